@@ -1,0 +1,43 @@
+//! Embeds `presets/`, `themes/` and `assets/` as a table of (path, bytes), so that one binary is enough.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+fn main() -> std::io::Result<()> {
+    let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    let mut files = Vec::new();
+    for folder in ["presets", "themes", "assets"] {
+        println!("cargo::rerun-if-changed={folder}");
+        collect(&root.join(folder), &mut files)?;
+    }
+    files.sort();
+    let mut table = String::from("&[\n");
+    for file in &files {
+        let name = file
+            .strip_prefix(&root)
+            .unwrap_or(file)
+            .to_string_lossy()
+            .replace('\\', "/");
+        writeln!(
+            table,
+            "    ({name:?}, include_bytes!({:?})),",
+            file.to_string_lossy()
+        )
+        .expect("writing to a string");
+    }
+    table.push(']');
+    std::fs::write(out.join("embedded.rs"), table)
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}

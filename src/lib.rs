@@ -1,0 +1,27 @@
+//! llmtui: train a language model from a terminal, and know whether it goes well. This file is the map.
+//!
+//! A *run* is a directory whose truth is an append-only file of events. The *engine* turns a spec into events; the *UI*
+//! is a fold over events; between them lies the *wire*. ARCHITECTURE.md tells the rest; `tests/house.rs` holds the rules.
+//!
+//! | layer | rooms | what they are for |
+//! |---|---|---|
+//! | 8 | [`cli`] | one file per verb |
+//! | 7 | [`ui`] | the workbench: panes, overlays, widgets, keys, themes |
+//! | 6 | [`link`] | ways to hold an engine: thread, socket, stdio, replay |
+//! | 5 | [`engine`] | the training loop, preflight, checkpoints, inference |
+//! | 4 | [`spec`] | presets and overrides → a validated `RunSpec` |
+//! | 3 | [`methods`] | what a loss is: one file per training method |
+//! | 2 | [`nn`] [`hf`] [`optim`] [`data`] [`metrics`] | models, file formats, optimizers, batches, readings |
+//! | 1 | [`run`] [`kernels`] [`wire`] | run directories and logs; fused operations; the vocabulary |
+//! | 0 | [`base`] [`embed`] | clocks, files, random numbers, text; embedded files |
+
+pub mod base;
+pub mod data;
+pub mod embed;
+pub mod link;
+pub mod methods;
+pub mod nn;
+pub mod optim;
+pub mod spec;
+pub mod ui;
+pub mod wire;

@@ -1,0 +1,31 @@
+//! Layer normalisation: subtract the mean, divide by the standard deviation, scale (and shift).
+
+use crate::base::registry::Entry;
+use serde::{Deserialize, Serialize};
+
+pub const ENTRY: Entry = Entry {
+    id: "layernorm",
+    title: "LayerNorm",
+    summary: "Centres and scales each token's features; the GPT-2 choice.",
+    source: "Ba et al. 2016, arXiv 1607.06450",
+};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Added to the variance before the square root.
+    #[schemars(range(min = 1e-12, max = 0.1))]
+    pub eps: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { eps: 1e-5 }
+    }
+}
+
+impl super::Norm for Config {
+    fn eps(&self) -> f64 {
+        self.eps
+    }
+}

@@ -1,0 +1,15 @@
+//! Normalisation layers.
+
+mod layernorm;
+mod rmsnorm;
+
+/// What a normalisation has to tell.
+pub trait Norm {
+    /// Added to the variance (or mean square) before the square root.
+    fn eps(&self) -> f64;
+}
+
+crate::registry! {
+    /// Normalisation in front of each sub-layer.
+    pub enum NormConfig: dyn Norm { layernorm: LayerNorm, rmsnorm: RmsNorm }
+}

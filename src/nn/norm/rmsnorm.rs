@@ -1,0 +1,31 @@
+//! Root-mean-square normalisation: divide by the root mean square, scale; no centring, no shift.
+
+use crate::base::registry::Entry;
+use serde::{Deserialize, Serialize};
+
+pub const ENTRY: Entry = Entry {
+    id: "rmsnorm",
+    title: "RMSNorm",
+    summary: "Scales each token's features without centring: cheaper, the Llama choice.",
+    source: "Zhang and Sennrich 2019, arXiv 1910.07467",
+};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Added to the mean square before the square root.
+    #[schemars(range(min = 1e-12, max = 0.1))]
+    pub eps: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { eps: 1e-5 }
+    }
+}
+
+impl super::Norm for Config {
+    fn eps(&self) -> f64 {
+        self.eps
+    }
+}

@@ -1,0 +1,35 @@
+//! Warm-up, then a straight line from the peak down to `min_lr`.
+
+use crate::base::registry::Entry;
+use serde::{Deserialize, Serialize};
+
+pub const ENTRY: Entry = Entry {
+    id: "linear",
+    title: "Linear",
+    summary: "Warm-up, then a straight line down to min_lr.",
+    source: "Goyal et al. 2017, arXiv 1706.02677 (warm-up)",
+};
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Steps over which the learning rate rises linearly to its peak.
+    pub warmup_steps: u64,
+    /// Learning rate at the end. Default: a tenth of the peak.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub min_lr: Option<f64>,
+}
+
+impl super::Schedule for Config {
+    fn warmup_steps(&self) -> u64 {
+        self.warmup_steps
+    }
+
+    fn lr_at(&self, step: u64, max_steps: u64, lr: f64) -> f64 {
+        if let Some(factor) = super::warmup_factor(step, self.warmup_steps) {
+            return lr * factor;
+        }
+        let min_lr = self.min_lr.unwrap_or(lr / 10.0);
+        lr + (min_lr - lr) * super::decay_progress(step, self.warmup_steps, max_steps)
+    }
+}

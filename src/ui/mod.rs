@@ -1,0 +1,3 @@
+//! The workbench: a fold over events plus a few cursors. Keys become actions, actions become effects.
+
+pub mod theme;

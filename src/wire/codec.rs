@@ -1,0 +1,126 @@
+//! One JSON object per line. Lines are bounded: a peer cannot make us hold more than [`MAX_LINE`] bytes.
+
+use super::{Envelope, Request, VERSION};
+
+/// Longest accepted line in bytes, without the newline.
+pub const MAX_LINE: usize = 1 << 20;
+
+/// Why a line is not a message.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    #[error("the line has {0} bytes, more than the limit of {MAX_LINE}")]
+    TooLong(usize),
+    #[error(
+        "the peer speaks version {0} of the wire, this program speaks up to {VERSION}; update llmtui here"
+    )]
+    Version(u32),
+    #[error("not a message of the wire: {0}")]
+    Malformed(#[from] serde_json::Error),
+}
+
+/// One line, newline included.
+pub fn encode<T: serde::Serialize>(message: &T) -> String {
+    match serde_json::to_string(message) {
+        Ok(mut line) => {
+            line.push('\n');
+            line
+        }
+        // Only maps with non-string keys can fail, and the wire has none; an empty line is skipped by every reader.
+        Err(_) => String::from("\n"),
+    }
+}
+
+/// Reads one event line.
+pub fn decode_envelope(line: &str) -> Result<Envelope, DecodeError> {
+    let envelope: Envelope = decode(line)?;
+    if envelope.v > VERSION {
+        return Err(DecodeError::Version(envelope.v));
+    }
+    Ok(envelope)
+}
+
+/// Reads one command line.
+pub fn decode_command(line: &str) -> Result<Request, DecodeError> {
+    decode(line)
+}
+
+fn decode<T: serde::de::DeserializeOwned>(line: &str) -> Result<T, DecodeError> {
+    if line.len() > MAX_LINE {
+        return Err(DecodeError::TooLong(line.len()));
+    }
+    Ok(serde_json::from_str(line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::UnixMillis;
+    use crate::wire::{Command, Event, Num};
+
+    #[test]
+    fn non_finite_numbers_survive() {
+        let event = Event::Stepped {
+            step: 3,
+            tokens: 9,
+            values: [
+                ("train/loss".to_string(), Num(f64::INFINITY)),
+                ("grad_norm".to_string(), Num(f64::NAN)),
+            ]
+            .into(),
+        };
+        let line = encode(&Envelope {
+            v: VERSION,
+            seq: 1,
+            t: UnixMillis(5),
+            event,
+        });
+        assert!(
+            line.contains("\"inf\"") && line.contains("\"NaN\""),
+            "{line}"
+        );
+        let Event::Stepped { values, .. } = decode_envelope(&line).unwrap().event else {
+            panic!("{line}")
+        };
+        assert!(values["grad_norm"].0.is_nan());
+    }
+
+    #[test]
+    fn unknown_events_are_kept_whole_and_unknown_commands_refused() {
+        let line = r#"{"v":1,"seq":4,"t":7,"event":{"type":"Levitated","height":3}}"#;
+        let Event::Unknown(value) = decode_envelope(line).unwrap().event else {
+            panic!("known?")
+        };
+        assert_eq!(value["height"], 3);
+        assert!(decode_command(r#"{"id":1,"command":"levitate"}"#).is_err());
+    }
+
+    #[test]
+    fn newer_versions_and_long_lines_are_refused() {
+        let line = r#"{"v":99,"seq":4,"t":7,"event":{"type":"Noted","step":1,"text":"x"}}"#;
+        assert!(matches!(
+            decode_envelope(line),
+            Err(DecodeError::Version(99))
+        ));
+        assert!(matches!(
+            decode_command(&" ".repeat(MAX_LINE + 1)),
+            Err(DecodeError::TooLong(_))
+        ));
+    }
+
+    #[test]
+    fn requests_flatten_their_command() {
+        let request = Request {
+            id: 8,
+            command: Command::Adjust {
+                key: "lr".into(),
+                value: 1e-4,
+            },
+        };
+        let line = encode(&request);
+        assert_eq!(
+            line.trim(),
+            r#"{"id":8,"command":"adjust","key":"lr","value":0.0001}"#
+        );
+        assert_eq!(decode_command(&line).unwrap(), request);
+    }
+}

@@ -1,0 +1,230 @@
+//! What happened. Events are appended to the run's log before any viewer hears of them; the log is the truth.
+
+use super::{CommandId, MetricInfo, Num};
+use crate::base::clock::UnixMillis;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Metric values by metric id.
+pub type Values = BTreeMap<String, Num>;
+
+/// One line of `events.jsonl` and of every link.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// [`super::VERSION`] of the writer.
+    pub v: u32,
+    /// From 1, without gaps, over the whole life of the run.
+    pub seq: u64,
+    /// Wall time of the writer.
+    pub t: UnixMillis,
+    pub event: Event,
+}
+
+/// What the engine is busy with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    Preparing,
+    Preflight,
+    Training,
+    Evaluating,
+    Sampling,
+    Checkpointing,
+    Paused,
+    Stopping,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// All steps were done.
+    Completed,
+    /// Stopped on request; can be resumed.
+    Stopped,
+    /// The training failed (NaN, out of memory, data exhausted); `message` says why.
+    Failed,
+    /// A preflight check failed and the run was not forced.
+    Refused,
+    /// A bug in the engine; `message` names the crash file.
+    Crashed,
+}
+
+/// The result of one check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckStatus {
+    Pass,
+    Warn,
+    Fail,
+    /// Could not be decided here; the evidence says why.
+    Skipped,
+}
+
+/// Why a generation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// `max_new_tokens` reached.
+    Length,
+    /// A stop string or the end-of-text token.
+    Stop,
+    Cancelled,
+    Failed,
+}
+
+/// The past-tense half of the wire. In JSON, `type` names the variant. A variant that this build does not know is kept
+/// whole in [`Event::Unknown`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+pub enum Event {
+    /// First event of each engine process in a log; several mean that the run was resumed.
+    Hello {
+        run: String,
+        /// Program version.
+        engine: String,
+        pid: u32,
+        host: String,
+    },
+    /// The resolved spec and what follows from it.
+    Started {
+        name: String,
+        /// The method's word, e.g. `pretrain`.
+        method: String,
+        spec: serde_json::Value,
+        n_params: u64,
+        vocab_size: u64,
+        max_steps: u64,
+        /// Target tokens of one optimizer step.
+        batch_tokens: u64,
+        /// Tokens of one pass over the training split.
+        epoch_tokens: u64,
+        /// The checkpoint step that this process continues from.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resumed_from: Option<u64>,
+    },
+    MetricsDeclared {
+        metrics: Vec<MetricInfo>,
+    },
+    PhaseChanged {
+        phase: Phase,
+        step: u64,
+    },
+    /// One preflight check.
+    Checked {
+        id: String,
+        title: String,
+        status: CheckStatus,
+        /// What was measured.
+        evidence: String,
+        /// The likely cause and what to do; empty when it passed.
+        hint: String,
+        seconds: f64,
+    },
+    /// One optimizer step. `step` counts finished updates: the first is 1.
+    Stepped {
+        step: u64,
+        /// Target tokens consumed since the beginning.
+        tokens: u64,
+        values: Values,
+    },
+    Evaluated {
+        step: u64,
+        tokens: u64,
+        values: Values,
+        /// Windows of the validation split that were used.
+        n_windows: u64,
+        /// True when every window of the split was used.
+        whole: bool,
+        seconds: f64,
+    },
+    Sampled {
+        step: u64,
+        prompt: String,
+        /// The continuation, without the prompt.
+        text: String,
+        seconds: f64,
+    },
+    /// One piece of a `Generate` answer.
+    Token {
+        command: CommandId,
+        text: String,
+        /// Natural log of the token's probability before truncation by top-k and top-p.
+        logprob: Num,
+    },
+    /// The end of a `Generate` answer.
+    Generated {
+        command: CommandId,
+        n_tokens: u64,
+        prompt_tokens: u64,
+        seconds: f64,
+        reason: StopReason,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        message: String,
+    },
+    Checkpointed {
+        step: u64,
+        /// Relative to the run directory: `checkpoints/step-001000`.
+        path: String,
+        bytes: u64,
+        seconds: f64,
+        /// The lowest validation loss so far.
+        best: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        val_loss: Option<Num>,
+    },
+    /// Readings of the machine, keyed like metrics (`host/cpu_percent` …).
+    HardwareSampled {
+        values: Values,
+    },
+    /// A live setting was changed.
+    Adjusted {
+        step: u64,
+        key: String,
+        old: Num,
+        new: Num,
+    },
+    /// State went back to `step`: what was logged after it no longer counts. A resume is a roll-back to its checkpoint.
+    RolledBack {
+        step: u64,
+    },
+    Noted {
+        step: u64,
+        text: String,
+    },
+    Warned {
+        step: u64,
+        /// Stable word for filters, e.g. `checkpoint_failed`.
+        code: String,
+        message: String,
+        hint: String,
+    },
+    Accepted {
+        id: CommandId,
+    },
+    Rejected {
+        id: CommandId,
+        why: String,
+    },
+    /// Always the last event of an engine process.
+    Finished {
+        outcome: Outcome,
+        step: u64,
+        tokens: u64,
+        /// Validation loss over the whole split, nats per token, when it was measured at the end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        val_loss: Option<Num>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        best_val_loss: Option<Num>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        train_loss: Option<Num>,
+        /// Time spent by this engine process.
+        seconds: f64,
+        /// Empty when completed; else what happened and what to do.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        message: String,
+    },
+    /// From a newer writer: kept whole and shown as unknown.
+    #[serde(untagged)]
+    Unknown(serde_json::Value),
+}

@@ -1,0 +1,17 @@
+//! The wire: the only vocabulary that engines and viewers share, the same in memory, over a socket, through a pipe and
+//! on disk (`events.jsonl`). Commands are imperative, events are past tense.
+
+mod codec;
+mod command;
+mod event;
+mod metric;
+mod num;
+
+pub use codec::{DecodeError, MAX_LINE, decode_command, decode_envelope, encode};
+pub use command::{Command, CommandId, Request, StopWhen};
+pub use event::{CheckStatus, Envelope, Event, Outcome, Phase, StopReason, Values};
+pub use metric::{Direction, MetricInfo};
+pub use num::Num;
+
+/// Version of the envelope; a viewer refuses a larger one and reads a smaller one.
+pub const VERSION: u32 = 1;
