@@ -1,1 +1,2 @@
+//! The `llmtui` binary: see `cli`.
 fn main() {}

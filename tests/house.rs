@@ -1,0 +1,326 @@
+//! The rules of the house, checked: who may import whom, who owns which heavy crate, how large a file may grow.
+//! A rule that is only written down is a wish.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Room → rooms that it may name. `base` is free to all; a room may always name itself. ARCHITECTURE.md draws this table.
+const MAY_IMPORT: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("embed", &[]),
+    ("wire", &[]),
+    ("kernels", &[]),
+    ("run", &["wire"]),
+    ("nn", &["kernels"]),
+    ("optim", &["kernels", "nn"]),
+    ("hf", &["nn", "kernels"]),
+    ("data", &["embed", "wire"]),
+    ("metrics", &["wire"]),
+    ("methods", &["nn", "optim", "data", "metrics", "kernels"]),
+    (
+        "spec",
+        &["methods", "metrics", "nn", "optim", "data", "embed"],
+    ),
+    (
+        "engine",
+        &[
+            "spec", "methods", "metrics", "nn", "optim", "data", "hf", "run", "wire", "kernels",
+        ],
+    ),
+    ("link", &["engine", "spec", "run", "wire"]),
+    ("ui", &["link", "run", "spec", "wire", "embed"]),
+    (
+        "cli",
+        &[
+            "ui", "link", "engine", "spec", "methods", "metrics", "nn", "optim", "data", "hf",
+            "run", "wire", "kernels", "embed",
+        ],
+    ),
+];
+
+/// Heavy crate → where it may be named (path prefixes under `src/`).
+const OWNERS: &[(&str, &[&str])] = &[
+    ("crossterm", &["ui/"]),
+    ("ratatui", &["ui/"]),
+    ("tokio", &["ui/", "link/", "cli/"]),
+    ("serde_yaml", &["spec/yaml.rs"]),
+    ("clap", &["cli/", "main.rs"]),
+    ("anyhow", &["cli/", "ui/runtime", "main.rs"]),
+    ("sysinfo", &["engine/telemetry", "hardware/"]),
+    ("gemm", &["kernels/"]),
+    (
+        "candle_core",
+        &[
+            "kernels/",
+            "nn/",
+            "optim/",
+            "hf/",
+            "methods/",
+            "engine/",
+            "cli/bench",
+        ],
+    ),
+    ("candle_nn", &["kernels/", "nn/"]),
+    ("tokenizers", &["data/"]),
+];
+
+/// Pattern → where it may stand, and why nowhere else.
+const PATTERNS: &[(&str, &[&str], &str)] = &[
+    (
+        "println!(",
+        &["cli/", "main.rs"],
+        "only cli speaks to standard output: a stray print corrupts the screen",
+    ),
+    (
+        "eprintln!(",
+        &["cli/", "main.rs"],
+        "only cli speaks to standard error: a stray print corrupts the screen",
+    ),
+    (
+        "Color::",
+        &["ui/theme"],
+        "panes ask the theme for a meaning, never for a colour",
+    ),
+    ("unsafe {", &["kernels/"], "unsafe lives in kernels/ alone"),
+    ("unsafe fn", &["kernels/"], "unsafe lives in kernels/ alone"),
+    (
+        ".set_symbol(",
+        &[],
+        "a cell passes control sequences through: draw text by spans",
+    ),
+    ("todo!(", &[], "unfinished code does not land"),
+    ("unimplemented!(", &[], "unfinished code does not land"),
+];
+
+/// Over this a file is a design fault: a wall is missing.
+const MAX_LINES: usize = 800;
+const MAX_MEDIAN_LINES: usize = 200;
+
+struct Source {
+    /// Relative to `src/`, with `/`.
+    path: String,
+    /// The text up to its unit tests: tests may reach anywhere.
+    code: String,
+    lines: usize,
+    documented: bool,
+}
+
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    collect(&root, &mut files);
+    files.sort();
+    files.iter().map(|file| read(&root, file)).collect()
+}
+
+fn read(root: &Path, file: &Path) -> Source {
+    let text = fs::read_to_string(file).unwrap();
+    let path = file
+        .strip_prefix(root)
+        .unwrap()
+        .to_string_lossy()
+        .replace('\\', "/");
+    let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let code = code
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let test_file = path.ends_with("tests.rs") || path.contains("/tests/");
+    Source {
+        code: if test_file { String::new() } else { code },
+        lines: text.lines().count(),
+        documented: text.starts_with("//!") || text.starts_with("/*!"),
+        path,
+    }
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+fn room(path: &str) -> &str {
+    path.split('/')
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches(".rs")
+}
+
+/// Rooms named as `crate::room` or inside `use crate::{…}`.
+fn imported_rooms(code: &str) -> Vec<String> {
+    let mut rooms = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        let before = code[..at].chars().next_back();
+        if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '$') {
+            continue;
+        }
+        let rest = &code[at + "crate::".len()..];
+        match rest.strip_prefix('{') {
+            Some(group) => rooms.extend(group_heads(group)),
+            None => rooms.push(identifier(rest)),
+        }
+    }
+    rooms
+}
+
+/// The first word of each top-level item of a `{…}` group.
+fn group_heads(group: &str) -> Vec<String> {
+    let (mut depth, mut heads, mut item) = (0, Vec::new(), String::new());
+    for c in group.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => heads.push(std::mem::take(&mut item)),
+            _ => item.push(c),
+        }
+    }
+    heads.push(item);
+    heads
+        .iter()
+        .map(|item| identifier(item.trim_start()))
+        .filter(|head| !head.is_empty())
+        .collect()
+}
+
+fn identifier(text: &str) -> String {
+    text.chars()
+        .take_while(|c| c.is_alphanumeric() || *c == '_')
+        .collect()
+}
+
+fn names_crate(code: &str, name: &str) -> bool {
+    code.match_indices(name).any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        let after = &code[at + name.len()..];
+        !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '"')
+            && (after.starts_with("::") || (after.starts_with(';') && code[..at].ends_with("use ")))
+    })
+}
+
+#[test]
+fn arrows_point_down_only() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        let own = room(&source.path);
+        if matches!(own, "main" | "lib") {
+            continue;
+        }
+        let Some((_, allowed)) = MAY_IMPORT.iter().find(|(name, _)| *name == own) else {
+            faults.push(format!(
+                "src/{}: the room `{own}` is not in the table of tests/house.rs",
+                source.path
+            ));
+            continue;
+        };
+        for other in imported_rooms(&source.code) {
+            let known = MAY_IMPORT.iter().any(|(name, _)| *name == other);
+            if known && other != own && other != "base" && !allowed.contains(&other.as_str()) {
+                faults.push(format!(
+                    "src/{}: `{own}` must not import `{other}`",
+                    source.path
+                ));
+            }
+        }
+    }
+    faults.dedup();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn heavy_crates_have_one_owner() {
+    let faults: Vec<String> = sources()
+        .iter()
+        .flat_map(|source| {
+            OWNERS
+                .iter()
+                .filter(|(name, owners)| {
+                    names_crate(&source.code, name)
+                        && !owners.iter().any(|owner| source.path.starts_with(owner))
+                })
+                .map(|(name, owners)| {
+                    format!(
+                        "src/{}: only {owners:?} may name the crate `{name}`",
+                        source.path
+                    )
+                })
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn forbidden_words_stay_in_their_rooms() {
+    let faults: Vec<String> = sources()
+        .iter()
+        .flat_map(|source| {
+            PATTERNS
+                .iter()
+                .filter(|(pattern, owners, _)| {
+                    source.code.contains(pattern)
+                        && !owners.iter().any(|owner| source.path.starts_with(owner))
+                })
+                .map(|(pattern, _, why)| format!("src/{}: `{pattern}`: {why}", source.path))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn files_stay_small_and_say_what_lives_in_them() {
+    let sources = sources();
+    let mut faults: Vec<String> = Vec::new();
+    for source in &sources {
+        if source.lines > MAX_LINES {
+            faults.push(format!(
+                "src/{}: {} lines, more than {MAX_LINES}: which wall is missing?",
+                source.path, source.lines
+            ));
+        }
+        if !source.documented {
+            faults.push(format!(
+                "src/{}: begin with a `//!` line on what lives here and what does not",
+                source.path
+            ));
+        }
+    }
+    let mut lines: Vec<usize> = sources.iter().map(|s| s.lines).collect();
+    lines.sort_unstable();
+    let median = lines[lines.len() / 2];
+    if median > MAX_MEDIAN_LINES {
+        faults.push(format!(
+            "the median file has {median} lines, more than {MAX_MEDIAN_LINES}"
+        ));
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn every_room_of_the_map_exists() {
+    let lib = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
+    for source in sources() {
+        let own = room(&source.path);
+        if !matches!(own, "main" | "lib") {
+            assert!(
+                lib.contains(&format!("[`{own}`]")),
+                "src/lib.rs, the map, does not name the room `{own}`"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_reader_of_imports_sees_groups_and_paths() {
+    let code = "use crate::base::rng;\nuse crate::{data::DataConfig, nn::{Model, x}, spec};\nlet x = crate::wire::VERSION;";
+    assert_eq!(imported_rooms(code), ["base", "data", "nn", "spec", "wire"]);
+    assert!(names_crate("use tokio::sync;", "tokio") && !names_crate("my_tokio::x", "tokio"));
+}
