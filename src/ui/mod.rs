@@ -1,3 +1,4 @@
 //! The workbench: a fold over events plus a few cursors. Keys become actions, actions become effects.
 
+pub mod glyphs;
 pub mod theme;

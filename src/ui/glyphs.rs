@@ -1,0 +1,157 @@
+//! The few marks that the workbench draws besides letters, in Unicode and in ASCII. Charts have theirs in `widgets`.
+
+use ratatui::symbols::border;
+
+/// One set of marks; every mark is one column wide.
+#[derive(Debug, PartialEq)]
+pub struct Glyphs {
+    /// Points at the selected row.
+    pub pointer: &'static str,
+    /// A live run, an active state.
+    pub dot: &'static str,
+    /// Something that is not live.
+    pub ring: &'static str,
+    pub ok: &'static str,
+    pub warn: &'static str,
+    pub bad: &'static str,
+    pub up: &'static str,
+    pub down: &'static str,
+    pub separator: &'static str,
+    pub ellipsis: &'static str,
+    pub rule: &'static str,
+    pub vertical: &'static str,
+    /// Progress: done, half a column, not yet.
+    pub bar: &'static str,
+    pub bar_head: &'static str,
+    pub track: &'static str,
+    /// Eight levels, lowest first.
+    pub levels: [&'static str; 8],
+    /// Frames of the spinner.
+    pub spinner: &'static [&'static str],
+    /// The caret behind streaming text.
+    pub caret: &'static str,
+    pub border: border::Set<'static>,
+}
+
+static UNICODE: Glyphs = Glyphs {
+    pointer: "▸",
+    dot: "●",
+    ring: "○",
+    ok: "✓",
+    warn: "!",
+    bad: "✗",
+    up: "▲",
+    down: "▼",
+    separator: "·",
+    ellipsis: "…",
+    rule: "─",
+    vertical: "│",
+    bar: "━",
+    bar_head: "╺",
+    track: "━",
+    levels: ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
+    spinner: &["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"],
+    caret: "▌",
+    border: border::PLAIN,
+};
+
+static ASCII: Glyphs = Glyphs {
+    pointer: ">",
+    dot: "*",
+    ring: "o",
+    ok: "+",
+    warn: "!",
+    bad: "x",
+    up: "^",
+    down: "v",
+    separator: "-",
+    ellipsis: "~",
+    rule: "-",
+    vertical: "|",
+    bar: "=",
+    bar_head: ">",
+    track: "-",
+    levels: ["_", "_", ".", ".", "-", "-", "=", "#"],
+    spinner: &["|", "/", "-", "\\"],
+    caret: "_",
+    border: border::Set {
+        top_left: "+",
+        top_right: "+",
+        bottom_left: "+",
+        bottom_right: "+",
+        vertical_left: "|",
+        vertical_right: "|",
+        horizontal_top: "-",
+        horizontal_bottom: "-",
+    },
+};
+
+impl Glyphs {
+    pub fn of(ascii: bool) -> &'static Glyphs {
+        if ascii { &ASCII } else { &UNICODE }
+    }
+
+    /// One row of bars for `values` (the newest `width` of them), scaled to their own range; NaN is a blank.
+    pub fn sparkline(&self, values: &[f64], width: usize) -> String {
+        let shown = &values[values.len().saturating_sub(width)..];
+        let finite = || shown.iter().copied().filter(|x| x.is_finite());
+        let (low, high) = finite().fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
+        let span = high - low;
+        shown
+            .iter()
+            .map(|x| match x {
+                x if !x.is_finite() => " ",
+                _ if span <= 0.0 => self.levels[3],
+                x => self.levels[(((x - low) / span) * 7.0).round().clamp(0.0, 7.0) as usize],
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unicode_width::UnicodeWidthStr;
+
+    #[test]
+    fn every_mark_is_one_column_and_ascii_is_ascii() {
+        for glyphs in [&UNICODE, &ASCII] {
+            let marks = [
+                glyphs.pointer,
+                glyphs.dot,
+                glyphs.ring,
+                glyphs.ok,
+                glyphs.warn,
+                glyphs.bad,
+                glyphs.up,
+                glyphs.down,
+                glyphs.separator,
+                glyphs.ellipsis,
+                glyphs.rule,
+                glyphs.vertical,
+                glyphs.bar,
+                glyphs.bar_head,
+                glyphs.track,
+                glyphs.caret,
+                glyphs.border.top_left,
+                glyphs.border.vertical_left,
+            ];
+            for mark in marks
+                .iter()
+                .chain(glyphs.levels.iter())
+                .chain(glyphs.spinner)
+            {
+                assert_eq!(mark.width(), 1, "{mark}");
+                assert!(std::ptr::eq(glyphs, &UNICODE) || mark.is_ascii(), "{mark}");
+            }
+        }
+    }
+
+    #[test]
+    fn sparklines_scale_and_keep_gaps() {
+        let glyphs = Glyphs::of(false);
+        assert_eq!(glyphs.sparkline(&[4.0, f64::NAN, 3.0, 2.0], 4), "█ ▅▁");
+        assert_eq!(glyphs.sparkline(&[1.0, 1.0], 9), "▄▄");
+        assert_eq!(glyphs.sparkline(&[], 9), "");
+    }
+}
