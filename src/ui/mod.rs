@@ -1,4 +1,6 @@
 //! The workbench: a fold over events plus a few cursors. Keys become actions, actions become effects.
 
+pub mod action;
 pub mod glyphs;
+pub mod keymap;
 pub mod theme;

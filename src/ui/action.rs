@@ -1,0 +1,192 @@
+//! Every bindable intention, listed once: the table feeds the keymap, help, the palette, the docs and the conflict test.
+
+/// Where a binding holds. A screen asks its own context first, then [`Context::Global`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Context {
+    /// Everywhere; under an overlay or in a text field only with Ctrl.
+    Global,
+    /// Anything with rows: the home screen, pickers, help.
+    List,
+    Home,
+    Run,
+    Chat,
+    /// The question what becomes of a live run.
+    Leave,
+}
+
+impl Context {
+    pub const ALL: [Context; 6] = [
+        Context::Global,
+        Context::List,
+        Context::Home,
+        Context::Run,
+        Context::Chat,
+        Context::Leave,
+    ];
+
+    /// The word in keymap files.
+    pub fn id(self) -> &'static str {
+        match self {
+            Context::Global => "global",
+            Context::List => "list",
+            Context::Home => "home",
+            Context::Run => "run",
+            Context::Chat => "chat",
+            Context::Leave => "leave",
+        }
+    }
+
+    /// The heading in help.
+    pub fn title(self) -> &'static str {
+        match self {
+            Context::Global => "Everywhere",
+            Context::List => "Lists",
+            Context::Home => "Home",
+            Context::Run => "Run",
+            Context::Chat => "Chat",
+            Context::Leave => "Leaving a live run",
+        }
+    }
+}
+
+/// What help, palette and docs say of an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ActionInfo {
+    pub action: Action,
+    /// The word in keymap files.
+    pub id: &'static str,
+    /// One or two words: hint lines and the palette.
+    pub title: &'static str,
+    /// One sentence.
+    pub doc: &'static str,
+    pub context: Context,
+}
+
+macro_rules! actions {
+    ($($context:ident { $($action:ident $id:literal $title:literal $doc:literal)+ })+) => {
+        /// A named intention: what a key, the mouse or the palette asks for.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Action { $($($action,)+)+ }
+
+        /// Every action, in the order of help.
+        pub const ACTIONS: &[ActionInfo] = &[$($(
+            ActionInfo { action: Action::$action, id: $id, title: $title, doc: $doc, context: Context::$context },
+        )+)+];
+    };
+}
+
+actions! {
+    Global {
+        Help "help" "help" "Show the keys of this screen, then all others."
+        Palette "palette" "palette" "Find any action, preset, run or theme by typing a part of its name."
+        Leave "leave" "leave" "Leave the workbench; a live run asks first whether it should go on."
+        Home "home" "home" "Go to the home screen: start a run, open a run."
+        RunPane "run" "run" "Go to the run: charts, samples, log."
+        Chat "chat" "chat" "Go to the chat with a checkpoint."
+        NextTab "next-tab" "next tab" "Go to the tab on the right."
+        PreviousTab "previous-tab" "previous tab" "Go to the tab on the left."
+        Theme "theme" "theme" "Choose the colours."
+        Redraw "redraw" "redraw" "Draw the whole screen again."
+        Suspend "suspend" "suspend" "Go back to the shell; fg returns. Runs go on."
+    }
+    List {
+        Up "up" "up" "One row up."
+        Down "down" "down" "One row down."
+        PageUp "page-up" "page up" "A page up."
+        PageDown "page-down" "page down" "A page down."
+        Top "top" "first" "To the first row."
+        Bottom "bottom" "last" "To the last row."
+        Accept "accept" "choose" "Choose the row, or finish the text."
+        Cancel "cancel" "back" "Close this, or clear the filter."
+    }
+    Home {
+        Filter "filter" "filter" "Show only runs whose name, preset or state contains a text."
+        Sort "sort" "sort" "Sort runs by age, validation loss or name."
+        Refresh "refresh" "refresh" "Look for runs again."
+        ChatWith "chat-with" "chat" "Chat with the newest checkpoint of the selected run."
+    }
+    Run {
+        Pause "pause" "pause" "Pause the run, or let it go on."
+        Checkpoint "checkpoint" "checkpoint" "Save a checkpoint now."
+        Evaluate "evaluate" "evaluate" "Measure the validation loss now."
+        Sample "sample" "sample" "Let the model continue a prompt of yours."
+        Tune "tune" "tune" "Change the learning rate or the clipping norm while the run goes on."
+        Note "note" "note" "Write a note into the log; charts mark it."
+        Stop "stop" "stop" "Stop the run and stay here."
+        ChartNext "chart-next" "next chart" "Select the next chart."
+        ChartPrevious "chart-previous" "previous chart" "Select the previous chart."
+        ChartLeft "chart-left" "left" "Select the chart on the left, or move the cursor back."
+        ChartRight "chart-right" "right" "Select the chart on the right, or move the cursor on."
+        ChartUp "chart-up" "up" "Select the chart above."
+        ChartDown "chart-down" "down" "Select the chart below."
+        Zoom "zoom" "zoom" "Show the selected chart on the whole screen, or all charts again."
+        Back "back" "back" "Leave the cursor, the filter or the full-screen chart."
+        ZoomIn "zoom-in" "closer" "Show fewer steps."
+        ZoomOut "zoom-out" "wider" "Show more steps."
+        PanLeft "pan-left" "pan left" "Show earlier steps."
+        PanRight "pan-right" "pan right" "Show later steps."
+        ResetView "reset-view" "reset" "Show all steps again, linear, with the usual smoothing."
+        ChartCursor "chart-cursor" "cursor" "Read values under a cursor."
+        LogScale "log-scale" "log scale" "Switch between a linear and a logarithmic axis."
+        Smooth "smooth" "smoothing" "Smooth the line more; after the strongest level, not at all."
+        FilterCharts "filter-charts" "filter" "Show only charts whose name contains a text."
+        LogUp "log-up" "older log" "Scroll the log back."
+        LogDown "log-down" "newer log" "Scroll the log on."
+    }
+    Chat {
+        Send "send" "send" "Let the model continue the text; with an empty line, continue its own."
+        NewLine "new-line" "new line" "Break the line in the prompt."
+        StopAnswer "stop-answer" "stop" "Stop the answer; otherwise leave the prompt, so that single keys work."
+        Checkpoints "checkpoints" "checkpoint" "Choose the checkpoint to talk to."
+        Settings "settings" "settings" "Temperature, top-k, top-p, penalty, seed, length, stop strings."
+        Resend "resend" "resend" "Ask the last prompt again."
+        EarlierPrompt "earlier-prompt" "earlier" "Bring back the prompt before this one."
+        LaterPrompt "later-prompt" "later" "Bring back the prompt after this one."
+        ScrollUp "scroll-up" "scroll up" "Scroll the text back."
+        ScrollDown "scroll-down" "scroll down" "Scroll the text on."
+        ClearChat "clear-chat" "clear" "Forget the texts on this screen."
+    }
+    Leave {
+        LeaveRunning "leave-running" "leave it running" "Close the workbench; the run goes on."
+        StopAfterCheckpoint "stop-after-checkpoint" "stop after a checkpoint" "Save a checkpoint, then stop the run."
+        StopNow "stop-now" "stop now" "Stop without a checkpoint: steps since the last one are lost."
+    }
+}
+
+impl Action {
+    pub fn info(self) -> &'static ActionInfo {
+        // The macro writes both lists in one order, so the discriminant is the index.
+        &ACTIONS[self as usize]
+    }
+
+    pub fn by_id(id: &str) -> Option<Action> {
+        ACTIONS.iter().find(|a| a.id == id).map(|a| a.action)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn the_table_is_in_order_and_its_words_are_unique() {
+        let mut ids = HashSet::new();
+        for (i, info) in ACTIONS.iter().enumerate() {
+            assert_eq!(info.action as usize, i);
+            assert_eq!(info.action.info(), info);
+            assert!(ids.insert(info.id), "{} twice", info.id);
+            assert!(
+                info.id.chars().all(|c| c.is_ascii_lowercase() || c == '-'),
+                "{}",
+                info.id
+            );
+            assert!(
+                info.doc.ends_with('.') && info.title.len() <= 24,
+                "{}",
+                info.id
+            );
+            assert_eq!(Action::by_id(info.id), Some(info.action));
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Keys to actions: `assets/keymap.yaml` under the user's own file. No key is named anywhere else.
+
+use super::action::{ACTIONS, Action, Context};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use serde_json::Value;
+
+/// One key with its modifiers, in the one form in which terminals' habits no longer differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    pub code: KeyCode,
+    pub modifiers: KeyModifiers,
+}
+
+impl Key {
+    /// Terminals send `?` with or without Shift and `H` with or without it: for marks Shift goes, for letters it is
+    /// told by the case alone.
+    fn normal(code: KeyCode, modifiers: KeyModifiers) -> Key {
+        let mut modifiers =
+            modifiers & (KeyModifiers::SHIFT | KeyModifiers::CONTROL | KeyModifiers::ALT);
+        let code = match code {
+            KeyCode::Char(c) => {
+                let upper = modifiers.contains(KeyModifiers::SHIFT);
+                modifiers.remove(KeyModifiers::SHIFT);
+                match modifiers.contains(KeyModifiers::CONTROL) {
+                    true => KeyCode::Char(c.to_ascii_lowercase()),
+                    false if upper => KeyCode::Char(c.to_ascii_uppercase()),
+                    false => KeyCode::Char(c),
+                }
+            }
+            KeyCode::BackTab => {
+                modifiers.remove(KeyModifiers::SHIFT);
+                KeyCode::BackTab
+            }
+            other => other,
+        };
+        Key { code, modifiers }
+    }
+
+    fn parse(text: &str) -> Result<Key, String> {
+        let hint = "write names such as enter, esc, ctrl-p, shift-g, / or +";
+        let combination = crokey::parse(text).map_err(|_| format!("`{text}` is no key; {hint}"))?;
+        match combination.codes {
+            crokey::OneToThree::One(code) => Ok(Key::normal(code, combination.modifiers)),
+            _ => Err(format!("`{text}` is several keys at once; {hint}")),
+        }
+    }
+
+    /// True for keys that a text field would take as text.
+    fn is_text(self) -> bool {
+        matches!(self.code, KeyCode::Char(_))
+            && !self
+                .modifiers
+                .intersects(KeyModifiers::CONTROL | KeyModifiers::ALT)
+    }
+}
+
+impl From<KeyEvent> for Key {
+    fn from(event: KeyEvent) -> Self {
+        Key::normal(event.code, event.modifiers)
+    }
+}
+
+/// As people read it: `q`, `S`, `ctrl-p`, `enter`, `↑`.
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (modifier, word) in [
+            (KeyModifiers::CONTROL, "ctrl-"),
+            (KeyModifiers::ALT, "alt-"),
+            (KeyModifiers::SHIFT, "shift-"),
+        ] {
+            if self.modifiers.contains(modifier) {
+                f.write_str(word)?;
+            }
+        }
+        match self.code {
+            KeyCode::Char(' ') => f.write_str("space"),
+            KeyCode::Char(c) => write!(f, "{c}"),
+            KeyCode::BackTab => f.write_str("shift-tab"),
+            KeyCode::PageUp => f.write_str("pgup"),
+            KeyCode::PageDown => f.write_str("pgdn"),
+            code => write!(f, "{}", code.to_string().to_lowercase()),
+        }
+    }
+}
+
+/// What in a keymap file cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{origin}: {what}")]
+pub struct KeymapError {
+    pub origin: String,
+    pub what: String,
+}
+
+/// The bindings in force.
+#[derive(Debug, Clone)]
+pub struct Keymap {
+    bindings: Vec<(Key, Action)>,
+}
+
+impl Keymap {
+    /// The keymap inside the binary; a test proves that it loads.
+    pub fn embedded() -> Keymap {
+        let mut keymap = Keymap {
+            bindings: Vec::new(),
+        };
+        let text = crate::embed::text("assets/keymap.yaml").unwrap_or_default();
+        let _ = keymap.overlay("assets/keymap.yaml", text);
+        keymap
+    }
+
+    /// Lays a file over the bindings: the keys of each action that it names are replaced. All mistakes at once; the good
+    /// lines count all the same.
+    pub fn overlay(&mut self, origin: &str, text: &str) -> Vec<KeymapError> {
+        let error = |what: String| KeymapError {
+            origin: origin.to_string(),
+            what,
+        };
+        let value = match crate::spec::yaml::parse(text) {
+            Ok(Value::Object(map)) => map,
+            Ok(_) => {
+                return vec![error(
+                    "write `context:` and under it `action: [key, …]`".into(),
+                )];
+            }
+            Err(e) => return vec![error(e.to_string())],
+        };
+        let mut errors = Vec::new();
+        for (context, actions) in &value {
+            let known = Context::ALL.iter().find(|c| c.id() == context);
+            let (Some(context), Value::Object(actions)) = (known, actions) else {
+                let words = Context::ALL.map(Context::id).join(", ");
+                errors.push(error(format!(
+                    "`{context}` is no context with actions; there are {words}"
+                )));
+                continue;
+            };
+            for (id, keys) in actions {
+                if let Err(what) = self.rebind(*context, id, keys) {
+                    errors.push(error(format!("{}.{id}: {what}", context.id())));
+                }
+            }
+        }
+        errors.extend(self.conflicts().into_iter().map(error));
+        errors
+    }
+
+    fn rebind(&mut self, context: Context, id: &str, keys: &Value) -> Result<(), String> {
+        let info = ACTIONS
+            .iter()
+            .find(|a| a.id == id && a.context == context)
+            .ok_or_else(|| match closest(id, context) {
+                Some(near) => format!("no such action; did you mean {near}?"),
+                None => "no such action in this context; docs/keys.md lists them".to_string(),
+            })?;
+        let keys = match keys {
+            Value::Array(keys) => keys.iter().map(key_of).collect::<Result<Vec<_>, _>>()?,
+            one => vec![key_of(one)?],
+        };
+        self.bindings.retain(|(_, action)| *action != info.action);
+        self.bindings
+            .extend(keys.into_iter().map(|key| (key, info.action)));
+        Ok(())
+    }
+
+    /// The action of `key`, asking `contexts` in order. While a text field or an overlay has the keyboard, `Global`
+    /// answers only to keys that are no text.
+    pub fn action(&self, key: KeyEvent, contexts: &[Context], typing: bool) -> Option<Action> {
+        let key = Key::from(key);
+        if typing && key.is_text() {
+            return None;
+        }
+        contexts.iter().find_map(|context| {
+            self.bindings
+                .iter()
+                .find(|(k, action)| *k == key && action.info().context == *context)
+                .map(|(_, action)| *action)
+        })
+    }
+
+    /// Keys of one action, the first being the one that hints show.
+    pub fn keys(&self, action: Action) -> impl Iterator<Item = Key> {
+        self.bindings
+            .iter()
+            .filter(move |(_, a)| *a == action)
+            .map(|(key, _)| *key)
+    }
+
+    /// The first key of an action as text; empty when it has none.
+    pub fn label(&self, action: Action) -> String {
+        self.keys(action)
+            .next()
+            .map(|key| key.to_string())
+            .unwrap_or_default()
+    }
+
+    /// Keys that mean two things on one screen.
+    fn conflicts(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (i, (key, action)) in self.bindings.iter().enumerate() {
+            for (other_key, other) in &self.bindings[..i] {
+                if key == other_key && share_a_screen(action.info().context, other.info().context) {
+                    let (a, b) = (other.info(), action.info());
+                    found.push(format!(
+                        "{key} means both {}.{} and {}.{}; take it from one of them",
+                        a.context.id(),
+                        a.id,
+                        b.context.id(),
+                        b.id
+                    ));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Contexts that one screen asks together.
+fn share_a_screen(a: Context, b: Context) -> bool {
+    use Context as C;
+    const SCREENS: [&[Context]; 4] = [
+        &[C::Home, C::List, C::Global],
+        &[C::Run, C::Global],
+        &[C::Chat, C::Global],
+        &[C::Leave, C::List],
+    ];
+    SCREENS
+        .iter()
+        .any(|screen| screen.contains(&a) && screen.contains(&b))
+}
+
+fn key_of(value: &Value) -> Result<Key, String> {
+    match value {
+        Value::String(text) => Key::parse(text),
+        // `1` without quotes is a number in YAML.
+        Value::Number(n) => Key::parse(&n.to_string()),
+        other => Err(format!("`{other}` is no key; put it in quotes")),
+    }
+}
+
+fn closest(id: &str, context: Context) -> Option<&'static str> {
+    ACTIONS
+        .iter()
+        .filter(|a| a.context == context)
+        .map(|a| (strsim::damerau_levenshtein(a.id, id), a.id))
+        .min()
+        .filter(|(distance, _)| *distance <= 3)
+        .map(|(_, id)| id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn press(code: KeyCode, modifiers: KeyModifiers) -> KeyEvent {
+        KeyEvent::new(code, modifiers)
+    }
+
+    #[test]
+    fn the_embedded_keymap_is_whole_and_without_conflicts() {
+        let mut keymap = Keymap {
+            bindings: Vec::new(),
+        };
+        let text = crate::embed::text("assets/keymap.yaml").unwrap();
+        assert_eq!(keymap.overlay("assets/keymap.yaml", text), []);
+        for info in ACTIONS {
+            assert!(
+                keymap.keys(info.action).next().is_some(),
+                "{} has no key",
+                info.id
+            );
+        }
+    }
+
+    #[test]
+    fn no_key_needs_alt_or_a_function_key() {
+        for (key, action) in Keymap::embedded().bindings {
+            assert!(!key.modifiers.contains(KeyModifiers::ALT), "{action:?}");
+            assert!(!matches!(key.code, KeyCode::F(_)), "{action:?}");
+        }
+    }
+
+    #[test]
+    fn terminals_habits_do_not_matter() {
+        let keymap = Keymap::embedded();
+        let action = |code, modifiers| {
+            keymap.action(
+                press(code, modifiers),
+                &[Context::Run, Context::Global],
+                false,
+            )
+        };
+        let (none, shift) = (KeyModifiers::NONE, KeyModifiers::SHIFT);
+        assert_eq!(action(KeyCode::Char('?'), none), Some(Action::Help));
+        assert_eq!(action(KeyCode::Char('?'), shift), Some(Action::Help));
+        assert_eq!(action(KeyCode::Char('S'), shift), Some(Action::Stop));
+        assert_eq!(action(KeyCode::Char('S'), none), Some(Action::Stop));
+        assert_eq!(action(KeyCode::Char('s'), none), Some(Action::Sample));
+        assert_eq!(action(KeyCode::BackTab, shift), Some(Action::ChartPrevious));
+        assert_eq!(action(KeyCode::Left, shift), Some(Action::PanLeft));
+        assert_eq!(action(KeyCode::Char('-'), none), Some(Action::ZoomOut));
+        assert_eq!(
+            action(KeyCode::Char('P'), KeyModifiers::CONTROL | shift),
+            Some(Action::Palette)
+        );
+    }
+
+    #[test]
+    fn text_fields_keep_their_letters() {
+        let keymap = Keymap::embedded();
+        let contexts = [Context::Chat, Context::Global];
+        let q = press(KeyCode::Char('q'), KeyModifiers::NONE);
+        assert_eq!(keymap.action(q, &contexts, true), None);
+        assert_eq!(keymap.action(q, &contexts, false), Some(Action::Leave));
+        let ctrl_c = press(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(keymap.action(ctrl_c, &contexts, true), Some(Action::Leave));
+    }
+
+    #[test]
+    fn a_users_file_replaces_keys_and_its_mistakes_are_all_told() {
+        let mut keymap = Keymap::embedded();
+        assert_eq!(
+            keymap.overlay("mine", "run: {pause: space, note: []}\nglobal: {home: 4}\n"),
+            []
+        );
+        assert_eq!(keymap.label(Action::Pause), "space");
+        assert_eq!(keymap.label(Action::Note), "");
+        assert_eq!(keymap.label(Action::Home), "4");
+        let text = "run: {puase: p, stop: [hyper-x]}\nkitchen: {cook: c}\nchat: {send: ctrl-o}\n";
+        let errors: Vec<String> = keymap
+            .overlay("mine", text)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(errors.len(), 4, "{errors:#?}");
+        assert!(
+            errors[0].contains("run.puase") && errors[0].contains("did you mean pause?"),
+            "{}",
+            errors[0]
+        );
+        assert!(errors[1].contains("hyper-x"), "{}", errors[1]);
+        assert!(
+            errors[2].contains("kitchen") && errors[2].contains("global"),
+            "{}",
+            errors[2]
+        );
+        assert!(
+            errors[3].contains("ctrl-o means both chat.checkpoints and chat.send"),
+            "{}",
+            errors[3]
+        );
+    }
+}
