@@ -16,6 +16,7 @@
 //! | 0 | [`base`] [`embed`] | clocks, files, random numbers, text; embedded files |
 
 pub mod base;
+pub mod cli;
 pub mod data;
 pub mod embed;
 pub mod link;

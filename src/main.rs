@@ -1,2 +1,8 @@
-//! The `llmtui` binary: see `cli`.
-fn main() {}
+//! The binary: reads the environment once, hands everything else to [`llmtui::cli`].
+
+use llmtui::base::paths::Env;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    llmtui::cli::main(Env::from_process())
+}

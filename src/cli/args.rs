@@ -1,0 +1,140 @@
+//! Arguments that several verbs share.
+
+use std::path::PathBuf;
+
+/// Which spec: a preset's name or a file, and what to change in it.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct SpecArgs {
+    /// A preset's name (see `llmtui presets list`) or the path of a YAML file
+    #[arg(value_name = "SPEC|PRESET")]
+    pub spec: Option<String>,
+    /// The same as the positional argument, for fingers that are used to other tools
+    #[arg(
+        short = 'c',
+        long = "config",
+        value_name = "FILE",
+        conflicts_with = "spec"
+    )]
+    pub config: Option<String>,
+    /// Change one value: a path (`train.max_steps=500`) or a short name (`lr=1e-3`); may be repeated
+    #[arg(short = 's', long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+impl SpecArgs {
+    /// The preset or path that was named, either way.
+    pub fn target(&self) -> Option<&str> {
+        self.spec.as_deref().or(self.config.as_deref())
+    }
+}
+
+/// How tokens are chosen; absent values keep the defaults.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct SamplingArgs {
+    /// Stop after this many new tokens
+    #[arg(long, value_name = "N")]
+    pub max_new_tokens: Option<usize>,
+    /// Softmax temperature; 0 takes the most likely token
+    #[arg(long, value_name = "T", value_parser = at_least_zero)]
+    pub temperature: Option<f32>,
+    /// Keep only the K most likely tokens; 0 keeps all
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<usize>,
+    /// Keep the smallest set of tokens whose probability reaches P; 1 keeps all
+    #[arg(long, value_name = "P", value_parser = probability)]
+    pub top_p: Option<f32>,
+    /// Make tokens seen so far less likely; 1 changes nothing
+    #[arg(long, value_name = "R", value_parser = positive)]
+    pub repetition_penalty: Option<f32>,
+    /// Seed of the draws
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// Stop when this text appears; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    pub stop: Vec<String>,
+}
+
+impl SamplingArgs {
+    /// The defaults with the given values in place.
+    pub fn sampling(&self) -> crate::base::sampling::Sampling {
+        let d = crate::base::sampling::Sampling::default();
+        crate::base::sampling::Sampling {
+            temperature: self.temperature.unwrap_or(d.temperature),
+            top_k: self.top_k.unwrap_or(d.top_k),
+            top_p: self.top_p.unwrap_or(d.top_p),
+            repetition_penalty: self.repetition_penalty.unwrap_or(d.repetition_penalty),
+            max_new_tokens: self.max_new_tokens.unwrap_or(d.max_new_tokens),
+            seed: self.seed.unwrap_or(d.seed),
+            stop: self.stop.clone(),
+        }
+    }
+}
+
+/// Where `--resume` continues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resume {
+    /// The newest run that can be resumed (of this spec, when one is given).
+    Auto,
+    /// A run's directory, name or unambiguous prefix.
+    Run(PathBuf),
+}
+
+impl std::str::FromStr for Resume {
+    type Err = std::convert::Infallible;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        // `true` is what other tools' --resume-from-checkpoint takes for "the newest".
+        Ok(match word {
+            "auto" | "true" => Resume::Auto,
+            run => Resume::Run(run.into()),
+        })
+    }
+}
+
+fn number(text: &str) -> Result<f32, String> {
+    text.parse::<f32>()
+        .ok()
+        .filter(|x| x.is_finite())
+        .ok_or_else(|| "not a number".to_string())
+}
+
+fn at_least_zero(text: &str) -> Result<f32, String> {
+    match number(text)? {
+        x if x >= 0.0 => Ok(x),
+        _ => Err("must be 0 or more".into()),
+    }
+}
+
+fn positive(text: &str) -> Result<f32, String> {
+    match number(text)? {
+        x if x > 0.0 => Ok(x),
+        _ => Err("must be more than 0".into()),
+    }
+}
+
+fn probability(text: &str) -> Result<f32, String> {
+    match number(text)? {
+        x if x > 0.0 && x <= 1.0 => Ok(x),
+        _ => Err("must be more than 0 and at most 1".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resume_knows_auto_and_other_tools_true() {
+        assert_eq!("auto".parse(), Ok(Resume::Auto));
+        assert_eq!("true".parse(), Ok(Resume::Auto));
+        assert_eq!("runs/x".parse(), Ok(Resume::Run("runs/x".into())));
+    }
+
+    #[test]
+    fn probabilities_are_bounded() {
+        assert!(probability("0").is_err() && probability("1.1").is_err());
+        assert!(probability("nan").is_err() && positive("inf").is_err());
+        assert_eq!(probability("1"), Ok(1.0));
+        assert_eq!(at_least_zero("0"), Ok(0.0));
+    }
+}

@@ -1,0 +1,217 @@
+//! How the program ends: 0 done, 2 yours, 3 the machine's, 4 the training's, 101 ours. A reader who closes the pipe has
+//! had enough: that is success.
+
+use std::io::{ErrorKind, Write};
+use std::panic::PanicHookInfo;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Shown under `--help`.
+pub const HELP: &str = "Exit codes: 0 done · 2 a spec, an argument or data to correct · 3 the machine (disk, files, \
+device) · 4 the training failed · 101 a bug in llmtui";
+
+/// The program's last word to its parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Done,
+    /// A spec, an argument or data that the user can correct.
+    Yours,
+    /// Disk, files, devices, other processes.
+    Machine,
+    /// NaN, out of memory, a failed check.
+    Training,
+    /// A bug.
+    Ours,
+}
+
+impl Exit {
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Yours => 2,
+            Exit::Machine => 3,
+            Exit::Training => 4,
+            Exit::Ours => 101,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}
+
+/// An error that knows whose it is and what to try.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct Failure {
+    pub exit: Exit,
+    /// One sentence, without a trailing period.
+    pub what: String,
+    /// What to do about it; may be empty.
+    pub hint: String,
+}
+
+impl Failure {
+    /// A mistake that the user can correct.
+    pub fn yours(what: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure {
+            exit: Exit::Yours,
+            what: what.into(),
+            hint: hint.into(),
+        }
+    }
+
+    /// A fault of the machine.
+    pub fn machine(what: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure {
+            exit: Exit::Machine,
+            what: what.into(),
+            hint: hint.into(),
+        }
+    }
+
+    /// A training that failed.
+    pub fn training(what: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure {
+            exit: Exit::Training,
+            what: what.into(),
+            hint: hint.into(),
+        }
+    }
+}
+
+/// Prints what went wrong on standard error and decides the exit code. Errors that do not say whose they are count as
+/// the machine's: all of ours do.
+pub fn settle(result: anyhow::Result<Exit>) -> Exit {
+    let error = match result {
+        Ok(exit) => return exit,
+        Err(error) => error,
+    };
+    if is_broken_pipe(&error) {
+        return Exit::Done;
+    }
+    let (exit, text) = explain(&error);
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    exit
+}
+
+fn explain(error: &anyhow::Error) -> (Exit, String) {
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        let mut text = format!("llmtui: {failure}\n");
+        if !failure.hint.is_empty() {
+            text.push_str(&format!("  try: {}\n", failure.hint));
+        }
+        return (failure.exit, text);
+    }
+    (Exit::Machine, format!("llmtui: {error:#}\n"))
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
+    })
+}
+
+/// Help and version go to standard output and are success; a usage error is the user's.
+pub fn usage(error: &clap::Error) -> Exit {
+    let _ = error.print();
+    if error.use_stderr() {
+        Exit::Yours
+    } else {
+        Exit::Done
+    }
+}
+
+/// Set when the panic was `println!` meeting a closed pipe.
+static PIPE_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Installs the panic hook: a crash file with a backtrace, and one line that says where it is. Never touches the
+/// terminal's mode; the workbench puts its own hook in front of this one.
+pub fn report_panics(crash_dir: &Path) {
+    let crash_dir = crash_dir.to_path_buf();
+    std::panic::set_hook(Box::new(move |info| {
+        let message = panic_message(info);
+        if message.starts_with("failed printing to stdout") && message.contains("Broken pipe") {
+            PIPE_CLOSED.store(true, Ordering::Relaxed);
+            return;
+        }
+        let place = info
+            .location()
+            .map_or_else(String::new, |l| format!(" at {}:{}", l.file(), l.line()));
+        let mut text = format!("llmtui: a bug in the program: {message}{place}\n");
+        if let Some(path) = write_crash_file(&crash_dir, &text) {
+            text.push_str(&format!(
+                "  please report it with the file {}\n",
+                path.display()
+            ));
+        }
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }));
+}
+
+/// The exit after a caught panic.
+pub fn after_panic() -> Exit {
+    if PIPE_CLOSED.load(Ordering::Relaxed) {
+        Exit::Done
+    } else {
+        Exit::Ours
+    }
+}
+
+fn panic_message(info: &PanicHookInfo) -> String {
+    info.payload_as_str()
+        .unwrap_or("a panic without a message")
+        .to_string()
+}
+
+fn write_crash_file(folder: &Path, text: &str) -> Option<PathBuf> {
+    std::fs::create_dir_all(folder).ok()?;
+    let path = folder.join(format!("crash-{}.txt", std::process::id()));
+    let backtrace = std::backtrace::Backtrace::force_capture();
+    let version = env!("CARGO_PKG_VERSION");
+    std::fs::write(&path, format!("llmtui {version}\n{text}\n{backtrace}\n")).ok()?;
+    Some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_has_its_code() {
+        let codes = [
+            Exit::Done,
+            Exit::Yours,
+            Exit::Machine,
+            Exit::Training,
+            Exit::Ours,
+        ]
+        .map(Exit::code);
+        assert_eq!(codes, [0, 2, 3, 4, 101]);
+    }
+
+    #[test]
+    fn failures_keep_their_class_through_context_and_show_the_hint() {
+        let error = anyhow::Error::new(Failure::training("the loss is NaN", "lower the lr"));
+        assert_eq!(
+            explain(&error),
+            (
+                Exit::Training,
+                "llmtui: the loss is NaN\n  try: lower the lr\n".to_string()
+            )
+        );
+        assert_eq!(explain(&anyhow::anyhow!("disk")).0, Exit::Machine);
+    }
+
+    #[test]
+    fn a_closed_pipe_is_success() {
+        let error = anyhow::Error::new(std::io::Error::from(ErrorKind::BrokenPipe))
+            .context("printing the list");
+        assert_eq!(settle(Err(error)), Exit::Done);
+    }
+}

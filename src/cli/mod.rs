@@ -1,0 +1,93 @@
+//! The command line: one file per verb. Only this room prints. A verb is a `pub struct Args` and a
+//! `pub fn run(args, cx) -> anyhow::Result<Exit>`; what goes wrong on the way becomes an exit code in [`exit`].
+
+pub mod args;
+mod attach;
+mod bench;
+mod chat;
+mod completions;
+mod engine_cmd;
+pub mod exit;
+mod home;
+mod preflight;
+mod presets;
+mod runs;
+pub mod train;
+
+use crate::base::{clock::SystemClock, paths::Env};
+use clap::Parser;
+use exit::Exit;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What every verb may need and no verb should look up by itself.
+pub struct Context {
+    pub env: Env,
+    pub clock: SystemClock,
+    /// `--runs-dir`, default `./runs`.
+    pub runs_dir: PathBuf,
+    pub stdin_is_terminal: bool,
+    pub stdout_is_terminal: bool,
+}
+
+/// Train a language model from a terminal, and know whether it goes well.
+///
+/// Without a verb, a terminal gets the workbench; a pipe trains the quickstart and prints its progress.
+#[derive(Debug, Parser)]
+#[command(name = "llmtui", version, max_term_width = 100, after_help = exit::HELP)]
+pub struct Cli {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// Where runs live
+    #[arg(long, global = true, value_name = "DIR", default_value = "runs")]
+    runs_dir: PathBuf,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    Train(train::Args),
+    Attach(attach::Args),
+    Runs(runs::Args),
+    Chat(chat::Args),
+    Presets(presets::Args),
+    Preflight(preflight::Args),
+    Bench(bench::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Engine(engine_cmd::Args),
+}
+
+/// The whole program behind `main`: parse, run, turn every ending into an exit code.
+pub fn main(env: Env) -> ExitCode {
+    exit::report_panics(&env.runtime_dir);
+    let ending = std::panic::catch_unwind(move || match Cli::try_parse() {
+        Ok(cli) => exit::settle(run(cli, env)),
+        Err(usage) => exit::usage(&usage),
+    });
+    ending.unwrap_or_else(|_| exit::after_panic()).into()
+}
+
+fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
+    let cx = Context {
+        env,
+        clock: SystemClock::new(),
+        runs_dir: cli.runs_dir,
+        stdin_is_terminal: std::io::stdin().is_terminal(),
+        stdout_is_terminal: std::io::stdout().is_terminal(),
+    };
+    let Some(verb) = cli.verb else {
+        return home::run(&cx);
+    };
+    match verb {
+        Verb::Train(args) => train::run(args, &cx),
+        Verb::Attach(args) => attach::run(args, &cx),
+        Verb::Runs(args) => runs::run(args, &cx),
+        Verb::Chat(args) => chat::run(args, &cx),
+        Verb::Presets(args) => presets::run(args, &cx),
+        Verb::Preflight(args) => preflight::run(args, &cx),
+        Verb::Bench(args) => bench::run(args, &cx),
+        Verb::Completions(args) => completions::run(args),
+        Verb::Engine(args) => engine_cmd::run(args, &cx),
+    }
+}
