@@ -23,6 +23,7 @@ pub mod link;
 pub mod methods;
 pub mod nn;
 pub mod optim;
+pub mod run;
 pub mod spec;
 pub mod ui;
 pub mod wire;

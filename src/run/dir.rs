@@ -1,0 +1,329 @@
+//! One run's directory: where each file lies, how it is made, and who may write to it.
+
+use super::header::{FORMAT, Header};
+use super::id::new_id;
+use crate::base::clock::Clock;
+use crate::base::files::{Lock, is_locked, sync_dir, try_lock, write_atomic, write_synced};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A viewer that asks whether a run is alive holds its lock for an instant, so a refused lock is tried again this often.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+/// Names tried before giving up; a second try is already rare.
+const NAME_TRIES: usize = 16;
+
+/// What can be wrong with a run directory.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("{path}: {source}")]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{0} is not a run directory: it has no run.json")]
+    NotARun(PathBuf),
+    #[error("{path}: run.json is damaged: {why}")]
+    Damaged { path: PathBuf, why: String },
+    #[error(
+        "{path} was made by a newer llmtui ({program}, layout {format}; this program knows {FORMAT}); update llmtui here"
+    )]
+    Newer {
+        path: PathBuf,
+        program: String,
+        format: u32,
+    },
+    #[error(
+        "{path} is being trained by process {pid}; `llmtui attach {id}` watches it, and stopping it there frees the run"
+    )]
+    Busy { path: PathBuf, id: String, pid: u32 },
+}
+
+impl RunError {
+    fn io(path: &Path, source: io::Error) -> RunError {
+        RunError::Io {
+            path: path.into(),
+            source,
+        }
+    }
+}
+
+/// A directory with a `run.json`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunDir {
+    root: PathBuf,
+    id: String,
+}
+
+impl RunDir {
+    /// Makes `<runs_dir>/<id>/` with `spec.yaml` (the resolved spec), `asked.yaml` (what was said), `run.json` and empty
+    /// folders. The runs directory is made when absent.
+    pub fn create(
+        runs_dir: &Path,
+        name: &str,
+        spec_yaml: &str,
+        asked_yaml: &str,
+        clock: &dyn Clock,
+    ) -> Result<RunDir, RunError> {
+        std::fs::create_dir_all(runs_dir).map_err(|e| RunError::io(runs_dir, e))?;
+        let now = clock.now();
+        let run = fresh_dir(runs_dir, || new_id(name, now))?;
+        let write = |path: PathBuf, bytes: &[u8]| {
+            write_synced(&path, bytes).map_err(|e| RunError::io(&path, e))
+        };
+        for folder in [run.checkpoints_path(), run.samples_path()] {
+            std::fs::create_dir(&folder).map_err(|e| RunError::io(&folder, e))?;
+        }
+        write(run.spec_path(), spec_yaml.as_bytes())?;
+        write(run.asked_path(), asked_yaml.as_bytes())?;
+        // The header is written last: a directory without one is no run, and nobody lists it half-made.
+        run.write_header(&Header::new(&run.id, name, now))?;
+        sync_dir(runs_dir).map_err(|e| RunError::io(runs_dir, e))?;
+        Ok(run)
+    }
+
+    /// Opens an existing run and checks that this program can read its layout.
+    pub fn open(path: &Path) -> Result<RunDir, RunError> {
+        let root = std::path::absolute(path).map_err(|e| RunError::io(path, e))?;
+        let mut run = RunDir {
+            root,
+            id: String::new(),
+        };
+        run.id = run.header()?.id;
+        Ok(run)
+    }
+
+    /// The run's name at birth, which names its socket. A moved or renamed directory keeps it.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn spec_path(&self) -> PathBuf {
+        self.root.join("spec.yaml")
+    }
+
+    pub fn asked_path(&self) -> PathBuf {
+        self.root.join("asked.yaml")
+    }
+
+    pub fn header_path(&self) -> PathBuf {
+        self.root.join("run.json")
+    }
+
+    pub fn events_path(&self) -> PathBuf {
+        self.root.join("events.jsonl")
+    }
+
+    /// What the detached engine process writes to its standard output and error.
+    pub fn engine_log_path(&self) -> PathBuf {
+        self.root.join("engine.log")
+    }
+
+    pub fn lock_path(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+
+    pub fn checkpoints_path(&self) -> PathBuf {
+        self.root.join("checkpoints")
+    }
+
+    pub fn samples_path(&self) -> PathBuf {
+        self.root.join("samples")
+    }
+
+    /// Reads `run.json`.
+    pub fn header(&self) -> Result<Header, RunError> {
+        let path = self.header_path();
+        let text = std::fs::read_to_string(&path).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                RunError::NotARun(self.root.clone())
+            }
+            _ => RunError::io(&path, e),
+        })?;
+        let header: Header = serde_json::from_str(&text).map_err(|e| RunError::Damaged {
+            path: self.root.clone(),
+            why: e.to_string(),
+        })?;
+        if header.format > FORMAT {
+            return Err(RunError::Newer {
+                path: self.root.clone(),
+                program: header.program,
+                format: header.format,
+            });
+        }
+        if header.id.is_empty() || header.id.contains(['/', '\0']) || header.id.starts_with('.') {
+            return Err(RunError::Damaged {
+                path: self.root.clone(),
+                why: format!("{:?} cannot be a run's id", header.id),
+            });
+        }
+        Ok(header)
+    }
+
+    fn write_header(&self, header: &Header) -> Result<(), RunError> {
+        let path = self.header_path();
+        let text =
+            serde_json::to_string_pretty(header).map_err(|e| RunError::io(&path, e.into()))?;
+        write_atomic(&path, text.as_bytes()).map_err(|e| RunError::io(&path, e))
+    }
+
+    /// Takes the run for this process: one engine at a time may write to it. The claim ends with the returned value or
+    /// with the process, however it dies.
+    pub fn claim(&self) -> Result<Lock, RunError> {
+        let lock = self.lock()?;
+        let header = Header {
+            pid: std::process::id(),
+            ..self.header()?
+        };
+        self.write_header(&header)?;
+        Ok(lock)
+    }
+
+    fn lock(&self) -> Result<Lock, RunError> {
+        let path = self.lock_path();
+        for _ in 0..LOCK_TRIES {
+            match try_lock(&path) {
+                Ok(Some(lock)) => return Ok(lock),
+                Ok(None) => std::thread::park_timeout(LOCK_PAUSE),
+                Err(e) => return Err(RunError::io(&path, e)),
+            }
+        }
+        Err(RunError::Busy {
+            path: self.root.clone(),
+            id: self.id.clone(),
+            pid: self.header().map_or(0, |h| h.pid),
+        })
+    }
+
+    /// True while an engine process holds the run.
+    pub fn is_alive(&self) -> bool {
+        is_locked(&self.lock_path())
+    }
+}
+
+/// Makes a directory of a name that was free; the file system decides, so two processes never share one.
+fn fresh_dir(runs_dir: &Path, mut name: impl FnMut() -> String) -> Result<RunDir, RunError> {
+    let runs_dir = std::path::absolute(runs_dir).map_err(|e| RunError::io(runs_dir, e))?;
+    let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+    for _ in 0..NAME_TRIES {
+        let id = name();
+        let root = runs_dir.join(&id);
+        match std::fs::create_dir(&root) {
+            Ok(()) => return Ok(RunDir { root, id }),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => last = e,
+            Err(e) => return Err(RunError::io(&root, e)),
+        }
+    }
+    Err(RunError::io(&runs_dir, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::ManualClock;
+
+    fn create(runs: &Path) -> RunDir {
+        RunDir::create(
+            runs,
+            "demo",
+            "seed: 1\n",
+            "{}\n",
+            &ManualClock::at(1_763_734_920_000),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_created_run_opens_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = create(&dir.path().join("runs"));
+        assert_eq!(
+            std::fs::read_to_string(run.spec_path()).unwrap(),
+            "seed: 1\n"
+        );
+        let again = RunDir::open(run.path()).unwrap();
+        assert_eq!(again, run);
+        assert_eq!(again.header().unwrap().name, "demo");
+        assert!(run.path().ends_with(run.id()));
+    }
+
+    #[test]
+    fn a_taken_name_is_never_shared() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut names = ["a", "a", "b"].into_iter().map(String::from);
+        let first = fresh_dir(dir.path(), || names.next().unwrap()).unwrap();
+        let second = fresh_dir(dir.path(), || names.next().unwrap()).unwrap();
+        assert_eq!((first.id(), second.id()), ("a", "b"));
+        assert!(fresh_dir(dir.path(), || "a".into()).is_err());
+    }
+
+    #[test]
+    fn a_second_engine_is_refused_by_name_and_pid() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = create(dir.path());
+        assert!(!run.is_alive());
+        let claim = run.claim().unwrap();
+        assert!(run.is_alive());
+        let refused = run.claim().unwrap_err().to_string();
+        assert!(
+            refused.contains(&std::process::id().to_string()),
+            "{refused}"
+        );
+        drop(claim);
+        assert!(!run.is_alive());
+        run.claim().unwrap();
+    }
+
+    #[test]
+    fn looking_at_a_run_does_not_keep_an_engine_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = create(dir.path());
+        let watched = run.clone();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let watcher = std::thread::spawn(move || {
+            while stopped.try_recv().is_err() {
+                watched.is_alive();
+            }
+        });
+        for _ in 0..50 {
+            drop(run.claim().unwrap());
+        }
+        stop.send(()).unwrap();
+        watcher.join().unwrap();
+    }
+
+    #[test]
+    fn foreign_and_newer_directories_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(
+            RunDir::open(dir.path()),
+            Err(RunError::NotARun(_))
+        ));
+        let run = create(dir.path());
+        let mut header = run.header().unwrap();
+        header.format = 99;
+        run.write_header(&header).unwrap();
+        assert!(matches!(
+            RunDir::open(run.path()),
+            Err(RunError::Newer { format: 99, .. })
+        ));
+        std::fs::write(run.header_path(), "{").unwrap();
+        assert!(matches!(
+            RunDir::open(run.path()),
+            Err(RunError::Damaged { .. })
+        ));
+        header.format = 1;
+        header.id = "../elsewhere".into();
+        run.write_header(&header).unwrap();
+        assert!(matches!(
+            RunDir::open(run.path()),
+            Err(RunError::Damaged { .. })
+        ));
+    }
+}

@@ -1,0 +1,37 @@
+//! `run.json`: who made this directory, with which program, and which process runs it now.
+
+use crate::base::clock::UnixMillis;
+use serde::{Deserialize, Serialize};
+
+/// Layout of the run directory; a program refuses a larger one than it knows.
+pub const FORMAT: u32 = 1;
+
+/// The content of `run.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`FORMAT`] of the writer.
+    pub format: u32,
+    /// Version of the program that made the directory.
+    pub program: String,
+    /// The directory's name at birth; the name of its socket.
+    pub id: String,
+    /// The name given in the spec.
+    pub name: String,
+    pub created: UnixMillis,
+    /// The engine process that held the run last; alive only while the lock is held.
+    pub pid: u32,
+}
+
+impl Header {
+    /// A header of this program and this process.
+    pub fn new(id: &str, name: &str, created: UnixMillis) -> Header {
+        Header {
+            format: FORMAT,
+            program: env!("CARGO_PKG_VERSION").into(),
+            id: id.into(),
+            name: name.into(),
+            created,
+            pid: std::process::id(),
+        }
+    }
+}

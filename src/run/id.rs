@@ -1,0 +1,97 @@
+//! Names of run directories: `2026-11-21-1422-shakespeare-k3qf` sorts by time, says what it is and cannot collide by
+//! accident.
+
+use crate::base::clock::UnixMillis;
+use std::hash::{BuildHasher, Hasher};
+
+/// Letters and digits that are not mistaken for each other (no i, l, o, 0, 1): 31 of them.
+const ALPHABET: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
+/// Characters of the random suffix: 31^4 is about 900,000 names a minute.
+const SUFFIX: usize = 4;
+/// Longest part taken from the run's name, so that the socket path stays below 108 bytes.
+const MAX_NAME: usize = 32;
+
+/// A fresh directory name for a run called `name` that starts `now`.
+pub fn new_id(name: &str, now: UnixMillis) -> String {
+    format!("{}-{}-{}", minute(now), slug(name), suffix(random()))
+}
+
+/// Local time to the minute; UTC where the machine knows no time zone.
+fn minute(now: UnixMillis) -> String {
+    let millis = i64::try_from(now.0).unwrap_or(i64::MAX);
+    let timestamp = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
+    timestamp
+        .to_zoned(jiff::tz::TimeZone::system())
+        .strftime("%Y-%m-%d-%H%M")
+        .to_string()
+}
+
+/// Lower-case letters, digits and single dashes; never empty.
+fn slug(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.chars().flat_map(char::to_lowercase) {
+        if out.len() >= MAX_NAME {
+            break;
+        }
+        if c.is_ascii_alphanumeric() {
+            out.push(c);
+        } else if !out.is_empty() && !out.ends_with('-') {
+            out.push('-');
+        }
+    }
+    let trimmed = out.trim_end_matches('-');
+    if trimmed.is_empty() {
+        "run".into()
+    } else {
+        trimmed.into()
+    }
+}
+
+fn suffix(mut bits: u64) -> String {
+    let base = ALPHABET.len() as u64;
+    let mut out = String::with_capacity(SUFFIX);
+    for _ in 0..SUFFIX {
+        out.push(char::from(ALPHABET[(bits % base) as usize]));
+        bits /= base;
+    }
+    out
+}
+
+/// 64 bits from the operating system. Names must differ between processes with the same seed, so the run's own
+/// reproducible generator is the wrong source.
+pub fn random() -> u64 {
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_has_time_name_and_suffix() {
+        let id = new_id("Tiny Shakespeare!", UnixMillis(1_763_734_920_000));
+        let parts: Vec<&str> = id.splitn(5, '-').collect();
+        assert_eq!(parts.len(), 5, "{id}");
+        assert_eq!(parts[0], "2025");
+        assert_eq!(parts[3].len(), 4);
+        assert!(parts[4].starts_with("tiny-shakespeare-"), "{id}");
+        assert_eq!(parts[4].len(), "tiny-shakespeare-".len() + SUFFIX);
+    }
+
+    #[test]
+    fn slugs_are_safe_file_names() {
+        assert_eq!(slug("../../etc/passwd"), "etc-passwd");
+        assert_eq!(slug("  "), "run");
+        assert_eq!(slug("ÄÖ x"), "x");
+        assert_eq!(slug("a--b__c"), "a-b-c");
+        assert!(slug(&"long".repeat(50)).len() <= MAX_NAME);
+    }
+
+    #[test]
+    fn suffixes_differ() {
+        let ids: std::collections::HashSet<String> = (0..100)
+            .map(|_| new_id("x", UnixMillis(1_763_734_920_000)))
+            .collect();
+        assert!(ids.len() >= 99, "{}", ids.len());
+    }
+}

@@ -1,0 +1,440 @@
+//! What runs there are and how each stands, without folding whole logs: the head of a log, its end and a few probes in
+//! between bound the work for each run.
+
+use super::log::Tail;
+use super::{RunDir, RunError};
+use crate::base::clock::UnixMillis;
+use crate::wire::{Event, Outcome, Phase, Values, decode_envelope};
+use serde::Serialize;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Logs up to this size are scanned whole; of longer ones the head and the end.
+const SCAN_WHOLE: u64 = 4 << 20;
+const HEAD: u64 = 128 << 10;
+const END: u64 = 1 << 20;
+/// Points of the small loss curve.
+const CURVE: usize = 24;
+/// Bytes looked at for one point of the curve.
+const PROBE: usize = 16 << 10;
+
+/// How a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// An engine holds it.
+    Live,
+    /// All steps were done.
+    Finished,
+    /// Stopped on request.
+    Stopped,
+    /// Ended by an error of the training, a failed check or a bug.
+    Failed,
+    /// Its engine died without a last word.
+    Crashed,
+    /// Made, but nothing was ever logged.
+    Empty,
+}
+
+impl RunStatus {
+    /// One word for lists.
+    pub fn word(self) -> &'static str {
+        match self {
+            RunStatus::Live => "live",
+            RunStatus::Finished => "finished",
+            RunStatus::Stopped => "stopped",
+            RunStatus::Failed => "failed",
+            RunStatus::Crashed => "crashed",
+            RunStatus::Empty => "empty",
+        }
+    }
+}
+
+/// One row of the list of runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunSummary {
+    pub id: String,
+    pub name: String,
+    pub path: PathBuf,
+    pub status: RunStatus,
+    /// What a live engine is busy with.
+    pub phase: Option<Phase>,
+    /// The method's word; empty before the engine said so.
+    pub method: String,
+    pub step: u64,
+    /// 0 before the engine said so.
+    pub max_steps: u64,
+    pub n_params: u64,
+    /// Newest training loss, nats per token.
+    pub train_loss: Option<f64>,
+    /// Newest validation loss, nats per token.
+    pub val_loss: Option<f64>,
+    /// Lowest validation loss seen; of a very long log, the lowest in what was read.
+    pub best_val_loss: Option<f64>,
+    pub created: UnixMillis,
+    /// Time of the newest event, or of creation.
+    pub updated: UnixMillis,
+    /// Time the engine processes said they spent, or first to newest event of one that did not say.
+    pub seconds: f64,
+    /// Training loss at evenly spaced places of the log, oldest first; non-finite values are left out.
+    pub curve: Vec<f64>,
+    /// Why it ended, when that was not completion.
+    pub message: String,
+}
+
+/// All runs in `runs_dir`, newest first. A missing directory holds none. Directories that are no runs are skipped; runs
+/// that cannot be read come back as errors beside the list.
+pub fn list(runs_dir: &Path) -> io::Result<(Vec<RunSummary>, Vec<RunError>)> {
+    let mut runs = Vec::new();
+    let mut unreadable = Vec::new();
+    for run in open_all(runs_dir)? {
+        match run.and_then(|run| summarize(&run)) {
+            Ok(summary) => runs.push(summary),
+            Err(e) => unreadable.push(e),
+        }
+    }
+    runs.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
+    Ok((runs, unreadable))
+}
+
+/// Every run directory in `runs_dir`, in no order.
+fn open_all(runs_dir: &Path) -> io::Result<Vec<Result<RunDir, RunError>>> {
+    let folder = match std::fs::read_dir(runs_dir) {
+        Ok(folder) => folder,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e),
+    };
+    let mut runs = Vec::new();
+    for entry in folder {
+        match RunDir::open(&entry?.path()) {
+            Err(RunError::NotARun(_)) => {}
+            run => runs.push(run),
+        }
+    }
+    Ok(runs)
+}
+
+/// Why a word names no run.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    #[error("no run in {runs_dir} is called {word:?}{}", list_hint(.known))]
+    Unknown {
+        word: String,
+        runs_dir: PathBuf,
+        known: Vec<String>,
+    },
+    #[error("{word:?} fits {} runs: {}; write more of the name", .fits.len(), .fits.join(", "))]
+    Ambiguous { word: String, fits: Vec<String> },
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error("{path}: {source}")]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn list_hint(known: &[String]) -> String {
+    match known {
+        [] => "; there are none yet".into(),
+        known => format!("; there are {}", known.join(", ")),
+    }
+}
+
+/// The run that a person means: a path to its directory, its id, or a unique beginning or end of the id.
+pub fn resolve(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> {
+    let path = Path::new(word);
+    if path.join("run.json").exists() || (word.contains('/') && path.exists()) {
+        return Ok(RunDir::open(path)?);
+    }
+    let io_error = |source| ResolveError::Io {
+        path: runs_dir.into(),
+        source,
+    };
+    let mut runs: Vec<RunDir> = open_all(runs_dir)
+        .map_err(io_error)?
+        .into_iter()
+        .flatten()
+        .collect();
+    runs.sort_by(|a, b| b.id().cmp(a.id()));
+    let tests: [fn(&str, &str) -> bool; 3] = [
+        |id, w| id == w,
+        |id, w| id.starts_with(w),
+        |id, w| id.ends_with(w),
+    ];
+    for test in tests {
+        let fits: Vec<&RunDir> = runs
+            .iter()
+            .filter(|r| !word.is_empty() && test(r.id(), word))
+            .collect();
+        match fits.as_slice() {
+            [] => {}
+            [run] => return Ok((*run).clone()),
+            many => {
+                return Err(ResolveError::Ambiguous {
+                    word: word.into(),
+                    fits: many.iter().map(|r| r.id().into()).collect(),
+                });
+            }
+        }
+    }
+    Err(ResolveError::Unknown {
+        word: word.into(),
+        runs_dir: runs_dir.into(),
+        known: runs.iter().take(5).map(|r| r.id().into()).collect(),
+    })
+}
+
+/// The newest run that an engine holds.
+pub fn newest_live(runs_dir: &Path) -> io::Result<Option<RunDir>> {
+    let runs = open_all(runs_dir)?.into_iter().flatten();
+    let mut live: Vec<(UnixMillis, RunDir)> = runs
+        .filter(RunDir::is_alive)
+        .filter_map(|run| Some((run.header().ok()?.created, run)))
+        .collect();
+    live.sort_by(|a, b| (a.0, a.1.id()).cmp(&(b.0, b.1.id())));
+    Ok(live.pop().map(|(_, run)| run))
+}
+
+/// How one run stands.
+pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
+    let header = run.header()?;
+    let io_error = |source| RunError::Io {
+        path: run.events_path(),
+        source,
+    };
+    // Asked first: an engine that ends in between has then written its last word.
+    let alive = run.is_alive();
+    let mut scan = Scan::default();
+    let size = match std::fs::metadata(run.events_path()) {
+        Ok(meta) => meta.len(),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
+        Err(e) => return Err(io_error(e)),
+    };
+    if size > 0 {
+        scan.read(&run.events_path(), size).map_err(io_error)?;
+    }
+    let best = scan.vals.iter().map(|(_, loss)| *loss);
+    Ok(RunSummary {
+        id: header.id,
+        name: header.name,
+        path: run.path().into(),
+        status: scan.status(alive),
+        phase: scan.phase.filter(|_| alive),
+        step: scan.step,
+        train_loss: scan.train_loss,
+        val_loss: scan.vals.last().map(|(_, loss)| *loss),
+        best_val_loss: best.chain(scan.best_said).min_by(f64::total_cmp),
+        created: header.created,
+        updated: scan.updated.unwrap_or(header.created),
+        seconds: scan.seconds + scan.unsaid_seconds(),
+        curve: if size > 0 {
+            curve(&run.events_path(), size).map_err(io_error)?
+        } else {
+            Vec::new()
+        },
+        method: scan.method,
+        max_steps: scan.max_steps,
+        n_params: scan.n_params,
+        message: scan.message,
+    })
+}
+
+/// What the scan of a log has gathered.
+#[derive(Debug, Default)]
+struct Scan {
+    method: String,
+    max_steps: u64,
+    n_params: u64,
+    phase: Option<Phase>,
+    step: u64,
+    train_loss: Option<f64>,
+    /// (step, validation loss) in the order of the log.
+    vals: Vec<(u64, f64)>,
+    /// The best as a `Finished` event said it.
+    best_said: Option<f64>,
+    outcome: Option<Outcome>,
+    message: String,
+    seconds: f64,
+    /// Time of the newest `Hello` that no `Finished` has answered.
+    open_since: Option<UnixMillis>,
+    updated: Option<UnixMillis>,
+}
+
+/// The events that a summary is made of; of `Stepped` only the newest matters.
+const SUMMARY_KINDS: &[&str] = &[
+    "Hello",
+    "Started",
+    "PhaseChanged",
+    "Evaluated",
+    "RolledBack",
+    "Finished",
+];
+
+impl Scan {
+    fn read(&mut self, path: &Path, size: u64) -> io::Result<()> {
+        if size <= SCAN_WHOLE {
+            self.part(path, 0, size)
+        } else {
+            self.part(path, 0, HEAD)?;
+            self.part(path, size - END, size)
+        }
+    }
+
+    /// Reads the lines that begin in `begin..end`.
+    fn part(&mut self, path: &Path, begin: u64, end: u64) -> io::Result<()> {
+        let mut tail = Tail::open_at(path, begin)?;
+        let mut lines = String::new();
+        let mut newest_step = String::new();
+        let mut newest = String::new();
+        while tail.offset() < end {
+            lines.clear();
+            if !tail.read_lines(&mut lines, 64 << 10)? {
+                break;
+            }
+            for line in lines.lines() {
+                match kind_of(line) {
+                    Some("Stepped") => line.clone_into(&mut newest_step),
+                    Some(kind) if !SUMMARY_KINDS.contains(&kind) => {}
+                    _ => {
+                        self.take(&std::mem::take(&mut newest_step));
+                        self.take(line);
+                    }
+                }
+            }
+            if let Some(line) = lines.lines().next_back() {
+                line.clone_into(&mut newest);
+            }
+        }
+        self.take(&newest_step);
+        if let Ok(envelope) = decode_envelope(&newest) {
+            self.updated = Some(envelope.t);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, line: &str) {
+        let Ok(envelope) = decode_envelope(line) else {
+            return;
+        };
+        match envelope.event {
+            Event::Hello { .. } => {
+                self.open_since = Some(envelope.t);
+                self.outcome = None;
+                self.message.clear();
+            }
+            Event::Started {
+                method,
+                max_steps,
+                n_params,
+                ..
+            } => {
+                self.method = method;
+                self.max_steps = max_steps;
+                self.n_params = n_params;
+            }
+            Event::PhaseChanged { phase, .. } => self.phase = Some(phase),
+            Event::Stepped { step, values, .. } => {
+                self.step = step;
+                self.train_loss = loss(&values, "train/loss").or(self.train_loss);
+            }
+            Event::Evaluated { step, values, .. } => {
+                self.vals
+                    .extend(loss(&values, "val/loss").map(|loss| (step, loss)));
+            }
+            Event::RolledBack { step } => {
+                self.step = step;
+                self.vals.retain(|(at, _)| *at <= step);
+            }
+            Event::Finished {
+                outcome,
+                step,
+                best_val_loss,
+                seconds,
+                message,
+                ..
+            } => {
+                self.outcome = Some(outcome);
+                self.step = step;
+                self.best_said = best_val_loss.map(|n| n.0).filter(|x| x.is_finite());
+                self.seconds += seconds;
+                self.open_since = None;
+                self.message = message;
+            }
+            _ => {}
+        }
+    }
+
+    fn status(&self, alive: bool) -> RunStatus {
+        match self.outcome {
+            _ if alive => RunStatus::Live,
+            Some(Outcome::Completed) => RunStatus::Finished,
+            Some(Outcome::Stopped) => RunStatus::Stopped,
+            Some(Outcome::Failed | Outcome::Refused | Outcome::Crashed) => RunStatus::Failed,
+            None if self.updated.is_some() => RunStatus::Crashed,
+            None => RunStatus::Empty,
+        }
+    }
+
+    fn unsaid_seconds(&self) -> f64 {
+        match (self.open_since, self.updated) {
+            (Some(since), Some(updated)) => updated.since(since).as_secs_f64(),
+            _ => 0.0,
+        }
+    }
+}
+
+/// A finite loss among values: a NaN is no best and no point of a curve.
+fn loss(values: &Values, id: &str) -> Option<f64> {
+    values.get(id).map(|n| n.0).filter(|x| x.is_finite())
+}
+
+/// Losses at [`CURVE`] evenly spaced places.
+fn curve(path: &Path, size: u64) -> io::Result<Vec<f64>> {
+    let mut points: Vec<(u64, f64)> = Vec::with_capacity(CURVE);
+    for i in 0..CURVE as u64 {
+        let mut tail = Tail::open_at(path, size * i / CURVE as u64)?;
+        let mut lines = String::new();
+        tail.read_lines(&mut lines, PROBE)?;
+        let found = lines
+            .lines()
+            .filter(|line| kind_of(line) == Some("Stepped"))
+            .find_map(|line| match decode_envelope(line).ok()?.event {
+                Event::Stepped { step, values, .. } => Some((step, loss(&values, "train/loss")?)),
+                _ => None,
+            });
+        // Probes of a short log fall on the same line, and a rolled-back part is told twice: only onward steps count.
+        points.extend(found.filter(|(step, _)| points.last().is_none_or(|(last, _)| step > last)));
+    }
+    Ok(points.into_iter().map(|(_, loss)| loss).collect())
+}
+
+/// Calls `seen` with every event of the given kinds; lines of other kinds are not decoded.
+pub fn scan_events(path: &Path, kinds: &[&str], mut seen: impl FnMut(Event)) -> io::Result<()> {
+    let mut tail = Tail::open(path)?;
+    let mut lines = String::new();
+    while tail.read_lines(&mut lines, 64 << 10)? {
+        for line in lines.lines() {
+            if kind_of(line).is_none_or(|kind| kinds.contains(&kind))
+                && let Ok(envelope) = decode_envelope(line)
+            {
+                seen(envelope.event);
+            }
+        }
+        lines.clear();
+    }
+    Ok(())
+}
+
+/// The event's type, when the line has the shape that this program writes.
+fn kind_of(line: &str) -> Option<&str> {
+    const MARK: &str = "\"event\":{\"type\":\"";
+    let head = line.get(..100).unwrap_or(line);
+    let begin = head.find(MARK)? + MARK.len();
+    let rest = &line[begin..];
+    rest.split_once('"').map(|(kind, _)| kind)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! Summaries of small, long, resumed, crashed and strange logs.
+
+use super::*;
+use crate::base::clock::ManualClock;
+use crate::run::LogWriter;
+use crate::wire::Num;
+use std::sync::Arc;
+
+fn new_run(runs: &Path, name: &str, at: u64) -> RunDir {
+    RunDir::create(runs, name, "", "", &ManualClock::at(at)).unwrap()
+}
+
+fn log(run: &RunDir, events: impl IntoIterator<Item = Event>) {
+    let clock = Arc::new(ManualClock::at(5_000));
+    let (mut sender, thread) = LogWriter::open(&run.events_path(), clock, |_| {}).unwrap();
+    for event in events {
+        sender.emit(event).unwrap();
+    }
+    drop(sender);
+    thread.finish().unwrap();
+}
+
+fn hello() -> Event {
+    Event::Hello {
+        run: "x".into(),
+        engine: "0".into(),
+        pid: 1,
+        host: "h".into(),
+    }
+}
+
+fn started(max_steps: u64) -> Event {
+    Event::Started {
+        name: "x".into(),
+        method: "pretrain".into(),
+        spec: serde_json::json!({"a": 1}),
+        n_params: 800,
+        vocab_size: 65,
+        max_steps,
+        batch_tokens: 768,
+        epoch_tokens: 1000,
+        resumed_from: None,
+    }
+}
+
+fn values(id: &str, x: f64) -> Values {
+    [(id.to_string(), Num(x))].into()
+}
+
+fn stepped(step: u64, loss: f64) -> Event {
+    Event::Stepped {
+        step,
+        tokens: step,
+        values: values("train/loss", loss),
+    }
+}
+
+fn evaluated(step: u64, loss: f64) -> Event {
+    Event::Evaluated {
+        step,
+        tokens: step,
+        values: values("val/loss", loss),
+        n_windows: 1,
+        whole: true,
+        seconds: 0.1,
+    }
+}
+
+fn finished(outcome: Outcome, step: u64) -> Event {
+    Event::Finished {
+        outcome,
+        step,
+        tokens: 0,
+        val_loss: None,
+        best_val_loss: None,
+        train_loss: None,
+        seconds: 2.5,
+        message: String::new(),
+    }
+}
+
+#[test]
+fn statuses_follow_the_lock_and_the_last_word() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "x", 1);
+    let status = |run: &RunDir| summarize(run).unwrap().status;
+    assert_eq!(status(&run), RunStatus::Empty);
+    let claim = run.claim().unwrap();
+    assert_eq!(status(&run), RunStatus::Live);
+    log(&run, [hello(), started(10), stepped(1, 4.0)]);
+    drop(claim);
+    assert_eq!(status(&run), RunStatus::Crashed);
+    for (outcome, expected) in [
+        (Outcome::Stopped, RunStatus::Stopped),
+        (Outcome::Failed, RunStatus::Failed),
+        (Outcome::Completed, RunStatus::Finished),
+    ] {
+        log(&run, [hello(), finished(outcome, 1)]);
+        assert_eq!(status(&run), expected);
+    }
+    log(&run, [hello()]);
+    assert_eq!(status(&run), RunStatus::Crashed);
+}
+
+#[test]
+fn a_summary_counts_what_still_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "x", 1);
+    let steps =
+        |range: std::ops::RangeInclusive<u64>| range.map(|i| stepped(i, 4.0 - i as f64 / 100.0));
+    log(&run, [hello(), started(100)]);
+    log(&run, steps(1..=40));
+    log(&run, [evaluated(20, 3.0), evaluated(40, 1.0)]);
+    log(&run, [hello(), Event::RolledBack { step: 20 }]);
+    let summary = summarize(&run).unwrap();
+    assert_eq!((summary.step, summary.max_steps), (20, 100));
+    assert_eq!(
+        summary.best_val_loss,
+        Some(3.0),
+        "the rolled-back 1.0 is gone"
+    );
+    log(&run, steps(21..=60));
+    log(
+        &run,
+        [evaluated(60, f64::NAN), finished(Outcome::Stopped, 60)],
+    );
+    let summary = summarize(&run).unwrap();
+    assert_eq!(summary.step, 60);
+    assert_eq!(summary.val_loss, Some(3.0), "NaN is no loss");
+    assert_eq!(summary.train_loss, Some(3.4));
+    assert!((summary.seconds - 2.5).abs() < 1e-9);
+    assert!(summary.curve.len() > 10, "{:?}", summary.curve);
+    assert!(
+        summary.curve.is_sorted_by(|a, b| a > b),
+        "{:?}",
+        summary.curve
+    );
+}
+
+#[test]
+fn a_long_log_is_summarised_from_its_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "x", 1);
+    log(&run, [hello(), started(50_000)]);
+    log(&run, (1..=50_000).map(|i| stepped(i, 1e5 / i as f64)));
+    log(&run, [evaluated(50_000, 2.0)]);
+    let size = std::fs::metadata(run.events_path()).unwrap().len();
+    assert!(size > SCAN_WHOLE, "{size}");
+    let summary = summarize(&run).unwrap();
+    assert_eq!((summary.step, summary.max_steps), (50_000, 50_000));
+    assert_eq!(summary.val_loss, Some(2.0));
+    assert_eq!(summary.method, "pretrain");
+    assert_eq!(summary.curve.len(), CURVE);
+}
+
+#[test]
+fn the_list_is_newest_first_and_shows_the_unreadable() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(list(&dir.path().join("none")).unwrap().0.is_empty());
+    new_run(dir.path(), "old", 1);
+    new_run(dir.path(), "new", 1_000_000);
+    std::fs::create_dir(dir.path().join("not-a-run")).unwrap();
+    std::fs::create_dir(dir.path().join("broken")).unwrap();
+    std::fs::write(dir.path().join("broken/run.json"), "{").unwrap();
+    let (runs, unreadable) = list(dir.path()).unwrap();
+    let names: Vec<&str> = runs.iter().map(|r| r.name.as_str()).collect();
+    assert_eq!(names, ["new", "old"]);
+    assert_eq!(unreadable.len(), 1);
+}
+
+#[test]
+fn a_run_is_found_by_id_beginning_end_or_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = new_run(dir.path(), "alpha", 1);
+    let b = new_run(dir.path(), "beta", 1_000_000_000_000);
+    let find = |word: &str| resolve(dir.path(), word).map(|r| r.id().to_string());
+    assert_eq!(find(a.id()).unwrap(), a.id());
+    assert_eq!(find("1970").unwrap(), a.id());
+    assert_eq!(find(&b.id()[b.id().len() - 9..]).unwrap(), b.id());
+    assert_eq!(find(a.path().to_str().unwrap()).unwrap(), a.id());
+    assert!(find("gamma").unwrap_err().to_string().contains(b.id()));
+    assert!(matches!(find(""), Err(ResolveError::Unknown { .. })));
+    let twin = RunDir::create(dir.path(), "alpha", "", "", &ManualClock::at(1)).unwrap();
+    let said = find("1970").unwrap_err().to_string();
+    assert!(said.contains(twin.id()) && said.contains(a.id()), "{said}");
+}
+
+#[test]
+fn the_newest_live_run_is_the_one_with_a_held_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = new_run(dir.path(), "old", 1);
+    let middle = new_run(dir.path(), "middle", 1_000);
+    new_run(dir.path(), "new", 2_000);
+    assert!(newest_live(dir.path()).unwrap().is_none());
+    let _claims = (old.claim().unwrap(), middle.claim().unwrap());
+    assert_eq!(newest_live(dir.path()).unwrap().unwrap().id(), middle.id());
+}
+
+#[test]
+fn kinds_are_read_without_decoding() {
+    let line = crate::wire::encode(&crate::wire::Envelope {
+        v: 1,
+        seq: u64::MAX,
+        t: UnixMillis(u64::MAX),
+        event: hello(),
+    });
+    assert_eq!(kind_of(&line), Some("Hello"));
+    assert_eq!(kind_of("{}"), None);
+    let unicode = format!("{{\"v\":1,{}", "ä".repeat(100));
+    assert_eq!(kind_of(&unicode), None);
+}

@@ -1,0 +1,32 @@
+//! `events.jsonl`: appended by one thread of one process, read by anybody. A line without its newline does not exist yet.
+
+mod tail;
+mod writer;
+
+pub use tail::{Tail, read_all, seq_of};
+pub use writer::{LogSender, LogThread, LogWriter, QUEUE};
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why the log cannot be opened or written.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    #[error("{path}: {source}")]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{path}: {source}")]
+    Foreign {
+        path: PathBuf,
+        #[source]
+        source: crate::wire::DecodeError,
+    },
+    /// The disk refuses; the writer keeps trying.
+    #[error("{path} cannot be written: {why}; the run waits until there is room")]
+    Stalled { path: PathBuf, why: String },
+    #[error("the log is closed")]
+    Closed,
+}

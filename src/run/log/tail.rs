@@ -1,0 +1,290 @@
+//! Reading a log that may still be growing.
+
+use crate::wire::{Envelope, MAX_LINE, decode_envelope};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Bytes read at a time; a longer line makes the window grow up to [`MAX_LINE`].
+const CHUNK: usize = 64 * 1024;
+
+/// A cursor over the whole lines of a growing file. Its position is always behind a newline, so a half-written line is
+/// simply read again later, also after a new engine process has cut a torn tail off.
+#[derive(Debug)]
+pub struct Tail {
+    file: File,
+    offset: u64,
+    window: Vec<u8>,
+    /// Lines that were too long or not UTF-8: skipped, counted, never hidden.
+    damaged: u64,
+}
+
+impl Tail {
+    /// Starts at the first line.
+    pub fn open(path: &Path) -> io::Result<Tail> {
+        Ok(Tail {
+            file: File::open(path)?,
+            offset: 0,
+            window: Vec::new(),
+            damaged: 0,
+        })
+    }
+
+    /// Starts at the first whole line at or behind `offset` bytes.
+    pub fn open_at(path: &Path, offset: u64) -> io::Result<Tail> {
+        let mut tail = Tail::open(path)?;
+        if offset > 0 {
+            // The line that `offset` cuts is skipped, unless it begins there: its newline is the byte before.
+            tail.offset = offset - 1;
+            tail.skip_line()?;
+        }
+        Ok(tail)
+    }
+
+    /// Bytes consumed so far.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Lines skipped because they were not text of a bearable length.
+    pub fn damaged(&self) -> u64 {
+        self.damaged
+    }
+
+    /// Appends whole lines, newlines included, to `out`, up to about `max_bytes` of them but at least one. Returns false
+    /// when there is no whole line yet.
+    pub fn read_lines(&mut self, out: &mut String, max_bytes: usize) -> io::Result<bool> {
+        loop {
+            let whole = self.fill(max_bytes.max(1))?;
+            if whole == 0 {
+                return Ok(false);
+            }
+            let start = out.len();
+            self.offset += whole as u64;
+            match std::str::from_utf8(&self.window[..whole]) {
+                Ok(lines) => out.push_str(lines),
+                Err(_) => self.push_readable(whole, out),
+            }
+            if out.len() > start {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// The next line's envelope; damaged lines are skipped and counted. `None` when there is no whole line yet.
+    pub fn next_event(&mut self) -> io::Result<Option<Envelope>> {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if !self.read_lines(&mut line, 1)? {
+                return Ok(None);
+            }
+            match decode_envelope(line.trim_end()) {
+                Ok(envelope) => return Ok(Some(envelope)),
+                Err(_) => self.damaged += 1,
+            }
+        }
+    }
+
+    /// Puts whole lines into the window: as many as fit into `max_bytes`, at least one. Returns their length.
+    fn fill(&mut self, max_bytes: usize) -> io::Result<usize> {
+        let mut size = max_bytes.clamp(512, CHUNK);
+        loop {
+            self.window.resize(size, 0);
+            let n = read_at(&self.file, &mut self.window, self.offset)?;
+            let bytes = &self.window[..n];
+            let first = bytes.iter().position(|&b| b == b'\n').map(|i| i + 1);
+            let Some(first) = first else {
+                if n < size {
+                    return Ok(0);
+                }
+                if size > MAX_LINE {
+                    self.skip_line()?;
+                    self.damaged += 1;
+                } else {
+                    size = (size * 2).min(MAX_LINE + 1);
+                }
+                continue;
+            };
+            let limit = n.min(max_bytes);
+            let last = bytes[..limit].iter().rposition(|&b| b == b'\n');
+            return Ok(last.map_or(first, |i| i + 1));
+        }
+    }
+
+    /// Moves behind the next newline, or to the end when there is none.
+    fn skip_line(&mut self) -> io::Result<()> {
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            let n = read_at(&self.file, &mut buffer, self.offset)?;
+            let newline = buffer[..n].iter().position(|&b| b == b'\n');
+            self.offset += newline.map_or(n, |i| i + 1) as u64;
+            if newline.is_some() || n == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn push_readable(&mut self, whole: usize, out: &mut String) {
+        for line in self.window[..whole].split_inclusive(|&b| b == b'\n') {
+            match std::str::from_utf8(line) {
+                Ok(line) => out.push_str(line),
+                Err(_) => self.damaged += 1,
+            }
+        }
+    }
+}
+
+/// Every readable event of a log, in order. Holds them all: for tests and small logs; viewers fold a [`Tail`].
+pub fn read_all(path: &Path) -> io::Result<Vec<Envelope>> {
+    let mut tail = Tail::open(path)?;
+    let mut events = Vec::new();
+    while let Some(envelope) = tail.next_event()? {
+        events.push(envelope);
+    }
+    Ok(events)
+}
+
+/// The sequence number of a line, without reading the rest of it where the line has the usual shape.
+pub fn seq_of(line: &str) -> Option<u64> {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        seq: u64,
+    }
+    let usual = line
+        .split_once("\"seq\":")
+        .filter(|(before, _)| before.len() <= 16 && before.starts_with("{\"v\":"))
+        .map(|(_, after)| after.split_once(',').map_or(after, |(digits, _)| digits))
+        .and_then(|digits| digits.parse().ok());
+    usual.or_else(|| serde_json::from_str::<Head>(line).ok().map(|head| head.seq))
+}
+
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut n = 0;
+    while n < buffer.len() {
+        match file.read_at(&mut buffer[n..], offset + n as u64) {
+            Ok(0) => break,
+            Ok(more) => n += more,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::UnixMillis;
+    use crate::wire::{Event, VERSION, encode};
+    use std::io::Write;
+
+    fn note(seq: u64, text: &str) -> String {
+        encode(&Envelope {
+            v: VERSION,
+            seq,
+            t: UnixMillis(0),
+            event: Event::Noted {
+                step: seq,
+                text: text.into(),
+            },
+        })
+    }
+
+    fn seqs(path: &Path) -> Vec<u64> {
+        read_all(path).unwrap().iter().map(|e| e.seq).collect()
+    }
+
+    #[test]
+    fn a_half_written_line_is_not_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let second = note(2, "later");
+        let (begin, end) = second.split_at(20);
+        std::fs::write(&path, note(1, "a") + begin).unwrap();
+        let mut tail = Tail::open(&path).unwrap();
+        assert_eq!(tail.next_event().unwrap().unwrap().seq, 1);
+        assert!(tail.next_event().unwrap().is_none());
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap();
+        file.write_all(end.as_bytes()).unwrap();
+        assert_eq!(tail.next_event().unwrap().unwrap().seq, 2);
+        assert!(tail.next_event().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_replaced_torn_tail_is_read_as_what_stands_there_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let first = note(1, "a");
+        std::fs::write(&path, format!("{first}{{\"v\":1,\"seq\":2,\"to")).unwrap();
+        let mut tail = Tail::open(&path).unwrap();
+        tail.next_event().unwrap();
+        assert!(tail.next_event().unwrap().is_none());
+        std::fs::write(&path, first + &note(2, "b")).unwrap();
+        assert_eq!(tail.next_event().unwrap().unwrap().seq, 2);
+    }
+
+    #[test]
+    fn damage_is_skipped_and_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let mut bytes = note(1, "a").into_bytes();
+        bytes.extend_from_slice(b"\xff\xfe broken\n{\"v\":1}\n");
+        bytes.extend(std::iter::repeat_n(b'x', MAX_LINE + 10));
+        bytes.push(b'\n');
+        bytes.extend_from_slice(note(2, "b").as_bytes());
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(seqs(&path), [1, 2]);
+        let mut tail = Tail::open(&path).unwrap();
+        while tail.next_event().unwrap().is_some() {}
+        assert_eq!(tail.damaged(), 3);
+    }
+
+    #[test]
+    fn long_lines_and_small_chunks_give_every_line_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let lines: String = (1..=60)
+            .map(|seq| note(seq, &"y".repeat((seq as usize * 7919) % 200_000)))
+            .collect();
+        std::fs::write(&path, &lines).unwrap();
+        assert_eq!(seqs(&path), (1..=60).collect::<Vec<_>>());
+        for max in [1, 100, 70_000, usize::MAX] {
+            let mut tail = Tail::open(&path).unwrap();
+            let mut all = String::new();
+            while tail.read_lines(&mut all, max).unwrap() {}
+            assert!(all == lines, "max {max}");
+        }
+    }
+
+    #[test]
+    fn opening_in_the_middle_starts_at_a_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let first = note(1, "a");
+        std::fs::write(&path, first.clone() + &note(2, "b") + &note(3, "c")).unwrap();
+        let seq_at = |offset| {
+            let mut tail = Tail::open_at(&path, offset).unwrap();
+            tail.next_event().unwrap().map(|e| e.seq)
+        };
+        assert_eq!(seq_at(0), Some(1));
+        assert_eq!(seq_at(1), Some(2));
+        assert_eq!(seq_at(first.len() as u64), Some(2));
+        assert_eq!(seq_at(first.len() as u64 + 1), Some(3));
+        assert_eq!(seq_at(10_000), None);
+    }
+
+    #[test]
+    fn the_sequence_number_is_found_in_any_order_of_keys() {
+        assert_eq!(seq_of(&note(12_345, "x")), Some(12_345));
+        assert_eq!(
+            seq_of(r#"{"event":{"text":"\"seq\":7,"},"seq":9}"#),
+            Some(9)
+        );
+        assert_eq!(seq_of("nonsense"), None);
+    }
+}

@@ -1,0 +1,382 @@
+//! The thread that owns the log: it numbers events, appends them, and only then tells anybody.
+
+use super::LogError;
+use super::tail::Tail;
+use crate::base::clock::Clock;
+use crate::wire::{DecodeError, Envelope, Event, MAX_LINE, VERSION, decode_envelope, encode};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Events between the engine and the log; when full, the engine waits.
+pub const QUEUE: usize = 1024;
+/// Events appended by one write.
+const BATCH: usize = 256;
+/// A refused write is tried again this often.
+const RETRY: Duration = Duration::from_millis(250);
+/// How long an emitter waits for room in the queue before it is told that the log stalls.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Opens logs; the name of the room's front door.
+#[derive(Debug)]
+pub struct LogWriter;
+
+impl LogWriter {
+    /// Opens the log at `path`, made when absent: a torn last line is cut off, numbering goes on behind the last whole
+    /// one. `grown` is called on the log's thread with the last number after every append.
+    ///
+    /// The caller holds the run's lock: two writers would tear each other's lines.
+    pub fn open(
+        path: &Path,
+        clock: Arc<dyn Clock>,
+        grown: impl FnMut(u64) + Send + 'static,
+    ) -> Result<(LogSender, LogThread), LogError> {
+        let (file, length, last_seq) = open_end(path)?;
+        Ok(start(Appender {
+            path: path.into(),
+            sink: file,
+            length,
+            seq: last_seq,
+            step: 0,
+            clock,
+            grown,
+        }))
+    }
+}
+
+/// The engine's end: one per log.
+#[derive(Debug)]
+pub struct LogSender {
+    path: PathBuf,
+    events: SyncSender<Event>,
+    health: Receiver<Health>,
+    stalled: Option<String>,
+}
+
+/// What the writer tells the emitter; only changes are told.
+#[derive(Debug)]
+enum Health {
+    Stalled(String),
+    Recovered,
+}
+
+impl LogSender {
+    /// Queues an event. Waits briefly for room; an error gives the event back, still owed to the log.
+    pub fn emit(&mut self, event: Event) -> Result<(), Box<(Event, LogError)>> {
+        let mut event = event;
+        let mut patience = PATIENCE;
+        let pause = Duration::from_millis(5);
+        loop {
+            self.listen();
+            event = match self.events.try_send(event) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Disconnected(event)) => {
+                    return Err(Box::new((event, LogError::Closed)));
+                }
+                Err(TrySendError::Full(event)) => event,
+            };
+            if patience.is_zero() {
+                let why = self.stalled.clone().unwrap_or("the disk is slow".into());
+                let path = self.path.clone();
+                return Err(Box::new((event, LogError::Stalled { path, why })));
+            }
+            if let Ok(health) = self.health.recv_timeout(pause) {
+                self.hear(health);
+            }
+            patience = patience.saturating_sub(pause);
+        }
+    }
+
+    /// Why nothing reaches the disk at the moment; `None` when all is well. Queued events are not lost.
+    pub fn stalled(&mut self) -> Option<LogError> {
+        self.listen();
+        let why = self.stalled.clone()?;
+        Some(LogError::Stalled {
+            path: self.path.clone(),
+            why,
+        })
+    }
+
+    /// Waits up to `timeout` for a change of the log's health.
+    pub fn wait(&mut self, timeout: Duration) {
+        if let Ok(health) = self.health.recv_timeout(timeout) {
+            self.hear(health);
+        }
+    }
+
+    fn listen(&mut self) {
+        while let Ok(health) = self.health.try_recv() {
+            self.hear(health);
+        }
+    }
+
+    fn hear(&mut self, health: Health) {
+        self.stalled = match health {
+            Health::Stalled(why) => Some(why),
+            Health::Recovered => None,
+        };
+    }
+}
+
+/// The log's thread.
+#[derive(Debug)]
+pub struct LogThread {
+    thread: JoinHandle<Result<u64, LogError>>,
+    closing: Arc<AtomicBool>,
+}
+
+impl LogThread {
+    /// Waits until everything queued is on disk (the sender must be dropped) and returns the last sequence number. A disk
+    /// that still refuses is tried once more, then given up.
+    pub fn finish(self) -> Result<u64, LogError> {
+        self.closing.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
+        self.thread.join().unwrap_or(Err(LogError::Closed))
+    }
+}
+
+/// What the writer needs of a file; tests fill the disk with another one.
+trait Sink: Send + 'static {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Cuts the file to `length` bytes: what a refused append left behind.
+    fn cut(&mut self, length: u64) -> io::Result<()>;
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+impl Sink for File {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+struct Appender<S, G> {
+    path: PathBuf,
+    sink: S,
+    /// Bytes of whole lines.
+    length: u64,
+    seq: u64,
+    /// Newest step mentioned, for the writer's own warnings.
+    step: u64,
+    clock: Arc<dyn Clock>,
+    grown: G,
+}
+
+fn start<S: Sink, G: FnMut(u64) + Send + 'static>(
+    appender: Appender<S, G>,
+) -> (LogSender, LogThread) {
+    let (events, queue) = mpsc::sync_channel(QUEUE);
+    let (tell, health) = mpsc::channel();
+    let closing = Arc::new(AtomicBool::new(false));
+    let sender = LogSender {
+        path: appender.path.clone(),
+        events,
+        health,
+        stalled: None,
+    };
+    let flag = Arc::clone(&closing);
+    let thread = std::thread::spawn(move || appender.run(&queue, &tell, &flag));
+    (sender, LogThread { thread, closing })
+}
+
+impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
+    fn run(
+        mut self,
+        queue: &Receiver<Event>,
+        tell: &Sender<Health>,
+        closing: &AtomicBool,
+    ) -> Result<u64, LogError> {
+        while let Ok(first) = queue.recv() {
+            let mut batch = String::new();
+            let mut durable = self.number(first, &mut batch);
+            for event in queue.try_iter().take(BATCH - 1) {
+                durable |= self.number(event, &mut batch);
+            }
+            self.append(batch, tell, closing)?;
+            if durable {
+                // A log that cannot be synced still holds the lines; the next checkpoint tries again.
+                let _ = self.sink.sync();
+            }
+            (self.grown)(self.seq);
+        }
+        Ok(self.seq)
+    }
+
+    /// Gives the event its number and adds its line to the batch. Returns true when the line must survive a power cut.
+    fn number(&mut self, event: Event, batch: &mut String) -> bool {
+        let durable = matches!(event, Event::Checkpointed { .. } | Event::Finished { .. });
+        if let Event::Stepped { step, .. } | Event::RolledBack { step } = event {
+            self.step = step;
+        }
+        let mut line = self.line(event);
+        if line.len() > MAX_LINE {
+            line = self.line(Event::Warned {
+                step: self.step,
+                code: "event_too_long".into(),
+                message: format!("an event of {} bytes was not logged", line.len()),
+                hint: format!("lines of the log are limited to {MAX_LINE} bytes"),
+            });
+        }
+        self.seq += 1;
+        batch.push_str(&line);
+        durable
+    }
+
+    fn line(&self, event: Event) -> String {
+        encode(&Envelope {
+            v: VERSION,
+            seq: self.seq + 1,
+            t: self.clock.now(),
+            event,
+        })
+    }
+
+    /// Appends the whole batch, waiting for the disk as long as it takes; after a wait the log says so itself.
+    fn append(
+        &mut self,
+        mut batch: String,
+        tell: &Sender<Health>,
+        closing: &AtomicBool,
+    ) -> Result<(), LogError> {
+        let mut stalled_since = None;
+        loop {
+            // Asked before the attempt: what is closed during it gets one more.
+            let last_try = closing.load(Ordering::Relaxed);
+            match self.try_append(&batch) {
+                Ok(()) => break,
+                Err(source) if last_try => {
+                    let path = self.path.clone();
+                    return Err(LogError::Io { path, source });
+                }
+                Err(source) => {
+                    if stalled_since.is_none() {
+                        stalled_since = Some(self.clock.elapsed());
+                        let _ = tell.send(Health::Stalled(source.to_string()));
+                    }
+                    std::thread::park_timeout(RETRY);
+                }
+            }
+        }
+        if let Some(since) = stalled_since {
+            let _ = tell.send(Health::Recovered);
+            batch.clear();
+            let waited = self.clock.elapsed().saturating_sub(since);
+            let warning = self.stall_warning(waited);
+            self.number(warning, &mut batch);
+            return self.append(batch, tell, closing);
+        }
+        Ok(())
+    }
+
+    fn stall_warning(&self, waited: Duration) -> Event {
+        Event::Warned {
+            step: self.step,
+            code: "log_stalled".into(),
+            message: format!(
+                "the log could not be written for {}",
+                crate::base::human::duration(waited)
+            ),
+            hint: "the disk was full or refused; nothing was lost, the run waited".into(),
+        }
+    }
+
+    fn try_append(&mut self, batch: &str) -> io::Result<()> {
+        match self.sink.append(batch.as_bytes()) {
+            Ok(()) => {
+                self.length += batch.len() as u64;
+                Ok(())
+            }
+            Err(refused) => {
+                self.sink.cut(self.length)?;
+                Err(refused)
+            }
+        }
+    }
+}
+
+/// Opens for appending behind the last whole line: (file, length, last sequence number).
+fn open_end(path: &Path) -> Result<(File, u64, u64), LogError> {
+    let io_error = |source| LogError::Io {
+        path: path.into(),
+        source,
+    };
+    let file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(io_error)?;
+    let size = file.metadata().map_err(io_error)?.len();
+    let length = behind_last_newline(&file, size).map_err(io_error)?;
+    if length < size {
+        file.set_len(length).map_err(io_error)?;
+    }
+    let seq = last_seq(path, length)?;
+    Ok((file, length, seq))
+}
+
+fn behind_last_newline(file: &File, size: u64) -> io::Result<u64> {
+    let mut buffer = vec![0; 64 * 1024];
+    let mut end = size;
+    while end > 0 {
+        let n = end.min(buffer.len() as u64) as usize;
+        let begin = end - n as u64;
+        file.read_exact_at(&mut buffer[..n], begin)?;
+        if let Some(i) = buffer[..n].iter().rposition(|&b| b == b'\n') {
+            return Ok(begin + i as u64 + 1);
+        }
+        end = begin;
+    }
+    Ok(0)
+}
+
+/// The number of the last readable line in the first `length` bytes; 0 in an empty log.
+fn last_seq(path: &Path, length: u64) -> Result<u64, LogError> {
+    let mut reach = 64 * 1024;
+    loop {
+        let begin = length.saturating_sub(reach);
+        let mut last = None;
+        let io_error = |source| LogError::Io {
+            path: path.into(),
+            source,
+        };
+        let mut tail = Tail::open_at(path, begin).map_err(io_error)?;
+        let mut lines = String::new();
+        while tail.read_lines(&mut lines, 64 * 1024).map_err(io_error)? {
+            for line in lines.lines() {
+                match decode_envelope(line) {
+                    Ok(envelope) => last = Some(envelope.seq),
+                    Err(source @ DecodeError::Version(_)) => {
+                        return Err(LogError::Foreign {
+                            path: path.into(),
+                            source,
+                        });
+                    }
+                    Err(_) => {}
+                }
+            }
+            lines.clear();
+        }
+        match last {
+            Some(seq) => return Ok(seq),
+            None if begin == 0 => return Ok(0),
+            None => reach *= 8,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

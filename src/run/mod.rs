@@ -1,0 +1,14 @@
+//! Run directories: their names, their files, and the log that is the truth about them. Knows the wire and nothing of
+//! models or screens.
+
+pub mod checkpoints;
+mod dir;
+mod header;
+pub mod id;
+pub mod index;
+pub mod log;
+
+pub use checkpoints::CheckpointEntry;
+pub use dir::{RunDir, RunError};
+pub use header::Header;
+pub use log::{LogError, LogSender, LogThread, LogWriter, Tail};
