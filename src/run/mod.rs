@@ -7,8 +7,12 @@ mod header;
 pub mod id;
 pub mod index;
 pub mod log;
+pub mod series;
+pub mod state;
 
 pub use checkpoints::CheckpointEntry;
 pub use dir::{RunDir, RunError};
 pub use header::Header;
 pub use log::{LogError, LogSender, LogThread, LogWriter, Tail};
+pub use series::Series;
+pub use state::RunState;

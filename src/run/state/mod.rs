@@ -1,0 +1,367 @@
+//! `RunState`: everything that a viewer shows of a run, as a pure fold over its events. The same events give the same
+//! state, live or replayed, in whatever batches they arrive. No clock, no file, no screen in here.
+
+mod pace;
+mod parts;
+mod story;
+
+pub use pace::Pace;
+pub use parts::{
+    Answer, Check, CheckpointMark, Evaluation, Finish, Head, Level, LogLine, Mark, MarkKind,
+    Notice, Sample,
+};
+
+use super::series::Series;
+use crate::base::clock::UnixMillis;
+use crate::base::text;
+use crate::wire::{Envelope, Event, MetricInfo, Outcome, Phase, Values};
+use parts::push_bounded;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Samples kept, newest last.
+pub const MAX_SAMPLES: usize = 64;
+/// Log lines kept.
+pub const MAX_LOG: usize = 2_000;
+/// Notices kept; a viewer that draws ten frames a second misses none.
+pub const MAX_NOTICES: usize = 64;
+/// Command answers kept.
+pub const MAX_ANSWERS: usize = 256;
+/// Marks and evaluations kept; the oldest go first.
+pub const MAX_MARKS: usize = 10_000;
+/// Bytes kept of one sample.
+pub const MAX_SAMPLE_BYTES: usize = 1 << 16;
+
+/// A run as its events tell it. Changed only by [`RunState::apply`].
+#[derive(Debug, Clone, Default)]
+pub struct RunState {
+    /// The run's id: its directory's name.
+    pub run: String,
+    /// Machine and process of the newest engine.
+    pub host_name: String,
+    pub pid: u32,
+    /// Program version of the newest engine.
+    pub engine: String,
+    /// `None` until the engine has read its spec.
+    pub head: Option<Head>,
+    /// `None` before the first event.
+    pub phase: Option<Phase>,
+    pub phase_since: UnixMillis,
+    /// Finished optimizer updates.
+    pub step: u64,
+    /// Target tokens consumed.
+    pub tokens: u64,
+    /// In the order of their declaration.
+    pub metrics: Vec<MetricInfo>,
+    /// By metric id; also of metrics that were never declared, and of host readings (at the step of their time).
+    pub series: BTreeMap<String, Series>,
+    pub evaluations: VecDeque<Evaluation>,
+    pub samples: VecDeque<Sample>,
+    pub checkpoints: Vec<CheckpointMark>,
+    pub marks: VecDeque<Mark>,
+    /// Preflight checks of the newest engine process.
+    pub checks: Vec<Check>,
+    /// Newest reading of the machine, by metric id.
+    pub host: BTreeMap<String, f64>,
+    pub log: VecDeque<LogLine>,
+    pub notices: VecDeque<Notice>,
+    pub answers: VecDeque<Answer>,
+    /// Warnings so far.
+    pub n_warnings: u64,
+    /// Set while no engine is at work: how the last one ended.
+    pub finished: Option<Finish>,
+    /// Step time and the cost of interruptions, for the remaining time.
+    pub pace: Pace,
+    /// Newest sequence number; earlier or equal ones are ignored when they arrive again.
+    pub last_seq: u64,
+    /// Events that never arrived.
+    pub missed: u64,
+    /// Events of kinds that this build does not know.
+    pub unknown: u64,
+    /// Wall time of the first event and of the newest.
+    pub first_t: UnixMillis,
+    pub last_t: UnixMillis,
+}
+
+impl RunState {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Folds a whole log.
+    pub fn from_events<'a>(events: impl IntoIterator<Item = &'a Envelope>) -> Self {
+        let mut state = Self::new();
+        for envelope in events {
+            state.apply(envelope);
+        }
+        state
+    }
+
+    /// Folds one event. One that was seen already (replay and live stream overlap) changes nothing; a gap is counted.
+    pub fn apply(&mut self, envelope: &Envelope) {
+        if envelope.seq <= self.last_seq {
+            return;
+        }
+        self.missed += envelope.seq - self.last_seq - 1;
+        self.last_seq = envelope.seq;
+        if self.first_t == UnixMillis::default() {
+            self.first_t = envelope.t;
+        }
+        self.last_t = self.last_t.max(envelope.t);
+        self.pace.observe(envelope);
+        self.tell(envelope);
+        self.fold(envelope.t, &envelope.event);
+    }
+
+    fn fold(&mut self, t: UnixMillis, event: &Event) {
+        match event {
+            Event::Hello {
+                run,
+                engine,
+                pid,
+                host,
+            } => {
+                self.run = text::one_line(run);
+                self.host_name = text::one_line(host);
+                self.engine = text::one_line(engine);
+                self.pid = *pid;
+                self.finished = None;
+                self.checks.clear();
+                self.enter(Phase::Preparing, t);
+            }
+            Event::Started { .. } => self.start(event),
+            Event::MetricsDeclared { metrics } => self.declare(metrics),
+            Event::PhaseChanged { phase, step } => {
+                self.step = self.step.max(*step);
+                self.enter(*phase, t);
+            }
+            Event::Checked { .. } => self.checks.extend(Check::from_event(event)),
+            Event::Stepped {
+                step,
+                tokens,
+                values,
+            } => {
+                self.step = *step;
+                self.tokens = *tokens;
+                self.extend_series(*step, values);
+            }
+            Event::Evaluated {
+                step,
+                tokens,
+                values,
+                ..
+            } => {
+                self.tokens = self.tokens.max(*tokens);
+                self.extend_series(*step, values);
+                self.mark(*step, MarkKind::Evaluated, String::new());
+                if let Some(evaluation) = Evaluation::from_event(t, event) {
+                    push_bounded(&mut self.evaluations, evaluation, MAX_MARKS);
+                }
+            }
+            Event::Sampled {
+                step,
+                prompt,
+                text,
+                seconds,
+            } => {
+                let sample = Sample::new(t, *step, prompt, text, *seconds);
+                push_bounded(&mut self.samples, sample, MAX_SAMPLES);
+            }
+            Event::HardwareSampled { values } => {
+                self.host
+                    .extend(values.iter().map(|(id, x)| (id.clone(), x.0)));
+                self.extend_series(self.step, values);
+            }
+            _ => self.fold_rare(t, event),
+        }
+    }
+
+    fn fold_rare(&mut self, t: UnixMillis, event: &Event) {
+        match event {
+            Event::Checkpointed { step, .. } => {
+                self.checkpoints.retain(|c| c.step < *step);
+                if let Some(checkpoint) = CheckpointMark::from_event(t, event) {
+                    let label = if checkpoint.best { "best so far" } else { "" };
+                    self.mark(*step, MarkKind::Checkpoint, label.into());
+                    self.checkpoints.push(checkpoint);
+                }
+            }
+            Event::Adjusted {
+                step,
+                key,
+                old,
+                new,
+            } => {
+                self.mark(
+                    *step,
+                    MarkKind::Adjusted,
+                    story::adjusted(key, old.0, new.0),
+                );
+            }
+            Event::RolledBack { step } => self.roll_back(*step),
+            Event::Noted { step, text } => self.mark(*step, MarkKind::Note, text::one_line(text)),
+            Event::Warned { step, message, .. } => {
+                self.n_warnings += 1;
+                self.mark(*step, MarkKind::Warning, text::one_line(message));
+            }
+            Event::Accepted { id } => {
+                push_bounded(&mut self.answers, Answer::accepted(*id), MAX_ANSWERS)
+            }
+            Event::Rejected { id, why } => {
+                push_bounded(&mut self.answers, Answer::rejected(*id, why), MAX_ANSWERS);
+            }
+            Event::Finished { step, tokens, .. } => {
+                self.step = (*step).max(self.step);
+                self.tokens = (*tokens).max(self.tokens);
+                self.finished = Finish::from_event(t, event);
+            }
+            Event::Unknown(_) => self.unknown += 1,
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, event: &Event) {
+        let Some(head) = Head::from_event(event) else {
+            return;
+        };
+        if let Some(step) = head.resumed_from {
+            self.mark(step, MarkKind::Resumed, String::new());
+        }
+        self.head = Some(head);
+    }
+
+    fn declare(&mut self, metrics: &[MetricInfo]) {
+        for metric in metrics {
+            let clean = MetricInfo {
+                id: metric.id.clone(),
+                title: text::one_line(&metric.title),
+                unit: text::one_line(&metric.unit),
+                direction: metric.direction,
+                source: text::one_line(&metric.source),
+            };
+            match self.metrics.iter_mut().find(|known| known.id == metric.id) {
+                Some(known) => *known = clean,
+                None => self.metrics.push(clean),
+            }
+        }
+    }
+
+    fn enter(&mut self, phase: Phase, t: UnixMillis) {
+        if self.phase != Some(phase) {
+            self.phase = Some(phase);
+            self.phase_since = t;
+        }
+    }
+
+    fn extend_series(&mut self, step: u64, values: &Values) {
+        for (id, value) in values {
+            if !self.series.contains_key(id) {
+                self.series.insert(id.clone(), Series::new());
+            }
+            if let Some(series) = self.series.get_mut(id) {
+                series.push(step, value.0);
+            }
+        }
+    }
+
+    fn mark(&mut self, step: u64, kind: MarkKind, text: String) {
+        push_bounded(&mut self.marks, Mark { step, kind, text }, MAX_MARKS);
+    }
+
+    /// What was logged after `step` no longer counts. The log keeps its lines: they did happen.
+    fn roll_back(&mut self, step: u64) {
+        for series in self.series.values_mut() {
+            series.truncate_after(step);
+        }
+        self.evaluations.retain(|e| e.step <= step);
+        self.samples.retain(|s| s.step <= step);
+        self.checkpoints.retain(|c| c.step <= step);
+        self.marks.retain(|m| m.step <= step);
+        if self.step > step {
+            let batch = self.head.as_ref().map_or(0, |h| h.batch_tokens);
+            self.tokens = self.tokens.saturating_sub((self.step - step) * batch);
+        }
+        self.step = step;
+    }
+
+    /// True while an engine is at work, as far as the log tells.
+    pub fn running(&self) -> bool {
+        self.last_seq > 0 && self.finished.is_none()
+    }
+
+    /// Passes over the training split so far; `None` until the split's size is known.
+    pub fn epochs(&self) -> Option<f64> {
+        let epoch_tokens = self.head.as_ref()?.epoch_tokens;
+        (epoch_tokens > 0).then(|| self.tokens as f64 / epoch_tokens as f64)
+    }
+
+    /// Share of the steps done, 0 to 1.
+    pub fn progress(&self) -> Option<f64> {
+        let max_steps = self.head.as_ref()?.max_steps;
+        (max_steps > 0).then(|| (self.step as f64 / max_steps as f64).min(1.0))
+    }
+
+    /// Time to the last step at the recent pace, evaluations, samples and checkpoints included; `None` while unknown.
+    pub fn remaining(&self) -> Option<Duration> {
+        let head = self.head.as_ref()?;
+        self.pace.remaining(self.step, head.max_steps)
+    }
+
+    /// Target tokens per second over the recent steps, interruptions left out.
+    pub fn tok_per_sec(&self) -> Option<f64> {
+        let batch = self.head.as_ref()?.batch_tokens as f64;
+        self.pace.step_ms().map(|ms| batch / ms * 1e3)
+    }
+
+    /// The newest reading of a metric.
+    pub fn latest(&self, id: &str) -> Option<f64> {
+        self.series.get(id)?.last().map(|p| p.value)
+    }
+
+    /// The evaluation with the lowest validation loss.
+    pub fn best_evaluation(&self) -> Option<&Evaluation> {
+        let measured = self.evaluations.iter().filter(|e| e.val_loss().is_finite());
+        measured.min_by(|a, b| a.val_loss().total_cmp(&b.val_loss()))
+    }
+
+    /// The declaration of a metric, when there was one.
+    pub fn metric(&self, id: &str) -> Option<&MetricInfo> {
+        self.metrics.iter().find(|m| m.id == id)
+    }
+
+    /// What the run is busy with, in one word, for titles and lists.
+    pub fn word(&self) -> &'static str {
+        match &self.finished {
+            Some(finish) => outcome_word(finish.outcome),
+            None => self.phase.map_or("waiting", phase_word),
+        }
+    }
+}
+
+/// An outcome as the screen says it.
+pub fn outcome_word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Completed => "completed",
+        Outcome::Stopped => "stopped",
+        Outcome::Failed => "failed",
+        Outcome::Refused => "refused",
+        Outcome::Crashed => "crashed",
+    }
+}
+
+/// A phase as the screen says it.
+pub fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Preparing => "preparing",
+        Phase::Preflight => "preflight",
+        Phase::Training => "training",
+        Phase::Evaluating => "evaluating",
+        Phase::Sampling => "sampling",
+        Phase::Checkpointing => "checkpointing",
+        Phase::Paused => "paused",
+        Phase::Stopping => "stopping",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! How fast a run goes and how long it will take: the time of a step without its interruptions, and the time and cadence
+//! of the interruptions themselves. Measured from the events' own times, so that a replay tells the same.
+
+use super::parts::push_bounded;
+use crate::base::clock::UnixMillis;
+use crate::wire::{Envelope, Event, Phase};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Step intervals that count as recent.
+const WINDOW: usize = 64;
+/// Interruptions of a kind that count as recent.
+const INTERRUPTIONS: usize = 8;
+
+/// One kind of interruption: evaluations, samples or checkpoints.
+#[derive(Debug, Clone, Default)]
+struct Interruption {
+    /// Steps between two, from the spec; else from the last two seen.
+    every: Option<u64>,
+    last_step: Option<u64>,
+    seconds: VecDeque<f64>,
+}
+
+impl Interruption {
+    fn seen(&mut self, step: u64, seconds: f64) {
+        if let Some(last) = self.last_step.filter(|last| *last > 0 && step > *last) {
+            self.every = self.every.or(Some(step - last));
+        }
+        self.last_step = Some(step);
+        if seconds.is_finite() && seconds >= 0.0 {
+            push_bounded(&mut self.seconds, seconds, INTERRUPTIONS);
+        }
+    }
+
+    /// Seconds that those between `step` (excluded) and `max_steps` (included) will take.
+    fn ahead(&self, step: u64, max_steps: u64) -> f64 {
+        let (Some(every), false) = (self.every.filter(|e| *e > 0), self.seconds.is_empty()) else {
+            return 0.0;
+        };
+        let count = (max_steps / every).saturating_sub(step / every);
+        let mean = self.seconds.iter().sum::<f64>() / self.seconds.len() as f64;
+        count as f64 * mean
+    }
+}
+
+/// The pace of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Pace {
+    /// (milliseconds, steps) between neighbouring steps with nothing else in between.
+    recent: VecDeque<(u64, u64)>,
+    previous: Option<(UnixMillis, u64)>,
+    evaluations: Interruption,
+    samples: Interruption,
+    checkpoints: Interruption,
+}
+
+impl Pace {
+    pub(super) fn observe(&mut self, envelope: &Envelope) {
+        match &envelope.event {
+            Event::Hello { .. } => *self = Pace::default(),
+            Event::Started { spec, .. } => {
+                let every = |path: &str| spec.pointer(path).and_then(serde_json::Value::as_u64);
+                self.evaluations.every = every("/eval/every");
+                self.samples.every = every("/sample/every");
+                self.checkpoints.every = every("/checkpoint/every");
+            }
+            Event::Stepped { step, .. } => self.stepped(envelope.t, *step),
+            Event::Evaluated { step, seconds, .. } => {
+                self.previous = None;
+                self.evaluations.seen(*step, *seconds);
+            }
+            Event::Sampled { step, seconds, .. } => {
+                self.previous = None;
+                self.samples.seen(*step, *seconds);
+            }
+            Event::Checkpointed { step, seconds, .. } => {
+                self.previous = None;
+                self.checkpoints.seen(*step, *seconds);
+            }
+            Event::PhaseChanged { phase, .. } if *phase != Phase::Training => self.previous = None,
+            Event::RolledBack { .. } => self.previous = None,
+            _ => {}
+        }
+    }
+
+    fn stepped(&mut self, t: UnixMillis, step: u64) {
+        if let Some((before, from)) = self.previous.filter(|(_, from)| step > *from) {
+            let ms = t.0.saturating_sub(before.0);
+            push_bounded(&mut self.recent, (ms, step - from), WINDOW);
+        }
+        self.previous = Some((t, step));
+    }
+
+    /// Milliseconds of a step over the recent ones: the mean of the middle four fifths, so that neither the clock's grain
+    /// nor a sleeping laptop counts. `None` before the second step.
+    pub fn step_ms(&self) -> Option<f64> {
+        let mut per_step: Vec<f64> = self
+            .recent
+            .iter()
+            .map(|(ms, n)| *ms as f64 / *n as f64)
+            .collect();
+        per_step.sort_by(f64::total_cmp);
+        let cut = per_step.len() / 10;
+        let middle = &per_step[cut..per_step.len() - cut];
+        let mean = middle.iter().sum::<f64>() / middle.len() as f64;
+        (mean > 0.0).then_some(mean)
+    }
+
+    /// Time from `step` to `max_steps`, interruptions included.
+    pub(super) fn remaining(&self, step: u64, max_steps: u64) -> Option<Duration> {
+        let steps = max_steps.saturating_sub(step) as f64 * self.step_ms()? / 1e3;
+        let interruptions = [&self.evaluations, &self.samples, &self.checkpoints];
+        let ahead: f64 = interruptions.iter().map(|i| i.ahead(step, max_steps)).sum();
+        Duration::try_from_secs_f64(steps + ahead).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64, event: Event) -> Envelope {
+        Envelope {
+            v: 1,
+            seq: 1,
+            t: UnixMillis(ms),
+            event,
+        }
+    }
+
+    fn step(ms: u64, step: u64) -> Envelope {
+        at(
+            ms,
+            Event::Stepped {
+                step,
+                tokens: 0,
+                values: Default::default(),
+            },
+        )
+    }
+
+    fn evaluated(ms: u64, step: u64, seconds: f64) -> Envelope {
+        let values = Default::default();
+        at(
+            ms,
+            Event::Evaluated {
+                step,
+                tokens: 0,
+                values,
+                n_windows: 1,
+                whole: false,
+                seconds,
+            },
+        )
+    }
+
+    /// 40 ms a step; an evaluation of 2 s after every 10 steps.
+    fn run(to: u64) -> (Pace, u64) {
+        let (mut pace, mut t) = (Pace::default(), 1_000);
+        for i in 1..=to {
+            t += 40;
+            pace.observe(&step(t, i));
+            if i % 10 == 0 {
+                t += 2_000;
+                pace.observe(&evaluated(t, i, 2.0));
+            }
+        }
+        (pace, t)
+    }
+
+    #[test]
+    fn the_time_of_a_step_leaves_evaluations_out_and_the_remaining_time_counts_them() {
+        let (pace, _) = run(55);
+        assert_eq!(pace.step_ms(), Some(40.0));
+        // 45 steps of 40 ms, evaluations at 60, 70, 80, 90, 100.
+        assert_eq!(
+            pace.remaining(55, 100),
+            Some(Duration::from_millis(45 * 40 + 5 * 2_000))
+        );
+        assert_eq!(pace.remaining(100, 100), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn the_cadence_of_the_spec_wins_over_the_one_seen() {
+        let (mut pace, t) = run(10);
+        let mut spec = serde_json::Map::new();
+        spec.insert("eval".into(), serde_json::json!({"every": 50}));
+        let started = Event::Started {
+            name: String::new(),
+            method: String::new(),
+            spec: spec.into(),
+            n_params: 1,
+            vocab_size: 1,
+            max_steps: 100,
+            batch_tokens: 1,
+            epoch_tokens: 1,
+            resumed_from: None,
+        };
+        pace.observe(&at(t, started));
+        assert_eq!(
+            pace.remaining(10, 100),
+            Some(Duration::from_millis(90 * 40 + 2 * 2_000))
+        );
+    }
+
+    #[test]
+    fn a_sleeping_laptop_and_a_pause_do_not_count() {
+        let (mut pace, mut t) = run(40);
+        t += 3_600_000;
+        pace.observe(&step(t, 41));
+        t += 40;
+        pace.observe(&step(t, 42));
+        t += 3_600_000;
+        pace.observe(&step(t, 43));
+        assert!(
+            (pace.step_ms().unwrap() - 40.0).abs() < 1.0,
+            "{:?}",
+            pace.step_ms()
+        );
+        pace.observe(&at(
+            t,
+            Event::PhaseChanged {
+                phase: Phase::Paused,
+                step: 43,
+            },
+        ));
+        pace.observe(&step(t + 9_000_000, 44));
+        assert!((pace.step_ms().unwrap() - 40.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn nothing_is_claimed_before_the_second_step() {
+        assert_eq!(Pace::default().step_ms(), None);
+        let mut pace = Pace::default();
+        pace.observe(&step(5, 1));
+        assert_eq!(pace.remaining(1, 10), None);
+        pace.observe(&step(25, 3));
+        assert_eq!(pace.step_ms(), Some(10.0), "a line for every second step");
+    }
+}

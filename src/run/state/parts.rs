@@ -1,0 +1,322 @@
+//! The pieces of a [`super::RunState`], each made from its event; foreign text is stripped of control sequences here.
+
+use super::MAX_SAMPLE_BYTES;
+use crate::base::clock::UnixMillis;
+use crate::base::text;
+use crate::wire::{CheckStatus, CommandId, Event, Outcome};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Adds at the back; the oldest goes when there are `max`.
+pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, max: usize) {
+    if queue.len() >= max {
+        queue.pop_front();
+    }
+    queue.push_back(item);
+}
+
+/// The resolved spec and what follows from it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Head {
+    pub name: String,
+    pub method: String,
+    pub spec: serde_json::Value,
+    pub n_params: u64,
+    pub vocab_size: u64,
+    pub max_steps: u64,
+    /// Target tokens of one optimizer step.
+    pub batch_tokens: u64,
+    /// Tokens of one pass over the training split.
+    pub epoch_tokens: u64,
+    pub resumed_from: Option<u64>,
+}
+
+impl Head {
+    pub(super) fn from_event(event: &Event) -> Option<Self> {
+        let Event::Started {
+            name,
+            method,
+            spec,
+            n_params,
+            vocab_size,
+            max_steps,
+            batch_tokens,
+            epoch_tokens,
+            resumed_from,
+        } = event
+        else {
+            return None;
+        };
+        Some(Head {
+            name: text::one_line(name),
+            method: text::one_line(method),
+            spec: spec.clone(),
+            n_params: *n_params,
+            vocab_size: *vocab_size,
+            max_steps: *max_steps,
+            batch_tokens: *batch_tokens,
+            epoch_tokens: *epoch_tokens,
+            resumed_from: *resumed_from,
+        })
+    }
+}
+
+/// One preflight check.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Check {
+    pub id: String,
+    pub title: String,
+    pub status: CheckStatus,
+    pub evidence: String,
+    pub hint: String,
+    pub seconds: f64,
+}
+
+impl Check {
+    pub(super) fn from_event(event: &Event) -> Option<Self> {
+        let Event::Checked {
+            id,
+            title,
+            status,
+            evidence,
+            hint,
+            seconds,
+        } = event
+        else {
+            return None;
+        };
+        Some(Check {
+            id: id.clone(),
+            title: text::one_line(title),
+            status: *status,
+            evidence: text::sanitize(evidence),
+            hint: text::sanitize(hint),
+            seconds: *seconds,
+        })
+    }
+}
+
+/// One pass over the validation split, or a part of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evaluation {
+    pub t: UnixMillis,
+    pub step: u64,
+    pub values: BTreeMap<String, f64>,
+    pub n_windows: u64,
+    /// Every window of the split was used.
+    pub whole: bool,
+    pub seconds: f64,
+}
+
+impl Evaluation {
+    pub(super) fn from_event(t: UnixMillis, event: &Event) -> Option<Self> {
+        let Event::Evaluated {
+            step,
+            values,
+            n_windows,
+            whole,
+            seconds,
+            ..
+        } = event
+        else {
+            return None;
+        };
+        Some(Evaluation {
+            t,
+            step: *step,
+            values: values.iter().map(|(id, x)| (id.clone(), x.0)).collect(),
+            n_windows: *n_windows,
+            whole: *whole,
+            seconds: *seconds,
+        })
+    }
+
+    /// Mean nats per token; NaN when it was not measured.
+    pub fn val_loss(&self) -> f64 {
+        self.values.get("val/loss").copied().unwrap_or(f64::NAN)
+    }
+}
+
+/// A text that the weights of a step wrote.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    pub t: UnixMillis,
+    pub step: u64,
+    pub prompt: String,
+    /// The continuation, without the prompt.
+    pub text: String,
+    pub seconds: f64,
+}
+
+impl Sample {
+    pub(super) fn new(
+        t: UnixMillis,
+        step: u64,
+        prompt: &str,
+        continuation: &str,
+        seconds: f64,
+    ) -> Self {
+        Sample {
+            t,
+            step,
+            prompt: text::sanitize(bounded(prompt)),
+            text: text::sanitize(bounded(continuation)),
+            seconds,
+        }
+    }
+}
+
+/// The longest prefix of at most [`MAX_SAMPLE_BYTES`].
+fn bounded(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_SAMPLE_BYTES)]
+}
+
+/// A checkpoint that was kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckpointMark {
+    pub t: UnixMillis,
+    pub step: u64,
+    /// Relative to the run directory.
+    pub path: String,
+    pub bytes: u64,
+    pub seconds: f64,
+    /// It had the lowest validation loss when it was written.
+    pub best: bool,
+    pub val_loss: Option<f64>,
+}
+
+impl CheckpointMark {
+    pub(super) fn from_event(t: UnixMillis, event: &Event) -> Option<Self> {
+        let Event::Checkpointed {
+            step,
+            path,
+            bytes,
+            seconds,
+            best,
+            val_loss,
+        } = event
+        else {
+            return None;
+        };
+        Some(CheckpointMark {
+            t,
+            step: *step,
+            path: text::one_line(path),
+            bytes: *bytes,
+            seconds: *seconds,
+            best: *best,
+            val_loss: val_loss.map(|x| x.0),
+        })
+    }
+}
+
+/// What a mark on a chart stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MarkKind {
+    Evaluated,
+    Checkpoint,
+    Resumed,
+    Note,
+    Adjusted,
+    Warning,
+}
+
+/// Something that happened at a step, drawn on every chart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    pub step: u64,
+    pub kind: MarkKind,
+    /// Empty where the kind says it all.
+    pub text: String,
+}
+
+/// How loud a line or a notice is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Info,
+    Good,
+    Warn,
+    Bad,
+}
+
+/// One sentence of the run's story.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    pub t: UnixMillis,
+    pub level: Level,
+    pub text: String,
+}
+
+/// Worth a toast when it happens in front of somebody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// Of its event: a viewer remembers the newest that it has shown.
+    pub seq: u64,
+    pub t: UnixMillis,
+    pub level: Level,
+    pub text: String,
+}
+
+/// What became of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub id: CommandId,
+    /// `Err` holds the engine's reason.
+    pub result: Result<(), String>,
+}
+
+impl Answer {
+    pub(super) fn accepted(id: CommandId) -> Self {
+        Answer { id, result: Ok(()) }
+    }
+
+    pub(super) fn rejected(id: CommandId, why: &str) -> Self {
+        Answer {
+            id,
+            result: Err(text::one_line(why)),
+        }
+    }
+}
+
+/// How an engine process ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finish {
+    pub t: UnixMillis,
+    pub outcome: Outcome,
+    pub step: u64,
+    /// Over the whole split, when it was measured at the end.
+    pub val_loss: Option<f64>,
+    pub best_val_loss: Option<f64>,
+    pub train_loss: Option<f64>,
+    /// Time spent by that process.
+    pub seconds: f64,
+    /// Empty when completed; else what happened and what to do.
+    pub message: String,
+}
+
+impl Finish {
+    pub(super) fn from_event(t: UnixMillis, event: &Event) -> Option<Self> {
+        let Event::Finished {
+            outcome,
+            step,
+            val_loss,
+            best_val_loss,
+            train_loss,
+            seconds,
+            message,
+            ..
+        } = event
+        else {
+            return None;
+        };
+        Some(Finish {
+            t,
+            outcome: *outcome,
+            step: *step,
+            val_loss: val_loss.map(|x| x.0),
+            best_val_loss: best_val_loss.map(|x| x.0),
+            train_loss: train_loss.map(|x| x.0),
+            seconds: *seconds,
+            message: text::sanitize(message),
+        })
+    }
+}

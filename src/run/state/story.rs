@@ -1,0 +1,260 @@
+//! The run's story: which events become a line of the log or a notice, and in which words.
+
+use super::parts::{Level, LogLine, Notice, push_bounded};
+use super::{MAX_LOG, MAX_NOTICES, RunState, outcome_word};
+use crate::base::{human, text};
+use crate::wire::{CheckStatus, Envelope, Event, Outcome, Phase, Values};
+use std::time::Duration;
+
+/// A sentence and how it is told.
+struct Line {
+    level: Level,
+    text: String,
+    /// Also a toast.
+    notice: bool,
+}
+
+impl Line {
+    fn info(text: String) -> Self {
+        Line {
+            level: Level::Info,
+            text,
+            notice: false,
+        }
+    }
+
+    fn notice(level: Level, text: String) -> Self {
+        Line {
+            level,
+            text,
+            notice: true,
+        }
+    }
+}
+
+impl RunState {
+    /// Adds the event's line, judged against the state before it.
+    pub(super) fn tell(&mut self, envelope: &Envelope) {
+        let Some(line) = self.line(&envelope.event) else {
+            return;
+        };
+        let text = text::one_line(&line.text);
+        if line.notice {
+            let notice = Notice {
+                seq: envelope.seq,
+                t: envelope.t,
+                level: line.level,
+                text: text.clone(),
+            };
+            push_bounded(&mut self.notices, notice, MAX_NOTICES);
+        }
+        let t = envelope.t;
+        push_bounded(
+            &mut self.log,
+            LogLine {
+                t,
+                level: line.level,
+                text,
+            },
+            MAX_LOG,
+        );
+    }
+
+    fn line(&self, event: &Event) -> Option<Line> {
+        Some(match event {
+            Event::Hello {
+                engine, pid, host, ..
+            } => Line::info(format!("engine {engine} on {host}, process {pid}")),
+            Event::Started {
+                name,
+                method,
+                n_params,
+                max_steps,
+                resumed_from,
+                ..
+            } => {
+                let from =
+                    resumed_from.map(|s| format!(", resumed from step {}", human::grouped(s)));
+                let steps = human::grouped(*max_steps);
+                let params = human::short(*n_params as f64);
+                let from = from.unwrap_or_default();
+                Line::info(format!(
+                    "{name}: {method}, {params} parameters, {steps} steps{from}"
+                ))
+            }
+            Event::PhaseChanged { phase, step } => return self.phase_line(*phase, *step),
+            Event::Checked {
+                title,
+                status,
+                evidence,
+                hint,
+                ..
+            } => return check(title, *status, evidence, hint),
+            Event::Evaluated {
+                step,
+                values,
+                n_windows,
+                whole,
+                seconds,
+                ..
+            } => {
+                let loss = values.get("val/loss").map_or(f64::NAN, |x| x.0);
+                let part = if *whole {
+                    "the whole split".into()
+                } else {
+                    format!("{} windows", human::grouped(*n_windows))
+                };
+                let (step, loss) = (human::grouped(*step), human::number(loss));
+                Line::info(format!(
+                    "step {step}: validation loss {loss} over {part}, {seconds:.1} s"
+                ))
+            }
+            Event::Checkpointed {
+                path,
+                bytes,
+                best,
+                val_loss,
+                ..
+            } => {
+                let name = path.rsplit('/').next().unwrap_or(path);
+                let val = val_loss
+                    .map(|x| format!(", val {}", human::number(x.0)))
+                    .unwrap_or_default();
+                let why = if *best {
+                    format!(" (best so far{val})")
+                } else {
+                    String::new()
+                };
+                Line::notice(
+                    Level::Good,
+                    format!("checkpoint {name} kept{why}, {}", human::bytes(*bytes)),
+                )
+            }
+            Event::Adjusted {
+                step,
+                key,
+                old,
+                new,
+            } => {
+                let change = adjusted(key, old.0, new.0);
+                Line::notice(
+                    Level::Info,
+                    format!("{change} from step {} on", human::grouped(*step)),
+                )
+            }
+            _ => return self.rare_line(event),
+        })
+    }
+
+    fn rare_line(&self, event: &Event) -> Option<Line> {
+        Some(match event {
+            Event::Stepped { step, values, .. } => return self.diverged(*step, values),
+            Event::RolledBack { step } if self.step > *step => {
+                let lost = human::grouped(self.step - step);
+                Line::info(format!(
+                    "back to step {}: {lost} steps no longer count",
+                    human::grouped(*step)
+                ))
+            }
+            Event::Noted { text, .. } => Line::info(format!("note: {text}")),
+            Event::Warned { message, hint, .. } if hint.is_empty() => {
+                Line::notice(Level::Warn, message.clone())
+            }
+            Event::Warned { message, hint, .. } => {
+                Line::notice(Level::Warn, format!("{message}: {hint}"))
+            }
+            Event::Rejected { why, .. } => Line::notice(Level::Warn, format!("refused: {why}")),
+            Event::Finished {
+                outcome,
+                step,
+                val_loss,
+                best_val_loss,
+                seconds,
+                message,
+                ..
+            } => {
+                let val = val_loss
+                    .or(*best_val_loss)
+                    .map(|x| format!(", val {}", human::number(x.0)));
+                let why = if message.is_empty() {
+                    String::new()
+                } else {
+                    format!(": {message}")
+                };
+                let took =
+                    human::duration(Duration::try_from_secs_f64(*seconds).unwrap_or_default());
+                let word = outcome_word(*outcome);
+                let at = human::grouped(*step);
+                let text = format!(
+                    "{word} at step {at} after {took}{}{why}",
+                    val.unwrap_or_default()
+                );
+                Line::notice(outcome_level(*outcome), text)
+            }
+            Event::Unknown(value) => {
+                let kind = value
+                    .get("type")
+                    .and_then(|t| t.as_str())
+                    .unwrap_or("without a type");
+                Line::info(format!("unknown event {kind}: written by a newer program"))
+            }
+            _ => return None,
+        })
+    }
+
+    /// The first step of a stretch whose loss is not a number.
+    fn diverged(&self, step: u64, values: &Values) -> Option<Line> {
+        let loss = values.get("train/loss")?.0;
+        let before = self.latest("train/loss").is_some_and(|x| !x.is_finite());
+        let (at, loss_is) = (human::grouped(step), human::number(loss));
+        let line = || {
+            Line::notice(
+                Level::Bad,
+                format!("the training loss is {loss_is} at step {at}"),
+            )
+        };
+        (!loss.is_finite() && !before).then(line)
+    }
+
+    fn phase_line(&self, phase: Phase, step: u64) -> Option<Line> {
+        let at = human::grouped(step);
+        match (self.phase, phase) {
+            (before, now) if before == Some(now) => None,
+            (_, Phase::Paused) => Some(Line::notice(Level::Info, format!("paused at step {at}"))),
+            (Some(Phase::Paused), Phase::Training) => Some(Line::notice(
+                Level::Info,
+                format!("training again from step {at}"),
+            )),
+            (_, Phase::Stopping) => Some(Line::info(format!("stopping at step {at}"))),
+            _ => None,
+        }
+    }
+}
+
+/// `lr 1.00e-3 → 5.00e-4`
+pub(super) fn adjusted(key: &str, old: f64, new: f64) -> String {
+    let key = text::one_line(key);
+    format!("{key} {} → {}", human::number(old), human::number(new))
+}
+
+fn check(title: &str, status: CheckStatus, evidence: &str, hint: &str) -> Option<Line> {
+    let hint = if hint.is_empty() {
+        String::new()
+    } else {
+        format!(". {hint}")
+    };
+    let told = |word: &str| format!("preflight {word}: {title}: {evidence}{hint}");
+    match status {
+        CheckStatus::Pass | CheckStatus::Skipped => None,
+        CheckStatus::Warn => Some(Line::notice(Level::Warn, told("warning"))),
+        CheckStatus::Fail => Some(Line::notice(Level::Bad, told("failure"))),
+    }
+}
+
+fn outcome_level(outcome: Outcome) -> Level {
+    match outcome {
+        Outcome::Completed => Level::Good,
+        Outcome::Stopped => Level::Info,
+        Outcome::Refused | Outcome::Failed | Outcome::Crashed => Level::Bad,
+    }
+}

@@ -1,0 +1,378 @@
+//! The fold, event by event.
+
+use super::*;
+use crate::wire::{CheckStatus, Direction, Num};
+use proptest::prelude::*;
+
+/// A log being written.
+struct Tape {
+    events: Vec<Envelope>,
+    t: u64,
+}
+
+impl Tape {
+    fn new() -> Self {
+        Tape {
+            events: Vec::new(),
+            t: 1_000,
+        }
+    }
+
+    fn add(&mut self, event: Event) -> &mut Self {
+        self.t += 40;
+        let seq = self.events.len() as u64 + 1;
+        self.events.push(Envelope {
+            v: 1,
+            seq,
+            t: UnixMillis(self.t),
+            event,
+        });
+        self
+    }
+
+    fn steps(&mut self, range: std::ops::RangeInclusive<u64>) -> &mut Self {
+        for step in range {
+            let values = [("train/loss".to_string(), Num(step as f64))].into();
+            self.add(Event::Stepped {
+                step,
+                tokens: step * 10,
+                values,
+            });
+        }
+        self
+    }
+
+    fn fold(&self) -> RunState {
+        RunState::from_events(&self.events)
+    }
+}
+
+fn hello() -> Event {
+    Event::Hello {
+        run: "r".into(),
+        engine: "0.1.0".into(),
+        pid: 7,
+        host: "box".into(),
+    }
+}
+
+fn started(resumed_from: Option<u64>) -> Event {
+    Event::Started {
+        name: "shakespeare".into(),
+        method: "pretrain".into(),
+        spec: serde_json::Value::Null,
+        n_params: 800_000,
+        vocab_size: 65,
+        max_steps: 100,
+        batch_tokens: 10,
+        epoch_tokens: 400,
+        resumed_from,
+    }
+}
+
+fn evaluated(step: u64, loss: f64) -> Event {
+    let values = [("val/loss".to_string(), Num(loss))].into();
+    Event::Evaluated {
+        step,
+        tokens: step * 10,
+        values,
+        n_windows: 20,
+        whole: false,
+        seconds: 0.5,
+    }
+}
+
+fn checkpointed(step: u64, best: bool) -> Event {
+    Event::Checkpointed {
+        step,
+        path: format!("checkpoints/step-{step:06}"),
+        bytes: 3 << 20,
+        seconds: 0.1,
+        best,
+        val_loss: Some(Num(1.886)),
+    }
+}
+
+fn finished(outcome: Outcome, step: u64) -> Event {
+    Event::Finished {
+        outcome,
+        step,
+        tokens: step * 10,
+        val_loss: Some(Num(1.9)),
+        best_val_loss: None,
+        train_loss: None,
+        seconds: 61.0,
+        message: String::new(),
+    }
+}
+
+fn whole_run() -> Tape {
+    let mut tape = Tape::new();
+    tape.add(hello()).add(started(None)).steps(1..=30);
+    tape.add(evaluated(30, 3.0))
+        .add(checkpointed(30, true))
+        .steps(31..=45);
+    tape.add(Event::Warned {
+        step: 45,
+        code: "x".into(),
+        message: "spike".into(),
+        hint: String::new(),
+    });
+    tape.add(finished(Outcome::Stopped, 45));
+    tape.add(hello())
+        .add(Event::RolledBack { step: 30 })
+        .add(started(Some(30)))
+        .steps(31..=60);
+    tape.add(Event::Noted {
+        step: 60,
+        text: "look".into(),
+    })
+    .add(finished(Outcome::Completed, 60));
+    tape
+}
+
+/// What the fold says, as text: equal text means an equal screen.
+fn picture(state: &RunState) -> String {
+    format!("{state:?}")
+}
+
+proptest! {
+    #[test]
+    fn replay_and_live_may_overlap_anywhere(cut in 0usize..95, overlap in 0usize..40) {
+        let tape = whole_run();
+        let cut = cut.min(tape.events.len());
+        let mut state = RunState::from_events(&tape.events[..cut]);
+        for envelope in &tape.events[cut.saturating_sub(overlap)..] {
+            state.apply(envelope);
+        }
+        prop_assert_eq!(picture(&state), picture(&tape.fold()));
+        prop_assert_eq!(state.missed, 0);
+    }
+}
+
+#[test]
+fn a_resume_takes_back_what_came_after_its_checkpoint() {
+    let mut tape = Tape::new();
+    tape.add(hello()).add(started(None)).steps(1..=50);
+    tape.add(evaluated(30, 3.0))
+        .add(evaluated(50, 2.0))
+        .add(checkpointed(30, true));
+    tape.add(checkpointed(50, true))
+        .add(Event::RolledBack { step: 30 });
+    let state = tape.fold();
+    assert_eq!((state.step, state.tokens), (30, 300));
+    assert_eq!(state.series["train/loss"].steps(), Some((1, 30)));
+    assert_eq!(state.best_evaluation().map(|e| e.step), Some(30));
+    assert_eq!(state.checkpoints.len(), 1);
+    assert!(state.marks.iter().all(|m| m.step <= 30));
+    assert!(
+        state
+            .log
+            .back()
+            .unwrap()
+            .text
+            .contains("20 steps no longer count")
+    );
+}
+
+#[test]
+fn a_second_engine_reopens_a_finished_run() {
+    let mut tape = Tape::new();
+    tape.add(hello())
+        .add(started(None))
+        .steps(1..=5)
+        .add(finished(Outcome::Stopped, 5));
+    assert!(!tape.fold().running());
+    assert_eq!(tape.fold().word(), "stopped");
+    tape.add(hello()).add(started(Some(5)));
+    let state = tape.fold();
+    assert!(state.running() && state.finished.is_none());
+    assert!(
+        state
+            .marks
+            .iter()
+            .any(|m| m.kind == MarkKind::Resumed && m.step == 5)
+    );
+}
+
+#[test]
+fn gaps_are_counted_and_the_rest_is_folded() {
+    let tape = whole_run();
+    let mut state = RunState::new();
+    for envelope in tape.events.iter().filter(|e| !(10..20).contains(&e.seq)) {
+        state.apply(envelope);
+    }
+    assert_eq!(state.missed, 10);
+    assert_eq!(state.step, 60);
+}
+
+#[test]
+fn metrics_that_nobody_declared_and_events_that_nobody_knows_are_kept() {
+    let mut tape = Tape::new();
+    let values = [("rewards/margins".to_string(), Num(0.5))].into();
+    tape.add(Event::Stepped {
+        step: 1,
+        tokens: 1,
+        values,
+    });
+    tape.add(Event::Unknown(
+        serde_json::json!({"type": "Levitated", "height": 3}),
+    ));
+    let state = tape.fold();
+    assert_eq!(state.latest("rewards/margins"), Some(0.5));
+    assert_eq!((state.unknown, state.metric("rewards/margins")), (1, None));
+    assert!(
+        state
+            .log
+            .back()
+            .unwrap()
+            .text
+            .contains("unknown event Levitated")
+    );
+}
+
+#[test]
+fn a_redeclared_metric_keeps_its_place() {
+    let info = |id: &str, title: &str| MetricInfo {
+        id: id.into(),
+        title: title.into(),
+        unit: String::new(),
+        direction: Direction::Lower,
+        source: String::new(),
+    };
+    let mut tape = Tape::new();
+    tape.add(Event::MetricsDeclared {
+        metrics: vec![info("a", "A"), info("b", "B")],
+    });
+    tape.add(Event::MetricsDeclared {
+        metrics: vec![info("a", "A2\x1b[2J")],
+    });
+    let titles: Vec<String> = tape
+        .fold()
+        .metrics
+        .iter()
+        .map(|m| m.title.clone())
+        .collect();
+    assert_eq!(titles, ["A2·[2J", "B"]);
+}
+
+#[test]
+fn a_nan_is_told_once_a_stretch() {
+    let mut tape = Tape::new();
+    for (step, loss) in [
+        (1, 2.0),
+        (2, f64::NAN),
+        (3, f64::NAN),
+        (4, 2.0),
+        (5, f64::INFINITY),
+    ] {
+        let values = [("train/loss".to_string(), Num(loss))].into();
+        tape.add(Event::Stepped {
+            step,
+            tokens: step,
+            values,
+        });
+    }
+    let state = tape.fold();
+    let told: Vec<&str> = state.notices.iter().map(|n| n.text.as_str()).collect();
+    assert_eq!(
+        told,
+        [
+            "the training loss is NaN at step 2",
+            "the training loss is inf at step 5"
+        ]
+    );
+    assert_eq!(state.series["train/loss"].non_finite(), 3);
+}
+
+#[test]
+fn the_log_speaks_in_sentences() {
+    let mut tape = Tape::new();
+    tape.add(hello())
+        .add(started(None))
+        .add(checkpointed(30, true));
+    tape.add(Event::Adjusted {
+        step: 31,
+        key: "lr".into(),
+        old: Num(1e-3),
+        new: Num(5e-4),
+    });
+    tape.add(Event::PhaseChanged {
+        phase: Phase::Paused,
+        step: 31,
+    });
+    tape.add(Event::PhaseChanged {
+        phase: Phase::Training,
+        step: 31,
+    });
+    tape.add(Event::Rejected {
+        id: 4,
+        why: "no such\nkey".into(),
+    });
+    tape.add(Event::Checked {
+        id: "init_loss".into(),
+        title: "loss at init".into(),
+        status: CheckStatus::Warn,
+        evidence: "9.1, expected 4.17".into(),
+        hint: "scale the head down".into(),
+        seconds: 0.1,
+    });
+    tape.add(finished(Outcome::Completed, 100));
+    let state = tape.fold();
+    let lines: Vec<&str> = state.log.iter().map(|l| l.text.as_str()).collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    engine 0.1.0 on box, process 7
+    shakespeare: pretrain, 800k parameters, 100 steps
+    checkpoint step-000030 kept (best so far, val 1.886), 3.0 MiB
+    lr 1.00e-3 → 5.00e-4 from step 31 on
+    paused at step 31
+    training again from step 31
+    refused: no such key
+    preflight warning: loss at init: 9.1, expected 4.17. scale the head down
+    completed at step 100 after 1:01, val 1.900
+    ");
+    assert_eq!(
+        state.answers.back().unwrap().result,
+        Err("no such key".into())
+    );
+    assert_eq!(state.notices.len(), 7);
+}
+
+#[test]
+fn progress_epochs_and_speed_follow_from_the_head() {
+    let mut tape = Tape::new();
+    tape.add(hello()).add(started(None)).steps(1..=50);
+    let state = tape.fold();
+    assert_eq!((state.progress(), state.epochs()), (Some(0.5), Some(1.25)));
+    assert_eq!(state.tok_per_sec(), Some(250.0));
+    assert_eq!(state.remaining(), Some(Duration::from_secs(2)));
+    assert_eq!(RunState::new().progress(), None);
+}
+
+#[test]
+fn memory_is_bounded_whatever_is_sent() {
+    let mut tape = Tape::new();
+    for i in 0..3_000 {
+        tape.add(Event::Noted {
+            step: 0,
+            text: format!("{i}"),
+        });
+        tape.add(Event::Sampled {
+            step: 1,
+            prompt: String::new(),
+            text: "ü".repeat(1 << 17),
+            seconds: 0.0,
+        });
+        if i > 100 {
+            tape.events.pop();
+        }
+    }
+    let state = tape.fold();
+    assert!(state.log.len() <= MAX_LOG && state.samples.len() <= MAX_SAMPLES);
+    assert!(
+        state
+            .samples
+            .iter()
+            .all(|s| s.text.len() <= MAX_SAMPLE_BYTES)
+    );
+}
