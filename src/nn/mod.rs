@@ -1,8 +1,21 @@
-//! Model parts and the decoder made of them.
+//! Model parts and the decoder made of them. Methods hand in token batches and get log-probabilities back; what a loss is
+//! and how weights change is decided elsewhere.
 
+mod composite;
 mod config;
+mod flops;
+pub mod generate;
+mod kv_cache;
+mod layout;
 pub mod mlp;
+mod model;
 pub mod norm;
+mod params;
 pub mod position;
+mod sampler;
 
 pub use config::{ModelConfig, ModelShape};
+pub use flops::flops_per_token;
+pub use layout::Naming;
+pub use model::{Door, Model, TokenBatch, TokenOutputs};
+pub use params::{Init, ParamInfo, Params};

@@ -1,5 +1,8 @@
 //! Optimizers, learning-rate schedules and gradient clipping.
 
+use crate::nn::Params;
+use candle_core::Result;
+
 mod adamw;
 pub mod schedule;
 
@@ -7,6 +10,30 @@ pub mod schedule;
 pub trait Optimizer {
     /// Peak learning rate, before the schedule.
     fn lr(&self) -> f64;
+    /// The rule with fresh state for these parameters.
+    fn build(&self, params: &Params) -> Result<Box<dyn UpdateRule>>;
+}
+
+/// Changes weights by their gradients.
+pub trait UpdateRule: Send {
+    /// One update with learning rate `lr`, on gradients multiplied by `grad_scale` (the clipping factor). The gradients
+    /// are left as they are.
+    fn step(&mut self, params: &mut Params, lr: f64, grad_scale: f64) -> Result<()>;
+    /// Everything that the next step depends on besides weights and gradients, by name.
+    fn state(&self) -> Result<Vec<(String, Vec<f32>)>>;
+    /// Takes up a state that [`UpdateRule::state`] gave; refuses names or lengths that do not fit.
+    fn load_state(&mut self, state: Vec<(String, Vec<f32>)>) -> Result<()>;
+}
+
+/// The factor that brings a gradient of global norm `norm` down to `clip_norm`, as torch's `clip_grad_norm_` computes it;
+/// 1 where nothing is to be clipped or `clip_norm` is 0 (off). A norm that is not finite gives a factor that is not
+/// finite: the caller decides what to do about it.
+pub fn clip_scale(norm: f64, clip_norm: f64) -> f64 {
+    if clip_norm <= 0.0 || norm <= clip_norm {
+        1.0
+    } else {
+        clip_norm / (norm + 1e-6)
+    }
 }
 
 crate::registry! {

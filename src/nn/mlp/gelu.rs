@@ -1,6 +1,7 @@
 //! Two linear layers with a Gaussian error linear unit in between.
 
 use crate::base::registry::Entry;
+use crate::kernels::activation::Activation;
 use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
@@ -31,7 +32,10 @@ pub struct Config {
 }
 
 impl super::Mlp for Config {
-    fn gated(&self) -> bool {
-        false
+    fn activation(&self) -> Activation {
+        match self.approximate {
+            Approximate::None => Activation::Gelu,
+            Approximate::Tanh => Activation::GeluTanh,
+        }
     }
 }

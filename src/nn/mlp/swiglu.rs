@@ -1,6 +1,7 @@
 //! A gated block: down(silu(gate(x)) · up(x)).
 
 use crate::base::registry::Entry;
+use crate::kernels::activation::Activation;
 use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
@@ -15,7 +16,7 @@ pub const ENTRY: Entry = Entry {
 pub struct Config {}
 
 impl super::Mlp for Config {
-    fn gated(&self) -> bool {
-        true
+    fn activation(&self) -> Activation {
+        Activation::SwiGlu
     }
 }

@@ -1,6 +1,7 @@
 //! Layer normalisation: subtract the mean, divide by the standard deviation, scale (and shift).
 
 use crate::base::registry::Entry;
+use crate::kernels::norm::NormKind;
 use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
@@ -25,6 +26,9 @@ impl Default for Config {
 }
 
 impl super::Norm for Config {
+    fn kind(&self) -> NormKind {
+        NormKind::Layer
+    }
     fn eps(&self) -> f64 {
         self.eps
     }

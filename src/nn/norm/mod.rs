@@ -1,10 +1,14 @@
 //! Normalisation layers.
 
+use crate::kernels::norm::NormKind;
+
 mod layernorm;
 mod rmsnorm;
 
 /// What a normalisation has to tell.
 pub trait Norm {
+    /// The operation that computes it.
+    fn kind(&self) -> NormKind;
     /// Added to the variance (or mean square) before the square root.
     fn eps(&self) -> f64;
 }

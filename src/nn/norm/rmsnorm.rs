@@ -1,6 +1,7 @@
 //! Root-mean-square normalisation: divide by the root mean square, scale; no centring, no shift.
 
 use crate::base::registry::Entry;
+use crate::kernels::norm::NormKind;
 use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
@@ -25,6 +26,9 @@ impl Default for Config {
 }
 
 impl super::Norm for Config {
+    fn kind(&self) -> NormKind {
+        NormKind::Rms
+    }
     fn eps(&self) -> f64 {
         self.eps
     }

@@ -1,0 +1,131 @@
+//! All weights of a model in one flat tensor, their gradients in another: norms, clipping and optimizers are one pass each.
+
+use crate::kernels::flat;
+use candle_core::{DType, Device, Result, Tensor};
+
+/// How a parameter starts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Init {
+    /// Normal with mean 0 and this standard deviation.
+    Normal(f64),
+    Ones,
+    Zeros,
+}
+
+/// One named parameter and where it lies in the flat buffers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ParamInfo {
+    /// Name as Hugging Face writes it.
+    pub name: String,
+    /// Row-major; linear layers are (out, in).
+    pub shape: Vec<usize>,
+    /// First element in the flat buffers.
+    pub offset: usize,
+    /// Number of elements.
+    pub len: usize,
+    /// Whether weight decay applies: matrices and embeddings yes, norms and biases no.
+    pub decay: bool,
+    /// How it starts.
+    pub init: Init,
+}
+
+/// Flat weights and gradients with the table that names their parts.
+#[derive(Debug)]
+pub struct Params {
+    infos: Vec<ParamInfo>,
+    weights: Tensor,
+    grads: Tensor,
+}
+
+impl Params {
+    /// Zero weights and gradients on `device`.
+    pub(crate) fn new(infos: Vec<ParamInfo>, device: &Device) -> Result<Self> {
+        let len: usize = infos.iter().map(|info| info.len).sum();
+        Ok(Params {
+            weights: Tensor::zeros(len, DType::F32, device)?,
+            grads: Tensor::zeros(len, DType::F32, device)?,
+            infos,
+        })
+    }
+
+    /// The parameters in memory order, without gaps.
+    pub fn infos(&self) -> &[ParamInfo] {
+        &self.infos
+    }
+
+    /// Total number of elements.
+    pub fn len(&self) -> usize {
+        self.weights.elem_count()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn device(&self) -> &Device {
+        self.weights.device()
+    }
+
+    /// The flat weights (n_params), f32. Shares memory: what is written through it is seen by the model.
+    pub fn weights(&self) -> &Tensor {
+        &self.weights
+    }
+
+    /// The flat gradients (n_params), f32.
+    pub fn grads(&self) -> &Tensor {
+        &self.grads
+    }
+
+    /// One parameter's weights in its own shape, copied.
+    pub fn weight(&self, info: &ParamInfo) -> Result<Tensor> {
+        self.weights
+            .narrow(0, info.offset, info.len)?
+            .reshape(info.shape.as_slice())?
+            .copy()
+    }
+
+    /// One parameter's gradient in its own shape, copied.
+    pub fn grad(&self, info: &ParamInfo) -> Result<Tensor> {
+        self.grads
+            .narrow(0, info.offset, info.len)?
+            .reshape(info.shape.as_slice())?
+            .copy()
+    }
+
+    /// Reads all weights; on an accelerator through a copy.
+    pub fn read_weights<R>(&self, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
+        flat::read(&self.weights, read)
+    }
+
+    /// Changes weights in place; on an accelerator through a copy.
+    pub fn write_weights<R>(&mut self, write: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
+        flat::write(&self.weights, write)
+    }
+
+    /// Reads all gradients; on an accelerator through a copy.
+    pub fn read_grads<R>(&self, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
+        flat::read(&self.grads, read)
+    }
+
+    /// Changes gradients in place; on an accelerator through a copy.
+    pub fn write_grads<R>(&mut self, write: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
+        flat::write(&self.grads, write)
+    }
+
+    /// Sets all gradients to zero.
+    pub fn zero_grads(&mut self) -> Result<()> {
+        if self.device().is_cpu() {
+            return flat::write(&self.grads, |grads| grads.fill(0.0));
+        }
+        self.grads.slice_set(&self.grads.zeros_like()?, 0, 0)
+    }
+
+    /// Global L2 norm of the gradients, accumulated in f64; the same bits whatever the number of threads.
+    pub fn grad_norm(&self) -> Result<f64> {
+        if self.device().is_cpu() {
+            return flat::read(&self.grads, crate::kernels::reduce::l2_norm);
+        }
+        let sum = self.grads.to_dtype(DType::F64)?.sqr()?.sum_all()?;
+        Ok(sum.to_scalar::<f64>()?.sqrt())
+    }
+}
