@@ -194,11 +194,24 @@ impl RunDir {
                 Err(e) => return Err(RunError::io(&path, e)),
             }
         }
-        Err(RunError::Busy {
+        Err(self.busy())
+    }
+
+    fn busy(&self) -> RunError {
+        RunError::Busy {
             path: self.root.clone(),
             id: self.id.clone(),
             pid: self.header().map_or(0, |h| h.pid),
-        })
+        }
+    }
+
+    /// An error while an engine process holds the run.
+    pub fn check_idle(&self) -> Result<(), RunError> {
+        if self.is_alive() {
+            Err(self.busy())
+        } else {
+            Ok(())
+        }
     }
 
     /// True while an engine process holds the run.

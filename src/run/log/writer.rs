@@ -129,9 +129,15 @@ impl LogSender {
 pub struct LogThread {
     thread: JoinHandle<Result<u64, LogError>>,
     closing: Arc<AtomicBool>,
+    begin: u64,
 }
 
 impl LogThread {
+    /// The last number that stood in the log when it was opened.
+    pub fn begin_seq(&self) -> u64 {
+        self.begin
+    }
+
     /// Waits until everything queued is on disk (the sender must be dropped) and returns the last sequence number. A disk
     /// that still refuses is tried once more, then given up.
     pub fn finish(self) -> Result<u64, LogError> {
@@ -188,8 +194,16 @@ fn start<S: Sink, G: FnMut(u64) + Send + 'static>(
         stalled: None,
     };
     let flag = Arc::clone(&closing);
+    let begin = appender.seq;
     let thread = std::thread::spawn(move || appender.run(&queue, &tell, &flag));
-    (sender, LogThread { thread, closing })
+    (
+        sender,
+        LogThread {
+            thread,
+            closing,
+            begin,
+        },
+    )
 }
 
 impl<S: Sink, G: FnMut(u64)> Appender<S, G> {

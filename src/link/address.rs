@@ -1,0 +1,130 @@
+//! Where a run's socket lies, and who may come near it. Run paths can be longer than a socket address allows, so
+//! sockets live in the runtime directory, in a folder that only the owner can enter.
+
+use crate::base::paths::Env;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Longest path of a Unix socket on every system that we know (108 bytes on Linux, 104 on BSD, one for the NUL).
+const MAX_SOCKET_PATH: usize = 103;
+
+/// Why a socket cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AddressError {
+    #[error(
+        "the socket path {0} is longer than {MAX_SOCKET_PATH} bytes; set XDG_RUNTIME_DIR to a shorter path"
+    )]
+    TooLong(PathBuf),
+    #[error(
+        "{dir} could be entered by others ({why}); sockets are only made in a directory that is yours alone: remove it, or chmod 700 it if it is yours"
+    )]
+    Unsafe { dir: PathBuf, why: String },
+    #[error("{path}: {source}")]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The socket of the run called `id`: in the runtime directory, or below `/tmp` where that path would be too long.
+pub fn socket_path(env: &Env, id: &str) -> Result<PathBuf, AddressError> {
+    let name = format!("{id}.sock");
+    let uid = rustix::process::getuid().as_raw();
+    let places = [
+        env.runtime_dir.clone(),
+        PathBuf::from(format!("/tmp/llmtui-{uid}")),
+    ];
+    let paths = places.map(|dir| dir.join(&name));
+    let fits = |path: &&PathBuf| path.as_os_str().len() <= MAX_SOCKET_PATH;
+    paths
+        .iter()
+        .find(fits)
+        .cloned()
+        .ok_or_else(|| AddressError::TooLong(paths[0].clone()))
+}
+
+/// Makes the socket's folder (mode 0700) or checks that an existing one is a directory of ours that nobody else can
+/// enter. A symbolic link is refused: whoever made it decides where it leads.
+pub fn secure_dir(dir: &Path) -> Result<(), AddressError> {
+    let io_error = |source| AddressError::Io {
+        path: dir.into(),
+        source,
+    };
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(io_error)?;
+    let meta = std::fs::symlink_metadata(dir).map_err(io_error)?;
+    let uid = rustix::process::getuid().as_raw();
+    let why = if !meta.file_type().is_dir() {
+        "it is not a directory itself".to_string()
+    } else if meta.uid() != uid {
+        format!("it belongs to user {}", meta.uid())
+    } else if meta.mode() & 0o077 != 0 {
+        format!("its mode is {:o}", meta.mode() & 0o777)
+    } else {
+        return Ok(());
+    };
+    Err(AddressError::Unsafe {
+        dir: dir.into(),
+        why,
+    })
+}
+
+/// Makes the socket itself accessible to its owner only.
+pub(super) fn restrict(socket: &Path) -> Result<(), AddressError> {
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600)).map_err(|source| {
+        AddressError::Io {
+            path: socket.into(),
+            source,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(dir: &Path) -> Env {
+        Env {
+            runtime_dir: dir.into(),
+            ..Env::default()
+        }
+    }
+
+    #[test]
+    fn a_long_runtime_directory_falls_back_to_tmp_and_a_long_id_is_an_error() {
+        let short = socket_path(&env(Path::new("/run/user/1000/llmtui")), "a-run").unwrap();
+        assert_eq!(short, Path::new("/run/user/1000/llmtui/a-run.sock"));
+        let deep = PathBuf::from("/").join("deep/".repeat(40));
+        let fallback = socket_path(&env(&deep), "a-run").unwrap();
+        assert!(fallback.starts_with("/tmp"), "{fallback:?}");
+        let refused = socket_path(&env(&deep), &"x".repeat(200)).unwrap_err();
+        assert!(refused.to_string().contains("XDG_RUNTIME_DIR"));
+    }
+
+    #[test]
+    fn open_foreign_and_linked_directories_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("a/b");
+        secure_dir(&own).unwrap();
+        secure_dir(&own).unwrap();
+        assert_eq!(std::fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
+        let open = std::fs::Permissions::from_mode(0o750);
+        std::fs::set_permissions(&own, open).unwrap();
+        let refused = secure_dir(&own).unwrap_err().to_string();
+        assert!(refused.contains("750"), "{refused}");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path().join("a"), &link).unwrap();
+        assert!(matches!(
+            secure_dir(&link),
+            Err(AddressError::Unsafe { .. })
+        ));
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(secure_dir(&file).is_err());
+    }
+}

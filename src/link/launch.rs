@@ -1,0 +1,181 @@
+//! Starting engines in processes of their own: a training run that outlives its viewer, and a model that answers prompts.
+
+use super::{ConnectError, Link, answers, stdio};
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::paths::Env;
+use crate::base::text::sanitize;
+use crate::run::{RunDir, RunError};
+use std::fs::OpenOptions;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// An engine that neither answers nor dies within this time is given up (its process goes on).
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(5);
+/// Bytes of engine.log told when an engine dies at once.
+const LAST_WORDS: u64 = 2048;
+
+/// How to start an engine process.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    /// The program: this one.
+    pub program: PathBuf,
+    /// Where sockets live.
+    pub env: Env,
+}
+
+/// What the engine process is told besides the run's spec.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Train although a preflight check fails.
+    pub force: bool,
+    /// Save and stop after this step.
+    pub stop_after: Option<u64>,
+}
+
+/// Why no engine came up.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("{program} cannot be started: {source}")]
+    Spawn {
+        program: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{path}: {source}")]
+    Log {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the engine ended at once ({status}): {words}")]
+    Died { status: ExitStatus, words: String },
+    #[error("the engine of {run} does not answer; {log} may say why")]
+    Silent { run: String, log: PathBuf },
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+}
+
+impl Launcher {
+    /// A launcher of the running program.
+    pub fn this_program(env: &Env) -> std::io::Result<Launcher> {
+        let program = std::env::current_exe()?;
+        // A program that was rebuilt while it runs is still there under this name (Linux).
+        let program = if program.exists() {
+            program
+        } else {
+            "/proc/self/exe".into()
+        };
+        Ok(Launcher {
+            program,
+            env: env.clone(),
+        })
+    }
+
+    /// Starts the detached engine of `run` and returns when it answers at its socket, or has already ended cleanly. The
+    /// process survives this one: it has a session of its own, no terminal, and writes to engine.log.
+    pub fn start_detached(&self, run: &RunDir, options: &EngineOptions) -> Result<(), LaunchError> {
+        run.check_idle()?;
+        let log_path = run.engine_log_path();
+        let log_error = |source| LaunchError::Log {
+            path: log_path.clone(),
+            source,
+        };
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log_path)
+            .map_err(log_error)?;
+        let said_before = log.metadata().map_err(log_error)?.len();
+        let errors = log.try_clone().map_err(log_error)?;
+        let mut command = self.engine(run, options);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::from(log))
+            .stderr(Stdio::from(errors));
+        let mut child = command.spawn().map_err(|source| LaunchError::Spawn {
+            program: self.program.clone(),
+            source,
+        })?;
+        self.await_answer(run, &mut child, said_before)?;
+        // Reaps the engine if it ends while this process still runs.
+        std::thread::spawn(move || child.wait());
+        Ok(())
+    }
+
+    /// The command line of an engine process.
+    fn engine(&self, run: &RunDir, options: &EngineOptions) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .arg("engine")
+            .arg(run.path())
+            .arg("--runtime-dir")
+            .arg(&self.env.runtime_dir);
+        if options.force {
+            command.arg("--force");
+        }
+        if let Some(step) = options.stop_after {
+            command.arg("--stop-after").arg(step.to_string());
+        }
+        command
+    }
+
+    fn await_answer(
+        &self,
+        run: &RunDir,
+        child: &mut Child,
+        said_before: u64,
+    ) -> Result<(), LaunchError> {
+        let clock = SystemClock::new();
+        while clock.elapsed() < PATIENCE {
+            if answers(&self.env, run.id())? {
+                return Ok(());
+            }
+            if let Ok(Some(status)) = child.try_wait() {
+                if status.success() {
+                    return Ok(());
+                }
+                let words = tail_of(&run.engine_log_path(), said_before);
+                return Err(LaunchError::Died { status, words });
+            }
+            std::thread::park_timeout(PAUSE);
+        }
+        Err(LaunchError::Silent {
+            run: run.id().into(),
+            log: run.engine_log_path(),
+        })
+    }
+
+    /// Starts a process that holds the model of `checkpoint` and answers `Generate`. It ends with the link.
+    pub fn infer(&self, checkpoint: &Path) -> Result<Link, LaunchError> {
+        let mut command = Command::new(&self.program);
+        command.arg("engine").arg("--infer").arg(checkpoint);
+        stdio::spawn(command).map_err(|source| LaunchError::Spawn {
+            program: self.program.clone(),
+            source,
+        })
+    }
+}
+
+/// The last lines written behind `from`, safe to show.
+fn tail_of(path: &Path, from: u64) -> String {
+    let read = || {
+        let mut file = std::fs::File::open(path)?;
+        let end = file.metadata()?.len();
+        file.seek(SeekFrom::Start(from.max(end.saturating_sub(LAST_WORDS))))?;
+        let mut bytes = Vec::new();
+        file.take(LAST_WORDS).read_to_end(&mut bytes)?;
+        std::io::Result::Ok(bytes)
+    };
+    let words = read().unwrap_or_default();
+    let words = sanitize(String::from_utf8_lossy(&words).trim());
+    if words.is_empty() {
+        format!("it said nothing in {}", path.display())
+    } else {
+        words
+    }
+}

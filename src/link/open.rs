@@ -1,0 +1,44 @@
+//! Joining a run whatever its state: the socket while an engine holds it, its log when none does.
+
+use super::{ConnectError, Link, connect, replay};
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::paths::Env;
+use crate::run::RunDir;
+use std::time::Duration;
+
+/// An engine has this long from taking the run to answering, and from closing its socket to freeing the run.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Why a run cannot be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("the log of {run} cannot be read: {source}")]
+    Log {
+        run: String,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Joins the run: every event from the first, then [`super::Incoming::CaughtUp`], then live events if there is an engine.
+///
+/// Blocks for a moment while an engine is starting or ending.
+pub fn open(run: &RunDir, env: &Env) -> Result<Link, OpenError> {
+    let clock = SystemClock::new();
+    while run.is_alive() {
+        match connect(env, run.id(), 1) {
+            Ok(link) => return Ok(link),
+            Err(ConnectError::Absent { .. }) if clock.elapsed() < PATIENCE => {
+                std::thread::park_timeout(PAUSE);
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
+    replay(&run.events_path()).map_err(|source| OpenError::Log {
+        run: run.id().into(),
+        source,
+    })
+}

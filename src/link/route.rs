@@ -1,0 +1,113 @@
+//! What becomes of a command at the engine's door: most go on to the engine, which answers in the log; a few concern the
+//! link alone and are answered here. Answers of a link are not part of the run's history, so they carry `seq` 0.
+
+use crate::base::clock::Clock;
+use crate::wire::{Command, CommandId, Envelope, Event, Request, VERSION};
+use std::sync::mpsc::{SyncSender, TrySendError};
+
+/// What to do with a command besides forwarding it.
+#[derive(Debug, PartialEq)]
+pub(super) enum Routed {
+    /// The engine has it and will answer.
+    Forwarded,
+    /// The viewer wants events from this number on.
+    Subscribe(u64),
+    /// The viewer leaves.
+    Detach,
+    /// The link's own answer.
+    Answer(Event),
+}
+
+/// Hands a command on without ever waiting for the engine.
+pub(super) fn route(request: Request, engine: &SyncSender<Request>) -> Routed {
+    let id = request.id;
+    match request.command {
+        Command::Subscribe { from_seq } => Routed::Subscribe(from_seq),
+        Command::Detach => Routed::Detach,
+        Command::Ping => Routed::Answer(Event::Accepted { id }),
+        _ => match engine.try_send(request) {
+            Ok(()) => Routed::Forwarded,
+            Err(TrySendError::Full(_)) => Routed::Answer(rejected(
+                id,
+                "the engine is busy: too many commands are waiting; try again in a moment",
+            )),
+            Err(TrySendError::Disconnected(_)) => Routed::Answer(rejected(
+                id,
+                "the engine is ending and takes no more commands",
+            )),
+        },
+    }
+}
+
+pub(super) fn rejected(id: CommandId, why: &str) -> Event {
+    Event::Rejected {
+        id,
+        why: why.into(),
+    }
+}
+
+/// An answer of the link itself.
+pub(super) fn envelope(event: Event, clock: &dyn Clock) -> Envelope {
+    Envelope {
+        v: VERSION,
+        seq: 0,
+        t: clock.now(),
+        event,
+    }
+}
+
+/// The id of a line that is not a known command, so that its sender recognises the answer.
+pub(super) fn id_of(line: &str) -> u64 {
+    #[derive(serde::Deserialize)]
+    struct Id {
+        id: u64,
+    }
+    serde_json::from_str::<Id>(line).map_or(0, |line| line.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(id: CommandId, command: Command) -> Request {
+        Request { id, command }
+    }
+
+    #[test]
+    fn a_full_engine_rejects_at_once_and_a_gone_one_too() {
+        let (engine, commands) = std::sync::mpsc::sync_channel(1);
+        assert_eq!(
+            route(request(1, Command::Pause), &engine),
+            Routed::Forwarded
+        );
+        let busy = route(request(2, Command::Pause), &engine);
+        assert!(
+            matches!(busy, Routed::Answer(Event::Rejected { id: 2, ref why }) if why.contains("busy"))
+        );
+        drop(commands);
+        let gone = route(request(3, Command::Pause), &engine);
+        assert!(matches!(
+            gone,
+            Routed::Answer(Event::Rejected { id: 3, .. })
+        ));
+    }
+
+    #[test]
+    fn what_concerns_the_link_never_reaches_the_engine() {
+        let (engine, commands) = std::sync::mpsc::sync_channel(8);
+        let answers = [
+            route(request(1, Command::Ping), &engine),
+            route(request(2, Command::Subscribe { from_seq: 7 }), &engine),
+            route(request(3, Command::Detach), &engine),
+        ];
+        assert_eq!(
+            answers,
+            [
+                Routed::Answer(Event::Accepted { id: 1 }),
+                Routed::Subscribe(7),
+                Routed::Detach
+            ]
+        );
+        assert!(commands.try_recv().is_err());
+    }
+}

@@ -1,0 +1,123 @@
+//! The viewer's side of a live run's socket.
+
+use super::address::{AddressError, secure_dir, socket_path};
+use super::pipe::{End, framed, link, pump};
+use super::{Incoming, Link};
+use crate::base::paths::Env;
+use crate::wire::{Command, Event, Request, decode_envelope, encode};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// An engine that accepts but does not greet within this time is stuck.
+const GREETING: Duration = Duration::from_secs(5);
+/// Longest greeting line.
+const GREETING_BYTES: u64 = 4096;
+
+/// Why a live run cannot be joined.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// Nobody listens (yet, or any more).
+    #[error("nobody answers at {path}: {source}")]
+    Absent {
+        path: std::path::PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the engine at {path} cannot be understood: {why}")]
+    Handshake {
+        path: std::path::PathBuf,
+        why: String,
+    },
+}
+
+/// Joins the run called `id`: its log from event `from_seq` on, then live.
+pub fn connect(env: &Env, id: &str, from_seq: u64) -> Result<Link, ConnectError> {
+    let path = socket_path(env, id)?;
+    if let Some(dir) = path.parent().filter(|dir| dir.exists()) {
+        secure_dir(dir)?;
+    }
+    let absent = |source| ConnectError::Absent {
+        path: path.clone(),
+        source,
+    };
+    let stream = UnixStream::connect(&path).map_err(absent)?;
+    stream.set_read_timeout(Some(GREETING)).map_err(absent)?;
+    let target = greet(&stream, &path, id)?;
+    let subscribe = Request {
+        id: 0,
+        command: Command::Subscribe { from_seq },
+    };
+    (&stream)
+        .write_all(encode(&subscribe).as_bytes())
+        .map_err(absent)?;
+    stream.set_read_timeout(None).map_err(absent)?;
+    stream.set_nonblocking(true).map_err(absent)?;
+    // A viewer that asks for the future only has nothing to catch up with.
+    let target = if from_seq > target { 0 } else { target };
+    Ok(pumped(stream, target))
+}
+
+/// True when an engine answers at the run's socket.
+pub fn answers(env: &Env, id: &str) -> Result<bool, ConnectError> {
+    let path = socket_path(env, id)?;
+    let Ok(stream) = UnixStream::connect(&path) else {
+        return Ok(false);
+    };
+    stream
+        .set_read_timeout(Some(GREETING))
+        .map_err(|source| ConnectError::Absent {
+            path: path.clone(),
+            source,
+        })?;
+    greet(&stream, &path, id).map(|_| true)
+}
+
+/// Reads the greeting: the right run, a version we speak. Returns how far the log goes.
+fn greet(stream: &UnixStream, path: &Path, id: &str) -> Result<u64, ConnectError> {
+    let strange = |why: String| ConnectError::Handshake {
+        path: path.into(),
+        why,
+    };
+    let mut line = Vec::new();
+    // Nothing follows the greeting before we subscribe, so the reader takes no byte of what comes later.
+    BufReader::new(stream.take(GREETING_BYTES))
+        .read_until(b'\n', &mut line)
+        .map_err(|source| ConnectError::Absent {
+            path: path.into(),
+            source,
+        })?;
+    if line.is_empty() {
+        return Err(ConnectError::Absent {
+            path: path.into(),
+            source: std::io::ErrorKind::UnexpectedEof.into(),
+        });
+    }
+    let text = String::from_utf8_lossy(&line);
+    let greeting = decode_envelope(text.trim_end()).map_err(|e| strange(e.to_string()))?;
+    match greeting.event {
+        Event::Hello { run, .. } if run == id => Ok(greeting.seq),
+        Event::Hello { run, .. } => Err(strange(format!("it holds another run, {run}"))),
+        _ => Err(strange("it did not greet".into())),
+    }
+}
+
+fn pumped(stream: UnixStream, target: u64) -> Link {
+    let (link, mut ends) = link();
+    super::on_own_runtime(async move {
+        let end = match tokio::net::UnixStream::from_std(stream) {
+            Ok(stream) => {
+                let (read, write) = stream.into_split();
+                pump(framed(read), write, &mut ends, target).await
+            }
+            Err(e) => End::Closed(Some(e.to_string())),
+        };
+        if let End::Closed(why) = end {
+            let _ = ends.events.send(Incoming::Closed(why)).await;
+        }
+    });
+    link
+}

@@ -1,0 +1,182 @@
+//! Lines over standard input and output: the viewer's side of a child process, and the engine's side inside one.
+
+use super::pipe::{End, framed, link, pump};
+use super::{Incoming, Link};
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::text::sanitize;
+use crate::wire::{Envelope, Event, MAX_LINE, Request, VERSION, decode_command, encode};
+use std::io::{BufRead, Read, Write};
+use std::process::Stdio;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, ChildStderr, Command};
+
+/// A child that was told to end has this long before it is killed.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// Bytes of a child's last words that are kept.
+const LAST_WORDS: usize = 4096;
+/// Commands read ahead of the engine.
+const COMMANDS: usize = 64;
+
+/// Starts `program` and speaks lines with it. The child ends when the link is dropped: it sees its input close, and is
+/// killed where it does not heed that. What it writes to standard error is told when it dies.
+pub fn spawn(program: std::process::Command) -> std::io::Result<Link> {
+    let (link, mut ends) = link();
+    let (tell, started) = channel();
+    super::on_own_runtime(async move {
+        let Some(mut child) = started_child(program, &tell) else {
+            return;
+        };
+        let (Some(input), Some(output), Some(errors)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return;
+        };
+        let words = tokio::spawn(last_words(errors));
+        // The child's input closes with the end of the pump.
+        let end = pump(framed(output), input, &mut ends, 0).await;
+        let code = farewell(&mut child).await;
+        if let End::Closed(_) = end {
+            let words = words.await.unwrap_or_default();
+            let why = if code == Some(0) {
+                None
+            } else if words.is_empty() {
+                Some("the process died".into())
+            } else {
+                Some(words)
+            };
+            let _ = ends.events.send(Incoming::Closed(why)).await;
+        }
+    });
+    match started.recv() {
+        Ok(Ok(())) => Ok(link),
+        Ok(Err(e)) => Err(e),
+        Err(_) => Err(std::io::ErrorKind::BrokenPipe.into()),
+    }
+}
+
+fn started_child(
+    program: std::process::Command,
+    tell: &Sender<std::io::Result<()>>,
+) -> Option<Child> {
+    let spawned = Command::from(program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn();
+    match spawned {
+        Ok(child) => {
+            let _ = tell.send(Ok(()));
+            Some(child)
+        }
+        Err(e) => {
+            let _ = tell.send(Err(e));
+            None
+        }
+    }
+}
+
+/// Waits for the end, then makes it. Returns the exit code of a child that ended by itself.
+async fn farewell(child: &mut Child) -> Option<i32> {
+    match tokio::time::timeout(FAREWELL, child.wait()).await {
+        Ok(status) => status.ok()?.code(),
+        Err(_) => {
+            let _ = child.kill().await;
+            None
+        }
+    }
+}
+
+/// The end of what the child wrote to standard error, safe to show.
+async fn last_words(mut errors: ChildStderr) -> String {
+    let mut kept = Vec::new();
+    let mut buffer = [0; 1024];
+    while let Ok(n) = errors.read(&mut buffer).await {
+        if n == 0 {
+            break;
+        }
+        kept.extend_from_slice(&buffer[..n]);
+        let surplus = kept.len().saturating_sub(LAST_WORDS);
+        kept.drain(..surplus);
+    }
+    sanitize(String::from_utf8_lossy(&kept).trim()).to_string()
+}
+
+/// The engine's side: events go out as lines, numbered from 1.
+#[derive(Debug)]
+pub struct Speaker<W> {
+    out: W,
+    seq: u64,
+    clock: SystemClock,
+}
+
+impl<W: Write> Speaker<W> {
+    pub fn new(out: W) -> Speaker<W> {
+        Speaker {
+            out,
+            seq: 0,
+            clock: SystemClock::new(),
+        }
+    }
+
+    /// Writes one event and flushes it. An error means that the viewer is gone.
+    pub fn emit(&mut self, event: Event) -> std::io::Result<()> {
+        self.seq += 1;
+        let line = encode(&Envelope {
+            v: VERSION,
+            seq: self.seq,
+            t: self.clock.now(),
+            event,
+        });
+        self.out.write_all(line.as_bytes())?;
+        self.out.flush()
+    }
+}
+
+/// What a line-speaking viewer sends.
+#[derive(Debug, PartialEq)]
+pub enum Heard {
+    Request(Request),
+    /// A line that is no command of ours: its id, if it has one, and what is wrong with it.
+    Strange {
+        id: u64,
+        why: String,
+    },
+}
+
+/// Reads commands on a thread of their own until the input closes; the channel then closes too.
+pub fn listen(input: impl BufRead + Send + 'static) -> Receiver<Heard> {
+    let (say, heard) = sync_channel(COMMANDS);
+    std::thread::spawn(move || read_commands(input, &say));
+    heard
+}
+
+fn read_commands(mut input: impl BufRead, say: &SyncSender<Heard>) {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let limit = MAX_LINE as u64 + 1;
+        match input.by_ref().take(limit).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let text = String::from_utf8_lossy(&line);
+        if text.trim().is_empty() {
+            continue;
+        }
+        let heard = match decode_command(text.trim_end()) {
+            Ok(request) => Heard::Request(request),
+            Err(e) => Heard::Strange {
+                id: super::route::id_of(&text),
+                why: e.to_string(),
+            },
+        };
+        // A line beyond the limit cannot be told from its continuation: the conversation ends.
+        let endless = line.len() > MAX_LINE && line.last() != Some(&b'\n');
+        if say.send(heard).is_err() || endless {
+            return;
+        }
+    }
+}
