@@ -3,7 +3,12 @@
 use super::{
     Context,
     exit::{Exit, Failure},
+    progress::Progress,
 };
+use crate::link::{Incoming, open};
+use crate::run::{RunDir, index};
+use crate::wire::{Outcome, encode};
+use std::io::Write;
 
 /// Open a run in the workbench: live if it goes on, otherwise from its log
 #[derive(Debug, clap::Args)]
@@ -11,8 +16,77 @@ pub struct Args {
     /// A run's directory, name or unambiguous prefix; without it, the newest live run
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
+    /// Print progress lines instead of opening the workbench
+    #[arg(long)]
+    pub headless: bool,
+    /// Print the run's events, one JSON object a line (implies --headless)
+    #[arg(long)]
+    pub json: bool,
 }
 
-pub fn run(_args: Args, _cx: &Context) -> anyhow::Result<Exit> {
-    Err(Failure::machine("`attach` is not in this build", "").into())
+pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    let run = find(args.run.as_deref(), cx)?;
+    follow(&run, args.json, cx)
+}
+
+/// The named run, or the newest live one.
+pub fn find(word: Option<&str>, cx: &Context) -> anyhow::Result<RunDir> {
+    match word {
+        Some(word) => named(word, cx),
+        None => index::newest_live(&cx.runs_dir)?.ok_or_else(|| {
+            Failure::yours(
+                format!("no run goes on in {}", cx.runs_dir.display()),
+                "llmtui runs",
+            )
+            .into()
+        }),
+    }
+}
+
+/// The run that a word means.
+pub fn named(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
+    index::resolve(&cx.runs_dir, word)
+        .map_err(|e| Failure::yours(e.to_string(), "llmtui runs").into())
+}
+
+/// Prints what a run says, from its first event to its last. Leaving does not touch the run.
+fn follow(run: &RunDir, json: bool, cx: &Context) -> anyhow::Result<Exit> {
+    let mut link = open(run, &cx.env)?;
+    let mut out = std::io::stdout().lock();
+    let mut progress = Progress::new();
+    loop {
+        match link.blocking_recv() {
+            Incoming::Event(envelope) => {
+                let lines = progress.tell(&envelope);
+                if json {
+                    out.write_all(encode(&*envelope).as_bytes())?;
+                } else {
+                    for line in lines {
+                        writeln!(out, "{line}")?;
+                    }
+                }
+            }
+            Incoming::CaughtUp => {}
+            Incoming::Closed(Some(why)) => {
+                return Err(Failure::machine(why, "llmtui train --resume auto").into());
+            }
+            Incoming::Closed(None) => break,
+        }
+    }
+    if !json {
+        for line in progress.next_steps(run.path(), &cx.runs_dir) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(ending(&progress))
+}
+
+/// A watched run that failed makes the watcher fail too; one without a last word was killed.
+fn ending(progress: &Progress) -> Exit {
+    match progress.state().finished.as_ref().map(|f| f.outcome) {
+        Some(Outcome::Completed | Outcome::Stopped) => Exit::Done,
+        Some(Outcome::Failed | Outcome::Refused) => Exit::Training,
+        Some(Outcome::Crashed) => Exit::Ours,
+        None => Exit::Machine,
+    }
 }

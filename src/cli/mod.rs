@@ -11,6 +11,7 @@ pub mod exit;
 mod home;
 mod preflight;
 mod presets;
+pub mod progress;
 mod runs;
 pub mod train;
 

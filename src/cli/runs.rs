@@ -1,9 +1,10 @@
 //! `llmtui runs`: the list of runs.
 
-use super::{
-    Context,
-    exit::{Exit, Failure},
-};
+use super::{Context, exit::Exit};
+use crate::base::clock::{Clock, UnixMillis};
+use crate::base::{human, text::one_line};
+use crate::run::index::{self, RunStatus, RunSummary};
+use std::io::Write;
 
 /// List runs: live ones first, then the newest
 #[derive(Debug, clap::Args)]
@@ -13,6 +14,154 @@ pub struct Args {
     pub json: bool,
 }
 
-pub fn run(_args: Args, _cx: &Context) -> anyhow::Result<Exit> {
-    Err(Failure::machine("`runs` is not in this build", "").into())
+pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    let (mut runs, unreadable) = index::list(&cx.runs_dir)
+        .map_err(|e| anyhow::Error::new(e).context(cx.runs_dir.display().to_string()))?;
+    runs.sort_by_key(|run| run.status != RunStatus::Live);
+    for error in unreadable {
+        eprintln!("llmtui: {error}");
+    }
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        for run in &runs {
+            writeln!(out, "{}", serde_json::to_string(run)?)?;
+        }
+    } else if runs.is_empty() {
+        writeln!(
+            out,
+            "no runs in {}; `llmtui train quickstart` starts one",
+            cx.runs_dir.display()
+        )?;
+    } else {
+        out.write_all(table(&runs, cx.clock.now(), cx.env.utf8).as_bytes())?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Rows of equal columns, the header first:
+/// `RUN  STATUS  STEP  LOSS  VAL  BEST  TIME  AGE  CURVE`.
+fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool) -> String {
+    let head = [
+        "RUN", "STATUS", "STEP", "LOSS", "VAL", "BEST", "TIME", "AGE", "CURVE",
+    ];
+    let mut rows = vec![head.map(String::from)];
+    rows.extend(runs.iter().map(|run| row(run, now, utf8)));
+    let mut widths = [0; 9];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut out = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            // Words to the left, numbers to the right.
+            let padded = match column {
+                0 | 1 | 8 => format!("{cell:<width$}  "),
+                _ => format!("{cell:>width$}  "),
+            };
+            line.push_str(&padded);
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; 9] {
+    let loss = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.4}"));
+    let status = match run.phase {
+        Some(crate::wire::Phase::Paused) => "paused",
+        _ => run.status.word(),
+    };
+    let step = match run.max_steps {
+        0 => run.step.to_string(),
+        max => format!("{}/{max}", run.step),
+    };
+    let spent = std::time::Duration::from_secs_f64(run.seconds.clamp(0.0, 1e9));
+    [
+        one_line(&run.id),
+        status.into(),
+        step,
+        loss(run.train_loss),
+        loss(run.val_loss),
+        loss(run.best_val_loss),
+        human::duration(spent),
+        human::age(now.since(run.created)),
+        if utf8 {
+            sparkline(&run.curve)
+        } else {
+            String::new()
+        },
+    ]
+}
+
+/// Eight heights between the least and the greatest value.
+fn sparkline(curve: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let low = curve.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = curve.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let span = (high - low).max(f64::MIN_POSITIVE);
+    curve
+        .iter()
+        .map(|x| BARS[(((x - low) / span * 7.0).round() as usize).min(7)])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary() -> RunSummary {
+        RunSummary {
+            id: "2026-11-21-1422-demo-k3qf".into(),
+            name: "demo".into(),
+            path: "runs/x".into(),
+            status: RunStatus::Live,
+            phase: None,
+            method: "pretrain".into(),
+            step: 40,
+            max_steps: 2000,
+            n_params: 1,
+            train_loss: Some(2.5),
+            val_loss: None,
+            best_val_loss: None,
+            created: UnixMillis(0),
+            updated: UnixMillis(0),
+            seconds: 61.0,
+            curve: vec![4.0, 3.0, 2.0],
+            message: String::new(),
+        }
+    }
+
+    #[test]
+    fn rows_line_up_and_missing_values_are_dashes() {
+        let stopped = RunSummary {
+            id: "b\x1b[2J".into(),
+            status: RunStatus::Stopped,
+            max_steps: 0,
+            val_loss: Some(1.25),
+            ..summary()
+        };
+        let text = table(&[summary(), stopped], UnixMillis(60_000), true);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("RUN"), "{text}");
+        assert!(lines[1].contains("40/2000") && lines[1].contains(" - "));
+        assert!(lines[1].ends_with("█▅▁"), "{text}");
+        assert!(lines[2].contains("1.2500") && !text.contains('\x1b'));
+        let column = |line: &str| line.find("live").or(line.find("stopped"));
+        assert_eq!(
+            column(lines[1]),
+            column(lines[2]).map(|c| c - 1),
+            "one · has two bytes"
+        );
+        assert!(!table(&[summary()], UnixMillis(0), false).contains('█'));
+    }
+
+    #[test]
+    fn flat_and_empty_curves_draw() {
+        assert_eq!(sparkline(&[]), "");
+        assert_eq!(sparkline(&[2.0, 2.0]), "▁▁");
+    }
 }

@@ -99,6 +99,13 @@ impl RunState {
 
     /// Folds one event. One that was seen already (replay and live stream overlap) changes nothing; a gap is counted.
     pub fn apply(&mut self, envelope: &Envelope) {
+        if envelope.seq == 0 {
+            // An answer of the link itself, such as "the engine is busy": no part of the log.
+            if let Event::Accepted { .. } | Event::Rejected { .. } = envelope.event {
+                self.fold(envelope.t, &envelope.event);
+            }
+            return;
+        }
         if envelope.seq <= self.last_seq {
             return;
         }

@@ -1,0 +1,324 @@
+//! A run told in lines, for pipes and terminals without the workbench. Decides what is worth a line; prints nothing.
+
+use crate::base::clock::UnixMillis;
+use crate::base::human;
+use crate::base::text::{one_line, sanitize};
+use crate::run::RunState;
+use crate::run::state::outcome_word;
+use crate::wire::{CheckStatus, Envelope, Event, Values};
+use std::path::Path;
+use std::time::Duration;
+
+/// Least time between two lines about steps, by the engine's clock.
+const PACE: Duration = Duration::from_secs(1);
+/// Characters of a sample that are shown.
+const SAMPLE_CHARS: usize = 500;
+
+/// Folds a run's events and says what is worth a line.
+#[derive(Debug, Default)]
+pub struct Progress {
+    state: RunState,
+    last_line: UnixMillis,
+    /// The step of the last line about steps.
+    last_step: u64,
+}
+
+impl Progress {
+    pub fn new() -> Progress {
+        Progress::default()
+    }
+
+    /// The run as told so far.
+    pub fn state(&self) -> &RunState {
+        &self.state
+    }
+
+    /// Takes an event; the lines to print, mostly none.
+    pub fn tell(&mut self, envelope: &Envelope) -> Vec<String> {
+        self.state.apply(envelope);
+        match &envelope.event {
+            Event::Started { .. } => self.started(),
+            Event::Stepped { step, .. } => self.stepped(*step, envelope.t),
+            Event::Evaluated { step, values, .. } => evaluated(*step, values),
+            Event::Checked { .. } => checked(&envelope.event),
+            Event::Sampled {
+                step, prompt, text, ..
+            } => sampled(*step, prompt, text),
+            Event::Checkpointed {
+                path, bytes, best, ..
+            } => {
+                let best = if *best { ", the best so far" } else { "" };
+                vec![format!(
+                    "checkpoint {} ({}){best}",
+                    one_line(path),
+                    human::bytes(*bytes)
+                )]
+            }
+            Event::Warned { message, hint, .. } => {
+                let mut lines = vec![format!("warning: {}", one_line(message))];
+                lines.extend((!hint.is_empty()).then(|| format!("  try: {}", one_line(hint))));
+                lines
+            }
+            Event::RolledBack { step } => vec![format!("back at step {step}")],
+            Event::Finished { .. } => self.finished(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn started(&self) -> Vec<String> {
+        let Some(head) = &self.state.head else {
+            return Vec::new();
+        };
+        let from = match head.resumed_from {
+            Some(step) => format!(", resumed from step {step}"),
+            None => String::new(),
+        };
+        vec![format!(
+            "{} ({}): {} parameters, {} steps of {} tokens{from}",
+            one_line(&head.name),
+            one_line(&head.method),
+            human::short(head.n_params as f64),
+            human::grouped(head.max_steps),
+            human::grouped(head.batch_tokens),
+        )]
+    }
+
+    /// `step 120/2,000  loss 2.534  val 2.601  grad 0.812  lr 1.00e-3  21.0k tok/s  eta 1:30`
+    fn stepped(&mut self, step: u64, t: UnixMillis) -> Vec<String> {
+        let max_steps = self.state.head.as_ref().map_or(0, |head| head.max_steps);
+        let due = self.last_step == 0 || step == max_steps || t.since(self.last_line) >= PACE;
+        if !due {
+            return Vec::new();
+        }
+        self.last_line = t;
+        self.last_step = step;
+        vec![self.step_line(step, max_steps)]
+    }
+
+    fn step_line(&self, step: u64, max_steps: u64) -> String {
+        let mut line = format!(
+            "step {}/{}",
+            human::grouped(step),
+            human::grouped(max_steps)
+        );
+        let readings = [
+            ("loss", "train/loss"),
+            ("val", "val/loss"),
+            ("grad", "grad_norm"),
+            ("lr", "lr"),
+        ];
+        for (word, id) in readings {
+            if let Some(x) = self.state.latest(id) {
+                line.push_str(&format!("  {word} {}", human::number(x)));
+            }
+        }
+        if let Some(rate) = self.state.tok_per_sec() {
+            line.push_str(&format!("  {} tok/s", human::short(rate)));
+        }
+        if let Some(left) = self.state.remaining() {
+            line.push_str(&format!("  eta {}", human::duration(left)));
+        }
+        line
+    }
+
+    fn finished(&self) -> Vec<String> {
+        let Some(finish) = &self.state.finished else {
+            return Vec::new();
+        };
+        let mut line = format!(
+            "{} at step {}",
+            outcome_word(finish.outcome),
+            human::grouped(self.state.step)
+        );
+        if let Some(loss) = finish.val_loss {
+            line.push_str(&format!(", val loss {loss:.4}"));
+        }
+        let seconds = Duration::from_secs_f64(finish.seconds.clamp(0.0, 1e9));
+        line.push_str(&format!(", after {}", human::duration(seconds)));
+        let mut lines = vec![line];
+        lines.extend((!finish.message.is_empty()).then(|| format!("  {}", finish.message)));
+        lines
+    }
+
+    /// Where the run lies and what to type next.
+    pub fn next_steps(&self, run: &Path, runs_dir: &Path) -> Vec<String> {
+        let id = run.file_name().unwrap_or_default().to_string_lossy();
+        let mut options = String::new();
+        if runs_dir != Path::new("runs") {
+            options = format!(" --runs-dir {}", runs_dir.display());
+        }
+        let mut lines = vec![format!("run {}", run.display())];
+        if !self.state.checkpoints.is_empty() {
+            lines.push(format!("talk to it: llmtui chat {id}{options}"));
+        }
+        lines.push(format!("look at it: llmtui attach {id}{options}"));
+        let done = self.state.progress() == Some(1.0);
+        if self.state.finished.is_some() && !done && !self.state.checkpoints.is_empty() {
+            lines.push(format!(
+                "go on with it: llmtui train --resume {id}{options}"
+            ));
+        }
+        lines
+    }
+}
+
+fn evaluated(step: u64, values: &Values) -> Vec<String> {
+    let Some(loss) = values.get("val/loss") else {
+        return Vec::new();
+    };
+    vec![format!(
+        "step {}  val loss {}",
+        human::grouped(step),
+        human::number(loss.0)
+    )]
+}
+
+fn checked(event: &Event) -> Vec<String> {
+    let Event::Checked {
+        title,
+        status,
+        evidence,
+        hint,
+        ..
+    } = event
+    else {
+        return Vec::new();
+    };
+    let word = match status {
+        CheckStatus::Pass => "ok",
+        CheckStatus::Warn => "warning",
+        CheckStatus::Fail => "FAILED",
+        CheckStatus::Skipped => "skipped",
+    };
+    let mut lines = vec![format!(
+        "check {word}: {}: {}",
+        one_line(title),
+        one_line(evidence)
+    )];
+    lines.extend((!hint.is_empty()).then(|| format!("  try: {}", one_line(hint))));
+    lines
+}
+
+fn sampled(step: u64, prompt: &str, text: &str) -> Vec<String> {
+    let whole = sanitize(&format!("{prompt}{text}"));
+    let shown: String = whole
+        .trim_matches('\n')
+        .chars()
+        .take(SAMPLE_CHARS)
+        .collect();
+    let mut lines = vec![format!("sample at step {}:", human::grouped(step))];
+    lines.extend(shown.lines().map(|line| format!("  | {line}")));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Num, Outcome, VERSION};
+
+    fn told(events: Vec<(u64, Event)>) -> (Progress, Vec<String>) {
+        let mut progress = Progress::new();
+        let mut lines = Vec::new();
+        for (i, (t, event)) in events.into_iter().enumerate() {
+            lines.extend(progress.tell(&Envelope {
+                v: VERSION,
+                seq: i as u64 + 1,
+                t: UnixMillis(t),
+                event,
+            }));
+        }
+        (progress, lines)
+    }
+
+    fn started(max_steps: u64) -> Event {
+        Event::Started {
+            name: "demo".into(),
+            method: "pretrain".into(),
+            spec: serde_json::Value::Null,
+            n_params: 804_096,
+            vocab_size: 65,
+            max_steps,
+            batch_tokens: 768,
+            epoch_tokens: 1000,
+            resumed_from: None,
+        }
+    }
+
+    fn stepped(step: u64) -> Event {
+        Event::Stepped {
+            step,
+            tokens: step,
+            values: [("train/loss".to_string(), Num(2.5))].into(),
+        }
+    }
+
+    #[test]
+    fn steps_are_told_once_a_second_and_the_last_one_always() {
+        let mut events = vec![(0, started(100))];
+        events.extend((1..=100).map(|step| (step * 50, stepped(step))));
+        let (_, lines) = told(events);
+        assert!(lines[0].contains("804k parameters"), "{}", lines[0]);
+        let steps: Vec<&String> = lines.iter().filter(|l| l.starts_with("step")).collect();
+        assert!((5..=7).contains(&steps.len()), "{steps:#?}");
+        assert!(
+            steps
+                .last()
+                .unwrap()
+                .starts_with("step 100/100  loss 2.500")
+        );
+    }
+
+    #[test]
+    fn a_sample_cannot_steer_the_terminal_nor_flood_it() {
+        let (_, lines) = told(vec![(
+            0,
+            Event::Sampled {
+                step: 5,
+                prompt: "\n".into(),
+                text: format!("a\x1b[2Jb\n{}", "x".repeat(5_000)),
+                seconds: 0.1,
+            },
+        )]);
+        assert_eq!(lines.len(), 3);
+        assert!(lines.iter().all(|l| !l.contains('\x1b') && l.len() < 600));
+    }
+
+    #[test]
+    fn the_end_says_what_happened_and_what_to_type() {
+        let (progress, lines) = told(vec![
+            (0, started(100)),
+            (1, stepped(10)),
+            (
+                2,
+                Event::Checkpointed {
+                    step: 10,
+                    path: "checkpoints/step-000010".into(),
+                    bytes: 1 << 20,
+                    seconds: 0.1,
+                    best: true,
+                    val_loss: None,
+                },
+            ),
+            (
+                3,
+                Event::Finished {
+                    outcome: Outcome::Stopped,
+                    step: 10,
+                    tokens: 1,
+                    val_loss: Some(Num(1.9)),
+                    best_val_loss: None,
+                    train_loss: None,
+                    seconds: 61.0,
+                    message: String::new(),
+                },
+            ),
+        ]);
+        assert_eq!(
+            lines.last().unwrap(),
+            "stopped at step 10, val loss 1.9000, after 1:01"
+        );
+        let next = progress.next_steps(Path::new("runs/demo-x"), Path::new("elsewhere"));
+        assert!(next[1].contains("chat demo-x --runs-dir elsewhere"));
+        assert!(next[3].contains("--resume demo-x"), "{next:?}");
+    }
+}
