@@ -1,5 +1,7 @@
 //! Arguments that several verbs share.
 
+use super::{Context, exit::Failure};
+use crate::spec::{self, Loaded};
 use std::path::PathBuf;
 
 /// Which spec: a preset's name or a file, and what to change in it.
@@ -25,6 +27,14 @@ impl SpecArgs {
     /// The preset or path that was named, either way.
     pub fn target(&self) -> Option<&str> {
         self.spec.as_deref().or(self.config.as_deref())
+    }
+
+    /// Loads and validates what was named, with every `-s` on top.
+    pub fn load(&self, cx: &Context) -> anyhow::Result<Loaded> {
+        let target = self.target().ok_or_else(|| {
+            Failure::yours("which spec? Name a preset or a file", "llmtui presets list")
+        })?;
+        Ok(spec::load(target, &self.set, &cx.spec_sources())?)
     }
 }
 

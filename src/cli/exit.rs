@@ -106,6 +106,9 @@ fn explain(error: &anyhow::Error) -> (Exit, String) {
         }
         return (failure.exit, text);
     }
+    if let Some(errors) = error.downcast_ref::<crate::spec::SpecErrors>() {
+        return (Exit::Yours, format!("llmtui: {errors}\n"));
+    }
     (Exit::Machine, format!("llmtui: {error:#}\n"))
 }
 

@@ -32,6 +32,16 @@ pub struct Context {
     pub stdout_is_terminal: bool,
 }
 
+impl Context {
+    /// Where specs are looked for: the user's configuration folder and the working directory.
+    pub fn spec_sources(&self) -> crate::spec::SpecSources {
+        crate::spec::SpecSources {
+            config_dir: self.env.config_dir.clone(),
+            project_dir: ".".into(),
+        }
+    }
+}
+
 /// Train a language model from a terminal, and know whether it goes well.
 ///
 /// Without a verb, a terminal gets the workbench; a pipe trains the quickstart and prints its progress.

@@ -4,7 +4,10 @@ use super::{
     Context,
     exit::{Exit, Failure},
 };
-use std::path::PathBuf;
+use crate::base::text::one_line;
+use crate::spec::{self, Loaded, Preset, SpecSources};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 
 /// List, show or copy the specs that come with the program and your own
 #[derive(Debug, clap::Args)]
@@ -40,6 +43,85 @@ pub enum What {
     },
 }
 
-pub fn run(_args: Args, _cx: &Context) -> anyhow::Result<Exit> {
-    Err(Failure::machine("`presets` is not in this build", "").into())
+pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    let sources = cx.spec_sources();
+    let mut out = std::io::stdout().lock();
+    match args.what {
+        What::List => out.write_all(list(&spec::presets(&sources)).as_bytes())?,
+        What::Show { name, origins, set } => {
+            let loaded = spec::load(&name, &set, &sources)?;
+            let text = if origins {
+                annotated(&loaded)
+            } else {
+                loaded.spec.to_yaml()
+            };
+            out.write_all(text.as_bytes())?;
+        }
+        What::Eject { name, to } => {
+            let path = to.unwrap_or_else(|| PathBuf::from(format!("{name}.yaml")));
+            eject(&name, &path, &sources)?;
+            writeln!(out, "{}", path.display())?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// ```text
+/// quickstart   A 0.8M-parameter GPT learns …
+///              presets/quickstart.yaml
+/// ```
+fn list(presets: &[Preset]) -> String {
+    let width = presets.iter().map(|p| p.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for preset in presets {
+        let about = one_line(&preset.about);
+        let files = preset.files.join(" + ");
+        text.push_str(&format!("{:width$}  {about}\n", one_line(&preset.name)));
+        text.push_str(&format!("{:width$}  {}\n", "", one_line(&files)));
+    }
+    text
+}
+
+/// The resolved spec with the origin of each value in a column of its own.
+fn annotated(loaded: &Loaded) -> String {
+    let yaml = loaded.spec.to_yaml();
+    let origins = spec::line_origins(&yaml, &loaded.origins);
+    let width = yaml.lines().map(|l| l.chars().count()).max().unwrap_or(0);
+    let width = width.min(50);
+    yaml.lines()
+        .zip(origins)
+        .map(|(line, origin)| match origin {
+            Some(origin) => {
+                let pad = width.saturating_sub(line.chars().count());
+                format!("{line}{:pad$}  # {}\n", "", one_line(&origin.to_string()))
+            }
+            None => format!("{line}\n"),
+        })
+        .collect()
+}
+
+fn eject(name: &str, path: &Path, sources: &SpecSources) -> anyhow::Result<()> {
+    let Some(text) = spec::preset_text(name, sources) else {
+        // Says which presets there are.
+        spec::load(name, &[], sources)?;
+        return Err(Failure::yours(
+            format!("`{name}` is a file already, not a preset"),
+            "edit it where it is",
+        )
+        .into());
+    };
+    let created = std::fs::File::create_new(path).and_then(|mut f| f.write_all(text.as_bytes()));
+    match created {
+        Ok(()) => Ok(()),
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(Failure::yours(
+            format!("{} exists already and stays as it is", path.display()),
+            "choose another name with --to FILE",
+        )
+        .into()),
+        Err(e) => Err(Failure::machine(
+            format!("{} cannot be written: {e}", path.display()),
+            "choose another place with --to FILE",
+        )
+        .into()),
+    }
 }

@@ -1,8 +1,32 @@
-//! From words to a run: presets, overrides and their origins become a validated [`RunSpec`].
+//! From words to a run: presets, files and `-s` words lie upon each other, every value remembers its origin, and what
+//! passes every rule becomes a [`RunSpec`]. Reading data and building models happens elsewhere.
+//!
+//! `presets` (which files) → `layer` (names resolved) → `merge` (values judged) → `load` (typed, validated).
 
+pub mod alias;
 mod config;
+mod issue;
+mod layer;
+mod load;
+mod merge;
+mod presets;
+mod run_spec;
+pub mod schema;
+mod validate;
 pub mod yaml;
 
 pub use config::{
     CheckpointConfig, EvalConfig, PreflightConfig, RunConfig, SampleConfig, TrainConfig,
 };
+pub use issue::{Issue, Origin, Origins, SpecErrors};
+pub use load::{Loaded, load};
+pub use presets::{Preset, SpecSources, preset_text, presets};
+pub use run_spec::{Advice, RunSpec, line_origins};
+
+/// The corpora inside the binary.
+fn embed_corpora() -> Vec<String> {
+    crate::embed::list("assets/corpora")
+        .filter_map(|path| path.rsplit('/').next()?.strip_suffix(".txt"))
+        .map(String::from)
+        .collect()
+}

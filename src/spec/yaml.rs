@@ -1,9 +1,16 @@
 //! The one file that names YAML: text becomes a format-free value, and back. A swap of the parser touches this file alone.
+//!
+//! Stricter than YAML: a key may stand once, numbers are finite, tags are refused, size and depth are bounded.
 
-use serde_json::Value;
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fmt;
 
-/// Deepest accepted nesting and largest accepted text: presets are small, bombs are not.
+/// Deepest accepted nesting, most accepted values and largest accepted text: presets are small, bombs are not.
 const MAX_DEPTH: usize = 64;
+const MAX_NODES: usize = 10_000;
 const MAX_BYTES: usize = 1 << 20;
 
 /// Why a text is not YAML that we accept.
@@ -21,29 +28,45 @@ pub enum YamlError {
 
 /// Parses one document. An empty text is an empty object.
 pub fn parse(text: &str) -> Result<Value, YamlError> {
+    let value = parse_any(text)?;
+    Ok(if value.is_null() {
+        Value::Object(Map::new())
+    } else {
+        value
+    })
+}
+
+/// Parses what stands behind `key=`: a number, a word, a flow list or map. An empty text is an empty string.
+pub fn parse_value(text: &str) -> Result<Value, YamlError> {
+    if text.trim().is_empty() {
+        return Ok(Value::String(text.to_string()));
+    }
+    parse_any(text)
+}
+
+fn parse_any(text: &str) -> Result<Value, YamlError> {
     if text.len() > MAX_BYTES {
         return Err(YamlError::Refused(format!(
             "{} bytes of YAML: the limit is {MAX_BYTES}",
             text.len()
         )));
     }
-    let value: Value = serde_yaml::from_str(text).map_err(|e| {
-        let (line, column) = e.location().map_or((0, 0), |l| (l.line(), l.column()));
-        YamlError::Syntax {
-            line,
-            column,
-            what: e.to_string(),
+    let budget = Budget {
+        nodes: &Cell::new(0),
+        depth: 0,
+    };
+    let root = serde_yaml::Deserializer::from_str(text);
+    budget.deserialize(root).map_err(|e| {
+        let what = e.to_string();
+        let what = what.split(" at line ").next().unwrap_or(&what).to_string();
+        match e.location() {
+            Some(l) => YamlError::Syntax {
+                line: l.line(),
+                column: l.column(),
+                what,
+            },
+            None => YamlError::Refused(what),
         }
-    })?;
-    if depth(&value) > MAX_DEPTH {
-        return Err(YamlError::Refused(format!(
-            "nested deeper than {MAX_DEPTH} levels"
-        )));
-    }
-    Ok(if value.is_null() {
-        Value::Object(Default::default())
-    } else {
-        value
     })
 }
 
@@ -52,11 +75,126 @@ pub fn write(value: &Value) -> String {
     serde_yaml::to_string(value).unwrap_or_default()
 }
 
-fn depth(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
-        _ => 1,
+/// The line of every key in block style, by dotted path. Keys inside a flow map have none: ask for the nearest above.
+pub fn key_lines(text: &str) -> HashMap<String, usize> {
+    let mut lines = HashMap::new();
+    let mut open: Vec<(usize, &str)> = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let body = line.trim_start_matches(' ');
+        let indent = line.len() - body.len();
+        let Some((key, rest)) = body.split_once(':') else {
+            continue;
+        };
+        let key = key.trim_matches(['"', '\'']);
+        let is_key = !key.is_empty()
+            && key
+                .chars()
+                .all(|c| c.is_alphanumeric() || "_-.".contains(c))
+            && (rest.is_empty() || rest.starts_with([' ', '\t']));
+        if !is_key {
+            continue;
+        }
+        while open.last().is_some_and(|(i, _)| *i >= indent) {
+            open.pop();
+        }
+        open.push((indent, key));
+        let path: Vec<&str> = open.iter().map(|(_, k)| *k).collect();
+        lines.entry(path.join(".")).or_insert(number + 1);
+    }
+    lines
+}
+
+/// Reads any value within bounds.
+#[derive(Clone, Copy)]
+struct Budget<'a> {
+    nodes: &'a Cell<usize>,
+    depth: usize,
+}
+
+impl Budget<'_> {
+    fn deeper<E: de::Error>(self) -> Result<Self, E> {
+        if self.depth + 1 > MAX_DEPTH {
+            return Err(E::custom(format!("nested deeper than {MAX_DEPTH} levels")));
+        }
+        Ok(Budget {
+            depth: self.depth + 1,
+            ..self
+        })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Budget<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.nodes.set(self.nodes.get() + 1);
+        if self.nodes.get() > MAX_NODES {
+            return Err(de::Error::custom(format!("more than {MAX_NODES} values")));
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Budget<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a plain value, list or map (no tags)")
+    }
+
+    fn visit_bool<E>(self, v: bool) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_i64<E>(self, v: i64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_u64<E>(self, v: u64) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_f64<E: de::Error>(self, v: f64) -> Result<Value, E> {
+        serde_json::Number::from_f64(v)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("not a finite number"))
+    }
+
+    fn visit_str<E>(self, v: &str) -> Result<Value, E> {
+        Ok(v.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, d: D) -> Result<Value, D::Error> {
+        Deserialize::deserialize(d)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let inner = self.deeper()?;
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(inner)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let inner = self.deeper()?;
+        let mut object = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if object.contains_key(&key) {
+                return Err(de::Error::custom(format!("the key `{key}` stands twice")));
+            }
+            object.insert(key, map.next_value_seed(inner)?);
+        }
+        Ok(Value::Object(object))
     }
 }
 
@@ -71,5 +209,50 @@ mod tests {
         assert_eq!(parse(&write(&value)).unwrap(), value);
         assert_eq!(parse("").unwrap(), serde_json::json!({}));
         assert!(matches!(parse("a: [1\nb: 2"), Err(YamlError::Syntax { line, .. }) if line > 0));
+    }
+
+    /// YAML 1.1 wants a dot in a float: `1e-3` must be a number all the same, or learning rates become words.
+    #[test]
+    fn numbers_are_numbers_and_words_are_words() {
+        for (text, value) in [
+            ("1e-3", serde_json::json!(0.001)),
+            ("1E5", serde_json::json!(100_000.0)),
+            (".5", serde_json::json!(0.5)),
+            ("+5", serde_json::json!(5)),
+            ("no", serde_json::json!("no")),
+            ("1_000", serde_json::json!("1_000")),
+            ("", serde_json::json!("")),
+            ("~", Value::Null),
+        ] {
+            assert_eq!(parse_value(text).unwrap(), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_yaml_allows_and_we_do_not() {
+        for (text, phrase) in [
+            ("a: 1\nb:\n  c: 1\n  c: 2\n", "`c` stands twice"),
+            ("a: .inf", "not a finite number"),
+            ("a: .nan", "not a finite number"),
+            ("a: !thing 3", "no tags"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(phrase), "{text}: {error}");
+            assert!(error.contains("line"), "{text}: {error}");
+        }
+        let deep = format!("a: {}{}", "[".repeat(70), "]".repeat(70));
+        assert!(parse(&deep).is_err());
+        let many = format!("a: [{}]", "1,".repeat(MAX_NODES));
+        assert!(parse(&many).unwrap_err().to_string().contains("more than"));
+    }
+
+    #[test]
+    fn keys_know_their_lines() {
+        let lines = key_lines("# c: 1\na: 1\nb:\n  c: {d: 1}\n  e-f: x\ng: 'h: i'\n");
+        assert_eq!(lines["a"], 2);
+        assert_eq!(lines["b.c"], 4);
+        assert_eq!(lines["b.e-f"], 5);
+        assert_eq!(lines["g"], 6);
+        assert_eq!(lines.len(), 5);
     }
 }

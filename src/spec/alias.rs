@@ -1,0 +1,200 @@
+//! Short names and the names other tools use. `*` stands for the chosen member of a registry. What other tools have and
+//! we do not is here too, with what to write instead.
+
+/// (accepted name, full path). Names are compared with `-` and `_` alike.
+pub const ALIASES: &[(&str, &str)] = &[
+    // short names
+    ("max_steps", "train.max_steps"),
+    ("lr", "optimizer.*.lr"),
+    ("micro_batch_size", "train.micro_batch_size"),
+    ("grad_accum_steps", "train.grad_accum_steps"),
+    ("clip_norm", "train.clip_norm"),
+    ("threads", "train.threads"),
+    ("log_every", "train.log_every"),
+    ("weight_decay", "optimizer.*.weight_decay"),
+    ("beta1", "optimizer.*.beta1"),
+    ("beta2", "optimizer.*.beta2"),
+    ("warmup_steps", "schedule.*.warmup_steps"),
+    ("min_lr", "schedule.*.min_lr"),
+    ("eval_every", "eval.every"),
+    ("eval_batches", "eval.batches"),
+    ("save_every", "checkpoint.every"),
+    ("checkpoint_every", "checkpoint.every"),
+    ("sample_every", "sample.every"),
+    ("keep_last", "checkpoint.keep_last"),
+    ("model.from", "train.from"),
+    ("prompt", "sample.prompt"),
+    ("tokenizer", "data.tokenizer"),
+    ("val_fraction", "data.val_fraction"),
+    ("n_layer", "model.n_layer"),
+    ("n_head", "model.n_head"),
+    ("n_kv_head", "model.n_kv_head"),
+    ("d_model", "model.d_model"),
+    ("d_ff", "model.d_ff"),
+    ("seq_len", "model.seq_len"),
+    // Hugging Face, LLaMA-Factory, TRL, Axolotl, LitGPT, nanoGPT, LLM-Lab
+    ("learning_rate", "optimizer.*.lr"),
+    ("adam_beta1", "optimizer.*.beta1"),
+    ("adam_beta2", "optimizer.*.beta2"),
+    ("adam_epsilon", "optimizer.*.eps"),
+    ("adamw_beta1", "optimizer.*.beta1"),
+    ("adamw_beta2", "optimizer.*.beta2"),
+    ("adamw_eps", "optimizer.*.eps"),
+    ("optim", "optimizer"),
+    ("lr_scheduler_type", "schedule"),
+    ("lr_scheduler", "schedule"),
+    ("scheduler", "schedule"),
+    ("warmup_iters", "schedule.*.warmup_steps"),
+    ("batch_size", "train.micro_batch_size"),
+    ("per_device_train_batch_size", "train.micro_batch_size"),
+    ("gradient_accumulation_steps", "train.grad_accum_steps"),
+    ("grad_clip", "train.clip_norm"),
+    ("max_grad_norm", "train.clip_norm"),
+    ("max_iters", "train.max_steps"),
+    ("logging_steps", "train.log_every"),
+    ("log_interval", "train.log_every"),
+    ("eval_interval", "eval.every"),
+    ("eval_iters", "eval.batches"),
+    ("save_steps", "checkpoint.every"),
+    ("save_total_limit", "checkpoint.keep_last"),
+    ("max_seq_len", "model.seq_len"),
+    ("max_seq_length", "model.seq_len"),
+    ("sequence_len", "model.seq_len"),
+    ("sequence_length", "model.seq_len"),
+    ("cutoff_len", "model.seq_len"),
+    ("max_length", "model.seq_len"),
+    ("block_size", "model.seq_len"),
+    ("context_length", "model.seq_len"),
+    ("train.max_seq_length", "model.seq_len"),
+    ("n_embd", "model.d_model"),
+    ("hidden_size", "model.d_model"),
+    ("n_layers", "model.n_layer"),
+    ("num_hidden_layers", "model.n_layer"),
+    ("n_heads", "model.n_head"),
+    ("num_attention_heads", "model.n_head"),
+    ("n_kv_heads", "model.n_kv_head"),
+    ("num_key_value_heads", "model.n_kv_head"),
+    ("intermediate_size", "model.d_ff"),
+    ("positional_encoding", "model.position"),
+    ("norm_type", "model.norm"),
+    ("activation", "model.mlp"),
+    ("tie_word_embeddings", "model.tie_embeddings"),
+    ("vocab_size", "model.vocab_size"),
+    ("norm_eps", "model.norm.*.eps"),
+    ("rope_theta", "model.position.rope.theta"),
+    ("model_name_or_path", "train.from"),
+    ("base_model", "train.from"),
+    ("dataset", "data.path"),
+    ("run_name", "name"),
+];
+
+/// (name, what to do instead).
+const ELSEWHERE: &[(&str, &str)] = &[
+    (
+        "num_train_epochs",
+        "set train.max_steps: an epoch is the training tokens divided by tokens per step",
+    ),
+    (
+        "num_epochs",
+        "set train.max_steps: an epoch is the training tokens divided by tokens per step",
+    ),
+    (
+        "epochs",
+        "set train.max_steps: an epoch is the training tokens divided by tokens per step",
+    ),
+    (
+        "dropout",
+        "there is no dropout; weight_decay and early checkpoints are what holds overfitting back",
+    ),
+    (
+        "output_dir",
+        "the command line says where runs live: --runs-dir DIR",
+    ),
+    (
+        "resume_from_checkpoint",
+        "the command line says what to resume: --resume RUN",
+    ),
+    (
+        "eval_steps",
+        "eval_every says when, eval_batches how much: other tools mean either",
+    ),
+    (
+        "warmup_ratio",
+        "set warmup_steps to that share of train.max_steps",
+    ),
+    (
+        "device",
+        "this build trains on the CPU; train.threads limits its cores",
+    ),
+    ("extends", "extends stands at the top of a file, not in -s"),
+];
+
+/// The full path behind another name. `path` is the dotted place where an unknown key stands: the whole of it may be an
+/// alias, or its last part may be one whose target lies in the same section.
+pub fn resolve(path: &str) -> Option<&'static str> {
+    let exact = ALIASES.iter().find(|(name, _)| *name == path);
+    let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
+    let within = || {
+        ALIASES
+            .iter()
+            .find(|(name, target)| *name == key && lies_in(target, section))
+    };
+    exact.or_else(within).map(|(_, target)| *target)
+}
+
+/// What to write instead of a key that only other tools have.
+pub fn elsewhere(path: &str) -> Option<&'static str> {
+    let key = path.rsplit('.').next().unwrap_or(path);
+    ELSEWHERE
+        .iter()
+        .find(|(name, _)| *name == key)
+        .map(|(_, hint)| *hint)
+}
+
+fn lies_in(target: &str, section: &str) -> bool {
+    let mut target = target.split('.');
+    !section.is_empty()
+        && section
+            .split('.')
+            .all(|s| target.next().is_some_and(|t| t == s || t == "*"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::schema;
+
+    #[test]
+    fn aliases_work_at_the_top_and_in_their_own_section() {
+        assert_eq!(resolve("lr"), Some("optimizer.*.lr"));
+        assert_eq!(resolve("model.from"), Some("train.from"));
+        assert_eq!(
+            resolve("optimizer.adamw.learning_rate"),
+            Some("optimizer.*.lr")
+        );
+        assert_eq!(resolve("model.max_seq_len"), Some("model.seq_len"));
+        assert_eq!(resolve("model.learning_rate"), None);
+    }
+
+    #[test]
+    fn aliases_are_unique_lead_somewhere_and_hide_nothing() {
+        let root = schema::root();
+        for (i, (name, target)) in ALIASES.iter().enumerate() {
+            assert!(
+                ALIASES[..i].iter().all(|(other, _)| other != name),
+                "{name} stands twice"
+            );
+            assert!(root.at(name).is_none(), "{name} hides a real key");
+            let mut found = 0;
+            root.walk("", &mut |path, _| {
+                found += usize::from(matches(target, path))
+            });
+            assert!(found > 0, "{name}: no such place: {target}");
+        }
+    }
+
+    fn matches(target: &str, path: &str) -> bool {
+        let (t, p): (Vec<_>, Vec<_>) = (target.split('.').collect(), path.split('.').collect());
+        t.len() == p.len() && t.iter().zip(&p).all(|(t, p)| t == p || *t == "*")
+    }
+}

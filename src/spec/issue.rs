@@ -1,0 +1,182 @@
+//! What is wrong with a spec, and where each value came from. All issues are collected before any is shown.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Where a value was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody said it.
+    Default,
+    /// A preset or spec file; the line where its key (or the nearest key above it) stands.
+    File { name: String, line: Option<usize> },
+    /// `-s KEY=VALUE`, as typed.
+    Set(String),
+    /// Follows from other values.
+    Derived,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File {
+                name,
+                line: Some(line),
+            } => write!(f, "{name}:{line}"),
+            Origin::File { name, line: None } => f.write_str(name),
+            Origin::Set(text) => write!(f, "-s {text}"),
+            Origin::Derived => f.write_str("derived"),
+        }
+    }
+}
+
+/// One thing to correct.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issue {
+    pub origin: Origin,
+    /// The dotted path as far as it is known; empty when the whole file is meant.
+    pub path: String,
+    pub what: String,
+    /// What to do; may be empty.
+    pub hint: String,
+}
+
+impl fmt::Display for Issue {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}", self.origin)?;
+        if !self.path.is_empty() {
+            write!(f, "  {}", self.path)?;
+        }
+        write!(f, "\n      {}", self.what)?;
+        if !self.hint.is_empty() {
+            write!(f, "\n      try: {}", self.hint)?;
+        }
+        Ok(())
+    }
+}
+
+/// Every issue of a spec; never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpecErrors(Vec<Issue>);
+
+impl SpecErrors {
+    /// `Ok` when there is nothing to complain about.
+    pub(super) fn check(issues: Vec<Issue>) -> Result<(), SpecErrors> {
+        if issues.is_empty() {
+            Ok(())
+        } else {
+            Err(SpecErrors(issues))
+        }
+    }
+
+    pub(super) fn one(issue: Issue) -> SpecErrors {
+        SpecErrors(vec![issue])
+    }
+
+    pub fn issues(&self) -> &[Issue] {
+        &self.0
+    }
+}
+
+impl fmt::Display for SpecErrors {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.0.len() {
+            1 => f.write_str("one thing to correct in the spec:")?,
+            n => write!(f, "{n} things to correct in the spec:")?,
+        }
+        for issue in &self.0 {
+            write!(f, "\n  {issue}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SpecErrors {}
+
+/// Where every said value came from, by dotted path.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origins(BTreeMap<String, Origin>);
+
+impl Origins {
+    /// The origin of the value at `path`; [`Origin::Default`] when nobody said it.
+    pub fn get(&self, path: &str) -> Origin {
+        self.0.get(path).cloned().unwrap_or(Origin::Default)
+    }
+
+    /// Said values with their origins, in path order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Origin)> {
+        self.0.iter().map(|(path, origin)| (path.as_str(), origin))
+    }
+
+    pub(super) fn set(&mut self, path: &str, origin: Origin) {
+        self.0.insert(path.to_string(), origin);
+    }
+
+    /// Forgets everything at and under `path`.
+    pub(super) fn forget(&mut self, path: &str) {
+        let under = format!("{path}.");
+        self.0.retain(|p, _| p != path && !p.starts_with(&under));
+    }
+}
+
+/// The candidate most like `word`, when it is like enough to be a slip of the finger.
+pub(super) fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let limit = match word.chars().count() {
+        0..=2 => 1,
+        3..=5 => 2,
+        _ => 3,
+    };
+    candidates
+        .into_iter()
+        .map(|c| (strsim::osa_distance(&word, &c.to_lowercase()), c))
+        .filter(|(distance, c)| *distance <= limit && *distance < c.chars().count())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, c)| c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_recognised_and_strangers_are_not() {
+        let words = ["max_steps", "micro_batch_size", "lr"];
+        assert_eq!(nearest("max_stpes", words), Some("max_steps"));
+        assert_eq!(nearest("MAX_STEPS", words), Some("max_steps"));
+        assert_eq!(nearest("lrr", words), Some("lr"));
+        assert_eq!(nearest("banana", words), None);
+    }
+
+    #[test]
+    fn the_list_names_place_path_cause_and_remedy() {
+        let errors = SpecErrors::one(Issue {
+            origin: Origin::File {
+                name: "my.yaml".into(),
+                line: Some(3),
+            },
+            path: "train.max_steps".into(),
+            what: "0 is too small".into(),
+            hint: "1 or more".into(),
+        });
+        assert_eq!(
+            errors.to_string(),
+            "one thing to correct in the spec:\n  my.yaml:3  train.max_steps\n      0 is too small\n      try: 1 or more"
+        );
+    }
+
+    #[test]
+    fn forgetting_a_branch_leaves_its_neighbours() {
+        let mut origins = Origins::default();
+        for path in ["a.b", "a.b.c", "a.bc"] {
+            origins.set(path, Origin::Set("x".into()));
+        }
+        origins.forget("a.b");
+        assert_eq!(origins.iter().map(|(p, _)| p).collect::<Vec<_>>(), ["a.bc"]);
+        assert_eq!(origins.get("a.b"), Origin::Default);
+    }
+}

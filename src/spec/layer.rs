@@ -1,0 +1,307 @@
+//! One layer of a spec (a file, or all `-s`) as a flat list of settings: names are resolved here, values are judged in
+//! `merge`, where it is known which registry members are chosen.
+
+use super::issue::{Issue, Origin, nearest};
+use super::schema::{Kind, Node, root};
+use super::{alias, yaml};
+use serde_json::Value;
+
+/// One value to set, or (when `path` ends at a registry member and the value is an empty map) one member to choose.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Setting {
+    /// Full path; `*` stands for the member that will be chosen.
+    pub path: Vec<String>,
+    pub value: Value,
+    pub origin: Origin,
+    /// The name as written, for messages.
+    pub said: String,
+}
+
+/// A layer: settings in the order in which they were said.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Layer {
+    pub settings: Vec<Setting>,
+    /// In a file nothing may be said twice; on a command line the last word counts.
+    pub last_word_counts: bool,
+}
+
+/// Reads a parsed file, `extends` already taken out. `name` is what messages call it.
+pub(super) fn from_file(name: &str, text: &str, value: Value, issues: &mut Vec<Issue>) -> Layer {
+    let lines = yaml::key_lines(text);
+    let origin = |said: &str| {
+        let mut path = said;
+        let line = loop {
+            if let Some(line) = lines.get(path) {
+                break Some(*line);
+            }
+            match path.rsplit_once('.') {
+                Some((above, _)) => path = above,
+                None => break None,
+            }
+        };
+        Origin::File {
+            name: name.to_string(),
+            line,
+        }
+    };
+    let mut reader = Reader {
+        settings: Vec::new(),
+        issues,
+        origin: &origin,
+    };
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                reader.key(&[], &key, &key, value);
+            }
+        }
+        _ => reader.issue(
+            "",
+            "",
+            "the file is not a map of keys",
+            "write `key: value` lines",
+        ),
+    }
+    Layer {
+        settings: reader.settings,
+        last_word_counts: false,
+    }
+}
+
+/// Reads `key=value` words.
+pub(super) fn from_words(words: &[String], issues: &mut Vec<Issue>) -> Layer {
+    let mut settings = Vec::new();
+    for word in words {
+        let origin = |_: &str| Origin::Set(word.clone());
+        let mut reader = Reader {
+            settings: Vec::new(),
+            issues,
+            origin: &origin,
+        };
+        match word.split_once('=') {
+            Some((key, text)) if !key.trim().is_empty() => reader.word(key.trim(), text),
+            _ => reader.issue(
+                "",
+                "",
+                "no `=` between key and value",
+                "write it as key=value, e.g. lr=1e-3",
+            ),
+        }
+        settings.append(&mut reader.settings);
+    }
+    Layer {
+        settings,
+        last_word_counts: true,
+    }
+}
+
+struct Reader<'a> {
+    settings: Vec<Setting>,
+    issues: &'a mut Vec<Issue>,
+    origin: &'a dyn Fn(&str) -> Origin,
+}
+
+impl Reader<'_> {
+    fn issue(&mut self, said: &str, path: &str, what: impl Into<String>, hint: impl Into<String>) {
+        self.issues.push(Issue {
+            origin: (self.origin)(said),
+            path: path.to_string(),
+            what: what.into(),
+            hint: hint.into(),
+        });
+    }
+
+    fn word(&mut self, key: &str, text: &str) {
+        let Some((path, node)) = self.locate(&[], key, key) else {
+            return;
+        };
+        // Where text is wanted, text is what was typed; quotes make YAML of it ("\n").
+        let quoted = text.starts_with(['"', '\'']);
+        let value = if matches!(node.kind, Kind::Text) && !quoted && text != "null" {
+            Ok(Value::String(text.to_string()))
+        } else {
+            yaml::parse_value(text)
+        };
+        match value {
+            Ok(value) => self.place(path, node, key, value),
+            Err(error) => self.issue(key, &path.join("."), error.to_string(), "quote the value"),
+        }
+    }
+
+    /// Reads `key: value` in the section at `section`.
+    fn key(&mut self, section: &[String], key: &str, said: &str, value: Value) {
+        if let Some((path, node)) = self.locate(section, key, said) {
+            self.place(path, node, said, value);
+        }
+    }
+
+    /// Puts a value of any depth at a known place.
+    fn place(&mut self, path: Vec<String>, node: &Node, said: &str, value: Value) {
+        match (&node.kind, value) {
+            (Kind::Object(_), Value::Object(map)) => {
+                for (key, value) in map {
+                    self.key(&path, &key, &format!("{said}.{key}"), value);
+                }
+            }
+            (Kind::Registry(members), Value::String(word)) => {
+                let word = word.replace('-', "_");
+                if node.child(&word).is_some() {
+                    self.choose(path, &word, said);
+                } else {
+                    let near = nearest(&word, members.iter().map(|(n, _)| n.as_str()));
+                    let hint = near.map_or(node.expected(), |n| format!("did you mean {n}?"));
+                    self.issue(
+                        said,
+                        &path.join("."),
+                        format!("`{word}` is unknown here"),
+                        hint,
+                    );
+                }
+            }
+            (Kind::Registry(_), Value::Object(map)) => {
+                for (key, value) in map {
+                    let said = format!("{said}.{key}");
+                    let member = key.replace('-', "_");
+                    if node.child(&member).is_some() {
+                        // `adamw:` and `adamw: {}` say nothing but the choice itself.
+                        self.choose(path.clone(), &member, &said);
+                        if value.is_null() {
+                            continue;
+                        }
+                    }
+                    self.key(&path, &key, &said, value);
+                }
+            }
+            (Kind::Object(_) | Kind::Registry(_), Value::Null) => self.issue(
+                said,
+                &path.join("."),
+                "nothing is said here",
+                "remove the key, or indent what belongs to it",
+            ),
+            (Kind::Object(_) | Kind::Registry(_), value) => self.issue(
+                said,
+                &path.join("."),
+                format!("expected {}, found {}", node.expected(), describe(&value)),
+                String::new(),
+            ),
+            (_, value) => self.settings.push(Setting {
+                path,
+                value,
+                origin: (self.origin)(said),
+                said: said.to_string(),
+            }),
+        }
+    }
+
+    fn choose(&mut self, mut path: Vec<String>, member: &str, said: &str) {
+        path.push(member.to_string());
+        self.settings.push(Setting {
+            path,
+            value: Value::Object(Default::default()),
+            origin: (self.origin)(said),
+            said: said.to_string(),
+        });
+    }
+
+    /// Finds the place that `key` (dotted or not) names in `section`; complains when there is none.
+    fn locate(
+        &mut self,
+        section: &[String],
+        key: &str,
+        said: &str,
+    ) -> Option<(Vec<String>, &'static Node)> {
+        let key = key.replace('-', "_");
+        let full = [section, &[key]].concat().join(".");
+        let found = walk(&full).or_else(|| walk(alias::resolve(&full)?));
+        if found.is_none() {
+            let hint = hint_for(&full);
+            self.issue(said, &full, "unknown key", hint);
+        }
+        found
+    }
+}
+
+/// Follows a dotted path. In a registry, a field's name without a member's means the chosen member (`*`).
+fn walk(path: &str) -> Option<(Vec<String>, &'static Node)> {
+    let mut node = root();
+    let mut full = Vec::new();
+    for name in path.split('.') {
+        match (&node.kind, node.child(name)) {
+            (_, Some(child)) => node = child,
+            (Kind::Registry(members), None) if name == "*" => node = &members.first()?.1,
+            (Kind::Registry(members), None) => {
+                node = members.iter().find_map(|(_, m)| m.child(name))?;
+                full.push("*".to_string());
+            }
+            _ => {
+                // Behind `*` the first member need not have the field; any member may.
+                node = sibling_field(&full, name)?;
+            }
+        }
+        full.push(name.to_string());
+    }
+    Some((full, node))
+}
+
+fn sibling_field(walked: &[String], name: &str) -> Option<&'static Node> {
+    let (last, above) = walked.split_last()?;
+    let registry = root().at(&above.join("."))?;
+    (last == "*")
+        .then(|| registry.children().iter().find_map(|(_, m)| m.child(name)))
+        .flatten()
+}
+
+/// What an unknown key was probably meant to be.
+fn hint_for(path: &str) -> String {
+    if let Some(hint) = alias::elsewhere(path) {
+        return hint.to_string();
+    }
+    let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
+    let here = if section.is_empty() {
+        Some(root())
+    } else {
+        root().at(section)
+    };
+    let siblings = here.map(Node::children).unwrap_or_default();
+    if let Some(near) = nearest(key, siblings.iter().map(|(n, _)| n.as_str())) {
+        return format!("did you mean {near}?");
+    }
+    let mut paths = Vec::new();
+    root().walk("", &mut |path, _| paths.push(path.to_string()));
+    let aliases = alias::ALIASES.iter().map(|(name, _)| *name);
+    let whole: Vec<&str> = paths.iter().map(String::as_str).chain(aliases).collect();
+    // The right name in the wrong section, a slip somewhere in the path, a slip in the last part of another section.
+    let same_name = whole.iter().find(|p| last_part(p) == key).copied();
+    let near_name = || {
+        let near = nearest(key, whole.iter().map(|p| last_part(p)))?;
+        whole.iter().find(|p| last_part(p) == near).copied()
+    };
+    let near = same_name
+        .or_else(|| nearest(path, whole.iter().copied()))
+        .or_else(near_name);
+    match near {
+        Some(near) => format!("did you mean {near}?"),
+        None if siblings.is_empty() => "`llmtui presets show NAME` lists every key".into(),
+        None => {
+            let names: Vec<_> = siblings.iter().map(|(n, _)| n.as_str()).collect();
+            format!("known here: {}", names.join(", "))
+        }
+    }
+}
+
+fn last_part(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// A value as it appears in messages: short, typed.
+pub(super) fn describe(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".into(),
+        Value::Bool(b) => format!("`{b}`"),
+        Value::Number(n) => format!("{n}"),
+        Value::String(s) if s.chars().count() > 40 => "a long text".into(),
+        Value::String(s) => format!("the text `{}`", crate::base::text::one_line(s)),
+        Value::Array(_) => "a list".into(),
+        Value::Object(_) => "a section".into(),
+    }
+}

@@ -1,0 +1,255 @@
+//! Layers upon each other: the higher one wins value by value; a registry member that a higher layer chooses replaces
+//! the lower one whole. Every value is judged here, with its origin.
+
+use super::issue::{Issue, Origin, Origins};
+use super::layer::{Layer, Setting, describe};
+use super::schema::{Kind, Node, root};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, HashMap};
+
+/// What was said, merged: no defaults are in here.
+#[derive(Debug, Clone)]
+pub(super) struct Merged {
+    pub value: Value,
+    pub origins: Origins,
+}
+
+impl Default for Merged {
+    fn default() -> Self {
+        Merged {
+            value: Value::Object(Map::new()),
+            origins: Origins::default(),
+        }
+    }
+}
+
+impl Merged {
+    /// Lays one layer over what is there.
+    pub fn lay(&mut self, layer: Layer, issues: &mut Vec<Issue>) {
+        self.choose_members(&layer, issues);
+        let mut said: HashMap<String, String> = HashMap::new();
+        for setting in layer.settings {
+            let (path, node) = match self.settle(&setting) {
+                Ok(place) => place,
+                Err(issue) => {
+                    issues.push(issue);
+                    continue;
+                }
+            };
+            if matches!(node.kind, Kind::Object(_)) {
+                continue; // a choice, made above
+            }
+            let dotted = path.join(".");
+            if let Some(before) = said.insert(dotted.clone(), setting.said.clone())
+                && !layer.last_word_counts
+            {
+                issues.push(complaint(
+                    &setting,
+                    &dotted,
+                    format!("said twice: as {before} and as {}", setting.said),
+                    "remove one",
+                ));
+                continue;
+            }
+            match judge(node, setting.value.clone()) {
+                Ok(value) => {
+                    put(&mut self.value, &path, value);
+                    self.origins.set(&dotted, setting.origin);
+                }
+                Err((what, hint)) => issues.push(complaint(&setting, &dotted, what, hint)),
+            }
+        }
+    }
+
+    /// Registry members first, so that `*` means the same in the whole layer.
+    fn choose_members(&mut self, layer: &Layer, issues: &mut Vec<Issue>) {
+        let mut chosen: BTreeMap<String, String> = BTreeMap::new();
+        for setting in &layer.settings {
+            for (depth, member) in setting.path.iter().enumerate().skip(1) {
+                let registry = &setting.path[..depth];
+                let dotted = registry.join(".");
+                let is_choice = root()
+                    .at(&dotted)
+                    .is_some_and(|n| matches!(n.kind, Kind::Registry(_)));
+                if !is_choice || member == "*" {
+                    continue;
+                }
+                match chosen.get(&dotted) {
+                    Some(other) if other != member => {
+                        let what = format!("both {other} and {member} are chosen");
+                        issues.push(complaint(setting, &dotted, what, "keep one of them"));
+                        return;
+                    }
+                    Some(_) => {}
+                    None => {
+                        self.choose(registry, member, &setting.origin);
+                        chosen.insert(dotted, member.clone());
+                    }
+                }
+            }
+        }
+    }
+
+    fn choose(&mut self, registry: &[String], member: &str, origin: &Origin) {
+        let dotted = registry.join(".");
+        let pointer = format!("/{}", registry.join("/"));
+        let said = self.value.pointer(&pointer).is_some();
+        if !said || self.member(registry).as_deref() != Some(member) {
+            self.origins.forget(&dotted);
+            let mut section = Map::new();
+            section.insert(member.to_string(), Value::Object(Map::new()));
+            put(&mut self.value, registry, Value::Object(section));
+        }
+        self.origins.set(&dotted, origin.clone());
+    }
+
+    /// The member chosen at a registry: said, or the default one.
+    fn member(&self, registry: &[String]) -> Option<String> {
+        let pointer = format!("/{}", registry.join("/"));
+        let said = self.value.pointer(&pointer).and_then(Value::as_object);
+        said.and_then(|map| map.keys().next().cloned()).or_else(|| {
+            let node = root().at(&registry.join("."))?;
+            node.default_member().map(String::from)
+        })
+    }
+
+    /// Replaces `*` by the chosen member and finds the node.
+    fn settle(&self, setting: &Setting) -> Result<(Vec<String>, &'static Node), Issue> {
+        let mut path: Vec<String> = Vec::with_capacity(setting.path.len());
+        for name in &setting.path {
+            let name = if name == "*" {
+                self.member(&path).unwrap_or_default()
+            } else {
+                name.clone()
+            };
+            path.push(name);
+        }
+        let dotted = path.join(".");
+        root().at(&dotted).map(|node| (path, node)).ok_or_else(|| {
+            let (section, key) = dotted.rsplit_once('.').unwrap_or(("", &dotted));
+            let fields: Vec<_> = root()
+                .at(section)
+                .map(Node::children)
+                .unwrap_or_default()
+                .iter()
+                .map(|(n, _)| n.as_str())
+                .collect();
+            let hint = if fields.is_empty() {
+                format!("{section} has no settings")
+            } else {
+                format!("known here: {}", fields.join(", "))
+            };
+            complaint(setting, &dotted, format!("{section} has no {key}"), hint)
+        })
+    }
+}
+
+fn complaint(
+    setting: &Setting,
+    path: &str,
+    what: impl Into<String>,
+    hint: impl Into<String>,
+) -> Issue {
+    Issue {
+        origin: setting.origin.clone(),
+        path: path.to_string(),
+        what: what.into(),
+        hint: hint.into(),
+    }
+}
+
+fn put(root: &mut Value, path: &[String], value: Value) {
+    let mut here = root;
+    for name in path {
+        if !here.is_object() {
+            *here = Value::Object(Map::new());
+        }
+        here = &mut here[name.as_str()];
+    }
+    *here = value;
+}
+
+/// The value in its canonical form, or what is wrong with it and what to do.
+fn judge(node: &Node, value: Value) -> Result<Value, (String, String)> {
+    if value.is_null() && node.nullable {
+        return Ok(value);
+    }
+    let wrong = |value: &Value| {
+        let what = format!("expected {}, found {}", node.expected(), describe(value));
+        (what, type_hint(node, value))
+    };
+    match (&node.kind, &value) {
+        (Kind::Bool, Value::Bool(_)) | (Kind::Text, Value::String(_)) => Ok(value),
+        (Kind::Choice(words), Value::String(word)) if words.contains(word) => Ok(value),
+        (Kind::Integer { min, max }, Value::Number(n)) => {
+            let whole = if n.is_f64() {
+                // `1e4` is a float to YAML and a whole number to people.
+                n.as_f64()
+                    .filter(|x| x.fract() == 0.0 && x.abs() < 9e15)
+                    .map(|x| Value::from(x as i64))
+            } else {
+                Some(value.clone())
+            };
+            let whole = whole.ok_or_else(|| wrong(&value))?;
+            in_range(node, whole.as_f64().unwrap_or(f64::NAN), min, max)?;
+            Ok(match whole.as_i64() {
+                Some(i) if i >= 0 => Value::from(i as u64),
+                _ => whole,
+            })
+        }
+        (Kind::Number { min, max, .. }, Value::Number(n)) => {
+            let x = n.as_f64().unwrap_or(f64::NAN);
+            in_range(node, x, min, max)?;
+            Ok(Value::from(x))
+        }
+        (Kind::List(item), Value::Array(items)) => items
+            .iter()
+            .map(|i| judge(item, i.clone()))
+            .collect::<Result<Vec<_>, _>>()
+            .map(Value::Array),
+        _ => Err(wrong(&value)),
+    }
+}
+
+fn in_range(
+    node: &Node,
+    x: f64,
+    min: &Option<f64>,
+    max: &Option<f64>,
+) -> Result<(), (String, String)> {
+    let side = if min.is_some_and(|min| x < min) {
+        "small"
+    } else if max.is_some_and(|max| x > max) {
+        "large"
+    } else {
+        return Ok(());
+    };
+    Err((format!("{x} is too {side}"), node.expected()))
+}
+
+fn type_hint(node: &Node, value: &Value) -> String {
+    let Value::String(word) = value else {
+        return match (&node.kind, value) {
+            (Kind::Text, Value::Number(_) | Value::Bool(_)) => "put it in quotes".into(),
+            (_, Value::Null) => "remove the key, or give it a value".into(),
+            _ => String::new(),
+        };
+    };
+    match &node.kind {
+        Kind::Bool => match word.to_lowercase().as_str() {
+            "yes" | "on" | "y" => "write true".into(),
+            "no" | "off" | "n" => "write false".into(),
+            _ => String::new(),
+        },
+        Kind::Integer { .. } | Kind::Number { .. } => {
+            let plain = word.replace(['_', ',', ' '], "");
+            match plain.parse::<f64>() {
+                Ok(x) if x.is_finite() => format!("write {plain} without quotes or separators"),
+                _ => String::new(),
+            }
+        }
+        Kind::Choice(words) => super::issue::nearest(word, words.iter().map(String::as_str))
+            .map_or_else(String::new, |near| format!("did you mean {near}?")),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,324 @@
+//! Where specs come from: the presets inside the binary, the user's, the project's, and files named on the command line.
+//!
+//! Namesakes lie upon each other, the project's on top. A file that says `extends:` starts from that parent instead of
+//! its lower namesakes; a parent of the same name means exactly those.
+
+use super::issue::{Issue, Origin, nearest};
+use super::yaml;
+use crate::embed;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Where to look for presets and relative paths.
+#[derive(Debug, Clone, Default)]
+pub struct SpecSources {
+    /// The user's configuration folder; its `presets/` is read.
+    pub config_dir: Option<PathBuf>,
+    /// The folder that relative paths start from; its `presets/` is read. Usually the working directory.
+    pub project_dir: PathBuf,
+}
+
+/// A preset as the list shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preset {
+    pub name: String,
+    /// One sentence on what it teaches; empty when the file does not say.
+    pub about: String,
+    /// The files it is made of, lowest first.
+    pub files: Vec<String>,
+}
+
+/// The text of one file and what messages call it.
+#[derive(Debug, Clone)]
+pub(super) struct Source {
+    pub label: String,
+    /// What a run is called when the file does not say.
+    pub stem: String,
+    pub text: String,
+    pub value: Value,
+    /// Relative parents start from here.
+    folder: PathBuf,
+}
+
+/// Longest chain of `extends:`.
+const MAX_CHAIN: usize = 16;
+
+/// Every preset that can be named, in name order, the built-in `quickstart` first.
+pub fn presets(sources: &SpecSources) -> Vec<Preset> {
+    let mut list: Vec<Preset> = names(sources)
+        .into_iter()
+        .map(|name| {
+            let found: Vec<Source> = namesakes(&name, sources).into_iter().flatten().collect();
+            let about = found
+                .iter()
+                .rev()
+                .find_map(|s| s.value["about"].as_str())
+                .unwrap_or_default();
+            Preset {
+                about: about.to_string(),
+                files: found.iter().map(|s| s.label.clone()).collect(),
+                name,
+            }
+        })
+        .collect();
+    list.sort_by_key(|p| p.name != "quickstart");
+    list
+}
+
+/// The text of a preset's topmost file, for editing.
+pub fn preset_text(name: &str, sources: &SpecSources) -> Option<String> {
+    let top = namesakes(name, sources).pop()?;
+    top.ok().map(|source| source.text)
+}
+
+/// The files behind a preset's name or a path, lowest first.
+pub(super) fn open(target: &str, sources: &SpecSources) -> Result<Vec<Source>, Issue> {
+    let here = &sources.project_dir;
+    let mut chain = Vec::new();
+    let mut files = lookup(
+        target,
+        here,
+        sources,
+        &Origin::Set(String::new()),
+        &mut chain,
+    )?;
+    files.reverse();
+    Ok(files)
+}
+
+/// Topmost first.
+fn lookup(
+    target: &str,
+    folder: &Path,
+    sources: &SpecSources,
+    asked_by: &Origin,
+    chain: &mut Vec<String>,
+) -> Result<Vec<Source>, Issue> {
+    let complain = |what: String, hint: String| Issue {
+        origin: match asked_by {
+            Origin::Set(_) => named(target),
+            other => other.clone(),
+        },
+        path: String::new(),
+        what,
+        hint,
+    };
+    let looks_like_path = target.contains(['/', '\\'])
+        || [".yaml", ".yml", ".json"]
+            .iter()
+            .any(|e| target.ends_with(e));
+    let namesakes = if looks_like_path {
+        Vec::new()
+    } else {
+        namesakes(target, sources)
+    };
+    let (id, found) = if namesakes.is_empty() {
+        let path = folder.join(target);
+        if !path.is_file() {
+            return Err(complain(
+                absent(target, &path),
+                suggestion(target, folder, sources),
+            ));
+        }
+        (path.display().to_string(), vec![read(&path, target)])
+    } else {
+        (target.to_string(), namesakes)
+    };
+    if chain.contains(&id) || chain.len() >= MAX_CHAIN {
+        chain.push(id);
+        return Err(complain(
+            format!("`extends` goes in a circle: {}", chain.join(" → ")),
+            "let one of them stand alone".into(),
+        ));
+    }
+    chain.push(id);
+    let mut files = Vec::new();
+    for source in found.into_iter().rev() {
+        let source = source?;
+        let parent = parent_of(&source)?;
+        let origin = Origin::File {
+            name: source.label.clone(),
+            line: yaml::key_lines(&source.text).get("extends").copied(),
+        };
+        let folder = source.folder.clone();
+        files.push(source);
+        match parent {
+            // Its own name means the lower namesakes, which come next anyway.
+            Some(parent) if parent == target && !looks_like_path => {}
+            Some(parent) => {
+                files.extend(lookup(&parent, &folder, sources, &origin, chain)?);
+                break;
+            }
+            None => {}
+        }
+    }
+    Ok(files)
+}
+
+fn parent_of(source: &Source) -> Result<Option<String>, Issue> {
+    match &source.value["extends"] {
+        Value::Null => Ok(None),
+        Value::String(parent) if !parent.trim().is_empty() => Ok(Some(parent.trim().to_string())),
+        _ => Err(Issue {
+            origin: Origin::File {
+                name: source.label.clone(),
+                line: yaml::key_lines(&source.text).get("extends").copied(),
+            },
+            path: "extends".into(),
+            what: "expected one preset's name or path".into(),
+            hint: "a spec has at most one parent".into(),
+        }),
+    }
+}
+
+fn named(target: &str) -> Origin {
+    Origin::File {
+        name: target.to_string(),
+        line: None,
+    }
+}
+
+fn absent(target: &str, path: &Path) -> String {
+    if path.is_dir() {
+        format!("`{target}` is a folder")
+    } else if target.contains('/') || target.contains('.') {
+        "no such file".to_string()
+    } else {
+        format!("no preset is called `{target}`")
+    }
+}
+
+fn suggestion(target: &str, folder: &Path, sources: &SpecSources) -> String {
+    if target.ends_with(".toml") {
+        return "specs are YAML: rename and rewrite it as key: value".into();
+    }
+    let names = names(sources);
+    let stem = Path::new(target)
+        .file_stem()
+        .map(|s| s.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    for with in ["yaml", "yml"] {
+        if folder.join(format!("{target}.{with}")).is_file() {
+            return format!("did you mean {target}.{with}?");
+        }
+    }
+    let near_file = neighbours(&folder.join(target))
+        .and_then(|files| nearest(target, files.iter().map(String::as_str)).map(String::from));
+    let near =
+        near_file.or_else(|| nearest(&stem, names.iter().map(String::as_str)).map(String::from));
+    match near {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("presets: {}", names.join(", ")),
+    }
+}
+
+/// Names in the folder of a missing file, written the way the missing one was.
+pub(super) fn neighbours(path: &Path) -> Option<Vec<String>> {
+    let folder = path.parent()?;
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let entries = std::fs::read_dir(folder).ok()?;
+    Some(
+        entries
+            .flatten()
+            .take(1000)
+            .map(|e| e.file_name().to_string_lossy().into_owned())
+            .collect(),
+    )
+}
+
+fn folders(sources: &SpecSources) -> Vec<(PathBuf, bool)> {
+    let user = sources
+        .config_dir
+        .iter()
+        .map(|d| (d.join("presets"), false));
+    let project = std::iter::once((sources.project_dir.join("presets"), true));
+    user.chain(project).collect()
+}
+
+fn names(sources: &SpecSources) -> Vec<String> {
+    let mut names: Vec<String> = embed::list("presets")
+        .filter_map(|p| stem(Path::new(p)))
+        .collect();
+    for (folder, _) in folders(sources) {
+        let Ok(entries) = std::fs::read_dir(folder) else {
+            continue;
+        };
+        names.extend(entries.flatten().filter_map(|e| stem(&e.path())));
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn stem(path: &Path) -> Option<String> {
+    (path.extension()? == "yaml")
+        .then(|| path.file_stem().map(|s| s.to_string_lossy().into_owned()))?
+}
+
+/// The files of one preset, lowest first.
+fn namesakes(name: &str, sources: &SpecSources) -> Vec<Result<Source, Issue>> {
+    let inside = format!("presets/{name}.yaml");
+    let embedded =
+        embed::text(&inside).map(|text| source(&inside, name, text.to_string(), PathBuf::new()));
+    let on_disk = folders(sources)
+        .into_iter()
+        .filter_map(|(folder, project)| {
+            let path = folder.join(format!("{name}.yaml"));
+            let label = if project {
+                format!("./presets/{name}.yaml")
+            } else {
+                path.display().to_string()
+            };
+            path.is_file().then(|| read(&path, &label))
+        });
+    embedded.into_iter().chain(on_disk).collect()
+}
+
+fn read(path: &Path, label: &str) -> Result<Source, Issue> {
+    let stem = path
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let text = std::fs::read_to_string(path).map_err(|e| Issue {
+        origin: named(label),
+        path: String::new(),
+        what: format!("cannot be read: {e}"),
+        hint: String::new(),
+    })?;
+    let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+    source(label, &stem, text, folder)
+}
+
+fn source(label: &str, stem: &str, text: String, folder: PathBuf) -> Result<Source, Issue> {
+    let text = text.trim_start_matches('\u{feff}').to_string();
+    let value = yaml::parse(&text).map_err(|e| {
+        let (line, what) = match e {
+            yaml::YamlError::Syntax { line, column, what } => (
+                Some(line),
+                format!("not valid YAML at column {column}: {what}"),
+            ),
+            yaml::YamlError::Refused(what) => (None, what),
+        };
+        Issue {
+            origin: Origin::File {
+                name: label.to_string(),
+                line,
+            },
+            path: String::new(),
+            what,
+            hint: String::new(),
+        }
+    })?;
+    Ok(Source {
+        label: label.to_string(),
+        stem: stem.to_string(),
+        text,
+        value,
+        folder,
+    })
+}

@@ -1,0 +1,114 @@
+//! A validated spec. Only `load` and `RunSpec::from_yaml` make one; nothing half-checked exists.
+
+use super::issue::{Origin, Origins, SpecErrors};
+use super::schema::{Kind, Node, root};
+use super::{RunConfig, load, yaml};
+use crate::optim::schedule::ScheduleConfig;
+use serde_json::Value;
+
+/// A config that passed every rule, with derived numbers filled in. Dereferences to [`RunConfig`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunSpec {
+    config: RunConfig,
+}
+
+impl std::ops::Deref for RunSpec {
+    type Target = RunConfig;
+    fn deref(&self) -> &RunConfig {
+        &self.config
+    }
+}
+
+/// A poor but legal setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advice {
+    pub path: &'static str,
+    /// What was noticed and what to consider.
+    pub what: String,
+}
+
+impl RunSpec {
+    /// Fills in what follows from the rest, so that the written spec leaves nothing to a later version's defaults.
+    pub(super) fn resolve(mut config: RunConfig) -> RunSpec {
+        let shape = config.model.shape(0);
+        config.model.n_kv_head = Some(shape.n_kv_head);
+        config.model.d_ff = Some(shape.d_ff);
+        let lr = config.optimizer.lr();
+        match &mut config.schedule {
+            ScheduleConfig::Cosine(c) => c.min_lr = c.min_lr.or(Some(lr / 10.0)),
+            ScheduleConfig::Linear(c) => c.min_lr = c.min_lr.or(Some(lr / 10.0)),
+            ScheduleConfig::Constant(_) => {}
+        }
+        RunSpec { config }
+    }
+
+    /// Target tokens of one optimizer step.
+    pub fn batch_tokens(&self) -> u64 {
+        let t = &self.config.train;
+        (t.micro_batch_size * t.grad_accum_steps * self.config.model.seq_len) as u64
+    }
+
+    /// The whole spec as plain data, floats in their shortest exact form.
+    pub fn to_value(&self) -> Value {
+        let mut value = serde_json::to_value(&self.config).unwrap_or_default();
+        shorten(root(), &mut value);
+        value
+    }
+
+    /// The text of `spec.yaml`: [`RunSpec::from_yaml`] gives back an equal spec, bit for bit.
+    pub fn to_yaml(&self) -> String {
+        yaml::write(&self.to_value())
+    }
+
+    /// Reads a written spec and checks it by the same rules, except that files it names need not exist.
+    pub fn from_yaml(text: &str) -> Result<RunSpec, SpecErrors> {
+        load::reread(text)
+    }
+
+    /// Legal settings that are probably not what one wants.
+    pub fn advice(&self) -> Vec<Advice> {
+        super::validate::advice(self)
+    }
+}
+
+/// For each line of a written spec, the origin of the value that stands on it; `None` on lines that only open a section.
+pub fn line_origins(yaml_text: &str, origins: &Origins) -> Vec<Option<Origin>> {
+    let mut per_line = vec![None; yaml_text.lines().count()];
+    for (path, line) in yaml::key_lines(yaml_text) {
+        let Some(node) = root().at(&path) else {
+            continue;
+        };
+        if !node.children().is_empty() {
+            continue;
+        }
+        let derived = matches!(
+            path.as_str(),
+            "model.n_kv_head" | "model.d_ff" | "schedule.cosine.min_lr" | "schedule.linear.min_lr"
+        );
+        // `position: {rope: {}}` chose a member without a setting: the choice is the origin.
+        let choice = path
+            .rsplit_once('.')
+            .map(|(registry, _)| origins.get(registry));
+        let origin = match (origins.get(&path), choice) {
+            (Origin::Default, Some(choice)) if matches!(node.kind, Kind::Object(_)) => choice,
+            (Origin::Default, _) if derived => Origin::Derived,
+            (origin, _) => origin,
+        };
+        per_line[line - 1] = Some(origin);
+    }
+    per_line
+}
+
+/// Single-precision numbers print as people wrote them (0.8, not 0.800000011920929) and read back to the same bits.
+fn shorten(node: &Node, value: &mut Value) {
+    if let (Kind::Number { single: true, .. }, Some(x)) = (&node.kind, value.as_f64())
+        && let Ok(short) = (x as f32).to_string().parse::<f64>()
+    {
+        *value = Value::from(short);
+    }
+    for (name, child) in node.children() {
+        if let Some(inner) = value.get_mut(name) {
+            shorten(child, inner);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What a spec may say, as a tree made from the types in `config` and their registries: the one source for checking
+//! values, for help and for the generated documentation.
+
+use serde_json::Value;
+use std::sync::LazyLock;
+
+/// One place of a spec.
+#[derive(Debug, Clone)]
+pub struct Node {
+    pub kind: Kind,
+    /// `null` means "decide for me".
+    pub nullable: bool,
+    /// The field's documentation, on one line.
+    pub doc: String,
+    /// The value when nobody says one; `null` inside a registry member that is not the default.
+    pub default: Value,
+}
+
+#[derive(Debug, Clone)]
+pub enum Kind {
+    /// A section of named fields.
+    Object(Vec<(String, Node)>),
+    /// One of several members, each a section: `optimizer: {adamw: {lr: 0.001}}`.
+    Registry(Vec<(String, Node)>),
+    /// One of a few words.
+    Choice(Vec<String>),
+    Integer {
+        min: Option<f64>,
+        max: Option<f64>,
+    },
+    Number {
+        min: Option<f64>,
+        max: Option<f64>,
+        /// Held as f32.
+        single: bool,
+    },
+    Bool,
+    Text,
+    List(Box<Node>),
+}
+
+impl Node {
+    /// The child that a path segment names.
+    pub fn child(&self, name: &str) -> Option<&Node> {
+        self.children()
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, node)| node)
+    }
+
+    /// Fields of a section, members of a registry; nothing otherwise.
+    pub fn children(&self) -> &[(String, Node)] {
+        match &self.kind {
+            Kind::Object(children) | Kind::Registry(children) => children,
+            _ => &[],
+        }
+    }
+
+    /// The node at a dotted path.
+    pub fn at(&self, path: &str) -> Option<&Node> {
+        path.split('.')
+            .try_fold(self, |node, name| node.child(name))
+    }
+
+    /// The member that a registry has when nobody chooses.
+    pub fn default_member(&self) -> Option<&str> {
+        self.default
+            .as_object()
+            .and_then(|map| map.keys().next())
+            .map(String::as_str)
+    }
+
+    /// What may stand here, in words: `integer 1 to 1000`, `one of: random, shuffled`.
+    pub fn expected(&self) -> String {
+        let range = |min: &Option<f64>, max: &Option<f64>| match (min, max) {
+            (Some(min), Some(max)) => format!(" from {min} to {max}"),
+            (Some(min), None) => format!(" of at least {min}"),
+            (None, Some(max)) => format!(" of at most {max}"),
+            (None, None) => String::new(),
+        };
+        match &self.kind {
+            Kind::Object(_) => "a section of keys".into(),
+            Kind::Registry(members) => {
+                let names: Vec<_> = members.iter().map(|(n, _)| n.as_str()).collect();
+                format!("one of: {}", names.join(", "))
+            }
+            Kind::Choice(words) => format!("one of: {}", words.join(", ")),
+            Kind::Integer { min, max } => format!("a whole number{}", range(min, max)),
+            Kind::Number { min, max, .. } => format!("a number{}", range(min, max)),
+            Kind::Bool => "true or false".into(),
+            Kind::Text => "text".into(),
+            Kind::List(item) => format!("a list, each item {}", item.expected()),
+        }
+    }
+
+    /// Visits every leaf (a node without children) and every registry with its dotted path, in order.
+    pub fn walk<'a>(&'a self, path: &str, visit: &mut dyn FnMut(&str, &'a Node)) {
+        if !path.is_empty() && !matches!(self.kind, Kind::Object(_)) {
+            visit(path, self);
+        }
+        for (name, child) in self.children() {
+            let path = if path.is_empty() {
+                name.clone()
+            } else {
+                format!("{path}.{name}")
+            };
+            child.walk(&path, visit);
+        }
+    }
+}
+
+/// The tree of [`super::RunConfig`].
+pub fn root() -> &'static Node {
+    static ROOT: LazyLock<Node> = LazyLock::new(|| {
+        let schema = schemars::schema_for!(super::RunConfig).to_value();
+        let defaults = serde_json::to_value(super::RunConfig::default()).unwrap_or_default();
+        build(&schema, &schema, &defaults)
+    });
+    &ROOT
+}
+
+/// `here` is a part of the whole `schema`; `default` is what the default config says at this place.
+fn build(schema: &Value, here: &Value, default: &Value) -> Node {
+    let target = resolve(schema, here);
+    let doc = [here, target]
+        .iter()
+        .find_map(|s| s["description"].as_str())
+        .unwrap_or_default()
+        .replace('\n', " ");
+    let default = if default.is_null() {
+        here["default"].clone()
+    } else {
+        default.clone()
+    };
+    let types = type_names(target);
+    Node {
+        kind: kind(schema, target, &types, &default),
+        nullable: types.contains(&"null"),
+        doc,
+        default,
+    }
+}
+
+fn kind(schema: &Value, target: &Value, types: &[&str], default: &Value) -> Kind {
+    let bound = |name: &str| target[name].as_f64();
+    if let Some(options) = target["oneOf"].as_array() {
+        let words: Vec<String> = options
+            .iter()
+            .filter_map(|o| o["const"].as_str().map(String::from))
+            .collect();
+        if words.len() == options.len() {
+            return Kind::Choice(words);
+        }
+        let members = options.iter().flat_map(|o| fields(schema, o, default));
+        return Kind::Registry(members.collect());
+    }
+    if let Some(words) = target["enum"].as_array() {
+        return Kind::Choice(
+            words
+                .iter()
+                .filter_map(|w| w.as_str().map(String::from))
+                .collect(),
+        );
+    }
+    let (min, max) = (bound("minimum"), bound("maximum"));
+    match types.first() {
+        Some(&"integer") => Kind::Integer { min, max },
+        Some(&"number") => Kind::Number {
+            min,
+            max,
+            single: target["format"] == "float",
+        },
+        Some(&"boolean") => Kind::Bool,
+        Some(&"array") => Kind::List(Box::new(build(schema, &target["items"], &Value::Null))),
+        Some(&"object") => Kind::Object(fields(schema, target, default)),
+        _ => Kind::Text,
+    }
+}
+
+fn fields(schema: &Value, object: &Value, default: &Value) -> Vec<(String, Node)> {
+    object["properties"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, field)| (name.clone(), build(schema, field, &default[name])))
+        .collect()
+}
+
+fn resolve<'a>(schema: &'a Value, here: &'a Value) -> &'a Value {
+    match here["$ref"].as_str().and_then(|r| r.strip_prefix('#')) {
+        Some(pointer) => schema.pointer(pointer).unwrap_or(here),
+        None => here,
+    }
+}
+
+fn type_names(target: &Value) -> Vec<&str> {
+    match &target["type"] {
+        Value::String(name) => vec![name.as_str()],
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_knows_kinds_ranges_and_defaults() {
+        let root = root();
+        let n_layer = root.at("model.n_layer").unwrap();
+        assert_eq!(n_layer.expected(), "a whole number from 1 to 1000");
+        assert_eq!(n_layer.default, 4);
+        assert!(root.at("model.d_ff").unwrap().nullable);
+        assert_eq!(
+            root.at("optimizer").unwrap().default_member(),
+            Some("adamw")
+        );
+        assert!(matches!(root.at("data.order").unwrap().kind, Kind::Choice(ref w) if w.len() == 2));
+        assert!(root.at("model.position.rope.theta").is_some());
+        assert!(root.at("model.position.theta").is_none());
+    }
+
+    #[test]
+    fn every_place_has_a_doc_line_and_every_plain_value_a_default() {
+        root().walk("", &mut |path, node| {
+            assert!(!node.doc.is_empty(), "{path} has no documentation");
+            let plain = !matches!(node.kind, Kind::Registry(_)) && !node.nullable;
+            assert!(!plain || !node.default.is_null(), "{path} has no default");
+        });
+    }
+}

@@ -1,0 +1,358 @@
+//! Rules between values, with what to do about each. Ranges of single values are in the types.
+
+use super::issue::{Issue, Origin, Origins, nearest};
+use super::presets::neighbours;
+use super::run_spec::{Advice, RunSpec};
+use super::{RunConfig, embed_corpora};
+use crate::data::tokenizer::TokenizerConfig;
+use crate::optim::schedule::ScheduleConfig;
+use std::path::{Path, PathBuf};
+
+/// Collects issues about one config.
+struct Judge<'a> {
+    origins: &'a Origins,
+    issues: &'a mut Vec<Issue>,
+}
+
+impl Judge<'_> {
+    /// Complains unless `good`, or one of the values is wrong by itself: then the rule knows nothing. The origin is that of
+    /// the first path that somebody said.
+    fn want(
+        &mut self,
+        good: bool,
+        paths: &[&str],
+        what: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        let known_wrong = |i: &Issue| paths.contains(&i.path.as_str());
+        if good || self.issues.iter().any(known_wrong) {
+            return;
+        }
+        let said = paths
+            .iter()
+            .find(|p| self.origins.get(p) != Origin::Default)
+            .or(paths.first());
+        let path = said.copied().unwrap_or_default();
+        self.issues.push(Issue {
+            origin: self.origins.get(path),
+            path: path.to_string(),
+            what: what.into(),
+            hint: hint.into(),
+        });
+    }
+}
+
+/// Every rule that needs no disk.
+pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issue>) {
+    let mut judge = Judge { origins, issues };
+    name(config, &mut judge);
+    heads(config, &mut judge);
+    sizes(config, &mut judge);
+    learning_rate(config, &mut judge);
+    sampling(config, &mut judge);
+    data(config, &mut judge);
+}
+
+fn name(config: &RunConfig, judge: &mut Judge) {
+    let name = &config.name;
+    let good = (1..=64).contains(&name.len())
+        && !name.starts_with(['.', '-'])
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    judge.want(
+        good,
+        &["name"],
+        "a run's name becomes part of a folder's name",
+        "use 1 to 64 letters, digits, `-`, `_` or `.`, starting with a letter or digit",
+    );
+}
+
+fn heads(config: &RunConfig, judge: &mut Judge) {
+    let model = &config.model;
+    let (n_head, d_model) = (model.n_head.max(1), model.d_model);
+    judge.want(
+        d_model.is_multiple_of(n_head),
+        &["model.n_head", "model.d_model"],
+        format!("d_model {d_model} is not a multiple of n_head {n_head}"),
+        format!(
+            "d_model {} or {}, or n_head {}",
+            (d_model / n_head).max(1) * n_head,
+            d_model.div_ceil(n_head) * n_head,
+            list(&divisors_near(d_model, n_head))
+        ),
+    );
+    let n_kv_head = model.n_kv_head.unwrap_or(n_head).max(1);
+    judge.want(
+        n_head.is_multiple_of(n_kv_head),
+        &["model.n_kv_head", "model.n_head"],
+        format!("n_head {n_head} is not a multiple of n_kv_head {n_kv_head}"),
+        format!("n_kv_head {}", list(&divisors_near(n_head, n_kv_head))),
+    );
+    let head_dim = d_model / n_head;
+    judge.want(
+        model.position.rotary_theta().is_none()
+            || head_dim.is_multiple_of(2)
+            || !d_model.is_multiple_of(n_head),
+        &["model.position", "model.n_head", "model.d_model"],
+        format!("rotary positions turn pairs of features, and head_dim is {head_dim}: odd"),
+        "choose d_model / n_head even",
+    );
+}
+
+/// Divisors of `n` around `wish`, at most three.
+fn divisors_near(n: usize, wish: usize) -> Vec<usize> {
+    let mut divisors: Vec<usize> = (1..=n.min(4096)).filter(|d| n.is_multiple_of(*d)).collect();
+    divisors.sort_by_key(|d| d.abs_diff(wish));
+    divisors.truncate(3);
+    divisors.sort_unstable();
+    divisors
+}
+
+fn list(numbers: &[usize]) -> String {
+    let words: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    words.join(" or ")
+}
+
+fn sizes(config: &RunConfig, judge: &mut Judge) {
+    /// A step of more tokens than this is a slip, and its product could overflow.
+    const MAX_BATCH_TOKENS: u128 = 1 << 32;
+    let t = &config.train;
+    let tokens =
+        t.micro_batch_size as u128 * t.grad_accum_steps as u128 * config.model.seq_len as u128;
+    judge.want(
+        tokens <= MAX_BATCH_TOKENS,
+        &[
+            "train.micro_batch_size",
+            "train.grad_accum_steps",
+            "model.seq_len",
+        ],
+        format!("{tokens} tokens in one step"),
+        "micro_batch_size × grad_accum_steps × seq_len is one step; large runs use about a million",
+    );
+    if let (Some(vocab), Some(wanted)) =
+        (config.model.vocab_size, config.data.tokenizer.vocab_size())
+    {
+        judge.want(
+            vocab >= wanted,
+            &["model.vocab_size", "data.tokenizer"],
+            format!("the model's vocabulary of {vocab} is smaller than the tokenizer's {wanted}"),
+            "leave model.vocab_size out: it then follows the tokenizer",
+        );
+    }
+}
+
+fn learning_rate(config: &RunConfig, judge: &mut Judge) {
+    let lr = config.optimizer.lr();
+    let word = config.optimizer.entry().id;
+    judge.want(
+        lr > 0.0,
+        &[&format!("optimizer.{word}.lr")],
+        "a learning rate of 0 learns nothing",
+        "3e-4 is a robust start; small models take 1e-3",
+    );
+    let schedule = config.schedule.entry().id;
+    let path = |key: &str| format!("schedule.{schedule}.{key}");
+    let min_lr = match &config.schedule {
+        ScheduleConfig::Cosine(c) => c.min_lr,
+        ScheduleConfig::Linear(c) => c.min_lr,
+        ScheduleConfig::Constant(_) => None,
+    };
+    if let Some(min_lr) = min_lr {
+        judge.want(
+            min_lr <= lr,
+            &[&path("min_lr"), &format!("optimizer.{word}.lr")],
+            format!("min_lr {min_lr} is above the peak lr {lr}"),
+            format!("min_lr {}, a tenth of the peak, or leave it out", lr / 10.0),
+        );
+    }
+}
+
+fn sampling(config: &RunConfig, judge: &mut Judge) {
+    let s = &config.sample.sampling;
+    judge.want(
+        s.top_p > 0.0,
+        &["sample.sampling.top_p"],
+        "top_p 0 keeps no token",
+        "1 keeps all; 0.9 is usual",
+    );
+    judge.want(
+        s.repetition_penalty > 0.0,
+        &["sample.sampling.repetition_penalty"],
+        "the penalty divides, so it must be above 0",
+        "1 changes nothing; 1.1 is usual",
+    );
+    judge.want(
+        s.stop.iter().all(|s| !s.is_empty()),
+        &["sample.sampling.stop"],
+        "an empty stop text stops at once",
+        "remove it",
+    );
+}
+
+fn data(config: &RunConfig, judge: &mut Judge) {
+    judge.want(
+        config.data.val_fraction > 0.0,
+        &["data.val_fraction"],
+        "without held-out text nobody can tell learning from memorising",
+        "0.1, or 0.01 for a large text",
+    );
+    let corpora = embed_corpora();
+    let corpus = &config.data.corpus;
+    let hint = nearest(corpus, corpora.iter().map(String::as_str)).map_or_else(
+        || {
+            format!(
+                "one of: {}; a text of your own goes to data.path",
+                corpora.join(", ")
+            )
+        },
+        |near| format!("did you mean {near}?"),
+    );
+    judge.want(
+        config.data.path.is_some() || corpora.contains(corpus),
+        &["data.corpus"],
+        format!("no corpus is called `{corpus}`"),
+        hint,
+    );
+    if let TokenizerConfig::File(file) = &config.data.tokenizer {
+        judge.want(
+            !file.path.as_os_str().is_empty(),
+            &["data.tokenizer.file.path", "data.tokenizer"],
+            "which file?",
+            "data.tokenizer.file.path=tokenizer.json",
+        );
+    }
+}
+
+/// The files that a spec names exist and are what they should be.
+pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: &mut Vec<Issue>) {
+    let mut judge = Judge { origins, issues };
+    if let Some(path) = &config.data.path {
+        let full = base.join(path);
+        exists(
+            &mut judge,
+            "data.path",
+            path,
+            &full,
+            full.is_file() || full.is_dir(),
+        );
+        if full.is_dir() {
+            let texts = neighbours(&full.join("x")).unwrap_or_default();
+            judge.want(
+                texts.iter().any(|n| n.ends_with(".txt")),
+                &["data.path"],
+                format!("no .txt file in {}", path.display()),
+                "name a text file, or a folder of .txt files",
+            );
+        }
+    }
+    if let TokenizerConfig::File(file) = &config.data.tokenizer
+        && !file.path.as_os_str().is_empty()
+    {
+        let full = base.join(&file.path);
+        let here = full.is_file();
+        exists(
+            &mut judge,
+            "data.tokenizer.file.path",
+            &file.path,
+            &full,
+            here,
+        );
+    }
+    if let Some(path) = &config.train.from {
+        let full = base.join(path);
+        exists(&mut judge, "train.from", path, &full, full.is_dir());
+    }
+}
+
+fn exists(judge: &mut Judge, key: &str, said: &Path, full: &Path, good: bool) {
+    let what = if full.exists() {
+        let kind = if full.is_dir() { "folder" } else { "file" };
+        format!("{} is a {kind}", said.display())
+    } else {
+        format!("{} does not exist", said.display())
+    };
+    let hint = || {
+        if said.starts_with("~") {
+            return "`~` is not expanded here: write the whole path".to_string();
+        }
+        let name = full.file_name().unwrap_or_default().to_string_lossy();
+        let Some(files) = neighbours(full) else {
+            return "its folder does not exist either; relative paths start from the working directory".into();
+        };
+        match nearest(&name, files.iter().map(String::as_str)) {
+            Some(near) if near != name => {
+                format!("did you mean {}?", said.with_file_name(near).display())
+            }
+            _ => "relative paths start from the working directory".into(),
+        }
+    };
+    let hint = if good { String::new() } else { hint() };
+    judge.want(good, &[key], what, hint);
+}
+
+/// Paths made absolute, so that a run can go on from any working directory.
+pub(super) fn absolute(mut config: RunConfig, base: &Path) -> RunConfig {
+    let fix = |path: &mut PathBuf| {
+        let full = base.join(&*path);
+        *path = std::path::absolute(&full).unwrap_or(full);
+    };
+    config.data.path.iter_mut().for_each(fix);
+    config.train.from.iter_mut().for_each(fix);
+    if let TokenizerConfig::File(file) = &mut config.data.tokenizer {
+        fix(&mut file.path);
+    }
+    config
+}
+
+/// Legal settings that are probably not what one wants.
+pub(super) fn advice(spec: &RunSpec) -> Vec<Advice> {
+    let mut list = Vec::new();
+    let mut note = |when: bool, path: &'static str, what: String| {
+        if when {
+            list.push(Advice { path, what });
+        }
+    };
+    let lr = spec.optimizer.lr();
+    note(
+        lr > 5e-3,
+        "optimizer",
+        format!("lr {lr} is high for a transformer: 3e-4 to 1e-3 is usual"),
+    );
+    let (warmup, max_steps) = (spec.schedule.warmup_steps(), spec.train.max_steps);
+    // Not an error: a short trial of a long preset (`-s max_steps=20`) must simply run.
+    note(
+        warmup >= max_steps,
+        "schedule",
+        format!(
+            "warm-up takes {warmup} steps of {max_steps}: the learning rate never reaches its peak"
+        ),
+    );
+    note(
+        spec.schedule.warmup_steps() == 0 && spec.train.from.is_none() && spec.train.max_steps > 100,
+        "schedule",
+        "no warm-up: the first steps of a random model are the wildest; 1 to 5 % of the steps is usual".into(),
+    );
+    note(
+        spec.train.clip_norm == 0.0,
+        "train.clip_norm",
+        "gradients are not clipped: one bad batch can undo hours; 1.0 is usual".into(),
+    );
+    let head_dim = spec.model.d_model / spec.model.n_head.max(1);
+    note(
+        head_dim < 16,
+        "model.n_head",
+        format!("heads of {head_dim} features are too narrow to attend well; 32 to 128 is usual"),
+    );
+    note(
+        max_steps >= 200 && (spec.eval.every == 0 || spec.eval.every > max_steps),
+        "eval.every",
+        "validation loss is measured only at the end: overfitting will not be seen in time".into(),
+    );
+    note(
+        spec.checkpoint.every == 0 && spec.train.max_steps > 1000,
+        "checkpoint.every",
+        "only the last step is saved: a crash before it loses everything".into(),
+    );
+    list
+}

@@ -1,0 +1,535 @@
+//! Specs as people write them, right and wrong: each wrong one must be met with the words that help.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
+
+use llmtui::spec::{self, Origin, RunSpec, SpecErrors, SpecSources};
+use std::fs;
+use std::path::Path;
+
+fn nowhere() -> (tempfile::TempDir, SpecSources) {
+    let dir = tempfile::tempdir().unwrap();
+    let sources = SpecSources {
+        config_dir: None,
+        project_dir: dir.path().to_path_buf(),
+    };
+    (dir, sources)
+}
+
+fn set(words: &[&str]) -> Result<spec::Loaded, SpecErrors> {
+    let (_dir, sources) = nowhere();
+    let words: Vec<String> = words.iter().map(|w| w.to_string()).collect();
+    spec::load("quickstart", &words, &sources)
+}
+
+fn file(text: &str) -> Result<spec::Loaded, SpecErrors> {
+    let (dir, sources) = nowhere();
+    fs::write(dir.path().join("my.yaml"), text).unwrap();
+    spec::load("my.yaml", &[], &sources)
+}
+
+/// (text of a file, phrases that the report must contain)
+const WRONG_FILES: &[(&str, &[&str])] = &[
+    (
+        "max_stpes: 5",
+        &["my.yaml:1", "max_stpes", "did you mean max_steps?"],
+    ),
+    (
+        "train:\n  max_steps: 0",
+        &["my.yaml:2", "0 is too small", "at least 1"],
+    ),
+    (
+        "train:\n  max_steps: many",
+        &["a whole number", "the text `many`"],
+    ),
+    ("train:\n  max_steps: 1.5", &["a whole number", "1.5"]),
+    ("train:\n  max_steps: 1_000", &["write 1000 without"]),
+    (
+        "model:\n  n_lyaer: 3",
+        &["model.n_lyaer", "did you mean n_layer?"],
+    ),
+    ("model:\n  bias: yes", &["true or false", "write true"]),
+    ("model: 3", &["a section of keys, found 3"]),
+    ("model:", &["nothing is said here"]),
+    (
+        "model:\n  position: roep",
+        &["`roep` is unknown", "did you mean rope?"],
+    ),
+    (
+        "model:\n  position: {learned: {}, rope: {}}",
+        &["both learned and rope"],
+    ),
+    (
+        "model: {position: {rope: {theta: 0.5}}}",
+        &["0.5 is too small"],
+    ),
+    ("optimizer: sgd", &["`sgd` is unknown", "adamw"]),
+    (
+        "optimizer: {adamw: {momentum: 0.9}}",
+        &["optimizer.adamw.momentum", "unknown key"],
+    ),
+    (
+        "lr: 1e-3\noptimizer: {adamw: {lr: 1e-4}}",
+        &["said twice", "remove one"],
+    ),
+    ("lr: fast", &["a number", "the text `fast`"]),
+    ("lr: 0", &["learns nothing"]),
+    ("lr: .nan", &["not a finite number", "my.yaml:1"]),
+    ("seed: -1", &["-1 is too small"]),
+    ("name: a/b", &["letters, digits"]),
+    ("name: 12", &["put it in quotes"]),
+    ("name: {a: 1}", &["expected text, found a section"]),
+    ("dropout: 0.1", &["no dropout"]),
+    ("num_train_epochs: 3", &["train.max_steps"]),
+    ("model: {lr: 1}", &["did you mean optimizer"]),
+    ("data: {order: shufled}", &["did you mean shuffled?"]),
+    (
+        "data: {corpus: shakespeare}",
+        &["no corpus", "tinyshakespeare"],
+    ),
+    ("data: {path: absent.txt}", &["absent.txt does not exist"]),
+    ("data: {path: ~/x.txt}", &["`~` is not expanded"]),
+    ("data: {val_fraction: 0}", &["held-out"]),
+    ("data: {val_fraction: 2}", &["2 is too large", "0.9"]),
+    (
+        "tokenizer: {file: {path: t.json}}",
+        &["t.json does not exist"],
+    ),
+    ("tokenizer: file", &["which file?"]),
+    (
+        "model: {from: gone}",
+        &["train.from", "gone does not exist"],
+    ),
+    (
+        "model: {d_model: 130, n_head: 4}",
+        &["not a multiple", "128 or 132"],
+    ),
+    (
+        "model: {n_kv_head: 3}",
+        &["n_head 4 is not a multiple of n_kv_head 3"],
+    ),
+    (
+        "model: {d_model: 12, n_head: 4, position: rope}",
+        &["head_dim is 3: odd"],
+    ),
+    ("schedule: {cosine: {min_lr: 1}}", &["min_lr 1 is above"]),
+    (
+        "schedule: constant\nmin_lr: 1e-4",
+        &["schedule.constant has no min_lr"],
+    ),
+    (
+        "checkpoint: {keep_last: 1}",
+        &["1 is too small", "at least 2"],
+    ),
+    (
+        "micro_batch_size: 1000000\ngrad_accum_steps: 1000000",
+        &["tokens in one step"],
+    ),
+    (
+        "model: {vocab_size: 300}\ntokenizer: bpe",
+        &["smaller than the tokenizer's 1024"],
+    ),
+    (
+        "sample: {sampling: {top_p: 0}}",
+        &["top_p 0 keeps no token"],
+    ),
+    (
+        "sample: {sampling: {stop: [1]}}",
+        &["expected text, found 1"],
+    ),
+    ("a: [1\nb: 2", &["not valid YAML", "my.yaml:"]),
+    ("seed: 1\nseed: 2", &["`seed` stands twice"]),
+    ("- a\n- b", &["not a map of keys"]),
+    ("extends: [a, b]", &["at most one parent"]),
+    (
+        "extends: nobody",
+        &["my.yaml:1", "no preset is called `nobody`", "quickstart"],
+    ),
+    ("extends: my.yaml", &["in a circle"]),
+];
+
+#[test]
+fn every_wrong_file_is_met_with_words_that_help() {
+    for (text, phrases) in WRONG_FILES {
+        let Err(errors) = file(text) else {
+            panic!("accepted: {text}");
+        };
+        let report = errors.to_string();
+        for phrase in *phrases {
+            assert!(
+                report.contains(phrase),
+                "{text}\nlacks `{phrase}`:\n{report}"
+            );
+        }
+    }
+}
+
+#[test]
+fn all_issues_come_at_once_each_with_its_own_origin() {
+    let (dir, sources) = nowhere();
+    let text = "max_stpes: 5\nmodel:\n  n_head: 3\n  bias: maybe\nlr: -1\n";
+    fs::write(dir.path().join("my.yaml"), text).unwrap();
+    let errors = spec::load(
+        "my.yaml",
+        &["savee_every=1".into(), "seed".into()],
+        &sources,
+    )
+    .unwrap_err();
+    let places: Vec<String> = errors
+        .issues()
+        .iter()
+        .map(|i| i.origin.to_string())
+        .collect();
+    assert_eq!(
+        places,
+        [
+            "my.yaml:1",
+            "my.yaml:4",
+            "my.yaml:5",
+            "-s savee_every=1",
+            "-s seed",
+            "my.yaml:3"
+        ]
+        .iter()
+        .map(|s| s.to_string())
+        .collect::<Vec<_>>()
+        .as_slice(),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_missing_file_has_neighbours() {
+    let (dir, sources) = nowhere();
+    fs::write(dir.path().join("corpus.txt"), "x").unwrap();
+    let error = spec::load("quickstart", &["data.path=corpsu.txt".into()], &sources).unwrap_err();
+    assert!(
+        error.to_string().contains("did you mean corpus.txt?"),
+        "{error}"
+    );
+    fs::create_dir(dir.path().join("empty")).unwrap();
+    let error = spec::load("quickstart", &["data.path=empty".into()], &sources).unwrap_err();
+    assert!(error.to_string().contains("no .txt file"), "{error}");
+}
+
+#[test]
+fn an_unknown_preset_or_file_is_named_with_what_is_near() {
+    let (dir, sources) = nowhere();
+    fs::write(dir.path().join("my.yaml"), "").unwrap();
+    for (target, phrase) in [
+        ("quickstat", "did you mean quickstart?"),
+        ("mx.yaml", "did you mean my.yaml?"),
+        ("my", "did you mean my.yaml?"),
+        ("other.toml", "specs are YAML"),
+        ("zzzzzzzzz", "presets: "),
+        ("./", "is a folder"),
+    ] {
+        let error = spec::load(target, &[], &sources).unwrap_err().to_string();
+        assert!(error.contains(phrase), "{target}: {error}");
+    }
+}
+
+#[test]
+fn every_alias_works_on_the_command_line_and_in_a_file() {
+    let (dir, sources) = nowhere();
+    fs::create_dir(dir.path().join("ckpt")).unwrap();
+    fs::write(dir.path().join("t.txt"), "text").unwrap();
+    for (name, target) in spec::alias::ALIASES {
+        let value = match *target {
+            "train.from" => "ckpt",
+            "data.path" => "t.txt",
+            "optimizer" => "adamw",
+            "schedule" => "linear",
+            "data.tokenizer" => "bpe",
+            "model.position" => "rope",
+            "model.norm" => "rmsnorm",
+            "model.mlp" => "swiglu",
+            "model.position.rope.theta" => "500000.0",
+            "model.n_head" | "model.n_kv_head" | "keep_last" => "4",
+            "model.d_model" => "256",
+            "model.vocab_size" => "2000",
+            "model.tie_embeddings" => "false",
+            "name" | "sample.prompt" => "abc",
+            t if t.ends_with("min_lr") || t.ends_with(".lr") || t.ends_with(".eps") => "2e-4",
+            t if t.ends_with("beta1") || t.ends_with("beta2") || t.ends_with("fraction") => "0.5",
+            _ => "7",
+        };
+        let by_word = spec::load("quickstart", &[format!("{name}={value}")], &sources)
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
+        let dashed = name.replace('_', "-");
+        let nested = dashed.replacen('.', ": {", 1);
+        let close = if name.contains('.') { "}" } else { "" };
+        let text = format!("extends: quickstart\nname: quickstart\n{nested}: {value}{close}\n");
+        let text = if *name == "run_name" {
+            text.replace("name: quickstart\n", "")
+        } else {
+            text
+        };
+        fs::write(dir.path().join("f.yaml"), text).unwrap();
+        let by_file = spec::load("f.yaml", &[], &sources).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(by_word.spec, by_file.spec, "{name}");
+        let plain = spec::load("quickstart", &[], &sources).unwrap();
+        let default_already = ["model.n_head", "model.n_kv_head", "optimizer"].contains(target);
+        assert!(
+            default_already || by_word.spec != plain.spec,
+            "{name} changed nothing"
+        );
+    }
+}
+
+#[test]
+fn words_are_values_of_the_right_kind() {
+    let spec = set(&[
+        "lr=1e-3",
+        "max-steps=1e3",
+        "train.micro-batch-size=4",
+        "name=2024",
+        "sample.prompt=\"\\n\"",
+        "stop=1",
+    ]);
+    assert!(spec.is_err(), "stop is no alias");
+    let spec = set(&[
+        "lr=1e-3",
+        "max-steps=1e3",
+        "name=2024",
+        "sample.prompt=a: b",
+    ])
+    .unwrap()
+    .spec;
+    assert_eq!(spec.optimizer.lr(), 1e-3);
+    assert_eq!(spec.train.max_steps, 1000);
+    assert_eq!(spec.name, "2024");
+    assert_eq!(spec.sample.prompt, "a: b");
+    let spec = set(&[
+        "sample.prompt=\"a\\n\"",
+        "sample.sampling.stop=[x, 'y z']",
+        "lr=1",
+        "lr=2e-4",
+    ])
+    .unwrap()
+    .spec;
+    assert_eq!(spec.sample.prompt, "a\n");
+    assert_eq!(spec.sample.sampling.stop, ["x", "y z"]);
+    assert_eq!(spec.optimizer.lr(), 2e-4);
+}
+
+#[test]
+fn choosing_another_member_replaces_the_lower_one_and_naming_the_same_keeps_it() {
+    let (dir, sources) = nowhere();
+    fs::write(
+        dir.path().join("a.yaml"),
+        "model: {position: {rope: {theta: 5}}}\nlr: 0.01\n",
+    )
+    .unwrap();
+    let load = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|w| w.to_string()).collect();
+        spec::load("a.yaml", &words, &sources).unwrap()
+    };
+    assert_eq!(load(&[]).spec.model.position.rotary_theta(), Some(5.0));
+    let kept = load(&["model.position=rope", "optimizer.adamw.beta1=0.5"]);
+    assert_eq!(kept.spec.model.position.rotary_theta(), Some(5.0));
+    assert_eq!(kept.spec.optimizer.lr(), 0.01);
+    let replaced = load(&["model.position=learned"]);
+    assert_eq!(replaced.spec.model.position.rotary_theta(), None);
+    assert_eq!(
+        replaced.origins.get("model.position.rope.theta"),
+        Origin::Default
+    );
+    // A field without its member's name means the chosen member.
+    let starred = load(&["model.position.theta=7", "optimizer.lr=0.02"]);
+    assert_eq!(starred.spec.model.position.rotary_theta(), Some(7.0));
+    assert_eq!(starred.spec.optimizer.lr(), 0.02);
+}
+
+#[test]
+fn layers_lie_upon_each_other_and_every_value_knows_its_origin() {
+    let (dir, mut sources) = nowhere();
+    let user = dir.path().join("user");
+    fs::create_dir_all(user.join("presets")).unwrap();
+    fs::create_dir_all(dir.path().join("presets")).unwrap();
+    fs::write(
+        user.join("presets/quickstart.yaml"),
+        "seed: 1\nmax_steps: 300\nlog_every: 3\n",
+    )
+    .unwrap();
+    fs::write(
+        dir.path().join("presets/quickstart.yaml"),
+        "max_steps: 400\neval_every: 9\n",
+    )
+    .unwrap();
+    sources.config_dir = Some(user);
+    let loaded = spec::load("quickstart", &["eval_every=11".into()], &sources).unwrap();
+    assert_eq!(
+        (
+            loaded.spec.seed,
+            loaded.spec.train.log_every,
+            loaded.spec.train.max_steps,
+            loaded.spec.eval.every
+        ),
+        (1, 3, 400, 11)
+    );
+    assert_eq!(loaded.spec.model.n_layer, 4);
+    let origin = |path: &str| loaded.origins.get(path).to_string();
+    assert!(origin("seed").ends_with("user/presets/quickstart.yaml:1"));
+    assert_eq!(origin("train.max_steps"), "./presets/quickstart.yaml:1");
+    assert_eq!(origin("eval.every"), "-s eval_every=11");
+    assert!(origin("model.n_layer").starts_with("presets/quickstart.yaml:"));
+    assert_eq!(origin("model.init_std"), "default");
+}
+
+#[test]
+fn a_parent_replaces_lower_namesakes_unless_it_is_them() {
+    let (dir, sources) = nowhere();
+    fs::create_dir_all(dir.path().join("presets")).unwrap();
+    let own = dir.path().join("presets/quickstart.yaml");
+    fs::write(
+        dir.path().join("presets/base.yaml"),
+        "model: {n_layer: 2}\n",
+    )
+    .unwrap();
+    fs::write(&own, "extends: base\nseed: 5\n").unwrap();
+    let loaded = spec::load("quickstart", &[], &sources).unwrap();
+    assert_eq!((loaded.spec.model.n_layer, loaded.spec.seed), (2, 5));
+    assert_eq!(
+        loaded.spec.train.max_steps, 1000,
+        "quickstart's 2000 is not below"
+    );
+    fs::write(&own, "extends: quickstart\nseed: 6\n").unwrap();
+    let loaded = spec::load("quickstart", &[], &sources).unwrap();
+    assert_eq!((loaded.spec.train.max_steps, loaded.spec.seed), (2000, 6));
+    // Relative parents start from their child's folder; a file that says no name is called after itself.
+    fs::write(
+        dir.path().join("presets/child.yaml"),
+        "extends: ./base.yaml\n",
+    )
+    .unwrap();
+    let loaded = spec::load("presets/child.yaml", &[], &sources).unwrap();
+    assert_eq!(
+        (loaded.spec.model.n_layer, loaded.spec.name.as_str()),
+        (2, "child")
+    );
+}
+
+#[test]
+fn circles_of_parents_are_found() {
+    let (dir, sources) = nowhere();
+    fs::create_dir_all(dir.path().join("presets")).unwrap();
+    fs::write(dir.path().join("presets/a.yaml"), "extends: b\n").unwrap();
+    fs::write(dir.path().join("presets/b.yaml"), "extends: a\n").unwrap();
+    let error = spec::load("a", &[], &sources).unwrap_err().to_string();
+    assert!(error.contains("a → b → a"), "{error}");
+}
+
+#[test]
+fn every_preset_loads_round_trips_and_takes_other_text() {
+    let (dir, sources) = nowhere();
+    fs::write(dir.path().join("my.txt"), "some text\n").unwrap();
+    for preset in spec::presets(&sources) {
+        assert!(!preset.about.is_empty(), "{} has no about", preset.name);
+        let loaded = spec::load(&preset.name, &[], &sources)
+            .unwrap_or_else(|e| panic!("{}: {e}", preset.name));
+        assert_eq!(loaded.spec.name, preset.name);
+        assert_eq!(loaded.spec.advice(), [], "{}", preset.name);
+        assert_eq!(
+            RunSpec::from_yaml(&loaded.spec.to_yaml()).unwrap(),
+            loaded.spec
+        );
+        let text = llmtui::embed::text(&format!("presets/{}.yaml", preset.name)).unwrap();
+        assert!(
+            text.lines().take(2).all(|l| l.starts_with("# ")),
+            "{}: two opening lines",
+            preset.name
+        );
+        let own = spec::load(&preset.name, &["data.path=my.txt".into()], &sources).unwrap();
+        assert_eq!(
+            own.spec.data.path.as_deref(),
+            Some(dir.path().join("my.txt").as_path())
+        );
+    }
+}
+
+#[test]
+fn what_was_asked_is_a_spec_of_its_own() {
+    let loaded = set(&["lr=3e-3", "model.position=rope"]).unwrap();
+    let (dir, sources) = nowhere();
+    fs::write(dir.path().join("asked.yaml"), &loaded.asked).unwrap();
+    let again = spec::load("asked.yaml", &[], &sources).unwrap();
+    assert_eq!(again.spec, loaded.spec);
+    assert!(
+        loaded
+            .asked
+            .starts_with("# What was asked for: quickstart -s lr=3e-3")
+    );
+    assert!(
+        !loaded.asked.contains("init_std"),
+        "defaults were not asked for"
+    );
+}
+
+#[test]
+fn derived_numbers_are_filled_in_and_written() {
+    let spec = set(&["model.mlp=swiglu", "d_model=256", "grad_accum_steps=2"])
+        .unwrap()
+        .spec;
+    assert_eq!(spec.model.n_kv_head, Some(4));
+    assert_eq!(spec.model.d_ff, Some(704));
+    assert_eq!(spec.batch_tokens(), 12 * 2 * 64);
+    let yaml = spec.to_yaml();
+    assert!(
+        yaml.contains("d_ff: 704") && yaml.contains("temperature: 0.8\n"),
+        "{yaml}"
+    );
+}
+
+#[test]
+fn a_written_spec_needs_no_files_to_be_read_again() {
+    let (dir, sources) = nowhere();
+    let path = dir.path().join("my.txt");
+    fs::write(&path, "text").unwrap();
+    let spec = spec::load("quickstart", &["data.path=my.txt".into()], &sources)
+        .unwrap()
+        .spec;
+    assert!(spec.data.path.as_deref().is_some_and(Path::is_absolute));
+    fs::remove_file(&path).unwrap();
+    assert_eq!(RunSpec::from_yaml(&spec.to_yaml()).unwrap(), spec);
+    assert!(RunSpec::from_yaml("model: {n_head: 3}").is_err());
+}
+
+proptest::proptest! {
+    #[test]
+    fn floats_keep_every_bit(lr in 1e-12f64..10.0, beta in 0.0f64..0.999, temperature in 0.0f32..5.0) {
+        let words = [format!("lr={lr}"), format!("beta2={beta:e}"), "schedule=constant".to_string(),
+            format!("sample.sampling.temperature={temperature}")];
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let spec = set(&words).unwrap().spec;
+        let llmtui::optim::OptimizerConfig::AdamW(adamw) = &spec.optimizer;
+        proptest::prop_assert_eq!(adamw.lr.to_bits(), lr.to_bits());
+        proptest::prop_assert_eq!(adamw.beta2.to_bits(), beta.to_bits());
+        proptest::prop_assert_eq!(spec.sample.sampling.temperature.to_bits(), temperature.to_bits());
+        let again = RunSpec::from_yaml(&spec.to_yaml()).unwrap();
+        proptest::prop_assert_eq!(&again, &spec);
+    }
+
+    #[test]
+    fn no_text_makes_the_loader_panic(text in "\\PC{0,80}", word in "\\PC{0,40}") {
+        let _ = file(&text);
+        let _ = set(&[&word]);
+    }
+
+    #[test]
+    fn any_name_and_prompt_survive_writing(prompt in "\\PC*|[ \n\t#:'\"-]*") {
+        let (_dir, sources) = nowhere();
+        let quoted = serde_json::to_string(&prompt).unwrap();
+        let spec = spec::load("quickstart", &[format!("sample.prompt={quoted}")], &sources).unwrap().spec;
+        proptest::prop_assert_eq!(&spec.sample.prompt, &prompt);
+        proptest::prop_assert_eq!(RunSpec::from_yaml(&spec.to_yaml()).unwrap(), spec);
+    }
+}
+
+#[test]
+fn poor_settings_are_advised_against_but_run() {
+    let spec = set(&["max_steps=20", "lr=0.1", "clip_norm=0"])
+        .unwrap()
+        .spec;
+    let advice: Vec<&str> = spec.advice().iter().map(|a| a.path).collect();
+    assert_eq!(advice, ["optimizer", "schedule", "train.clip_norm"]);
+}
