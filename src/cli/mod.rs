@@ -1,6 +1,12 @@
 //! The command line: one file per verb. Only this room prints. A verb is a `pub struct Args` and a
 //! `pub fn run(args, cx) -> anyhow::Result<Exit>`; what goes wrong on the way becomes an exit code in [`exit`].
 
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the one room that speaks to standard output and standard error"
+)]
+
 pub mod args;
 mod attach;
 mod bench;
