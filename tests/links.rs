@@ -1,6 +1,12 @@
 //! Links under real conditions: many viewers, slow viewers, killed processes, wrong doors. The engine here is a script of
 //! events: what it says does not matter, that every viewer hears all of it does.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a helper of a test fails as a test does"
+)]
+
 #[path = "support/script.rs"]
 mod script;
 
@@ -292,7 +298,7 @@ fn a_second_engine_takes_over_right_after_the_first() {
 fn a_panicking_engine_is_an_error_and_frees_the_run() {
     let place = Place::new();
     let claim = place.run.claim().unwrap();
-    let host: Host<Outcome> = Host::start(&place.run, claim, |mut io| {
+    let host: Host<Outcome> = Host::start(&place.run, claim, Some(&place.env), |mut io| {
         io.emitter.emit(script::hello());
         panic!("on purpose")
     })

@@ -90,10 +90,12 @@ pub struct Host<T> {
 }
 
 impl<T: Send + 'static> Host<T> {
-    /// Starts `engine` on its own thread. `claim` is the run's lock, held until [`Host::wait`] returns.
+    /// Starts `engine` on its own thread. `claim` is the run's lock, held until [`Host::wait`] returns. With `door`, the
+    /// run's socket is open before the engine says its first word.
     pub fn start(
         run: &RunDir,
         claim: Lock,
+        door: Option<&Env>,
         engine: impl FnOnce(EngineIo) -> T + Send + 'static,
     ) -> Result<Host<T>, HostError> {
         let (grown, growth) = watch::channel(0);
@@ -107,6 +109,9 @@ impl<T: Send + 'static> Host<T> {
         grown.send_replace(log.begin_seq());
         drop(grown);
         let (commands, receiver) = sync_channel(COMMANDS);
+        let server = door
+            .map(|env| Server::start(run, env, growth.clone(), commands.clone()))
+            .transpose()?;
         let stop = Arc::new(AtomicBool::new(false));
         let io = EngineIo {
             emitter: Emitter {
@@ -124,12 +129,12 @@ impl<T: Send + 'static> Host<T> {
             commands,
             growth,
             stop,
-            server: None,
+            server,
             claim,
         })
     }
 
-    /// Opens the run's socket for viewers in other processes.
+    /// Opens the run's socket for viewers in other processes, later than [`Host::start`] would.
     pub fn serve(&mut self, env: &Env) -> Result<(), HostError> {
         let server = Server::start(&self.run, env, self.growth.clone(), self.commands.clone())?;
         self.server = Some(server);

@@ -29,6 +29,8 @@ pub struct Launcher {
 /// What the engine process is told besides the run's spec.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EngineOptions {
+    /// Go on from the newest checkpoint.
+    pub resume: bool,
     /// Train although a preflight check fails.
     pub force: bool,
     /// Save and stop after this step.
@@ -115,6 +117,9 @@ impl Launcher {
             .arg(run.path())
             .arg("--runtime-dir")
             .arg(&self.env.runtime_dir);
+        if options.resume {
+            command.arg("--resume");
+        }
         if options.force {
             command.arg("--force");
         }

@@ -19,7 +19,7 @@ pub use address::{AddressError, secure_dir, socket_path};
 pub use host::{Emitter, EngineIo, Host, HostError};
 pub use open::{OpenError, open};
 pub use replay::replay;
-pub use socket::{ConnectError, answers, connect};
+pub use socket::{ConnectError, answers, connect, relay};
 
 use crate::wire::{Command, CommandId, Envelope, Request};
 use tokio::sync::mpsc;

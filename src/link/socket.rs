@@ -76,6 +76,42 @@ pub fn answers(env: &Env, id: &str) -> Result<bool, ConnectError> {
     greet(&stream, &path, id).map(|_| true)
 }
 
+/// Passes bytes between a live run's socket and a pair of streams, for a viewer at the other end of a pipe or of ssh: it
+/// speaks with the socket as if it were here. Returns when the run closes its socket; the run does not notice.
+pub fn relay(
+    env: &Env,
+    id: &str,
+    mut input: impl Read + Send + 'static,
+    output: &mut impl Write,
+) -> Result<(), ConnectError> {
+    let path = socket_path(env, id)?;
+    if let Some(dir) = path.parent().filter(|dir| dir.exists()) {
+        secure_dir(dir)?;
+    }
+    let absent = |source| ConnectError::Absent {
+        path: path.clone(),
+        source,
+    };
+    let stream = UnixStream::connect(&path).map_err(absent)?;
+    let mut to_engine = stream.try_clone().map_err(absent)?;
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut input, &mut to_engine);
+        let _ = to_engine.shutdown(std::net::Shutdown::Write);
+    });
+    let mut chunk = [0; 16 * 1024];
+    while let Ok(n @ 1..) = (&stream).read(&mut chunk) {
+        // A closed output is a viewer that left.
+        if output
+            .write_all(&chunk[..n])
+            .and_then(|()| output.flush())
+            .is_err()
+        {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Reads the greeting: the right run, a version we speak. Returns how far the log goes.
 fn greet(stream: &UnixStream, path: &Path, id: &str) -> Result<u64, ConnectError> {
     let strange = |why: String| ConnectError::Handshake {

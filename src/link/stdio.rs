@@ -4,7 +4,7 @@ use super::pipe::{End, framed, link, pump};
 use super::{Incoming, Link};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::text::sanitize;
-use crate::wire::{Envelope, Event, MAX_LINE, Request, VERSION, decode_command, encode};
+use crate::wire::{CommandId, Envelope, Event, MAX_LINE, Request, VERSION, decode_command, encode};
 use std::io::{BufRead, Read, Write};
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -135,16 +135,8 @@ impl<W: Write> Speaker<W> {
     }
 }
 
-/// What a line-speaking viewer sends.
-#[derive(Debug, PartialEq)]
-pub enum Heard {
-    Request(Request),
-    /// A line that is no command of ours: its id, if it has one, and what is wrong with it.
-    Strange {
-        id: u64,
-        why: String,
-    },
-}
+/// What a line-speaking viewer sends: a command, or the id of a line that is none and what is wrong with it.
+pub type Heard = Result<Request, (CommandId, String)>;
 
 /// Reads commands on a thread of their own until the input closes; the channel then closes too.
 pub fn listen(input: impl BufRead + Send + 'static) -> Receiver<Heard> {
@@ -167,11 +159,8 @@ fn read_commands(mut input: impl BufRead, say: &SyncSender<Heard>) {
             continue;
         }
         let heard = match decode_command(text.trim_end()) {
-            Ok(request) => Heard::Request(request),
-            Err(e) => Heard::Strange {
-                id: super::route::id_of(&text),
-                why: e.to_string(),
-            },
+            Ok(request) => Ok(request),
+            Err(e) => Err((super::route::id_of(&text), e.to_string())),
         };
         // A line beyond the limit cannot be told from its continuation: the conversation ends.
         let endless = line.len() > MAX_LINE && line.last() != Some(&b'\n');

@@ -39,7 +39,7 @@ impl Place {
     /// An engine thread that plays `script` as this place's run.
     pub fn host(&self, script: Script) -> Host<Outcome> {
         let claim = self.run.claim().unwrap();
-        Host::start(&self.run, claim, move |io| play(&script, io)).unwrap()
+        Host::start(&self.run, claim, None, move |io| play(&script, io)).unwrap()
     }
 }
 
