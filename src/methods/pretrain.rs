@@ -1,6 +1,9 @@
 //! Next-token prediction: the mean negative log-probability of every token of the optimizer step.
 
+use super::StepContext;
 use crate::base::registry::Entry;
+use crate::nn::TokenOutputs;
+use candle_core::{Result, Tensor};
 use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
@@ -14,4 +17,8 @@ pub const ENTRY: Entry = Entry {
 #[serde(default, deny_unknown_fields)]
 pub struct Config {}
 
-impl super::Method for Config {}
+impl super::Method for Config {
+    fn loss(&self, out: &TokenOutputs, context: &StepContext) -> Result<Tensor> {
+        out.logp.sum_all()? * (-1.0 / context.step_tokens as f64)
+    }
+}

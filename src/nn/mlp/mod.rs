@@ -5,6 +5,8 @@ use crate::kernels::activation::Activation;
 mod gelu;
 mod swiglu;
 
+pub use gelu::Approximate;
+
 /// What a feed-forward block has to tell.
 pub trait Mlp {
     /// True when the block has a gate and an up projection of width d_ff each.

@@ -1,0 +1,135 @@
+//! The readings that the engine takes: what each is called, what it measures and where its definition comes from. How a
+//! reading is computed stands where its ingredients are (engine, methods); what it means is told by the guide.
+
+use crate::wire::{Direction, MetricInfo};
+
+/// Ids of the built-in metrics, as they stand in `values` on the wire.
+pub mod id {
+    pub const TRAIN_LOSS: &str = "train/loss";
+    pub const GRAD_NORM: &str = "grad_norm";
+    pub const ENTROPY: &str = "entropy";
+    pub const LR: &str = "lr";
+    pub const CLIPPED: &str = "clipped";
+    pub const TOK_PER_SEC: &str = "tok_per_sec";
+    pub const STEP_MS: &str = "step_ms";
+    pub const DATA_WAIT: &str = "data_wait";
+    pub const VAL_LOSS: &str = "val/loss";
+    pub const VAL_PPL: &str = "val/ppl";
+    pub const VAL_BPB: &str = "val/bpb";
+    pub const CPU_PERCENT: &str = "host/cpu_percent";
+    pub const RAM_USED: &str = "host/ram_used_bytes";
+    pub const RAM_TOTAL: &str = "host/ram_total_bytes";
+    pub const RSS: &str = "host/rss_bytes";
+}
+
+/// Whether the same seed gives the same bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeatable {
+    Yes,
+    /// A time or a reading of the machine: differs between runs.
+    No,
+}
+
+/// One metric.
+#[derive(Debug, Clone, Copy)]
+pub struct Metric {
+    pub id: &'static str,
+    pub title: &'static str,
+    /// `nats`, `1/s`, `bytes` … or empty.
+    pub unit: &'static str,
+    pub direction: Direction,
+    pub repeatable: Repeatable,
+    /// Where the definition comes from.
+    pub source: &'static str,
+}
+
+const fn metric(
+    id: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    direction: Direction,
+    repeatable: Repeatable,
+    source: &'static str,
+) -> Metric {
+    Metric {
+        id,
+        title,
+        unit,
+        direction,
+        repeatable,
+        source,
+    }
+}
+
+use Direction::{Higher, Lower, Neutral};
+use Repeatable::{No, Yes};
+
+/// Every built-in metric, in the order in which a dashboard shows them. One row each.
+#[rustfmt::skip]
+pub const METRICS: &[Metric] = &[
+    metric(id::TRAIN_LOSS, "Training loss", "nats", Lower, Yes, "mean negative log-likelihood of the step's target tokens"),
+    metric(id::VAL_LOSS, "Validation loss", "nats", Lower, Yes, "mean negative log-likelihood of held-out tokens"),
+    metric(id::GRAD_NORM, "Gradient norm", "", Neutral, Yes, "global L2 norm before clipping (Pascanu et al. 2013)"),
+    metric(id::ENTROPY, "Token entropy", "nats", Neutral, Yes, "mean entropy of the predicted token distributions"),
+    metric(id::LR, "Learning rate", "", Neutral, Yes, "schedule at this step, live changes included"),
+    metric(id::TOK_PER_SEC, "Tokens per second", "1/s", Higher, No, "target tokens over wall time of the steps, without evaluations"),
+    metric(id::STEP_MS, "Step time", "ms", Lower, No, "wall time of one optimizer step"),
+    metric(id::DATA_WAIT, "Waiting for data", "share", Lower, No, "share of the step spent on getting its batches"),
+    metric(id::CLIPPED, "Gradient clipped", "0/1", Neutral, Yes, "1 where the gradient norm exceeded clip_norm"),
+    metric(id::VAL_PPL, "Validation perplexity", "", Lower, Yes, "exp(validation loss)"),
+    metric(id::VAL_BPB, "Validation bits per byte", "bits", Lower, Yes, "loss / ln 2 × tokens per byte: comparable between tokenizers"),
+    metric(id::CPU_PERCENT, "CPU, whole machine", "%", Neutral, No, "operating system"),
+    metric(id::RAM_USED, "Memory in use, whole machine", "bytes", Neutral, No, "operating system"),
+    metric(id::RAM_TOTAL, "Memory of the machine", "bytes", Neutral, No, "operating system"),
+    metric(id::RSS, "Memory of this run", "bytes", Neutral, No, "resident set size of the engine process"),
+];
+
+/// The declarations sent before the first value.
+pub fn declarations() -> Vec<MetricInfo> {
+    METRICS
+        .iter()
+        .map(|m| MetricInfo {
+            id: m.id.into(),
+            title: m.title.into(),
+            unit: m.unit.into(),
+            direction: m.direction,
+            source: m.source.into(),
+        })
+        .collect()
+}
+
+/// The row of one id.
+pub fn find(id: &str) -> Option<&'static Metric> {
+    METRICS.iter().find(|m| m.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_every_row_is_filled() {
+        let mut ids: Vec<&str> = METRICS.iter().map(|m| m.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), METRICS.len());
+        assert!(
+            METRICS
+                .iter()
+                .all(|m| !m.title.is_empty() && !m.source.is_empty())
+        );
+    }
+
+    #[test]
+    fn losses_repeat_and_times_do_not() {
+        assert_eq!(
+            find(id::TRAIN_LOSS).map(|m| m.repeatable),
+            Some(Repeatable::Yes)
+        );
+        assert_eq!(
+            find(id::STEP_MS).map(|m| m.repeatable),
+            Some(Repeatable::No)
+        );
+        assert!(find("levitation").is_none());
+    }
+}
