@@ -3,4 +3,6 @@
 pub mod action;
 pub mod glyphs;
 pub mod keymap;
+pub mod panes;
 pub mod theme;
+pub mod widgets;

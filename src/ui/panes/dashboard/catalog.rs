@@ -1,0 +1,220 @@
+//! Which charts a run has, in which order, and how their readings are written. Metrics that this build has never heard of
+//! come after the known ones.
+
+use crate::base::human;
+use crate::run::RunState;
+use crate::wire::{Direction, MetricInfo};
+
+/// One chart: a metric, and its twin on the validation split.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chart {
+    /// Metric id of the line.
+    pub id: String,
+    /// Metric id of the rings.
+    pub validation: Option<String>,
+    pub title: String,
+    pub unit: String,
+    pub direction: Direction,
+}
+
+/// Known metrics in the order of their importance, with the words of the screen.
+const KNOWN: &[(&str, &str, &str, Direction)] = &[
+    ("train/loss", "loss", "nats", Direction::Lower),
+    ("grad_norm", "grad norm", "", Direction::Neutral),
+    ("entropy", "token entropy", "nats", Direction::Neutral),
+    ("tok_per_sec", "tokens/s", "1/s", Direction::Higher),
+    ("lr", "learning rate", "", Direction::Neutral),
+    ("step_ms", "step time", "ms", Direction::Lower),
+    ("val/ppl", "validation perplexity", "", Direction::Lower),
+    ("val/bpb", "validation bits/byte", "bits", Direction::Lower),
+    ("data_wait", "waiting for data", "share", Direction::Lower),
+    ("clipped", "clipped steps", "share", Direction::Neutral),
+    ("host/cpu_percent", "CPU", "%", Direction::Neutral),
+    (
+        "host/rss_bytes",
+        "memory of the run",
+        "bytes",
+        Direction::Neutral,
+    ),
+    (
+        "host/ram_used_bytes",
+        "RAM used",
+        "bytes",
+        Direction::Neutral,
+    ),
+];
+
+/// Charts shown before anything was declared.
+const FIRST: usize = 4;
+/// Never a chart of its own.
+const HIDDEN: &[&str] = &["host/ram_total_bytes"];
+/// Readings that are set, not measured: no average is drawn through them.
+const EXACT: &[&str] = &["lr", "host/ram_used_bytes", "host/rss_bytes"];
+
+/// The charts of a run whose title or id contains `filter`.
+pub fn charts(state: &RunState, filter: &str) -> Vec<Chart> {
+    let filter = filter.trim().to_lowercase();
+    let mut charts: Vec<Chart> = Vec::new();
+    for (i, (id, title, unit, direction)) in KNOWN.iter().enumerate() {
+        let expected = state.metrics.is_empty() && i < FIRST;
+        if expected || exists(state, id) {
+            charts.push(Chart {
+                id: (*id).into(),
+                validation: twin(id).filter(|twin| expected || exists(state, twin)),
+                title: (*title).into(),
+                unit: (*unit).into(),
+                direction: *direction,
+            });
+        }
+    }
+    let declared = state.metrics.iter().map(|m| m.id.as_str());
+    for id in declared.chain(state.series.keys().map(String::as_str)) {
+        if !taken(&charts, id) && !HIDDEN.contains(&id) {
+            charts.push(foreign(state, id));
+        }
+    }
+    charts.retain(|c| {
+        c.id.to_lowercase().contains(&filter) || c.title.to_lowercase().contains(&filter)
+    });
+    charts
+}
+
+fn exists(state: &RunState, id: &str) -> bool {
+    state.series.contains_key(id) || state.metric(id).is_some()
+}
+
+fn taken(charts: &[Chart], id: &str) -> bool {
+    charts
+        .iter()
+        .any(|c| c.id == id || c.validation.as_deref() == Some(id))
+}
+
+/// The validation metric of a training metric.
+fn twin(id: &str) -> Option<String> {
+    id.strip_prefix("train/").map(|rest| format!("val/{rest}"))
+}
+
+fn foreign(state: &RunState, id: &str) -> Chart {
+    let info: Option<&MetricInfo> = state.metric(id);
+    let title = info
+        .map(|m| m.title.clone())
+        .filter(|title| !title.is_empty());
+    Chart {
+        id: id.into(),
+        validation: twin(id).filter(|twin| exists(state, twin)),
+        title: title.unwrap_or_else(|| crate::base::text::one_line(id)),
+        unit: info.map(|m| m.unit.clone()).unwrap_or_default(),
+        direction: info.map_or(Direction::Neutral, |m| m.direction),
+    }
+}
+
+impl Chart {
+    /// A moving average makes sense of it.
+    pub fn smooths(&self) -> bool {
+        !EXACT.contains(&self.id.as_str()) && !self.points_only()
+    }
+
+    /// Measured now and then: rings, no line.
+    pub fn points_only(&self) -> bool {
+        self.id.starts_with("val/")
+    }
+
+    /// Its axis begins at zero: heights compare as amounts.
+    pub fn begins_at_zero(&self) -> bool {
+        matches!(self.unit.as_str(), "1/s" | "ms" | "share" | "%" | "bytes") || self.id == "lr"
+    }
+
+    /// A reading in few columns, without its unit where the title says it.
+    pub fn reading(&self, x: f64) -> String {
+        if !x.is_finite() {
+            return human::number(x);
+        }
+        match self.unit.as_str() {
+            "bytes" => human::bytes(x.max(0.0) as u64),
+            "1/s" => human::short(x),
+            "%" => format!("{x:.0} %"),
+            "share" => format!("{:.0} %", x * 100.0),
+            "ms" => format!("{} ms", human::short(x)),
+            "" | "nats" | "bits" => human::number(x),
+            unit => format!("{} {unit}", human::number(x)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::UnixMillis;
+    use crate::wire::{Envelope, Event, Num};
+
+    fn state(ids: &[&str]) -> RunState {
+        let values = ids.iter().map(|id| (id.to_string(), Num(1.0))).collect();
+        let event = Event::Stepped {
+            step: 1,
+            tokens: 1,
+            values,
+        };
+        RunState::from_events(&[Envelope {
+            v: 1,
+            seq: 1,
+            t: UnixMillis(1),
+            event,
+        }])
+    }
+
+    fn ids(charts: &[Chart]) -> Vec<&str> {
+        charts.iter().map(|c| c.id.as_str()).collect()
+    }
+
+    #[test]
+    fn an_empty_run_promises_the_four_that_matter() {
+        assert_eq!(
+            ids(&charts(&RunState::new(), "")),
+            ["train/loss", "grad_norm", "entropy", "tok_per_sec"]
+        );
+    }
+
+    #[test]
+    fn unknown_metrics_follow_and_twins_share_a_chart() {
+        let state = state(&[
+            "rewards/margins",
+            "lr",
+            "train/loss",
+            "val/loss",
+            "train/acc",
+            "val/acc",
+            "host/ram_total_bytes",
+        ]);
+        let charts = charts(&state, "");
+        let rest: Vec<&str> = ids(&charts)
+            .into_iter()
+            .filter(|id| !["grad_norm", "entropy", "tok_per_sec"].contains(id))
+            .collect();
+        assert_eq!(rest, ["train/loss", "lr", "rewards/margins", "train/acc"]);
+        assert_eq!(
+            charts.last().unwrap().validation.as_deref(),
+            Some("val/acc")
+        );
+    }
+
+    #[test]
+    fn the_filter_reads_titles_and_ids() {
+        let state = state(&["train/loss", "lr", "grad_norm"]);
+        assert_eq!(ids(&charts(&state, "RATE")), ["lr"]);
+        assert_eq!(ids(&charts(&state, "grad_")), ["grad_norm"]);
+        assert!(charts(&state, "nothing").is_empty());
+    }
+
+    #[test]
+    fn readings_carry_their_unit() {
+        let reading = |id: &str, x: f64| {
+            let all = charts(&state(&[id]), "");
+            all.iter().find(|c| c.id == id).unwrap().reading(x)
+        };
+        assert_eq!(reading("train/loss", 1.7641), "1.764");
+        assert_eq!(reading("tok_per_sec", 20_941.0), "20.9k");
+        assert_eq!(reading("host/rss_bytes", 81_788_928.0), "78 MiB");
+        assert_eq!(reading("data_wait", 0.021), "2 %");
+        assert_eq!(reading("grad_norm", f64::NAN), "NaN");
+    }
+}

@@ -1,0 +1,273 @@
+//! The words and numbers of a frame. While a run trains they are renewed a few times a second, not in every frame: nobody
+//! reads digits faster, and over SSH each of them costs bytes.
+
+use super::catalog::Chart;
+use super::health::{self, Fact};
+use crate::base::clock::UnixMillis;
+use crate::base::human;
+use crate::base::stats::Ema;
+use crate::run::RunState;
+use crate::run::series::Series;
+use crate::run::state::outcome_word;
+use crate::ui::glyphs::Glyphs;
+use crate::ui::theme::Meaning;
+use crate::ui::widgets::text::{Word, word};
+use crate::wire::{Direction, Outcome, Phase};
+use std::time::Duration;
+
+/// Time between two renewals while training.
+const RENEWAL_MS: u64 = 500;
+/// Readings behind the number in a title when lines are smoothed.
+const TITLE_READINGS: usize = 32;
+/// Weight of the past among them.
+const TITLE_DECAY: f64 = 0.9;
+
+/// What the words depend on besides the run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wish {
+    pub charts: Vec<Chart>,
+    pub cursor: Option<u64>,
+    pub smoothed: bool,
+    pub ascii: bool,
+}
+
+/// The words of a frame.
+#[derive(Debug, Default)]
+pub struct Glance {
+    /// `step 1,240 / 2,000`
+    pub step: Vec<Word>,
+    /// 0 to 1.
+    pub progress: f64,
+    /// Right of the bar, the most important first.
+    pub parts: Vec<Vec<Word>>,
+    /// Readings behind each chart's name.
+    pub titles: Vec<Vec<Word>>,
+    pub facts: Vec<Fact>,
+    made: Option<(u64, Wish)>,
+}
+
+impl Glance {
+    /// Makes the words anew when it is time.
+    pub fn renew(&mut self, state: &RunState, wish: Wish, now: UnixMillis) {
+        let slot = now.0 / RENEWAL_MS;
+        let training = state.running() && state.phase == Some(Phase::Training) && state.step > 1;
+        if training
+            && self
+                .made
+                .as_ref()
+                .is_some_and(|(at, old)| *at == slot && *old == wish)
+        {
+            return;
+        }
+        let glyphs = Glyphs::of(wish.ascii);
+        self.step = step_words(state, glyphs);
+        self.progress = state.progress().unwrap_or(0.0);
+        self.parts = parts(state);
+        self.titles = wish
+            .charts
+            .iter()
+            .map(|chart| title(state, chart, &wish, glyphs))
+            .collect();
+        self.facts = health::facts(state);
+        self.made = Some((slot, wish));
+    }
+}
+
+fn step_words(state: &RunState, glyphs: &Glyphs) -> Vec<Word> {
+    let mut words = Vec::new();
+    if let Some(finish) = &state.finished {
+        let (glyph, meaning) = outcome_mark(finish.outcome, glyphs);
+        words.push(word(
+            format!("{glyph} {}  ", outcome_word(finish.outcome)),
+            meaning,
+        ));
+    }
+    let Some(head) = &state.head else {
+        let word_now = if state.last_seq == 0 {
+            "waiting for the engine"
+        } else {
+            state.word()
+        };
+        words.push(word(word_now, Meaning::Accent));
+        return words;
+    };
+    let max = human::grouped(head.max_steps);
+    words.push(word("step ", Meaning::Muted));
+    words.push(word(
+        format!("{:>w$}", human::grouped(state.step), w = max.len()),
+        Meaning::Title,
+    ));
+    words.push(word(format!(" / {max}"), Meaning::Muted));
+    words
+}
+
+/// The mark of an outcome.
+pub fn outcome_mark(outcome: Outcome, glyphs: &Glyphs) -> (&'static str, Meaning) {
+    match outcome {
+        Outcome::Completed => (glyphs.ok, Meaning::Good),
+        Outcome::Stopped => (glyphs.ring, Meaning::Warn),
+        Outcome::Failed | Outcome::Refused | Outcome::Crashed => (glyphs.bad, Meaning::Bad),
+    }
+}
+
+fn parts(state: &RunState) -> Vec<Vec<Word>> {
+    let mut parts = Vec::new();
+    if let Some(share) = state.progress() {
+        parts.push(vec![word(
+            format!("{:>3.0} %", (share * 100.0).floor()),
+            Meaning::Text,
+        )]);
+    }
+    parts.extend(time_part(state));
+    let number = |text: String, unit: &str| {
+        vec![
+            word(text, Meaning::Text),
+            word(format!(" {unit}"), Meaning::Muted),
+        ]
+    };
+    if let Some(speed) = state.tok_per_sec() {
+        parts.push(number(format!("{:>5}", human::short(speed)), "tok/s"));
+    }
+    if let Some(mfu) = state.latest("mfu").filter(|x| x.is_finite()) {
+        parts.push(number(format!("MFU {:>2.0}", mfu * 100.0), "%"));
+    }
+    if state.tokens > 0 {
+        parts.push(number(
+            format!("{:>5}", human::short(state.tokens as f64)),
+            "tokens",
+        ));
+    }
+    if let Some(epochs) = state.epochs() {
+        parts.push(vec![
+            word("epoch ", Meaning::Muted),
+            word(format!("{epochs:>4.1}"), Meaning::Text),
+        ]);
+    }
+    parts
+}
+
+/// What the run is busy with when it is not training; else how long it will take.
+fn time_part(state: &RunState) -> Option<Vec<Word>> {
+    if let Some(finish) = &state.finished {
+        let took = Duration::try_from_secs_f64(finish.seconds).unwrap_or_default();
+        let time = format!("{:>7}", human::duration(took));
+        return Some(vec![
+            word(time, Meaning::Text),
+            word(" taken", Meaning::Muted),
+        ]);
+    }
+    let phase = state.phase?;
+    if phase != Phase::Training && state.head.is_some() {
+        let meaning = if phase == Phase::Paused {
+            Meaning::Warn
+        } else {
+            Meaning::Accent
+        };
+        return Some(vec![word(format!("{:>12}", state.word()), meaning)]);
+    }
+    let left = human::duration(state.remaining()?);
+    Some(vec![
+        word(format!("{left:>7}"), Meaning::Text),
+        word(" left", Meaning::Muted),
+    ])
+}
+
+fn title(state: &RunState, chart: &Chart, wish: &Wish, glyphs: &Glyphs) -> Vec<Word> {
+    let mut words = Vec::new();
+    if let Some(step) = wish.cursor {
+        words.push(word(
+            format!("at {}  ", human::grouped(step)),
+            Meaning::Accent,
+        ));
+    }
+    let paired = chart.validation.is_some();
+    let meaning = if chart.points_only() {
+        Meaning::Validation
+    } else if paired {
+        Meaning::Train
+    } else {
+        Meaning::Text
+    };
+    if let Some(value) = state
+        .series
+        .get(&chart.id)
+        .and_then(|s| reading(s, chart, wish))
+    {
+        if paired {
+            words.push(word("train ", Meaning::Muted));
+        }
+        let meaning = if value.is_finite() {
+            meaning
+        } else {
+            Meaning::Bad
+        };
+        words.push(word(chart.reading(value), meaning));
+        if chart.unit == "nats" && !paired {
+            words.push(word(" nats", Meaning::Muted));
+        }
+    }
+    words.extend(validation(state, chart, wish, glyphs));
+    words
+}
+
+/// The number that stands for a series: under the cursor, or now.
+fn reading(series: &Series, chart: &Chart, wish: &Wish) -> Option<f64> {
+    let last = series.last()?.value;
+    if let Some(step) = wish.cursor {
+        return series.nearest(step).map(|b| b.mean().unwrap_or(f64::NAN));
+    }
+    if !wish.smoothed || !chart.smooths() || !last.is_finite() {
+        return Some(last);
+    }
+    let mut ema = Ema::new(TITLE_DECAY);
+    let skip = series.recent().len().saturating_sub(TITLE_READINGS);
+    series.recent().skip(skip).for_each(|p| {
+        ema.push(p.value);
+    });
+    ema.value()
+}
+
+fn validation(state: &RunState, chart: &Chart, wish: &Wish, glyphs: &Glyphs) -> Vec<Word> {
+    let Some(series) = chart
+        .validation
+        .as_ref()
+        .and_then(|id| state.series.get(id))
+    else {
+        return Vec::new();
+    };
+    let at = wish.cursor.unwrap_or(u64::MAX);
+    let Some(bucket) = series.nearest(at) else {
+        return Vec::new();
+    };
+    let value = bucket.mean().unwrap_or(f64::NAN);
+    let meaning = if value.is_finite() {
+        Meaning::Validation
+    } else {
+        Meaning::Bad
+    };
+    let mut words = vec![
+        word("  val ", Meaning::Muted),
+        word(chart.reading(value), meaning),
+    ];
+    if wish.cursor.is_some() {
+        words.push(word(
+            format!(" (step {})", human::grouped(bucket.last)),
+            Meaning::Muted,
+        ));
+        return words;
+    }
+    let before = series.recent().rev().nth(1).map(|p| p.value);
+    let change = before.map_or(0.0, |before| value - before);
+    let better = match chart.direction {
+        Direction::Higher => change > 0.0,
+        _ => change < 0.0,
+    };
+    let arrow = if change < 0.0 { glyphs.down } else { glyphs.up };
+    if change != 0.0 && change.is_finite() {
+        words.push(word(
+            format!(" {arrow}"),
+            if better { Meaning::Good } else { Meaning::Warn },
+        ));
+    }
+    words
+}

@@ -1,0 +1,481 @@
+//! The lines and boxes around the charts: progress, health, machine, sample, log, and the result of a finished run.
+
+use super::glance::{Glance, outcome_mark};
+use super::health::{self, Fact};
+use crate::base::clock::UnixMillis;
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::run::RunState;
+use crate::run::state::{Finish, Level, LogLine, Sample, outcome_word};
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::bar;
+use crate::ui::widgets::text::{self, Word, word};
+use crate::wire::{CheckStatus, Outcome};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Columns that the progress bar keeps whatever else there is to say.
+const MIN_BAR: usize = 10;
+/// Columns of a label in the health and machine boxes.
+const LABEL: usize = 14;
+
+/// `step 1,240 / 2,000  ━━━━╺━━━  62 %  0:38 left …`
+pub fn progress(buffer: &mut Buffer, area: Rect, glance: &Glance, theme: &Theme) {
+    let inner = area.width.saturating_sub(2);
+    let x = text::draw(buffer, area.x + 1, area.y, inner, &glance.step, theme);
+    let room = usize::from(area.right().saturating_sub(x + 1));
+    let mut right: Vec<Word> = Vec::new();
+    for part in &glance.parts {
+        if text::width(&right) + text::width(part) + 2 + MIN_BAR > room {
+            break;
+        }
+        right.push(word("  ", Meaning::Muted));
+        right.extend(part.iter().cloned());
+    }
+    let width = room.saturating_sub(text::width(&right) + 2) as u16;
+    if width >= 4 && !glance.parts.is_empty() {
+        bar::progress(
+            buffer,
+            x + 2,
+            area.y,
+            width,
+            glance.progress,
+            Meaning::Accent,
+            theme,
+        );
+    }
+    text::draw_right(buffer, area.right() - 1, area.y, room as u16, &right, theme);
+}
+
+fn level_mark(level: Level, theme: &Theme) -> Word {
+    let glyphs = theme.glyphs();
+    match level {
+        Level::Info => word(glyphs.separator, Meaning::Muted),
+        Level::Good => word(glyphs.ok, Meaning::Good),
+        Level::Warn => word(glyphs.warn, Meaning::Warn),
+        Level::Bad => word(glyphs.bad, Meaning::Bad),
+    }
+}
+
+fn fact_words(fact: &Fact, label_width: usize, theme: &Theme) -> Vec<Word> {
+    let meaning = match fact.level {
+        Level::Warn => Meaning::Warn,
+        Level::Bad => Meaning::Bad,
+        Level::Info | Level::Good => Meaning::Text,
+    };
+    vec![
+        level_mark(fact.level, theme),
+        word(format!(" {:<label_width$} ", fact.label), Meaning::Muted),
+        word(fact.text.clone(), meaning),
+    ]
+}
+
+/// One fact a row, in the fixed order; the worst first when not all fit.
+pub fn health(buffer: &mut Buffer, area: Rect, facts: &[Fact], theme: &Theme) {
+    let mut shown: Vec<&Fact> = facts.iter().collect();
+    if shown.len() > usize::from(area.height) {
+        shown.sort_by_key(|f| std::cmp::Reverse(f.level));
+    }
+    if shown.is_empty() && area.height > 0 {
+        let words = [word("Readings follow once it trains.", Meaning::Muted)];
+        text::draw(
+            buffer,
+            area.x + 1,
+            area.y,
+            area.width.saturating_sub(2),
+            &words,
+            theme,
+        );
+    }
+    for (row, fact) in shown.iter().take(usize::from(area.height)).enumerate() {
+        let words = fact_words(fact, LABEL, theme);
+        text::draw(
+            buffer,
+            area.x + 1,
+            area.y + row as u16,
+            area.width.saturating_sub(2),
+            &words,
+            theme,
+        );
+    }
+}
+
+/// The one line on how the run does: its result, or the fact that matters most.
+pub fn status(buffer: &mut Buffer, area: Rect, state: &RunState, glance: &Glance, theme: &Theme) {
+    let words = match (&state.finished, health::worst(&glance.facts)) {
+        (Some(finish), _) => result_line(state, finish, theme),
+        (None, Some(fact)) if fact.level > Level::Good => fact_words(fact, 0, theme),
+        (None, Some(_)) => calm(&glance.facts, theme),
+        (None, None) => vec![word(opening(state), Meaning::Muted)],
+    };
+    let max = area.width.saturating_sub(2);
+    let end = text::draw(buffer, area.x + 1, area.y, max, &words, theme);
+    let machine = machine_line(state);
+    text::draw_right(
+        buffer,
+        area.right() - 1,
+        area.y,
+        area.right().saturating_sub(end + 3),
+        &machine,
+        theme,
+    );
+}
+
+/// All is well: say what was looked at.
+fn calm(facts: &[Fact], theme: &Theme) -> Vec<Word> {
+    let mut words = vec![level_mark(Level::Good, theme), word(" ", Meaning::Muted)];
+    for (i, fact) in facts
+        .iter()
+        .skip_while(|f| facts.len() > 1 && f.label == "preflight")
+        .take(2)
+        .enumerate()
+    {
+        if i > 0 {
+            words.push(word(
+                format!(" {} ", theme.glyphs().separator),
+                Meaning::Muted,
+            ));
+        }
+        words.push(word(format!("{} ", fact.label), Meaning::Muted));
+        words.push(word(fact.text.clone(), Meaning::Text));
+    }
+    words
+}
+
+fn opening(state: &RunState) -> &'static str {
+    match state.last_seq {
+        0 => "Nothing has arrived yet.",
+        _ => "Reads its data, builds the model, checks both; then it trains.",
+    }
+}
+
+fn machine_line(state: &RunState) -> Vec<Word> {
+    let mut words = Vec::new();
+    if let Some(cpu) = state.host.get("host/cpu_percent") {
+        words.push(word("CPU ", Meaning::Muted));
+        words.push(word(format!("{cpu:>3.0} %"), Meaning::Text));
+    }
+    if let Some(rss) = state.host.get("host/rss_bytes") {
+        words.push(word("  run ", Meaning::Muted));
+        words.push(word(
+            format!("{:>7}", human::bytes(*rss as u64)),
+            Meaning::Text,
+        ));
+    }
+    words
+}
+
+/// CPU, RAM, the run's own memory.
+pub fn hardware(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) {
+    let read = |id: &str| state.host.get(id).copied().filter(|x| x.is_finite());
+    let total = read("host/ram_total_bytes").filter(|t| *t > 0.0);
+    let mut rows: Vec<(&str, Option<f64>, String)> = Vec::new();
+    if let Some(cpu) = read("host/cpu_percent") {
+        rows.push(("CPU", Some(cpu / 100.0), format!("{cpu:>3.0} %")));
+    }
+    if let Some(used) = read("host/ram_used_bytes") {
+        let of = total.map_or(String::new(), |t| format!(" / {}", human::bytes(t as u64)));
+        rows.push((
+            "RAM",
+            total.map(|t| used / t),
+            format!("{}{of}", human::bytes(used as u64)),
+        ));
+    }
+    if let Some(rss) = read("host/rss_bytes") {
+        rows.push(("run", total.map(|t| rss / t), human::bytes(rss as u64)));
+    }
+    if rows.is_empty() && area.height > 0 {
+        let words = [word("No reading yet.", Meaning::Muted)];
+        text::draw(
+            buffer,
+            area.x + 1,
+            area.y,
+            area.width.saturating_sub(2),
+            &words,
+            theme,
+        );
+    }
+    let bar_width = area.width.saturating_sub(26).clamp(4, 16);
+    for (row, (label, share, value)) in rows.into_iter().take(usize::from(area.height)).enumerate()
+    {
+        let y = area.y + row as u16;
+        let x = text::draw(
+            buffer,
+            area.x + 1,
+            y,
+            4,
+            &[word(format!("{label:<4}"), Meaning::Muted)],
+            theme,
+        );
+        if let Some(share) = share {
+            let meaning = if share > 0.95 && label == "RAM" {
+                Meaning::Warn
+            } else {
+                Meaning::Accent
+            };
+            bar::level(buffer, x, y, bar_width, share, meaning, theme);
+        }
+        let x = x + bar_width + 1;
+        text::draw(
+            buffer,
+            x,
+            y,
+            area.right().saturating_sub(x + 1),
+            &[word(value, Meaning::Text)],
+            theme,
+        );
+    }
+    let note = [word(host_words(state), Meaning::Muted)];
+    if area.height > 3 {
+        text::draw(
+            buffer,
+            area.x + 1,
+            area.y + 3,
+            area.width.saturating_sub(2),
+            &note,
+            theme,
+        );
+    }
+}
+
+fn host_words(state: &RunState) -> String {
+    match state.host_name.is_empty() {
+        true => String::new(),
+        false => format!("{}, process {}", state.host_name, state.pid),
+    }
+}
+
+/// The newest sample, its line breaks kept where there is room for them.
+pub fn sample(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) {
+    let inner = Rect {
+        x: area.x + 1,
+        width: area.width.saturating_sub(2),
+        ..area
+    };
+    let (words, meaning) = match state.samples.back() {
+        Some(sample) if area.height >= 3 => (whole(sample), Meaning::Text),
+        Some(sample) => (flowing(sample), Meaning::Text),
+        None => (
+            "What the model writes will stand here; ask for a sample at any time.".into(),
+            Meaning::Muted,
+        ),
+    };
+    text::paragraph(buffer, inner, &words, meaning, theme);
+}
+
+fn whole(sample: &Sample) -> String {
+    let joined = format!("{}{}", sample.prompt, sample.text);
+    // Verse is full of empty lines; the box is small.
+    let lines: Vec<&str> = joined
+        .lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+        .collect();
+    lines.join("\n")
+}
+
+fn flowing(sample: &Sample) -> String {
+    one_line(&whole(sample))
+}
+
+/// `sample 1,000  KING RICHARD: What say'st thou …`
+pub fn sample_line(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) {
+    let words = match state.samples.back() {
+        Some(sample) => vec![
+            word(
+                format!("sample {}  ", human::grouped(sample.step)),
+                Meaning::Muted,
+            ),
+            word(flowing(sample), Meaning::Text),
+        ],
+        None => match state.log.back() {
+            Some(line) => vec![word(line.text.clone(), Meaning::Muted)],
+            None => Vec::new(),
+        },
+    };
+    text::draw(
+        buffer,
+        area.x + 1,
+        area.y,
+        area.width.saturating_sub(2),
+        &words,
+        theme,
+    );
+}
+
+/// The newest lines at the bottom, `back` lines scrolled away.
+pub fn log(
+    buffer: &mut Buffer,
+    area: Rect,
+    state: &RunState,
+    back: usize,
+    utc_offset: i64,
+    theme: &Theme,
+) {
+    let end = state.log.len().saturating_sub(back);
+    let start = end.saturating_sub(usize::from(area.height));
+    for (row, line) in state.log.range(start..end).enumerate() {
+        let words = log_words(line, utc_offset);
+        text::draw(
+            buffer,
+            area.x + 1,
+            area.y + row as u16,
+            area.width.saturating_sub(2),
+            &words,
+            theme,
+        );
+    }
+}
+
+fn log_words(line: &LogLine, utc_offset: i64) -> Vec<Word> {
+    let meaning = match line.level {
+        Level::Info => Meaning::Text,
+        Level::Good => Meaning::Good,
+        Level::Warn => Meaning::Warn,
+        Level::Bad => Meaning::Bad,
+    };
+    vec![
+        word(
+            format!("{}  ", time_of_day(line.t, utc_offset)),
+            Meaning::Muted,
+        ),
+        word(line.text.clone(), meaning),
+    ]
+}
+
+/// `10:41:07`, `utc_offset` seconds east of Greenwich.
+fn time_of_day(t: UnixMillis, utc_offset: i64) -> String {
+    let seconds = (t.0 / 1000).saturating_add_signed(utc_offset) % 86_400;
+    format!(
+        "{:02}:{:02}:{:02}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}
+
+/// The preflight checks as they come in, where the first chart will be.
+pub fn checks(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) {
+    let (x, width) = (area.x + 2, area.width.saturating_sub(4));
+    let heading = [word(opening(state), Meaning::Muted)];
+    if area.height > 0 {
+        text::draw(buffer, x, area.y, width, &heading, theme);
+    }
+    let room = usize::from(area.height.saturating_sub(2));
+    let skip = state.checks.len().saturating_sub(room);
+    for (row, check) in state.checks.iter().skip(skip).enumerate() {
+        let (level, meaning) = match check.status {
+            CheckStatus::Pass => (Level::Good, Meaning::Muted),
+            CheckStatus::Warn => (Level::Warn, Meaning::Warn),
+            CheckStatus::Fail => (Level::Bad, Meaning::Bad),
+            CheckStatus::Skipped => (Level::Info, Meaning::Muted),
+        };
+        let words = [
+            level_mark(level, theme),
+            word(format!(" {:<24} ", check.title), Meaning::Text),
+            word(one_line(&check.evidence), meaning),
+        ];
+        text::draw(buffer, x, area.y + 2 + row as u16, width, &words, theme);
+    }
+}
+
+/// What a finished run leaves: outcome, losses, checkpoint, what to do next.
+pub fn result(buffer: &mut Buffer, area: Rect, state: &RunState, finish: &Finish, theme: &Theme) {
+    let inner = Rect {
+        x: area.x + 1,
+        width: area.width.saturating_sub(2),
+        ..area
+    };
+    let (glyph, meaning) = outcome_mark(finish.outcome, theme.glyphs());
+    let label = |text: &str| word(format!("{text:<11} "), Meaning::Muted);
+    let steps = human::grouped(finish.step);
+    let mut rows = vec![vec![
+        word(
+            format!("{glyph} {} ", outcome_word(finish.outcome)),
+            meaning,
+        ),
+        word(format!("at step {steps}"), Meaning::Text),
+    ]];
+    if let Some(loss) = finish.val_loss.or(finish.best_val_loss) {
+        rows.push(vec![
+            label("val loss"),
+            word(human::number(loss), Meaning::Validation),
+            word(best_words(state), Meaning::Muted),
+        ]);
+    }
+    if let Some(kept) = best_checkpoint(state) {
+        rows.push(vec![
+            label("checkpoint"),
+            word(kept.to_string(), Meaning::Text),
+        ]);
+    }
+    rows.push(vec![
+        label("next"),
+        word(next(state, finish.outcome), Meaning::Accent),
+    ]);
+    for (row, words) in rows.iter().enumerate().take(usize::from(inner.height)) {
+        text::draw(
+            buffer,
+            inner.x,
+            inner.y + row as u16,
+            inner.width,
+            words,
+            theme,
+        );
+    }
+    let used = (rows.len() as u16).min(inner.height);
+    if !finish.message.is_empty() {
+        let rest = Rect {
+            y: inner.y + used,
+            height: inner.height - used,
+            ..inner
+        };
+        text::paragraph(buffer, rest, &finish.message, meaning, theme);
+    }
+}
+
+fn result_line(state: &RunState, finish: &Finish, theme: &Theme) -> Vec<Word> {
+    let (glyph, meaning) = outcome_mark(finish.outcome, theme.glyphs());
+    let mut words = vec![word(format!("{glyph} "), meaning)];
+    if !finish.message.is_empty() {
+        words.push(word(one_line(&finish.message), meaning));
+        return words;
+    }
+    if let Some(loss) = finish.val_loss.or(finish.best_val_loss) {
+        words.push(word("val loss ", Meaning::Muted));
+        words.push(word(
+            format!("{}  ", human::number(loss)),
+            Meaning::Validation,
+        ));
+    }
+    if let Some(kept) = best_checkpoint(state) {
+        words.push(word(format!("{kept}  "), Meaning::Text));
+    }
+    words.push(word(next(state, finish.outcome), Meaning::Accent));
+    words
+}
+
+fn best_words(state: &RunState) -> String {
+    let best = state.best_evaluation();
+    best.map_or(String::new(), |e| {
+        format!(
+            "  best {} at step {}",
+            human::number(e.val_loss()),
+            human::grouped(e.step)
+        )
+    })
+}
+
+/// The checkpoint with the lowest validation loss, else the newest.
+fn best_checkpoint(state: &RunState) -> Option<&str> {
+    let best = state.checkpoints.iter().rev().find(|c| c.best);
+    best.or(state.checkpoints.last()).map(|c| c.path.as_str())
+}
+
+fn next(state: &RunState, outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Completed => "talk to it in Chat",
+        _ if state.checkpoints.is_empty() => "change the spec and start again",
+        _ => "resume it, or talk to its checkpoint in Chat",
+    }
+}

@@ -1,0 +1,3 @@
+//! One file a pane. A pane owns its cursors; its data comes folded.
+
+pub mod dashboard;

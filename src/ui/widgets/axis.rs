@@ -1,0 +1,297 @@
+//! Axes: ranges that snap to round numbers, so that a picture stands still while its data grows, and ticks with short labels.
+
+use crate::base::human;
+
+/// How values become heights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scale {
+    #[default]
+    Linear,
+    /// Values of zero and less are not shown.
+    Log,
+}
+
+/// A closed range of values with round ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Axis {
+    pub low: f64,
+    pub high: f64,
+    /// Distance of ticks; on a logarithmic axis that of the smallest decade.
+    step: f64,
+    scale: Scale,
+}
+
+impl Axis {
+    /// The round range around `low..=high` with at most `max_ticks` intervals. A range without height gets some.
+    pub fn snapped(low: f64, high: f64, max_ticks: usize, scale: Scale) -> Self {
+        match scale {
+            Scale::Log if high > 0.0 => Self::log(low, high),
+            _ => Self::linear(low, high, max_ticks.max(1)),
+        }
+    }
+
+    fn linear(mut low: f64, mut high: f64, max_ticks: usize) -> Self {
+        let size = low.abs().max(high.abs());
+        if high - low <= size * 1e-6 {
+            let pad = if size > 0.0 { size * 0.1 } else { 1.0 };
+            (low, high) = (low - pad, high + pad);
+        }
+        // The snapped range may need one interval more than the raw one: widen the step until it fits.
+        let mut step = round_up((high - low) / max_ticks as f64);
+        loop {
+            let (from, to) = (
+                (low / step + 1e-9).floor() * step,
+                (high / step - 1e-9).ceil() * step,
+            );
+            if ((to - from) / step).round() as usize <= max_ticks || !step.is_finite() {
+                return Axis {
+                    low: from,
+                    high: to,
+                    step,
+                    scale: Scale::Linear,
+                };
+            }
+            step = round_up(step * 1.01);
+        }
+    }
+
+    fn log(low: f64, high: f64) -> Self {
+        let low = if low > 0.0 { low } else { high * 1e-6 };
+        let (from, to) = (
+            round_down_125(low * 1.000_001),
+            round_up_125(high * 0.999_999),
+        );
+        let high = if to > from { to } else { from * 10.0 };
+        Axis {
+            low: from,
+            high,
+            step: from,
+            scale: Scale::Log,
+        }
+    }
+
+    /// Height of a value: 0 at the low end, 1 at the high end; outside of that beyond them. NaN where it has none.
+    pub fn place(&self, value: f64) -> f64 {
+        match self.scale {
+            Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Log if value <= 0.0 => f64::NEG_INFINITY,
+            Scale::Log => (value / self.low).ln() / (self.high / self.low).ln(),
+        }
+    }
+
+    /// Round values inside the range, lowest first, with their labels.
+    pub fn ticks(&self) -> Vec<(f64, String)> {
+        match self.scale {
+            Scale::Linear => {
+                let n = ((self.high - self.low) / self.step).round() as usize;
+                let at = |i: usize| self.low + self.step * i as f64;
+                (0..=n.min(64))
+                    .map(|i| (at(i), label(at(i), self.step)))
+                    .collect()
+            }
+            Scale::Log => self.log_ticks(),
+        }
+    }
+
+    fn log_ticks(&self) -> Vec<(f64, String)> {
+        let decades = (self.high / self.low).log10();
+        let mut ticks = Vec::new();
+        let mut tick = self.low;
+        while tick <= self.high * 1.000_001 && ticks.len() < 64 {
+            let power = (tick.log10() + 1e-9).floor();
+            let is_decade = (tick / 10f64.powf(power) - 1.0).abs() < 1e-6;
+            if decades <= 3.0 || is_decade {
+                ticks.push((tick, label(tick, 10f64.powf(power))));
+            }
+            tick = round_up_125(tick * 1.01);
+        }
+        ticks
+    }
+}
+
+/// The smallest 1, 2, 2.5 or 5 times a power of ten that is not below `x`.
+fn round_up(x: f64) -> f64 {
+    round(x, &[1.0, 2.0, 2.5, 5.0, 10.0])
+}
+
+fn round_up_125(x: f64) -> f64 {
+    round(x, &[1.0, 2.0, 5.0, 10.0])
+}
+
+fn round(x: f64, steps: &[f64]) -> f64 {
+    let power = 10f64.powf(x.log10().floor());
+    let found = steps.iter().find(|s| **s * power >= x * (1.0 - 1e-9));
+    found.copied().unwrap_or(10.0) * power
+}
+
+fn round_down_125(x: f64) -> f64 {
+    let power = 10f64.powf(x.log10().floor());
+    let found = [5.0, 2.0, 1.0]
+        .into_iter()
+        .find(|s| s * power <= x * (1.0 + 1e-9));
+    found.unwrap_or(1.0) * power
+}
+
+/// At most six columns: `1.5`, `400`, `20k`, `5e-4`.
+fn label(value: f64, step: f64) -> String {
+    if value.abs() < step * 1e-6 {
+        return "0".into();
+    }
+    let size = value.abs().max(step);
+    if size >= 1e4 {
+        return trimmed(&human::short(value));
+    }
+    if step < 9.9e-4 {
+        return scientific(value, step);
+    }
+    let decimals = (0..4)
+        .find(|d| is_whole(step * 10f64.powi(*d)))
+        .unwrap_or(4);
+    format!("{value:.*}", decimals as usize)
+}
+
+fn is_whole(x: f64) -> bool {
+    (x - x.round()).abs() < 1e-6
+}
+
+/// `20.0k` → `20k`, `1.50M` → `1.5M`
+fn trimmed(text: &str) -> String {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let suffix = &text[digits.len()..];
+    if !digits.contains('.') {
+        return text.into();
+    }
+    format!(
+        "{}{suffix}",
+        digits.trim_end_matches('0').trim_end_matches('.')
+    )
+}
+
+fn scientific(value: f64, step: f64) -> String {
+    let exponent = value.abs().log10().floor() as i32;
+    let mantissa = value / 10f64.powi(exponent);
+    let decimals = usize::from(!is_whole(mantissa) || step < 10f64.powi(exponent - 1));
+    format!("{mantissa:.decimals$}e{exponent}")
+}
+
+/// The steps that a chart of a running run spans: round, at least half full once it is past its beginning, and the whole
+/// schedule from its middle on, so that the picture is squeezed a few times in a run and not in every frame.
+pub fn step_range(step: u64, max_steps: Option<u64>) -> (f64, f64) {
+    let reach = round_up_125((step.max(16) as f64) * 1.02);
+    let high = match max_steps {
+        Some(max) if max > 0 && reach >= max as f64 * 0.8 => (max.max(step)) as f64,
+        _ => reach,
+    };
+    (0.0, high)
+}
+
+/// Ticks of a step axis, at least `spacing` columns apart on `width` columns: (column, label).
+pub fn step_ticks(from: f64, to: f64, width: usize, spacing: usize) -> Vec<(usize, String)> {
+    if width == 0 || to <= from {
+        return Vec::new();
+    }
+    let step = round_up(((to - from) * spacing as f64 / width as f64).max(1.0)).ceil();
+    let first = (from / step).ceil() * step;
+    let mut ticks = Vec::new();
+    let mut at = first;
+    while at <= to && ticks.len() <= width {
+        let column = ((at - from) / (to - from) * width as f64) as usize;
+        ticks.push((column.min(width - 1), step_label(at)));
+        at += step;
+    }
+    ticks
+}
+
+fn step_label(step: f64) -> String {
+    if step < 10_000.0 {
+        return human::grouped(step as u64);
+    }
+    trimmed(&human::short(step))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn labels(axis: Axis) -> Vec<String> {
+        axis.ticks().into_iter().map(|(_, label)| label).collect()
+    }
+
+    #[test]
+    fn ranges_are_round_and_labels_short() {
+        let axis = Axis::snapped(1.43, 4.17, 4, Scale::Linear);
+        assert_eq!((axis.low, axis.high), (1.0, 5.0));
+        assert_eq!(labels(axis), ["1", "2", "3", "4", "5"]);
+        assert_eq!(
+            labels(Axis::snapped(0.0, 1e-3, 4, Scale::Linear)),
+            ["0", "2.5e-4", "5e-4", "7.5e-4", "1e-3"]
+        );
+        assert_eq!(
+            labels(Axis::snapped(0.0, 21_300.0, 3, Scale::Linear)),
+            ["0", "10k", "20k", "30k"]
+        );
+        assert_eq!(
+            labels(Axis::snapped(0.3, 0.52, 4, Scale::Linear)),
+            ["0.3", "0.4", "0.5", "0.6"]
+        );
+        assert_eq!(
+            labels(Axis::snapped(1.6, 4.2, 0, Scale::Log)),
+            ["1", "2", "5"]
+        );
+        assert_eq!(
+            labels(Axis::snapped(2e-5, 0.9, 0, Scale::Log)),
+            ["1e-4", "0.001", "0.01", "0.1", "1"]
+        );
+    }
+
+    #[test]
+    fn flat_and_empty_data_get_a_range() {
+        for value in [0.0, 1e-9, -3.0, 1e12] {
+            let axis = Axis::snapped(value, value, 4, Scale::Linear);
+            assert!(axis.low < value && axis.high > value, "{value} {axis:?}");
+        }
+        let axis = Axis::snapped(2.0, 2.0, 4, Scale::Log);
+        assert!(axis.low <= 2.0 && axis.high > axis.low);
+    }
+
+    proptest! {
+        #[test]
+        fn every_axis_holds_its_data(low in -1e6..1e6f64, span in 0.0..1e6f64, n in 1usize..8, log in any::<bool>()) {
+            let scale = if log { Scale::Log } else { Scale::Linear };
+            let (low, high) = if log { (low.abs() + 1e-6, low.abs() + span + 1e-6) } else { (low, low + span) };
+            let axis = Axis::snapped(low, high, n, scale);
+            prop_assert!(axis.place(low) >= -1e-6 && axis.place(high) <= 1.0 + 1e-6, "{:?}", axis);
+            let ticks = axis.ticks();
+            prop_assert!(!ticks.is_empty());
+            prop_assert!(log || ticks.len() <= n + 1, "{:?}", ticks);
+            prop_assert!(ticks.iter().all(|(_, l)| l.len() <= 9), "{:?}", ticks);
+        }
+    }
+
+    #[test]
+    fn the_step_axis_grows_a_few_times_only() {
+        let mut ranges: Vec<f64> = (0..=2000).map(|s| step_range(s, Some(2000)).1).collect();
+        ranges.dedup();
+        assert_eq!(ranges, [20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0]);
+        assert_eq!(step_range(2000, Some(2000)).1, 2000.0);
+        assert_eq!(
+            step_range(2100, Some(2000)).1,
+            2100.0,
+            "a run may go past its plan"
+        );
+        assert!(step_range(5_000, None).1 >= 5_000.0);
+    }
+
+    #[test]
+    fn step_ticks_keep_their_distance() {
+        let ticks = step_ticks(0.0, 2000.0, 60, 8);
+        assert_eq!(
+            ticks.iter().map(|t| t.1.as_str()).collect::<Vec<_>>(),
+            ["0", "500", "1,000", "1,500", "2,000"]
+        );
+        assert!(ticks.windows(2).all(|t| t[1].0 - t[0].0 >= 8));
+        assert!(step_ticks(5.0, 5.0, 10, 4).is_empty());
+        assert_eq!(step_ticks(0.0, 3e6, 40, 10)[1].1, "1M");
+    }
+}

@@ -1,0 +1,210 @@
+//! Lines of words: drawn where they fit, cut with an ellipsis where they do not, wrapped where there is room.
+
+use crate::ui::theme::{Meaning, Theme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Words with their meaning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Word {
+    pub text: String,
+    pub meaning: Meaning,
+}
+
+/// `word("1.764", Meaning::Train)`
+pub fn word(text: impl Into<String>, meaning: Meaning) -> Word {
+    Word {
+        text: text.into(),
+        meaning,
+    }
+}
+
+/// Columns that the words take.
+pub fn width(words: &[Word]) -> usize {
+    words.iter().map(|w| w.text.width()).sum()
+}
+
+/// Draws words from (x, y) on, at most `max` columns; cut words end in an ellipsis. Returns the column after the last one.
+pub fn draw(buffer: &mut Buffer, x: u16, y: u16, max: u16, words: &[Word], theme: &Theme) -> u16 {
+    let mut at = x;
+    let end = x.saturating_add(max);
+    let cut = width(words) > usize::from(max);
+    for Word { text, meaning } in words {
+        let room = usize::from(end - at);
+        if room == 0 {
+            break;
+        }
+        let style = theme.style(*meaning);
+        if cut && text.width() >= room {
+            let text = fit(text, room, theme.ascii);
+            return put(buffer, at, y, &text, room, style);
+        }
+        at = put(buffer, at, y, text, room, style);
+    }
+    at
+}
+
+/// Draws words that end at column `right` (excluded). Nothing is drawn when they do not fit in `max` columns.
+pub fn draw_right(
+    buffer: &mut Buffer,
+    right: u16,
+    y: u16,
+    max: u16,
+    words: &[Word],
+    theme: &Theme,
+) {
+    let width = width(words);
+    if width <= usize::from(max) && width <= usize::from(right) {
+        draw(buffer, right - width as u16, y, width as u16, words, theme);
+    }
+}
+
+fn put(buffer: &mut Buffer, x: u16, y: u16, text: &str, max: usize, style: Style) -> u16 {
+    if !buffer.area.contains((x, y).into()) {
+        return x;
+    }
+    buffer.set_stringn(x, y, text, max, style).0
+}
+
+/// `text` in at most `max` columns, cut with an ellipsis.
+pub fn fit(text: &str, max: usize, ascii: bool) -> String {
+    if text.width() <= max {
+        return text.into();
+    }
+    let ellipsis = if ascii { '~' } else { '…' };
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if used + wide + 1 > max {
+            break;
+        }
+        used += wide;
+        out.push(c);
+    }
+    if max > 0 {
+        out.push(ellipsis);
+    }
+    out
+}
+
+/// Breaks a text into lines of at most `columns`, at spaces where there are some; at most `rows` lines, the last of them cut
+/// with an ellipsis when text is left over. Line breaks of the text hold.
+pub fn wrap(text: &str, columns: usize, rows: usize, ascii: bool) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    if columns == 0 || rows == 0 {
+        return lines;
+    }
+    'text: for paragraph in text.lines() {
+        let mut rest = paragraph.trim_end();
+        loop {
+            if lines.len() == rows {
+                if let Some(last) = lines.last_mut() {
+                    *last = elided(last, columns, ascii);
+                }
+                break 'text;
+            }
+            let at = break_at(rest, columns);
+            lines.push(rest[..at].trim_end().to_string());
+            rest = rest[at..].trim_start();
+            if rest.is_empty() {
+                break;
+            }
+        }
+    }
+    lines
+}
+
+/// A line that says that text was left over.
+fn elided(line: &str, columns: usize, ascii: bool) -> String {
+    let ellipsis = if ascii { '~' } else { '…' };
+    fit(&format!("{line}{ellipsis}"), columns, ascii)
+}
+
+/// Byte where a line of at most `columns` ends; never 0 for a text that is not empty.
+fn break_at(text: &str, columns: usize) -> usize {
+    let (mut used, mut space) = (0, None);
+    for (i, c) in text.char_indices() {
+        if c == ' ' {
+            space = Some(i);
+        }
+        used += c.width().unwrap_or(0);
+        if used > columns {
+            // A letter wider than the line stands alone on it.
+            let end = if i == 0 { c.len_utf8() } else { i };
+            return space.filter(|s| *s > 0).unwrap_or(end);
+        }
+    }
+    text.len()
+}
+
+/// Wraps and draws a text; returns the rows used.
+pub fn paragraph(
+    buffer: &mut Buffer,
+    area: Rect,
+    text: &str,
+    meaning: Meaning,
+    theme: &Theme,
+) -> u16 {
+    let lines = wrap(
+        text,
+        usize::from(area.width),
+        usize::from(area.height),
+        theme.ascii,
+    );
+    for (row, line) in lines.iter().enumerate() {
+        put(
+            buffer,
+            area.x,
+            area.y + row as u16,
+            line,
+            usize::from(area.width),
+            theme.style(meaning),
+        );
+    }
+    lines.len() as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cut_text_ends_in_an_ellipsis_and_wide_letters_are_not_split() {
+        assert_eq!(fit("steady", 6, false), "steady");
+        assert_eq!(fit("steady", 5, false), "stea…");
+        assert_eq!(fit("日本語", 4, false), "日…");
+        assert_eq!(fit("steady", 3, true), "st~");
+        assert_eq!(fit("steady", 0, false), "");
+    }
+
+    #[test]
+    fn text_wraps_at_spaces_and_says_when_it_goes_on() {
+        assert_eq!(
+            wrap("to be or not to be", 8, 9, false),
+            ["to be or", "not to", "be"]
+        );
+        assert_eq!(
+            wrap("to be or not to be", 8, 2, false),
+            ["to be or", "not to…"]
+        );
+        assert_eq!(wrap("ROMEO:\nAy me", 20, 3, false), ["ROMEO:", "Ay me"]);
+        assert_eq!(wrap("abcdefghij", 4, 3, false), ["abcd", "efgh", "ij"]);
+        assert!(wrap("x", 0, 3, false).is_empty());
+    }
+
+    #[test]
+    fn words_are_drawn_once_and_cut_as_a_whole() {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 1));
+        let words = [
+            word("train ", Meaning::Muted),
+            word("1.764", Meaning::Train),
+            word(" val", Meaning::Muted),
+        ];
+        let end = draw(&mut buffer, 1, 0, 9, &words, &Theme::ansi());
+        let text: String = (0..12).map(|x| buffer[(x, 0)].symbol()).collect();
+        assert_eq!((text.as_str(), end), (" train 1.…  ", 10));
+    }
+}
