@@ -1,6 +1,8 @@
 //! An existing `tokenizer.json`.
 
+use super::Tokenizer;
 use crate::base::registry::Entry;
+use crate::data::DataError;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -21,5 +23,44 @@ pub struct Config {
 impl super::TokenizerKind for Config {
     fn vocab_size(&self) -> Option<usize> {
         None
+    }
+
+    fn build(&self, _train_text: &str, _whole_text: &str) -> Result<Tokenizer, DataError> {
+        let json = std::fs::read_to_string(&self.path).map_err(|source| DataError::Unreadable {
+            path: self.path.clone(),
+            source,
+        })?;
+        Tokenizer::from_json(&json).map_err(|error| match error {
+            DataError::Tokenizer { what, .. } => DataError::Tokenizer {
+                place: self.path.display().to_string(),
+                what,
+            },
+            other => other,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::TokenizerKind;
+    use super::*;
+
+    #[test]
+    fn a_file_is_found_read_and_blamed_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config {
+            path: dir.path().join("t.json"),
+        };
+        let build = || config.build("", "");
+        assert!(matches!(build(), Err(DataError::Unreadable { .. })));
+        std::fs::write(&config.path, "{}").unwrap();
+        assert!(build().unwrap_err().to_string().contains("t.json: "));
+        let made = super::super::bpe::Config { vocab_size: 260 }
+            .build("aa aa", "")
+            .unwrap();
+        std::fs::write(&config.path, made.to_json()).unwrap();
+        let read = build().unwrap();
+        assert_eq!(read.encode("aa a").unwrap(), made.encode("aa a").unwrap());
+        assert_eq!(read.eos(), made.eos());
     }
 }

@@ -2,12 +2,25 @@
 
 mod bpe;
 mod char;
+mod codec;
 mod file;
+mod stream;
+
+pub use codec::Tokenizer;
+pub use stream::TextStream;
+
+use super::DataError;
 
 /// What a tokenizer's settings have to tell.
 pub trait TokenizerKind {
     /// The vocabulary size asked for; `None` when the text or the file decides.
     fn vocab_size(&self) -> Option<usize>;
+
+    /// Makes the tokenizer. `train_text` is what it may learn from; `whole_text` also has the held-out part.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is not a tokenizer.
+    fn build(&self, train_text: &str, whole_text: &str) -> Result<Tokenizer, DataError>;
 }
 
 crate::registry! {

@@ -1,0 +1,73 @@
+//! What can be wrong with text and tokenizers: the place, the cause, what to do.
+
+use std::path::PathBuf;
+
+/// A fault of the data or of a tokenizer. The message says what; [`DataError::hint`] says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    #[error("{path} cannot be read: {source}")]
+    Unreadable {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{path} is not UTF-8: line {line}, byte {offset}")]
+    NotUtf8 {
+        path: PathBuf,
+        /// From 0.
+        offset: usize,
+        /// From 1.
+        line: usize,
+    },
+    #[error("{place} has no text")]
+    Empty { place: String },
+    #[error("no .txt file in {0}")]
+    NoTexts(PathBuf),
+    #[error("{place} has {bytes} bytes of text; text is held in memory, up to {limit} bytes")]
+    TooLarge {
+        place: String,
+        bytes: u64,
+        limit: u64,
+    },
+    #[error("no corpus is called `{0}`")]
+    NoCorpus(String),
+    #[error("the {split} split has {tokens} tokens; one window takes {window} (seq_len + 1)")]
+    TooShort {
+        split: &'static str,
+        tokens: usize,
+        window: usize,
+    },
+    #[error("the character {character:?} (at character {position}) is not in the vocabulary")]
+    UnknownCharacter {
+        character: char,
+        /// From 0, in characters of the encoded text.
+        position: usize,
+    },
+    #[error("{place}: {what}")]
+    Tokenizer { place: String, what: String },
+}
+
+impl DataError {
+    /// What to do about it; may be empty.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            DataError::Unreadable { .. } => "check data.path and the file's permissions",
+            DataError::NotUtf8 { .. } => {
+                "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT; find the place with head -c"
+            }
+            DataError::Empty { .. } => "name a file that holds text",
+            DataError::NoTexts(_) => "name a text file, or a folder of .txt files",
+            DataError::TooLarge { .. } => "train on a part of it",
+            DataError::NoCorpus(_) => "a text of your own goes to data.path",
+            DataError::TooShort { split: "train", .. } => "more text, or a smaller model.seq_len",
+            DataError::TooShort { .. } => {
+                "more text, a larger data.val_fraction, or a smaller model.seq_len"
+            }
+            DataError::UnknownCharacter { .. } => {
+                "use characters of the training text, or a bpe tokenizer, which knows every byte"
+            }
+            DataError::Tokenizer { .. } => {
+                "use a tokenizer.json written by the tokenizers library, version 1.0 of its format"
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Where text comes from: the corpus inside the binary, a file, a folder of files. Text is read whole and kept as it is;
+//! only a byte-order mark is dropped.
+
+use super::{DataConfig, DataError};
+use crate::embed;
+use std::borrow::Cow;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Text is held in memory, and its tokens take four bytes each.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Text as read.
+#[derive(Debug, Clone)]
+pub struct Text {
+    pub text: Cow<'static, str>,
+    /// Where it came from, for people.
+    pub place: String,
+    /// What was noticed while reading.
+    pub notes: Vec<String>,
+}
+
+/// Reads the text that a config names.
+///
+/// # Errors
+/// Unreadable, not UTF-8, too large or without any text.
+pub fn read(config: &DataConfig) -> Result<Text, DataError> {
+    let text = match &config.path {
+        None => embedded(&config.corpus)?,
+        Some(path) if path.is_dir() => folder(path)?,
+        Some(path) => file(path)?,
+    };
+    if text.text.trim().is_empty() {
+        return Err(DataError::Empty { place: text.place });
+    }
+    Ok(text)
+}
+
+fn embedded(corpus: &str) -> Result<Text, DataError> {
+    let text = embed::text(&format!("assets/corpora/{corpus}.txt"))
+        .ok_or_else(|| DataError::NoCorpus(corpus.to_string()))?;
+    Ok(Text {
+        text: Cow::Borrowed(text),
+        place: format!("the built-in corpus {corpus}"),
+        notes: Vec::new(),
+    })
+}
+
+fn file(path: &Path) -> Result<Text, DataError> {
+    let place = path.display().to_string();
+    let bytes = fs::metadata(path).map_err(unreadable(path))?.len();
+    within_limit(&place, bytes)?;
+    let mut notes = Vec::new();
+    let text = utf8(path, &mut notes)?;
+    Ok(Text {
+        text: Cow::Owned(text),
+        place,
+        notes,
+    })
+}
+
+/// The `.txt` files of a folder in name order; a file that does not end a line gets a newline after it.
+fn folder(path: &Path) -> Result<Text, DataError> {
+    let mut files: Vec<PathBuf> = fs::read_dir(path)
+        .map_err(unreadable(path))?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|p| p.is_file() && p.extension().is_some_and(|e| e == "txt"))
+        .collect();
+    files.sort();
+    if files.is_empty() {
+        return Err(DataError::NoTexts(path.to_path_buf()));
+    }
+    let place = format!("{} ({} files)", path.display(), files.len());
+    let bytes = files
+        .iter()
+        .filter_map(|f| fs::metadata(f).ok())
+        .map(|m| m.len())
+        .sum();
+    within_limit(&place, bytes)?;
+    let mut notes = Vec::new();
+    let mut text = String::new();
+    for file in &files {
+        text.push_str(&utf8(file, &mut notes)?);
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    Ok(Text {
+        text: Cow::Owned(text),
+        place,
+        notes,
+    })
+}
+
+fn utf8(path: &Path, notes: &mut Vec<String>) -> Result<String, DataError> {
+    let bytes = fs::read(path).map_err(unreadable(path))?;
+    let mut text = String::from_utf8(bytes).map_err(|e| {
+        let offset = e.utf8_error().valid_up_to();
+        let before = &e.as_bytes()[..offset];
+        DataError::NotUtf8 {
+            path: path.to_path_buf(),
+            offset,
+            line: 1 + before.iter().filter(|b| **b == b'\n').count(),
+        }
+    })?;
+    if text.starts_with('\u{feff}') {
+        text.drain(..'\u{feff}'.len_utf8());
+        notes.push(format!("{}: a byte-order mark was dropped", path.display()));
+    }
+    if text.contains("\r\n") {
+        notes.push(format!(
+            "{}: lines end in CR LF, and the model will learn to write both",
+            path.display()
+        ));
+    }
+    Ok(text)
+}
+
+fn within_limit(place: &str, bytes: u64) -> Result<(), DataError> {
+    if bytes <= MAX_BYTES {
+        return Ok(());
+    }
+    Err(DataError::TooLarge {
+        place: place.to_string(),
+        bytes,
+        limit: MAX_BYTES,
+    })
+}
+
+fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> DataError {
+    let path = path.to_path_buf();
+    |source| DataError::Unreadable { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(path: &Path) -> Result<Text, DataError> {
+        read(&DataConfig {
+            path: Some(path.to_path_buf()),
+            ..Default::default()
+        })
+    }
+
+    #[test]
+    fn a_bad_byte_is_placed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.txt");
+        fs::write(&path, b"one\ntwo \xff three").unwrap();
+        assert!(matches!(
+            from(&path),
+            Err(DataError::NotUtf8 {
+                offset: 8,
+                line: 2,
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn marks_are_dropped_and_line_ends_kept_with_a_note_each() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.txt");
+        fs::write(&path, "\u{feff}one\r\ntwo").unwrap();
+        let text = from(&path).unwrap();
+        assert_eq!(text.text, "one\r\ntwo");
+        assert_eq!(text.notes.len(), 2);
+    }
+
+    #[test]
+    fn a_folder_is_read_in_name_order_and_other_files_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in [("b.txt", "second"), ("a.txt", "first"), ("c.md", "no")] {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        assert_eq!(from(dir.path()).unwrap().text, "first\nsecond\n");
+    }
+
+    #[test]
+    fn nothing_to_read_is_an_error_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(from(dir.path()), Err(DataError::NoTexts(_))));
+        let path = dir.path().join("a.txt");
+        fs::write(&path, " \n\n").unwrap();
+        assert!(matches!(from(&path), Err(DataError::Empty { .. })));
+        let absent = dir.path().join("absent.txt");
+        assert!(matches!(from(&absent), Err(DataError::Unreadable { .. })));
+    }
+}

@@ -1,0 +1,224 @@
+//! A tokenizer in use: text to ids and back. Its `tokenizer.json` is the standard one, whatever it is made of.
+
+use super::char::Alphabet;
+use crate::data::DataError;
+use rayon::prelude::*;
+
+/// What ends a text, by the names that vocabularies give it.
+const END_OF_TEXT: [&str; 5] = [
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "</s>",
+    "<eos>",
+    "<|im_end|>",
+];
+
+/// Texts are cut into pieces of about this size to be encoded in parallel.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A tokenizer that cannot be applied piece by piece takes at most this much at once: the library needs some hundred
+/// bytes of memory for each token.
+const MAX_WHOLE_BYTES: usize = 64 << 20;
+
+/// Text to ids and back.
+#[derive(Debug, Clone)]
+pub struct Tokenizer {
+    inner: Inner,
+    json: String,
+    vocab_size: usize,
+    eos: Option<u32>,
+}
+
+#[derive(Debug, Clone)]
+enum Inner {
+    /// One id a character, by table.
+    Characters(Alphabet),
+    Library {
+        tokenizer: Box<tokenizers::Tokenizer>,
+        /// GPT-2's splitting rule: no token spans a newline that follows a non-space.
+        piecewise: bool,
+    },
+}
+
+impl Tokenizer {
+    pub(super) fn characters(alphabet: Alphabet) -> Tokenizer {
+        Tokenizer {
+            json: alphabet.to_json(),
+            vocab_size: alphabet.len(),
+            eos: None,
+            inner: Inner::Characters(alphabet),
+        }
+    }
+
+    /// Reads a `tokenizer.json`.
+    ///
+    /// # Errors
+    /// Not a tokenizer that the library understands.
+    pub fn from_json(json: &str) -> Result<Tokenizer, DataError> {
+        if let Some(alphabet) = Alphabet::from_json(json) {
+            return Ok(Tokenizer {
+                json: json.to_string(),
+                ..Tokenizer::characters(alphabet)
+            });
+        }
+        let mut tokenizer =
+            tokenizers::Tokenizer::from_bytes(json).map_err(|e| fault(&e.to_string()))?;
+        // Truncation and padding are the caller's business, and crafted values of them crash the library.
+        tokenizer.with_padding(None);
+        tokenizer
+            .with_truncation(None)
+            .map_err(|e| fault(&e.to_string()))?;
+        let highest = tokenizer.get_vocab(true).into_values().max();
+        let Some(highest) = highest else {
+            return Err(fault("its vocabulary is empty"));
+        };
+        Ok(Tokenizer {
+            eos: END_OF_TEXT.iter().find_map(|t| tokenizer.token_to_id(t)),
+            vocab_size: highest as usize + 1,
+            json: json.to_string(),
+            inner: Inner::Library {
+                piecewise: splits_like_gpt2(&tokenizer),
+                tokenizer: Box::new(tokenizer),
+            },
+        })
+    }
+
+    /// The text of `tokenizer.json`.
+    pub fn to_json(&self) -> &str {
+        &self.json
+    }
+
+    /// Ids lie in 0..vocab_size.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    /// The token that ends a text, where the vocabulary has one.
+    pub fn eos(&self) -> Option<u32> {
+        self.eos
+    }
+
+    /// Text to ids. Nothing is added; special tokens that stand in the text stay whole.
+    ///
+    /// # Errors
+    /// A character outside a character vocabulary; whatever the library refuses.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
+        match &self.inner {
+            Inner::Characters(alphabet) => alphabet.encode(text),
+            Inner::Library {
+                tokenizer,
+                piecewise: true,
+            } => {
+                let parts: Result<Vec<Vec<u32>>, DataError> = pieces(text)
+                    .into_par_iter()
+                    .map(|piece| encode_whole(tokenizer, piece))
+                    .collect();
+                Ok(parts?.concat())
+            }
+            Inner::Library { tokenizer, .. } => {
+                if text.len() > MAX_WHOLE_BYTES {
+                    return Err(DataError::TooLarge {
+                        place: "a text for this kind of tokenizer".into(),
+                        bytes: text.len() as u64,
+                        limit: MAX_WHOLE_BYTES as u64,
+                    });
+                }
+                encode_whole(tokenizer, text)
+            }
+        }
+    }
+
+    /// Ids to text; special tokens are shown. Bytes that are not UTF-8 and ids outside the vocabulary become `�`.
+    pub fn decode(&self, ids: &[u32]) -> String {
+        match &self.inner {
+            Inner::Characters(alphabet) => alphabet.decode(ids),
+            Inner::Library { tokenizer, .. } => tokenizer
+                .decode(ids, false)
+                .unwrap_or_else(|_| "\u{fffd}".repeat(ids.len())),
+        }
+    }
+}
+
+fn encode_whole(tokenizer: &tokenizers::Tokenizer, text: &str) -> Result<Vec<u32>, DataError> {
+    tokenizer
+        .encode_fast(text, false)
+        .map(|encoding| encoding.get_ids().to_vec())
+        .map_err(|e| fault(&e.to_string()))
+}
+
+fn fault(what: &str) -> DataError {
+    DataError::Tokenizer {
+        place: "tokenizer.json".into(),
+        what: what.to_string(),
+    }
+}
+
+fn splits_like_gpt2(tokenizer: &tokenizers::Tokenizer) -> bool {
+    let byte_level = matches!(
+        tokenizer.get_pre_tokenizer(),
+        Some(tokenizers::PreTokenizerWrapper::ByteLevel(b)) if b.use_regex && !b.add_prefix_space
+    );
+    let plain_specials = tokenizer
+        .get_added_vocabulary()
+        .get_vocab()
+        .keys()
+        .all(|token| !token.contains('\n'));
+    byte_level && plain_specials && tokenizer.get_normalizer().is_none()
+}
+
+/// Cuts before newlines that follow a non-space: there GPT-2's rule always ends a word, so the ids are those of the whole.
+pub(super) fn pieces(text: &str) -> Vec<&str> {
+    let bytes = text.as_bytes();
+    let mut pieces = Vec::with_capacity(text.len() / PIECE_BYTES + 1);
+    let mut start = 0;
+    while text.len() - start > PIECE_BYTES {
+        let cut = (start + PIECE_BYTES..text.len())
+            .find(|&i| bytes[i] == b'\n' && bytes[i - 1].is_ascii_graphic());
+        let Some(cut) = cut else { break };
+        pieces.push(&text[start..cut]);
+        start = cut;
+    }
+    pieces.push(&text[start..]);
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{TokenizerKind, bpe};
+    use super::*;
+
+    fn corpus() -> &'static str {
+        crate::embed::text("assets/corpora/tinyshakespeare.txt").unwrap()
+    }
+
+    #[test]
+    fn pieces_give_the_ids_of_the_whole() {
+        let text = format!(
+            "{}\n\n  \n\u{a0}\nüber\n\n\n{}",
+            &corpus()[..150_000],
+            &corpus()[..1000]
+        );
+        let tokenizer = bpe::Config { vocab_size: 400 }.build(&text, &text).unwrap();
+        assert!(pieces(&text).len() > 2);
+        let Inner::Library {
+            tokenizer: library,
+            piecewise: true,
+        } = &tokenizer.inner
+        else {
+            panic!("a trained tokenizer splits like GPT-2");
+        };
+        assert_eq!(
+            tokenizer.encode(&text).unwrap(),
+            encode_whole(library, &text).unwrap()
+        );
+        assert_eq!(tokenizer.decode(&tokenizer.encode(&text).unwrap()), text);
+    }
+
+    #[test]
+    fn files_that_are_no_tokenizers_are_refused() {
+        for text in ["", "{}", "[]", "{\"model\": {\"type\": \"WordLevel\"}}"] {
+            let error = Tokenizer::from_json(text).unwrap_err();
+            assert!(error.to_string().starts_with("tokenizer.json: "), "{error}");
+        }
+    }
+}
