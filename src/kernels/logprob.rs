@@ -1,5 +1,9 @@
 //! The log-prob head: hidden states × vocabulary → log-probability of each target and entropy of each distribution.
 
+use super::gemm::{Into, Mat, Threads, matmul};
+use super::math::{exp, max, sum1};
+use super::simd::multiversion;
+use super::threads;
 use candle_core::{D, Result, Tensor};
 
 /// `hidden` (N, D), `table` (V, D), `targets` (N) u32 → log-probability (N) of each target and entropy (N), both in nats.
@@ -9,4 +13,281 @@ pub fn composite(hidden: &Tensor, table: &Tensor, targets: &Tensor) -> Result<(T
     let entropy = (logp.exp()? * &logp)?.sum(D::Minus1)?.neg()?;
     let target = logp.gather(&targets.unsqueeze(1)?, 1)?.squeeze(1)?;
     Ok((target, entropy))
+}
+
+/// Logits that are kept from forward to backward: 64 MiB of f32. Beyond this the backward computes them again.
+const KEPT_LOGITS: usize = 16 << 20;
+
+/// Operations per logit, for deciding on threads.
+const COST: usize = 20;
+
+/// Sizes of the fused head: `rows` hidden states of `d` features over `vocab` tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    pub rows: usize,
+    pub d: usize,
+    pub vocab: usize,
+    /// Logits that may be kept from forward to backward; beyond this they come in chunks of an eighth of it.
+    pub kept_logits: usize,
+}
+
+impl Sizes {
+    pub fn new(rows: usize, d: usize, vocab: usize) -> Self {
+        Sizes {
+            rows,
+            d,
+            vocab,
+            kept_logits: KEPT_LOGITS,
+        }
+    }
+
+    /// Whether all logits live from forward to backward.
+    pub fn keeps_logits(&self) -> bool {
+        self.rows * self.vocab <= self.kept_logits
+    }
+
+    /// Rows whose logits are there at once.
+    pub fn chunk_rows(&self) -> usize {
+        if self.keeps_logits() {
+            self.rows
+        } else {
+            (self.kept_logits / 8 / self.vocab).clamp(1, self.rows)
+        }
+    }
+}
+
+/// What the head is asked: hidden states (rows, d), table (vocab, d) and the target of each row.
+#[derive(Debug, Clone, Copy)]
+pub struct Inputs<'a> {
+    pub hidden: &'a [f32],
+    pub table: &'a [f32],
+    pub targets: &'a [u32],
+}
+
+/// What the head answers for each row.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    /// Log-probability of the target.
+    pub logp: Vec<f32>,
+    /// Entropy of the distribution.
+    pub entropy: Vec<f32>,
+    /// Log of the sum of exponentials.
+    lse: Vec<f32>,
+    /// Logits of all rows, or of one chunk.
+    logits: Vec<f32>,
+}
+
+/// Upstream gradients of each row.
+#[derive(Debug, Clone, Copy)]
+pub struct Upstream<'a> {
+    pub dlogp: &'a [f32],
+    pub dentropy: Option<&'a [f32]>,
+}
+
+/// Fills `outputs`, whose memory is used again.
+pub fn forward(sizes: Sizes, inputs: Inputs, outputs: &mut Outputs) {
+    let Sizes { rows, d, vocab, .. } = sizes;
+    let chunk_rows = sizes.chunk_rows();
+    let Outputs {
+        logp,
+        entropy,
+        lse,
+        logits,
+    } = outputs;
+    for part in [&mut *logp, &mut *entropy, &mut *lse] {
+        part.resize(rows, 0.0);
+    }
+    logits.resize(chunk_rows * vocab, 0.0);
+    let mut answers = vec![0.0; chunk_rows * 3];
+    for from in (0..rows).step_by(chunk_rows) {
+        let n = chunk_rows.min(rows - from);
+        let logits = &mut logits[..n * vocab];
+        chunk_logits(sizes, inputs, from, logits);
+        let (logits, targets) = (&*logits, &inputs.targets[from..from + n]);
+        let answers = &mut answers[..n * 3];
+        threads::rows1(answers, 3, COST * vocab, |first, answers| {
+            let rows = answers.len() / 3;
+            let logits = &logits[first * vocab..][..rows * vocab];
+            row_answers(logits, vocab, &targets[first..], answers);
+        });
+        for (i, answer) in answers.chunks_exact(3).enumerate() {
+            logp[from + i] = answer[0];
+            entropy[from + i] = answer[1];
+            lse[from + i] = answer[2];
+        }
+    }
+    debug_assert_eq!(inputs.hidden.len(), rows * d);
+}
+
+/// `dhidden` (rows, d) = and `dtable` (vocab, d) += the gradients for `upstream`. Uses up the logits in `outputs`.
+pub fn backward(
+    sizes: Sizes,
+    inputs: Inputs,
+    outputs: &mut Outputs,
+    upstream: Upstream,
+    dhidden: &mut [f32],
+    dtable: &mut [f32],
+) {
+    let Sizes { rows, d, vocab, .. } = sizes;
+    let chunk_rows = sizes.chunk_rows();
+    for from in (0..rows).step_by(chunk_rows) {
+        let n = chunk_rows.min(rows - from);
+        let logits = &mut outputs.logits[..n * vocab];
+        if !sizes.keeps_logits() {
+            chunk_logits(sizes, inputs, from, logits);
+        }
+        let (lse, entropy) = (&outputs.lse[from..], &outputs.entropy[from..]);
+        threads::rows1(logits, vocab, COST * vocab, |first, logits| {
+            for (i, row) in logits.chunks_exact_mut(vocab).enumerate() {
+                let at = first + i;
+                let dlogp = upstream.dlogp[from + at];
+                let dentropy = upstream.dentropy.map_or(0.0, |d| d[from + at]);
+                logits_to_gradient(row, lse[at], entropy[at], dlogp, dentropy);
+                row[inputs.targets[from + at] as usize] += dlogp;
+            }
+        });
+        let dlogits = Mat::new(logits, n, vocab);
+        let table = Mat::new(inputs.table, vocab, d);
+        let hidden = Mat::new(&inputs.hidden[from * d..][..n * d], n, d);
+        let dhidden = &mut dhidden[from * d..][..n * d];
+        matmul(dhidden, dlogits, table, 1.0, Into::Overwrite, Threads::Pool);
+        matmul(
+            dtable,
+            dlogits.t(),
+            hidden,
+            1.0,
+            Into::Accumulate,
+            Threads::Pool,
+        );
+    }
+}
+
+/// Logits (n, vocab) of rows `from`..
+fn chunk_logits(sizes: Sizes, inputs: Inputs, from: usize, logits: &mut [f32]) {
+    let Sizes { d, vocab, .. } = sizes;
+    let n = logits.len() / vocab;
+    let hidden = Mat::new(&inputs.hidden[from * d..][..n * d], n, d);
+    let table = Mat::new(inputs.table, vocab, d);
+    matmul(
+        logits,
+        hidden,
+        table.t(),
+        1.0,
+        Into::Overwrite,
+        Threads::Pool,
+    );
+}
+
+multiversion! {
+    /// (logp, entropy, lse) of each row.
+    fn row_answers(logits: &[f32], vocab: usize, targets: &[u32], answers: &mut [f32]) {
+        let rows = logits.chunks_exact(vocab).zip(targets);
+        for ((row, &target), answer) in rows.zip(answers.chunks_exact_mut(3)) {
+            let top = max(row);
+            let sum = sum1(row, |x| exp(x - top));
+            let weighted = sum1(row, |x| exp(x - top) * (x - top));
+            let log_sum = sum.ln();
+            answer[0] = row[target as usize] - top - log_sum;
+            // H = lse − Σ p x, with x taken from the top.
+            answer[1] = log_sum - weighted / sum;
+            answer[2] = top + log_sum;
+        }
+    }
+}
+
+multiversion! {
+    /// x ← −p (dlogp + dentropy (ln p + H)), the gradient by the logits but for the target's own +dlogp.
+    fn logits_to_gradient(row: &mut [f32], lse: f32, entropy: f32, dlogp: f32, dentropy: f32) {
+        for x in row.iter_mut() {
+            let log_p = *x - lse;
+            *x = -exp(log_p) * (dlogp + dentropy * (log_p + entropy));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::check::{assert_close, leaf, normal};
+    use candle_core::{DType, Device};
+
+    /// Both outputs with random upstream gradients, against candle in f64.
+    fn check(sizes: Sizes, tolerance: f64) {
+        let Sizes { rows, d, vocab, .. } = sizes;
+        let hidden = normal(rows * d, 0);
+        let table: Vec<f32> = normal(vocab * d, 1).iter().map(|x| 0.3 * x).collect();
+        let targets: Vec<u32> = (0..rows).map(|i| (i * 7 % vocab) as u32).collect();
+        let (dlogp, dentropy) = (normal(rows, 2), normal(rows, 3));
+        let (lh, lt) = (leaf(&hidden, &[rows, d]), leaf(&table, &[vocab, d]));
+        let ids = Tensor::from_slice(&targets, rows, &Device::Cpu).unwrap();
+        let (logp, entropy) = composite(&lh, &lt, &ids).unwrap();
+        let up = |x: &[f32]| {
+            let x = Tensor::from_slice(x, rows, &Device::Cpu).unwrap();
+            x.to_dtype(DType::F64).unwrap()
+        };
+        let sum = ((&logp * up(&dlogp)).unwrap() + (&entropy * up(&dentropy)).unwrap()).unwrap();
+        let grads = sum.sum_all().unwrap().backward().unwrap();
+        let flat = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f64>().unwrap();
+
+        let inputs = Inputs {
+            hidden: &hidden,
+            table: &table,
+            targets: &targets,
+        };
+        let mut outputs = Outputs::default();
+        forward(sizes, inputs, &mut outputs);
+        assert_close("logp", &outputs.logp, &flat(&logp), tolerance);
+        assert_close("entropy", &outputs.entropy, &flat(&entropy), tolerance);
+        let (mut dhidden, mut dtable) = (vec![9.0; rows * d], vec![0.0; vocab * d]);
+        let upstream = Upstream {
+            dlogp: &dlogp,
+            dentropy: Some(&dentropy),
+        };
+        backward(
+            sizes,
+            inputs,
+            &mut outputs,
+            upstream,
+            &mut dhidden,
+            &mut dtable,
+        );
+        assert_close(
+            "dhidden",
+            &dhidden,
+            &flat(grads.get(&lh).unwrap()),
+            tolerance,
+        );
+        assert_close("dtable", &dtable, &flat(grads.get(&lt).unwrap()), tolerance);
+    }
+
+    #[test]
+    fn gradients_agree_with_candle_in_f64() {
+        for (rows, d, vocab) in [(1, 3, 2), (5, 8, 17), (70, 32, 65)] {
+            check(Sizes::new(rows, d, vocab), 5e-6);
+        }
+    }
+
+    #[test]
+    fn chunks_give_the_same_gradients() {
+        let sizes = Sizes {
+            kept_logits: 70 * 65 - 1,
+            ..Sizes::new(70, 32, 65)
+        };
+        assert!(!sizes.keeps_logits() && sizes.chunk_rows() == 8);
+        check(sizes, 5e-6);
+    }
+
+    #[test]
+    fn the_entropy_of_equal_logits_is_ln_of_the_vocabulary() {
+        let sizes = Sizes::new(1, 1, 65);
+        let inputs = Inputs {
+            hidden: &[0.0],
+            table: &[1.0; 65],
+            targets: &[3],
+        };
+        let mut outputs = Outputs::default();
+        forward(sizes, inputs, &mut outputs);
+        assert!((outputs.entropy[0] - 65f32.ln()).abs() < 1e-6);
+        assert!((outputs.logp[0] + 65f32.ln()).abs() < 1e-6);
+    }
 }

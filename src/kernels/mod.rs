@@ -5,10 +5,16 @@
 pub mod activation;
 pub mod adamw;
 pub mod attention;
+#[cfg(test)]
+mod check;
 pub mod embedding;
 pub mod flat;
+pub mod gemm;
 pub mod linear;
 pub mod logprob;
+pub mod math;
 pub mod norm;
 pub mod reduce;
 pub mod rotary;
+pub mod simd;
+pub mod threads;

@@ -1,5 +1,7 @@
 //! Sums over long slices with a fixed partition, so that the result does not depend on the number of threads.
 
+use super::simd::multiversion;
+use super::threads;
 use rayon::prelude::*;
 
 /// Elements per partial sum.
@@ -22,6 +24,66 @@ pub fn l2_norm(values: &[f32]) -> f64 {
     sums.iter().sum::<f64>().sqrt()
 }
 
+/// Columns that one task sums.
+const COLUMNS: usize = 64;
+
+/// Rows summed in f32 before their sum joins the total: keeps rounding errors of long columns small.
+const ROW_BLOCK: usize = 64;
+
+/// `sums` (D) += Σ over rows of `x` (N, D).
+pub fn add_column_sums(sums: &mut [f32], x: &[f32]) {
+    let width = sums.len();
+    let rows = x.len() / width.max(1);
+    by_columns(sums, rows, |column, sums| {
+        column_sums(sums, x, width, column);
+    });
+}
+
+/// Calls `f(first column, sums)` over blocks of columns.
+pub(super) fn by_columns(sums: &mut [f32], rows: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+    let width = sums.len();
+    if width * rows < 2 * CHUNK {
+        for (block, sums) in sums.chunks_mut(COLUMNS).enumerate() {
+            f(block * COLUMNS, sums);
+        }
+    } else {
+        sums.par_chunks_mut(COLUMNS)
+            .enumerate()
+            .for_each(|(block, sums)| f(block * COLUMNS, sums));
+    }
+}
+
+multiversion! {
+    fn column_sums(sums: &mut [f32], x: &[f32], width: usize, column: usize) {
+        let n = sums.len();
+        for rows in x.chunks(ROW_BLOCK * width) {
+            let mut partial = [0.0_f32; COLUMNS];
+            let partial = &mut partial[..n];
+            for row in rows.chunks_exact(width) {
+                for (p, &x) in partial.iter_mut().zip(&row[column..column + n]) {
+                    *p += x;
+                }
+            }
+            for (sum, &p) in sums.iter_mut().zip(&*partial) {
+                *sum += p;
+            }
+        }
+    }
+}
+
+/// `a` += `b`.
+pub fn add(a: &mut [f32], b: &[f32]) {
+    threads::rows1(a, 1, 1, |first, a| add_part(a, &b[first..]));
+}
+
+multiversion! {
+    fn add_part(a: &mut [f32], b: &[f32]) {
+        for (a, &b) in a.iter_mut().zip(b) {
+            *a += b;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,5 +95,18 @@ mod tests {
         assert!((l2_norm(&values) - plain.sqrt()).abs() < 1e-9 * plain.sqrt());
         assert!(l2_norm(&[1.0, f32::NAN]).is_nan());
         assert_eq!(l2_norm(&[]), 0.0);
+    }
+
+    #[test]
+    fn column_sums_take_every_row_of_ragged_shapes() {
+        for (rows, width) in [(1, 1), (3, 70), (130, 65), (1000, 129)] {
+            let x: Vec<f32> = (0..rows * width).map(|i| (i % 7) as f32).collect();
+            let mut sums = vec![1.0; width];
+            add_column_sums(&mut sums, &x);
+            for (column, sum) in sums.iter().enumerate() {
+                let exact: f32 = (0..rows).map(|r| x[r * width + column]).sum();
+                assert_eq!(*sum, 1.0 + exact, "{rows} {width} {column}");
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The whole decoder in plain candle: the door for devices without fused kernels, and the oracle of the gradient checks.
 
 use super::layout::{Layout, LinearSpans, NormSpans, Span};
+use super::tape::Track;
 use super::{ModelConfig, ModelShape};
 use crate::kernels::attention::{Heads, Past};
 use crate::kernels::{activation, attention, embedding, linear, logprob, norm};
@@ -50,13 +51,6 @@ impl Leaves {
             None => candle_core::bail!("no parameter lies at offset {}", span.offset),
         }
     }
-}
-
-/// Whether a forward pass keeps what its backward needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Track {
-    Off,
-    Gradients,
 }
 
 fn spans(layout: &Layout) -> Vec<Span> {

@@ -4,15 +4,18 @@
 mod composite;
 mod config;
 mod flops;
+mod fused;
 pub mod generate;
 mod kv_cache;
 mod layout;
 pub mod mlp;
 mod model;
 pub mod norm;
+pub mod oracle;
 mod params;
 pub mod position;
 mod sampler;
+mod tape;
 
 pub use config::{ModelConfig, ModelShape};
 pub use flops::flops_per_token;

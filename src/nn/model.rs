@@ -1,9 +1,15 @@
 //! The decoder as methods and the engine see it: token batches in, log-probabilities out, gradients back.
 
-use super::composite::{Decoder, Leaves, Track};
+use super::composite::{Decoder, Leaves};
+use super::fused::{Pass, Plan};
+use super::kv_cache::{Decoding, KvCache};
 use super::layout::Layout;
+use super::tape::Track;
 use super::{Init, ModelConfig, ModelShape, Naming, Params};
 use crate::base::rng::{Rng, Stream};
+use crate::kernels::attention::Heads;
+use crate::kernels::rotary::RotaryTable;
+use crate::kernels::{flat, logprob, threads};
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 /// Sequences with their targets, row-major (B, T).
@@ -27,6 +33,8 @@ pub struct TokenOutputs {
 /// How a model computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Door {
+    /// Fused kernels on a tape: CPU.
+    Fused,
     /// Plain candle operations and candle's autograd: any device.
     Composite,
 }
@@ -37,19 +45,46 @@ pub struct Model {
     shape: ModelShape,
     layout: Layout,
     params: Params,
+    door: Door,
     /// What the last training forward left for its backward.
     recorded: Option<Recorded>,
+    training: Pass,
+    evaluation: Pass,
+    rotary: Option<RotaryTable>,
 }
 
-struct Recorded {
-    leaves: Leaves,
-    outputs: (Tensor, Tensor),
+enum Recorded {
+    /// The training pass holds it; (B, T).
+    Fused(usize, usize),
+    Composite {
+        leaves: Leaves,
+        outputs: (Tensor, Tensor),
+    },
 }
 
 impl Model {
     /// A model with zero weights; [`Model::init`] or a checkpoint fills them. `vocab_size` is the tokenizer's, used where
     /// the config names none.
+    /// On a CPU the fused kernels compute, elsewhere the composites.
     pub fn new(config: &ModelConfig, vocab_size: usize, device: &Device) -> Result<Model> {
+        let door = if device.is_cpu() {
+            Door::Fused
+        } else {
+            Door::Composite
+        };
+        Model::with_door(config, vocab_size, device, door)
+    }
+
+    /// The same through a door of choice; the fused one is for CPUs alone.
+    pub fn with_door(
+        config: &ModelConfig,
+        vocab_size: usize,
+        device: &Device,
+        door: Door,
+    ) -> Result<Model> {
+        if door == Door::Fused && !device.is_cpu() {
+            bail!("model: the fused door is for the CPU, not for {device:?}")
+        }
         let shape = config.shape(vocab_size);
         check_shape(config, &shape)?;
         let layout = Layout::new(config, &shape);
@@ -59,7 +94,14 @@ impl Model {
             shape,
             layout,
             params,
+            door,
             recorded: None,
+            training: Pass::new(Track::Gradients),
+            evaluation: Pass::new(Track::Off),
+            rotary: config
+                .position
+                .rotary_theta()
+                .map(|theta| RotaryTable::new(theta, shape.head_dim, shape.seq_len)),
         })
     }
 
@@ -110,6 +152,10 @@ impl Model {
         &mut self.params
     }
 
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     /// Parameters that are looked up and never multiplied: positions, and token embeddings that are not the head too.
     pub(crate) fn lookup_params(&self) -> usize {
         let positions = self.layout.positions.map_or(0, |span| span.len());
@@ -121,9 +167,16 @@ impl Model {
         positions + tokens
     }
 
-    /// Training forward: records what [`Model::backward`] needs, replacing an earlier record.
+    /// Training forward: records what [`Model::backward`] needs, replacing an earlier record. Weights must stay as they are
+    /// until then.
     pub fn forward(&mut self, batch: &TokenBatch) -> Result<TokenOutputs> {
         self.recorded = None;
+        self.check_batch(batch)?;
+        if self.door == Door::Fused {
+            let outputs = self.run_fused(Track::Gradients, batch)?;
+            self.recorded = Some(Recorded::Fused(batch.batch_size, batch.seq_len));
+            return Ok(outputs);
+        }
         let (ids, targets) = self.tensors(batch)?;
         let decoder = self.decoder(Track::Gradients)?;
         let outputs = decoder.outputs(&ids, &targets)?;
@@ -132,27 +185,33 @@ impl Model {
             entropy: outputs.1.detach(),
         };
         let leaves = decoder.leaves;
-        self.recorded = Some(Recorded { leaves, outputs });
+        self.recorded = Some(Recorded::Composite { leaves, outputs });
         Ok(result)
     }
 
     /// Adds the gradient of Σ dlogp · logp + Σ dentropy · entropy to the flat gradients; `dlogp` and `dentropy` are (B, T).
     /// Each forward serves one backward.
     pub fn backward(&mut self, dlogp: &Tensor, dentropy: Option<&Tensor>) -> Result<()> {
-        let Some(Recorded { leaves, outputs }) = self.recorded.take() else {
-            bail!("backward without a training forward before it")
-        };
-        let expected = outputs.0.dims();
-        for (name, tensor) in [("dlogp", Some(dlogp)), ("dentropy", dentropy)] {
-            if let Some(tensor) = tensor
-                && tensor.dims() != expected
-            {
-                bail!(
-                    "{name}: expected shape {expected:?}, got {:?}",
-                    tensor.dims()
-                )
+        match self.recorded.take() {
+            None => bail!("backward without a training forward before it"),
+            Some(Recorded::Fused(batch_size, seq_len)) => {
+                check_upstream(&[batch_size, seq_len], dlogp, dentropy)?;
+                self.backward_fused(dlogp, dentropy)
+            }
+            Some(Recorded::Composite { leaves, outputs }) => {
+                check_upstream(outputs.0.dims(), dlogp, dentropy)?;
+                self.backward_composite(leaves, outputs, dlogp, dentropy)
             }
         }
+    }
+
+    fn backward_composite(
+        &mut self,
+        leaves: Leaves,
+        outputs: (Tensor, Tensor),
+        dlogp: &Tensor,
+        dentropy: Option<&Tensor>,
+    ) -> Result<()> {
         let decoder = Decoder {
             config: &self.config,
             shape: &self.shape,
@@ -167,8 +226,46 @@ impl Model {
         Ok(())
     }
 
-    /// Evaluation forward: keeps nothing.
+    fn backward_fused(&mut self, dlogp: &Tensor, dentropy: Option<&Tensor>) -> Result<()> {
+        let host = |tensor: &Tensor| -> Result<Vec<f32>> {
+            let tensor = tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
+            tensor.flatten_all()?.to_vec1()
+        };
+        let dlogp = host(dlogp)?;
+        let dentropy = dentropy.map(host).transpose()?;
+        let upstream = logprob::Upstream {
+            dlogp: &dlogp,
+            dentropy: dentropy.as_deref(),
+        };
+        let Model {
+            config,
+            shape,
+            layout,
+            rotary,
+            params,
+            training,
+            ..
+        } = self;
+        flat::read(params.weights(), |weights| {
+            let plan = Plan {
+                config,
+                shape,
+                layout,
+                rotary: rotary.as_ref(),
+                weights,
+            };
+            flat::write(params.grads(), |grads| {
+                threads::enter(|| training.backward(&plan, upstream, grads));
+            })
+        })?
+    }
+
+    /// Evaluation forward: keeps nothing for a backward, and an earlier training forward keeps its record.
     pub fn score(&mut self, batch: &TokenBatch) -> Result<TokenOutputs> {
+        self.check_batch(batch)?;
+        if self.door == Door::Fused {
+            return self.run_fused(Track::Off, batch);
+        }
         let (ids, targets) = self.tensors(batch)?;
         let (logp, entropy) = self.decoder(Track::Off)?.outputs(&ids, &targets)?;
         Ok(TokenOutputs { logp, entropy })
@@ -177,9 +274,89 @@ impl Model {
     /// All logits (B, T, V) of `tokens` (B, T): for tests and preflight, where memory does not matter.
     pub fn logits(&mut self, tokens: &[u32], batch_size: usize, seq_len: usize) -> Result<Tensor> {
         self.check_tokens("tokens", tokens, batch_size, seq_len)?;
+        if self.door == Door::Fused {
+            if let Some(rotary) = &mut self.rotary {
+                rotary.extend_to(seq_len);
+            }
+            let logits = self.with_plan(|plan, _, pass| {
+                threads::enter(|| pass.logits(plan, tokens, seq_len, None, tokens.len()))
+            })?;
+            let shape = (batch_size, seq_len, self.shape.vocab_size);
+            return Tensor::from_vec(logits, shape, self.device());
+        }
         let ids = Tensor::from_slice(tokens, (batch_size, seq_len), self.device())?;
         let decoder = self.decoder(Track::Off)?;
         decoder.logits(&decoder.hidden(&ids, &mut Vec::new())?)
+    }
+
+    /// Lets `read` read a text piece by piece, at most seq_len tokens of it.
+    pub(crate) fn decode<R>(&mut self, read: impl FnOnce(&mut Decoding) -> Result<R>) -> Result<R> {
+        if self.door == Door::Composite {
+            return read(&mut Decoding::Composite {
+                decoder: self.decoder(Track::Off)?,
+                past: Vec::new(),
+            });
+        }
+        let heads = self.heads();
+        let cache = KvCache::new(self.shape.n_layer, heads, self.shape.seq_len);
+        self.with_plan(|plan, _, pass| {
+            read(&mut Decoding::Fused {
+                plan: *plan,
+                pass,
+                cache,
+            })
+        })?
+    }
+
+    fn heads(&self) -> Heads {
+        Heads {
+            n_head: self.shape.n_head,
+            n_kv_head: self.shape.n_kv_head,
+            head_dim: self.shape.head_dim,
+        }
+    }
+
+    fn run_fused(&mut self, track: Track, batch: &TokenBatch) -> Result<TokenOutputs> {
+        if let Some(rotary) = &mut self.rotary {
+            rotary.extend_to(batch.seq_len);
+        }
+        let shape = (batch.batch_size, batch.seq_len);
+        self.with_plan(|plan, training, evaluation| {
+            let pass = match track {
+                Track::Gradients => training,
+                Track::Off => evaluation,
+            };
+            threads::enter(|| pass.forward(plan, batch));
+            let tensor = |values: &[f32]| Tensor::from_slice(values, shape, &Device::Cpu);
+            Ok(TokenOutputs {
+                logp: tensor(&pass.outputs.logp)?,
+                entropy: tensor(&pass.outputs.entropy)?,
+            })
+        })?
+    }
+
+    /// Opens the weights for fused work with the training and the evaluation pass.
+    fn with_plan<R>(&mut self, work: impl FnOnce(&Plan, &mut Pass, &mut Pass) -> R) -> Result<R> {
+        let Model {
+            config,
+            shape,
+            layout,
+            rotary,
+            params,
+            training,
+            evaluation,
+            ..
+        } = self;
+        flat::read(params.weights(), |weights| {
+            let plan = Plan {
+                config,
+                shape,
+                layout,
+                rotary: rotary.as_ref(),
+                weights,
+            };
+            work(&plan, training, evaluation)
+        })
     }
 
     pub(crate) fn decoder(&self, track: Track) -> Result<Decoder<'_>> {
@@ -191,10 +368,14 @@ impl Model {
         })
     }
 
-    fn tensors(&self, batch: &TokenBatch) -> Result<(Tensor, Tensor)> {
+    fn check_batch(&self, batch: &TokenBatch) -> Result<()> {
         let (batch_size, seq_len) = (batch.batch_size, batch.seq_len);
         self.check_tokens("inputs", batch.inputs, batch_size, seq_len)?;
-        self.check_tokens("targets", batch.targets, batch_size, seq_len)?;
+        self.check_tokens("targets", batch.targets, batch_size, seq_len)
+    }
+
+    fn tensors(&self, batch: &TokenBatch) -> Result<(Tensor, Tensor)> {
+        let (batch_size, seq_len) = (batch.batch_size, batch.seq_len);
         let make = |tokens| Tensor::from_slice(tokens, (batch_size, seq_len), self.device());
         Ok((make(batch.inputs)?, make(batch.targets)?))
     }
@@ -213,6 +394,10 @@ impl Model {
                 self.shape.seq_len
             )
         }
+        self.check_ids(name, tokens)
+    }
+
+    pub(crate) fn check_ids(&self, name: &str, tokens: &[u32]) -> Result<()> {
         let vocab_size = self.shape.vocab_size;
         match tokens.iter().position(|&id| id as usize >= vocab_size) {
             Some(at) => bail!(
@@ -222,6 +407,20 @@ impl Model {
             None => Ok(()),
         }
     }
+}
+
+fn check_upstream(expected: &[usize], dlogp: &Tensor, dentropy: Option<&Tensor>) -> Result<()> {
+    for (name, tensor) in [("dlogp", Some(dlogp)), ("dentropy", dentropy)] {
+        if let Some(tensor) = tensor
+            && tensor.dims() != expected
+        {
+            bail!(
+                "{name}: expected shape {expected:?}, got {:?}",
+                tensor.dims()
+            )
+        }
+    }
+    Ok(())
 }
 
 fn check_shape(config: &ModelConfig, shape: &ModelShape) -> Result<()> {

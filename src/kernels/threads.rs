@@ -1,0 +1,76 @@
+//! Splits work by rows over the threads of the current rayon pool, where there is enough of it.
+
+use rayon::prelude::*;
+
+/// Elementary operations below which a task is not worth a hand-over to another thread (about 10 µs).
+const GRAIN: usize = 1 << 15;
+
+/// Rows that one task takes of `rows` with `cost` operations each.
+pub fn rows_per_task(rows: usize, cost: usize) -> usize {
+    let worthwhile = (GRAIN / cost.max(1)).max(1);
+    worthwhile.max(rows.div_ceil(2 * rayon::current_num_threads()))
+}
+
+/// Calls `f(first row, rows)` over all rows of `out`, each `width` wide.
+pub fn rows1(out: &mut [f32], width: usize, cost: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+    let per_task = rows_per_task(out.len() / width, cost);
+    if out.len() <= per_task * width {
+        return f(0, out);
+    }
+    out.par_chunks_mut(per_task * width)
+        .enumerate()
+        .for_each(|(task, rows)| f(task * per_task, rows));
+}
+
+/// The same over two outputs with the same number of rows.
+pub fn rows2(
+    (a, a_width): (&mut [f32], usize),
+    (b, b_width): (&mut [f32], usize),
+    cost: usize,
+    f: impl Fn(usize, &mut [f32], &mut [f32]) + Sync,
+) {
+    let per_task = rows_per_task(a.len() / a_width, cost);
+    if a.len() <= per_task * a_width {
+        return f(0, a, b);
+    }
+    a.par_chunks_mut(per_task * a_width)
+        .zip(b.par_chunks_mut(per_task * b_width))
+        .enumerate()
+        .for_each(|(task, (a, b))| f(task * per_task, a, b));
+}
+
+/// Calls `f(task)` for 0..tasks, on several threads when one of them does at least `cost` operations.
+pub fn tasks(tasks: usize, cost: usize, f: impl Fn(usize) + Sync + Send) {
+    if tasks * cost < 2 * GRAIN || tasks == 1 {
+        (0..tasks).for_each(f);
+    } else {
+        (0..tasks).into_par_iter().for_each(f);
+    }
+}
+
+/// Runs `work` on a thread of the pool, so that the loops inside it hand work over directly instead of crossing into the
+/// pool one by one.
+pub fn enter<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    rayon::join(work, || ()).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_visited_once_with_its_number() {
+        for rows in [1, 2, 7, 5000] {
+            let mut a = vec![0.0; rows * 3];
+            let mut b = vec![0.0; rows];
+            rows2((&mut a, 3), (&mut b, 1), 1000, |first, a, b| {
+                for (i, (a, b)) in a.chunks_mut(3).zip(b).enumerate() {
+                    a.fill((first + i) as f32);
+                    *b += 1.0;
+                }
+            });
+            assert!(b.iter().all(|&x| x == 1.0));
+            assert!(a.chunks(3).enumerate().all(|(i, a)| a == [i as f32; 3]));
+        }
+    }
+}

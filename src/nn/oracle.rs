@@ -1,0 +1,42 @@
+//! Gradients in double precision through candle's autograd: what the fused kernels are held against.
+
+use super::composite::{Decoder, Leaves};
+use super::tape::Track;
+use super::{Model, TokenBatch};
+use candle_core::{DType, Device, Result, Tensor};
+
+/// What an exact forward and backward give; flat, row-major.
+#[derive(Debug, Clone)]
+pub struct Exact {
+    /// Log-probability of each target, B · T.
+    pub logp: Vec<f64>,
+    /// Entropy of each distribution, B · T.
+    pub entropy: Vec<f64>,
+    /// Gradient of Σ dlogp · logp + Σ dentropy · entropy, flat like the weights.
+    pub grads: Vec<f64>,
+}
+
+/// Computes in f64 from the model's weights, which stay as they are; `dlogp` and `dentropy` have B · T elements.
+pub fn exact(model: &Model, batch: &TokenBatch, dlogp: &[f64], dentropy: &[f64]) -> Result<Exact> {
+    let shape = (batch.batch_size, batch.seq_len);
+    let weights = model.params().weights().to_device(&Device::Cpu)?;
+    let decoder = Decoder {
+        config: model.config(),
+        shape: model.shape(),
+        layout: model.layout(),
+        leaves: Leaves::new(model.layout(), &weights, DType::F64, Track::Gradients)?,
+    };
+    let tensor = |ids: &[u32]| Tensor::from_slice(ids, shape, &Device::Cpu);
+    let outputs = decoder.outputs(&tensor(batch.inputs)?, &tensor(batch.targets)?)?;
+    let upstream = |values: &[f64]| Tensor::from_slice(values, shape, &Device::Cpu);
+    let (dlogp, dentropy) = (upstream(dlogp)?, upstream(dentropy)?);
+    let mut grads = vec![0.0; model.n_params()];
+    for (span, grad) in decoder.gradients(&outputs, &dlogp, Some(&dentropy))? {
+        grads[span.range()].copy_from_slice(&grad.to_vec1::<f64>()?);
+    }
+    Ok(Exact {
+        logp: outputs.0.flatten_all()?.to_vec1()?,
+        entropy: outputs.1.flatten_all()?.to_vec1()?,
+        grads,
+    })
+}

@@ -1,0 +1,242 @@
+//! The whole decoder in f32 against candle's autograd in f64, for every combination of parts, through both doors.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use candle_core::{Device, Tensor};
+use llmtui::base::rng::{Rng, Stream};
+use llmtui::nn::mlp::MlpConfig;
+use llmtui::nn::norm::NormConfig;
+use llmtui::nn::position::PositionConfig;
+use llmtui::nn::{Door, Model, ModelConfig, TokenBatch, oracle};
+
+const VOCAB: usize = 13;
+const BATCH: usize = 2;
+
+/// All configurations of the registries' members, heads (multi-head, grouped, multi-query), tying and biases.
+fn configs() -> Vec<ModelConfig> {
+    let mut configs = Vec::new();
+    for position in members::<PositionConfig>(PositionConfig::ENTRIES) {
+        for norm in members::<NormConfig>(NormConfig::ENTRIES) {
+            for mlp in mlps() {
+                for n_kv_head in [4, 2, 1] {
+                    for (tie_embeddings, bias) in
+                        [(true, true), (true, false), (false, true), (false, false)]
+                    {
+                        configs.push(ModelConfig {
+                            n_layer: 2,
+                            n_head: 4,
+                            n_kv_head: Some(n_kv_head),
+                            d_model: 24,
+                            d_ff: Some(20),
+                            seq_len: 9,
+                            position: position.clone(),
+                            norm: norm.clone(),
+                            mlp: mlp.clone(),
+                            bias,
+                            tie_embeddings,
+                            ..Default::default()
+                        });
+                    }
+                }
+            }
+        }
+    }
+    configs
+}
+
+/// Each member of a registry with its default settings, made from its word: a new member is tested without a change here.
+fn members<T: serde::de::DeserializeOwned>(entries: &[llmtui::base::registry::Entry]) -> Vec<T> {
+    let make = |word: &str| serde_json::from_value(serde_json::json!({ word: {} }));
+    entries.iter().map(|e| make(e.id).unwrap()).collect()
+}
+
+/// The members and GPT-2's form of GELU.
+fn mlps() -> Vec<MlpConfig> {
+    let tanh = serde_json::json!({ "gelu": { "approximate": "tanh" } });
+    let mut mlps = members::<MlpConfig>(MlpConfig::ENTRIES);
+    mlps.push(serde_json::from_value(tanh).unwrap());
+    mlps
+}
+
+/// A model whose gains and biases are no ones and zeros.
+fn model(config: &ModelConfig, door: Door) -> Model {
+    let mut model = Model::with_door(config, VOCAB, &Device::Cpu, door).unwrap();
+    let mut rng = Rng::new(1, Stream::Test, 0, 0);
+    let infos = model.params().infos().to_vec();
+    let fill = |weights: &mut [f32]| {
+        for info in &infos {
+            let base = if info.name.contains("norm") || info.name.contains("ln_") {
+                1.0
+            } else {
+                0.0
+            };
+            for w in &mut weights[info.offset..info.offset + info.len] {
+                *w = base + 0.2 * rng.normal();
+            }
+        }
+    };
+    model.params_mut().write_weights(fill).unwrap();
+    model
+}
+
+/// Errors are measured by the part's largest element, or by `floor`: some gradients are zero in theory (a bias of all keys
+/// changes no softmax) and rounding errors of the parts they come from in practice.
+fn compare(what: &str, values: &[f32], exact: &[f64], floor: f64) {
+    let tolerance = 1e-5;
+    let scale = exact.iter().fold(floor, |max, x| max.max(x.abs()));
+    for (i, (&x, e)) in values.iter().zip(exact).enumerate() {
+        let error = (f64::from(x) - e).abs();
+        assert!(
+            error <= tolerance * scale,
+            "{what}[{i}]: {x} is not {e} (scale {scale})"
+        );
+    }
+}
+
+fn check(config: &ModelConfig, door: Door, seq_len: usize) {
+    let n = BATCH * seq_len;
+    let mut rng = Rng::new(2, Stream::Test, seq_len as u64, 0);
+    let mut ids = || -> Vec<u32> { (0..n).map(|_| rng.below(VOCAB as u64) as u32).collect() };
+    let (inputs, targets) = (ids(), ids());
+    let batch = TokenBatch {
+        inputs: &inputs,
+        targets: &targets,
+        batch_size: BATCH,
+        seq_len,
+    };
+    let dlogp: Vec<f64> = (0..n).map(|_| f64::from(rng.normal())).collect();
+    let dentropy: Vec<f64> = (0..n).map(|_| f64::from(rng.normal())).collect();
+    let mut model = model(config, door);
+    let exact = oracle::exact(&model, &batch, &dlogp, &dentropy).unwrap();
+
+    let up = |values: &[f64]| {
+        let values: Vec<f32> = values.iter().map(|&x| x as f32).collect();
+        Tensor::from_vec(values, (BATCH, seq_len), &Device::Cpu).unwrap()
+    };
+    let outputs = model.forward(&batch).unwrap();
+    model.backward(&up(&dlogp), Some(&up(&dentropy))).unwrap();
+    let flat = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let name = format!("{config:?} {door:?} T={seq_len}");
+    compare(
+        &format!("logp of {name}"),
+        &flat(&outputs.logp),
+        &exact.logp,
+        1e-3,
+    );
+    compare(
+        &format!("entropy of {name}"),
+        &flat(&outputs.entropy),
+        &exact.entropy,
+        1e-3,
+    );
+    let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
+    let largest = exact.grads.iter().fold(0.0_f64, |max, x| max.max(x.abs()));
+    for info in model.params().infos() {
+        let range = info.offset..info.offset + info.len;
+        let what = format!("gradient of {} in {name}", info.name);
+        compare(
+            &what,
+            &grads[range.clone()],
+            &exact.grads[range],
+            0.05 * largest,
+        );
+    }
+}
+
+#[test]
+fn every_combination_of_parts_has_exact_gradients() {
+    let configs = configs();
+    assert!(configs.len() >= 2 * 2 * 3 * 3 * 4);
+    for config in &configs {
+        check(config, Door::Fused, 9);
+    }
+}
+
+#[test]
+fn a_single_token_and_ragged_lengths_have_exact_gradients() {
+    for config in configs().iter().step_by(7) {
+        for seq_len in [1, 2, 5] {
+            check(config, Door::Fused, seq_len);
+        }
+    }
+}
+
+#[test]
+fn sequences_of_several_attention_blocks_have_exact_gradients() {
+    for config in configs().iter().step_by(19) {
+        let config = ModelConfig {
+            seq_len: 131,
+            ..config.clone()
+        };
+        check(&config, Door::Fused, 131);
+    }
+}
+
+#[test]
+fn the_composite_door_has_exact_gradients() {
+    for config in configs().iter().step_by(5) {
+        check(config, Door::Composite, 9);
+    }
+}
+
+/// Losses over `steps` of AdamW and the weights after them.
+fn train(config: &ModelConfig, door: Door, steps: u64) -> (Vec<f32>, Vec<f32>) {
+    use llmtui::optim::{OptimizerConfig, clip_scale};
+    let mut model = Model::with_door(config, VOCAB, &Device::Cpu, door).unwrap();
+    model.init(3).unwrap();
+    let optimizer = OptimizerConfig::AdamW(Default::default());
+    let mut rule = optimizer.build(model.params()).unwrap();
+    let n = BATCH * config.seq_len;
+    let mut losses = Vec::new();
+    for step in 0..steps {
+        let mut rng = Rng::new(4, Stream::Test, step, 0);
+        let inputs: Vec<u32> = (0..n).map(|_| rng.below(VOCAB as u64) as u32).collect();
+        let targets: Vec<u32> = inputs.iter().map(|id| (id + 1) % VOCAB as u32).collect();
+        let batch = TokenBatch {
+            inputs: &inputs,
+            targets: &targets,
+            batch_size: BATCH,
+            seq_len: config.seq_len,
+        };
+        model.params_mut().zero_grads().unwrap();
+        let logp = model.forward(&batch).unwrap().logp;
+        losses.push(-logp.mean_all().unwrap().to_scalar::<f32>().unwrap());
+        let dlogp = Tensor::full(-1.0 / n as f32, logp.shape(), &Device::Cpu).unwrap();
+        model.backward(&dlogp, None).unwrap();
+        let scale = clip_scale(model.params().grad_norm().unwrap(), 0.5);
+        rule.step(model.params_mut(), 3e-3, scale).unwrap();
+    }
+    let weights = model.params().read_weights(<[f32]>::to_vec).unwrap();
+    (losses, weights)
+}
+
+#[test]
+fn both_doors_train_alike() {
+    for config in [&configs()[0], &configs()[130]] {
+        let (fused, _) = train(config, Door::Fused, 60);
+        let (composite, _) = train(config, Door::Composite, 60);
+        assert!(fused[59] < fused[0] - 0.2, "{fused:?}");
+        for (a, b) in fused.iter().zip(&composite) {
+            assert!((a - b).abs() < 2e-5, "{a} {b}");
+        }
+    }
+}
+
+/// Large enough that every kernel hands work to other threads.
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    for config in [&configs()[0], &configs()[130]] {
+        let config = ModelConfig {
+            d_model: 128,
+            d_ff: Some(200),
+            seq_len: 160,
+            ..config.clone()
+        };
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            pool.unwrap().install(|| train(&config, Door::Fused, 3))
+        };
+        let one = run(1);
+        assert!(one == run(2), "2 threads");
+        assert!(one == run(3), "3 threads");
+    }
+}
