@@ -19,6 +19,7 @@ pub mod base;
 pub mod cli;
 pub mod data;
 pub mod embed;
+pub mod engine;
 pub mod hf;
 pub mod kernels;
 pub mod link;

@@ -1,0 +1,105 @@
+//! What a bit-exact resume depends on besides the checkpoint: the same data, the same program, the same machine class.
+
+use crate::data::Dataset;
+use crate::spec::RunSpec;
+use serde::{Deserialize, Serialize};
+
+/// Recorded with every checkpoint and compared at a resume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fingerprint {
+    /// SHA-256 of the text.
+    pub data: String,
+    /// SHA-256 of the tokenizer.
+    pub tokenizer: String,
+    /// Compute threads.
+    pub threads: usize,
+    /// Program version.
+    pub program: String,
+    /// Architecture of the processor.
+    pub arch: String,
+}
+
+/// How a checkpoint's circumstances relate to the present ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Match {
+    /// The continuation has the same bits as an uninterrupted run.
+    Exact,
+    /// It can go on, but not to the bit; because …
+    Inexact(String),
+    /// It would go on with something else; because …
+    Different(String),
+}
+
+impl Fingerprint {
+    pub fn of(spec: &RunSpec, data: &Dataset) -> Fingerprint {
+        Fingerprint {
+            data: data.fingerprint.clone(),
+            tokenizer: data.tokenizer_fingerprint.clone(),
+            threads: crate::engine::threads(spec),
+            program: env!("CARGO_PKG_VERSION").into(),
+            arch: std::env::consts::ARCH.into(),
+        }
+    }
+
+    /// Compares a checkpoint's fingerprint, `self`, with the present.
+    pub fn compare(&self, now: &Fingerprint) -> Match {
+        if self.tokenizer != now.tokenizer {
+            return Match::Different("the tokenizer changed since the checkpoint".into());
+        }
+        if self.data != now.data {
+            return Match::Different("the training text changed since the checkpoint".into());
+        }
+        let mut why = Vec::new();
+        if self.threads != now.threads {
+            why.push(format!(
+                "{} compute threads instead of {}",
+                now.threads, self.threads
+            ));
+        }
+        if self.program != now.program {
+            why.push(format!(
+                "llmtui {} instead of {}",
+                now.program, self.program
+            ));
+        }
+        if self.arch != now.arch {
+            why.push(format!("{} instead of {}", now.arch, self.arch));
+        }
+        if why.is_empty() {
+            Match::Exact
+        } else {
+            Match::Inexact(why.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_decides_and_circumstances_are_named() {
+        let then = Fingerprint {
+            data: "a".into(),
+            tokenizer: "t".into(),
+            threads: 2,
+            program: "0.1.0".into(),
+            arch: "x86_64".into(),
+        };
+        assert_eq!(then.compare(&then), Match::Exact);
+        let slower = Fingerprint {
+            threads: 1,
+            ..then.clone()
+        };
+        let Match::Inexact(why) = then.compare(&slower) else {
+            panic!("exact?")
+        };
+        assert_eq!(why, "1 compute threads instead of 2");
+        let other = Fingerprint {
+            data: "b".into(),
+            ..slower
+        };
+        assert!(matches!(then.compare(&other), Match::Different(_)));
+    }
+}

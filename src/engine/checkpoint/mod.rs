@@ -1,0 +1,233 @@
+//! Checkpoints: a Hugging Face model folder that is a point to resume from as well. Never a pickle.
+//!
+//! | file | what |
+//! |---|---|
+//! | config.json, generation_config.json, tokenizer.json, model.safetensors | the model, for us and for transformers |
+//! | optimizer.safetensors | moments and step count of the update rule |
+//! | state.json | counters, live adjustments, fingerprints |
+//! | manifest.json | sizes and checksums of all of them |
+
+pub mod disk;
+pub mod fingerprint;
+pub mod manifest;
+pub mod store;
+
+pub use fingerprint::Fingerprint;
+pub use manifest::{Fault, Manifest};
+pub use store::{Found, Store, name_of};
+
+use super::EngineError;
+use super::state::{Progress, TrainState};
+use super::train::Trainer;
+use crate::hf;
+use crate::hf::safetensors::{NamedTensor, TensorFile};
+use crate::wire::{Event, Phase};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+use store::Part;
+
+/// The folder of checkpoints inside a run's directory.
+pub const FOLDER: &str = "checkpoints";
+pub const STATE: &str = "state.json";
+pub const OPTIMIZER: &str = "optimizer.safetensors";
+
+/// Largest `state.json` that is read.
+const MAX_STATE_BYTES: u64 = 1 << 20;
+
+/// Why a checkpoint could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    #[error("step {step} could not be saved: {source}")]
+    Write { step: u64, source: io::Error },
+    #[error("{path}: {what}")]
+    State { path: PathBuf, what: String },
+    #[error(transparent)]
+    Broken(#[from] Fault),
+    #[error(transparent)]
+    Model(#[from] hf::HfError),
+    #[error(transparent)]
+    Tensors(#[from] hf::TensorFileError),
+    #[error("the optimizer's state: {0}")]
+    Optimizer(#[from] candle_core::Error),
+}
+
+/// `state.json`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedState {
+    pub progress: Progress,
+    pub fingerprint: Fingerprint,
+}
+
+/// Writes one whole checkpoint.
+pub fn save(
+    store: &mut Store,
+    state: &TrainState,
+    tokenizer: &crate::data::tokenizer::Tokenizer,
+    fingerprint: &Fingerprint,
+) -> Result<(PathBuf, Manifest), CheckpointError> {
+    let step = state.progress.step;
+    let moments = state.optimizer.state()?;
+    let saved = SavedState {
+        progress: state.progress.clone(),
+        fingerprint: fingerprint.clone(),
+    };
+    let failed = |source| CheckpointError::Write { step, source };
+    let text = serde_json::to_vec_pretty(&saved).map_err(|e| failed(e.into()))?;
+    let eos = tokenizer.eos();
+    let config = hf::config_json(&state.model, eos);
+    let (generation, tokenizer) = (hf::generation_json(eos), tokenizer.to_json());
+    let bytes = |name, bytes| part(name, move |out| out.write_all(bytes));
+    let parts = [
+        bytes(hf::CONFIG, config.as_bytes()),
+        bytes(hf::GENERATION, generation.as_bytes()),
+        bytes(hf::TOKENIZER, tokenizer.as_bytes()),
+        part(hf::WEIGHTS, |out| hf::write_weights(&state.model, out)),
+        part(OPTIMIZER, |out| write_moments(&moments, out)),
+        bytes(STATE, &text),
+    ];
+    store.commit(step, &parts).map_err(failed)
+}
+
+fn part<'a>(
+    name: &'static str,
+    fill: impl Fn(&mut dyn io::Write) -> io::Result<()> + 'a,
+) -> Part<'a> {
+    Part {
+        name,
+        fill: Box::new(fill),
+    }
+}
+
+fn write_moments(moments: &[(String, Vec<f32>)], out: &mut dyn io::Write) -> io::Result<()> {
+    let tensors: Vec<NamedTensor<'_>> = moments
+        .iter()
+        .map(|(name, values)| NamedTensor {
+            name: name.clone(),
+            shape: vec![values.len()],
+            values: values.into(),
+        })
+        .collect();
+    hf::safetensors::write_to(out, &tensors)
+}
+
+/// The counters and fingerprints of a checkpoint.
+pub fn read_state(folder: &Path) -> Result<SavedState, CheckpointError> {
+    let path = folder.join(STATE);
+    let wrong = |what: String| CheckpointError::State {
+        path: path.clone(),
+        what,
+    };
+    let size = std::fs::metadata(&path)
+        .map_err(|e| wrong(e.to_string()))?
+        .len();
+    if size > MAX_STATE_BYTES {
+        return Err(wrong(format!("larger than {MAX_STATE_BYTES} bytes")));
+    }
+    let text = std::fs::read(&path).map_err(|e| wrong(e.to_string()))?;
+    serde_json::from_slice(&text).map_err(|e| wrong(e.to_string()))
+}
+
+/// Fills `state` from a verified checkpoint; its model and optimizer are already of the right shape.
+pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, CheckpointError> {
+    let saved = read_state(folder)?;
+    hf::read_weights(folder, &mut state.model)?;
+    let file = TensorFile::open(&folder.join(OPTIMIZER))?;
+    let mut moments = Vec::new();
+    for (name, _) in state.optimizer.state()? {
+        let values = file.read_flat(&name)?;
+        moments.push((name, values));
+    }
+    state.optimizer.load_state(moments)?;
+    state.progress = saved.progress.clone();
+    Ok(saved)
+}
+
+impl Trainer<'_, '_> {
+    /// Saves and tells; the run goes on when it cannot be done, and the next checkpoint tries again.
+    pub(super) fn save_or_warn(&mut self) {
+        let step = self.step();
+        if let Err(error) = self.save() {
+            self.port.warn(
+                step,
+                "checkpoint_failed",
+                error.to_string(),
+                "the older checkpoints are untouched and training goes on; make room on the disk",
+            );
+        }
+    }
+
+    /// Saves, verifies, tells, and only then lets older checkpoints go.
+    pub(super) fn save(&mut self) -> Result<(), CheckpointError> {
+        let step = self.step();
+        self.port.enter(Phase::Checkpointing, step);
+        let begun = self.port.clock.elapsed();
+        let fingerprint = Fingerprint::of(self.spec, &self.data);
+        let (path, manifest) = save(
+            &mut self.store,
+            &self.state,
+            &self.data.tokenizer,
+            &fingerprint,
+        )?;
+        self.store.verify(step)?;
+        self.saved_at = Some(step);
+        let progress = &self.state.progress;
+        let best = progress.best;
+        let evaluated_here = progress.evaluated_at == Some(step);
+        let event = Event::Checkpointed {
+            step,
+            path: format!(
+                "{FOLDER}/{}",
+                path.file_name().unwrap_or_default().to_string_lossy()
+            ),
+            bytes: manifest.total_bytes(),
+            seconds: (self.port.clock.elapsed() - begun).as_secs_f64(),
+            best: best.is_some_and(|b| b.step == step),
+            val_loss: progress.val_loss.filter(|_| evaluated_here),
+        };
+        self.port.emit(event);
+        let keep = self.spec.checkpoint.keep_last.max(2);
+        if let Err(error) = self.store.prune(keep, best.map(|b| b.step)) {
+            self.port.warn(
+                step,
+                "prune_failed",
+                format!("older checkpoints could not be deleted: {error}"),
+                "delete them by hand if the disk fills",
+            );
+        }
+        Ok(())
+    }
+
+    /// Ends the run rather than save weights that are no numbers.
+    pub(super) fn refuse_broken_weights(&mut self) -> Result<(), EngineError> {
+        if self.state.weights_are_finite()? {
+            return Ok(());
+        }
+        let (step, lr) = (self.step(), self.state.lr(self.spec));
+        Err(self.fail_non_finite("a weight", f64::NAN, step, lr))
+    }
+
+    /// Takes up the checkpoint of exactly this step, and gives up the ones after it.
+    pub(super) fn roll_back(&mut self, step: u64) -> Result<(), EngineError> {
+        let kept: Vec<u64> = self.store.list().iter().map(|f| f.step).collect();
+        if !kept.contains(&step) {
+            return Err(EngineError::Setup(format!(
+                "there is no checkpoint of step {step}; kept are {kept:?}"
+            )));
+        }
+        self.store
+            .verify(step)
+            .map_err(|fault| EngineError::Setup(fault.to_string()))?;
+        let folder = self.store.folder().join(name_of(step));
+        load(&folder, &mut self.state)?;
+        self.saved_at = Some(step);
+        if let Err(error) = self.store.discard_after(step) {
+            let message = format!("checkpoints after step {step} could not be deleted: {error}");
+            self.port
+                .warn(step, "prune_failed", message, "delete them before a resume");
+        }
+        self.summarize();
+        Ok(())
+    }
+}

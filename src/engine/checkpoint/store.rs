@@ -1,0 +1,213 @@
+//! The folder `checkpoints/` of one run: a checkpoint is whole or it is not there.
+//!
+//! Commit: `.tmp-…` → write and fsync each file → `manifest.json` → fsync the folder → rename to `step-…` → fsync the
+//! parent. Only then may anybody hear of it. What falls out of retention is renamed to `.del-…` before it is deleted, so
+//! that a half-deleted checkpoint is never taken for one.
+
+use super::disk::{Disk, Fill};
+use super::manifest::{self, Fault, Manifest};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const TEMPORARY: &str = ".tmp-";
+const DELETED: &str = ".del-";
+const PREFIX: &str = "step-";
+
+/// One file of a checkpoint to be written.
+pub struct Part<'a> {
+    pub name: &'static str,
+    pub fill: Box<Fill<'a>>,
+}
+
+/// A checkpoint that stands on the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub step: u64,
+    pub path: PathBuf,
+}
+
+/// The checkpoints of one run. Only the holder of the run's lock may own one.
+pub struct Store {
+    folder: PathBuf,
+    disk: Box<dyn Disk>,
+    /// Steps whose files matched their manifest since this process began.
+    verified: BTreeSet<u64>,
+}
+
+/// `step-001000`
+pub fn name_of(step: u64) -> String {
+    format!("{PREFIX}{step:06}")
+}
+
+/// Checkpoints in `folder`, newest first. Names alone: nothing is verified.
+pub fn list(folder: &Path) -> Vec<Found> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<Found> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            let digits = name.to_str()?.strip_prefix(PREFIX)?;
+            let step = digits.parse().ok()?;
+            (digits.len() >= 6).then(|| Found {
+                step,
+                path: entry.path(),
+            })
+        })
+        .collect();
+    found.sort_by_key(|f| std::cmp::Reverse(f.step));
+    found
+}
+
+impl Store {
+    /// Opens the folder (created when absent) and clears away what a killed save or deletion left behind.
+    pub fn open(folder: &Path, disk: Box<dyn Disk>) -> io::Result<Store> {
+        std::fs::create_dir_all(folder)?;
+        for entry in std::fs::read_dir(folder)?.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(TEMPORARY) || name.starts_with(DELETED) {
+                std::fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(Store {
+            folder: folder.into(),
+            disk,
+            verified: BTreeSet::new(),
+        })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn list(&self) -> Vec<Found> {
+        list(&self.folder)
+    }
+
+    /// Writes a checkpoint of `step`, replacing one of the same step. On an error nothing of it is left, and an older
+    /// checkpoint of the step is still there.
+    pub fn commit(&mut self, step: u64, parts: &[Part<'_>]) -> io::Result<(PathBuf, Manifest)> {
+        let temporary = self.folder.join(format!("{TEMPORARY}{}", name_of(step)));
+        let target = self.folder.join(name_of(step));
+        let result = self.write(&temporary, step, parts).and_then(|manifest| {
+            self.swap_in(&temporary, &target)?;
+            Ok(manifest)
+        });
+        match result {
+            Ok(manifest) => {
+                self.verified.remove(&step);
+                Ok((target, manifest))
+            }
+            Err(e) => {
+                let _ = self.disk.remove_dir(&temporary);
+                Err(e)
+            }
+        }
+    }
+
+    /// Gives the finished folder its name. An older one of the same name steps aside first and returns on an error.
+    fn swap_in(&self, temporary: &Path, target: &Path) -> io::Result<()> {
+        if !target.exists() {
+            self.disk.rename(temporary, target)?;
+            return self.disk.sync_dir(&self.folder);
+        }
+        let aside = self.aside(target)?;
+        self.disk.rename(target, &aside)?;
+        if let Err(e) = self.disk.rename(temporary, target) {
+            let _ = std::fs::rename(&aside, target);
+            return Err(e);
+        }
+        self.disk.sync_dir(&self.folder)?;
+        self.disk.remove_dir(&aside)
+    }
+
+    /// The name under which a checkpoint waits for its deletion; free when this returns.
+    fn aside(&self, path: &Path) -> io::Result<PathBuf> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let aside = self.folder.join(format!("{DELETED}{name}"));
+        if aside.exists() {
+            self.disk.remove_dir(&aside)?;
+        }
+        Ok(aside)
+    }
+
+    fn write(&self, temporary: &Path, step: u64, parts: &[Part<'_>]) -> io::Result<Manifest> {
+        if temporary.exists() {
+            self.disk.remove_dir(temporary)?;
+        }
+        self.disk.create_dir(temporary)?;
+        let mut manifest = Manifest {
+            format: manifest::FORMAT,
+            step,
+            files: Default::default(),
+        };
+        for part in parts {
+            let record = self.disk.write(&temporary.join(part.name), &part.fill)?;
+            manifest.files.insert(part.name.into(), record);
+        }
+        let text = serde_json::to_vec_pretty(&manifest)?;
+        self.disk
+            .write(&temporary.join(manifest::FILE), &|out| out.write_all(&text))?;
+        self.disk.sync_dir(temporary)?;
+        Ok(manifest)
+    }
+
+    /// Holds one checkpoint against its manifest.
+    pub fn verify(&mut self, step: u64) -> Result<Manifest, Fault> {
+        let manifest = Manifest::verify(&self.folder.join(name_of(step)))?;
+        self.verified.insert(step);
+        Ok(manifest)
+    }
+
+    /// The newest whole checkpoint at or before `at_most`, and the faults of the newer ones that were passed over.
+    pub fn newest_whole(&mut self, at_most: u64) -> (Option<Found>, Vec<Fault>) {
+        let mut faults = Vec::new();
+        for found in self.list().into_iter().filter(|f| f.step <= at_most) {
+            match self.verify(found.step) {
+                Ok(_) => return (Some(found), faults),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        (None, faults)
+    }
+
+    /// Keeps the newest `keep_last` whole checkpoints and the one of `best`, and deletes what is older than those. While
+    /// fewer are whole, nothing is deleted; a broken one never counts.
+    pub fn prune(&mut self, keep_last: usize, best: Option<u64>) -> io::Result<()> {
+        let mut whole = 0;
+        for found in self.list() {
+            if whole < keep_last {
+                let known = self.verified.contains(&found.step);
+                whole += usize::from(known || self.verify(found.step).is_ok());
+            } else if best != Some(found.step) {
+                self.discard(found.step)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the checkpoints after `step` away: a roll-back abandons them.
+    pub fn discard_after(&mut self, step: u64) -> io::Result<Vec<u64>> {
+        let newer: Vec<u64> = self
+            .list()
+            .iter()
+            .map(|f| f.step)
+            .filter(|s| *s > step)
+            .collect();
+        for step in &newer {
+            self.discard(*step)?;
+        }
+        Ok(newer)
+    }
+
+    fn discard(&mut self, step: u64) -> io::Result<()> {
+        self.verified.remove(&step);
+        let path = self.folder.join(name_of(step));
+        let aside = self.aside(&path)?;
+        self.disk.rename(&path, &aside)?;
+        self.disk.remove_dir(&aside)
+    }
+}
+
+#[cfg(test)]
+mod tests;

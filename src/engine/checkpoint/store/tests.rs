@@ -1,0 +1,186 @@
+use super::*;
+use crate::engine::checkpoint::disk::{FileRecord, RealDisk};
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Fails its `fail_at`-th operation and every one after it, as a full disk does.
+struct FaultyDisk {
+    calls: Arc<AtomicUsize>,
+    fail_at: usize,
+}
+
+impl FaultyDisk {
+    fn call(&self) -> io::Result<()> {
+        let n = self.calls.fetch_add(1, Ordering::Relaxed);
+        if n < self.fail_at {
+            Ok(())
+        } else {
+            Err(io::Error::new(io::ErrorKind::StorageFull, "no space left"))
+        }
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.call()?;
+        RealDisk.create_dir(path)
+    }
+    fn write(&self, path: &Path, fill: &Fill<'_>) -> io::Result<FileRecord> {
+        if let Err(e) = self.call() {
+            // Half a file stands there, as after a short write.
+            fs::write(path, b"ha")?;
+            return Err(e);
+        }
+        RealDisk.write(path, fill)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.call()?;
+        RealDisk.sync_dir(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call()?;
+        RealDisk.rename(from, to)
+    }
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        // Deleting works on a full disk.
+        RealDisk.remove_dir(path)
+    }
+}
+
+fn parts(text: &str) -> Vec<Part<'_>> {
+    ["model", "state"]
+        .map(|name| Part {
+            name,
+            fill: Box::new(move |out| out.write_all(text.as_bytes())),
+        })
+        .into()
+}
+
+fn store(dir: &Path) -> Store {
+    Store::open(dir, Box::new(RealDisk)).unwrap()
+}
+
+fn steps(store: &Store) -> Vec<u64> {
+    store.list().iter().map(|f| f.step).collect()
+}
+
+#[test]
+fn what_was_committed_verifies_and_replaces_its_own_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path());
+    store.commit(7, &parts("one")).unwrap();
+    let (path, manifest) = store.commit(7, &parts("two")).unwrap();
+    assert!(path.ends_with("step-000007"));
+    assert_eq!(manifest.total_bytes(), 6);
+    assert_eq!(fs::read(path.join("model")).unwrap(), b"two");
+    assert_eq!(store.verify(7).unwrap(), manifest);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_disk_that_fails_at_the_nth_operation_costs_only_the_new_checkpoint() {
+    let mut failures = 0;
+    for fail_at in 0.. {
+        let dir = tempfile::tempdir().unwrap();
+        store(dir.path()).commit(10, &parts("old")).unwrap();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let disk = FaultyDisk { calls, fail_at };
+        let mut faulty = Store::open(dir.path(), Box::new(disk)).unwrap();
+        let failed = faulty.commit(20, &parts("new")).is_err();
+        let mut reopened = store(dir.path());
+        let (newest, faults) = reopened.newest_whole(u64::MAX);
+        assert!(faults.is_empty(), "fail_at {fail_at}: {faults:?}");
+        let debris = fs::read_dir(dir.path()).unwrap().count() - reopened.list().len();
+        assert_eq!(debris, 0, "fail_at {fail_at}");
+        if !failed {
+            assert_eq!(newest.unwrap().step, 20);
+            break;
+        }
+        failures += 1;
+        // The last operation is the fsync after the rename: the new one may then stand, whole.
+        assert!(newest.unwrap().step >= 10, "fail_at {fail_at}");
+    }
+    assert_eq!(
+        failures, 7,
+        "create, two parts, manifest, fsync, rename, fsync"
+    );
+}
+
+#[test]
+fn damage_is_found_named_and_passed_over() {
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 5] = [
+        ("SHA-256", |p| {
+            let mut bytes = fs::read(p).unwrap();
+            bytes[1] ^= 0x10;
+            fs::write(p, bytes).unwrap();
+        }),
+        ("2 bytes, the manifest says 3", |p| {
+            fs::write(p, b"ne").unwrap()
+        }),
+        ("No such file", |p| fs::remove_file(p).unwrap()),
+        ("0 bytes", |p| fs::write(p, b"").unwrap()),
+        ("SHA-256", |p| fs::write(p, [0; 3]).unwrap()),
+    ];
+    for (word, damage) in damages {
+        for file in ["model", "state"] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut store = store(dir.path());
+            store.commit(1, &parts("old")).unwrap();
+            let (path, _) = store.commit(2, &parts("new")).unwrap();
+            damage(&path.join(file));
+            let (newest, faults) = store.newest_whole(u64::MAX);
+            assert_eq!(newest.unwrap().step, 1);
+            let message = faults[0].to_string();
+            assert!(
+                message.contains(file) && message.contains(word),
+                "{message}"
+            );
+        }
+    }
+}
+
+#[test]
+fn debris_of_a_kill_is_cleared_and_never_taken_for_a_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in [
+        ".tmp-step-000009",
+        ".del-step-000003",
+        "step-12",
+        "step-abc",
+        "notes",
+    ] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    let store = store(dir.path());
+    assert!(steps(&store).is_empty());
+    assert!(!dir.path().join(".tmp-step-000009").exists());
+    assert!(dir.path().join("notes").exists());
+}
+
+#[test]
+fn retention_keeps_the_newest_whole_ones_and_the_best() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = store(dir.path());
+    for step in [1, 2, 3, 4, 5, 6] {
+        store.commit(step, &parts("x")).unwrap();
+    }
+    fs::write(dir.path().join("step-000006/model"), "y").unwrap();
+    store.prune(2, Some(2)).unwrap();
+    assert_eq!(
+        steps(&store),
+        [6, 5, 4, 2],
+        "6 is broken and does not count"
+    );
+    store.prune(9, None).unwrap();
+    assert_eq!(
+        steps(&store),
+        [6, 5, 4, 2],
+        "nothing is deleted while fewer are whole"
+    );
+    store.prune(2, None).unwrap();
+    assert_eq!(steps(&store), [6, 5, 4]);
+    assert_eq!(store.discard_after(4).unwrap(), [6, 5]);
+    assert_eq!(steps(&store), [4]);
+}

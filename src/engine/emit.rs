@@ -1,0 +1,143 @@
+//! The engine's only door: events go out, commands and the stop flag come in.
+
+use super::telemetry::Telemetry;
+use crate::base::clock::Clock;
+use crate::wire::{Command, CommandId, Event, Phase, Request, StopWhen};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+/// Where events go. The engine calls it from its own thread and waits until it returns.
+pub trait Emit: Send {
+    fn emit(&mut self, event: Event);
+}
+
+impl<F: FnMut(Event) + Send> Emit for F {
+    fn emit(&mut self, event: Event) {
+        self(event);
+    }
+}
+
+/// How long a paused engine sleeps before it looks at the stop flag again.
+const PAUSE_TICK: Duration = Duration::from_millis(100);
+
+/// Both directions of the door.
+pub(super) struct Port<'a> {
+    emit: &'a mut dyn Emit,
+    commands: Receiver<Request>,
+    queue: VecDeque<Request>,
+    stop: Arc<AtomicBool>,
+    telemetry: Telemetry,
+    pub clock: Arc<dyn Clock>,
+    phase: Phase,
+}
+
+impl<'a> Port<'a> {
+    pub fn new(
+        emit: &'a mut dyn Emit,
+        commands: Receiver<Request>,
+        stop: Arc<AtomicBool>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Port {
+            emit,
+            commands,
+            queue: VecDeque::new(),
+            stop,
+            telemetry: Telemetry::start(),
+            clock,
+            phase: Phase::Preparing,
+        }
+    }
+
+    pub fn emit(&mut self, event: Event) {
+        self.emit.emit(event);
+    }
+
+    /// Announces a phase; says nothing when it is the present one.
+    pub fn enter(&mut self, phase: Phase, step: u64) {
+        if self.phase != phase {
+            self.phase = phase;
+            self.emit(Event::PhaseChanged { phase, step });
+        }
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub fn warn(&mut self, step: u64, code: &str, message: String, hint: &str) {
+        tracing::warn!("{code}: {message}");
+        self.emit(Event::Warned {
+            step,
+            code: code.into(),
+            message,
+            hint: hint.into(),
+        });
+    }
+
+    pub fn accept(&mut self, id: CommandId) {
+        self.emit(Event::Accepted { id });
+    }
+
+    pub fn reject(&mut self, id: CommandId, why: impl Into<String>) {
+        let why = why.into();
+        self.emit(Event::Rejected { id, why });
+    }
+
+    /// Sends the machine's readings that lie ready.
+    pub fn emit_telemetry(&mut self) {
+        while let Some(values) = self.telemetry.take() {
+            self.emit(Event::HardwareSampled { values });
+        }
+    }
+
+    /// The next command, without waiting.
+    pub fn next_command(&mut self) -> Option<Request> {
+        self.fetch();
+        self.queue.pop_front()
+    }
+
+    /// Waits a moment for a command: the rhythm of a paused engine.
+    pub fn wait_for_command(&mut self) -> Option<Request> {
+        if let Some(request) = self.next_command() {
+            return Some(request);
+        }
+        match self.commands.recv_timeout(PAUSE_TICK) {
+            Ok(request) => Some(request),
+            Err(RecvTimeoutError::Timeout) => None,
+            // Every holder of the other end is gone, and nobody can ever resume us: only the stop flag is left.
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::park_timeout(PAUSE_TICK);
+                None
+            }
+        }
+    }
+
+    /// True once the process was asked to end (SIGTERM, SIGINT).
+    pub fn stop_flag(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// True when long work such as an evaluation should be broken off: a stop waits behind it. Other commands keep
+    /// waiting for their turn.
+    pub fn stop_is_waiting(&mut self) -> bool {
+        self.emit_telemetry();
+        self.fetch();
+        let now = |r: &Request| {
+            matches!(
+                r.command,
+                Command::Stop {
+                    when: StopWhen::Now
+                }
+            )
+        };
+        self.stop_flag() || self.queue.iter().any(now)
+    }
+
+    fn fetch(&mut self) {
+        self.queue.extend(self.commands.try_iter());
+    }
+}

@@ -1,0 +1,148 @@
+//! The engine: a spec becomes events. It owns the model, its optimizer and the checkpoints, obeys commands between steps
+//! and knows no screen. Logs, sockets and processes are other rooms' business: the engine sees one sink for events, one
+//! source of commands and a stop flag.
+
+pub mod checkpoint;
+mod due;
+mod emit;
+mod eval;
+mod obey;
+pub mod preflight;
+mod prepare;
+mod rescue;
+mod sample;
+mod state;
+mod step;
+mod stop;
+mod telemetry;
+mod train;
+
+pub use emit::Emit;
+pub use state::{Adjustments, Best, Progress, TrainState};
+
+use crate::base::clock::Clock;
+use crate::run::RunDir;
+use crate::spec::RunSpec;
+use crate::wire::{Event, Num, Outcome, Request};
+use emit::Port;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Receiver;
+
+/// One run, as the engine is asked to do it.
+#[derive(Debug, Clone)]
+pub struct EngineJob {
+    /// The run's directory. The caller holds its lock.
+    pub run_dir: RunDir,
+    pub spec: RunSpec,
+    /// Train although a preflight check failed, or although the data changed since the checkpoint.
+    pub force: bool,
+    /// Checkpoint and stop after this step, without changing the schedule.
+    pub stop_after: Option<u64>,
+    /// Continue from the newest whole checkpoint instead of starting anew.
+    pub resume: bool,
+}
+
+/// Why a run ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The run cannot start: data, tokenizer, disk.
+    #[error("{0}")]
+    Setup(String),
+    /// A preflight check failed.
+    #[error("{0}")]
+    Refused(String),
+    /// The training broke: a loss that is no number, for one.
+    #[error("{0}")]
+    Training(String),
+    #[error("{0}; {hint}", hint = .0.hint())]
+    Data(#[from] crate::data::DataError),
+    #[error("computing: {0}")]
+    Compute(#[from] candle_core::Error),
+    #[error("checkpoint: {0}")]
+    Checkpoint(#[from] checkpoint::CheckpointError),
+}
+
+impl EngineError {
+    fn outcome(&self) -> Outcome {
+        match self {
+            EngineError::Refused(_) => Outcome::Refused,
+            _ => Outcome::Failed,
+        }
+    }
+}
+
+/// What `Finished` tells besides the outcome.
+#[derive(Debug, Default)]
+struct Summary {
+    progress: Progress,
+    /// Loss over the whole validation split, when the run measured it at its end.
+    final_val_loss: Option<Num>,
+}
+
+/// Does the whole run on the calling thread: `Hello` is the first event and `Finished` the last, whatever happens in
+/// between, a panic included. Commands are obeyed between steps; a raised `stop` flag means "save a checkpoint and end".
+pub fn run(
+    job: &EngineJob,
+    emit: &mut dyn Emit,
+    commands: Receiver<Request>,
+    stop: Arc<AtomicBool>,
+    clock: Arc<dyn Clock>,
+) -> Outcome {
+    let started = clock.elapsed();
+    let mut summary = Summary::default();
+    let mut port = Port::new(emit, commands, stop, clock.clone());
+    port.emit(hello(job));
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        in_pool(job, || train::begin(job, &mut port, &mut summary))
+    }));
+    let (outcome, message) = match result {
+        Ok(Ok(outcome)) => (outcome, String::new()),
+        Ok(Err(error)) => (error.outcome(), error.to_string()),
+        Err(panic) => (Outcome::Crashed, rescue::crash_report(job, &*panic)),
+    };
+    let progress = &summary.progress;
+    port.emit(Event::Finished {
+        outcome,
+        step: progress.step,
+        tokens: progress.tokens,
+        val_loss: summary.final_val_loss,
+        best_val_loss: progress.best.map(|best| best.val_loss),
+        train_loss: progress.train_loss,
+        seconds: (clock.elapsed() - started).as_secs_f64(),
+        message,
+    });
+    outcome
+}
+
+fn hello(job: &EngineJob) -> Event {
+    Event::Hello {
+        run: job.run_dir.id().into(),
+        engine: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+        host: telemetry::host_name(),
+    }
+}
+
+/// The number of compute threads of a spec on this machine.
+pub fn threads(spec: &RunSpec) -> usize {
+    let available = || std::thread::available_parallelism().map_or(1, usize::from);
+    spec.train.threads.unwrap_or_else(available)
+}
+
+/// Runs `work` inside a pool of the spec's size, so that kernels split their work the same way on every start.
+fn in_pool<R: Send>(
+    job: &EngineJob,
+    work: impl FnOnce() -> Result<R, EngineError> + Send,
+) -> Result<R, EngineError> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads(&job.spec))
+        .thread_name(|i| format!("compute-{i}"))
+        .build()
+        .map_err(|e| EngineError::Setup(format!("cannot start compute threads: {e}")))?;
+    pool.install(work)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! No token sees its future: changing one changes no logit before it, to the bit.
+
+use super::{Check, Subject, Verdict};
+use crate::engine::EngineError;
+
+pub const CHECK: Check = Check {
+    id: "causal_mask",
+    title: "No token sees the future",
+    run,
+};
+
+/// Tokens of the probe.
+const LEN: usize = 32;
+
+fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+    let len = subject.spec.model.seq_len.min(LEN);
+    if len < 2 {
+        return Ok(Verdict::pass("sequences of one token have no future"));
+    }
+    let tokens = subject.first_batch(1).inputs[..len].to_vec();
+    let model = &mut subject.state.model;
+    let vocab_size = model.shape().vocab_size;
+    judge(tokens, vocab_size, &mut |tokens| {
+        model
+            .logits(tokens, 1, tokens.len())?
+            .flatten_all()?
+            .to_vec1()
+    })
+}
+
+/// `logits` gives (len, V) row-major.
+fn judge(
+    tokens: Vec<u32>,
+    vocab_size: usize,
+    logits: &mut dyn FnMut(&[u32]) -> candle_core::Result<Vec<f32>>,
+) -> Result<Verdict, EngineError> {
+    let before = logits(&tokens)?;
+    let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    for changed in [1, tokens.len() / 2, tokens.len() - 1] {
+        let mut other = tokens.clone();
+        other[changed] = (other[changed] + 1) % vocab_size as u32;
+        let after = logits(&other)?;
+        let past = changed * vocab_size;
+        if let Some(at) = (0..changed).find(|row| {
+            let row = row * vocab_size..(row + 1) * vocab_size;
+            bits(&before[row.clone()]) != bits(&after[row])
+        }) {
+            return Ok(Verdict::fail(
+                format!("changing token {changed} changed the logits of token {at}"),
+                "attention looks ahead: the mask is missing or shifted, so the loss will fall to nothing and the model will \
+                 write nonsense",
+            ));
+        }
+        if bits(&before[past..]) == bits(&after[past..]) {
+            return Ok(Verdict::fail(
+                format!("changing token {changed} changed no logit at all"),
+                "the model does not look at its inputs",
+            ));
+        }
+    }
+    Ok(Verdict::pass(format!(
+        "3 tokens of {} changed in turn: earlier logits have the same bits",
+        tokens.len()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::CheckStatus;
+
+    /// A model of vocabulary 3 whose logits at `row` sum over the tokens in `seen(row)`.
+    fn verdict(seen: impl Fn(usize, usize) -> std::ops::Range<usize>) -> Verdict {
+        let mut logits = |tokens: &[u32]| {
+            let rows = (0..tokens.len()).flat_map(|row| {
+                let sum: u32 = tokens[seen(row, tokens.len())].iter().sum();
+                [sum as f32, 1.0, 2.0]
+            });
+            Ok(rows.collect())
+        };
+        judge(vec![0, 1, 2, 0, 1, 2, 0, 1], 3, &mut logits).unwrap()
+    }
+
+    #[test]
+    fn the_past_alone_passes_and_any_look_ahead_fails() {
+        assert_eq!(verdict(|row, _| 0..row + 1).status, CheckStatus::Pass);
+        let peek = verdict(|row, len| 0..(row + 2).min(len));
+        assert_eq!(peek.status, CheckStatus::Fail);
+        assert!(
+            peek.evidence
+                .contains("token 1 changed the logits of token 0"),
+            "{}",
+            peek.evidence
+        );
+        assert_eq!(verdict(|_, len| 0..len).status, CheckStatus::Fail);
+        let blind = verdict(|_, _| 0..0);
+        assert!(blind.hint.contains("does not look"), "{}", blind.hint);
+    }
+}

@@ -1,0 +1,59 @@
+//! The disk has room for the checkpoints that will be kept, and a fifth more.
+
+use super::{Check, Subject, Verdict};
+use crate::base::files::free_space;
+use crate::base::human::bytes;
+use crate::engine::EngineError;
+
+pub const CHECK: Check = Check {
+    id: "disk_room",
+    title: "Room on the disk for the checkpoints",
+    run,
+};
+
+/// Weights and both moments, f32.
+const BYTES_PER_PARAM: u64 = 12;
+/// Tokenizer, configs, log.
+const REST: u64 = 4 << 20;
+const MARGIN: f64 = 1.2;
+
+fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+    let free = free_space(subject.room)
+        .map_err(|e| EngineError::Setup(format!("{}: {e}", subject.room.display())))?;
+    let n_params = subject.state.model.n_params() as u64;
+    let one = n_params * BYTES_PER_PARAM + REST;
+    // The newest ones, the best, and the one that is being written.
+    let kept = subject.spec.checkpoint.keep_last as u64 + 2;
+    Ok(judge(free, one, kept))
+}
+
+fn judge(free: u64, one: u64, kept: u64) -> Verdict {
+    let needed = (one as f64 * kept as f64 * MARGIN) as u64;
+    let evidence = format!(
+        "{} free, {} needed for {kept} checkpoints of {}",
+        bytes(free),
+        bytes(needed),
+        bytes(one)
+    );
+    if free >= needed {
+        return Verdict::pass(evidence);
+    }
+    Verdict::fail(
+        evidence,
+        "free some room, lower checkpoint.keep_last, or put runs elsewhere with --runs-dir",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::CheckStatus;
+
+    #[test]
+    fn a_fifth_more_than_needed_is_asked_for() {
+        assert_eq!(judge(480, 100, 4).status, CheckStatus::Pass);
+        let full = judge(479, 100, 4);
+        assert_eq!(full.status, CheckStatus::Fail);
+        assert!(full.hint.contains("keep_last"), "{}", full.hint);
+    }
+}

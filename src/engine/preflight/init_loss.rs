@@ -1,0 +1,90 @@
+//! Before the first step the model knows nothing: its loss is that of guessing, ln V. More means that weights begin too
+//! large or that logits are wrong; less means that it sees its targets.
+
+use super::{Check, Subject, Verdict};
+use crate::engine::EngineError;
+use crate::engine::step::{sum, view};
+use crate::wire::CheckStatus;
+
+pub const CHECK: Check = Check {
+    id: "init_loss",
+    title: "Loss before training is that of guessing",
+    run,
+};
+
+/// Sequences that are read.
+const ROWS: usize = 4;
+/// How far below guessing, and how far above the prediction, the loss of so few tokens may lie.
+const BELOW: f64 = 0.1;
+const ABOVE: f64 = 0.25;
+/// The most that wide models may lie above guessing: 0.02² · 5,000 / 2.
+const MAX_EXCESS: f64 = 1.0;
+
+fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+    let batch = subject.first_batch(ROWS);
+    let out = subject.state.model.score(&view(&batch))?;
+    let loss = -sum(&out.logp)? / batch.targets.len() as f64;
+    let shape = subject.state.model.shape();
+    if subject.spec.train.from.is_some() {
+        return Ok(judge_trained(loss, shape.vocab_size));
+    }
+    let spread = subject.spec.model.init_std.powi(2) * shape.d_model as f64;
+    Ok(judge(loss, shape.vocab_size, spread))
+}
+
+/// `spread` is the variance of the logits at the start: normalised features times weights of init_std. For normal logits
+/// E[ln Σ exp] exceeds ln V by half of it.
+fn judge(loss: f64, vocab_size: usize, spread: f64) -> Verdict {
+    let guessing = (vocab_size as f64).ln();
+    let evidence = format!("loss {loss:.3}, ln({vocab_size}) = {guessing:.3}");
+    if loss.is_finite() && loss < guessing - BELOW {
+        return Verdict::fail(
+            evidence,
+            "below guessing before any training: the targets leak into the inputs, or the weights are not fresh",
+        );
+    }
+    if loss.is_finite() && loss <= guessing + (0.5 * spread).min(MAX_EXCESS) + ABOVE {
+        return Verdict::pass(evidence);
+    }
+    Verdict::fail(
+        evidence,
+        "worse than guessing: initial weights are too large; model.init_std near 0.02 suits most models",
+    )
+}
+
+/// Weights that come from another run must beat guessing, or they are not those of this text.
+fn judge_trained(loss: f64, vocab_size: usize) -> Verdict {
+    let guessing = (vocab_size as f64).ln();
+    let evidence = format!("loss {loss:.3} with the given weights, guessing is {guessing:.3}");
+    if loss.is_finite() && loss < guessing {
+        return Verdict::pass(evidence);
+    }
+    Verdict::of(
+        CheckStatus::Warn,
+        evidence,
+        "the weights of train.from are no better than guessing on this text: is it the right checkpoint?",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guessing_passes_and_both_sides_fail() {
+        assert_eq!(judge(4.19, 65, 0.05).status, CheckStatus::Pass);
+        assert_eq!(
+            judge(9.0, 65, 16.0).status,
+            CheckStatus::Fail,
+            "however wide"
+        );
+        assert_eq!(judge(11.4, 50257, 1.0).status, CheckStatus::Pass);
+        let high = judge(9.0, 65, 0.05);
+        assert_eq!(high.status, CheckStatus::Fail);
+        assert!(high.hint.contains("init_std"), "{}", high.hint);
+        assert!(judge(3.0, 65, 0.05).hint.contains("leak"));
+        assert_eq!(judge(f64::NAN, 65, 0.05).status, CheckStatus::Fail);
+        assert_eq!(judge_trained(1.9, 65).status, CheckStatus::Pass);
+        assert_eq!(judge_trained(6.0, 65).status, CheckStatus::Warn);
+    }
+}

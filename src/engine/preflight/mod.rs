@@ -1,0 +1,214 @@
+//! The checks that save expensive mistakes, done in about a second before the first step. One file a check, one word in
+//! [`CHECKS`]; a failed one names what is wrong and the likely cause.
+
+mod causal_mask;
+mod disk_room;
+mod init_loss;
+mod overfit;
+mod overlap;
+mod round_trip;
+mod same_seed;
+mod token_shift;
+
+use super::state::TrainState;
+use super::train::Trainer;
+use super::{EngineError, EngineJob};
+use crate::base::clock::Clock;
+use crate::data::{Batch, Dataset};
+use crate::spec::RunSpec;
+use crate::wire::{CheckStatus, Event, Phase};
+use std::path::{Path, PathBuf};
+
+/// What the checks look at. They change nothing of the run: what they train is a twin.
+pub struct Subject<'a> {
+    pub spec: &'a RunSpec,
+    pub data: &'a Dataset,
+    /// The state before the first step. Only read, through forward passes.
+    pub state: &'a mut TrainState,
+    /// A second model of the same seed, for checks that train; made by the first check that needs one.
+    pub twin: Option<TrainState>,
+    /// A folder that does not exist yet and may be filled; removed afterwards.
+    pub scratch: PathBuf,
+    /// Where checkpoints will be written.
+    pub room: &'a Path,
+    pub clock: &'a dyn Clock,
+}
+
+/// One check.
+#[derive(Debug, Clone, Copy)]
+pub struct Check {
+    pub id: &'static str,
+    pub title: &'static str,
+    /// An error means that the check could not be made, which fails it.
+    pub run: fn(&mut Subject<'_>) -> Result<Verdict, EngineError>,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    pub status: CheckStatus,
+    /// What was measured.
+    pub evidence: String,
+    /// The likely cause and what to do; empty when it passed.
+    pub hint: String,
+}
+
+impl Verdict {
+    fn pass(evidence: impl Into<String>) -> Verdict {
+        Verdict {
+            status: CheckStatus::Pass,
+            evidence: evidence.into(),
+            hint: String::new(),
+        }
+    }
+
+    fn of(status: CheckStatus, evidence: impl Into<String>, hint: impl Into<String>) -> Verdict {
+        Verdict {
+            status,
+            evidence: evidence.into(),
+            hint: hint.into(),
+        }
+    }
+
+    fn fail(evidence: impl Into<String>, hint: impl Into<String>) -> Verdict {
+        Verdict::of(CheckStatus::Fail, evidence, hint)
+    }
+}
+
+/// Every check, in the order in which they run: the data, the model, the machine.
+pub const CHECKS: &[Check] = &[
+    token_shift::CHECK,
+    overlap::CHECK,
+    init_loss::CHECK,
+    causal_mask::CHECK,
+    same_seed::CHECK,
+    overfit::CHECK,
+    round_trip::CHECK,
+    disk_room::CHECK,
+];
+
+/// One finished check.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checked {
+    pub id: &'static str,
+    pub title: &'static str,
+    pub verdict: Verdict,
+    pub seconds: f64,
+}
+
+/// Runs every check; `on_check` hears of each and may end the round by returning false.
+pub fn check_all(subject: &mut Subject<'_>, on_check: &mut dyn FnMut(&Checked) -> bool) {
+    for check in CHECKS {
+        let begun = subject.clock.elapsed();
+        let verdict = (check.run)(subject).unwrap_or_else(|error| {
+            Verdict::fail(
+                format!("the check itself broke: {error}"),
+                "see the message",
+            )
+        });
+        let checked = Checked {
+            id: check.id,
+            title: check.title,
+            verdict,
+            seconds: (subject.clock.elapsed() - begun).as_secs_f64(),
+        };
+        if !on_check(&checked) {
+            break;
+        }
+    }
+    let _ = std::fs::remove_dir_all(&subject.scratch);
+}
+
+/// Runs the checks of a spec by themselves, without a run. `room` is the folder whose disk will hold the checkpoints.
+pub fn check_spec(
+    spec: &RunSpec,
+    room: &Path,
+    clock: &dyn Clock,
+    on_check: &mut dyn FnMut(&Checked),
+) -> Result<(), EngineError> {
+    let data = Dataset::prepare(&spec.data, spec.model.seq_len)?;
+    let mut state = TrainState::fresh(spec, &data)?;
+    let scratch = room.join(format!(".preflight-{}", std::process::id()));
+    let mut subject = Subject {
+        spec,
+        data: &data,
+        state: &mut state,
+        twin: None,
+        scratch,
+        room,
+        clock,
+    };
+    check_all(&mut subject, &mut |checked| {
+        on_check(checked);
+        true
+    });
+    Ok(())
+}
+
+/// The checks before a run's first step: a failed one ends the run unless it is forced.
+pub(super) fn gate(trainer: &mut Trainer<'_, '_>) -> Result<(), EngineError> {
+    trainer.port.enter(Phase::Preflight, trainer.step());
+    let job: &EngineJob = trainer.job;
+    let clock = trainer.port.clock.clone();
+    let room = job.run_dir.checkpoints_path();
+    let mut failed: Vec<&str> = Vec::new();
+    let mut subject = Subject {
+        spec: trainer.spec,
+        data: &trainer.data,
+        state: &mut trainer.state,
+        twin: None,
+        // The prefix is one that the next start clears away, should we be killed in between.
+        scratch: room.join(".tmp-preflight"),
+        room: &room,
+        clock: &*clock,
+    };
+    let port = &mut *trainer.port;
+    check_all(&mut subject, &mut |checked| {
+        if checked.verdict.status == CheckStatus::Fail {
+            failed.push(checked.id);
+        }
+        port.emit(event(checked));
+        !port.stop_is_waiting()
+    });
+    if failed.is_empty() || job.force {
+        return Ok(());
+    }
+    Err(EngineError::Refused(format!(
+        "preflight failed: {}; correct what the checks name, or train all the same with --force",
+        failed.join(", ")
+    )))
+}
+
+fn event(checked: &Checked) -> Event {
+    let Checked {
+        id,
+        title,
+        verdict,
+        seconds,
+    } = checked.clone();
+    Event::Checked {
+        id: id.into(),
+        title: title.into(),
+        status: verdict.status,
+        evidence: verdict.evidence,
+        hint: verdict.hint,
+        seconds,
+    }
+}
+
+impl Subject<'_> {
+    /// The first training batch, cut to at most `rows` sequences.
+    fn first_batch(&self, rows: usize) -> Batch {
+        let rows = rows.clamp(1, self.spec.train.micro_batch_size);
+        self.data.train_batch(self.spec.seed, 0, rows)
+    }
+
+    /// A second state made from the same spec.
+    fn twin(&mut self) -> Result<&mut TrainState, EngineError> {
+        let twin = match self.twin.take() {
+            Some(twin) => twin,
+            None => TrainState::fresh(self.spec, self.data)?,
+        };
+        Ok(self.twin.insert(twin))
+    }
+}

@@ -1,0 +1,127 @@
+//! A model that is wired correctly learns one small batch by heart. Done on a twin, for a fraction of a second.
+
+use super::{Check, Subject, Verdict};
+use crate::data::Batch;
+use crate::engine::EngineError;
+use crate::engine::step::view;
+use crate::methods::{StepContext, differentiate};
+use crate::optim::clip_scale;
+use std::time::Duration;
+
+pub const CHECK: Check = Check {
+    id: "overfit",
+    title: "One batch can be learnt by heart",
+    run,
+};
+
+/// The batch: short, so that many steps fit.
+const ROWS: usize = 2;
+const LEN: usize = 32;
+/// Steps done at most, and those that are done however long they take.
+const MAX_STEPS: usize = 80;
+const MIN_STEPS: usize = 6;
+const TIME: Duration = Duration::from_millis(250);
+/// Learning rate of the probe, whatever the run's: wiring is tested here, not tuning.
+const LR: f64 = 2e-3;
+/// Learnt by heart: this share of the first loss is left.
+const LEARNT: f64 = 0.5;
+/// When the time is up: the loss must at least be this share lower.
+const FALLING: f64 = 0.05;
+
+fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+    let len = subject.spec.model.seq_len.min(LEN);
+    let full = subject.first_batch(ROWS);
+    let cut = |tokens: &[u32]| {
+        let rows = tokens.chunks(full.seq_len);
+        rows.flat_map(|row| &row[..len]).copied().collect()
+    };
+    let batch = Batch {
+        inputs: cut(&full.inputs),
+        targets: cut(&full.targets),
+        seq_len: len,
+        ..full
+    };
+    let (spec, clock) = (subject.spec, subject.clock);
+    let state = subject.twin()?;
+    let context = StepContext {
+        step_tokens: batch.targets.len(),
+    };
+    let begun = clock.elapsed();
+    let mut step = || -> Result<f64, EngineError> {
+        state.model.params_mut().zero_grads()?;
+        let out = state.model.forward(&view(&batch))?;
+        let gradient = differentiate(&*spec.method, &out, &context)?;
+        state
+            .model
+            .backward(&gradient.dlogp, gradient.dentropy.as_ref())?;
+        let scale = clip_scale(state.model.params().grad_norm()?, 1.0);
+        state.optimizer.step(state.model.params_mut(), LR, scale)?;
+        Ok(gradient.loss)
+    };
+    judge(&mut step, &mut || clock.elapsed() - begun >= TIME)
+}
+
+/// Trains by `step`, which gives the loss before its update, until learnt, out of steps, or out of time.
+fn judge(
+    step: &mut dyn FnMut() -> Result<f64, EngineError>,
+    time_is_up: &mut dyn FnMut() -> bool,
+) -> Result<Verdict, EngineError> {
+    let first = step()?;
+    let (mut last, mut steps) = (first, 1);
+    while steps < MAX_STEPS && last > LEARNT * first && !(steps >= MIN_STEPS && time_is_up()) {
+        last = step()?;
+        steps += 1;
+    }
+    let evidence = format!("loss {first:.3} → {last:.3} in {steps} steps on one small batch");
+    if last <= LEARNT * first {
+        return Ok(Verdict::pass(evidence));
+    }
+    if last < (1.0 - FALLING) * first {
+        return Ok(Verdict::pass(format!(
+            "{evidence}, falling when the time was up"
+        )));
+    }
+    Ok(Verdict::fail(
+        evidence,
+        "the model cannot even learn one batch: gradients do not reach the weights, or targets have nothing to do with inputs",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::CheckStatus;
+
+    fn verdict(loss: impl Fn(usize) -> f64, steps_in_time: usize) -> Verdict {
+        let n = std::cell::Cell::new(0);
+        judge(
+            &mut || {
+                n.set(n.get() + 1);
+                Ok(loss(n.get() - 1))
+            },
+            &mut || n.get() >= steps_in_time,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn learning_passes_and_standing_still_fails() {
+        assert_eq!(
+            verdict(|n| 4.0 * 0.9f64.powi(n as i32), 1000).status,
+            CheckStatus::Pass
+        );
+        let slow = verdict(|n| 4.0 - 0.05 * n as f64, 3);
+        assert_eq!(
+            slow.status,
+            CheckStatus::Pass,
+            "a big model has time for few steps"
+        );
+        assert!(slow.evidence.contains("time was up"), "{}", slow.evidence);
+        assert_eq!(verdict(|_| 4.0, 1000).status, CheckStatus::Fail);
+        assert_eq!(verdict(|n| 4.0 + n as f64, 1000).status, CheckStatus::Fail);
+        assert_eq!(
+            verdict(|n| if n > 2 { f64::NAN } else { 4.0 }, 1000).status,
+            CheckStatus::Fail
+        );
+    }
+}

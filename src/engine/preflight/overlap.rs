@@ -1,0 +1,114 @@
+//! No passage of the validation split stands in the training split: otherwise validation measures memory.
+
+use super::{Check, Subject, Verdict};
+use crate::engine::EngineError;
+use crate::wire::CheckStatus;
+use std::collections::HashMap;
+
+pub const CHECK: Check = Check {
+    id: "overlap",
+    title: "No validation text in the training text",
+    run,
+};
+
+/// Length of a passage in bytes of text, about one line: shorter ones repeat by themselves.
+const PASSAGE_BYTES: f64 = 64.0;
+/// Shares of passages found in training at which we warn and fail. Natural text repeats itself a little.
+const WARN: f64 = 0.01;
+const FAIL: f64 = 0.10;
+
+fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+    let data = subject.data;
+    let n = (PASSAGE_BYTES / data.val_bytes_per_token()).ceil().max(8.0) as usize;
+    Ok(judge(&data.train, &data.val, n))
+}
+
+fn judge(train: &[u32], val: &[u32], n: usize) -> Verdict {
+    if val.len() < n || train.len() < n {
+        return Verdict::of(
+            CheckStatus::Skipped,
+            format!("a split is shorter than one passage of {n} tokens"),
+            "more text makes validation mean more",
+        );
+    }
+    let passages = val.len() / n;
+    let found = seen_in(train, val, n);
+    let share = found as f64 / passages as f64;
+    let evidence = format!(
+        "{found} of {passages} validation passages of {n} tokens stand in the training text ({:.1} %)",
+        100.0 * share
+    );
+    let cause = "validation loss will look better than it is; remove duplicates from the text, or hold out a part that the \
+                 rest does not quote";
+    match share {
+        s if s >= FAIL => Verdict::fail(evidence, cause),
+        s if s >= WARN => Verdict::of(CheckStatus::Warn, evidence, cause),
+        _ => Verdict::pass(evidence),
+    }
+}
+
+/// How many of the disjoint n-token passages of `val` stand anywhere in `train` (Rabin–Karp, hits compared in full).
+fn seen_in(train: &[u32], val: &[u32], n: usize) -> usize {
+    const BASE: u64 = 0x9E37_79B9_7F4A_7C15;
+    let push = |hash: u64, token: u32| hash.wrapping_mul(BASE).wrapping_add(u64::from(token) + 1);
+    let mut wanted: HashMap<u64, (&[u32], usize)> = HashMap::new();
+    for passage in val.chunks_exact(n) {
+        let hash = passage.iter().fold(0, |h, t| push(h, *t));
+        wanted.entry(hash).or_insert((passage, 0)).1 += 1;
+    }
+    let leading = (0..n).fold(1u64, |p, _| p.wrapping_mul(BASE));
+    let mut hash = train[..n - 1].iter().fold(0, |h, t| push(h, *t));
+    let mut found = 0;
+    for end in n..=train.len() {
+        hash = push(hash, train[end - 1]);
+        if end > n {
+            let gone = u64::from(train[end - 1 - n]) + 1;
+            hash = hash.wrapping_sub(gone.wrapping_mul(leading));
+        }
+        if let Some((passage, count)) = wanted.get(&hash).copied()
+            && *passage == train[end - n..end]
+        {
+            found += count;
+            wanted.remove(&hash);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::rng::{Rng, Stream};
+
+    fn text(lane: u32, len: usize) -> Vec<u32> {
+        let mut rng = Rng::new(1, Stream::Test, 0, lane);
+        (0..len).map(|_| rng.below(65) as u32).collect()
+    }
+
+    #[test]
+    fn a_cut_at_a_boundary_passes_and_a_copy_fails() {
+        let (train, val) = (text(0, 9000), text(1, 1000));
+        assert_eq!(judge(&train, &val, 64).status, CheckStatus::Pass);
+        let mut leaky = train.clone();
+        leaky.splice(3000..3000, val.iter().copied());
+        let verdict = judge(&leaky, &val, 64);
+        assert_eq!(verdict.status, CheckStatus::Fail);
+        assert!(
+            verdict.evidence.starts_with("15 of 15"),
+            "{}",
+            verdict.evidence
+        );
+    }
+
+    #[test]
+    fn single_quotes_warn_and_are_found_at_either_end() {
+        let val = text(1, 64 * 50);
+        for at in [0, 8936] {
+            let mut train = text(0, 9000);
+            train[at..at + 64].copy_from_slice(&val[128..192]);
+            assert_eq!(seen_in(&train, &val, 64), 1);
+            assert_eq!(judge(&train, &val, 64).status, CheckStatus::Warn);
+        }
+        assert_eq!(judge(&val, &val[..10], 64).status, CheckStatus::Skipped);
+    }
+}

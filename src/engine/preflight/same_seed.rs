@@ -1,0 +1,126 @@
+//! The same seed gives the same bits: weights, loss and gradients. Without it no run can be repeated or resumed exactly.
+
+use super::{Check, Subject, Verdict};
+use crate::data::Batch;
+use crate::engine::EngineError;
+use crate::engine::state::TrainState;
+use crate::engine::step::{sum, view};
+use crate::methods::{StepContext, differentiate};
+
+pub const CHECK: Check = Check {
+    id: "same_seed",
+    title: "The same seed gives the same numbers",
+    run,
+};
+
+/// Sequences of the probe.
+const ROWS: usize = 2;
+
+/// What must repeat, to the bit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Reading {
+    weights: u64,
+    loss: f64,
+    grad_norm: f64,
+}
+
+fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+    let batch = subject.first_batch(ROWS);
+    let spec = subject.spec;
+    let first = read(subject.state, &batch, spec)?;
+    let second = read(subject.twin()?, &batch, spec)?;
+    Ok(judge(&first, &second))
+}
+
+fn read(
+    state: &mut TrainState,
+    batch: &Batch,
+    spec: &crate::spec::RunSpec,
+) -> Result<Reading, EngineError> {
+    let model = &mut state.model;
+    model.params_mut().zero_grads()?;
+    let out = model.forward(&view(batch))?;
+    let context = StepContext {
+        step_tokens: batch.targets.len(),
+    };
+    let gradient = differentiate(&*spec.method, &out, &context)?;
+    model.backward(&gradient.dlogp, gradient.dentropy.as_ref())?;
+    let grad_norm = model.params().grad_norm()?;
+    model.params_mut().zero_grads()?;
+    Ok(Reading {
+        weights: model.params().read_weights(hash)?,
+        loss: -sum(&out.logp)? / batch.targets.len() as f64,
+        grad_norm,
+    })
+}
+
+/// FNV-1a over the bits.
+fn hash(weights: &[f32]) -> u64 {
+    weights.iter().fold(0xcbf2_9ce4_8422_2325, |h, x| {
+        (h ^ u64::from(x.to_bits())).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+fn judge(first: &Reading, second: &Reading) -> Verdict {
+    let differs = if first.weights != second.weights {
+        "initial weights"
+    } else if first.loss.to_bits() != second.loss.to_bits() {
+        "the loss"
+    } else if first.grad_norm.to_bits() != second.grad_norm.to_bits() {
+        "the gradient"
+    } else {
+        return Verdict::pass(format!(
+            "two models of one seed: loss {:.6}, gradient norm {:.6}, the same bits",
+            first.loss, first.grad_norm
+        ));
+    };
+    Verdict::fail(
+        format!("{differs} of two models of one seed differ: {first:?}, {second:?}"),
+        "something reads a clock, a hash order or a race between threads; a resume will not be exact",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::CheckStatus;
+
+    #[test]
+    fn one_bit_is_enough_to_fail() {
+        let a = Reading {
+            weights: hash(&[1.0, 2.0]),
+            loss: 4.0,
+            grad_norm: 2.0,
+        };
+        assert_eq!(judge(&a, &a).status, CheckStatus::Pass);
+        let next = |x: f64| f64::from_bits(x.to_bits() + 1);
+        let variants = [
+            (
+                Reading {
+                    weights: hash(&[1.0, f32::from_bits(2.0f32.to_bits() + 1)]),
+                    ..a
+                },
+                "weights",
+            ),
+            (
+                Reading {
+                    loss: next(4.0),
+                    ..a
+                },
+                "loss",
+            ),
+            (
+                Reading {
+                    grad_norm: next(2.0),
+                    ..a
+                },
+                "gradient",
+            ),
+        ];
+        for (b, word) in variants {
+            let verdict = judge(&a, &b);
+            assert_eq!(verdict.status, CheckStatus::Fail);
+            assert!(verdict.evidence.contains(word), "{}", verdict.evidence);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! From a job to a run that can take its next step: data, weights, and the checkpoint to continue from.
+
+use super::checkpoint::disk::RealDisk;
+use super::checkpoint::fingerprint::Match;
+use super::checkpoint::{self, Fingerprint, Found, Store};
+use super::emit::Port;
+use super::state::TrainState;
+use super::step::StepLog;
+use super::train::Trainer;
+use super::{EngineError, EngineJob, Summary};
+use crate::data::Dataset;
+use crate::wire::{Event, Phase};
+
+/// Reads the data, builds the model and, on a resume, takes up the newest whole checkpoint.
+pub(super) fn prepare<'a, 'p>(
+    job: &'a EngineJob,
+    port: &'a mut Port<'p>,
+    summary: &'a mut Summary,
+) -> Result<Trainer<'a, 'p>, EngineError> {
+    let folder = job.run_dir.checkpoints_path();
+    let begun_at = if job.resume {
+        checkpoint::store::list(&folder)
+            .first()
+            .map_or(0, |f| f.step)
+    } else {
+        0
+    };
+    port.emit(Event::PhaseChanged {
+        phase: Phase::Preparing,
+        step: begun_at,
+    });
+    let spec = &job.spec;
+    let data = Dataset::prepare(&spec.data, spec.model.seq_len)?;
+    let mut state = TrainState::fresh(spec, &data)?;
+    let mut store = Store::open(&folder, Box::new(RealDisk))
+        .map_err(|e| EngineError::Setup(format!("{}: {e}", folder.display())))?;
+    let saved_at = match job.resume {
+        true => resume(job, port, &data, &mut state, &mut store)?,
+        false => None,
+    };
+    Ok(Trainer {
+        job,
+        spec,
+        port,
+        summary,
+        data,
+        state,
+        store,
+        saved_at,
+        log: StepLog::default(),
+    })
+}
+
+/// Takes up the newest whole checkpoint and says which broken ones were passed over. Without any checkpoint the run begins
+/// anew; with nothing but broken ones it does not: that is for the user to decide.
+fn resume(
+    job: &EngineJob,
+    port: &mut Port<'_>,
+    data: &Dataset,
+    state: &mut TrainState,
+    store: &mut Store,
+) -> Result<Option<u64>, EngineError> {
+    let (newest, faults) = store.newest_whole(u64::MAX);
+    for fault in &faults {
+        port.warn(
+            0,
+            "checkpoint_broken",
+            fault.to_string(),
+            "an older checkpoint is used instead; delete the broken one",
+        );
+    }
+    let Some(Found { step, path }) = newest else {
+        if let Some(fault) = faults.first() {
+            return Err(EngineError::Setup(format!(
+                "none of the {} checkpoints is whole ({fault}); delete them to begin anew",
+                faults.len()
+            )));
+        }
+        return Ok(None);
+    };
+    let saved = checkpoint::load(&path, state)?;
+    match saved.fingerprint.compare(&Fingerprint::of(&job.spec, data)) {
+        Match::Exact => {}
+        Match::Inexact(why) => port.warn(
+            step,
+            "not_bit_exact",
+            format!("the continuation will not have the same bits as an uninterrupted run: {why}"),
+            "set train.threads to continue exactly",
+        ),
+        Match::Different(why) if job.force => {
+            port.warn(step, "data_changed", why, "continued because of --force");
+        }
+        Match::Different(why) => {
+            return Err(EngineError::Setup(format!(
+                "cannot continue from step {step}: {why}; restore the data, or use --force"
+            )));
+        }
+    }
+    Ok(Some(step))
+}
+
+/// The `Started` event.
+pub(super) fn start_event(trainer: &Trainer<'_, '_>) -> Event {
+    let spec = trainer.spec;
+    Event::Started {
+        name: spec.name.clone(),
+        method: spec.method.entry().id.into(),
+        spec: spec.to_value(),
+        n_params: trainer.state.model.n_params() as u64,
+        vocab_size: trainer.state.model.shape().vocab_size as u64,
+        max_steps: spec.train.max_steps,
+        batch_tokens: trainer.batch_tokens() as u64,
+        epoch_tokens: trainer.data.epoch_tokens(),
+        resumed_from: trainer.saved_at,
+    }
+}

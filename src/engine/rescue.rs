@@ -1,0 +1,67 @@
+//! When training breaks: what is said, what is kept. A state with a NaN in it is never saved.
+
+use super::EngineJob;
+use super::checkpoint::store;
+use std::any::Any;
+use std::path::Path;
+
+/// What the user reads when the loss or a gradient is no number any more, and what to do about it.
+pub(super) fn non_finite(what: &str, value: f64, step: u64, lr: f64, checkpoints: &Path) -> String {
+    let kept = match store::list(checkpoints).first() {
+        Some(found) => format!(
+            "the newest checkpoint, step {}, is untouched: {}",
+            found.step,
+            found.path.display()
+        ),
+        None => "no checkpoint was written yet".into(),
+    };
+    format!(
+        "{what} became {value} at step {step} (learning rate {lr:.3e}); {kept}. Most often the learning rate is too high: \
+         try half of it, a longer warm-up, or a smaller train.clip_norm"
+    )
+}
+
+/// Writes what is known of a panic into the run's directory and says where.
+pub(super) fn crash_report(job: &EngineJob, panic: &(dyn Any + Send)) -> String {
+    let what = panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without words".into());
+    let path = job.run_dir.path().join("crash.txt");
+    let report = format!(
+        "llmtui {} crashed in the engine: {what}\n\nPlease report it and attach this file, spec.yaml and engine.log.\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    match crate::base::files::write_atomic(&path, report.as_bytes()) {
+        Ok(()) => format!(
+            "a bug in llmtui: {what}; please report it with {}",
+            path.display()
+        ),
+        Err(e) => format!(
+            "a bug in llmtui: {what} ({} could not be written: {e})",
+            path.display()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_names_step_value_and_what_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = non_finite("the training loss", f64::NAN, 12, 1e-3, dir.path());
+        assert!(
+            none.contains("NaN at step 12") && none.contains("no checkpoint"),
+            "{none}"
+        );
+        std::fs::create_dir_all(dir.path().join("step-000010")).unwrap();
+        let kept = non_finite("the gradient norm", f64::INFINITY, 12, 1e-3, dir.path());
+        assert!(
+            kept.contains("inf") && kept.contains("step-000010"),
+            "{kept}"
+        );
+    }
+}

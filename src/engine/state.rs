@@ -1,0 +1,133 @@
+//! What training is: weights, moments and counters. Everything that the next step depends on is here or in the spec; the
+//! random numbers need no state, because each draw is a function of its counters.
+
+use super::EngineError;
+use crate::data::Dataset;
+use crate::nn::Model;
+use crate::optim::UpdateRule;
+use crate::spec::RunSpec;
+use crate::wire::Num;
+use serde::{Deserialize, Serialize};
+
+/// The lowest validation loss so far.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Best {
+    pub step: u64,
+    pub val_loss: Num,
+}
+
+/// Settings changed while the run goes on; they survive a resume.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Adjustments {
+    /// Replaces the schedule's peak learning rate; the whole schedule, its floor too, scales with it.
+    pub lr: Option<f64>,
+    /// Replaces `train.clip_norm`.
+    pub clip_norm: Option<f64>,
+}
+
+/// The counters of a run: what `state.json` of a checkpoint holds besides fingerprints.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Progress {
+    /// Optimizer updates done.
+    pub step: u64,
+    /// Target tokens consumed.
+    pub tokens: u64,
+    /// Micro-steps done: the data cursor. Batch number n is a function of (seed, n).
+    pub micro_step: u64,
+    pub best: Option<Best>,
+    /// Loss of the last step.
+    pub train_loss: Option<Num>,
+    /// Loss of the last evaluation.
+    pub val_loss: Option<Num>,
+    /// Steps at which the last evaluation, sample and save were done: a resume does not repeat them.
+    pub evaluated_at: Option<u64>,
+    pub sampled_at: Option<u64>,
+    pub adjustments: Adjustments,
+}
+
+/// All that training changes. Owned by the engine thread alone.
+pub struct TrainState {
+    pub model: Model,
+    pub optimizer: Box<dyn UpdateRule>,
+    pub progress: Progress,
+}
+
+impl TrainState {
+    /// The state before the first step: initial weights by the spec's seed, or those of `train.from`.
+    pub fn fresh(spec: &RunSpec, data: &Dataset) -> Result<TrainState, EngineError> {
+        let mut state = TrainState::blank(spec, data)?;
+        match &spec.train.from {
+            Some(folder) => start_from(folder, &mut state.model, data)?,
+            None => state.model.init(spec.seed)?,
+        }
+        Ok(state)
+    }
+
+    /// A state of the right shape with zero weights, to be filled from a checkpoint.
+    pub fn blank(spec: &RunSpec, data: &Dataset) -> Result<TrainState, EngineError> {
+        let vocab_size = data.tokenizer.vocab_size();
+        let model = Model::new(&spec.model, vocab_size, &candle_core::Device::Cpu)?;
+        let optimizer = spec.optimizer.build(model.params())?;
+        Ok(TrainState {
+            model,
+            optimizer,
+            progress: Progress::default(),
+        })
+    }
+
+    /// The learning rate of the next update.
+    pub fn lr(&self, spec: &RunSpec) -> f64 {
+        let peak = spec.optimizer.lr();
+        let scheduled = spec
+            .schedule
+            .lr_at(self.progress.step, spec.train.max_steps, peak);
+        match self.progress.adjustments.lr {
+            Some(lr) if peak > 0.0 => scheduled * (lr / peak),
+            Some(lr) => lr,
+            None => scheduled,
+        }
+    }
+
+    /// The gradient norm above which gradients are scaled down; 0 is off.
+    pub fn clip_norm(&self, spec: &RunSpec) -> f64 {
+        self.progress
+            .adjustments
+            .clip_norm
+            .unwrap_or(spec.train.clip_norm)
+    }
+
+    /// True while every weight is a number: what is not is never saved.
+    pub fn weights_are_finite(&self) -> candle_core::Result<bool> {
+        self.model
+            .params()
+            .read_weights(|weights| weights.iter().all(|x| x.is_finite()))
+    }
+}
+
+/// Weights of another run. Its tokenizer must be ours: ids of another one mean other text.
+fn start_from(
+    folder: &std::path::Path,
+    model: &mut Model,
+    data: &Dataset,
+) -> Result<(), EngineError> {
+    let path = folder.join(crate::hf::TOKENIZER);
+    let theirs = std::fs::read_to_string(&path).map_err(|e| {
+        EngineError::Setup(format!(
+            "train.from: {}: {e}; name a checkpoint folder such as runs/…/checkpoints/step-001000",
+            path.display()
+        ))
+    })?;
+    if theirs.trim() != data.tokenizer.to_json().trim() {
+        return Err(EngineError::Setup(format!(
+            "train.from: the tokenizer of {} differs from this run's, so its weights would read other text; \
+             set data.tokenizer to {{file: {{path: {}}}}}",
+            folder.display(),
+            path.display()
+        )));
+    }
+    crate::hf::read_weights(folder, model)
+        .map_err(|e| EngineError::Setup(format!("train.from: {e}")))
+}

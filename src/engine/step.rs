@@ -1,0 +1,190 @@
+//! One optimizer step: micro-batches forward and backward, the norm, the update. And its line in the log.
+
+use super::due::log_is_due;
+use super::train::Trainer;
+use super::{EngineError, rescue};
+use crate::data::Batch;
+use crate::methods::{StepContext, differentiate};
+use crate::metrics::id;
+use crate::nn::TokenBatch;
+use crate::optim::clip_scale;
+use crate::wire::{Event, Num, Values};
+use std::time::Duration;
+
+/// What one step measured.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reading {
+    loss: f64,
+    entropy: f64,
+    grad_norm: f64,
+    lr: f64,
+    clipped: bool,
+}
+
+/// What has piled up since the last `Stepped` event.
+#[derive(Debug, Default)]
+pub(super) struct StepLog {
+    last: Reading,
+    steps: u32,
+    tokens: u64,
+    busy: Duration,
+    waited: Duration,
+}
+
+impl Trainer<'_, '_> {
+    /// Target tokens of one optimizer step.
+    pub(super) fn batch_tokens(&self) -> usize {
+        let train = &self.spec.train;
+        train.grad_accum_steps * train.micro_batch_size * self.spec.model.seq_len
+    }
+
+    /// Does one update. When the loss or the gradient is no number, nothing is updated and the run ends.
+    pub(super) fn one_step(&mut self) -> Result<(), EngineError> {
+        let begun = self.port.clock.elapsed();
+        let mut reading = self.gradients()?;
+        reading.lr = self.state.lr(self.spec);
+        let clip_norm = self.state.clip_norm(self.spec);
+        let scale = clip_scale(reading.grad_norm, clip_norm);
+        reading.clipped = scale < 1.0;
+        self.log.last = reading;
+        self.refuse_non_finite()?;
+        let params = self.state.model.params_mut();
+        self.state.optimizer.step(params, reading.lr, scale)?;
+
+        let tokens = self.batch_tokens() as u64;
+        let progress = &mut self.state.progress;
+        progress.step += 1;
+        progress.tokens += tokens;
+        progress.micro_step += self.spec.train.grad_accum_steps as u64;
+        progress.train_loss = Some(Num(reading.loss));
+        self.log.steps += 1;
+        self.log.tokens += tokens;
+        self.log.busy += self.port.clock.elapsed() - begun;
+        Ok(())
+    }
+
+    /// Sums the gradient over the micro-steps; the loss is the mean over all their tokens.
+    fn gradients(&mut self) -> Result<Reading, EngineError> {
+        let train = &self.spec.train;
+        let context = StepContext {
+            step_tokens: self.batch_tokens(),
+        };
+        let mut reading = Reading::default();
+        self.state.model.params_mut().zero_grads()?;
+        for i in 0..train.grad_accum_steps as u64 {
+            let asked = self.port.clock.elapsed();
+            let cursor = self.state.progress.micro_step + i;
+            let batch = self
+                .data
+                .train_batch(self.spec.seed, cursor, train.micro_batch_size);
+            self.log.waited += self.port.clock.elapsed() - asked;
+            let out = self.state.model.forward(&view(&batch))?;
+            let gradient = differentiate(&*self.spec.method, &out, &context)?;
+            self.state
+                .model
+                .backward(&gradient.dlogp, gradient.dentropy.as_ref())?;
+            reading.loss += gradient.loss;
+            reading.entropy += sum(&out.entropy)? / context.step_tokens as f64;
+        }
+        reading.grad_norm = self.state.model.params().grad_norm()?;
+        Ok(reading)
+    }
+
+    /// Ends the run at the first number that is none: the weights are still those of the step before.
+    fn refuse_non_finite(&mut self) -> Result<(), EngineError> {
+        let Reading {
+            loss,
+            grad_norm,
+            lr,
+            ..
+        } = self.log.last;
+        let (what, value) = if !loss.is_finite() {
+            ("the training loss", loss)
+        } else if !grad_norm.is_finite() {
+            ("the gradient norm", grad_norm)
+        } else {
+            return Ok(());
+        };
+        let step = self.step() + 1;
+        // The point itself belongs into the log: charts mark where it happened.
+        let tokens = self.state.progress.tokens + self.batch_tokens() as u64;
+        let values = self.values();
+        self.port.emit(Event::Stepped {
+            step,
+            tokens,
+            values,
+        });
+        Err(self.fail_non_finite(what, value, step, lr))
+    }
+
+    /// Warns and words the failure.
+    pub(super) fn fail_non_finite(
+        &mut self,
+        what: &str,
+        value: f64,
+        step: u64,
+        lr: f64,
+    ) -> EngineError {
+        let message = rescue::non_finite(what, value, step, lr, self.store.folder());
+        self.port.warn(
+            step,
+            "non_finite",
+            format!("{what} is {value}"),
+            "nothing of this step is kept",
+        );
+        EngineError::Training(message)
+    }
+
+    /// Sends the `Stepped` event of the step just done, when its turn has come.
+    pub(super) fn emit_step_if_due(&mut self) {
+        self.port.emit_telemetry();
+        let train = &self.spec.train;
+        let last = self.job.stop_after.unwrap_or(u64::MAX).min(train.max_steps);
+        if !log_is_due(self.step(), train.log_every, last) {
+            return;
+        }
+        let mut values = self.values();
+        let log = std::mem::take(&mut self.log);
+        let seconds = log.busy.as_secs_f64().max(1e-9);
+        let mut set = |id: &str, value: f64| values.insert(id.to_string(), Num(value));
+        set(id::TOK_PER_SEC, log.tokens as f64 / seconds);
+        set(id::STEP_MS, 1e3 * seconds / f64::from(log.steps.max(1)));
+        set(id::DATA_WAIT, log.waited.as_secs_f64() / seconds);
+        let (step, tokens) = (self.step(), self.state.progress.tokens);
+        self.port.emit(Event::Stepped {
+            step,
+            tokens,
+            values,
+        });
+    }
+
+    /// The repeatable readings of the last step.
+    fn values(&self) -> Values {
+        let last = self.log.last;
+        [
+            (id::TRAIN_LOSS, last.loss),
+            (id::GRAD_NORM, last.grad_norm),
+            (id::ENTROPY, last.entropy),
+            (id::LR, last.lr),
+            (id::CLIPPED, f64::from(u8::from(last.clipped))),
+        ]
+        .map(|(id, value)| (id.to_string(), Num(value)))
+        .into()
+    }
+}
+
+/// A batch as the model reads it.
+pub(super) fn view(batch: &Batch) -> TokenBatch<'_> {
+    TokenBatch {
+        inputs: &batch.inputs,
+        targets: &batch.targets,
+        batch_size: batch.batch_size,
+        seq_len: batch.seq_len,
+    }
+}
+
+/// Σ of a small tensor, accumulated in f64 in a fixed order.
+pub(super) fn sum(tensor: &candle_core::Tensor) -> candle_core::Result<f64> {
+    let values = tensor.flatten_all()?.to_vec1::<f32>()?;
+    Ok(values.iter().map(|x| f64::from(*x)).sum())
+}

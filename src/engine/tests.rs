@@ -1,0 +1,183 @@
+//! Small runs: the loop, commands, resuming, and what happens when things break.
+
+use super::*;
+use crate::base::clock::SystemClock;
+use crate::data::Dataset;
+use crate::metrics::{self, Repeatable};
+use crate::spec::{SpecSources, load};
+use crate::wire::{CheckStatus, Command, Phase, StopWhen, Values};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+mod commands;
+mod faults;
+mod loop_;
+mod resume;
+
+const BASE: &[&str] = &[
+    "model.n_layer=1",
+    "model.n_head=2",
+    "model.d_model=16",
+    "model.seq_len=16",
+    "train.micro_batch_size=4",
+    "train.threads=1",
+    "train.max_steps=20",
+    "schedule.cosine.warmup_steps=5",
+    "eval.every=5",
+    "eval.batches=2",
+    "sample.every=10",
+    "sample.sampling.max_new_tokens=8",
+    "checkpoint.every=5",
+    "preflight.enabled=false",
+    "data.val_fraction=0.005",
+];
+
+/// The smallest model that learns, on the embedded corpus, with `words` (`key=value`) on top.
+pub fn tiny(words: &[&str]) -> (RunSpec, Dataset) {
+    let words: Vec<String> = BASE.iter().chain(words).map(ToString::to_string).collect();
+    let spec = load("quickstart", &words, &SpecSources::default())
+        .unwrap()
+        .spec;
+    let data = Dataset::prepare(&spec.data, spec.model.seq_len).unwrap();
+    (spec, data)
+}
+
+/// A run directory and what happened in it.
+struct Run {
+    job: EngineJob,
+    _dir: tempfile::TempDir,
+}
+
+/// What a test does when an event goes by: commands to send, or a flag to raise.
+type OnEvent<'a> = dyn FnMut(&Event, &SyncSender<Request>, &AtomicBool) + Send + 'a;
+
+impl Run {
+    fn new(words: &[&str]) -> Run {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = tiny(words).0;
+        let yaml = spec.to_yaml();
+        let run_dir = RunDir::create(dir.path(), "t", &yaml, "", &SystemClock::new()).unwrap();
+        let job = EngineJob {
+            run_dir,
+            spec,
+            force: false,
+            stop_after: None,
+            resume: false,
+        };
+        Run { job, _dir: dir }
+    }
+
+    fn go(&self) -> Vec<Event> {
+        self.go_with(&mut |_, _, _| {})
+    }
+
+    fn go_with(&self, on_event: &mut OnEvent<'_>) -> Vec<Event> {
+        let (send, receive) = sync_channel(64);
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = stop.clone();
+        let mut events = Vec::new();
+        let mut emit = |event: Event| {
+            on_event(&event, &send, &flag);
+            events.push(event);
+        };
+        run(
+            &self.job,
+            &mut emit,
+            receive,
+            stop,
+            Arc::new(SystemClock::new()),
+        );
+        events
+    }
+
+    fn resumed(&self) -> Vec<Event> {
+        self.resumed_with(&mut |_, _, _| {})
+    }
+
+    fn resumed_with(&self, on_event: &mut OnEvent<'_>) -> Vec<Event> {
+        let job = EngineJob {
+            resume: true,
+            stop_after: None,
+            ..self.job.clone()
+        };
+        let again = Run {
+            job,
+            _dir: tempfile::tempdir().unwrap(),
+        };
+        again.go_with(on_event)
+    }
+
+    fn checkpoint(&self, step: u64) -> std::path::PathBuf {
+        self.job
+            .run_dir
+            .checkpoints_path()
+            .join(checkpoint::name_of(step))
+    }
+
+    fn kept(&self) -> Vec<u64> {
+        let kept = self.job.run_dir.checkpoints();
+        kept.iter().map(|c| c.step).collect()
+    }
+}
+
+/// Sends `command` when the step goes by.
+fn at(step: u64, command: Command) -> impl FnMut(&Event, &SyncSender<Request>, &AtomicBool) + Send {
+    move |event, send, _| {
+        if matches!(event, Event::Stepped { step: s, .. } if *s == step) {
+            let command = command.clone();
+            send.send(Request { id: 7, command }).unwrap();
+        }
+    }
+}
+
+fn finished(events: &[Event]) -> (Outcome, u64, String) {
+    match events.last() {
+        Some(Event::Finished {
+            outcome,
+            step,
+            message,
+            ..
+        }) => (*outcome, *step, message.clone()),
+        other => panic!("the last event is {other:?}"),
+    }
+}
+
+/// One line of the loss log: step, kind, and the bits of each reading.
+type Line = (u64, &'static str, Vec<(String, u64)>);
+
+/// What must repeat to the bit: every reading but times, after roll-backs are applied.
+fn loss_log(runs: &[&[Event]]) -> Vec<Line> {
+    let mut log: Vec<Line> = Vec::new();
+    for event in runs.iter().copied().flatten() {
+        match event {
+            Event::RolledBack { step } => log.retain(|line| line.0 <= *step),
+            Event::Stepped { step, values, .. } => log.push((*step, "step", bits(values))),
+            Event::Evaluated { step, values, .. } => log.push((*step, "eval", bits(values))),
+            _ => {}
+        }
+    }
+    log
+}
+
+fn bits(values: &Values) -> Vec<(String, u64)> {
+    let repeats = |id: &str| metrics::find(id).is_some_and(|m| m.repeatable == Repeatable::Yes);
+    let kept = values.iter().filter(|(id, _)| repeats(id));
+    kept.map(|(id, x)| (id.clone(), x.0.to_bits())).collect()
+}
+
+fn same_files(a: &Path, b: &Path) {
+    let names = |dir: &Path| {
+        let mut names: Vec<_> = std::fs::read_dir(dir)
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(a), names(b));
+    for name in names(a) {
+        let read = |dir: &Path| std::fs::read(dir.join(&name)).unwrap();
+        assert!(read(a) == read(b), "{name:?} differs");
+    }
+}

@@ -1,0 +1,212 @@
+//! Each command, its answer and its effect.
+
+use super::*;
+
+/// Sends `command` after step 3 and gives the events behind it.
+fn after(command: Command, words: &[&str]) -> Vec<Event> {
+    let mut all = vec![
+        "train.max_steps=8",
+        "eval.every=0",
+        "sample.every=0",
+        "checkpoint.every=2",
+    ];
+    all.extend(words);
+    let events = Run::new(&all).go_with(&mut at(3, command));
+    let sent = events
+        .iter()
+        .position(|e| matches!(e, Event::Stepped { step: 3, .. }))
+        .unwrap();
+    events[sent + 1..].to_vec()
+}
+
+fn accepted(events: &[Event]) -> bool {
+    events.contains(&Event::Accepted { id: 7 })
+}
+
+fn rejected(events: &[Event]) -> String {
+    let why = |e: &Event| match e {
+        Event::Rejected { id: 7, why } => Some(why.clone()),
+        _ => None,
+    };
+    events.iter().find_map(why).expect("not rejected")
+}
+
+fn adjust(key: &str, value: f64) -> Command {
+    Command::Adjust {
+        key: key.into(),
+        value,
+    }
+}
+
+#[test]
+fn a_pause_holds_until_resume_and_changes_no_number() {
+    let run = Run::new(&[]);
+    let mut paused_at = None;
+    let events = run.go_with(&mut |event, send, _| {
+        let say = |id, command| send.send(Request { id, command }).unwrap();
+        match event {
+            Event::Stepped { step: 3, .. } => say(1, Command::Pause),
+            Event::PhaseChanged {
+                phase: Phase::Paused,
+                step,
+            } => {
+                paused_at = Some(*step);
+                say(2, Command::Pause);
+                say(3, Command::Resume);
+                say(4, Command::Resume);
+            }
+            _ => {}
+        }
+    });
+    assert_eq!(paused_at, Some(3));
+    let answer = |id| {
+        events.iter().find_map(|e| match e {
+            Event::Accepted { id: i } if *i == id => Some(true),
+            Event::Rejected { id: i, .. } if *i == id => Some(false),
+            _ => None,
+        })
+    };
+    let answers = [1, 2, 3, 4].map(answer);
+    assert_eq!(answers, [true, false, true, false].map(Some));
+    assert_eq!(loss_log(&[&events]), loss_log(&[&Run::new(&[]).go()]));
+}
+
+#[test]
+fn a_paused_run_stops_by_command_and_by_signal() {
+    for signal in [false, true] {
+        let run = Run::new(&[]);
+        let events = run.go_with(&mut |event, send, stop| match event {
+            Event::Stepped { step: 3, .. } => {
+                let command = Command::Pause;
+                send.send(Request { id: 1, command }).unwrap();
+            }
+            Event::PhaseChanged {
+                phase: Phase::Paused,
+                ..
+            } if signal => stop.store(true, Ordering::Relaxed),
+            Event::PhaseChanged {
+                phase: Phase::Paused,
+                ..
+            } => {
+                let when = StopWhen::AfterCheckpoint;
+                let command = Command::Stop { when };
+                send.send(Request { id: 2, command }).unwrap();
+            }
+            _ => {}
+        });
+        assert_eq!(finished(&events), (Outcome::Stopped, 3, String::new()));
+        assert_eq!(run.kept(), [3], "signal: {signal}");
+    }
+}
+
+#[test]
+fn checkpoint_evaluate_sample_and_note_do_what_they_say_at_once() {
+    let events = after(Command::Checkpoint, &[]);
+    assert!(accepted(&events));
+    assert!(
+        events
+            .iter()
+            .any(|e| matches!(e, Event::Checkpointed { step: 3, .. }))
+    );
+    let events = after(Command::Evaluate, &[]);
+    assert!(events.iter().any(|e| matches!(
+        e,
+        Event::Evaluated {
+            step: 3,
+            whole: false,
+            ..
+        }
+    )));
+    let sampling = crate::base::sampling::Sampling {
+        max_new_tokens: 4,
+        ..Default::default()
+    };
+    let prompt = "First".to_string();
+    let events = after(Command::Sample { prompt, sampling }, &[]);
+    assert!(accepted(&events));
+    assert!(events.iter().any(|e| matches!(e, Event::Sampled { step: 3, prompt, text, .. } if prompt == "First" && text.chars().count() == 4)));
+    let text = "halved the lr".to_string();
+    let events = after(Command::Note { text: text.clone() }, &[]);
+    assert!(events.contains(&Event::Noted { step: 3, text }));
+}
+
+#[test]
+fn adjustments_take_effect_at_the_next_step() {
+    let lr_at = |events: &[Event], at: u64| {
+        events.iter().find_map(|e| match e {
+            Event::Stepped { step, values, .. } if *step == at => Some(values["lr"].0),
+            _ => None,
+        })
+    };
+    let words = [
+        "schedule.cosine.warmup_steps=0",
+        "schedule.cosine.min_lr=1e-3",
+    ];
+    let events = after(adjust("lr", 5e-4), &words);
+    assert_eq!(lr_at(&events, 4), Some(5e-4));
+    assert!(events.iter().any(|e| matches!(e, Event::Adjusted { step: 3, key, old, new } if key == "lr" && old.0 == 1e-3 && new.0 == 5e-4)));
+    let clipped = |events: &[Event]| {
+        events.iter().any(
+            |e| matches!(e, Event::Stepped { step: 4, values, .. } if values["clipped"].0 == 1.0),
+        )
+    };
+    assert!(clipped(&after(adjust("clip_norm", 1e-3), &words)));
+    assert!(!clipped(&after(adjust("clip_norm", 0.0), &words)));
+}
+
+#[test]
+fn senseless_commands_are_rejected_with_a_reason_and_change_nothing() {
+    let undisturbed = loss_log(&[&after(Command::Ping, &[])]);
+    let sampling = crate::base::sampling::Sampling::default();
+    let cases = [
+        (adjust("lr", f64::NAN), "outside"),
+        (adjust("lr", -1.0), "outside"),
+        (adjust("momentum", 0.9), "momentum"),
+        (Command::Resume, "not paused"),
+        (Command::Rollback { step: 77 }, "no checkpoint of step 77"),
+        (Command::Note { text: "  ".into() }, "note"),
+        (
+            Command::Sample {
+                prompt: String::new(),
+                sampling: sampling.clone(),
+            },
+            "empty",
+        ),
+        (
+            Command::Generate {
+                prompt: "x".into(),
+                sampling,
+            },
+            "chat",
+        ),
+    ];
+    for (command, word) in cases {
+        let events = after(command.clone(), &[]);
+        let why = rejected(&events);
+        assert!(why.contains(word), "{command:?}: {why}");
+        assert_eq!(loss_log(&[&events]), undisturbed, "{command:?}");
+    }
+}
+
+#[test]
+fn a_roll_back_returns_to_the_kept_state_and_gives_up_what_came_after() {
+    let run = Run::new(&["train.max_steps=8", "checkpoint.every=2", "eval.every=0"]);
+    let mut rolled = false;
+    let events = run.go_with(&mut |event, send, _| {
+        if matches!(event, Event::Stepped { step: 5, .. }) && !rolled {
+            rolled = true;
+            let command = Command::Rollback { step: 2 };
+            send.send(Request { id: 7, command }).unwrap();
+        }
+    });
+    assert!(accepted(&events));
+    assert!(events.contains(&Event::RolledBack { step: 2 }));
+    let straight = Run::new(&["train.max_steps=8", "checkpoint.every=2", "eval.every=0"]).go();
+    assert_eq!(
+        loss_log(&[&events]),
+        loss_log(&[&straight]),
+        "the same steps again, to the bit"
+    );
+    let saved = |e: &Event| matches!(e, Event::Checkpointed { step: 4, .. });
+    assert_eq!(events.iter().filter(|e| saved(e)).count(), 2);
+}

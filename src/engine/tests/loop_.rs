@@ -1,0 +1,143 @@
+//! The order of things in an undisturbed run.
+
+use super::*;
+
+#[test]
+fn a_run_greets_declares_trains_and_finishes_with_the_whole_split() {
+    let run = Run::new(&[]);
+    let events = run.go();
+    assert!(matches!(&events[0], Event::Hello { run: id, .. } if id == run.job.run_dir.id()));
+    let position = |what: fn(&Event) -> bool| events.iter().position(what).unwrap();
+    let started = position(|e| matches!(e, Event::Started { .. }));
+    let declared = position(|e| matches!(e, Event::MetricsDeclared { .. }));
+    let first = position(|e| matches!(e, Event::Stepped { .. }));
+    assert!(started < declared && declared < first);
+    let evaluated: Vec<(u64, bool)> = events
+        .iter()
+        .filter_map(|e| match e {
+            Event::Evaluated { step, whole, .. } => Some((*step, *whole)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        evaluated,
+        [(5, false), (10, false), (15, false), (20, true)]
+    );
+    let Some(Event::Finished {
+        outcome: Outcome::Completed,
+        step: 20,
+        tokens: 1280,
+        val_loss: Some(loss),
+        ..
+    }) = events.last()
+    else {
+        panic!("{:?}", events.last())
+    };
+    assert!(loss.0 > 2.0 && loss.0 < 4.3, "{loss:?}");
+    let samples = events.iter().filter(|e| matches!(e, Event::Sampled { .. }));
+    assert_eq!(samples.count(), 2);
+    assert_eq!(run.kept().len(), 2 + usize::from(!run.kept().contains(&15)));
+}
+
+#[test]
+fn every_value_is_declared_and_phases_are_told() {
+    let run = Run::new(&["train.max_steps=6"]);
+    let events = run.go();
+    let mut phases = Vec::new();
+    for event in &events {
+        match event {
+            Event::Stepped { values, .. } | Event::Evaluated { values, .. } => {
+                assert!(values.keys().all(|id| metrics::find(id).is_some()));
+            }
+            Event::PhaseChanged { phase, .. } => phases.push(*phase),
+            _ => {}
+        }
+    }
+    assert_eq!(phases[..2], [Phase::Preparing, Phase::Training]);
+    for phase in [Phase::Evaluating, Phase::Sampling, Phase::Checkpointing] {
+        assert!(phases.contains(&phase), "{phase:?}");
+    }
+}
+
+#[test]
+fn gradient_accumulation_is_one_large_batch() {
+    let losses = |words: &[&str]| -> Vec<f64> {
+        let events = Run::new(words).go();
+        let loss = |e: &Event| match e {
+            Event::Stepped { values, .. } => Some(values["train/loss"].0),
+            _ => None,
+        };
+        events.iter().filter_map(loss).collect()
+    };
+    // The first step's loss is the mean of the losses of its micro-batches, each measured with the same weights.
+    let portions = losses(&["train.grad_accum_steps=3", "train.max_steps=1"]);
+    let frozen = losses(&[
+        "optimizer.adamw.lr=1e-30",
+        "schedule.cosine.min_lr=0",
+        "train.max_steps=3",
+    ]);
+    let mean = frozen.iter().sum::<f64>() / 3.0;
+    assert!((portions[0] - mean).abs() < 1e-5, "{portions:?} {frozen:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_and_another_seed_another() {
+    let log = |words: &[&str]| loss_log(&[&Run::new(words).go()]);
+    let words = ["train.max_steps=8"];
+    assert_eq!(log(&words), log(&words));
+    assert_ne!(log(&words), log(&["train.max_steps=8", "seed=2"]));
+    // A machine's number of threads does not change the numbers of so small a model, evaluations do not consume training's.
+    assert_eq!(
+        log(&["train.max_steps=8", "eval.every=0"]).first(),
+        log(&words).first()
+    );
+}
+
+#[test]
+fn preflight_passes_on_the_quickstart_and_is_quick() {
+    let run = Run::new(&["preflight.enabled=true", "train.max_steps=1"]);
+    let events = run.go();
+    let checks: Vec<(&str, CheckStatus, f64)> = events
+        .iter()
+        .filter_map(|e| match e {
+            Event::Checked {
+                id,
+                status,
+                seconds,
+                ..
+            } => Some((id.as_str(), *status, *seconds)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(checks.len(), preflight::CHECKS.len());
+    assert!(
+        checks.iter().all(|c| c.1 == CheckStatus::Pass),
+        "{events:#?}"
+    );
+    assert_eq!(finished(&events).0, Outcome::Completed);
+    assert!(
+        !run.job
+            .run_dir
+            .checkpoints_path()
+            .join(".tmp-preflight")
+            .exists()
+    );
+}
+
+#[test]
+fn a_failed_check_refuses_the_run_and_force_goes_on() {
+    let mut run = Run::new(&[
+        "preflight.enabled=true",
+        "train.max_steps=2",
+        "model.init_std=1",
+    ]);
+    let events = run.go();
+    let (outcome, step, message) = finished(&events);
+    assert_eq!((outcome, step), (Outcome::Refused, 0));
+    assert!(
+        message.contains("init_loss") && message.contains("--force"),
+        "{message}"
+    );
+    run.job.force = true;
+    assert_eq!(finished(&run.go()).0, Outcome::Completed);
+}

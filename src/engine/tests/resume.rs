@@ -1,0 +1,162 @@
+//! Continuing: to the bit, from whatever is whole.
+
+use super::*;
+
+#[test]
+fn twenty_steps_are_ten_and_a_resume_and_ten_byte_for_byte() {
+    let straight = Run::new(&[]);
+    let whole = straight.go();
+    let mut parted = Run::new(&[]);
+    parted.job.stop_after = Some(10);
+    let first = parted.go();
+    assert_eq!(finished(&first).0, Outcome::Stopped);
+    assert_eq!(parted.kept(), [5, 10]);
+    let second = parted.resumed();
+    assert_eq!(finished(&second).0, Outcome::Completed);
+    assert_eq!(loss_log(&[&whole]), loss_log(&[&first, &second]));
+    same_files(&straight.checkpoint(20), &parted.checkpoint(20));
+    let rolled = second
+        .iter()
+        .find(|e| matches!(e, Event::RolledBack { .. }));
+    assert_eq!(rolled, Some(&Event::RolledBack { step: 10 }));
+}
+
+#[test]
+fn a_stop_between_two_checkpoints_resumes_exactly_there() {
+    let straight = Run::new(&[]);
+    let whole = straight.go();
+    for when in [StopWhen::AfterCheckpoint, StopWhen::Now] {
+        let run = Run::new(&[]);
+        let first = run.go_with(&mut at(7, Command::Stop { when }));
+        assert_eq!(finished(&first), (Outcome::Stopped, 7, String::new()));
+        let second = run.resumed();
+        let from = if when == StopWhen::Now { 5 } else { 7 };
+        assert!(
+            second.contains(&Event::RolledBack { step: from }),
+            "{when:?}"
+        );
+        assert_eq!(
+            loss_log(&[&whole]),
+            loss_log(&[&first, &second]),
+            "{when:?}"
+        );
+        same_files(&straight.checkpoint(20), &run.checkpoint(20));
+    }
+}
+
+#[test]
+fn a_signal_saves_and_stops() {
+    let run = Run::new(&[]);
+    let events = run.go_with(&mut |event, _, stop| {
+        if matches!(event, Event::Stepped { step: 8, .. }) {
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
+    assert_eq!(finished(&events).0, Outcome::Stopped);
+    assert_eq!(run.kept(), [5, 8]);
+}
+
+#[test]
+fn live_adjustments_survive_a_resume() {
+    let adjust = |key: &str, value| Command::Adjust {
+        key: key.into(),
+        value,
+    };
+    let straight = Run::new(&[]);
+    let whole = straight.go_with(&mut at(4, adjust("lr", 3e-4)));
+    let mut parted = Run::new(&[]);
+    parted.job.stop_after = Some(12);
+    let first = parted.go_with(&mut at(4, adjust("lr", 3e-4)));
+    let second = parted.resumed();
+    assert_eq!(loss_log(&[&whole]), loss_log(&[&first, &second]));
+    assert_ne!(loss_log(&[&whole]), loss_log(&[&Run::new(&[]).go()]));
+}
+
+#[test]
+fn without_a_checkpoint_a_resume_begins_anew_and_gets_the_same_numbers() {
+    let run = Run::new(&["checkpoint.every=0"]);
+    let first = run.go_with(&mut at(
+        7,
+        Command::Stop {
+            when: StopWhen::Now,
+        },
+    ));
+    let second = run.resumed();
+    assert!(second.contains(&Event::RolledBack { step: 0 }));
+    let whole = Run::new(&["checkpoint.every=0"]).go();
+    assert_eq!(loss_log(&[&whole]), loss_log(&[&first, &second]));
+}
+
+#[test]
+fn a_finished_run_resumes_to_its_end_and_says_its_loss_again() {
+    let run = Run::new(&["train.max_steps=5"]);
+    let first = run.go();
+    let second = run.resumed();
+    assert_eq!(finished(&second), (Outcome::Completed, 5, String::new()));
+    let loss = |events: &[Event]| match events.last() {
+        Some(Event::Finished { val_loss, .. }) => *val_loss,
+        _ => None,
+    };
+    assert!(loss(&first).is_some());
+    assert_eq!(loss(&first), loss(&second));
+}
+
+#[test]
+fn changed_data_and_another_number_of_threads_are_noticed() {
+    let mut run = Run::new(&["train.max_steps=6"]);
+    run.job.stop_after = Some(5);
+    run.go();
+    let with = |words: &[&str], force| {
+        let mut all = vec!["train.max_steps=6"];
+        all.extend(words);
+        let job = EngineJob {
+            spec: tiny(&all).0,
+            force,
+            ..run.job.clone()
+        };
+        Run {
+            job,
+            _dir: tempfile::tempdir().unwrap(),
+        }
+        .resumed()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("other.txt");
+    let text = crate::embed::text("assets/corpora/tinyshakespeare.txt").unwrap();
+    std::fs::write(&path, text.replacen("First", "Fifth", 1)).unwrap();
+    let events = with(&[&format!("data.path={}", path.display())], false);
+    let (outcome, _, message) = finished(&events);
+    assert_eq!(outcome, Outcome::Failed);
+    assert!(
+        message.contains("text changed") && message.contains("--force"),
+        "{message}"
+    );
+    let events = with(&["train.threads=2"], false);
+    assert_eq!(finished(&events).0, Outcome::Completed);
+    let warned = |e: &Event| matches!(e, Event::Warned { code, message, .. } if code == "not_bit_exact" && message.contains("threads"));
+    assert!(events.iter().any(warned));
+}
+
+#[test]
+fn weights_of_another_run_start_this_one() {
+    let first = Run::new(&["train.max_steps=5"]);
+    first.go();
+    let folder = first.checkpoint(5);
+    let from = format!("train.from={}", folder.display());
+    let second = Run::new(&["train.max_steps=1", &from]);
+    let events = second.go();
+    assert_eq!(
+        finished(&events).0,
+        Outcome::Completed,
+        "{:?}",
+        finished(&events)
+    );
+    let loss = |events: &[Event], at: u64| {
+        events.iter().find_map(|e| match e {
+            Event::Stepped { step, values, .. } if *step == at => Some(values["train/loss"].0),
+            _ => None,
+        })
+    };
+    let fresh = Run::new(&["train.max_steps=1"]).go();
+    assert!(loss(&events, 1) < loss(&fresh, 1));
+}
