@@ -275,7 +275,16 @@ fn namesakes(name: &str, sources: &SpecSources) -> Vec<Result<Source, Issue>> {
             };
             path.is_file().then(|| read(&path, &label))
         });
-    embedded.into_iter().chain(on_disk).collect()
+    let mut found: Vec<Result<Source, Issue>> = embedded.into_iter().collect();
+    for file in on_disk {
+        // A copy says nothing new (an ejected file, this program's own repository).
+        let copy =
+            matches!((found.last(), &file), (Some(Ok(lower)), Ok(file)) if lower.text == file.text);
+        if !copy {
+            found.push(file);
+        }
+    }
+    found
 }
 
 fn read(path: &Path, label: &str) -> Result<Source, Issue> {

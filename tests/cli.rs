@@ -1,0 +1,163 @@
+//! The command line as a shell sees it: help, exit codes, pipes.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
+
+use clap::CommandFactory;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn llmtui(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_llmtui"))
+        .args(args)
+        .current_dir(dir)
+        .env_clear()
+        .env("HOME", dir)
+        .env("XDG_RUNTIME_DIR", dir)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn help_is_complete_and_steady() {
+    let dir = tempfile::tempdir().unwrap();
+    let help = llmtui(dir.path(), &["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    insta::assert_snapshot!("help", text(&help.stdout));
+    let presets = llmtui(dir.path(), &["presets", "--help"]);
+    insta::assert_snapshot!("help-presets", text(&presets.stdout));
+}
+
+#[test]
+fn every_verb_and_every_argument_has_a_sentence() {
+    fn visit(command: &clap::Command, path: &str) {
+        let path = format!("{path} {}", command.get_name());
+        assert!(command.get_about().is_some(), "{path} has no help");
+        for argument in command.get_arguments() {
+            let id = argument.get_id();
+            assert!(argument.get_help().is_some(), "{path}: {id} has no help");
+        }
+        for inner in command.get_subcommands() {
+            visit(inner, &path);
+        }
+    }
+    visit(&llmtui::cli::Cli::command(), "");
+}
+
+/// (arguments, exit code, phrases on standard error)
+const ENDINGS: &[(&[&str], i32, &[&str])] = &[
+    (&["--version"], 0, &[]),
+    (&["presets", "list"], 0, &[]),
+    (&["presets", "show", "quickstart", "--origins"], 0, &[]),
+    (&["completions", "bash"], 0, &[]),
+    (&["fly"], 2, &["unrecognized subcommand 'fly'"]),
+    (&["completions", "basic"], 2, &["invalid value 'basic'"]),
+    (&["chat", "x", "--top-p", "2"], 2, &["at most 1"]),
+    (
+        &["presets", "show", "quikstart"],
+        2,
+        &["did you mean quickstart?"],
+    ),
+    (
+        &["presets", "eject", "nothing"],
+        2,
+        &["no preset is called `nothing`", "smoke"],
+    ),
+    (
+        &[
+            "presets",
+            "show",
+            "quickstart",
+            "-s",
+            "lrr=1",
+            "-s",
+            "max_steps=x",
+            "-s",
+            "data.path=gone.txt",
+        ],
+        2,
+        &[
+            "3 things to correct",
+            "did you mean lr?",
+            "-s max_steps=x",
+            "gone.txt does not exist",
+        ],
+    ),
+];
+
+#[test]
+fn every_ending_has_its_code_and_its_words() {
+    let dir = tempfile::tempdir().unwrap();
+    for (args, code, phrases) in ENDINGS {
+        let output = llmtui(dir.path(), args);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(*code), "{args:?}: {errors}");
+        for phrase in *phrases {
+            assert!(
+                errors.contains(phrase),
+                "{args:?} lacks `{phrase}`:\n{errors}"
+            );
+        }
+        assert_eq!(*code != 0, !errors.is_empty(), "{args:?}: {errors}");
+        assert!(!errors.contains("backtrace"), "{args:?}: {errors}");
+    }
+}
+
+#[test]
+fn eject_writes_what_can_be_loaded_and_never_overwrites() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(
+        llmtui(dir.path(), &["presets", "eject", "shakespeare-bpe"])
+            .status
+            .success()
+    );
+    let path = dir.path().join("shakespeare-bpe.yaml");
+    std::fs::write(&path, "# mine\n").unwrap();
+    let again = llmtui(dir.path(), &["presets", "eject", "shakespeare-bpe"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "# mine\n");
+    let unwritable = llmtui(
+        dir.path(),
+        &["presets", "eject", "smoke", "--to", "no/such/x.yaml"],
+    );
+    assert_eq!(unwritable.status.code(), Some(3));
+}
+
+#[test]
+fn a_shown_spec_loads_to_the_same_spec() {
+    let dir = tempfile::tempdir().unwrap();
+    for extra in [&[][..], &["--origins"][..]] {
+        let args = [&["presets", "show", "shakespeare-bpe"], extra].concat();
+        let shown = text(&llmtui(dir.path(), &args).stdout);
+        std::fs::write(dir.path().join("shown.yaml"), &shown).unwrap();
+        let again = text(&llmtui(dir.path(), &["presets", "show", "shown.yaml"]).stdout);
+        let plain = text(&llmtui(dir.path(), &["presets", "show", "shakespeare-bpe"]).stdout);
+        assert_eq!(again, plain);
+    }
+}
+
+#[test]
+fn a_reader_who_has_had_enough_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    for args in [
+        &["completions", "zsh"][..],
+        &["presets", "show", "quickstart"][..],
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_llmtui"))
+            .args(args)
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert_eq!(text(&output.stderr), "");
+    }
+}

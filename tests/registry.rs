@@ -1,0 +1,81 @@
+//! The lists of interchangeable members, tested as lists: words, titles and sources of all of them.
+
+use llmtui::base::registry::Entry;
+use llmtui::spec::schema::{self, Kind};
+use std::collections::BTreeSet;
+
+/// Where each registry stands in a spec.
+fn registries() -> Vec<(&'static str, &'static [Entry])> {
+    vec![
+        ("method", llmtui::methods::MethodConfig::ENTRIES),
+        (
+            "model.position",
+            llmtui::nn::position::PositionConfig::ENTRIES,
+        ),
+        ("model.norm", llmtui::nn::norm::NormConfig::ENTRIES),
+        ("model.mlp", llmtui::nn::mlp::MlpConfig::ENTRIES),
+        (
+            "data.tokenizer",
+            llmtui::data::tokenizer::TokenizerConfig::ENTRIES,
+        ),
+        ("optimizer", llmtui::optim::OptimizerConfig::ENTRIES),
+        ("schedule", llmtui::optim::schedule::ScheduleConfig::ENTRIES),
+    ]
+}
+
+#[test]
+fn every_registry_of_a_spec_is_in_this_test() {
+    let listed: BTreeSet<&str> = registries().iter().map(|(path, _)| *path).collect();
+    let mut found = BTreeSet::new();
+    schema::root().walk("", &mut |path, node| {
+        if matches!(node.kind, Kind::Registry(_)) {
+            found.insert(path.to_string());
+        }
+    });
+    assert_eq!(listed, found.iter().map(String::as_str).collect());
+}
+
+#[test]
+fn every_id_is_the_word_in_a_spec_and_stands_once() {
+    for (path, entries) in registries() {
+        let node = schema::root().at(path).expect(path);
+        let words: Vec<&str> = node.children().iter().map(|(n, _)| n.as_str()).collect();
+        let ids: Vec<&str> = entries.iter().map(|e| e.id).collect();
+        assert_eq!(words, ids, "{path}");
+        assert_eq!(
+            ids.iter().collect::<BTreeSet<_>>().len(),
+            ids.len(),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn every_entry_tells_what_it_is_for_and_where_it_comes_from() {
+    for (path, entries) in registries() {
+        for entry in entries {
+            let place = format!("{path}.{}", entry.id);
+            assert!(
+                !entry.title.is_empty() && !entry.source.is_empty(),
+                "{place}"
+            );
+            assert!(entry.summary.ends_with('.'), "{place}: {}", entry.summary);
+            assert!(entry.summary.len() <= 120, "{place}: one sentence");
+        }
+    }
+}
+
+#[test]
+fn every_default_passes_its_own_range() {
+    schema::root().walk("", &mut |path, node| {
+        let (Kind::Integer { min, max } | Kind::Number { min, max, .. }) = &node.kind else {
+            return;
+        };
+        let Some(default) = node.default.as_f64() else {
+            assert!(node.nullable, "{path} has no default");
+            return;
+        };
+        assert!(min.is_none_or(|min| default >= min), "{path}");
+        assert!(max.is_none_or(|max| default <= max), "{path}");
+    });
+}
