@@ -94,6 +94,7 @@ impl Launcher {
             .map_err(log_error)?;
         let said_before = log.metadata().map_err(log_error)?.len();
         let errors = log.try_clone().map_err(log_error)?;
+        let told_before = told(run);
         let mut command = self.engine(run, options);
         command
             .stdin(Stdio::null())
@@ -103,7 +104,12 @@ impl Launcher {
             program: self.program.clone(),
             source,
         })?;
-        self.await_answer(run, &mut child, said_before)?;
+        if let Err(e) = self.await_answer(run, &mut child, said_before) {
+            // An engine that got as far as the log has told there how it ended.
+            if !matches!(e, LaunchError::Died { .. }) || told(run) == told_before {
+                return Err(e);
+            }
+        }
         // Reaps the engine if it ends while this process still runs.
         std::thread::spawn(move || child.wait());
         Ok(())
@@ -164,6 +170,11 @@ impl Launcher {
             source,
         })
     }
+}
+
+/// Bytes of the run's log.
+fn told(run: &RunDir) -> u64 {
+    std::fs::metadata(run.events_path()).map_or(0, |meta| meta.len())
 }
 
 /// The last lines written behind `from`, safe to show.

@@ -169,3 +169,106 @@ fn read_commands(mut input: impl BufRead, say: &SyncSender<Heard>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Command as Order;
+
+    fn shell(script: &str) -> std::process::Command {
+        let mut command = std::process::Command::new("sh");
+        command.arg("-c").arg(script);
+        command
+    }
+
+    fn note(text: &str) -> String {
+        let mut speaker = Speaker::new(Vec::new());
+        let event = Event::Noted {
+            step: 1,
+            text: text.into(),
+        };
+        speaker.emit(event).unwrap();
+        String::from_utf8(speaker.out).unwrap().trim().to_string()
+    }
+
+    fn next_event(link: &mut Link) -> Incoming {
+        loop {
+            match link.blocking_recv() {
+                Incoming::CaughtUp => {}
+                other => return other,
+            }
+        }
+    }
+
+    #[test]
+    fn a_child_hears_commands_and_ends_when_its_link_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = dir.path().join("ended");
+        let script = format!(
+            "echo '{}'; read line; echo \"$line\" > {mark}.heard; cat > /dev/null; touch {mark}",
+            note("ready"),
+            mark = mark.display()
+        );
+        let mut link = spawn(shell(&script)).unwrap();
+        assert!(matches!(next_event(&mut link), Incoming::Event(e) if e.seq == 1));
+        link.send(Order::Ping).unwrap();
+        drop(link);
+        for _ in 0..500 {
+            if mark.exists() {
+                let heard = std::fs::read_to_string(mark.with_extension("heard")).unwrap();
+                assert!(heard.contains("\"ping\""), "{heard}");
+                return;
+            }
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+        panic!("the child did not see its input close");
+    }
+
+    #[test]
+    fn the_last_words_of_a_dead_child_are_told_harmlessly() {
+        let mut link = spawn(shell("printf 'no such\\033[2J file' >&2; exit 3")).unwrap();
+        assert_eq!(
+            next_event(&mut link),
+            Incoming::Closed(Some("no such·[2J file".into()))
+        );
+        let mut link = spawn(shell("kill -9 $$")).unwrap();
+        assert_eq!(
+            next_event(&mut link),
+            Incoming::Closed(Some("the process died".into()))
+        );
+    }
+
+    #[test]
+    fn a_missing_program_is_an_error_at_once() {
+        assert!(spawn(std::process::Command::new("/no/such/program")).is_err());
+    }
+
+    #[test]
+    fn strange_and_endless_lines_are_reported_and_do_not_fill_memory() {
+        let mut input = b"{\"id\":1,\"command\":\"ping\"}\n\nnonsense\n".to_vec();
+        input.extend_from_slice(b"{\"id\":4,\"command\":\"levitate\"}\n");
+        input.resize(input.len() + 3 * MAX_LINE, b'x');
+        let heard: Vec<Heard> = listen(std::io::Cursor::new(input)).iter().collect();
+        assert_eq!(heard.len(), 4, "{heard:?}");
+        assert!(matches!(&heard[0], Ok(r) if r.command == Order::Ping));
+        let ids: Vec<u64> = heard[1..]
+            .iter()
+            .map(|h| h.as_ref().unwrap_err().0)
+            .collect();
+        assert_eq!(ids, [0, 4, 0]);
+    }
+
+    #[test]
+    fn a_speaker_numbers_its_events() {
+        let mut speaker = Speaker::new(Vec::new());
+        for id in 0..3 {
+            speaker.emit(Event::Accepted { id }).unwrap();
+        }
+        let text = String::from_utf8(speaker.out).unwrap();
+        let seqs: Vec<u64> = text
+            .lines()
+            .map(|l| crate::wire::decode_envelope(l).unwrap().seq)
+            .collect();
+        assert_eq!(seqs, [1, 2, 3]);
+    }
+}
