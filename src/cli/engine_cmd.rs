@@ -1,10 +1,21 @@
 //! `llmtui engine`: the process behind a viewer. Not for people: `train` and `chat` start it.
 
 use super::{
-    Context,
+    Context, attach,
     exit::{Exit, Failure},
 };
-use std::path::PathBuf;
+use crate::base::clock::{Clock, SystemClock};
+use crate::engine::infer::{self, HeldModel};
+use crate::engine::{self, EngineJob};
+use crate::link::signals::{self, Hangup};
+use crate::link::stdio::{self, Speaker};
+use crate::link::{self, EngineIo, Host};
+use crate::run::RunDir;
+use crate::spec::RunSpec;
+use crate::wire::{Event, Outcome};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Hold a training run or a model for viewers
 #[derive(Debug, clap::Args)]
@@ -15,17 +26,110 @@ pub struct Args {
     /// Hold this checkpoint's model and answer Generate commands
     #[arg(long, value_name = "CHECKPOINT", conflicts_with = "run_dir")]
     pub infer: Option<PathBuf>,
-    /// Speak lines over standard input and output instead of a socket
+    /// Join the live run and pass its lines over standard input and output, for a viewer on another machine
     #[arg(long)]
     pub stdio: bool,
+    /// Go on from the newest checkpoint
+    #[arg(long)]
+    pub resume: bool,
     /// Save and stop after this step
     #[arg(long, value_name = "STEP")]
     pub stop_after: Option<u64>,
     /// Train although a preflight check fails
     #[arg(long)]
     pub force: bool,
+    /// Where the socket is made
+    #[arg(long, value_name = "DIR")]
+    pub runtime_dir: Option<PathBuf>,
 }
 
-pub fn run(_args: Args, _cx: &Context) -> anyhow::Result<Exit> {
-    Err(Failure::machine("`engine` is not in this build", "").into())
+pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    match (&args.infer, &args.run_dir) {
+        (Some(checkpoint), _) => hold_model(checkpoint),
+        (None, Some(run_dir)) if args.stdio => {
+            let run = attach::named(&run_dir.to_string_lossy(), cx)?;
+            link::relay(&cx.env, run.id(), std::io::stdin(), &mut std::io::stdout())?;
+            Ok(Exit::Done)
+        }
+        (None, Some(run_dir)) => train(&args, run_dir, cx),
+        (None, None) => Err(Failure::yours("engine needs a run's directory", "").into()),
+    }
+}
+
+/// The detached engine process of a run.
+fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
+    // A session of its own: closing the viewer's terminal concerns this process no more. Fails where a shell made us a
+    // group leader already; then the signal handler alone keeps hang-ups away.
+    let _ = rustix::process::setsid();
+    let run = RunDir::open(run_dir).map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
+    let claim = run
+        .claim()
+        .map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
+    let job = EngineJob {
+        spec: spec_of(&run)?,
+        run_dir: run.clone(),
+        force: args.force,
+        stop_after: args.stop_after,
+        resume: args.resume,
+    };
+    let mut env = cx.env.clone();
+    if let Some(dir) = &args.runtime_dir {
+        env.runtime_dir = dir.clone();
+    }
+    // The socket comes first: a run that nobody could watch or stop does not begin.
+    let host = Host::start(&run, claim, Some(&env), move |io| drive(&job, io))?;
+    signals::handle(host.stop_flag(), host.commands(), Hangup::Ignore);
+    Ok(ending(host.wait()?))
+}
+
+/// The engine on its own thread, speaking into the log.
+pub fn drive(job: &EngineJob, io: EngineIo) -> Outcome {
+    let EngineIo {
+        mut emitter,
+        commands,
+        stop,
+    } = io;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let mut emit = |event: Event| emitter.emit(event);
+    engine::run(job, &mut emit, commands, stop, clock)
+}
+
+/// The resolved spec that the run was made with.
+pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
+    let path = run.spec_path();
+    let text = std::fs::read_to_string(&path)
+        .map_err(|e| Failure::machine(format!("{}: {e}", path.display()), ""))?;
+    RunSpec::from_yaml(&text)
+        .map_err(|e| Failure::yours(format!("{}: {e}", path.display()), "").into())
+}
+
+/// The exit code of a run's end.
+pub fn ending(outcome: Outcome) -> Exit {
+    match outcome {
+        Outcome::Completed | Outcome::Stopped => Exit::Done,
+        Outcome::Failed | Outcome::Refused => Exit::Training,
+        Outcome::Crashed => Exit::Ours,
+    }
+}
+
+/// Holds a model and answers prompts until standard input closes.
+fn hold_model(checkpoint: &Path) -> anyhow::Result<Exit> {
+    // The run that goes on beside has the first word on the processors.
+    let _ = rustix::process::setpriority_process(None, 5);
+    let mut model =
+        HeldModel::load(checkpoint).map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
+    let clock = SystemClock::new();
+    let mut speaker = Speaker::new(std::io::stdout());
+    speaker.emit(Event::Hello {
+        run: checkpoint.display().to_string(),
+        engine: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+        host: String::new(),
+    })?;
+    let inbox = stdio::listen(BufReader::new(std::io::stdin()));
+    infer::serve(&mut model, &inbox, &clock, &mut |event| {
+        // A viewer that is gone closes our input too; that ends us.
+        let _ = speaker.emit(event);
+    });
+    Ok(Exit::Done)
 }

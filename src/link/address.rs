@@ -20,12 +20,8 @@ pub enum AddressError {
         "{dir} could be entered by others ({why}); sockets are only made in a directory that is yours alone: remove it, or chmod 700 it if it is yours"
     )]
     Unsafe { dir: PathBuf, why: String },
-    #[error("{path}: {source}")]
-    Io {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error("{path}: {error}")]
+    Io { path: PathBuf, error: io::Error },
 }
 
 /// The socket of the run called `id`: in the runtime directory, or below `/tmp` where that path would be too long.
@@ -48,9 +44,9 @@ pub fn socket_path(env: &Env, id: &str) -> Result<PathBuf, AddressError> {
 /// Makes the socket's folder (mode 0700) or checks that an existing one is a directory of ours that nobody else can
 /// enter. A symbolic link is refused: whoever made it decides where it leads.
 pub fn secure_dir(dir: &Path) -> Result<(), AddressError> {
-    let io_error = |source| AddressError::Io {
+    let io_error = |error| AddressError::Io {
         path: dir.into(),
-        source,
+        error,
     };
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -76,10 +72,10 @@ pub fn secure_dir(dir: &Path) -> Result<(), AddressError> {
 
 /// Makes the socket itself accessible to its owner only.
 pub(super) fn restrict(socket: &Path) -> Result<(), AddressError> {
-    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600)).map_err(|source| {
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600)).map_err(|error| {
         AddressError::Io {
             path: socket.into(),
-            source,
+            error,
         }
     })
 }

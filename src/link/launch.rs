@@ -40,17 +40,15 @@ pub struct EngineOptions {
 /// Why no engine came up.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    #[error("{program} cannot be started: {source}")]
+    #[error("{program} cannot be started: {error}")]
     Spawn {
         program: PathBuf,
-        #[source]
-        source: std::io::Error,
+        error: std::io::Error,
     },
-    #[error("{path}: {source}")]
+    #[error("{path}: {error}")]
     Log {
         path: PathBuf,
-        #[source]
-        source: std::io::Error,
+        error: std::io::Error,
     },
     #[error("the engine ended at once ({status}): {words}")]
     Died { status: ExitStatus, words: String },
@@ -83,9 +81,9 @@ impl Launcher {
     pub fn start_detached(&self, run: &RunDir, options: &EngineOptions) -> Result<(), LaunchError> {
         run.check_idle()?;
         let log_path = run.engine_log_path();
-        let log_error = |source| LaunchError::Log {
+        let log_error = |error| LaunchError::Log {
             path: log_path.clone(),
-            source,
+            error,
         };
         let log = OpenOptions::new()
             .create(true)
@@ -100,9 +98,9 @@ impl Launcher {
             .stdin(Stdio::null())
             .stdout(Stdio::from(log))
             .stderr(Stdio::from(errors));
-        let mut child = command.spawn().map_err(|source| LaunchError::Spawn {
+        let mut child = command.spawn().map_err(|error| LaunchError::Spawn {
             program: self.program.clone(),
-            source,
+            error,
         })?;
         if let Err(e) = self.await_answer(run, &mut child, said_before) {
             // An engine that got as far as the log has told there how it ended.
@@ -165,9 +163,9 @@ impl Launcher {
     pub fn infer(&self, checkpoint: &Path) -> Result<Link, LaunchError> {
         let mut command = Command::new(&self.program);
         command.arg("engine").arg("--infer").arg(checkpoint);
-        stdio::spawn(command).map_err(|source| LaunchError::Spawn {
+        stdio::spawn(command).map_err(|error| LaunchError::Spawn {
             program: self.program.clone(),
-            source,
+            error,
         })
     }
 }

@@ -15,12 +15,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub enum OpenError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    #[error("the log of {run} cannot be read: {source}")]
-    Log {
-        run: String,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error("the log of {run} cannot be read: {error}")]
+    Log { run: String, error: std::io::Error },
 }
 
 /// Joins the run: every event from the first, then [`super::Incoming::CaughtUp`], then live events if there is an engine.
@@ -37,8 +33,8 @@ pub fn open(run: &RunDir, env: &Env) -> Result<Link, OpenError> {
             Err(e) => return Err(e.into()),
         }
     }
-    replay(&run.events_path()).map_err(|source| OpenError::Log {
+    replay(&run.events_path()).map_err(|error| OpenError::Log {
         run: run.id().into(),
-        source,
+        error,
     })
 }

@@ -74,9 +74,9 @@ impl Server {
 /// Binds at once, so that errors are the caller's. The caller holds the run's lock: a socket file that lies here belongs
 /// to a dead engine.
 fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, AddressError> {
-    let io_error = |source| AddressError::Io {
+    let io_error = |error| AddressError::Io {
         path: path.into(),
-        source,
+        error,
     };
     if let Some(dir) = path.parent() {
         secure_dir(dir)?;

@@ -21,11 +21,10 @@ pub enum ConnectError {
     #[error(transparent)]
     Address(#[from] AddressError),
     /// Nobody listens (yet, or any more).
-    #[error("nobody answers at {path}: {source}")]
+    #[error("nobody answers at {path}: {error}")]
     Absent {
         path: std::path::PathBuf,
-        #[source]
-        source: std::io::Error,
+        error: std::io::Error,
     },
     #[error("the engine at {path} cannot be understood: {why}")]
     Handshake {
@@ -40,9 +39,9 @@ pub fn connect(env: &Env, id: &str, from_seq: u64) -> Result<Link, ConnectError>
     if let Some(dir) = path.parent().filter(|dir| dir.exists()) {
         secure_dir(dir)?;
     }
-    let absent = |source| ConnectError::Absent {
+    let absent = |error| ConnectError::Absent {
         path: path.clone(),
-        source,
+        error,
     };
     let stream = UnixStream::connect(&path).map_err(absent)?;
     stream.set_read_timeout(Some(GREETING)).map_err(absent)?;
@@ -69,9 +68,9 @@ pub fn answers(env: &Env, id: &str) -> Result<bool, ConnectError> {
     };
     stream
         .set_read_timeout(Some(GREETING))
-        .map_err(|source| ConnectError::Absent {
+        .map_err(|error| ConnectError::Absent {
             path: path.clone(),
-            source,
+            error,
         })?;
     greet(&stream, &path, id).map(|_| true)
 }
@@ -88,9 +87,9 @@ pub fn relay(
     if let Some(dir) = path.parent().filter(|dir| dir.exists()) {
         secure_dir(dir)?;
     }
-    let absent = |source| ConnectError::Absent {
+    let absent = |error| ConnectError::Absent {
         path: path.clone(),
-        source,
+        error,
     };
     let stream = UnixStream::connect(&path).map_err(absent)?;
     let mut to_engine = stream.try_clone().map_err(absent)?;
@@ -122,14 +121,14 @@ fn greet(stream: &UnixStream, path: &Path, id: &str) -> Result<u64, ConnectError
     // Nothing follows the greeting before we subscribe, so the reader takes no byte of what comes later.
     BufReader::new(stream.take(GREETING_BYTES))
         .read_until(b'\n', &mut line)
-        .map_err(|source| ConnectError::Absent {
+        .map_err(|error| ConnectError::Absent {
             path: path.into(),
-            source,
+            error,
         })?;
     if line.is_empty() {
         return Err(ConnectError::Absent {
             path: path.into(),
-            source: std::io::ErrorKind::UnexpectedEof.into(),
+            error: std::io::ErrorKind::UnexpectedEof.into(),
         });
     }
     let text = String::from_utf8_lossy(&line);

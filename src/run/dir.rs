@@ -17,12 +17,8 @@ const NAME_TRIES: usize = 16;
 /// What can be wrong with a run directory.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    #[error("{path}: {source}")]
-    Io {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error("{path}: {error}")]
+    Io { path: PathBuf, error: io::Error },
     #[error("{0} is not a run directory: it has no run.json")]
     NotARun(PathBuf),
     #[error("{path}: run.json is damaged: {why}")]
@@ -42,10 +38,10 @@ pub enum RunError {
 }
 
 impl RunError {
-    fn io(path: &Path, source: io::Error) -> RunError {
+    fn io(path: &Path, error: io::Error) -> RunError {
         RunError::Io {
             path: path.into(),
-            source,
+            error,
         }
     }
 }

@@ -127,12 +127,8 @@ pub enum ResolveError {
     Ambiguous { word: String, fits: Vec<String> },
     #[error(transparent)]
     Run(#[from] RunError),
-    #[error("{path}: {source}")]
-    Io {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
+    #[error("{path}: {error}")]
+    Io { path: PathBuf, error: io::Error },
 }
 
 fn list_hint(known: &[String]) -> String {
@@ -148,9 +144,9 @@ pub fn resolve(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> {
     if path.join("run.json").exists() || (word.contains('/') && path.exists()) {
         return Ok(RunDir::open(path)?);
     }
-    let io_error = |source| ResolveError::Io {
+    let io_error = |error| ResolveError::Io {
         path: runs_dir.into(),
-        source,
+        error,
     };
     let mut runs: Vec<RunDir> = open_all(runs_dir)
         .map_err(io_error)?
@@ -200,9 +196,9 @@ pub fn newest_live(runs_dir: &Path) -> io::Result<Option<RunDir>> {
 /// How one run stands.
 pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     let header = run.header()?;
-    let io_error = |source| RunError::Io {
+    let io_error = |error| RunError::Io {
         path: run.events_path(),
-        source,
+        error,
     };
     // Asked first: an engine that ends in between has then written its last word.
     let alive = run.is_alive();

@@ -12,17 +12,12 @@ use std::path::PathBuf;
 /// Why the log cannot be opened or written.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    #[error("{path}: {source}")]
-    Io {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("{path}: {source}")]
+    #[error("{path}: {error}")]
+    Io { path: PathBuf, error: io::Error },
+    #[error("{path}: {error}")]
     Foreign {
         path: PathBuf,
-        #[source]
-        source: crate::wire::DecodeError,
+        error: crate::wire::DecodeError,
     },
     /// The disk refuses; the writer keeps trying.
     #[error("{path} cannot be written: {why}; the run waits until there is room")]

@@ -271,14 +271,14 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
             let last_try = closing.load(Ordering::Relaxed);
             match self.try_append(&batch) {
                 Ok(()) => break,
-                Err(source) if last_try => {
+                Err(error) if last_try => {
                     let path = self.path.clone();
-                    return Err(LogError::Io { path, source });
+                    return Err(LogError::Io { path, error });
                 }
-                Err(source) => {
+                Err(error) => {
                     if stalled_since.is_none() {
                         stalled_since = Some(self.clock.elapsed());
-                        let _ = tell.send(Health::Stalled(source.to_string()));
+                        let _ = tell.send(Health::Stalled(error.to_string()));
                     }
                     std::thread::park_timeout(RETRY);
                 }
@@ -323,9 +323,9 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
 
 /// Opens for appending behind the last whole line: (file, length, last sequence number).
 fn open_end(path: &Path) -> Result<(File, u64, u64), LogError> {
-    let io_error = |source| LogError::Io {
+    let io_error = |error| LogError::Io {
         path: path.into(),
-        source,
+        error,
     };
     let file = OpenOptions::new()
         .read(true)
@@ -363,9 +363,9 @@ fn last_seq(path: &Path, length: u64) -> Result<u64, LogError> {
     loop {
         let begin = length.saturating_sub(reach);
         let mut last = None;
-        let io_error = |source| LogError::Io {
+        let io_error = |error| LogError::Io {
             path: path.into(),
-            source,
+            error,
         };
         let mut tail = Tail::open_at(path, begin).map_err(io_error)?;
         let mut lines = String::new();
@@ -373,10 +373,10 @@ fn last_seq(path: &Path, length: u64) -> Result<u64, LogError> {
             for line in lines.lines() {
                 match decode_envelope(line) {
                     Ok(envelope) => last = Some(envelope.seq),
-                    Err(source @ DecodeError::Version(_)) => {
+                    Err(error @ DecodeError::Version(_)) => {
                         return Err(LogError::Foreign {
                             path: path.into(),
-                            source,
+                            error,
                         });
                     }
                     Err(_) => {}

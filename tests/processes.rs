@@ -1,0 +1,396 @@
+//! The real program in real processes: engines that outlive their viewers, and logs that survive whatever kills them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a helper of a test fails as a test does"
+)]
+
+use llmtui::base::clock::{Clock, SystemClock};
+use llmtui::base::paths::Env;
+use llmtui::link::launch::{EngineOptions, LaunchError, Launcher};
+use llmtui::link::{Incoming, Link, open};
+use llmtui::run::index::{RunStatus, summarize};
+use llmtui::run::log::read_all;
+use llmtui::run::{RunDir, RunError};
+use llmtui::spec::{SpecSources, load};
+use llmtui::wire::{Command as Order, Event, Outcome, StopWhen};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::BufRead;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
+/// Nothing here takes longer, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A run of a very small model, and engines to hold it. What is still alive at the end is killed.
+struct Place {
+    run: RunDir,
+    launcher: Launcher,
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    /// `words` are `-s` words on top of the small model.
+    fn new(words: &[&str]) -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        let small = [
+            "n_layer=1",
+            "n_head=1",
+            "d_model=8",
+            "seq_len=8",
+            "micro_batch_size=1",
+            "max_steps=1000000",
+            "threads=1",
+            "eval_every=0",
+            "sample_every=0",
+            "save_every=50",
+            "preflight.enabled=false",
+        ];
+        let words: Vec<String> = small.iter().chain(words).map(|w| w.to_string()).collect();
+        let sources = SpecSources {
+            config_dir: None,
+            project_dir: dir.path().into(),
+        };
+        let loaded = load("quickstart", &words, &sources).unwrap();
+        let run = RunDir::create(
+            &dir.path().join("runs"),
+            "small",
+            &loaded.spec.to_yaml(),
+            &loaded.asked,
+            &SystemClock::new(),
+        )
+        .unwrap();
+        let env = Env {
+            // Where the program looks when XDG_RUNTIME_DIR is this folder.
+            runtime_dir: dir.path().join("llmtui"),
+            ..Env::default()
+        };
+        let launcher = Launcher {
+            program: PROGRAM.into(),
+            env,
+        };
+        Place { run, launcher, dir }
+    }
+
+    fn start(&self, options: EngineOptions) {
+        self.launcher.start_detached(&self.run, &options).unwrap();
+    }
+
+    fn join(&self) -> Link {
+        open(&self.run, &self.launcher.env).unwrap()
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = self.run.header().unwrap().pid;
+        kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
+    }
+
+    fn step(&self) -> u64 {
+        summarize(&self.run).unwrap().step
+    }
+
+    fn await_step(&self, step: u64) {
+        until("a step", || self.step() >= step);
+    }
+
+    fn await_end(&self) {
+        until("the engine's end", || !self.run.is_alive());
+    }
+
+    /// The program with this place's directories.
+    fn program(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command
+            .env("XDG_RUNTIME_DIR", self.dir.path())
+            .args(arguments)
+            .arg("--runs-dir")
+            .arg(self.dir.path().join("runs"));
+        command
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.run.is_alive() {
+            self.signal(Signal::KILL);
+        }
+    }
+}
+
+fn until(what: &str, mut happened: impl FnMut() -> bool) {
+    let clock = SystemClock::new();
+    while !happened() {
+        assert!(clock.elapsed() < PATIENCE, "waited too long for {what}");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+/// Every number once, in order, over all engine processes.
+fn assert_gapless(log: &Path) {
+    let events = read_all(log).unwrap();
+    let numbers: Vec<u64> = events.iter().map(|e| e.seq).collect();
+    let expected: Vec<u64> = (1..=events.len() as u64).collect();
+    assert_eq!(numbers, expected);
+    let lines = std::fs::read_to_string(log).unwrap().lines().count();
+    assert_eq!(lines, events.len(), "a line that is no event");
+}
+
+fn outcome(log: &Path) -> Option<Outcome> {
+    match read_all(log).unwrap().pop()?.event {
+        Event::Finished { outcome, .. } => Some(outcome),
+        _ => None,
+    }
+}
+
+fn wait_output(child: Child) -> Output {
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!errors.contains("panicked"), "{errors}");
+    output
+}
+
+#[test]
+fn a_killed_viewer_and_a_hang_up_leave_the_run_alone() {
+    let place = Place::new(&[]);
+    place.start(EngineOptions::default());
+    let mut relay = place
+        .program(&["engine", "--stdio"])
+        .arg(place.run.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut greeting = String::new();
+    std::io::BufReader::new(relay.stdout.as_mut().unwrap())
+        .read_line(&mut greeting)
+        .unwrap();
+    assert!(greeting.contains("Hello"), "{greeting}");
+    place.await_step(5);
+    relay.kill().unwrap();
+    relay.wait().unwrap();
+    let seen = place.step();
+    place.signal(Signal::HUP);
+    place.signal(Signal::HUP);
+    place.await_step(seen + 50);
+    let mut link = place.join();
+    link.send(Order::Stop {
+        when: StopWhen::Now,
+    })
+    .unwrap();
+    loop {
+        match link.blocking_recv() {
+            Incoming::Event(e) if matches!(e.event, Event::Finished { .. }) => break,
+            Incoming::Closed(why) => panic!("{why:?}"),
+            _ => {}
+        }
+    }
+    place.await_end();
+    assert_eq!(summarize(&place.run).unwrap().status, RunStatus::Stopped);
+    assert_gapless(&place.run.events_path());
+}
+
+#[test]
+fn a_request_to_end_saves_and_stops_however_often_it_comes() {
+    let place = Place::new(&["save_every=0"]);
+    place.start(EngineOptions::default());
+    place.await_step(3);
+    place.signal(Signal::TERM);
+    place.await_end();
+    assert_eq!(outcome(&place.run.events_path()), Some(Outcome::Stopped));
+    let saved = place.run.checkpoints();
+    assert_eq!(saved.len(), 1);
+    assert_eq!(saved[0].step, place.step());
+}
+
+#[test]
+fn kills_in_the_middle_of_writing_leave_no_gap_and_no_torn_line() {
+    let place = Place::new(&["save_every=20"]);
+    place.start(EngineOptions::default());
+    place.await_step(25);
+    for round in 0..3 {
+        std::thread::park_timeout(Duration::from_millis(37 * round));
+        place.signal(Signal::KILL);
+        place.await_end();
+        assert_eq!(summarize(&place.run).unwrap().status, RunStatus::Crashed);
+        let killed_at = place.step();
+        place.start(EngineOptions {
+            resume: true,
+            ..EngineOptions::default()
+        });
+        place.await_step(killed_at + 21);
+    }
+    place.signal(Signal::TERM);
+    place.await_end();
+    assert_gapless(&place.run.events_path());
+}
+
+#[test]
+fn a_second_engine_is_refused() {
+    let place = Place::new(&[]);
+    place.start(EngineOptions::default());
+    let refused = place
+        .launcher
+        .start_detached(&place.run, &EngineOptions::default());
+    assert!(matches!(
+        refused,
+        Err(LaunchError::Run(RunError::Busy { .. }))
+    ));
+    let output = place
+        .program(&["engine"])
+        .arg(place.run.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let pid = place.run.header().unwrap().pid.to_string();
+    assert!(said.contains(&pid), "{said}");
+    assert!(place.run.is_alive());
+}
+
+#[test]
+fn many_starts_at_once_have_one_winner() {
+    let place = Place::new(&[]);
+    let mut children: Vec<Child> = (0..6)
+        .map(|_| {
+            place
+                .program(&["engine"])
+                .arg(place.run.path())
+                .arg("--runtime-dir")
+                .arg(&place.launcher.env.runtime_dir)
+                .stdin(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    until("the losers' end", || {
+        let running = children
+            .iter_mut()
+            .filter_map(|c| c.try_wait().unwrap())
+            .count();
+        running >= 5
+    });
+    place.await_step(5);
+    place.signal(Signal::TERM);
+    place.await_end();
+    let codes: Vec<i32> = children
+        .iter_mut()
+        .map(|c| c.wait().unwrap().code().unwrap())
+        .collect();
+    assert_eq!(codes.iter().filter(|&&c| c == 0).count(), 1, "{codes:?}");
+    assert_gapless(&place.run.events_path());
+}
+
+#[test]
+fn a_full_disk_makes_the_run_wait_and_a_request_to_end_still_ends_it() {
+    let place = Place::new(&["save_every=0"]);
+    // Files of at most 64 KiB: the log stalls there.
+    let mut engine = Command::new("sh")
+        .arg("-c")
+        .arg("ulimit -f 64; exec \"$@\"")
+        .arg("sh")
+        .arg(PROGRAM)
+        .arg("engine")
+        .arg(place.run.path())
+        .arg("--runtime-dir")
+        .arg(&place.launcher.env.runtime_dir)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let size = || std::fs::metadata(place.run.events_path()).map_or(0, |m| m.len());
+    // dash counts in 512 bytes, bash in 1024.
+    until("a full log", || size() > 31_000);
+    until("a stalled log", || {
+        let before = size();
+        std::thread::park_timeout(Duration::from_millis(1_500));
+        size() == before
+    });
+    assert_gapless(&place.run.events_path());
+    assert!(engine.try_wait().unwrap().is_none(), "it is still alive");
+    kill_process(Pid::from_child(&engine), Signal::TERM).unwrap();
+    until("the engine's end", || engine.try_wait().unwrap().is_some());
+    assert_gapless(&place.run.events_path());
+}
+
+#[test]
+fn a_broken_run_is_told_in_the_words_of_its_engine() {
+    let place = Place::new(&[]);
+    std::fs::write(place.run.spec_path(), "seed: [no\n").unwrap();
+    let said = place
+        .launcher
+        .start_detached(&place.run, &EngineOptions::default())
+        .unwrap_err()
+        .to_string();
+    assert!(said.contains("spec.yaml"), "{said}");
+}
+
+#[test]
+fn chat_continues_text_with_the_best_checkpoint_of_a_run() {
+    let place = Place::new(&["max_steps=60", "save_every=30"]);
+    place.start(EngineOptions::default());
+    place.await_end();
+    let id = place.run.id().to_string();
+    let chat = |arguments: &[&str]| {
+        let child = place
+            .program(&["chat", &id])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_output(child)
+    };
+    let said = chat(&[
+        "--prompt",
+        "ROMEO:",
+        "--max-new-tokens",
+        "40",
+        "--seed",
+        "7",
+    ]);
+    assert!(said.status.success(), "{said:?}");
+    let text = String::from_utf8(said.stdout.clone()).unwrap();
+    assert_eq!(
+        text.chars().count(),
+        41,
+        "40 characters and a newline: {text:?}"
+    );
+    let again = chat(&[
+        "--prompt",
+        "ROMEO:",
+        "--max-new-tokens",
+        "40",
+        "--seed",
+        "7",
+    ]);
+    assert_eq!(said.stdout, again.stdout);
+    let refused = chat(&["--prompt", "☃"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let missing = chat(&["--prompt", "x", "--runs-dir", "/nowhere"]);
+    assert_eq!(missing.status.code(), Some(2), "{missing:?}");
+}
+
+#[test]
+fn runs_and_attach_tell_of_a_finished_run() {
+    let place = Place::new(&["max_steps=30"]);
+    place.start(EngineOptions::default());
+    place.await_end();
+    let runs = place.program(&["runs", "--json"]).output().unwrap();
+    let row: serde_json::Value = serde_json::from_slice(&runs.stdout).unwrap();
+    assert_eq!(row["status"], "finished");
+    assert_eq!((&row["step"], &row["max_steps"]), (&30.into(), &30.into()));
+    let attach = place
+        .program(&["attach", place.run.id(), "--headless"])
+        .output()
+        .unwrap();
+    assert!(attach.status.success(), "{attach:?}");
+    let text = String::from_utf8(attach.stdout).unwrap();
+    assert!(text.contains("completed at step 30"), "{text}");
+    let none = place.program(&["attach"]).output().unwrap();
+    assert_eq!(none.status.code(), Some(2), "no run goes on");
+}
