@@ -6,6 +6,7 @@ pub mod checkpoint;
 mod due;
 mod emit;
 mod eval;
+pub mod infer;
 mod obey;
 pub mod preflight;
 mod prepare;

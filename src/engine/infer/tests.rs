@@ -1,0 +1,241 @@
+//! The desk, with a model that repeats its prompt.
+
+use super::*;
+use crate::base::clock::ManualClock;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+/// Repeats the prompt's characters until `max_new_tokens`; what happens at the nth token is the test's.
+struct Parrot<'a> {
+    at_token: &'a mut dyn FnMut(usize),
+}
+
+impl TextModel for Parrot<'_> {
+    fn continue_text(
+        &mut self,
+        prompt: &str,
+        sampling: &Sampling,
+        on_piece: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+    ) -> Result<Continued, String> {
+        if prompt.is_empty() {
+            return Err("nothing to repeat".into());
+        }
+        let mut reason = StopReason::Length;
+        let mut n_tokens = 0;
+        for c in prompt.chars().cycle().take(sampling.max_new_tokens) {
+            n_tokens += 1;
+            (self.at_token)(n_tokens);
+            let piece = Piece {
+                text: c.into(),
+                logprob: -0.5,
+            };
+            if on_piece(piece).is_break() {
+                reason = StopReason::Cancelled;
+                break;
+            }
+        }
+        Ok(Continued {
+            prompt_tokens: prompt.chars().count(),
+            n_tokens,
+            reason,
+        })
+    }
+}
+
+fn ask(id: CommandId, command: Command) -> Heard {
+    Ok(Request { id, command })
+}
+
+fn generate(id: CommandId, prompt: &str, max_new_tokens: usize) -> Heard {
+    let sampling = Sampling {
+        max_new_tokens,
+        ..Sampling::default()
+    };
+    ask(
+        id,
+        Command::Generate {
+            prompt: prompt.into(),
+            sampling,
+        },
+    )
+}
+
+/// Serves what is sent before and, by `at_token`, during generation; `at_token` detaches when it has seen enough.
+fn served(before: Vec<Heard>, mut at_token: impl FnMut(usize, &SyncSender<Heard>)) -> Vec<Event> {
+    let (send, inbox) = sync_channel(64);
+    for heard in before {
+        send.send(heard).unwrap();
+    }
+    let mut events = Vec::new();
+    let mut hook = |n: usize| at_token(n, &send);
+    let mut model = Parrot {
+        at_token: &mut hook,
+    };
+    serve(&mut model, &inbox, &ManualClock::at(0), &mut |event| {
+        events.push(event);
+    });
+    events
+}
+
+fn texts(events: &[Event], id: CommandId) -> String {
+    events
+        .iter()
+        .filter_map(|e| match e {
+            Event::Token { command, text, .. } if *command == id => Some(text.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn reason(events: &[Event], id: CommandId) -> Option<(StopReason, String)> {
+    events.iter().find_map(|e| match e {
+        Event::Generated {
+            command,
+            reason,
+            message,
+            ..
+        } if *command == id => Some((*reason, message.clone())),
+        _ => None,
+    })
+}
+
+fn detach(id: CommandId) -> Heard {
+    ask(id, Command::Detach)
+}
+
+#[test]
+fn prompts_are_answered_in_order() {
+    let mut events = Vec::new();
+    let (send, inbox) = sync_channel(64);
+    for heard in [
+        generate(1, "ab", 3),
+        generate(2, "", 3),
+        generate(3, "x", 2),
+    ] {
+        send.send(heard).unwrap();
+    }
+    let mut done = 0;
+    let mut nothing = |_| {};
+    let mut model = Parrot {
+        at_token: &mut nothing,
+    };
+    serve(&mut model, &inbox, &ManualClock::at(0), &mut |event| {
+        if matches!(event, Event::Generated { .. }) {
+            done += 1;
+            if done == 3 {
+                send.send(detach(9)).unwrap();
+            }
+        }
+        events.push(event);
+    });
+    assert_eq!(
+        (texts(&events, 1), texts(&events, 3)),
+        ("aba".into(), "xx".into())
+    );
+    assert_eq!(reason(&events, 1).unwrap().0, StopReason::Length);
+    assert_eq!(
+        reason(&events, 2).unwrap(),
+        (StopReason::Failed, "nothing to repeat".into())
+    );
+}
+
+#[test]
+fn cancel_ends_the_present_answer_and_takes_waiting_ones_back() {
+    let events = served(
+        vec![generate(1, "ab", 100), generate(2, "cd", 100)],
+        |n, send| match n {
+            3 => {
+                send.send(ask(10, Command::Cancel { target: 2 })).unwrap();
+                send.send(ask(11, Command::Cancel { target: 77 })).unwrap();
+                send.send(ask(12, Command::Cancel { target: 1 })).unwrap();
+                send.send(detach(13)).unwrap();
+            }
+            _ => assert!(n < 4),
+        },
+    );
+    assert_eq!(texts(&events, 1), "aba");
+    assert_eq!(reason(&events, 1).unwrap().0, StopReason::Cancelled);
+    assert_eq!(reason(&events, 2).unwrap().0, StopReason::Cancelled);
+    assert_eq!(texts(&events, 2), "");
+    let answered = |event: Event| events.contains(&event);
+    assert!(answered(Event::Accepted { id: 10 }) && answered(Event::Accepted { id: 12 }));
+    assert!(
+        events
+            .iter()
+            .any(|e| matches!(e, Event::Rejected { id: 11, why } if why.contains("77")))
+    );
+}
+
+#[test]
+fn what_is_no_prompt_is_refused_and_generation_goes_on() {
+    let events = served(vec![generate(1, "ab", 4)], |n, send| match n {
+        1 => {
+            send.send(ask(2, Command::Pause)).unwrap();
+            send.send(Err((3, "no command".into()))).unwrap();
+            send.send(ask(4, Command::Ping)).unwrap();
+        }
+        4 => send.send(detach(5)).unwrap(),
+        _ => {}
+    });
+    assert_eq!(texts(&events, 1), "abab");
+    let rejected = |id| {
+        events
+            .iter()
+            .any(|e| matches!(e, Event::Rejected { id: i, .. } if *i == id))
+    };
+    assert!(rejected(2) && rejected(3));
+    assert!(events.contains(&Event::Accepted { id: 4 }));
+}
+
+#[test]
+fn the_queue_is_bounded_and_settings_are_checked() {
+    let mut before = vec![generate(1, "a", 1)];
+    let bad = |change: fn(&mut Sampling)| {
+        let mut sampling = Sampling::default();
+        change(&mut sampling);
+        Command::Generate {
+            prompt: "a".into(),
+            sampling,
+        }
+    };
+    before.push(ask(100, bad(|s| s.temperature = f32::NAN)));
+    before.push(ask(101, bad(|s| s.top_p = 0.0)));
+    before.push(ask(102, bad(|s| s.repetition_penalty = -1.0)));
+    before.push(ask(103, bad(|s| s.max_new_tokens = usize::MAX)));
+    before.extend((2..=30).map(|id| generate(id, "a", 1)));
+    let mut tokens = 0;
+    let events = served(before, |_, send| {
+        tokens += 1;
+        if tokens == 17 {
+            send.send(detach(50)).unwrap();
+        }
+    });
+    let rejected: Vec<CommandId> = events
+        .iter()
+        .filter_map(|e| match e {
+            Event::Rejected { id, .. } => Some(*id),
+            _ => None,
+        })
+        .collect();
+    assert!(rejected.starts_with(&[100, 101, 102, 103]), "{rejected:?}");
+    assert_eq!(rejected.len(), 4 + 30 - 17, "{rejected:?}");
+}
+
+#[test]
+fn a_closed_inbox_ends_an_answer_at_once() {
+    let (send, inbox) = sync_channel(4);
+    send.send(generate(1, "ab", 1_000)).unwrap();
+    let mut send = Some(send);
+    let mut events = Vec::new();
+    let mut hook = |n: usize| {
+        if n == 5 {
+            send.take();
+        }
+    };
+    let mut model = Parrot {
+        at_token: &mut hook,
+    };
+    serve(&mut model, &inbox, &ManualClock::at(0), &mut |event| {
+        events.push(event);
+    });
+    assert_eq!(texts(&events, 1), "ababa");
+}
