@@ -13,8 +13,8 @@ pub fn exp(x: f32) -> f32 {
     let r = x - n * 0.693_359_4;
     let r = r + n * 2.121_944_4e-4;
     // Minimax on |r| ≤ ln 2 / 2, fitted for this project: 4e-9 relative.
-    let tail = 0.5
-        + r * (0.166_665_16 + r * (0.041_666_264 + r * (0.008_369_152 + r * 0.001_394_644_7)));
+    let tail =
+        0.5 + r * (0.166_665_16 + r * (0.041_666_264 + r * (0.008_369_152 + r * 0.001_394_644_7)));
     let power = 1.0 + (r + r * r * tail);
     // 2^n in two factors, so that n = 128 does not overflow the exponent.
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
