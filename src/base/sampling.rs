@@ -7,18 +7,14 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct Sampling {
     /// Softmax temperature; 0 takes the most likely token (greedy).
-    #[schemars(range(min = 0.0, max = 100.0))]
     pub temperature: f32,
     /// Keep only the k most likely tokens; 0 keeps all.
     pub top_k: usize,
     /// Keep the smallest set of tokens whose probability reaches p; 1 keeps all.
-    #[schemars(range(min = 0.0, max = 1.0))]
     pub top_p: f32,
     /// Divide positive and multiply negative logits of tokens seen so far (Keskar et al. 2019); 1 changes nothing.
-    #[schemars(range(min = 0.0, max = 100.0))]
     pub repetition_penalty: f32,
     /// Stop after this many new tokens.
-    #[schemars(range(max = 1000000))]
     pub max_new_tokens: usize,
     /// Seed of the draws; the same seed, prompt and checkpoint give the same text.
     pub seed: u64,

@@ -1,7 +1,6 @@
 //! How the program ends: 0 done, 2 yours, 3 the machine's, 4 the training's, 101 ours. A reader who closes the pipe has
 //! had enough: that is success.
 
-use crate::data::DataError;
 use std::io::{ErrorKind, Write};
 use std::panic::PanicHookInfo;
 use std::path::{Path, PathBuf};
@@ -109,14 +108,6 @@ fn explain(error: &anyhow::Error) -> (Exit, String) {
     }
     if let Some(errors) = error.downcast_ref::<crate::spec::SpecErrors>() {
         return (Exit::Yours, format!("llmtui: {errors}\n"));
-    }
-    if let Some(data) = error.chain().find_map(|e| e.downcast_ref::<DataError>()) {
-        let exit = match data {
-            DataError::Unreadable { .. } => Exit::Machine,
-            _ => Exit::Yours,
-        };
-        let hint = data.hint();
-        return (exit, format!("llmtui: {error:#}\n  try: {hint}\n"));
     }
     (Exit::Machine, format!("llmtui: {error:#}\n"))
 }

@@ -14,6 +14,7 @@ mod chat;
 mod completions;
 mod engine_cmd;
 pub mod exit;
+mod headless;
 mod home;
 mod preflight;
 mod presets;

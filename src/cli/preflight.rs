@@ -1,10 +1,10 @@
 //! `llmtui preflight`: the checks alone.
 
-use super::{
-    Context,
-    args::SpecArgs,
-    exit::{Exit, Failure},
-};
+use super::{Context, args::SpecArgs, exit::Exit};
+use crate::base::text::one_line;
+use crate::engine::preflight::{Checked, check_spec};
+use crate::wire::{CheckStatus, Event, encode};
+use std::io::Write;
 
 /// Run the checks that save expensive mistakes, and train nothing
 #[derive(Debug, clap::Args)]
@@ -16,6 +16,96 @@ pub struct Args {
     pub json: bool,
 }
 
-pub fn run(_args: Args, _cx: &Context) -> anyhow::Result<Exit> {
-    Err(Failure::machine("`preflight` is not in this build", "").into())
+pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    let spec = args.spec.load(cx)?.spec;
+    let existed = cx.runs_dir.exists();
+    std::fs::create_dir_all(&cx.runs_dir)?;
+    let mut out = std::io::stdout().lock();
+    let mut printed = Ok(());
+    let mut failed = 0;
+    let made = check_spec(&spec, &cx.runs_dir, &cx.clock, &mut |checked| {
+        failed += usize::from(checked.verdict.status == CheckStatus::Fail);
+        let text = if args.json {
+            encode(&Event::from(checked))
+        } else {
+            table_row(checked)
+        };
+        if printed.is_ok() {
+            printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        }
+    });
+    if !existed {
+        // Left as it was found: only an empty folder goes.
+        let _ = std::fs::remove_dir(&cx.runs_dir);
+    }
+    made?;
+    printed?;
+    if !args.json {
+        writeln!(out, "{}", verdict(failed))?;
+    }
+    Ok(if failed == 0 {
+        Exit::Done
+    } else {
+        Exit::Training
+    })
+}
+
+fn verdict(failed: usize) -> String {
+    match failed {
+        0 => "ready to train".into(),
+        1 => "1 check failed: correct what it names, or train all the same with --force".into(),
+        n => {
+            format!("{n} checks failed: correct what they name, or train all the same with --force")
+        }
+    }
+}
+
+/// `ok       Targets are the inputs' next tokens       0.00 s  evidence`, and the hint below.
+fn table_row(checked: &Checked) -> String {
+    let word = match checked.verdict.status {
+        CheckStatus::Pass => "ok",
+        CheckStatus::Warn => "warning",
+        CheckStatus::Fail => "FAILED",
+        CheckStatus::Skipped => "skipped",
+    };
+    let mut row = format!(
+        "{word:<8} {:<43} {:>5.2} s  {}\n",
+        checked.title,
+        checked.seconds,
+        one_line(&checked.verdict.evidence)
+    );
+    if !checked.verdict.hint.is_empty() {
+        row.push_str(&format!(
+            "{:9}try: {}\n",
+            "",
+            one_line(&checked.verdict.hint)
+        ));
+    }
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::preflight::Verdict;
+
+    #[test]
+    fn a_row_has_its_word_its_evidence_and_its_hint_and_no_control_sequences() {
+        let row = table_row(&Checked {
+            id: "x",
+            title: "A check",
+            verdict: Verdict {
+                status: CheckStatus::Fail,
+                evidence: "bad\x1b[2J".into(),
+                hint: "do this".into(),
+            },
+            seconds: 0.25,
+        });
+        assert!(row.starts_with("FAILED   A check"), "{row}");
+        assert!(
+            row.contains("0.25 s") && row.ends_with("try: do this\n"),
+            "{row}"
+        );
+        assert!(!row.contains('\x1b'));
+    }
 }

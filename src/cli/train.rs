@@ -1,10 +1,16 @@
 //! `llmtui train`: start a run, or go on with one.
 
-use super::{
-    Context,
-    args::{Resume, SpecArgs},
-    exit::{Exit, Failure},
-};
+use super::args::{Resume, SpecArgs};
+use super::engine_cmd::spec_of;
+use super::exit::{Exit, Failure};
+use super::{Context, attach, headless};
+use crate::base::human;
+use crate::data::Dataset;
+use crate::engine::{EngineJob, TrainState};
+use crate::run::index::{self, RunStatus};
+use crate::run::{RunDir, RunError};
+use crate::spec::{Loaded, RunSpec};
+use std::path::Path;
 
 /// Train a model from a preset or a spec file
 ///
@@ -55,6 +61,164 @@ impl Args {
     }
 }
 
-pub fn run(_args: Args, _cx: &Context) -> anyhow::Result<Exit> {
-    Err(Failure::machine("`train` is not in this build", "").into())
+/// What will be trained: a run that is to be made, or one that goes on.
+enum Target {
+    New(Box<Loaded>),
+    Resumed(RunDir),
+}
+
+pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    if args.stop_after == Some(0) {
+        return Err(Failure::yours("--stop-after 0 does nothing: steps count from 1", "").into());
+    }
+    let target = match &args.resume {
+        Some(resume) => resumed(resume, &args, cx)?,
+        None => Target::New(Box::new(args.spec.load(cx)?)),
+    };
+    if args.dry_run {
+        return dry_run(&target);
+    }
+    let resume = matches!(target, Target::Resumed(_));
+    let run = match target {
+        Target::Resumed(run) => run,
+        Target::New(loaded) => create(&loaded, cx)?,
+    };
+    let job = EngineJob {
+        spec: spec_of(&run)?,
+        run_dir: run,
+        force: args.force,
+        stop_after: args.stop_after,
+        resume,
+    };
+    let viewer = if args.json {
+        headless::Viewer::Json
+    } else {
+        headless::Viewer::Lines
+    };
+    headless::train(job, viewer, cx)
+}
+
+fn create(loaded: &Loaded, cx: &Context) -> anyhow::Result<RunDir> {
+    let spec = &loaded.spec;
+    let yaml = spec.to_yaml();
+    RunDir::create(&cx.runs_dir, &spec.name, &yaml, &loaded.asked, &cx.clock).map_err(|e| {
+        let hint = "put runs elsewhere with --runs-dir DIR";
+        Failure::machine(format!("the run's directory cannot be made: {e}"), hint).into()
+    })
+}
+
+/// The run to go on with. `auto` without any begins the named spec anew, so that a job that is queued again and again
+/// always does the right thing.
+fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target> {
+    if !args.spec.set.is_empty() && args.spec.target().is_none() {
+        return Err(Failure::yours(
+            "a run that goes on keeps its spec: -s cannot change it",
+            "start a new run from its weights: llmtui train SPEC -s model.from=RUN/checkpoints/step-…",
+        )
+        .into());
+    }
+    match resume {
+        Resume::Run(_) if args.spec.target().is_some() => Err(Failure::yours(
+            "name a run to go on with or a spec to start, not both",
+            "llmtui train --resume RUN",
+        )
+        .into()),
+        Resume::Run(word) => Ok(Target::Resumed(attach::named(&word.to_string_lossy(), cx)?)),
+        Resume::Auto => automatic(args, cx),
+    }
+}
+
+fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
+    let loaded = match args.spec.target() {
+        Some(_) => Some(args.spec.load(cx)?),
+        None => None,
+    };
+    let wanted = |run: &RunDir| match &loaded {
+        Some(loaded) => spec_of(run).is_ok_and(|spec| spec == loaded.spec),
+        None => true,
+    };
+    match newest_unfinished(&cx.runs_dir, &wanted)? {
+        Some(run) => Ok(Target::Resumed(run)),
+        None => match loaded {
+            Some(loaded) => Ok(Target::New(Box::new(loaded))),
+            None => Err(Failure::yours(
+                format!("no run in {} can go on", cx.runs_dir.display()),
+                "llmtui runs",
+            )
+            .into()),
+        },
+    }
+}
+
+/// The newest run that has steps left, is not alive, and passes `wanted`.
+fn newest_unfinished(
+    runs_dir: &Path,
+    wanted: &dyn Fn(&RunDir) -> bool,
+) -> anyhow::Result<Option<RunDir>> {
+    let (runs, _unreadable) = index::list(runs_dir)?;
+    let open = |status| !matches!(status, RunStatus::Live | RunStatus::Finished);
+    for summary in runs.iter().filter(|run| open(run.status)) {
+        match RunDir::open(&summary.path) {
+            Ok(run) if wanted(&run) => return Ok(Some(run)),
+            Ok(_) | Err(RunError::NotARun(_)) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(None)
+}
+
+/// Says what would be trained, down to the number of parameters, and leaves nothing behind.
+fn dry_run(target: &Target) -> anyhow::Result<Exit> {
+    let spec = match target {
+        Target::New(loaded) => loaded.spec.clone(),
+        Target::Resumed(run) => spec_of(run)?,
+    };
+    let data = Dataset::prepare(&spec.data, spec.model.seq_len)
+        .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
+    let state = TrainState::blank(&spec, &data)?;
+    for line in describe(&spec, &data, state.model.n_params()) {
+        println!("{line}");
+    }
+    if let Target::Resumed(run) = target {
+        let newest = run.checkpoints().last().map_or(0, |c| c.step);
+        println!("would go on with {} from step {newest}", run.id());
+    }
+    println!("dry run: nothing was started");
+    Ok(Exit::Done)
+}
+
+fn describe(spec: &RunSpec, data: &Dataset, n_params: usize) -> Vec<String> {
+    let tokens = spec.batch_tokens() * spec.train.max_steps;
+    let epochs = tokens as f64 / data.epoch_tokens() as f64;
+    let mut lines = vec![
+        format!("{}: {}", spec.name, spec.about),
+        format!(
+            "model   {} parameters, {} layers of {}, {} tokens of context, vocabulary {}",
+            human::short(n_params as f64),
+            spec.model.n_layer,
+            spec.model.d_model,
+            spec.model.seq_len,
+            data.tokenizer.vocab_size(),
+        ),
+        format!(
+            "data    {}: {} training and {} validation tokens",
+            data.place,
+            human::grouped(data.train.len() as u64),
+            human::grouped(data.val.len() as u64),
+        ),
+        format!(
+            "train   {} steps of {} tokens, {} in all, {epochs:.1} epochs, on {} threads",
+            human::grouped(spec.train.max_steps),
+            human::grouped(spec.batch_tokens()),
+            human::short(tokens as f64),
+            crate::engine::threads(spec),
+        ),
+    ];
+    let advice = spec.advice();
+    lines.extend(
+        advice
+            .iter()
+            .map(|a| format!("advice  {}: {}", a.path, a.what)),
+    );
+    lines
 }

@@ -10,5 +10,4 @@ pub mod tokenizer;
 pub use config::{DataConfig, Order};
 pub use dataset::{Batch, Dataset};
 pub use error::DataError;
-pub use source::probe;
 pub use tokenizer::{TextStream, Tokenizer};

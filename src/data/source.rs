@@ -5,7 +5,6 @@ use super::{DataConfig, DataError};
 use crate::embed;
 use std::borrow::Cow;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Text is held in memory, and its tokens take four bytes each.
@@ -37,41 +36,6 @@ pub fn read(config: &DataConfig) -> Result<Text, DataError> {
     Ok(text)
 }
 
-/// Looks at the beginning of the text that a config names: readable, not empty, UTF-8 so far. For errors before a run
-/// has begun; [`read`] judges the rest.
-///
-/// # Errors
-/// As [`read`], as far as the first bytes show.
-pub fn probe(path: &Path) -> Result<(), DataError> {
-    if path.is_dir() {
-        return text_files(path)?
-            .iter()
-            .try_for_each(|file| head(file).map(|_| ()));
-    }
-    if head(path)? == 0 {
-        return Err(DataError::Empty {
-            place: path.display().to_string(),
-        });
-    }
-    Ok(())
-}
-
-/// Checks the first bytes of one file and returns how many there are.
-fn head(path: &Path) -> Result<usize, DataError> {
-    const HEAD: u64 = 64 << 10;
-    let mut bytes = Vec::new();
-    fs::File::open(path)
-        .and_then(|file| file.take(HEAD).read_to_end(&mut bytes))
-        .map_err(unreadable(path))?;
-    match std::str::from_utf8(&bytes) {
-        // The cut may fall into a character.
-        Err(e) if e.error_len().is_some() || (bytes.len() as u64) < HEAD => {
-            Err(not_utf8(path, &bytes, e.valid_up_to()))
-        }
-        _ => Ok(bytes.len()),
-    }
-}
-
 fn embedded(corpus: &str) -> Result<Text, DataError> {
     let text = embed::text(&format!("assets/corpora/{corpus}.txt"))
         .ok_or_else(|| DataError::NoCorpus(corpus.to_string()))?;
@@ -97,7 +61,16 @@ fn file(path: &Path) -> Result<Text, DataError> {
 
 /// The `.txt` files of a folder in name order; a file that does not end a line gets a newline after it.
 fn folder(path: &Path) -> Result<Text, DataError> {
-    let files = text_files(path)?;
+    let mut files: Vec<PathBuf> = fs::read_dir(path)
+        .map_err(unreadable(path))?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|p| p.is_file() && p.extension().is_some_and(|e| e == "txt"))
+        .collect();
+    files.sort();
+    if files.is_empty() {
+        return Err(DataError::NoTexts(path.to_path_buf()));
+    }
     let place = format!("{} ({} files)", path.display(), files.len());
     let bytes = files
         .iter()
@@ -120,25 +93,16 @@ fn folder(path: &Path) -> Result<Text, DataError> {
     })
 }
 
-fn text_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .map_err(unreadable(folder))?
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|p| p.is_file() && p.extension().is_some_and(|e| e == "txt"))
-        .collect();
-    files.sort();
-    if files.is_empty() {
-        return Err(DataError::NoTexts(folder.to_path_buf()));
-    }
-    Ok(files)
-}
-
 fn utf8(path: &Path, notes: &mut Vec<String>) -> Result<String, DataError> {
     let bytes = fs::read(path).map_err(unreadable(path))?;
     let mut text = String::from_utf8(bytes).map_err(|e| {
         let offset = e.utf8_error().valid_up_to();
-        not_utf8(path, e.as_bytes(), offset)
+        let before = &e.as_bytes()[..offset];
+        DataError::NotUtf8 {
+            path: path.to_path_buf(),
+            offset,
+            line: 1 + before.iter().filter(|b| **b == b'\n').count(),
+        }
     })?;
     if text.starts_with('\u{feff}') {
         text.drain(..'\u{feff}'.len_utf8());
@@ -151,14 +115,6 @@ fn utf8(path: &Path, notes: &mut Vec<String>) -> Result<String, DataError> {
         ));
     }
     Ok(text)
-}
-
-fn not_utf8(path: &Path, bytes: &[u8], offset: usize) -> DataError {
-    DataError::NotUtf8 {
-        path: path.to_path_buf(),
-        offset,
-        line: 1 + bytes[..offset].iter().filter(|b| **b == b'\n').count(),
-    }
 }
 
 fn within_limit(place: &str, bytes: u64) -> Result<(), DataError> {
@@ -220,32 +176,6 @@ mod tests {
             fs::write(dir.path().join(name), text).unwrap();
         }
         assert_eq!(from(dir.path()).unwrap().text, "first\nsecond\n");
-    }
-
-    #[test]
-    fn a_probe_sees_what_the_first_bytes_show() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.txt");
-        let probe_of = |bytes: &[u8]| {
-            fs::write(&path, bytes).unwrap();
-            probe(&path)
-        };
-        // The cut after 64 KiB falls into a character here; a file that ends in half a character is bad all the same.
-        assert!(probe_of(format!("a{}", "é".repeat(40_000)).as_bytes()).is_ok());
-        assert!(matches!(
-            probe_of(b"a\xc3"),
-            Err(DataError::NotUtf8 { offset: 1, .. })
-        ));
-        assert!(matches!(
-            probe_of(b"PK\x03\x04\xff"),
-            Err(DataError::NotUtf8 { .. })
-        ));
-        assert!(matches!(probe_of(b""), Err(DataError::Empty { .. })));
-        assert!(probe(dir.path()).is_ok());
-        assert!(matches!(
-            probe(&dir.path().join("b")),
-            Err(DataError::Unreadable { .. })
-        ));
     }
 
     #[test]

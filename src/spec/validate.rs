@@ -229,14 +229,21 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
     let mut judge = Judge { origins, issues };
     if let Some(path) = &config.data.path {
         let full = base.join(path);
-        exists(&mut judge, "data.path", path, &full, full.exists());
-        if full.exists() {
-            let found = crate::data::probe(&full);
-            let hint = found.as_ref().map_or_else(|e| e.hint(), |()| "");
-            let what = found
-                .as_ref()
-                .map_or_else(ToString::to_string, |()| String::new());
-            judge.want(found.is_ok(), &["data.path"], what, hint);
+        exists(
+            &mut judge,
+            "data.path",
+            path,
+            &full,
+            full.is_file() || full.is_dir(),
+        );
+        if full.is_dir() {
+            let texts = neighbours(&full.join("x")).unwrap_or_default();
+            judge.want(
+                texts.iter().any(|n| n.ends_with(".txt")),
+                &["data.path"],
+                format!("no .txt file in {}", path.display()),
+                "name a text file, or a folder of .txt files",
+            );
         }
     }
     if let TokenizerConfig::File(file) = &config.data.tokenizer

@@ -167,7 +167,7 @@ pub(super) fn gate(trainer: &mut Trainer<'_, '_>) -> Result<(), EngineError> {
         if checked.verdict.status == CheckStatus::Fail {
             failed.push(checked.id);
         }
-        port.emit(event(checked));
+        port.emit(checked.into());
         !port.stop_is_waiting()
     });
     if failed.is_empty() || job.force {
@@ -179,20 +179,17 @@ pub(super) fn gate(trainer: &mut Trainer<'_, '_>) -> Result<(), EngineError> {
     )))
 }
 
-fn event(checked: &Checked) -> Event {
-    let Checked {
-        id,
-        title,
-        verdict,
-        seconds,
-    } = checked.clone();
-    Event::Checked {
-        id: id.into(),
-        title: title.into(),
-        status: verdict.status,
-        evidence: verdict.evidence,
-        hint: verdict.hint,
-        seconds,
+impl From<&Checked> for Event {
+    fn from(checked: &Checked) -> Event {
+        let verdict = checked.verdict.clone();
+        Event::Checked {
+            id: checked.id.into(),
+            title: checked.title.into(),
+            status: verdict.status,
+            evidence: verdict.evidence,
+            hint: verdict.hint,
+            seconds: checked.seconds,
+        }
     }
 }
 
