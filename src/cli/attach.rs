@@ -26,6 +26,10 @@ pub struct Args {
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let run = find(args.run.as_deref(), cx)?;
+    let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
+    if terminal && !args.headless && !args.json {
+        return super::home::workbench(crate::ui::What::Run(run), cx);
+    }
     follow(&run, args.json, cx)
 }
 

@@ -1,14 +1,24 @@
 //! `llmtui` without a verb: the workbench where there is a terminal, the quickstart where there is none.
 
-use super::{
-    Context,
-    exit::{Exit, Failure},
-    train,
-};
+use super::{Context, exit::Exit, train};
+use crate::ui::{self, UiOptions, What};
 
 pub fn run(cx: &Context) -> anyhow::Result<Exit> {
     if cx.stdin_is_terminal && cx.stdout_is_terminal {
-        return Err(Failure::machine("the workbench is not in this build", "").into());
+        return workbench(What::Home, cx);
     }
     train::run(train::Args::quickstart(), cx)
+}
+
+/// Opens the workbench; a run that it leaves goes on.
+pub fn workbench(open: What, cx: &Context) -> anyhow::Result<Exit> {
+    ui::run(UiOptions {
+        runs_dir: cx.runs_dir.clone(),
+        open,
+        ascii: cx.ascii,
+        theme: cx.theme.clone(),
+        env: cx.env.clone(),
+        sources: cx.spec_sources(),
+    })?;
+    Ok(Exit::Done)
 }

@@ -35,6 +35,10 @@ pub struct Context {
     pub clock: SystemClock,
     /// `--runs-dir`, default `./runs`.
     pub runs_dir: PathBuf,
+    /// `--ascii`: the workbench draws ASCII only.
+    pub ascii: bool,
+    /// `--theme`: the workbench's colours.
+    pub theme: Option<String>,
     pub stdin_is_terminal: bool,
     pub stdout_is_terminal: bool,
 }
@@ -60,6 +64,12 @@ pub struct Cli {
     /// Where runs live
     #[arg(long, global = true, value_name = "DIR", default_value = "runs")]
     runs_dir: PathBuf,
+    /// Draw the workbench with ASCII characters only
+    #[arg(long, global = true)]
+    ascii: bool,
+    /// The workbench's colours: ansi, dark, light, okabe-ito, mono or a theme file of your own
+    #[arg(long, global = true, value_name = "NAME")]
+    theme: Option<String>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -91,6 +101,8 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         env,
         clock: SystemClock::new(),
         runs_dir: cli.runs_dir,
+        ascii: cli.ascii,
+        theme: cli.theme,
         stdin_is_terminal: std::io::stdin().is_terminal(),
         stdout_is_terminal: std::io::stdout().is_terminal(),
     };

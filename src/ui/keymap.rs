@@ -193,6 +193,12 @@ impl Keymap {
             .unwrap_or_default()
     }
 
+    /// The first key of an action that works here: in a text field, letters do not.
+    pub fn label_while(&self, action: Action, typing: bool) -> String {
+        let key = self.keys(action).find(|key| !typing || !key.is_text());
+        key.map(|key| key.to_string()).unwrap_or_default()
+    }
+
     /// Keys that mean two things on one screen.
     fn conflicts(&self) -> Vec<String> {
         let mut found = Vec::new();

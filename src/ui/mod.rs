@@ -1,8 +1,26 @@
 //! The workbench: a fold over events plus a few cursors. Keys become actions, actions become effects.
 
 pub mod action;
+pub mod app;
+pub mod effect;
+pub mod field;
 pub mod glyphs;
+pub mod hit;
+mod jobs;
 pub mod keymap;
+pub mod layout;
+pub mod msg;
+pub mod overlays;
 pub mod panes;
+mod runtime;
+pub mod store;
+mod term;
 pub mod theme;
+mod toasts;
 pub mod widgets;
+
+pub use runtime::{UiOptions, What, run};
+
+#[cfg(test)]
+#[path = "../../tests/support/tape.rs"]
+mod tape;

@@ -278,9 +278,11 @@ fn read(text: &str) -> Result<ThemeFile, String> {
 
 impl StyleFile {
     fn resolve(&self) -> Result<Style, String> {
-        let mut style = Style::default();
-        style.fg = self.fg.as_deref().map(color).transpose()?;
-        style.bg = self.bg.as_deref().map(color).transpose()?;
+        let mut style = Style {
+            fg: self.fg.as_deref().map(color).transpose()?,
+            bg: self.bg.as_deref().map(color).transpose()?,
+            ..Style::default()
+        };
         for (on, modifier) in [
             (self.bold, Modifier::BOLD),
             (self.dim, Modifier::DIM),

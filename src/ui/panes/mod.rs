@@ -1,3 +1,48 @@
-//! One file a pane. A pane owns its cursors; its data comes folded.
+//! One file a pane. A pane owns its cursors; its data comes folded in the [`super::store::Store`].
 
+pub mod chat;
 pub mod dashboard;
+pub mod home;
+
+use super::action::Action;
+use super::hit::HitMap;
+use super::keymap::Keymap;
+use super::store::Store;
+use super::theme::Theme;
+
+/// The panes that have a tab, in the order of the tabs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tab {
+    Home,
+    Run,
+    Chat,
+}
+
+impl Tab {
+    pub const ALL: [Tab; 3] = [Tab::Home, Tab::Run, Tab::Chat];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Tab::Home => "Home",
+            Tab::Run => "Run",
+            Tab::Chat => "Chat",
+        }
+    }
+
+    /// The action that goes there.
+    pub fn action(self) -> Action {
+        match self {
+            Tab::Home => Action::Home,
+            Tab::Run => Action::RunPane,
+            Tab::Chat => Action::Chat,
+        }
+    }
+}
+
+/// What a pane draws with.
+pub struct PaneContext<'a> {
+    pub store: &'a Store,
+    pub theme: &'a Theme,
+    pub keymap: &'a Keymap,
+    pub hits: &'a mut HitMap,
+}

@@ -146,7 +146,7 @@ fn gradient(state: &RunState) -> Option<Fact> {
             fact(
                 Level::Warn,
                 "gradient norm",
-                format!("spike ×{times} at step {}", human::grouped(p.step)),
+                format!("spike x{times} at step {}", human::grouped(p.step)),
             )
         }
         None => fact(
@@ -303,7 +303,7 @@ mod tests {
         let spike = run(100, |_| 2.0, |s| if s == 90 { 9.0 } else { 1.0 }, &[]);
         assert_eq!(
             said(&spike, "gradient norm"),
-            Some((Level::Warn, "spike ×9 at step 90".into()))
+            Some((Level::Warn, "spike x9 at step 90".into()))
         );
         let gap = run(
             300,

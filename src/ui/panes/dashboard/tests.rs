@@ -2,8 +2,7 @@
 
 use super::*;
 
-#[path = "../../../../tests/support/tape.rs"]
-mod tape;
+use crate::ui::tape;
 
 /// The rows of a frame, trailing blanks cut.
 fn picture(

@@ -1,0 +1,104 @@
+//! What the answers of overlays do.
+
+use super::{App, Leaving};
+use crate::base::sampling::Sampling;
+use crate::run::state::Level;
+use crate::ui::effect::Effect;
+use crate::ui::msg::Asked;
+use crate::ui::overlays::{Choice, FormKind, LeaveChoice, Overlay, PromptKind, Reply};
+use crate::ui::panes::chat::sampling_of;
+use crate::wire::{Command, StopWhen};
+
+impl App {
+    pub(super) fn reply(&mut self, reply: Reply) -> Vec<Effect> {
+        match reply {
+            Reply::Stay => Vec::new(),
+            Reply::Close => {
+                if let Some(Overlay::Prompt(prompt)) = self.overlays.pop()
+                    && prompt.kind() == PromptKind::FilterCharts
+                {
+                    self.dashboard.set_filter("");
+                }
+                Vec::new()
+            }
+            Reply::Chosen(choice) => {
+                let overlay = self.overlays.pop();
+                self.choose(choice, overlay)
+            }
+        }
+    }
+
+    fn choose(&mut self, choice: Choice, overlay: Option<Overlay>) -> Vec<Effect> {
+        match choice {
+            Choice::Action(action) => self.act(action),
+            Choice::StartPreset(name) => self.start_run(name),
+            Choice::OpenRun(path) => self.open_or_show(path),
+            Choice::Theme(name) => {
+                self.theme = self.themes.get(&name, self.depth, self.theme.ascii);
+                Vec::new()
+            }
+            Choice::Checkpoint(row) => self.open_chat(row),
+            Choice::Form(FormKind::Sampling, values) => {
+                self.chat.sampling = sampling_of(&values, &self.chat.sampling);
+                Vec::new()
+            }
+            Choice::Form(FormKind::Tune, values) => self.tune(&values),
+            Choice::Prompt(PromptKind::Note, text) => {
+                self.command(Asked::Note, Command::Note { text })
+            }
+            Choice::Prompt(PromptKind::FilterCharts, text) => {
+                self.dashboard.set_filter(&text);
+                Vec::new()
+            }
+            Choice::Prompt(PromptKind::Sample, text) => {
+                let prompt = if text.is_empty() {
+                    "\n".to_string()
+                } else {
+                    text
+                };
+                self.command(
+                    Asked::Sample,
+                    Command::Sample {
+                        prompt,
+                        sampling: Sampling::default(),
+                    },
+                )
+            }
+            Choice::Leave(choice) => {
+                let leaving = matches!(overlay, Some(Overlay::Leave(question)) if question.leaving);
+                self.answer_leave(choice, leaving)
+            }
+        }
+    }
+
+    fn tune(&mut self, values: &[String]) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for (key, text) in ["lr", "clip_norm"].into_iter().zip(values) {
+            if let Ok(value) = text.trim().parse::<f64>() {
+                effects.extend(self.command(
+                    Asked::Adjust,
+                    Command::Adjust {
+                        key: key.into(),
+                        value,
+                    },
+                ));
+            }
+        }
+        effects
+    }
+
+    fn answer_leave(&mut self, choice: LeaveChoice, leaving: bool) -> Vec<Effect> {
+        let (when, words) = match choice {
+            LeaveChoice::Running => return vec![Effect::Quit],
+            LeaveChoice::StopAfterCheckpoint => {
+                (StopWhen::AfterCheckpoint, "stopping after a checkpoint")
+            }
+            LeaveChoice::StopNow => (StopWhen::Now, "stopping"),
+        };
+        if leaving {
+            self.leaving = Leaving::WhenStopped;
+        }
+        self.toast(Level::Info, words);
+        self.command(Asked::Stop, Command::Stop { when })
+    }
+}

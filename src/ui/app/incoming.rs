@@ -1,0 +1,243 @@
+//! What links and jobs bring.
+
+use super::act::CHECKPOINTS;
+use super::{App, Leaving, MAX_PENDING};
+use crate::link::Incoming;
+use crate::run::index::RunSummary;
+use crate::run::state::Level;
+use crate::ui::effect::Effect;
+use crate::ui::msg::{Asked, CheckpointRow, Opened, Slot};
+use crate::ui::overlays::Overlay;
+use crate::ui::panes::Tab;
+use crate::ui::store::LinkState;
+use crate::wire::{CommandId, Envelope, Event};
+
+impl App {
+    pub(super) fn incoming(&mut self, slot: Slot, batch: Vec<Incoming>) -> Vec<Effect> {
+        if self.run_slot() == Some(slot) {
+            batch
+                .into_iter()
+                .flat_map(|item| self.run_incoming(item))
+                .collect()
+        } else if self.chat.engine.slot() == Some(slot) {
+            for item in batch {
+                self.chat_incoming(item);
+            }
+            Vec::new()
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn run_incoming(&mut self, item: Incoming) -> Vec<Effect> {
+        self.data_moved();
+        match item {
+            Incoming::Event(envelope) => {
+                self.run_event(&envelope);
+                self.leave_if_stopped()
+            }
+            Incoming::CaughtUp => {
+                if let Some(held) = &mut self.store.held {
+                    held.link = LinkState::Live;
+                    // What happened before somebody looked is in the log; only news pops up.
+                    self.noticed = held.state.last_seq;
+                }
+                Vec::new()
+            }
+            Incoming::Closed(why) => {
+                self.run_closed(why);
+                self.leave_if_stopped()
+            }
+        }
+    }
+
+    fn run_event(&mut self, envelope: &Envelope) {
+        let Some(held) = &mut self.store.held else {
+            return;
+        };
+        held.state.apply(envelope);
+        let fresh: Vec<_> = held
+            .state
+            .notices
+            .iter()
+            .filter(|n| n.seq > self.noticed)
+            .cloned()
+            .collect();
+        self.noticed = self.noticed.max(held.state.last_seq);
+        if held.link == LinkState::Live {
+            for notice in fresh {
+                self.toast(notice.level, &notice.text);
+            }
+        }
+        match &envelope.event {
+            Event::Accepted { id } => self.answered(*id, None),
+            Event::Rejected { id, why } => self.answered(*id, Some(why)),
+            Event::Checkpointed { .. } if self.tab == Tab::Chat => self.data_moved(),
+            _ => {}
+        }
+    }
+
+    fn answered(&mut self, id: CommandId, refused: Option<&str>) {
+        let Some(at) = self.pending.iter().position(|(pending, _)| *pending == id) else {
+            return;
+        };
+        let (_, asked) = self.pending.remove(at);
+        match refused {
+            Some(why) => {
+                self.leaving = Leaving::No;
+                self.toast(Level::Warn, &format!("{} refused: {why}", asked.word()));
+            }
+            // These are followed by an event that says more.
+            None if matches!(
+                asked,
+                Asked::Checkpoint | Asked::Adjust | Asked::Note | Asked::Stop
+            ) => {}
+            None => self.toast(Level::Info, &format!("{} accepted", asked.word())),
+        }
+    }
+
+    fn run_closed(&mut self, why: Option<String>) {
+        let Some(held) = &mut self.store.held else {
+            return;
+        };
+        let lost = held.state.finished.is_none() && held.holder != crate::ui::msg::Holder::Log;
+        held.link = LinkState::Ended(why.clone());
+        match why {
+            Some(why) => self.toast(Level::Bad, &format!("the link to the run broke: {why}")),
+            None if lost => self.toast(
+                Level::Bad,
+                "the engine is gone without a last word; its last checkpoint is kept",
+            ),
+            None => {}
+        }
+    }
+
+    fn leave_if_stopped(&mut self) -> Vec<Effect> {
+        let over = self.store.held.as_ref().is_none_or(|held| !held.live());
+        match self.leaving == Leaving::WhenStopped && over {
+            true => vec![Effect::Quit],
+            false => Vec::new(),
+        }
+    }
+
+    fn chat_incoming(&mut self, item: Incoming) {
+        if self.tab == Tab::Chat {
+            self.data_moved();
+        }
+        let now = self.store.now;
+        match item {
+            Incoming::Event(envelope) => self.chat.apply(&envelope.event, now),
+            Incoming::CaughtUp => {}
+            Incoming::Closed(why) => self.chat.lost(why.as_deref().unwrap_or("the engine ended")),
+        }
+    }
+
+    pub(super) fn opened(&mut self, slot: Slot, result: Result<Opened, String>) -> Vec<Effect> {
+        self.ask_draw();
+        if self.chat.engine.slot() == Some(slot) {
+            let sent = self.chat.opened(slot, result.map(|_| ()), self.store.now);
+            return sent
+                .map(|(slot, command)| Effect::Send {
+                    slot,
+                    asked: Asked::Generate,
+                    command,
+                })
+                .into_iter()
+                .collect();
+        }
+        let Some(held) = self.store.held.as_mut().filter(|held| held.slot == slot) else {
+            return vec![Effect::Detach { slot }];
+        };
+        match result {
+            Ok(opened) => {
+                held.path = Some(opened.path);
+                held.holder = opened.holder;
+                held.link = LinkState::CatchingUp;
+                self.refresh()
+            }
+            Err(why) => {
+                held.link = LinkState::Ended(Some(why));
+                Vec::new()
+            }
+        }
+    }
+
+    pub(super) fn sent(
+        &mut self,
+        slot: Slot,
+        asked: Asked,
+        result: Result<CommandId, String>,
+    ) -> Vec<Effect> {
+        self.data_moved();
+        if self.chat.engine.slot() == Some(slot) {
+            if asked == Asked::Generate {
+                self.chat.sent(result);
+            }
+            return Vec::new();
+        }
+        match result {
+            Ok(id) => {
+                if self.pending.len() == MAX_PENDING {
+                    self.pending.remove(0);
+                }
+                self.pending.push((id, asked));
+            }
+            Err(why) => {
+                self.leaving = Leaving::No;
+                self.toast(Level::Warn, &format!("{} not sent: {why}", asked.word()));
+            }
+        }
+        Vec::new()
+    }
+
+    pub(super) fn runs(&mut self, result: Result<(Vec<RunSummary>, Vec<String>), String>) {
+        self.reading_runs = false;
+        self.runs_read = self.store.now;
+        match result {
+            Ok((runs, unreadable)) => {
+                if self.store.runs.as_ref() == Some(&runs) && self.store.unreadable == unreadable {
+                    return;
+                }
+                self.store.unreadable = unreadable;
+                self.home.replace_runs(&mut self.store, runs);
+            }
+            Err(why) => {
+                self.store.runs.get_or_insert_default();
+                self.toast(Level::Bad, &format!("the runs cannot be listed: {why}"));
+            }
+        }
+        if self.tab == Tab::Home {
+            self.data_moved();
+        }
+    }
+
+    /// A list of checkpoints: fills an open picker, and gives the chat its first engine.
+    pub(super) fn checkpoints(&mut self, rows: Vec<CheckpointRow>) -> Vec<Effect> {
+        self.data_moved();
+        self.store.checkpoints = rows;
+        let fresh = self.checkpoint_picker();
+        if let Some(Overlay::Picker(picker)) = self.overlays.last_mut()
+            && picker.title() == CHECKPOINTS
+        {
+            picker.replace(fresh);
+            return Vec::new();
+        }
+        let wanted = self.wanted_run.take();
+        if self.tab != Tab::Chat || (wanted.is_none() && !self.chat_idle()) {
+            return Vec::new();
+        }
+        let run = wanted.or_else(|| self.store.held.as_ref().and_then(|held| held.path.clone()));
+        let of_run =
+            |row: &&CheckpointRow| run.as_ref().is_some_and(|run| row.path.starts_with(run));
+        let newest = self
+            .store
+            .checkpoints
+            .iter()
+            .filter(of_run)
+            .max_by_key(|row| row.step);
+        match newest.or(self.store.checkpoints.first()).cloned() {
+            Some(row) => self.open_chat(row),
+            None => Vec::new(),
+        }
+    }
+}

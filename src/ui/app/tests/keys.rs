@@ -1,0 +1,372 @@
+//! What keys, clicks and messages do, down to random ones.
+
+use super::*;
+
+#[test]
+fn enter_starts_the_quickstart_on_an_empty_home() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.effects, [Effect::RefreshRuns]);
+    bench
+        .msg(Msg::Runs(Ok((Vec::new(), Vec::new()))))
+        .press("enter");
+    let slot = bench.app.run_slot().unwrap();
+    assert_eq!(
+        bench.effects,
+        [Effect::StartRun {
+            slot,
+            target: "quickstart".into()
+        }]
+    );
+    assert!(bench.picture(80, 24).contains("opening quickstart"));
+    bench.msg(Msg::Opened {
+        slot,
+        result: Err("presets/quickstart.yaml: max_steps: no number".into()),
+    });
+    assert!(bench.picture(80, 24).contains("max_steps: no number"));
+}
+
+#[test]
+fn the_selection_starts_at_a_live_run_and_stays_on_its_run() {
+    let mut bench = Bench::new();
+    bench.runs().press("enter");
+    let live: PathBuf = "runs/2026-11-21-1040-shakespeare-k3qf".into();
+    assert!(matches!(&bench.effects[..], [Effect::Attach { run_dir, .. }] if *run_dir == live));
+    let mut bench = Bench::new();
+    bench.runs().press("down");
+    let mut fewer = runs();
+    fewer.remove(0);
+    bench.msg(Msg::Runs(Ok((fewer, Vec::new())))).press("enter");
+    let second: PathBuf = "runs/2026-11-21-0912-quickstart-a2b7".into();
+    assert!(matches!(&bench.effects[..], [Effect::Attach { run_dir, .. }] if *run_dir == second));
+}
+
+#[test]
+fn sorting_and_filtering_the_runs() {
+    let mut bench = Bench::new();
+    bench.runs().press("o");
+    let picture = bench.picture(100, 24);
+    let at = |what: &str| {
+        picture
+            .find(what)
+            .unwrap_or_else(|| panic!("{what}:\n{picture}"))
+    };
+    assert!(
+        at("shakespeare-k3qf") < at("quickstart-a2b7") && at("quickstart-a2b7") < at("my-poems")
+    );
+    bench.press("/").write("failed").press("enter");
+    let picture = bench.picture(100, 24);
+    assert!(
+        picture.contains("wild-lr") && !picture.contains("my-poems"),
+        "{picture}"
+    );
+    bench.press("esc");
+    assert!(bench.picture(100, 24).contains("my-poems"));
+}
+
+#[test]
+fn control_keys_become_commands_and_answers_are_told() {
+    let mut bench = Bench::new();
+    let slot = bench.live();
+    bench.press("p");
+    assert_eq!(bench.sent(), [&Command::Pause]);
+    bench.msg(Msg::Sent {
+        slot,
+        asked: Asked::Pause,
+        result: Ok(77),
+    });
+    bench.event(Event::Rejected {
+        id: 77,
+        why: "it is stopping".into(),
+    });
+    assert!(
+        bench
+            .picture(100, 30)
+            .contains("pause refused: it is stopping")
+    );
+    bench
+        .event(Event::PhaseChanged {
+            phase: Phase::Paused,
+            step: 1_240,
+        })
+        .press("p");
+    assert_eq!(bench.sent(), [&Command::Resume]);
+    bench.press("c");
+    assert_eq!(bench.sent(), [&Command::Checkpoint]);
+    bench.press("e");
+    assert_eq!(bench.sent(), [&Command::Evaluate]);
+    bench.press("n").write("looks fine").press("enter");
+    assert_eq!(
+        bench.sent(),
+        [&Command::Note {
+            text: "looks fine".into()
+        }]
+    );
+    bench.press("s").write("ROMEO:").press("enter");
+    assert!(matches!(bench.sent()[..], [Command::Sample { prompt, .. }] if prompt == "ROMEO:"));
+    bench
+        .press("t")
+        .write("3e-4")
+        .press("tab")
+        .write("0.5")
+        .press("enter");
+    let adjust = |key: &str, value| Command::Adjust {
+        key: key.into(),
+        value,
+    };
+    assert_eq!(
+        bench.sent(),
+        [&adjust("lr", 3e-4), &adjust("clip_norm", 0.5)]
+    );
+}
+
+#[test]
+fn a_finished_run_takes_no_commands_and_leaves_without_a_question() {
+    let mut bench = Bench::new();
+    bench.hold(tape::standard(5), Holder::Log);
+    bench.press("p");
+    assert!(bench.effects.is_empty());
+    assert!(bench.picture(100, 30).contains("this run is over"));
+    bench.press("q");
+    assert_eq!(bench.effects, [Effect::Quit]);
+}
+
+#[test]
+fn leaving_a_live_run_asks_and_each_answer_does_what_it_says() {
+    let mut bench = Bench::new();
+    bench.live();
+    bench.press("q esc");
+    assert!(bench.effects.is_empty());
+    bench.press("q enter");
+    assert_eq!(
+        bench.effects,
+        [Effect::Quit],
+        "the first answer leaves it running"
+    );
+    let mut bench = Bench::new();
+    bench.live();
+    bench.press("q c");
+    assert_eq!(
+        bench.sent(),
+        [&Command::Stop {
+            when: StopWhen::AfterCheckpoint
+        }]
+    );
+    bench.event(Event::PhaseChanged {
+        phase: Phase::Stopping,
+        step: 1_240,
+    });
+    assert!(bench.effects.is_empty(), "it waits for the run's last word");
+    let finished = tape::standard(5).pop().unwrap().event;
+    bench.event(finished);
+    assert_eq!(bench.effects, [Effect::Quit]);
+    let mut bench = Bench::new();
+    bench.live();
+    bench.press("shift-s s");
+    assert_eq!(
+        bench.sent(),
+        [&Command::Stop {
+            when: StopWhen::Now
+        }]
+    );
+    let finished = tape::standard(5).pop().unwrap().event;
+    bench.event(finished);
+    assert!(bench.effects.is_empty(), "stopping without leaving stays");
+}
+
+#[test]
+fn nothing_is_due_while_nothing_changes() {
+    let mut bench = Bench::new();
+    bench.msg(Msg::Runs(Ok((Vec::new(), Vec::new()))));
+    bench.draw(80, 24);
+    assert_eq!(bench.app.freshness(), Freshness::Fresh);
+    assert_eq!(
+        bench.app.tick(),
+        None,
+        "an idle home screen asks for no ticks"
+    );
+    bench.msg(Msg::Runs(Ok((Vec::new(), Vec::new()))));
+    assert_eq!(
+        bench.app.freshness(),
+        Freshness::Fresh,
+        "the same list changes nothing"
+    );
+    bench.live();
+    bench.draw(80, 24);
+    assert_eq!(bench.app.tick(), None);
+    bench.event(Event::Noted {
+        step: 1_240,
+        text: "x".into(),
+    });
+    assert_eq!(bench.app.freshness(), Freshness::DataMoved);
+}
+
+#[test]
+fn toasts_go_with_time_and_old_news_never_pops_up() {
+    let mut bench = Bench::new();
+    bench.live();
+    assert!(
+        !bench.picture(100, 30).contains(" ✓ checkpoint"),
+        "what came before is no news"
+    );
+    bench.press("p");
+    bench.app.toast(Level::Warn, "mind the gap");
+    assert!(bench.picture(100, 30).contains("mind the gap"));
+    assert!(bench.app.tick().is_some());
+    bench.wait(9_000);
+    assert!(!bench.picture(100, 30).contains("mind the gap"));
+}
+
+#[test]
+fn the_chat_takes_the_newest_checkpoint_of_the_run_and_sends() {
+    let mut bench = Bench::new();
+    bench.live();
+    bench.press("3");
+    assert_eq!(bench.effects, [Effect::ListCheckpoints]);
+    bench.msg(Msg::Checkpoints(checkpoint_rows()));
+    let checkpoint: PathBuf =
+        "runs/2026-11-21-1040-shakespeare-k3qf/checkpoints/step-001000".into();
+    assert!(
+        matches!(&bench.effects[..], [Effect::OpenChat { checkpoint: c, .. }] if *c == checkpoint)
+    );
+    bench.write("q1?").press("enter");
+    assert!(
+        bench.effects.is_empty(),
+        "letters are text, and the model is still on its way"
+    );
+    let slot = bench.app.chat.engine.slot().unwrap();
+    bench.msg(Msg::Opened {
+        slot,
+        result: Ok(Opened {
+            path: checkpoint,
+            holder: Holder::Detached,
+        }),
+    });
+    assert!(matches!(bench.sent()[..], [Command::Generate { prompt, .. }] if prompt == "q1?"));
+}
+
+#[test]
+fn a_late_link_of_a_run_that_was_let_go_is_let_go_too() {
+    let mut bench = Bench::new();
+    bench.runs().press("enter");
+    let first = bench.app.run_slot().unwrap();
+    bench.press("1 down enter");
+    assert!(bench.effects.contains(&Effect::Detach { slot: first }));
+    let late = Opened {
+        path: "x".into(),
+        holder: Holder::Detached,
+    };
+    bench.msg(Msg::Opened {
+        slot: first,
+        result: Ok(late),
+    });
+    assert_eq!(bench.effects, [Effect::Detach { slot: first }]);
+}
+
+#[test]
+fn mouse_clicks_reach_tabs_rows_and_answers() {
+    let mut bench = Bench::new();
+    bench.runs();
+    let picture = bench.picture(80, 24);
+    let find = |what: &str| {
+        let rows = picture.lines().enumerate();
+        let mut found =
+            rows.filter_map(|(y, row)| row.find(what).map(|x| (row[..x].chars().count(), y)));
+        found.next().unwrap_or_else(|| panic!("{what}"))
+    };
+    let click = |bench: &mut Bench, (x, y): (usize, usize)| {
+        let kind = MouseEventKind::Down(MouseButton::Left);
+        let (column, row) = (u16::try_from(x).unwrap(), u16::try_from(y).unwrap());
+        bench.msg(Msg::Mouse(MouseEvent {
+            kind,
+            column,
+            row,
+            modifiers: KeyModifiers::NONE,
+        }));
+    };
+    click(&mut bench, find("my-poems"));
+    assert!(bench.effects.is_empty(), "the first click selects");
+    click(&mut bench, find("my-poems"));
+    assert!(matches!(bench.effects[..], [Effect::Attach { .. }]));
+    click(&mut bench, find("3 Chat"));
+    assert_eq!(bench.app.tab, Tab::Chat);
+}
+
+#[test]
+fn random_keys_events_and_sizes_never_panic() {
+    use crate::base::rng::{Rng, Stream};
+    let keys: Vec<KeyEvent> = "q w e r t y u i o p a s d f g h j k l z x c v b n m / : ? 0 1 2 3 + - [ ] enter esc tab \
+         backtab up down left right pageup pagedown home end backspace space ctrl-p ctrl-o ctrl-s ctrl-r ctrl-x ctrl-j \
+         ctrl-u ctrl-d shift-s shift-t shift-h shift-l shift-g shift-left shift-right"
+        .split_whitespace()
+        .map(|key| {
+            let combination = crokey::parse(key).unwrap();
+            let crokey::OneToThree::One(code) = combination.codes else { panic!("{key}") };
+            KeyEvent::new(code, combination.modifiers)
+        })
+        .collect();
+    let events = tape::standard(40);
+    for seed in 0..12 {
+        let mut rng = Rng::new(seed, Stream::Test, 0, 0);
+        let mut bench = Bench::new();
+        bench.runs();
+        let mut next = 0;
+        for _ in 0..400 {
+            match rng.below(12) {
+                0 => {
+                    bench.draw(1 + rng.below(200) as u16, 1 + rng.below(60) as u16);
+                }
+                1 if bench.app.run_slot().is_some() => {
+                    let slot = bench.app.run_slot().unwrap();
+                    let end = (next + 40).min(events.len());
+                    let batch = events[next..end]
+                        .iter()
+                        .map(|e| Incoming::Event(Box::new(e.clone())))
+                        .collect();
+                    next = end;
+                    bench.msg(Msg::Incoming { slot, batch });
+                }
+                2 => {
+                    bench.msg(Msg::Checkpoints(checkpoint_rows()));
+                }
+                3 => {
+                    let kind = MouseEventKind::Down(MouseButton::Left);
+                    let (column, row) = (rng.below(200) as u16, rng.below(60) as u16);
+                    bench.msg(Msg::Mouse(MouseEvent {
+                        kind,
+                        column,
+                        row,
+                        modifiers: KeyModifiers::NONE,
+                    }));
+                }
+                4 => {
+                    bench.msg(Msg::Paste("a\x1b[31mb\n日本\u{202e}".into()));
+                }
+                5 => {
+                    bench.wait(rng.below(5_000));
+                }
+                _ => {
+                    let key = keys[rng.below(keys.len() as u64) as usize];
+                    bench.msg(Msg::Key(key));
+                }
+            }
+            for effect in std::mem::take(&mut bench.effects) {
+                if let Effect::Attach {
+                    slot,
+                    run_dir: path,
+                } = effect
+                {
+                    let opened = Opened {
+                        path,
+                        holder: Holder::Detached,
+                    };
+                    bench.msg(Msg::Opened {
+                        slot,
+                        result: Ok(opened),
+                    });
+                    next = 0;
+                }
+            }
+        }
+        bench.draw(80, 24);
+    }
+}

@@ -1,0 +1,296 @@
+//! The real app on a test backend: real keys, a clock that stands still, scripted links.
+
+mod keys;
+mod scenes;
+
+use super::*;
+use crate::link::Incoming;
+use crate::run::index::{RunStatus, RunSummary};
+use crate::ui::msg::{Holder, Opened};
+use crate::ui::tape;
+use crate::wire::{Command, Envelope, Event, Num, Phase, StopReason, StopWhen};
+use crossterm::event::{KeyCode, KeyModifiers};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+/// 2026-11-21 10:42:00 UTC.
+const NOW: UnixMillis = UnixMillis(1_795_257_720_000);
+
+struct Bench {
+    app: App,
+    now: UnixMillis,
+    effects: Vec<Effect>,
+}
+
+fn options(theme: &str, depth: ColorDepth, ascii: bool) -> AppOptions {
+    let preset = |name: &str, about: &str| PresetRow {
+        name: name.into(),
+        about: about.into(),
+    };
+    AppOptions {
+        runs_dir: "runs".into(),
+        presets: vec![
+            preset(
+                "quickstart",
+                "A 0.8M-parameter GPT learns to write Shakespeare, character by character.",
+            ),
+            preset(
+                "shakespeare",
+                "A 10M-parameter GPT with a longer memory; about an hour on two cores.",
+            ),
+        ],
+        keymap: Keymap::embedded(),
+        themes: Themes::embedded(),
+        theme: theme.into(),
+        depth,
+        ascii,
+        utc_offset: 0,
+        complaints: Vec::new(),
+    }
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench::with(options("ansi", ColorDepth::Ansi16, false))
+    }
+
+    fn with(options: AppOptions) -> Bench {
+        let (app, effects) = App::new(options, First::Home, NOW);
+        Bench {
+            app,
+            now: NOW,
+            effects,
+        }
+    }
+
+    fn msg(&mut self, msg: Msg) -> &mut Bench {
+        self.effects = self.app.update(msg, self.now);
+        self
+    }
+
+    /// Presses keys written as in a keymap, with blanks in between.
+    fn press(&mut self, keys: &str) -> &mut Bench {
+        for key in keys.split(' ') {
+            let combination = crokey::parse(key).unwrap();
+            let crokey::OneToThree::One(code) = combination.codes else {
+                panic!("{key}")
+            };
+            self.msg(Msg::Key(KeyEvent::new(code, combination.modifiers)));
+        }
+        self
+    }
+
+    fn write(&mut self, text: &str) -> &mut Bench {
+        for c in text.chars() {
+            self.msg(Msg::Key(KeyEvent::new(
+                KeyCode::Char(c),
+                KeyModifiers::NONE,
+            )));
+        }
+        self
+    }
+
+    fn wait(&mut self, millis: u64) -> &mut Bench {
+        self.now = UnixMillis(self.now.0 + millis);
+        self.msg(Msg::Tick)
+    }
+
+    fn runs(&mut self) -> &mut Bench {
+        self.msg(Msg::Runs(Ok((runs(), Vec::new()))))
+    }
+
+    /// Opens a run whose link brings `events`; it goes on when `holder` is an engine.
+    fn hold(&mut self, events: Vec<Envelope>, holder: Holder) -> Slot {
+        self.app
+            .open_run("runs/2026-11-21-1040-shakespeare-k3qf".into());
+        let slot = self.app.run_slot().unwrap();
+        let path = "runs/2026-11-21-1040-shakespeare-k3qf".into();
+        self.msg(Msg::Opened {
+            slot,
+            result: Ok(Opened { path, holder }),
+        });
+        let mut batch: Vec<Incoming> = events
+            .into_iter()
+            .map(|e| Incoming::Event(Box::new(e)))
+            .collect();
+        batch.push(Incoming::CaughtUp);
+        self.msg(Msg::Incoming { slot, batch });
+        slot
+    }
+
+    fn live(&mut self) -> Slot {
+        self.hold(tape::until(5, 1_240), Holder::Detached)
+    }
+
+    /// An event behind those of the run on the screen.
+    fn event(&mut self, event: Event) -> &mut Bench {
+        let held = self.app.store.held.as_ref().unwrap();
+        let envelope = Envelope {
+            v: 1,
+            seq: held.state.last_seq + 1,
+            t: self.now,
+            event,
+        };
+        let slot = held.slot;
+        self.msg(Msg::Incoming {
+            slot,
+            batch: vec![Incoming::Event(Box::new(envelope))],
+        })
+    }
+
+    fn draw(&mut self, width: u16, height: u16) -> ratatui::buffer::Buffer {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| self.app.draw(frame)).unwrap();
+        self.app.drawn();
+        terminal.backend().buffer().clone()
+    }
+
+    fn picture(&mut self, width: u16, height: u16) -> String {
+        let buffer = self.draw(width, height);
+        let row = |y| {
+            (0..width)
+                .map(|x| buffer[(x, y)].symbol())
+                .collect::<String>()
+        };
+        (0..height)
+            .map(|y| row(y).trim_end().to_string())
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    fn sent(&self) -> Vec<&Command> {
+        let mut commands = Vec::new();
+        for effect in &self.effects {
+            if let Effect::Send { command, .. } = effect {
+                commands.push(command);
+            }
+        }
+        commands
+    }
+}
+
+fn runs() -> Vec<RunSummary> {
+    let run = |id: &str, status, step, val: Option<f64>, minutes: u64| RunSummary {
+        id: id.into(),
+        name: "shakespeare".into(),
+        path: format!("runs/{id}").into(),
+        status,
+        phase: (status == RunStatus::Live).then_some(Phase::Training),
+        method: "pretrain".into(),
+        step,
+        max_steps: 2_000,
+        n_params: 800_000,
+        train_loss: val,
+        val_loss: val,
+        best_val_loss: val,
+        created: UnixMillis(NOW.0 - minutes * 60_000),
+        updated: UnixMillis(NOW.0 - minutes * 30_000),
+        seconds: 90.0,
+        curve: (1..=24).map(|i| 1.5 + 2.5 / f64::from(i)).collect(),
+        message: String::new(),
+    };
+    vec![
+        run(
+            "2026-11-21-1040-shakespeare-k3qf",
+            RunStatus::Live,
+            1_240,
+            Some(1.886),
+            0,
+        ),
+        run(
+            "2026-11-21-0912-quickstart-a2b7",
+            RunStatus::Finished,
+            2_000,
+            Some(1.893),
+            90,
+        ),
+        run(
+            "2026-11-20-1801-my-poems-x9zz",
+            RunStatus::Stopped,
+            700,
+            Some(2.412),
+            1_000,
+        ),
+        run(
+            "2026-11-19-1801-wild-lr-p0p0",
+            RunStatus::Failed,
+            31,
+            None,
+            2_400,
+        ),
+    ]
+}
+
+fn checkpoint_rows() -> Vec<CheckpointRow> {
+    let row = |run: &str, step, val_loss, best, live| CheckpointRow {
+        path: format!("runs/{run}/checkpoints/step-{step:06}").into(),
+        run: run.into(),
+        step,
+        val_loss: Some(val_loss),
+        best,
+        live,
+    };
+    vec![
+        row("2026-11-21-1040-shakespeare-k3qf", 1_000, 1.93, true, true),
+        row("2026-11-21-1040-shakespeare-k3qf", 500, 2.21, false, true),
+        row("2026-11-21-0912-quickstart-a2b7", 2_000, 1.893, true, false),
+    ]
+}
+
+/// A chat with one finished and one streaming answer.
+fn chatting(bench: &mut Bench) {
+    bench.press("3").msg(Msg::Checkpoints(checkpoint_rows()));
+    let slot = bench.app.chat.engine.slot().unwrap();
+    let opened = Opened {
+        path: "x".into(),
+        holder: Holder::Detached,
+    };
+    bench.msg(Msg::Opened {
+        slot,
+        result: Ok(opened),
+    });
+    let mut seq = 0;
+    let mut event = |event| {
+        seq += 1;
+        Incoming::Event(Box::new(Envelope {
+            v: 1,
+            seq,
+            t: NOW,
+            event,
+        }))
+    };
+    let token = |id, text: &str| Event::Token {
+        command: id,
+        text: text.into(),
+        logprob: Num(-1.0),
+    };
+    bench.write("ROMEO:").press("enter");
+    bench.msg(Msg::Sent {
+        slot,
+        asked: Asked::Generate,
+        result: Ok(1),
+    });
+    let done = Event::Generated {
+        command: 1,
+        n_tokens: 96,
+        prompt_tokens: 6,
+        seconds: 0.12,
+        reason: StopReason::Length,
+        message: String::new(),
+    };
+    let text = "\nWhat say'st thou to my lord the duke of heaven,\nAnd that the world shall be the common of the\x1b[2J people?";
+    bench.msg(Msg::Incoming {
+        slot,
+        batch: vec![event(token(1, text)), event(done)],
+    });
+    bench.write("JULIET:").press("enter");
+    bench.msg(Msg::Sent {
+        slot,
+        asked: Asked::Generate,
+        result: Ok(2),
+    });
+    bench.msg(Msg::Incoming {
+        slot,
+        batch: vec![event(token(2, " O")), event(token(2, ", what"))],
+    });
+}

@@ -1,0 +1,194 @@
+//! Pictures of every screen, and what holds for all of them: sizes, ASCII, no colour.
+
+use super::*;
+
+/// The screens of the workbench outside the dashboard, by name.
+fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
+    let scene = |set: &dyn Fn(&mut Bench)| {
+        let mut bench = new();
+        set(&mut bench);
+        bench
+    };
+    let empty: &dyn Fn(&mut Bench) = &|b| {
+        b.msg(Msg::Runs(Ok((Vec::new(), Vec::new()))));
+    };
+    vec![
+        ("home-empty", scene(empty)),
+        (
+            "home",
+            scene(&|b| {
+                b.runs().press("down");
+            }),
+        ),
+        (
+            "home-filter",
+            scene(&|b| {
+                b.runs().press("/").write("shake");
+            }),
+        ),
+        (
+            "help",
+            scene(&|b| {
+                b.runs().press("?");
+            }),
+        ),
+        (
+            "palette",
+            scene(&|b| {
+                b.runs().press(":").write("st");
+            }),
+        ),
+        (
+            "themes",
+            scene(&|b| {
+                b.runs().press("shift-t");
+            }),
+        ),
+        (
+            "run-none",
+            scene(&|b| {
+                b.press("2");
+            }),
+        ),
+        (
+            "run-live",
+            scene(&|b| {
+                b.live();
+            }),
+        ),
+        (
+            "run-finished",
+            scene(&|b| {
+                b.hold(tape::standard(5), Holder::Log);
+            }),
+        ),
+        (
+            "leave",
+            scene(&|b| {
+                b.live();
+                b.press("q");
+            }),
+        ),
+        (
+            "tune",
+            scene(&|b| {
+                b.live();
+                b.press("t");
+            }),
+        ),
+        (
+            "sample-prompt",
+            scene(&|b| {
+                b.live();
+                b.press("s").write("ROMEO:");
+            }),
+        ),
+        (
+            "chat-empty",
+            scene(&|b| {
+                b.press("3").msg(Msg::Checkpoints(Vec::new()));
+            }),
+        ),
+        ("chat", scene(&chatting)),
+        (
+            "chat-settings",
+            scene(&|b| {
+                chatting(b);
+                b.press("ctrl-s");
+            }),
+        ),
+        (
+            "chat-checkpoints",
+            scene(&|b| {
+                chatting(b);
+                b.press("ctrl-o").msg(Msg::Checkpoints(checkpoint_rows()));
+            }),
+        ),
+        (
+            "toasts",
+            scene(&|b| {
+                b.live();
+                b.event(Event::Checkpointed {
+                    step: 1_240,
+                    path: "checkpoints/step-001240".into(),
+                    bytes: 9_700_000,
+                    seconds: 0.1,
+                    best: true,
+                    val_loss: Some(Num(1.87)),
+                });
+                b.event(Event::Warned {
+                    step: 1_240,
+                    code: "spike".into(),
+                    message: "the gradient norm jumped to 41".into(),
+                    hint: "lower the learning rate".into(),
+                });
+            }),
+        ),
+    ]
+}
+
+#[test]
+fn every_screen_at_80x24_and_160x48() {
+    for (name, mut bench) in scenes(Bench::new) {
+        insta::assert_snapshot!(format!("{name}-80x24"), bench.picture(80, 24));
+        insta::assert_snapshot!(format!("{name}-160x48"), bench.picture(160, 48));
+    }
+}
+
+#[test]
+fn ascii_means_ascii() {
+    for (name, mut bench) in scenes(|| Bench::with(options("ansi", ColorDepth::Ansi16, true))) {
+        let picture = bench.picture(80, 24);
+        let foreign: String = picture.chars().filter(|c| !c.is_ascii()).collect();
+        // What the model or the preset wrote is theirs.
+        assert!(
+            foreign.chars().all(|c| c == '·'),
+            "{name}: {foreign:?}\n{picture}"
+        );
+        if matches!(name, "home" | "chat" | "leave") {
+            insta::assert_snapshot!(format!("{name}-ascii"), picture);
+        }
+    }
+}
+
+#[test]
+fn no_color_means_no_colour() {
+    use ratatui::style::Style;
+    for (name, mut bench) in scenes(|| Bench::with(options("dark", ColorDepth::None, false))) {
+        let buffer = bench.draw(100, 30);
+        for cell in buffer.content() {
+            let style = cell.style();
+            let plain = Style::reset();
+            assert_eq!(
+                (style.fg, style.bg),
+                (plain.fg, plain.bg),
+                "{name}: {}",
+                cell.symbol()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_size_down_to_one_cell_draws() {
+    for (_, mut bench) in scenes(Bench::new) {
+        for (w, h) in (1..=200)
+            .step_by(13)
+            .flat_map(|w| (1..=60).step_by(4).map(move |h| (w, h)))
+        {
+            bench.draw(w, h);
+        }
+        for size in [
+            (1, 1),
+            (2, 1),
+            (1, 2),
+            (24, 6),
+            (23, 6),
+            (24, 5),
+            (60, 15),
+            (59, 14),
+        ] {
+            bench.draw(size.0, size.1);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What takes a while, away from the UI's thread: files, sockets, processes.
+
+use super::msg::{CheckpointRow, Holder, Opened};
+use crate::base::clock::SystemClock;
+use crate::base::paths::Env;
+use crate::link::Link;
+use crate::link::launch::{EngineOptions, Launcher};
+use crate::run::RunDir;
+use crate::run::index::{self, RunStatus, RunSummary};
+use crate::spec::SpecSources;
+use crate::wire::Event;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What jobs need to know.
+#[derive(Debug, Clone)]
+pub struct Workplace {
+    pub runs_dir: PathBuf,
+    pub env: Env,
+    pub sources: SpecSources,
+}
+
+/// A link and what is at its other end.
+pub type Linked = Result<(Opened, Link), String>;
+
+impl Workplace {
+    /// Makes a run of a preset or spec file and starts its engine.
+    pub fn start(&self, target: &str) -> Linked {
+        let loaded = crate::spec::load(target, &[], &self.sources).map_err(|e| e.to_string())?;
+        let name = &loaded.spec.name;
+        let (spec, asked) = (loaded.spec.to_yaml(), &loaded.asked);
+        let run = RunDir::create(&self.runs_dir, name, &spec, asked, &SystemClock::new())
+            .map_err(|e| e.to_string())?;
+        self.launch(&run, &EngineOptions::default())
+    }
+
+    /// Starts the engine of a run that exists, and joins it.
+    pub fn launch(&self, run: &RunDir, options: &EngineOptions) -> Linked {
+        let launcher = Launcher::this_program(&self.env).map_err(|e| e.to_string())?;
+        launcher
+            .start_detached(run, options)
+            .map_err(|e| e.to_string())?;
+        self.join(run)
+    }
+
+    /// Joins a run: live when an engine has it, else its log.
+    pub fn attach(&self, path: &Path) -> Linked {
+        self.join(&RunDir::open(path).map_err(|e| e.to_string())?)
+    }
+
+    fn join(&self, run: &RunDir) -> Linked {
+        let link = crate::link::open(run, &self.env).map_err(|e| e.to_string())?;
+        let holder = if link.live() {
+            Holder::Detached
+        } else {
+            Holder::Log
+        };
+        Ok((
+            Opened {
+                path: run.path().to_path_buf(),
+                holder,
+            },
+            link,
+        ))
+    }
+
+    /// Starts a process that holds a checkpoint's model.
+    pub fn chat(&self, checkpoint: &Path) -> Linked {
+        let launcher = Launcher::this_program(&self.env).map_err(|e| e.to_string())?;
+        let link = launcher.infer(checkpoint).map_err(|e| e.to_string())?;
+        Ok((
+            Opened {
+                path: checkpoint.to_path_buf(),
+                holder: Holder::Detached,
+            },
+            link,
+        ))
+    }
+
+    /// Every run, and in words those that cannot be read.
+    pub fn runs(&self) -> Result<(Vec<RunSummary>, Vec<String>), String> {
+        let (runs, unreadable) =
+            index::list(&self.runs_dir).map_err(|e| format!("{}: {e}", self.runs_dir.display()))?;
+        Ok((runs, unreadable.iter().map(ToString::to_string).collect()))
+    }
+
+    /// Every checkpoint of every run, newest run first and newest checkpoint first.
+    pub fn checkpoints(&self) -> Vec<CheckpointRow> {
+        let runs = self.runs().map(|(runs, _)| runs).unwrap_or_default();
+        runs.iter().flat_map(checkpoints_of).collect()
+    }
+}
+
+fn checkpoints_of(summary: &RunSummary) -> Vec<CheckpointRow> {
+    let Ok(run) = RunDir::open(&summary.path) else {
+        return Vec::new();
+    };
+    let mut told: BTreeMap<u64, (Option<f64>, bool)> = BTreeMap::new();
+    let _ = index::scan_events(
+        &run.events_path(),
+        &["Checkpointed", "RolledBack"],
+        |event| match event {
+            Event::Checkpointed {
+                step,
+                val_loss,
+                best,
+                ..
+            } => {
+                told.insert(step, (val_loss.map(|x| x.0), best));
+            }
+            Event::RolledBack { step } => {
+                told.split_off(&(step + 1));
+            }
+            _ => {}
+        },
+    );
+    let best = told
+        .iter()
+        .rev()
+        .find(|(_, (_, best))| *best)
+        .map(|(step, _)| *step);
+    let row = |entry: crate::run::CheckpointEntry| CheckpointRow {
+        val_loss: told.get(&entry.step).and_then(|(loss, _)| *loss),
+        best: best == Some(entry.step),
+        live: summary.status == RunStatus::Live,
+        run: summary.id.clone(),
+        step: entry.step,
+        path: entry.path,
+    };
+    run.checkpoints().into_iter().rev().map(row).collect()
+}

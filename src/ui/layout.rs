@@ -1,0 +1,228 @@
+//! Where things lie: the frame around every pane, centred boxes, wrapped text.
+
+use super::theme::{Meaning, Theme};
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Block;
+use std::ops::Range;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Below this the workbench only says that it needs more room.
+pub const MIN_WIDTH: u16 = 24;
+pub const MIN_HEIGHT: u16 = 6;
+
+/// The frame around every pane:
+/// ```text
+/// tabs    llmtui  1 Home  2 Run  3 Chat            shakespeare · pretrain · ● training
+/// body    …
+/// hints   ⏎ start  / filter  : palette  ? help  q leave
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Screen {
+    pub tabs: Rect,
+    pub body: Rect,
+    pub hints: Rect,
+}
+
+/// `None` when the terminal is too small for anything.
+pub fn screen(area: Rect) -> Option<Screen> {
+    if area.width < MIN_WIDTH || area.height < MIN_HEIGHT {
+        return None;
+    }
+    let row = |y| Rect {
+        y,
+        height: 1,
+        ..area
+    };
+    Some(Screen {
+        tabs: row(area.y),
+        body: Rect {
+            y: area.y + 1,
+            height: area.height - 2,
+            ..area
+        },
+        hints: row(area.bottom() - 1),
+    })
+}
+
+/// A box of at most that size in the middle of `area`.
+pub fn centred(area: Rect, width: u16, height: u16) -> Rect {
+    let (width, height) = (width.min(area.width), height.min(area.height));
+    Rect {
+        x: area.x + (area.width - width) / 2,
+        y: area.y + (area.height - height) / 2,
+        width,
+        height,
+    }
+}
+
+/// The first `height` rows of `area` and the rest.
+pub fn split_top(area: Rect, height: u16) -> (Rect, Rect) {
+    let height = height.min(area.height);
+    (
+        Rect { height, ..area },
+        Rect {
+            y: area.y + height,
+            height: area.height - height,
+            ..area
+        },
+    )
+}
+
+/// All but the last `height` rows of `area`, and those.
+pub fn split_bottom(area: Rect, height: u16) -> (Rect, Rect) {
+    split_top(area, area.height - height.min(area.height))
+}
+
+/// A bordered box with its title in the border.
+pub fn framed<'a>(theme: &Theme, title: &'a str) -> Block<'a> {
+    Block::bordered()
+        .border_set(theme.glyphs().border)
+        .border_style(theme.style(Meaning::BorderFocused))
+        .title(Span::styled(
+            format!(" {title} "),
+            theme.style(Meaning::Title),
+        ))
+        .style(theme.style(Meaning::Text))
+}
+
+/// `─ runs ──────` across `width` columns.
+pub fn rule(theme: &Theme, title: &str, width: u16) -> Line<'static> {
+    let glyphs = theme.glyphs();
+    let used = title.width() + 3;
+    let rest = usize::from(width).saturating_sub(used);
+    Line::from(vec![
+        Span::styled(format!("{} ", glyphs.rule), theme.style(Meaning::Border)),
+        Span::styled(title.to_string(), theme.style(Meaning::Title)),
+        Span::styled(
+            format!(" {}", glyphs.rule.repeat(rest)),
+            theme.style(Meaning::Border),
+        ),
+    ])
+}
+
+/// The text in at most `width` columns, with a mark where it was cut.
+pub fn cut(text: &str, width: usize, ellipsis: &str) -> String {
+    if text.width() <= width {
+        return text.to_string();
+    }
+    let room = width.saturating_sub(ellipsis.width());
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        used += c.width().unwrap_or(0);
+        if used > room {
+            break;
+        }
+        out.push(c);
+    }
+    if width > 0 {
+        out.push_str(ellipsis);
+    }
+    out
+}
+
+/// [`cut`] and filled with blanks to exactly `width` columns.
+pub fn fill(text: &str, width: usize, ellipsis: &str) -> String {
+    let mut out = cut(text, width, ellipsis);
+    out.push_str(&" ".repeat(width.saturating_sub(out.width())));
+    out
+}
+
+/// Breaks text into rows of at most `width` columns, at blanks where there are any. Empty lines stay.
+pub fn wrap(text: &str, width: u16) -> Vec<String> {
+    wrap_ranges(text, width)
+        .into_iter()
+        .map(|range| text[range].to_string())
+        .collect()
+}
+
+/// [`wrap`] as byte ranges, so that the caller can style parts of a row.
+pub fn wrap_ranges(text: &str, width: u16) -> Vec<Range<usize>> {
+    let width = usize::from(width.max(1));
+    let mut rows = Vec::new();
+    let mut start = 0;
+    for line in text.split('\n') {
+        wrap_line(line, start, width, &mut rows);
+        start += line.len() + 1;
+    }
+    rows
+}
+
+fn wrap_line(line: &str, start: usize, width: usize, rows: &mut Vec<Range<usize>>) {
+    let mut row = start..start;
+    let mut used = 0;
+    let mut at = start;
+    for word in line.split_inclusive(' ') {
+        let columns = word.trim_end_matches(' ').width();
+        if used > 0 && used + columns > width && columns <= width {
+            rows.push(row);
+            row = at..at;
+            used = 0;
+        }
+        for c in word.chars() {
+            let columns = c.width().unwrap_or(0);
+            if used + columns <= width {
+                row.end = at + c.len_utf8();
+                used += columns;
+            } else if c != ' ' {
+                rows.push(row);
+                row = at..at + c.len_utf8();
+                used = columns;
+            }
+            at += c.len_utf8();
+        }
+    }
+    rows.push(row);
+}
+
+/// The first row to show so that `selected` is visible and `scroll` changes as little as possible.
+pub fn scroll_to(selected: usize, scroll: usize, height: usize) -> usize {
+    match height {
+        0 => selected,
+        _ => scroll.clamp((selected + 1).saturating_sub(height), selected),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wraps_at_blanks_and_breaks_long_words() {
+        assert_eq!(wrap("to be or not", 5), ["to be", "or ", "not"]);
+        assert_eq!(wrap("abcdefgh", 3), ["abc", "def", "gh"]);
+        assert_eq!(wrap("a\n\nb", 9), ["a", "", "b"]);
+        assert_eq!(wrap("日本語", 4), ["日本", "語"]);
+        assert_eq!(wrap("", 4), [""]);
+    }
+
+    #[test]
+    fn cuts_by_columns_and_fills() {
+        assert_eq!(cut("shakespeare", 6, "…"), "shake…");
+        assert_eq!(cut("日本語", 5, "…"), "日本…");
+        assert_eq!(fill("ab", 4, "…"), "ab  ");
+        assert_eq!(fill("abcdef", 0, "…"), "");
+    }
+
+    #[test]
+    fn boxes_stay_inside() {
+        let area = Rect::new(0, 0, 20, 5);
+        assert_eq!(centred(area, 100, 3), Rect::new(0, 1, 20, 3));
+        assert_eq!(screen(area), None);
+        let screen = screen(Rect::new(0, 0, 80, 24)).unwrap();
+        assert_eq!(
+            (screen.body.y, screen.body.height, screen.hints.y),
+            (1, 22, 23)
+        );
+        assert_eq!(split_bottom(area, 9).0.height, 0);
+    }
+
+    #[test]
+    fn scrolling_moves_as_little_as_possible() {
+        assert_eq!(scroll_to(5, 0, 3), 3);
+        assert_eq!(scroll_to(4, 3, 3), 3);
+        assert_eq!(scroll_to(1, 3, 3), 1);
+        assert_eq!(scroll_to(1, 3, 0), 1);
+    }
+}

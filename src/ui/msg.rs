@@ -1,0 +1,112 @@
+//! Everything that enters [`super::app::App::update`].
+
+use crate::link::Incoming;
+use crate::run::index::RunSummary;
+use crate::wire::CommandId;
+use crossterm::event::{KeyEvent, MouseEvent};
+use std::path::PathBuf;
+
+/// Names one held link. Numbers are never used again, so that a late message of a link that was let go finds no one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot(pub u32);
+
+/// What enters.
+#[derive(Debug)]
+pub enum Msg {
+    Key(KeyEvent),
+    Mouse(MouseEvent),
+    Paste(String),
+    Resize,
+    /// Time went on; sent only while [`super::app::App::tick`] asks for it.
+    Tick,
+    /// What a link brought since the last frame, in order.
+    Incoming {
+        slot: Slot,
+        batch: Vec<Incoming>,
+    },
+    /// A link is there, or why not.
+    Opened {
+        slot: Slot,
+        result: Result<Opened, String>,
+    },
+    /// A command went out with this id, or why not.
+    Sent {
+        slot: Slot,
+        asked: Asked,
+        result: Result<CommandId, String>,
+    },
+    /// The runs directory was read; the second half says what could not be.
+    Runs(Result<(Vec<RunSummary>, Vec<String>), String>),
+    /// Every checkpoint that one could talk to, newest run first.
+    Checkpoints(Vec<CheckpointRow>),
+    /// Back from the shell.
+    Resumed,
+    /// The terminal hung up or someone asked this process to end: leave at once, runs go on.
+    Terminated,
+}
+
+/// What is at the other end of a new link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opened {
+    /// The run's directory, or the checkpoint's.
+    pub path: PathBuf,
+    pub holder: Holder,
+}
+
+/// Who holds the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// A process of its own, which outlives this one.
+    Detached,
+    /// This process: leaving stops it.
+    Here,
+    /// Nobody: the run is over and its log is read.
+    Log,
+}
+
+/// What a command was for, in the words of the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    Pause,
+    Resume,
+    Checkpoint,
+    Evaluate,
+    Sample,
+    Adjust,
+    Note,
+    Stop,
+    Generate,
+    CancelAnswer,
+}
+
+impl Asked {
+    /// The request as a noun, for `… is under way` and `… refused`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Asked::Pause => "pause",
+            Asked::Resume => "resume",
+            Asked::Checkpoint => "checkpoint",
+            Asked::Evaluate => "evaluation",
+            Asked::Sample => "sample",
+            Asked::Adjust => "change",
+            Asked::Note => "note",
+            Asked::Stop => "stop",
+            Asked::Generate => "answer",
+            Asked::CancelAnswer => "cancel",
+        }
+    }
+}
+
+/// One row of the list of checkpoints.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckpointRow {
+    pub path: PathBuf,
+    /// The run's id.
+    pub run: String,
+    pub step: u64,
+    /// Nats per token, where the log tells.
+    pub val_loss: Option<f64>,
+    pub best: bool,
+    /// The run still trains.
+    pub live: bool,
+}

@@ -1,0 +1,170 @@
+//! The question what becomes of a live run when its viewer leaves or stops it.
+
+use super::{Canvas, Choice, Reply};
+use crate::ui::action::Action;
+use crate::ui::hit::Target;
+use crate::ui::layout::{centred, fill, framed};
+use crate::ui::msg::Holder;
+use crate::ui::theme::Meaning;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Clear;
+
+/// The answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaveChoice {
+    Running,
+    StopAfterCheckpoint,
+    StopNow,
+}
+
+/// The question. `leaving`: the workbench closes afterwards.
+#[derive(Debug)]
+pub struct LeaveQuestion {
+    pub leaving: bool,
+    title: String,
+    rows: Vec<(Action, LeaveChoice, &'static str)>,
+    selected: usize,
+}
+
+impl LeaveQuestion {
+    pub fn new(leaving: bool, holder: Holder, run: &str) -> Self {
+        let mut rows = Vec::new();
+        if leaving && holder == Holder::Detached {
+            rows.push((
+                Action::LeaveRunning,
+                LeaveChoice::Running,
+                "llmtui attach comes back to it",
+            ));
+        }
+        rows.push((
+            Action::StopAfterCheckpoint,
+            LeaveChoice::StopAfterCheckpoint,
+            "nothing is lost; it can be resumed",
+        ));
+        rows.push((
+            Action::StopNow,
+            LeaveChoice::StopNow,
+            "steps since the last checkpoint are lost",
+        ));
+        LeaveQuestion {
+            leaving,
+            title: format!("{run} is running"),
+            rows,
+            selected: 0,
+        }
+    }
+
+    pub fn act(&mut self, action: Action) -> Reply {
+        let last = self.rows.len();
+        match action {
+            Action::Up => self.selected = self.selected.checked_sub(1).unwrap_or(last),
+            Action::Down => {
+                self.selected = if self.selected >= last {
+                    0
+                } else {
+                    self.selected + 1
+                }
+            }
+            Action::Accept => return self.answer(self.selected),
+            Action::Cancel => return Reply::Close,
+            wanted => {
+                if let Some(row) = self.rows.iter().position(|(action, ..)| *action == wanted) {
+                    return self.answer(row);
+                }
+            }
+        }
+        Reply::Stay
+    }
+
+    pub fn click(&mut self, row: usize) -> Reply {
+        self.answer(row)
+    }
+
+    fn answer(&self, row: usize) -> Reply {
+        match self.rows.get(row) {
+            Some((_, choice, _)) => Reply::Chosen(Choice::Leave(*choice)),
+            None => Reply::Close,
+        }
+    }
+
+    pub fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+        let theme = canvas.theme;
+        let height = u16::try_from(self.rows.len() + 3).unwrap_or(u16::MAX);
+        let area = centred(area, 78.min(area.width.saturating_sub(2)), height);
+        let block = framed(theme, &self.title);
+        let inner = block.inner(area);
+        frame.render_widget(Clear, area);
+        frame.render_widget(block, area);
+        canvas.hits.add(area, Target::Overlay);
+        let cancel = (Action::Cancel, "cancel", "stay here");
+        let rows = self
+            .rows
+            .iter()
+            .map(|(action, _, what)| (*action, action.info().title, *what));
+        for ((i, (action, title, what)), y) in rows
+            .chain([cancel])
+            .enumerate()
+            .zip(inner.y..inner.bottom())
+        {
+            let place = Rect {
+                y,
+                height: 1,
+                ..inner
+            };
+            let selected = i == self.selected;
+            let base = theme.style(if selected {
+                Meaning::Selected
+            } else {
+                Meaning::Text
+            });
+            let quiet = |m| if selected { base } else { theme.style(m) };
+            let pointer = if selected {
+                theme.glyphs().pointer
+            } else {
+                " "
+            };
+            let dots = theme.glyphs().ellipsis;
+            let rest = usize::from(inner.width).saturating_sub(34);
+            let line = Line::from(vec![
+                Span::styled(format!("{pointer} "), base),
+                Span::styled(
+                    fill(&canvas.keymap.label(action), 4, dots),
+                    quiet(Meaning::Key),
+                ),
+                Span::styled(fill(title, 26, dots), base),
+                Span::styled(fill(what, rest, dots), quiet(Meaning::Muted)),
+            ]);
+            frame.render_widget(line, place);
+            canvas.hits.add(place, Target::OverlayRow(i));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_possible_is_offered() {
+        let mut question = LeaveQuestion::new(true, Holder::Detached, "x");
+        assert_eq!(
+            question.act(Action::Accept),
+            Reply::Chosen(Choice::Leave(LeaveChoice::Running))
+        );
+        assert_eq!(
+            question.act(Action::StopNow),
+            Reply::Chosen(Choice::Leave(LeaveChoice::StopNow))
+        );
+        question.act(Action::Up);
+        assert_eq!(question.act(Action::Accept), Reply::Close);
+        let mut question = LeaveQuestion::new(true, Holder::Here, "x");
+        assert_eq!(question.act(Action::LeaveRunning), Reply::Stay);
+        assert_eq!(question.rows.len(), 2);
+        assert_eq!(
+            LeaveQuestion::new(false, Holder::Detached, "x").rows.len(),
+            2
+        );
+    }
+}

@@ -1,0 +1,295 @@
+//! A list to choose from by typing a part of a name: palette, themes, checkpoints.
+
+use super::{Canvas, Choice, Reply};
+use crate::ui::action::Action;
+use crate::ui::field::{Lines, TextField};
+use crate::ui::hit::Target;
+use crate::ui::layout::{centred, cut, fill, framed, scroll_to, split_top};
+use crate::ui::theme::Meaning;
+use crossterm::event::KeyEvent;
+use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
+use nucleo_matcher::{Config, Matcher, Utf32Str};
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Clear, Paragraph};
+use unicode_width::UnicodeWidthStr;
+
+/// One row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Item {
+    pub title: String,
+    /// Secondary words; found by typing, too.
+    pub detail: String,
+    /// At the right edge, e.g. the key.
+    pub right: String,
+    pub choice: Choice,
+}
+
+/// The list, what was typed, and what fits it.
+#[derive(Debug)]
+pub struct Picker {
+    title: String,
+    /// Shown instead of rows when there are none.
+    empty: String,
+    query: TextField,
+    items: Vec<Item>,
+    /// Indices into `items`, best first.
+    shown: Vec<usize>,
+    selected: usize,
+    scroll: usize,
+    page: usize,
+}
+
+impl Picker {
+    pub fn new(title: &str, empty: &str, items: Vec<Item>) -> Self {
+        Picker {
+            title: title.into(),
+            empty: empty.into(),
+            query: TextField::new(Lines::One, ""),
+            shown: (0..items.len()).collect(),
+            items,
+            selected: 0,
+            scroll: 0,
+            page: 1,
+        }
+    }
+
+    /// Puts the selection on the first row for which `wanted` holds.
+    pub fn select(mut self, wanted: impl Fn(&Item) -> bool) -> Self {
+        self.selected = self.items.iter().position(wanted).unwrap_or(0);
+        self
+    }
+
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Takes the rows of a newer list; what was typed stays.
+    pub fn replace(&mut self, newer: Picker) {
+        self.items = newer.items;
+        self.search();
+        if self.query.is_empty() {
+            self.selected = newer.selected;
+        }
+    }
+
+    /// The selected row.
+    pub fn current(&self) -> Option<&Item> {
+        self.shown.get(self.selected).map(|i| &self.items[*i])
+    }
+
+    pub fn act(&mut self, action: Action) -> Reply {
+        let last = self.shown.len().saturating_sub(1);
+        self.selected = match action {
+            Action::Up if self.selected == 0 => last,
+            Action::Up => self.selected - 1,
+            Action::Down if self.selected >= last => 0,
+            Action::Down => self.selected + 1,
+            Action::PageUp => self.selected.saturating_sub(self.page),
+            Action::PageDown => (self.selected + self.page).min(last),
+            Action::Top => 0,
+            Action::Bottom => last,
+            Action::Accept => {
+                return self
+                    .current()
+                    .map_or(Reply::Stay, |item| Reply::Chosen(item.choice.clone()));
+            }
+            Action::Cancel | Action::Leave => return Reply::Close,
+            _ => self.selected,
+        };
+        Reply::Stay
+    }
+
+    pub fn key(&mut self, key: KeyEvent) {
+        self.query.key(key);
+        self.search();
+    }
+
+    pub fn paste(&mut self, text: &str) {
+        self.query.paste(text);
+        self.search();
+    }
+
+    pub fn click(&mut self, row: usize) -> Reply {
+        self.selected = row.min(self.shown.len().saturating_sub(1));
+        self.act(Action::Accept)
+    }
+
+    fn search(&mut self) {
+        let mut matcher = Matcher::new(Config::DEFAULT);
+        let pattern = Pattern::parse(
+            &self.query.text(),
+            CaseMatching::Ignore,
+            Normalization::Smart,
+        );
+        let mut buffer = Vec::new();
+        let mut score = |text: &str| pattern.score(Utf32Str::new(text, &mut buffer), &mut matcher);
+        let mut found: Vec<(u32, usize)> = Vec::new();
+        for (i, item) in self.items.iter().enumerate() {
+            // A hit in the title counts twice as much as one in the details.
+            let title = score(&item.title).map(|s| 2 * s + 1);
+            let both = score(&format!("{} {}", item.title, item.detail));
+            if let Some(best) = title.max(both) {
+                found.push((best, i));
+            }
+        }
+        found.sort_by_key(|(score, i)| (std::cmp::Reverse(*score), *i));
+        self.shown = found.into_iter().map(|(_, i)| i).collect();
+        self.selected = 0;
+        self.scroll = 0;
+    }
+
+    pub fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+        let theme = canvas.theme;
+        let rows = u16::try_from(self.items.len().max(1))
+            .unwrap_or(u16::MAX)
+            .clamp(3, 16);
+        let area = centred(
+            area,
+            76.min(area.width.saturating_sub(2)),
+            rows.saturating_add(3),
+        );
+        let block = framed(theme, &self.title);
+        let inner = block.inner(area);
+        frame.render_widget(Clear, area);
+        frame.render_widget(block, area);
+        canvas.hits.add(area, Target::Overlay);
+        let (query, list) = split_top(inner, 1);
+        frame.render_widget(
+            Span::styled(theme.glyphs().pointer, theme.style(Meaning::Accent)),
+            query,
+        );
+        let typed = Rect {
+            x: query.x + 2.min(query.width),
+            width: query.width.saturating_sub(2),
+            ..query
+        };
+        self.query.draw(frame, typed, theme, true);
+        if self.shown.is_empty() {
+            let words = if self.items.is_empty() {
+                self.empty.as_str()
+            } else {
+                "nothing fits; delete a letter"
+            };
+            let line = Line::styled(format!("  {words}"), theme.style(Meaning::Muted));
+            frame.render_widget(Paragraph::new(line), list);
+            return;
+        }
+        self.page = usize::from(list.height).max(1);
+        self.scroll = scroll_to(self.selected, self.scroll, list.height.into());
+        let visible = self
+            .shown
+            .iter()
+            .enumerate()
+            .skip(self.scroll)
+            .take(list.height.into());
+        for ((row, item), y) in visible.zip(list.y..) {
+            let place = Rect {
+                y,
+                height: 1,
+                ..list
+            };
+            let line = self.row(&self.items[*item], row == self.selected, list.width, canvas);
+            frame.render_widget(line, place);
+            canvas.hits.add(place, Target::OverlayRow(row));
+        }
+    }
+
+    fn row(&self, item: &Item, selected: bool, width: u16, canvas: &Canvas) -> Line<'static> {
+        let (theme, dots) = (canvas.theme, canvas.theme.glyphs().ellipsis);
+        let width = usize::from(width);
+        let right = cut(&item.right, width / 3, dots);
+        let room = width.saturating_sub(right.width() + 4);
+        let titles = self
+            .items
+            .iter()
+            .map(|i| i.title.width())
+            .max()
+            .unwrap_or(0);
+        let title = fill(&item.title, titles.min(room / 2), dots);
+        let detail = fill(
+            &format!("  {}", item.detail),
+            room.saturating_sub(title.width()),
+            dots,
+        );
+        let pointer = if selected {
+            theme.glyphs().pointer
+        } else {
+            " "
+        };
+        let base = if selected {
+            theme.style(Meaning::Selected)
+        } else {
+            theme.style(Meaning::Text)
+        };
+        let quiet = |meaning| if selected { base } else { theme.style(meaning) };
+        Line::from(vec![
+            Span::styled(format!("{pointer} "), base),
+            Span::styled(title, base),
+            Span::styled(detail, quiet(Meaning::Muted)),
+            Span::styled(format!(" {right}"), quiet(Meaning::Key)),
+            Span::styled(" ", base),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crossterm::event::{KeyCode, KeyModifiers};
+
+    fn picker() -> Picker {
+        let item = |action: Action| Item {
+            title: action.info().title.into(),
+            detail: action.info().doc.into(),
+            right: String::new(),
+            choice: Choice::Action(action),
+        };
+        let actions = [
+            Action::Help,
+            Action::Checkpoint,
+            Action::Checkpoints,
+            Action::Pause,
+        ];
+        Picker::new("palette", "none", actions.map(item).to_vec())
+    }
+
+    fn type_in(picker: &mut Picker, text: &str) {
+        for c in text.chars() {
+            picker.key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
+        }
+    }
+
+    #[test]
+    fn typing_finds_and_enter_chooses() {
+        let mut picker = picker();
+        type_in(&mut picker, "pse");
+        assert_eq!(
+            picker.act(Action::Accept),
+            Reply::Chosen(Choice::Action(Action::Pause))
+        );
+        type_in(&mut picker, "zzz");
+        assert_eq!(picker.act(Action::Accept), Reply::Stay);
+        assert_eq!(picker.act(Action::Cancel), Reply::Close);
+    }
+
+    #[test]
+    fn the_selection_goes_round_and_clicks_choose() {
+        let mut picker = picker();
+        picker.act(Action::Up);
+        assert_eq!(
+            picker.current().unwrap().choice,
+            Choice::Action(Action::Pause)
+        );
+        picker.act(Action::Down);
+        assert_eq!(
+            picker.current().unwrap().choice,
+            Choice::Action(Action::Help)
+        );
+        assert_eq!(
+            picker.click(1),
+            Reply::Chosen(Choice::Action(Action::Checkpoint))
+        );
+    }
+}

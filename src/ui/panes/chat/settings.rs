@@ -1,0 +1,126 @@
+//! Decoding settings as a form, and back.
+
+use crate::base::sampling::Sampling;
+use crate::ui::overlays::{Field, Form, FormKind};
+
+/// The form with the settings in force.
+pub fn sampling_form(sampling: &Sampling) -> Form {
+    let stop = sampling.stop.join("|").replace('\n', "\\n");
+    let fields = vec![
+        Field::new(
+            "temperature",
+            "0 always takes the most likely token; 1 draws as the model says; higher is wilder",
+            &sampling.temperature.to_string(),
+            |t| within::<f32>(t, 0.0, 100.0, "from 0 to 100"),
+        ),
+        Field::new(
+            "top-k",
+            "draw only from the k most likely tokens; 0 from all",
+            &sampling.top_k.to_string(),
+            whole,
+        ),
+        Field::new(
+            "top-p",
+            "draw from the smallest set of tokens that reaches this probability; 1 from all",
+            &sampling.top_p.to_string(),
+            |t| within::<f32>(t, f32::MIN_POSITIVE, 1.0, "above 0, at most 1"),
+        ),
+        Field::new(
+            "repetition penalty",
+            "above 1 makes tokens that were seen less likely; 1 changes nothing",
+            &sampling.repetition_penalty.to_string(),
+            |t| within::<f32>(t, f32::MIN_POSITIVE, 100.0, "above 0, at most 100"),
+        ),
+        Field::new(
+            "max new tokens",
+            "stop after this many",
+            &sampling.max_new_tokens.to_string(),
+            |t| within::<usize>(t, 1, 1_000_000, "a whole number from 1 to 1,000,000"),
+        ),
+        Field::new(
+            "seed",
+            "same seed, prompt and checkpoint: same text",
+            &sampling.seed.to_string(),
+            whole,
+        ),
+        Field::new(
+            "stop",
+            "stop at one of these strings; | between them, \\n for a line break",
+            &stop,
+            |_| None,
+        ),
+    ];
+    Form::new(FormKind::Sampling, "how tokens are chosen", fields)
+}
+
+/// The settings from the form's values, which the form has checked; a value that is none keeps the old setting.
+pub fn sampling_of(values: &[String], old: &Sampling) -> Sampling {
+    let value = |i: usize| values.get(i).map(|v| v.trim()).unwrap_or_default();
+    Sampling {
+        temperature: value(0).parse().unwrap_or(old.temperature),
+        top_k: value(1).parse().unwrap_or(old.top_k),
+        top_p: value(2).parse().unwrap_or(old.top_p),
+        repetition_penalty: value(3).parse().unwrap_or(old.repetition_penalty),
+        max_new_tokens: value(4).parse().unwrap_or(old.max_new_tokens),
+        seed: value(5).parse().unwrap_or(old.seed),
+        stop: values
+            .get(6)
+            .map(|v| v.replace("\\n", "\n"))
+            .unwrap_or_default()
+            .split('|')
+            .filter(|s| !s.is_empty())
+            .map(String::from)
+            .collect(),
+    }
+}
+
+fn whole(text: &str) -> Option<String> {
+    text.parse::<u32>()
+        .err()
+        .map(|_| format!("`{text}` is no whole number from 0 to 4,294,967,295"))
+}
+
+fn within<T: std::str::FromStr + PartialOrd>(
+    text: &str,
+    low: T,
+    high: T,
+    words: &str,
+) -> Option<String> {
+    match text.parse::<T>() {
+        Ok(x) if x >= low && x <= high => None,
+        _ => Some(format!("`{text}` is not {words}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::action::Action;
+    use crate::ui::overlays::{Choice, Reply};
+
+    #[test]
+    fn settings_survive_the_form() {
+        let sampling = Sampling {
+            stop: vec!["\n\n".into(), "END".into()],
+            top_p: 0.9,
+            ..Sampling::default()
+        };
+        let mut form = sampling_form(&sampling);
+        let Reply::Chosen(Choice::Form(FormKind::Sampling, values)) = form.act(Action::Accept)
+        else {
+            panic!("the settings in force are valid");
+        };
+        assert_eq!(sampling_of(&values, &Sampling::default()), sampling);
+    }
+
+    #[test]
+    fn wrong_settings_are_refused() {
+        let mut form = sampling_form(&Sampling::default());
+        form.paste("x");
+        assert_eq!(form.act(Action::Accept), Reply::Stay);
+        assert_eq!(
+            within::<f32>("NaN", 0.0, 1.0, "x"),
+            Some("`NaN` is not x".into())
+        );
+    }
+}

@@ -1,0 +1,458 @@
+//! Home: what can be started, and the runs there are.
+
+use super::PaneContext;
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::run::index::{RunStatus, RunSummary};
+use crate::run::state::phase_word;
+use crate::ui::action::Action;
+use crate::ui::field::{Lines, TextField};
+use crate::ui::hit::Target;
+use crate::ui::layout::{cut, fill, rule, scroll_to, split_bottom, split_top};
+use crate::ui::store::{Store, short_run};
+use crate::ui::theme::{Meaning, Theme};
+use crossterm::event::KeyEvent;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use std::path::{Path, PathBuf};
+use unicode_width::UnicodeWidthStr;
+
+/// The order of runs; live ones stand first in every order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    Newest,
+    ValidationLoss,
+    Name,
+}
+
+impl Sort {
+    fn next(self) -> Sort {
+        match self {
+            Sort::Newest => Sort::ValidationLoss,
+            Sort::ValidationLoss => Sort::Name,
+            Sort::Name => Sort::Newest,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Sort::Newest => "newest first",
+            Sort::ValidationLoss => "lowest validation loss first",
+            Sort::Name => "by name",
+        }
+    }
+}
+
+/// What a row stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HomeRow {
+    Preset(String),
+    Run(PathBuf),
+}
+
+/// The pane's cursors.
+#[derive(Debug)]
+pub struct HomePane {
+    selected: usize,
+    sort: Sort,
+    filter: TextField,
+    filtering: bool,
+    scroll_presets: usize,
+    scroll_runs: usize,
+    page: usize,
+    /// The first list of runs decides where the selection starts.
+    settled: bool,
+}
+
+impl Default for HomePane {
+    fn default() -> Self {
+        HomePane {
+            selected: 0,
+            sort: Sort::Newest,
+            filter: TextField::new(Lines::One, ""),
+            filtering: false,
+            scroll_presets: 0,
+            scroll_runs: 0,
+            page: 1,
+            settled: false,
+        }
+    }
+}
+
+impl HomePane {
+    /// True while letters belong to the filter.
+    pub fn typing(&self) -> bool {
+        self.filtering
+    }
+
+    /// The runs that the filter lets through, in the chosen order.
+    fn runs<'a>(&self, store: &'a Store) -> Vec<&'a RunSummary> {
+        let wanted = self.filter.text().to_lowercase();
+        let fits = |run: &&RunSummary| {
+            let text = format!(
+                "{} {} {} {}",
+                run.id,
+                run.name,
+                run.method,
+                run.status.word()
+            );
+            wanted
+                .split_whitespace()
+                .all(|word| text.to_lowercase().contains(word))
+        };
+        let mut runs: Vec<&RunSummary> = store.runs().iter().filter(fits).collect();
+        let loss = |run: &RunSummary| {
+            run.best_val_loss
+                .filter(|x| x.is_finite())
+                .unwrap_or(f64::MAX)
+        };
+        match self.sort {
+            Sort::Newest => runs.sort_by_key(|run| std::cmp::Reverse(run.created)),
+            Sort::ValidationLoss => runs.sort_by(|a, b| loss(a).total_cmp(&loss(b))),
+            Sort::Name => runs.sort_by(|a, b| short_run(&a.id).cmp(short_run(&b.id))),
+        }
+        runs.sort_by_key(|run| run.status != RunStatus::Live);
+        runs
+    }
+
+    fn rows(&self, store: &Store) -> Vec<HomeRow> {
+        let presets = store
+            .presets
+            .iter()
+            .map(|p| HomeRow::Preset(p.name.clone()));
+        let runs = self
+            .runs(store)
+            .into_iter()
+            .map(|run| HomeRow::Run(run.path.clone()));
+        presets.chain(runs).collect()
+    }
+
+    /// The selected row.
+    pub fn current(&self, store: &Store) -> Option<HomeRow> {
+        self.rows(store).get(self.selected).cloned()
+    }
+
+    /// Keeps the selection on the same run while the list changes; at the first list it goes to a live run.
+    pub fn replace_runs(&mut self, store: &mut Store, runs: Vec<RunSummary>) {
+        let before = self.current(store);
+        store.runs = Some(runs);
+        let rows = self.rows(store);
+        if !self.settled {
+            self.settled = true;
+            if store.any_live() {
+                self.selected = store.presets.len();
+            }
+        } else if let Some(row) = rows.iter().position(|row| Some(row) == before.as_ref()) {
+            self.selected = row;
+        }
+        self.selected = self.selected.min(rows.len().saturating_sub(1));
+    }
+
+    pub fn act(&mut self, action: Action, store: &Store) {
+        let last = self.rows(store).len().saturating_sub(1);
+        match action {
+            Action::Up => self.selected = self.selected.saturating_sub(1),
+            Action::Down => self.selected = (self.selected + 1).min(last),
+            Action::PageUp => self.selected = self.selected.saturating_sub(self.page),
+            Action::PageDown => self.selected = (self.selected + self.page).min(last),
+            Action::Top => self.selected = 0,
+            Action::Bottom => self.selected = last,
+            Action::Filter => self.filtering = true,
+            Action::Accept => self.filtering = false,
+            Action::Cancel => {
+                self.filtering = false;
+                self.filter.clear();
+            }
+            Action::Sort => self.sort = self.sort.next(),
+            _ => {}
+        }
+    }
+
+    pub fn select(&mut self, row: usize) {
+        self.selected = row;
+    }
+
+    pub fn key(&mut self, key: KeyEvent, store: &Store) {
+        self.filter.key(key);
+        self.select_first_run(store);
+    }
+
+    pub fn paste(&mut self, text: &str, store: &Store) {
+        if self.filtering {
+            self.filter.paste(text);
+            self.select_first_run(store);
+        }
+    }
+
+    fn select_first_run(&mut self, store: &Store) {
+        let last = self.rows(store).len().saturating_sub(1);
+        self.selected = store.presets.len().min(last);
+    }
+
+    /// ```text
+    ///  Start a run
+    ///  ▸ quickstart       A 0.8M-parameter GPT learns to write Shakespeare, character by character.
+    ///
+    ///  ─ runs · ./runs · newest first ─────────────────────────────────────────
+    ///    ● shakespeare-k3qf        training   1,240 / 2,000   1.886  ▇▅▃▂▁    now
+    /// ```
+    pub fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+        let store = context.store;
+        let n_runs = u16::try_from(store.runs().len()).unwrap_or(u16::MAX);
+        let n_presets = u16::try_from(store.presets.len()).unwrap_or(u16::MAX);
+        let airy = area.height >= 16;
+        // Runs get what they need, up to half; presets the rest.
+        let wanted = n_runs.saturating_add(4).min((area.height / 2).max(4));
+        let top = area
+            .height
+            .saturating_sub(wanted)
+            .min(n_presets + 2 + 2 * u16::from(airy));
+        let (start, runs) = split_top(area, top);
+        self.draw_presets(frame, start, airy, context);
+        self.draw_runs(frame, runs, context);
+    }
+
+    fn draw_presets(
+        &mut self,
+        frame: &mut Frame,
+        area: Rect,
+        airy: bool,
+        context: &mut PaneContext,
+    ) {
+        let (theme, store) = (context.theme, context.store);
+        let (_, area) = split_top(area, u16::from(airy));
+        let (head, area) = split_top(area, 1);
+        let title = match store.runs.as_deref() {
+            Some([]) => {
+                " Start your first run: enter trains the selected one, here, on this machine"
+            }
+            _ => " Start a run",
+        };
+        frame.render_widget(Line::styled(title, theme.style(Meaning::Title)), head);
+        let (area, _) = split_bottom(area, u16::from(airy));
+        let height = usize::from(area.height);
+        let selected = self.selected.min(store.presets.len().saturating_sub(1));
+        self.scroll_presets = scroll_to(selected, self.scroll_presets, height);
+        let names = store
+            .presets
+            .iter()
+            .map(|p| p.name.width())
+            .max()
+            .unwrap_or(0)
+            .clamp(8, 24);
+        let rows = store.presets.iter().enumerate().skip(self.scroll_presets);
+        for ((i, preset), y) in rows.zip(area.y..area.bottom()) {
+            let place = Rect {
+                y,
+                height: 1,
+                ..area
+            };
+            let name = fill(&preset.name, names, theme.glyphs().ellipsis);
+            let row = RowText {
+                mark: None,
+                main: name,
+                rest: format!("   {}", preset.about),
+            };
+            frame.render_widget(row.line(theme, i == self.selected, area.width), place);
+            context.hits.add(place, Target::Row(i));
+        }
+    }
+
+    fn draw_runs(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+        let (theme, store) = (context.theme, context.store);
+        let (head, area) = split_top(area, 1);
+        self.draw_head(frame, head, context);
+        let runs = self.runs(store);
+        if runs.is_empty() {
+            let words = match store.runs.as_deref() {
+                None => "looking for runs …".to_string(),
+                Some([]) => format!(
+                    "none yet {} runs will live in {}",
+                    theme.glyphs().separator,
+                    shown_path(&store.runs_dir)
+                ),
+                Some(_) => "no run fits the filter; esc clears it".to_string(),
+            };
+            let line = Line::styled(format!("   {words}"), theme.style(Meaning::Muted));
+            frame.render_widget(line, split_top(area, 1).0);
+            return;
+        }
+        let columns = Columns::new(area.width);
+        let (header, area) = split_top(area, u16::from(area.height > 4));
+        frame.render_widget(
+            Line::styled(columns.header(), theme.style(Meaning::Muted)),
+            header,
+        );
+        let (area, foot) = split_bottom(
+            area,
+            u16::from(!store.unreadable.is_empty() && area.height > 2),
+        );
+        let offset = store.presets.len();
+        let selected = self.selected.saturating_sub(offset);
+        self.page = usize::from(area.height).max(1);
+        self.scroll_runs = scroll_to(selected, self.scroll_runs, area.height.into());
+        for ((i, run), y) in runs
+            .iter()
+            .enumerate()
+            .skip(self.scroll_runs)
+            .zip(area.y..area.bottom())
+        {
+            let place = Rect {
+                y,
+                height: 1,
+                ..area
+            };
+            let row = columns.row(run, store, theme);
+            frame.render_widget(
+                row.line(theme, i + offset == self.selected, area.width),
+                place,
+            );
+            context.hits.add(place, Target::Row(i + offset));
+        }
+        if let Some(first) = store.unreadable.first() {
+            let more = store.unreadable.len() - 1;
+            let more = if more > 0 {
+                format!(" (and {more} more)")
+            } else {
+                String::new()
+            };
+            let words = format!("   not readable: {}{more}", one_line(first));
+            frame.render_widget(Line::styled(words, theme.style(Meaning::Warn)), foot);
+        }
+    }
+
+    fn draw_head(&mut self, frame: &mut Frame, area: Rect, context: &PaneContext) {
+        let theme = context.theme;
+        let dot = theme.glyphs().separator;
+        let place = shown_path(&context.store.runs_dir);
+        let title = format!("runs in {place} {dot} {}", self.sort.words());
+        if !self.filtering && self.filter.is_empty() {
+            frame.render_widget(rule(theme, &title, area.width), area);
+            return;
+        }
+        let label = "─ runs with: ".replace('─', theme.glyphs().rule);
+        let used = u16::try_from(label.width()).unwrap_or(0).min(area.width);
+        frame.render_widget(Line::styled(label, theme.style(Meaning::Accent)), area);
+        let field = Rect {
+            x: area.x + used,
+            width: area.width - used,
+            ..area
+        };
+        self.filter.draw(frame, field, theme, self.filtering);
+    }
+}
+
+/// A path as one would type it: `./runs`, not `runs`.
+fn shown_path(path: &Path) -> String {
+    let text = one_line(&path.display().to_string());
+    match path.is_relative() && !text.starts_with('.') {
+        true => format!("./{text}"),
+        false => text,
+    }
+}
+
+/// The words of one row, before the selection colours them.
+struct RowText {
+    mark: Option<(&'static str, Meaning)>,
+    main: String,
+    rest: String,
+}
+
+impl RowText {
+    fn line(self, theme: &Theme, selected: bool, width: u16) -> Line<'static> {
+        let glyphs = theme.glyphs();
+        let base = theme.style(if selected {
+            Meaning::Selected
+        } else {
+            Meaning::Text
+        });
+        let quiet = |m| if selected { base } else { theme.style(m) };
+        let pointer = if selected { glyphs.pointer } else { " " };
+        let mut spans = vec![Span::styled(format!(" {pointer} "), base)];
+        let mut used = 3;
+        if let Some((mark, meaning)) = self.mark {
+            spans.push(Span::styled(format!("{mark} "), quiet(meaning)));
+            used += 2;
+        }
+        used += self.main.width();
+        spans.push(Span::styled(self.main, base));
+        let room = usize::from(width).saturating_sub(used + 1);
+        spans.push(Span::styled(
+            fill(&self.rest, room, glyphs.ellipsis),
+            quiet(Meaning::Muted),
+        ));
+        Line::from(spans)
+    }
+}
+
+/// Which columns of the list of runs fit, and their widths.
+struct Columns {
+    name: usize,
+    steps: usize,
+    curve: usize,
+}
+
+impl Columns {
+    fn new(width: u16) -> Self {
+        let width = usize::from(width);
+        let (steps, curve) = match width {
+            0..70 => (13, 0),
+            70..110 => (13, 11),
+            _ => (17, 24),
+        };
+        // Pointer and mark, state, loss, age, and the gaps between them.
+        let fixed = 5 + 1 + 12 + 1 + steps + 9 + curve + 2 * usize::from(curve > 0) + 7 + 1;
+        Columns {
+            name: width.saturating_sub(fixed).clamp(6, 40),
+            steps,
+            curve,
+        }
+    }
+
+    fn cells(&self, [state, steps, loss, curve, age]: [&str; 5]) -> String {
+        let curve = match self.curve {
+            0 => String::new(),
+            n => format!("  {}", fill(curve, n, "")),
+        };
+        let (state, width) = (fill(state, 12, ""), self.steps);
+        format!(" {state} {steps:>width$} {loss:>8}{curve} {age:>6}")
+    }
+
+    fn header(&self) -> String {
+        let cells = self.cells(["state", "steps", "val loss", "train loss", "age"]);
+        format!("     {}{cells}", fill("run", self.name, ""))
+    }
+
+    fn row(&self, run: &RunSummary, store: &Store, theme: &Theme) -> RowText {
+        let glyphs = theme.glyphs();
+        let (mark, meaning) = match run.status {
+            RunStatus::Live => (glyphs.dot, Meaning::Good),
+            RunStatus::Finished => (glyphs.ok, Meaning::Muted),
+            RunStatus::Stopped => (glyphs.ring, Meaning::Muted),
+            RunStatus::Failed | RunStatus::Crashed => (glyphs.bad, Meaning::Bad),
+            RunStatus::Empty => (" ", Meaning::Muted),
+        };
+        let state = match (run.status, run.phase) {
+            (RunStatus::Live, Some(phase)) => phase_word(phase),
+            (status, _) => status.word(),
+        };
+        let steps = match run.max_steps {
+            0 => human::grouped(run.step),
+            max if run.step == max => human::grouped(max),
+            max => format!("{} / {}", human::grouped(run.step), human::grouped(max)),
+        };
+        let loss = run.val_loss.map(human::number).unwrap_or_default();
+        let curve = glyphs.sparkline(&run.curve, self.curve);
+        let age = human::age(store.now.since(run.updated));
+        RowText {
+            mark: Some((mark, meaning)),
+            main: fill(
+                &cut(&one_line(short_run(&run.id)), self.name, glyphs.ellipsis),
+                self.name,
+                "",
+            ),
+            rest: self.cells([state, &steps, &loss, &curve, &age]),
+        }
+    }
+}

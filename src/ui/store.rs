@@ -1,0 +1,121 @@
+//! What panes read: folded runs and lists. Cursors, scrolls and filters belong to the panes.
+
+use super::msg::{CheckpointRow, Holder, Slot};
+use crate::base::clock::UnixMillis;
+use crate::run::RunState;
+use crate::run::index::{RunStatus, RunSummary};
+use std::path::PathBuf;
+
+/// One thing that can be trained: a row of the home screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PresetRow {
+    pub name: String,
+    /// One sentence.
+    pub about: String,
+}
+
+/// Everything that several panes read.
+#[derive(Debug, Default)]
+pub struct Store {
+    /// As the person wrote it, for empty states.
+    pub runs_dir: PathBuf,
+    pub presets: Vec<PresetRow>,
+    /// `None` until the directory was read once.
+    pub runs: Option<Vec<RunSummary>>,
+    /// Runs that could not be read, in words.
+    pub unreadable: Vec<String>,
+    pub checkpoints: Vec<CheckpointRow>,
+    /// The run on the screen.
+    pub held: Option<HeldRun>,
+    /// Wall time of the newest message.
+    pub now: UnixMillis,
+}
+
+impl Store {
+    pub fn runs(&self) -> &[RunSummary] {
+        self.runs.as_deref().unwrap_or_default()
+    }
+
+    pub fn any_live(&self) -> bool {
+        self.runs().iter().any(|run| run.status == RunStatus::Live)
+    }
+}
+
+/// How far the link to a run has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkState {
+    /// Not there yet; since when.
+    Opening(UnixMillis),
+    /// What was logged before is on its way.
+    CatchingUp,
+    /// New events arrive as they happen.
+    Live,
+    /// No more will come; the words say why when that was not the plan.
+    Ended(Option<String>),
+}
+
+/// The run on the screen and the link to it.
+#[derive(Debug)]
+pub struct HeldRun {
+    pub slot: Slot,
+    /// The preset's name or the run's id, until the engine tells its own.
+    pub title: String,
+    pub path: Option<PathBuf>,
+    pub holder: Holder,
+    pub link: LinkState,
+    pub state: RunState,
+}
+
+impl HeldRun {
+    pub fn opening(slot: Slot, title: String, now: UnixMillis) -> Self {
+        HeldRun {
+            slot,
+            title,
+            path: None,
+            holder: Holder::Detached,
+            link: LinkState::Opening(now),
+            state: RunState::new(),
+        }
+    }
+
+    /// True while an engine is at work that commands would reach.
+    pub fn live(&self) -> bool {
+        self.holder != Holder::Log
+            && self.state.finished.is_none()
+            && matches!(self.link, LinkState::Live | LinkState::CatchingUp)
+    }
+
+    /// The run's name without its date: `shakespeare-k3qf`.
+    pub fn name(&self) -> &str {
+        match self.state.run.is_empty() {
+            true => &self.title,
+            false => short_run(&self.state.run),
+        }
+    }
+}
+
+/// A run's id without the date in front: `2026-11-21-1422-shakespeare-k3qf` → `shakespeare-k3qf`.
+pub fn short_run(id: &str) -> &str {
+    let dated = id.len() > 16
+        && id.bytes().take(16).enumerate().all(|(i, b)| match i {
+            4 | 7 | 10 | 15 => b == b'-',
+            _ => b.is_ascii_digit(),
+        });
+    if dated { &id[16..] } else { id }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_names_lose_only_dates() {
+        assert_eq!(
+            short_run("2026-11-21-1422-shakespeare-k3qf"),
+            "shakespeare-k3qf"
+        );
+        assert_eq!(short_run("2026-11-21-1422-"), "2026-11-21-1422-");
+        assert_eq!(short_run("my-run"), "my-run");
+        assert_eq!(short_run("äöüäöüäöüäöüäöü-x"), "äöüäöüäöüäöüäöü-x");
+    }
+}
