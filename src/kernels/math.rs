@@ -19,7 +19,7 @@ pub fn exp(x: f32) -> f32 {
     // 2^n in two factors, so that n = 128 does not overflow the exponent.
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     let half = n >> 1;
-    let rest = n - half;
+    let rest = n.wrapping_sub(half);
     power * exp2i(half) * exp2i(rest)
 }
 

@@ -1,0 +1,130 @@
+//! The fused kernels at the sizes of the quickstart (S) and of a 10.8M model (M). `cargo bench --bench kernels`.
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use llmtui::kernels::activation::Activation;
+use llmtui::kernels::attention::{Heads, Saved};
+use llmtui::kernels::gemm::Into;
+use llmtui::kernels::norm::NormKind;
+use llmtui::kernels::{activation, attention, linear, logprob, norm, threads};
+use std::time::Duration;
+
+#[derive(Clone, Copy)]
+struct Size {
+    name: &'static str,
+    batch_size: usize,
+    seq_len: usize,
+    d: usize,
+    n_head: usize,
+}
+
+const SIZES: [Size; 2] = [
+    Size {
+        name: "S",
+        batch_size: 12,
+        seq_len: 64,
+        d: 128,
+        n_head: 4,
+    },
+    Size {
+        name: "M",
+        batch_size: 16,
+        seq_len: 256,
+        d: 384,
+        n_head: 6,
+    },
+];
+
+fn values(n: usize) -> Vec<f32> {
+    (0..n).map(|i| (i as f32 * 0.7).sin()).collect()
+}
+
+/// Times `work` on a thread of the pool, as a training step runs it.
+fn bench(criterion: &mut Criterion, name: &str, size: Size, mut work: impl FnMut() + Send) {
+    let mut group = criterion.benchmark_group(name);
+    group
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1));
+    threads::enter(|| {
+        group.bench_function(BenchmarkId::from_parameter(size.name), |bencher| {
+            bencher.iter(&mut work);
+        });
+        group.finish();
+    });
+}
+
+fn kernels(criterion: &mut Criterion) {
+    for size in SIZES {
+        let rows = size.batch_size * size.seq_len;
+        let d = size.d;
+        let (x, wide) = (values(rows * d), values(rows * 4 * d));
+        let weight = values(4 * d * d);
+        let sizes = linear::Sizes {
+            rows,
+            d_in: d,
+            d_out: 4 * d,
+        };
+        let mut y = values(rows * 4 * d);
+        bench(criterion, "linear forward", size, || {
+            linear::forward(sizes, &x, &weight, None, None, &mut y);
+        });
+        let mut dx = values(rows * d);
+        bench(criterion, "linear backward input", size, || {
+            linear::backward_input(sizes, &wide, &weight, &mut dx, Into::Overwrite);
+        });
+        let mut dweight = values(4 * d * d);
+        bench(criterion, "linear backward weight", size, || {
+            linear::backward_weight(sizes, &wide, &x, &mut dweight);
+        });
+        let mut y = values(rows * 4 * d);
+        bench(criterion, "gelu forward", size, || {
+            activation::forward(Activation::Gelu, 4 * d, &wide, &mut y);
+        });
+        bench(criterion, "gelu backward", size, || {
+            activation::backward(Activation::Gelu, 4 * d, &wide, &wide, &mut y);
+        });
+        let gain = values(d);
+        let (mut y, mut stats) = (values(rows * d), values(rows * 2));
+        bench(criterion, "layernorm forward", size, || {
+            norm::forward(NormKind::Layer, &x, &gain, None, 1e-5, &mut y, &mut stats);
+        });
+        attention_and_head(criterion, size);
+    }
+}
+
+fn attention_and_head(criterion: &mut Criterion, size: Size) {
+    let rows = size.batch_size * size.seq_len;
+    let d = size.d;
+    let heads = Heads {
+        n_head: size.n_head,
+        n_kv_head: size.n_head,
+        head_dim: d / size.n_head,
+    };
+    let (qkv, dout) = (values(rows * 3 * d), values(rows * d));
+    let (mut out, mut lse) = (values(rows * d), values(rows * size.n_head));
+    bench(criterion, "attention forward", size, || {
+        attention::forward(heads, size.seq_len, &qkv, &mut out, &mut lse);
+    });
+    let mut dqkv = values(rows * 3 * d);
+    bench(criterion, "attention backward", size, || {
+        let saved = Saved {
+            qkv: &qkv,
+            lse: &lse,
+        };
+        attention::backward(heads, size.seq_len, saved, &dout, &mut dqkv);
+    });
+    let table = values(65 * d);
+    let targets: Vec<u32> = (0..rows).map(|i| (i % 65) as u32).collect();
+    let mut outputs = logprob::Outputs::default();
+    bench(criterion, "log-prob head forward", size, || {
+        let inputs = logprob::Inputs {
+            hidden: &dout,
+            table: &table,
+            targets: &targets,
+        };
+        logprob::forward(logprob::Sizes::new(rows, d, 65), inputs, &mut outputs);
+    });
+}
+
+criterion_group!(benches, kernels);
+criterion_main!(benches);
