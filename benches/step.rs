@@ -73,8 +73,7 @@ fn step(criterion: &mut Criterion) {
             bencher.iter(|| {
                 model.params_mut().zero_grads().unwrap();
                 let logp = model.forward(&batch).unwrap().logp;
-                let dlogp =
-                    Tensor::full(-1.0 / tokens as f32, logp.shape(), &Device::Cpu).unwrap();
+                let dlogp = Tensor::full(-1.0 / tokens as f32, logp.shape(), &Device::Cpu).unwrap();
                 model.backward(&dlogp, None).unwrap();
                 let scale = clip_scale(model.params().grad_norm().unwrap(), 1.0);
                 rule.step(model.params_mut(), 1e-4, scale).unwrap();

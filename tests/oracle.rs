@@ -1,0 +1,262 @@
+//! Training runs of PyTorch, repeated: step-0 logits and gradients, and the loss of each of 300 steps. Wrong variants must
+//! fail the same comparison, or it could not see.
+//!
+//! `tests/oracle/train_oracle.py` made the fixtures and says how.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use candle_core::{Device, Tensor};
+use llmtui::nn::norm::NormConfig;
+use llmtui::nn::{Door, Model, ModelConfig, TokenBatch};
+use llmtui::optim::schedule::ScheduleConfig;
+use llmtui::optim::{OptimizerConfig, clip_scale};
+use safetensors::SafeTensors;
+use std::collections::HashMap;
+
+/// Largest difference of a loss, a logit or a gradient.
+const TOLERANCE: f64 = 1e-5;
+
+#[derive(Debug, Clone, serde::Deserialize)]
+struct Train {
+    steps: u64,
+    batch_size: usize,
+    vocab_size: usize,
+    lr: f64,
+    min_lr: f64,
+    warmup_steps: u64,
+    beta1: f64,
+    beta2: f64,
+    eps: f64,
+    weight_decay: f64,
+    clip_norm: f64,
+    stride: usize,
+}
+
+struct Fixture {
+    model: ModelConfig,
+    train: Train,
+    tensors: HashMap<String, Tensor>,
+}
+
+impl Fixture {
+    fn load(name: &str) -> Fixture {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/");
+        let bytes = std::fs::read(format!("{folder}{name}.safetensors")).unwrap();
+        let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+        let metadata = header.metadata().clone().unwrap();
+        let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu).unwrap();
+        Fixture {
+            model: serde_json::from_str(&metadata["model"]).unwrap(),
+            train: serde_json::from_str(&metadata["train"]).unwrap(),
+            tensors,
+        }
+    }
+
+    fn values<T: candle_core::WithDType>(&self, name: &str) -> Vec<T> {
+        let tensor = &self.tensors[name];
+        tensor.flatten_all().unwrap().to_vec1().unwrap()
+    }
+
+    /// The model with the weights that PyTorch began with.
+    fn start(&self, door: Door) -> Model {
+        let vocab_size = self.train.vocab_size;
+        let mut model = Model::with_door(&self.model, vocab_size, &Device::Cpu, door).unwrap();
+        let infos = model.params().infos().to_vec();
+        let fill = |weights: &mut [f32]| {
+            for info in &infos {
+                let name = format!("weight.{}", info.name);
+                assert_eq!(self.tensors[&name].dims(), info.shape, "{name}");
+                let part = &mut weights[info.offset..info.offset + info.len];
+                part.copy_from_slice(&self.values::<f32>(&name));
+            }
+        };
+        model.params_mut().write_weights(fill).unwrap();
+        model
+    }
+
+    /// Inputs and targets of a step: windows of the stream, each `stride` after the one before.
+    fn batch(&self, stream: &[u32], step: u64) -> (Vec<u32>, Vec<u32>) {
+        let (rows, seq_len) = (self.train.batch_size, self.model.seq_len);
+        let window = |row: usize, shift: usize| {
+            let start = (step as usize * rows + row) * self.train.stride % (stream.len() - seq_len);
+            &stream[start + shift..start + shift + seq_len]
+        };
+        let all = |shift| {
+            (0..rows)
+                .flat_map(|row| window(row, shift).to_vec())
+                .collect()
+        };
+        (all(0), all(1))
+    }
+}
+
+/// What a run showed.
+#[derive(Debug, Default)]
+struct Record {
+    losses: Vec<f64>,
+    norms: Vec<f64>,
+    final_norm: f64,
+}
+
+/// Trains as the fixture says; `steps` of it.
+fn train(fixture: &Fixture, door: Door, steps: u64) -> Record {
+    let settings = &fixture.train;
+    let mut model = fixture.start(door);
+    let optimizer = OptimizerConfig::AdamW(
+        serde_json::from_value(serde_json::json!({
+            "lr": settings.lr, "beta1": settings.beta1, "beta2": settings.beta2,
+            "eps": settings.eps, "weight_decay": settings.weight_decay,
+        }))
+        .unwrap(),
+    );
+    let schedule: ScheduleConfig = serde_json::from_value(serde_json::json!({
+        "cosine": { "warmup_steps": settings.warmup_steps, "min_lr": settings.min_lr },
+    }))
+    .unwrap();
+    let mut rule = optimizer.build(model.params()).unwrap();
+    let stream = fixture.values::<u32>("tokens");
+    let mut record = Record::default();
+    for step in 0..steps {
+        let (inputs, targets) = fixture.batch(&stream, step);
+        let batch = TokenBatch {
+            inputs: &inputs,
+            targets: &targets,
+            batch_size: settings.batch_size,
+            seq_len: fixture.model.seq_len,
+        };
+        model.params_mut().zero_grads().unwrap();
+        let (loss, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
+        model.backward(&dlogp, None).unwrap();
+        let norm = model.params().grad_norm().unwrap();
+        let lr = schedule.lr_at(step, settings.steps, settings.lr);
+        let scale = clip_scale(norm, settings.clip_norm);
+        rule.step(model.params_mut(), lr, scale).unwrap();
+        record.losses.push(loss);
+        record.norms.push(norm);
+    }
+    let squares = |w: &[f32]| w.iter().map(|&w| f64::from(w).powi(2)).sum::<f64>();
+    record.final_norm = model.params().read_weights(squares).unwrap().sqrt();
+    record
+}
+
+/// Mean negative log-probability, and its gradient.
+fn mean_loss(logp: &Tensor) -> (f64, Tensor) {
+    let values: Vec<f32> = logp.flatten_all().unwrap().to_vec1().unwrap();
+    let n = values.len();
+    let sum: f64 = values.iter().map(|&x| f64::from(x)).sum();
+    let dlogp = Tensor::full(-1.0 / n as f32, logp.shape(), &Device::Cpu).unwrap();
+    (-sum / n as f64, dlogp)
+}
+
+/// The largest difference to PyTorch's losses.
+fn distance(fixture: &Fixture, record: &Record) -> f64 {
+    let exact = fixture.values::<f64>("loss");
+    let pairs = record.losses.iter().zip(&exact);
+    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+fn assert_start_agrees(fixture: &Fixture, door: Door) {
+    let mut model = fixture.start(door);
+    let stream = fixture.values::<u32>("tokens");
+    let (inputs, targets) = fixture.batch(&stream, 0);
+    let (rows, seq_len) = (fixture.train.batch_size, fixture.model.seq_len);
+    let logits = model.logits(&inputs, rows, seq_len).unwrap();
+    let logits: Vec<f32> = logits.flatten_all().unwrap().to_vec1().unwrap();
+    compare("logits", &logits, &fixture.values::<f32>("logits"));
+    let batch = TokenBatch {
+        inputs: &inputs,
+        targets: &targets,
+        batch_size: rows,
+        seq_len,
+    };
+    let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
+    model.backward(&dlogp, None).unwrap();
+    for info in model.params().infos() {
+        let grad = model.params().grad(info).unwrap();
+        let grad: Vec<f32> = grad.flatten_all().unwrap().to_vec1().unwrap();
+        let name = format!("grad.{}", info.name);
+        compare(&name, &grad, &fixture.values::<f32>(&name));
+    }
+}
+
+fn compare(name: &str, values: &[f32], exact: &[f32]) {
+    assert_eq!(values.len(), exact.len(), "{name}");
+    for (i, (a, b)) in values.iter().zip(exact).enumerate() {
+        let error = f64::from((a - b).abs());
+        assert!(error <= TOLERANCE, "{name}[{i}]: {a}, PyTorch has {b}");
+    }
+}
+
+fn assert_run_agrees(name: &str) {
+    let fixture = Fixture::load(name);
+    assert_start_agrees(&fixture, Door::Fused);
+    assert_start_agrees(&fixture, Door::Composite);
+    let record = train(&fixture, Door::Fused, fixture.train.steps);
+    let distance = distance(&fixture, &record);
+    assert!(
+        distance <= TOLERANCE,
+        "{name}: losses differ by {distance:e}"
+    );
+    let clip = fixture.train.clip_norm;
+    let clipped = record.norms.iter().filter(|&&norm| norm > clip).count();
+    assert!(
+        (10..290).contains(&clipped),
+        "{name}: clipped {clipped} of 300"
+    );
+    let torch_clipped = fixture.values::<f64>("norm");
+    let torch_clipped = torch_clipped.iter().filter(|&&norm| norm > clip).count();
+    assert_eq!(
+        clipped, torch_clipped,
+        "{name}: steps in which clipping acts"
+    );
+    let exact = fixture.values::<f64>("final_norm")[0];
+    assert!((record.final_norm / exact - 1.0).abs() < 1e-5);
+}
+
+#[test]
+fn a_gpt2_style_model_trains_as_in_pytorch() {
+    assert_run_agrees("gpt2");
+}
+
+#[test]
+fn a_llama_style_model_trains_as_in_pytorch() {
+    assert_run_agrees("llama");
+}
+
+/// Names what is wrong, and does it.
+type Mistake = (&'static str, fn(&mut Fixture));
+
+const MISTAKES: [Mistake; 7] = [
+    ("learning rate × 1.0001", |f| {
+        f.train.lr *= 1.0001;
+        f.train.min_lr *= 1.0001;
+    }),
+    ("another beta2", |f| f.train.beta2 = 0.98),
+    ("no clipping", |f| f.train.clip_norm = 0.0),
+    ("another eps", |f| f.train.eps = 1e-8),
+    ("no weight decay", |f| f.train.weight_decay = 0.0),
+    ("another norm eps", |f| {
+        let eps = serde_json::json!({ "eps": 2e-5 });
+        f.model.norm = match f.model.norm {
+            NormConfig::LayerNorm(_) => NormConfig::LayerNorm(serde_json::from_value(eps).unwrap()),
+            NormConfig::RmsNorm(_) => NormConfig::RmsNorm(serde_json::from_value(eps).unwrap()),
+        };
+    }),
+    ("another data order", |f| f.train.stride = 41),
+];
+
+#[test]
+fn every_mistake_is_seen() {
+    for name in ["gpt2", "llama"] {
+        for (what, make) in MISTAKES {
+            let mut fixture = Fixture::load(name);
+            make(&mut fixture);
+            let record = train(&fixture, Door::Fused, fixture.train.steps);
+            let distance = distance(&fixture, &record);
+            println!("{name}: {what}: losses differ by {distance:e}");
+            assert!(
+                distance > 2.0 * TOLERANCE,
+                "{name}: {what} goes unseen: losses differ by {distance:e} only"
+            );
+        }
+    }
+}
