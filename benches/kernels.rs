@@ -38,19 +38,17 @@ fn values(n: usize) -> Vec<f32> {
     (0..n).map(|i| (i as f32 * 0.7).sin()).collect()
 }
 
-/// Times `work` on a thread of the pool, as a training step runs it.
+/// Times `work` on a thread of the pool, as a training step runs it; entering the pool takes some microseconds.
 fn bench(criterion: &mut Criterion, name: &str, size: Size, mut work: impl FnMut() + Send) {
     let mut group = criterion.benchmark_group(name);
     group
         .sample_size(10)
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1));
-    threads::enter(|| {
-        group.bench_function(BenchmarkId::from_parameter(size.name), |bencher| {
-            bencher.iter(&mut work);
-        });
-        group.finish();
+    group.bench_function(BenchmarkId::from_parameter(size.name), |bencher| {
+        bencher.iter(|| threads::enter(&mut work));
     });
+    group.finish();
 }
 
 fn kernels(criterion: &mut Criterion) {
