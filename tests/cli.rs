@@ -87,6 +87,12 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
             "gone.txt does not exist",
         ],
     ),
+    (
+        &["train", "quickstart", "-s", "n_head=3"],
+        2,
+        &["not a multiple of n_head 3", "try: "],
+    ),
+    (&["train", "gone.yaml"], 2, &["no such file"]),
 ];
 
 #[test]
