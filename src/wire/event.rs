@@ -13,7 +13,7 @@ pub type Values = BTreeMap<String, Num>;
 pub struct Envelope {
     /// [`super::VERSION`] of the writer.
     pub v: u32,
-    /// From 1, without gaps, over the whole life of the run.
+    /// From 1, without gaps, over the whole life of the run. 0 marks an answer of a link itself, which is in no log.
     pub seq: u64,
     /// Wall time of the writer.
     pub t: UnixMillis,

@@ -16,6 +16,9 @@ pub struct Tail {
     file: File,
     offset: u64,
     window: Vec<u8>,
+    /// Whole lines read ahead by [`Tail::next_event`], told from `told` on.
+    ahead: String,
+    told: usize,
     /// Lines that were too long or not UTF-8: skipped, counted, never hidden.
     damaged: u64,
 }
@@ -27,6 +30,8 @@ impl Tail {
             file: File::open(path)?,
             offset: 0,
             window: Vec::new(),
+            ahead: String::new(),
+            told: 0,
             damaged: 0,
         })
     }
@@ -42,7 +47,7 @@ impl Tail {
         Ok(tail)
     }
 
-    /// Bytes consumed so far.
+    /// Bytes read so far.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -55,6 +60,11 @@ impl Tail {
     /// Appends whole lines, newlines included, to `out`, up to about `max_bytes` of them but at least one. Returns false
     /// when there is no whole line yet.
     pub fn read_lines(&mut self, out: &mut String, max_bytes: usize) -> io::Result<bool> {
+        if self.told < self.ahead.len() {
+            out.push_str(&self.ahead[self.told..]);
+            self.told = self.ahead.len();
+            return Ok(true);
+        }
         loop {
             let whole = self.fill(max_bytes.max(1))?;
             if whole == 0 {
@@ -74,13 +84,21 @@ impl Tail {
 
     /// The next line's envelope; damaged lines are skipped and counted. `None` when there is no whole line yet.
     pub fn next_event(&mut self) -> io::Result<Option<Envelope>> {
-        let mut line = String::new();
         loop {
-            line.clear();
-            if !self.read_lines(&mut line, 1)? {
+            let Some(line) = self.ahead[self.told..].split_inclusive('\n').next() else {
+                self.told = 0;
+                let mut ahead = std::mem::take(&mut self.ahead);
+                ahead.clear();
+                let more = self.read_lines(&mut ahead, CHUNK);
+                self.ahead = ahead;
+                if more? {
+                    continue;
+                }
                 return Ok(None);
-            }
-            match decode_envelope(line.trim_end()) {
+            };
+            let decoded = decode_envelope(line.trim_end());
+            self.told += line.len();
+            match decoded {
                 Ok(envelope) => return Ok(Some(envelope)),
                 Err(_) => self.damaged += 1,
             }
@@ -276,6 +294,21 @@ mod tests {
         assert_eq!(seq_at(first.len() as u64), Some(2));
         assert_eq!(seq_at(first.len() as u64 + 1), Some(3));
         assert_eq!(seq_at(10_000), None);
+    }
+
+    #[test]
+    fn events_and_lines_may_be_taken_in_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let lines: String = (1..=5).map(|seq| note(seq, "x")).collect();
+        std::fs::write(&path, lines).unwrap();
+        let mut tail = Tail::open(&path).unwrap();
+        assert_eq!(tail.next_event().unwrap().unwrap().seq, 1);
+        let mut rest = String::new();
+        while tail.read_lines(&mut rest, 1).unwrap() {}
+        let seqs: Vec<u64> = rest.lines().filter_map(seq_of).collect();
+        assert_eq!(seqs, [2, 3, 4, 5]);
+        assert!(tail.next_event().unwrap().is_none());
     }
 
     #[test]
