@@ -61,6 +61,11 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     // A session of its own: closing the viewer's terminal concerns this process no more. Fails where a shell made us a
     // group leader already; then the signal handler alone keeps hang-ups away.
     let _ = rustix::process::setsid();
+    // Into engine.log: what the engine says besides events. A subscriber that is there already stays.
+    let _ = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(std::io::stderr)
+        .try_init();
     let run = RunDir::open(run_dir).map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
     let claim = run
         .claim()
