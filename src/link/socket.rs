@@ -156,3 +156,58 @@ fn pumped(stream: UnixStream, target: u64) -> Link {
     });
     link
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    /// What `connect` says to a peer that greets with `words`.
+    fn met(words: &'static str) -> ConnectError {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env {
+            runtime_dir: dir.path().join("sockets"),
+            ..Env::default()
+        };
+        secure_dir(&env.runtime_dir).unwrap();
+        let listener = UnixListener::bind(socket_path(&env, "mine").unwrap()).unwrap();
+        let peer = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(words.as_bytes()).unwrap();
+        });
+        let error = connect(&env, "mine", 1).unwrap_err();
+        peer.join().unwrap();
+        error
+    }
+
+    #[test]
+    fn only_the_right_run_in_a_known_tongue_is_joined() {
+        let other = met(
+            "{\"v\":1,\"seq\":3,\"t\":0,\"event\":{\"type\":\"Hello\",\"run\":\"other\",\"engine\":\"0\",\"pid\":1,\"host\":\"\"}}\n",
+        );
+        assert!(other.to_string().contains("other"), "{other}");
+        let newer = met("{\"v\":99,\"seq\":3,\"t\":0,\"event\":{\"type\":\"Hello\"}}\n");
+        assert!(newer.to_string().contains("update llmtui"), "{newer}");
+        for strange in [
+            "HTTP/1.1 200 OK\n",
+            "{\"v\":1,\"seq\":3,\"t\":0,\"event\":{\"type\":\"Accepted\",\"id\":1}}\n",
+        ] {
+            assert!(matches!(met(strange), ConnectError::Handshake { .. }));
+        }
+    }
+
+    #[test]
+    fn a_door_that_closes_at_once_counts_as_nobody() {
+        assert!(matches!(met(""), ConnectError::Absent { .. }));
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env {
+            runtime_dir: dir.path().join("none"),
+            ..Env::default()
+        };
+        assert!(!answers(&env, "mine").unwrap());
+        assert!(matches!(
+            connect(&env, "mine", 1),
+            Err(ConnectError::Absent { .. })
+        ));
+    }
+}
