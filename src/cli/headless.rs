@@ -1,13 +1,15 @@
-//! A run whose engine lives in this process: progress in lines or events on standard output. The run's
-//! socket is open all the while, so others may watch and steer it.
+//! A run whose engine lives in this process: progress in lines or events on standard output, or the workbench on top. The
+//! run's socket is open all the while, so others may watch and steer it.
 
 use super::Context;
 use super::engine_cmd::{drive, ending};
 use super::exit::{Exit, Failure};
+use super::home;
 use super::progress::Progress;
 use crate::engine::EngineJob;
 use crate::link::signals::{self, Hangup};
 use crate::link::{Host, HostError, Incoming, Link};
+use crate::ui::What;
 use crate::wire::{Outcome, encode};
 use std::io::Write;
 use std::path::Path;
@@ -20,6 +22,8 @@ pub enum Viewer {
     Lines,
     /// The wire's envelopes, one a line; the last is `Finished`.
     Json,
+    /// The workbench, in this process: `--foreground`.
+    Workbench,
 }
 
 /// Trains to the end and shows it. A reader who closes the pipe ends the run after a checkpoint, as Ctrl-C does.
@@ -32,14 +36,22 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
     let host = start(job, claim, cx)?;
     let stop = host.stop_flag();
     signals::handle(stop.clone(), host.commands(), Hangup::Stop);
+    let before = host.begin_seq();
     let mut link = host.link();
+    if viewer == Viewer::Workbench {
+        let shown = home::workbench(What::Here(run, link), cx);
+        stop.store(true, Ordering::Relaxed);
+        let outcome = host.wait()?;
+        shown?;
+        return Ok(ending(outcome));
+    }
     for advice in &advice {
         eprintln!("advice: {}: {}", advice.path, advice.what);
     }
     let mut out = std::io::stdout().lock();
     let printed = match viewer {
-        Viewer::Json => print_events(&mut link, &mut out),
-        Viewer::Lines => print_lines(&mut link, &mut out, run.path(), &cx.runs_dir),
+        Viewer::Json => print_events(&mut link, &mut out, before),
+        _ => print_lines(&mut link, &mut out, before, (run.path(), &cx.runs_dir)),
     };
     if printed.is_err() {
         stop.store(true, Ordering::Relaxed);
@@ -66,17 +78,15 @@ fn start(
     Host::start(&run, claim, door, move |io| drive(&job, io))
 }
 
-/// Prints what is new in the log. Of a run that goes on, the part before is only read.
-fn print_events(link: &mut Link, out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut caught_up = false;
+/// Prints the events behind number `before`: of a run that goes on, what was told then is not told again.
+fn print_events(link: &mut Link, out: &mut dyn Write, before: u64) -> anyhow::Result<()> {
     loop {
         match link.blocking_recv() {
-            Incoming::Event(envelope) if caught_up => {
+            Incoming::Event(envelope) if envelope.seq > before => {
                 out.write_all(encode(&*envelope).as_bytes())?;
                 out.flush()?;
             }
-            Incoming::Event(_) => {}
-            Incoming::CaughtUp => caught_up = true,
+            Incoming::Event(_) | Incoming::CaughtUp => {}
             Incoming::Closed(None) => return Ok(()),
             Incoming::Closed(Some(why)) => return Err(lost(why)),
         }
@@ -86,21 +96,20 @@ fn print_events(link: &mut Link, out: &mut dyn Write) -> anyhow::Result<()> {
 fn print_lines(
     link: &mut Link,
     out: &mut dyn Write,
-    run: &Path,
-    runs_dir: &Path,
+    before: u64,
+    (run, runs_dir): (&Path, &Path),
 ) -> anyhow::Result<()> {
     let mut progress = Progress::new();
-    let mut caught_up = false;
     loop {
         match link.blocking_recv() {
             Incoming::Event(envelope) => {
                 let lines = progress.tell(&envelope);
-                for line in lines.iter().filter(|_| caught_up) {
+                for line in lines.iter().filter(|_| envelope.seq > before) {
                     writeln!(out, "{line}")?;
                 }
                 out.flush()?;
             }
-            Incoming::CaughtUp => caught_up = true,
+            Incoming::CaughtUp => {}
             Incoming::Closed(None) => break,
             Incoming::Closed(Some(why)) => return Err(lost(why)),
         }

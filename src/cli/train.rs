@@ -3,13 +3,15 @@
 use super::args::{Resume, SpecArgs};
 use super::engine_cmd::spec_of;
 use super::exit::{Exit, Failure};
-use super::{Context, attach, headless};
+use super::{Context, attach, headless, home};
 use crate::base::human;
 use crate::data::Dataset;
 use crate::engine::{EngineJob, TrainState};
+use crate::link::launch::EngineOptions;
 use crate::run::index::{self, RunStatus};
 use crate::run::{RunDir, RunError};
 use crate::spec::{Loaded, RunSpec};
+use crate::ui::What;
 use std::path::Path;
 
 /// Train a model from a preset or a spec file
@@ -83,6 +85,15 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         Target::Resumed(run) => run,
         Target::New(loaded) => create(&loaded, cx)?,
     };
+    let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
+    if terminal && !args.headless && !args.json && !args.foreground {
+        let options = EngineOptions {
+            resume,
+            force: args.force,
+            stop_after: args.stop_after,
+        };
+        return home::workbench(What::Start(run, options), cx);
+    }
     let job = EngineJob {
         spec: spec_of(&run)?,
         run_dir: run,
@@ -90,10 +101,10 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         stop_after: args.stop_after,
         resume,
     };
-    let viewer = if args.json {
-        headless::Viewer::Json
-    } else {
-        headless::Viewer::Lines
+    let viewer = match (terminal && !args.headless, args.json) {
+        (_, true) => headless::Viewer::Json,
+        (true, false) => headless::Viewer::Workbench,
+        (false, false) => headless::Viewer::Lines,
     };
     headless::train(job, viewer, cx)
 }

@@ -150,6 +150,11 @@ impl<T: Send + 'static> Host<T> {
         )
     }
 
+    /// The number of the last event that stood in the log before this engine's first.
+    pub fn begin_seq(&self) -> u64 {
+        self.log.begin_seq()
+    }
+
     /// Set it to make the engine save and stop.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)

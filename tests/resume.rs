@@ -1,0 +1,244 @@
+//! A run that is killed without warning, again and again, ends with the numbers of one that never was: the real program,
+//! real signals, real files.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a helper of a test fails as a test does"
+)]
+
+use llmtui::base::clock::{Clock, SystemClock};
+use llmtui::base::rng::{Rng, Stream};
+use llmtui::metrics::{self, Repeatable};
+use llmtui::run::RunDir;
+use llmtui::run::log::{Tail, read_all};
+use llmtui::wire::{Event, Outcome, Values};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
+/// Nothing here takes longer, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often a killer looks.
+const GLANCE: Duration = Duration::from_micros(200);
+
+/// Where the program runs: its runs and its sockets.
+struct Place {
+    dir: tempfile::TempDir,
+    max_steps: u64,
+    save_every: u64,
+}
+
+impl Place {
+    fn new(max_steps: u64, save_every: u64) -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        Place {
+            dir,
+            max_steps,
+            save_every,
+        }
+    }
+
+    fn program(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command
+            .arg("train")
+            .args(arguments)
+            .args(["--headless", "--json", "--runs-dir"])
+            .arg(self.dir.path().join("runs"))
+            .env("XDG_RUNTIME_DIR", self.dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        command
+    }
+
+    fn fresh(&self) -> Command {
+        let words = [
+            "data.val_fraction=0.01".to_string(),
+            "threads=1".into(),
+            "eval_every=7".into(),
+            "preflight.enabled=false".into(),
+            format!("max_steps={}", self.max_steps),
+            format!("save_every={}", self.save_every),
+        ];
+        let mut arguments = vec!["smoke"];
+        arguments.extend(words.iter().flat_map(|w| ["-s", w.as_str()]));
+        self.program(&arguments)
+    }
+
+    fn resumed(&self) -> Command {
+        self.program(&["--resume", "auto"])
+    }
+
+    fn run(&self) -> Option<RunDir> {
+        let entry = std::fs::read_dir(self.dir.path().join("runs"))
+            .ok()?
+            .next()?;
+        RunDir::open(&entry.ok()?.path()).ok()
+    }
+
+    fn events(&self) -> PathBuf {
+        self.run().unwrap().events_path()
+    }
+
+    /// The folder in which a save that goes on is written.
+    fn save_goes_on(&self) -> bool {
+        let Some(run) = self.run() else { return false };
+        let entries = std::fs::read_dir(run.checkpoints_path());
+        let mut names = entries.into_iter().flatten().flatten();
+        names.any(|e| e.file_name().to_string_lossy().starts_with(".tmp-step-"))
+    }
+}
+
+/// When the killer strikes.
+#[derive(Debug, Clone, Copy)]
+enum Moment {
+    /// Once the log tells of this step.
+    Step(u64),
+    /// While a checkpoint behind this step is being written.
+    Save(u64),
+}
+
+/// Kills the process at its moment. False when it ended before.
+fn kill_at(place: &Place, child: &mut Child, moment: Moment) -> bool {
+    let clock = SystemClock::new();
+    let mut log = None;
+    let mut step = 0;
+    while clock.elapsed() < PATIENCE {
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        if log.is_none() {
+            log = place
+                .run()
+                .and_then(|run| Tail::open(&run.events_path()).ok());
+        }
+        while let Some(envelope) = log.as_mut().and_then(|l| l.next_event().unwrap()) {
+            step = match envelope.event {
+                Event::Stepped { step, .. } | Event::RolledBack { step } => step,
+                _ => step,
+            };
+        }
+        let strike = match moment {
+            Moment::Step(at) => step >= at,
+            Moment::Save(behind) => step >= behind && place.save_goes_on(),
+        };
+        if strike {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return true;
+        }
+        std::thread::park_timeout(GLANCE);
+    }
+    panic!("nothing happened")
+}
+
+/// One line of the loss log: step, kind, and the bits of each repeatable reading.
+type Line = (u64, &'static str, Vec<(String, u64)>);
+
+fn loss_log(events: &Path) -> Vec<Line> {
+    let mut log: Vec<Line> = Vec::new();
+    for envelope in read_all(events).unwrap() {
+        match envelope.event {
+            Event::RolledBack { step } => log.retain(|line| line.0 <= step),
+            Event::Stepped { step, values, .. } => log.push((step, "step", bits(&values))),
+            Event::Evaluated { step, values, .. } => log.push((step, "eval", bits(&values))),
+            _ => {}
+        }
+    }
+    log
+}
+
+fn bits(values: &Values) -> Vec<(String, u64)> {
+    let repeats = |id: &str| metrics::find(id).is_some_and(|m| m.repeatable == Repeatable::Yes);
+    let kept = values.iter().filter(|(id, _)| repeats(id));
+    kept.map(|(id, x)| (id.clone(), x.0.to_bits())).collect()
+}
+
+/// Every file of the newest checkpoint, by name.
+fn newest_checkpoint(place: &Place) -> Vec<(String, Vec<u8>)> {
+    let newest = place.run().unwrap().checkpoints().pop().unwrap();
+    assert_eq!(newest.step, place.max_steps);
+    let entries = std::fs::read_dir(newest.path).unwrap();
+    let read = |e: std::fs::DirEntry| {
+        let name = e.file_name().to_string_lossy().into_owned();
+        (name, std::fs::read(e.path()).unwrap())
+    };
+    let mut files: Vec<_> = entries.map(|e| read(e.unwrap())).collect();
+    files.sort();
+    files
+}
+
+/// Kills `kills` times at random moments, every `save_share`th time inside a save, then lets the run end. Returns how
+/// many kills really hit a save.
+fn torture(place: &Place, kills: u64, save_share: u64) -> u64 {
+    let mut rng = Rng::new(2026, Stream::Test, kills, 0);
+    let (mut reached, mut inside) = (0, 0);
+    for kill in 0..kills {
+        let mut command = if place.run().is_none() {
+            place.fresh()
+        } else {
+            place.resumed()
+        };
+        let mut child = command.spawn().unwrap();
+        // Moments move forward, so that the run gets somewhere; the rest of the way is shared by the kills to come.
+        let stride = 2 * (place.max_steps - reached) / (kills - kill + 1);
+        let at = (reached + 1 + rng.below(stride.max(1))).min(place.max_steps - 1);
+        let moment = if kill % save_share == save_share - 1 {
+            Moment::Save(reached.saturating_sub(place.save_every))
+        } else {
+            reached = at;
+            Moment::Step(at)
+        };
+        assert!(
+            kill_at(place, &mut child, moment),
+            "{moment:?}: ended early"
+        );
+        inside += u64::from(place.save_goes_on());
+    }
+    assert!(place.resumed().status().unwrap().success());
+    inside
+}
+
+fn compare(killed: &Place) {
+    let straight = Place::new(killed.max_steps, killed.save_every);
+    assert!(straight.fresh().status().unwrap().success());
+    assert_eq!(loss_log(&straight.events()), loss_log(&killed.events()));
+    let (a, b) = (newest_checkpoint(&straight), newest_checkpoint(killed));
+    for (a, b) in a.iter().zip(&b) {
+        assert!(a == b, "{} and {} differ", a.0, b.0);
+    }
+    assert_eq!(a.len(), b.len());
+}
+
+#[test]
+fn three_kills_leave_no_trace_in_the_numbers() {
+    let place = Place::new(60, 5);
+    torture(&place, 3, 3);
+    compare(&place);
+    // Nothing is left of what the kills tore.
+    assert!(!place.save_goes_on());
+    let numbers = read_all(&place.events()).unwrap();
+    let gapless = numbers
+        .windows(2)
+        .all(|pair| pair[1].seq == pair[0].seq + 1);
+    assert!(gapless);
+    assert!(matches!(
+        numbers.last().unwrap().event,
+        Event::Finished {
+            outcome: Outcome::Completed,
+            ..
+        }
+    ));
+}
+
+/// Minutes: `cargo test --release --test resume -- --ignored`.
+#[test]
+#[ignore = "takes about a minute"]
+fn forty_kills_a_quarter_of_them_inside_a_save() {
+    let place = Place::new(800, 5);
+    let inside = torture(&place, 40, 3);
+    assert!(inside >= 8, "only {inside} kills hit a save");
+    compare(&place);
+}

@@ -1,0 +1,310 @@
+//! `llmtui train`, `preflight` and `bench` as a script sees them: lines, events, exit codes, files.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a helper of a test fails as a test does"
+)]
+
+use llmtui::run::RunDir;
+use llmtui::run::log::read_all;
+use llmtui::wire::{Envelope, Event, Outcome, decode_envelope};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
+
+/// Where the program runs: its working directory, its runs and its sockets.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place {
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command
+            .args(arguments)
+            .current_dir(self.dir.path())
+            .env("XDG_RUNTIME_DIR", self.dir.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn go(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// The smoke preset with a short validation split, `words` on top.
+    fn train(&self, words: &[&str], options: &[&str]) -> Output {
+        let mut arguments = vec!["train", "smoke", "-s", "data.val_fraction=0.01"];
+        arguments.extend(words.iter().flat_map(|w| ["-s", w]));
+        arguments.extend(options);
+        self.go(&arguments)
+    }
+
+    fn run(&self) -> RunDir {
+        let runs = std::fs::read_dir(self.dir.path().join("runs")).unwrap();
+        RunDir::open(&runs.last().unwrap().unwrap().path()).unwrap()
+    }
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn events(text: &str) -> Vec<Envelope> {
+    text.lines().map(|l| decode_envelope(l).unwrap()).collect()
+}
+
+#[test]
+fn lines_tell_of_the_run_and_of_what_to_type_next() {
+    let place = Place::new();
+    let output = place.train(&[], &["--headless"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let text = out(&output);
+    let run = place.run();
+    for word in [
+        "step 1/20  loss",
+        "step 20/20",
+        "val loss",
+        "sample at step 20",
+        "check ok",
+        "completed at step 20",
+        "llmtui chat",
+        run.id(),
+    ] {
+        assert!(text.contains(word), "{word:?} is missing:\n{text}");
+    }
+    assert!(!text.contains('\x1b'));
+}
+
+#[test]
+fn events_are_one_object_a_line_and_the_last_is_finished_with_the_loss() {
+    let place = Place::new();
+    let output = place.train(&[], &["--json"]);
+    let told = events(&out(&output));
+    let logged = read_all(&place.run().events_path()).unwrap();
+    assert_eq!(told, logged, "what is told is what is logged");
+    let Event::Finished {
+        outcome: Outcome::Completed,
+        step: 20,
+        val_loss: Some(loss),
+        ..
+    } = told.last().unwrap().event
+    else {
+        panic!("{:?}", told.last())
+    };
+    assert!(loss.0 > 2.0 && loss.0 < 4.5);
+    let numbers: Vec<u64> = told.iter().map(|e| e.seq).collect();
+    assert_eq!(numbers, (1..=told.len() as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn stop_after_and_resume_join_to_one_run_and_tell_only_what_is_new() {
+    let place = Place::new();
+    let output = place.train(&[], &["--json", "--stop-after", "7"]);
+    assert_eq!(code(&output), 0);
+    assert!(
+        out(&output)
+            .lines()
+            .last()
+            .unwrap()
+            .contains(r#""outcome":"stopped""#)
+    );
+    let id = place.run().id().to_string();
+    let output = place.go(&["train", "--resume", &id, "--json"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let told = events(&out(&output));
+    assert!(
+        matches!(told[0].event, Event::Hello { .. }),
+        "{:?}",
+        told[0]
+    );
+    let first = told.iter().find_map(|e| match e.event {
+        Event::Stepped { step, .. } => Some(step),
+        _ => None,
+    });
+    assert_eq!(first, Some(8));
+    let output = place.go(&["train", "--resume", "auto"]);
+    assert_eq!(code(&output), 2, "a finished run does not go on by itself");
+}
+
+#[test]
+fn a_failed_check_is_exit_four_and_force_trains_all_the_same() {
+    let place = Place::new();
+    let output = place.train(&["model.init_std=1"], &["--headless"]);
+    assert_eq!(code(&output), 4);
+    assert!(out(&output).contains("check FAILED"), "{}", out(&output));
+    let output = place.train(&["model.init_std=1"], &["--headless", "--force"]);
+    assert_eq!(code(&output), 0);
+}
+
+#[test]
+fn a_loss_that_is_no_number_is_exit_four_and_says_what_to_try() {
+    let place = Place::new();
+    let words = [
+        "lr=10",
+        "train.clip_norm=0",
+        "optimizer.adamw.weight_decay=10",
+        "schedule.cosine.warmup_steps=0",
+        "max_steps=2000",
+        "eval_every=0",
+        "save_every=0",
+        "preflight.enabled=false",
+    ];
+    let output = place.train(&words, &["--json"]);
+    assert_eq!(code(&output), 4);
+    let text = out(&output);
+    let last = text.lines().last().unwrap();
+    assert!(
+        last.contains(r#""outcome":"failed""#) && last.contains("learning rate"),
+        "{last}"
+    );
+}
+
+#[test]
+fn what_is_yours_to_correct_is_exit_two_and_leaves_no_run() {
+    let place = Place::new();
+    let cases: [&[&str]; 6] = [
+        &["train", "smoke", "-s", "trian.max_steps=5", "--headless"],
+        &["train", "absent", "--headless"],
+        &["train", "smoke", "--stop-after", "0"],
+        &["train", "--resume", "nowhere"],
+        &["train", "smoke", "--resume", "nowhere"],
+        &["train", "--resume", "auto", "-s", "lr=1"],
+    ];
+    for arguments in cases {
+        let output = place.go(arguments);
+        assert_eq!(code(&output), 2, "{arguments:?}: {}", err(&output));
+        assert!(!err(&output).is_empty(), "{arguments:?}");
+    }
+    assert!(!place.dir.path().join("runs").exists());
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_trained_and_leaves_nothing() {
+    let place = Place::new();
+    let output = place.go(&["train", "quickstart", "--dry-run"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let text = out(&output);
+    assert!(
+        text.contains("804k parameters") && text.contains("2,000 steps of 768 tokens"),
+        "{text}"
+    );
+    assert!(!place.dir.path().join("runs").exists());
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_run_after_a_checkpoint_without_a_panic() {
+    let place = Place::new();
+    let mut child = place
+        .command(&[
+            "train",
+            "smoke",
+            "-s",
+            "max_steps=100000",
+            "-s",
+            "eval_every=0",
+            "--json",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for line in &mut lines {
+        if line.unwrap().contains("Stepped") {
+            break;
+        }
+    }
+    drop(lines);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(!err(&output).contains("panic"), "{}", err(&output));
+    let log = read_all(&place.run().events_path()).unwrap();
+    let Event::Finished {
+        outcome: Outcome::Stopped,
+        step,
+        ..
+    } = log.last().unwrap().event
+    else {
+        panic!("{:?}", log.last())
+    };
+    let saved = place.run().checkpoints();
+    assert_eq!(saved.last().map(|c| c.step), Some(step));
+}
+
+#[test]
+fn checkpoints_that_do_not_fit_cost_a_warning_each_and_training_ends_well() {
+    let place = Place::new();
+    // Files may grow to 128 KiB here: the log fits, the weights do not.
+    let script = format!(
+        "ulimit -f 128; exec {PROGRAM} train smoke --json -s data.val_fraction=0.01 -s preflight.enabled=false \
+         -s d_model=64 -s checkpoint.every=5"
+    );
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(place.dir.path())
+        .env("XDG_RUNTIME_DIR", place.dir.path())
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let told = events(&out(&output));
+    let warned: Vec<u64> = told
+        .iter()
+        .filter_map(|e| match &e.event {
+            Event::Warned { step, code, .. } if code == "checkpoint_failed" => Some(*step),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(warned, [5, 10, 15, 20]);
+    let left = std::fs::read_dir(place.run().checkpoints_path()).unwrap();
+    assert_eq!(left.count(), 0, "no debris");
+}
+
+#[test]
+fn preflight_prints_a_table_and_leaves_nothing() {
+    let place = Place::new();
+    let output = place.go(&["preflight", "smoke"]);
+    assert_eq!(code(&output), 0, "{}", out(&output));
+    assert!(out(&output).ends_with("ready to train\n"));
+    assert_eq!(out(&output).lines().count(), 9);
+    let output = place.go(&["preflight", "smoke", "-s", "model.init_std=1", "--json"]);
+    assert_eq!(code(&output), 4);
+    assert!(out(&output).contains(r#""id":"init_loss""#));
+    assert!(!place.dir.path().join("runs").exists());
+}
+
+#[test]
+fn a_bench_reports_every_field() {
+    let output = Place::new().go(&["bench", "train", "--size", "S", "--seconds", "0", "--json"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let report: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    for field in [
+        "tok_per_sec",
+        "step_ms_median",
+        "step_ms_min",
+        "step_ms_max",
+        "mfu",
+        "peak_gflops",
+        "first_step_s",
+    ] {
+        assert!(report[field].as_f64().unwrap() > 0.0, "{field}: {report}");
+    }
+    assert_eq!(report["size"], "S");
+    assert_eq!(report["precision"], "f32");
+}
