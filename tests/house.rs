@@ -197,10 +197,16 @@ fn identifier(text: &str) -> String {
 }
 
 fn names_crate(code: &str, name: &str) -> bool {
-    code.match_indices(name).any(|(at, _)| {
+    // A module of ours may bear a crate's name: `kernels::gemm`, alone or in a group.
+    let own = code.match_indices("kernels::{").any(|(at, open)| {
+        let heads = group_heads(&code[at + open.len()..]);
+        heads.iter().any(|head| head == name)
+    });
+    !own && code.match_indices(name).any(|(at, _)| {
         let before = code[..at].chars().next_back();
         let after = &code[at + name.len()..];
         !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '"')
+            && !code[..at].ends_with("kernels::")
             && (after.starts_with("::") || (after.starts_with(';') && code[..at].ends_with("use ")))
     })
 }

@@ -1,3 +1,5 @@
+//! Commits, damage, debris and retention, on a real disk and on one that fails at every operation in turn.
+
 use super::*;
 use crate::engine::checkpoint::disk::{FileRecord, RealDisk};
 use std::fs;
