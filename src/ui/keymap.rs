@@ -37,6 +37,11 @@ impl Key {
     }
 
     fn parse(text: &str) -> Result<Key, String> {
+        let mut chars = text.chars();
+        if let (Some(c), None) = (chars.next(), chars.next()) {
+            // As it is: crokey would read a capital letter as a small one.
+            return Ok(Key::normal(KeyCode::Char(c), KeyModifiers::NONE));
+        }
         let hint = "write names such as enter, esc, ctrl-p, shift-g, / or +";
         let combination = crokey::parse(text).map_err(|_| format!("`{text}` is no key; {hint}"))?;
         match combination.codes {
@@ -325,11 +330,15 @@ mod tests {
     fn a_users_file_replaces_keys_and_its_mistakes_are_all_told() {
         let mut keymap = Keymap::embedded();
         assert_eq!(
-            keymap.overlay("mine", "run: {pause: space, note: []}\nglobal: {home: 4}\n"),
+            keymap.overlay(
+                "mine",
+                "run: {pause: space, note: [], stop: X}\nglobal: {home: 4}\n"
+            ),
             []
         );
         assert_eq!(keymap.label(Action::Pause), "space");
         assert_eq!(keymap.label(Action::Note), "");
+        assert_eq!(keymap.label(Action::Stop), "X");
         assert_eq!(keymap.label(Action::Home), "4");
         let text = "run: {puase: p, stop: [hyper-x]}\nkitchen: {cook: c}\nchat: {send: ctrl-o}\n";
         let errors: Vec<String> = keymap

@@ -41,7 +41,10 @@ impl Toasts {
             Level::Bad => 15_000,
         };
         let text = one_line(text);
-        self.list.retain(|toast| toast.text != text);
+        // News of the same kind (`checkpoint …`) replaces what it said before.
+        let kind = |text: &str| text.split(' ').next().map(String::from);
+        self.list
+            .retain(|toast| toast.level != level || kind(&toast.text) != kind(&text));
         self.list.push_back(Toast {
             level,
             text,
@@ -127,7 +130,7 @@ mod tests {
     fn toasts_go_and_never_pile_up() {
         let mut toasts = Toasts::default();
         for i in 0..9 {
-            toasts.add(UnixMillis(0), Level::Info, &format!("n {i}"));
+            toasts.add(UnixMillis(0), Level::Info, &format!("n{i} is new"));
         }
         toasts.add(UnixMillis(0), Level::Bad, "worse");
         toasts.add(UnixMillis(0), Level::Bad, "worse");

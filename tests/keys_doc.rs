@@ -1,0 +1,56 @@
+//! docs/keys.md is made from the table of actions; `LLMTUI_UPDATE_DOCS=1 cargo test --test keys_doc` renews it.
+
+use llmtui::ui::action::{ACTIONS, Context};
+use llmtui::ui::keymap::Keymap;
+use std::fmt::Write;
+
+fn page() -> String {
+    let keymap = Keymap::embedded();
+    let mut page = String::from(
+        "# Keys\n\nMade from the table of actions (`src/ui/action.rs`) and `assets/keymap.yaml`; do not edit. A file of the \
+         keymap's shape at\n`~/.config/llmtui/keymap.yaml` replaces the keys of the actions that it names, by the words of \
+         the second column.\n",
+    );
+    for context in Context::ALL {
+        write!(
+            page,
+            "\n## {}\n\n| keys | `{}:` | |\n|---|---|---|\n",
+            context.title(),
+            context.id()
+        )
+        .unwrap();
+        for info in ACTIONS.iter().filter(|info| info.context == context) {
+            let keys: Vec<String> = keymap
+                .keys(info.action)
+                .map(|key| format!("`{key}`"))
+                .collect();
+            writeln!(
+                page,
+                "| {} | `{}` | {} |",
+                keys.join(" "),
+                info.id,
+                info.doc
+            )
+            .unwrap();
+        }
+    }
+    page
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a switch of this test, not of the program"
+)]
+fn the_page_of_keys_is_up_to_date() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/keys.md");
+    if std::env::var("LLMTUI_UPDATE_DOCS").is_ok() {
+        std::fs::create_dir_all(concat!(env!("CARGO_MANIFEST_DIR"), "/docs")).unwrap();
+        std::fs::write(path, page()).unwrap();
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        written == page(),
+        "docs/keys.md is stale: LLMTUI_UPDATE_DOCS=1 cargo test --test keys_doc"
+    );
+}

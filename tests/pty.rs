@@ -1,0 +1,408 @@
+//! The real program in a real terminal: start, watch, hang up, come back, chat, stop; suspend; end by a signal. Waits are
+//! for conditions, with a limit that only a hang reaches.
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, SlavePty, native_pty_system};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// Nothing here takes a second on an idle machine; a loaded one may take much longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at a file.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A model that learns in milliseconds, under the quickstart's name.
+const TINY: &str = "name: tiny
+about: A tiny one.
+model: {n_layer: 1, n_head: 2, d_model: 32, seq_len: 32}
+train: {max_steps: 1000000, micro_batch_size: 4, threads: 1}
+eval: {every: 200, batches: 2}
+sample: {every: 200}
+checkpoint: {every: 200}
+";
+
+/// A folder with the tiny preset; nobody's home is touched.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("presets")).unwrap();
+        std::fs::write(dir.path().join("presets/quickstart.yaml"), TINY).unwrap();
+        Place { dir }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The only run there is.
+    fn run(&self) -> PathBuf {
+        let runs = std::fs::read_dir(self.path().join("runs")).unwrap();
+        runs.map(|entry| entry.unwrap().path()).next().unwrap()
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.run().join("events.jsonl")).unwrap_or_default()
+    }
+
+    fn command(&self, program: &str, args: &[&str]) -> CommandBuilder {
+        let mut command = CommandBuilder::new(program);
+        command.args(args);
+        command.cwd(self.path());
+        command.env_clear();
+        let path = |name: &str| self.path().join(name).display().to_string();
+        command.env("HOME", path("home"));
+        command.env("XDG_CONFIG_HOME", path("config"));
+        command.env("XDG_RUNTIME_DIR", path("run"));
+        command.env("PATH", "/usr/bin:/bin");
+        command.env("LANG", "C.UTF-8");
+        command.env("TERM", "xterm-256color");
+        command
+    }
+}
+
+impl Drop for Place {
+    /// A test that fails must not leave an engine behind.
+    fn drop(&mut self) {
+        let Ok(runs) = std::fs::read_dir(self.path().join("runs")) else {
+            return;
+        };
+        for run in runs.flatten() {
+            let lock = run.path().join("lock");
+            let header = std::fs::read_to_string(run.path().join("run.json")).unwrap_or_default();
+            let header: serde_json::Value = serde_json::from_str(&header).unwrap_or_default();
+            if llmtui::base::files::is_locked(&lock) {
+                signal(
+                    header["pid"].as_u64().unwrap_or(0),
+                    rustix::process::Signal::KILL,
+                );
+            }
+        }
+    }
+}
+
+fn signal(pid: u64, signal: rustix::process::Signal) {
+    if let Some(pid) = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+    {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// A terminal with the program in it.
+struct Term {
+    parser: vt100::Parser,
+    bytes: Receiver<Vec<u8>>,
+    n_bytes: usize,
+    writer: Box<dyn Write + Send>,
+    child: Box<dyn Child + Send + Sync>,
+    master: Box<dyn MasterPty + Send>,
+    _slave: Box<dyn SlavePty + Send>,
+    termios: String,
+}
+
+impl Term {
+    fn open(command: CommandBuilder, (cols, rows): (u16, u16)) -> Term {
+        let size = PtySize {
+            rows,
+            cols,
+            pixel_width: 0,
+            pixel_height: 0,
+        };
+        let pair = native_pty_system().openpty(size).unwrap();
+        let termios = termios(&*pair.master);
+        let child = pair.slave.spawn_command(command).unwrap();
+        let mut reader = pair.master.try_clone_reader().unwrap();
+        let (sender, bytes) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 1 << 14];
+            while let Ok(n) = reader.read(&mut buffer) {
+                if n == 0 || sender.send(buffer[..n].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Term {
+            parser: screen(cols, rows),
+            bytes,
+            n_bytes: 0,
+            writer: pair.master.take_writer().unwrap(),
+            child,
+            master: pair.master,
+            _slave: pair.slave,
+            termios,
+        }
+    }
+
+    fn llmtui(place: &Place, args: &[&str], size: (u16, u16)) -> Term {
+        Term::open(place.command(env!("CARGO_BIN_EXE_llmtui"), args), size)
+    }
+
+    fn text(&self) -> String {
+        self.parser.screen().contents()
+    }
+
+    /// Takes in what the program writes within `time`; false when it wrote nothing.
+    fn read(&mut self, time: Duration) -> bool {
+        match self.bytes.recv_timeout(time) {
+            Ok(bytes) => {
+                self.n_bytes += bytes.len();
+                self.parser.process(&bytes);
+                true
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => false,
+        }
+    }
+
+    #[track_caller]
+    fn wait(&mut self, what: &str, done: impl Fn(&Term) -> bool) {
+        let begin = Instant::now();
+        while !done(self) {
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "{what} did not come; the screen:\n{}",
+                self.text()
+            );
+            self.read(LOOK);
+        }
+    }
+
+    #[track_caller]
+    fn wait_text(&mut self, text: &str) {
+        self.wait(text, |term| term.text().contains(text));
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.writer.write_all(keys.as_bytes()).unwrap();
+        self.writer.flush().unwrap();
+    }
+
+    /// The step in the progress line.
+    fn step(&self) -> Option<u64> {
+        let text = self.text();
+        let words = text.lines().nth(1)?.trim_start().strip_prefix("step")?;
+        words
+            .split('/')
+            .next()?
+            .replace(',', "")
+            .trim()
+            .parse()
+            .ok()
+    }
+
+    #[track_caller]
+    fn wait_exit(&mut self) -> u32 {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                while self.read(LOOK) {}
+                return status.exit_code();
+            }
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "the program does not end:\n{}",
+                self.text()
+            );
+            self.read(LOOK);
+        }
+    }
+
+    /// Cooked mode, the first screen, a visible cursor.
+    #[track_caller]
+    fn assert_restored(&self) {
+        assert!(!self.parser.screen().alternate_screen());
+        assert!(!self.parser.screen().hide_cursor());
+        assert!(!self.parser.screen().bracketed_paste());
+        assert_eq!(
+            self.parser.screen().mouse_protocol_mode(),
+            vt100::MouseProtocolMode::None
+        );
+        assert_eq!(termios(&*self.master), self.termios);
+    }
+}
+
+fn screen(cols: u16, rows: u16) -> vt100::Parser {
+    let size = |n| std::num::NonZero::new(n).unwrap();
+    vt100::Parser::new(size(rows), size(cols), 0)
+}
+
+fn termios(master: &dyn MasterPty) -> String {
+    format!("{:?}", master.get_termios())
+}
+
+fn expect_growth(what: &str, grows: impl Fn() -> usize) {
+    let (begin, before) = (Instant::now(), grows());
+    while grows() <= before {
+        assert!(begin.elapsed() < PATIENCE, "{what} does not grow");
+        std::thread::park_timeout(LOOK);
+    }
+}
+
+#[test]
+fn a_run_outlives_its_viewer_and_is_chatted_with_and_stopped() {
+    let place = Place::new();
+    let mut term = Term::llmtui(&place, &[], (80, 24));
+    term.wait_text("▸ quickstart");
+    term.press("\r");
+    term.wait("the first step", |term| {
+        term.step().is_some_and(|step| step > 0)
+    });
+    let (step, charts) = (term.step().unwrap(), term.text());
+    term.wait("the charts to move", |term| {
+        let chart = |text: &str| text.lines().skip(2).take(8).collect::<String>();
+        term.step().is_some_and(|now| now > step) && chart(&term.text()) != chart(&charts)
+    });
+
+    signal(
+        term.child.process_id().unwrap().into(),
+        rustix::process::Signal::HUP,
+    );
+    term.wait_exit();
+    expect_growth("the log", || place.log().len());
+    let checkpoints = place.run().join("checkpoints");
+    let begin = Instant::now();
+    let saved = || {
+        std::fs::read_dir(&checkpoints)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|entry| entry.path().join("manifest.json").exists())
+    };
+    while !saved() {
+        assert!(begin.elapsed() < PATIENCE, "no checkpoint");
+        std::thread::park_timeout(LOOK);
+    }
+
+    let mut term = Term::llmtui(&place, &["attach"], (80, 24));
+    term.wait("the run, further on", |term| {
+        term.step().is_some_and(|now| now > step)
+    });
+    term.wait_text("training");
+    term.press("3");
+    term.wait_text("Write the beginning of a text");
+    term.press("KING:\r");
+    term.wait_text("at the length limit");
+    expect_growth("the log, while chatting", || place.log().len());
+
+    term.press("\x1b");
+    term.wait_text("enter write");
+    term.press("q");
+    term.wait_text("leave it running");
+    term.press("c");
+    assert_eq!(term.wait_exit(), 0);
+    term.assert_restored();
+    let last = place.log().lines().last().unwrap_or_default().to_string();
+    assert!(
+        last.contains("Finished") && last.contains("stopped"),
+        "{last}"
+    );
+}
+
+#[test]
+fn a_signal_ends_the_workbench_and_gives_the_terminal_back() {
+    let place = Place::new();
+    let mut term = Term::llmtui(&place, &[], (80, 24));
+    term.wait_text("▸ quickstart");
+    assert!(term.parser.screen().alternate_screen());
+    assert_ne!(termios(&*term.master), term.termios, "raw mode");
+    signal(
+        term.child.process_id().unwrap().into(),
+        rustix::process::Signal::TERM,
+    );
+    term.wait_exit();
+    term.assert_restored();
+}
+
+#[test]
+fn ctrl_z_goes_to_the_shell_and_fg_comes_back() {
+    let place = Place::new();
+    let program = env!("CARGO_BIN_EXE_llmtui");
+    let mut term = Term::open(
+        place.command("/bin/sh", &["-c", &format!("{program}; true")]),
+        (80, 24),
+    );
+    term.wait_text("▸ quickstart");
+    term.press("\x1a");
+    term.wait("the first screen", |term| {
+        !term.parser.screen().alternate_screen()
+    });
+    let shell = term.child.process_id().unwrap();
+    let stat = || std::fs::read_to_string(format!("/proc/{shell}/stat")).unwrap_or_default();
+    term.wait("the job to stop", |_| stat().contains(") T "));
+    term.assert_restored();
+    let group = rustix::process::Pid::from_raw(i32::try_from(shell).unwrap()).unwrap();
+    rustix::process::kill_process_group(group, rustix::process::Signal::CONT).unwrap();
+    term.wait("the workbench", |term| {
+        term.parser.screen().alternate_screen() && term.text().contains("▸ quickstart")
+    });
+    term.press("q");
+    assert_eq!(term.wait_exit(), 0);
+    term.assert_restored();
+}
+
+#[test]
+fn the_size_may_change_at_any_moment() {
+    let place = Place::new();
+    let mut term = Term::llmtui(&place, &[], (80, 24));
+    term.wait_text("▸ quickstart");
+    for (cols, rows) in [(20, 4), (2, 2), (200, 60), (100, 30)] {
+        let size = PtySize {
+            rows,
+            cols,
+            pixel_width: 0,
+            pixel_height: 0,
+        };
+        term.parser = screen(cols, rows);
+        term.master.resize(size).unwrap();
+        term.read(Duration::from_millis(200));
+    }
+    term.press("?");
+    term.wait_text("Sort runs by age");
+    // Escape and a letter in one go would be Alt and the letter.
+    term.press("\x1b");
+    term.wait_text("enter start");
+    term.press("q");
+    assert_eq!(term.wait_exit(), 0);
+}
+
+/// Prints what the workbench writes; run with `cargo test --release --test pty -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement of about a minute"]
+fn bytes_a_second() {
+    for size in [(80, 24), (200, 50)] {
+        let place = Place::new();
+        std::fs::remove_file(place.path().join("presets/quickstart.yaml")).unwrap();
+        let begin = Instant::now();
+        let mut term = Term::llmtui(&place, &[], size);
+        term.wait_text("▸ quickstart");
+        let paint = begin.elapsed();
+        let rate = |term: &mut Term, seconds: u64| {
+            let (begin, before) = (Instant::now(), term.n_bytes);
+            while begin.elapsed() < Duration::from_secs(seconds) {
+                term.read(LOOK);
+            }
+            (term.n_bytes - before) as u64 / seconds
+        };
+        let idle = rate(&mut term, 5);
+        term.press("\r");
+        term.wait("the first step", |term| {
+            term.step().is_some_and(|step| step > 0)
+        });
+        let first = rate(&mut term, 5);
+        let live = rate(&mut term, 10);
+        let steps = term.step();
+        term.press("qs");
+        term.wait_exit();
+        println!(
+            "{}x{}: first paint {} ms, idle {idle} B/s, live first 5 s {first} B/s, then {live} B/s (at step {steps:?})",
+            size.0,
+            size.1,
+            paint.as_millis()
+        );
+    }
+}
