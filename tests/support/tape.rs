@@ -157,7 +157,7 @@ impl Tape {
         });
         for step in steps {
             self.t += STEP_MS;
-            if step % self.stride == 0 || step == 1 || special(step) {
+            if step.is_multiple_of(self.stride) || step == 1 || special(step) {
                 self.add(Event::Stepped {
                     step,
                     tokens: step * BATCH_TOKENS,
@@ -169,13 +169,13 @@ impl Tape {
     }
 
     fn due(&mut self, step: u64) {
-        if step % 50 == 0 {
+        if step.is_multiple_of(50) {
             self.host(step);
         }
-        if step % 250 == 0 {
+        if step.is_multiple_of(250) {
             self.evaluate(step);
         }
-        if step % 500 == 0 {
+        if step.is_multiple_of(500) {
             self.sample(step);
             self.checkpoint(step);
         }

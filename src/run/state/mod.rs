@@ -70,6 +70,8 @@ pub struct RunState {
     pub n_warnings: u64,
     /// Set while no engine is at work: how the last one ended.
     pub finished: Option<Finish>,
+    /// Spent by the engine processes that have ended.
+    pub seconds: f64,
     /// Step time and the cost of interruptions, for the remaining time.
     pub pace: Pace,
     /// Newest sequence number; earlier or equal ones are ignored when they arrive again.
@@ -221,6 +223,7 @@ impl RunState {
                 self.step = (*step).max(self.step);
                 self.tokens = (*tokens).max(self.tokens);
                 self.finished = Finish::from_event(t, event);
+                self.seconds += self.finished.as_ref().map_or(0.0, |f| f.seconds.max(0.0));
             }
             Event::Unknown(_) => self.unknown += 1,
             _ => {}

@@ -19,7 +19,39 @@ pub struct Axis {
     /// Distance of ticks; on a logarithmic axis that of the smallest decade.
     step: f64,
     scale: Scale,
+    unit: Unit,
 }
+
+/// What one on the axis stands for, and the letter behind its labels.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Unit {
+    size: f64,
+    letter: &'static str,
+}
+
+const ONE: Unit = Unit {
+    size: 1.0,
+    letter: "",
+};
+
+/// Binary units of bytes, largest first.
+const BYTES: [Unit; 3] = [
+    Unit {
+        size: 1_073_741_824.0,
+        letter: "G",
+    },
+    Unit {
+        size: 1_048_576.0,
+        letter: "M",
+    },
+    Unit {
+        size: 1_024.0,
+        letter: "K",
+    },
+];
+
+/// Share of its height that data must fill for an axis to stay.
+const FILLED: f64 = 0.35;
 
 impl Axis {
     /// The round range around `low..=high` with at most `max_ticks` intervals. A range without height gets some.
@@ -27,6 +59,19 @@ impl Axis {
         match scale {
             Scale::Log if high > 0.0 => Self::log(low, high),
             _ => Self::linear(low, high, max_ticks.max(1)),
+        }
+    }
+
+    /// A linear axis of bytes: round in KiB, MiB or GiB.
+    pub fn of_bytes(low: f64, high: f64, max_ticks: usize) -> Self {
+        let unit = BYTES.into_iter().find(|u| high >= u.size).unwrap_or(ONE);
+        let axis = Self::linear(low / unit.size, high / unit.size, max_ticks.max(1));
+        Axis {
+            low: axis.low * unit.size,
+            high: axis.high * unit.size,
+            step: axis.step * unit.size,
+            unit,
+            ..axis
         }
     }
 
@@ -49,6 +94,7 @@ impl Axis {
                     high: to,
                     step,
                     scale: Scale::Linear,
+                    unit: ONE,
                 };
             }
             step = round_up(step * 1.01);
@@ -67,7 +113,15 @@ impl Axis {
             high,
             step: from,
             scale: Scale::Log,
+            unit: ONE,
         }
+    }
+
+    /// True while data from `low` to `high` fill enough of this axis and lie inside it.
+    pub fn suits(&self, low: f64, high: f64, scale: Scale) -> bool {
+        let (from, to) = (self.place(low), self.place(high));
+        let slack = 1e-9;
+        self.scale == scale && from >= -slack && to <= 1.0 + slack && to - from >= FILLED
     }
 
     /// Height of a value: 0 at the low end, 1 at the high end; outside of that beyond them. NaN where it has none.
@@ -86,11 +140,17 @@ impl Axis {
                 let n = ((self.high - self.low) / self.step).round() as usize;
                 let at = |i: usize| self.low + self.step * i as f64;
                 (0..=n.min(64))
-                    .map(|i| (at(i), label(at(i), self.step)))
+                    .map(|i| (at(i), self.label(at(i))))
                     .collect()
             }
             Scale::Log => self.log_ticks(),
         }
+    }
+
+    fn label(&self, value: f64) -> String {
+        let Unit { size, letter } = self.unit;
+        let label = label(value / size, self.step / size);
+        if label == "0" { label } else { label + letter }
     }
 
     fn log_ticks(&self) -> Vec<(f64, String)> {
@@ -174,12 +234,15 @@ fn scientific(value: f64, step: f64) -> String {
     format!("{mantissa:.decimals$}e{exponent}")
 }
 
+/// Steps that a chart spans at least.
+const FIRST_STEPS: u64 = 48;
+
 /// The steps that a chart of a running run spans: round, at least half full once it is past its beginning, and the whole
-/// schedule from its middle on, so that the picture is squeezed a few times in a run and not in every frame.
+/// schedule from a quarter of it on, so that the picture is squeezed a few times in a run and not in every frame.
 pub fn step_range(step: u64, max_steps: Option<u64>) -> (f64, f64) {
-    let reach = round_up_125((step.max(16) as f64) * 1.02);
+    let reach = round_up_125((step.max(FIRST_STEPS) as f64) * 1.02);
     let high = match max_steps {
-        Some(max) if max > 0 && reach >= max as f64 * 0.8 => (max.max(step)) as f64,
+        Some(max) if max > 0 && reach >= max as f64 * 0.4 => (max.max(step)) as f64,
         _ => reach,
     };
     (0.0, high)
@@ -246,6 +309,19 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_round_in_their_own_units() {
+        let gib = 1_073_741_824.0;
+        assert_eq!(
+            labels(Axis::of_bytes(0.0, 1.2 * gib, 4)),
+            ["0", "0.5G", "1.0G", "1.5G"]
+        );
+        assert_eq!(
+            labels(Axis::of_bytes(0.0, 78.0 * 1_048_576.0, 4)),
+            ["0", "20M", "40M", "60M", "80M"]
+        );
+    }
+
+    #[test]
     fn flat_and_empty_data_get_a_range() {
         for value in [0.0, 1e-9, -3.0, 1e12] {
             let axis = Axis::snapped(value, value, 4, Scale::Linear);
@@ -273,7 +349,7 @@ mod tests {
     fn the_step_axis_grows_a_few_times_only() {
         let mut ranges: Vec<f64> = (0..=2000).map(|s| step_range(s, Some(2000)).1).collect();
         ranges.dedup();
-        assert_eq!(ranges, [20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0]);
+        assert_eq!(ranges, [50.0, 100.0, 200.0, 500.0, 2000.0]);
         assert_eq!(step_range(2000, Some(2000)).1, 2000.0);
         assert_eq!(
             step_range(2100, Some(2000)).1,

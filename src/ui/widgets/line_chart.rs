@@ -15,6 +15,8 @@ use ratatui::layout::Rect;
 pub enum Look {
     /// A line through every reading.
     Line,
+    /// A line through the mean of each dot column, for what is set and not measured.
+    Thin,
     /// A faint line through every reading, and a strong one through their moving average; the weight of the past decays by
     /// e in this share of the width.
     Smoothed(f64),
@@ -43,7 +45,13 @@ pub struct LineChart<'a> {
     pub scale: Scale,
     /// The value axis begins at zero.
     pub from_zero: bool,
+    /// Values are bytes: labels count in binary units.
+    pub bytes: bool,
     pub cursor: Option<u64>,
+    /// The newest dot column is left out until its steps are complete: it would be drawn anew with each of them.
+    pub settled: bool,
+    /// The value axis of the last frame: it stays while it still suits the data, so that the picture stands still.
+    pub held: Option<Axis>,
 }
 
 /// Where a chart was drawn: turns columns of the screen into steps.
@@ -53,6 +61,8 @@ pub struct Plot {
     pub area: Rect,
     pub from: f64,
     pub to: f64,
+    /// The value axis; `None` when there was nothing to show.
+    pub axis: Option<Axis>,
 }
 
 impl Plot {
@@ -86,6 +96,8 @@ const FAINT: u8 = 1;
 const STRONG: u8 = 2;
 /// A value further above the bulk than this many times the bulk's height is cut off and marked.
 const OUTLIER: f64 = 3.0;
+/// Share of the data's height that an outgrown axis is extended by.
+const ROOM: f64 = 0.6;
 /// Columns from which on there is a bulk to be far from.
 const MANY: usize = 20;
 
@@ -134,10 +146,11 @@ impl LineChart<'_> {
     pub fn draw(&self, buffer: &mut Buffer, area: Rect, theme: &Theme) -> Plot {
         let area = area.intersection(buffer.area);
         let parts = Parts::of(area);
-        let plot = Plot {
+        let mut plot = Plot {
             area: parts.plot,
             from: self.from,
             to: self.to,
+            axis: None,
         };
         if parts.plot.width == 0 || parts.plot.height == 0 || self.to <= self.from {
             return plot;
@@ -148,6 +161,7 @@ impl LineChart<'_> {
             .map(|line| self.columns(*line, plot))
             .collect();
         let axis = self.axis(&columns, parts.plot.height);
+        plot.axis = axis;
         self.draw_step_axis(buffer, &parts, theme);
         if let Some(axis) = &axis {
             draw_value_axis(buffer, &parts, axis, theme);
@@ -166,32 +180,36 @@ impl LineChart<'_> {
         // The last step of a run lies on the right end: a hair more than the range takes it in.
         let to = self.to + (self.to - self.from) * 1e-9;
         let tau = match line.look {
-            Look::Smoothed(share) if share > 0.0 => share * n as f64,
-            _ => {
-                let buckets = line.series.columns(self.from, to, n);
-                return Columns {
-                    line,
-                    buckets,
-                    smooth: Vec::new(),
-                };
-            }
+            Look::Smoothed(share) => share * n as f64,
+            _ => 0.0,
         };
         // The average is already warm at the left edge: it starts four decay times before it.
         let lead = (tau * 4.0).ceil() as usize;
         let width = (to - self.from) / n as f64;
-        let mut buckets = line
-            .series
-            .columns(self.from - width * lead as f64, to, n + lead);
+        let from = self.from - width * lead as f64;
+        let mut buckets = line.series.columns(from, to, n + lead);
+        if self.settled && matches!(line.look, Look::Line | Look::Thin | Look::Smoothed(_)) {
+            settle(&mut buckets, line.series, from, width);
+        }
+        if tau <= 0.0 {
+            let smooth = Vec::new();
+            return Columns {
+                line,
+                buckets,
+                smooth,
+            };
+        }
         let mut ema = Ema::new((-1.0 / tau).exp());
-        let smooth: Vec<Option<f64>> = buckets
+        let mut smooth: Vec<Option<f64>> = buckets
             .iter()
             .map(|b| Some(ema.push(b.as_ref()?.mean()?)))
             .collect();
         buckets.drain(..lead);
+        smooth.drain(..lead);
         Columns {
             line,
             buckets,
-            smooth: smooth[lead..].to_vec(),
+            smooth,
         }
     }
 
@@ -216,16 +234,31 @@ impl LineChart<'_> {
         highs.sort_by(f64::total_cmp);
         let (mut low, mut high) = (*lows.first()?, *highs.last()?);
         if self.scale == Scale::Linear {
-            high = high.min(without_outliers(&highs, low));
+            high = high.min(without_outliers(&highs, low)).max(low);
             low = if self.from_zero && low > 0.0 {
                 0.0
             } else {
                 low
             };
         }
+        if self
+            .held
+            .is_some_and(|axis| axis.suits(low, high, self.scale))
+        {
+            return self.held;
+        }
+        if let Some(axis) = self.held.filter(|_| self.scale == Scale::Linear) {
+            // Outgrown: leave room for more of the same on that side.
+            let room = (high - low) * ROOM;
+            low -= if low < axis.low { room } else { 0.0 };
+            high += if high > axis.high { room } else { 0.0 };
+        }
         // Few rows get a tight range with few labels rather than a wide range.
         let intervals = usize::from(rows).clamp(4, 8);
-        Some(Axis::snapped(low, high.max(low), intervals, self.scale))
+        Some(match (self.bytes, self.scale) {
+            (true, Scale::Linear) => Axis::of_bytes(low, high, intervals),
+            _ => Axis::snapped(low, high, intervals, self.scale),
+        })
     }
 
     fn draw_data(
@@ -246,12 +279,9 @@ impl LineChart<'_> {
             let mut dots = Dots::new(plot.area.width, plot.area.height);
             let height = |value: f64| dot_row(axis, value, plot.area.height);
             let strong = column.smooth.is_empty() && !joined;
-            trace_band(
-                &mut dots,
-                &column.buckets,
-                height,
-                if strong { STRONG } else { FAINT },
-            );
+            let band = column.line.look != Look::Thin;
+            let layer = if strong { STRONG } else { FAINT };
+            trace_band(&mut dots, &column.buckets, height, layer, band);
             trace_line(&mut dots, &column.smooth, height, STRONG);
             let meaning = column.line.meaning;
             dots.draw(buffer, plot.area, theme.ascii, |layer| match layer {
@@ -357,6 +387,23 @@ impl LineChart<'_> {
     }
 }
 
+/// Takes the newest column away while steps of it are still to come.
+fn settle(buckets: &mut [Option<Bucket>], series: &Series, from: f64, width: f64) {
+    let Some((i, newest)) = buckets
+        .iter()
+        .enumerate()
+        .rev()
+        .find_map(|(i, b)| Some((i, b.as_ref()?.last)))
+    else {
+        return;
+    };
+    let complete = from + width * (i + 1) as f64 <= newest as f64 + 1.0;
+    let live = series.last().is_some_and(|p| p.step == newest);
+    if live && !complete && buckets[..i].iter().any(Option::is_some) {
+        buckets[i] = None;
+    }
+}
+
 /// The mark of a kind, one column wide.
 pub fn mark_glyph(kind: MarkKind, ascii: bool) -> &'static str {
     match (kind, ascii) {
@@ -399,12 +446,13 @@ fn dot_row(axis: &Axis, value: f64, rows: u16) -> usize {
     ((1.0 - share) * last as f64).round() as usize
 }
 
-/// From the smallest to the largest value of each column, joined through the means.
+/// A line through the means; as a `band`, also from the smallest to the largest value of each column.
 fn trace_band(
     dots: &mut Dots,
     buckets: &[Option<Bucket>],
     height: impl Fn(f64) -> usize,
     layer: u8,
+    band: bool,
 ) {
     let mut before: Option<(usize, usize)> = None;
     for (x, bucket) in buckets.iter().enumerate() {
@@ -415,7 +463,9 @@ fn trace_band(
             before = None;
             continue;
         };
-        dots.vertical(x, height(bucket.min), height(bucket.max), layer);
+        if band {
+            dots.vertical(x, height(bucket.min), height(bucket.max), layer);
+        }
         let here = (x, height(mean));
         if let Some(before) = before {
             dots.line(before, here, layer);
@@ -489,7 +539,7 @@ fn draw_value_axis(buffer: &mut Buffer, parts: &Parts, axis: &Axis, theme: &Them
     }
     let row_of = |value: f64| dot_row(axis, value, plot.height) / DOWN;
     let ticks = axis.ticks();
-    for (value, label) in labelled(&ticks, |value| row_of(value)) {
+    for (value, label) in labelled(&ticks, row_of) {
         let fits = label.len() <= usize::from(LABEL_WIDTH);
         let label = if fits { label } else { short_label(value) };
         if label.len() > usize::from(LABEL_WIDTH) {
@@ -509,7 +559,9 @@ fn labelled(ticks: &[(f64, String)], row_of: impl Fn(f64) -> usize) -> Vec<(f64,
         rows.windows(2).all(|pair| pair[0].abs_diff(pair[1]) >= 2)
     };
     let last = ticks.len().saturating_sub(1);
-    let even = (1..=last).filter(|k| last % k == 0).find(|k| apart(*k));
+    let even = (1..=last)
+        .filter(|k| last.is_multiple_of(*k))
+        .find(|k| apart(*k));
     let stride = even
         .filter(|k| *k < last || last == 1)
         .or_else(|| (1..=last).find(|k| apart(*k)));

@@ -4,6 +4,7 @@ use crate::ui::theme::{Meaning, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use std::borrow::Cow;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Words with their meaning.
@@ -32,6 +33,7 @@ pub fn draw(buffer: &mut Buffer, x: u16, y: u16, max: u16, words: &[Word], theme
     let end = x.saturating_add(max);
     let cut = width(words) > usize::from(max);
     for Word { text, meaning } in words {
+        let text = &*readable(text, theme);
         let room = usize::from(end - at);
         if room == 0 {
             break;
@@ -59,6 +61,24 @@ pub fn draw_right(
     if width <= usize::from(max) && width <= usize::from(right) {
         draw(buffer, right - width as u16, y, width as u16, words, theme);
     }
+}
+
+/// What the terminal can show of a text: letters that ASCII lacks become their nearest likeness, or a question mark.
+fn readable<'a>(text: &'a str, theme: &Theme) -> Cow<'a, str> {
+    if !theme.ascii || text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    let likeness = |c: char| match c {
+        c if c.is_ascii() => c,
+        '−' | '–' | '—' | '·' | '─' => '-',
+        '→' => '>',
+        '×' => 'x',
+        '…' => '~',
+        '‘' | '’' => '\'',
+        '“' | '”' => '"',
+        _ => '?',
+    };
+    Cow::Owned(text.chars().map(likeness).collect())
 }
 
 fn put(buffer: &mut Buffer, x: u16, y: u16, text: &str, max: usize, style: Style) -> u16 {
@@ -149,7 +169,7 @@ pub fn paragraph(
     theme: &Theme,
 ) -> u16 {
     let lines = wrap(
-        text,
+        &readable(text, theme),
         usize::from(area.width),
         usize::from(area.height),
         theme.ascii,

@@ -31,6 +31,9 @@ pub struct Wish {
     pub ascii: bool,
 }
 
+/// The meaning of the words "at STEP", which narrow titles leave out.
+const AT: Meaning = Meaning::Cursor;
+
 /// The words of a frame.
 #[derive(Debug, Default)]
 pub struct Glance {
@@ -148,8 +151,8 @@ fn parts(state: &RunState) -> Vec<Vec<Word>> {
 
 /// What the run is busy with when it is not training; else how long it will take.
 fn time_part(state: &RunState) -> Option<Vec<Word>> {
-    if let Some(finish) = &state.finished {
-        let took = Duration::try_from_secs_f64(finish.seconds).unwrap_or_default();
+    if state.finished.is_some() {
+        let took = Duration::try_from_secs_f64(state.seconds).unwrap_or_default();
         let time = format!("{:>7}", human::duration(took));
         return Some(vec![
             word(time, Meaning::Text),
@@ -175,10 +178,7 @@ fn time_part(state: &RunState) -> Option<Vec<Word>> {
 fn title(state: &RunState, chart: &Chart, wish: &Wish, glyphs: &Glyphs) -> Vec<Word> {
     let mut words = Vec::new();
     if let Some(step) = wish.cursor {
-        words.push(word(
-            format!("at {}  ", human::grouped(step)),
-            Meaning::Accent,
-        ));
+        words.push(word(format!("at {}  ", human::grouped(step)), AT));
     }
     let paired = chart.validation.is_some();
     let meaning = if chart.points_only() {

@@ -146,7 +146,10 @@ fn gradient(state: &RunState) -> Option<Fact> {
             fact(
                 Level::Warn,
                 "gradient norm",
-                format!("spike x{times} at step {}", human::grouped(p.step)),
+                format!(
+                    "{times} times its median at step {}",
+                    human::grouped(p.step)
+                ),
             )
         }
         None => fact(
@@ -187,11 +190,10 @@ fn waiting(state: &RunState) -> Option<Fact> {
     let values = recent(state.series.get("data_wait")?);
     let share = mean(&values);
     let text = format!("{:.0} % of the time", share * 100.0);
-    (!values.is_empty() && share > WAITING).then(|| Fact {
-        level: Level::Warn,
-        label: "waits for data",
-        text,
-    })
+    if values.is_empty() || share <= WAITING {
+        return None;
+    }
+    fact(Level::Warn, "waits for data", text)
 }
 
 fn warnings(state: &RunState) -> Option<Fact> {
@@ -303,7 +305,7 @@ mod tests {
         let spike = run(100, |_| 2.0, |s| if s == 90 { 9.0 } else { 1.0 }, &[]);
         assert_eq!(
             said(&spike, "gradient norm"),
-            Some((Level::Warn, "spike x9 at step 90".into()))
+            Some((Level::Warn, "9 times its median at step 90".into()))
         );
         let gap = run(
             300,

@@ -18,6 +18,7 @@ use crate::ui::widgets::Lattice;
 use crate::ui::widgets::axis::{self, Scale};
 use crate::ui::widgets::line_chart::{Line, LineChart, Look, Plot};
 use crate::ui::widgets::text::{self, Word, word};
+use crate::wire::Phase;
 use catalog::Chart;
 use glance::{Glance, Wish};
 use plan::{Mode, Plan};
@@ -28,6 +29,12 @@ use std::collections::BTreeSet;
 
 /// Decay of the moving average as a share of the steps shown; 0 is none. [`navigate`] cycles through them.
 const SMOOTHING: [f64; 4] = [0.0, 0.006, 0.02, 0.06];
+const SMOOTHING_WORDS: [&str; 4] = [
+    "not smoothed",
+    "smoothed a little",
+    "smoothed",
+    "smoothed strongly",
+];
 const USUAL_SMOOTHING: usize = 2;
 
 /// The steps that are shown instead of all.
@@ -66,6 +73,8 @@ pub struct Dashboard {
     log_back: usize,
     glance: Glance,
     shown: Vec<Shown>,
+    /// The frame before.
+    before: Vec<Shown>,
 }
 
 impl Default for Dashboard {
@@ -83,6 +92,7 @@ impl Default for Dashboard {
             log_back: 0,
             glance: Glance::default(),
             shown: Vec::new(),
+            before: Vec::new(),
         }
     }
 }
@@ -126,7 +136,7 @@ impl Dashboard {
         let area = area.intersection(buffer.area);
         let charts = catalog::charts(state, &self.filter);
         self.selected = self.selected.min(charts.len().saturating_sub(1));
-        self.shown.clear();
+        self.before = std::mem::take(&mut self.shown);
         let Some(plan) = plan::plan(area, charts.len(), self.mode()) else {
             sentence(buffer, area, state, theme);
             return;
@@ -316,12 +326,15 @@ impl Dashboard {
     ) {
         let inner = inside(outline);
         let state = canvas.state;
-        box_title(
-            buffer,
-            outline,
-            &self.title(chart, slot, index, canvas.theme),
-            canvas.theme,
-        );
+        let mut title = self.title(chart, slot, index, canvas.theme);
+        let wide = |title: &[Word]| text::width(title) + 2 > usize::from(outline.width);
+        if wide(&title) {
+            title.retain(|word| word.meaning != Meaning::Border);
+        }
+        if wide(&title) {
+            title.retain(|word| word.meaning != Meaning::Cursor);
+        }
+        box_title(buffer, outline, &title, canvas.theme);
         if slot == 0 && state.series.is_empty() && state.finished.is_none() {
             strips::checks(buffer, inner, state, canvas.theme);
             return;
@@ -329,7 +342,8 @@ impl Dashboard {
         let main = state.series.get(&chart.id);
         let look = match chart {
             c if c.points_only() => Look::Joined,
-            c if c.smooths() && self.smoothing > 0 => Look::Smoothed(SMOOTHING[self.smoothing]),
+            c if !c.smooths() => Look::Thin,
+            _ if self.smoothing > 0 => Look::Smoothed(SMOOTHING[self.smoothing]),
             _ => Look::Line,
         };
         let meaning = match chart {
@@ -353,6 +367,7 @@ impl Dashboard {
             meaning: Meaning::Validation,
             look: Look::Points,
         }));
+        let held = self.held(index, outline, canvas.range);
         let chart = LineChart {
             lines,
             marks: &canvas.marks,
@@ -364,7 +379,10 @@ impl Dashboard {
                 Scale::Linear
             },
             from_zero: chart.begins_at_zero(),
+            bytes: chart.unit == "bytes",
             cursor: self.cursor,
+            settled: state.running() && state.phase == Some(Phase::Training),
+            held,
         };
         let plot = chart.draw(buffer, inner, canvas.theme);
         self.shown.push(Shown {
@@ -372,6 +390,14 @@ impl Dashboard {
             outline,
             plot,
         });
+    }
+
+    /// The value axis of the same chart in the same place over the same steps one frame ago.
+    fn held(&self, chart: usize, outline: Rect, range: (f64, f64)) -> Option<axis::Axis> {
+        let same = |s: &&Shown| {
+            s.chart == chart && s.outline == outline && (s.plot.from, s.plot.to) == range
+        };
+        self.before.iter().find(same)?.plot.axis
     }
 
     fn title(&self, chart: &Chart, slot: usize, index: usize, theme: &Theme) -> Vec<Word> {
@@ -390,7 +416,7 @@ impl Dashboard {
         }
         if self.full && self.smoothing > 0 && chart.smooths() {
             words.push(word(
-                format!("smoothed {} ", self.smoothing),
+                format!("{} ", SMOOTHING_WORDS[self.smoothing]),
                 Meaning::Muted,
             ));
         }

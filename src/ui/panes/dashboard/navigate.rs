@@ -1,6 +1,8 @@
 //! How keys and the mouse move the dashboard's cursors.
 
-use super::{Dashboard, SMOOTHING, Shown, USUAL_SMOOTHING, Zoom, catalog, whole_range};
+use super::{
+    Dashboard, SMOOTHING, SMOOTHING_WORDS, Shown, USUAL_SMOOTHING, Zoom, catalog, whole_range,
+};
 use crate::run::RunState;
 use crate::ui::action::Action;
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
@@ -67,13 +69,9 @@ impl Dashboard {
         if self.zoom.is_some() {
             words.push("zoomed");
         }
-        words.push(match self.smoothing {
-            0 => "not smoothed",
-            1 => "smoothed a little",
-            3 => "smoothed strongly",
-            _ => "",
-        });
-        words.retain(|w| !w.is_empty());
+        if self.smoothing != USUAL_SMOOTHING {
+            words.push(SMOOTHING_WORDS[self.smoothing]);
+        }
         words.join(", ")
     }
 

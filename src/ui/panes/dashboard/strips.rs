@@ -379,7 +379,7 @@ pub fn checks(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) 
     }
 }
 
-/// What a finished run leaves: outcome, losses, checkpoint, what to do next.
+/// What a finished run leaves: outcome and reason, loss, checkpoint, what to do next.
 pub fn result(buffer: &mut Buffer, area: Rect, state: &RunState, finish: &Finish, theme: &Theme) {
     let inner = Rect {
         x: area.x + 1,
@@ -388,49 +388,47 @@ pub fn result(buffer: &mut Buffer, area: Rect, state: &RunState, finish: &Finish
     };
     let (glyph, meaning) = outcome_mark(finish.outcome, theme.glyphs());
     let label = |text: &str| word(format!("{text:<11} "), Meaning::Muted);
-    let steps = human::grouped(finish.step);
-    let mut rows = vec![vec![
-        word(
-            format!("{glyph} {} ", outcome_word(finish.outcome)),
-            meaning,
-        ),
-        word(format!("at step {steps}"), Meaning::Text),
-    ]];
+    let outcome = format!("{glyph} {} ", outcome_word(finish.outcome));
+    let at = format!("at step {}", human::grouped(finish.step));
+    let head = vec![word(outcome, meaning), word(at, Meaning::Text)];
+    let mut tail = Vec::new();
     if let Some(loss) = finish.val_loss.or(finish.best_val_loss) {
-        rows.push(vec![
+        let best = word(best_words(state, loss), Meaning::Muted);
+        tail.push(vec![
             label("val loss"),
             word(human::number(loss), Meaning::Validation),
-            word(best_words(state), Meaning::Muted),
+            best,
         ]);
     }
     if let Some(kept) = best_checkpoint(state) {
-        rows.push(vec![
+        tail.push(vec![
             label("checkpoint"),
             word(kept.to_string(), Meaning::Text),
         ]);
     }
-    rows.push(vec![
+    tail.push(vec![
         label("next"),
         word(next(state, finish.outcome), Meaning::Accent),
     ]);
-    for (row, words) in rows.iter().enumerate().take(usize::from(inner.height)) {
-        text::draw(
-            buffer,
-            inner.x,
-            inner.y + row as u16,
-            inner.width,
-            words,
-            theme,
-        );
+
+    let row = |y: u16| Rect {
+        y: inner.y + y,
+        height: inner.height.saturating_sub(y),
+        ..inner
+    };
+    let mut y = 0;
+    if inner.height > y {
+        text::draw(buffer, inner.x, row(y).y, inner.width, &head, theme);
+        y += 1;
     }
-    let used = (rows.len() as u16).min(inner.height);
-    if !finish.message.is_empty() {
-        let rest = Rect {
-            y: inner.y + used,
-            height: inner.height - used,
-            ..inner
-        };
-        text::paragraph(buffer, rest, &finish.message, meaning, theme);
+    let reason = Rect {
+        height: row(y).height.saturating_sub(tail.len() as u16),
+        ..row(y)
+    };
+    y += text::paragraph(buffer, reason, &finish.message, meaning, theme);
+    for words in tail.iter().take(usize::from(row(y).height)) {
+        text::draw(buffer, inner.x, row(y).y, inner.width, words, theme);
+        y += 1;
     }
 }
 
@@ -455,11 +453,12 @@ fn result_line(state: &RunState, finish: &Finish, theme: &Theme) -> Vec<Word> {
     words
 }
 
-fn best_words(state: &RunState) -> String {
-    let best = state.best_evaluation();
+/// The best loss on the way, when it is not the last one.
+fn best_words(state: &RunState, last: f64) -> String {
+    let best = state.best_evaluation().filter(|e| e.val_loss() < last);
     best.map_or(String::new(), |e| {
         format!(
-            "  best {} at step {}",
+            "  best {} at {}",
             human::number(e.val_loss()),
             human::grouped(e.step)
         )
@@ -474,8 +473,8 @@ fn best_checkpoint(state: &RunState) -> Option<&str> {
 
 fn next(state: &RunState, outcome: Outcome) -> &'static str {
     match outcome {
-        Outcome::Completed => "talk to it in Chat",
+        Outcome::Completed => "chat with it",
         _ if state.checkpoints.is_empty() => "change the spec and start again",
-        _ => "resume it, or talk to its checkpoint in Chat",
+        _ => "resume it, or chat with it",
     }
 }

@@ -1,6 +1,11 @@
 //! The dashboard on the standard tape: pictures at real sizes, every size without a panic, keys and mouse, bytes.
 
 use super::*;
+use crate::base::paths::Env;
+use crate::ui::action::Action;
+use crate::ui::theme::{ColorDepth, Themes};
+use crate::wire::{Envelope, Event, MetricInfo, Num, Outcome};
+use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
 use crate::ui::tape;
 
@@ -26,6 +31,322 @@ fn picture(
         .join("\n")
 }
 
+fn live() -> RunState {
+    RunState::from_events(&tape::until(5, 1_240))
+}
+
+fn finished() -> RunState {
+    RunState::from_events(&tape::standard(5))
+}
+
+/// The live run, and one more event.
+fn live_and(events: Vec<Event>) -> RunState {
+    let mut state = live();
+    for event in events {
+        let (seq, t) = (state.last_seq + 1, UnixMillis(state.last_t.0 + 40));
+        state.apply(&Envelope {
+            v: 1,
+            seq,
+            t,
+            event,
+        });
+    }
+    state
+}
+
+fn failed() -> RunState {
+    live_and(vec![Event::Finished {
+        outcome: Outcome::Failed,
+        step: 1_241,
+        tokens: 1_241 * tape::BATCH_TOKENS,
+        val_loss: None,
+        best_val_loss: Some(Num(1.721)),
+        train_loss: Some(Num(f64::NAN)),
+        seconds: 61.2,
+        message: "The loss is NaN for 10 steps in a row; the weights of step 1,240 were kept. Lower the learning rate or the clipping norm and resume from step-001000.".into(),
+    }])
+}
+
+fn paused() -> RunState {
+    live_and(vec![Event::PhaseChanged {
+        phase: Phase::Paused,
+        step: 1_240,
+    }])
+}
+
+fn ascii() -> Theme {
+    Themes::embedded().get("ansi", ColorDepth::Ansi16, true)
+}
+
+const SMALL: (u16, u16) = (80, 22);
+
+/// Does the actions with a frame before each, as a person sees them.
+fn after(actions: &[Action], state: &RunState, size: (u16, u16)) -> (Dashboard, String) {
+    let mut dashboard = Dashboard::new();
+    let theme = Theme::ansi();
+    let mut last = picture(&mut dashboard, state, &theme, size);
+    for action in actions {
+        assert!(dashboard.act(*action, state), "{action:?} was not taken");
+        last = picture(&mut dashboard, state, &theme, size);
+    }
+    (dashboard, last)
+}
+
+#[test]
+fn live_at_real_sizes() {
+    let state = live();
+    for (w, h) in [
+        (80, 22),
+        (80, 24),
+        (100, 30),
+        (120, 34),
+        (160, 46),
+        (200, 58),
+    ] {
+        let picture = picture(&mut Dashboard::new(), &state, &Theme::ansi(), (w, h));
+        insta::assert_snapshot!(format!("live_{w}x{h}"), picture);
+    }
+}
+
+#[test]
+fn every_state_of_a_run_has_its_face() {
+    let preparing = RunState::from_events(&tape::until(5, 0)[..8]);
+    let states = [
+        ("empty", RunState::new()),
+        ("preparing", preparing),
+        ("paused", paused()),
+        ("failed", failed()),
+        ("finished", finished()),
+    ];
+    for (name, state) in states {
+        for (w, h) in [SMALL, (120, 34)] {
+            let picture = picture(&mut Dashboard::new(), &state, &Theme::ansi(), (w, h));
+            insta::assert_snapshot!(format!("{name}_{w}x{h}"), picture);
+        }
+    }
+}
+
+#[test]
+fn small_and_tiny_terminals() {
+    let state = live();
+    for (w, h) in [(59, 22), (60, 15), (40, 10), (28, 7), (27, 3)] {
+        let picture = picture(&mut Dashboard::new(), &state, &Theme::ansi(), (w, h));
+        insta::assert_snapshot!(format!("tiny_{w}x{h}"), picture);
+    }
+}
+
+#[test]
+fn ascii_is_ascii() {
+    for (name, state) in [
+        ("live", live()),
+        ("finished", finished()),
+        ("failed", failed()),
+    ] {
+        let mut dashboard = Dashboard::new();
+        let picture = picture(&mut dashboard, &state, &ascii(), SMALL);
+        let odd: String = picture.chars().filter(|c| !c.is_ascii()).collect();
+        assert!(odd.is_empty(), "{name}: {odd}");
+        insta::assert_snapshot!(format!("ascii_{name}"), picture);
+    }
+}
+
+#[test]
+fn without_colour_nothing_is_coloured_and_nothing_is_lost() {
+    let env = Env {
+        no_color: true,
+        ..Env::default()
+    };
+    let theme = Themes::embedded().get("dark", ColorDepth::of(&env), false);
+    let area = Rect::new(0, 0, 120, 34);
+    let mut buffer = Buffer::empty(area);
+    let state = live();
+    Dashboard::new().render(&mut buffer, area, &state, &theme, state.last_t);
+    let plain = ratatui::style::Style::reset();
+    assert!(
+        buffer
+            .content
+            .iter()
+            .all(|c| Some(c.fg) == plain.fg && Some(c.bg) == plain.bg)
+    );
+    assert_eq!(
+        picture(&mut Dashboard::new(), &state, &theme, (120, 34)),
+        picture(&mut Dashboard::new(), &state, &Theme::ansi(), (120, 34))
+    );
+}
+
+#[test]
+fn views_of_charts() {
+    use Action as A;
+    let (live, finished) = (live(), finished());
+    let views: [(&str, &RunState, &[A], (u16, u16)); 7] = [
+        ("full", &live, &[A::Zoom], (100, 30)),
+        ("log_scale", &live, &[A::LogScale, A::Zoom], SMALL),
+        (
+            "cursor",
+            &live,
+            &[A::ChartCursor, A::ChartLeft, A::ChartLeft],
+            (120, 34),
+        ),
+        (
+            "zoomed",
+            &finished,
+            &[A::ChartCursor, A::ZoomIn, A::ZoomIn, A::PanLeft, A::Back],
+            SMALL,
+        ),
+        ("not_smoothed", &live, &[A::Smooth, A::Smooth], SMALL),
+        (
+            "second_page",
+            &live,
+            &[A::ChartPrevious, A::ChartPrevious],
+            SMALL,
+        ),
+        ("selected", &live, &[A::ChartRight, A::ChartDown], SMALL),
+    ];
+    for (name, state, actions, size) in views {
+        insta::assert_snapshot!(format!("view_{name}"), after(actions, state, size).1);
+    }
+    let mut dashboard = Dashboard::new();
+    dashboard.set_filter("norm");
+    insta::assert_snapshot!(
+        "view_filter",
+        picture(&mut dashboard, &live, &Theme::ansi(), SMALL)
+    );
+    dashboard.set_filter("nothing like that");
+    assert!(picture(&mut dashboard, &live, &Theme::ansi(), SMALL).contains("No chart has"));
+}
+
+#[test]
+fn a_metric_that_nobody_knew_is_drawn_under_its_own_title() {
+    let declared = MetricInfo {
+        id: "rewards/margins".into(),
+        title: "reward margin".into(),
+        unit: "nats".into(),
+        direction: crate::wire::Direction::Higher,
+        source: String::new(),
+    };
+    let values = |x: f64| [("rewards/margins".to_string(), Num(x))].into();
+    let state = live_and(vec![
+        Event::MetricsDeclared {
+            metrics: vec![declared],
+        },
+        Event::Stepped {
+            step: 1_241,
+            tokens: 1,
+            values: values(0.25),
+        },
+        Event::Stepped {
+            step: 1_242,
+            tokens: 2,
+            values: values(0.75),
+        },
+    ]);
+    let mut dashboard = Dashboard::new();
+    dashboard.set_filter("margin");
+    let picture = picture(&mut dashboard, &state, &Theme::ansi(), SMALL);
+    assert!(
+        picture.contains("reward margin ── ") && picture.contains("0.7"),
+        "{picture}"
+    );
+}
+
+#[test]
+fn a_nan_leaves_a_mark_and_a_gap() {
+    let (_, picture) = after(&[Action::Zoom], &finished(), (100, 30));
+    assert!(
+        picture.lines().nth(2).unwrap_or_default().contains('×'),
+        "{picture}"
+    );
+    let (_, zoomed) = after(&[Action::ChartCursor], &finished(), SMALL);
+    assert!(zoomed.contains("at 2,000"), "{zoomed}");
+}
+
+#[test]
+fn keys_move_cursors_and_back_undoes_them_one_by_one() {
+    use Action as A;
+    let state = live();
+    let (mut dashboard, _) = after(&[A::ZoomIn, A::Zoom, A::ChartCursor], &state, SMALL);
+    assert!(
+        dashboard.zoom.is_some_and(|z| z.follows),
+        "a zoom on the newest steps follows the run"
+    );
+    assert!(dashboard.act(A::Back, &state) && dashboard.cursor.is_none() && dashboard.full);
+    assert!(dashboard.act(A::Back, &state) && !dashboard.full);
+    assert!(dashboard.act(A::Back, &state) && dashboard.zoom.is_none());
+    assert!(!dashboard.act(A::Back, &state), "nothing left to leave");
+    assert!(!dashboard.act(A::Pause, &state), "not the dashboard's");
+    let (zoomed, _) = after(&[A::ZoomIn; 12], &state, SMALL);
+    let (from, to) = zoomed.range(&state);
+    assert!(to - from >= 4.0 && to >= 1_240.0, "{from} {to}");
+    let (panned, _) = after(
+        &[A::ZoomIn, A::PanLeft, A::PanLeft, A::PanLeft, A::PanLeft],
+        &state,
+        SMALL,
+    );
+    assert_eq!(panned.range(&state).0, 0.0);
+    assert_eq!(after(&[A::ZoomIn, A::ZoomOut], &state, SMALL).0.zoom, None);
+}
+
+#[test]
+fn arrows_reach_every_chart_of_the_page() {
+    use Action as A;
+    let state = live();
+    let reach = |actions: &[A]| after(actions, &state, SMALL).0.selected;
+    assert_eq!(reach(&[A::ChartRight]), 1);
+    assert_eq!(reach(&[A::ChartDown]), 2);
+    assert_eq!(
+        reach(&[A::ChartDown, A::ChartRight, A::ChartUp, A::ChartLeft]),
+        0
+    );
+    assert_eq!(reach(&[A::ChartPrevious, A::ChartNext]), 0);
+}
+
+fn mouse(kind: MouseEventKind, column: u16, row: u16) -> MouseEvent {
+    MouseEvent {
+        kind,
+        column,
+        row,
+        modifiers: KeyModifiers::NONE,
+    }
+}
+
+#[test]
+fn the_mouse_selects_reads_and_zooms() {
+    let state = live();
+    let (mut dashboard, _) = after(&[], &state, SMALL);
+    assert!(
+        !dashboard.mouse(mouse(MouseEventKind::Down(MouseButton::Left), 5, 0), &state),
+        "the progress line is no chart"
+    );
+    assert!(dashboard.mouse(
+        mouse(MouseEventKind::Down(MouseButton::Left), 60, 15),
+        &state
+    ));
+    assert_eq!(dashboard.selected, 3);
+    let at = dashboard.cursor.unwrap();
+    assert!((700..1_400).contains(&at), "{at}");
+    assert!(dashboard.mouse(
+        mouse(MouseEventKind::Drag(MouseButton::Left), 50, 15),
+        &state
+    ));
+    assert!(dashboard.cursor.unwrap() < at);
+    assert!(dashboard.mouse(mouse(MouseEventKind::ScrollUp, 60, 15), &state));
+    let (from, to) = dashboard.range(&state);
+    assert!(from < at as f64 && to > at as f64 && to - from < 1_100.0);
+    assert!(dashboard.mouse(
+        mouse(MouseEventKind::Down(MouseButton::Right), 60, 15),
+        &state
+    ));
+    assert_eq!(dashboard.cursor, None);
+}
+
+#[test]
+fn a_frame_without_news_is_the_same_frame() {
+    let (state, theme) = (live(), Theme::ansi());
+    let mut dashboard = Dashboard::new();
+    let first = picture(&mut dashboard, &state, &theme, (120, 34));
+    assert_eq!(picture(&mut dashboard, &state, &theme, (120, 34)), first);
+}
+
 #[test]
 fn every_size_draws_without_a_panic() {
     let states = [
@@ -46,5 +367,81 @@ fn every_size_draws_without_a_panic() {
             dashboard.cursor = Some(700);
             picture(&mut dashboard, state, &theme, (w, h));
         }
+    }
+}
+
+/// Counts what a terminal would receive.
+#[derive(Clone, Default)]
+struct Wire(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
+
+impl std::io::Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Bytes a second over the training steps of the tape, at ten frames a second through the real backend.
+fn bytes_per_second((w, h): (u16, u16)) -> (f64, usize) {
+    use ratatui::{Terminal, TerminalOptions, Viewport, backend::CrosstermBackend};
+    /// Begin and end of a synchronised update around each frame.
+    const SYNCHRONISED: usize = 16;
+    let wire = Wire::default();
+    let viewport = Viewport::Fixed(Rect::new(0, 0, w, h));
+    let mut terminal = Terminal::with_options(
+        CrosstermBackend::new(wire.clone()),
+        TerminalOptions { viewport },
+    )
+    .unwrap();
+    let events = tape::until(1, 1_480);
+    let (mut state, mut dashboard, theme) = (RunState::new(), Dashboard::new(), Theme::ansi());
+    let (mut next, mut frames, mut bytes, mut first) = (0, 0, 0, 0);
+    let mut now = events[0].t;
+    while next < events.len() {
+        now.0 += 100;
+        let before = next;
+        while next < events.len() && events[next].t <= now {
+            state.apply(&events[next]);
+            next += 1;
+        }
+        if next == before {
+            continue;
+        }
+        terminal
+            .draw(|frame| dashboard.draw(frame, frame.area(), &state, &theme, now))
+            .unwrap();
+        let raw = std::mem::take(&mut *wire.0.borrow_mut());
+        let written = raw.len();
+        if first == 0 {
+            first = written;
+        } else {
+            bytes += written + SYNCHRONISED;
+            frames += 1;
+        }
+    }
+    // Frames without news are not drawn and cost nothing; they do not count as time either.
+    let seconds = frames as f64 / 10.0;
+    println!(
+        "{w}×{h}: first frame {first} B, then {frames} frames of {} B",
+        bytes / frames
+    );
+    (bytes as f64 / seconds, first)
+}
+
+#[test]
+fn a_live_run_costs_few_bytes_a_second() {
+    for (size, most, n_charts) in [((80, 24), 1_200.0, 4), ((200, 50), 2_400.0, 6)] {
+        let (rate, _) = bytes_per_second(size);
+        println!("{size:?}: {rate:.0} B/s");
+        let charts = plan::plan(Rect::new(0, 0, size.0, size.1), 12, Mode::Overview)
+            .map_or(0, |p| p.charts.len());
+        assert!(
+            charts >= n_charts && rate < most,
+            "{size:?}: {rate:.0} B/s for {charts} charts"
+        );
     }
 }

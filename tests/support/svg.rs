@@ -1,0 +1,233 @@
+//! A frame of the workbench as an SVG picture. Letters are text; lines, dots and bars are drawn as shapes, so that the picture
+//! looks the same whatever fonts the reader has.
+
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::style::{Color, Modifier};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Pixels of a cell and of the margin around the screen.
+const W: f64 = 8.4;
+const H: f64 = 18.0;
+const FONT: f64 = 14.0;
+const MARGIN: f64 = 14.0;
+const BACKGROUND: &str = "#0d1117";
+const FOREGROUND: &str = "#c8ccd4";
+
+/// Shapes of one colour, collected into one path each.
+#[derive(Default)]
+struct Paths {
+    /// Thin strokes by colour.
+    lines: BTreeMap<String, String>,
+    /// Round dots by colour.
+    dots: BTreeMap<String, String>,
+    /// Filled rectangles by colour.
+    fills: BTreeMap<String, String>,
+}
+
+pub fn svg(buffer: &Buffer, title: &str) -> String {
+    let area = buffer.area;
+    let (width, height) = (
+        f64::from(area.width) * W + 2.0 * MARGIN,
+        f64::from(area.height) * H + 2.0 * MARGIN,
+    );
+    let mut paths = Paths::default();
+    let mut text = String::new();
+    for y in 0..area.height {
+        let mut x = 0;
+        while x < area.width {
+            let cell = &buffer[(x, y)];
+            let (left, top) = (MARGIN + f64::from(x) * W, MARGIN + f64::from(y) * H);
+            if let Some(background) = background(cell) {
+                let _ = write!(
+                    paths.fills.entry(background).or_default(),
+                    "M{left:.1} {top:.1}h{W}v{H}h-{W}z"
+                );
+            }
+            if shape(&mut paths, cell, left, top) {
+                x += 1;
+                continue;
+            }
+            let run = run_length(buffer, x, y);
+            write_text(&mut text, buffer, x, y, run);
+            x += run;
+        }
+    }
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0} {height:.0}" width="{width:.0}" height="{height:.0}" role="img" aria-label="{}">"#,
+        escape(title)
+    );
+    let _ = writeln!(
+        out,
+        r#"<rect width="{width:.0}" height="{height:.0}" rx="8" fill="{BACKGROUND}"/>"#
+    );
+    for (color, path) in &paths.fills {
+        let _ = writeln!(out, r#"<path fill="{color}" d="{path}"/>"#);
+    }
+    for (color, path) in &paths.lines {
+        let _ = writeln!(
+            out,
+            r#"<path fill="none" stroke="{color}" stroke-width="1.1" d="{path}"/>"#
+        );
+    }
+    for (color, path) in &paths.dots {
+        let _ = writeln!(
+            out,
+            r#"<path fill="none" stroke="{color}" stroke-width="2.3" stroke-linecap="round" d="{path}"/>"#
+        );
+    }
+    let fonts =
+        "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace";
+    let _ = write!(
+        out,
+        "<g font-family=\"{fonts}\" font-size=\"{FONT}\" xml:space=\"preserve\">\n{text}</g>\n</svg>\n"
+    );
+    out
+}
+
+/// Draws a cell that is no letter; false when it is one.
+fn shape(paths: &mut Paths, cell: &Cell, left: f64, top: f64) -> bool {
+    let glyph = cell.symbol().chars().next().unwrap_or(' ');
+    let color = foreground(cell);
+    let (mid_x, mid_y) = (left + W / 2.0, top + H / 2.0);
+    match glyph {
+        ' ' => {}
+        '\u{2800}'..='\u{28ff}' => {
+            let bits = glyph as u32 - 0x2800;
+            let path = paths.dots.entry(color).or_default();
+            for (bit, column, row) in [
+                (0, 0, 0),
+                (1, 0, 1),
+                (2, 0, 2),
+                (6, 0, 3),
+                (3, 1, 0),
+                (4, 1, 1),
+                (5, 1, 2),
+                (7, 1, 3),
+            ] {
+                if bits >> bit & 1 == 1 {
+                    let x = left + W * (0.25 + 0.5 * f64::from(column));
+                    let y = top + H * (0.125 + 0.25 * f64::from(row));
+                    let _ = write!(path, "M{x:.1} {y:.1}h0");
+                }
+            }
+        }
+        '─' | '│' | '┌' | '┐' | '└' | '┘' | '├' | '┤' | '┬' | '┴' | '┼' => {
+            let path = paths.lines.entry(color).or_default();
+            if "─┐┘┤┬┴┼".contains(glyph) {
+                let _ = write!(path, "M{left:.1} {mid_y:.1}H{mid_x:.1}");
+            }
+            if "─┌└├┬┴┼".contains(glyph) {
+                let _ = write!(path, "M{mid_x:.1} {mid_y:.1}h{:.1}", W / 2.0);
+            }
+            if "│└┘├┤┴┼".contains(glyph) {
+                let _ = write!(path, "M{mid_x:.1} {top:.1}V{mid_y:.1}");
+            }
+            if "│┌┐├┤┬┼".contains(glyph) {
+                let _ = write!(path, "M{mid_x:.1} {mid_y:.1}v{:.1}", H / 2.0);
+            }
+        }
+        '┊' => {
+            let path = paths.lines.entry(color).or_default();
+            let _ = write!(
+                path,
+                "M{mid_x:.1} {:.1}v3M{mid_x:.1} {:.1}v3M{mid_x:.1} {:.1}v3",
+                top + 1.5,
+                top + 7.5,
+                top + 13.5
+            );
+        }
+        '━' | '╺' => {
+            let from = if glyph == '╺' { mid_x + 1.0 } else { left };
+            let _ = write!(
+                paths.fills.entry(color).or_default(),
+                "M{from:.1} {:.1}H{:.1}v3H{from:.1}z",
+                mid_y - 1.5,
+                left + W
+            );
+        }
+        '▁'..='█' => {
+            let tall = H * 0.8 * f64::from(glyph as u32 - 0x2580) / 8.0;
+            let bottom = top + H * 0.86;
+            let _ = write!(
+                paths.fills.entry(color).or_default(),
+                "M{left:.1} {bottom:.1}h{:.1}v-{tall:.1}h-{:.1}z",
+                W - 1.2,
+                W - 1.2
+            );
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Cells from (x, y) on that are drawn as one piece of text: one style, plain letters.
+fn run_length(buffer: &Buffer, x: u16, y: u16) -> u16 {
+    let first = &buffer[(x, y)];
+    let plain = |cell: &Cell| cell.symbol().is_ascii();
+    if !plain(first) {
+        return 1;
+    }
+    let same = |at: &u16| {
+        let cell = &buffer[(*at, y)];
+        plain(cell) && cell.style() == first.style() && background(cell).is_none()
+    };
+    let run = (x..buffer.area.width).take_while(same).count().max(1);
+    let blank = |n: &usize| buffer[(x + *n as u16 - 1, y)].symbol() == " ";
+    (1..=run).rev().find(|n| *n == 1 || !blank(n)).unwrap_or(1) as u16
+}
+
+fn write_text(out: &mut String, buffer: &Buffer, x: u16, y: u16, run: u16) {
+    let cell = &buffer[(x, y)];
+    let text: String = (x..x + run).map(|x| buffer[(x, y)].symbol()).collect();
+    let (left, base) = (
+        MARGIN + f64::from(x) * W,
+        MARGIN + f64::from(y) * H + H * 0.72,
+    );
+    let weight = if cell.modifier.contains(Modifier::BOLD) {
+        " font-weight=\"600\""
+    } else {
+        ""
+    };
+    let length = f64::from(run) * W;
+    let place = match run {
+        1 => format!(r#"x="{:.1}" text-anchor="middle""#, left + W / 2.0),
+        _ => format!(r#"x="{left:.1}" textLength="{length:.1}""#),
+    };
+    let _ = writeln!(
+        out,
+        r#"<text {place} y="{base:.1}" fill="{}"{weight}>{}</text>"#,
+        foreground(cell),
+        escape(&text)
+    );
+}
+
+fn foreground(cell: &Cell) -> String {
+    match cell.modifier.contains(Modifier::REVERSED) {
+        true => color(cell.bg).unwrap_or_else(|| BACKGROUND.into()),
+        false => color(cell.fg).unwrap_or_else(|| FOREGROUND.into()),
+    }
+}
+
+fn background(cell: &Cell) -> Option<String> {
+    match cell.modifier.contains(Modifier::REVERSED) {
+        true => Some(color(cell.fg).unwrap_or_else(|| FOREGROUND.into())),
+        false => color(cell.bg),
+    }
+}
+
+fn color(color: Color) -> Option<String> {
+    match color {
+        Color::Rgb(r, g, b) => Some(format!("#{r:02x}{g:02x}{b:02x}")),
+        _ => None,
+    }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
