@@ -41,14 +41,14 @@ fn frame() -> Buffer {
 /// The line of tabs above the dashboard and the line of keys below it.
 fn chrome(buffer: &mut Buffer, theme: &Theme) {
     let tabs = [
-        word("llmtui  ", Meaning::Title),
+        word("llmtui  ", Meaning::Accent),
         word(" 1 Home ", Meaning::Muted),
         word(" 2 Run ", Meaning::Selected),
         word(" 3 Chat ", Meaning::Muted),
     ];
     text::draw(buffer, 1, 0, WIDTH - 2, &tabs, theme);
     let run = [
-        word("shakespeare · pretrain · 804k parameters  ", Meaning::Muted),
+        word("shakespeare-k3qf · pretrain · ", Meaning::Muted),
         word("● training", Meaning::Good),
     ];
     text::draw_right(buffer, WIDTH - 1, 0, WIDTH, &run, theme);
@@ -62,8 +62,8 @@ fn chrome(buffer: &mut Buffer, theme: &Theme) {
         ("z", "zoom"),
         ("/", "filter"),
         (":", "palette"),
-        ("q", "leave"),
         ("?", "help"),
+        ("q", "leave"),
     ];
     hints::draw(buffer, 1, HEIGHT - 1, WIDTH - 2, &keys, theme);
 }

@@ -152,7 +152,7 @@ impl LineChart<'_> {
             to: self.to,
             axis: None,
         };
-        if parts.plot.width == 0 || parts.plot.height == 0 || self.to <= self.from {
+        if self.lines.is_empty() || parts.plot.is_empty() || self.to <= self.from {
             return plot;
         }
         let columns: Vec<Columns> = self

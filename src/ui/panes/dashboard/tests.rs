@@ -4,7 +4,7 @@ use super::*;
 use crate::base::paths::Env;
 use crate::ui::action::Action;
 use crate::ui::theme::{ColorDepth, Themes};
-use crate::wire::{Envelope, Event, MetricInfo, Num, Outcome};
+use crate::wire::{Envelope, Event, MetricInfo, Num, Outcome, Phase};
 use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
 use crate::ui::tape;

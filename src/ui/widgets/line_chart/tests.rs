@@ -1,1 +1,221 @@
-//! Charts as pictures.
+//! Charts as pictures: every claim of the module is looked at.
+
+use super::*;
+
+fn series(points: impl IntoIterator<Item = (u64, f64)>) -> Series {
+    let mut series = Series::new();
+    for (step, value) in points {
+        series.push(step, value);
+    }
+    series
+}
+
+fn chart<'a>(series: &'a Series, look: Look, marks: &'a [&'a Mark]) -> LineChart<'a> {
+    let line = Line {
+        series,
+        meaning: Meaning::Series,
+        look,
+    };
+    LineChart {
+        lines: vec![line],
+        marks,
+        from: 0.0,
+        to: 100.0,
+        scale: Scale::Linear,
+        from_zero: false,
+        bytes: false,
+        cursor: None,
+        settled: false,
+        held: None,
+    }
+}
+
+fn picture(chart: &LineChart, w: u16, h: u16, ascii: bool) -> (String, Plot) {
+    let area = Rect::new(0, 0, w, h);
+    let mut buffer = Buffer::empty(area);
+    let mut theme = Theme::ansi();
+    theme.ascii = ascii;
+    let plot = chart.draw(&mut buffer, area, &theme);
+    let row = |y| (0..w).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    let rows: Vec<String> = (0..h).map(|y| row(y).trim_end().to_string()).collect();
+    (rows.join("\n"), plot)
+}
+
+#[test]
+fn a_falling_line_with_axes() {
+    let s = series((0..=100).map(|i| (i, 4.0 - i as f64 * 0.03)));
+    let (text, _) = picture(&chart(&s, Look::Line, &[]), 40, 12, false);
+    insta::assert_snapshot!(text);
+    let (text, _) = picture(&chart(&s, Look::Line, &[]), 40, 12, true);
+    assert!(text.is_ascii(), "{text}");
+}
+
+#[test]
+fn one_spike_among_thousands_is_drawn() {
+    let s = series((0..100_000).map(|i| {
+        (
+            i,
+            if i == 77_777 {
+                9.0
+            } else {
+                1.0 + (i % 3) as f64 * 0.1
+            },
+        )
+    }));
+    let mut c = chart(&s, Look::Smoothed(0.02), &[]);
+    c.to = 100_000.0;
+    let (text, plot) = picture(&c, 60, 10, false);
+    let x = usize::from(plot.column_of(77_777).unwrap());
+    let marked = text.lines().next().and_then(|row| row.chars().nth(x));
+    assert_eq!(marked, Some('▲'), "{text}");
+}
+
+#[test]
+fn not_a_number_is_marked_and_breaks_the_line() {
+    let values = (0..=100).map(|i| {
+        (
+            i,
+            if (40..60).contains(&i) {
+                f64::NAN
+            } else {
+                1.0 + i as f64 * 0.01
+            },
+        )
+    });
+    let s = series(values);
+    let (text, plot) = picture(&chart(&s, Look::Line, &[]), 46, 8, false);
+    let top: Vec<char> = text.lines().next().unwrap_or_default().chars().collect();
+    let inside = usize::from(plot.column_of(50).unwrap());
+    assert_eq!(top.get(inside), Some(&'×'), "{text}");
+    let column = |x: usize| {
+        text.lines()
+            .skip(1)
+            .take(5)
+            .any(|row| row.chars().nth(x).is_some_and(|c| c > '⠀' && c <= '⣿'))
+    };
+    assert!(
+        !column(inside) && column(inside - 10) && column(inside + 10),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_log_axis_shows_decades_and_leaves_zeros_out() {
+    let s = series((0..=100).map(|i| {
+        (
+            i,
+            if i % 10 == 0 {
+                0.0
+            } else {
+                10f64.powf(-(i as f64) / 25.0)
+            },
+        )
+    }));
+    let mut c = chart(&s, Look::Line, &[]);
+    c.scale = Scale::Log;
+    let (text, _) = picture(&c, 40, 12, false);
+    for label in ["1┤", "0.1┤", "0.01┤"] {
+        assert!(text.contains(label), "{label} in\n{text}");
+    }
+}
+
+#[test]
+fn marks_and_the_cursor_stand_at_their_steps() {
+    let s = series((0..=100).map(|i| (i, (i as f64 / 9.0).sin())));
+    let mark = |step, kind| Mark {
+        step,
+        kind,
+        text: String::new(),
+    };
+    let (kept, note) = (mark(25, MarkKind::Checkpoint), mark(75, MarkKind::Adjusted));
+    let marks = [&kept, &note];
+    let mut c = chart(&s, Look::Line, &marks);
+    c.cursor = Some(50);
+    let (text, plot) = picture(&c, 60, 14, false);
+    let axis: Vec<char> = text.lines().nth(12).unwrap_or_default().chars().collect();
+    let at = |step| axis[usize::from(plot.column_of(step).unwrap())];
+    assert_eq!((at(25), at(75)), ('◆', '△'), "{text}");
+    let cursor = usize::from(plot.column_of(50).unwrap());
+    assert!(
+        text.lines()
+            .take(12)
+            .filter(|row| row.chars().nth(cursor) == Some('│'))
+            .count()
+            > 6,
+        "{text}"
+    );
+}
+
+#[test]
+fn columns_and_steps_are_inverse() {
+    let plot = Plot {
+        area: Rect::new(7, 2, 50, 5),
+        from: 100.0,
+        to: 600.0,
+        axis: None,
+    };
+    for x in 7..57 {
+        let step = plot.step_at(x).unwrap();
+        assert_eq!(plot.column_of(step), Some(x));
+    }
+    assert_eq!((plot.step_at(6), plot.step_at(57)), (None, None));
+    assert_eq!((plot.column_of(99), plot.column_of(601)), (None, None));
+    assert_eq!(
+        plot.column_of(600),
+        Some(56),
+        "the last step lies on the edge"
+    );
+}
+
+#[test]
+fn a_held_axis_stays_until_it_is_outgrown() {
+    let axis_of = |high: f64, held| {
+        let s = series([(0, 1.0), (50, high), (100, 1.5)]);
+        let mut c = chart(&s, Look::Line, &[]);
+        c.held = held;
+        picture(&c, 40, 10, false).1.axis
+    };
+    let first = axis_of(3.9, None);
+    assert_eq!(axis_of(3.2, first), first, "smaller data stay on it");
+    let grown = axis_of(4.6, first).unwrap();
+    assert!(grown.high >= 5.5, "it grows with room to spare: {grown:?}");
+    assert_ne!(
+        axis_of(1.6, first),
+        first,
+        "data that fill too little of it get a new one"
+    );
+}
+
+#[test]
+fn the_newest_column_waits_until_its_steps_are_complete() {
+    let s = series((0..=50).map(|i| (i, i as f64)));
+    let mut c = chart(&s, Look::Line, &[]);
+    c.to = 1_000.0;
+    let open = picture(&c, 30, 6, false).0;
+    c.settled = true;
+    assert_ne!(picture(&c, 30, 6, false).0, open);
+    c.to = 50.0;
+    let few_steps = picture(&c, 90, 6, false).0;
+    c.settled = false;
+    assert_eq!(
+        picture(&c, 90, 6, false).0,
+        few_steps,
+        "every step has its column: none waits"
+    );
+}
+
+#[test]
+fn odd_areas_and_empty_series_are_quiet() {
+    let empty = Series::new();
+    let s = series([(0, f64::NAN)]);
+    for (w, h) in (0..50)
+        .step_by(3)
+        .flat_map(|w| (0..20).map(move |h| (w, h)))
+    {
+        for series in [&empty, &s] {
+            picture(&chart(series, Look::Line, &[]), w, h, false);
+            picture(&chart(series, Look::Smoothed(0.1), &[]), w, h, true);
+            picture(&chart(series, Look::Joined, &[]), w, h, false);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! A frame of the dashboard: boxes and titles, charts, and what stands in them.
+
+use super::catalog::Chart;
+use super::plan::Plan;
+use super::{Dashboard, SMOOTHING, SMOOTHING_WORDS, Shown, strips};
+use crate::base::human;
+use crate::run::RunState;
+use crate::run::series::Series;
+use crate::run::state::Mark;
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::Lattice;
+use crate::ui::widgets::axis::{Axis, Scale};
+use crate::ui::widgets::line_chart::{Line, LineChart, Look};
+use crate::ui::widgets::text::{self, Word, word};
+use crate::wire::Phase;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// What drawing a frame needs, so that its parts need few arguments.
+pub(super) struct Canvas<'a> {
+    pub state: &'a RunState,
+    pub theme: &'a Theme,
+    pub range: (f64, f64),
+    pub marks: Vec<&'a Mark>,
+    /// Charts of the run, drawn or not.
+    pub n_charts: usize,
+}
+
+impl Dashboard {
+    pub(super) fn draw_boxes(
+        &self,
+        buffer: &mut Buffer,
+        plan: &Plan,
+        canvas: &Canvas,
+        visible: &[usize],
+    ) -> Vec<Rect> {
+        let theme = canvas.theme;
+        let all = buffer.area;
+        let mut lattice = Lattice::new(all);
+        let panels = [plan.health, plan.hardware, plan.sample, plan.log];
+        for outline in plan.charts.iter().chain(panels.iter().flatten()) {
+            lattice.outline(*outline);
+        }
+        let focus = visible.iter().position(|chart| *chart == self.selected);
+        if let Some(outline) = focus
+            .filter(|_| self.selecting && !self.full)
+            .and_then(|slot| plan.charts.get(slot))
+        {
+            lattice.focus(*outline);
+        }
+        lattice.draw(buffer, theme);
+        let finished = canvas.state.finished.is_some();
+        let sample_step = canvas.state.samples.back().map(|s| human::grouped(s.step));
+        let titles = [
+            (
+                plan.health,
+                if finished {
+                    "result".to_string()
+                } else {
+                    "health".into()
+                },
+            ),
+            (plan.hardware, "hardware".into()),
+            (
+                plan.sample,
+                sample_step.map_or("sample".into(), |step| {
+                    format!("sample {} step {step}", theme.glyphs().separator)
+                }),
+            ),
+            (
+                plan.log,
+                if self.log_back > 0 {
+                    format!("log, {} lines back", self.log_back)
+                } else {
+                    "log".into()
+                },
+            ),
+        ];
+        for (outline, title) in titles {
+            if let Some(outline) = outline {
+                box_title(
+                    buffer,
+                    outline,
+                    &[word(format!(" {title} "), Meaning::Title)],
+                    theme,
+                );
+            }
+        }
+        self.draw_page_hint(buffer, plan, canvas, visible);
+        plan.charts.clone()
+    }
+
+    /// `charts 1-4 of 11` on the last border of the charts, when not all are shown.
+    fn draw_page_hint(&self, buffer: &mut Buffer, plan: &Plan, canvas: &Canvas, visible: &[usize]) {
+        let Some(last) = plan
+            .charts
+            .last()
+            .filter(|_| visible.len() < canvas.n_charts && plan.health.is_none())
+        else {
+            return;
+        };
+        let (first, end) = (
+            visible.iter().min().copied().unwrap_or(0) + 1,
+            visible.iter().max().copied().unwrap_or(0) + 1,
+        );
+        let range = if visible.len() == end + 1 - first {
+            format!("{first}-{end}")
+        } else {
+            format!("1, {}-{end}", end + 2 - visible.len())
+        };
+        let range = if visible.len() == 1 {
+            format!("{end}")
+        } else {
+            range
+        };
+        let words = [word(
+            format!(" {range} of {} charts ", canvas.n_charts),
+            Meaning::Muted,
+        )];
+        text::draw_right(
+            buffer,
+            last.right().saturating_sub(1),
+            last.bottom() - 1,
+            last.width.saturating_sub(2),
+            &words,
+            canvas.theme,
+        );
+    }
+
+    pub(super) fn draw_chart(
+        &mut self,
+        buffer: &mut Buffer,
+        outline: Rect,
+        chart: &Chart,
+        slot: usize,
+        index: usize,
+        canvas: &Canvas,
+    ) {
+        let inner = inside(outline);
+        let state = canvas.state;
+        let mut title = self.title(chart, slot, index, canvas.theme);
+        let wide = |title: &[Word]| text::width(title) + 2 > usize::from(outline.width);
+        if wide(&title) {
+            title.retain(|word| word.meaning != Meaning::Border);
+        }
+        if wide(&title) {
+            title.retain(|word| word.meaning != Meaning::Cursor);
+        }
+        box_title(buffer, outline, &title, canvas.theme);
+        let main = state.series.get(&chart.id);
+        let look = match chart {
+            c if c.points_only() => Look::Joined,
+            c if !c.smooths() => Look::Thin,
+            _ if self.smoothing > 0 => Look::Smoothed(SMOOTHING[self.smoothing]),
+            _ => Look::Line,
+        };
+        let meaning = match chart {
+            c if c.points_only() => Meaning::Validation,
+            c if c.validation.is_some() => Meaning::Train,
+            _ => Meaning::Series,
+        };
+        let twin = chart
+            .validation
+            .as_ref()
+            .and_then(|id| state.series.get(id));
+        let line = |series: &Series| !series.is_empty();
+        let mut lines: Vec<Line> = Vec::with_capacity(2);
+        lines.extend(main.filter(|s| line(s)).map(|series| Line {
+            series,
+            meaning,
+            look,
+        }));
+        lines.extend(twin.filter(|s| line(s)).map(|series| Line {
+            series,
+            meaning: Meaning::Validation,
+            look: Look::Points,
+        }));
+        let held = self.held(index, outline, canvas.range);
+        let chart = LineChart {
+            lines,
+            marks: &canvas.marks,
+            from: canvas.range.0,
+            to: canvas.range.1,
+            scale: if self.logarithmic.contains(&chart.id) {
+                Scale::Log
+            } else {
+                Scale::Linear
+            },
+            from_zero: chart.begins_at_zero(),
+            bytes: chart.unit == "bytes",
+            cursor: self.cursor,
+            settled: state.running() && state.phase == Some(Phase::Training),
+            held,
+        };
+        let plot = chart.draw(buffer, inner, canvas.theme);
+        self.shown.push(Shown {
+            chart: index,
+            outline,
+            plot,
+        });
+    }
+
+    /// The value axis of the same chart in the same place over the same steps one frame ago.
+    fn held(&self, chart: usize, outline: Rect, range: (f64, f64)) -> Option<Axis> {
+        let same = |s: &&Shown| {
+            s.chart == chart && s.outline == outline && (s.plot.from, s.plot.to) == range
+        };
+        self.before.iter().find(same)?.plot.axis
+    }
+
+    fn title(&self, chart: &Chart, slot: usize, index: usize, theme: &Theme) -> Vec<Word> {
+        let selected = self.selecting && index == self.selected && !self.full;
+        let (lead, meaning) = match selected {
+            true => (theme.glyphs().pointer, Meaning::Accent),
+            false => (" ", Meaning::Title),
+        };
+        let rule = theme.glyphs().rule;
+        let mut words = vec![
+            word(lead, meaning),
+            word(format!("{} ", chart.title), meaning),
+        ];
+        if self.logarithmic.contains(&chart.id) {
+            words.push(word("log ", Meaning::Muted));
+        }
+        if self.full && self.smoothing > 0 && chart.smooths() {
+            words.push(word(
+                format!("{} ", SMOOTHING_WORDS[self.smoothing]),
+                Meaning::Muted,
+            ));
+        }
+        let values = self
+            .glance
+            .titles
+            .get(slot)
+            .filter(|values| !values.is_empty());
+        if let Some(values) = values {
+            words.push(word(format!("{rule}{rule} "), Meaning::Border));
+            words.extend(values.iter().cloned());
+            words.push(word(" ", Meaning::Muted));
+        }
+        words
+    }
+
+    pub(super) fn draw_strips(&self, buffer: &mut Buffer, plan: &Plan, canvas: &Canvas) {
+        let (state, theme) = (canvas.state, canvas.theme);
+        if let Some(outline) = plan.health {
+            match &state.finished {
+                Some(finish) => strips::result(buffer, inside(outline), state, finish, theme),
+                None => strips::health(buffer, inside(outline), &self.glance.facts, theme),
+            }
+        }
+        if let Some(outline) = plan.hardware {
+            strips::hardware(buffer, inside(outline), state, theme);
+        }
+        if let Some(outline) = plan.sample {
+            strips::sample(buffer, inside(outline), state, theme);
+        }
+        if let Some(outline) = plan.log {
+            strips::log(
+                buffer,
+                inside(outline),
+                state,
+                self.log_back,
+                self.utc_offset,
+                theme,
+            );
+        }
+        if let Some(row) = plan.status {
+            strips::status(buffer, row, state, &self.glance, theme);
+        }
+        if let Some(row) = plan.sample_line {
+            strips::sample_line(buffer, row, state, theme);
+        }
+    }
+
+    /// Where the charts would be: the checks before the first step, or that the filter matches nothing.
+    pub(super) fn draw_without_charts(&self, buffer: &mut Buffer, plan: &Plan, canvas: &Canvas) {
+        let Some(outline) = plan.charts.first() else {
+            return;
+        };
+        if canvas.state.step == 0 {
+            let title = [word(" preflight ", Meaning::Title)];
+            box_title(buffer, *outline, &title, canvas.theme);
+            strips::checks(buffer, inside(*outline), canvas.state, canvas.theme);
+            return;
+        }
+        let sentence = format!("No chart has \u{201c}{}\u{201d} in its name.", self.filter);
+        let words = [word(sentence, Meaning::Muted)];
+        let inner = inside(*outline);
+        let width = inner.width.saturating_sub(2);
+        text::draw(buffer, inner.x + 1, inner.y, width, &words, canvas.theme);
+    }
+}
+
+fn inside(outline: Rect) -> Rect {
+    Rect {
+        x: outline.x + 1,
+        y: outline.y + 1,
+        width: outline.width.saturating_sub(2),
+        height: outline.height.saturating_sub(2),
+    }
+}
+
+fn box_title(buffer: &mut Buffer, outline: Rect, words: &[Word], theme: &Theme) {
+    text::draw(
+        buffer,
+        outline.x + 1,
+        outline.y,
+        outline.width.saturating_sub(2),
+        words,
+        theme,
+    );
+}
+
+/// All that a very small terminal can hold.
+pub(super) fn sentence(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) {
+    let loss = state
+        .latest("train/loss")
+        .map(|x| format!(", loss {}", human::number(x)))
+        .unwrap_or_default();
+    let steps = state.head.as_ref().map_or(String::new(), |h| {
+        format!(" of {}", human::grouped(h.max_steps))
+    });
+    let words = format!(
+        "{}: step {}{steps}{loss}",
+        state.word(),
+        human::grouped(state.step)
+    );
+    text::paragraph(buffer, area, &words, Meaning::Text, theme);
+}
