@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// Time between two renewals while training.
 const RENEWAL_MS: u64 = 500;
+/// Renewals from one of the facts on the run's health to the next.
+const FACTS_RENEWALS: u64 = 4;
 /// Readings behind the number in a title when lines are smoothed.
 const TITLE_READINGS: usize = 32;
 /// Weight of the past among them.
@@ -71,8 +73,20 @@ impl Glance {
             .iter()
             .map(|chart| title(state, chart, &wish, glyphs))
             .collect();
-        self.facts = health::facts(state);
+        let before = self.made.as_ref().map(|(at, _)| at / FACTS_RENEWALS);
+        self.renew_facts(
+            health::facts(state),
+            !training || before != Some(slot / FACTS_RENEWALS),
+        );
         self.made = Some((slot, wish));
+    }
+
+    /// A fact that changes its tone is shown at once; a digit of it can wait.
+    fn renew_facts(&mut self, facts: Vec<Fact>, due: bool) {
+        let tones = |facts: &[Fact]| facts.iter().map(|f| (f.label, f.level)).collect::<Vec<_>>();
+        if due || tones(&facts) != tones(&self.facts) {
+            self.facts = facts;
+        }
     }
 }
 

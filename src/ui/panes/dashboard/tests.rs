@@ -178,7 +178,8 @@ fn without_colour_nothing_is_coloured_and_nothing_is_lost() {
 fn views_of_charts() {
     use Action as A;
     let (live, finished) = (live(), finished());
-    let views: [(&str, &RunState, &[A], (u16, u16)); 7] = [
+    type View<'a> = (&'a str, &'a RunState, &'a [A], (u16, u16));
+    let views: [View; 7] = [
         ("full", &live, &[A::Zoom], (100, 30)),
         ("log_scale", &live, &[A::LogScale, A::Zoom], SMALL),
         (
@@ -386,7 +387,7 @@ impl std::io::Write for Wire {
 }
 
 /// Bytes a second over the training steps of the tape, at ten frames a second through the real backend.
-fn bytes_per_second((w, h): (u16, u16)) -> (f64, usize) {
+fn bytes_per_second((w, h): (u16, u16), theme: &Theme) -> (f64, usize) {
     use ratatui::{Terminal, TerminalOptions, Viewport, backend::CrosstermBackend};
     /// Begin and end of a synchronised update around each frame.
     const SYNCHRONISED: usize = 16;
@@ -398,7 +399,7 @@ fn bytes_per_second((w, h): (u16, u16)) -> (f64, usize) {
     )
     .unwrap();
     let events = tape::until(1, 1_480);
-    let (mut state, mut dashboard, theme) = (RunState::new(), Dashboard::new(), Theme::ansi());
+    let (mut state, mut dashboard) = (RunState::new(), Dashboard::new());
     let (mut next, mut frames, mut bytes, mut first) = (0, 0, 0, 0);
     let mut now = events[0].t;
     while next < events.len() {
@@ -412,7 +413,7 @@ fn bytes_per_second((w, h): (u16, u16)) -> (f64, usize) {
             continue;
         }
         terminal
-            .draw(|frame| dashboard.draw(frame, frame.area(), &state, &theme, now))
+            .draw(|frame| dashboard.draw(frame, frame.area(), &state, theme, now))
             .unwrap();
         let raw = std::mem::take(&mut *wire.0.borrow_mut());
         let written = raw.len();
@@ -435,8 +436,14 @@ fn bytes_per_second((w, h): (u16, u16)) -> (f64, usize) {
 #[test]
 fn a_live_run_costs_few_bytes_a_second() {
     for (size, most, n_charts) in [((80, 24), 1_200.0, 4), ((200, 50), 2_400.0, 6)] {
-        let (rate, _) = bytes_per_second(size);
-        println!("{size:?}: {rate:.0} B/s");
+        let (rate, _) = bytes_per_second(size, &Theme::ansi());
+        let dark = Themes::embedded().get("dark", ColorDepth::True, false);
+        let (true_color, _) = bytes_per_second(size, &dark);
+        println!("{size:?}: {rate:.0} B/s, {true_color:.0} B/s in true colour");
+        assert!(
+            true_color < most * 1.4,
+            "{size:?}: {true_color:.0} B/s in true colour"
+        );
         let charts = plan::plan(Rect::new(0, 0, size.0, size.1), 12, Mode::Overview)
             .map_or(0, |p| p.charts.len());
         assert!(
