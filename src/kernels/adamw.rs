@@ -2,6 +2,7 @@
 //! factor folded in.
 
 use super::flat;
+use super::simd::multiversion;
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
@@ -69,7 +70,8 @@ fn fused(
             for &(end, decays) in &decay_runs[first..] {
                 let to = (end - start).min(w.len());
                 let keep = if decays { coefficients.keep } else { 1.0 };
-                coefficients.apply(
+                apply(
+                    coefficients,
                     keep,
                     &mut w[from..to],
                     &g[from..to],
@@ -115,14 +117,23 @@ impl Coefficients {
             eps: rule.eps as f32,
         }
     }
+}
 
-    fn apply(&self, keep: f32, w: &mut [f32], g: &[f32], m: &mut [f32], v: &mut [f32]) {
+multiversion! {
+    fn apply(
+        c: Coefficients,
+        keep: f32,
+        w: &mut [f32],
+        g: &[f32],
+        m: &mut [f32],
+        v: &mut [f32],
+    ) {
         for (((w, &g), m), v) in w.iter_mut().zip(g).zip(m).zip(v) {
-            let g = g * self.grad_scale;
-            *m += (g - *m) * self.mean_gain;
-            *v = *v * self.beta2 + g * g * self.square_gain;
-            let denominator = v.sqrt() / self.root_correction + self.eps;
-            *w = *w * keep - self.step_size * (*m / denominator);
+            let g = g * c.grad_scale;
+            *m += (g - *m) * c.mean_gain;
+            *v = *v * c.beta2 + g * g * c.square_gain;
+            let denominator = v.sqrt() / c.root_correction + c.eps;
+            *w = *w * keep - c.step_size * (*m / denominator);
         }
     }
 }

@@ -9,9 +9,14 @@ const CHUNK: usize = 1 << 15;
 
 /// √(Σ x²) with f64 accumulation.
 pub fn l2_norm(values: &[f32]) -> f64 {
-    let partial = |chunk: &[f32]| -> f64 {
+    let sums: Vec<f64> = values.par_chunks(CHUNK).map(squares).collect();
+    sums.iter().sum::<f64>().sqrt()
+}
+
+multiversion! {
+    fn squares(values: &[f32]) -> f64 {
         let mut lanes = [0.0_f64; 8];
-        let (blocks, rest) = chunk.as_chunks::<8>();
+        let (blocks, rest) = values.as_chunks::<8>();
         for block in blocks {
             for (lane, &x) in lanes.iter_mut().zip(block) {
                 *lane += f64::from(x) * f64::from(x);
@@ -19,9 +24,7 @@ pub fn l2_norm(values: &[f32]) -> f64 {
         }
         let tail: f64 = rest.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
         lanes.iter().sum::<f64>() + tail
-    };
-    let sums: Vec<f64> = values.par_chunks(CHUNK).map(partial).collect();
-    sums.iter().sum::<f64>().sqrt()
+    }
 }
 
 /// Columns that one task sums.

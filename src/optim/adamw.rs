@@ -153,3 +153,106 @@ impl UpdateRule for AdamW {
 const STEPS: &str = "adamw.steps";
 const MEAN: &str = "adamw.mean";
 const SQUARE: &str = "adamw.square";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::{Model, ModelConfig};
+    use crate::optim::Optimizer;
+    use candle_core::Device;
+
+    fn model() -> Model {
+        let config = ModelConfig {
+            n_layer: 1,
+            n_head: 2,
+            d_model: 8,
+            seq_len: 4,
+            bias: true,
+            ..Default::default()
+        };
+        let mut model = Model::new(&config, 5, &Device::Cpu).unwrap();
+        model.init(1).unwrap();
+        model
+    }
+
+    /// Updates number `steps` of a made-up run: gradients are a function of the step.
+    fn update(model: &mut Model, rule: &mut dyn UpdateRule, steps: std::ops::Range<u64>) {
+        for step in steps {
+            let fill = |grads: &mut [f32]| {
+                for (i, g) in grads.iter_mut().enumerate() {
+                    *g = ((i as u64 * 7 + step * 13) as f32).sin();
+                }
+            };
+            model.params_mut().write_grads(fill).unwrap();
+            rule.step(model.params_mut(), 0.01, 0.7).unwrap();
+        }
+    }
+
+    fn weights(model: &Model) -> Vec<u32> {
+        let bits = |w: &[f32]| w.iter().map(|w| w.to_bits()).collect();
+        model.params().read_weights(bits).unwrap()
+    }
+
+    #[test]
+    fn a_rule_that_takes_up_saved_state_goes_on_bit_for_bit() {
+        let config = Config::default();
+        let mut whole = model();
+        let mut rule = config.build(whole.params()).unwrap();
+        update(&mut whole, &mut *rule, 0..6);
+
+        let mut halves = model();
+        let mut first = config.build(halves.params()).unwrap();
+        update(&mut halves, &mut *first, 0..3);
+        let mut second = config.build(halves.params()).unwrap();
+        second.load_state(first.state().unwrap()).unwrap();
+        update(&mut halves, &mut *second, 3..6);
+        assert_eq!(weights(&whole), weights(&halves));
+        assert_eq!(rule.state().unwrap(), second.state().unwrap());
+    }
+
+    #[test]
+    fn a_state_that_does_not_fit_is_refused_by_name() {
+        let model = model();
+        let mut rule = Config::default().build(model.params()).unwrap();
+        let mut state = rule.state().unwrap();
+        state[1].1.pop();
+        let error = rule.load_state(state).unwrap_err().to_string();
+        assert!(error.contains("adamw.mean: expected"), "{error}");
+        let error = rule.load_state(Vec::new()).unwrap_err().to_string();
+        assert!(error.contains("adamw.steps is missing"), "{error}");
+    }
+
+    #[test]
+    fn decay_pulls_matrices_alone() {
+        let mut model = model();
+        let before = model.params().read_weights(<[f32]>::to_vec).unwrap();
+        let mut rule = Config::default().build(model.params()).unwrap();
+        rule.step(model.params_mut(), 0.5, 1.0).unwrap();
+        let after = model.params().read_weights(<[f32]>::to_vec).unwrap();
+        for info in model.params().infos() {
+            let keep = if info.decay { 0.95 } else { 1.0 };
+            for i in info.offset..info.offset + info.len {
+                assert!((after[i] - keep * before[i]).abs() < 1e-7, "{}", info.name);
+            }
+        }
+    }
+
+    #[test]
+    fn step_counts_beyond_f32_survive() {
+        let model = model();
+        let mut rule = AdamW::new(&Config::default(), model.params()).unwrap();
+        rule.steps = (1 << 40) + 12_345_678_901;
+        let mut other = AdamW::new(&Config::default(), model.params()).unwrap();
+        other.load_state(rule.state().unwrap()).unwrap();
+        assert_eq!(other.steps, rule.steps);
+    }
+
+    #[test]
+    fn clipping_scales_only_what_is_too_long() {
+        use crate::optim::clip_scale;
+        assert_eq!(clip_scale(0.9, 1.0), 1.0);
+        assert_eq!(clip_scale(5.0, 0.0), 1.0, "0 is off");
+        assert!((clip_scale(4.0, 1.0) - 0.25).abs() < 1e-6);
+        assert!(clip_scale(f64::NAN, 1.0).is_nan());
+    }
+}
