@@ -3,7 +3,7 @@
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use llmtui::kernels::activation::Activation;
 use llmtui::kernels::attention::{Heads, Saved};
-use llmtui::kernels::gemm::Into;
+use llmtui::kernels::matmul::Into;
 use llmtui::kernels::norm::NormKind;
 use llmtui::kernels::{activation, attention, linear, logprob, norm, threads};
 use std::time::Duration;

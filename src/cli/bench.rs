@@ -7,7 +7,7 @@ use super::{
 use crate::base::human;
 use crate::base::rng::{Rng, Stream};
 use crate::base::stats::median;
-use crate::kernels::gemm::peak_gflops;
+use crate::kernels::matmul::peak_gflops;
 use crate::methods::{MethodConfig, StepContext, differentiate};
 use crate::nn::mlp::{Approximate, MlpConfig};
 use crate::nn::norm::NormConfig;

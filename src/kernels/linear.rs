@@ -1,6 +1,6 @@
 //! A linear layer: y = x Wᵀ (+ b), weights stored (out, in).
 
-use super::gemm::{Into, Mat, Threads, matmul};
+use super::matmul::{Into, Mat, Threads, matmul};
 use super::{reduce, threads};
 use candle_core::{Result, Tensor};
 

@@ -1,6 +1,6 @@
 //! The log-prob head: hidden states × vocabulary → log-probability of each target and entropy of each distribution.
 
-use super::gemm::{Into, Mat, Threads, matmul};
+use super::matmul::{Into, Mat, Threads, matmul};
 use super::math::{exp, max, sum1};
 use super::simd::multiversion;
 use super::threads;

@@ -9,7 +9,7 @@ pub mod attention;
 mod check;
 pub mod embedding;
 pub mod flat;
-pub mod gemm;
+pub mod matmul;
 pub mod linear;
 pub mod logprob;
 pub mod math;

@@ -1,6 +1,6 @@
 //! Normalisation over the last dimension: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019).
 
-use super::gemm::Into;
+use super::matmul::Into;
 use super::math::{sum1, sum2};
 use super::simd::multiversion;
 use super::{reduce, threads};

@@ -5,7 +5,7 @@ use super::layout::{Layout, LinearSpans, NormSpans};
 use super::tape::{Arena, Gradients, Slot, Track};
 use super::{ModelConfig, ModelShape, TokenBatch};
 use crate::kernels::attention::{self, Heads};
-use crate::kernels::gemm::{Into, Mat, Threads, matmul};
+use crate::kernels::matmul::{Into, Mat, Threads, matmul};
 use crate::kernels::rotary::{self, RotaryTable, Turn};
 use crate::kernels::{activation, embedding, linear, logprob, norm, reduce};
 

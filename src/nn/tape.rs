@@ -1,7 +1,7 @@
 //! Autograd at the grain of layers. A forward pass writes activations into an arena and pushes one node per layer; the
 //! backward walks the nodes from last to first. Arena, gradients and nodes keep their memory from step to step.
 
-use crate::kernels::gemm::Into;
+use crate::kernels::matmul::Into;
 
 /// A buffer of the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
