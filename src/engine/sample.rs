@@ -32,7 +32,9 @@ pub fn continuation(
         data.tokenizer.eos(),
         &mut |token| {
             ids.push(token.id);
-            cut = stop_at(&data.tokenizer.decode(&ids), &sampling.stop);
+            if !sampling.stop.is_empty() {
+                cut = stop_at(&data.tokenizer.decode(&ids), &sampling.stop);
+            }
             if cut.is_some() || broken_off() {
                 ControlFlow::Break(())
             } else {
