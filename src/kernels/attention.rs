@@ -5,8 +5,8 @@
 //! backward computes the weights again (Dao et al. 2022, arXiv 2205.14135).
 #![allow(unsafe_code)]
 
-use super::matmul::{Destination, Into, Mat, Threads, matmul, matmul_into};
 use super::math::{exp, max, sum1, sum2};
+use super::matmul::{Destination, Into, Mat, Threads, matmul, matmul_into};
 use super::simd::multiversion;
 use super::{rotary, threads};
 use candle_core::{D, Result, Tensor};

@@ -1,7 +1,7 @@
 //! The log-prob head: hidden states × vocabulary → log-probability of each target and entropy of each distribution.
 
-use super::matmul::{Into, Mat, Threads, matmul};
 use super::math::{exp, max, sum1};
+use super::matmul::{Into, Mat, Threads, matmul};
 use super::simd::multiversion;
 use super::threads;
 use candle_core::{D, Result, Tensor};

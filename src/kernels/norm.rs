@@ -1,7 +1,7 @@
 //! Normalisation over the last dimension: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019).
 
-use super::matmul::Into;
 use super::math::{sum1, sum2};
+use super::matmul::Into;
 use super::simd::multiversion;
 use super::{reduce, threads};
 use candle_core::{D, Result, Tensor};

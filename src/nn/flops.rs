@@ -17,3 +17,27 @@ impl Model {
         flops_per_token(self.shape(), self.n_params() - lookups)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::ModelConfig;
+    use candle_core::Device;
+
+    #[test]
+    fn lookups_cost_nothing_and_the_head_counts_once() {
+        let tied = ModelConfig::default();
+        let free = ModelConfig {
+            tie_embeddings: false,
+            ..tied.clone()
+        };
+        let flops = |config: &ModelConfig| {
+            let model = Model::new(config, 65, &Device::Cpu).unwrap();
+            model.flops_per_token()
+        };
+        // 804,096 parameters less 64 × 128 positions; 4 layers × 128 features × 64 tokens of attention.
+        let expected = 6.0 * (804_096.0 - 8_192.0) + 12.0 * 4.0 * 128.0 * 64.0;
+        assert_eq!(flops(&tied), expected);
+        assert_eq!(flops(&free), expected);
+    }
+}
