@@ -69,6 +69,11 @@ impl TrainState {
     /// A state of the right shape with zero weights, to be filled from a checkpoint.
     pub fn blank(spec: &RunSpec, data: &Dataset) -> Result<TrainState, EngineError> {
         let vocab_size = data.tokenizer.vocab_size();
+        if let Some(said) = spec.model.vocab_size.filter(|v| *v < vocab_size) {
+            return Err(EngineError::Setup(format!(
+                "model.vocab_size {said} is smaller than the tokenizer's {vocab_size}: leave it out, it then follows the tokenizer"
+            )));
+        }
         let model = Model::new(&spec.model, vocab_size, &candle_core::Device::Cpu)?;
         let optimizer = spec.optimizer.build(model.params())?;
         Ok(TrainState {
@@ -130,4 +135,26 @@ fn start_from(
     }
     crate::hf::read_weights(folder, model)
         .map_err(|e| EngineError::Setup(format!("train.from: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::tiny;
+    use super::*;
+
+    #[test]
+    fn a_vocabulary_smaller_than_the_tokenizers_is_refused_and_a_larger_one_is_not() {
+        let (spec, data) = tiny(&["model.vocab_size=64"]);
+        let error = TrainState::blank(&spec, &data).err().map(|e| e.to_string());
+        assert!(error.is_some_and(|e| e.contains("64 is smaller than the tokenizer's 65")));
+        let (spec, data) = tiny(&["model.vocab_size=128"]);
+        assert_eq!(
+            TrainState::blank(&spec, &data)
+                .unwrap()
+                .model
+                .shape()
+                .vocab_size,
+            128
+        );
+    }
 }
