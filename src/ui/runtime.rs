@@ -30,9 +30,9 @@ use tokio::time::{Instant, sleep_until};
 /// Shortest time between two frames that somebody asked for, here and over SSH.
 const FRAME: Duration = Duration::from_millis(33);
 const FRAME_SSH: Duration = Duration::from_millis(100);
-/// Shortest time between two frames that only data asked for: numbers that change more often cannot be read.
-const DATA_FRAME: Duration = Duration::from_millis(250);
-const DATA_FRAME_SSH: Duration = Duration::from_millis(500);
+/// Shortest time between two frames that only data asked for: numbers that change more often cannot be read, and each
+/// frame costs a slow line some hundred bytes.
+const DATA_FRAME: Duration = Duration::from_millis(500);
 /// Most events folded between two frames, and the longest time spent on it.
 const DRAIN: usize = 2_000;
 const DRAIN_TIME: Duration = Duration::from_millis(8);
@@ -92,7 +92,6 @@ struct Shell {
     links: Vec<(Slot, Link)>,
     jobs: (mpsc::Sender<Done>, mpsc::Receiver<Done>),
     frame: Duration,
-    data_frame: Duration,
     drawn: Option<Instant>,
     /// Links are read again at this time; a full drain goes on at once.
     read_links: Instant,
@@ -134,11 +133,6 @@ impl Shell {
             links: Vec::new(),
             jobs: mpsc::channel(JOBS),
             frame: if options.env.ssh { FRAME_SSH } else { FRAME },
-            data_frame: if options.env.ssh {
-                DATA_FRAME_SSH
-            } else {
-                DATA_FRAME
-            },
             drawn: None,
             read_links: now,
             ticked: now,
@@ -210,7 +204,7 @@ impl Shell {
     fn frame_due(&self) -> Option<Instant> {
         let wait = match self.app.freshness() {
             Freshness::Fresh => return None,
-            Freshness::DataMoved => self.data_frame,
+            Freshness::DataMoved => DATA_FRAME,
             Freshness::Asked => self.frame,
         };
         Some(self.drawn.map_or_else(Instant::now, |drawn| drawn + wait))
