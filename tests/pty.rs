@@ -99,6 +99,7 @@ struct Term {
     parser: vt100::Parser,
     bytes: Receiver<Vec<u8>>,
     n_bytes: usize,
+    raw: Vec<u8>,
     writer: Box<dyn Write + Send>,
     child: Box<dyn Child + Send + Sync>,
     master: Box<dyn MasterPty + Send>,
@@ -131,6 +132,7 @@ impl Term {
             parser: screen(cols, rows),
             bytes,
             n_bytes: 0,
+            raw: Vec::new(),
             writer: pair.master.take_writer().unwrap(),
             child,
             master: pair.master,
@@ -152,6 +154,7 @@ impl Term {
         match self.bytes.recv_timeout(time) {
             Ok(bytes) => {
                 self.n_bytes += bytes.len();
+                self.raw.extend_from_slice(&bytes);
                 self.parser.process(&bytes);
                 true
             }
@@ -214,15 +217,21 @@ impl Term {
 
     /// Cooked mode, the first screen, a visible cursor.
     #[track_caller]
-    fn assert_restored(&self) {
-        assert!(!self.parser.screen().alternate_screen());
+    fn assert_restored(&mut self) {
+        // The last bytes may still be on their way when the program has ended.
+        self.wait("the first screen", |term| {
+            !term.parser.screen().alternate_screen()
+        });
+        self.wait("the old mode", |term| {
+            termios(&*term.master) == term.termios
+        });
+        while self.read(LOOK) {}
         assert!(!self.parser.screen().hide_cursor());
         assert!(!self.parser.screen().bracketed_paste());
         assert_eq!(
             self.parser.screen().mouse_protocol_mode(),
             vt100::MouseProtocolMode::None
         );
-        assert_eq!(termios(&*self.master), self.termios);
     }
 }
 
@@ -363,11 +372,49 @@ fn the_size_may_change_at_any_moment() {
     }
     term.press("?");
     term.wait_text("Sort runs by age");
-    // Escape and a letter in one go would be Alt and the letter.
     term.press("\x1b");
-    term.wait_text("enter start");
+    term.wait("help to close", |term| {
+        !term.text().contains("Sort runs by age")
+    });
     term.press("q");
     assert_eq!(term.wait_exit(), 0);
+}
+
+#[test]
+fn no_color_and_a_plain_locale_are_respected() {
+    let place = Place::new();
+    let mut command = place.command(env!("CARGO_BIN_EXE_llmtui"), &[]);
+    command.env("NO_COLOR", "1");
+    command.env("LANG", "C");
+    command.env("COLORTERM", "truecolor");
+    let mut term = Term::open(command, (80, 24));
+    term.wait_text("> quickstart");
+    term.press("?");
+    term.wait_text("Sort runs by age");
+    // Escape and a letter in one go would be Alt and the letter.
+    term.press("\x1b");
+    term.wait("help to close", |term| {
+        !term.text().contains("Sort runs by age")
+    });
+    term.press("q");
+    assert_eq!(term.wait_exit(), 0);
+    assert!(term.raw.is_ascii());
+    // Colours are set by m-sequences with 30 and above; weights are below.
+    let text = String::from_utf8(term.raw.clone()).unwrap();
+    for sequence in text.split("\x1b[").skip(1) {
+        let (numbers, _) = sequence.split_at(
+            sequence
+                .find(|c: char| !c.is_ascii_digit() && c != ';')
+                .unwrap_or(0),
+        );
+        if sequence[numbers.len()..].starts_with('m') {
+            let colours = |n: &str| {
+                n.parse::<u32>()
+                    .is_ok_and(|n| n >= 30 && n != 39 && n != 49)
+            };
+            assert!(!numbers.split(';').any(colours), "{numbers}");
+        }
+    }
 }
 
 /// Prints what the workbench writes; run with `cargo test --release --test pty -- --ignored --nocapture`.

@@ -103,10 +103,11 @@ actions! {
         Filter "filter" "filter" "Show only runs whose name, preset or state contains a text."
         Sort "sort" "sort" "Sort runs by age, validation loss or name."
         Refresh "refresh" "refresh" "Look for runs again."
+        ResumeRun "resume" "resume" "Let the selected run go on from its newest checkpoint."
         ChatWith "chat-with" "chat" "Chat with the newest checkpoint of the selected run."
     }
     Run {
-        Pause "pause" "pause" "Pause the run, or let it go on."
+        Pause "pause" "pause" "Pause the run, or let it go on; a run that was stopped goes on from its newest checkpoint."
         Checkpoint "checkpoint" "checkpoint" "Save a checkpoint now."
         Evaluate "evaluate" "evaluate" "Measure the validation loss now."
         Sample "sample" "sample" "Let the model continue a prompt of yours."

@@ -12,6 +12,11 @@ pub enum Effect {
         slot: Slot,
         target: String,
     },
+    /// Start the engine of a run that ended early, from its newest checkpoint, and hold it.
+    ResumeRun {
+        slot: Slot,
+        run_dir: PathBuf,
+    },
     /// Hold a run: live when an engine has it, else its log.
     Attach {
         slot: Slot,

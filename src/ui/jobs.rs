@@ -34,6 +34,16 @@ impl Workplace {
         self.launch(&run, &EngineOptions::default())
     }
 
+    /// Lets a run that ended early go on from its newest checkpoint.
+    pub fn resume(&self, path: &Path) -> Linked {
+        let run = RunDir::open(path).map_err(|e| e.to_string())?;
+        let options = EngineOptions {
+            resume: true,
+            ..EngineOptions::default()
+        };
+        self.launch(&run, &options)
+    }
+
     /// Starts the engine of a run that exists, and joins it.
     pub fn launch(&self, run: &RunDir, options: &EngineOptions) -> Linked {
         let launcher = Launcher::this_program(&self.env).map_err(|e| e.to_string())?;

@@ -72,7 +72,11 @@ pub fn run(options: UiOptions) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(async { Shell::open(options)?.serve().await });
+    let result = runtime.block_on(async {
+        // Before the terminal is taken: a signal that nobody handles would leave it raw.
+        let signals = Signals::new()?;
+        Shell::open(options)?.serve(signals).await
+    });
     // A job may still wait for an engine; nobody waits for the job.
     runtime.shutdown_background();
     result
@@ -165,9 +169,8 @@ impl Shell {
         }
     }
 
-    async fn serve(mut self) -> anyhow::Result<()> {
+    async fn serve(mut self, mut signals: Signals) -> anyhow::Result<()> {
         let mut terminal = EventStream::new();
-        let mut signals = Signals::new()?;
         while !self.over {
             let now = Instant::now();
             let due = self.frame_due();
@@ -324,6 +327,9 @@ impl Shell {
             match effect {
                 Effect::StartRun { slot, target } => {
                     self.link_job(slot, move |place| place.start(&target))
+                }
+                Effect::ResumeRun { slot, run_dir } => {
+                    self.link_job(slot, move |place| place.resume(&run_dir))
                 }
                 Effect::Attach { slot, run_dir } => {
                     self.link_job(slot, move |place| place.attach(&run_dir))

@@ -1,6 +1,7 @@
 //! What each action does.
 
 use super::{App, Leaving};
+use crate::run::index::RunStatus;
 use crate::run::state::Level;
 use crate::ui::action::Action;
 use crate::ui::effect::Effect;
@@ -12,8 +13,9 @@ use crate::ui::overlays::{
 use crate::ui::panes::Tab;
 use crate::ui::panes::chat::{Engine, sampling_form};
 use crate::ui::panes::home::HomeRow;
-use crate::ui::store::short_run;
-use crate::wire::{Command, Phase};
+use crate::ui::store::{LinkState, short_run};
+use crate::wire::{Command, Outcome, Phase};
+use std::path::PathBuf;
 
 impl App {
     /// Does an action, whether it came from a key, the mouse or the palette.
@@ -69,6 +71,7 @@ impl App {
             },
             Action::Refresh => self.refresh(),
             Action::ChatWith => self.chat_with_selected(),
+            Action::ResumeRun => self.resume_selected(),
             action => {
                 self.home.act(action, &self.store);
                 Vec::new()
@@ -83,6 +86,35 @@ impl App {
             return self.go(Tab::Run);
         }
         self.open_run(path)
+    }
+
+    fn resume_selected(&mut self) -> Vec<Effect> {
+        let selected = match self.home.current(&self.store) {
+            Some(HomeRow::Run(path)) => self.store.runs().iter().find(|run| run.path == path),
+            _ => None,
+        };
+        let refusal = match selected.map(|run| run.status) {
+            None => "select a run that was stopped",
+            Some(RunStatus::Live) => "this run is live; enter opens it",
+            Some(RunStatus::Finished) => "this run did all its steps",
+            Some(_) => "",
+        };
+        match selected.filter(|_| refusal.is_empty()) {
+            Some(run) => self.resume_run(run.path.clone()),
+            None => {
+                self.toast(Level::Info, refusal);
+                Vec::new()
+            }
+        }
+    }
+
+    /// The run on the screen, when its engine ended before the last step.
+    pub(super) fn resumable(&self) -> Option<PathBuf> {
+        let held = self.store.held.as_ref().filter(|held| !held.live())?;
+        let finish = held.state.finished.as_ref();
+        let ended = matches!(held.link, LinkState::Ended(_));
+        let early = finish.map_or(ended, |finish| finish.outcome != Outcome::Completed);
+        held.path.clone().filter(|_| early)
     }
 
     fn chat_with_selected(&mut self) -> Vec<Effect> {
@@ -101,6 +133,9 @@ impl App {
     fn act_run(&mut self, action: Action) -> Vec<Effect> {
         let asked = match action {
             Action::Pause => {
+                if let Some(path) = self.resumable() {
+                    return self.resume_run(path);
+                }
                 let paused =
                     self.store.held.as_ref().and_then(|h| h.state.phase) == Some(Phase::Paused);
                 if paused {

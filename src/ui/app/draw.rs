@@ -275,7 +275,13 @@ impl App {
                     _ => "start",
                 };
                 let mut own = vec![(A::Accept, accept)];
-                own.extend(titles(&[A::Filter, A::Sort, A::ChatWith, A::Refresh]));
+                own.extend(titles(&[
+                    A::Filter,
+                    A::Sort,
+                    A::ChatWith,
+                    A::ResumeRun,
+                    A::Refresh,
+                ]));
                 (own, tail)
             }
             Tab::Run => (self.run_hints(), tail),
@@ -328,16 +334,21 @@ impl App {
                 A::LogScale,
                 A::Stop,
             ]),
-            Some(false) => titles(&[
-                A::Zoom,
-                A::ChartNext,
-                A::ChartCursor,
-                A::FilterCharts,
-                A::Smooth,
-                A::LogScale,
-                A::ZoomIn,
-                A::ResetView,
-            ]),
+            Some(false) => {
+                let resume = self.resumable().map(|_| (A::Pause, "resume"));
+                let mut hints: Vec<Hint> = resume.into_iter().collect();
+                hints.extend(titles(&[
+                    A::Zoom,
+                    A::ChartNext,
+                    A::ChartCursor,
+                    A::FilterCharts,
+                    A::Smooth,
+                    A::LogScale,
+                    A::ZoomIn,
+                    A::ResetView,
+                ]));
+                hints
+            }
             None => Vec::new(),
         }
     }

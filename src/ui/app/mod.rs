@@ -23,7 +23,7 @@ use crate::base::clock::UnixMillis;
 use crate::run::state::Level;
 use crate::wire::CommandId;
 use crossterm::event::{KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How often the list of runs is read again while one of them is live and the list is on the screen.
@@ -401,11 +401,20 @@ impl App {
     }
 
     fn open_run(&mut self, path: PathBuf) -> Vec<Effect> {
-        let title = path
-            .file_name()
-            .map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        let title = title_of(&path);
         let (slot, mut effects) = self.hold(title);
         effects.push(Effect::Attach {
+            slot,
+            run_dir: path,
+        });
+        effects
+    }
+
+    /// Lets a run that ended early go on.
+    fn resume_run(&mut self, path: PathBuf) -> Vec<Effect> {
+        let title = title_of(&path);
+        let (slot, mut effects) = self.hold(title);
+        effects.push(Effect::ResumeRun {
             slot,
             run_dir: path,
         });
@@ -441,6 +450,11 @@ impl App {
         self.toasts.add(self.store.now, level, text);
         self.data_moved();
     }
+}
+
+fn title_of(run_dir: &Path) -> String {
+    let name = run_dir.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 fn fresh_dashboard(utc_offset: i64) -> Dashboard {

@@ -55,7 +55,7 @@ impl HelpSheet {
         let lines = self.lines(width.saturating_sub(2), canvas.theme, canvas.keymap);
         let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX);
         let area = centred(area, width, height.min(area.height));
-        let block = framed(canvas.theme, "help · esc closes, arrows scroll");
+        let block = framed(canvas.theme, "help: esc closes, arrows scroll");
         let inner = block.inner(area);
         frame.render_widget(Clear, area);
         frame.render_widget(block, area);

@@ -66,7 +66,7 @@ impl Prompt {
         let (title, hint) = match self.kind {
             PromptKind::Sample => (
                 "sample: what should the model continue?",
-                "enter samples after this step · empty starts from a line break",
+                "enter samples after this step; empty starts from a line break",
             ),
             PromptKind::FilterCharts => ("show only charts with", "enter keeps it, esc shows all"),
             PromptKind::Note => ("note", "enter writes it into the log, at this step"),

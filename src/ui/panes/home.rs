@@ -266,7 +266,7 @@ impl HomePane {
         let runs = self.runs(store);
         if runs.is_empty() {
             let words = match store.runs.as_deref() {
-                None => "looking for runs …".to_string(),
+                None => "looking for runs".to_string(),
                 Some([]) => format!(
                     "none yet {} runs will live in {}",
                     theme.glyphs().separator,

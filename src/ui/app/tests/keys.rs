@@ -370,3 +370,42 @@ fn random_keys_events_and_sizes_never_panic() {
         bench.draw(80, 24);
     }
 }
+
+#[test]
+fn a_stopped_run_goes_on_from_its_screen_and_from_home() {
+    let stopped: PathBuf = "runs/2026-11-20-1801-my-poems-x9zz".into();
+    let mut bench = Bench::new();
+    bench.runs().press("down down shift-r");
+    assert!(
+        matches!(&bench.effects[..], [Effect::ResumeRun { run_dir, .. }] if *run_dir == stopped)
+    );
+    let mut bench = Bench::new();
+    bench.runs().press("shift-r");
+    assert!(bench.effects.is_empty(), "a live run is not resumed");
+    let mut bench = Bench::new();
+    bench.hold(tape::until(5, 1_500), Holder::Log);
+    let finished = |outcome| Event::Finished {
+        outcome,
+        step: 1_500,
+        tokens: 0,
+        val_loss: None,
+        best_val_loss: None,
+        train_loss: None,
+        seconds: 60.0,
+        message: String::new(),
+    };
+    bench.event(finished(crate::wire::Outcome::Stopped));
+    assert!(bench.picture(120, 30).contains("p resume"));
+    bench.press("p");
+    let effects = &bench.effects;
+    assert!(
+        effects
+            .iter()
+            .any(|e| matches!(e, Effect::ResumeRun { .. })),
+        "{effects:?}"
+    );
+    let mut bench = Bench::new();
+    bench.hold(tape::standard(5), Holder::Log);
+    bench.press("p");
+    assert!(bench.effects.is_empty(), "a completed run is not resumed");
+}

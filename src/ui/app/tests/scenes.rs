@@ -140,9 +140,9 @@ fn ascii_means_ascii() {
     for (name, mut bench) in scenes(|| Bench::with(options("ansi", ColorDepth::Ansi16, true))) {
         let picture = bench.picture(80, 24);
         let foreign: String = picture.chars().filter(|c| !c.is_ascii()).collect();
-        // What the model or the preset wrote is theirs.
+        // A control sequence of the model's text becomes a dot.
         assert!(
-            foreign.chars().all(|c| c == '·'),
+            foreign.is_empty() || name.starts_with("chat") && foreign == "·",
             "{name}: {foreign:?}\n{picture}"
         );
         if matches!(name, "home" | "chat" | "leave") {

@@ -3,6 +3,7 @@
 use super::{Answer, ChatPane, Engine, Exchange};
 use crate::base::human;
 use crate::base::text::{one_line, sanitize};
+use crate::ui::action::Action;
 use crate::ui::hit::Target;
 use crate::ui::layout::{fill, rule, split_bottom, split_top, wrap, wrap_ranges};
 use crate::ui::panes::PaneContext;
@@ -74,7 +75,7 @@ impl ChatPane {
                         format!(
                             " {dot} step {} is there: {}",
                             human::grouped(s),
-                            context.keymap.label(crate::ui::action::Action::Checkpoints)
+                            context.keymap.label(Action::Checkpoints)
                         )
                     })
                     .unwrap_or_default();
@@ -163,26 +164,38 @@ impl ChatPane {
     /// What to say instead of texts.
     fn empty(&self, width: u16, context: &PaneContext) -> Vec<Line<'static>> {
         let theme = context.theme;
+        let key = |action| context.keymap.label(action);
+        let choose = key(Action::Checkpoints);
         let (words, meaning) = match &self.engine {
             Engine::None if context.store.checkpoints.is_empty() => (
-                "There is no checkpoint to talk to yet. Start a run on Home (1); a live run saves one when you press c on its screen (2).".to_string(),
+                format!(
+                    "There is no checkpoint to talk to yet. Start a run on Home ({}); a live run saves one when you press \
+                     {} on its screen ({}).",
+                    key(Action::Home),
+                    key(Action::Checkpoint),
+                    key(Action::RunPane)
+                ),
                 Meaning::Text,
             ),
-            Engine::None => ("Choose a checkpoint to talk to: ctrl-o.".to_string(), Meaning::Text),
-            Engine::Opening { .. } => ("loading the checkpoint …".to_string(), Meaning::Muted),
+            Engine::None => (
+                format!("Choose a checkpoint to talk to: {choose}."),
+                Meaning::Text,
+            ),
+            Engine::Opening { .. } => ("loading the checkpoint".to_string(), Meaning::Muted),
             Engine::Ready { .. } => (
-                "Write the beginning of a text and press enter; the model writes on.".to_string(),
+                format!(
+                    "Write the beginning of a text and press {}; the model writes on.",
+                    key(Action::Send)
+                ),
                 Meaning::Text,
             ),
             Engine::Failed { why, .. } => (
-                format!("The checkpoint cannot be used: {} Choose another one: ctrl-o.", one_line(why)),
+                format!(
+                    "The checkpoint cannot be used: {}. Choose another one: {choose}.",
+                    one_line(why).trim_end_matches('.')
+                ),
                 Meaning::Bad,
             ),
-        };
-        let words = if theme.ascii {
-            words.replace('…', "...")
-        } else {
-            words
         };
         wrap(&words, width.saturating_sub(2))
             .into_iter()
