@@ -126,7 +126,9 @@ fn stop_after_and_resume_join_to_one_run_and_tell_only_what_is_new() {
             .contains(r#""outcome":"stopped""#)
     );
     let id = place.run().id().to_string();
-    let output = place.go(&["train", "--resume", &id, "--json"]);
+    let output = place.train(&["lr=0.5"], &["--resume", &id]);
+    assert_eq!(code(&output), 2, "a run keeps its spec: {}", err(&output));
+    let output = place.train(&[], &["--json", "--resume", &id]);
     assert_eq!(code(&output), 0, "{}", err(&output));
     let told = events(&out(&output));
     assert!(

@@ -129,12 +129,20 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
         .into());
     }
     match resume {
-        Resume::Run(_) if args.spec.target().is_some() => Err(Failure::yours(
-            "name a run to go on with or a spec to start, not both",
-            "llmtui train --resume RUN",
-        )
-        .into()),
-        Resume::Run(word) => Ok(Target::Resumed(attach::named(&word.to_string_lossy(), cx)?)),
+        Resume::Run(word) => {
+            let run = attach::named(&word.to_string_lossy(), cx)?;
+            if args.spec.target().is_some() && spec_of(&run)? != args.spec.load(cx)?.spec {
+                return Err(Failure::yours(
+                    format!("the spec named here is not the one of run {}", run.id()),
+                    format!(
+                        "leave the spec out to go on as it was asked: llmtui train --resume {}",
+                        run.id()
+                    ),
+                )
+                .into());
+            }
+            Ok(Target::Resumed(run))
+        }
         Resume::Auto => automatic(args, cx),
     }
 }
