@@ -1,4 +1,5 @@
 //! docs/keys.md is made from the table of actions; `LLMTUI_UPDATE_DOCS=1 cargo test --test keys_doc` renews it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use llmtui::ui::action::{ACTIONS, Context};
 use llmtui::ui::keymap::Keymap;

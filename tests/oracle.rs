@@ -192,7 +192,6 @@ fn assert_run_agrees(name: &str) {
     assert_start_agrees(&fixture, Door::Composite);
     let record = train(&fixture, Door::Fused, fixture.train.steps);
     let distance = distance(&fixture, &record);
-    println!("{name}: losses differ by {distance:e}");
     assert!(
         distance <= TOLERANCE,
         "{name}: losses differ by {distance:e}"

@@ -1,5 +1,12 @@
 //! The real program in a real terminal: start, watch, hang up, come back, chat, stop; suspend; end by a signal. Waits are
 //! for conditions, with a limit that only a hang reaches.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "helpers of tests"
+)]
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, SlavePty, native_pty_system};
 use std::io::{Read, Write};
