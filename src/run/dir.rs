@@ -69,9 +69,8 @@ impl RunDir {
         let write = |path: PathBuf, bytes: &[u8]| {
             write_synced(&path, bytes).map_err(|e| RunError::io(&path, e))
         };
-        for folder in [run.checkpoints_path(), run.samples_path()] {
-            std::fs::create_dir(&folder).map_err(|e| RunError::io(&folder, e))?;
-        }
+        let checkpoints = run.checkpoints_path();
+        std::fs::create_dir(&checkpoints).map_err(|e| RunError::io(&checkpoints, e))?;
         write(run.spec_path(), spec_yaml.as_bytes())?;
         write(run.asked_path(), asked_yaml.as_bytes())?;
         // The header is written last: a directory without one is no run, and nobody lists it half-made.
@@ -127,10 +126,6 @@ impl RunDir {
 
     pub fn checkpoints_path(&self) -> PathBuf {
         self.root.join("checkpoints")
-    }
-
-    pub fn samples_path(&self) -> PathBuf {
-        self.root.join("samples")
     }
 
     /// Reads `run.json`.

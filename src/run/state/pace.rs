@@ -52,21 +52,34 @@ pub struct Pace {
     evaluations: Interruption,
     samples: Interruption,
     checkpoints: Interruption,
+    /// Windows of the whole validation split, which the evaluation after the last step reads.
+    whole_split: Option<f64>,
+    /// Seconds that one window took in the newest evaluation.
+    window_seconds: Option<f64>,
 }
 
 impl Pace {
     pub(super) fn observe(&mut self, envelope: &Envelope) {
         match &envelope.event {
             Event::Hello { .. } => *self = Pace::default(),
-            Event::Started { spec, .. } => {
+            Event::Started {
+                spec, epoch_tokens, ..
+            } => {
+                self.whole_split = validation_windows(spec, *epoch_tokens);
                 let every = |path: &str| spec.pointer(path).and_then(serde_json::Value::as_u64);
                 self.evaluations.every = every("/eval/every");
                 self.samples.every = every("/sample/every");
                 self.checkpoints.every = every("/checkpoint/every");
             }
             Event::Stepped { step, .. } => self.stepped(envelope.t, *step),
-            Event::Evaluated { step, seconds, .. } => {
+            Event::Evaluated {
+                step,
+                seconds,
+                n_windows,
+                ..
+            } => {
                 self.previous = None;
+                self.window_seconds = (*n_windows > 0).then(|| seconds / *n_windows as f64);
                 self.evaluations.seen(*step, *seconds);
             }
             Event::Sampled { step, seconds, .. } => {
@@ -111,8 +124,31 @@ impl Pace {
         let steps = max_steps.saturating_sub(step) as f64 * self.step_ms()? / 1e3;
         let interruptions = [&self.evaluations, &self.samples, &self.checkpoints];
         let ahead: f64 = interruptions.iter().map(|i| i.ahead(step, max_steps)).sum();
-        Duration::try_from_secs_f64(steps + ahead).ok()
+        let last = if step < max_steps {
+            self.last_evaluation()
+        } else {
+            0.0
+        };
+        Duration::try_from_secs_f64(steps + ahead + last).ok()
     }
+
+    /// Seconds of the evaluation after the last step, where the usual ones read a part of the split only.
+    fn last_evaluation(&self) -> f64 {
+        self.whole_split
+            .zip(self.window_seconds)
+            .map_or(0.0, |(windows, seconds)| windows * seconds)
+    }
+}
+
+/// Windows of the validation split when the usual evaluations read only some (`eval.batches`): the training split's
+/// tokens tell the length of the whole text.
+fn validation_windows(spec: &serde_json::Value, epoch_tokens: u64) -> Option<f64> {
+    let number = |path: &str| spec.pointer(path).and_then(serde_json::Value::as_f64);
+    number("/eval/batches")?;
+    let fraction = number("/data/val_fraction")?;
+    let seq_len = number("/model/seq_len").filter(|n| *n >= 1.0)?;
+    let windows = epoch_tokens as f64 * fraction / (1.0 - fraction) / seq_len;
+    (windows.is_finite() && windows > 0.0).then_some(windows)
 }
 
 #[cfg(test)]
@@ -178,6 +214,21 @@ mod tests {
             Some(Duration::from_millis(45 * 40 + 5 * 2_000))
         );
         assert_eq!(pace.remaining(100, 100), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn the_last_evaluation_reads_the_whole_split_and_counts() {
+        let (mut pace, _) = run(50);
+        let spec = serde_json::json!({
+            "eval": {"every": 10, "batches": 1}, "data": {"val_fraction": 0.1}, "model": {"seq_len": 64}
+        });
+        // 9,600 training tokens: 1,066 for validation, 16.7 windows of 64 at 2 s each.
+        pace.whole_split = validation_windows(&spec, 9_600);
+        let without = Duration::from_millis(50 * 40 + 5 * 2_000);
+        let last = pace.remaining(50, 100).unwrap() - without;
+        assert!((last.as_secs_f64() - 33.3).abs() < 0.1, "{last:?}");
+        assert_eq!(pace.remaining(100, 100), Some(Duration::ZERO));
+        assert_eq!(validation_windows(&serde_json::json!({}), 9_600), None);
     }
 
     #[test]

@@ -249,8 +249,10 @@ impl LineChart<'_> {
         }
         if let Some(axis) = self.held.filter(|_| self.scale == Scale::Linear) {
             // Outgrown: leave room for more of the same on that side.
+            // Room below never crosses zero: no norm, rate or loss will go there.
             let room = (high - low) * ROOM;
-            low -= if low < axis.low { room } else { 0.0 };
+            let room_below = if low >= 0.0 { room.min(low) } else { room };
+            low -= if low < axis.low { room_below } else { 0.0 };
             high += if high > axis.high { room } else { 0.0 };
         }
         // Few rows get a tight range with few labels rather than a wide range.
