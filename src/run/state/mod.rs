@@ -44,6 +44,8 @@ pub struct RunState {
     pub engine: String,
     /// `None` until the engine has read its spec.
     pub head: Option<Head>,
+    /// What can be tuned live, by the key of `Adjust`: as the spec says, then as adjusted.
+    pub settings: BTreeMap<String, f64>,
     /// `None` before the first event.
     pub phase: Option<Phase>,
     pub phase_since: UnixMillis,
@@ -201,6 +203,7 @@ impl RunState {
                 old,
                 new,
             } => {
+                self.settings.insert(key.clone(), new.0);
                 self.mark(
                     *step,
                     MarkKind::Adjusted,
@@ -236,6 +239,10 @@ impl RunState {
         };
         if let Some(step) = head.resumed_from {
             self.mark(step, MarkKind::Resumed, String::new());
+        }
+        // An adjustment outlives a resume: only what is not known yet is taken from the spec.
+        for (key, value) in head.settings() {
+            self.settings.entry(key.into()).or_insert(value);
         }
         self.head = Some(head);
     }

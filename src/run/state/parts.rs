@@ -31,6 +31,18 @@ pub struct Head {
 }
 
 impl Head {
+    /// What the spec says of the settings that can be tuned live: the peak learning rate and the clipping norm.
+    pub(super) fn settings(&self) -> Vec<(&'static str, f64)> {
+        let optimizer = self.spec["optimizer"].as_object();
+        let member = optimizer.and_then(|members| members.values().next());
+        let lr = member.and_then(|config| config["lr"].as_f64());
+        let clip_norm = self.spec["train"]["clip_norm"].as_f64();
+        [("lr", lr), ("clip_norm", clip_norm)]
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)))
+            .collect()
+    }
+
     pub(super) fn from_event(event: &Event) -> Option<Self> {
         let Event::Started {
             name,

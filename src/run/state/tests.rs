@@ -376,3 +376,28 @@ fn memory_is_bounded_whatever_is_sent() {
             .all(|s| s.text.len() <= MAX_SAMPLE_BYTES)
     );
 }
+
+#[test]
+fn settings_are_as_said_then_as_adjusted_and_outlive_a_resume() {
+    let with_spec = |resumed_from| {
+        let mut event = started(resumed_from);
+        if let Event::Started { spec, .. } = &mut event {
+            *spec = serde_json::json!({
+                "optimizer": {"adamw": {"lr": 1e-3}}, "train": {"clip_norm": 1.0}
+            });
+        }
+        event
+    };
+    let mut tape = Tape::new();
+    tape.add(hello()).add(with_spec(None));
+    assert_eq!(tape.fold().settings["lr"], 1e-3);
+    tape.add(Event::Adjusted {
+        step: 3,
+        key: "lr".into(),
+        old: Num(1e-3),
+        new: Num(5e-4),
+    });
+    tape.add(hello()).add(with_spec(Some(3)));
+    let settings = tape.fold().settings;
+    assert_eq!((settings["lr"], settings["clip_norm"]), (5e-4, 1.0));
+}

@@ -224,20 +224,29 @@ impl App {
                 _ => Some(format!("`{text}` is no number from 0 up, such as 3e-4")),
             }
         }
-        let lr = self.store.held.as_ref().and_then(|h| h.state.latest("lr"));
-        let now = lr
-            .map(|x| format!(" (now {})", crate::base::human::number(x)))
-            .unwrap_or_default();
+        let now = |key: &str| {
+            let held = self.store.held.as_ref();
+            let value = held.and_then(|h| h.state.settings.get(key).copied());
+            value.map_or(String::new(), |x| {
+                format!(" (now {})", crate::base::human::number(x))
+            })
+        };
         let fields = vec![
             Field::new(
                 "lr",
-                &format!("learning rate from the next step on{now}; empty keeps it"),
+                &format!(
+                    "peak learning rate{}: the schedule scales with it; empty keeps it",
+                    now("lr")
+                ),
                 "",
                 check,
             ),
             Field::new(
                 "clip_norm",
-                "gradient norm above which gradients are scaled down; 0 turns it off; empty keeps it",
+                &format!(
+                    "clip gradients above this norm{}; 0 turns it off; empty keeps it",
+                    now("clip_norm")
+                ),
                 "",
                 check,
             ),

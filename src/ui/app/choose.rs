@@ -60,7 +60,7 @@ impl App {
                     Asked::Sample,
                     Command::Sample {
                         prompt,
-                        sampling: Sampling::default(),
+                        sampling: self.sampling_of_run(),
                     },
                 )
             }
@@ -69,6 +69,14 @@ impl App {
                 self.answer_leave(choice, leaving)
             }
         }
+    }
+
+    /// How the run's own samples are drawn, as its spec says.
+    fn sampling_of_run(&self) -> Sampling {
+        let head = self.store.held.as_ref().and_then(|h| h.state.head.as_ref());
+        let said = head.map(|head| head.spec["sample"]["sampling"].clone());
+        said.and_then(|value| serde_json::from_value(value).ok())
+            .unwrap_or_default()
     }
 
     fn tune(&mut self, values: &[String]) -> Vec<Effect> {
