@@ -235,7 +235,7 @@ impl App {
             Field::new(
                 "lr",
                 &format!(
-                    "peak learning rate{}: the schedule scales with it; empty keeps it",
+                    "peak learning rate{}, the schedule follows; empty keeps it",
                     now("lr")
                 ),
                 "",
