@@ -24,7 +24,9 @@ const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1002l\x1b[?1000l";
 pub struct Guard {
     terminal: Terminal<CrosstermBackend<Frames>>,
     frames: Frames,
-    inside: bool,
+    /// The terminal is ours; whoever clears it gives the terminal back, so that this happens once: leaving the alternate
+    /// screen a second time would put the cursor on top of a panic's words.
+    inside: Arc<AtomicBool>,
     /// A panic of another thread wrote over the screen.
     spoiled: Arc<AtomicBool>,
 }
@@ -35,13 +37,14 @@ impl Guard {
         let frames = Frames::default();
         let terminal = Terminal::new(CrosstermBackend::new(frames.clone()))?;
         let spoiled = Arc::new(AtomicBool::new(false));
+        let inside = Arc::new(AtomicBool::new(false));
         let mut guard = Guard {
             terminal,
             frames,
-            inside: false,
+            inside: Arc::clone(&inside),
             spoiled: Arc::clone(&spoiled),
         };
-        watch_panics(spoiled);
+        watch_panics(inside, spoiled);
         guard.take()?;
         Ok(guard)
     }
@@ -49,7 +52,7 @@ impl Guard {
     /// Takes the terminal (again) and forgets what was on it.
     pub fn take(&mut self) -> io::Result<()> {
         enable_raw_mode()?;
-        self.inside = true;
+        self.inside.store(true, Ordering::Relaxed);
         let mut out = io::stdout();
         execute!(out, EnterAlternateScreen, EnableBracketedPaste)?;
         out.write_all(MOUSE_ON.as_bytes())?;
@@ -58,9 +61,7 @@ impl Guard {
 
     /// Gives the terminal back.
     pub fn leave(&mut self) {
-        if std::mem::replace(&mut self.inside, false) {
-            restore();
-        }
+        give_back(&self.inside);
     }
 
     /// Makes the next frame write every cell. (`Terminal::clear` would ask the terminal where its cursor is, and wait.)
@@ -90,7 +91,10 @@ impl Drop for Guard {
 }
 
 /// Errors are ignored: the terminal may be gone, and there is nobody to tell.
-fn restore() {
+fn give_back(inside: &AtomicBool) {
+    if !inside.swap(false, Ordering::Relaxed) {
+        return;
+    }
     let mut out = io::stdout();
     let _ = out.write_all(MOUSE_OFF.as_bytes());
     let _ = execute!(
@@ -105,12 +109,12 @@ fn restore() {
 
 /// A panic of this thread must find a usable terminal to speak on. A panic of another thread (an engine's) must not take
 /// the screen away; what it writes is drawn over.
-fn watch_panics(spoiled: Arc<AtomicBool>) {
+fn watch_panics(inside: Arc<AtomicBool>, spoiled: Arc<AtomicBool>) {
     let ui = std::thread::current().id();
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         match std::thread::current().id() == ui {
-            true => restore(),
+            true => give_back(&inside),
             false => spoiled.store(true, Ordering::Relaxed),
         }
         before(info);
@@ -179,5 +183,53 @@ mod tests {
         assert_eq!(send("abc"), 0);
         assert_eq!(send("abd"), 3 + 16);
         assert_eq!(&out[..8], b"\x1b[?2026h");
+    }
+
+    #[test]
+    #[ignore = "runs inside the terminal of the next test"]
+    fn panics_with_the_terminal_taken() {
+        let mut guard = Guard::enter().unwrap();
+        guard
+            .draw(|frame| frame.render_widget("drawn", frame.area()))
+            .unwrap();
+        std::thread::spawn(|| panic!("a thread beside the screen"))
+            .join()
+            .unwrap_err();
+        guard
+            .draw(|frame| frame.render_widget("redrawn", frame.area()))
+            .unwrap();
+        panic!("the thread of the screen");
+    }
+
+    #[test]
+    fn a_panic_gives_the_terminal_back_and_one_of_another_thread_does_not() {
+        use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+        let pair = native_pty_system().openpty(PtySize::default()).unwrap();
+        let before = format!("{:?}", pair.master.get_termios());
+        let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
+        let name = "ui::term::tests::panics_with_the_terminal_taken";
+        command.args([name, "--exact", "--ignored", "--nocapture"]);
+        let mut child = pair.slave.spawn_command(command).unwrap();
+        drop(pair.slave);
+        let mut reader = pair.master.try_clone_reader().unwrap();
+        // Ends with an error or at zero when the child, the last holder of the other side, is gone.
+        let mut bytes = Vec::new();
+        let _ = io::Read::read_to_end(&mut reader, &mut bytes);
+        assert!(!child.wait().unwrap().success());
+        let text = String::from_utf8_lossy(&bytes);
+        let at = |what: &str| {
+            text.find(what)
+                .unwrap_or_else(|| panic!("no {what:?} in {text}"))
+        };
+        let order = [
+            "\x1b[?1049h",
+            "a thread beside the screen",
+            "redrawn",
+            "\x1b[?1049l",
+            "the thread of the screen",
+        ];
+        assert!(order.map(at).is_sorted(), "{text}");
+        assert_eq!(text.matches("\x1b[?1049l").count(), 1, "left once: {text}");
+        assert_eq!(format!("{:?}", pair.master.get_termios()), before);
     }
 }
