@@ -237,25 +237,10 @@ impl Model {
             dlogp: &dlogp,
             dentropy: dentropy.as_deref(),
         };
-        let Model {
-            config,
-            shape,
-            layout,
-            rotary,
-            params,
-            training,
-            ..
-        } = self;
-        flat::read(params.weights(), |weights| {
-            let plan = Plan {
-                config,
-                shape,
-                layout,
-                rotary: rotary.as_ref(),
-                weights,
-            };
-            flat::write(params.grads(), |grads| {
-                threads::enter(|| training.backward(&plan, upstream, grads));
+        let grads = self.params.grads().clone();
+        self.with_plan(|plan, training, _| {
+            flat::write(&grads, |grads| {
+                threads::enter(|| training.backward(plan, upstream, grads));
             })
         })?
     }
