@@ -56,7 +56,9 @@ fn whole(n: usize) -> Vec<u64> {
 #[test]
 fn every_viewer_hears_every_event_once_whatever_its_link() {
     let place = Place::new();
-    let mut host = place.host(Script::steps(3_000).release_after(500));
+    // Held at its end too: the run stays free to join until all have joined, however fast it goes.
+    let script = Script::steps(3_000).release_after(500).hold_at_end();
+    let mut host = place.host(script);
     host.serve(&place.env).unwrap();
     let go = host.commands();
     let mut viewers = vec![drain_later(host.link())];
@@ -67,6 +69,7 @@ fn every_viewer_hears_every_event_once_whatever_its_link() {
     for _ in 0..4 {
         viewers.push(drain_later(open(&place.run, &place.env).unwrap()));
     }
+    go.send(Script::go()).unwrap();
     assert_eq!(host.wait().unwrap(), Outcome::Completed);
     let total = read_all(&place.run.events_path()).unwrap().len();
     for viewer in viewers {
