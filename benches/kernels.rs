@@ -3,7 +3,7 @@
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use llmtui::kernels::activation::Activation;
 use llmtui::kernels::attention::{Heads, Saved};
-use llmtui::kernels::matmul::Into;
+use llmtui::kernels::matmul::{Arithmetic, Into};
 use llmtui::kernels::norm::NormKind;
 use llmtui::kernels::{activation, attention, linear, logprob, norm, threads};
 use std::time::Duration;
@@ -64,15 +64,22 @@ fn kernels(criterion: &mut Criterion) {
         };
         let mut y = values(rows * 4 * d);
         bench(criterion, "linear forward", size, || {
-            linear::forward(sizes, &x, &weight, None, None, &mut y);
+            linear::forward(Arithmetic::F32, sizes, &x, &weight, None, None, &mut y);
         });
         let mut dx = values(rows * d);
         bench(criterion, "linear backward input", size, || {
-            linear::backward_input(sizes, &wide, &weight, &mut dx, Into::Overwrite);
+            linear::backward_input(
+                Arithmetic::F32,
+                sizes,
+                &wide,
+                &weight,
+                &mut dx,
+                Into::Overwrite,
+            );
         });
         let mut dweight = values(4 * d * d);
         bench(criterion, "linear backward weight", size, || {
-            linear::backward_weight(sizes, &wide, &x, &mut dweight);
+            linear::backward_weight(Arithmetic::F32, sizes, &wide, &x, &mut dweight);
         });
         let mut y = values(rows * 4 * d);
         bench(criterion, "gelu forward", size, || {
@@ -101,7 +108,14 @@ fn attention_and_head(criterion: &mut Criterion, size: Size) {
     let (qkv, dout) = (values(rows * 3 * d), values(rows * d));
     let (mut out, mut lse) = (values(rows * d), values(rows * size.n_head));
     bench(criterion, "attention forward", size, || {
-        attention::forward(heads, size.seq_len, &qkv, &mut out, &mut lse);
+        attention::forward(
+            Arithmetic::F32,
+            heads,
+            size.seq_len,
+            &qkv,
+            &mut out,
+            &mut lse,
+        );
     });
     let mut dqkv = values(rows * 3 * d);
     bench(criterion, "attention backward", size, || {
@@ -109,7 +123,14 @@ fn attention_and_head(criterion: &mut Criterion, size: Size) {
             qkv: &qkv,
             lse: &lse,
         };
-        attention::backward(heads, size.seq_len, saved, &dout, &mut dqkv);
+        attention::backward(
+            Arithmetic::F32,
+            heads,
+            size.seq_len,
+            saved,
+            &dout,
+            &mut dqkv,
+        );
     });
     let table = values(65 * d);
     let targets: Vec<u32> = (0..rows).map(|i| (i % 65) as u32).collect();
@@ -120,7 +141,12 @@ fn attention_and_head(criterion: &mut Criterion, size: Size) {
             table: &table,
             targets: &targets,
         };
-        logprob::forward(logprob::Sizes::new(rows, d, 65), inputs, &mut outputs);
+        logprob::forward(
+            Arithmetic::F32,
+            logprob::Sizes::new(rows, d, 65),
+            inputs,
+            &mut outputs,
+        );
     });
 }
 

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::math::{exp, max, sum1, sum2};
-use super::matmul::{Destination, Into, Mat, Threads, matmul, matmul_into};
+use super::matmul::{Arithmetic, Compute, Destination, Into, Mat, matmul, matmul_into};
 use super::simd::multiversion;
 use super::{rotary, threads};
 use candle_core::{D, Result, Tensor};
@@ -144,7 +144,14 @@ impl Shared {
 }
 
 /// Fused forward over rotated `qkv` (B · T, qkv_width): `out` (B · T, q_width), `lse` (B, n_head, T).
-pub fn forward(heads: Heads, seq_len: usize, qkv: &[f32], out: &mut [f32], lse: &mut [f32]) {
+pub fn forward(
+    arithmetic: Arithmetic,
+    heads: Heads,
+    seq_len: usize,
+    qkv: &[f32],
+    out: &mut [f32],
+    lse: &mut [f32],
+) {
     let (q_width, width) = (heads.q_width(), heads.qkv_width());
     let batch_size = qkv.len() / (seq_len * width);
     assert_eq!(
@@ -164,6 +171,7 @@ pub fn forward(heads: Heads, seq_len: usize, qkv: &[f32], out: &mut [f32], lse: 
         let rows = &qkv[b * seq_len * width..][..seq_len * width];
         let (q, k, v) = heads.columns(rows, h);
         let text = Text {
+            arithmetic,
             head_dim: heads.head_dim,
             q,
             q_stride: width,
@@ -185,6 +193,7 @@ pub fn forward(heads: Heads, seq_len: usize, qkv: &[f32], out: &mut [f32], lse: 
 /// Fused forward of `new` tokens of one text after `past` others, without a backward. `q` (new, q_width) is rotated;
 /// `keys` and `values` hold, for each key/value head, `capacity` rows of head_dim, of which past + new are filled.
 pub fn forward_cached(
+    arithmetic: Arithmetic,
     heads: Heads,
     (past, new): (usize, usize),
     q: (&[f32], usize),
@@ -197,6 +206,7 @@ pub fn forward_cached(
     threads::tasks(heads.n_head, new * (past + new) * head_dim, |h| {
         let from = h / (heads.n_head / heads.n_kv_head) * capacity * head_dim;
         let text = Text {
+            arithmetic,
             head_dim,
             q: &q.0[h * head_dim..],
             q_stride: q.1,
@@ -227,6 +237,7 @@ impl Heads {
 
 /// One head of one text: `new` queries over past + new keys and values.
 struct Text<'a> {
+    arithmetic: Arithmetic,
     head_dim: usize,
     q: &'a [f32],
     q_stride: usize,
@@ -262,6 +273,7 @@ impl<'a> Text<'a> {
 /// # Safety
 /// `out` must be valid for `text.new` rows of head_dim elements, `out_stride` apart, that nobody else touches.
 unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize, mut lse: Option<&mut [f32]>) {
+    let compute = Compute::one(text.arithmetic);
     SCRATCH.with_borrow_mut(|(scores, _)| {
         for from in (0..text.new).step_by(BLOCK) {
             let to = (from + BLOCK).min(text.new);
@@ -269,14 +281,7 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize, mut lse: O
             scores.resize(scores.len().max((to - from) * n), 0.0);
             let scores = &mut scores[..(to - from) * n];
             let (q, k) = (text.queries(from, to), text.keys(n));
-            matmul(
-                scores,
-                q,
-                k.t(),
-                text.scale(),
-                Into::Overwrite,
-                Threads::One,
-            );
+            matmul(scores, q, k.t(), text.scale(), Into::Overwrite, compute);
             let lse = lse.as_deref_mut().map(|lse| &mut lse[from..to]);
             softmax_block(scores, n, text.past + from, lse.unwrap_or_default());
             let weights = Mat::new(scores, to - from, n);
@@ -287,7 +292,7 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize, mut lse: O
                     row_stride: out_stride,
                     into: Into::Overwrite,
                 };
-                matmul_into(destination, weights, text.values(n), 1.0, Threads::One);
+                matmul_into(destination, weights, text.values(n), 1.0, compute);
             }
         }
     });
@@ -325,7 +330,14 @@ pub struct Saved<'a> {
 }
 
 /// `dqkv` (B · T, qkv_width) = the gradient by the rotated queries, keys and values, for `dout` (B · T, q_width).
-pub fn backward(heads: Heads, seq_len: usize, saved: Saved, dout: &[f32], dqkv: &mut [f32]) {
+pub fn backward(
+    arithmetic: Arithmetic,
+    heads: Heads,
+    seq_len: usize,
+    saved: Saved,
+    dout: &[f32],
+    dqkv: &mut [f32],
+) {
     let (q_width, width) = (heads.q_width(), heads.qkv_width());
     let batch_size = saved.qkv.len() / (seq_len * width);
     assert_eq!(dqkv.len(), saved.qkv.len(), "attention gradient");
@@ -339,6 +351,7 @@ pub fn backward(heads: Heads, seq_len: usize, saved: Saved, dout: &[f32], dqkv: 
             let h = kv * group + member;
             let (q, k, v) = heads.columns(rows, h);
             let text = Text {
+                arithmetic,
                 head_dim: heads.head_dim,
                 q,
                 q_stride: width,
@@ -377,6 +390,7 @@ unsafe fn backward_head(
     first: Into,
 ) {
     let blocks = text.new.div_ceil(BLOCK);
+    let compute = Compute::one(text.arithmetic);
     SCRATCH.with_borrow_mut(|(weights, dscores)| {
         // Backwards: the last block reaches all keys, so it overwrites and the others add.
         for block in (0..blocks).rev() {
@@ -389,14 +403,14 @@ unsafe fn backward_head(
             let (q, k) = (text.queries(from, to), text.keys(n));
             let dout = dout.rows(from, to);
             let scale = text.scale();
-            matmul(weights, q, k.t(), scale, Into::Overwrite, Threads::One);
+            matmul(weights, q, k.t(), scale, Into::Overwrite, compute);
             matmul(
                 dscores,
                 dout,
                 text.values(n).t(),
                 1.0,
                 Into::Overwrite,
-                Threads::One,
+                compute,
             );
             softmax_backward_block(weights, dscores, n, from, &lse[from..to], scale);
             let weights = Mat::new(weights, to - from, n);
@@ -413,10 +427,10 @@ unsafe fn backward_head(
             };
             // SAFETY: the first n rows of keys and values and rows from..to of the queries are the caller's.
             unsafe {
-                matmul_into(to(dv, into), weights.t(), dout, 1.0, Threads::One);
-                matmul_into(to(dk, into), dscores.t(), q, 1.0, Threads::One);
+                matmul_into(to(dv, into), weights.t(), dout, 1.0, compute);
+                matmul_into(to(dk, into), dscores.t(), q, 1.0, compute);
                 let dq = dq.add(from * text.q_stride);
-                matmul_into(to(dq, Into::Overwrite), dscores, k, 1.0, Threads::One);
+                matmul_into(to(dq, Into::Overwrite), dscores, k, 1.0, compute);
             }
         }
     });
@@ -481,14 +495,14 @@ mod tests {
                 oracle(&[&lq], &dout, || Ok(composite(heads, &lq, None, &None)?.0));
             let mut out = vec![9.0; dout.len()];
             let mut lse = vec![9.0; batch_size * heads.n_head * seq_len];
-            forward(heads, seq_len, &qkv, &mut out, &mut lse);
+            forward(Arithmetic::F32, heads, seq_len, &qkv, &mut out, &mut lse);
             assert_close("out", &out, &exact, 2e-6);
             let mut dqkv = vec![f32::NAN; qkv.len()];
             let saved = Saved {
                 qkv: &qkv,
                 lse: &lse,
             };
-            backward(heads, seq_len, saved, &dout, &mut dqkv);
+            backward(Arithmetic::F32, heads, seq_len, saved, &dout, &mut dqkv);
             assert_close("dqkv", &dqkv, &grads[0], 5e-6);
         }
     }
@@ -498,7 +512,7 @@ mod tests {
         let heads = heads(2, 1, 4);
         let run = |qkv: &[f32]| {
             let (mut out, mut lse) = (vec![0.0; 70 * 8], vec![0.0; 2 * 70]);
-            forward(heads, 70, qkv, &mut out, &mut lse);
+            forward(Arithmetic::F32, heads, 70, qkv, &mut out, &mut lse);
             out
         };
         let mut qkv = normal(70 * heads.qkv_width(), 0);
@@ -516,7 +530,7 @@ mod tests {
         let width = heads.qkv_width();
         let qkv = normal(total * width, 0);
         let (mut out, mut lse) = (vec![0.0; total * 16], vec![0.0; 4 * total]);
-        forward(heads, total, &qkv, &mut out, &mut lse);
+        forward(Arithmetic::F32, heads, total, &qkv, &mut out, &mut lse);
         let mut cache = [vec![9.0; 2 * capacity * 4], vec![9.0; 2 * capacity * 4]];
         for t in 0..total {
             for kv in 0..2 {
@@ -530,7 +544,14 @@ mod tests {
         let q = &qkv[(total - new) * width..];
         let [keys, values] = &cache;
         let cached = (keys.as_slice(), values.as_slice(), capacity);
-        forward_cached(heads, (total - new, new), (q, width), cached, &mut last);
+        forward_cached(
+            Arithmetic::F32,
+            heads,
+            (total - new, new),
+            (q, width),
+            cached,
+            &mut last,
+        );
         let exact: Vec<f64> = out[(total - new) * 16..]
             .iter()
             .map(|&x| f64::from(x))

@@ -1,6 +1,6 @@
 //! A linear layer: y = x Wᵀ (+ b), weights stored (out, in).
 
-use super::matmul::{Into, Mat, Threads, matmul};
+use super::matmul::{Arithmetic, Compute, Into, Mat, matmul};
 use super::{reduce, threads};
 use candle_core::{Result, Tensor};
 
@@ -23,6 +23,7 @@ pub struct Sizes {
 
 /// `y` (rows, d_out) = `residual` + `bias` + `x` (rows, d_in) · `weight` (d_out, d_in)ᵀ.
 pub fn forward(
+    arithmetic: Arithmetic,
     sizes: Sizes,
     x: &[f32],
     weight: &[f32],
@@ -50,21 +51,41 @@ pub fn forward(
         _ => Into::Accumulate,
     };
     let (x, w) = (Mat::new(x, rows, d_in), Mat::new(weight, d_out, d_in));
-    matmul(y, x, w.t(), 1.0, into, Threads::Pool);
+    matmul(y, x, w.t(), 1.0, into, Compute::pool(arithmetic));
 }
 
 /// `dx` (rows, d_in) = (or +=) `dy` (rows, d_out) · `weight`.
-pub fn backward_input(sizes: Sizes, dy: &[f32], weight: &[f32], dx: &mut [f32], into: Into) {
+pub fn backward_input(
+    arithmetic: Arithmetic,
+    sizes: Sizes,
+    dy: &[f32],
+    weight: &[f32],
+    dx: &mut [f32],
+    into: Into,
+) {
     let Sizes { rows, d_in, d_out } = sizes;
     let (dy, w) = (Mat::new(dy, rows, d_out), Mat::new(weight, d_out, d_in));
-    matmul(dx, dy, w, 1.0, into, Threads::Pool);
+    matmul(dx, dy, w, 1.0, into, Compute::pool(arithmetic));
 }
 
 /// `dweight` (d_out, d_in) += `dy`ᵀ · `x`.
-pub fn backward_weight(sizes: Sizes, dy: &[f32], x: &[f32], dweight: &mut [f32]) {
+pub fn backward_weight(
+    arithmetic: Arithmetic,
+    sizes: Sizes,
+    dy: &[f32],
+    x: &[f32],
+    dweight: &mut [f32],
+) {
     let Sizes { rows, d_in, d_out } = sizes;
     let (dy, x) = (Mat::new(dy, rows, d_out), Mat::new(x, rows, d_in));
-    matmul(dweight, dy.t(), x, 1.0, Into::Accumulate, Threads::Pool);
+    matmul(
+        dweight,
+        dy.t(),
+        x,
+        1.0,
+        Into::Accumulate,
+        Compute::pool(arithmetic),
+    );
 }
 
 /// `dbias` (d_out) += Σ over rows of `dy`.
@@ -97,13 +118,28 @@ mod tests {
                 y + leaf(&residual, &[rows, d_out]).as_tensor()
             });
             let mut y = vec![9.0; rows * d_out];
-            forward(sizes, &x, &weight, Some(&bias), Some(&residual), &mut y);
+            forward(
+                Arithmetic::F32,
+                sizes,
+                &x,
+                &weight,
+                Some(&bias),
+                Some(&residual),
+                &mut y,
+            );
             assert_close("y", &y, &exact, 1e-6);
             let mut dx = vec![9.0; rows * d_in];
-            backward_input(sizes, &dy, &weight, &mut dx, Into::Overwrite);
+            backward_input(
+                Arithmetic::F32,
+                sizes,
+                &dy,
+                &weight,
+                &mut dx,
+                Into::Overwrite,
+            );
             assert_close("dx", &dx, &grads[0], 1e-6);
             let mut dweight = vec![0.0; d_out * d_in];
-            backward_weight(sizes, &dy, &x, &mut dweight);
+            backward_weight(Arithmetic::F32, sizes, &dy, &x, &mut dweight);
             assert_close("dweight", &dweight, &grads[1], 1e-6);
             let mut dbias = vec![0.0; d_out];
             backward_bias(&dy, &mut dbias);

@@ -1,7 +1,7 @@
 //! The log-prob head: hidden states × vocabulary → log-probability of each target and entropy of each distribution.
 
 use super::math::{exp, max, sum1};
-use super::matmul::{Into, Mat, Threads, matmul};
+use super::matmul::{Arithmetic, Compute, Into, Mat, matmul};
 use super::simd::multiversion;
 use super::threads;
 use candle_core::{D, Result, Tensor};
@@ -85,7 +85,7 @@ pub struct Upstream<'a> {
 }
 
 /// Fills `outputs`, whose memory is used again.
-pub fn forward(sizes: Sizes, inputs: Inputs, outputs: &mut Outputs) {
+pub fn forward(arithmetic: Arithmetic, sizes: Sizes, inputs: Inputs, outputs: &mut Outputs) {
     let Sizes { rows, d, vocab, .. } = sizes;
     let chunk_rows = sizes.chunk_rows();
     let Outputs {
@@ -102,7 +102,7 @@ pub fn forward(sizes: Sizes, inputs: Inputs, outputs: &mut Outputs) {
     for from in (0..rows).step_by(chunk_rows) {
         let n = chunk_rows.min(rows - from);
         let logits = &mut logits[..n * vocab];
-        chunk_logits(sizes, inputs, from, logits);
+        chunk_logits(arithmetic, sizes, inputs, from, logits);
         let (logits, targets) = (&*logits, &inputs.targets[from..from + n]);
         let answers = &mut answers[..n * 3];
         threads::rows1(answers, 3, COST * vocab, |first, answers| {
@@ -121,6 +121,7 @@ pub fn forward(sizes: Sizes, inputs: Inputs, outputs: &mut Outputs) {
 
 /// `dhidden` (rows, d) = and `dtable` (vocab, d) += the gradients for `upstream`. Uses up the logits in `outputs`.
 pub fn backward(
+    arithmetic: Arithmetic,
     sizes: Sizes,
     inputs: Inputs,
     outputs: &mut Outputs,
@@ -130,11 +131,12 @@ pub fn backward(
 ) {
     let Sizes { rows, d, vocab, .. } = sizes;
     let chunk_rows = sizes.chunk_rows();
+    let compute = Compute::pool(arithmetic);
     for from in (0..rows).step_by(chunk_rows) {
         let n = chunk_rows.min(rows - from);
         let logits = &mut outputs.logits[..n * vocab];
         if !sizes.keeps_logits() {
-            chunk_logits(sizes, inputs, from, logits);
+            chunk_logits(arithmetic, sizes, inputs, from, logits);
         }
         let (lse, entropy) = (&outputs.lse[from..], &outputs.entropy[from..]);
         threads::rows1(logits, vocab, COST * vocab, |first, logits| {
@@ -150,20 +152,19 @@ pub fn backward(
         let table = Mat::new(inputs.table, vocab, d);
         let hidden = Mat::new(&inputs.hidden[from * d..][..n * d], n, d);
         let dhidden = &mut dhidden[from * d..][..n * d];
-        matmul(dhidden, dlogits, table, 1.0, Into::Overwrite, Threads::Pool);
-        matmul(
-            dtable,
-            dlogits.t(),
-            hidden,
-            1.0,
-            Into::Accumulate,
-            Threads::Pool,
-        );
+        matmul(dhidden, dlogits, table, 1.0, Into::Overwrite, compute);
+        matmul(dtable, dlogits.t(), hidden, 1.0, Into::Accumulate, compute);
     }
 }
 
 /// Logits (n, vocab) of rows `from`..
-fn chunk_logits(sizes: Sizes, inputs: Inputs, from: usize, logits: &mut [f32]) {
+fn chunk_logits(
+    arithmetic: Arithmetic,
+    sizes: Sizes,
+    inputs: Inputs,
+    from: usize,
+    logits: &mut [f32],
+) {
     let Sizes { d, vocab, .. } = sizes;
     let n = logits.len() / vocab;
     let hidden = Mat::new(&inputs.hidden[from * d..][..n * d], n, d);
@@ -174,7 +175,7 @@ fn chunk_logits(sizes: Sizes, inputs: Inputs, from: usize, logits: &mut [f32]) {
         table.t(),
         1.0,
         Into::Overwrite,
-        Threads::Pool,
+        Compute::pool(arithmetic),
     );
 }
 
@@ -235,7 +236,7 @@ mod tests {
             targets: &targets,
         };
         let mut outputs = Outputs::default();
-        forward(sizes, inputs, &mut outputs);
+        forward(Arithmetic::F32, sizes, inputs, &mut outputs);
         assert_close("logp", &outputs.logp, &flat(&logp), tolerance);
         assert_close("entropy", &outputs.entropy, &flat(&entropy), tolerance);
         let (mut dhidden, mut dtable) = (vec![9.0; rows * d], vec![0.0; vocab * d]);
@@ -244,6 +245,7 @@ mod tests {
             dentropy: Some(&dentropy),
         };
         backward(
+            Arithmetic::F32,
             sizes,
             inputs,
             &mut outputs,
@@ -286,7 +288,7 @@ mod tests {
             targets: &[3],
         };
         let mut outputs = Outputs::default();
-        forward(sizes, inputs, &mut outputs);
+        forward(Arithmetic::F32, sizes, inputs, &mut outputs);
         assert!((outputs.entropy[0] - 65f32.ln()).abs() < 1e-6);
         assert!((outputs.logp[0] + 65f32.ln()).abs() < 1e-6);
     }

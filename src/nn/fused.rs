@@ -5,13 +5,15 @@ use super::layout::{Layout, LinearSpans, NormSpans};
 use super::tape::{Arena, Gradients, Slot, Track};
 use super::{ModelConfig, ModelShape, TokenBatch};
 use crate::kernels::attention::{self, Heads};
-use crate::kernels::matmul::{Into, Mat, Threads, matmul};
+use crate::kernels::matmul::{Arithmetic, Compute, Into, Mat, matmul};
 use crate::kernels::rotary::{self, RotaryTable, Turn};
 use crate::kernels::{activation, embedding, linear, logprob, norm, reduce};
 
 /// What does not change from step to step.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'a> {
+    /// What all products of the pass are computed in.
+    pub arithmetic: Arithmetic,
     pub config: &'a ModelConfig,
     pub shape: &'a ModelShape,
     pub layout: &'a Layout,
@@ -94,7 +96,12 @@ impl Pass {
             table: &plan.weights[plan.layout.head.range()],
             targets: &self.targets,
         };
-        logprob::forward(self.head_sizes(plan), inputs, &mut self.outputs);
+        logprob::forward(
+            plan.arithmetic,
+            self.head_sizes(plan),
+            inputs,
+            &mut self.outputs,
+        );
     }
 
     /// Logits (rows, V) of the last `rows` tokens of `ids`, which follow what the cache holds.
@@ -118,7 +125,7 @@ impl Pass {
             table.t(),
             1.0,
             Into::Overwrite,
-            Threads::Pool,
+            Compute::pool(plan.arithmetic),
         );
         logits
     }
@@ -181,6 +188,7 @@ impl Pass {
         let dtable = &mut grads[plan.layout.head.range()];
         let sizes = self.head_sizes(plan);
         logprob::backward(
+            plan.arithmetic,
             sizes,
             inputs,
             &mut self.outputs,
@@ -300,6 +308,7 @@ impl Pass {
         let y = self.arena.slot(sizes.rows * sizes.d_out);
         let mut values = self.arena.take(y);
         linear::forward(
+            plan.arithmetic,
             sizes,
             self.arena.get(x),
             &plan.weights[spans.weight.range()],
@@ -338,13 +347,13 @@ impl Pass {
         };
         let sizes = self.linear_sizes(spans);
         let dweight = &mut grads[spans.weight.range()];
-        linear::backward_weight(sizes, &dy, self.arena.get(x), dweight);
+        linear::backward_weight(plan.arithmetic, sizes, &dy, self.arena.get(x), dweight);
         if let Some(span) = spans.bias {
             linear::backward_bias(&dy, &mut grads[span.range()]);
         }
         let (mut dx, into) = self.gradients.open(x, sizes.rows * sizes.d_in);
         let weight = &plan.weights[spans.weight.range()];
-        linear::backward_input(sizes, &dy, weight, &mut dx, into);
+        linear::backward_input(plan.arithmetic, sizes, &dy, weight, &mut dx, into);
         self.gradients.put(x, dx);
         // The residual's gradient is dy itself: handed on where it is the first.
         let Some(residual) = residual else {
@@ -367,6 +376,7 @@ impl Pass {
         let lse = self.arena.slot(rows * heads.n_head);
         let (mut out_values, mut lse_values) = (self.arena.take(out), self.arena.take(lse));
         attention::forward(
+            plan.arithmetic,
             heads,
             self.seq_len,
             self.arena.get(qkv),
@@ -394,6 +404,7 @@ impl Pass {
         let qkv = self.arena.get(qkv);
         cache.append(layer, heads, qkv);
         attention::forward_cached(
+            plan.arithmetic,
             heads,
             (past, new),
             (qkv, heads.qkv_width()),
@@ -429,7 +440,14 @@ impl Pass {
             qkv: self.arena.get(qkv),
             lse: self.arena.get(lse),
         };
-        attention::backward(plan.heads(), self.seq_len, saved, &dout, &mut dqkv);
+        attention::backward(
+            plan.arithmetic,
+            plan.heads(),
+            self.seq_len,
+            saved,
+            &dout,
+            &mut dqkv,
+        );
         self.turn(plan, &mut dqkv, 0, Turn::Back);
         self.gradients.put(qkv, dqkv);
         self.gradients.free(dout);

@@ -8,6 +8,7 @@ use super::tape::Track;
 use super::{Init, ModelConfig, ModelShape, Naming, Params};
 use crate::base::rng::{Rng, Stream};
 use crate::kernels::attention::Heads;
+use crate::kernels::matmul::Arithmetic;
 use crate::kernels::rotary::RotaryTable;
 use crate::kernels::{flat, logprob, threads};
 use candle_core::{DType, Device, Result, Tensor, bail};
@@ -334,6 +335,7 @@ impl Model {
         } = self;
         flat::read(params.weights(), |weights| {
             let plan = Plan {
+                arithmetic: Arithmetic::F32,
                 config,
                 shape,
                 layout,

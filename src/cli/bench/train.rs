@@ -1,13 +1,11 @@
-//! `llmtui bench`: how fast this machine trains, on random tokens, without a run.
+//! `llmtui bench train`: whole training steps on random tokens.
 
-use super::{
-    Context,
-    exit::{Exit, Failure},
-};
+use super::{Exit, check, pool};
 use crate::base::human;
 use crate::base::rng::{Rng, Stream};
 use crate::base::stats::median;
-use crate::kernels::matmul::peak_gflops;
+use crate::cli::Context;
+use crate::kernels::matmul::{Arithmetic, peak_gflops};
 use crate::methods::{MethodConfig, StepContext, differentiate};
 use crate::nn::mlp::{Approximate, MlpConfig};
 use crate::nn::norm::NormConfig;
@@ -17,21 +15,9 @@ use crate::optim::{OptimizerConfig, UpdateRule, clip_scale};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Measure this machine
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    #[command(subcommand)]
-    pub what: What,
-}
-
-#[derive(Debug, clap::Subcommand)]
-pub enum What {
-    Train(TrainArgs),
-}
-
 /// Tokens per second of whole training steps: forward, backward, clipping, AdamW
 #[derive(Debug, clap::Args)]
-pub struct TrainArgs {
+pub struct Args {
     /// Model size
     #[arg(long, value_enum, default_value_t = Size::S)]
     pub size: Size,
@@ -105,15 +91,8 @@ struct Report {
 }
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
-    let What::Train(args) = args.what;
-    if !(args.seconds.is_finite() && args.seconds >= 0.0) || args.threads == Some(0) {
-        return Err(Failure::yours("--seconds and --threads take positive numbers", "").into());
-    }
-    let available = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.threads.unwrap_or(available);
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .build()?;
+    check(args.seconds, args.threads)?;
+    let (pool, threads) = pool(args.threads)?;
     let report = pool.install(|| measure(&args, threads, cx))?;
     if args.json {
         println!("{}", serde_json::to_string(&report)?);
@@ -147,7 +126,7 @@ fn print_table(report: &Report) {
     println!("first step after   {:.2} s", report.first_step_s);
 }
 
-fn measure(args: &TrainArgs, threads: usize, cx: &Context) -> candle_core::Result<Report> {
+fn measure(args: &Args, threads: usize, cx: &Context) -> candle_core::Result<Report> {
     use crate::base::clock::Clock;
     let mut trainee = Trainee::new(args.size)?;
     trainee.step(0)?;
@@ -168,7 +147,7 @@ fn measure(args: &TrainArgs, threads: usize, cx: &Context) -> candle_core::Resul
     let step_ms_median = median(&times).unwrap_or(f64::NAN);
     let tok_per_sec = tokens as f64 / (step_ms_median / 1e3);
     let peak_rss_bytes = peak_rss();
-    let peak_gflops = peak_gflops(PEAK_SECONDS.min(seconds));
+    let peak_gflops = peak_gflops(Arithmetic::F32, PEAK_SECONDS.min(seconds));
     Ok(Report {
         size: args.size,
         precision: "f32",

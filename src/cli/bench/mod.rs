@@ -1,0 +1,42 @@
+//! `llmtui bench`: what this machine can do, measured without a run. One file per subject.
+
+mod train;
+
+use super::Context;
+use super::exit::{Exit, Failure};
+
+/// Measure this machine
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    pub what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum What {
+    Train(train::Args),
+}
+
+pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    match args.what {
+        What::Train(args) => train::run(args, cx),
+    }
+}
+
+/// Refuses what no measurement can be made with.
+fn check(seconds: f64, threads: Option<usize>) -> anyhow::Result<()> {
+    if !(seconds.is_finite() && seconds >= 0.0) || threads == Some(0) {
+        return Err(Failure::yours("--seconds and --threads take positive numbers", "").into());
+    }
+    Ok(())
+}
+
+/// Compute threads as asked for, or one for each core, and their number.
+fn pool(threads: Option<usize>) -> anyhow::Result<(rayon::ThreadPool, usize)> {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.unwrap_or(available);
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()?;
+    Ok((pool, threads))
+}

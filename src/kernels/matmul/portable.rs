@@ -1,0 +1,87 @@
+//! Products on machines that have no kernel of ours: the `gemm` crate, which chooses its instructions at run time.
+
+use super::{Arithmetic, Compute, Destination, Into, Mat, Threads};
+use gemm::Parallelism;
+
+/// # Safety
+/// As for [`super::matmul_into`].
+pub(super) unsafe fn product(to: Destination, a: Mat, b: Mat, scale: f32, compute: Compute) {
+    match compute.arithmetic {
+        // SAFETY: passed on to the caller.
+        Arithmetic::F32 => unsafe { f32_product(to, a, b, scale, compute.threads) },
+        Arithmetic::Bf16 => {
+            let (a_rounded, b_rounded) = (rounded(a), rounded(b));
+            let a = Mat::new(&a_rounded, a.rows, a.cols);
+            let b = Mat::new(&b_rounded, b.rows, b.cols);
+            // SAFETY: passed on to the caller.
+            unsafe { f32_product(to, a, b, scale, compute.threads) }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`super::matmul_into`].
+unsafe fn f32_product(to: Destination, a: Mat, b: Mat, scale: f32, threads: Threads) {
+    let parallelism = match threads {
+        Threads::One => Parallelism::None,
+        Threads::Pool => Parallelism::Rayon(0),
+    };
+    // SAFETY: views hold all elements that their sizes and strides reach (checked when they were made); the caller
+    // vouches for the destination.
+    unsafe {
+        gemm::gemm(
+            a.rows,
+            b.cols,
+            a.cols,
+            to.start,
+            1,
+            to.row_stride as isize,
+            to.into == Into::Accumulate,
+            a.data.as_ptr(),
+            a.col_stride as isize,
+            a.row_stride as isize,
+            b.data.as_ptr(),
+            b.col_stride as isize,
+            b.row_stride as isize,
+            1.0,
+            scale,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
+
+/// The elements of the view, row-major, as bf16 would hold them.
+fn rounded(x: Mat) -> Vec<f32> {
+    let row = |i: usize| (0..x.cols).map(move |j| x.data[i * x.row_stride + j * x.col_stride]);
+    (0..x.rows).flat_map(row).map(to_bf16).collect()
+}
+
+/// The nearest bf16 number, ties to even; NaN stays NaN.
+pub(super) fn to_bf16(x: f32) -> f32 {
+    if x.is_nan() {
+        return x;
+    }
+    let bits = x.to_bits();
+    let tie_to_even = (bits >> 16) & 1;
+    f32::from_bits(bits.wrapping_add(0x7fff + tie_to_even) & 0xffff_0000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::to_bf16;
+
+    #[test]
+    fn rounding_goes_to_the_nearest_and_ties_to_the_even() {
+        let ulp = 2.0_f32.powi(-7);
+        assert_eq!(to_bf16(1.0 + 0.49 * ulp), 1.0);
+        assert_eq!(to_bf16(1.0 + 0.51 * ulp), 1.0 + ulp);
+        assert_eq!(to_bf16(1.0 + 0.5 * ulp), 1.0);
+        assert_eq!(to_bf16(1.0 + 1.5 * ulp), 1.0 + 2.0 * ulp);
+        assert_eq!(to_bf16(f32::MAX), f32::INFINITY);
+        assert_eq!(to_bf16(-0.0).to_bits(), (-0.0_f32).to_bits());
+        assert!(to_bf16(f32::NAN).is_nan());
+    }
+}

@@ -1,0 +1,77 @@
+//! What a product reads and writes: views that are checked when they are made.
+
+/// A matrix to read: element (i, j) lies at i · row_stride + j · col_stride.
+#[derive(Debug, Clone, Copy)]
+pub struct Mat<'a> {
+    pub(super) data: &'a [f32],
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) row_stride: usize,
+    pub(super) col_stride: usize,
+}
+
+impl<'a> Mat<'a> {
+    /// Row-major without gaps.
+    pub fn new(data: &'a [f32], rows: usize, cols: usize) -> Self {
+        Mat::strided(data, rows, cols, cols)
+    }
+
+    /// Row-major with `row_stride` elements from one row to the next.
+    pub fn strided(data: &'a [f32], rows: usize, cols: usize, row_stride: usize) -> Self {
+        assert!(
+            rows == 0 || (rows - 1) * row_stride + cols <= data.len(),
+            "a ({rows}, {cols}) matrix with stride {row_stride} does not fit {} elements",
+            data.len()
+        );
+        Mat {
+            data,
+            rows,
+            cols,
+            row_stride,
+            col_stride: 1,
+        }
+    }
+
+    /// Rows from..to of a row-major view.
+    pub fn rows(self, from: usize, to: usize) -> Self {
+        let data = &self.data[from * self.row_stride..];
+        Mat::strided(data, to - from, self.cols, self.row_stride)
+    }
+
+    /// The transposed view.
+    pub fn t(self) -> Self {
+        Mat {
+            rows: self.cols,
+            cols: self.rows,
+            row_stride: self.col_stride,
+            col_stride: self.row_stride,
+            ..self
+        }
+    }
+}
+
+/// What happens to the values that stand in the destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Into {
+    Overwrite,
+    Accumulate,
+}
+
+/// A row-major destination with `row_stride` elements from one row to the next.
+#[derive(Debug, Clone, Copy)]
+pub struct Destination {
+    pub start: *mut f32,
+    pub row_stride: usize,
+    pub into: Into,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "does not fit")]
+    fn a_view_beyond_its_slice_is_refused() {
+        Mat::new(&[0.0; 5], 2, 3);
+    }
+}
