@@ -269,7 +269,7 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
         loop {
             // Asked before the attempt: what is closed during it gets one more.
             let last_try = closing.load(Ordering::Relaxed);
-            match self.try_append(&batch) {
+            match self.try_append(&mut batch) {
                 Ok(()) => break,
                 Err(error) if last_try => {
                     let path = self.path.clone();
@@ -307,17 +307,28 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
         }
     }
 
-    fn try_append(&mut self, batch: &str) -> io::Result<()> {
-        match self.sink.append(batch.as_bytes()) {
-            Ok(()) => {
-                self.length += batch.len() as u64;
-                Ok(())
-            }
-            Err(refused) => {
-                self.sink.cut(self.length)?;
-                Err(refused)
-            }
+    /// Appends the batch at once; where the disk refuses, line by line, so that the last room holds whole lines. What is
+    /// on disk leaves the batch.
+    fn try_append(&mut self, batch: &mut String) -> io::Result<()> {
+        if self.append_whole(batch).is_ok() {
+            batch.clear();
+            return Ok(());
         }
+        while let Some(end) = batch.find('\n') {
+            self.append_whole(&batch[..=end])?;
+            batch.drain(..=end);
+        }
+        Ok(())
+    }
+
+    /// Appends all of `text` or nothing.
+    fn append_whole(&mut self, text: &str) -> io::Result<()> {
+        let appended = self.sink.append(text.as_bytes());
+        match appended {
+            Ok(()) => self.length += text.len() as u64,
+            Err(_) => self.sink.cut(self.length)?,
+        }
+        appended
     }
 }
 

@@ -216,3 +216,21 @@ fn an_emitter_is_told_when_the_queue_is_full_and_closing_gives_up() {
     drop(sender);
     assert!(matches!(thread.finish(), Err(LogError::Io { .. })));
 }
+
+#[test]
+fn the_last_room_of_a_disk_holds_whole_lines() {
+    let (mut sender, thread, _more, written) = full_disk(500);
+    for i in 1..=20 {
+        sender.emit(note(i)).unwrap();
+    }
+    drop(sender);
+    assert!(thread.finish().is_err());
+    let text = String::from_utf8(written.iter().last().unwrap()).unwrap();
+    let seqs: Vec<u64> = text
+        .lines()
+        .map(|line| decode_envelope(line).unwrap().seq)
+        .collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+    let line = text.len() / seqs.len();
+    assert!(text.len() + line > 500, "{} of 500 bytes used", text.len());
+}
