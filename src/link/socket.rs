@@ -7,7 +7,7 @@ use crate::base::paths::Env;
 use crate::wire::{Command, Event, Request, decode_envelope, encode};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// An engine that accepts but does not greet within this time is stuck.
@@ -23,27 +23,17 @@ pub enum ConnectError {
     /// Nobody listens (yet, or any more).
     #[error("nobody answers at {path}: {error}")]
     Absent {
-        path: std::path::PathBuf,
+        path: PathBuf,
         error: std::io::Error,
     },
     #[error("the engine at {path} cannot be understood: {why}")]
-    Handshake {
-        path: std::path::PathBuf,
-        why: String,
-    },
+    Handshake { path: PathBuf, why: String },
 }
 
 /// Joins the run called `id`: its log from event `from_seq` on, then live.
 pub fn connect(env: &Env, id: &str, from_seq: u64) -> Result<Link, ConnectError> {
-    let path = socket_path(env, id)?;
-    if let Some(dir) = path.parent().filter(|dir| dir.exists()) {
-        secure_dir(dir)?;
-    }
-    let absent = |error| ConnectError::Absent {
-        path: path.clone(),
-        error,
-    };
-    let stream = UnixStream::connect(&path).map_err(absent)?;
+    let (path, stream) = dial(env, id)?;
+    let absent = absent(&path);
     stream.set_read_timeout(Some(GREETING)).map_err(absent)?;
     let target = greet(&stream, &path, id)?;
     let subscribe = Request {
@@ -60,6 +50,23 @@ pub fn connect(env: &Env, id: &str, from_seq: u64) -> Result<Link, ConnectError>
     Ok(pumped(stream, target))
 }
 
+/// Opens the run's socket, which must lie in a folder of our own.
+fn dial(env: &Env, id: &str) -> Result<(PathBuf, UnixStream), ConnectError> {
+    let path = socket_path(env, id)?;
+    if let Some(dir) = path.parent().filter(|dir| dir.exists()) {
+        secure_dir(dir)?;
+    }
+    let stream = UnixStream::connect(&path).map_err(absent(&path))?;
+    Ok((path, stream))
+}
+
+fn absent(path: &Path) -> impl Fn(std::io::Error) -> ConnectError + Copy {
+    move |error| ConnectError::Absent {
+        path: path.into(),
+        error,
+    }
+}
+
 /// True when an engine answers at the run's socket.
 pub fn answers(env: &Env, id: &str) -> Result<bool, ConnectError> {
     let path = socket_path(env, id)?;
@@ -68,10 +75,7 @@ pub fn answers(env: &Env, id: &str) -> Result<bool, ConnectError> {
     };
     stream
         .set_read_timeout(Some(GREETING))
-        .map_err(|error| ConnectError::Absent {
-            path: path.clone(),
-            error,
-        })?;
+        .map_err(absent(&path))?;
     greet(&stream, &path, id).map(|_| true)
 }
 
@@ -83,16 +87,8 @@ pub fn relay(
     mut input: impl Read + Send + 'static,
     output: &mut impl Write,
 ) -> Result<(), ConnectError> {
-    let path = socket_path(env, id)?;
-    if let Some(dir) = path.parent().filter(|dir| dir.exists()) {
-        secure_dir(dir)?;
-    }
-    let absent = |error| ConnectError::Absent {
-        path: path.clone(),
-        error,
-    };
-    let stream = UnixStream::connect(&path).map_err(absent)?;
-    let mut to_engine = stream.try_clone().map_err(absent)?;
+    let (path, stream) = dial(env, id)?;
+    let mut to_engine = stream.try_clone().map_err(absent(&path))?;
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut input, &mut to_engine);
         let _ = to_engine.shutdown(std::net::Shutdown::Write);
@@ -121,15 +117,9 @@ fn greet(stream: &UnixStream, path: &Path, id: &str) -> Result<u64, ConnectError
     // Nothing follows the greeting before we subscribe, so the reader takes no byte of what comes later.
     BufReader::new(stream.take(GREETING_BYTES))
         .read_until(b'\n', &mut line)
-        .map_err(|error| ConnectError::Absent {
-            path: path.into(),
-            error,
-        })?;
+        .map_err(absent(path))?;
     if line.is_empty() {
-        return Err(ConnectError::Absent {
-            path: path.into(),
-            error: std::io::ErrorKind::UnexpectedEof.into(),
-        });
+        return Err(absent(path)(std::io::ErrorKind::UnexpectedEof.into()));
     }
     let text = String::from_utf8_lossy(&line);
     let greeting = decode_envelope(text.trim_end()).map_err(|e| strange(e.to_string()))?;
