@@ -77,6 +77,14 @@ pub struct Outputs {
     logits: Vec<f32>,
 }
 
+impl Outputs {
+    /// Bytes that stay allocated.
+    pub fn bytes(&self) -> u64 {
+        let parts = [&self.logp, &self.entropy, &self.lse, &self.logits];
+        parts.iter().map(|part| 4 * part.capacity() as u64).sum()
+    }
+}
+
 /// Upstream gradients of each row.
 #[derive(Debug, Clone, Copy)]
 pub struct Upstream<'a> {

@@ -1,5 +1,6 @@
 //! The decoder on the tape: fused kernels on f32 slices, for the CPU.
 
+use super::footprint::Footprint;
 use super::kv_cache::KvCache;
 use super::layout::{Layout, LinearSpans, NormSpans};
 use super::tape::{Arena, Gradients, Slot, Track};
@@ -83,6 +84,15 @@ impl Pass {
             seq_len: 0,
             hidden: None,
             outputs: logprob::Outputs::default(),
+        }
+    }
+
+    /// What this pass holds in memory after what it has done so far.
+    pub fn footprint(&self) -> Footprint {
+        Footprint {
+            activations: self.arena.bytes(),
+            gradients: self.gradients.bytes(),
+            head: self.outputs.bytes(),
         }
     }
 

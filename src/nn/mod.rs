@@ -4,6 +4,7 @@
 mod composite;
 mod config;
 mod flops;
+pub mod footprint;
 mod fused;
 pub mod generate;
 mod kv_cache;

@@ -1,6 +1,7 @@
 //! The decoder as methods and the engine see it: token batches in, log-probabilities out, gradients back.
 
 use super::composite::{Decoder, Leaves};
+use super::footprint::Footprint;
 use super::fused::{Pass, Plan};
 use super::kv_cache::{Decoding, KvCache};
 use super::layout::Layout;
@@ -255,6 +256,12 @@ impl Model {
         let (ids, targets) = self.tensors(batch)?;
         let (logp, entropy) = self.decoder(Track::Off)?.outputs(&ids, &targets)?;
         Ok(TokenOutputs { logp, entropy })
+    }
+
+    /// What the training and the evaluation pass hold in memory after what they have done so far; nothing on the
+    /// composite door.
+    pub fn footprints(&self) -> (Footprint, Footprint) {
+        (self.training.footprint(), self.evaluation.footprint())
     }
 
     /// All logits (B, T, V) of `tokens` (B, T): for tests and preflight, where memory does not matter.

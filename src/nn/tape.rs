@@ -62,6 +62,11 @@ impl Arena {
         }
     }
 
+    /// Bytes that stay allocated.
+    pub fn bytes(&self) -> u64 {
+        self.buffers.iter().map(|b| 4 * b.capacity() as u64).sum()
+    }
+
     pub fn get(&self, slot: Slot) -> &[f32] {
         &self.buffers[slot.0]
     }
@@ -111,6 +116,13 @@ impl Gradients {
             self.by_slot.resize_with(slot.0 + 1, || None);
         }
         self.by_slot[slot.0] = Some(gradient);
+    }
+
+    /// Bytes that stay allocated.
+    pub fn bytes(&self) -> u64 {
+        let in_use = self.by_slot.iter().flatten();
+        let buffers = in_use.chain(&self.free);
+        buffers.map(|b| 4 * b.capacity() as u64).sum()
     }
 
     /// Gives a buffer back for others.
