@@ -9,6 +9,7 @@
 //! | 7 | [`ui`] | the workbench: panes, overlays, widgets, keys, themes |
 //! | 6 | [`link`] | ways to hold an engine: thread, socket, stdio, replay |
 //! | 5 | [`engine`] | the training loop, preflight, checkpoints, inference |
+//! | 5 | [`plan`] | before a run: what it needs, takes and costs |
 //! | 4 | [`spec`] | presets and overrides → a validated `RunSpec` |
 //! | 3 | [`methods`] | what a loss is: one file per training method |
 //! | 2 | [`nn`] [`hf`] [`optim`] [`data`] [`metrics`] | models, file formats, optimizers, batches, readings |
@@ -27,6 +28,7 @@ pub mod methods;
 pub mod metrics;
 pub mod nn;
 pub mod optim;
+pub mod plan;
 pub mod run;
 pub mod spec;
 pub mod ui;

@@ -32,13 +32,14 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "spec", "methods", "metrics", "nn", "optim", "data", "hf", "run", "wire", "kernels",
         ],
     ),
+    ("plan", &["spec", "nn", "data", "wire"]),
     ("link", &["engine", "spec", "run", "wire"]),
-    ("ui", &["link", "run", "spec", "wire", "embed"]),
+    ("ui", &["link", "run", "spec", "plan", "wire", "embed"]),
     (
         "cli",
         &[
-            "ui", "link", "engine", "spec", "methods", "metrics", "nn", "optim", "data", "hf",
-            "run", "wire", "kernels", "embed",
+            "ui", "link", "engine", "plan", "spec", "methods", "metrics", "nn", "optim", "data",
+            "hf", "run", "wire", "kernels", "embed",
         ],
     ),
 ];

@@ -16,6 +16,7 @@ mod engine_cmd;
 pub mod exit;
 mod headless;
 mod home;
+mod plan;
 mod preflight;
 mod presets;
 pub mod progress;
@@ -79,6 +80,7 @@ enum Verb {
     Runs(runs::Args),
     Chat(chat::Args),
     Presets(presets::Args),
+    Plan(Box<plan::Args>),
     Preflight(preflight::Args),
     Bench(bench::Args),
     Completions(completions::Args),
@@ -115,6 +117,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Runs(args) => runs::run(args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::Presets(args) => presets::run(args, &cx),
+        Verb::Plan(args) => plan::run(&args, &cx),
         Verb::Preflight(args) => preflight::run(args, &cx),
         Verb::Bench(args) => bench::run(args, &cx),
         Verb::Completions(args) => completions::run(args),

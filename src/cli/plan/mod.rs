@@ -1,0 +1,373 @@
+//! `llmtui plan`: what a run needs, takes and costs, before it is started.
+
+mod table;
+
+use super::{
+    Context,
+    exit::{Exit, Failure},
+};
+use crate::kernels::matmul::{Arithmetic, peak_gflops};
+use crate::plan::changes::ladder;
+use crate::plan::quantity::{parse_bytes, parse_count};
+use crate::plan::request::{
+    AttentionKind, BaseFormat, Checkpointing, Logits, Lora, LoraTargets, Method, Said,
+};
+use crate::plan::scheme::{Precision, UpdateState};
+use crate::plan::solve::what_fits;
+use crate::plan::target::{self, TargetError};
+use crate::plan::{Device, Estimator, Plan, Request, gpus, plan, reference};
+use serde_json::{Value, json};
+
+/// Time spent on finding the CPU's peak.
+const PEAK_SECONDS: f64 = 0.2;
+
+/// Plan a run: memory part by part, arithmetic, time, money, what fits
+///
+/// TARGET is a preset, a spec file, or a reference model by name (gpt2, llama-2-7b, llama-3.1-8b, qwen2.5-0.5b,
+/// mixtral-8x7b …). A spec is planned for this program's own engine on a CPU; with --gpu, and for reference models, for a
+/// common trainer on GPUs: full AdamW in mixed precision unless said otherwise.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui plan quickstart
+  llmtui plan llama-3.1-8b --gpu H100 --method sft --lora-rank 16 --quantize nf4
+  llmtui plan llama-2-7b --gpu A100 --gpus 8 --zero 3 --tokens 2T --mfu 0.39
+  llmtui plan my.yaml --memory 16GB --json")]
+pub struct Args {
+    /// A preset, a spec file, or a reference model's name
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// Change one value of a spec; may be repeated
+    #[arg(short = 's', long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Plan for this GPU: A100, H100, H200, B200, MI300X, L40S, L4, A10, RTX-3090, RTX-4090, RTX-5090
+    #[arg(long, value_name = "NAME")]
+    pub gpu: Option<String>,
+    /// Memory of one device: 24GB, 80GiB; takes the place of the GPU's own
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub memory: Option<u64>,
+    /// Number of GPUs that share the batch
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub gpus: Option<u64>,
+    /// pretrain, cpt, sft, reward, dpo, kto, orpo, simpo, ppo, grpo, rloo
+    #[arg(long, value_name = "NAME")]
+    pub method: Option<String>,
+    /// Train adapters of this rank instead of all weights
+    #[arg(long, value_name = "R", value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    pub lora_rank: Option<u64>,
+    /// Layers with an adapter: minimal (q, v), attention, ffn, all
+    #[arg(long, value_name = "WHICH")]
+    pub lora_targets: Option<String>,
+    /// Store the frozen base in fewer bits: int8, nf4 (double quantised), nf4-single, int2; implies adapters of rank 8
+    #[arg(long, value_name = "FORMAT")]
+    pub quantize: Option<String>,
+    /// ZeRO stage: 1 shards the optimizer, 2 gradients too, 3 weights too
+    #[arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(0..=3))]
+    pub zero: Option<u8>,
+    /// fp32, mixed (16 bytes a parameter), mixed-fp32-grads (18), bf16 (8)
+    #[arg(long, value_name = "NAME")]
+    pub precision: Option<String>,
+    /// adamw, adamw8bit, lion, muon, sgd, adafactor
+    #[arg(long, value_name = "NAME")]
+    pub optimizer: Option<String>,
+    /// Examples that one device sees at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub batch: Option<u64>,
+    /// Micro-batches summed into one step
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub grad_accum: Option<u64>,
+    /// Tokens of one sequence
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub seq_len: Option<u64>,
+    /// Tokens of the whole run: 20B, 300M
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub tokens: Option<u64>,
+    /// Answers written at once by ppo, grpo and rloo
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub rollouts: Option<u64>,
+    /// Activation checkpointing: off, full
+    #[arg(long, value_name = "HOW")]
+    pub checkpointing: Option<String>,
+    /// Logits of the whole micro-batch, or in chunks of 1,024 tokens: whole, chunked
+    #[arg(long, value_name = "HOW")]
+    pub logits: Option<String>,
+    /// flash, eager
+    #[arg(long, value_name = "HOW")]
+    pub attention: Option<String>,
+    /// Peak of one device in TFLOP/s; takes the place of the GPU's own, or of what this machine's CPU is measured at
+    #[arg(long, value_name = "N", value_parser = tflops)]
+    pub tflops: Option<f64>,
+    /// Share of the peak that is reached: 0.4 or 40 (per cent)
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub mfu: Option<f64>,
+    /// US dollars for an hour of one GPU
+    #[arg(long, value_name = "DOLLARS", value_parser = price)]
+    pub price: Option<f64>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let request = request(args, cx)?;
+    let plan = plan(&request);
+    let text = if args.json {
+        format!("{}\n", serde_json::to_string_pretty(&to_json(&plan))?)
+    } else {
+        table::render(&plan, &table::Style::of(cx))
+    };
+    use std::io::Write;
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+/// The target with everything that was said laid on top.
+fn request(args: &Args, cx: &Context) -> anyhow::Result<Request> {
+    let mut request = resolve(args, cx)?;
+    if let Some(name) = &args.gpu {
+        let gpu = gpus::find(name).ok_or_else(|| {
+            let near = gpus::nearest(name).join(", ");
+            let all: Vec<&str> = gpus::GPUS.iter().map(|g| g.name).collect();
+            let hint = format!("near: {near}; known: {}; or --memory 24GB", all.join(", "));
+            Failure::yours(format!("no GPU is called `{name}`"), hint)
+        })?;
+        request = target::on_gpu(request, Device::of(gpu));
+    } else if wants_gpu(args) {
+        let device = request.device.clone();
+        request = target::on_gpu(request, device);
+    }
+    if let Some(memory) = args.memory {
+        request.device.memory = Some(memory);
+        if args.gpu.is_none() {
+            request.device.name = crate::plan::quantity::decimal(memory);
+        }
+    }
+    trained(args, &mut request)?;
+    portions(args, &mut request)?;
+    match args.tflops {
+        Some(tflops) => request.device.peak_flops = Some(1e12 * tflops),
+        None if request.estimator == Estimator::Engine => {
+            let gflops = peak_gflops(Arithmetic::F32, PEAK_SECONDS);
+            request.device.peak_flops = Some(1e9 * gflops);
+        }
+        None => {}
+    }
+    if let Some(price) = args.price {
+        request.device.price_per_hour = Some(price);
+    }
+    request.assume();
+    Ok(request)
+}
+
+fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
+    match target::resolve(&args.target, &args.set, &cx.spec_sources()) {
+        Ok(request) => Ok(request),
+        Err(TargetError::Spec(errors)) => Err(errors.into()),
+        Err(error) => {
+            let hint = match &error {
+                TargetError::Unknown { near, .. } => format!(
+                    "did you mean {}? Presets: llmtui presets list; models: gpt2, llama-2-7b, llama-3.1-8b, \
+                     qwen2.5-0.5b, mixtral-8x7b …",
+                    near.join(", ")
+                ),
+                other => other.hint(),
+            };
+            Err(Failure::yours(error.to_string(), hint).into())
+        }
+    }
+}
+
+/// What this program's own engine does not do is planned for a common trainer.
+fn wants_gpu(args: &Args) -> bool {
+    args.gpus.is_some_and(|n| n > 1)
+        || args.lora_rank.is_some()
+        || args.quantize.is_some()
+        || args.zero.is_some_and(|z| z > 0)
+        || args.precision.is_some()
+        || args.attention.is_some()
+        || args.logits.is_some()
+        || args
+            .method
+            .as_deref()
+            .is_some_and(|m| !matches!(m, "pretrain"))
+}
+
+/// Looks a word up in a list, or says which words there are.
+fn pick<T: Copy>(what: &str, word: &str, list: &[(&str, T)]) -> Result<T, Failure> {
+    let found = list.iter().find(|(w, _)| w.eq_ignore_ascii_case(word));
+    found.map(|(_, x)| *x).ok_or_else(|| {
+        let words: Vec<&str> = list.iter().map(|(w, _)| *w).collect();
+        Failure::yours(format!("--{what} `{word}` is not known"), words.join(", "))
+    })
+}
+
+/// Method, numbers formats, adapters, sharding.
+fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
+    if let Some(word) = &args.method {
+        request.method = pick("method", word, &Method::ALL)?;
+    }
+    if let Some(word) = &args.precision {
+        request.precision = pick("precision", word, &Precision::ALL)?;
+    }
+    if let Some(word) = &args.optimizer {
+        request.update = UpdateState::by_word(&word.to_lowercase()).ok_or_else(|| {
+            Failure::yours(
+                format!("--optimizer `{word}` is not known"),
+                "adamw, adamw8bit, lion, muon, sgd, sophia, adafactor",
+            )
+        })?;
+    }
+    if let Some(word) = &args.quantize {
+        request.base = pick("quantize", word, &BaseFormat::ALL)?;
+    }
+    let targets = match &args.lora_targets {
+        Some(word) => pick("lora-targets", word, &LoraTargets::ALL)?,
+        None => LoraTargets::All,
+    };
+    let adapters = args.lora_rank.is_some()
+        || args.lora_targets.is_some()
+        || request.base != BaseFormat::Whole;
+    if adapters {
+        let rank = args.lora_rank.unwrap_or(8);
+        request.lora = Some(Lora { rank, targets });
+    }
+    request.n_devices = args.gpus.unwrap_or(request.n_devices);
+    request.zero = args.zero.unwrap_or(request.zero);
+    if request.zero > 0 && request.n_devices < 2 {
+        let what = format!(
+            "--zero {} shards over several GPUs, and there is one",
+            request.zero
+        );
+        return Err(Failure::yours(what, "say how many: --gpus 8").into());
+    }
+    Ok(())
+}
+
+/// Batch, length, amounts, speed.
+fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
+    if let Some(batch) = args.batch {
+        *request = crate::plan::solve::with_batch(request, batch);
+    }
+    if let Some(seq_len) = args.seq_len {
+        *request = crate::plan::solve::with_seq_len(request, seq_len);
+        if request.estimator == Estimator::General && seq_len > request.arch.max_len {
+            let what = format!(
+                "{} reads at most {} tokens",
+                request.name, request.arch.max_len
+            );
+            return Err(Failure::yours(what, "a smaller --seq-len").into());
+        }
+    }
+    request.grad_accum = args.grad_accum.unwrap_or(request.grad_accum);
+    request.rollouts = args.rollouts.unwrap_or(request.rollouts);
+    if let Some(word) = &args.checkpointing {
+        let words = [("off", Checkpointing::Off), ("full", Checkpointing::Full)];
+        request.checkpointing = pick("checkpointing", word, &words)?;
+    }
+    if let Some(word) = &args.logits {
+        let chunked = Logits::Chunked(reference::CHUNK);
+        request.logits = pick(
+            "logits",
+            word,
+            &[("whole", Logits::Whole), ("chunked", chunked)],
+        )?;
+    }
+    if let Some(word) = &args.attention {
+        let words = [
+            ("flash", AttentionKind::Flash),
+            ("eager", AttentionKind::Eager),
+        ];
+        request.attention = pick("attention", word, &words)?;
+    }
+    if let Some(tokens) = args.tokens {
+        (request.tokens, request.tokens_said) = (tokens, Said::Stated);
+    }
+    if let Some(mfu) = args.mfu {
+        (request.mfu, request.mfu_said) = (mfu, Said::Stated);
+    }
+    Ok(())
+}
+
+/// The object of `--json`.
+fn to_json(plan: &Plan) -> Value {
+    let request = &plan.request;
+    let ladder = ladder(request);
+    json!({
+        "target": request.name,
+        "params": plan.params.total(),
+        "params_by_part": plan.params,
+        "active_params": plan.n_active,
+        "trainable_params": plan.n_trainable,
+        "memory": plan.memory,
+        "total": {
+            "p50_bytes": plan.p50_bytes(),
+            "p90_bytes": plan.p90_bytes(),
+            "steady_bytes": plan.memory.steady(),
+        },
+        "limit_bytes": request.device.memory,
+        "fits": plan.verdict().map(|v| format!("{v:?}").to_lowercase()),
+        "tokens": request.tokens,
+        "tokens_per_param": plan.tokens_per_param,
+        "predicted_loss": plan.predicted_loss,
+        "flops": plan.work.flops,
+        "attention_flops": plan.work.attention_flops,
+        "hours": plan.work.hours,
+        "device_hours": plan.work.device_hours,
+        "cost": plan.work.cost,
+        "mfu": request.mfu,
+        "price_per_hour": request.device.price_per_hour,
+        "device": request.device.name,
+        "gpus": request.n_devices,
+        "method": request.method.word(),
+        "batch_tokens": request.batch_tokens(),
+        "checkpoint_bytes": plan.checkpoint_bytes,
+        "disk_bytes": plan.disk_bytes,
+        "what_fits": what_fits(request),
+        "changes": ladder.changes,
+        "changes_suffice": ladder.fits,
+        "advice": plan.advice,
+    })
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').trim().parse::<f64>() {
+        Ok(x) if x > 0.0 && x <= 1.0 => Ok(x),
+        Ok(x) if x > 1.0 && x <= 100.0 => Ok(x / 100.0),
+        _ => Err("a share from 0 to 1, or per cent up to 100".into()),
+    }
+}
+
+fn tflops(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x.is_finite() && x > 0.0 => Ok(x),
+        _ => Err("an amount above 0".into()),
+    }
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    match text.trim_start_matches('$').parse::<f64>() {
+        Ok(x) if x.is_finite() && x >= 0.0 => Ok(x),
+        _ => Err("an amount from 0 up".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_and_prices_are_read_as_people_write_them() {
+        assert_eq!(
+            (share("0.4"), share("40"), share("40%")),
+            (Ok(0.4), Ok(0.4), Ok(0.4))
+        );
+        assert!(share("0").is_err() && share("101").is_err() && share("x").is_err());
+        assert_eq!(price("$2.5"), Ok(2.5));
+        assert!(price("-1").is_err());
+    }
+
+    #[test]
+    fn a_wrong_word_names_the_right_ones() {
+        let error = pick("method", "dop", &Method::ALL).unwrap_err();
+        assert!(error.hint.contains("dpo") && error.what.contains("--method `dop`"));
+    }
+}

@@ -1,0 +1,454 @@
+//! A plan for people: the ledger with a bar, then work, what fits, changes, advice.
+
+use super::Context;
+use crate::base::human::short;
+use crate::plan::changes::ladder;
+use crate::plan::quantity::decimal;
+use crate::plan::request::{Checkpointing, Method, Said};
+use crate::plan::solve::what_fits;
+use crate::plan::{Estimator, Level, Plan, Verdict, scaling};
+use unicode_width::UnicodeWidthStr;
+
+/// Columns of the label, of the bar, of an amount.
+const LABEL: usize = 20;
+const BAR: usize = 16;
+const AMOUNT: usize = 9;
+
+/// How it is drawn.
+#[derive(Debug, Clone, Copy)]
+pub struct Style {
+    ascii: bool,
+    /// Columns; `None` where nothing is cut.
+    width: Option<usize>,
+}
+
+impl Style {
+    /// Of the terminal behind standard output; a pipe gets whole lines.
+    pub fn of(cx: &Context) -> Style {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout());
+        let columns = size
+            .ok()
+            .map(|s| usize::from(s.ws_col))
+            .filter(|w| *w >= 40);
+        Style {
+            ascii: cx.ascii || !cx.env.utf8,
+            width: columns.filter(|_| cx.stdout_is_terminal),
+        }
+    }
+
+    fn bar(&self, share: f64) -> String {
+        let full = if self.ascii { "#" } else { "▇" };
+        let n = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
+        let n = if share > 0.0 { n.max(1) } else { 0 };
+        format!("{}{}", full.repeat(n), " ".repeat(BAR - n))
+    }
+
+    /// One line, cut to the terminal.
+    fn line(&self, text: &str) -> String {
+        let text = if self.ascii {
+            plain(text)
+        } else {
+            text.to_string()
+        };
+        match self.width {
+            Some(width) if text.width() > width => {
+                let mark = if self.ascii { "~" } else { "…" };
+                let mut out = String::new();
+                for c in text.chars() {
+                    if out.width() + 1 >= width {
+                        break;
+                    }
+                    out.push(c);
+                }
+                format!("{}{mark}\n", out.trim_end())
+            }
+            _ => format!("{}\n", text.trim_end()),
+        }
+    }
+
+    /// A paragraph with a hanging indent.
+    fn paragraph(&self, head: &str, text: &str) -> String {
+        let indent = head.width();
+        let room = self.width.unwrap_or(110).saturating_sub(indent).max(20);
+        let mut out = String::new();
+        let mut row = String::new();
+        for word in text.split_whitespace() {
+            if !row.is_empty() && row.width() + 1 + word.width() > room {
+                out.push_str(&self.hung(head, &row, out.is_empty()));
+                row.clear();
+            }
+            if !row.is_empty() {
+                row.push(' ');
+            }
+            row.push_str(word);
+        }
+        out.push_str(&self.hung(head, &row, out.is_empty()));
+        out
+    }
+
+    fn hung(&self, head: &str, row: &str, first: bool) -> String {
+        let lead = if first {
+            head.to_string()
+        } else {
+            " ".repeat(head.width())
+        };
+        self.line(&format!("{lead}{row}"))
+    }
+}
+
+fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '·' | '−' | '–' => '-',
+            '×' => 'x',
+            '→' => '>',
+            '…' => '~',
+            '▇' => '#',
+            c => c,
+        })
+        .collect()
+}
+
+/// The whole page.
+pub fn render(plan: &Plan, style: &Style) -> String {
+    let mut out = head(plan, style);
+    out.push('\n');
+    out.push_str(&memory(plan, style));
+    out.push('\n');
+    out.push_str(&work(plan, style));
+    out.push_str(&fitting(plan, style));
+    out.push_str(&changes(plan, style));
+    out.push_str(&advice(plan, style));
+    out
+}
+
+/// ```text
+/// llama-2-7b · pretraining · all weights · AdamW, mixed · 6,738,415,616 parameters
+/// ```
+fn head(plan: &Plan, style: &Style) -> String {
+    let r = &plan.request;
+    let trained = match r.lora {
+        Some(lora) => format!("LoRA rank {} ({})", lora.rank, lora.targets.word()),
+        None => "all weights".into(),
+    };
+    let engine = match r.estimator {
+        Estimator::Engine => "this program's engine on a CPU".to_string(),
+        Estimator::General => format!("{}, {}", r.update.word(), r.precision.word()),
+    };
+    let mut out = style.line(&format!(
+        "{} · {} · {trained} · {engine}",
+        r.name,
+        r.method.word()
+    ));
+    let n = crate::base::human::grouped(plan.params.total());
+    let active = if plan.n_active < plan.params.total() {
+        format!(" ({} active)", short(plan.n_active as f64))
+    } else {
+        String::new()
+    };
+    let devices = match r.n_devices {
+        1 => r.device.name.clone(),
+        n => format!(
+            "{n} × {}{}",
+            r.device.name,
+            if r.zero > 0 {
+                format!(", ZeRO-{}", r.zero)
+            } else {
+                String::new()
+            }
+        ),
+    };
+    let checkpointing = match (r.estimator, r.checkpointing) {
+        (Estimator::General, Checkpointing::Full) => ", checkpointing",
+        _ => "",
+    };
+    out.push_str(&style.line(&format!(
+        "{n} parameters{active} · {} × {} tokens at once{checkpointing} · {devices}",
+        r.micro_batch * r.method.sequences(),
+        crate::base::human::grouped(r.seq_len)
+    )));
+    out
+}
+
+fn memory(plan: &Plan, style: &Style) -> String {
+    let whose = match (plan.request.estimator, plan.request.n_devices) {
+        (Estimator::Engine, _) => "memory",
+        (_, 1) => "memory of the GPU",
+        _ => "memory of each GPU",
+    };
+    let unit = Unit::of(plan.p90_bytes());
+    let gap = " ".repeat(BAR);
+    let [ten, two] = unit.names;
+    let mut out = style.line(&format!(
+        "{whose:<LABEL$}  {gap} {ten:>AMOUNT$}  {two:>AMOUNT$}"
+    ));
+    let total = plan.p50_bytes().max(1);
+    for part in plan.memory.parts() {
+        out.push_str(&style.line(&format!(
+            "  {:<LABEL$}{} {}  {}",
+            part.part.title(),
+            style.bar(part.bytes as f64 / total as f64),
+            unit.both(part.bytes),
+            part.how
+        )));
+    }
+    let verdict = match (plan.verdict(), plan.request.device.memory) {
+        (Some(Verdict::Fits), Some(limit)) => format!("fits in {}", decimal(limit)),
+        (Some(Verdict::Tight), Some(limit)) => format!("just so: {} there", decimal(limit)),
+        (Some(Verdict::TooLarge), Some(limit)) => format!("TOO LARGE for {}", decimal(limit)),
+        _ => "a limit comes from --gpu or --memory".into(),
+    };
+    for (label, bytes, words) in [
+        ("together", plan.p50_bytes(), verdict),
+        ("with a margin (p90)", plan.p90_bytes(), String::new()),
+    ] {
+        let both = unit.both(bytes);
+        out.push_str(&style.line(&format!("  {label:<LABEL$}{gap} {both}  {words}")));
+    }
+    out
+}
+
+/// The two units of a column of amounts, and their decimals: the same in every row, so that points stand in line.
+struct Unit {
+    names: [&'static str; 2],
+    scales: [f64; 2],
+    decimals: usize,
+}
+
+impl Unit {
+    /// Fit for amounts up to `most`.
+    fn of(most: u64) -> Unit {
+        let (names, scales) = match most {
+            0..1_000_000_000 => (["MB", "MiB"], [1e6, 1_048_576.0]),
+            _ => (["GB", "GiB"], [1e9, 1_073_741_824.0]),
+        };
+        let decimals = if most as f64 / scales[0] >= 100.0 {
+            1
+        } else {
+            2
+        };
+        Unit {
+            names,
+            scales,
+            decimals,
+        }
+    }
+
+    fn both(&self, bytes: u64) -> String {
+        let [ten, two] = self.scales.map(|scale| bytes as f64 / scale);
+        let decimals = self.decimals;
+        format!("{ten:>AMOUNT$.decimals$}  {two:>AMOUNT$.decimals$}")
+    }
+}
+
+fn work(plan: &Plan, style: &Style) -> String {
+    let (r, work) = (&plan.request, &plan.work);
+    let mut rows: Vec<(&str, String)> = Vec::new();
+    let assumed = if r.tokens_said == Said::Assumed {
+        " (assumed)"
+    } else {
+        ""
+    };
+    let per = match r.method {
+        Method::Pretrain => format!(
+            ", {:.1} a parameter; Chinchilla says 20",
+            plan.tokens_per_param
+        ),
+        _ => String::new(),
+    };
+    rows.push((
+        "tokens",
+        format!("{}{assumed}{per}", short(r.tokens as f64)),
+    ));
+    let share = 100.0 * work.attention_flops / (work.flops + work.attention_flops).max(1.0);
+    rows.push((
+        "arithmetic",
+        format!("{:.2e} FLOP, attention another {share:.0} %", work.flops),
+    ));
+    rows.push(("time", time(plan)));
+    if let (Some(cost), Some(price)) = (work.cost, r.device.price_per_hour) {
+        rows.push((
+            "money",
+            format!(
+                "${} at ${price:.2} an hour and device; prices change: --price",
+                money(cost)
+            ),
+        ));
+    }
+    if let Some(loss) = plan
+        .predicted_loss
+        .filter(|_| plan.params.total() > 10_000_000)
+    {
+        rows.push(("loss", format!("{loss:.3} predicted, {}", scaling::CAVEAT)));
+    }
+    rows.push((
+        "disk",
+        format!(
+            "{} a checkpoint, {} for all that are kept",
+            decimal(plan.checkpoint_bytes),
+            decimal(plan.disk_bytes)
+        ),
+    ));
+    rows.iter()
+        .map(|(label, text)| style.paragraph(&format!("  {label:<LABEL$}"), text))
+        .collect()
+}
+
+fn time(plan: &Plan) -> String {
+    let r = &plan.request;
+    let (Some(hours), Some(peak)) = (plan.work.hours, r.device.peak_flops) else {
+        return "not known: name a GPU with --gpu, or a speed with --tflops".into();
+    };
+    let gpus = match r.n_devices {
+        1 => String::new(),
+        n => format!(" on {n} GPUs"),
+    };
+    let basis = match r.mfu_said {
+        Said::Learnt => " (as earlier runs on this machine)",
+        Said::Assumed => " (assumed)",
+        Said::Stated => "",
+    };
+    format!(
+        "{}{gpus} at {:.0} % of {}FLOP/s{basis}",
+        hours_words(hours),
+        100.0 * r.mfu,
+        scaled_flops(peak)
+    )
+}
+
+fn scaled_flops(x: f64) -> String {
+    match x {
+        x if x >= 1e15 => format!("{:.2} P", x / 1e15),
+        x if x >= 1e12 => format!("{:.0} T", x / 1e12),
+        x => format!("{:.0} G", x / 1e9),
+    }
+}
+
+/// `84.3 h`, `12 min`, `5,103 h (213 days)`.
+fn hours_words(hours: f64) -> String {
+    match hours {
+        h if h < 1.0 / 60.0 => format!("{:.0} s", h * 3600.0),
+        h if h < 1.0 => format!("{:.0} min", h * 60.0),
+        h if h < 100.0 => format!("{h:.1} h"),
+        h => format!(
+            "{} h ({:.0} days)",
+            crate::base::human::grouped(h as u64),
+            h / 24.0
+        ),
+    }
+}
+
+fn money(x: f64) -> String {
+    match x {
+        x if x < 100.0 => format!("{x:.2}"),
+        x => crate::base::human::grouped(x.round() as u64),
+    }
+}
+
+fn fitting(plan: &Plan, style: &Style) -> String {
+    let Some(fits) = what_fits(&plan.request) else {
+        return String::new();
+    };
+    let mut parts = Vec::new();
+    parts.push(match fits.micro_batch {
+        Some(n) => format!("micro-batch {}", crate::base::human::grouped(n)),
+        None => "this model not even at micro-batch 1".into(),
+    });
+    if let Some(n) = fits.seq_len {
+        parts.push(format!("or {} tokens", crate::base::human::grouped(n)));
+    }
+    if let Some(rank) = fits.lora_rank {
+        parts.push(format!("or rank {rank}"));
+    }
+    if let Some(model) = fits.model {
+        parts.push(format!(
+            "or {} ({})",
+            model.name,
+            short(model.params as f64)
+        ));
+    }
+    style.paragraph(&format!("  {:<LABEL$}", "at most"), &parts.join(", "))
+}
+
+fn changes(plan: &Plan, style: &Style) -> String {
+    let ladder = ladder(&plan.request);
+    if ladder.changes.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("\n");
+    out.push_str(&style.line("to make it fit, the cheapest first"));
+    for (i, change) in ladder.changes.iter().enumerate() {
+        out.push_str(&style.line(&format!(
+            "  {} {:<42} {:>9} → {:>8}   {}",
+            i + 1,
+            change.what,
+            format!("−{}", decimal(change.saves_bytes)),
+            decimal(change.needs_bytes),
+            change.flag
+        )));
+        out.push_str(&style.paragraph("      ", &format!("costs {}", change.cost)));
+    }
+    if !ladder.fits {
+        let more = "Even all of these are not enough: more GPUs (--gpus), a larger one, or a smaller model.";
+        out.push_str(&style.paragraph("  ", more));
+    }
+    out
+}
+
+fn advice(plan: &Plan, style: &Style) -> String {
+    if plan.advice.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("\n");
+    for advice in &plan.advice {
+        let mark = match advice.level {
+            Level::Problem => "!!",
+            Level::Warn => "! ",
+            Level::Note => "· ",
+        };
+        let text = format!("{} [{}]", advice.what, advice.source);
+        out.push_str(&style.paragraph(&format!("  {mark} "), &text));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Device, gpus, models, plan, reference_request};
+
+    fn page(width: Option<usize>, ascii: bool) -> String {
+        let mut request = reference_request(models::find("llama-2-7b").unwrap());
+        request.device = Device::of(gpus::find("h100").unwrap());
+        render(&plan(&request), &Style { ascii, width })
+    }
+
+    #[test]
+    fn the_page_fits_its_terminal_and_tells_what_matters() {
+        let text = page(Some(80), false);
+        assert!(text.lines().all(|line| line.width() <= 80), "{text}");
+        for wanted in [
+            "6,738,415,616",
+            "110.7",
+            "TOO LARGE for 80.0 GB",
+            "optimizer",
+            "Chinchilla",
+            "bf16",
+        ] {
+            assert!(
+                page(None, false).contains(wanted) || text.contains(wanted),
+                "{wanted}\n{text}"
+            );
+        }
+        assert!(page(Some(80), true).is_ascii(), "{}", page(Some(80), true));
+    }
+
+    #[test]
+    fn times_are_told_in_the_unit_that_one_waits_in() {
+        assert_eq!(
+            [0.001, 0.2, 84.26, 5103.0].map(hours_words),
+            ["4 s", "12 min", "84.3 h", "5,103 h (213 days)"]
+        );
+        assert_eq!([money(0.5), money(15_309.4)], ["0.50", "15,309"]);
+    }
+}

@@ -1,0 +1,320 @@
+//! A decoder's sizes as a planner needs them, from a toy to 405B, and its exact parameter counts. Formulas only; which
+//! models have which sizes stands in `models`.
+
+use crate::nn::position::PositionConfig;
+use crate::nn::{ModelConfig, ModelShape, mlp::MlpConfig, norm::NormConfig};
+use serde::Serialize;
+
+/// How a token knows where it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Positions {
+    /// A table of `max_len` × `d_model`.
+    Learned,
+    /// Turned into queries and keys: no parameters.
+    Rotary,
+}
+
+/// Whether the output head has weights of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Embeddings {
+    Tied,
+    Separate,
+}
+
+/// The feed-forward block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mlp {
+    /// Two matrices with an activation in between.
+    Plain,
+    /// Three matrices: gate, up, down.
+    Gated,
+}
+
+/// What a normalisation learns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Norm {
+    Gain,
+    GainAndBias,
+}
+
+/// Which linear layers have a bias.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Biases {
+    None,
+    /// Queries, keys and values only (Qwen2).
+    Qkv,
+    All,
+}
+
+/// Normalisation of queries and keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QkNorm {
+    No,
+    /// One gain of head_dim each (Qwen3).
+    Yes,
+}
+
+/// Mixture of experts in every feed-forward block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Experts {
+    pub count: u64,
+    /// Experts that a token passes through.
+    pub active: u64,
+}
+
+/// The sizes of a decoder-only transformer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arch {
+    pub n_layer: u64,
+    pub d_model: u64,
+    pub n_head: u64,
+    pub n_kv_head: u64,
+    pub head_dim: u64,
+    pub d_ff: u64,
+    pub vocab_size: u64,
+    /// Longest context; rows of the table of learned positions.
+    pub max_len: u64,
+    pub positions: Positions,
+    pub embeddings: Embeddings,
+    pub mlp: Mlp,
+    pub norm: Norm,
+    pub biases: Biases,
+    pub qk_norm: QkNorm,
+    pub experts: Option<Experts>,
+}
+
+/// Exact parameter counts, part by part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Params {
+    pub embeddings: u64,
+    pub positions: u64,
+    /// All layers together.
+    pub attention: u64,
+    /// All layers and experts together, routers included.
+    pub mlp: u64,
+    pub norms: u64,
+    /// 0 where the head is the embedding table.
+    pub head: u64,
+}
+
+impl Params {
+    pub fn total(&self) -> u64 {
+        self.embeddings + self.positions + self.attention + self.mlp + self.norms + self.head
+    }
+}
+
+impl Arch {
+    /// Width of all query heads together.
+    pub fn q_width(&self) -> u64 {
+        self.n_head * self.head_dim
+    }
+
+    /// Width of all key heads together, and of all value heads.
+    pub fn kv_width(&self) -> u64 {
+        self.n_kv_head * self.head_dim
+    }
+
+    /// What every parameter is for: `V·h·(1|2) + L·(attention + feed-forward + norms) + h`.
+    pub fn params(&self) -> Params {
+        let h = self.d_model;
+        let (norm, separate) = (self.norm_params(), self.embeddings == Embeddings::Separate);
+        let qk_norm = if self.qk_norm == QkNorm::Yes {
+            2 * self.head_dim
+        } else {
+            0
+        };
+        let (experts, router) = self.experts.map_or((1, 0), |e| (e.count, h * e.count));
+        Params {
+            embeddings: self.vocab_size * h,
+            positions: if self.positions == Positions::Learned {
+                self.max_len * h
+            } else {
+                0
+            },
+            attention: self.n_layer * self.attention_params(),
+            mlp: self.n_layer * (experts * self.expert_params() + router),
+            norms: self.n_layer * (2 * norm + qk_norm) + norm,
+            head: if separate { self.vocab_size * h } else { 0 },
+        }
+    }
+
+    fn norm_params(&self) -> u64 {
+        match self.norm {
+            Norm::Gain => self.d_model,
+            Norm::GainAndBias => 2 * self.d_model,
+        }
+    }
+
+    fn attention_params(&self) -> u64 {
+        let (h, q, kv) = (self.d_model, self.q_width(), self.kv_width());
+        let biases = match self.biases {
+            Biases::None => 0,
+            Biases::Qkv => q + 2 * kv,
+            Biases::All => q + 2 * kv + h,
+        };
+        h * (q + 2 * kv) + q * h + biases
+    }
+
+    /// One feed-forward block; one expert of a mixture.
+    fn expert_params(&self) -> u64 {
+        let (h, f) = (self.d_model, self.d_ff);
+        let wide = if self.mlp == Mlp::Gated { 2 * f } else { f };
+        let biases = if self.biases == Biases::All {
+            wide + h
+        } else {
+            0
+        };
+        h * (wide + f) + biases
+    }
+
+    pub fn n_params(&self) -> u64 {
+        self.params().total()
+    }
+
+    /// Parameters that one token passes: all but the experts that it is not sent to.
+    pub fn n_active(&self) -> u64 {
+        let idle = self.experts.map_or(0, |e| e.count - e.active.min(e.count));
+        self.n_params() - self.n_layer * idle * self.expert_params()
+    }
+
+    /// Parameters of one block, all experts included.
+    pub fn layer_params(&self) -> u64 {
+        let p = self.params();
+        (p.attention + p.mlp) / self.n_layer.max(1)
+    }
+
+    /// Embeddings, positions, norms and head: what quantisation leaves in 16 bits.
+    pub fn kept_in_16_bit(&self) -> u64 {
+        let p = self.params();
+        p.embeddings + p.positions + p.norms + p.head
+    }
+
+    /// Parameters that a token is multiplied with: active ones less tables that are only looked up.
+    pub fn n_matmul(&self) -> u64 {
+        let p = self.params();
+        let looked_up = if self.embeddings == Embeddings::Separate {
+            p.embeddings
+        } else {
+            0
+        };
+        self.n_active() - p.positions - looked_up
+    }
+
+    /// Bytes of keys and values of one token: `2·L·n_kv·d·bytes`.
+    pub fn kv_bytes_per_token(&self, bytes: u64) -> u64 {
+        2 * self.n_layer * self.kv_width() * bytes
+    }
+
+    /// The sizes of a spec's model; `vocab_size` is the tokenizer's, used where the config names none.
+    pub fn of(config: &ModelConfig, vocab_size: usize) -> Arch {
+        let s = config.shape(vocab_size);
+        let layer_norm = matches!(config.norm, NormConfig::LayerNorm(_));
+        Arch {
+            n_layer: s.n_layer as u64,
+            d_model: s.d_model as u64,
+            n_head: s.n_head as u64,
+            n_kv_head: s.n_kv_head as u64,
+            head_dim: s.head_dim as u64,
+            d_ff: s.d_ff as u64,
+            vocab_size: s.vocab_size as u64,
+            max_len: s.seq_len as u64,
+            positions: if config.position.has_table() {
+                Positions::Learned
+            } else {
+                Positions::Rotary
+            },
+            embeddings: if config.tie_embeddings {
+                Embeddings::Tied
+            } else {
+                Embeddings::Separate
+            },
+            mlp: if config.mlp.gated() {
+                Mlp::Gated
+            } else {
+                Mlp::Plain
+            },
+            norm: if config.bias && layer_norm {
+                Norm::GainAndBias
+            } else {
+                Norm::Gain
+            },
+            biases: if config.bias {
+                Biases::All
+            } else {
+                Biases::None
+            },
+            qk_norm: QkNorm::No,
+            experts: None,
+        }
+    }
+
+    /// The same sizes as this engine's own config.
+    pub(super) fn config(&self) -> (ModelConfig, ModelShape) {
+        let config = ModelConfig {
+            n_layer: self.n_layer as usize,
+            n_head: self.n_head as usize,
+            n_kv_head: Some(self.n_kv_head as usize),
+            d_model: self.d_model as usize,
+            d_ff: Some(self.d_ff as usize),
+            seq_len: self.max_len as usize,
+            vocab_size: Some(self.vocab_size as usize),
+            position: match self.positions {
+                Positions::Learned => PositionConfig::Learned(Default::default()),
+                Positions::Rotary => PositionConfig::Rope(Default::default()),
+            },
+            norm: match self.norm {
+                Norm::Gain => NormConfig::RmsNorm(Default::default()),
+                Norm::GainAndBias => NormConfig::LayerNorm(Default::default()),
+            },
+            mlp: match self.mlp {
+                Mlp::Plain => MlpConfig::Gelu(Default::default()),
+                Mlp::Gated => MlpConfig::SwiGlu(Default::default()),
+            },
+            bias: self.biases == Biases::All,
+            tie_embeddings: self.embeddings == Embeddings::Tied,
+            ..ModelConfig::default()
+        };
+        let shape = config.shape(self.vocab_size as usize);
+        (config, shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engines_own_models_are_counted_as_the_engine_counts_them() {
+        use candle_core::Device;
+        let rope = PositionConfig::Rope(Default::default());
+        let configs = [
+            ModelConfig::default(),
+            ModelConfig {
+                bias: true,
+                tie_embeddings: false,
+                ..Default::default()
+            },
+            ModelConfig {
+                n_kv_head: Some(2),
+                position: rope,
+                norm: NormConfig::RmsNorm(Default::default()),
+                mlp: MlpConfig::SwiGlu(Default::default()),
+                ..Default::default()
+            },
+        ];
+        for config in configs {
+            let model = crate::nn::Model::new(&config, 65, &Device::Cpu).unwrap();
+            let arch = Arch::of(&config, 65);
+            assert_eq!(arch.n_params(), model.n_params() as u64, "{config:?}");
+            let with_attention = crate::plan::work::flops_per_token(&arch, arch.max_len);
+            assert_eq!(with_attention, model.flops_per_token());
+        }
+    }
+
+    #[test]
+    fn an_expert_that_sleeps_is_not_active() {
+        let mixtral = crate::plan::models::find("mixtral-8x7b").unwrap().arch;
+        assert_eq!(mixtral.n_params(), 46_702_792_704);
+        assert_eq!(mixtral.n_active(), 12_879_925_248);
+    }
+}

@@ -1,0 +1,369 @@
+//! The ladder of changes that make a request smaller, the cheapest first; each says what it saves and what it costs.
+
+use super::request::{
+    AttentionKind, BaseFormat, Checkpointing, Estimator, Logits, Lora, LoraTargets, Method, Request,
+};
+use super::scheme::{Precision, UpdateState};
+use super::{Verdict, plan, reference};
+use serde::Serialize;
+
+/// One rung.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    /// Stable, for scripts.
+    pub id: &'static str,
+    /// What to do, with its numbers.
+    pub what: String,
+    /// Bytes that it saves after the rungs before it.
+    pub saves_bytes: u64,
+    /// Bytes that are needed then.
+    pub needs_bytes: u64,
+    /// What one pays for it.
+    pub cost: &'static str,
+    /// The command line's word for it; empty where there is none.
+    pub flag: String,
+}
+
+/// A way to make a request fit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ladder {
+    pub changes: Vec<Change>,
+    /// False where even all changes together are not enough.
+    pub fits: bool,
+    /// The request after all changes.
+    pub request: Request,
+}
+
+/// How a rung changes a request: words and the flag, or `None` where it does not apply.
+type Apply = fn(&mut Request) -> Option<(String, String)>;
+
+struct Rung {
+    id: &'static str,
+    cost: &'static str,
+    apply: Apply,
+}
+
+const fn rung(id: &'static str, cost: &'static str, apply: Apply) -> Rung {
+    Rung { id, cost, apply }
+}
+
+/// In the order of their cost.
+const RUNGS: &[Rung] = &[
+    rung(
+        "micro_batch",
+        "none for the loss: the same batch in smaller portions",
+        smaller_portions,
+    ),
+    rung("chunked_loss", "none to speak of", chunked_loss),
+    rung("flash_attention", "none: faster and exact", flash),
+    rung(
+        "checkpointing",
+        "about 30 % more time: activations are computed again",
+        checkpointing,
+    ),
+    rung(
+        "shard",
+        "communication every step: 3 × the weights under ZeRO-3",
+        shard,
+    ),
+    rung(
+        "bf16",
+        "small updates round away in bf16 without master weights",
+        pure_bf16,
+    ),
+    rung(
+        "optimizer_8bit",
+        "moments in one byte: a little noise",
+        eight_bits,
+    ),
+    rung("shorter", "long examples are cut or packed", shorter),
+    rung(
+        "lora",
+        "adapters learn less than all weights do; enough for most fine-tuning",
+        lora,
+    ),
+    rung(
+        "qlora",
+        "about 30 % more time, a little quality: the base is unpacked for every product",
+        qlora,
+    ),
+];
+
+/// The cheapest changes, in order, after which the request fits its device with its margin; empty where it fits already
+/// or where the device's memory is not known.
+pub fn ladder(request: &Request) -> Ladder {
+    let fits = |r: &Request| matches!(plan(r).verdict(), Some(Verdict::Fits) | None);
+    let mut chosen: Vec<&Rung> = Vec::new();
+    let mut now = request.clone();
+    for rung in RUNGS {
+        if fits(&now) {
+            break;
+        }
+        let mut next = now.clone();
+        if (rung.apply)(&mut next).is_some() && saves(&now, &next) {
+            chosen.push(rung);
+            now = next;
+        }
+    }
+    let done = fits(&now);
+    if done {
+        drop_needless(request, &mut chosen, &fits);
+    }
+    let (changes, request) = climb(request, &chosen);
+    Ladder {
+        changes,
+        fits: done,
+        request,
+    }
+}
+
+/// Each change for itself, whether needed or not: what it would save from here.
+pub fn rungs(request: &Request) -> Vec<Change> {
+    RUNGS
+        .iter()
+        .flat_map(|rung| climb(request, &[rung]).0)
+        .collect()
+}
+
+/// Less by at least a hundredth, or it is no rung.
+fn saves(before: &Request, after: &Request) -> bool {
+    let (before, after) = (plan(before).p50_bytes(), plan(after).p50_bytes());
+    after < before && (before - after) * 100 >= before
+}
+
+/// A late rung may make costly ones before it needless; the costliest goes first.
+fn drop_needless(request: &Request, chosen: &mut Vec<&Rung>, fits: &dyn Fn(&Request) -> bool) {
+    let mut at = chosen.len();
+    while at > 0 {
+        at -= 1;
+        let mut fewer = chosen.clone();
+        fewer.remove(at);
+        if fits(&climb(request, &fewer).1) {
+            *chosen = fewer;
+        }
+    }
+}
+
+/// Does the rungs one after another.
+fn climb(request: &Request, rungs: &[&Rung]) -> (Vec<Change>, Request) {
+    let mut now = request.clone();
+    let mut changes = Vec::new();
+    for rung in rungs {
+        let before = plan(&now).p50_bytes();
+        let mut next = now.clone();
+        let Some((what, flag)) = (rung.apply)(&mut next) else {
+            continue;
+        };
+        next.assume();
+        let needs_bytes = plan(&next).p50_bytes();
+        if needs_bytes < before {
+            let saves_bytes = before - needs_bytes;
+            changes.push(Change {
+                id: rung.id,
+                what,
+                saves_bytes,
+                needs_bytes,
+                cost: rung.cost,
+                flag,
+            });
+            now = next;
+        }
+    }
+    (changes, now)
+}
+
+/// Halves the micro-batch until it fits, or is one; the steps stay as large.
+fn smaller_portions(r: &mut Request) -> Option<(String, String)> {
+    let before = r.micro_batch;
+    while r.micro_batch > 1 && plan(r).verdict() != Some(Verdict::Fits) {
+        let all = r.micro_batch * r.grad_accum;
+        r.micro_batch = r.micro_batch.div_ceil(2);
+        r.grad_accum = all.div_ceil(r.micro_batch);
+        r.extras.eval_batch = r.extras.eval_batch.min(r.micro_batch);
+    }
+    let (now, accum) = (r.micro_batch, r.grad_accum);
+    (now < before).then(|| {
+        let what = format!("micro-batch {before} → {now}, accumulate {accum}");
+        (what, format!("--batch {now} --grad-accum {accum}"))
+    })
+}
+
+fn general(r: &Request) -> Option<()> {
+    (r.estimator == Estimator::General).then_some(())
+}
+
+fn chunked_loss(r: &mut Request) -> Option<(String, String)> {
+    general(r)?;
+    (r.logits == Logits::Whole).then(|| {
+        r.logits = Logits::Chunked(reference::CHUNK);
+        (
+            "loss in chunks of 1,024 tokens".into(),
+            "--logits chunked".into(),
+        )
+    })
+}
+
+fn flash(r: &mut Request) -> Option<(String, String)> {
+    (r.attention == AttentionKind::Eager).then(|| {
+        r.attention = AttentionKind::Flash;
+        ("flash attention".into(), "--attention flash".into())
+    })
+}
+
+fn checkpointing(r: &mut Request) -> Option<(String, String)> {
+    general(r)?;
+    (r.checkpointing == Checkpointing::Off).then(|| {
+        r.checkpointing = Checkpointing::Full;
+        (
+            "activation checkpointing".into(),
+            "--checkpointing full".into(),
+        )
+    })
+}
+
+fn shard(r: &mut Request) -> Option<(String, String)> {
+    general(r)?;
+    if r.n_devices < 2 || r.zero >= 3 {
+        return None;
+    }
+    let first = (r.zero + 1).max(1);
+    for stage in first..=3 {
+        r.zero = stage;
+        if plan(r).verdict() == Some(Verdict::Fits) {
+            break;
+        }
+    }
+    Some((
+        format!("ZeRO-{} over {} GPUs", r.zero, r.n_devices),
+        format!("--zero {}", r.zero),
+    ))
+}
+
+fn pure_bf16(r: &mut Request) -> Option<(String, String)> {
+    general(r)?;
+    (r.precision != Precision::Bf16 && r.lora.is_none()).then(|| {
+        r.precision = Precision::Bf16;
+        (
+            "weights, gradients and moments in bf16".into(),
+            "--precision bf16".into(),
+        )
+    })
+}
+
+fn eight_bits(r: &mut Request) -> Option<(String, String)> {
+    general(r)?;
+    (r.update == UpdateState::AdamW && r.lora.is_none()).then(|| {
+        r.update = UpdateState::AdamW8bit;
+        ("8-bit AdamW".into(), "--optimizer adamw8bit".into())
+    })
+}
+
+/// Halves the length until it fits, not under 512 (or a quarter of a short one).
+fn shorter(r: &mut Request) -> Option<(String, String)> {
+    let before = r.seq_len;
+    let floor = 512.min(before / 4).max(1);
+    while r.seq_len / 2 >= floor && plan(r).verdict() != Some(Verdict::Fits) {
+        r.seq_len /= 2;
+    }
+    let now = r.seq_len;
+    (now < before).then(|| {
+        (
+            format!("sequences of {before} → {now} tokens"),
+            format!("--seq-len {now}"),
+        )
+    })
+}
+
+fn lora(r: &mut Request) -> Option<(String, String)> {
+    general(r)?;
+    (r.lora.is_none() && r.method != Method::Pretrain).then(|| {
+        r.lora = Some(Lora {
+            rank: 8,
+            targets: LoraTargets::All,
+        });
+        (
+            "LoRA of rank 8 on all linear layers".into(),
+            "--lora-rank 8".into(),
+        )
+    })
+}
+
+fn qlora(r: &mut Request) -> Option<(String, String)> {
+    general(r)?;
+    (r.lora.is_some() && r.base == BaseFormat::Whole).then(|| {
+        r.base = BaseFormat::Nf4Double;
+        ("base in 4 bits (NF4)".into(), "--quantize nf4".into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Device, models, reference_request};
+
+    fn on(name: &str, method: Method, gb: u64) -> Request {
+        let mut request = reference_request(models::find(name).unwrap());
+        request.method = method;
+        request.device = Device::limit("limit", Some(gb * 1_000_000_000));
+        request
+    }
+
+    fn ids(ladder: &Ladder) -> Vec<&str> {
+        ladder.changes.iter().map(|c| c.id).collect()
+    }
+
+    #[test]
+    fn an_8b_on_24_gigabytes_ends_at_qlora_and_nothing_needless_stays() {
+        let ladder = ladder(&on("llama-3.1-8b", Method::Sft, 24));
+        assert!(ladder.fits);
+        // 16 GB of weights and a margin leave no room for LoRA alone with this vocabulary… or just so.
+        assert!(
+            matches!(ids(&ladder).as_slice(), ["lora"] | ["lora", "qlora"]),
+            "{:?}",
+            ids(&ladder)
+        );
+        assert_eq!(plan(&ladder.request).verdict(), Some(Verdict::Fits));
+    }
+
+    #[test]
+    fn cheap_changes_come_before_costly_ones() {
+        let mut request = on("qwen2.5-0.5b", Method::Sft, 24);
+        (request.micro_batch, request.logits) = (16, Logits::Whole);
+        let ladder = ladder(&request);
+        assert!(ladder.fits);
+        assert_eq!(ids(&ladder), ["micro_batch"]);
+        assert_eq!(ladder.request.micro_batch * ladder.request.grad_accum, 16);
+    }
+
+    #[test]
+    fn what_fits_already_needs_no_change_and_what_never_fits_says_so() {
+        assert_eq!(ladder(&on("gpt2", Method::Pretrain, 80)).changes, []);
+        let hopeless = ladder(&on("llama-3.1-405b", Method::Pretrain, 24));
+        assert!(!hopeless.fits && !hopeless.changes.is_empty());
+    }
+
+    #[test]
+    fn each_rung_saves_what_it_says() {
+        let mut request = on("llama-3.1-8b", Method::Sft, 80);
+        (request.logits, request.checkpointing) = (Logits::Whole, Checkpointing::Off);
+        let ladder = ladder(&request);
+        let mut needs = plan(&request).p50_bytes();
+        for change in &ladder.changes {
+            assert_eq!(
+                change.needs_bytes,
+                needs - change.saves_bytes,
+                "{}",
+                change.id
+            );
+            needs = change.needs_bytes;
+        }
+        assert_eq!(needs, plan(&ladder.request).p50_bytes());
+    }
+
+    #[test]
+    fn several_gpus_share_before_anything_is_lost() {
+        let mut request = on("llama-2-7b", Method::Pretrain, 80);
+        request.n_devices = 8;
+        assert_eq!(ids(&ladder(&request)), ["shard"]);
+    }
+}

@@ -1,0 +1,89 @@
+//! Memory of this program's own engine on a CPU: what it really allocates. The counts of a pass come from `nn::footprint`,
+//! which a test holds against real steps; what common trainers need on a GPU stands in `general`.
+
+use super::ledger::{Ledger, Part};
+use super::request::{Checkpointing, Request};
+use super::scheme::UpdateState;
+use crate::base::human::{grouped, short};
+use crate::nn::footprint;
+
+/// The program itself, its libraries, threads and buffers, before any model.
+const RUNTIME: f64 = 14.0 * MIB;
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// The engine's memory, moment of highest need included.
+pub fn ledger(request: &Request) -> Ledger {
+    let mut ledger = Ledger::default();
+    let arch = &request.arch;
+    let n = arch.n_params() as f64;
+    let parameters = short(n);
+    let moments = match request.update {
+        UpdateState::AdamW | UpdateState::AdamW8bit => 2.0,
+        UpdateState::OneMoment => 1.0,
+        UpdateState::Adafactor => 0.0,
+    };
+    let mut add = |part, per_param: f64, what: &str| {
+        ledger.add(
+            part,
+            n * per_param,
+            format!("{parameters} parameters × {per_param} B: {what}"),
+        );
+    };
+    add(Part::Weights, 4.0, "f32, in one buffer");
+    add(Part::Gradients, 4.0, "f32, in one buffer");
+    add(Part::Optimizer, 4.0 * moments, "f32 moments");
+    passes(request, &mut ledger);
+    let how = "the text while it is read, its tokens after (4 B each)";
+    ledger.add(Part::Data, request.extras.data_bytes as f64, how);
+    let how = format!(
+        "moments are copied while a checkpoint is written: {parameters} × {} B",
+        4.0 * moments
+    );
+    ledger.add(Part::Saving, n * 4.0 * moments, how);
+    ledger.add(
+        Part::Context,
+        RUNTIME,
+        "the program itself, its threads and buffers",
+    );
+    ledger
+}
+
+/// What forward, backward and evaluation keep.
+fn passes(request: &Request, ledger: &mut Ledger) {
+    let (config, shape) = request.arch.config();
+    let (batch, len) = (request.micro_batch as usize, request.seq_len as usize);
+    let train = footprint::training(&config, &shape, batch, len);
+    let tokens = batch * len;
+    let each = train.activations / tokens.max(1) as u64;
+    let how = match request.checkpointing {
+        Checkpointing::Off | Checkpointing::Full => {
+            format!(
+                "{} tokens × {} B kept from forward to backward",
+                grouped(tokens as u64),
+                grouped(each)
+            )
+        }
+    };
+    ledger.add(Part::Activations, train.activations as f64, how);
+    let how = "gradients of activations, used again from layer to layer";
+    ledger.add(Part::GradientBuffers, train.gradients as f64, how);
+    let whole = (tokens as u64 * request.arch.vocab_size * 4) as f64;
+    let how = if train.head as f64 >= whole {
+        format!(
+            "{} tokens × {} words × 4 B",
+            grouped(tokens as u64),
+            grouped(request.arch.vocab_size)
+        )
+    } else {
+        "in chunks: all of them would take more than 64 MiB".to_string()
+    };
+    ledger.add(Part::Logits, train.head as f64, how);
+    let eval_batch = request.extras.eval_batch as usize;
+    if eval_batch > 0 {
+        let eval = footprint::evaluation(&config, &shape, eval_batch, len);
+        let how = format!(
+            "a second pass over {eval_batch} sequences that keeps one layer, and its logits"
+        );
+        ledger.add(Part::Evaluation, eval.total() as f64, how);
+    }
+}

@@ -1,0 +1,301 @@
+//! Memory of one GPU in a common trainer: the formulas of the literature. What this program's own engine allocates on a
+//! CPU stands in `engine`.
+
+use super::arch::{Arch, Mlp};
+use super::ledger::{Ledger, Part};
+use super::request::{AttentionKind, BaseFormat, Checkpointing, Logits, Method, Request};
+use super::scheme::{BytesPerParam, bytes_per_param};
+use crate::base::human::{grouped, short};
+
+/// Bytes for each logit: 16-bit, a f32 copy, and the softmax that becomes the gradient.
+const LOGIT_BYTES: u64 = 10;
+/// The CUDA context with its libraries and their workspaces (0.3 to 1.2 GB).
+const CONTEXT: f64 = 1.0e9;
+/// Buffers of collectives (0.5 to 2 GB).
+const COLLECTIVES: f64 = 0.5e9;
+/// What an allocator loses of memory that is taken and given back every step (5 to 10 %).
+const FRAGMENTATION: f64 = 0.05;
+/// Share of the activations that a frozen base still needs: inputs of frozen matrices are not kept for their gradient.
+const FROZEN_BASE: f64 = 0.85;
+
+/// Elements kept for each token and layer: `4h + 2·q + 2·kv + k·f`, k = 4 gated (gate, up, silu, product), 2 plain.
+pub fn elements_per_token(arch: &Arch) -> u64 {
+    let wide = if arch.mlp == Mlp::Gated { 4 } else { 2 };
+    let active = arch.experts.map_or(1, |e| e.active);
+    4 * arch.d_model + 2 * arch.q_width() + 2 * arch.kv_width() + active * wide * arch.d_ff
+}
+
+/// Bytes of all activations of `tokens` tokens in sequences of `seq_len`, in 16 bits.
+pub fn activation_bytes(
+    arch: &Arch,
+    tokens: u64,
+    seq_len: u64,
+    attention: AttentionKind,
+    checkpointing: Checkpointing,
+) -> f64 {
+    let layer = tokens as f64
+        * match attention {
+            AttentionKind::Flash => 2 * elements_per_token(arch) + 4 * arch.n_head,
+            // Scores and probabilities of every head, in 16 bits.
+            AttentionKind::Eager => 2 * elements_per_token(arch) + 4 * arch.n_head * seq_len,
+        } as f64;
+    match checkpointing {
+        Checkpointing::Off => layer * arch.n_layer as f64,
+        Checkpointing::Full => (2 * arch.d_model * arch.n_layer * tokens) as f64 + layer,
+    }
+}
+
+/// What tensor parallelism and recomputation leave of a GPT block's activations (Korthikanti et al., arXiv 2205.05198):
+/// bytes of the whole model for one sequence in 16 bits with dropout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recompute {
+    None,
+    /// Attention scores only, or flash attention.
+    Selective,
+    Full,
+}
+
+/// `s·b·h·L·(10 + 24/t + 5·n_head·s/(h·t))`, the score term gone under selective recomputation, `2·s·b·h·L` under full.
+pub fn korthikanti_bytes(
+    arch: &Arch,
+    batch: u64,
+    seq_len: u64,
+    t: u64,
+    recompute: Recompute,
+) -> f64 {
+    let sbhl = (seq_len * batch * arch.d_model * arch.n_layer) as f64;
+    let t = t as f64;
+    let scores = 5.0 * (arch.n_head * seq_len) as f64 / (arch.d_model as f64 * t);
+    sbhl * match recompute {
+        Recompute::None => 10.0 + 24.0 / t + scores,
+        Recompute::Selective => 10.0 + 24.0 / t,
+        Recompute::Full => 2.0,
+    }
+}
+
+/// The memory of one GPU.
+pub fn ledger(request: &Request) -> Ledger {
+    let mut ledger = Ledger::default();
+    let bytes = bytes_per_param(request.precision, request.update);
+    states(request, bytes, &mut ledger);
+    batch(request, &mut ledger);
+    rollouts(request, &mut ledger);
+    companions(request, bytes, &mut ledger);
+    if request.n_devices > 1 {
+        communication(request, &mut ledger);
+    }
+    ledger.add(
+        Part::Context,
+        CONTEXT,
+        "CUDA context, libraries and workspaces: 0.3 to 1.2 GB",
+    );
+    let churn: u64 = [
+        Part::Activations,
+        Part::Logits,
+        Part::Gradients,
+        Part::Rollouts,
+    ]
+    .iter()
+    .map(|part| ledger.bytes(*part))
+    .sum();
+    let how = "5 % of what is allocated anew every step; 2 % with expandable segments";
+    ledger.add(Part::Fragmentation, FRAGMENTATION * churn as f64, how);
+    ledger
+}
+
+/// Weights, gradients and optimizer, whole or sharded; or a frozen base with adapters.
+fn states(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
+    let n = request.arch.n_params() as f64;
+    if let Some(lora) = request.lora {
+        frozen_base(request, ledger);
+        let trainable = lora.params(&request.arch) as f64;
+        let how = format!(
+            "{} parameters (rank {}, {}) × {} B",
+            short(trainable),
+            lora.rank,
+            lora.targets.word(),
+            bytes.sum()
+        );
+        ledger.add(Part::Adapters, trainable * bytes.sum(), how);
+        return;
+    }
+    let shard = |from: u8| {
+        if request.zero >= from {
+            request.n_devices as f64
+        } else {
+            1.0
+        }
+    };
+    let mut add = |part, per_param: f64, from: u8| {
+        let over = shard(from);
+        let share = if over > 1.0 {
+            format!(" / {over} GPUs (ZeRO-{})", request.zero)
+        } else {
+            String::new()
+        };
+        let how = format!("{} parameters × {per_param} B{share}", short(n));
+        ledger.add(part, n * per_param / over, how);
+    };
+    add(Part::Weights, bytes.weights, 3);
+    add(Part::Gradients, bytes.gradient, 2);
+    add(Part::Optimizer, bytes.optimizer, 1);
+}
+
+/// Weights that get no gradient: quantised but for embeddings, norms and head.
+fn frozen_base(request: &Request, ledger: &mut Ledger) {
+    let (arch, shard) = (&request.arch, frozen_shard(request));
+    let n = arch.n_params();
+    let Some(bits) = request.base.bits() else {
+        let width = request.precision.weight_bytes();
+        let how = format!("{} frozen parameters × {width} B", short(n as f64));
+        return ledger.add(Part::Weights, n as f64 * width / shard, how);
+    };
+    let kept = arch.kept_in_16_bit();
+    let how = format!(
+        "{} parameters × {bits} bits ({})",
+        short((n - kept) as f64),
+        request.base.word()
+    );
+    ledger.add(
+        Part::QuantisedBase,
+        (n - kept) as f64 * bits / 8.0 / shard,
+        how,
+    );
+    let how = format!(
+        "embeddings, norms and head stay in 16 bits: {} × 2 B",
+        short(kept as f64)
+    );
+    ledger.add(Part::Weights, kept as f64 * 2.0 / shard, how);
+}
+
+fn frozen_shard(request: &Request) -> f64 {
+    if request.zero >= 3 {
+        request.n_devices as f64
+    } else {
+        1.0
+    }
+}
+
+/// Activations and logits of one micro-batch.
+fn batch(request: &Request, ledger: &mut Ledger) {
+    let (arch, tokens) = (&request.arch, request.micro_tokens());
+    let frozen = request.lora.is_some() && request.checkpointing == Checkpointing::Off;
+    let share = if frozen { FROZEN_BASE } else { 1.0 };
+    let activations = activation_bytes(
+        arch,
+        tokens,
+        request.seq_len,
+        request.attention,
+        request.checkpointing,
+    );
+    let width = if request.precision.weight_bytes() > 2.0 {
+        2.0
+    } else {
+        1.0
+    };
+    let how = match request.checkpointing {
+        Checkpointing::Off => format!(
+            "2 B × {} elements × {} tokens × {} layers{}",
+            short(elements_per_token(arch) as f64),
+            grouped(tokens),
+            arch.n_layer,
+            if frozen { " × 0.85 (frozen base)" } else { "" }
+        ),
+        Checkpointing::Full => format!(
+            "checkpointed: 2 B × {} × {} tokens × {} layers, and one layer whole",
+            arch.d_model,
+            grouped(tokens),
+            arch.n_layer
+        ),
+    };
+    ledger.add(Part::Activations, activations * share * width, how);
+    let (rows, words) = match request.logits {
+        Logits::Whole => (tokens, "all"),
+        Logits::Chunked(chunk) => (chunk.min(tokens), "a chunk of"),
+    };
+    let how = format!(
+        "{words} {} tokens × {} words × 10 B",
+        grouped(rows),
+        grouped(arch.vocab_size)
+    );
+    ledger.add(
+        Part::Logits,
+        (rows * arch.vocab_size * LOGIT_BYTES) as f64,
+        how,
+    );
+}
+
+/// Keys and values of answers that are being written.
+fn rollouts(request: &Request, ledger: &mut Ledger) {
+    if !request.method.rolls_out() {
+        return;
+    }
+    let token = request.arch.kv_bytes_per_token(2);
+    let bytes = request.rollouts * request.seq_len * token;
+    let how = format!(
+        "{} answers × {} tokens × {} B of keys and values",
+        request.rollouts, request.seq_len, token
+    );
+    ledger.add(Part::Rollouts, bytes as f64, how);
+}
+
+/// Models beside the policy.
+fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
+    let n = request.arch.n_params() as f64;
+    let frozen = 2.0 * n / frozen_shard(request);
+    if request.method.has_reference() && request.lora.is_none() {
+        ledger.add(
+            Part::Reference,
+            frozen,
+            format!("{} frozen parameters × 2 B", short(n)),
+        );
+    }
+    if request.method == Method::Ppo {
+        ledger.add(
+            Part::RewardModel,
+            frozen,
+            format!("as large as the policy: {} × 2 B", short(n)),
+        );
+        let trained = match request.lora {
+            Some(lora) => lora.params(&request.arch) as f64 * bytes.sum(),
+            None => {
+                n * (bytes.weights / shard_of(request, 3)
+                    + bytes.gradient / shard_of(request, 2)
+                    + bytes.optimizer / shard_of(request, 1))
+            }
+        };
+        let how = match request.lora {
+            Some(_) => "adapters on the shared base".to_string(),
+            None => format!("as large as the policy: {} × {} B", short(n), bytes.sum()),
+        };
+        ledger.add(Part::Critic, trained, how);
+    }
+}
+
+fn shard_of(request: &Request, from: u8) -> f64 {
+    if request.zero >= from {
+        request.n_devices as f64
+    } else {
+        1.0
+    }
+}
+
+fn communication(request: &Request, ledger: &mut Ledger) {
+    let mut bytes = COLLECTIVES;
+    let mut how = "buffers of collectives 0.5 GB".to_string();
+    if request.zero >= 3 {
+        // The block at work and the one fetched ahead.
+        let gathered = 2.0 * 2.0 * request.arch.layer_params() as f64;
+        bytes += gathered;
+        how.push_str(&format!(
+            ", two gathered blocks of {} × 2 B",
+            short(request.arch.layer_params() as f64)
+        ));
+    }
+    ledger.add(Part::Communication, bytes, how);
+}
+
+/// True where a frozen base is stored in fewer bits than it is computed in.
+pub fn is_quantised(request: &Request) -> bool {
+    request.lora.is_some() && request.base != BaseFormat::Whole
+}

@@ -1,0 +1,157 @@
+//! A sum that shows its parts: bytes by component, each with the formula behind it.
+
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+/// The parts that a plan knows, in the order of the bar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Part {
+    Weights,
+    QuantisedBase,
+    Adapters,
+    Gradients,
+    Optimizer,
+    Activations,
+    Logits,
+    Rollouts,
+    Reference,
+    RewardModel,
+    Critic,
+    GradientBuffers,
+    Evaluation,
+    Data,
+    Saving,
+    Communication,
+    Context,
+    Fragmentation,
+}
+
+impl Part {
+    /// The key in JSON.
+    pub fn id(self) -> &'static str {
+        match self {
+            Part::Weights => "weights",
+            Part::QuantisedBase => "quantised_base",
+            Part::Adapters => "adapters",
+            Part::Gradients => "gradients",
+            Part::Optimizer => "optimizer",
+            Part::Activations => "activations",
+            Part::Logits => "logits",
+            Part::Rollouts => "rollouts",
+            Part::Reference => "reference_model",
+            Part::RewardModel => "reward_model",
+            Part::Critic => "critic",
+            Part::GradientBuffers => "gradient_buffers",
+            Part::Evaluation => "evaluation",
+            Part::Data => "data",
+            Part::Saving => "saving",
+            Part::Communication => "communication",
+            Part::Context => "context",
+            Part::Fragmentation => "fragmentation",
+        }
+    }
+
+    /// For people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Part::QuantisedBase => "quantised base",
+            Part::Rollouts => "rollouts (KV)",
+            Part::Reference => "reference model",
+            Part::RewardModel => "reward model",
+            Part::GradientBuffers => "gradient buffers",
+            Part::Saving => "saving a checkpoint",
+            Part::Context => "runtime",
+            part => part.id(),
+        }
+    }
+}
+
+/// One part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Component {
+    #[serde(skip)]
+    pub part: Part,
+    pub bytes: u64,
+    /// The formula with its numbers.
+    pub how: String,
+}
+
+/// The parts, largest meaning first; none is empty.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ledger(Vec<Component>);
+
+impl Ledger {
+    /// Adds a part unless it is empty.
+    pub fn add(&mut self, part: Part, bytes: f64, how: impl Into<String>) {
+        if bytes >= 1.0 {
+            self.0.push(Component {
+                part,
+                bytes: bytes.round() as u64,
+                how: how.into(),
+            });
+        }
+    }
+
+    pub fn parts(&self) -> &[Component] {
+        &self.0
+    }
+
+    /// Bytes of one part; 0 where it is not there.
+    pub fn bytes(&self, part: Part) -> u64 {
+        self.0
+            .iter()
+            .filter(|c| c.part == part)
+            .map(|c| c.bytes)
+            .sum()
+    }
+
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(|c| c.bytes).sum()
+    }
+
+    /// Everything except parts that are there only for a moment.
+    pub fn steady(&self) -> u64 {
+        self.total() - self.bytes(Part::Saving)
+    }
+
+    /// Weights, gradients, optimizer, adapters and frozen weights: what does not depend on the batch.
+    pub fn states(&self) -> u64 {
+        use Part::{Adapters, Gradients, Optimizer, QuantisedBase, Weights};
+        [Weights, QuantisedBase, Adapters, Gradients, Optimizer]
+            .map(|part| self.bytes(part))
+            .iter()
+            .sum()
+    }
+}
+
+impl Serialize for Ledger {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for component in &self.0 {
+            map.serialize_entry(component.part.id(), component)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_parts_are_left_out_and_the_rest_adds_up() {
+        let mut ledger = Ledger::default();
+        ledger.add(Part::Weights, 10.4, "w");
+        ledger.add(Part::Critic, 0.0, "none");
+        ledger.add(Part::Saving, 5.0, "s");
+        assert_eq!(
+            (ledger.total(), ledger.steady(), ledger.states()),
+            (15, 10, 10)
+        );
+        let json = serde_json::to_string(&ledger).unwrap();
+        assert_eq!(
+            json,
+            r#"{"weights":{"bytes":10,"how":"w"},"saving":{"bytes":5,"how":"s"}}"#
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! Before a run: what it needs, takes and costs. Pure arithmetic on a [`Request`]; where requests come from (presets, spec
+//! files, reference models by name) stands in [`target`]. Nothing here measures, trains or prints.
+//!
+//! Two estimators answer behind one interface: the general table of the literature (a common trainer on a GPU, all methods)
+//! and this program's own engine on a CPU, counted from what it allocates.
+
+mod advice;
+pub mod arch;
+pub mod changes;
+mod engine;
+pub mod general;
+pub mod gpus;
+mod ledger;
+pub mod models;
+pub mod quantity;
+pub mod reference;
+pub mod request;
+pub mod scaling;
+pub mod scheme;
+pub mod solve;
+pub mod target;
+pub mod work;
+
+pub use advice::{Advice, Level};
+pub use arch::{Arch, Params};
+pub use ledger::{Component, Ledger, Part};
+pub use reference::reference_request;
+pub use request::{Device, Estimator, Request};
+pub use work::Work;
+
+use request::Method;
+use scaling::BESIROGLU;
+
+/// Share on top of the sum that an unlucky run needs, and that of the engine whose buffers are counted.
+const MARGIN: f64 = 1.15;
+const ENGINE_MARGIN: f64 = 1.10;
+
+/// Whether a request fits its device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// With its margin.
+    Fits,
+    /// Without.
+    Tight,
+    TooLarge,
+}
+
+/// The answer to a [`Request`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    pub request: Request,
+    pub params: Params,
+    pub n_active: u64,
+    pub n_trainable: u64,
+    /// Bytes of one device.
+    pub memory: Ledger,
+    pub work: Work,
+    pub tokens_per_param: f64,
+    /// Predicted loss by Besiroglu's fit; `None` where nothing is pretrained.
+    pub predicted_loss: Option<f64>,
+    /// One checkpoint on disk, and all that are kept at once.
+    pub checkpoint_bytes: u64,
+    pub disk_bytes: u64,
+    pub advice: Vec<Advice>,
+}
+
+/// Plans a request.
+pub fn plan(request: &Request) -> Plan {
+    let arch = &request.arch;
+    let checkpoint_bytes = work::checkpoint_bytes(request);
+    let tokens = request.tokens as f64;
+    let scratch = request.method == Method::Pretrain && request.lora.is_none();
+    let mut plan = Plan {
+        params: arch.params(),
+        n_active: arch.n_active(),
+        n_trainable: request.n_trainable(),
+        memory: match request.estimator {
+            Estimator::General => general::ledger(request),
+            Estimator::Engine => engine::ledger(request),
+        },
+        work: work::work(request),
+        tokens_per_param: tokens / arch.n_active().max(1) as f64,
+        predicted_loss: scratch.then(|| BESIROGLU.loss(arch.n_active() as f64, tokens)),
+        // The newest ones, the best, and the one being written.
+        disk_bytes: checkpoint_bytes * (request.extras.kept_checkpoints.max(2) + 2),
+        checkpoint_bytes,
+        request: request.clone(),
+        advice: Vec::new(),
+    };
+    plan.advice = advice::advise(&plan);
+    plan
+}
+
+impl Plan {
+    /// The sum of the parts, bytes.
+    pub fn p50_bytes(&self) -> u64 {
+        self.memory.total()
+    }
+
+    /// What nine of ten runs stay under.
+    pub fn p90_bytes(&self) -> u64 {
+        let margin = match self.request.estimator {
+            Estimator::General => MARGIN,
+            Estimator::Engine => ENGINE_MARGIN,
+        };
+        (self.memory.total() as f64 * margin) as u64
+    }
+
+    /// `None` where the device's memory is not known.
+    pub fn verdict(&self) -> Option<Verdict> {
+        let limit = self.request.device.memory?;
+        Some(match () {
+            () if self.p90_bytes() <= limit => Verdict::Fits,
+            () if self.p50_bytes() <= limit => Verdict::Tight,
+            () => Verdict::TooLarge,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

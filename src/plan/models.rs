@@ -1,0 +1,214 @@
+//! Reference models by name, so that one can plan with a model before anything is downloaded. Sizes are those of the
+//! published `config.json` files; nothing here reads a disk.
+
+use super::arch::{Arch, Biases, Embeddings, Experts, Mlp, Norm, Positions, QkNorm};
+
+/// A published model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReferenceModel {
+    pub name: &'static str,
+    pub arch: Arch,
+}
+
+const fn gpt2(name: &'static str, n_layer: u64, d_model: u64, n_head: u64) -> ReferenceModel {
+    ReferenceModel {
+        name,
+        arch: Arch {
+            n_layer,
+            d_model,
+            n_head,
+            n_kv_head: n_head,
+            head_dim: d_model / n_head,
+            d_ff: 4 * d_model,
+            vocab_size: 50_257,
+            max_len: 1024,
+            positions: Positions::Learned,
+            embeddings: Embeddings::Tied,
+            mlp: Mlp::Plain,
+            norm: Norm::GainAndBias,
+            biases: Biases::All,
+            qk_norm: QkNorm::No,
+            experts: None,
+        },
+    }
+}
+
+/// Llama-like: rotary positions, RMSNorm, gated feed-forward, no biases, a head of its own.
+/// `sizes` are n_layer, d_model, n_head, n_kv_head, d_ff, vocab_size, longest context.
+const fn llama(name: &'static str, sizes: [u64; 7]) -> ReferenceModel {
+    let [
+        n_layer,
+        d_model,
+        n_head,
+        n_kv_head,
+        d_ff,
+        vocab_size,
+        max_len,
+    ] = sizes;
+    ReferenceModel {
+        name,
+        arch: Arch {
+            n_layer,
+            d_model,
+            n_head,
+            n_kv_head,
+            head_dim: d_model / n_head,
+            d_ff,
+            vocab_size,
+            max_len,
+            positions: Positions::Rotary,
+            embeddings: Embeddings::Separate,
+            mlp: Mlp::Gated,
+            norm: Norm::Gain,
+            biases: Biases::None,
+            qk_norm: QkNorm::No,
+            experts: None,
+        },
+    }
+}
+
+const fn tied(model: ReferenceModel) -> ReferenceModel {
+    let arch = Arch {
+        embeddings: Embeddings::Tied,
+        ..model.arch
+    };
+    ReferenceModel { arch, ..model }
+}
+
+const fn qwen2(model: ReferenceModel) -> ReferenceModel {
+    let arch = Arch {
+        biases: Biases::Qkv,
+        ..model.arch
+    };
+    ReferenceModel { arch, ..model }
+}
+
+/// Heads of 128 features whatever the width, queries and keys normalised.
+const fn qwen3(model: ReferenceModel) -> ReferenceModel {
+    let arch = Arch {
+        head_dim: 128,
+        qk_norm: QkNorm::Yes,
+        ..model.arch
+    };
+    ReferenceModel { arch, ..model }
+}
+
+const fn experts(model: ReferenceModel, count: u64, active: u64) -> ReferenceModel {
+    let arch = Arch {
+        experts: Some(Experts { count, active }),
+        ..model.arch
+    };
+    ReferenceModel { arch, ..model }
+}
+
+/// Every model that a plan can name, family by family.
+#[rustfmt::skip]
+pub const MODELS: &[ReferenceModel] = &[
+    gpt2("gpt2", 12, 768, 12),
+    gpt2("gpt2-medium", 24, 1024, 16),
+    gpt2("gpt2-large", 36, 1280, 20),
+    gpt2("gpt2-xl", 48, 1600, 25),
+    llama("llama-2-7b", [32, 4096, 32, 32, 11_008, 32_000, 4096]),
+    llama("llama-2-13b", [40, 5120, 40, 40, 13_824, 32_000, 4096]),
+    llama("llama-2-70b", [80, 8192, 64, 8, 28_672, 32_000, 4096]),
+    llama("llama-3.1-8b", [32, 4096, 32, 8, 14_336, 128_256, 131_072]),
+    llama("llama-3.1-70b", [80, 8192, 64, 8, 28_672, 128_256, 131_072]),
+    llama("llama-3.1-405b", [126, 16_384, 128, 8, 53_248, 128_256, 131_072]),
+    tied(llama("llama-3.2-1b", [16, 2048, 32, 8, 8192, 128_256, 131_072])),
+    tied(llama("llama-3.2-3b", [28, 3072, 24, 8, 8192, 128_256, 131_072])),
+    llama("mistral-7b", [32, 4096, 32, 8, 14_336, 32_000, 32_768]),
+    experts(llama("mixtral-8x7b", [32, 4096, 32, 8, 14_336, 32_000, 32_768]), 8, 2),
+    experts(llama("mixtral-8x22b", [56, 6144, 48, 8, 16_384, 32_768, 65_536]), 8, 2),
+    tied(qwen2(llama("qwen2.5-0.5b", [24, 896, 14, 2, 4864, 151_936, 32_768]))),
+    tied(qwen2(llama("qwen2.5-1.5b", [28, 1536, 12, 2, 8960, 151_936, 131_072]))),
+    tied(qwen2(llama("qwen2.5-3b", [36, 2048, 16, 2, 11_008, 151_936, 32_768]))),
+    qwen2(llama("qwen2.5-7b", [28, 3584, 28, 4, 18_944, 152_064, 131_072])),
+    qwen2(llama("qwen2.5-14b", [48, 5120, 40, 8, 13_824, 152_064, 131_072])),
+    qwen2(llama("qwen2.5-32b", [64, 5120, 40, 8, 27_648, 152_064, 131_072])),
+    qwen2(llama("qwen2.5-72b", [80, 8192, 64, 8, 29_568, 152_064, 131_072])),
+    tied(qwen3(llama("qwen3-0.6b", [28, 1024, 16, 8, 3072, 151_936, 40_960]))),
+    tied(qwen3(llama("qwen3-1.7b", [28, 2048, 16, 8, 6144, 151_936, 40_960]))),
+    tied(qwen3(llama("qwen3-4b", [36, 2560, 32, 8, 9728, 151_936, 40_960]))),
+    qwen3(llama("qwen3-8b", [36, 4096, 32, 8, 12_288, 151_936, 40_960])),
+    tied(llama("smollm2-135m", [30, 576, 9, 3, 1536, 49_152, 8192])),
+    tied(llama("smollm2-360m", [32, 960, 15, 5, 2560, 49_152, 8192])),
+    llama("tinyllama-1.1b", [22, 2048, 32, 4, 5632, 32_000, 2048]),
+];
+
+/// A model by its name, written in any case, with or without the owner in front of a slash.
+pub fn find(name: &str) -> Option<&'static ReferenceModel> {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let plain = plain(name);
+    MODELS.iter().find(|model| self::plain(model.name) == plain)
+}
+
+/// Case, underscores and suffixes of a tuned variant do not matter: `Meta-Llama-3.1-8B-Instruct` is `llama-3.1-8b`.
+fn plain(name: &str) -> String {
+    let name = name.to_lowercase().replace('_', "-");
+    let name = name.strip_prefix("meta-").unwrap_or(&name);
+    let end = ["-instruct", "-chat", "-base", "-hf", "-v0.1", "-v0.3"];
+    let mut name = name.to_string();
+    while let Some(short) = end.iter().find_map(|e| name.strip_suffix(e)) {
+        name = short.to_string();
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameter_counts_are_exact() {
+        let published = [
+            ("gpt2", 124_439_808),
+            ("gpt2-medium", 354_823_168),
+            ("gpt2-large", 774_030_080),
+            ("gpt2-xl", 1_557_611_200),
+            ("qwen2.5-0.5b", 494_032_768),
+            ("llama-2-7b", 6_738_415_616),
+            ("llama-2-13b", 13_015_864_320),
+            ("llama-3.1-8b", 8_030_261_248),
+            ("llama-3.1-70b", 70_553_706_496),
+            ("llama-3.1-405b", 405_853_388_800),
+            ("llama-3.2-1b", 1_235_814_400),
+            ("mistral-7b", 7_241_732_096),
+            ("qwen3-8b", 8_190_735_360),
+            ("qwen3-0.6b", 596_049_920),
+            ("mixtral-8x7b", 46_702_792_704),
+            ("smollm2-135m", 134_515_008),
+            ("tinyllama-1.1b", 1_100_048_384),
+        ];
+        for (name, params) in published {
+            assert_eq!(find(name).unwrap().arch.n_params(), params, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_found_as_people_write_them() {
+        for name in [
+            "Llama-3.1-8B",
+            "meta-llama/Meta-Llama-3.1-8B-Instruct",
+            "llama_3.1_8b",
+        ] {
+            assert_eq!(find(name).map(|m| m.name), Some("llama-3.1-8b"), "{name}");
+        }
+        assert_eq!(
+            find("Mixtral-8x7B-Instruct-v0.1").map(|m| m.name),
+            Some("mixtral-8x7b")
+        );
+        assert!(find("llama-9b").is_none());
+    }
+
+    #[test]
+    fn keys_and_values_of_a_token_take_the_published_room() {
+        let kv = |name| find(name).unwrap().arch.kv_bytes_per_token(2);
+        assert_eq!(kv("llama-2-7b"), 524_288);
+        assert_eq!(kv("llama-3.1-8b"), 131_072);
+        assert_eq!(kv("llama-3.1-70b"), 327_680);
+        assert_eq!(kv("qwen2.5-0.5b"), 12_288);
+        assert_eq!(kv("qwen3-8b"), 147_456);
+        // 8B at 128,000 tokens: 15.62 GiB (Llama 3.1's own announcement).
+        assert!((131_072.0 * 128_000.0 / 1_073_741_824.0 - 15.625_f64).abs() < 1e-9);
+    }
+}

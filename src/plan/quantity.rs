@@ -1,0 +1,132 @@
+//! Amounts as people type and read them: `24GB`, `80 GiB`, `20B` tokens.
+
+/// Bytes of `24GB`, `512 MiB`, `1.5g`; a bare number is GB.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text)?;
+    let scale = match unit.to_lowercase().as_str() {
+        "" | "g" | "gb" => 1e9,
+        "gib" | "gi" => 1_073_741_824.0,
+        "m" | "mb" => 1e6,
+        "mib" | "mi" => 1_048_576.0,
+        "t" | "tb" => 1e12,
+        "tib" | "ti" => 1_099_511_627_776.0,
+        "b" | "bytes" => 1.0,
+        _ => {
+            return Err(format!(
+                "`{unit}` is no unit of memory: GB, GiB, MB, MiB, TB"
+            ));
+        }
+    };
+    positive(number * scale)
+}
+
+/// `20B`, `1.5e9`, `300M`, `2T`, `655360000`.
+pub fn parse_count(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text)?;
+    let scale = match unit.to_lowercase().as_str() {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        "b" | "g" => 1e9,
+        "t" => 1e12,
+        _ => return Err(format!("`{unit}` is no amount: k, M, B, T")),
+    };
+    positive(number * scale)
+}
+
+fn positive(x: f64) -> Result<u64, String> {
+    match x {
+        x if (1.0..1e19).contains(&x) => Ok(x.round() as u64),
+        _ => Err("must be at least 1".into()),
+    }
+}
+
+/// The number and the letters behind it.
+fn split(text: &str) -> Result<(f64, &str), String> {
+    let text = text.trim();
+    let exponent = |i: usize, c: char| {
+        let digits = text[i + 1..].trim_start_matches(['+', '-']);
+        matches!(c, 'e' | 'E') && digits.starts_with(|d: char| d.is_ascii_digit())
+    };
+    let mut end = text.len();
+    let mut after_exponent = false;
+    for (i, c) in text.char_indices() {
+        let sign = after_exponent && matches!(c, '+' | '-');
+        after_exponent = exponent(i, c);
+        if !(c.is_ascii_digit() || matches!(c, '.' | '_' | ',') || sign || after_exponent) {
+            end = i;
+            break;
+        }
+    }
+    let number: String = text[..end]
+        .chars()
+        .filter(|c| !matches!(c, '_' | ','))
+        .collect();
+    match number.parse::<f64>() {
+        Ok(x) => Ok((x, text[end..].trim())),
+        Err(_) => Err(format!("`{text}` is no number")),
+    }
+}
+
+/// `24.0 GB`, `1.23 TB`, `815 MB`: three significant digits, in powers of ten.
+pub fn decimal(bytes: u64) -> String {
+    scaled(bytes as f64, 1000.0, ["B", "kB", "MB", "GB", "TB", "PB"])
+}
+
+/// The same in powers of two: `22.4 GiB`.
+pub fn binary(bytes: u64) -> String {
+    scaled(
+        bytes as f64,
+        1024.0,
+        ["B", "KiB", "MiB", "GiB", "TiB", "PiB"],
+    )
+}
+
+fn scaled(mut x: f64, base: f64, units: [&str; 6]) -> String {
+    let mut unit = 0;
+    while x >= 999.5 && unit + 1 < units.len() {
+        x /= base;
+        unit += 1;
+    }
+    let decimals = match x {
+        _ if unit == 0 => 0,
+        x if x >= 99.95 => 0,
+        x if x >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{x:.decimals$} {}", units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_as_typed() {
+        assert_eq!(parse_bytes("24GB"), Ok(24_000_000_000));
+        assert_eq!(parse_bytes("24"), Ok(24_000_000_000));
+        assert_eq!(parse_bytes("80 GiB"), Ok(80 << 30));
+        assert_eq!(parse_bytes("512mib"), Ok(512 << 20));
+        assert_eq!(parse_count("20B"), Ok(20_000_000_000));
+        assert_eq!(parse_count("1.5e9"), Ok(1_500_000_000));
+        assert_eq!(parse_count("655,360,000"), Ok(655_360_000));
+        assert_eq!(parse_count("2e-1T"), Ok(200_000_000_000));
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        assert!(parse_bytes("24 parsecs").unwrap_err().contains("parsecs"));
+        assert!(parse_bytes("GB").unwrap_err().contains("no number"));
+        assert!(
+            parse_count("0").is_err() && parse_count("-3").is_err() && parse_count("").is_err()
+        );
+    }
+
+    #[test]
+    fn amounts_are_written_with_three_digits() {
+        assert_eq!(decimal(107_814_649_856), "108 GB");
+        assert_eq!(binary(107_814_649_856), "100 GiB");
+        assert_eq!([decimal(815), decimal(1_230_000)], ["815 B", "1.23 MB"]);
+        assert_eq!(binary(1023), "1.00 KiB");
+    }
+}

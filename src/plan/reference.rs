@@ -1,0 +1,67 @@
+//! A plan for a model that is known by name: the settings that most trainers begin with.
+
+use super::models::ReferenceModel;
+use super::request::{
+    AttentionKind, BaseFormat, Checkpointing, Device, EngineExtras, Estimator, Logits, Method,
+    Request, Said,
+};
+use super::scaling::TOKENS_PER_PARAM;
+use super::scheme::{Precision, UpdateState};
+use super::work::usual_mfu;
+
+/// Tokens of a sequence when nobody said: what fine-tuning recipes take.
+const SEQ_LEN: u64 = 2048;
+/// Rows of the loss that are computed at once.
+pub const CHUNK: u64 = 1024;
+/// Answers written at once by a method that rolls out.
+const ROLLOUTS: u64 = 16;
+/// Examples of a fine-tuning when nobody said.
+const EXAMPLES: u64 = 10_000;
+
+/// Full AdamW in mixed precision on one device: flash attention, activation checkpointing, a chunked loss, one sequence of
+/// 2,048 tokens at once.
+pub fn reference_request(model: &ReferenceModel) -> Request {
+    let arch = model.arch;
+    Request {
+        name: model.name.into(),
+        arch,
+        estimator: Estimator::General,
+        method: Method::Pretrain,
+        precision: Precision::Mixed,
+        update: UpdateState::AdamW,
+        lora: None,
+        base: BaseFormat::Whole,
+        checkpointing: Checkpointing::Full,
+        logits: Logits::Chunked(CHUNK),
+        attention: AttentionKind::Flash,
+        n_devices: 1,
+        zero: 0,
+        micro_batch: 1,
+        grad_accum: 1,
+        seq_len: SEQ_LEN.min(arch.max_len),
+        rollouts: ROLLOUTS,
+        tokens: (TOKENS_PER_PARAM * arch.n_active() as f64) as u64,
+        tokens_said: Said::Assumed,
+        mfu: usual_mfu(Checkpointing::Full),
+        mfu_said: Said::Assumed,
+        device: Device::limit("no device named", None),
+        extras: EngineExtras::default(),
+    }
+}
+
+impl Request {
+    /// Fills in what follows from the rest where nobody said it: tokens by method, the usual MFU.
+    pub fn assume(&mut self) {
+        if self.tokens_said == Said::Assumed {
+            self.tokens = match self.method {
+                Method::Pretrain if self.lora.is_none() => {
+                    (TOKENS_PER_PARAM * self.arch.n_active() as f64) as u64
+                }
+                method => EXAMPLES * method.sequences() * self.seq_len,
+            };
+        }
+        if self.mfu_said == Said::Assumed && self.estimator == Estimator::General {
+            self.mfu = usual_mfu(self.checkpointing);
+        }
+    }
+}

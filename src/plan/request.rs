@@ -1,0 +1,350 @@
+//! What a plan is asked about: a model, how it is trained, and on what.
+
+use super::arch::Arch;
+use super::gpus::Gpu;
+use super::scheme::{Precision, UpdateState};
+
+/// What is trained, as far as cost goes. Methods that this build does not train are planned all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    Pretrain,
+    Sft,
+    Reward,
+    Dpo,
+    Kto,
+    Orpo,
+    SimPo,
+    Ppo,
+    Grpo,
+    Rloo,
+}
+
+impl Method {
+    pub const ALL: [(&str, Method); 11] = [
+        ("pretrain", Method::Pretrain),
+        ("cpt", Method::Pretrain),
+        ("sft", Method::Sft),
+        ("reward", Method::Reward),
+        ("dpo", Method::Dpo),
+        ("kto", Method::Kto),
+        ("orpo", Method::Orpo),
+        ("simpo", Method::SimPo),
+        ("ppo", Method::Ppo),
+        ("grpo", Method::Grpo),
+        ("rloo", Method::Rloo),
+    ];
+
+    pub fn word(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(_, m)| *m == self)
+            .map_or("", |(word, _)| word)
+    }
+
+    pub fn by_word(word: &str) -> Option<Method> {
+        let word = word.to_lowercase();
+        Self::ALL.iter().find(|(w, _)| *w == word).map(|(_, m)| *m)
+    }
+
+    /// Sequences that one example of the batch brings.
+    pub fn sequences(self) -> u64 {
+        match self {
+            Method::Dpo | Method::Orpo | Method::SimPo | Method::Reward => 2,
+            _ => 1,
+        }
+    }
+
+    /// A frozen copy that the policy is compared with.
+    pub fn has_reference(self) -> bool {
+        matches!(
+            self,
+            Method::Dpo | Method::Kto | Method::Ppo | Method::Grpo | Method::Rloo
+        )
+    }
+
+    /// The policy writes answers while it trains.
+    pub fn rolls_out(self) -> bool {
+        matches!(self, Method::Ppo | Method::Grpo | Method::Rloo)
+    }
+}
+
+/// Low-rank adapters on a frozen base.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lora {
+    pub rank: u64,
+    pub targets: LoraTargets,
+}
+
+/// Which linear layers carry an adapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoraTargets {
+    /// Queries and values.
+    Minimal,
+    /// Queries, keys, values and the projection out.
+    Attention,
+    /// The feed-forward block.
+    Ffn,
+    /// Every linear layer of a block.
+    All,
+}
+
+impl LoraTargets {
+    pub const ALL: [(&str, LoraTargets); 4] = [
+        ("minimal", LoraTargets::Minimal),
+        ("attention", LoraTargets::Attention),
+        ("ffn", LoraTargets::Ffn),
+        ("all", LoraTargets::All),
+    ];
+
+    pub fn word(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(_, t)| *t == self)
+            .map_or("", |(word, _)| word)
+    }
+}
+
+impl Lora {
+    /// Trainable parameters: rank × (in + out) of every layer with an adapter.
+    pub fn params(&self, arch: &Arch) -> u64 {
+        let (h, q, kv, f) = (arch.d_model, arch.q_width(), arch.kv_width(), arch.d_ff);
+        let experts = arch.experts.map_or(1, |e| e.count);
+        let n_wide = if arch.mlp == super::arch::Mlp::Gated {
+            2
+        } else {
+            1
+        };
+        let minimal = (h + q) + (h + kv);
+        let attention = minimal + (h + kv) + (q + h);
+        let ffn = experts * (n_wide + 1) * (h + f);
+        let widths = match self.targets {
+            LoraTargets::Minimal => minimal,
+            LoraTargets::Attention => attention,
+            LoraTargets::Ffn => ffn,
+            LoraTargets::All => attention + ffn,
+        };
+        arch.n_layer * self.rank * widths
+    }
+}
+
+/// The number format of frozen weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BaseFormat {
+    /// As the precision says.
+    Whole,
+    Int8,
+    Nf4,
+    /// NF4 with its scales quantised too: 4.127 bits (QLoRA).
+    Nf4Double,
+    Int2,
+}
+
+impl BaseFormat {
+    pub const ALL: [(&str, BaseFormat); 5] = [
+        ("none", BaseFormat::Whole),
+        ("int8", BaseFormat::Int8),
+        ("nf4", BaseFormat::Nf4Double),
+        ("nf4-single", BaseFormat::Nf4),
+        ("int2", BaseFormat::Int2),
+    ];
+
+    pub fn word(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(_, b)| *b == self)
+            .map_or("", |(word, _)| word)
+    }
+
+    /// Bits of one quantised weight, scales included; `None` for whole numbers.
+    pub fn bits(self) -> Option<f64> {
+        match self {
+            BaseFormat::Whole => None,
+            BaseFormat::Int8 => Some(8.16),
+            // One f32 scale for 64 weights.
+            BaseFormat::Nf4 => Some(4.5),
+            BaseFormat::Nf4Double => Some(4.127),
+            BaseFormat::Int2 => Some(2.127),
+        }
+    }
+}
+
+/// Which activations live until the backward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checkpointing {
+    Off,
+    /// Only the input of each block; the rest is computed again.
+    Full,
+}
+
+/// How much of the vocabulary's logits is there at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Logits {
+    Whole,
+    /// A loss in chunks of this many tokens.
+    Chunked(u64),
+}
+
+/// How attention keeps its scores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttentionKind {
+    /// Only one number for each row (arXiv 2205.14135).
+    Flash,
+    /// The whole matrix of scores and of probabilities.
+    Eager,
+}
+
+/// Whose memory is estimated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Estimator {
+    /// A common trainer on a GPU: tables of the literature.
+    General,
+    /// This program's own engine on a CPU: what it really allocates.
+    Engine,
+}
+
+/// Where it runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Device {
+    /// For people: `H100`, `24 GB`, `this machine`.
+    pub name: String,
+    /// Bytes that one device has for us; `None` where nobody said.
+    pub memory: Option<u64>,
+    /// Dense peak of one device, FLOP/s; `None` where nobody knows.
+    pub peak_flops: Option<f64>,
+    /// US dollars for an hour of one device.
+    pub price_per_hour: Option<f64>,
+}
+
+impl Device {
+    pub fn of(gpu: &Gpu) -> Device {
+        Device {
+            name: gpu.name.into(),
+            memory: Some((gpu.memory_gb * 1e9) as u64),
+            peak_flops: Some(gpu.bf16_tflops * 1e12),
+            price_per_hour: Some(gpu.price_per_hour),
+        }
+    }
+
+    /// Nothing known but, perhaps, a limit.
+    pub fn limit(name: &str, memory: Option<u64>) -> Device {
+        Device {
+            name: name.into(),
+            memory,
+            peak_flops: None,
+            price_per_hour: None,
+        }
+    }
+}
+
+/// Where a number comes from that the person did not give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    Stated,
+    Assumed,
+    /// From earlier runs on this machine.
+    Learnt,
+}
+
+/// What this engine holds besides the model; 0 and defaults for the general estimator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EngineExtras {
+    /// Bytes of the data set: text while it is read, tokens after.
+    pub data_bytes: u64,
+    /// Sequences that an evaluation reads at once; 0 without one.
+    pub eval_batch: u64,
+    /// Checkpoints kept on disk.
+    pub kept_checkpoints: u64,
+    /// Tokens of one pass over the training text, where it is known.
+    pub epoch_tokens: Option<u64>,
+}
+
+/// Everything that a plan depends on. Plain numbers: changing one and planning again is cheap.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// The spec's or the model's name.
+    pub name: String,
+    pub arch: Arch,
+    pub estimator: Estimator,
+    pub method: Method,
+    pub precision: Precision,
+    pub update: UpdateState,
+    pub lora: Option<Lora>,
+    pub base: BaseFormat,
+    pub checkpointing: Checkpointing,
+    pub logits: Logits,
+    pub attention: AttentionKind,
+    /// Devices that share the batch.
+    pub n_devices: u64,
+    /// 0 none, 1 optimizer, 2 and gradients, 3 and weights (arXiv 1910.02054).
+    pub zero: u8,
+    /// Examples that one device sees at once.
+    pub micro_batch: u64,
+    pub grad_accum: u64,
+    pub seq_len: u64,
+    /// Answers written at once by a method that rolls out.
+    pub rollouts: u64,
+    /// Target tokens of the whole run.
+    pub tokens: u64,
+    pub tokens_said: Said,
+    /// Share of the peak that model arithmetic reaches.
+    pub mfu: f64,
+    pub mfu_said: Said,
+    pub device: Device,
+    pub extras: EngineExtras,
+}
+
+impl Request {
+    /// Tokens of one optimizer step, all devices together.
+    pub fn batch_tokens(&self) -> u64 {
+        self.micro_batch * self.grad_accum * self.seq_len * self.n_devices
+    }
+
+    /// Tokens that pass one device at once.
+    pub fn micro_tokens(&self) -> u64 {
+        self.micro_batch * self.method.sequences() * self.seq_len
+    }
+
+    /// Parameters with a gradient.
+    pub fn n_trainable(&self) -> u64 {
+        match self.lora {
+            Some(lora) => lora.params(&self.arch),
+            None => self.arch.n_params(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::models;
+
+    #[test]
+    fn adapters_have_as_many_parameters_as_published() {
+        let counts = |name| {
+            let arch = models::find(name).unwrap().arch;
+            let of = |targets| Lora { rank: 8, targets }.params(&arch);
+            LoraTargets::ALL.map(|(_, targets)| of(targets))
+        };
+        assert_eq!(
+            counts("qwen2.5-0.5b"),
+            [540_672, 1_081_344, 3_317_760, 4_399_104]
+        );
+        assert_eq!(
+            counts("llama-2-7b"),
+            [4_194_304, 8_388_608, 11_599_872, 19_988_480]
+        );
+        assert_eq!(
+            counts("llama-3.1-8b"),
+            [3_407_872, 6_815_744, 14_155_776, 20_971_520]
+        );
+    }
+
+    #[test]
+    fn every_word_means_one_thing() {
+        for (word, method) in Method::ALL {
+            assert_eq!(Method::by_word(word), Some(method));
+        }
+        assert_eq!(Method::by_word("DPO"), Some(Method::Dpo));
+        assert_eq!(Method::Pretrain.word(), "pretrain");
+    }
+}

@@ -1,0 +1,81 @@
+//! How many tokens a model deserves and how low its loss may go: Chinchilla's form `L = E + A/N^α + B/D^β`.
+
+/// Tokens for each parameter at which compute is spent best (Hoffmann et al., arXiv 2203.15556).
+pub const TOKENS_PER_PARAM: f64 = 20.0;
+
+/// Constants of one fit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fit {
+    pub e: f64,
+    pub a: f64,
+    pub b: f64,
+    pub alpha: f64,
+    pub beta: f64,
+}
+
+/// Hoffmann et al., as printed; inconsistent with their own 20 tokens a parameter (rounding).
+pub const HOFFMANN: Fit = Fit {
+    e: 1.69,
+    a: 406.4,
+    b: 410.7,
+    alpha: 0.34,
+    beta: 0.28,
+};
+
+/// Besiroglu et al. 2024, arXiv 2404.10102: the same data fitted again. The default.
+pub const BESIROGLU: Fit = Fit {
+    e: 1.8172,
+    a: 482.01,
+    b: 2085.43,
+    alpha: 0.3478,
+    beta: 0.3658,
+};
+
+/// Where the predicted loss holds.
+pub const CAVEAT: &str = "nats per token of MassiveText with a 32k tokenizer: compare plans with it, not runs on other text";
+
+impl Fit {
+    /// Predicted loss of `n` parameters after `d` tokens, nats per token.
+    pub fn loss(&self, n: f64, d: f64) -> f64 {
+        self.e + self.a / n.powf(self.alpha) + self.b / d.powf(self.beta)
+    }
+
+    /// Parameters and tokens that make the best of `flops = 6·N·D`.
+    pub fn optimal(&self, flops: f64) -> (f64, f64) {
+        let sum = self.alpha + self.beta;
+        let g = (self.alpha * self.a / (self.beta * self.b)).powf(1.0 / sum);
+        let c = flops / 6.0;
+        (g * c.powf(self.beta / sum), c.powf(self.alpha / sum) / g)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_fits_give_the_published_losses() {
+        for (n, d, hoffmann, besiroglu) in [
+            (70e9, 1.4e12, 1.9366, 1.9739),
+            (175e9, 300e9, 2.0023, 2.0085),
+            (7e9, 140e9, 2.1835, 2.1733),
+            (8e9, 15e12, 1.9485, 2.0221),
+            (124e6, 2.5e9, 3.3694, 3.3165),
+        ] {
+            assert!((HOFFMANN.loss(n, d) - hoffmann).abs() < 2e-4, "{n}");
+            assert!((BESIROGLU.loss(n, d) - besiroglu).abs() < 2e-4, "{n}");
+        }
+    }
+
+    #[test]
+    fn the_optimum_spends_about_twenty_tokens_a_parameter() {
+        let (n, d) = BESIROGLU.optimal(5.76e23);
+        assert!((n / 72.2e9 - 1.0).abs() < 0.01 && (d / 1.33e12 - 1.0).abs() < 0.01);
+        for (c, ratio) in [(5.76e23, 18.4), (1e20, 22.9), (1e18, 25.7)] {
+            let (n, d) = BESIROGLU.optimal(c);
+            assert!((d / n / ratio - 1.0).abs() < 0.01, "{c} {}", d / n);
+        }
+        let (n, d) = HOFFMANN.optimal(5.76e23);
+        assert!((d / n - 92.6).abs() < 1.0);
+    }
+}

@@ -1,0 +1,144 @@
+//! How many bytes a parameter takes: weights, gradient, optimizer state, by number format and update rule.
+
+/// Number formats of the state of trainable parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// Everything in f32.
+    Fp32,
+    /// 16-bit weights and gradients, f32 master weights and moments (ZeRO, arXiv 1910.02054).
+    Mixed,
+    /// The same with gradients in f32 (Megatron, Hugging Face).
+    MixedFp32Grads,
+    /// Weights, gradients and moments in bf16.
+    Bf16,
+}
+
+/// The update rule, as far as memory goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpdateState {
+    /// Two moments.
+    AdamW,
+    /// Two moments of one byte each.
+    AdamW8bit,
+    /// One moment: Lion, Muon, SGD with momentum.
+    OneMoment,
+    /// Row and column statistics only.
+    Adafactor,
+}
+
+/// Bytes of one trainable parameter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BytesPerParam {
+    pub weights: f64,
+    pub gradient: f64,
+    /// Master weights included.
+    pub optimizer: f64,
+}
+
+impl BytesPerParam {
+    pub fn sum(&self) -> f64 {
+        self.weights + self.gradient + self.optimizer
+    }
+}
+
+impl Precision {
+    pub const ALL: [(&str, Precision); 4] = [
+        ("fp32", Precision::Fp32),
+        ("mixed", Precision::Mixed),
+        ("mixed-fp32-grads", Precision::MixedFp32Grads),
+        ("bf16", Precision::Bf16),
+    ];
+
+    pub fn word(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(_, p)| *p == self)
+            .map_or("", |(word, _)| word)
+    }
+
+    /// Bytes of weights as they are multiplied.
+    pub fn weight_bytes(self) -> f64 {
+        if self == Precision::Fp32 { 4.0 } else { 2.0 }
+    }
+}
+
+impl UpdateState {
+    pub const ALL: [(&str, UpdateState); 4] = [
+        ("adamw", UpdateState::AdamW),
+        ("adamw8bit", UpdateState::AdamW8bit),
+        ("one-moment", UpdateState::OneMoment),
+        ("adafactor", UpdateState::Adafactor),
+    ];
+
+    pub fn word(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(_, u)| *u == self)
+            .map_or("", |(word, _)| word)
+    }
+
+    /// The rule that another tool or a spec calls by this word.
+    pub fn by_word(word: &str) -> Option<UpdateState> {
+        match word {
+            "lion" | "muon" | "sgd" | "sgdm" | "momentum" => Some(UpdateState::OneMoment),
+            "sophia" | "adam" => Some(UpdateState::AdamW),
+            "adamw-8bit" | "paged-adamw-8bit" | "adam8bit" => Some(UpdateState::AdamW8bit),
+            word => Self::ALL.iter().find(|(w, _)| *w == word).map(|(_, u)| *u),
+        }
+    }
+}
+
+/// The table of planning, one row for each pair.
+pub fn bytes_per_param(precision: Precision, update: UpdateState) -> BytesPerParam {
+    let (weights, gradient, master, moment) = match precision {
+        Precision::Fp32 => (4.0, 4.0, 0.0, 4.0),
+        Precision::Mixed => (2.0, 2.0, 4.0, 4.0),
+        Precision::MixedFp32Grads => (2.0, 4.0, 4.0, 4.0),
+        Precision::Bf16 => (2.0, 2.0, 0.0, 2.0),
+    };
+    let moments = match update {
+        UpdateState::AdamW => 2.0 * moment,
+        UpdateState::AdamW8bit => 2.0,
+        UpdateState::OneMoment => moment,
+        UpdateState::Adafactor => 0.0,
+    };
+    BytesPerParam {
+        weights,
+        gradient,
+        optimizer: master + moments,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sums_are_those_of_the_literature() {
+        use Precision::{Bf16, Fp32, Mixed, MixedFp32Grads};
+        use UpdateState::{Adafactor, AdamW, AdamW8bit, OneMoment};
+        for (precision, update, sum) in [
+            (Fp32, AdamW, 16.0),
+            (Mixed, AdamW, 16.0),
+            (MixedFp32Grads, AdamW, 18.0),
+            (Bf16, AdamW, 8.0),
+            (Mixed, AdamW8bit, 10.0),
+            (Bf16, AdamW8bit, 6.0),
+            (Mixed, OneMoment, 12.0),
+            (Mixed, Adafactor, 8.0),
+        ] {
+            assert_eq!(
+                bytes_per_param(precision, update).sum(),
+                sum,
+                "{precision:?} {update:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn words_of_other_tools_are_understood() {
+        assert_eq!(UpdateState::by_word("muon"), Some(UpdateState::OneMoment));
+        assert_eq!(UpdateState::by_word("adamw"), Some(UpdateState::AdamW));
+        assert_eq!(UpdateState::by_word("levitation"), None);
+    }
+}

@@ -1,0 +1,234 @@
+//! From a word to a [`Request`]: a preset, a spec file, or a reference model's name.
+
+use super::arch::Arch;
+use super::models::{self, MODELS};
+use super::reference::reference_request;
+use super::request::{
+    AttentionKind, BaseFormat, Checkpointing, Device, EngineExtras, Estimator, Logits, Method,
+    Request, Said,
+};
+use super::scheme::{Precision, UpdateState};
+use crate::data::{DataError, Dataset};
+use crate::spec::{self, RunSpec, SpecErrors, SpecSources};
+
+/// Why a word names nothing that could be planned.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    #[error(transparent)]
+    Spec(#[from] SpecErrors),
+    #[error("nothing is called `{word}`: no preset, no file and no reference model")]
+    Unknown {
+        word: String,
+        /// Names that are like it.
+        near: Vec<String>,
+    },
+    #[error("`{0}` is a reference model: -s changes specs and presets only")]
+    NoSettings(String),
+    #[error("the size of the vocabulary follows from the data, and {0}")]
+    Vocabulary(DataError),
+}
+
+impl TargetError {
+    /// What to try.
+    pub fn hint(&self) -> String {
+        match self {
+            TargetError::Spec(_) => String::new(),
+            TargetError::Unknown { near, .. } => near.join(", "),
+            TargetError::NoSettings(_) => "use --batch, --seq-len, --tokens and the like".into(),
+            TargetError::Vocabulary(_) => "name a vocabulary: -s model.vocab_size=32000".into(),
+        }
+    }
+}
+
+/// What a spec's data come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DataSize {
+    /// Words of the tokenizer.
+    pub vocab_size: usize,
+    /// Tokens of one pass over the training split.
+    pub epoch_tokens: Option<u64>,
+    /// Bytes that the data take in memory.
+    pub bytes: u64,
+}
+
+/// The request that a word stands for; `set` are `-s` words for specs. A preset or a file comes before a reference model.
+pub fn resolve(word: &str, set: &[String], sources: &SpecSources) -> Result<Request, TargetError> {
+    if is_spec(word, sources) {
+        let spec = spec::load(word, set, sources)?.spec;
+        let data = measure(&spec)?;
+        return Ok(of_spec(&spec, data));
+    }
+    match models::find(word) {
+        Some(_) if !set.is_empty() => Err(TargetError::NoSettings(word.into())),
+        Some(model) => Ok(reference_request(model)),
+        None => Err(TargetError::Unknown {
+            word: word.into(),
+            near: near(word, sources),
+        }),
+    }
+}
+
+fn is_spec(word: &str, sources: &SpecSources) -> bool {
+    let like_a_file = [".yaml", ".yml", ".json"]
+        .iter()
+        .any(|end| word.ends_with(end));
+    like_a_file
+        || sources.project_dir.join(word).is_file()
+        || spec::presets(sources)
+            .iter()
+            .any(|preset| preset.name == word)
+}
+
+/// The names most like a word; all families when none is.
+fn near(word: &str, sources: &SpecSources) -> Vec<String> {
+    let word = word.to_lowercase();
+    let presets = spec::presets(sources).into_iter().map(|p| p.name);
+    let models = MODELS.iter().map(|m| m.name.to_string());
+    let mut scored: Vec<(usize, String)> = presets
+        .chain(models)
+        .map(|name| {
+            let distance = strsim::osa_distance(&word, &name);
+            let shares = name.contains(&word) || word.contains(name.as_str());
+            (if shares { 0 } else { distance }, name)
+        })
+        .collect();
+    scored.sort();
+    scored.into_iter().take(4).map(|(_, name)| name).collect()
+}
+
+/// Reads a spec's data as far as its size matters. Data that are not there matter only where the vocabulary follows from
+/// them.
+fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
+    let said = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
+    match Dataset::prepare(&spec.data, spec.model.seq_len) {
+        Ok(data) => Ok(DataSize {
+            vocab_size: data.tokenizer.vocab_size(),
+            epoch_tokens: Some(data.epoch_tokens()),
+            bytes: data_bytes(data.epoch_tokens(), spec.data.val_fraction),
+        }),
+        Err(_) if said.is_some() => Ok(DataSize {
+            vocab_size: said.unwrap_or_default(),
+            ..DataSize::default()
+        }),
+        Err(error) => Err(TargetError::Vocabulary(error)),
+    }
+}
+
+/// Tokens of both splits in 4 bytes each, and about as many bytes of text while they are made.
+fn data_bytes(epoch_tokens: u64, val_fraction: f64) -> u64 {
+    let all = epoch_tokens as f64 / (1.0 - val_fraction.clamp(0.0, 0.9));
+    (5.0 * all) as u64
+}
+
+/// The request of a run, from what its `Started` event tells; `None` where the spec is not one of this build.
+pub fn of_run(spec: &serde_json::Value, vocab_size: u64, epoch_tokens: u64) -> Option<Request> {
+    // JSON is YAML.
+    let spec = RunSpec::from_yaml(&spec.to_string()).ok()?;
+    let data = DataSize {
+        vocab_size: usize::try_from(vocab_size).ok()?,
+        epoch_tokens: Some(epoch_tokens),
+        bytes: data_bytes(epoch_tokens, spec.data.val_fraction),
+    };
+    Some(of_spec(&spec, data))
+}
+
+/// The request of a spec on this program's own engine.
+pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
+    let train = &spec.train;
+    let arch = Arch::of(&spec.model, data.vocab_size);
+    let (micro_batch, grad_accum) = (train.micro_batch_size as u64, train.grad_accum_steps as u64);
+    let seq_len = spec.model.seq_len as u64;
+    Request {
+        name: spec.name.clone(),
+        arch,
+        estimator: Estimator::Engine,
+        method: Method::by_word(spec.method.entry().id).unwrap_or(Method::Pretrain),
+        precision: Precision::Fp32,
+        update: UpdateState::by_word(spec.optimizer.entry().id).unwrap_or(UpdateState::AdamW),
+        lora: None,
+        base: BaseFormat::Whole,
+        checkpointing: Checkpointing::Off,
+        logits: Logits::Whole,
+        attention: AttentionKind::Flash,
+        n_devices: 1,
+        zero: 0,
+        micro_batch,
+        grad_accum,
+        seq_len,
+        rollouts: 0,
+        tokens: train.max_steps * micro_batch * grad_accum * seq_len,
+        tokens_said: Said::Stated,
+        mfu: 0.7,
+        mfu_said: Said::Assumed,
+        device: Device::limit("this machine", None),
+        extras: EngineExtras {
+            data_bytes: data.bytes,
+            eval_batch: micro_batch,
+            kept_checkpoints: spec.checkpoint.keep_last as u64,
+            epoch_tokens: data.epoch_tokens,
+        },
+    }
+}
+
+/// The same model and batch in a common trainer on a GPU: 16 bits with f32 master weights.
+pub fn on_gpu(mut request: Request, device: Device) -> Request {
+    if request.estimator == Estimator::Engine {
+        request.estimator = Estimator::General;
+        request.precision = Precision::Mixed;
+        request.checkpointing = Checkpointing::Off;
+        request.logits = Logits::Whole;
+        request.assume();
+    }
+    request.device = device;
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn here() -> SpecSources {
+        SpecSources {
+            config_dir: None,
+            project_dir: std::env::temp_dir().join("llmtui-no-such-folder"),
+        }
+    }
+
+    #[test]
+    fn presets_come_first_then_models_then_near_names() {
+        let preset = resolve("quickstart", &[], &here()).unwrap();
+        assert_eq!(
+            (preset.arch.n_params(), preset.estimator),
+            (804_096, Estimator::Engine)
+        );
+        assert_eq!(preset.tokens, 2000 * 12 * 64);
+        let model = resolve("llama-2-7b", &[], &here()).unwrap();
+        assert_eq!(
+            (model.arch.n_params(), model.estimator),
+            (6_738_415_616, Estimator::General)
+        );
+        match resolve("lama-2-7b", &[], &here()) {
+            Err(TargetError::Unknown { near, .. }) => assert_eq!(near[0], "llama-2-7b"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn settings_change_specs_and_not_reference_models() {
+        let set = ["micro_batch_size=3".to_string()];
+        assert_eq!(resolve("quickstart", &set, &here()).unwrap().micro_batch, 3);
+        assert!(matches!(
+            resolve("gpt2", &set, &here()),
+            Err(TargetError::NoSettings(_))
+        ));
+    }
+
+    #[test]
+    fn a_run_is_planned_from_what_it_told() {
+        let spec = spec::load("quickstart", &[], &here()).unwrap().spec;
+        let told = of_run(&spec.to_value(), 65, 1_003_853).unwrap();
+        let asked = resolve("quickstart", &[], &here()).unwrap();
+        assert_eq!(told, asked);
+        assert!(of_run(&serde_json::json!({"from": "the future"}), 65, 1).is_none());
+    }
+}

@@ -1,0 +1,167 @@
+//! Arithmetic, time and money. `C = 6·N·D`, `time = C / (devices · peak · MFU)`, `cost = device-hours · price`.
+
+use super::arch::Arch;
+use super::request::{Checkpointing, Estimator, Method, Request};
+use serde::Serialize;
+
+/// Operations of one training token with attention: `6·N + 12·L·n_head·head_dim·s` (PaLM, appendix B), N being what a token
+/// is multiplied with. The attention term counts the whole square, causal or not.
+pub fn flops_per_token(arch: &Arch, seq_len: u64) -> f64 {
+    6.0 * arch.n_matmul() as f64 + attention_per_token(arch, seq_len)
+}
+
+/// `12·L·n_head·head_dim·s`.
+pub fn attention_per_token(arch: &Arch, seq_len: u64) -> f64 {
+    (12 * arch.n_layer * arch.q_width() * seq_len) as f64
+}
+
+/// How many times N each token costs: forward 2, backward 4, frozen companions 2 each, a rollout 2.
+pub fn passes(request: &Request) -> f64 {
+    // A frozen matrix needs the gradient of its input but not its own.
+    let policy = if request.lora.is_some() { 4.0 } else { 6.0 };
+    let reference = if request.method.has_reference() {
+        2.0
+    } else {
+        0.0
+    };
+    match request.method {
+        Method::Ppo => policy + 6.0 + reference + 2.0 + 2.0,
+        Method::Grpo | Method::Rloo => policy + reference + 2.0,
+        _ => policy + reference,
+    }
+}
+
+/// What the whole run computes, how long and for how much.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Work {
+    /// Model arithmetic without attention scores: 6·N·D for pretraining.
+    pub flops: f64,
+    /// The scores' share on top.
+    pub attention_flops: f64,
+    /// Wall time on all devices; `None` where no peak is known.
+    pub hours: Option<f64>,
+    pub device_hours: Option<f64>,
+    /// US dollars; `None` where no price is known.
+    pub cost: Option<f64>,
+}
+
+/// Arithmetic, time and money of a request. Time follows `6·N·D` for the general estimator, as published GPU-hours do; for
+/// this engine it follows the count with attention, as the dashboard's MFU does.
+pub fn work(request: &Request) -> Work {
+    let (arch, tokens) = (&request.arch, request.tokens as f64);
+    let share = passes(request) / 6.0;
+    let flops = share * 6.0 * arch.n_active() as f64 * tokens;
+    let attention_flops = share * attention_per_token(arch, request.seq_len) * tokens;
+    let timed = match request.estimator {
+        Estimator::General => flops,
+        Estimator::Engine => share * flops_per_token(arch, request.seq_len) * tokens,
+    };
+    let speed = request
+        .device
+        .peak_flops
+        .map(|peak| peak * request.mfu * request.n_devices as f64);
+    let hours = speed
+        .filter(|s| *s > 0.0)
+        .map(|speed| timed / speed / 3600.0);
+    let device_hours = hours.map(|h| h * request.n_devices as f64);
+    let cost = device_hours.and_then(|h| Some(h * request.device.price_per_hour?));
+    Work {
+        flops,
+        attention_flops,
+        hours,
+        device_hours,
+        cost,
+    }
+}
+
+/// The share of a GPU's peak that one may expect when nobody said: 40 %, less a quarter where activations are computed
+/// again (that arithmetic is no model arithmetic).
+pub fn usual_mfu(checkpointing: Checkpointing) -> f64 {
+    match checkpointing {
+        Checkpointing::Off => 0.40,
+        Checkpointing::Full => 0.30,
+    }
+}
+
+/// Bytes on disk of one whole checkpoint: weights and both moments as this engine writes them (f32), or 16-bit weights
+/// with f32 master and moments; of adapters alone under LoRA.
+pub fn checkpoint_bytes(request: &Request) -> u64 {
+    let per_param = match (request.estimator, request.lora) {
+        (Estimator::Engine, _) => 12,
+        (Estimator::General, _) => 14,
+    };
+    request.n_trainable() * per_param
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::request::Device;
+    use crate::plan::{gpus, models, reference_request};
+
+    fn on(name: &str, gpu: &str, tokens: f64, mfu: f64) -> Work {
+        let mut request = reference_request(models::find(name).unwrap());
+        request.device = Device::of(gpus::find(gpu).unwrap());
+        request.tokens = tokens as u64;
+        request.mfu = mfu;
+        work(&request)
+    }
+
+    #[test]
+    fn a_billion_parameters_on_twenty_billion_tokens_take_an_h100_84_hours() {
+        let peak: f64 = 989e12;
+        assert!((6.0 * 1e9 * 20e9 / (peak * 0.4) / 3600.0 - 84.26).abs() < 0.1);
+        // The same through a request: an architecture of 1.1B, its tokens scaled to the same product.
+        let n = models::find("tinyllama-1.1b").unwrap().arch.n_params() as f64;
+        let work = on("tinyllama-1.1b", "h100", 20e18 / n, 0.4);
+        assert!((work.hours.unwrap() - 84.26).abs() < 0.1, "{work:?}");
+        assert!((work.cost.unwrap() - 84.26 * 3.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn published_gpu_hours_come_out() {
+        // Llama 2: 184,320 A100-hours for 7B on 2T tokens are 39.1 % of the peak, 45.3 % with attention at 4096.
+        let work = on("llama-2-7b", "a100", 2e12, 0.391);
+        assert!(
+            (work.hours.unwrap() / 184_320.0 - 1.0).abs() < 0.005,
+            "{work:?}"
+        );
+        let mut request = reference_request(models::find("llama-2-7b").unwrap());
+        request.seq_len = 4096;
+        let with_attention = flops_per_token(&request.arch, 4096) * 2e12;
+        let mfu = with_attention / (184_320.0 * 3600.0 * 312e12);
+        assert!((mfu - 0.453).abs() < 0.01, "{mfu}");
+        let work = on("llama-2-70b", "a100", 2e12, 0.428);
+        assert!((work.hours.unwrap() / 1_720_320.0 - 1.0).abs() < 0.005);
+        // Llama 3.1 405B: 3.8e25 operations.
+        let work = on("llama-3.1-405b", "h100", 15.6e12, 0.4);
+        assert!((work.flops / 3.8e25 - 1.0).abs() < 0.01, "{work:?}");
+        // The 494M model at 9.88B tokens: 20.6 h on an H100, 123 h on a 4090, at 40 %.
+        for (gpu, hours) in [("h100", 20.6), ("rtx-4090", 123.3)] {
+            let work = on("qwen2.5-0.5b", gpu, 9.88e9, 0.4);
+            assert!(
+                (work.hours.unwrap() / hours - 1.0).abs() < 0.01,
+                "{gpu} {work:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn attention_is_the_published_share_of_the_work() {
+        // At 2048 tokens: Llama-2-7B 3.22 of 40.4 GFLOP, the 0.5B model 0.53 of 2.96.
+        for (name, attention, rest) in [
+            ("llama-2-7b", 3.22e9, 40.4e9),
+            ("qwen2.5-0.5b", 0.53e9, 2.96e9),
+        ] {
+            let arch = models::find(name).unwrap().arch;
+            assert!(
+                (attention_per_token(&arch, 2048) / attention - 1.0).abs() < 0.01,
+                "{name}"
+            );
+            assert!(
+                (6.0 * arch.n_params() as f64 / rest - 1.0).abs() < 0.01,
+                "{name}"
+            );
+        }
+    }
+}
