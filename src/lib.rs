@@ -13,7 +13,7 @@
 //! | 4 | [`spec`] | presets and overrides → a validated `RunSpec` |
 //! | 3 | [`methods`] | what a loss is: one file per training method |
 //! | 2 | [`nn`] [`hf`] [`optim`] [`data`] [`metrics`] | models, file formats, optimizers, batches, readings |
-//! | 1 | [`run`] [`kernels`] [`wire`] | run directories and logs; fused operations; the vocabulary |
+//! | 1 | [`run`] [`kernels`] [`hardware`] [`wire`] | run directories and logs; fused operations; the machine; the vocabulary |
 //! | 0 | [`base`] [`embed`] | clocks, files, random numbers, text; embedded files |
 
 pub mod base;
@@ -21,6 +21,7 @@ pub mod cli;
 pub mod data;
 pub mod embed;
 pub mod engine;
+pub mod hardware;
 pub mod hf;
 pub mod kernels;
 pub mod link;

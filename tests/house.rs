@@ -16,6 +16,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("kernels", &[]),
     ("run", &["wire"]),
+    ("hardware", &["wire"]),
     ("nn", &["kernels"]),
     ("optim", &["kernels", "nn"]),
     ("hf", &["nn", "kernels"]),
@@ -30,16 +31,20 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "engine",
         &[
             "spec", "methods", "metrics", "nn", "optim", "data", "hf", "run", "wire", "kernels",
+            "hardware",
         ],
     ),
-    ("plan", &["spec", "nn", "data", "wire"]),
+    ("plan", &["spec", "nn", "data", "wire", "hardware"]),
     ("link", &["engine", "spec", "run", "wire"]),
-    ("ui", &["link", "run", "spec", "plan", "wire", "embed"]),
+    (
+        "ui",
+        &["link", "run", "spec", "plan", "wire", "embed", "hardware"],
+    ),
     (
         "cli",
         &[
             "ui", "link", "engine", "plan", "spec", "methods", "metrics", "nn", "optim", "data",
-            "hf", "run", "wire", "kernels", "embed",
+            "hf", "run", "wire", "kernels", "embed", "hardware",
         ],
     ),
 ];
@@ -53,6 +58,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("clap", &["cli/", "main.rs"]),
     ("anyhow", &["cli/", "ui/runtime", "main.rs"]),
     ("sysinfo", &["engine/telemetry", "hardware/"]),
+    ("nvml_wrapper", &["hardware/nvml.rs"]),
     ("gemm", &["kernels/"]),
     (
         "candle_core",

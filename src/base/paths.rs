@@ -19,6 +19,11 @@ pub struct Env {
     /// Inside SSH: fewer frames a second.
     pub ssh: bool,
     pub tmux: bool,
+    /// `CUDA_VISIBLE_DEVICES`, set to nothing included.
+    pub cuda_visible_devices: Option<String>,
+    pub cuda_device_order: Option<String>,
+    /// The folders of `PATH`.
+    pub path: Vec<PathBuf>,
 }
 
 impl Env {
@@ -50,7 +55,10 @@ impl Env {
             colorterm: var("COLORTERM").unwrap_or_default(),
             utf8: locale.contains("utf-8") || locale.contains("utf8"),
             ssh: var("SSH_TTY").is_some() || var("SSH_CONNECTION").is_some(),
-            tmux: var("TMUX").is_some(),
+            tmux: var("TMUX").is_some() || var("STY").is_some(),
+            cuda_visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
+            cuda_device_order: var("CUDA_DEVICE_ORDER"),
+            path: var("PATH").map_or(Vec::new(), |path| std::env::split_paths(&path).collect()),
         }
     }
 }

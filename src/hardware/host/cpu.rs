@@ -1,0 +1,125 @@
+//! The processor: its name, the cores that this process may use, its instruction sets.
+
+use super::{Root, cgroup};
+use crate::hardware::machine::Cpu;
+
+/// Instruction sets worth a word, in the kernel's spelling.
+const FEATURES: &[&str] = &[
+    "avx",
+    "avx2",
+    "fma",
+    "f16c",
+    "avx512f",
+    "avx512bw",
+    "avx512vl",
+    "avx512dq",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_tile",
+    "amx_bf16",
+    "amx_int8",
+    "asimd",
+    "asimddp",
+    "bf16",
+    "i8mm",
+    "sve",
+    "sve2",
+];
+
+pub fn read(root: &Root) -> Cpu {
+    let info = root.read("proc/cpuinfo").unwrap_or_default();
+    let value = |names: &[&str]| {
+        info.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            names.contains(&name.trim()).then(|| value.trim())
+        })
+    };
+    let flags: Vec<&str> = value(&["flags", "Features"])
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let online = root.read("sys/devices/system/cpu/online");
+    let logical = online.as_deref().map_or_else(
+        || info.lines().filter(|l| l.starts_with("processor")).count(),
+        count,
+    );
+    let status = root.read("proc/self/status").unwrap_or_default();
+    let allowed = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .map_or(logical, |list| count(list).min(logical.max(1)));
+    Cpu {
+        model: value(&["model name", "Model", "cpu model"])
+            .map(tidy)
+            .unwrap_or_default(),
+        logical,
+        allowed,
+        quota: cgroup::read(root).cpus,
+        nodes: root
+            .names("sys/devices/system/node")
+            .iter()
+            .filter(|name| {
+                name.strip_prefix("node")
+                    .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+            })
+            .count(),
+        features: FEATURES
+            .iter()
+            .filter(|feature| flags.contains(feature))
+            .map(|feature| (*feature).into())
+            .collect(),
+    }
+}
+
+/// Without trademarks and clock rates: `Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.0GHz` → `Intel Xeon Platinum 8480+`.
+fn tidy(name: &str) -> String {
+    let name = name.replace("(R)", "").replace("(TM)", "");
+    let name = name.split(" @ ").next().unwrap_or_default();
+    let words: Vec<&str> = name.split_whitespace().filter(|w| *w != "CPU").collect();
+    words.join(" ")
+}
+
+/// `0-3,8` → 5
+fn count(list: &str) -> usize {
+    let part = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        (last >= first).then(|| last - first + 1)
+    };
+    list.trim().split(',').filter_map(part).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::tree;
+    use super::*;
+
+    #[test]
+    fn name_cores_and_instruction_sets() {
+        let (_keep, root) = tree(&[
+            (
+                "proc/cpuinfo",
+                "processor\t: 0\nmodel name\t: Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.00GHz\nflags\t\t: fpu avx avx2 avx512f amx_tile\n",
+            ),
+            ("sys/devices/system/cpu/online", "0-7,16\n"),
+            ("proc/self/status", "Name:\tx\nCpus_allowed_list:\t2-5\n"),
+            ("sys/devices/system/node/node0/cpulist", "0-3\n"),
+            ("sys/devices/system/node/node1/cpulist", "4-7\n"),
+            ("sys/devices/system/node/online", "0-1\n"),
+        ]);
+        let cpu = read(&root);
+        assert_eq!(cpu.model, "Intel Xeon Platinum 8480+");
+        assert_eq!(
+            (cpu.logical, cpu.allowed, cpu.usable(), cpu.nodes),
+            (9, 4, 4, 2)
+        );
+        assert_eq!(cpu.features, ["avx", "avx2", "avx512f", "amx_tile"]);
+        assert_eq!(cpu.widest(), "AMX");
+    }
+
+    #[test]
+    fn lists_are_counted() {
+        assert_eq!(["0-3,8", "5", "", "3-1", "x"].map(count), [5, 1, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,128 @@
+//! Limits of this process, names of others, and whether a time service keeps the clock.
+
+use super::Root;
+use crate::base::text::one_line;
+use crate::hardware::machine::Limits;
+
+/// Letters of a command line that are kept.
+const COMMAND_LENGTH: usize = 200;
+
+pub fn limits(root: &Root) -> Limits {
+    let text = root.read("proc/self/limits").unwrap_or_default();
+    let soft = |name: &str| {
+        let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+        match rest.split_whitespace().next()? {
+            "unlimited" => Some(u64::MAX),
+            number => number.parse().ok(),
+        }
+    };
+    Limits {
+        open_files: soft("Max open files"),
+        locked_memory: soft("Max locked memory"),
+        processes: soft("Max processes"),
+    }
+}
+
+/// The command line of a process; its short name where the line is hidden, empty where it is gone.
+pub fn command_of(root: &Root, pid: u32) -> String {
+    let line = root
+        .read(&format!("proc/{pid}/cmdline"))
+        .unwrap_or_default();
+    let words = line.replace('\0', " ");
+    let words = match words.trim() {
+        "" => root.read(&format!("proc/{pid}/comm")).unwrap_or_default(),
+        words => words.to_string(),
+    };
+    one_line(words.trim())
+        .chars()
+        .take(COMMAND_LENGTH)
+        .collect()
+}
+
+/// The owner of a process: a name where `/etc/passwd` has one, else the number.
+pub fn user_of(root: &Root, pid: u32) -> String {
+    let status = root.read(&format!("proc/{pid}/status")).unwrap_or_default();
+    let uid = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))
+        .and_then(|rest| rest.split_whitespace().next())
+        .unwrap_or_default()
+        .to_string();
+    let accounts = root.read("etc/passwd").unwrap_or_default();
+    let name = accounts.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, id) = (fields.next()?, fields.nth(1)?);
+        (id == uid && !uid.is_empty()).then(|| name.to_string())
+    });
+    one_line(&name.unwrap_or(uid))
+}
+
+/// What systemd's or chrony's service says; `None` where neither leaves a sign.
+pub fn clock_synchronised(root: &Root) -> Option<bool> {
+    if root.exists("run/systemd/timesync/synchronized") {
+        return Some(true);
+    }
+    // The folder alone: the service runs and has not reached a server yet.
+    root.exists("run/systemd/timesync").then_some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::tree;
+    use super::*;
+
+    #[test]
+    fn limits_are_the_soft_ones() {
+        let (_keep, root) = tree(&[(
+            "proc/self/limits",
+            "Limit                     Soft Limit           Hard Limit           Units\n\
+             Max processes             96365                96365                processes\n\
+             Max open files            1024                 524288               files\n\
+             Max locked memory         unlimited            unlimited            bytes\n",
+        )]);
+        let limits = limits(&root);
+        assert_eq!(limits.open_files, Some(1024));
+        assert_eq!(limits.locked_memory, Some(u64::MAX));
+        assert_eq!(limits.processes, Some(96_365));
+    }
+
+    #[test]
+    fn processes_have_an_owner_and_a_command_without_control_sequences() {
+        let (_keep, root) = tree(&[
+            ("proc/7/cmdline", "python\0train.py\0--name\x1b[2J\0"),
+            (
+                "proc/7/status",
+                "Name:\tpython\nUid:\t1000\t1000\t1000\t1000\n",
+            ),
+            ("proc/8/cmdline", ""),
+            ("proc/8/comm", "kthread\n"),
+            ("proc/8/status", "Uid:\t4242\t0\t0\t0\n"),
+            (
+                "etc/passwd",
+                "root:x:0:0::/root:/bin/sh\nana:x:1000:1000::/home/ana:/bin/sh\n",
+            ),
+        ]);
+        assert_eq!(user_of(&root, 7), "ana");
+        assert!(command_of(&root, 7).starts_with("python train.py"));
+        assert!(!command_of(&root, 7).contains('\x1b'));
+        assert_eq!(
+            (command_of(&root, 8), user_of(&root, 8)),
+            ("kthread".into(), "4242".into())
+        );
+        assert_eq!(command_of(&root, 9), "");
+    }
+
+    #[test]
+    fn the_clock_is_judged_by_signs_only() {
+        let judge = |files: &[(&str, &str)]| {
+            let (_keep, root) = tree(files);
+            clock_synchronised(&root)
+        };
+        assert_eq!(judge(&[]), None);
+        assert_eq!(
+            judge(&[("run/systemd/timesync/synchronized", "")]),
+            Some(true)
+        );
+        assert_eq!(judge(&[("run/systemd/timesync/x", "")]), Some(false));
+    }
+}

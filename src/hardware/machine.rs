@@ -1,0 +1,327 @@
+//! The model of a machine. `None` and empty mean "not known"; the same shape stands in recordings, in a run's log and in
+//! `llmtui doctor --record`.
+
+use super::cuda_visible;
+use super::gpu::{Gpu, Nvidia};
+use super::{GpuSummary, Summary};
+use serde::{Deserialize, Serialize};
+
+/// Everything that is known of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    pub host: String,
+    /// `Linux 6.18.44`
+    pub os: String,
+    pub cpu: Cpu,
+    pub memory: Memory,
+    pub disks: Vec<Disk>,
+    /// `/dev/shm`.
+    pub shm: Option<Space>,
+    pub networks: Vec<Network>,
+    pub nvidia: Nvidia,
+    pub gpus: Vec<Gpu>,
+    /// Devices of other makers, found by their public signs.
+    pub accelerators: Vec<Accelerator>,
+    pub limits: Limits,
+    pub kernel_log: KernelLog,
+    pub clock: ClockState,
+    pub session: Session,
+}
+
+/// The processor and how much of it is ours.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cpu {
+    pub model: String,
+    /// Logical processors of the machine.
+    pub logical: usize,
+    /// Of those, the ones that this process may run on (affinity).
+    pub allowed: usize,
+    /// The cgroup's quota in processors, when there is one.
+    pub quota: Option<f64>,
+    /// NUMA nodes.
+    pub nodes: usize,
+    /// Instruction sets that matter to kernels, in the kernel's words: `avx2`, `avx512f`, `amx_tile`, `asimd` …
+    pub features: Vec<String>,
+}
+
+impl Cpu {
+    /// Cores that this process may use: affinity and quota counted in; at least 1.
+    pub fn usable(&self) -> usize {
+        let quota = self.quota.map_or(usize::MAX, |q| q.ceil() as usize);
+        let allowed = if self.allowed > 0 {
+            self.allowed
+        } else {
+            self.logical
+        };
+        allowed.min(quota).max(1)
+    }
+
+    pub fn has(&self, feature: &str) -> bool {
+        self.features.iter().any(|f| f == feature)
+    }
+
+    /// The widest instruction set in words: `AVX-512 with bf16`, `AVX2`, `NEON`.
+    pub fn widest(&self) -> &'static str {
+        const WIDEST_FIRST: &[(&str, &str)] = &[
+            ("amx_tile", "AMX"),
+            ("avx512_bf16", "AVX-512 with bf16"),
+            ("avx512f", "AVX-512"),
+            ("avx2", "AVX2"),
+            ("avx", "AVX"),
+            ("sve", "SVE"),
+            ("asimd", "NEON"),
+        ];
+        let found = WIDEST_FIRST.iter().find(|(feature, _)| self.has(feature));
+        found.map_or("", |(_, words)| words)
+    }
+}
+
+/// Main memory, in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Memory {
+    pub total: u64,
+    /// What can be had without swapping.
+    pub available: u64,
+    pub swap_total: u64,
+    pub swap_used: u64,
+    /// The cgroup's limit, when there is one below the machine's memory.
+    pub cgroup_limit: Option<u64>,
+    /// What the cgroup uses of it, without what the kernel can drop at once.
+    pub cgroup_used: Option<u64>,
+    /// How often the kernel killed a process of this cgroup for want of memory.
+    pub oom_kills: Option<u64>,
+}
+
+impl Memory {
+    /// Bytes that this process may have at most.
+    pub fn usable(&self) -> u64 {
+        self.cgroup_limit
+            .map_or(self.total, |limit| limit.min(self.total))
+    }
+
+    /// Bytes that can be had now: what the machine and the cgroup both still give.
+    pub fn free(&self) -> u64 {
+        match (self.cgroup_limit, self.cgroup_used) {
+            (Some(limit), used) => limit.saturating_sub(used.unwrap_or(0)).min(self.available),
+            (None, _) => self.available,
+        }
+    }
+}
+
+/// Bytes of a file system.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Space {
+    pub total: u64,
+    /// What this user may still write.
+    pub free: u64,
+    pub inodes_total: u64,
+    pub inodes_free: u64,
+}
+
+/// What a file system lies on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskKind {
+    Ssd,
+    Hdd,
+    Network,
+    /// A file system in memory.
+    Memory,
+    #[default]
+    Unknown,
+}
+
+impl DiskKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            DiskKind::Ssd => "SSD",
+            DiskKind::Hdd => "hard disk",
+            DiskKind::Network => "network",
+            DiskKind::Memory => "memory",
+            DiskKind::Unknown => "disk",
+        }
+    }
+}
+
+/// A mounted file system.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Disk {
+    pub mount: String,
+    pub device: String,
+    /// `ext4`, `nfs4` …
+    pub filesystem: String,
+    pub kind: DiskKind,
+    pub space: Space,
+    pub read_only: bool,
+    /// The runs directory lies here.
+    pub holds_runs: bool,
+    /// Bytes per second, measured only on request.
+    pub write_speed: Option<f64>,
+}
+
+/// A network interface.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Network {
+    pub name: String,
+    pub up: bool,
+    /// Megabits per second.
+    pub speed_mbps: Option<u64>,
+    pub mtu: Option<u64>,
+}
+
+/// A device that this build cannot train on, but a person should know about.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Accelerator {
+    pub kind: AcceleratorKind,
+    pub name: String,
+    /// The sign it was found by.
+    pub sign: String,
+    /// This user may open the device.
+    pub accessible: Option<bool>,
+}
+
+/// Makers of devices other than NVIDIA.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AcceleratorKind {
+    Rocm,
+    Apple,
+    Tpu,
+    #[default]
+    Other,
+}
+
+impl AcceleratorKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            AcceleratorKind::Rocm => "AMD ROCm",
+            AcceleratorKind::Apple => "Apple GPU",
+            AcceleratorKind::Tpu => "TPU",
+            AcceleratorKind::Other => "accelerator",
+        }
+    }
+}
+
+/// Limits of this process; `u64::MAX` is unlimited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    pub open_files: Option<u64>,
+    pub locked_memory: Option<u64>,
+    pub processes: Option<u64>,
+}
+
+/// What the kernel's log says about this machine's health.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KernelLog {
+    /// Where it was read; `None` when nothing could be read.
+    pub read_from: Option<String>,
+    pub xids: Vec<Xid>,
+    /// Processes killed for want of memory, newest last.
+    pub oom_kills: Vec<String>,
+}
+
+/// A message of NVIDIA's driver.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Xid {
+    pub code: u32,
+    /// PCI address of the GPU.
+    pub pci: String,
+    /// The driver's own words.
+    pub text: String,
+}
+
+/// The machine's wall clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClockState {
+    /// Seconds since the Unix epoch.
+    pub unix_seconds: Option<u64>,
+    /// A time service keeps it right; `None` where none tells.
+    pub synchronised: Option<bool>,
+}
+
+/// The terminal that a person looks at.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Session {
+    /// Is there a terminal at all; `None` when nobody looked.
+    pub terminal: Option<bool>,
+    pub term: String,
+    pub truecolor: bool,
+    pub utf8: bool,
+    pub ssh: bool,
+    /// tmux or screen.
+    pub multiplexer: bool,
+}
+
+impl Machine {
+    /// The few facts that planning needs.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            cpu: self.cpu.model.clone(),
+            cores: self.cpu.usable(),
+            ram_bytes: self.memory.usable(),
+            gpus: cuda_visible::visible(self)
+                .into_iter()
+                .map(|device| GpuSummary {
+                    name: device.name,
+                    memory_bytes: device.memory_total,
+                    memory_used_bytes: device.memory_used,
+                })
+                .collect(),
+        }
+    }
+
+    /// The file system that the runs lie on.
+    pub fn runs_disk(&self) -> Option<&Disk> {
+        self.disks.iter().find(|disk| disk.holds_runs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_limit_counts() {
+        let mut cpu = Cpu {
+            logical: 64,
+            allowed: 16,
+            quota: Some(3.5),
+            ..Cpu::default()
+        };
+        assert_eq!(cpu.usable(), 4);
+        cpu.quota = None;
+        assert_eq!(cpu.usable(), 16);
+        assert_eq!(Cpu::default().usable(), 1);
+        let memory = Memory {
+            total: 100,
+            available: 70,
+            cgroup_limit: Some(40),
+            cgroup_used: Some(15),
+            ..Memory::default()
+        };
+        assert_eq!((memory.usable(), memory.free()), (40, 25));
+    }
+
+    #[test]
+    fn the_widest_instruction_set_is_named() {
+        let cpu = |features: &[&str]| Cpu {
+            features: features.iter().map(|f| (*f).into()).collect(),
+            ..Cpu::default()
+        };
+        assert_eq!(cpu(&["avx", "avx2", "avx512f"]).widest(), "AVX-512");
+        assert_eq!(cpu(&["asimd"]).widest(), "NEON");
+        assert_eq!(cpu(&[]).widest(), "");
+    }
+}

@@ -1,0 +1,224 @@
+//! A machine out of a JSON file: for tests, screenshots, and to look at a machine that somebody else has.
+//!
+//! ```json
+//! {
+//!   "machine": {"cpu": {"model": "AMD EPYC 9654", "logical": 96}, "gpus": [{"name": "NVIDIA H100 80GB HBM3"}]},
+//!   "readings": {"gpu/0/util": [97, 98, null, 96], "host/cpu_percent": [12, 14]}
+//! }
+//! ```
+//! `machine` has the shape of [`Machine`]; what is left out is not known. `readings` are played one a second, each from its
+//! beginning again when it is over; `null` is a reading that failed. `llmtui doctor --record FILE` writes such a file.
+
+use super::machine::Machine;
+use super::{Provider, sampler::id};
+use crate::wire::{Num, Values};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What such a file holds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recording {
+    pub machine: Machine,
+    #[serde(default)]
+    pub readings: BTreeMap<String, Vec<Option<f64>>>,
+}
+
+/// A file that is no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    #[error("{path} cannot be read: {source}")]
+    Read {
+        path: String,
+        source: std::io::Error,
+    },
+    #[error("{path}{place}: {what}")]
+    Shape {
+        path: String,
+        /// `: machine.gpus[0].name`, or empty.
+        place: String,
+        what: String,
+    },
+}
+
+impl Recording {
+    /// # Errors
+    /// The file cannot be read, is not JSON, or has a key or value that a recording has not; says where.
+    pub fn read(path: &Path) -> Result<Recording, RecordingError> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|source| RecordingError::Read {
+            path: name.clone(),
+            source,
+        })?;
+        Recording::parse(&text, &name)
+    }
+
+    /// # Errors
+    /// As [`Recording::read`]; `name` stands for the file.
+    pub fn parse(text: &str, name: &str) -> Result<Recording, RecordingError> {
+        let shape = |place: String, what: String| RecordingError::Shape {
+            path: name.into(),
+            place,
+            what,
+        };
+        let value: serde_json::Value =
+            serde_json::from_str(text).map_err(|e| shape(String::new(), e.to_string()))?;
+        let recording: Recording = serde_path_to_error::deserialize(&value).map_err(|e| {
+            let path = e.path().to_string();
+            let place = match path.as_str() {
+                "." => String::new(),
+                path => format!(": {path}"),
+            };
+            shape(place, e.into_inner().to_string())
+        })?;
+        let known =
+            serde_json::to_value(&recording).map_err(|e| shape(String::new(), e.to_string()))?;
+        match unknown_key(&value, &known, String::new()) {
+            Some((place, what)) => Err(shape(format!(": {place}"), what)),
+            None => Ok(recording),
+        }
+    }
+
+    /// As it is written to a file.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+}
+
+/// The first key of `given` that `known`, the same written back, does not have: a misspelt key would silently be unknown.
+fn unknown_key(
+    given: &serde_json::Value,
+    known: &serde_json::Value,
+    place: String,
+) -> Option<(String, String)> {
+    use serde_json::Value::{Array, Object};
+    match (given, known) {
+        (Object(given), Object(known)) => given.iter().find_map(|(key, value)| {
+            let here = match place.as_str() {
+                "" => key.clone(),
+                place => format!("{place}.{key}"),
+            };
+            let Some(found) = known.get(key) else {
+                let near = known
+                    .keys()
+                    .min_by_key(|k| strsim::damerau_levenshtein(k, key));
+                let hint = near.map_or(String::new(), |k| format!("; did you mean `{k}`?"));
+                return Some((here, format!("no such key{hint}")));
+            };
+            unknown_key(value, found, here)
+        }),
+        (Array(given), Array(known)) => given
+            .iter()
+            .zip(known)
+            .enumerate()
+            .find_map(|(i, (g, k))| unknown_key(g, k, format!("{place}[{i}]"))),
+        _ => None,
+    }
+}
+
+/// Plays a [`Recording`].
+pub struct Recorded {
+    recording: Recording,
+    at: usize,
+}
+
+impl Recorded {
+    pub fn new(recording: Recording) -> Recorded {
+        Recorded { recording, at: 0 }
+    }
+
+    fn reading(&self, id: &str) -> Option<f64> {
+        let values = self.recording.readings.get(id).filter(|v| !v.is_empty())?;
+        Some(values[self.at % values.len()].unwrap_or(f64::NAN))
+    }
+}
+
+impl Provider for Recorded {
+    /// The recorded machine, its changing readings replaced by those of this second.
+    fn machine(&mut self) -> Machine {
+        let mut machine = self.recording.machine.clone();
+        for gpu in &mut machine.gpus {
+            let of = |what: &str| {
+                self.reading(&id::gpu(gpu.index, what))
+                    .filter(|x| x.is_finite() && *x >= 0.0)
+            };
+            gpu.utilization = of(id::GPU_UTIL).map(|x| x as u32).or(gpu.utilization);
+            gpu.memory_used = of(id::GPU_MEMORY).map_or(gpu.memory_used, |x| x as u64);
+            gpu.temperature = of(id::GPU_TEMPERATURE)
+                .map(|x| x as u32)
+                .or(gpu.temperature);
+            gpu.power = of(id::GPU_POWER).or(gpu.power);
+            gpu.sm_clock = of(id::GPU_CLOCK).map(|x| x as u32).or(gpu.sm_clock);
+            gpu.throttle = of(id::GPU_THROTTLE).map(|x| x as u64).or(gpu.throttle);
+        }
+        machine
+    }
+
+    fn sample(&mut self) -> Values {
+        let values = self
+            .recording
+            .readings
+            .keys()
+            .filter_map(|id| Some((id.clone(), Num(self.reading(id)?))))
+            .collect();
+        self.at += 1;
+        values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        Recording::parse(text, "box.json").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_left_out_is_not_known_and_what_is_wrong_is_named() {
+        let recording =
+            Recording::parse(r#"{"machine": {"gpus": [{"name": "T4"}]}}"#, "x").unwrap();
+        assert_eq!(recording.machine.gpus[0].name, "T4");
+        assert_eq!(recording.machine.gpus[0].temperature, None);
+        let misspelt = error(r#"{"machine": {"gpus": [{"name": "T4", "temprature": 3}]}}"#);
+        assert_eq!(
+            misspelt,
+            "box.json: machine.gpus[0].temprature: no such key; did you mean `temperature`?"
+        );
+        assert!(
+            error(r#"{"machine": {"cpu": {"logical": "two"}}}"#).contains("machine.cpu.logical")
+        );
+        assert!(error("{").starts_with("box.json: "));
+        assert!(error("{}").contains("missing field `machine`"));
+    }
+
+    #[test]
+    fn readings_are_played_in_a_circle() {
+        let text = r#"{"machine": {"gpus": [{"name": "T4"}]}, "readings": {"gpu/0/util": [1, null], "host/cpu_percent": [5]}}"#;
+        let mut recorded = Recorded::new(Recording::parse(text, "x").unwrap());
+        assert_eq!(recorded.machine().gpus[0].utilization, Some(1));
+        let samples: Vec<Values> = (0..3).map(|_| recorded.sample()).collect();
+        let utils: Vec<String> = samples
+            .iter()
+            .map(|s| s["gpu/0/util"].0.to_string())
+            .collect();
+        assert_eq!(utils, ["1", "NaN", "1"]);
+        assert_eq!(samples[2]["host/cpu_percent"].0, 5.0);
+    }
+
+    #[test]
+    fn a_recording_of_this_machine_reads_back_the_same() {
+        let env = crate::base::paths::Env::default();
+        let machine = super::super::Live::new(&env).machine();
+        let recording = Recording {
+            machine,
+            readings: BTreeMap::new(),
+        };
+        assert_eq!(
+            Recording::parse(&recording.to_json(), "x").unwrap(),
+            recording
+        );
+    }
+}
