@@ -2,87 +2,177 @@
 
 use super::portable::to_bf16;
 use super::*;
+use crate::base::rng::{Rng, Stream};
+use proptest::prelude::*;
 
 const BOTH: [Arithmetic; 2] = [Arithmetic::F32, Arithmetic::Bf16];
 
-fn values(n: usize, step: f32) -> Vec<f32> {
-    (0..n).map(|i| (i as f32 * step).sin()).collect()
+/// Numbers in −1..1.
+fn values(n: usize, lane: u32) -> Vec<f32> {
+    let mut rng = Rng::new(5, Stream::Test, 0, lane);
+    (0..n).map(|_| rng.uniform() * 2.0 - 1.0).collect()
 }
 
-fn transposed(x: &[f32], rows: usize, cols: usize) -> Vec<f32> {
-    (0..rows * cols)
-        .map(|i| x[(i % rows) * cols + i / rows])
-        .collect()
+/// A factor (rows, cols) in memory with a gap behind each row (or column, when it lies transposed).
+struct Stored {
+    data: Vec<f32>,
+    rows: usize,
+    cols: usize,
+    gap: usize,
+    transposed: bool,
 }
 
-/// The factor as the arithmetic takes it.
-fn taken(arithmetic: Arithmetic, x: f32) -> f64 {
-    f64::from(match arithmetic {
-        Arithmetic::F32 => x,
-        Arithmetic::Bf16 => to_bf16(x),
-    })
+impl Stored {
+    fn new((rows, cols): (usize, usize), gap: usize, transposed: bool, lane: u32) -> Self {
+        let (lines, length) = if transposed {
+            (cols, rows)
+        } else {
+            (rows, cols)
+        };
+        Stored {
+            data: values(lines * (length + gap), lane),
+            rows,
+            cols,
+            gap,
+            transposed,
+        }
+    }
+
+    fn view(&self) -> Mat<'_> {
+        if self.transposed {
+            Mat::strided(&self.data, self.cols, self.rows, self.rows + self.gap).t()
+        } else {
+            Mat::strided(&self.data, self.rows, self.cols, self.cols + self.gap)
+        }
+    }
+
+    /// Element (i, j) as the arithmetic takes it.
+    fn at(&self, arithmetic: Arithmetic, i: usize, j: usize) -> f64 {
+        let x = if self.transposed {
+            self.data[j * (self.rows + self.gap) + i]
+        } else {
+            self.data[i * (self.cols + self.gap) + j]
+        };
+        f64::from(match arithmetic {
+            Arithmetic::F32 => x,
+            Arithmetic::Bf16 => to_bf16(x),
+        })
+    }
 }
 
-fn exact(
-    arithmetic: Arithmetic,
-    (m, n, k): (usize, usize, usize),
-    a: &[f32],
-    b: &[f32],
-) -> Vec<f64> {
-    let term = |i: usize, j: usize, l: usize| {
-        taken(arithmetic, a[i * k + l]) * taken(arithmetic, b[l * n + j])
+/// Checks every element of c (+)= scale · a b, and that nothing beside the destination is written.
+fn check(a: &Stored, b: &Stored, scale: f32, into: Into, compute: Compute) {
+    let (m, n, k) = (a.rows, b.cols, a.cols);
+    let (stride, before) = (n + 3, 7.5);
+    let mut out = vec![before; m * stride + 1];
+    let destination = Destination {
+        start: out.as_mut_ptr(),
+        row_stride: stride,
+        into,
     };
-    (0..m * n)
-        .map(|at| (0..k).map(|l| term(at / n, at % n, l)).sum())
-        .collect()
+    // SAFETY: `out` holds m rows of n elements, stride apart.
+    unsafe { matmul_into(destination, a.view(), b.view(), scale, compute) };
+    let base = match into {
+        Into::Overwrite => 0.0,
+        Into::Accumulate => f64::from(before),
+    };
+    for (at, &x) in out.iter().enumerate() {
+        let (i, j) = (at / stride, at % stride);
+        if i == m || j >= n {
+            assert_eq!(x, before, "({i}, {j}) lies beside the destination");
+            continue;
+        }
+        let sum: f64 = (0..k)
+            .map(|l| a.at(compute.arithmetic, i, l) * b.at(compute.arithmetic, l, j))
+            .sum();
+        let exact = base + f64::from(scale) * sum;
+        let error = (f64::from(x) - exact).abs();
+        let tolerance = 1e-6 * (4.0 + (k as f64).sqrt()) * f64::from(scale.abs()).max(1.0);
+        assert!(
+            error < tolerance,
+            "({m}, {n}, {k}) {compute:?} at ({i}, {j}): {x}, not {exact}"
+        );
+    }
 }
 
-#[test]
-fn products_equal_the_plain_sum_for_odd_shapes_and_transposes() {
-    for (m, n, k) in [
-        (1, 1, 1),
-        (1, 33, 17),
-        (7, 5, 3),
-        (65, 31, 130),
-        (2, 200, 1),
-    ] {
-        let (a, b) = (values(m * k, 0.7), values(k * n, 0.3));
-        let (at, bt) = (transposed(&a, m, k), transposed(&b, k, n));
-        let lefts = [Mat::new(&a, m, k), Mat::new(&at, k, m).t()];
-        let rights = [Mat::new(&b, k, n), Mat::new(&bt, n, k).t()];
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn products_equal_the_plain_sum(
+        (m, n, k) in (1..70_usize, 1..110_usize, 0..150_usize),
+        (left_gap, right_gap) in (0..3_usize, 0..3_usize),
+        (left_t, right_t) in any::<(bool, bool)>(),
+        scale in prop_oneof![Just(1.0_f32), Just(0.25), Just(-3.0)],
+        into in prop_oneof![Just(Into::Overwrite), Just(Into::Accumulate)],
+    ) {
+        let a = Stored::new((m, k), left_gap, left_t, 1);
+        let b = Stored::new((k, n), right_gap, right_t, 2);
         for arithmetic in BOTH {
-            let exact = exact(arithmetic, (m, n, k), &a, &b);
-            for (left, right) in lefts
-                .iter()
-                .flat_map(|l| rights.iter().map(move |r| (*l, *r)))
-            {
-                let mut out = vec![1.0; m * n];
-                let compute = Compute::pool(arithmetic);
-                matmul(&mut out, left, right, 2.0, Into::Accumulate, compute);
-                for (x, e) in out.iter().zip(&exact) {
-                    assert!((f64::from(*x) - 1.0 - 2.0 * e).abs() < 1e-4, "{m} {n} {k}");
-                }
+            for compute in [Compute::one(arithmetic), Compute::pool(arithmetic)] {
+                check(&a, &b, scale, into, compute);
             }
         }
     }
 }
 
 #[test]
-fn the_number_of_threads_does_not_change_a_bit() {
-    let (m, n, k) = (768, 384, 640);
-    let (a, b) = (values(m * k, 0.7), values(k * n, 0.3));
+fn products_of_several_blocks_equal_the_plain_sum() {
+    for (m, n, k) in [(1, 700, 900), (5, 1, 1600), (250, 35, 801), (3, 2100, 40)] {
+        for (left_t, right_t) in [(false, true), (false, false), (true, false), (true, true)] {
+            let a = Stored::new((m, k), 0, left_t, 3);
+            let b = Stored::new((k, n), 0, right_t, 4);
+            for arithmetic in BOTH {
+                check(&a, &b, 1.0, Into::Accumulate, Compute::pool(arithmetic));
+            }
+        }
+    }
+}
+
+#[test]
+fn an_empty_sum_overwrites_with_zeros() {
     for arithmetic in BOTH {
-        let product = |threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            let mut out = vec![0.0; m * n];
-            pool.unwrap().install(|| {
-                let (a, b) = (Mat::new(&a, m, k), Mat::new(&b, k, n));
-                let compute = Compute::pool(arithmetic);
-                matmul(&mut out, a, b, 1.0, Into::Overwrite, compute);
-            });
-            out
-        };
-        let one = product(1);
-        assert!(one == product(2) && one == product(3));
+        let mut out = [f32::NAN; 6];
+        let (a, b) = (Mat::new(&[], 2, 0), Mat::new(&[], 0, 3));
+        let compute = Compute::pool(arithmetic);
+        matmul(&mut out, a, b, 1.0, Into::Overwrite, compute);
+        assert_eq!(out, [0.0; 6]);
+    }
+}
+
+#[test]
+fn what_is_not_a_number_stays_visible() {
+    for arithmetic in BOTH {
+        let (mut a, b) = (vec![1.0; 40 * 40], vec![1.0; 40 * 40]);
+        (a[3 * 40 + 39], a[5 * 40]) = (f32::NAN, f32::INFINITY);
+        let mut out = vec![0.0; 40 * 40];
+        let (a, b) = (Mat::new(&a, 40, 40), Mat::new(&b, 40, 40));
+        let compute = Compute::one(arithmetic);
+        matmul(&mut out, a, b, 1.0, Into::Overwrite, compute);
+        assert!(out[3 * 40..4 * 40].iter().all(|x| x.is_nan()));
+        assert!(out[5 * 40..6 * 40].iter().all(|&x| x == f32::INFINITY));
+        assert_eq!(out[4 * 40], 40.0);
+    }
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    for (m, n, k) in [(768, 384, 640), (100, 90, 5000), (20, 3000, 70)] {
+        let (a, b) = (values(m * k, 5), values(k * n, 6));
+        for arithmetic in BOTH {
+            let product = |threads, compute| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+                let mut out = vec![0.0; m * n];
+                pool.unwrap().install(|| {
+                    let (a, b) = (Mat::new(&a, m, k), Mat::new(&b, k, n));
+                    matmul(&mut out, a, b, 1.0, Into::Overwrite, compute);
+                });
+                out
+            };
+            let alone = product(2, Compute::one(arithmetic));
+            for threads in [1, 2, 3, 4] {
+                assert!(alone == product(threads, Compute::pool(arithmetic)));
+            }
+        }
     }
 }
