@@ -110,8 +110,7 @@ fn attention_and_head(criterion: &mut Criterion, size: Size) {
     bench(criterion, "attention forward", size, || {
         attention::forward(
             Arithmetic::F32,
-            heads,
-            size.seq_len,
+            attention::Sizes::causal(heads, size.seq_len),
             &qkv,
             &mut out,
             &mut lse,
@@ -121,12 +120,12 @@ fn attention_and_head(criterion: &mut Criterion, size: Size) {
     bench(criterion, "attention backward", size, || {
         let saved = Saved {
             qkv: &qkv,
+            out: &out,
             lse: &lse,
         };
         attention::backward(
             Arithmetic::F32,
-            heads,
-            size.seq_len,
+            attention::Sizes::causal(heads, size.seq_len),
             saved,
             &dout,
             &mut dqkv,

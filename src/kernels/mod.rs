@@ -9,6 +9,7 @@ pub mod attention;
 mod check;
 pub mod embedding;
 pub mod flat;
+mod lanes;
 pub mod linear;
 pub mod logprob;
 pub mod math;

@@ -48,6 +48,20 @@ pub fn tasks(tasks: usize, cost: usize, f: impl Fn(usize) + Sync + Send) {
     }
 }
 
+/// Whether so many tasks of one size keep all threads busy.
+pub fn enough(tasks: usize) -> bool {
+    tasks >= rayon::current_num_threads()
+}
+
+/// Into how many parts, at most `most`, each of `tasks` is to be split so that all threads are busy to the end.
+pub fn parts(tasks: usize, most: usize) -> usize {
+    let threads = rayon::current_num_threads();
+    if threads == 1 || tasks >= 4 * threads {
+        return 1;
+    }
+    (4 * threads).div_ceil(tasks.max(1)).clamp(1, most.max(1))
+}
+
 /// Runs `work` on a thread of the pool, so that the loops inside it hand work over directly instead of crossing into the
 /// pool one by one.
 pub fn enter<R: Send>(work: impl FnOnce() -> R + Send) -> R {

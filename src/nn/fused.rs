@@ -387,8 +387,7 @@ impl Pass {
         let (mut out_values, mut lse_values) = (self.arena.take(out), self.arena.take(lse));
         attention::forward(
             plan.arithmetic,
-            heads,
-            self.seq_len,
+            attention::Sizes::causal(heads, self.seq_len),
             self.arena.get(qkv),
             &mut out_values,
             &mut lse_values,
@@ -448,12 +447,12 @@ impl Pass {
         let mut dqkv = self.gradients.buffer(self.arena.get(qkv).len());
         let saved = attention::Saved {
             qkv: self.arena.get(qkv),
+            out: self.arena.get(out),
             lse: self.arena.get(lse),
         };
         attention::backward(
             plan.arithmetic,
-            plan.heads(),
-            self.seq_len,
+            attention::Sizes::causal(plan.heads(), self.seq_len),
             saved,
             &dout,
             &mut dqkv,

@@ -1,0 +1,111 @@
+//! Attention of new tokens over a cache of keys and values, without a backward: reading a text piece by piece.
+#![allow(unsafe_code)]
+
+use super::Heads;
+use super::tile::Shared;
+use crate::kernels::math::{exp, max, sum1};
+use crate::kernels::matmul::{Arithmetic, Compute, Destination, Into, Mat, matmul, matmul_into};
+use crate::kernels::simd::multiversion;
+use crate::kernels::threads;
+use std::cell::RefCell;
+
+/// Queries that are computed together.
+const BLOCK: usize = 64;
+
+thread_local! {
+    /// Weights of one block, up to BLOCK × T.
+    static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Fused forward of `new` tokens of one text after `past` others, without a backward. `q` (new, q_width) is rotated;
+/// `keys` and `values` hold, for each key/value head, `capacity` rows of head_dim, of which past + new are filled.
+pub fn forward_cached(
+    arithmetic: Arithmetic,
+    heads: Heads,
+    (past, new): (usize, usize),
+    q: (&[f32], usize),
+    (keys, values, capacity): (&[f32], &[f32], usize),
+    out: &mut [f32],
+) {
+    let (head_dim, q_width) = (heads.head_dim, heads.q_width());
+    assert_eq!(out.len(), new * q_width, "attention output");
+    let out = Shared(out.as_mut_ptr());
+    threads::tasks(heads.n_head, new * (past + new) * head_dim, |h| {
+        let from = h / (heads.n_head / heads.n_kv_head) * capacity * head_dim;
+        let text = Text {
+            arithmetic,
+            head_dim,
+            q: &q.0[h * head_dim..],
+            q_stride: q.1,
+            k: &keys[from..from + (past + new) * head_dim],
+            v: &values[from..from + (past + new) * head_dim],
+            new,
+            past,
+        };
+        // SAFETY: the task owns head h of the output, whose size was checked.
+        unsafe { forward_head(&text, out.at(h * head_dim), q_width) };
+    });
+}
+
+/// One head of one text: `new` queries over past + new keys and values.
+struct Text<'a> {
+    arithmetic: Arithmetic,
+    head_dim: usize,
+    q: &'a [f32],
+    q_stride: usize,
+    k: &'a [f32],
+    v: &'a [f32],
+    new: usize,
+    past: usize,
+}
+
+/// # Safety
+/// `out` must be valid for `text.new` rows of head_dim elements, `out_stride` apart, that nobody else touches.
+unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
+    let d = text.head_dim;
+    let scale = 1.0 / (d as f32).sqrt();
+    let compute = Compute::one(text.arithmetic);
+    SCRATCH.with_borrow_mut(|scores| {
+        for from in (0..text.new).step_by(BLOCK) {
+            let to = (from + BLOCK).min(text.new);
+            let n = text.past + to;
+            scores.resize(scores.len().max((to - from) * n), 0.0);
+            let scores = &mut scores[..(to - from) * n];
+            let q = Mat::strided(&text.q[from * text.q_stride..], to - from, d, text.q_stride);
+            let (k, v) = (
+                Mat::new(&text.k[..n * d], n, d),
+                Mat::new(&text.v[..n * d], n, d),
+            );
+            matmul(scores, q, k.t(), scale, Into::Overwrite, compute);
+            softmax_block(scores, n, text.past + from);
+            let weights = Mat::new(scores, to - from, n);
+            // SAFETY: rows from..to of the caller's block.
+            unsafe {
+                let destination = Destination {
+                    start: out.add(from * out_stride),
+                    row_stride: out_stride,
+                    into: Into::Overwrite,
+                };
+                matmul_into(destination, weights, v, 1.0, compute);
+            }
+        }
+    });
+}
+
+multiversion! {
+    /// Softmax of each row over its first `visible + i + 1` of `n` scores; the rest becomes 0.
+    fn softmax_block(scores: &mut [f32], n: usize, visible: usize) {
+        for (i, row) in scores.chunks_exact_mut(n).enumerate() {
+            let (row, future) = row.split_at_mut(visible + i + 1);
+            future.fill(0.0);
+            let top = max(row);
+            for x in row.iter_mut() {
+                *x = exp(*x - top);
+            }
+            let share = 1.0 / sum1(row, |x| x);
+            for x in row.iter_mut() {
+                *x *= share;
+            }
+        }
+    }
+}
