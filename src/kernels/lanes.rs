@@ -42,6 +42,34 @@ pub(super) trait Vector: Copy {
     /// One word from two numbers below each other.
     unsafe fn words_down(self, below: Self) -> Self;
 
+    /// The first `n` words at `from`, and 0; n may be more than there are lanes.
+    #[inline(always)]
+    unsafe fn load_first(from: *const f32, n: usize) -> Self {
+        // SAFETY: the caller's, for n words.
+        unsafe {
+            if n >= Self::LANES {
+                return Self::load(from);
+            }
+            let mut words = [0.0; LINE];
+            std::ptr::copy_nonoverlapping(from, words.as_mut_ptr(), n);
+            Self::load(words.as_ptr())
+        }
+    }
+
+    /// Writes the first `n` lanes.
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, n: usize) {
+        // SAFETY: the caller's, for n words.
+        unsafe {
+            if n >= Self::LANES {
+                return self.store(to);
+            }
+            let mut words = [0.0; LINE];
+            self.store(words.as_mut_ptr());
+            std::ptr::copy_nonoverlapping(words.as_ptr(), to, n);
+        }
+    }
+
     /// e^x to 2 ulp for −87.3 ≤ x ≤ 88.7; the ends stand for what lies beyond, NaN stays. `math::exp` tells where the numbers
     /// come from.
     #[inline(always)]
@@ -458,6 +486,46 @@ unsafe fn registers<V: Vector, const R: usize, const N: usize>(
                 sum.store(to.start.add(r * to.row_stride + n * V::LANES));
             }
         }
+    }
+}
+
+/// Sixteen running values (sums, maxima) side by side, whatever the register's width, so that every machine goes through
+/// them in the same order.
+#[derive(Clone, Copy)]
+pub(super) struct Lanes<V>([V; 2]);
+
+impl<V: Vector> Lanes<V> {
+    /// Registers that hold the sixteen.
+    pub const PARTS: usize = LINE / V::LANES;
+
+    /// # Safety
+    /// This and the other methods need V's instructions.
+    #[inline(always)]
+    pub unsafe fn all(x: f32) -> Self {
+        // SAFETY: the caller's.
+        Lanes(unsafe { [V::all(x); 2] })
+    }
+
+    /// The values that meet elements `at`.., `at` being a whole number of registers.
+    #[inline(always)]
+    pub fn at(&mut self, at: usize) -> &mut V {
+        &mut self.0[at / V::LANES % Self::PARTS]
+    }
+
+    #[inline(always)]
+    pub unsafe fn values(self) -> [f32; LINE] {
+        let mut values = [0.0; LINE];
+        for (part, register) in self.0.iter().enumerate().take(Self::PARTS) {
+            // SAFETY: a line is a whole number of registers.
+            unsafe { register.store(values.as_mut_ptr().add(part * V::LANES)) }
+        }
+        values
+    }
+
+    #[inline(always)]
+    pub unsafe fn total(self) -> f32 {
+        // SAFETY: the caller's.
+        super::math::sum1(&unsafe { self.values() }, |x| x)
     }
 }
 

@@ -1,8 +1,11 @@
 //! Normalisation over the last dimension: LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019).
+#![allow(unsafe_code)]
 
-use super::math::{sum1, sum2};
+use super::lanes::{Lanes, Vector, widest};
+use super::math::sum1;
 use super::matmul::Into;
 use super::simd::multiversion;
+use super::threads::Shared;
 use super::{reduce, threads};
 use candle_core::{D, Result, Tensor};
 
@@ -95,88 +98,118 @@ pub struct Saved<'a> {
     pub stats: &'a [f32],
 }
 
-/// `dx` (rows, D) = (or +=) the gradient by the input, for `dy` (rows, D).
-pub fn backward_input(
+/// Gradients by what a norm is made of, each (D).
+#[derive(Debug)]
+pub struct ParamGradients<'a> {
+    pub gain: &'a mut [f32],
+    pub bias: Option<&'a mut [f32]>,
+    pub into: Into,
+}
+
+/// `dx` (rows, D) = (or +=) the gradient by the input, for `dy` (rows, D), and in the same pass the gradients by gain and
+/// bias.
+pub fn backward(
     kind: NormKind,
     saved: Saved,
     gain: &[f32],
     dy: &[f32],
-    dx: &mut [f32],
-    into: Into,
+    (dx, into): (&mut [f32], Into),
+    params: ParamGradients,
 ) {
     let d = gain.len();
-    threads::rows1(dx, d, 2 * COST * d, |first, dx| {
-        let rows = dx.len() / d;
-        let saved = Saved {
-            x: &saved.x[first * d..][..dx.len()],
-            stats: &saved.stats[first * 2..][..rows * 2],
+    let rows = dy.len() / d;
+    assert_eq!(saved.x.len(), rows * d, "norm input");
+    assert_eq!(saved.stats.len(), rows * 2, "norm statistics");
+    assert_eq!(dx.len(), rows * d, "norm gradient");
+    let dx = Shared(dx.as_mut_ptr());
+    let sums = |rows: std::ops::Range<usize>, sums: &mut [f32]| {
+        let (from, len) = (rows.start * d, rows.len() * d);
+        // SAFETY: each call owns its rows of dx, whose size was checked.
+        let dx = unsafe { std::slice::from_raw_parts_mut(dx.at(from), len) };
+        let task = Task {
+            kind,
+            saved: Saved {
+                x: &saved.x[from..from + len],
+                stats: &saved.stats[rows.start * 2..rows.end * 2],
+            },
+            gain,
+            dy: &dy[from..from + len],
+            add: into == Into::Accumulate,
         };
-        backward_rows(kind, saved, gain, &dy[first * d..][..dx.len()], dx, into);
-    });
-}
-
-multiversion! {
-    fn backward_rows(
-        kind: NormKind,
-        saved: Saved<'_>,
-        gain: &[f32],
-        dy: &[f32],
-        dx: &mut [f32],
-        into: Into,
-    ) {
-        let d = gain.len();
-        let inputs = saved.x.chunks_exact(d).zip(saved.stats.chunks_exact(2));
-        let rows = dy.chunks_exact(d).zip(dx.chunks_exact_mut(d));
-        for ((x, stats), (dy, dx)) in inputs.zip(rows) {
-            let (mean, scale) = (stats[0], stats[1]);
-            // Gradient by the normalised features is dy · gain; take out its mean (LayerNorm) and its part along them.
-            let along = {
-                let mut lanes = [0.0_f32; 16];
-                let blocks = x.chunks(16).zip(dy.chunks(16)).zip(gain.chunks(16));
-                for ((x, dy), g) in blocks {
-                    for (lane, ((&x, &dy), &g)) in lanes.iter_mut().zip(x.iter().zip(dy).zip(g)) {
-                        *lane += dy * g * (x - mean);
-                    }
-                }
-                sum1(&lanes, |x| x) * scale / d as f32
-            };
-            let level = match kind {
-                NormKind::Layer => sum2(dy, gain, |dy, g| dy * g) / d as f32,
-                NormKind::Rms => 0.0,
-            };
-            let keep = match into {
-                Into::Overwrite => 0.0,
-                Into::Accumulate => 1.0,
-            };
-            if into == Into::Overwrite {
-                dx.fill(0.0);
-            }
-            for ((dx, &x), (&dy, &g)) in dx.iter_mut().zip(x).zip(dy.iter().zip(gain)) {
-                let normalised = (x - mean) * scale;
-                *dx = *dx * keep + scale * (dy * g - level - normalised * along);
-            }
+        let (dgain, dbias) = sums.split_at_mut(d);
+        // SAFETY: all slices are of the rows' length, the sums of d.
+        unsafe { backward_rows(false, &task, dx, dgain, dbias) }
+    };
+    reduce::over_rows(rows, 2 * d, 3 * COST * d, sums, |sums| {
+        let (dgain, dbias) = sums.split_at(d);
+        reduce::join(params.gain, dgain, params.into);
+        if let Some(bias) = params.bias {
+            reduce::join(bias, dbias, params.into);
         }
-    }
-}
-
-/// `dgain` (D) += Σ over rows of dy · normalised x.
-pub fn backward_gain(saved: Saved, dy: &[f32], dgain: &mut [f32]) {
-    let width = dgain.len();
-    let rows = dy.len() / width;
-    reduce::by_columns(dgain, rows, |column, dgain| {
-        gain_columns(saved, dy, width, column, dgain);
     });
 }
 
-multiversion! {
-    fn gain_columns(saved: Saved<'_>, dy: &[f32], width: usize, column: usize, dgain: &mut [f32]) {
-        let n = dgain.len();
-        let rows = saved.x.chunks_exact(width).zip(dy.chunks_exact(width));
-        for ((x, dy), stats) in rows.zip(saved.stats.chunks_exact(2)) {
-            let (mean, scale) = (stats[0], stats[1]);
-            let (x, dy) = (&x[column..column + n], &dy[column..column + n]);
-            for ((sum, &x), &dy) in dgain.iter_mut().zip(x).zip(dy) {
-                *sum += dy * ((x - mean) * scale);
+/// Rows of one task.
+struct Task<'a> {
+    kind: NormKind,
+    saved: Saved<'a>,
+    gain: &'a [f32],
+    dy: &'a [f32],
+    add: bool,
+}
+
+widest! {
+    fn backward_rows(pairs, task: &Task<'_>, dx: &mut [f32], dgain: &mut [f32], dbias: &mut [f32]) = backward_with
+}
+
+#[inline(always)]
+unsafe fn backward_with<V: Vector>(
+    task: &Task<'_>,
+    dx: &mut [f32],
+    dgain: &mut [f32],
+    dbias: &mut [f32],
+) {
+    let d = task.gain.len();
+    let rows = task.saved.x.chunks_exact(d).zip(task.dy.chunks_exact(d));
+    let rows = rows.zip(task.saved.stats.chunks_exact(2));
+    for (((x, dy), stats), dx) in rows.zip(dx.chunks_exact_mut(d)) {
+        let (x, dy, gain) = (x.as_ptr(), dy.as_ptr(), task.gain.as_ptr());
+        // SAFETY: every row is d long, and registers_of stays below d.
+        unsafe {
+            let (mean, scale) = (V::all(stats[0]), V::all(stats[1]));
+            let (mut along, mut level) = (Lanes::<V>::all(0.0), Lanes::<V>::all(0.0));
+            for at in (0..d).step_by(V::LANES) {
+                let left = d - at;
+                let x = V::load_first(x.add(at), left).minus(mean);
+                let dy = V::load_first(dy.add(at), left);
+                let dy = dy.times(V::load_first(gain.add(at), left));
+                *along.at(at) = dy.fused(x, *along.at(at));
+                *level.at(at) = level.at(at).plus(dy);
+            }
+            // The gradient by the normalised features is dy · gain; its part along them is taken out, and its mean
+            // (LayerNorm).
+            let along = V::all(along.total() * stats[1] / d as f32);
+            let level = V::all(match task.kind {
+                NormKind::Layer => level.total() / d as f32,
+                NormKind::Rms => 0.0,
+            });
+            for at in (0..d).step_by(V::LANES) {
+                let left = d - at;
+                let x = V::load_first(x.add(at), left).minus(mean).times(scale);
+                let dy = V::load_first(dy.add(at), left);
+                let sum = dy.fused(x, V::load_first(dgain.as_ptr().add(at), left));
+                sum.store_first(dgain.as_mut_ptr().add(at), left);
+                let sum = dy.plus(V::load_first(dbias.as_ptr().add(at), left));
+                sum.store_first(dbias.as_mut_ptr().add(at), left);
+                let gain = V::load_first(gain.add(at), left);
+                let inner = dy.times(gain).minus(level).minus(x.times(along));
+                let to = dx.as_mut_ptr().add(at);
+                let result = if task.add {
+                    inner.fused(scale, V::load_first(to, left))
+                } else {
+                    inner.times(scale)
+                };
+                result.store_first(to, left);
             }
         }
     }
@@ -190,7 +223,7 @@ mod tests {
     #[test]
     fn gradients_agree_with_candle_in_f64() {
         for kind in [NormKind::Layer, NormKind::Rms] {
-            for (rows, d) in [(1, 5), (3, 17), (50, 128), (129, 40)] {
+            for (rows, d) in [(1, 5), (3, 17), (50, 128), (129, 40), (600, 24)] {
                 let x: Vec<f32> = normal(rows * d, 0).iter().map(|x| 2.0 * x + 0.5).collect();
                 let (gain, bias) = (normal(d, 1), normal(d, 2));
                 let dy = normal(rows * d, 3);
@@ -206,17 +239,23 @@ mod tests {
                     stats: &stats,
                 };
                 let mut dx = vec![f32::NAN; rows * d];
-                backward_input(kind, saved, &gain, &dy, &mut dx, Into::Overwrite);
-                assert_close("dx", &dx, &grads[0], 5e-6);
-                backward_input(kind, saved, &gain, &dy, &mut dx, Into::Accumulate);
-                let twice: Vec<f64> = grads[0].iter().map(|x| 2.0 * x).collect();
-                assert_close("dx twice", &dx, &twice, 5e-6);
-                let mut dgain = vec![0.0; d];
-                backward_gain(saved, &dy, &mut dgain);
-                assert_close("dgain", &dgain, &grads[1], 2e-6);
-                let mut dbias = vec![0.0; d];
-                reduce::add_column_sums(&mut dbias, &dy);
-                assert_close("dbias", &dbias, &grads[2], 2e-6);
+                let (mut dgain, mut dbias) = (vec![f32::NAN; d], vec![f32::NAN; d]);
+                for (times, into) in [(1.0, Into::Overwrite), (2.0, Into::Accumulate)] {
+                    let params = ParamGradients {
+                        gain: &mut dgain,
+                        bias: Some(&mut dbias),
+                        into,
+                    };
+                    backward(kind, saved, &gain, &dy, (&mut dx, into), params);
+                    for (what, values, exact) in [
+                        ("dx", &dx, &grads[0]),
+                        ("dgain", &dgain, &grads[1]),
+                        ("dbias", &dbias, &grads[2]),
+                    ] {
+                        let exact: Vec<f64> = exact.iter().map(|x| times * x).collect();
+                        assert_close(what, values, &exact, 5e-6);
+                    }
+                }
             }
         }
     }

@@ -1,16 +1,28 @@
 //! Sums over long slices with a fixed partition, so that the result does not depend on the number of threads.
+#![allow(unsafe_code)]
 
+use super::matmul::Into;
 use super::simd::multiversion;
-use super::threads;
+use super::threads::{self, Shared};
 use rayon::prelude::*;
+use std::cell::Cell;
+use std::ops::Range;
 
 /// Elements per partial sum.
 const CHUNK: usize = 1 << 15;
 
 /// √(Σ x²) with f64 accumulation.
 pub fn l2_norm(values: &[f32]) -> f64 {
-    let sums: Vec<f64> = values.par_chunks(CHUNK).map(squares).collect();
-    sums.iter().sum::<f64>().sqrt()
+    /// Chunks that are summed up before their sums are added: bounds the memory for the sums.
+    const WAVE: usize = 1 << 10;
+    let mut total = 0.0;
+    for wave in values.chunks(WAVE * CHUNK) {
+        let mut sums = [0.0; WAVE];
+        let chunks = wave.par_chunks(CHUNK).zip(sums.par_iter_mut());
+        chunks.for_each(|(chunk, sum)| *sum = squares(chunk));
+        total += sums.iter().sum::<f64>();
+    }
+    total.sqrt()
 }
 
 multiversion! {
@@ -27,48 +39,83 @@ multiversion! {
     }
 }
 
-/// Columns that one task sums.
-const COLUMNS: usize = 64;
-
-/// Rows summed in f32 before their sum joins the total: keeps rounding errors of long columns small.
-const ROW_BLOCK: usize = 64;
-
 /// `sums` (D) += Σ over rows of `x` (N, D).
 pub fn add_column_sums(sums: &mut [f32], x: &[f32]) {
-    let width = sums.len();
-    let rows = x.len() / width.max(1);
-    by_columns(sums, rows, |column, sums| {
-        column_sums(sums, x, width, column);
-    });
+    column_sums(sums, x, Into::Accumulate);
 }
 
-/// Calls `f(first column, sums)` over blocks of columns.
-pub(super) fn by_columns(sums: &mut [f32], rows: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+/// `sums` (D) = (or +=) Σ over rows of `x` (N, D).
+pub fn column_sums(sums: &mut [f32], x: &[f32], into: Into) {
     let width = sums.len();
-    if width * rows < 2 * CHUNK {
-        for (block, sums) in sums.chunks_mut(COLUMNS).enumerate() {
-            f(block * COLUMNS, sums);
-        }
-    } else {
-        sums.par_chunks_mut(COLUMNS)
-            .enumerate()
-            .for_each(|(block, sums)| f(block * COLUMNS, sums));
+    let rows = x.len() / width.max(1);
+    let add = |rows: Range<usize>, sums: &mut [f32]| {
+        add_rows(sums, &x[rows.start * width..rows.end * width]);
+    };
+    over_rows(rows, width, width, add, |total| join(sums, total, into));
+}
+
+/// `sums` = (or +=) `total`.
+pub(super) fn join(sums: &mut [f32], total: &[f32], into: Into) {
+    match into {
+        Into::Overwrite => sums.copy_from_slice(total),
+        Into::Accumulate => add_part(sums, total),
     }
 }
 
+thread_local! {
+    /// Partial sums of blocks of rows. Taken out while in use: a thread that waits may be given other work.
+    static PARTIAL: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+}
+
+/// Sums over rows beside work on them: calls `work(rows, sums)` for blocks of rows, on several threads where `cost` per row
+/// makes it worthwhile, with `sums` (width) to add to, 0 at first; then `finish` with the blocks' sums added up in order.
+/// Blocks depend on the number of rows alone, so the number of threads does not show in the result.
+pub(super) fn over_rows(
+    rows: usize,
+    width: usize,
+    cost: usize,
+    work: impl Fn(Range<usize>, &mut [f32]) + Sync,
+    finish: impl FnOnce(&[f32]),
+) {
+    // Few enough rows for f32 sums, enough blocks for many threads.
+    let block = rows.div_ceil(16).clamp(16, 256);
+    let blocks = rows.div_ceil(block).max(1);
+    let mut partial = PARTIAL.take();
+    if partial.len() < blocks * width {
+        partial.resize(blocks * width, 0.0);
+    }
+    let sums = Shared(partial.as_mut_ptr());
+    threads::tasks(blocks, block * cost, |at| {
+        // SAFETY: each task has sums of its own within `partial`.
+        let sums = unsafe { std::slice::from_raw_parts_mut(sums.at(at * width), width) };
+        sums.fill(0.0);
+        work(at * block..((at + 1) * block).min(rows), sums);
+    });
+    let (total, rest) = partial[..blocks * width].split_at_mut(width);
+    for sums in rest.chunks_exact(width) {
+        add_part(total, sums);
+    }
+    finish(total);
+    PARTIAL.set(partial);
+}
+
 multiversion! {
-    fn column_sums(sums: &mut [f32], x: &[f32], width: usize, column: usize) {
-        let n = sums.len();
-        for rows in x.chunks(ROW_BLOCK * width) {
-            let mut partial = [0.0_f32; COLUMNS];
-            let partial = &mut partial[..n];
-            for row in rows.chunks_exact(width) {
-                for (p, &x) in partial.iter_mut().zip(&row[column..column + n]) {
-                    *p += x;
-                }
+    /// `sums` += each row of `x`, four rows at a time.
+    fn add_rows(sums: &mut [f32], x: &[f32]) {
+        let width = sums.len();
+        let fours = x.chunks_exact(4 * width);
+        let rest = fours.remainder();
+        for four in fours {
+            let (a, b) = four.split_at(2 * width);
+            let ((a, b), (c, d)) = (a.split_at(width), b.split_at(width));
+            let rows = a.iter().zip(b).zip(c.iter().zip(d));
+            for (sum, ((&a, &b), (&c, &d))) in sums.iter_mut().zip(rows) {
+                *sum += (a + b) + (c + d);
             }
-            for (sum, &p) in sums.iter_mut().zip(&*partial) {
-                *sum += p;
+        }
+        for row in rest.chunks_exact(width) {
+            for (sum, &x) in sums.iter_mut().zip(row) {
+                *sum += x;
             }
         }
     }

@@ -1,4 +1,5 @@
 //! Splits work by rows over the threads of the current rayon pool, where there is enough of it.
+#![allow(unsafe_code)]
 
 use rayon::prelude::*;
 
@@ -9,6 +10,26 @@ const GRAIN: usize = 1 << 15;
 pub fn rows_per_task(rows: usize, cost: usize) -> usize {
     let worthwhile = (GRAIN / cost.max(1)).max(1);
     worthwhile.max(rows.div_ceil(2 * rayon::current_num_threads()))
+}
+
+/// A pointer that tasks share because each writes places of its own.
+#[derive(Clone, Copy)]
+pub(super) struct Shared(pub *mut f32);
+
+// SAFETY: every use writes elements that belong to its task alone.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// The pointer `offset` elements further on; a method, so that closures take hold of the whole wrapper.
+    ///
+    /// # Safety
+    /// The offset must lie within the allocation.
+    pub unsafe fn at(self, offset: usize) -> *mut f32 {
+        // SAFETY: passed on to the caller.
+        unsafe { self.0.add(offset) }
+    }
 }
 
 /// Calls `f(first row, rows)` over all rows of `out`, each `width` wide.

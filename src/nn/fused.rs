@@ -298,12 +298,21 @@ impl Pass {
         };
         let gain = &plan.weights[spans.gain.range()];
         let (mut dx, into) = self.gradients.open(x, dy.len());
-        norm::backward_input(plan.config.norm.kind(), saved, gain, &dy, &mut dx, into);
+        let (dgain, dbias) = spans.split(grads);
+        let params = norm::ParamGradients {
+            gain: dgain,
+            bias: dbias,
+            into: Into::Accumulate,
+        };
+        norm::backward(
+            plan.config.norm.kind(),
+            saved,
+            gain,
+            &dy,
+            (&mut dx, into),
+            params,
+        );
         self.gradients.put(x, dx);
-        norm::backward_gain(saved, &dy, &mut grads[spans.gain.range()]);
-        if let Some(span) = spans.bias {
-            reduce::add_column_sums(&mut grads[span.range()], &dy);
-        }
         self.gradients.free(dy);
     }
 

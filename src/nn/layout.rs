@@ -60,6 +60,19 @@ pub(crate) struct NormSpans {
     pub bias: Option<Span>,
 }
 
+impl NormSpans {
+    /// Gain and bias of flat gradients.
+    pub fn split<'a>(&self, grads: &'a mut [f32]) -> (&'a mut [f32], Option<&'a mut [f32]>) {
+        let grads = &mut grads[self.gain.offset..];
+        let (gain, rest) = grads.split_at_mut(self.gain.len());
+        let bias = self.bias.map(|span| {
+            let from = span.offset - self.gain.offset - self.gain.len();
+            &mut rest[from..from + span.len()]
+        });
+        (gain, bias)
+    }
+}
+
 /// One transformer block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockSpans {

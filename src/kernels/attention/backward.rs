@@ -6,12 +6,12 @@
 
 use super::Sizes;
 use super::tile::{
-    Block, KEYS, PANEL, QUERIES, Rows, Shared, column_words, left_words, padded, panels, scaled,
+    Block, KEYS, PANEL, QUERIES, Rows, column_words, left_words, padded, panels, scaled,
 };
 use crate::kernels::lanes::{Buffer, LINE, Left, ROWS, Right, To, Vector, rows8, widest};
-use crate::kernels::math::{exp, sum2};
+use crate::kernels::math::sum2;
 use crate::kernels::matmul::Arithmetic;
-use crate::kernels::threads;
+use crate::kernels::threads::{self, Shared};
 use std::cell::RefCell;
 use std::ops::Range;
 

@@ -2,11 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::Heads;
-use super::tile::Shared;
 use crate::kernels::math::{exp, max, sum1};
 use crate::kernels::matmul::{Arithmetic, Compute, Destination, Into, Mat, matmul, matmul_into};
 use crate::kernels::simd::multiversion;
-use crate::kernels::threads;
+use crate::kernels::threads::{self, Shared};
 use std::cell::RefCell;
 
 /// Queries that are computed together.

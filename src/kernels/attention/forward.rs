@@ -3,12 +3,12 @@
 
 use super::Sizes;
 use super::tile::{
-    Block, KEYS, PANEL, QUERIES, Rows, Shared, column_words, left_words, padded, panels, scaled,
+    Block, KEYS, PANEL, QUERIES, Rows, column_words, left_words, padded, panels, scaled,
 };
-use crate::kernels::lanes::{Buffer, LINE, Vector, widest};
-use crate::kernels::math::{exp, max, sum1};
+use crate::kernels::lanes::{Buffer, Lanes, Vector, widest};
+use crate::kernels::math::{exp, max};
 use crate::kernels::matmul::Arithmetic;
-use crate::kernels::threads;
+use crate::kernels::threads::{self, Shared};
 use std::cell::RefCell;
 
 #[derive(Default)]
@@ -241,43 +241,31 @@ unsafe fn exponentials<V: Vector>(
     last: usize,
     before: f32,
 ) -> (f32, f32) {
-    let mut lanes = [0.0_f32; LINE];
-    let starts = (0..row.len()).step_by(LINE);
-    // SAFETY: the row is whole lines; a line is a whole number of registers, at most two.
+    let edge = |start: usize| start < first || start + V::LANES > last;
+    let within = |start: usize| (first.saturating_sub(start), last.saturating_sub(start));
+    // SAFETY: the row is whole lines; a line is a whole number of registers.
     unsafe {
         let at = row.as_mut_ptr();
-        let mut tops = [V::all(before); 2];
-        for start in starts.clone() {
-            for part in 0..LINE / V::LANES {
-                let start = start + part * V::LANES;
-                let mut x = V::load(at.add(start));
-                if start < first || start + V::LANES > last {
-                    let (first, last) = (first.saturating_sub(start), last.saturating_sub(start));
-                    x = x.keep(first, last, V::all(f32::NEG_INFINITY));
-                }
-                tops[part] = x.greater(tops[part]);
+        let mut tops = Lanes::<V>::all(before);
+        for start in (0..row.len()).step_by(V::LANES) {
+            let mut x = V::load(at.add(start));
+            if edge(start) {
+                let (first, last) = within(start);
+                x = x.keep(first, last, V::all(f32::NEG_INFINITY));
             }
+            *tops.at(start) = x.greater(*tops.at(start));
         }
-        for part in 0..LINE / V::LANES {
-            tops[part].store(lanes.as_mut_ptr().add(part * V::LANES));
-        }
-        let top = max(&lanes);
-        let mut sums = [V::zero(); 2];
-        for start in starts {
-            for part in 0..LINE / V::LANES {
-                let start = start + part * V::LANES;
-                let mut x = V::load(at.add(start)).minus(V::all(top)).exp();
-                if start < first || start + V::LANES > last {
-                    let (first, last) = (first.saturating_sub(start), last.saturating_sub(start));
-                    x = x.keep(first, last, V::zero());
-                }
-                x.store(at.add(start));
-                sums[part] = sums[part].plus(x);
+        let top = max(&tops.values());
+        let mut sums = Lanes::<V>::all(0.0);
+        for start in (0..row.len()).step_by(V::LANES) {
+            let mut x = V::load(at.add(start)).minus(V::all(top)).exp();
+            if edge(start) {
+                let (first, last) = within(start);
+                x = x.keep(first, last, V::zero());
             }
+            x.store(at.add(start));
+            *sums.at(start) = sums.at(start).plus(x);
         }
-        for part in 0..LINE / V::LANES {
-            sums[part].store(lanes.as_mut_ptr().add(part * V::LANES));
-        }
-        (top, sum1(&lanes, |x| x))
+        (top, sums.total())
     }
 }

@@ -12,26 +12,6 @@ pub(super) const KEYS: usize = 128;
 /// Keys that stand side by side in a panel.
 pub(super) const PANEL: usize = 2 * LINE;
 
-/// A pointer that tasks share because each writes places of its own.
-#[derive(Clone, Copy)]
-pub(super) struct Shared(pub *mut f32);
-
-// SAFETY: every use writes elements that belong to its task alone.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
-
-impl Shared {
-    /// The pointer `offset` elements further on; a method, so that closures take hold of the whole wrapper.
-    ///
-    /// # Safety
-    /// The offset must lie within the allocation.
-    pub unsafe fn at(self, offset: usize) -> *mut f32 {
-        // SAFETY: passed on to the caller.
-        unsafe { self.0.add(offset) }
-    }
-}
-
 /// Rows of one head within a larger matrix: row r begins at `r · stride`.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
