@@ -31,7 +31,8 @@ fn document() -> String {
          # Parameters\n\n\
          Every key of a spec. In a file, sections nest (`train: {max_steps: 500}`); on the command line, dots join them\n\
          (`-s train.max_steps=500`). `-` and `_` are the same. A section that offers a choice takes a bare word\n\
-         (`position: rope`) or a word with settings (`position: {rope: {theta: 500000}}`).\n",
+         (`position: rope`) or a word with settings (`position: {rope: {theta: 500000}}`,\n\
+         or `{every_n: 2}` where there is one setting).\n",
     );
     let root = schema::root();
     section(&mut text, "", root);

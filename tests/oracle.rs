@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use candle_core::{Device, Tensor};
+use llmtui::kernels::matmul::Arithmetic;
 use llmtui::nn::norm::NormConfig;
 use llmtui::nn::{Door, Model, ModelConfig, TokenBatch};
 use llmtui::optim::schedule::ScheduleConfig;
@@ -99,8 +100,13 @@ struct Record {
 
 /// Trains as the fixture says; `steps` of it.
 fn train(fixture: &Fixture, door: Door, steps: u64) -> Record {
+    train_in(fixture, door, Arithmetic::F32, steps)
+}
+
+fn train_in(fixture: &Fixture, door: Door, arithmetic: Arithmetic, steps: u64) -> Record {
     let settings = &fixture.train;
     let mut model = fixture.start(door);
+    model.set_arithmetic(arithmetic).unwrap();
     let optimizer = OptimizerConfig::AdamW(
         serde_json::from_value(serde_json::json!({
             "lr": settings.lr, "beta1": settings.beta1, "beta2": settings.beta2,
@@ -259,4 +265,73 @@ fn every_mistake_is_seen() {
             );
         }
     }
+}
+
+/// Largest difference of a loss to PyTorch's f32 losses when products are in bf16: two such roundings differ by 2⁻⁹ of a
+/// factor, and 300 steps of updates carry it on.
+const BF16_LOSS: f64 = 2e-3;
+/// Mean of the same, and its size without a sign: errors must not lean to one side.
+const BF16_MEAN_LOSS: f64 = 2e-4;
+/// Least cosine between the gradients of the first step in f32 and bf16, tensor by tensor and as a whole.
+const BF16_COSINE: (f64, f64) = (0.999, 0.9999);
+
+#[test]
+fn products_in_bf16_stay_beside_pytorchs_f32() {
+    for name in ["gpt2", "llama"] {
+        let fixture = Fixture::load(name);
+        let record = train_in(&fixture, Door::Fused, Arithmetic::Bf16, fixture.train.steps);
+        let exact = fixture.values::<f64>("loss");
+        let errors: Vec<f64> = record
+            .losses
+            .iter()
+            .zip(&exact)
+            .map(|(a, b)| a - b)
+            .collect();
+        let largest = errors.iter().fold(0.0_f64, |max, e| max.max(e.abs()));
+        let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+        println!("{name}: losses differ by {largest:.2e} at most, {mean:+.2e} in the mean");
+        assert!(largest <= BF16_LOSS, "{name}: {largest}");
+        assert!(mean.abs() <= BF16_MEAN_LOSS, "{name}: {mean}");
+        assert!(largest > TOLERANCE, "{name}: is this bf16 at all?");
+    }
+}
+
+#[test]
+fn gradients_in_bf16_point_where_those_in_f32_do() {
+    for name in ["gpt2", "llama"] {
+        let fixture = Fixture::load(name);
+        let [exact, rounded] =
+            [Arithmetic::F32, Arithmetic::Bf16].map(|a| first_gradient(&fixture, a));
+        let whole = cosine(&exact, &rounded);
+        println!("{name}: cosine {whole:.6}");
+        assert!(whole >= BF16_COSINE.1, "{name}: {whole}");
+        for info in fixture.start(Door::Fused).params().infos() {
+            let range = info.offset..info.offset + info.len;
+            let cosine = cosine(&exact[range.clone()], &rounded[range]);
+            assert!(cosine >= BF16_COSINE.0, "{name}: {}: {cosine}", info.name);
+        }
+    }
+}
+
+fn first_gradient(fixture: &Fixture, arithmetic: Arithmetic) -> Vec<f32> {
+    let mut model = fixture.start(Door::Fused);
+    model.set_arithmetic(arithmetic).unwrap();
+    let (inputs, targets) = fixture.batch(&fixture.values::<u32>("tokens"), 0);
+    let batch = TokenBatch {
+        inputs: &inputs,
+        targets: &targets,
+        batch_size: fixture.train.batch_size,
+        seq_len: fixture.model.seq_len,
+    };
+    let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
+    model.backward(&dlogp, None).unwrap();
+    model.params().read_grads(<[f32]>::to_vec).unwrap()
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| -> f64 {
+        let products = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
+        products.sum()
+    };
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }

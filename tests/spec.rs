@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
 
+use llmtui::nn::{ActivationCheckpointing, Precision};
 use llmtui::spec::{self, Origin, RunSpec, SpecErrors, SpecSources};
 use std::fs;
 use std::path::Path;
@@ -79,6 +80,18 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ("name: 12", &["put it in quotes"]),
     ("name: {a: 1}", &["expected text, found a section"]),
     ("dropout: 0.1", &["no dropout"]),
+    ("fp16: true", &["set train.precision"]),
+    ("precision: f16", &["one of: auto, f32, bf16"]),
+    ("train: {precision: true}", &["one of: auto, f32, bf16"]),
+    ("activation_checkpointing: all", &["did you mean full?"]),
+    (
+        "activation_checkpointing: {every_n: 0}",
+        &["0 is too small"],
+    ),
+    (
+        "activation_checkpointing: {every_n: 2, full: }",
+        &["both every_n and full are chosen"],
+    ),
     ("num_train_epochs: 3", &["train.max_steps"]),
     ("model: {lr: 1}", &["did you mean optimizer"]),
     ("data: {order: shufled}", &["did you mean shuffled?"]),
@@ -239,6 +252,8 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
             "data.path" => "t.txt",
             "optimizer" => "adamw",
             "schedule" => "linear",
+            "train.precision" => "f32",
+            "train.activation_checkpointing" => "full",
             "data.tokenizer" => "bpe",
             "model.position" => "rope",
             "model.norm" => "rmsnorm",
@@ -310,6 +325,41 @@ fn words_are_values_of_the_right_kind() {
     assert_eq!(spec.sample.prompt, "a\n");
     assert_eq!(spec.sample.sampling.stop, ["x", "y z"]);
     assert_eq!(spec.optimizer.lr(), 2e-4);
+}
+
+#[test]
+fn switches_of_other_tools_mean_our_words() {
+    let checkpointing = |word: &str| set(&[word]).map(|l| l.spec.train.activation_checkpointing);
+    let full = ActivationCheckpointing::Full {};
+    assert_eq!(checkpointing("gradient_checkpointing=true").unwrap(), full);
+    assert_eq!(
+        checkpointing("activation_checkpointing=true").unwrap(),
+        full
+    );
+    assert_eq!(
+        checkpointing("activation-checkpointing=full").unwrap(),
+        full
+    );
+    assert_eq!(
+        checkpointing("use_gradient_checkpointing=false").unwrap(),
+        ActivationCheckpointing::None {}
+    );
+    for text in ["{every_n: 3}", "{every_n: {n: 3}}"] {
+        let said = format!("activation_checkpointing={text}");
+        let every_three = ActivationCheckpointing::EveryN { n: 3 };
+        assert_eq!(checkpointing(&said).unwrap(), every_three);
+    }
+    let precision = |word: &str| set(&[word]).unwrap().spec.train.precision;
+    assert_eq!(precision("bf16=false"), Precision::F32);
+    assert_eq!(precision("bf16=auto"), Precision::Auto);
+    match (set(&["bf16=true"]), Precision::Bf16.resolve()) {
+        (Ok(loaded), Ok(_)) => assert_eq!(loaded.spec.train.precision, Precision::Bf16),
+        (Err(errors), Err(_)) => {
+            let report = errors.to_string();
+            assert!(report.contains("no bf16 arithmetic") && report.contains("precision: auto"));
+        }
+        (loaded, _) => panic!("asked for bf16: {loaded:?}"),
+    }
 }
 
 #[test]

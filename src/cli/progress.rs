@@ -241,6 +241,7 @@ mod tests {
             batch_tokens: 768,
             epoch_tokens: 1000,
             resumed_from: None,
+            precision: None,
         }
     }
 

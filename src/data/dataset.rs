@@ -29,7 +29,7 @@ pub struct Dataset {
 }
 
 /// Windows of tokens with the tokens that follow them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     /// Row-major (batch_size, seq_len).
     pub inputs: Vec<u32>,
@@ -89,20 +89,37 @@ impl Dataset {
     /// The training batch of one micro-step (from 0). `batch_size` must stay the same over a run for
     /// [`Order::Shuffled`] to visit every window once an epoch.
     pub fn train_batch(&self, seed: u64, micro_step: u64, batch_size: usize) -> Batch {
-        let starts = match self.order {
+        let mut batch = Batch::default();
+        self.fill_train_batch(&mut batch, seed, micro_step, batch_size);
+        batch
+    }
+
+    /// The same into a batch whose memory is used again.
+    pub fn fill_train_batch(
+        &self,
+        batch: &mut Batch,
+        seed: u64,
+        micro_step: u64,
+        batch_size: usize,
+    ) {
+        batch.starts.clear();
+        match self.order {
             Order::Random => {
-                self.random_starts(&self.train, seed, Stream::Data, micro_step, batch_size)
+                let starts = self.random_starts(&self.train, seed, Stream::Data, micro_step);
+                batch.starts.extend(starts.take(batch_size));
             }
-            Order::Shuffled => self.shuffled_starts(seed, micro_step, batch_size),
-        };
-        self.cut(&self.train, starts)
+            Order::Shuffled => {
+                self.shuffled_starts(seed, micro_step, batch_size, &mut batch.starts)
+            }
+        }
+        self.cut(&self.train, batch);
     }
 
     /// Random windows of the validation split; the same ones for the same `index`, so that evaluations of one run are
     /// comparable.
     pub fn eval_batch(&self, seed: u64, index: u64, batch_size: usize) -> Batch {
-        let starts = self.random_starts(&self.val, seed, Stream::Eval, index, batch_size);
-        self.cut(&self.val, starts)
+        let starts = self.random_starts(&self.val, seed, Stream::Eval, index);
+        self.val_windows_at(starts.take(batch_size).collect())
     }
 
     /// Number of disjoint windows that cover the validation split (a rest shorter than a window is left out).
@@ -113,8 +130,7 @@ impl Dataset {
     /// Up to `batch_size` windows of the validation split from window number `first` on; fewer at the end.
     pub fn val_batch(&self, first: usize, batch_size: usize) -> Batch {
         let end = self.val_windows().min(first.saturating_add(batch_size));
-        let starts = (first..end).map(|w| w * self.seq_len).collect();
-        self.cut(&self.val, starts)
+        self.val_windows_at((first..end).map(|w| w * self.seq_len).collect())
     }
 
     /// Mean bytes of UTF-8 behind one validation token.
@@ -122,53 +138,61 @@ impl Dataset {
         self.val_bytes as f64 / self.val.len() as f64
     }
 
+    fn val_windows_at(&self, starts: Vec<usize>) -> Batch {
+        let mut batch = Batch {
+            starts,
+            ..Default::default()
+        };
+        self.cut(&self.val, &mut batch);
+        batch
+    }
+
+    /// Places of random windows, without an end.
     fn random_starts(
         &self,
         tokens: &[u32],
         seed: u64,
         stream: Stream,
         step: u64,
-        batch_size: usize,
-    ) -> Vec<usize> {
+    ) -> impl Iterator<Item = usize> + use<> {
         let mut rng = Rng::new(seed, stream, step, 0);
         let choices = (tokens.len() - self.seq_len) as u64;
-        (0..batch_size)
-            .map(|_| rng.below(choices) as usize)
-            .collect()
+        std::iter::repeat_with(move || rng.below(choices) as usize)
     }
 
-    fn shuffled_starts(&self, seed: u64, micro_step: u64, batch_size: usize) -> Vec<usize> {
+    fn shuffled_starts(
+        &self,
+        seed: u64,
+        micro_step: u64,
+        batch_size: usize,
+        starts: &mut Vec<usize>,
+    ) {
         let windows = ((self.train.len() - 1) / self.seq_len) as u64;
         let first = micro_step * batch_size as u64;
         let mut epoch = first / windows;
         let mut order = Permutation::new(windows, seed, epoch);
-        (first..first + batch_size as u64)
-            .map(|index| {
-                if index / windows != epoch {
-                    epoch = index / windows;
-                    order = Permutation::new(windows, seed, epoch);
-                }
-                order.at(index % windows) as usize * self.seq_len
-            })
-            .collect()
+        starts.extend((first..first + batch_size as u64).map(|index| {
+            if index / windows != epoch {
+                epoch = index / windows;
+                order = Permutation::new(windows, seed, epoch);
+            }
+            order.at(index % windows) as usize * self.seq_len
+        }));
     }
 
-    fn cut(&self, tokens: &[u32], starts: Vec<usize>) -> Batch {
+    /// Fills a batch whose `starts` are known.
+    fn cut(&self, tokens: &[u32], batch: &mut Batch) {
         let t = self.seq_len;
-        let rows = |shift: usize| {
-            starts
-                .iter()
-                .flat_map(|s| &tokens[s + shift..s + shift + t])
-                .copied()
-                .collect()
+        let fill = |shift: usize, part: &mut Vec<u32>| {
+            part.clear();
+            for start in &batch.starts {
+                part.extend_from_slice(&tokens[start + shift..start + shift + t]);
+            }
         };
-        Batch {
-            inputs: rows(0),
-            targets: rows(1),
-            batch_size: starts.len(),
-            seq_len: t,
-            starts,
-        }
+        fill(0, &mut batch.inputs);
+        fill(1, &mut batch.targets);
+        batch.batch_size = batch.starts.len();
+        batch.seq_len = t;
     }
 }
 

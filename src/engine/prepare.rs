@@ -8,7 +8,8 @@ use super::state::TrainState;
 use super::step::StepLog;
 use super::train::Trainer;
 use super::{EngineError, EngineJob, Summary};
-use crate::data::Dataset;
+use crate::data::{Batch, Dataset};
+use crate::nn::arithmetic_name;
 use crate::wire::{Event, Phase};
 
 /// Reads the data, builds the model and, on a resume, takes up the newest whole checkpoint.
@@ -48,6 +49,7 @@ pub(super) fn prepare<'a, 'p>(
         store,
         saved_at,
         log: StepLog::default(),
+        batch: Batch::default(),
     })
 }
 
@@ -85,7 +87,7 @@ fn resume(
             step,
             "not_bit_exact",
             format!("the continuation will not have the same bits as an uninterrupted run: {why}"),
-            "set train.threads to continue exactly",
+            "set train.threads and train.precision as they were to continue exactly",
         ),
         Match::Different(why) if job.force => {
             port.warn(step, "data_changed", why, "continued because of --force");
@@ -112,5 +114,6 @@ pub(super) fn start_event(trainer: &Trainer<'_, '_>) -> Event {
         batch_tokens: trainer.batch_tokens() as u64,
         epoch_tokens: trainer.data.epoch_tokens(),
         resumed_from: trainer.saved_at,
+        precision: Some(arithmetic_name(trainer.state.model.arithmetic()).into()),
     }
 }

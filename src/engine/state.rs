@@ -3,7 +3,8 @@
 
 use super::EngineError;
 use crate::data::Dataset;
-use crate::nn::Model;
+use crate::kernels::matmul::Arithmetic;
+use crate::nn::{Model, PrecisionError};
 use crate::optim::UpdateRule;
 use crate::spec::RunSpec;
 use crate::wire::Num;
@@ -74,7 +75,9 @@ impl TrainState {
                 "model.vocab_size {said} is smaller than the tokenizer's {vocab_size}: leave it out, it then follows the tokenizer"
             )));
         }
-        let model = Model::new(&spec.model, vocab_size, &candle_core::Device::Cpu)?;
+        let mut model = Model::new(&spec.model, vocab_size, &candle_core::Device::Cpu)?;
+        model.set_arithmetic(arithmetic(spec)?)?;
+        model.set_checkpointing(spec.train.activation_checkpointing);
         let optimizer = spec.optimizer.build(model.params())?;
         Ok(TrainState {
             model,
@@ -110,6 +113,12 @@ impl TrainState {
             .params()
             .read_weights(|weights| weights.iter().all(|x| x.is_finite()))
     }
+}
+
+/// What products of this run are computed in, on this machine.
+pub(super) fn arithmetic(spec: &RunSpec) -> Result<Arithmetic, EngineError> {
+    let asked = spec.train.precision.resolve();
+    asked.map_err(|e| EngineError::Setup(format!("train.precision: {e}; {}", PrecisionError::HINT)))
 }
 
 /// Weights of another run. Its tokenizer must be ours: ids of another one mean other text.

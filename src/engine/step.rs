@@ -4,7 +4,7 @@ use super::due::log_is_due;
 use super::train::Trainer;
 use super::{EngineError, rescue};
 use crate::data::Batch;
-use crate::methods::{StepContext, differentiate};
+use crate::methods::{StepContext, micro_step};
 use crate::metrics::id;
 use crate::nn::TokenBatch;
 use crate::optim::clip_scale;
@@ -74,17 +74,14 @@ impl Trainer<'_, '_> {
         for i in 0..train.grad_accum_steps as u64 {
             let asked = self.port.clock.elapsed();
             let cursor = self.state.progress.micro_step + i;
-            let batch = self
-                .data
-                .train_batch(self.spec.seed, cursor, train.micro_batch_size);
+            let (seed, rows) = (self.spec.seed, train.micro_batch_size);
+            self.data
+                .fill_train_batch(&mut self.batch, seed, cursor, rows);
             self.log.waited += self.port.clock.elapsed() - asked;
-            let out = self.state.model.forward(&view(&batch))?;
-            let gradient = differentiate(&*self.spec.method, &out, &context)?;
-            self.state
-                .model
-                .backward(&gradient.dlogp, gradient.dentropy.as_ref())?;
-            reading.loss += gradient.loss;
-            reading.entropy += sum(&out.entropy)? / context.step_tokens as f64;
+            let model = &mut self.state.model;
+            let found = micro_step(&*self.spec.method, model, &view(&self.batch), &context)?;
+            reading.loss += found.loss;
+            reading.entropy += found.entropy / context.step_tokens as f64;
         }
         reading.grad_norm = self.state.model.params().grad_norm()?;
         Ok(reading)

@@ -9,7 +9,7 @@ use super::state::TrainState;
 use super::step::StepLog;
 use super::stop::Flow;
 use super::{EngineError, EngineJob, Summary, preflight};
-use crate::data::Dataset;
+use crate::data::{Batch, Dataset};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome, Phase};
 
@@ -25,6 +25,8 @@ pub(super) struct Trainer<'a, 'p> {
     /// Step of the newest checkpoint that this process wrote or began from.
     pub saved_at: Option<u64>,
     pub log: StepLog,
+    /// The batch of the micro-step in hand; its memory is used again.
+    pub batch: Batch,
 }
 
 /// Prepares, checks and trains.

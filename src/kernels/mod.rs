@@ -4,6 +4,7 @@
 
 pub mod activation;
 pub mod adamw;
+pub mod allocations;
 pub mod attention;
 #[cfg(test)]
 mod check;

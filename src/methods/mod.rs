@@ -3,8 +3,8 @@
 
 mod pretrain;
 
-use crate::nn::TokenOutputs;
-use candle_core::{Result, Tensor, Var};
+use crate::nn::{Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
+use candle_core::{Device, Result, Tensor, Var};
 
 /// What a method may know of the optimizer step that its micro-step belongs to.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +18,64 @@ pub struct StepContext {
 pub trait Method: Send + Sync {
     /// This micro-step's share of the loss, a scalar; the shares of an optimizer step add up to its loss.
     fn loss(&self, out: &TokenOutputs, context: &StepContext) -> Result<Tensor>;
+
+    /// The same loss and its gradient written by hand, for methods in which it is a line: no graph, nothing allocated.
+    /// `None` leaves it to candle's autograd over [`Method::loss`]. The two must agree; tests compare them.
+    fn closed_form(
+        &self,
+        _values: TokenValues,
+        _context: &StepContext,
+        _gradient: &mut Upstream,
+    ) -> Option<f64> {
+        None
+    }
+}
+
+/// What a micro-step measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MicroStep {
+    /// This micro-step's share of the loss, in nats.
+    pub loss: f64,
+    /// Σ of the entropies of all its predictions, in nats.
+    pub entropy: f64,
+}
+
+/// Forward, the method's loss, backward: adds one micro-step's gradient to the model's.
+pub fn micro_step(
+    method: &dyn Method,
+    model: &mut Model,
+    batch: &TokenBatch,
+    context: &StepContext,
+) -> Result<MicroStep> {
+    model.accumulate(batch, |values, gradient| {
+        let entropy = values.entropy.iter().map(|&x| f64::from(x)).sum();
+        let loss = match method.closed_form(values, context, gradient) {
+            Some(loss) => loss,
+            None => by_autograd(method, values, context, gradient)?,
+        };
+        Ok(MicroStep { loss, entropy })
+    })
+}
+
+fn by_autograd(
+    method: &dyn Method,
+    values: TokenValues,
+    context: &StepContext,
+    gradient: &mut Upstream,
+) -> Result<f64> {
+    let shape = (values.batch_size, values.seq_len);
+    let tensor = |values: &[f32]| Tensor::from_slice(values, shape, &Device::Cpu);
+    let out = TokenOutputs {
+        logp: tensor(values.logp)?,
+        entropy: tensor(values.entropy)?,
+    };
+    let found = differentiate(method, &out, context)?;
+    gradient.dlogp = found.dlogp.flatten_all()?.to_vec1()?;
+    if let Some(dentropy) = found.dentropy {
+        gradient.dentropy = dentropy.flatten_all()?.to_vec1()?;
+        gradient.uses_entropy = true;
+    }
+    Ok(found.loss)
 }
 
 /// A loss and its gradient with respect to what the model gave.
@@ -86,6 +144,70 @@ mod tests {
         assert!((whole.loss - 3.0).abs() < 1e-6 && (parts - 3.0).abs() < 1e-6);
         assert_eq!(whole.dlogp.to_vec2::<f32>().unwrap(), [[-0.25; 4]]);
         assert!(whole.dentropy.is_none());
+    }
+
+    /// Hides what a method wrote by hand.
+    struct Autograd<'a>(&'a dyn Method);
+    impl Method for Autograd<'_> {
+        fn loss(&self, out: &TokenOutputs, context: &StepContext) -> Result<Tensor> {
+            self.0.loss(out, context)
+        }
+    }
+
+    fn tiny_model() -> Model {
+        let config = crate::nn::ModelConfig {
+            n_layer: 2,
+            n_head: 2,
+            d_model: 8,
+            seq_len: 6,
+            ..Default::default()
+        };
+        let mut model = Model::new(&config, 11, &Device::Cpu).unwrap();
+        model.init(3).unwrap();
+        model
+    }
+
+    const BATCH: TokenBatch = TokenBatch {
+        inputs: &[1, 2, 3, 4, 5, 6],
+        targets: &[2, 3, 4, 5, 6, 7],
+        batch_size: 2,
+        seq_len: 3,
+    };
+
+    /// Micro-step and flat gradients.
+    fn measured(method: &dyn Method) -> (MicroStep, Vec<f32>) {
+        let mut model = tiny_model();
+        let context = StepContext { step_tokens: 12 };
+        let step = micro_step(method, &mut model, &BATCH, &context).unwrap();
+        let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
+        (step, grads)
+    }
+
+    #[test]
+    fn every_closed_form_agrees_with_autograd() {
+        for entry in MethodConfig::ENTRIES {
+            let method: MethodConfig =
+                serde_json::from_value(serde_json::json!({ entry.id: {} })).unwrap();
+            let (by_hand, hand_grads) = measured(&*method);
+            let (exact, grads) = measured(&Autograd(&*method));
+            assert!((by_hand.loss - exact.loss).abs() < 1e-6, "{}", entry.id);
+            assert_eq!(by_hand.entropy, exact.entropy);
+            assert!(hand_grads == grads, "{}: gradients differ", entry.id);
+        }
+    }
+
+    #[test]
+    fn a_micro_step_is_forward_differentiate_backward() {
+        let (step, grads) = measured(&EntropyBonus);
+        let mut model = tiny_model();
+        let out = model.forward(&BATCH).unwrap();
+        let context = StepContext { step_tokens: 12 };
+        let gradient = differentiate(&EntropyBonus, &out, &context).unwrap();
+        model
+            .backward(&gradient.dlogp, gradient.dentropy.as_ref())
+            .unwrap();
+        assert_eq!(step.loss, gradient.loss);
+        assert!(model.params().read_grads(|g| g == grads).unwrap());
     }
 
     struct EntropyBonus;

@@ -1,8 +1,22 @@
-//! How much memory a pass takes, counted without doing it: the same calls as `fused`, on sizes instead of numbers. The
-//! planner asks; a test below holds this count against what a real step allocated.
+//! What a pass needs besides weights, gradients and moments, foretold to the byte: the planner asks, and tests below hold
+//! it against real steps.
+//!
+//! With R = batch_size · seq_len rows, Q = (n_head + 2 n_kv_head) · head_dim, A = n_head · head_dim, F = d_ff and W = F, or 2 F
+//! where the block is gated, a kept block holds per row
+//!
+//! ```text
+//! 4 d_model + Q + A + W + F + n_head + 4      numbers of f32
+//! ```
+//!
+//! (norm outputs, the middle and the end of the residual stream; queries, keys and values; attention's output and
+//! log-sum-exp; both sides of the activation; statistics of the norms). Without activation checkpointing all n_layer blocks
+//! are kept; with it ⌈n_layer / n⌉ − 1 boundaries of d_model and one segment of n blocks. On top come the residual stream's
+//! first row and the last norm, and the few gradients that are alive at once. The exact number follows from playing the
+//! pass through without computing, because buffers are shared by size.
 
-use super::{ModelConfig, ModelShape};
+use super::{ActivationCheckpointing, ModelConfig, ModelShape};
 use crate::kernels::logprob;
+use std::collections::BTreeMap;
 
 /// Bytes of f32.
 const F32: u64 = 4;
@@ -10,9 +24,9 @@ const F32: u64 = 4;
 /// What stays allocated from pass to pass, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Footprint {
-    /// Activations that the backward needs; under evaluation, those that live at once.
+    /// Activations at the end of a forward pass; under evaluation, those that live at once.
     pub activations: u64,
-    /// Gradients of activations while the backward walks down.
+    /// What the backward needs on top: gradients that find no room where activations were, and blocks that run again.
     pub gradients: u64,
     /// Logits of all rows or of one chunk, and what the head says of each row.
     pub head: u64,
@@ -30,18 +44,18 @@ pub fn training(
     shape: &ModelShape,
     batch: usize,
     seq_len: usize,
+    checkpointing: ActivationCheckpointing,
 ) -> Footprint {
-    let mut pass = Walk::new(Keep::All, batch * seq_len);
-    pass.forward(config, shape);
-    let mut gradients = Free::default();
-    // The second backward may find the buffers of the first in another order.
-    for _ in 0..2 {
-        gradients.backward(&pass);
-    }
+    let rows = batch * seq_len;
+    let segment_len = checkpointing.segment_len(shape.n_layer);
+    let mut play = Play::new(config, shape, rows);
+    play.training_forward(shape.n_layer, segment_len);
+    let activations = play.elements;
+    play.backward(shape.n_layer, segment_len);
     Footprint {
-        activations: F32 * pass.total(),
-        gradients: F32 * gradients.allocated,
-        head: head(shape, batch * seq_len),
+        activations: F32 * activations as u64,
+        gradients: F32 * (play.elements - activations) as u64,
+        head: head(shape, rows),
     }
 }
 
@@ -52,12 +66,13 @@ pub fn evaluation(
     batch: usize,
     seq_len: usize,
 ) -> Footprint {
-    let mut pass = Walk::new(Keep::Live, batch * seq_len);
-    pass.forward(config, shape);
+    let rows = batch * seq_len;
+    let mut play = Play::new(config, shape, rows);
+    play.evaluation_forward(shape.n_layer);
     Footprint {
-        activations: F32 * pass.total(),
+        activations: F32 * play.elements as u64,
         gradients: 0,
-        head: head(shape, batch * seq_len),
+        head: head(shape, rows),
     }
 }
 
@@ -67,169 +82,139 @@ fn head(shape: &ModelShape, rows: usize) -> u64 {
     F32 * (sizes.chunk_rows() * shape.vocab_size + answers) as u64
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Keep {
-    All,
-    Live,
-}
-
-/// What the backward of a layer reads and writes: slots.
-#[derive(Debug, Clone, Copy)]
-enum Step {
-    /// Takes the gradient of `y`, gives that of `x`.
-    Layer { x: usize, y: usize },
-    /// The same, and `y`'s gradient goes on to `residual`.
-    Residual { x: usize, y: usize, residual: usize },
-    /// Takes the gradient of the first activation.
-    Embedding { x: usize },
-}
-
-/// The forward, slot by slot.
-struct Walk {
-    keep: Keep,
+/// The pool of buffers as numbers: widths of rows that are free, and how often.
+struct Play {
     rows: usize,
-    slots: Vec<usize>,
-    released: Vec<usize>,
-    steps: Vec<Step>,
+    d: usize,
+    qkv: usize,
+    attended: usize,
+    wide: usize,
+    active: usize,
+    lse: usize,
+    stats: usize,
+    free: BTreeMap<usize, usize>,
+    elements: usize,
 }
 
-impl Walk {
-    fn new(keep: Keep, rows: usize) -> Self {
-        Walk {
-            keep,
+impl Play {
+    fn new(config: &ModelConfig, shape: &ModelShape, rows: usize) -> Play {
+        Play {
             rows,
-            slots: Vec::new(),
-            released: Vec::new(),
-            steps: Vec::new(),
+            d: shape.d_model,
+            qkv: (shape.n_head + 2 * shape.n_kv_head) * shape.head_dim,
+            attended: shape.n_head * shape.head_dim,
+            wide: config.mlp.activation().input_width(shape.d_ff),
+            active: shape.d_ff,
+            lse: shape.n_head,
+            stats: 2,
+            free: BTreeMap::new(),
+            elements: 0,
         }
     }
 
-    fn total(&self) -> u64 {
-        self.slots.iter().map(|len| *len as u64).sum()
-    }
-
-    /// A buffer of `width` numbers a token.
-    fn slot(&mut self, width: usize) -> usize {
-        let len = self.rows * width;
-        let again = self.released.iter().position(|&s| self.slots[s] == len);
-        if let Some(at) = again {
-            return self.released.swap_remove(at);
-        }
-        self.slots.push(len);
-        self.slots.len() - 1
-    }
-
-    fn release(&mut self, slot: usize) {
-        if self.keep == Keep::Live {
-            self.released.push(slot);
+    fn get(&mut self, width: usize) {
+        match self.free.get_mut(&width) {
+            Some(n) if *n > 0 => *n -= 1,
+            _ => self.elements += width * self.rows,
         }
     }
 
-    fn layer(&mut self, x: usize, width: usize) -> usize {
-        let y = self.slot(width);
-        self.steps.push(Step::Layer { x, y });
-        y
+    fn free(&mut self, width: usize) {
+        *self.free.entry(width).or_default() += 1;
     }
 
-    fn norm(&mut self, x: usize, d: usize) -> usize {
-        let y = self.layer(x, d);
-        let stats = self.slot(2);
-        self.release(stats);
-        y
-    }
-
-    fn projection(&mut self, x: usize, residual: usize, d: usize) -> usize {
-        let y = self.slot(d);
-        self.steps.push(Step::Residual { x, y, residual });
-        y
-    }
-
-    fn forward(&mut self, config: &ModelConfig, shape: &ModelShape) {
-        let d = shape.d_model;
-        let q = shape.n_head * shape.head_dim;
-        let kv = shape.n_kv_head * shape.head_dim;
-        let wide = shape.d_ff * if config.mlp.gated() { 2 } else { 1 };
-        let mut x = self.slot(d);
-        self.steps.push(Step::Embedding { x });
-        for _ in 0..shape.n_layer {
-            let h = self.norm(x, d);
-            let qkv = self.layer(h, q + 2 * kv);
-            self.release(h);
-            let mixed = self.layer(qkv, q);
-            let lse = self.slot(shape.n_head);
-            self.release(lse);
-            self.release(qkv);
-            let after = self.projection(mixed, x, d);
-            self.release(mixed);
-            self.release(x);
-            let h = self.norm(after, d);
-            let inner = self.layer(h, wide);
-            self.release(h);
-            let active = self.layer(inner, shape.d_ff);
-            self.release(inner);
-            x = self.projection(active, after, d);
-            self.release(active);
-            self.release(after);
-        }
-        self.norm(x, d);
-    }
-}
-
-/// Buffers of gradients: the smallest free one that is large enough, else a new one.
-#[derive(Debug, Default)]
-struct Free {
-    by_slot: Vec<Option<usize>>,
-    free: Vec<usize>,
-    allocated: u64,
-}
-
-impl Free {
-    fn buffer(&mut self, len: usize) -> usize {
-        let best = (0..self.free.len())
-            .filter(|&i| self.free[i] >= len)
-            .min_by_key(|&i| self.free[i]);
-        if let Some(at) = best {
-            return self.free.swap_remove(at);
-        }
-        self.allocated += len as u64;
-        len
-    }
-
-    fn backward(&mut self, pass: &Walk) {
-        self.by_slot = vec![None; pass.slots.len()];
-        // The last norm's output is the second slot from the end: its statistics come after.
-        let hidden = pass.slots.len() - 2;
-        self.by_slot[hidden] = Some(self.buffer(pass.slots[hidden]));
-        for step in pass.steps.iter().rev() {
-            match *step {
-                Step::Layer { x, y } => {
-                    if let Some(dy) = self.by_slot[y].take() {
-                        self.open(x, pass.slots[x]);
-                        self.free.push(dy);
-                    }
-                }
-                Step::Residual { x, y, residual } => {
-                    if let Some(dy) = self.by_slot[y].take() {
-                        self.open(x, pass.slots[x]);
-                        match self.by_slot[residual] {
-                            None => self.by_slot[residual] = Some(dy),
-                            Some(_) => self.free.push(dy),
-                        }
-                    }
-                }
-                Step::Embedding { x } => {
-                    if let Some(dx) = self.by_slot[x].take() {
-                        self.free.push(dx);
-                    }
-                }
+    fn training_forward(&mut self, n_layer: usize, segment_len: usize) {
+        self.get(self.d);
+        let last = (n_layer - 1) / segment_len;
+        for layer in 0..n_layer {
+            let kept = layer / segment_len == last;
+            self.block(kept, true);
+            if !kept && layer % segment_len != 0 {
+                self.free(self.d);
             }
         }
+        self.swap(&[self.d, self.stats], &[]);
     }
 
-    fn open(&mut self, slot: usize, len: usize) {
-        if self.by_slot[slot].is_none() {
-            self.by_slot[slot] = Some(self.buffer(len));
+    fn evaluation_forward(&mut self, n_layer: usize) {
+        self.get(self.d);
+        for _ in 0..n_layer {
+            self.block(false, true);
+            self.free(self.d);
         }
+        self.swap(&[self.d, self.stats], &[]);
+    }
+
+    fn backward(&mut self, n_layer: usize, segment_len: usize) {
+        let last = (n_layer - 1) / segment_len;
+        // Gradient by the last norm's output, then by its input.
+        self.swap(&[self.d], &[self.d]);
+        self.swap(&[self.d], &[self.d, self.stats]);
+        self.segment_back(n_layer - last * segment_len, true);
+        for _ in 0..last {
+            self.free(self.d);
+            for block in 0..segment_len {
+                self.block(true, block + 1 < segment_len);
+            }
+            self.segment_back(segment_len, false);
+        }
+    }
+
+    /// Forward of one block; `output` says whether its last product is computed.
+    fn block(&mut self, kept: bool, output: bool) {
+        let done = |play: &mut Play, width: usize| {
+            if !kept {
+                play.free(width);
+            }
+        };
+        self.get(self.d);
+        self.get(self.stats);
+        done(self, self.stats);
+        self.get(self.qkv);
+        done(self, self.d);
+        self.get(self.attended);
+        self.get(self.lse);
+        done(self, self.lse);
+        done(self, self.qkv);
+        self.get(self.d);
+        done(self, self.attended);
+        self.get(self.d);
+        self.get(self.stats);
+        done(self, self.stats);
+        self.get(self.wide);
+        done(self, self.d);
+        self.get(self.active);
+        done(self, self.wide);
+        if output {
+            self.get(self.d);
+        }
+        done(self, self.active);
+        done(self, self.d);
+    }
+
+    /// Backward of kept blocks; `output` says whether the last one's output is still held.
+    fn segment_back(&mut self, blocks: usize, output: bool) {
+        for block in (0..blocks).rev() {
+            if output || block + 1 < blocks {
+                self.free(self.d);
+            }
+            // Feed-forward: out, activation, in, norm.
+            self.swap(&[self.active], &[self.active]);
+            self.swap(&[self.wide], &[self.active, self.wide]);
+            self.swap(&[self.d], &[self.wide, self.d, self.d, self.stats, self.d]);
+            // Attention: out, itself, in, norm.
+            self.get(self.attended);
+            self.swap(
+                &[self.qkv],
+                &[self.attended, self.attended, self.lse, self.qkv],
+            );
+            self.swap(&[self.d], &[self.qkv, self.d, self.d, self.stats]);
+        }
+    }
+
+    fn swap(&mut self, taken: &[usize], freed: &[usize]) {
+        taken.iter().for_each(|&width| self.get(width));
+        freed.iter().for_each(|&width| self.free(width));
     }
 }
 
@@ -237,71 +222,120 @@ impl Free {
 mod tests {
     use super::*;
     use crate::nn::mlp::MlpConfig;
-    use crate::nn::norm::NormConfig;
     use crate::nn::position::PositionConfig;
     use crate::nn::{Model, TokenBatch};
     use candle_core::{Device, Tensor};
 
-    /// What one step, and one evaluation, of a real model left allocated.
-    fn measured(config: &ModelConfig, batch: usize, seq_len: usize) -> (Footprint, Footprint) {
-        let mut model = Model::new(config, 65, &Device::Cpu).unwrap();
-        model.init(1).unwrap();
-        let tokens: Vec<u32> = (0..batch * seq_len).map(|i| (i % 65) as u32).collect();
-        let view = TokenBatch {
-            inputs: &tokens,
-            targets: &tokens,
-            batch_size: batch,
-            seq_len,
-        };
-        for _ in 0..3 {
-            let out = model.forward(&view).unwrap();
-            let dlogp = Tensor::ones_like(&out.logp).unwrap();
-            model.backward(&dlogp, None).unwrap();
-            model.score(&view).unwrap();
+    fn llama(n_layer: usize) -> ModelConfig {
+        ModelConfig {
+            n_layer,
+            n_head: 4,
+            n_kv_head: Some(2),
+            d_model: 16,
+            d_ff: Some(20),
+            seq_len: 6,
+            position: PositionConfig::Rope(Default::default()),
+            mlp: MlpConfig::SwiGlu(Default::default()),
+            ..Default::default()
         }
-        model.footprints()
+    }
+
+    fn gpt2(n_layer: usize) -> ModelConfig {
+        ModelConfig {
+            n_layer,
+            n_head: 2,
+            d_model: 16,
+            seq_len: 6,
+            bias: true,
+            ..Default::default()
+        }
+    }
+
+    const VOCAB: usize = 11;
+
+    fn policies() -> Vec<ActivationCheckpointing> {
+        let every = [1, 2, 3, 4].map(|n| ActivationCheckpointing::EveryN { n });
+        let mut all = vec![
+            ActivationCheckpointing::None {},
+            ActivationCheckpointing::Full {},
+        ];
+        all.extend(every);
+        all
+    }
+
+    /// Gradients and log-probabilities of two micro-steps, and what each left allocated.
+    fn run(
+        config: &ModelConfig,
+        checkpointing: ActivationCheckpointing,
+    ) -> (Vec<u32>, Vec<f32>, [(Footprint, Footprint); 2]) {
+        let mut model = Model::new(config, VOCAB, &Device::Cpu).unwrap();
+        model.init(5).unwrap();
+        model.set_checkpointing(checkpointing);
+        let tokens: Vec<u32> = (0..13).map(|i| i * 7 % 11).collect();
+        let batch = TokenBatch {
+            inputs: &tokens[..12],
+            targets: &tokens[1..],
+            batch_size: 2,
+            seq_len: 6,
+        };
+        let dlogp = Tensor::full(-0.1f32, (2, 6), &Device::Cpu).unwrap();
+        let mut logp = Vec::new();
+        let bytes = [(); 2].map(|()| {
+            let outputs = model.forward(&batch).unwrap();
+            logp = outputs.logp.flatten_all().unwrap().to_vec1().unwrap();
+            model.backward(&dlogp, Some(&dlogp)).unwrap();
+            model.score(&batch).unwrap();
+            model.footprints()
+        });
+        let bits = |g: &[f32]| g.iter().map(|x| x.to_bits()).collect();
+        (model.params().read_grads(bits).unwrap(), logp, bytes)
     }
 
     #[test]
-    fn the_count_is_what_a_step_allocates() {
-        let llama = ModelConfig {
-            n_layer: 3,
-            n_kv_head: Some(2),
-            d_model: 48,
-            position: PositionConfig::Rope(Default::default()),
-            norm: NormConfig::RmsNorm(Default::default()),
-            mlp: MlpConfig::SwiGlu(Default::default()),
-            tie_embeddings: false,
-            ..Default::default()
-        };
-        let gpt = ModelConfig {
-            n_layer: 2,
-            d_model: 32,
-            bias: true,
-            ..Default::default()
-        };
-        for config in [gpt, llama] {
-            for (batch, seq_len) in [(1, 64), (3, 40)] {
-                let shape = config.shape(65);
-                let counted = (
-                    training(&config, &shape, batch, seq_len),
-                    evaluation(&config, &shape, batch, seq_len),
-                );
-                let measured = measured(&config, batch, seq_len);
-                assert_eq!(counted, measured, "{config:?} {batch} × {seq_len}");
+    fn checkpointing_changes_no_bit_and_the_foretold_bytes_are_exact() {
+        for n_layer in [1, 2, 3, 5] {
+            for config in [gpt2(n_layer), llama(n_layer)] {
+                let kept = run(&config, ActivationCheckpointing::None {});
+                for checkpointing in policies() {
+                    let what = format!("{checkpointing:?} of {n_layer}");
+                    let (grads, logp, bytes) = run(&config, checkpointing);
+                    assert!(grads == kept.0, "{what}: gradients differ");
+                    assert_eq!(logp, kept.1, "{what}");
+                    let shape = config.shape(VOCAB);
+                    let foretold = (
+                        training(&config, &shape, 2, 6, checkpointing),
+                        evaluation(&config, &shape, 2, 6),
+                    );
+                    assert_eq!(bytes, [foretold; 2], "{what}");
+                }
             }
         }
     }
 
     #[test]
-    fn evaluation_takes_a_layer_and_training_takes_all() {
-        let config = ModelConfig {
-            n_layer: 12,
-            ..Default::default()
+    fn memory_falls_as_the_formula_says() {
+        let (config, rows) = (gpt2(12), 12);
+        let shape = config.shape(VOCAB);
+        let bytes = |checkpointing| {
+            let footprint = training(&config, &shape, 2, 6, checkpointing);
+            footprint.activations + footprint.gradients
         };
+        let kept = bytes(ActivationCheckpointing::None {});
+        let half = bytes(ActivationCheckpointing::EveryN { n: 6 });
+        let full = bytes(ActivationCheckpointing::Full {});
+        // (4 + 3 + 1 + 4 + 4) d + n_head + 4 numbers for each block and row, and one boundary.
+        let block = rows * 4 * (16 * 16 + 2 + 4);
+        assert_eq!(kept - half, 6 * block - rows * 4 * 16);
+        assert!(full < kept / 4, "{full} of {kept}");
+    }
+
+    #[test]
+    fn evaluation_takes_a_layer_and_training_takes_all() {
+        let config = gpt2(12);
         let shape = config.shape(65);
+        let kept = ActivationCheckpointing::None {};
         let (train, eval) = (
-            training(&config, &shape, 2, 64),
+            training(&config, &shape, 2, 64, kept),
             evaluation(&config, &shape, 2, 64),
         );
         assert!(train.activations > 8 * eval.activations);

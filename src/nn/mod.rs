@@ -1,6 +1,7 @@
 //! Model parts and the decoder made of them. Methods hand in token batches and get log-probabilities back; what a loss is
 //! and how weights change is decided elsewhere.
 
+mod checkpointing;
 mod composite;
 mod config;
 mod flops;
@@ -15,11 +16,16 @@ pub mod norm;
 pub mod oracle;
 mod params;
 pub mod position;
+mod precision;
+mod profile;
 mod sampler;
 mod tape;
 
+pub use checkpointing::ActivationCheckpointing;
 pub use config::{ModelConfig, ModelShape};
 pub use flops::flops_per_token;
 pub use layout::Naming;
-pub use model::{Door, Model, TokenBatch, TokenOutputs};
+pub use model::{Door, Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
 pub use params::{Init, ParamInfo, Params};
+pub use precision::{Precision, PrecisionError, arithmetic_name};
+pub use profile::Part;

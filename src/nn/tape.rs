@@ -1,133 +1,125 @@
-//! Autograd at the grain of layers. A forward pass writes activations into an arena and pushes one node per layer; the
-//! backward walks the nodes from last to first. Arena, gradients and nodes keep their memory from step to step.
+//! Autograd at the grain of layers. A forward pass writes activations into slots and pushes one node per layer; the
+//! backward walks the nodes from last to first. All buffers come from one pool and go back to it as soon as nobody reads
+//! them again, so gradients live where activations were, and the same calls get the same memory in every step.
 
 use crate::kernels::matmul::Into;
 
-/// A buffer of the arena.
+/// A place of the arena: a value, and later the gradient by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot(usize);
 
 /// Whether a forward pass keeps what its backward needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Track {
-    /// Buffers are used again as soon as they are released.
+    /// Values go back to the pool as soon as the forward has read them.
     Off,
     Gradients,
 }
 
-/// Activations in call order. The same calls get the same buffers, so only the first step allocates.
-#[derive(Debug)]
+/// An empty buffer stands for none.
+#[derive(Debug, Default)]
+struct Cell {
+    value: Vec<f32>,
+    gradient: Vec<f32>,
+}
+
+/// Slots in call order over one pool of buffers. Buffers are handed out by exact length: a pass that repeats its calls
+/// allocates in its first round only.
+#[derive(Debug, Default)]
 pub(crate) struct Arena {
-    track: Track,
-    buffers: Vec<Vec<f32>>,
-    /// Buffers in use this pass.
-    used: usize,
-    released: Vec<Slot>,
+    cells: Vec<Cell>,
+    pool: Vec<Vec<f32>>,
+    /// Elements of all buffers, in use or not.
+    elements: usize,
 }
 
 impl Arena {
-    pub fn new(track: Track) -> Self {
-        Arena {
-            track,
-            buffers: Vec::new(),
-            used: 0,
-            released: Vec::new(),
-        }
-    }
-
     /// Begins a pass: all slots of the last one are void.
     pub fn restart(&mut self) {
-        self.used = 0;
-        self.released.clear();
-    }
-
-    /// A buffer of `len` elements whose contents are arbitrary.
-    pub fn slot(&mut self, len: usize) -> Slot {
-        let fits = |slot: &Slot| self.buffers[slot.0].len() == len;
-        if let Some(at) = self.released.iter().position(fits) {
-            return self.released.swap_remove(at);
-        }
-        if self.used == self.buffers.len() {
-            self.buffers.push(Vec::new());
-        }
-        self.buffers[self.used].resize(len, 0.0);
-        self.used += 1;
-        Slot(self.used - 1)
-    }
-
-    /// Says that nobody reads the slot again in this forward pass.
-    pub fn release(&mut self, slot: Slot) {
-        if self.track == Track::Off {
-            self.released.push(slot);
+        for cell in self.cells.drain(..) {
+            for buffer in [cell.value, cell.gradient] {
+                if !buffer.is_empty() {
+                    self.pool.push(buffer);
+                }
+            }
         }
     }
 
-    /// Bytes that stay allocated.
+    /// Gives the memory of all buffers back to the system: the next pass has other sizes.
+    pub fn clear(&mut self) {
+        self.cells.clear();
+        self.pool.clear();
+        self.elements = 0;
+    }
+
+    /// Bytes of all buffers, in use or not.
     pub fn bytes(&self) -> u64 {
-        self.buffers.iter().map(|b| 4 * b.capacity() as u64).sum()
+        (self.elements * size_of::<f32>()) as u64
+    }
+
+    /// A slot for `len` elements whose contents are arbitrary.
+    pub fn slot(&mut self, len: usize) -> Slot {
+        let value = self.buffer(len);
+        self.cells.push(Cell {
+            value,
+            gradient: Vec::new(),
+        });
+        Slot(self.cells.len() - 1)
+    }
+
+    /// Says that nobody reads the slot's value again.
+    pub fn release(&mut self, slot: Slot) {
+        let value = self.take(slot);
+        self.free(value);
     }
 
     pub fn get(&self, slot: Slot) -> &[f32] {
-        &self.buffers[slot.0]
+        &self.cells[slot.0].value
     }
 
-    /// Takes a buffer out for writing while others are read; [`Arena::put`] brings it back.
+    /// Takes a value out for writing while others are read; [`Arena::put`] brings it back.
     pub fn take(&mut self, slot: Slot) -> Vec<f32> {
-        std::mem::take(&mut self.buffers[slot.0])
+        std::mem::take(&mut self.cells[slot.0].value)
     }
 
-    pub fn put(&mut self, slot: Slot, buffer: Vec<f32>) {
-        self.buffers[slot.0] = buffer;
+    pub fn put(&mut self, slot: Slot, value: Vec<f32>) {
+        self.cells[slot.0].value = value;
     }
-}
 
-/// Gradients of slots. The first contribution overwrites, later ones add.
-#[derive(Debug, Default)]
-pub(crate) struct Gradients {
-    by_slot: Vec<Option<Vec<f32>>>,
-    free: Vec<Vec<f32>>,
-}
-
-impl Gradients {
-    /// A buffer of `len` arbitrary elements.
+    /// A buffer of `len` arbitrary elements, the last one freed first: it is the likeliest to be in a cache.
     pub fn buffer(&mut self, len: usize) -> Vec<f32> {
-        let best = (0..self.free.len())
-            .filter(|&i| self.free[i].capacity() >= len)
-            .min_by_key(|&i| self.free[i].capacity());
-        let mut buffer = best.map_or_else(Vec::new, |i| self.free.swap_remove(i));
-        buffer.resize(len, 0.0);
-        buffer
+        match self.pool.iter().rposition(|buffer| buffer.len() == len) {
+            Some(at) => self.pool.swap_remove(at),
+            None => {
+                self.elements += len;
+                vec![0.0; len]
+            }
+        }
     }
 
-    /// The slot's gradient so far and how to add to it; [`Gradients::put`] brings it back.
-    pub fn open(&mut self, slot: Slot, len: usize) -> (Vec<f32>, Into) {
-        match self.take(slot) {
+    /// Gives a buffer back for others.
+    pub fn free(&mut self, buffer: Vec<f32>) {
+        if !buffer.is_empty() {
+            self.pool.push(buffer);
+        }
+    }
+
+    /// The slot's gradient so far (`len` elements) and how to add to it: the first contribution overwrites, later ones
+    /// add. [`Arena::put_gradient`] brings it back.
+    pub fn open_gradient(&mut self, slot: Slot, len: usize) -> (Vec<f32>, Into) {
+        match self.take_gradient(slot) {
             Some(gradient) => (gradient, Into::Accumulate),
             None => (self.buffer(len), Into::Overwrite),
         }
     }
 
-    pub fn take(&mut self, slot: Slot) -> Option<Vec<f32>> {
-        self.by_slot.get_mut(slot.0)?.take()
+    pub fn take_gradient(&mut self, slot: Slot) -> Option<Vec<f32>> {
+        let gradient = std::mem::take(&mut self.cells[slot.0].gradient);
+        (!gradient.is_empty()).then_some(gradient)
     }
 
-    pub fn put(&mut self, slot: Slot, gradient: Vec<f32>) {
-        if self.by_slot.len() <= slot.0 {
-            self.by_slot.resize_with(slot.0 + 1, || None);
-        }
-        self.by_slot[slot.0] = Some(gradient);
-    }
-
-    /// Bytes that stay allocated.
-    pub fn bytes(&self) -> u64 {
-        let in_use = self.by_slot.iter().flatten();
-        let buffers = in_use.chain(&self.free);
-        buffers.map(|b| 4 * b.capacity() as u64).sum()
-    }
-
-    /// Gives a buffer back for others.
-    pub fn free(&mut self, buffer: Vec<f32>) {
-        self.free.push(buffer);
+    pub fn put_gradient(&mut self, slot: Slot, gradient: Vec<f32>) {
+        self.cells[slot.0].gradient = gradient;
     }
 }
 
@@ -137,42 +129,62 @@ mod tests {
 
     #[test]
     fn the_same_calls_get_the_same_memory() {
-        let mut arena = Arena::new(Track::Gradients);
-        let addresses = |arena: &mut Arena| {
+        let mut arena = Arena::default();
+        let round = |arena: &mut Arena| {
             arena.restart();
-            [8, 4, 8].map(|len| {
-                let slot = arena.slot(len);
-                arena.release(slot);
-                arena.get(slot).as_ptr()
-            })
+            let slots = [8, 4, 8].map(|len| arena.slot(len));
+            let buffer = arena.buffer(8);
+            arena.put_gradient(slots[1], buffer);
+            arena.release(slots[0]);
+            arena.bytes()
         };
-        let first = addresses(&mut arena);
-        assert_eq!(first, addresses(&mut arena));
-        assert_ne!(first[0], first[2], "a training pass keeps released buffers");
+        assert_eq!(round(&mut arena), 4 * (8 + 4 + 8 + 8));
+        let addresses = |arena: &Arena| {
+            let mut all: Vec<_> = arena.pool.iter().map(|b| b.as_ptr()).collect();
+            all.sort();
+            all
+        };
+        arena.restart();
+        let first = addresses(&arena);
+        assert_eq!(round(&mut arena), 4 * (8 + 4 + 8 + 8));
+        arena.restart();
+        assert_eq!(first, addresses(&arena));
     }
 
     #[test]
-    fn evaluation_uses_released_buffers_again() {
-        let mut arena = Arena::new(Track::Off);
-        let a = arena.slot(8);
-        let b = arena.slot(4);
+    fn released_values_make_room_for_gradients_of_their_size() {
+        let mut arena = Arena::default();
+        let (a, b) = (arena.slot(8), arena.slot(4));
+        let address = arena.get(a).as_ptr();
         arena.release(a);
-        assert_ne!(arena.slot(4), b);
-        assert_eq!(arena.slot(8), a);
+        let other = arena.buffer(4);
+        assert_ne!(other.as_ptr(), address);
+        let (gradient, into) = arena.open_gradient(b, 8);
+        assert_eq!((gradient.as_ptr(), into), (address, Into::Overwrite));
+        assert!(arena.get(a).is_empty());
     }
 
     #[test]
     fn the_first_contribution_overwrites_and_the_second_adds() {
-        let mut gradients = Gradients::default();
-        let slot = Slot(3);
-        let (gradient, into) = gradients.open(slot, 2);
+        let mut arena = Arena::default();
+        let slot = arena.slot(4);
+        let (gradient, into) = arena.open_gradient(slot, 2);
         assert_eq!((gradient.len(), into), (2, Into::Overwrite));
         let address = gradient.as_ptr();
-        gradients.put(slot, gradient);
-        let (gradient, into) = gradients.open(slot, 2);
-        assert_eq!(into, Into::Accumulate);
-        gradients.free(gradient);
-        let again = gradients.buffer(2);
-        assert_eq!(again.as_ptr(), address);
+        arena.put_gradient(slot, gradient);
+        let (gradient, into) = arena.open_gradient(slot, 2);
+        assert_eq!((gradient.as_ptr(), into), (address, Into::Accumulate));
+        assert!(arena.take_gradient(slot).is_none());
+    }
+
+    #[test]
+    fn a_cleared_arena_holds_nothing() {
+        let mut arena = Arena::default();
+        let slot = arena.slot(8);
+        arena.release(slot);
+        arena.clear();
+        assert_eq!(arena.bytes(), 0);
+        arena.slot(4);
+        assert_eq!(arena.bytes(), 16);
     }
 }

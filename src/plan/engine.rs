@@ -5,7 +5,7 @@ use super::ledger::{Ledger, Part};
 use super::request::{Checkpointing, Request};
 use super::scheme::UpdateState;
 use crate::base::human::{grouped, short};
-use crate::nn::footprint;
+use crate::nn::{ActivationCheckpointing, footprint};
 
 /// The program itself, its libraries, threads and buffers, before any model.
 const RUNTIME: f64 = 14.0 * MIB;
@@ -52,20 +52,23 @@ pub fn ledger(request: &Request) -> Ledger {
 fn passes(request: &Request, ledger: &mut Ledger) {
     let (config, shape) = request.arch.config();
     let (batch, len) = (request.micro_batch as usize, request.seq_len as usize);
-    let train = footprint::training(&config, &shape, batch, len);
+    let checkpointing = match request.checkpointing {
+        Checkpointing::Off => ActivationCheckpointing::None {},
+        Checkpointing::Full => ActivationCheckpointing::Full {},
+    };
+    let train = footprint::training(&config, &shape, batch, len, checkpointing);
     let tokens = batch * len;
     let each = train.activations / tokens.max(1) as u64;
-    let how = match request.checkpointing {
-        Checkpointing::Off | Checkpointing::Full => {
-            format!(
-                "{} tokens × {} B kept from forward to backward",
-                grouped(tokens as u64),
-                grouped(each)
-            )
-        }
-    };
+    let how = format!(
+        "{} tokens × {} B kept from forward to backward",
+        grouped(tokens as u64),
+        grouped(each)
+    );
     ledger.add(Part::Activations, train.activations as f64, how);
-    let how = "gradients of activations, used again from layer to layer";
+    let how = match request.checkpointing {
+        Checkpointing::Off => "gradients that find no room where activations were",
+        Checkpointing::Full => "one block computed again, and its gradients",
+    };
     ledger.add(Part::GradientBuffers, train.gradients as f64, how);
     let whole = (tokens as u64 * request.arch.vocab_size * 4) as f64;
     let how = if train.head as f64 >= whole {

@@ -9,6 +9,8 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("micro_batch_size", "train.micro_batch_size"),
     ("grad_accum_steps", "train.grad_accum_steps"),
     ("clip_norm", "train.clip_norm"),
+    ("precision", "train.precision"),
+    ("activation_checkpointing", "train.activation_checkpointing"),
     ("threads", "train.threads"),
     ("log_every", "train.log_every"),
     ("weight_decay", "optimizer.*.weight_decay"),
@@ -50,6 +52,12 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("gradient_accumulation_steps", "train.grad_accum_steps"),
     ("grad_clip", "train.clip_norm"),
     ("max_grad_norm", "train.clip_norm"),
+    ("bf16", "train.precision"),
+    ("gradient_checkpointing", "train.activation_checkpointing"),
+    (
+        "use_gradient_checkpointing",
+        "train.activation_checkpointing",
+    ),
     ("max_iters", "train.max_steps"),
     ("logging_steps", "train.log_every"),
     ("log_interval", "train.log_every"),
@@ -107,6 +115,22 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "there is no dropout; weight_decay and early checkpoints are what holds overfitting back",
     ),
     (
+        "fp16",
+        "this build trains on the CPU, in f32 or bf16: set train.precision",
+    ),
+    (
+        "mixed_precision",
+        "set train.precision: auto, f32 or bf16; weights and moments stay f32 in each",
+    ),
+    (
+        "dtype",
+        "set train.precision: auto, f32 or bf16; weights and moments stay f32 in each",
+    ),
+    (
+        "torch_dtype",
+        "set train.precision: auto, f32 or bf16; weights and moments stay f32 in each",
+    ),
+    (
         "output_dir",
         "the command line says where runs live: --runs-dir DIR",
     ),
@@ -140,6 +164,23 @@ pub fn resolve(path: &str) -> Option<&'static str> {
             .find(|(name, target)| *name == key && lies_in(target, section))
     };
     exact.or_else(within).map(|(_, target)| *target)
+}
+
+/// What `true` or `false` means behind a name that other tools use as a switch and we do not.
+pub fn switch(said: &str, on: bool) -> Option<&'static str> {
+    let key = said.rsplit('.').next().unwrap_or(said).replace('-', "_");
+    Some(match (key.as_str(), on) {
+        ("bf16", true) => "bf16",
+        ("bf16", false) => "f32",
+        (checkpointing, on) if checkpointing.ends_with("_checkpointing") => {
+            if on {
+                "full"
+            } else {
+                "none"
+            }
+        }
+        _ => return None,
+    })
 }
 
 /// What to write instead of a key that only other tools have.

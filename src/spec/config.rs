@@ -2,7 +2,10 @@
 
 use crate::base::sampling::Sampling;
 use crate::{
-    data::DataConfig, methods::MethodConfig, nn::ModelConfig, optim::OptimizerConfig,
+    data::DataConfig,
+    methods::MethodConfig,
+    nn::{ActivationCheckpointing, ModelConfig, Precision},
+    optim::OptimizerConfig,
     optim::schedule::ScheduleConfig,
 };
 use serde::{Deserialize, Serialize};
@@ -55,6 +58,12 @@ pub struct TrainConfig {
     /// Global gradient norm above which gradients are scaled down; 0 turns clipping off.
     #[schemars(range(min = 0.0))]
     pub clip_norm: f64,
+    /// Number format of matrix products; everything between them, weights and moments are f32. `auto` takes bf16 where
+    /// the processor multiplies it faster, and the run's log says what was taken. Evaluation uses the same.
+    pub precision: Precision,
+    /// Which activations wait for the backward pass in memory, and which are computed a second time instead. The numbers
+    /// are the same, bit for bit. `true` is `full`.
+    pub activation_checkpointing: ActivationCheckpointing,
     /// Start from the weights of this checkpoint folder instead of random ones (short name `model.from`).
     pub from: Option<std::path::PathBuf>,
     /// Number of compute threads. Default: all cores this process may use.
@@ -135,6 +144,8 @@ impl Default for TrainConfig {
             micro_batch_size: 12,
             grad_accum_steps: 1,
             clip_norm: 1.0,
+            precision: Precision::default(),
+            activation_checkpointing: ActivationCheckpointing::default(),
             from: None,
             threads: None,
             log_every: 1,

@@ -137,7 +137,7 @@ impl Reader<'_> {
 
     /// Puts a value of any depth at a known place.
     fn place(&mut self, path: Vec<String>, node: &Node, said: &str, value: Value) {
-        match (&node.kind, value) {
+        match (&node.kind, in_our_words(node, said, value)) {
             (Kind::Object(_), Value::Object(map)) => {
                 for (key, value) in map {
                     self.key(&path, &key, &format!("{said}.{key}"), value);
@@ -162,10 +162,16 @@ impl Reader<'_> {
                 for (key, value) in map {
                     let said = format!("{said}.{key}");
                     let member = key.replace('-', "_");
-                    if node.child(&member).is_some() {
+                    if let Some(section) = node.child(&member) {
                         // `adamw:` and `adamw: {}` say nothing but the choice itself.
                         self.choose(path.clone(), &member, &said);
                         if value.is_null() {
+                            continue;
+                        }
+                        // `every_n: 2`: a member with one setting takes it bare.
+                        if let ([(field, _)], false) = (section.children(), value.is_object()) {
+                            let path = [&*path, &[member]].concat();
+                            self.key(&path, field, &said, value);
                             continue;
                         }
                     }
@@ -219,6 +225,15 @@ impl Reader<'_> {
         }
         found
     }
+}
+
+/// Switches of other tools as the words that they mean here.
+fn in_our_words(node: &Node, said: &str, value: Value) -> Value {
+    let word = match (&node.kind, &value) {
+        (Kind::Registry(_) | Kind::Choice(_), Value::Bool(on)) => alias::switch(said, *on),
+        _ => None,
+    };
+    word.map_or(value, Value::from)
 }
 
 /// Follows a dotted path. In a registry, a field's name without a member's means the chosen member (`*`).

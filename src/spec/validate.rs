@@ -5,6 +5,7 @@ use super::presets::neighbours;
 use super::run_spec::{Advice, RunSpec};
 use super::{RunConfig, embed_corpora};
 use crate::data::tokenizer::TokenizerConfig;
+use crate::nn::ActivationCheckpointing;
 use crate::optim::schedule::ScheduleConfig;
 use std::path::{Path, PathBuf};
 
@@ -224,7 +225,8 @@ fn data(config: &RunConfig, judge: &mut Judge) {
     }
 }
 
-/// The files that a spec names exist and are what they should be.
+/// What depends on the machine: the files that a spec names exist and are what they should be, and the processor can do
+/// what it is asked for.
 pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: &mut Vec<Issue>) {
     let mut judge = Judge { origins, issues };
     if let Some(path) = &config.data.path {
@@ -258,6 +260,10 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
             &full,
             here,
         );
+    }
+    if let Err(error) = config.train.precision.resolve() {
+        let hint = crate::nn::PrecisionError::HINT;
+        judge.want(false, &["train.precision"], error.to_string(), hint);
     }
     if let Some(path) = &config.train.from {
         let full = base.join(path);
@@ -338,6 +344,16 @@ pub(super) fn advice(spec: &RunSpec) -> Vec<Advice> {
         "train.clip_norm",
         "gradients are not clipped: one bad batch can undo hours; 1.0 is usual".into(),
     );
+    if let ActivationCheckpointing::EveryN { n } = spec.train.activation_checkpointing {
+        note(
+            n >= spec.model.n_layer,
+            "train.activation_checkpointing",
+            format!(
+                "one segment of {n} blocks holds all {}: nothing is saved",
+                spec.model.n_layer
+            ),
+        );
+    }
     let head_dim = spec.model.d_model / spec.model.n_head.max(1);
     note(
         head_dim < 16,

@@ -102,6 +102,9 @@ pub enum Event {
         /// The checkpoint step that this process continues from.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         resumed_from: Option<u64>,
+        /// Number format of matrix products in force, `f32` or `bf16`; absent in older logs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        precision: Option<String>,
     },
     MetricsDeclared {
         metrics: Vec<MetricInfo>,

@@ -96,6 +96,7 @@ impl Tape {
                 batch_tokens: BATCH_TOKENS,
                 epoch_tokens: 1_003_854,
                 resumed_from,
+                precision: None,
             },
         );
         self.add(Event::MetricsDeclared { metrics: metrics() });

@@ -1,6 +1,8 @@
 //! What a bit-exact resume depends on besides the checkpoint: the same data, the same program, the same machine class.
 
 use crate::data::Dataset;
+use crate::kernels::matmul::Arithmetic;
+use crate::nn::arithmetic_name;
 use crate::spec::RunSpec;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +16,9 @@ pub struct Fingerprint {
     pub tokenizer: String,
     /// Compute threads.
     pub threads: usize,
+    /// Number format of products, `f32` or `bf16`; checkpoints of version 0.1.0 do not say: they are f32.
+    #[serde(default = "f32_word")]
+    pub arithmetic: String,
     /// Program version.
     pub program: String,
     /// Architecture of the processor.
@@ -31,9 +36,16 @@ pub enum Match {
     Different(String),
 }
 
+fn f32_word() -> String {
+    arithmetic_name(Arithmetic::F32).into()
+}
+
 impl Fingerprint {
     pub fn of(spec: &RunSpec, data: &Dataset) -> Fingerprint {
+        // A run whose precision this machine cannot do ends before its first checkpoint.
+        let arithmetic = spec.train.precision.resolve().unwrap_or_default();
         Fingerprint {
+            arithmetic: arithmetic_name(arithmetic).into(),
             data: data.fingerprint.clone(),
             tokenizer: data.tokenizer_fingerprint.clone(),
             threads: crate::engine::threads(spec),
@@ -55,6 +67,12 @@ impl Fingerprint {
             why.push(format!(
                 "{} compute threads instead of {}",
                 now.threads, self.threads
+            ));
+        }
+        if self.arithmetic != now.arithmetic {
+            why.push(format!(
+                "{} arithmetic instead of {}",
+                now.arithmetic, self.arithmetic
             ));
         }
         if self.program != now.program {
@@ -84,6 +102,7 @@ mod tests {
             data: "a".into(),
             tokenizer: "t".into(),
             threads: 2,
+            arithmetic: "bf16".into(),
             program: "0.1.0".into(),
             arch: "x86_64".into(),
         };
@@ -96,6 +115,12 @@ mod tests {
             panic!("exact?")
         };
         assert_eq!(why, "1 compute threads instead of 2");
+        let rounded = Fingerprint {
+            arithmetic: "f32".into(),
+            ..then.clone()
+        };
+        let why = "f32 arithmetic instead of bf16".to_string();
+        assert_eq!(then.compare(&rounded), Match::Inexact(why));
         let other = Fingerprint {
             data: "b".into(),
             ..slower

@@ -4,7 +4,7 @@ use super::{Check, Subject, Verdict};
 use crate::data::Batch;
 use crate::engine::EngineError;
 use crate::engine::step::view;
-use crate::methods::{StepContext, differentiate};
+use crate::methods::{StepContext, micro_step};
 use crate::optim::clip_scale;
 use std::time::Duration;
 
@@ -49,14 +49,10 @@ fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
     let begun = clock.elapsed();
     let mut step = || -> Result<f64, EngineError> {
         state.model.params_mut().zero_grads()?;
-        let out = state.model.forward(&view(&batch))?;
-        let gradient = differentiate(&*spec.method, &out, &context)?;
-        state
-            .model
-            .backward(&gradient.dlogp, gradient.dentropy.as_ref())?;
+        let found = micro_step(&*spec.method, &mut state.model, &view(&batch), &context)?;
         let scale = clip_scale(state.model.params().grad_norm()?, 1.0);
         state.optimizer.step(state.model.params_mut(), LR, scale)?;
-        Ok(gradient.loss)
+        Ok(found.loss)
     };
     judge(&mut step, &mut || clock.elapsed() - begun >= TIME)
 }

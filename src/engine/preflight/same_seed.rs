@@ -4,8 +4,8 @@ use super::{Check, Subject, Verdict};
 use crate::data::Batch;
 use crate::engine::EngineError;
 use crate::engine::state::TrainState;
-use crate::engine::step::{sum, view};
-use crate::methods::{StepContext, differentiate};
+use crate::engine::step::view;
+use crate::methods::{StepContext, micro_step};
 
 pub const CHECK: Check = Check {
     id: "same_seed",
@@ -39,17 +39,15 @@ fn read(
 ) -> Result<Reading, EngineError> {
     let model = &mut state.model;
     model.params_mut().zero_grads()?;
-    let out = model.forward(&view(batch))?;
     let context = StepContext {
         step_tokens: batch.targets.len(),
     };
-    let gradient = differentiate(&*spec.method, &out, &context)?;
-    model.backward(&gradient.dlogp, gradient.dentropy.as_ref())?;
+    let found = micro_step(&*spec.method, model, &view(batch), &context)?;
     let grad_norm = model.params().grad_norm()?;
     model.params_mut().zero_grads()?;
     Ok(Reading {
         weights: model.params().read_weights(hash)?,
-        loss: -sum(&out.logp)? / batch.targets.len() as f64,
+        loss: found.loss,
         grad_norm,
     })
 }

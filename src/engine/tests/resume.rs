@@ -21,6 +21,41 @@ fn twenty_steps_are_ten_and_a_resume_and_ten_byte_for_byte() {
     assert_eq!(rolled, Some(&Event::RolledBack { step: 10 }));
 }
 
+/// Every arithmetic that this machine has.
+fn precisions() -> Vec<&'static str> {
+    let here = |word: &&str| {
+        let precision = serde_json::from_value::<crate::nn::Precision>((*word).into());
+        precision.is_ok_and(|p| p.resolve().is_ok())
+    };
+    ["auto", "f32", "bf16"].into_iter().filter(here).collect()
+}
+
+#[test]
+fn every_precision_resumes_to_the_bit_with_and_without_checkpointing() {
+    for precision in precisions() {
+        let precision = format!("precision={precision}");
+        let kept = Run::new(&["n_layer=3", &precision]);
+        let whole = kept.go();
+        let words = ["n_layer=3", &precision, "gradient_checkpointing=true"];
+        let mut parted = Run::new(&words);
+        parted.job.stop_after = Some(7);
+        let (first, second) = (parted.go(), parted.resumed());
+        let logs = (loss_log(&[&whole]), loss_log(&[&first, &second]));
+        assert!(logs.0 == logs.1, "{precision}: losses differ");
+        same_files(&kept.checkpoint(20), &parted.checkpoint(20));
+    }
+}
+
+#[test]
+fn the_log_says_which_arithmetic_is_in_force() {
+    let events = Run::new(&["precision=f32", "max_steps=1"]).go();
+    let said = events.iter().find_map(|event| match event {
+        Event::Started { precision, .. } => precision.clone(),
+        _ => None,
+    });
+    assert_eq!(said.as_deref(), Some("f32"));
+}
+
 #[test]
 fn a_stop_between_two_checkpoints_resumes_exactly_there() {
     let straight = Run::new(&[]);

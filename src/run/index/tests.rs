@@ -40,6 +40,7 @@ fn started(max_steps: u64) -> Event {
         batch_tokens: 768,
         epoch_tokens: 1000,
         resumed_from: None,
+        precision: None,
     }
 }
 

@@ -246,6 +246,7 @@ mod tests {
             batch_tokens: 1,
             epoch_tokens: 1,
             resumed_from: None,
+            precision: None,
         };
         pace.observe(&at(t, started));
         assert_eq!(

@@ -28,6 +28,8 @@ pub struct Head {
     /// Tokens of one pass over the training split.
     pub epoch_tokens: u64,
     pub resumed_from: Option<u64>,
+    /// Number format of matrix products in force; unknown in older logs.
+    pub precision: Option<String>,
 }
 
 impl Head {
@@ -54,6 +56,7 @@ impl Head {
             batch_tokens,
             epoch_tokens,
             resumed_from,
+            precision,
         } = event
         else {
             return None;
@@ -68,6 +71,7 @@ impl Head {
             batch_tokens: *batch_tokens,
             epoch_tokens: *epoch_tokens,
             resumed_from: *resumed_from,
+            precision: precision.as_deref().map(text::one_line),
         })
     }
 }

@@ -71,6 +71,7 @@ impl RunState {
                 n_params,
                 max_steps,
                 resumed_from,
+                precision,
                 ..
             } => {
                 let from =
@@ -78,8 +79,10 @@ impl RunState {
                 let steps = human::grouped(*max_steps);
                 let params = human::short(*n_params as f64);
                 let from = from.unwrap_or_default();
+                let precision = precision.as_ref().map(|p| format!(" in {p}"));
+                let precision = precision.unwrap_or_default();
                 Line::info(format!(
-                    "{name}: {method}, {params} parameters, {steps} steps{from}"
+                    "{name}: {method}, {params} parameters, {steps} steps{precision}{from}"
                 ))
             }
             Event::PhaseChanged { phase, step } => return self.phase_line(*phase, *step),

@@ -67,6 +67,7 @@ fn started(resumed_from: Option<u64>) -> Event {
         batch_tokens: 10,
         epoch_tokens: 400,
         resumed_from,
+        precision: Some("bf16".into()),
     }
 }
 
@@ -322,7 +323,7 @@ fn the_log_speaks_in_sentences() {
     let lines: Vec<&str> = state.log.iter().map(|l| l.text.as_str()).collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
     engine 0.1.0 on box, process 7
-    shakespeare: pretrain, 800k parameters, 100 steps
+    shakespeare: pretrain, 800k parameters, 100 steps in bf16
     checkpoint step-000030 kept (best so far, val 1.886), 3.0 MiB
     lr 1.00e-3 → 5.00e-4 from step 31 on
     paused at step 31

@@ -1,0 +1,450 @@
+//! The decoder on the tape: fused kernels on f32 slices, for the CPU. Here is the forward pass; `backward` walks back.
+
+mod backward;
+
+use super::checkpointing::ActivationCheckpointing;
+use super::footprint::Footprint;
+use super::kv_cache::KvCache;
+use super::layout::{BlockSpans, Layout, LinearSpans, NormSpans};
+use super::profile::{Part, Profile};
+use super::tape::{Arena, Slot, Track};
+use super::{ModelConfig, ModelShape, TokenBatch};
+use crate::kernels::attention::{self, Heads};
+use crate::kernels::matmul::{Arithmetic, Compute, Into, Mat, matmul};
+use crate::kernels::rotary::{self, RotaryTable, Turn};
+use crate::kernels::{activation, embedding, linear, logprob, norm};
+
+/// What does not change from step to step.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan<'a> {
+    /// What all products of the pass are computed in.
+    pub arithmetic: Arithmetic,
+    pub checkpointing: ActivationCheckpointing,
+    pub config: &'a ModelConfig,
+    pub shape: &'a ModelShape,
+    pub layout: &'a Layout,
+    pub rotary: Option<&'a RotaryTable>,
+    pub weights: &'a [f32],
+}
+
+impl Plan<'_> {
+    fn heads(&self) -> Heads {
+        Heads {
+            n_head: self.shape.n_head,
+            n_kv_head: self.shape.n_kv_head,
+            head_dim: self.shape.head_dim,
+        }
+    }
+
+    fn segment_len(&self) -> usize {
+        self.checkpointing.segment_len(self.shape.n_layer)
+    }
+
+    /// Blocks of segment number `segment`.
+    fn segment(&self, segment: usize) -> &[BlockSpans] {
+        let len = self.segment_len();
+        let blocks = &self.layout.blocks;
+        &blocks[segment * len..((segment + 1) * len).min(blocks.len())]
+    }
+}
+
+/// One layer as the forward left it.
+#[derive(Debug, Clone, Copy)]
+enum Node {
+    Norm {
+        x: Slot,
+        y: Slot,
+        stats: Slot,
+        spans: NormSpans,
+    },
+    Linear {
+        x: Slot,
+        y: Slot,
+        residual: Option<Slot>,
+        spans: LinearSpans,
+    },
+    Attention {
+        qkv: Slot,
+        out: Slot,
+        lse: Slot,
+    },
+    Activation {
+        x: Slot,
+        y: Slot,
+    },
+}
+
+/// Where a block's output goes.
+#[derive(Debug, Clone, Copy)]
+enum Output {
+    /// To a slot of its own.
+    New,
+    /// It was computed before: only the way back to this slot is recorded.
+    Known(Slot),
+}
+
+/// One kind of pass (training or evaluation) with the memory that it uses again and again.
+pub(crate) struct Pass {
+    /// Whether this pass has a backward.
+    track: Track,
+    /// Whether what runs now is kept: segments that will run again are not.
+    keep: Track,
+    arena: Arena,
+    nodes: Vec<Node>,
+    /// Input of each segment of blocks; the first is the embedding's output.
+    boundaries: Vec<Slot>,
+    ids: Vec<u32>,
+    targets: Vec<u32>,
+    seq_len: usize,
+    hidden: Option<Slot>,
+    /// What the arena held after the first forward of this size.
+    forward_bytes: u64,
+    pub outputs: logprob::Outputs,
+    pub profile: Profile,
+}
+
+impl Pass {
+    pub fn new(track: Track) -> Self {
+        Pass {
+            track,
+            keep: track,
+            arena: Arena::default(),
+            nodes: Vec::new(),
+            boundaries: Vec::new(),
+            ids: Vec::new(),
+            targets: Vec::new(),
+            seq_len: 0,
+            hidden: None,
+            forward_bytes: 0,
+            outputs: logprob::Outputs::default(),
+            profile: Profile::default(),
+        }
+    }
+
+    /// What this pass holds in memory after what it has done so far.
+    pub fn footprint(&self) -> Footprint {
+        Footprint {
+            activations: self.forward_bytes,
+            gradients: self.arena.bytes() - self.forward_bytes,
+            head: self.outputs.bytes(),
+        }
+    }
+
+    /// Fills `outputs` with log-probabilities and entropies of the batch.
+    pub fn forward(&mut self, plan: &Plan, batch: &TokenBatch) {
+        let hidden = self.hidden(plan, batch.inputs, batch.seq_len, None);
+        self.targets.clear();
+        self.targets.extend_from_slice(batch.targets);
+        let sizes = self.head_sizes(plan);
+        let inputs = logprob::Inputs {
+            hidden: self.arena.get(hidden),
+            table: &plan.weights[plan.layout.head.range()],
+            targets: &self.targets,
+        };
+        let outputs = &mut self.outputs;
+        self.profile.measure(Part::Head, || {
+            logprob::forward(plan.arithmetic, sizes, inputs, outputs);
+        });
+    }
+
+    /// Logits (rows, V) of the last `rows` tokens of `ids`, which follow what the cache holds.
+    pub fn logits(
+        &mut self,
+        plan: &Plan,
+        ids: &[u32],
+        seq_len: usize,
+        cache: Option<&mut KvCache>,
+        rows: usize,
+    ) -> Vec<f32> {
+        let hidden = self.hidden(plan, ids, seq_len, cache);
+        let (d, vocab) = (plan.shape.d_model, plan.shape.vocab_size);
+        let last = &self.arena.get(hidden)[(ids.len() - rows) * d..];
+        let table = Mat::new(&plan.weights[plan.layout.head.range()], vocab, d);
+        let mut logits = vec![0.0; rows * vocab];
+        let hidden = Mat::new(last, rows, d);
+        let compute = Compute::pool(plan.arithmetic);
+        self.profile.measure(Part::Head, || {
+            matmul(
+                &mut logits,
+                hidden,
+                table.t(),
+                1.0,
+                Into::Overwrite,
+                compute,
+            );
+        });
+        logits
+    }
+
+    /// Hidden states (B · T, D) after the last norm.
+    fn hidden(
+        &mut self,
+        plan: &Plan,
+        ids: &[u32],
+        seq_len: usize,
+        mut cache: Option<&mut KvCache>,
+    ) -> Slot {
+        self.begin(ids, seq_len);
+        let start = cache.as_ref().map_or(0, |cache| cache.len());
+        let n_layer = plan.shape.n_layer;
+        let segment_len = plan.segment_len();
+        let mut x = self.embedding(plan, start);
+        for (layer, block) in plan.layout.blocks.iter().enumerate() {
+            if layer % segment_len == 0 {
+                self.boundaries.push(x);
+                let last = layer + segment_len >= n_layer;
+                self.keep = if last { self.track } else { Track::Off };
+            }
+            let y = self.block(plan, x, block, cache.as_deref_mut(), layer, Output::New);
+            let is_boundary = self.boundaries.last() == Some(&x);
+            if self.track == Track::Off || !is_boundary {
+                self.read(x);
+            }
+            x = y;
+        }
+        if let Some(cache) = cache {
+            cache.advance(ids.len());
+        }
+        let hidden = self.norm(plan, x, &plan.layout.norm);
+        self.read(x);
+        if self.forward_bytes == 0 {
+            self.forward_bytes = self.arena.bytes();
+        }
+        self.hidden = Some(hidden);
+        hidden
+    }
+
+    fn begin(&mut self, ids: &[u32], seq_len: usize) {
+        if (ids.len(), seq_len) != (self.ids.len(), self.seq_len) {
+            self.arena.clear();
+            self.forward_bytes = 0;
+        }
+        self.arena.restart();
+        self.nodes.clear();
+        self.boundaries.clear();
+        self.ids.clear();
+        self.ids.extend_from_slice(ids);
+        self.seq_len = seq_len;
+        self.keep = self.track;
+    }
+
+    /// Says that the forward has read a slot for the last time.
+    fn read(&mut self, slot: Slot) {
+        if self.keep == Track::Off {
+            self.arena.release(slot);
+        }
+    }
+
+    fn record(&mut self, node: Node) {
+        if self.keep == Track::Gradients {
+            self.nodes.push(node);
+        }
+    }
+
+    /// One transformer block over `x`, which is left alone.
+    fn block(
+        &mut self,
+        plan: &Plan,
+        x: Slot,
+        block: &BlockSpans,
+        cache: Option<&mut KvCache>,
+        layer: usize,
+        output: Output,
+    ) -> Slot {
+        let h = self.norm(plan, x, &block.norm1);
+        let qkv = self.linear(plan, h, None, &block.qkv, Output::New);
+        self.read(h);
+        let mixed = match cache {
+            Some(cache) => self.cached_attention(plan, qkv, cache, layer),
+            None => self.attention(plan, qkv),
+        };
+        self.read(qkv);
+        let after = self.linear(plan, mixed, Some(x), &block.attn_out, Output::New);
+        self.read(mixed);
+        let h = self.norm(plan, after, &block.norm2);
+        let wide = self.linear(plan, h, None, &block.mlp_in, Output::New);
+        self.read(h);
+        let active = self.activation(plan, wide);
+        self.read(wide);
+        let y = self.linear(plan, active, Some(after), &block.mlp_out, output);
+        self.read(active);
+        self.read(after);
+        y
+    }
+
+    fn head_sizes(&self, plan: &Plan) -> logprob::Sizes {
+        logprob::Sizes::new(self.ids.len(), plan.shape.d_model, plan.shape.vocab_size)
+    }
+
+    fn embedding(&mut self, plan: &Plan, start: usize) -> Slot {
+        let slot = self.arena.slot(self.ids.len() * plan.shape.d_model);
+        let mut x = self.arena.take(slot);
+        let table = &plan.weights[plan.layout.tokens.range()];
+        let positions = plan.layout.positions;
+        let positions = positions.map(|span| &plan.weights[span.range()]);
+        let (ids, seq_len) = (&self.ids, self.seq_len);
+        self.profile.measure(Part::Embedding, || {
+            embedding::forward(ids, seq_len, table, positions, start, &mut x);
+        });
+        self.arena.put(slot, x);
+        slot
+    }
+
+    fn norm(&mut self, plan: &Plan, x: Slot, spans: &NormSpans) -> Slot {
+        let y = self.arena.slot(self.ids.len() * plan.shape.d_model);
+        let stats = self.arena.slot(self.ids.len() * 2);
+        let (mut y_values, mut stats_values) = (self.arena.take(y), self.arena.take(stats));
+        let x_values = self.arena.get(x);
+        self.profile.measure(Part::Norm, || {
+            norm::forward(
+                plan.config.norm.kind(),
+                x_values,
+                &plan.weights[spans.gain.range()],
+                spans.bias.map(|span| &plan.weights[span.range()]),
+                plan.config.norm.eps(),
+                &mut y_values,
+                &mut stats_values,
+            );
+        });
+        self.arena.put(y, y_values);
+        self.arena.put(stats, stats_values);
+        self.read(stats);
+        self.record(Node::Norm {
+            x,
+            y,
+            stats,
+            spans: *spans,
+        });
+        y
+    }
+
+    fn linear(
+        &mut self,
+        plan: &Plan,
+        x: Slot,
+        residual: Option<Slot>,
+        spans: &LinearSpans,
+        output: Output,
+    ) -> Slot {
+        let sizes = self.linear_sizes(spans);
+        let y = match output {
+            Output::Known(y) => y,
+            Output::New => {
+                let y = self.arena.slot(sizes.rows * sizes.d_out);
+                let mut values = self.arena.take(y);
+                let arena = &self.arena;
+                self.profile.measure(Part::LinearForward, || {
+                    linear::forward(
+                        plan.arithmetic,
+                        sizes,
+                        arena.get(x),
+                        &plan.weights[spans.weight.range()],
+                        spans.bias.map(|span| &plan.weights[span.range()]),
+                        residual.map(|slot| arena.get(slot)),
+                        &mut values,
+                    );
+                });
+                self.arena.put(y, values);
+                y
+            }
+        };
+        self.record(Node::Linear {
+            x,
+            y,
+            residual,
+            spans: *spans,
+        });
+        y
+    }
+
+    fn linear_sizes(&self, spans: &LinearSpans) -> linear::Sizes {
+        linear::Sizes {
+            rows: self.ids.len(),
+            d_in: spans.weight.cols,
+            d_out: spans.weight.rows,
+        }
+    }
+
+    fn attention(&mut self, plan: &Plan, qkv: Slot) -> Slot {
+        self.turn_slot(plan, qkv, 0);
+        let (heads, rows) = (plan.heads(), self.ids.len());
+        let sizes = attention::Sizes::causal(heads, self.seq_len);
+        let out = self.arena.slot(rows * heads.q_width());
+        let lse = self.arena.slot(rows * heads.n_head);
+        let (mut out_values, mut lse_values) = (self.arena.take(out), self.arena.take(lse));
+        let qkv_values = self.arena.get(qkv);
+        self.profile.measure(Part::AttentionForward, || {
+            attention::forward(
+                plan.arithmetic,
+                sizes,
+                qkv_values,
+                &mut out_values,
+                &mut lse_values,
+            );
+        });
+        self.arena.put(out, out_values);
+        self.arena.put(lse, lse_values);
+        self.read(lse);
+        self.record(Node::Attention { qkv, out, lse });
+        out
+    }
+
+    fn cached_attention(
+        &mut self,
+        plan: &Plan,
+        qkv: Slot,
+        cache: &mut KvCache,
+        layer: usize,
+    ) -> Slot {
+        let (heads, new, past) = (plan.heads(), self.ids.len(), cache.len());
+        self.turn_slot(plan, qkv, past);
+        let out = self.arena.slot(new * heads.q_width());
+        let mut values = self.arena.take(out);
+        let qkv = self.arena.get(qkv);
+        self.profile.measure(Part::AttentionForward, || {
+            cache.append(layer, heads, qkv);
+            attention::forward_cached(
+                plan.arithmetic,
+                heads,
+                (past, new),
+                (qkv, heads.qkv_width()),
+                cache.layer(layer),
+                &mut values,
+            );
+        });
+        self.arena.put(out, values);
+        out
+    }
+
+    /// Turns queries and keys in place.
+    fn turn_slot(&mut self, plan: &Plan, qkv: Slot, start: usize) {
+        let mut values = self.arena.take(qkv);
+        self.turn(plan, &mut values, start, Turn::Forward);
+        self.arena.put(qkv, values);
+    }
+
+    fn turn(&mut self, plan: &Plan, qkv: &mut [f32], start: usize, turn: Turn) {
+        let (heads, seq_len) = (plan.heads(), self.seq_len);
+        if let Some(table) = plan.rotary {
+            let n_turned = heads.n_head + heads.n_kv_head;
+            let width = heads.qkv_width();
+            self.profile.measure(Part::Rotary, || {
+                rotary::apply(table, qkv, width, n_turned, (seq_len, start), turn);
+            });
+        }
+    }
+
+    fn activation(&mut self, plan: &Plan, x: Slot) -> Slot {
+        let d_ff = plan.shape.d_ff;
+        let y = self.arena.slot(self.ids.len() * d_ff);
+        let mut values = self.arena.take(y);
+        let kind = plan.config.mlp.activation();
+        let x_values = self.arena.get(x);
+        self.profile.measure(Part::Activation, || {
+            activation::forward(kind, d_ff, x_values, &mut values);
+        });
+        self.arena.put(y, values);
+        self.record(Node::Activation { x, y });
+        y
+    }
+}

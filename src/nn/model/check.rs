@@ -1,0 +1,98 @@
+//! What a model refuses: shapes that do not fit, tokens that would index out of a table.
+
+use super::{Model, ModelConfig, ModelShape, TokenBatch};
+use candle_core::{Result, Tensor, bail};
+
+impl Model {
+    pub(super) fn check_batch(&self, batch: &TokenBatch) -> Result<()> {
+        let (batch_size, seq_len) = (batch.batch_size, batch.seq_len);
+        self.check_tokens("inputs", batch.inputs, batch_size, seq_len)?;
+        self.check_tokens("targets", batch.targets, batch_size, seq_len)
+    }
+
+    /// Refuses what would otherwise index out of a table.
+    pub(super) fn check_tokens(
+        &self,
+        name: &str,
+        tokens: &[u32],
+        batch: usize,
+        len: usize,
+    ) -> Result<()> {
+        if tokens.len() != batch * len || tokens.is_empty() {
+            bail!(
+                "{name}: expected {batch} × {len} tokens, got {}",
+                tokens.len()
+            )
+        }
+        if self.layout.positions.is_some() && len > self.shape.seq_len {
+            bail!(
+                "{name}: sequences of {len} tokens, but learned positions end at seq_len {}",
+                self.shape.seq_len
+            )
+        }
+        self.check_ids(name, tokens)
+    }
+
+    pub(crate) fn check_ids(&self, name: &str, tokens: &[u32]) -> Result<()> {
+        let vocab_size = self.shape.vocab_size;
+        match tokens.iter().position(|&id| id as usize >= vocab_size) {
+            Some(at) => bail!(
+                "{name}: token {} at index {at} is outside the vocabulary of {vocab_size}",
+                tokens[at]
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(super) fn upstream(
+    expected: &[usize],
+    dlogp: &Tensor,
+    dentropy: Option<&Tensor>,
+) -> Result<()> {
+    for (name, tensor) in [("dlogp", Some(dlogp)), ("dentropy", dentropy)] {
+        if let Some(tensor) = tensor
+            && tensor.dims() != expected
+        {
+            bail!(
+                "{name}: expected shape {expected:?}, got {:?}",
+                tensor.dims()
+            )
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn shape(config: &ModelConfig, shape: &ModelShape) -> Result<()> {
+    let ModelShape {
+        n_layer,
+        n_head,
+        n_kv_head,
+        head_dim,
+        d_model,
+        ..
+    } = *shape;
+    if [
+        n_layer,
+        n_head,
+        n_kv_head,
+        d_model,
+        shape.d_ff,
+        shape.seq_len,
+    ]
+    .contains(&0)
+        || shape.vocab_size == 0
+    {
+        bail!("model: every size must be at least 1, got {shape:?}")
+    }
+    if n_head * head_dim != d_model {
+        bail!("model: n_head {n_head} does not divide d_model {d_model}")
+    }
+    if n_head % n_kv_head != 0 {
+        bail!("model: n_kv_head {n_kv_head} does not divide n_head {n_head}")
+    }
+    if config.position.rotary_theta().is_some() && head_dim % 2 != 0 {
+        bail!("model: rotary positions need an even head_dim, got {head_dim}")
+    }
+    Ok(())
+}

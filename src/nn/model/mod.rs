@@ -1,0 +1,233 @@
+//! The decoder as methods and the engine see it: token batches in, log-probabilities out, gradients back. Here is what a
+//! model holds; `run` is what it does, `check` what it refuses.
+
+mod check;
+mod run;
+#[cfg(test)]
+mod tests;
+
+pub use run::{TokenValues, Upstream};
+
+use super::checkpointing::ActivationCheckpointing;
+use super::composite::Leaves;
+use super::footprint::Footprint;
+use super::fused::Pass;
+use super::layout::Layout;
+use super::profile::Part;
+use super::tape::Track;
+use super::{Init, ModelConfig, ModelShape, Naming, Params};
+use crate::base::rng::{Rng, Stream};
+use crate::kernels::matmul::Arithmetic;
+use crate::kernels::rotary::RotaryTable;
+use candle_core::{Device, Result, Tensor, bail};
+use std::time::Duration;
+
+/// Sequences with their targets, row-major (B, T).
+#[derive(Debug, Clone, Copy)]
+pub struct TokenBatch<'a> {
+    pub inputs: &'a [u32],
+    pub targets: &'a [u32],
+    pub batch_size: usize,
+    pub seq_len: usize,
+}
+
+/// What a method makes its loss of; both (B, T) f32, in nats, without a graph.
+#[derive(Debug, Clone)]
+pub struct TokenOutputs {
+    /// Log-probability of each target.
+    pub logp: Tensor,
+    /// Entropy of each predicted distribution.
+    pub entropy: Tensor,
+}
+
+/// How a model computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// Fused kernels on a tape: CPU.
+    Fused,
+    /// Plain candle operations and candle's autograd: any device.
+    Composite,
+}
+
+/// A decoder-only transformer with its parameters.
+pub struct Model {
+    config: ModelConfig,
+    shape: ModelShape,
+    layout: Layout,
+    params: Params,
+    door: Door,
+    arithmetic: Arithmetic,
+    checkpointing: ActivationCheckpointing,
+    /// What the last training forward left for its backward.
+    recorded: Option<Recorded>,
+    training: Pass,
+    evaluation: Pass,
+    rotary: Option<RotaryTable>,
+    /// Gradient of the loss by the head's outputs, used again every step.
+    upstream: Upstream,
+}
+
+enum Recorded {
+    /// The training pass holds it; (B, T).
+    Fused(usize, usize),
+    Composite {
+        leaves: Leaves,
+        outputs: (Tensor, Tensor),
+    },
+}
+
+impl Model {
+    /// A model with zero weights; [`Model::init`] or a checkpoint fills them. `vocab_size` is the tokenizer's, used where
+    /// the config names none.
+    /// On a CPU the fused kernels compute, elsewhere the composites.
+    pub fn new(config: &ModelConfig, vocab_size: usize, device: &Device) -> Result<Model> {
+        let door = if device.is_cpu() {
+            Door::Fused
+        } else {
+            Door::Composite
+        };
+        Model::with_door(config, vocab_size, device, door)
+    }
+
+    /// The same through a door of choice; the fused one is for CPUs alone.
+    pub fn with_door(
+        config: &ModelConfig,
+        vocab_size: usize,
+        device: &Device,
+        door: Door,
+    ) -> Result<Model> {
+        if door == Door::Fused && !device.is_cpu() {
+            bail!("model: the fused door is for the CPU, not for {device:?}")
+        }
+        let shape = config.shape(vocab_size);
+        check::shape(config, &shape)?;
+        let layout = Layout::new(config, &shape);
+        let params = Params::new(layout.infos.clone(), device)?;
+        Ok(Model {
+            config: config.clone(),
+            shape,
+            layout,
+            params,
+            door,
+            arithmetic: Arithmetic::F32,
+            checkpointing: ActivationCheckpointing::default(),
+            recorded: None,
+            training: Pass::new(Track::Gradients),
+            evaluation: Pass::new(Track::Off),
+            rotary: config
+                .position
+                .rotary_theta()
+                .map(|theta| RotaryTable::new(theta, shape.head_dim, shape.seq_len)),
+            upstream: Upstream::default(),
+        })
+    }
+
+    /// Draws initial weights: a pure function of the seed and the parameter's index.
+    pub fn init(&mut self, seed: u64) -> Result<()> {
+        let infos = self.params.infos().to_vec();
+        self.params.write_weights(|weights| {
+            for (index, info) in infos.iter().enumerate() {
+                let part = &mut weights[info.offset..info.offset + info.len];
+                match info.init {
+                    Init::Ones => part.fill(1.0),
+                    Init::Zeros => part.fill(0.0),
+                    Init::Normal(std) => {
+                        let mut rng = Rng::new(seed, Stream::Init, 0, index as u32);
+                        part.fill_with(|| std as f32 * rng.normal());
+                    }
+                }
+            }
+        })
+    }
+
+    /// What all products are computed in from now on: training, evaluation and generation. The composite door knows f32
+    /// alone.
+    pub fn set_arithmetic(&mut self, arithmetic: Arithmetic) -> Result<()> {
+        if self.door == Door::Composite && arithmetic != Arithmetic::F32 {
+            bail!(
+                "model: {arithmetic:?} arithmetic is for the fused kernels of the CPU; use f32 here"
+            )
+        }
+        self.arithmetic = arithmetic;
+        Ok(())
+    }
+
+    pub fn arithmetic(&self) -> Arithmetic {
+        self.arithmetic
+    }
+
+    /// Which activations the next training forwards keep. The composite door keeps all.
+    pub fn set_checkpointing(&mut self, checkpointing: ActivationCheckpointing) {
+        self.checkpointing = checkpointing;
+        self.recorded = None;
+    }
+
+    pub fn checkpointing(&self) -> ActivationCheckpointing {
+        self.checkpointing
+    }
+
+    /// Begins to measure the kernels of training passes, from zero.
+    pub fn profile(&mut self) {
+        self.training.profile.start();
+    }
+
+    /// Time of each kernel since [`Model::profile`]; `None` when it was not called.
+    pub fn profiled(&self) -> Option<[(Part, Duration); Part::ALL.len()]> {
+        self.training.profile.spent()
+    }
+
+    /// What the training and the evaluation pass hold in memory after what they have done so far; nothing on the
+    /// composite door. [`super::footprint`] foretells it.
+    pub fn footprints(&self) -> (Footprint, Footprint) {
+        (self.training.footprint(), self.evaluation.footprint())
+    }
+
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    pub fn shape(&self) -> &ModelShape {
+        &self.shape
+    }
+
+    /// Whose names the parameters carry.
+    pub fn naming(&self) -> Naming {
+        Naming::of(&self.config)
+    }
+
+    pub fn device(&self) -> &Device {
+        self.params.device()
+    }
+
+    pub fn n_params(&self) -> usize {
+        self.params.len()
+    }
+
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    pub fn params_mut(&mut self) -> &mut Params {
+        &mut self.params
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Bytes of weights that every decoded token reads.
+    pub fn decode_bytes_per_token(&self) -> usize {
+        (self.n_params() - self.lookup_params()) * size_of::<f32>()
+    }
+
+    /// Parameters that are looked up and never multiplied: positions, and token embeddings that are not the head too.
+    pub(crate) fn lookup_params(&self) -> usize {
+        let positions = self.layout.positions.map_or(0, |span| span.len());
+        let tokens = if self.config.tie_embeddings {
+            0
+        } else {
+            self.layout.tokens.len()
+        };
+        positions + tokens
+    }
+}

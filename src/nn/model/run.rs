@@ -1,0 +1,319 @@
+//! Forward, backward, evaluation and reading, through either door.
+
+use super::{Door, Model, Recorded, TokenBatch, TokenOutputs, check};
+use crate::kernels::attention::Heads;
+use crate::kernels::{flat, logprob, threads};
+use crate::nn::composite::{Decoder, Leaves};
+use crate::nn::fused::{Pass, Plan};
+use crate::nn::kv_cache::{Decoding, KvCache};
+use crate::nn::tape::Track;
+use candle_core::{DType, Device, Result, Tensor, bail};
+
+/// What the head gave for a batch: (batch_size, seq_len) each, row-major, in nats.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenValues<'a> {
+    /// Log-probability of each target.
+    pub logp: &'a [f32],
+    /// Entropy of each predicted distribution.
+    pub entropy: &'a [f32],
+    pub batch_size: usize,
+    pub seq_len: usize,
+}
+
+/// Gradient of a loss by [`TokenValues`], in buffers that are used again. Both come filled with zeros.
+#[derive(Debug, Default)]
+pub struct Upstream {
+    /// dL/dlogp of each token.
+    pub dlogp: Vec<f32>,
+    /// dL/dentropy of each token.
+    pub dentropy: Vec<f32>,
+    /// Whether the loss knows entropies at all; `dentropy` is read only then.
+    pub uses_entropy: bool,
+}
+
+impl Upstream {
+    fn begin(&mut self, tokens: usize) {
+        for part in [&mut self.dlogp, &mut self.dentropy] {
+            part.clear();
+            part.resize(tokens, 0.0);
+        }
+        self.uses_entropy = false;
+    }
+
+    fn view(&self) -> logprob::Upstream<'_> {
+        logprob::Upstream {
+            dlogp: &self.dlogp,
+            dentropy: self.uses_entropy.then_some(&*self.dentropy),
+        }
+    }
+}
+
+impl Model {
+    /// Training forward: records what [`Model::backward`] needs, replacing an earlier record. Weights must stay as they are
+    /// until then.
+    pub fn forward(&mut self, batch: &TokenBatch) -> Result<TokenOutputs> {
+        self.recorded = None;
+        self.check_batch(batch)?;
+        if self.door == Door::Fused {
+            let outputs = self.run_fused(Track::Gradients, batch)?;
+            self.recorded = Some(Recorded::Fused(batch.batch_size, batch.seq_len));
+            return Ok(outputs);
+        }
+        let (ids, targets) = self.tensors(batch)?;
+        let decoder = self.decoder(Track::Gradients)?;
+        let outputs = decoder.outputs(&ids, &targets)?;
+        let result = TokenOutputs {
+            logp: outputs.0.detach(),
+            entropy: outputs.1.detach(),
+        };
+        let leaves = decoder.leaves;
+        self.recorded = Some(Recorded::Composite { leaves, outputs });
+        Ok(result)
+    }
+
+    /// Adds the gradient of Σ dlogp · logp + Σ dentropy · entropy to the flat gradients; `dlogp` and `dentropy` are (B, T).
+    /// Each forward serves one backward.
+    pub fn backward(&mut self, dlogp: &Tensor, dentropy: Option<&Tensor>) -> Result<()> {
+        match self.recorded.take() {
+            None => bail!("backward without a training forward before it"),
+            Some(Recorded::Fused(batch_size, seq_len)) => {
+                check::upstream(&[batch_size, seq_len], dlogp, dentropy)?;
+                self.backward_fused(dlogp, dentropy)
+            }
+            Some(Recorded::Composite { leaves, outputs }) => {
+                check::upstream(outputs.0.dims(), dlogp, dentropy)?;
+                self.backward_composite(leaves, outputs, dlogp, dentropy)
+            }
+        }
+    }
+
+    /// Forward and backward of one micro-step in one go: `loss` reads what the head gave and writes its gradient, which is
+    /// added to the flat gradients. Once buffers have grown, nothing is allocated here.
+    pub fn accumulate<R>(
+        &mut self,
+        batch: &TokenBatch,
+        loss: impl FnOnce(TokenValues, &mut Upstream) -> Result<R>,
+    ) -> Result<R> {
+        let mut upstream = std::mem::take(&mut self.upstream);
+        upstream.begin(batch.inputs.len());
+        let result = match self.door {
+            Door::Fused => self.accumulate_fused(batch, loss, &mut upstream),
+            Door::Composite => self.accumulate_composite(batch, loss, &mut upstream),
+        };
+        self.upstream = upstream;
+        result
+    }
+
+    fn accumulate_fused<R>(
+        &mut self,
+        batch: &TokenBatch,
+        loss: impl FnOnce(TokenValues, &mut Upstream) -> Result<R>,
+        upstream: &mut Upstream,
+    ) -> Result<R> {
+        self.recorded = None;
+        self.check_batch(batch)?;
+        self.extend_rotary(batch.seq_len);
+        let grads = self.params.grads().clone();
+        self.with_plan(|plan, pass, _| {
+            threads::enter(|| pass.forward(plan, batch));
+            let values = TokenValues {
+                logp: &pass.outputs.logp,
+                entropy: &pass.outputs.entropy,
+                batch_size: batch.batch_size,
+                seq_len: batch.seq_len,
+            };
+            let result = loss(values, upstream)?;
+            flat::write(&grads, |grads| {
+                threads::enter(|| pass.backward(plan, upstream.view(), grads));
+            })?;
+            Ok(result)
+        })?
+    }
+
+    fn accumulate_composite<R>(
+        &mut self,
+        batch: &TokenBatch,
+        loss: impl FnOnce(TokenValues, &mut Upstream) -> Result<R>,
+        upstream: &mut Upstream,
+    ) -> Result<R> {
+        let outputs = self.forward(batch)?;
+        let host = |tensor: &Tensor| tensor.flatten_all()?.to_vec1::<f32>();
+        let (logp, entropy) = (host(&outputs.logp)?, host(&outputs.entropy)?);
+        let values = TokenValues {
+            logp: &logp,
+            entropy: &entropy,
+            batch_size: batch.batch_size,
+            seq_len: batch.seq_len,
+        };
+        let result = loss(values, upstream)?;
+        let shape = (batch.batch_size, batch.seq_len);
+        let tensor = |values: &[f32]| Tensor::from_slice(values, shape, self.params.device());
+        let dlogp = tensor(&upstream.dlogp)?;
+        let dentropy = match upstream.uses_entropy {
+            true => Some(tensor(&upstream.dentropy)?),
+            false => None,
+        };
+        self.backward(&dlogp, dentropy.as_ref())?;
+        Ok(result)
+    }
+
+    fn backward_composite(
+        &mut self,
+        leaves: Leaves,
+        outputs: (Tensor, Tensor),
+        dlogp: &Tensor,
+        dentropy: Option<&Tensor>,
+    ) -> Result<()> {
+        let decoder = Decoder {
+            config: &self.config,
+            shape: &self.shape,
+            layout: &self.layout,
+            leaves,
+        };
+        let flat = self.params.grads();
+        for (span, grad) in decoder.gradients(&outputs, dlogp, dentropy)? {
+            let sum = (flat.narrow(0, span.offset, span.len())? + grad)?;
+            flat.slice_set(&sum, 0, span.offset)?;
+        }
+        Ok(())
+    }
+
+    fn backward_fused(&mut self, dlogp: &Tensor, dentropy: Option<&Tensor>) -> Result<()> {
+        let host = |tensor: &Tensor| -> Result<Vec<f32>> {
+            let tensor = tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
+            tensor.flatten_all()?.to_vec1()
+        };
+        let dlogp = host(dlogp)?;
+        let dentropy = dentropy.map(host).transpose()?;
+        let upstream = logprob::Upstream {
+            dlogp: &dlogp,
+            dentropy: dentropy.as_deref(),
+        };
+        let grads = self.params.grads().clone();
+        self.with_plan(|plan, training, _| {
+            flat::write(&grads, |grads| {
+                threads::enter(|| training.backward(plan, upstream, grads));
+            })
+        })?
+    }
+
+    /// Evaluation forward: keeps nothing for a backward, and an earlier training forward keeps its record.
+    pub fn score(&mut self, batch: &TokenBatch) -> Result<TokenOutputs> {
+        self.check_batch(batch)?;
+        if self.door == Door::Fused {
+            return self.run_fused(Track::Off, batch);
+        }
+        let (ids, targets) = self.tensors(batch)?;
+        let (logp, entropy) = self.decoder(Track::Off)?.outputs(&ids, &targets)?;
+        Ok(TokenOutputs { logp, entropy })
+    }
+
+    /// All logits (B, T, V) of `tokens` (B, T): for tests and preflight, where memory does not matter.
+    pub fn logits(&mut self, tokens: &[u32], batch_size: usize, seq_len: usize) -> Result<Tensor> {
+        self.check_tokens("tokens", tokens, batch_size, seq_len)?;
+        if self.door == Door::Fused {
+            self.extend_rotary(seq_len);
+            let logits = self.with_plan(|plan, _, pass| {
+                threads::enter(|| pass.logits(plan, tokens, seq_len, None, tokens.len()))
+            })?;
+            let shape = (batch_size, seq_len, self.shape.vocab_size);
+            return Tensor::from_vec(logits, shape, self.device());
+        }
+        let ids = Tensor::from_slice(tokens, (batch_size, seq_len), self.device())?;
+        let decoder = self.decoder(Track::Off)?;
+        decoder.logits(&decoder.hidden(&ids, &mut Vec::new())?)
+    }
+
+    /// Lets `read` read a text piece by piece, at most seq_len tokens of it.
+    pub(crate) fn decode<R>(&mut self, read: impl FnOnce(&mut Decoding) -> Result<R>) -> Result<R> {
+        if self.door == Door::Composite {
+            return read(&mut Decoding::Composite {
+                decoder: self.decoder(Track::Off)?,
+                past: Vec::new(),
+            });
+        }
+        let heads = self.heads();
+        let cache = KvCache::new(self.shape.n_layer, heads, self.shape.seq_len);
+        self.with_plan(|plan, _, pass| {
+            read(&mut Decoding::Fused {
+                plan: *plan,
+                pass,
+                cache,
+            })
+        })?
+    }
+
+    fn heads(&self) -> Heads {
+        Heads {
+            n_head: self.shape.n_head,
+            n_kv_head: self.shape.n_kv_head,
+            head_dim: self.shape.head_dim,
+        }
+    }
+
+    fn extend_rotary(&mut self, seq_len: usize) {
+        if let Some(rotary) = &mut self.rotary {
+            rotary.extend_to(seq_len);
+        }
+    }
+
+    fn run_fused(&mut self, track: Track, batch: &TokenBatch) -> Result<TokenOutputs> {
+        self.extend_rotary(batch.seq_len);
+        let shape = (batch.batch_size, batch.seq_len);
+        self.with_plan(|plan, training, evaluation| {
+            let pass = match track {
+                Track::Gradients => training,
+                Track::Off => evaluation,
+            };
+            threads::enter(|| pass.forward(plan, batch));
+            let tensor = |values: &[f32]| Tensor::from_slice(values, shape, &Device::Cpu);
+            Ok(TokenOutputs {
+                logp: tensor(&pass.outputs.logp)?,
+                entropy: tensor(&pass.outputs.entropy)?,
+            })
+        })?
+    }
+
+    /// Opens the weights for fused work with the training and the evaluation pass.
+    fn with_plan<R>(&mut self, work: impl FnOnce(&Plan, &mut Pass, &mut Pass) -> R) -> Result<R> {
+        let Model {
+            arithmetic,
+            checkpointing,
+            config,
+            shape,
+            layout,
+            rotary,
+            params,
+            training,
+            evaluation,
+            ..
+        } = self;
+        flat::read(params.weights(), |weights| {
+            let plan = Plan {
+                arithmetic: *arithmetic,
+                checkpointing: *checkpointing,
+                config,
+                shape,
+                layout,
+                rotary: rotary.as_ref(),
+                weights,
+            };
+            work(&plan, training, evaluation)
+        })
+    }
+
+    pub(crate) fn decoder(&self, track: Track) -> Result<Decoder<'_>> {
+        Ok(Decoder {
+            config: &self.config,
+            shape: &self.shape,
+            layout: &self.layout,
+            leaves: Leaves::new(&self.layout, self.params.weights(), DType::F32, track)?,
+        })
+    }
+
+    fn tensors(&self, batch: &TokenBatch) -> Result<(Tensor, Tensor)> {
+        let (batch_size, seq_len) = (batch.batch_size, batch.seq_len);
+        let make = |tokens| Tensor::from_slice(tokens, (batch_size, seq_len), self.device());
+        Ok((make(batch.inputs)?, make(batch.targets)?))
+    }
+}

@@ -1,0 +1,104 @@
+//! A model from outside: what it refuses, and that its parts agree.
+
+use super::*;
+use candle_core::DType;
+
+fn tiny() -> Model {
+    let config = ModelConfig {
+        n_layer: 2,
+        n_head: 2,
+        d_model: 8,
+        seq_len: 6,
+        ..Default::default()
+    };
+    let mut model = Model::new(&config, 11, &Device::Cpu).unwrap();
+    model.init(3).unwrap();
+    model
+}
+
+#[test]
+fn a_fresh_model_knows_nothing() {
+    let mut model = tiny();
+    let batch = TokenBatch {
+        inputs: &[1, 2, 3, 4],
+        targets: &[2, 3, 4, 5],
+        batch_size: 2,
+        seq_len: 2,
+    };
+    let outputs = model.score(&batch).unwrap();
+    let loss = outputs.logp.mean_all().unwrap().to_scalar::<f32>().unwrap();
+    assert!((loss + 11f32.ln()).abs() < 0.05, "{loss}");
+    let entropy = outputs.entropy.to_vec2::<f32>().unwrap();
+    assert!((entropy[1][1] - 11f32.ln()).abs() < 0.01, "{entropy:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_weights_and_another_seed_others() {
+    let weights = |seed| {
+        let mut model = tiny();
+        model.init(seed).unwrap();
+        model.params().read_weights(|w| w.to_vec()).unwrap()
+    };
+    assert_eq!(weights(1), weights(1));
+    assert_ne!(weights(1), weights(2));
+}
+
+#[test]
+fn tokens_that_do_not_fit_are_named() {
+    let mut model = tiny();
+    let error = |r: Result<Tensor>| r.map(|_| ()).unwrap_err().to_string();
+    assert!(error(model.logits(&[1, 11], 1, 2)).contains("token 11 at index 1"));
+    assert!(error(model.logits(&[1, 2, 3], 1, 2)).contains("expected 1 × 2 tokens"));
+    assert!(error(model.logits(&[1; 7], 1, 7)).contains("seq_len 6"));
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_refused() {
+    let config = |n_head, n_kv_head| ModelConfig {
+        n_head,
+        n_kv_head,
+        d_model: 8,
+        ..Default::default()
+    };
+    assert!(Model::new(&config(3, None), 11, &Device::Cpu).is_err());
+    assert!(Model::new(&config(4, Some(3)), 11, &Device::Cpu).is_err());
+    assert!(Model::new(&config(4, Some(2)), 11, &Device::Cpu).is_ok());
+}
+
+#[test]
+fn backward_needs_a_forward_and_fitting_shapes() {
+    let mut model = tiny();
+    let ones = Tensor::ones((1, 2), DType::F32, &Device::Cpu).unwrap();
+    assert!(model.backward(&ones, None).is_err());
+    let batch = TokenBatch {
+        inputs: &[1, 2],
+        targets: &[2, 3],
+        batch_size: 1,
+        seq_len: 2,
+    };
+    model.forward(&batch).unwrap();
+    let wrong = ones.reshape((2, 1)).unwrap();
+    let error = model.backward(&wrong, None).unwrap_err().to_string();
+    assert!(error.contains("dlogp: expected shape [1, 2]"), "{error}");
+}
+
+#[test]
+fn gradients_accumulate() {
+    let mut model = tiny();
+    let batch = TokenBatch {
+        inputs: &[1, 2],
+        targets: &[2, 3],
+        batch_size: 1,
+        seq_len: 2,
+    };
+    let dlogp = Tensor::full(-0.5f32, (1, 2), &Device::Cpu).unwrap();
+    let mut norms = Vec::new();
+    for _ in 0..2 {
+        model.forward(&batch).unwrap();
+        model.backward(&dlogp, None).unwrap();
+        norms.push(model.params().grad_norm().unwrap());
+    }
+    assert!((norms[1] / norms[0] - 2.0).abs() < 1e-6, "{norms:?}");
+    model.params_mut().zero_grads().unwrap();
+    assert_eq!(model.params().grad_norm().unwrap(), 0.0);
+}

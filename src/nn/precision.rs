@@ -1,0 +1,92 @@
+//! In which number format a model computes: what a spec asks for, and what the machine can do.
+
+use crate::kernels::matmul::{Arithmetic, bf16_available};
+use serde::{Deserialize, Serialize};
+
+/// Number format of matrix products, which are nearly all the arithmetic. Weights, gradients, moments and everything
+/// between products are f32 under each of them.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// bf16 where the processor multiplies it faster than f32, else f32.
+    #[default]
+    Auto,
+    /// 24 bits of significand.
+    F32,
+    /// Factors rounded to 8 bits of significand on their way into a product, sums in f32.
+    Bf16,
+}
+
+/// bf16 was asked for where it would be slower than f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this processor has no bf16 arithmetic (avx512_bf16)")]
+pub struct PrecisionError;
+
+impl PrecisionError {
+    /// What to do about it.
+    pub const HINT: &'static str =
+        "write precision: auto, which takes the best the machine has, or precision: f32";
+}
+
+impl Precision {
+    /// What this means on this machine.
+    ///
+    /// # Errors
+    /// bf16 on a processor without it: numbers would be the same, but slower than f32.
+    pub fn resolve(self) -> Result<Arithmetic, PrecisionError> {
+        self.resolve_with(bf16_available())
+    }
+
+    fn resolve_with(self, bf16_available: bool) -> Result<Arithmetic, PrecisionError> {
+        match (self, bf16_available) {
+            (Precision::F32, _) | (Precision::Auto, false) => Ok(Arithmetic::F32),
+            (Precision::Auto | Precision::Bf16, true) => Ok(Arithmetic::Bf16),
+            (Precision::Bf16, false) => Err(PrecisionError),
+        }
+    }
+}
+
+/// The word for an arithmetic in specs, logs and tables.
+pub fn arithmetic_name(arithmetic: Arithmetic) -> &'static str {
+    match arithmetic {
+        Arithmetic::F32 => "f32",
+        Arithmetic::Bf16 => "bf16",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_takes_what_there_is_and_bf16_is_never_replaced_silently() {
+        use Precision::{Auto, Bf16, F32};
+        let with = [Auto, F32, Bf16].map(|p| p.resolve_with(true));
+        assert_eq!(
+            with,
+            [
+                Ok(Arithmetic::Bf16),
+                Ok(Arithmetic::F32),
+                Ok(Arithmetic::Bf16)
+            ]
+        );
+        let without = [Auto, F32, Bf16].map(|p| p.resolve_with(false));
+        assert_eq!(
+            without,
+            [
+                Ok(Arithmetic::F32),
+                Ok(Arithmetic::F32),
+                Err(PrecisionError)
+            ]
+        );
+    }
+
+    #[test]
+    fn specs_write_it_in_lower_case() {
+        let read = |word: &str| serde_json::from_value::<Precision>(word.into());
+        assert_eq!(read("bf16").unwrap(), Precision::Bf16);
+        assert!(read("fp16").is_err());
+    }
+}
