@@ -1,9 +1,15 @@
 //! `llmtui bench`: what this machine can do, measured without a run. One file per subject.
 
+mod decode;
+mod machine;
+mod sizes;
 mod train;
+mod trainee;
 
 use super::Context;
 use super::exit::{Exit, Failure};
+use crate::kernels::matmul::Arithmetic;
+use crate::nn::{Precision, PrecisionError};
 
 /// Measure this machine
 #[derive(Debug, clap::Args)]
@@ -15,11 +21,13 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 pub enum What {
     Train(train::Args),
+    Decode(decode::Args),
 }
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     match args.what {
         What::Train(args) => train::run(args, cx),
+        What::Decode(args) => decode::run(args, cx),
     }
 }
 
@@ -29,6 +37,18 @@ fn check(seconds: f64, threads: Option<usize>) -> anyhow::Result<()> {
         return Err(Failure::yours("--seconds and --threads take positive numbers", "").into());
     }
     Ok(())
+}
+
+/// A precision by its word.
+fn precision(word: &str) -> Result<Precision, String> {
+    let unknown = |_| "the precisions are auto, f32 or bf16".to_string();
+    serde_json::from_value(word.into()).map_err(unknown)
+}
+
+/// What a precision means on this machine.
+fn arithmetic(precision: Precision) -> anyhow::Result<Arithmetic> {
+    let refused = |e: PrecisionError| Failure::yours(e.to_string(), PrecisionError::HINT);
+    Ok(precision.resolve().map_err(refused)?)
 }
 
 /// Compute threads as asked for, or one for each core, and their number.

@@ -1,0 +1,190 @@
+//! `llmtui bench decode`: how fast a model reads a prompt and writes on, one text at a time.
+
+use super::machine::{peak_rss, read_bandwidth};
+use super::sizes::smol_135m;
+use super::{Exit, arithmetic, check, pool, precision};
+use crate::base::clock::Clock;
+use crate::base::human;
+use crate::base::stats::median;
+use crate::cli::Context;
+use crate::cli::exit::Failure;
+use crate::nn::{Model, Precision, arithmetic_name};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Tokens per second of reading a prompt and of writing, one text at a time
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A checkpoint folder; without it, random weights in the shape of SmolLM2-135M
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// Number format of products: auto, f32 or bf16; auto takes the best there is
+    #[arg(long, value_name = "WORD", default_value = "auto", value_parser = precision)]
+    pub precision: Precision,
+    /// Tokens of the prompt
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub prompt: u32,
+    /// Measure for this long
+    #[arg(long, value_name = "N", default_value_t = 10.0)]
+    pub seconds: f64,
+    /// Compute threads; all cores by default
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Tokens written after each prompt.
+const WRITTEN: usize = 100;
+/// Prompts that are always read.
+const MIN_ROUNDS: usize = 2;
+/// Time spent on the speed of memory.
+const BANDWIDTH_SECONDS: f64 = 0.5;
+
+/// What was measured: the object printed by `--json`.
+#[derive(Debug, Serialize)]
+struct Report {
+    precision: &'static str,
+    n_params: usize,
+    threads: usize,
+    prompt_tokens: usize,
+    rounds: usize,
+    /// Medians.
+    prefill_tok_per_sec: f64,
+    decode_tok_per_sec: f64,
+    read_bandwidth_gb_per_sec: f64,
+    /// Tokens that memory can deliver the weights for: each token reads each of them once.
+    decode_limit_tok_per_sec: f64,
+    peak_rss_bytes: Option<u64>,
+}
+
+pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    check(args.seconds, args.threads)?;
+    arithmetic(args.precision)?;
+    let (pool, threads) = pool(args.threads)?;
+    let report = pool.install(|| measure(&args, threads, cx))?;
+    if args.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        print_table(&report);
+    }
+    Ok(Exit::Done)
+}
+
+fn model(args: &Args) -> anyhow::Result<Model> {
+    let mut model = match &args.model {
+        Some(folder) => crate::hf::load(folder).map_err(|e| {
+            Failure::yours(
+                e.to_string(),
+                "name a checkpoint folder such as runs/…/checkpoints/step-001000",
+            )
+        })?,
+        None => random_model()?,
+    };
+    model.set_arithmetic(arithmetic(args.precision)?)?;
+    let (seq_len, wanted) = (model.shape().seq_len, args.prompt as usize + WRITTEN);
+    if wanted > seq_len {
+        let what = format!(
+            "the model reads {seq_len} tokens; the prompt and {WRITTEN} written ones are {wanted}"
+        );
+        let hint = format!("--prompt {}", seq_len.saturating_sub(WRITTEN).max(1));
+        return Err(Failure::yours(what, hint).into());
+    }
+    Ok(model)
+}
+
+/// Weights of the right size; drawing millions of normal numbers would take longer than the measurement.
+fn random_model() -> candle_core::Result<Model> {
+    let (config, vocab_size) = smol_135m();
+    let mut model = Model::new(&config, vocab_size, &candle_core::Device::Cpu)?;
+    model.params_mut().write_weights(|weights| {
+        let mut state = 1_u32;
+        weights.fill_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            0.04 * ((state >> 8) as f32 / (1 << 24) as f32 - 0.5)
+        });
+    })?;
+    Ok(model)
+}
+
+fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> {
+    let mut model = model(args)?;
+    let (shape, arithmetic) = (*model.shape(), model.arithmetic());
+    let prompt: Vec<u32> = (0..args.prompt)
+        .map(|i| i * 7919 % shape.vocab_size as u32)
+        .collect();
+    let budget = Duration::from_secs_f64(args.seconds.min(1e6));
+    let (mut prefill, mut decode) = (Vec::new(), Vec::new());
+    // The first round is for caches and buffers.
+    round(&mut model, &prompt, 2, cx)?;
+    let begun = cx.clock.elapsed();
+    while prefill.len() < MIN_ROUNDS || cx.clock.elapsed() - begun < budget {
+        let (read, written) = round(&mut model, &prompt, WRITTEN, cx)?;
+        prefill.push(read);
+        decode.extend(written);
+    }
+    let rate = |tokens: usize, times: &[f64]| tokens as f64 / median(times).unwrap_or(f64::NAN);
+    let peak_rss_bytes = peak_rss();
+    let bandwidth = read_bandwidth(BANDWIDTH_SECONDS);
+    let bytes_per_token = model.decode_bytes_per_token() as f64;
+    Ok(Report {
+        precision: arithmetic_name(arithmetic),
+        n_params: model.n_params(),
+        threads,
+        prompt_tokens: prompt.len(),
+        rounds: prefill.len(),
+        prefill_tok_per_sec: rate(prompt.len(), &prefill),
+        decode_tok_per_sec: rate(1, &decode),
+        read_bandwidth_gb_per_sec: bandwidth,
+        decode_limit_tok_per_sec: bandwidth * 1e9 / bytes_per_token,
+        peak_rss_bytes,
+    })
+}
+
+/// Seconds of reading the prompt, and of each token written greedily after it.
+fn round(
+    model: &mut Model,
+    prompt: &[u32],
+    written: usize,
+    cx: &Context,
+) -> candle_core::Result<(f64, Vec<f64>)> {
+    let clock = &cx.clock;
+    model.decode(|text| {
+        let begun = clock.elapsed();
+        let mut logits = text.read(prompt)?;
+        let read = (clock.elapsed() - begun).as_secs_f64();
+        let mut times = Vec::with_capacity(written);
+        for _ in 0..written {
+            let begun = clock.elapsed();
+            let next = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]));
+            logits = text.read(&[next.unwrap_or_default() as u32])?;
+            times.push((clock.elapsed() - begun).as_secs_f64());
+        }
+        Ok((read, times))
+    })
+}
+
+fn print_table(report: &Report) {
+    println!(
+        "{} parameters in {}, {} threads",
+        human::short(report.n_params as f64),
+        report.precision,
+        report.threads
+    );
+    println!(
+        "reading            {:.0} tokens per second, a prompt of {}",
+        report.prefill_tok_per_sec, report.prompt_tokens
+    );
+    println!(
+        "writing            {:.1} tokens per second, {:.0} % of the {:.0} that memory allows at {:.1} GB/s",
+        report.decode_tok_per_sec,
+        100.0 * report.decode_tok_per_sec / report.decode_limit_tok_per_sec,
+        report.decode_limit_tok_per_sec,
+        report.read_bandwidth_gb_per_sec
+    );
+    if let Some(bytes) = report.peak_rss_bytes {
+        println!("peak memory        {}", human::bytes(bytes));
+    }
+}

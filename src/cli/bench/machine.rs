@@ -1,0 +1,118 @@
+//! What the machine and the process show: peaks of arithmetic and memory, faults, allocations.
+
+use crate::base::clock::{Clock, SystemClock};
+use crate::kernels::allocations;
+use crate::kernels::matmul::{Arithmetic, bf16_available, peak_gflops};
+use serde::Serialize;
+
+/// The best products of this machine on the same threads, in GFLOP/s.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Peaks {
+    pub f32: f64,
+    /// Where the processor has bf16.
+    pub bf16: Option<f64>,
+}
+
+impl Peaks {
+    /// Measures each for about `seconds`.
+    pub fn measure(seconds: f64) -> Peaks {
+        Peaks {
+            f32: peak_gflops(Arithmetic::F32, seconds),
+            bf16: bf16_available().then(|| peak_gflops(Arithmetic::Bf16, seconds)),
+        }
+    }
+
+    /// The peak of one arithmetic; f32's where the machine has no bf16.
+    pub fn of(&self, arithmetic: Arithmetic) -> f64 {
+        match arithmetic {
+            Arithmetic::F32 => self.f32,
+            Arithmetic::Bf16 => self.bf16.unwrap_or(self.f32),
+        }
+    }
+}
+
+/// Counters of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    /// Pages that had to be mapped without a disk; Linux tells.
+    pub page_faults: Option<u64>,
+    pub allocations: u64,
+}
+
+impl Counters {
+    pub fn read() -> Counters {
+        Counters {
+            page_faults: page_faults(),
+            allocations: allocations::count(),
+        }
+    }
+}
+
+/// `/proc/self/stat`, field 10: minor faults of all threads.
+fn page_faults() -> Option<u64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The program's name stands in parentheses and may hold spaces; fields are counted behind it.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(7)?.parse().ok()
+}
+
+/// The most memory this process ever held (Linux).
+pub fn peak_rss() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Sustained reading from memory on all threads of the pool, in GB/s: what decoding a token cannot beat.
+pub fn read_bandwidth(seconds: f64) -> f64 {
+    use rayon::prelude::*;
+    /// Far larger than any cache.
+    const BYTES: usize = 256 << 20;
+    let values = vec![1.0_f32; BYTES / size_of::<f32>()];
+    let clock = SystemClock::new();
+    let mut best = f64::INFINITY;
+    while clock.elapsed().as_secs_f64() < seconds || best.is_infinite() {
+        let begun = clock.elapsed();
+        let sum: f32 = values.par_chunks(1 << 16).map(sum).sum();
+        std::hint::black_box(sum);
+        best = best.min((clock.elapsed() - begun).as_secs_f64());
+    }
+    BYTES as f64 / best / 1e9
+}
+
+/// In lanes, so that adding is no limit.
+fn sum(values: &[f32]) -> f32 {
+    let mut lanes = [0.0_f32; 64];
+    let (blocks, rest) = values.as_chunks::<64>();
+    for block in blocks {
+        for (lane, x) in lanes.iter_mut().zip(block) {
+            *lane += x;
+        }
+    }
+    lanes.iter().chain(rest).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn new_memory_shows_in_the_counters() {
+        let before = Counters::read().page_faults.unwrap();
+        let pages = 2000;
+        let block = vec![1_u8; pages * 4096];
+        std::hint::black_box(&block);
+        let faults = Counters::read().page_faults.unwrap() - before;
+        assert!(faults > 0, "{faults}");
+        assert!(peak_rss().unwrap() > block.len() as u64);
+    }
+
+    #[test]
+    fn bandwidth_is_a_plausible_number() {
+        let gb = read_bandwidth(0.0);
+        assert!((0.05..10_000.0).contains(&gb), "{gb}");
+        assert_eq!(sum(&[1.0; 1000]), 1000.0);
+    }
+}
