@@ -3,7 +3,7 @@
 use super::issue::{Issue, Origin, Origins, SpecErrors};
 use super::layer::{self, Setting};
 use super::merge::Merged;
-use super::presets::{self, SpecSources};
+use super::presets::{self, Source, SpecSources};
 use super::{RunConfig, RunSpec, validate, yaml};
 use serde_json::Value;
 
@@ -23,20 +23,41 @@ pub fn load(
     overrides: &[String],
     sources: &SpecSources,
 ) -> Result<Loaded, SpecErrors> {
-    let mut issues = Vec::new();
-    let mut merged = Merged::default();
     let files = presets::open(target, sources).map_err(SpecErrors::one)?;
+    finish(files, target, overrides, sources)
+}
+
+/// [`load`] for a text that stands in no file yet; relative paths start from the project's folder.
+pub fn load_text(label: &str, text: &str, sources: &SpecSources) -> Result<Loaded, SpecErrors> {
+    let files = presets::open_text(label, text, sources).map_err(SpecErrors::one)?;
+    finish(files, label, &[], sources)
+}
+
+/// Lays files upon each other, lowest first.
+pub(super) fn merge_files(files: Vec<Source>, issues: &mut Vec<Issue>) -> Merged {
+    let mut merged = Merged::default();
     for mut file in files {
         let mut value = std::mem::take(&mut file.value);
         if let Some(map) = value.as_object_mut() {
             map.shift_remove("extends");
         }
-        let mut layer = layer::from_file(&file.label, &file.text, value, &mut issues);
+        let mut layer = layer::from_file(&file.label, &file.text, value, issues);
         if !layer.settings.iter().any(|s| s.path == ["name"]) {
             layer.settings.push(name_from(&file.stem, &file.label));
         }
-        merged.lay(layer, &mut issues);
+        merged.lay(layer, issues);
     }
+    merged
+}
+
+fn finish(
+    files: Vec<Source>,
+    target: &str,
+    overrides: &[String],
+    sources: &SpecSources,
+) -> Result<Loaded, SpecErrors> {
+    let mut issues = Vec::new();
+    let mut merged = merge_files(files, &mut issues);
     merged.lay(layer::from_words(overrides, &mut issues), &mut issues);
     let heading = format!(
         "# What was asked for: {target}{}\n",
@@ -103,7 +124,7 @@ fn name_from(stem: &str, label: &str) -> Setting {
 }
 
 /// The typed config. The checks before leave nothing for this to find; what it finds all the same is an issue.
-fn typed(value: &Value, issues: &mut Vec<Issue>) -> Option<RunConfig> {
+pub(super) fn typed(value: &Value, issues: &mut Vec<Issue>) -> Option<RunConfig> {
     match serde_path_to_error::deserialize::<_, RunConfig>(value) {
         Ok(config) => Some(config),
         Err(error) => {

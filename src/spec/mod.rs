@@ -5,6 +5,7 @@
 
 pub mod alias;
 mod config;
+mod draft;
 mod issue;
 mod layer;
 mod load;
@@ -18,8 +19,9 @@ pub mod yaml;
 pub use config::{
     CheckpointConfig, EvalConfig, PreflightConfig, RunConfig, SampleConfig, TrainConfig,
 };
+pub use draft::{Change, Draft, Place, shown};
 pub use issue::{Issue, Origin, Origins, SpecErrors};
-pub use load::{Loaded, load};
+pub use load::{Loaded, load, load_text};
 pub use presets::{Preset, SpecSources, preset_text, presets};
 pub use run_spec::{Advice, RunSpec, line_origins};
 

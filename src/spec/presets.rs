@@ -86,6 +86,27 @@ pub(super) fn open(target: &str, sources: &SpecSources) -> Result<Vec<Source>, I
     Ok(files)
 }
 
+/// The files behind a text that stands in no file yet, lowest first. `label` is what messages call it.
+pub(super) fn open_text(
+    label: &str,
+    text: &str,
+    sources: &SpecSources,
+) -> Result<Vec<Source>, Issue> {
+    let folder = sources.project_dir.clone();
+    let top = source(label, label, text.to_string(), folder.clone())?;
+    let origin = Origin::File {
+        name: label.to_string(),
+        line: yaml::key_lines(text).get("extends").copied(),
+    };
+    let parent = parent_of(&top)?;
+    let mut files = vec![top];
+    if let Some(parent) = parent {
+        files.extend(lookup(&parent, &folder, sources, &origin, &mut Vec::new())?);
+    }
+    files.reverse();
+    Ok(files)
+}
+
 /// Topmost first.
 fn lookup(
     target: &str,

@@ -100,7 +100,7 @@ pub fn line_origins(yaml_text: &str, origins: &Origins) -> Vec<Option<Origin>> {
 }
 
 /// Single-precision numbers print as people wrote them (0.8, not 0.800000011920929) and read back to the same bits.
-fn shorten(node: &Node, value: &mut Value) {
+pub(super) fn shorten(node: &Node, value: &mut Value) {
     if let (Kind::Number { single: true, .. }, Some(x)) = (&node.kind, value.as_f64())
         && let Ok(short) = (x as f32).to_string().parse::<f64>()
     {

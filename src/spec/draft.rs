@@ -1,0 +1,465 @@
+//! A spec while somebody makes it: a preset or a file below, edits on top, each judged when it is said. What is written
+//! out is small: the parent's name and what differs from it, with the reason beside it.
+
+use super::issue::{Issue, Origin, SpecErrors};
+use super::load::{merge_files, typed};
+use super::merge::Merged;
+use super::presets::{self, SpecSources};
+use super::schema::{Kind, Node, root};
+use super::{RunSpec, layer, validate, yaml};
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+
+/// One value that somebody changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Edit {
+    /// Full path, members named.
+    path: String,
+    /// As typed, the right side of `key=value`.
+    text: String,
+    /// Why, for the comment in the written file; may be empty.
+    why: String,
+}
+
+/// One place of a draft, as a form shows it.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub path: String,
+    pub node: &'static Node,
+    /// The value in force; a registry's is its chosen member's word.
+    pub value: Value,
+    /// What the parent says.
+    pub parent: Value,
+    pub origin: Origin,
+    pub edited: bool,
+}
+
+/// A value that differs from the parent's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    pub path: String,
+    pub before: Value,
+    pub after: Value,
+    /// May be empty.
+    pub why: String,
+}
+
+/// A parent and the edits on top of it.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    target: String,
+    base: Merged,
+    /// The parent with every default in place.
+    base_full: Value,
+    edits: Vec<Edit>,
+    /// The edits laid over the parent, and what is in force.
+    merged: Merged,
+    full: Value,
+    project_dir: PathBuf,
+}
+
+impl Draft {
+    /// Opens a preset or a file as the parent. Reads files.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the parent itself.
+    pub fn open(target: &str, sources: &SpecSources) -> Result<Draft, SpecErrors> {
+        let files = presets::open(target, sources).map_err(SpecErrors::one)?;
+        let mut issues = Vec::new();
+        let base = merge_files(files, &mut issues);
+        let full = filled(&base.value, &mut issues);
+        SpecErrors::check(issues)?;
+        Ok(Draft {
+            target: target.to_string(),
+            merged: base.clone(),
+            base,
+            base_full: full.clone(),
+            edits: Vec::new(),
+            full,
+            project_dir: sources.project_dir.clone(),
+        })
+    }
+
+    /// The parent's name or path, as it was said.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// Changes one value. `text` is what would stand behind `-s PATH=`.
+    ///
+    /// # Errors
+    /// What is wrong with this value; the draft stays as it was.
+    pub fn set(&mut self, path: &str, text: &str, why: &str) -> Result<(), Issue> {
+        let before = self.clone();
+        let registry = root()
+            .at(path)
+            .is_some_and(|node| matches!(node.kind, Kind::Registry(_)));
+        let under = format!("{path}.");
+        // Another member has other settings: those of the one before would contradict the choice.
+        self.edits
+            .retain(|e| e.path != path && !(registry && e.path.starts_with(&under)));
+        self.edits.push(Edit {
+            path: path.to_string(),
+            text: text.trim().to_string(),
+            why: why.to_string(),
+        });
+        match self.lay() {
+            None => Ok(()),
+            Some(issue) => {
+                *self = before;
+                Err(issue)
+            }
+        }
+    }
+
+    /// Takes an edit back: the parent's value is in force again.
+    pub fn reset(&mut self, path: &str) {
+        self.edits.retain(|e| e.path != path);
+        self.lay();
+    }
+
+    /// Lays all edits again; the first complaint, if any.
+    fn lay(&mut self) -> Option<Issue> {
+        let mut issues = Vec::new();
+        let mut merged = self.base.clone();
+        // Choices first: settings below them mean the chosen member.
+        let (choices, values): (Vec<&Edit>, Vec<&Edit>) = self.edits.iter().partition(|e| {
+            let node = root().at(&e.path);
+            node.is_some_and(|n| matches!(n.kind, Kind::Registry(_)))
+        });
+        for group in [choices, values] {
+            let words: Vec<String> = group
+                .iter()
+                .map(|e| format!("{}={}", e.path, e.text))
+                .collect();
+            merged.lay(layer::from_words(&words, &mut issues), &mut issues);
+        }
+        let full = filled(&merged.value, &mut issues);
+        if issues.is_empty() {
+            self.merged = merged;
+            self.full = full;
+        }
+        issues.into_iter().next()
+    }
+
+    /// The value in force at a full path: a leaf's value, a registry's chosen word, or null where there is no such place.
+    pub fn value(&self, path: &str) -> Value {
+        at(&self.full, path)
+    }
+
+    /// What the parent says at a full path.
+    pub fn parent_value(&self, path: &str) -> Value {
+        at(&self.base_full, path)
+    }
+
+    /// Replaces `*` by the chosen members: `optimizer.*.lr` → `optimizer.adamw.lr`. `None` where the member has no such
+    /// setting.
+    pub fn settle(&self, path: &str) -> Option<String> {
+        let mut full: Vec<String> = Vec::new();
+        for name in path.split('.') {
+            let name = match name {
+                "*" => self.value(&full.join(".")).as_str()?.to_string(),
+                name => name.to_string(),
+            };
+            full.push(name);
+        }
+        let full = full.join(".");
+        root().at(&full).map(|_| full)
+    }
+
+    /// What contradicts something else. Files that the draft names are not looked for.
+    pub fn issues(&self) -> Vec<Issue> {
+        let mut issues = Vec::new();
+        if let Some(config) = typed(&self.merged.value, &mut issues) {
+            validate::rules(&config, &self.merged.origins, &mut issues);
+        }
+        issues
+    }
+
+    /// The draft as a spec, when nothing contradicts anything.
+    ///
+    /// # Errors
+    /// Every contradiction.
+    pub fn spec(&self) -> Result<RunSpec, SpecErrors> {
+        SpecErrors::check(self.issues())?;
+        let mut issues = Vec::new();
+        let config = typed(&self.merged.value, &mut issues);
+        match config {
+            Some(config) => Ok(RunSpec::resolve(validate::absolute(
+                config,
+                &self.project_dir,
+            ))),
+            None => Err(issues.into_iter().next().map_or_else(
+                || {
+                    SpecErrors::one(Issue {
+                        origin: Origin::Default,
+                        path: String::new(),
+                        what: "the draft cannot be read".into(),
+                        hint: String::new(),
+                    })
+                },
+                SpecErrors::one,
+            )),
+        }
+    }
+
+    /// Every place that can be set now, in the order of the schema: settings of members that are not chosen are left out.
+    pub fn places(&self) -> Vec<Place> {
+        let mut places = Vec::new();
+        self.collect("", root(), &mut places);
+        places
+    }
+
+    fn collect(&self, path: &str, node: &'static Node, places: &mut Vec<Place>) {
+        let chosen = self.value(path);
+        if !path.is_empty() && !matches!(node.kind, Kind::Object(_)) {
+            places.push(self.place(path, node));
+        }
+        for (name, child) in node.children() {
+            let skipped = matches!(node.kind, Kind::Registry(_)) && chosen != name.as_str();
+            if !skipped {
+                let below = match path {
+                    "" => name.clone(),
+                    path => format!("{path}.{name}"),
+                };
+                self.collect(&below, child, places);
+            }
+        }
+    }
+
+    fn place(&self, path: &str, node: &'static Node) -> Place {
+        let edited = self.edits.iter().any(|e| e.path == path);
+        Place {
+            path: path.to_string(),
+            node,
+            value: self.value(path),
+            parent: self.parent_value(path),
+            origin: self.merged.origins.get(path),
+            edited,
+        }
+    }
+
+    /// What differs from the parent, in the order of the schema.
+    pub fn changes(&self) -> Vec<Change> {
+        let differs = |place: &Place| place.edited && place.value != place.parent;
+        let mut changes = Vec::new();
+        for place in self.places().into_iter().filter(differs) {
+            let edit = self.edits.iter().find(|e| e.path == place.path);
+            changes.push(Change {
+                path: place.path,
+                before: place.parent,
+                after: place.value,
+                why: edit.map(|e| e.why.clone()).unwrap_or_default(),
+            });
+        }
+        changes
+    }
+
+    /// The draft as a file that `llmtui train` accepts: `extends:` and what differs, each with its reason. `heading` lines
+    /// become comments on top. A parent that is a file of its own is copied in instead of extended: the new file may live
+    /// elsewhere.
+    pub fn to_yaml(&self, heading: &[String]) -> String {
+        let mut tree = Value::Object(Map::new());
+        let by_path = self.target.contains(['/', '.']);
+        if by_path {
+            tree = self.merged.value.clone();
+        } else {
+            tree["extends"] = Value::String(self.target.clone());
+        }
+        let changes = self.changes();
+        for change in &changes {
+            let pointer = format!("/{}", change.path.replace('.', "/"));
+            let said = self.merged.value.pointer(&pointer).cloned();
+            let value = match said {
+                // A choice without settings is written as the bare word.
+                Some(Value::Object(map)) => match map.iter().next() {
+                    Some((word, Value::Object(inner))) if inner.is_empty() => {
+                        Value::String(word.clone())
+                    }
+                    _ => continue,
+                },
+                Some(value) => value,
+                None => continue,
+            };
+            put(&mut tree, &change.path, value);
+        }
+        let text = yaml::write(&tree);
+        let top: String = heading
+            .iter()
+            .map(|line| format!("# {line}").trim_end().to_string() + "\n")
+            .collect();
+        top + &with_reasons(&text, &changes)
+    }
+}
+
+/// How a value stands in a form: text as typed, `auto` for null.
+pub fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "auto".into(),
+        Value::String(text) if text.contains('\n') => {
+            serde_json::to_string(text).unwrap_or_default()
+        }
+        Value::String(text) => text.clone(),
+        Value::Number(n) => match n.as_f64() {
+            Some(x) if n.is_f64() => number(x),
+            _ => n.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
+/// A float as people type it: `0.1`, `1e-4`, `0.0003`.
+fn number(x: f64) -> String {
+    let plain = format!("{x}");
+    match x.abs() {
+        0.0 => "0".into(),
+        a if a < 1e-3 || a >= 1e7 => format!("{x:e}"),
+        _ => plain,
+    }
+}
+
+fn filled(value: &Value, issues: &mut Vec<Issue>) -> Value {
+    typed(value, issues)
+        .and_then(|config| serde_json::to_value(config).ok())
+        .map(|mut value| {
+            super::run_spec::shorten(root(), &mut value);
+            value
+        })
+        .unwrap_or_default()
+}
+
+/// The value at a dotted path; a registry's is its member's word.
+fn at(full: &Value, path: &str) -> Value {
+    let pointer = format!("/{}", path.replace('.', "/"));
+    let here = match path {
+        "" => Some(full),
+        _ => full.pointer(&pointer),
+    };
+    let registry = root()
+        .at(path)
+        .is_some_and(|node| matches!(node.kind, Kind::Registry(_)));
+    match here {
+        Some(Value::Object(map)) if registry => map
+            .keys()
+            .next()
+            .map_or(Value::Null, |word| Value::String(word.clone())),
+        Some(value) => value.clone(),
+        None => Value::Null,
+    }
+}
+
+/// Puts a value at a dotted path. A choice gives way to settings of its member and never the other way round.
+fn put(tree: &mut Value, path: &str, value: Value) {
+    let mut here = tree;
+    for name in path.split('.') {
+        if !here.is_object() {
+            *here = Value::Object(Map::new());
+        }
+        here = &mut here[name];
+    }
+    *here = value;
+}
+
+/// Reasons as comments, above the line of their key.
+fn with_reasons(text: &str, changes: &[Change]) -> String {
+    let lines = yaml::key_lines(text);
+    let mut out = String::new();
+    for (number, line) in text.lines().enumerate() {
+        let here = |c: &&Change| lines.get(&c.path) == Some(&(number + 1)) && !c.why.is_empty();
+        if let Some(change) = changes.iter().find(here) {
+            let indent = line.len() - line.trim_start().len();
+            let why = crate::base::text::one_line(&change.why);
+            out.push_str(&format!("{:indent$}# {why}\n", ""));
+        }
+        out.push_str(line);
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::load_text;
+
+    fn draft() -> Draft {
+        Draft::open("quickstart", &SpecSources::default()).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_small_says_why_and_loads_to_the_same_spec() {
+        let mut draft = draft();
+        draft
+            .set("train.max_steps", "500", "a quarter of the time")
+            .unwrap();
+        draft.set("optimizer.adamw.lr", "5e-4", "").unwrap();
+        draft.set("model.position", "rope", "today's habit").unwrap();
+        draft.set("seed", "1337", "the same as before").unwrap();
+        draft.set("name", "mine", "").unwrap();
+        let text = draft.to_yaml(&["Made by hand.".into()]);
+        assert_eq!(
+            text,
+            "# Made by hand.\nextends: quickstart\nname: mine\nmodel:\n  # today's habit\n  position: rope\ntrain:\n  \
+             # a quarter of the time\n  max_steps: 500\noptimizer:\n  adamw:\n    lr: 0.0005\n"
+        );
+        let loaded = load_text("mine.yaml", &text, &SpecSources::default()).unwrap();
+        assert_eq!(loaded.spec, draft.spec().unwrap());
+    }
+
+    #[test]
+    fn a_bad_value_is_refused_with_its_reason_and_changes_nothing() {
+        let mut draft = draft();
+        let before = draft.to_yaml(&[]);
+        let issue = draft.set("train.max_steps", "0", "").unwrap_err();
+        assert_eq!(issue.path, "train.max_steps");
+        assert!(issue.what.contains("too small"), "{issue}");
+        assert!(draft.set("optimizer", "adamv", "").is_err());
+        assert_eq!(draft.to_yaml(&[]), before);
+    }
+
+    #[test]
+    fn contradictions_are_issues_of_their_fields() {
+        let mut draft = draft();
+        draft.set("model.n_head", "3", "").unwrap();
+        let issues = draft.issues();
+        assert!(issues.iter().any(|i| i.path == "model.n_head"), "{issues:?}");
+        assert!(draft.spec().is_err());
+        draft.reset("model.n_head");
+        assert!(draft.issues().is_empty() && draft.changes().is_empty());
+    }
+
+    #[test]
+    fn another_member_brings_its_own_settings_and_drops_the_old_ones() {
+        let mut draft = draft();
+        draft.set("schedule.cosine.warmup_steps", "7", "").unwrap();
+        draft.set("schedule", "linear", "").unwrap();
+        let paths: Vec<String> = draft.places().into_iter().map(|p| p.path).collect();
+        assert!(paths.contains(&"schedule.linear.warmup_steps".to_string()));
+        assert!(!paths.iter().any(|p| p.contains("cosine")));
+        assert_eq!(draft.value("schedule"), "linear");
+        assert_eq!(
+            draft.settle("schedule.*.warmup_steps").as_deref(),
+            Some("schedule.linear.warmup_steps")
+        );
+        assert!(draft.to_yaml(&[]).contains("schedule: linear"));
+    }
+
+    #[test]
+    fn every_place_has_a_value_and_an_origin() {
+        let draft = draft();
+        let lr = draft.places();
+        let lr = lr.iter().find(|p| p.path == "optimizer.adamw.lr").unwrap();
+        assert_eq!((shown(&lr.value), lr.edited), ("0.001".into(), false));
+        assert!(matches!(&lr.origin, Origin::File { name, .. } if name.contains("quickstart")));
+        assert_eq!(shown(&draft.value("model.d_ff")), "auto");
+        assert_eq!(shown(&draft.value("sample.prompt")), "\"\\n\"");
+    }
+
+    #[test]
+    fn numbers_are_shown_as_people_type_them() {
+        for (x, text) in [(1e-4, "1e-4"), (0.001, "0.001"), (3.0, "3"), (0.0, "0")] {
+            assert_eq!(number(x), text);
+            assert_eq!(text.parse::<f64>().unwrap(), x);
+        }
+    }
+}
