@@ -9,6 +9,7 @@
 //! | 7 | [`ui`] | the workbench: panes, overlays, widgets, keys, themes |
 //! | 6 | [`link`] | ways to hold an engine: thread, socket, stdio, replay |
 //! | 5 | [`engine`] | the training loop, preflight, checkpoints, inference |
+//! | 5 | [`advisor`] | before a run: which method, the wizard's questions |
 //! | 5 | [`plan`] | before a run: what it needs, takes and costs |
 //! | 4 | [`spec`] | presets and overrides → a validated `RunSpec` |
 //! | 3 | [`methods`] | what a loss is: one file per training method |
@@ -16,6 +17,7 @@
 //! | 1 | [`run`] [`kernels`] [`hardware`] [`wire`] | run directories and logs; fused operations; the machine; the vocabulary |
 //! | 0 | [`base`] [`embed`] | clocks, files, random numbers, text; embedded files |
 
+pub mod advisor;
 pub mod base;
 pub mod cli;
 pub mod data;

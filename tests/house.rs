@@ -35,16 +35,22 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         ],
     ),
     ("plan", &["spec", "nn", "data", "wire", "hardware"]),
+    (
+        "advisor",
+        &["plan", "spec", "nn", "data", "run", "embed", "hardware"],
+    ),
     ("link", &["engine", "spec", "run", "wire"]),
     (
         "ui",
-        &["link", "run", "spec", "plan", "wire", "embed", "hardware"],
+        &[
+            "link", "advisor", "run", "spec", "plan", "wire", "embed", "hardware",
+        ],
     ),
     (
         "cli",
         &[
-            "ui", "link", "engine", "plan", "spec", "methods", "metrics", "nn", "optim", "data",
-            "hf", "run", "wire", "kernels", "embed", "hardware",
+            "ui", "link", "advisor", "engine", "plan", "spec", "methods", "metrics", "nn", "optim",
+            "data", "hf", "run", "wire", "kernels", "embed", "hardware",
         ],
     ),
 ];

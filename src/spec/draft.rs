@@ -265,6 +265,8 @@ impl Draft {
             tree = self.merged.value.clone();
         } else {
             tree["extends"] = Value::String(self.target.clone());
+            // Always: a file without one is called after itself.
+            tree["name"] = self.value("name");
         }
         let changes = self.changes();
         for change in &changes {
@@ -393,13 +395,14 @@ mod tests {
             .set("train.max_steps", "500", "a quarter of the time")
             .unwrap();
         draft.set("optimizer.adamw.lr", "5e-4", "").unwrap();
-        draft.set("model.position", "rope", "today's habit").unwrap();
+        draft
+            .set("model.position", "rope", "today's habit")
+            .unwrap();
         draft.set("seed", "1337", "the same as before").unwrap();
-        draft.set("name", "mine", "").unwrap();
         let text = draft.to_yaml(&["Made by hand.".into()]);
         assert_eq!(
             text,
-            "# Made by hand.\nextends: quickstart\nname: mine\nmodel:\n  # today's habit\n  position: rope\ntrain:\n  \
+            "# Made by hand.\nextends: quickstart\nname: quickstart\nmodel:\n  # today's habit\n  position: rope\ntrain:\n  \
              # a quarter of the time\n  max_steps: 500\noptimizer:\n  adamw:\n    lr: 0.0005\n"
         );
         let loaded = load_text("mine.yaml", &text, &SpecSources::default()).unwrap();
@@ -422,7 +425,10 @@ mod tests {
         let mut draft = draft();
         draft.set("model.n_head", "3", "").unwrap();
         let issues = draft.issues();
-        assert!(issues.iter().any(|i| i.path == "model.n_head"), "{issues:?}");
+        assert!(
+            issues.iter().any(|i| i.path == "model.n_head"),
+            "{issues:?}"
+        );
         assert!(draft.spec().is_err());
         draft.reset("model.n_head");
         assert!(draft.issues().is_empty() && draft.changes().is_empty());

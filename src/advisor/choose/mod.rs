@@ -1,0 +1,226 @@
+//! The decision tree: from a goal, the data at hand, a start model and a machine to a ranked list of methods. The rules are
+//! rows of [`rules::RULES`], what is known of each method is a row of [`facts::FACTS`]; here they are put together.
+
+mod facts;
+mod fit;
+mod rules;
+
+pub use facts::{FACTS, Facts, MethodId};
+pub use fit::{Adapter, Fit};
+pub use rules::{RULES, Rule, Verdict};
+
+use crate::spec::schema;
+use serde::{Deserialize, Serialize};
+
+/// What the model is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Goal {
+    /// A language model of one's own, or to see how one comes about.
+    NewModel,
+    /// It should know a field.
+    Knowledge,
+    /// It should follow instructions, or answer in a form.
+    Instructions,
+    /// It should answer in a style, politely, safely.
+    Style,
+    /// It should solve problems whose answers can be checked.
+    Reasoning,
+    /// It should sort or extract.
+    Classify,
+    /// A small one should do what a large one can.
+    Compress,
+}
+
+impl Goal {
+    pub const ALL: [Goal; 7] = [
+        Goal::NewModel,
+        Goal::Instructions,
+        Goal::Knowledge,
+        Goal::Style,
+        Goal::Reasoning,
+        Goal::Classify,
+        Goal::Compress,
+    ];
+
+    /// A few words for lists.
+    pub fn title(self) -> &'static str {
+        match self {
+            Goal::NewModel => "train a model from nothing",
+            Goal::Instructions => "follow instructions",
+            Goal::Knowledge => "know my field",
+            Goal::Style => "answer in a style I prefer",
+            Goal::Reasoning => "solve problems that can be checked",
+            Goal::Classify => "sort or extract",
+            Goal::Compress => "a small model that does what a large one can",
+        }
+    }
+
+    /// One sentence.
+    pub fn about(self) -> &'static str {
+        match self {
+            Goal::NewModel => "the whole road, small: data, training, samples, chat",
+            Goal::Instructions => "answers to questions, or one fixed format",
+            Goal::Knowledge => "facts and words of a domain or of another language",
+            Goal::Style => "tone, politeness, safety: one answer is better than another",
+            Goal::Reasoning => "mathematics, code: right and wrong can be told by a program",
+            Goal::Classify => "labels, fields, yes or no",
+            Goal::Compress => "learn from the answers of a larger model",
+        }
+    }
+}
+
+/// The shape of the rows that there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DataKind {
+    /// Plain text, no roles.
+    Text,
+    /// Prompts with good answers, or conversations.
+    Demos,
+    /// Prompts with a chosen and a rejected answer.
+    Pairs,
+    /// Answers with a thumb up or down.
+    Thumbs,
+    /// Prompts alone.
+    Prompts,
+}
+
+impl DataKind {
+    pub fn title(self) -> &'static str {
+        match self {
+            DataKind::Text => "plain text",
+            DataKind::Demos => "prompts with answers",
+            DataKind::Pairs => "chosen and rejected answers",
+            DataKind::Thumbs => "answers with thumbs up or down",
+            DataKind::Prompts => "prompts without answers",
+        }
+    }
+}
+
+/// What training begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// Random weights.
+    Scratch,
+    /// A model that continues text.
+    Base,
+    /// A model that already follows instructions.
+    Instruct,
+}
+
+/// Who tells good answers from bad ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reward {
+    /// Nobody.
+    None,
+    /// A program: tests, a solver, a known answer.
+    Checker,
+    /// A trained reward model.
+    Model,
+}
+
+/// What the tree asks about. Unknown sizes are `None`: a rule that needs one then says what it assumes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Inputs {
+    pub goal: Goal,
+    pub data: DataKind,
+    /// Examples, pairs, prompts.
+    pub rows: Option<u64>,
+    /// Tokens of plain text.
+    pub tokens: Option<u64>,
+    pub start: Start,
+    pub reward: Reward,
+    /// Parameters of the model that is trained.
+    pub n_params: u64,
+    /// Bytes of the memory that training may use: the GPU's, or the host's where there is none.
+    pub memory: Option<u64>,
+}
+
+/// One method with everything that is said for and against it here.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Advice {
+    pub facts: &'static Facts,
+    pub adapter: Adapter,
+    pub verdict: Verdict,
+    /// Reasons with the id of the rule that gave each.
+    pub why: Vec<(&'static str, String)>,
+    /// Bytes of weights, gradients and moments, and whether they fit.
+    pub fit: Fit,
+    /// This build trains it.
+    pub available: bool,
+}
+
+impl Advice {
+    /// `SFT with LoRA`, `pretraining`
+    pub fn title(&self) -> String {
+        match self.adapter {
+            Adapter::Full if self.facts.adapters => format!("{}, full", self.facts.title),
+            Adapter::Full => self.facts.title.to_string(),
+            adapter => format!("{} with {}", self.facts.title, adapter.word()),
+        }
+    }
+}
+
+/// True when the methods registry has the word.
+pub fn available(facts: &Facts) -> bool {
+    schema::root()
+        .at("method")
+        .is_some_and(|node| node.child(facts.spec_word).is_some())
+}
+
+/// Every method, the best for these inputs first. Among those that suit equally well the order is that of the table.
+pub fn advise(inputs: &Inputs) -> Vec<Advice> {
+    let mut list: Vec<Advice> = FACTS.iter().map(|facts| judge(facts, inputs)).collect();
+    list.sort_by_key(|advice| advice.verdict);
+    list
+}
+
+fn judge(facts: &'static Facts, inputs: &Inputs) -> Advice {
+    let (adapter, fit) = fit::choose(facts, inputs);
+    let mut verdict = Verdict::Unfit;
+    let mut why = Vec::new();
+    // The first rule that holds decides about the method; what only remarks goes on.
+    for rule in RULES.iter().filter(|rule| rule.method == facts.id) {
+        if (rule.when)(inputs) {
+            why.push((rule.id, (rule.why)(inputs)));
+            verdict = rule.verdict;
+            break;
+        }
+    }
+    if verdict != Verdict::Unfit {
+        if let Some(words) = fit.words(adapter) {
+            why.push(("8", words));
+        }
+        if fit == Fit::TooLarge {
+            verdict = Verdict::Unfit;
+        }
+    }
+    Advice {
+        facts,
+        adapter,
+        verdict,
+        why,
+        fit,
+        available: available(facts) && (adapter == Adapter::Full || adapters_trainable()),
+    }
+}
+
+/// True when the spec has a place for adapters.
+fn adapters_trainable() -> bool {
+    ["lora", "adapter", "model.lora", "train.lora"]
+        .iter()
+        .any(|path| schema::root().at(path).is_some())
+}
+
+/// The best method that this build trains and that can use the data at all: plain text can always be continued.
+pub fn nearest_available(list: &[Advice]) -> Option<&Advice> {
+    list.iter()
+        .filter(|advice| advice.available)
+        .min_by_key(|advice| advice.verdict)
+}
+
+#[cfg(test)]
+mod tests;

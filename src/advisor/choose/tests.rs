@@ -1,0 +1,287 @@
+//! The tree by example: each branch, the worked cases, and what holds for every input.
+
+use super::*;
+
+const GB: u64 = 1_000_000_000;
+
+fn inputs(goal: Goal, data: DataKind, start: Start) -> Inputs {
+    Inputs {
+        goal,
+        data,
+        rows: None,
+        tokens: None,
+        start,
+        reward: Reward::None,
+        n_params: 1_000_000,
+        memory: Some(24 * GB),
+    }
+}
+
+fn every_input() -> impl Iterator<Item = Inputs> {
+    let kinds = [
+        DataKind::Text,
+        DataKind::Demos,
+        DataKind::Pairs,
+        DataKind::Thumbs,
+        DataKind::Prompts,
+    ];
+    let rewards = [Reward::None, Reward::Checker, Reward::Model];
+    let starts = [Start::Scratch, Start::Base, Start::Instruct];
+    Goal::ALL.into_iter().flat_map(move |goal| {
+        kinds.into_iter().flat_map(move |data| {
+            starts.into_iter().flat_map(move |start| {
+                rewards.into_iter().flat_map(move |reward| {
+                    [None, Some(10), Some(1_000), Some(100_000_000_000)]
+                        .into_iter()
+                        .map(move |n| Inputs {
+                            rows: n,
+                            tokens: n,
+                            reward,
+                            ..inputs(goal, data, start)
+                        })
+                })
+            })
+        })
+    })
+}
+
+fn best(inputs: &Inputs) -> (MethodId, Adapter) {
+    let list = advise(inputs);
+    (list[0].facts.id, list[0].adapter)
+}
+
+/// The first rule that decided about a method.
+fn decided(inputs: &Inputs, id: MethodId) -> &'static str {
+    let list = advise(inputs);
+    list.iter().find(|a| a.facts.id == id).unwrap().why[0].0
+}
+
+#[test]
+fn every_method_is_judged_by_exactly_one_branch_whatever_is_said() {
+    for inputs in every_input() {
+        let list = advise(&inputs);
+        assert_eq!(list.len(), FACTS.len());
+        for advice in &list {
+            let why: Vec<_> = advice.why.iter().filter(|(id, _)| *id != "8").collect();
+            assert_eq!(why.len(), 1, "{:?} {inputs:?}", advice.facts.id);
+            assert!(!why[0].1.is_empty() && !why[0].1.ends_with('.'));
+        }
+        assert!(list.is_sorted_by_key(|a| a.verdict));
+        assert!(
+            list[0].verdict != Verdict::Unfit,
+            "nothing is advised for {inputs:?}"
+        );
+    }
+}
+
+/// A branch that no input reaches is dead text.
+#[test]
+fn every_branch_is_reached_and_has_a_name_of_its_own() {
+    let mut unreached: Vec<&str> = RULES.iter().map(|r| r.id).collect();
+    let n = unreached.len();
+    unreached.sort_unstable();
+    unreached.dedup();
+    assert_eq!(unreached.len(), n, "a rule's id stands twice");
+    let middle = [60_000_000, 8_000, 12_000, 200];
+    let more = every_input().flat_map(|i| {
+        middle.map(|n| Inputs {
+            rows: Some(n),
+            tokens: Some(n),
+            ..i
+        })
+    });
+    for inputs in every_input().chain(more) {
+        for advice in advise(&inputs) {
+            unreached.retain(|id| *id != advice.why[0].0);
+        }
+    }
+    assert_eq!(unreached, Vec::<&str>::new());
+}
+
+#[test]
+fn each_goal_with_its_data_leads_to_its_method() {
+    use DataKind::*;
+    use Goal::*;
+    use MethodId as M;
+    let table: &[(Goal, DataKind, u64, Start, Reward, M)] = &[
+        (
+            NewModel,
+            Text,
+            20_000_000,
+            Start::Scratch,
+            Reward::None,
+            M::Pretrain,
+        ),
+        (
+            NewModel,
+            Text,
+            100_000,
+            Start::Scratch,
+            Reward::None,
+            M::Pretrain,
+        ),
+        (
+            Instructions,
+            Demos,
+            9_846,
+            Start::Base,
+            Reward::None,
+            M::Sft,
+        ),
+        (
+            Instructions,
+            Demos,
+            40,
+            Start::Base,
+            Reward::None,
+            M::NoTraining,
+        ),
+        (
+            Knowledge,
+            Text,
+            2 * GB,
+            Start::Base,
+            Reward::None,
+            M::ContinuedPretrain,
+        ),
+        (
+            Knowledge,
+            Text,
+            60_000_000,
+            Start::Base,
+            Reward::None,
+            M::ContinuedPretrain,
+        ),
+        (
+            Knowledge,
+            Text,
+            5_000_000,
+            Start::Instruct,
+            Reward::None,
+            M::NoTraining,
+        ),
+        (Style, Pairs, 8_000, Start::Instruct, Reward::None, M::Dpo),
+        (Style, Thumbs, 12_000, Start::Instruct, Reward::None, M::Kto),
+        (
+            Style,
+            Prompts,
+            20_000,
+            Start::Instruct,
+            Reward::Model,
+            M::Rloo,
+        ),
+        (
+            Reasoning,
+            Prompts,
+            20_000,
+            Start::Base,
+            Reward::Checker,
+            M::Grpo,
+        ),
+        (Reasoning, Demos, 120_000, Start::Base, Reward::None, M::Sft),
+        (Classify, Demos, 2_000, Start::Base, Reward::None, M::Sft),
+        (Compress, Demos, 100_000, Start::Base, Reward::None, M::Sft),
+    ];
+    for (goal, data, n, start, reward, wanted) in table {
+        let inputs = Inputs {
+            rows: Some(*n),
+            tokens: Some(*n),
+            reward: *reward,
+            ..inputs(*goal, *data, *start)
+        };
+        assert_eq!(best(&inputs).0, *wanted, "{goal:?} {data:?} {n}");
+    }
+}
+
+/// The worked cases: machine and model sizes decide about adapters.
+#[test]
+fn worked_cases() {
+    let style = Inputs {
+        rows: Some(8_000),
+        n_params: 8 * GB,
+        ..inputs(Goal::Style, DataKind::Pairs, Start::Instruct)
+    };
+    assert_eq!(best(&style), (MethodId::Dpo, Adapter::Lora));
+    let tight = Inputs {
+        memory: Some(12 * GB),
+        ..style
+    };
+    assert_eq!(best(&tight), (MethodId::Dpo, Adapter::QLora));
+    let maths = Inputs {
+        rows: Some(20_000),
+        reward: Reward::Checker,
+        n_params: 1_500_000_000,
+        memory: Some(80 * GB),
+        ..inputs(Goal::Reasoning, DataKind::Prompts, Start::Base)
+    };
+    assert_eq!(best(&maths), (MethodId::Grpo, Adapter::Full));
+    let sft = advise(&maths);
+    let sft = sft.iter().find(|a| a.facts.id == MethodId::Sft).unwrap();
+    assert_eq!((sft.verdict, sft.why[0].0), (Verdict::Good, "5.cold"));
+    let docs = Inputs {
+        tokens: Some(10 * GB),
+        n_params: 7 * GB,
+        memory: Some(640 * GB),
+        ..inputs(Goal::Knowledge, DataKind::Text, Start::Base)
+    };
+    assert_eq!(best(&docs), (MethodId::ContinuedPretrain, Adapter::Full));
+    // 50 MB of text and no GPU: a million parameters are about right, thirty are too many and it is said.
+    let toy = Inputs {
+        tokens: Some(12_000_000),
+        n_params: 500_000,
+        ..inputs(Goal::NewModel, DataKind::Text, Start::Scratch)
+    };
+    assert_eq!(decided(&toy, MethodId::Pretrain), "1.text");
+    let large = Inputs {
+        n_params: 30_000_000,
+        ..toy
+    };
+    assert_eq!(decided(&large, MethodId::Pretrain), "1.small");
+}
+
+#[test]
+fn ppo_of_8b_is_refused_on_24_gb_and_rloo_stands_before_it() {
+    let inputs = Inputs {
+        reward: Reward::Model,
+        rows: Some(20_000),
+        n_params: 8 * GB,
+        ..inputs(Goal::Style, DataKind::Prompts, Start::Base)
+    };
+    let list = advise(&inputs);
+    let at = |id| list.iter().position(|a| a.facts.id == id).unwrap();
+    assert!(at(MethodId::Rloo) < at(MethodId::Ppo));
+    assert_ne!(list[at(MethodId::Rloo)].adapter, Adapter::Full);
+    let full = Inputs {
+        memory: Some(320 * GB),
+        ..inputs
+    };
+    let list = advise(&full);
+    let ppo = list.iter().find(|a| a.facts.id == MethodId::Ppo).unwrap();
+    // 36 bytes a parameter: two trained copies and two frozen models.
+    assert_eq!(ppo.fit.need(), Some(36 * 8 * GB));
+}
+
+#[test]
+fn what_is_available_comes_from_the_registry() {
+    let list = advise(&inputs(Goal::Style, DataKind::Pairs, Start::Base));
+    for advice in &list {
+        let known = schema::root()
+            .at("method")
+            .unwrap()
+            .child(advice.facts.spec_word)
+            .is_some();
+        assert!(known || !advice.available, "{:?}", advice.facts.id);
+    }
+    let nearest = nearest_available(&list).unwrap();
+    assert!(nearest.available);
+}
+
+#[test]
+fn every_method_says_what_it_needs_costs_and_risks() {
+    for facts in FACTS {
+        assert!(!facts.needs.is_empty() && !facts.cost.is_empty() && !facts.risks.is_empty());
+        assert!(facts.source.contains("20") || facts.source.contains("arXiv"));
+        let same = FACTS.iter().filter(|f| f.id == facts.id).count();
+        assert_eq!(same, 1);
+    }
+}

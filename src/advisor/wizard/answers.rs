@@ -1,0 +1,96 @@
+//! What was answered so far. Remembered between sessions; nothing is forgotten on the way back.
+
+use crate::advisor::choose::{DataKind, Goal, MethodId, Reward, Start};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Where the data is, or what it would be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DataAnswer {
+    /// The text inside the program.
+    Corpus,
+    /// A file or folder: [`Answers::data_path`].
+    Path,
+    /// Not at hand: for advice.
+    Demos,
+    Pairs,
+    Thumbs,
+    /// Prompts, and a program that checks answers.
+    Checked,
+    /// Prompts, and a reward model.
+    Judged,
+}
+
+impl DataAnswer {
+    pub const ALL: [DataAnswer; 7] = [
+        DataAnswer::Corpus,
+        DataAnswer::Path,
+        DataAnswer::Demos,
+        DataAnswer::Pairs,
+        DataAnswer::Thumbs,
+        DataAnswer::Checked,
+        DataAnswer::Judged,
+    ];
+
+    /// The kind that was described; `None` where a file tells.
+    pub fn described(self) -> Option<(DataKind, Reward)> {
+        Some(match self {
+            DataAnswer::Corpus | DataAnswer::Path => return None,
+            DataAnswer::Demos => (DataKind::Demos, Reward::None),
+            DataAnswer::Pairs => (DataKind::Pairs, Reward::None),
+            DataAnswer::Thumbs => (DataKind::Thumbs, Reward::None),
+            DataAnswer::Checked => (DataKind::Prompts, Reward::Checker),
+            DataAnswer::Judged => (DataKind::Prompts, Reward::Model),
+        })
+    }
+}
+
+/// All answers. A `None` was not given yet; texts are kept as typed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Answers {
+    pub goal: Option<Goal>,
+    pub data: Option<DataAnswer>,
+    pub data_path: String,
+    pub start: Option<Start>,
+    pub start_path: String,
+    pub method: Option<MethodId>,
+    /// The preset that the spec extends.
+    pub preset: Option<String>,
+    /// Settings as typed, by path.
+    pub settings: BTreeMap<String, String>,
+    pub save_as: String,
+}
+
+impl Answers {
+    /// Reads what [`Answers::to_json`] wrote. Answers of another version or a damaged file are no answers: the wizard then
+    /// begins anew, which costs nobody more than a few keys.
+    pub fn from_json(text: &str) -> Answers {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_come_back_and_damage_is_no_answer() {
+        let answers = Answers {
+            goal: Some(Goal::Style),
+            data: Some(DataAnswer::Path),
+            data_path: "a b.txt".into(),
+            method: Some(MethodId::Dpo),
+            settings: [("train.max_steps".to_string(), "x".to_string())].into(),
+            ..Answers::default()
+        };
+        assert_eq!(Answers::from_json(&answers.to_json()), answers);
+        assert_eq!(Answers::from_json("{"), Answers::default());
+        assert_eq!(Answers::from_json("{\"later\": 1}"), Answers::default());
+    }
+}

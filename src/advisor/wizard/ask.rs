@@ -1,0 +1,508 @@
+//! Each question as rows to show: titles, details, what is typed, and the words about the selected row.
+
+use super::answers::DataAnswer;
+use super::plan;
+use super::{Step, Wizard};
+use crate::advisor::choose::{Advice, Goal, Start, Verdict};
+use crate::base::human;
+use crate::spec::{Issue, shown};
+
+/// A text that a row takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    pub text: String,
+    /// Shown while the text is empty.
+    pub placeholder: String,
+    /// The text is somebody's choice, not what stands there anyway.
+    pub own: bool,
+}
+
+/// One row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub title: String,
+    pub detail: String,
+    pub input: Option<Input>,
+    /// Possible here and now; the others are shown all the same, with their reason.
+    pub open: bool,
+    /// What is wrong with what was typed.
+    pub fault: Option<String>,
+}
+
+impl Row {
+    fn choice(title: impl Into<String>, detail: impl Into<String>) -> Row {
+        Row {
+            title: title.into(),
+            detail: detail.into(),
+            input: None,
+            open: true,
+            fault: None,
+        }
+    }
+
+    fn input(title: impl Into<String>, text: &str, placeholder: &str) -> Row {
+        Row {
+            input: Some(Input {
+                text: text.into(),
+                placeholder: placeholder.into(),
+                own: !text.is_empty(),
+            }),
+            ..Row::choice(title, "")
+        }
+    }
+}
+
+/// A paragraph about the selected row: `Why`, `Range`, `Risks`, and the words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    pub label: &'static str,
+    pub text: String,
+}
+
+fn note(label: &'static str, text: impl Into<String>) -> Note {
+    Note {
+        label,
+        text: text.into(),
+    }
+}
+
+/// The question on the screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    pub step: Step,
+    pub title: &'static str,
+    pub rows: Vec<Row>,
+    pub notes: Vec<Note>,
+    /// Plain lines under the notes: a preview, a file.
+    pub text: Vec<String>,
+}
+
+pub(super) fn issue_words(issue: &Issue) -> String {
+    match issue.hint.as_str() {
+        "" => issue.what.clone(),
+        hint => format!("{}; {hint}", issue.what),
+    }
+}
+
+impl Wizard {
+    /// The question as it stands.
+    pub fn question(&self) -> Question {
+        let (title, rows) = match self.step {
+            Step::Goal => ("What should the model do?", self.goal_rows()),
+            Step::Data => ("What should it learn from?", self.data_rows()),
+            Step::Start => ("What does it begin with?", self.start_rows()),
+            Step::Method => ("How should it learn?", self.method_rows()),
+            Step::Model => ("Which size and recipe?", self.model_rows()),
+            Step::Settings => ("Settings that matter here", self.setting_rows()),
+            Step::Plan => ("What it will take", Vec::new()),
+            Step::Finish => ("Ready", self.finish_rows()),
+        };
+        let (notes, text) = self.about(&rows);
+        Question {
+            step: self.step,
+            title,
+            rows,
+            notes,
+            text,
+        }
+    }
+
+    /// The answers so far, one a step, for the column beside the question; `None` for what was not answered.
+    pub fn summary(&self) -> Vec<(Step, Option<String>)> {
+        let a = &self.answers;
+        let answer = |step: Step| match step {
+            Step::Goal => a.goal.map(|g| g.title().to_string()),
+            Step::Data => a.data.map(|d| self.data_word(d)),
+            Step::Start => a.start.map(|s| self.start_word(s)),
+            Step::Method => self.chosen_advice().map(|advice| advice.title()),
+            Step::Model => a.preset.clone(),
+            Step::Settings => Some(match a.settings.len() {
+                0 => "as recommended".into(),
+                1 => "1 of your own".into(),
+                n => format!("{n} of your own"),
+            }),
+            Step::Plan | Step::Finish => None,
+        };
+        let shown = |step: Step| match step < self.step {
+            true => answer(step),
+            false => None,
+        };
+        Step::ALL
+            .into_iter()
+            .map(|step| (step, shown(step)))
+            .collect()
+    }
+
+    fn data_word(&self, data: DataAnswer) -> String {
+        match data {
+            DataAnswer::Corpus => "Tiny Shakespeare".into(),
+            DataAnswer::Path => {
+                let path = std::path::Path::new(self.answers.data_path.trim());
+                let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
+                let size = self.chosen_data().map(|f| match f.rows {
+                    Some(rows) => format!(" · {} rows", human::grouped(rows)),
+                    None => format!(" · {}", human::bytes(f.bytes)),
+                });
+                name.unwrap_or_default() + &size.unwrap_or_default()
+            }
+            DataAnswer::Demos => "answers, not at hand".into(),
+            DataAnswer::Pairs => "pairs, not at hand".into(),
+            DataAnswer::Thumbs => "thumbs, not at hand".into(),
+            DataAnswer::Checked => "prompts and a checker".into(),
+            DataAnswer::Judged => "prompts and a judge".into(),
+        }
+    }
+
+    fn start_word(&self, start: Start) -> String {
+        let size = self.start_model().and_then(|m| m.n_params);
+        let size = size.map_or(String::new(), |n| format!(", {}", human::short(n as f64)));
+        match start {
+            Start::Scratch => "from nothing".into(),
+            Start::Base => format!("a base model{size}"),
+            Start::Instruct => format!("an instruct model{size}"),
+        }
+    }
+
+    fn goal_rows(&self) -> Vec<Row> {
+        Goal::ALL
+            .iter()
+            .map(|g| Row::choice(g.title(), g.about()))
+            .collect()
+    }
+
+    fn data_rows(&self) -> Vec<Row> {
+        let corpus = self
+            .corpus
+            .as_ref()
+            .map(|f| f.summary())
+            .unwrap_or_default();
+        let later = "not at hand yet: for advice";
+        DataAnswer::ALL
+            .iter()
+            .map(|answer| match answer {
+                DataAnswer::Corpus => {
+                    Row::choice("Tiny Shakespeare, inside the program", corpus.clone())
+                }
+                DataAnswer::Path => Row::input(
+                    "a file or folder of mine",
+                    &self.answers.data_path,
+                    "type its path",
+                ),
+                DataAnswer::Demos => Row::choice("prompts with good answers", later),
+                DataAnswer::Pairs => Row::choice("chosen and rejected answers", later),
+                DataAnswer::Thumbs => Row::choice("answers with thumbs up or down", later),
+                DataAnswer::Checked => {
+                    Row::choice("prompts, and a program that checks answers", later)
+                }
+                DataAnswer::Judged => Row::choice("prompts, and a reward model", later),
+            })
+            .collect()
+    }
+
+    fn start_rows(&self) -> Vec<Row> {
+        let path = &self.answers.start_path;
+        let hint = "path of a model folder; empty: for advice";
+        vec![
+            Row::choice(
+                "nothing: random weights",
+                "the whole road; small models only",
+            ),
+            Row::input("a base model", path, hint),
+            Row::input("an instruct model", path, hint),
+        ]
+    }
+
+    fn method_rows(&self) -> Vec<Row> {
+        let row = |advice: Advice| {
+            let why = advice.why.first().map_or("", |(_, why)| why.as_str());
+            let suits = advice.verdict != Verdict::Unfit;
+            let detail = match (suits, advice.fit.need(), advice.available) {
+                (false, ..) => why.to_string(),
+                (true, _, false) if advice.facts.trained_copies > 0.0 => {
+                    format!("not in this build yet · {why}")
+                }
+                (true, Some(need), _) => format!("states {} · {why}", human::bytes(need)),
+                (true, ..) => why.to_string(),
+            };
+            Row {
+                open: suits && advice.available,
+                ..Row::choice(advice.title(), detail)
+            }
+        };
+        self.advice().into_iter().map(row).collect()
+    }
+
+    fn model_rows(&self) -> Vec<Row> {
+        let data = self.chosen_data();
+        self.fitting_presets()
+            .into_iter()
+            .map(|preset| {
+                let n = plan::n_params(&preset.draft, data).map_or(String::new(), |n| {
+                    format!("{} parameters", human::short(n as f64))
+                });
+                let steps = preset.draft.value("train.max_steps").as_u64().unwrap_or(0);
+                let size = match self.start_model() {
+                    Some(_) => "the start model, by this recipe".into(),
+                    None => n,
+                };
+                Row::choice(
+                    &preset.name,
+                    format!("{size} · {} steps", human::grouped(steps)),
+                )
+            })
+            .collect()
+    }
+
+    fn setting_rows(&self) -> Vec<Row> {
+        let Some((draft, wrong)) = self.draft() else {
+            return Vec::new();
+        };
+        let issues = draft.issues();
+        self.knobs()
+            .into_iter()
+            .map(|knob| {
+                let full = draft.settle(knob.path).unwrap_or_default();
+                let typed = self.answers.settings.get(knob.path);
+                let text = typed.cloned().unwrap_or_else(|| shown(&draft.value(&full)));
+                let own_fault = wrong
+                    .iter()
+                    .find(|(path, _)| path == knob.path)
+                    .map(|(_, i)| i);
+                let fault = own_fault.or_else(|| issues.iter().find(|i| i.path == full));
+                let changed = draft.value(&full) != draft.parent_value(&full);
+                let word = knob.path.rsplit('.').next().unwrap_or(knob.path);
+                let mut row = Row::input(word, &text, "the preset's");
+                if let Some(input) = &mut row.input {
+                    input.own = typed.is_some();
+                }
+                row.detail = match (typed.is_some(), changed) {
+                    (true, _) => "yours".into(),
+                    (false, true) => "fits your data".into(),
+                    _ => String::new(),
+                };
+                row.fault = fault.map(issue_words);
+                row
+            })
+            .collect()
+    }
+
+    fn finish_rows(&self) -> Vec<Row> {
+        let blocked = self.not_runnable();
+        let start = match &blocked {
+            None => {
+                "preflight checks it first: a minute at most; a failed check stops it".to_string()
+            }
+            Some(why) => why.clone(),
+        };
+        let mut rows = vec![
+            Row::choice("start it now", start),
+            Row::input("save it as", &self.answers.save_as, &self.save_path()),
+            Row::choice("look at every value", "the editor: search, undo, the YAML"),
+        ];
+        for row in &mut rows {
+            row.open = blocked.is_none();
+        }
+        rows
+    }
+
+    /// Words about the selected row, and lines under them.
+    fn about(&self, rows: &[Row]) -> (Vec<Note>, Vec<String>) {
+        let selected = self.selected();
+        match self.step {
+            Step::Goal => (self.goal_notes(), Vec::new()),
+            Step::Data => self.data_notes(),
+            Step::Start => (self.start_notes(), Vec::new()),
+            Step::Method => (self.method_notes(selected), Vec::new()),
+            Step::Model => (self.model_notes(), Vec::new()),
+            Step::Settings => (self.setting_notes(rows), Vec::new()),
+            Step::Plan => self.plan_notes(),
+            Step::Finish => {
+                let yaml = self.yaml().unwrap_or_default();
+                (Vec::new(), yaml.lines().map(String::from).collect())
+            }
+        }
+    }
+
+    fn goal_notes(&self) -> Vec<Note> {
+        let Some(goal) = Goal::ALL.get(self.selected()) else {
+            return Vec::new();
+        };
+        let words = match goal {
+            Goal::NewModel => {
+                "Pretraining on plain text. On a CPU: a model of a million parameters in a minute or two, that writes like its text."
+            }
+            Goal::Instructions => {
+                "Fine-tuning on good answers (SFT), starting from a model that knows the language."
+            }
+            Goal::Knowledge => {
+                "Continued pretraining for large amounts of text; for little or changing text, retrieval is surer."
+            }
+            Goal::Style => {
+                "Preferences: DPO on pairs, KTO on thumbs. From a model that already answers."
+            }
+            Goal::Reasoning => {
+                "Reinforcement learning with answers that a program checks (GRPO, RLOO), after a cold start."
+            }
+            Goal::Classify => "Fine-tuning on labelled examples; a few hundred good ones suffice.",
+            Goal::Compress => "Fine-tuning a small model on a large one's answers.",
+        };
+        vec![note("This means", words)]
+    }
+
+    fn data_notes(&self) -> (Vec<Note>, Vec<String>) {
+        let answer = DataAnswer::ALL.get(self.selected()).copied();
+        let facts = match answer {
+            Some(DataAnswer::Corpus) => self.corpus.as_ref(),
+            Some(DataAnswer::Path) => self.data_facts().and_then(|f| f.as_ref().ok()),
+            _ => None,
+        };
+        let Some(facts) = facts else {
+            let words = match answer {
+                Some(DataAnswer::Path) => {
+                    "A UTF-8 text file or a folder of .txt files is trained on. Rows (.jsonl, .json) are recognised and advised on."
+                }
+                _ => {
+                    "Nothing is trained from a description: the answer says which method would suit and what it needs."
+                }
+            };
+            return (vec![note("What is read", words)], Vec::new());
+        };
+        let mut notes = vec![note("Found", facts.summary())];
+        if !facts.note.is_empty() {
+            notes.push(note("Careful", facts.note.clone()));
+        }
+        notes.push(note("It begins", ""));
+        (notes, facts.preview.clone())
+    }
+
+    fn start_notes(&self) -> Vec<Note> {
+        let mut notes = vec![note(
+            "Runs here",
+            "From nothing, or from a checkpoint that this program trained. Models from elsewhere are advised on and cannot be loaded yet.",
+        )];
+        if self.selected() > 0
+            && let Some((known, Ok(facts))) = &self.model
+            && known == self.answers.start_path.trim()
+        {
+            let size = facts.n_params.map_or("unknown size".into(), |n| {
+                format!("{} parameters", human::short(n as f64))
+            });
+            notes.insert(0, note("Found", format!("{} · {size}", facts.family)));
+        } else if self.selected() > 0
+            && let Some(newest) = &self.context.newest_checkpoint
+        {
+            notes.push(note("Newest here", newest.clone()));
+        }
+        notes
+    }
+
+    fn method_notes(&self, selected: usize) -> Vec<Note> {
+        let list = self.advice();
+        let Some(advice) = list.get(selected) else {
+            return Vec::new();
+        };
+        let facts = advice.facts;
+        let why: Vec<&str> = advice.why.iter().map(|(_, why)| why.as_str()).collect();
+        let mut notes = vec![note("Why", why.join("; "))];
+        notes.push(note(
+            "Needs",
+            format!("{} ({})", facts.needs, facts.typical),
+        ));
+        notes.push(note("Cost", facts.cost));
+        if !facts.cheaper.is_empty() {
+            notes.push(note("Cheaper", facts.cheaper));
+        }
+        notes.push(note("Risks", facts.risks.join("; ")));
+        notes.push(note("Watch", facts.watch));
+        if !facts.lr.is_empty() {
+            notes.push(note("Usual lr", facts.lr));
+        }
+        notes.push(note("Source", facts.source));
+        notes
+    }
+
+    fn model_notes(&self) -> Vec<Note> {
+        let presets = self.fitting_presets();
+        let Some(preset) = presets.get(self.selected()) else {
+            return Vec::new();
+        };
+        let mut notes = vec![note("About", preset.about.clone())];
+        let data = self.chosen_data();
+        if let Ok(spec) = preset.draft.spec() {
+            for (label, text) in plan::lines(&spec, data, self.context.machine.memory) {
+                if matches!(label, "model" | "memory") {
+                    notes.push(note(
+                        if label == "model" { "Model" } else { "Memory" },
+                        text,
+                    ));
+                }
+            }
+        }
+        let n = plan::n_params(&preset.draft, data).unwrap_or(1).max(1);
+        if let Some(chars) = data.and_then(|d| d.chars)
+            && self.start_model().is_none()
+        {
+            let each = chars as f64 / n as f64;
+            notes.push(note(
+                "For your data",
+                format!("{each:.1} characters for each parameter; 20 tokens each are ideal (Hoffmann et al. 2022), and below 1 it soon knows the text by heart"),
+            ));
+        }
+        notes
+    }
+
+    fn setting_notes(&self, rows: &[Row]) -> Vec<Note> {
+        let knobs = self.knobs();
+        let (Some(knob), Some((draft, _))) = (knobs.get(self.selected()), self.draft()) else {
+            return Vec::new();
+        };
+        let full = draft.settle(knob.path).unwrap_or_default();
+        let node = crate::spec::schema::root().at(&full);
+        let mut notes = Vec::new();
+        if let Some(fault) = rows.get(self.selected()).and_then(|r| r.fault.clone()) {
+            notes.push(note("Wrong", fault));
+        }
+        if let Some(node) = node {
+            notes.push(note("Means", node.doc.clone()));
+            notes.push(note("Takes", node.expected()));
+        }
+        notes.push(note("Typical", knob.typical));
+        notes.push(note("Effect", knob.why));
+        let parent = shown(&draft.parent_value(&full));
+        notes.push(note("Default", format!("{parent} in {}", draft.target())));
+        let changes = draft.changes();
+        if let Some(change) = changes.iter().find(|c| c.path == full && !c.why.is_empty()) {
+            notes.push(note("Here", change.why.clone()));
+        }
+        notes
+    }
+
+    fn plan_notes(&self) -> (Vec<Note>, Vec<String>) {
+        let Some((draft, _)) = self.draft() else {
+            return (Vec::new(), Vec::new());
+        };
+        let Ok(spec) = draft.spec() else {
+            return (Vec::new(), Vec::new());
+        };
+        let label = |word: &str| match word {
+            "model" => "Model",
+            "steps" => "Steps",
+            "data" => "Data",
+            "memory" => "Memory",
+            _ => "Disk",
+        };
+        let mut notes: Vec<Note> =
+            plan::lines(&spec, self.chosen_data(), self.context.machine.memory)
+                .into_iter()
+                .map(|(word, text)| note(label(word), text))
+                .collect();
+        notes.push(note("Machine", self.context.machine.name.clone()));
+        for advice in spec.advice() {
+            notes.push(note("Advice", format!("{}: {}", advice.path, advice.what)));
+        }
+        if spec.advice().is_empty() {
+            notes.push(note("Advice", "nothing stands out"));
+        }
+        (notes, Vec::new())
+    }
+}

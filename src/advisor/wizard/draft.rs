@@ -1,0 +1,255 @@
+//! From answers to a draft: the chosen preset, what the data and the start model call for, and the settings that somebody
+//! typed on top. Each value that differs from the preset carries its reason.
+
+use super::Wizard;
+use super::answers::DataAnswer;
+use crate::advisor::look::DataFacts;
+use crate::base::human;
+use crate::spec::{Draft, Issue};
+use serde_json::Value;
+use std::path::Path;
+
+/// Passes over a small text beyond which a model of any size only learns it by heart.
+const PASSES: f64 = 10.0;
+/// Fewest steps that are worth a run.
+const FEWEST_STEPS: u64 = 100;
+/// Different characters beyond which a vocabulary of characters is no longer small.
+const CHARACTERS: usize = 256;
+/// A start model is trained on at a tenth of the pretraining peak.
+const CONTINUE_LR: f64 = 0.1;
+
+/// One value that follows from an answer.
+struct Recommended {
+    path: String,
+    text: String,
+    why: String,
+}
+
+fn rec(path: &str, text: impl Into<String>, why: impl Into<String>) -> Recommended {
+    Recommended {
+        path: path.into(),
+        text: text.into(),
+        why: why.into(),
+    }
+}
+
+impl Wizard {
+    /// The draft that the answers make, and what is wrong with settings that were typed; those keep the value below.
+    pub fn draft(&self) -> Option<(Draft, Vec<(String, Issue)>)> {
+        let mut draft = self.preset()?.draft.clone();
+        let mut wrong = Vec::new();
+        for r in self.recommended(&draft) {
+            // A recommendation that the schema refuses is not forced on anybody.
+            let _ = draft.set(&r.path, &r.text, &r.why);
+        }
+        for (path, text) in &self.answers.settings {
+            let Some(full) = draft.settle(path) else {
+                continue;
+            };
+            if let Err(issue) = draft.set(&full, text, "your choice") {
+                wrong.push((path.clone(), issue));
+            }
+        }
+        Some((draft, wrong))
+    }
+
+    /// What follows from data and start model.
+    fn recommended(&self, preset: &Draft) -> Vec<Recommended> {
+        let mut list = Vec::new();
+        let name = self.run_name(preset);
+        if preset.value("name") != name.as_str() {
+            list.push(rec("name", name, ""));
+        }
+        if self.answers.data == Some(DataAnswer::Path)
+            && let Some(Ok(facts)) = self.data_facts()
+        {
+            let path = self.answers.data_path.trim();
+            list.push(rec("data.path", path, facts.summary()));
+            if self.start_model().is_none() {
+                list.extend(tokenizer(preset, facts));
+            }
+            list.extend(for_size(preset, facts));
+        }
+        if let Some(model) = self.start_model() {
+            let folder = self.answers.start_path.trim();
+            let words = format!(
+                "begins with the weights of {}",
+                short_path(Path::new(folder))
+            );
+            list.push(rec("train.from", folder, words));
+            for (path, text) in &model.settings {
+                let why = match path.as_str() {
+                    "data.tokenizer.file.path" => {
+                        "the start model's own: its weights read no other tokens"
+                    }
+                    _ => "",
+                };
+                list.push(rec(path, text.clone(), why));
+            }
+            if let Some(path) = preset.settle("optimizer.*.lr")
+                && let Some(lr) = preset.value(&path).as_f64()
+            {
+                let lr = crate::spec::shown(&Value::from(round(lr * CONTINUE_LR)));
+                let why = "a tenth of the preset's: the model has learnt before, and would forget";
+                list.push(rec(&path, lr, why));
+                if let Some(path) = preset.settle("schedule.*.min_lr") {
+                    list.push(rec(&path, "null", ""));
+                }
+            }
+        }
+        list
+    }
+
+    /// What the run is called when nobody says: after the data, or after the preset.
+    fn run_name(&self, preset: &Draft) -> String {
+        let stem = match self.answers.data {
+            Some(DataAnswer::Path) => Path::new(self.answers.data_path.trim())
+                .file_stem()
+                .map(|s| s.to_string_lossy().into_owned()),
+            _ => None,
+        };
+        let name: String = stem
+            .unwrap_or_default()
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+                    c
+                } else {
+                    '-'
+                }
+            })
+            .take(40)
+            .collect();
+        let name = name.trim_matches(['-', '.']).to_string();
+        match name.is_empty() {
+            true => preset.value("name").as_str().unwrap_or("run").to_string(),
+            false => name,
+        }
+    }
+
+    /// The YAML that the answers make: what differs from the preset, with reasons.
+    pub fn yaml(&self) -> Option<String> {
+        let (draft, _) = self.draft()?;
+        Some(draft.to_yaml(&self.heading()))
+    }
+
+    fn heading(&self) -> Vec<String> {
+        let mut lines = vec!["Made by the wizard of llmtui; edit it freely.".to_string()];
+        if let Some(goal) = self.answers.goal {
+            lines.push(format!("Goal: {}.", goal.title()));
+        }
+        if let Some(advice) = self.chosen_advice() {
+            let why: Vec<&str> = advice.why.iter().map(|(_, words)| words.as_str()).collect();
+            lines.push(format!("Method: {}. {}.", advice.title(), why.join("; ")));
+        }
+        lines
+    }
+}
+
+/// A vocabulary of characters is for small alphabets.
+fn tokenizer(preset: &Draft, facts: &DataFacts) -> Option<Recommended> {
+    let distinct = facts.distinct?;
+    let by_char = preset.value("data.tokenizer") == "char";
+    (by_char && distinct > CHARACTERS).then(|| {
+        let why =
+            format!("{distinct} different characters are too many to be tokens: subwords instead");
+        rec("data.tokenizer", "bpe", why)
+    })
+}
+
+/// Steps, context and held-out share that a small text can bear.
+fn for_size(preset: &Draft, facts: &DataFacts) -> Vec<Recommended> {
+    let mut list = Vec::new();
+    let Ok(spec) = preset.spec() else {
+        return list;
+    };
+    // A subword of English is about four characters; a small vocabulary gives fewer.
+    let per_token = if preset.value("data.tokenizer") == "char" {
+        1.0
+    } else {
+        2.5
+    };
+    let tokens = facts.chars.unwrap_or(0) as f64 / per_token;
+    let held_out = spec.data.val_fraction * tokens;
+    let mut seq_len = spec.model.seq_len;
+    if held_out < 2.0 * (seq_len + 1) as f64 {
+        let fits = (held_out / 2.0) as usize;
+        seq_len = fits
+            .next_power_of_two()
+            .checked_div(2)
+            .unwrap_or(0)
+            .clamp(8, seq_len);
+        let why = format!(
+            "the held-out tenth has only about {} tokens: a longer context finds no room in it",
+            human::grouped(held_out as u64)
+        );
+        if seq_len < spec.model.seq_len {
+            list.push(rec("model.seq_len", seq_len.to_string(), why));
+        }
+    }
+    let train = &spec.train;
+    let step = (train.micro_batch_size * train.grad_accum_steps * seq_len) as f64;
+    let passes = step * train.max_steps as f64 / (tokens - held_out).max(1.0);
+    if passes > PASSES {
+        let steps = (tokens * PASSES / step) as u64;
+        let steps = round_steps(steps).clamp(FEWEST_STEPS, train.max_steps);
+        if steps < train.max_steps {
+            let why = format!(
+                "about {PASSES} passes over your text; the preset's {} would be {passes:.0} and learn it by heart",
+                human::grouped(train.max_steps)
+            );
+            list.push(rec("train.max_steps", steps.to_string(), why));
+            let follow = [
+                ("schedule.*.warmup_steps", 20),
+                ("eval.every", 8),
+                ("sample.every", 4),
+                ("checkpoint.every", 4),
+            ];
+            for (path, part) in follow {
+                let Some(path) = preset.settle(path) else {
+                    continue;
+                };
+                let every = (steps / part).max(1);
+                if preset.value(&path).as_u64().is_some_and(|now| now > every) {
+                    list.push(rec(&path, every.to_string(), "follows from fewer steps"));
+                }
+            }
+        }
+    }
+    list
+}
+
+/// Two significant digits.
+fn round_steps(steps: u64) -> u64 {
+    let mut unit = 1;
+    while steps / unit >= 100 {
+        unit *= 10;
+    }
+    steps / unit * unit
+}
+
+/// Two significant digits.
+fn round(x: f64) -> f64 {
+    format!("{x:.1e}").parse().unwrap_or(x)
+}
+
+fn short_path(path: &Path) -> String {
+    let parts: Vec<_> = path
+        .components()
+        .map(|c| c.as_os_str().to_string_lossy())
+        .collect();
+    let from = parts.len().saturating_sub(3);
+    parts[from..].join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_rounded_to_what_people_would_write() {
+        assert_eq!([99, 1_234, 56_789].map(round_steps), [99, 1_200, 56_000]);
+        assert_eq!(round(1e-3 * CONTINUE_LR), 1e-4);
+        assert_eq!(short_path(Path::new("/a/b/c/d")), "b/c/d");
+    }
+}

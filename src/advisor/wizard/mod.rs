@@ -1,0 +1,638 @@
+//! The questions that lead from a goal to a spec, as a state machine without a screen: the workbench and `llmtui new` show
+//! the same [`Question`]s and pass on what was answered. Going back loses nothing; what is wrong is said at its row.
+
+mod answers;
+mod ask;
+mod draft;
+mod knobs;
+mod plan;
+
+pub use answers::{Answers, DataAnswer};
+pub use ask::{Input, Note, Question, Row};
+pub use knobs::{COMMON, Knob};
+pub use plan::n_params;
+
+use super::choose::{self, Advice, DataKind, Inputs, MethodId, Reward, Start, Verdict};
+use super::look::{self, DataFacts, Machine, ModelFacts};
+use crate::spec::{Draft, SpecSources};
+use std::path::PathBuf;
+
+/// The questions in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    Goal,
+    Data,
+    Start,
+    Method,
+    Model,
+    Settings,
+    Plan,
+    Finish,
+}
+
+impl Step {
+    pub const ALL: [Step; 8] = [
+        Step::Goal,
+        Step::Data,
+        Step::Start,
+        Step::Method,
+        Step::Model,
+        Step::Settings,
+        Step::Plan,
+        Step::Finish,
+    ];
+
+    /// One word for the column of answers.
+    pub fn word(self) -> &'static str {
+        match self {
+            Step::Goal => "goal",
+            Step::Data => "data",
+            Step::Start => "start",
+            Step::Method => "method",
+            Step::Model => "model",
+            Step::Settings => "settings",
+            Step::Plan => "plan",
+            Step::Finish => "go",
+        }
+    }
+
+    /// Counted from 1.
+    pub fn number(self) -> usize {
+        self as usize + 1
+    }
+}
+
+/// A preset that a spec may extend.
+#[derive(Debug, Clone)]
+pub struct PresetInfo {
+    pub name: String,
+    pub about: String,
+    pub draft: Draft,
+}
+
+/// What the wizard knows before the first question.
+#[derive(Debug, Clone)]
+pub struct Context {
+    pub presets: Vec<PresetInfo>,
+    pub machine: Machine,
+    /// The newest checkpoint there is, offered as a start model.
+    pub newest_checkpoint: Option<String>,
+}
+
+impl Context {
+    /// Reads the presets and looks at the machine. Presets that do not load are left out: the list of presets complains
+    /// about them elsewhere.
+    pub fn gather(sources: &SpecSources, newest_checkpoint: Option<String>) -> Context {
+        let presets = crate::spec::presets(sources)
+            .into_iter()
+            .filter_map(|preset| {
+                let draft = Draft::open(&preset.name, sources).ok()?;
+                Some(PresetInfo {
+                    name: preset.name,
+                    about: crate::base::text::one_line(&preset.about),
+                    draft,
+                })
+            })
+            .collect();
+        Context {
+            presets,
+            machine: Machine::here(),
+            newest_checkpoint,
+        }
+    }
+}
+
+/// What the caller looks at on the disk before the wizard goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Look {
+    Data(PathBuf),
+    Model(PathBuf),
+}
+
+/// What was found there.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Seen {
+    Data(PathBuf, Result<DataFacts, String>),
+    Model(PathBuf, Result<ModelFacts, String>),
+}
+
+impl Look {
+    /// Looks. Reads files.
+    pub fn now(self) -> Seen {
+        match self {
+            Look::Data(path) => {
+                let facts = look::data(&path);
+                Seen::Data(path, facts)
+            }
+            Look::Model(path) => {
+                let facts = look::model(&path);
+                Seen::Model(path, facts)
+            }
+        }
+    }
+}
+
+/// What Enter led to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// The question stays; its error says why.
+    Stay,
+    Moved,
+    /// The answer to be given to [`Wizard::seen`].
+    Look(Look),
+    /// Train this now.
+    Start {
+        name: String,
+        yaml: String,
+    },
+    Save {
+        path: PathBuf,
+        yaml: String,
+    },
+    /// Open every value in the editor.
+    Edit,
+    /// Back from the first question.
+    Close,
+}
+
+/// The state: answers, the question on the screen, and what was found at paths.
+#[derive(Debug, Clone)]
+pub struct Wizard {
+    context: Context,
+    answers: Answers,
+    step: Step,
+    cursor: [usize; Step::ALL.len()],
+    corpus: Option<DataFacts>,
+    data: Option<(String, Result<DataFacts, String>)>,
+    model: Option<(String, Result<ModelFacts, String>)>,
+    /// Why the last Enter led nowhere.
+    error: Option<String>,
+}
+
+impl Wizard {
+    /// Begins at the first question; remembered answers are the preselected ones.
+    pub fn new(context: Context, mut answers: Answers) -> Wizard {
+        if answers.start_path.is_empty() {
+            answers.start_path = context.newest_checkpoint.clone().unwrap_or_default();
+        }
+        let mut wizard = Wizard {
+            context,
+            answers,
+            step: Step::Goal,
+            cursor: [0; Step::ALL.len()],
+            corpus: look::corpus("tinyshakespeare"),
+            data: None,
+            model: None,
+            error: None,
+        };
+        wizard.place_cursor();
+        wizard
+    }
+
+    pub fn step(&self) -> Step {
+        self.step
+    }
+
+    pub fn answers(&self) -> &Answers {
+        &self.answers
+    }
+
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    pub fn selected(&self) -> usize {
+        self.cursor[self.step as usize]
+    }
+
+    /// Selects a row of the question.
+    pub fn select(&mut self, row: usize) {
+        let last = self.question().rows.len().saturating_sub(1);
+        self.cursor[self.step as usize] = row.min(last);
+        self.error = None;
+    }
+
+    /// Takes the text of the selected row's input.
+    pub fn type_in(&mut self, text: &str) {
+        self.error = None;
+        match self.step {
+            Step::Data => self.answers.data_path = text.to_string(),
+            Step::Start => self.answers.start_path = text.to_string(),
+            Step::Finish => self.answers.save_as = text.to_string(),
+            Step::Settings => {
+                let knob = self
+                    .knobs()
+                    .get(self.selected())
+                    .map(|k| k.path.to_string());
+                if let Some(path) = knob {
+                    self.set(&path, text);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A setting as typed; an empty text, or what stands there anyway, is no choice of anybody's.
+    pub fn set(&mut self, path: &str, text: &str) {
+        self.answers.settings.remove(path);
+        let same = self
+            .draft()
+            .and_then(|(draft, _)| {
+                let full = draft.settle(path)?;
+                Some(crate::spec::shown(&draft.value(&full)) == text.trim())
+            })
+            .unwrap_or(false);
+        if !text.trim().is_empty() && !same {
+            self.answers
+                .settings
+                .insert(path.to_string(), text.to_string());
+        }
+    }
+
+    /// Answers the question with the selected row.
+    pub fn enter(&mut self) -> Outcome {
+        self.error = None;
+        match self.step {
+            Step::Goal => {
+                self.answers.goal = choose::Goal::ALL.get(self.selected()).copied();
+                self.advance()
+            }
+            Step::Data => self.enter_data(),
+            Step::Start => self.enter_start(),
+            Step::Method => self.enter_method(),
+            Step::Model => self.enter_model(),
+            Step::Settings => self.enter_settings(),
+            Step::Plan => self.advance(),
+            Step::Finish => self.enter_finish(),
+        }
+    }
+
+    /// One question back; every answer stays.
+    pub fn back(&mut self) -> Outcome {
+        self.error = None;
+        match (self.step as usize).checked_sub(1) {
+            Some(before) => {
+                self.step = Step::ALL[before];
+                self.place_cursor();
+                Outcome::Moved
+            }
+            None => Outcome::Close,
+        }
+    }
+
+    /// Goes to a question that was answered before, or to the next one.
+    pub fn go(&mut self, step: Step) {
+        while self.step > step && self.back() == Outcome::Moved {}
+    }
+
+    /// Takes what was found at a path, and goes on where it was good.
+    pub fn seen(&mut self, seen: Seen) -> Outcome {
+        let shown = |path: &PathBuf| path.display().to_string();
+        match seen {
+            Seen::Data(path, facts) => self.data = Some((shown(&path), facts)),
+            Seen::Model(path, facts) => self.model = Some((shown(&path), facts)),
+        }
+        match self.step {
+            Step::Data | Step::Start => self.enter(),
+            _ => Outcome::Stay,
+        }
+    }
+
+    fn refuse(&mut self, why: impl Into<String>) -> Outcome {
+        self.error = Some(why.into());
+        Outcome::Stay
+    }
+
+    fn advance(&mut self) -> Outcome {
+        if let Some(next) = Step::ALL.get(self.step as usize + 1) {
+            self.step = *next;
+            self.place_cursor();
+        }
+        Outcome::Moved
+    }
+
+    fn enter_data(&mut self) -> Outcome {
+        let answer = DataAnswer::ALL.get(self.selected()).copied();
+        self.answers.data = answer;
+        if answer != Some(DataAnswer::Path) {
+            return self.advance();
+        }
+        let path = self.answers.data_path.trim().to_string();
+        if path.is_empty() {
+            return self
+                .refuse("which file? Type the path of a text file, or of a folder of .txt files");
+        }
+        match &self.data {
+            Some((known, Ok(_))) if *known == path => self.advance(),
+            Some((known, Err(why))) if *known == path => {
+                let why = why.clone();
+                // Asked again, it is looked at again: the file may have come meanwhile.
+                self.data = None;
+                self.refuse(why)
+            }
+            _ => Outcome::Look(Look::Data(path.into())),
+        }
+    }
+
+    fn enter_start(&mut self) -> Outcome {
+        let starts = [Start::Scratch, Start::Base, Start::Instruct];
+        self.answers.start = starts.get(self.selected()).copied();
+        let path = self.answers.start_path.trim().to_string();
+        if self.answers.start == Some(Start::Scratch) || path.is_empty() {
+            return self.advance();
+        }
+        match &self.model {
+            Some((known, Ok(_))) if *known == path => self.advance(),
+            Some((known, Err(why))) if *known == path => {
+                let why = format!("{why}; an empty line goes on with advice alone");
+                self.model = None;
+                self.refuse(why)
+            }
+            _ => Outcome::Look(Look::Model(path.into())),
+        }
+    }
+
+    fn enter_method(&mut self) -> Outcome {
+        let list = self.advice();
+        let Some(advice) = list.get(self.selected()) else {
+            return Outcome::Stay;
+        };
+        if advice.facts.id == MethodId::NoTraining {
+            return self.refuse(
+                "then there is nothing to train: this needs a model and a good prompt, not a run",
+            );
+        }
+        let title = advice.title();
+        if advice.verdict == Verdict::Unfit {
+            let why = advice.why.last().map_or("", |(_, why)| why.as_str());
+            return self.refuse(format!("{title} does not fit: {why}"));
+        }
+        if advice.available {
+            self.answers.method = Some(advice.facts.id);
+            return self.advance();
+        }
+        let nearest = choose::nearest_available(&list);
+        let words = match nearest {
+            Some(near) if near.verdict != Verdict::Unfit => {
+                format!(
+                    "the nearest that it trains is selected now: {}",
+                    near.title()
+                )
+            }
+            Some(near) => format!(
+                "the nearest that it trains is {}, which needs {}: go back to data and start",
+                near.title(),
+                near.facts.needs
+            ),
+            None => String::new(),
+        };
+        let usable = nearest.filter(|near| near.verdict != Verdict::Unfit);
+        let row = usable.and_then(|near| list.iter().position(|a| a.facts.id == near.facts.id));
+        if let Some(row) = row {
+            self.cursor[Step::Method as usize] = row;
+        }
+        self.refuse(format!("this build does not train {title} yet; {words}"))
+    }
+
+    fn enter_model(&mut self) -> Outcome {
+        let name = self
+            .fitting_presets()
+            .get(self.selected())
+            .map(|p| p.name.clone());
+        match name {
+            Some(name) => {
+                self.answers.preset = Some(name);
+                self.advance()
+            }
+            None => self.refuse("no preset trains this way yet"),
+        }
+    }
+
+    fn enter_settings(&mut self) -> Outcome {
+        let Some((draft, wrong)) = self.draft() else {
+            return self.refuse("choose a model first");
+        };
+        let faults: Vec<(String, String)> = wrong
+            .into_iter()
+            .chain(draft.issues().into_iter().map(|i| (i.path.clone(), i)))
+            .map(|(path, issue)| (path, ask::issue_words(&issue)))
+            .collect();
+        let Some((path, words)) = faults.into_iter().next() else {
+            return self.advance();
+        };
+        let knobs = self.knobs();
+        let row = knobs
+            .iter()
+            .position(|k| k.path == path || draft.settle(k.path).as_deref() == Some(path.as_str()));
+        if let Some(row) = row {
+            self.cursor[Step::Settings as usize] = row;
+        }
+        self.refuse(format!("{path}: {words}"))
+    }
+
+    fn enter_finish(&mut self) -> Outcome {
+        let (Some(yaml), Some((draft, _))) = (self.yaml(), self.draft()) else {
+            return self.refuse("choose a model first");
+        };
+        if let Some(why) = self.not_runnable() {
+            return self.refuse(why);
+        }
+        match self.selected() {
+            0 => Outcome::Start {
+                name: draft.value("name").as_str().unwrap_or("run").to_string(),
+                yaml,
+            },
+            1 => {
+                let path = self.save_path();
+                Outcome::Save {
+                    path: path.into(),
+                    yaml,
+                }
+            }
+            _ => Outcome::Edit,
+        }
+    }
+
+    /// Why the answers cannot be trained, though they can be advised on.
+    fn not_runnable(&self) -> Option<String> {
+        if self.answers.data.is_some_and(|d| d.described().is_some()) {
+            return Some(
+                "the data was only described: go back to data and name a text file".into(),
+            );
+        }
+        let from = self.answers.start.is_some_and(|s| s != Start::Scratch);
+        if from && self.start_model().is_none() {
+            return Some("no start model was named: go back to start and name a folder".into());
+        }
+        if from && self.start_model().is_some_and(|m| m.settings.is_empty()) {
+            return Some(
+                "this build continues models that it trained itself; the named one comes from elsewhere".into(),
+            );
+        }
+        None
+    }
+
+    /// Where the spec is saved when nobody names another place.
+    pub fn save_path(&self) -> String {
+        match self.answers.save_as.trim() {
+            "" => {
+                let name = self.draft().map(|(d, _)| d.value("name"));
+                let name = name
+                    .as_ref()
+                    .and_then(|n| n.as_str())
+                    .unwrap_or("run")
+                    .to_string();
+                format!("{name}.yaml")
+            }
+            path => path.to_string(),
+        }
+    }
+
+    /// What was found at the data path that stands in the answers now.
+    fn data_facts(&self) -> Option<&Result<DataFacts, String>> {
+        let path = self.answers.data_path.trim();
+        self.data
+            .as_ref()
+            .filter(|(known, _)| known == path)
+            .map(|(_, facts)| facts)
+    }
+
+    /// The facts of the data that was chosen, where there is some.
+    fn chosen_data(&self) -> Option<&DataFacts> {
+        match self.answers.data? {
+            DataAnswer::Corpus => self.corpus.as_ref(),
+            DataAnswer::Path => self.data_facts()?.as_ref().ok(),
+            _ => None,
+        }
+    }
+
+    /// The model that training starts from, where one was named and found.
+    fn start_model(&self) -> Option<&ModelFacts> {
+        if matches!(self.answers.start, None | Some(Start::Scratch)) {
+            return None;
+        }
+        let path = self.answers.start_path.trim();
+        let (known, facts) = self.model.as_ref()?;
+        facts.as_ref().ok().filter(|_| known == path)
+    }
+
+    fn inputs(&self) -> Inputs {
+        let described = self.answers.data.and_then(DataAnswer::described);
+        let facts = self.chosen_data();
+        let (data, reward) = described.unwrap_or_else(|| {
+            let kind = facts.map_or(DataKind::Text, |f| f.kind);
+            let checkable = facts.is_some_and(|f| f.checkable)
+                && self.answers.goal == Some(choose::Goal::Reasoning);
+            (
+                kind,
+                if checkable {
+                    Reward::Checker
+                } else {
+                    Reward::None
+                },
+            )
+        });
+        let model = self.start_model().and_then(|m| m.n_params);
+        let preset = || self.preset().and_then(|p| plan::n_params(&p.draft, facts));
+        Inputs {
+            goal: self.answers.goal.unwrap_or(choose::Goal::NewModel),
+            data,
+            rows: facts.and_then(|f| f.rows),
+            tokens: facts.and_then(|f| f.chars),
+            start: self.answers.start.unwrap_or(Start::Scratch),
+            reward,
+            n_params: model.or_else(preset).unwrap_or(1_000_000),
+            memory: self.context.machine.memory,
+        }
+    }
+
+    /// Every method, the best first.
+    pub fn advice(&self) -> Vec<Advice> {
+        choose::advise(&self.inputs())
+    }
+
+    /// The advice on the method that was chosen.
+    pub fn chosen_advice(&self) -> Option<Advice> {
+        let id = self.answers.method?;
+        self.advice().into_iter().find(|a| a.facts.id == id)
+    }
+
+    /// Presets that train by the chosen method.
+    fn fitting_presets(&self) -> Vec<&PresetInfo> {
+        let word = self
+            .answers
+            .method
+            .and_then(|id| choose::FACTS.iter().find(|f| f.id == id))
+            .map_or("pretrain", |f| f.spec_word);
+        self.context
+            .presets
+            .iter()
+            .filter(|p| p.draft.value("method") == word)
+            .collect()
+    }
+
+    /// The chosen preset, or the first one that fits.
+    fn preset(&self) -> Option<&PresetInfo> {
+        let presets = self.fitting_presets();
+        let chosen = self.answers.preset.as_deref();
+        presets
+            .iter()
+            .find(|p| Some(p.name.as_str()) == chosen)
+            .or(presets.first())
+            .copied()
+    }
+
+    /// The settings that are asked: the model's shape only when it is not given.
+    fn knobs(&self) -> Vec<&'static Knob> {
+        let given = self.start_model().is_some();
+        let draft = self.draft().map(|(draft, _)| draft);
+        COMMON
+            .iter()
+            .filter(|k| !(k.shape && given))
+            .filter(|k| draft.as_ref().is_some_and(|d| d.settle(k.path).is_some()))
+            .collect()
+    }
+
+    /// Puts the cursor of the question on the answer that was given before.
+    fn place_cursor(&mut self) {
+        let at = match self.step {
+            Step::Goal => {
+                let goal = self.answers.goal;
+                choose::Goal::ALL.iter().position(|g| Some(*g) == goal)
+            }
+            Step::Data => {
+                let data = self.answers.data;
+                DataAnswer::ALL.iter().position(|d| Some(*d) == data)
+            }
+            Step::Start => self.answers.start.map(|start| start as usize),
+            Step::Method => self.method_cursor(),
+            Step::Model => {
+                let name = self.answers.preset.as_deref();
+                self.fitting_presets()
+                    .iter()
+                    .position(|p| Some(p.name.as_str()) == name)
+            }
+            Step::Settings | Step::Plan | Step::Finish => None,
+        };
+        if let Some(at) = at {
+            self.cursor[self.step as usize] = at;
+        }
+        let last = self.question().rows.len().saturating_sub(1);
+        let here = &mut self.cursor[self.step as usize];
+        *here = (*here).min(last);
+    }
+
+    /// The chosen method while it still suits; else the best one that can be trained, else the best one.
+    fn method_cursor(&self) -> Option<usize> {
+        let list = self.advice();
+        let suits = |a: &Advice| a.available && a.verdict != Verdict::Unfit;
+        let chosen = |a: &Advice| Some(a.facts.id) == self.answers.method && suits(a);
+        list.iter()
+            .position(chosen)
+            .or_else(|| list.first().filter(|a| !a.available).map(|_| 0))
+            .or_else(|| list.iter().position(suits))
+    }
+}
+
+#[cfg(test)]
+mod tests;

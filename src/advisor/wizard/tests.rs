@@ -1,0 +1,251 @@
+//! The machine by example and by property: forth and back never loses an answer, faults stay at their rows.
+
+use super::*;
+use crate::advisor::choose::Goal;
+use crate::base::rng::{Rng, Stream};
+
+fn context() -> Context {
+    let mut context = Context::gather(&SpecSources::default(), None);
+    context.machine = Machine {
+        name: "2 cores".into(),
+        memory: Some(24 << 30),
+    };
+    context
+}
+
+fn wizard() -> Wizard {
+    Wizard::new(context(), Answers::default())
+}
+
+/// Presses Enter until the step; looks where it is asked to.
+fn until(wizard: &mut Wizard, step: Step) {
+    for _ in 0..20 {
+        if wizard.step() == step {
+            return;
+        }
+        if let Outcome::Look(look) = wizard.enter() {
+            wizard.seen(look.now());
+        }
+        assert_eq!(wizard.error(), None, "at {:?}", wizard.step());
+    }
+    panic!("{step:?} was not reached, but {:?}", wizard.step());
+}
+
+#[test]
+fn enter_alone_leads_to_a_running_quickstart() {
+    let mut wizard = wizard();
+    until(&mut wizard, Step::Finish);
+    let Outcome::Start { name, yaml } = wizard.enter() else {
+        panic!("{:?}", wizard.error());
+    };
+    assert_eq!(name, "quickstart");
+    assert!(yaml.contains("extends: quickstart\n") && yaml.starts_with("# Made by"));
+    let loaded = crate::spec::load_text("x.yaml", &yaml, &SpecSources::default()).unwrap();
+    let preset = crate::spec::load("quickstart", &[], &SpecSources::default()).unwrap();
+    assert_eq!(loaded.spec, preset.spec);
+}
+
+/// A thousand random keys: the answers that Enter gave stay until another Enter at the same question replaces them, and
+/// no key panics.
+#[test]
+fn forth_and_back_never_loses_an_answer() {
+    let mut wizard = wizard();
+    let mut given: [Option<usize>; 8] = [None; 8];
+    for i in 0..1_000u64 {
+        let draw = Rng::new(7, Stream::Test, i, 0).below(1 << 20);
+        let step = wizard.step();
+        match draw % 5 {
+            0 | 1 => {
+                let row = wizard.selected();
+                let kept = wizard.answers().clone();
+                if wizard.enter() == Outcome::Moved && wizard.step() != step {
+                    given[step as usize] = Some(row);
+                } else {
+                    assert_eq!(kept.settings, wizard.answers().settings);
+                }
+            }
+            2 => {
+                let kept = wizard.answers().clone();
+                wizard.back();
+                assert_eq!(*wizard.answers(), kept, "back changed an answer");
+            }
+            _ => wizard.select((draw / 5 % 9) as usize),
+        }
+        if let Some(row) = given[Step::Goal as usize] {
+            assert_eq!(wizard.answers().goal, Goal::ALL.get(row).copied());
+        }
+        assert!(wizard.selected() <= wizard.question().rows.len());
+    }
+}
+
+#[test]
+fn going_back_shows_the_answer_that_was_given() {
+    let mut wizard = wizard();
+    wizard.select(3);
+    wizard.enter();
+    wizard.select(0);
+    wizard.back();
+    assert_eq!((wizard.step(), wizard.selected()), (Step::Goal, 3));
+    assert_eq!(wizard.back(), Outcome::Close);
+    let remembered = Wizard::new(context(), wizard.answers().clone());
+    assert_eq!(remembered.selected(), 3);
+}
+
+#[test]
+fn a_text_of_ones_own_shapes_the_spec_and_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("My poems.txt");
+    std::fs::write(
+        &path,
+        "To be, or not to be: that is the question.\n".repeat(400),
+    )
+    .unwrap();
+    let mut wizard = wizard();
+    wizard.enter();
+    wizard.select(1);
+    wizard.type_in(&path.display().to_string());
+    let Outcome::Look(look) = wizard.enter() else {
+        panic!("{:?}", wizard.error());
+    };
+    assert_eq!(wizard.seen(look.now()), Outcome::Moved);
+    until(&mut wizard, Step::Finish);
+    let yaml = wizard.yaml().unwrap();
+    assert!(yaml.contains("name: My-poems\n"), "{yaml}");
+    assert!(yaml.contains("passes over your text"), "{yaml}");
+    let spec = crate::spec::load_text("x", &yaml, &SpecSources::default())
+        .unwrap()
+        .spec;
+    assert!(spec.train.max_steps < 2_000 && spec.eval.every <= spec.train.max_steps);
+    assert_eq!(spec.data.path.as_deref(), Some(path.as_path()));
+    assert!(spec.advice().is_empty(), "{:?}", spec.advice());
+}
+
+#[test]
+fn what_is_wrong_is_said_at_its_row_and_stays_as_typed() {
+    let mut wizard = wizard();
+    wizard.enter();
+    wizard.select(1);
+    assert_eq!(wizard.enter(), Outcome::Stay);
+    assert!(wizard.error().unwrap().contains("which file"));
+    wizard.type_in("no/such/file.txt");
+    let Outcome::Look(look) = wizard.enter() else {
+        panic!()
+    };
+    assert_eq!(wizard.seen(look.now()), Outcome::Stay);
+    assert!(wizard.error().unwrap().contains("does not exist"));
+    assert_eq!(
+        wizard.question().rows[1].input.as_ref().unwrap().text,
+        "no/such/file.txt"
+    );
+    wizard.select(0);
+    until(&mut wizard, Step::Settings);
+    wizard.select(1);
+    wizard.type_in("many");
+    assert_eq!(wizard.enter(), Outcome::Stay);
+    let question = wizard.question();
+    assert!(
+        question.rows[1]
+            .fault
+            .as_ref()
+            .unwrap()
+            .contains("whole number")
+    );
+    assert_eq!(question.rows[1].input.as_ref().unwrap().text, "many");
+    wizard.type_in("");
+    assert_eq!(wizard.enter(), Outcome::Moved);
+}
+
+/// A contradiction between two values stops at the field that it is about.
+#[test]
+fn contradictions_bring_the_cursor_to_their_field() {
+    let mut wizard = wizard();
+    until(&mut wizard, Step::Settings);
+    wizard.set("model.n_head", "5");
+    assert_eq!(wizard.enter(), Outcome::Stay);
+    let question = wizard.question();
+    assert_eq!(question.rows[wizard.selected()].title, "n_head");
+    assert!(question.rows[wizard.selected()].fault.is_some());
+}
+
+#[test]
+fn a_method_of_another_build_is_advised_marked_and_the_nearest_offered() {
+    let mut wizard = wizard();
+    wizard.select(1);
+    wizard.enter();
+    wizard.select(2);
+    wizard.enter();
+    wizard.select(1);
+    wizard.type_in("");
+    assert_eq!(wizard.enter(), Outcome::Moved);
+    let list = wizard.advice();
+    assert_eq!(list[0].facts.id, MethodId::Sft);
+    if !list[0].available {
+        assert!(
+            wizard.question().rows[0]
+                .detail
+                .contains("not in this build")
+        );
+        assert_eq!(wizard.enter(), Outcome::Stay);
+        assert!(wizard.error().unwrap().contains("nearest"));
+    }
+}
+
+#[test]
+fn a_checkpoint_as_start_brings_its_model_its_tokenizer_and_a_lower_rate() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = serde_json::json!({"model_type": "gpt2", "llmtui": {"model": {
+        "n_layer": 2, "n_head": 2, "d_model": 32, "seq_len": 32, "vocab_size": 65}}});
+    std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
+    std::fs::write(dir.path().join("model.safetensors"), vec![0; 4_000]).unwrap();
+    let mut wizard = wizard();
+    wizard.select(0);
+    wizard.enter();
+    wizard.enter();
+    wizard.select(1);
+    wizard.type_in(&dir.path().display().to_string());
+    let Outcome::Look(look) = wizard.enter() else {
+        panic!()
+    };
+    assert_eq!(
+        wizard.seen(look.now()),
+        Outcome::Moved,
+        "{:?}",
+        wizard.error()
+    );
+    until(&mut wizard, Step::Settings);
+    let (draft, wrong) = wizard.draft().unwrap();
+    assert!(wrong.is_empty());
+    assert_eq!(draft.value("model.n_layer"), 2);
+    assert_eq!(draft.value("optimizer.adamw.lr"), 1e-4);
+    assert_eq!(draft.value("data.tokenizer"), "file");
+    assert_eq!(wizard.answers().method, Some(MethodId::ContinuedPretrain));
+    let asked: Vec<String> = wizard
+        .question()
+        .rows
+        .iter()
+        .map(|r| r.title.clone())
+        .collect();
+    assert!(
+        !asked.contains(&"n_layer".to_string()),
+        "the model is given"
+    );
+}
+
+#[test]
+fn every_step_has_a_title_and_notes_or_text_at_every_row() {
+    let mut wizard = wizard();
+    for step in Step::ALL {
+        until(&mut wizard, step);
+        let n = wizard.question().rows.len().max(1);
+        for row in 0..n {
+            wizard.select(row);
+            let question = wizard.question();
+            assert!(!question.title.is_empty());
+            assert!(
+                !question.notes.is_empty() || !question.text.is_empty(),
+                "{step:?} {row}"
+            );
+        }
+        wizard.select(0);
+    }
+}
