@@ -3,4 +3,5 @@
 
 pub mod choose;
 pub mod look;
+pub mod remember;
 pub mod wizard;

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 pub struct Env {
     /// `$XDG_CONFIG_HOME/llmtui` or `~/.config/llmtui`: presets, themes, keymap of the user's own.
     pub config_dir: Option<PathBuf>,
+    /// `$XDG_STATE_HOME/llmtui` or `~/.local/state/llmtui`: what is remembered between sessions.
+    pub state_dir: Option<PathBuf>,
     /// Sockets: `$XDG_RUNTIME_DIR/llmtui` or `/tmp/llmtui-UID`.
     pub runtime_dir: PathBuf,
     /// Non-empty `NO_COLOR`.
@@ -46,6 +48,13 @@ impl Env {
                 etcetera::base_strategy::Xdg::new()
                     .ok()
                     .map(|xdg| xdg.config_dir().join("llmtui"))
+            },
+            state_dir: {
+                use etcetera::BaseStrategy;
+                etcetera::base_strategy::Xdg::new()
+                    .ok()
+                    .and_then(|xdg| xdg.state_dir())
+                    .map(|dir| dir.join("llmtui"))
             },
             runtime_dir: var("XDG_RUNTIME_DIR")
                 .map(|dir| Path::new(&dir).join("llmtui"))

@@ -16,6 +16,7 @@ mod engine_cmd;
 pub mod exit;
 mod headless;
 mod home;
+mod new;
 mod plan;
 mod preflight;
 mod presets;
@@ -79,6 +80,7 @@ enum Verb {
     Attach(attach::Args),
     Runs(runs::Args),
     Chat(chat::Args),
+    New(new::Args),
     Presets(presets::Args),
     Plan(Box<plan::Args>),
     Preflight(preflight::Args),
@@ -116,6 +118,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Attach(args) => attach::run(args, &cx),
         Verb::Runs(args) => runs::run(args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
+        Verb::New(args) => new::run(args, &cx),
         Verb::Presets(args) => presets::run(args, &cx),
         Verb::Plan(args) => plan::run(&args, &cx),
         Verb::Preflight(args) => preflight::run(args, &cx),

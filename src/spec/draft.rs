@@ -294,6 +294,23 @@ impl Draft {
     }
 }
 
+/// Writes a spec into a new file; one that is there already stays as it is.
+///
+/// # Errors
+/// In words, with what to do.
+pub fn save_new(path: &std::path::Path, yaml: &str) -> Result<(), String> {
+    use std::io::{ErrorKind, Write};
+    let shown = path.display();
+    std::fs::File::create_new(path)
+        .and_then(|mut file| file.write_all(yaml.as_bytes()))
+        .map_err(|e| match e.kind() {
+            ErrorKind::AlreadyExists => {
+                format!("{shown} exists already and stays as it is: choose another name")
+            }
+            _ => format!("{shown} cannot be written: {e}"),
+        })
+}
+
 /// How a value stands in a form: text as typed, `auto` for null.
 pub fn shown(value: &Value) -> String {
     match value {

@@ -19,7 +19,7 @@ pub mod yaml;
 pub use config::{
     CheckpointConfig, EvalConfig, PreflightConfig, RunConfig, SampleConfig, TrainConfig,
 };
-pub use draft::{Change, Draft, Place, shown};
+pub use draft::{Change, Draft, Place, save_new, shown};
 pub use issue::{Issue, Origin, Origins, SpecErrors};
 pub use load::{Loaded, load, load_text};
 pub use presets::{Preset, SpecSources, preset_text, presets};

@@ -12,16 +12,19 @@ pub enum Context {
     Chat,
     /// The question what becomes of a live run.
     Leave,
+    /// The editor of a spec.
+    Editor,
 }
 
 impl Context {
-    pub const ALL: [Context; 6] = [
+    pub const ALL: [Context; 7] = [
         Context::Global,
         Context::List,
         Context::Home,
         Context::Run,
         Context::Chat,
         Context::Leave,
+        Context::Editor,
     ];
 
     /// The word in keymap files.
@@ -33,6 +36,7 @@ impl Context {
             Context::Run => "run",
             Context::Chat => "chat",
             Context::Leave => "leave",
+            Context::Editor => "editor",
         }
     }
 
@@ -45,6 +49,7 @@ impl Context {
             Context::Run => "Run",
             Context::Chat => "Chat",
             Context::Leave => "Leaving a live run",
+            Context::Editor => "Editor of a spec",
         }
     }
 }
@@ -100,6 +105,8 @@ actions! {
         Cancel "cancel" "back" "Close this, or clear the filter."
     }
     Home {
+        NewRun "new-run" "new run" "Let the wizard ask, explain and plan: from a goal to a run or a spec file."
+        EditPreset "edit-preset" "edit" "Look at every value of the selected preset, change some, start it or save it as a file."
         Filter "filter" "filter" "Show only runs whose name, preset or state contains a text."
         Sort "sort" "sort" "Sort runs by age, validation loss or name."
         Refresh "refresh" "refresh" "Look for runs again."
@@ -151,6 +158,16 @@ actions! {
         LeaveRunning "leave-running" "leave it running" "Close the workbench; the run goes on."
         StopAfterCheckpoint "stop-after-checkpoint" "stop after a checkpoint" "Save a checkpoint, then stop the run."
         StopNow "stop-now" "stop now" "Stop without a checkpoint: steps since the last one are lost."
+    }
+    Editor {
+        SearchSpec "search-spec" "search" "Find a key by its name or its description."
+        UndoEdit "undo" "undo" "Take the last change back."
+        RedoEdit "redo" "redo" "Bring back what was taken back."
+        ResetValue "reset-value" "reset" "Let the parent's value be in force again."
+        OnlyChanges "only-changes" "changes" "Show only what differs from the parent, or everything again."
+        ViewYaml "view-yaml" "yaml" "Show the file that would be written."
+        SaveSpec "save-spec" "save as" "Write a new file; none is ever overwritten."
+        StartSpec "start-spec" "start" "Train this now."
     }
 }
 

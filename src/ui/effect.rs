@@ -1,6 +1,7 @@
 //! Everything that leaves [`super::app::App::update`]: the runtime does it, and what comes of it returns as a message.
 
 use super::msg::{Asked, Slot};
+use crate::advisor::wizard::Look;
 use crate::wire::Command;
 use std::path::PathBuf;
 
@@ -36,6 +37,25 @@ pub enum Effect {
         asked: Asked,
         command: Command,
     },
+    /// Start a run of a spec that is in no file, and hold it.
+    StartSpec {
+        slot: Slot,
+        name: String,
+        yaml: String,
+    },
+    /// Gather what the wizard knows before its first question.
+    OpenWizard,
+    /// Read a preset for the editor.
+    OpenEditor(String),
+    /// Look at a path for the wizard.
+    Look(Look),
+    /// Write a new file; never over another one.
+    SaveSpec {
+        path: PathBuf,
+        yaml: String,
+    },
+    /// Keep the wizard's answers for the next time.
+    Remember(String),
     RefreshRuns,
     ListCheckpoints,
     /// Draw every cell again.

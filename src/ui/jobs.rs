@@ -1,13 +1,15 @@
 //! What takes a while, away from the UI's thread: files, sockets, processes.
 
 use super::msg::{CheckpointRow, Holder, Opened};
+use crate::advisor::remember;
+use crate::advisor::wizard::{Answers, Context};
 use crate::base::clock::SystemClock;
 use crate::base::paths::Env;
 use crate::link::Link;
 use crate::link::launch::{EngineOptions, Launcher};
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus, RunSummary};
-use crate::spec::SpecSources;
+use crate::spec::{Draft, SpecSources};
 use crate::wire::Event;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,11 +29,42 @@ impl Workplace {
     /// Makes a run of a preset or spec file and starts its engine.
     pub fn start(&self, target: &str) -> Linked {
         let loaded = crate::spec::load(target, &[], &self.sources).map_err(|e| e.to_string())?;
+        self.start_loaded(&loaded)
+    }
+
+    /// Makes a run of a spec that is in no file and starts its engine.
+    pub fn start_text(&self, name: &str, yaml: &str) -> Linked {
+        let loaded =
+            crate::spec::load_text(name, yaml, &self.sources).map_err(|e| e.to_string())?;
+        self.start_loaded(&loaded)
+    }
+
+    fn start_loaded(&self, loaded: &crate::spec::Loaded) -> Linked {
         let name = &loaded.spec.name;
         let (spec, asked) = (loaded.spec.to_yaml(), &loaded.asked);
         let run = RunDir::create(&self.runs_dir, name, &spec, asked, &SystemClock::new())
             .map_err(|e| e.to_string())?;
         self.launch(&run, &EngineOptions::default())
+    }
+
+    /// What the wizard knows before its first question, and the answers of the last time.
+    pub fn wizard(&self) -> (Context, Answers) {
+        let newest = self.checkpoints().into_iter().next();
+        let newest = newest.map(|row| row.path.display().to_string());
+        let context = Context::gather(&self.sources, newest);
+        (context, remember::answers(&self.env))
+    }
+
+    /// Keeps the wizard's answers. A disk that does not take them costs only the comfort of the next time.
+    pub fn remember(&self, answers: &str) {
+        let _ = remember::keep(&self.env, answers);
+    }
+
+    /// A preset or file for the editor.
+    pub fn draft(&self, target: &str) -> Result<Box<Draft>, String> {
+        Draft::open(target, &self.sources)
+            .map(Box::new)
+            .map_err(|e| e.to_string())
     }
 
     /// Lets a run that ended early go on from its newest checkpoint.
@@ -99,6 +132,11 @@ impl Workplace {
         let runs = self.runs().map(|(runs, _)| runs).unwrap_or_default();
         runs.iter().flat_map(checkpoints_of).collect()
     }
+}
+
+/// Writes a spec into a new file; one that is there already stays as it is.
+pub fn save(path: PathBuf, yaml: &str) -> Result<PathBuf, String> {
+    crate::spec::save_new(&path, yaml).map(|()| path)
 }
 
 fn checkpoints_of(summary: &RunSummary) -> Vec<CheckpointRow> {

@@ -228,11 +228,12 @@ impl Keymap {
 /// Contexts that one screen asks together.
 fn share_a_screen(a: Context, b: Context) -> bool {
     use Context as C;
-    const SCREENS: [&[Context]; 4] = [
+    const SCREENS: [&[Context]; 5] = [
         &[C::Home, C::List, C::Global],
         &[C::Run, C::Global],
         &[C::Chat, C::Global],
         &[C::Leave, C::List],
+        &[C::Editor, C::List],
     ];
     SCREENS
         .iter()

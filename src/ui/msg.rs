@@ -1,7 +1,9 @@
 //! Everything that enters [`super::app::App::update`].
 
+use crate::advisor::wizard::{Answers, Context, Seen};
 use crate::link::Incoming;
 use crate::run::index::RunSummary;
+use crate::spec::Draft;
 use crate::wire::CommandId;
 use crossterm::event::{KeyEvent, MouseEvent};
 use std::path::PathBuf;
@@ -39,6 +41,14 @@ pub enum Msg {
     Runs(Result<(Vec<RunSummary>, Vec<String>), String>),
     /// Every checkpoint that one could talk to, newest run first.
     Checkpoints(Vec<CheckpointRow>),
+    /// The wizard can begin.
+    Wizard(Box<Context>, Box<Answers>),
+    /// What the wizard asked to look at.
+    Seen(Box<Seen>),
+    /// A preset for the editor, or what is wrong with it.
+    Editor(Result<Box<Draft>, String>),
+    /// A spec was written there, or why not.
+    Saved(Result<PathBuf, String>),
     /// Back from the shell.
     Resumed,
     /// The terminal hung up or someone asked this process to end: leave at once, runs go on.

@@ -331,6 +331,25 @@ impl Shell {
                 Effect::ResumeRun { slot, run_dir } => {
                     self.link_job(slot, move |place| place.resume(&run_dir))
                 }
+                Effect::StartSpec { slot, name, yaml } => {
+                    self.link_job(slot, move |place| place.start_text(&name, &yaml))
+                }
+                Effect::OpenWizard => self.job(|place| {
+                    let (context, answers) = place.wizard();
+                    Done::Msg(Msg::Wizard(Box::new(context), Box::new(answers)))
+                }),
+                Effect::OpenEditor(target) => {
+                    self.job(move |place| Done::Msg(Msg::Editor(place.draft(&target))))
+                }
+                Effect::Look(look) => self.job(move |_| Done::Msg(Msg::Seen(Box::new(look.now())))),
+                Effect::SaveSpec { path, yaml } => {
+                    self.job(move |_| Done::Msg(Msg::Saved(super::jobs::save(path, &yaml))))
+                }
+                Effect::Remember(answers) => {
+                    // On this thread: answers of a wizard that starts a run and leaves must not be lost, and it is one
+                    // small file.
+                    self.place.remember(&answers);
+                }
                 Effect::Attach { slot, run_dir } => {
                     self.link_job(slot, move |place| place.attach(&run_dir))
                 }

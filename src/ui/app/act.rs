@@ -32,6 +32,7 @@ impl App {
             Action::PreviousTab => self.go(self.neighbour(Tab::ALL.len() - 1)),
             Action::Redraw => vec![Effect::Redraw],
             Action::Suspend => vec![Effect::Suspend],
+            Action::NewRun => vec![Effect::OpenWizard],
             action => match self.tab {
                 Tab::Home => self.act_home(action),
                 Tab::Run => self.act_run(action),
@@ -69,6 +70,7 @@ impl App {
                 Some(HomeRow::Run(path)) => self.open_or_show(path),
                 None => Vec::new(),
             },
+            Action::EditPreset => self.edit_selected(),
             Action::Refresh => self.refresh(),
             Action::ChatWith => self.chat_with_selected(),
             Action::ResumeRun => self.resume_selected(),
@@ -347,11 +349,26 @@ impl App {
                 choice: Choice::Action(a.action),
             })
             .collect();
+        if self.tab != Tab::Home {
+            let new = Action::NewRun.info();
+            items.push(Item {
+                title: new.title.into(),
+                detail: new.doc.into(),
+                right: String::new(),
+                choice: Choice::Action(Action::NewRun),
+            });
+        }
         items.extend(self.store.presets.iter().map(|p| Item {
             title: format!("start {}", p.name),
             detail: p.about.clone(),
             right: String::new(),
             choice: Choice::StartPreset(p.name.clone()),
+        }));
+        items.extend(self.store.presets.iter().map(|p| Item {
+            title: format!("edit {}", p.name),
+            detail: "every value, with search and undo".into(),
+            right: String::new(),
+            choice: Choice::EditPreset(p.name.clone()),
         }));
         items.extend(self.store.runs().iter().map(|run| Item {
             title: format!("open {}", crate::base::text::one_line(short_run(&run.id))),

@@ -5,25 +5,31 @@ use crate::base::sampling::Sampling;
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
 use crate::ui::msg::Asked;
-use crate::ui::overlays::{Choice, FormKind, LeaveChoice, Overlay, PromptKind, Reply};
+use crate::ui::overlays::{Choice, Editor, FormKind, LeaveChoice, Overlay, PromptKind, Reply};
 use crate::ui::panes::chat::sampling_of;
 use crate::wire::{Command, StopWhen};
 
 impl App {
     pub(super) fn reply(&mut self, reply: Reply) -> Vec<Effect> {
         match reply {
-            Reply::Stay => Vec::new(),
+            Reply::Stay => self.remember(),
+            Reply::Look(look) => vec![Effect::Look(look)],
+            Reply::Save { path, yaml } => vec![Effect::SaveSpec { path, yaml }],
+            Reply::Edit(draft) => self.open(Overlay::Editor(Box::new(Editor::new(*draft)))),
             Reply::Close => {
+                let effects = self.remember();
                 if let Some(Overlay::Prompt(prompt)) = self.overlays.pop()
                     && prompt.kind() == PromptKind::FilterCharts
                 {
                     self.dashboard.set_filter("");
                 }
-                Vec::new()
+                effects
             }
             Reply::Chosen(choice) => {
+                let mut effects = self.remember();
                 let overlay = self.overlays.pop();
-                self.choose(choice, overlay)
+                effects.extend(self.choose(choice, overlay));
+                effects
             }
         }
     }
@@ -32,6 +38,8 @@ impl App {
         match choice {
             Choice::Action(action) => self.act(action),
             Choice::StartPreset(name) => self.start_run(name),
+            Choice::StartSpec { name, yaml } => self.start_spec(name, yaml),
+            Choice::EditPreset(name) => vec![Effect::OpenEditor(name)],
             Choice::OpenRun(path) => self.open_or_show(path),
             Choice::Theme(name) => {
                 self.theme = self.themes.get(&name, self.depth, self.theme.ascii);

@@ -255,6 +255,35 @@ impl App {
                     titles(&[A::Cancel]),
                 );
             }
+            Some(Overlay::Wizard(_)) => {
+                return (
+                    vec![
+                        (A::Accept, "take"),
+                        (A::Down, "next row"),
+                        (A::PageDown, "more words"),
+                    ],
+                    vec![(A::Cancel, "question before"), (A::Leave, "close")],
+                );
+            }
+            Some(Overlay::Editor(editor)) if editor.typing() => {
+                return (vec![(A::Accept, "take")], titles(&[A::Cancel]));
+            }
+            Some(Overlay::Editor(_)) => {
+                return (
+                    vec![
+                        (A::Accept, "change"),
+                        (A::SearchSpec, "search"),
+                        (A::OnlyChanges, "changes"),
+                        (A::ViewYaml, "yaml"),
+                        (A::UndoEdit, "undo"),
+                        (A::SaveSpec, "save as"),
+                        (A::StartSpec, "start"),
+                        (A::ResetValue, "reset"),
+                        (A::RedoEdit, "redo"),
+                    ],
+                    titles(&[A::Cancel]),
+                );
+            }
             Some(Overlay::Form(_) | Overlay::Prompt(_)) => {
                 return (
                     vec![(A::Accept, "take"), (A::Down, "next")],
@@ -276,6 +305,8 @@ impl App {
                 };
                 let mut own = vec![(A::Accept, accept)];
                 own.extend(titles(&[
+                    A::NewRun,
+                    A::EditPreset,
                     A::Filter,
                     A::Sort,
                     A::ChatWith,

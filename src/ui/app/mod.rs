@@ -5,6 +5,7 @@ mod act;
 mod choose;
 mod draw;
 mod incoming;
+mod making;
 
 use super::action::{Action, Context};
 use super::effect::Effect;
@@ -205,6 +206,19 @@ impl App {
                 Vec::new()
             }
             Msg::Checkpoints(rows) => self.checkpoints(rows),
+            Msg::Wizard(context, answers) => {
+                self.wizard_ready(*context, *answers);
+                Vec::new()
+            }
+            Msg::Seen(seen) => self.seen(*seen),
+            Msg::Editor(draft) => {
+                self.editor_ready(draft);
+                Vec::new()
+            }
+            Msg::Saved(result) => {
+                self.saved(result);
+                Vec::new()
+            }
             Msg::Terminated => vec![Effect::Quit],
         }
     }

@@ -1,23 +1,29 @@
 //! What lies over the panes: a stack of which the topmost has the keyboard. An overlay answers with a [`Reply`]; the app
 //! acts on it.
 
+mod editor;
 mod form;
 mod help;
 mod leave;
 mod picker;
 mod prompt;
+mod wizard;
 
+pub use editor::Editor;
 pub use form::{Field, Form, FormKind};
 pub use help::HelpSheet;
 pub use leave::{LeaveChoice, LeaveQuestion};
 pub use picker::{Item, Picker};
 pub use prompt::{Prompt, PromptKind};
+pub use wizard::WizardScreen;
 
 use super::action::{Action, Context};
 use super::hit::HitMap;
 use super::keymap::Keymap;
 use super::msg::CheckpointRow;
 use super::theme::Theme;
+use crate::advisor::wizard::Look;
+use crate::spec::Draft;
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -28,6 +34,12 @@ use std::path::PathBuf;
 pub enum Choice {
     Action(Action),
     StartPreset(String),
+    /// Train a spec that is in no file.
+    StartSpec {
+        name: String,
+        yaml: String,
+    },
+    EditPreset(String),
     OpenRun(PathBuf),
     Theme(String),
     Checkpoint(CheckpointRow),
@@ -37,12 +49,36 @@ pub enum Choice {
 }
 
 /// What an overlay says to a key.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub enum Reply {
     Stay,
     /// Closed without an answer.
     Close,
     Chosen(Choice),
+    /// Look at a path and say what was found; the overlay waits.
+    Look(Look),
+    /// Write a new file; the overlay waits.
+    Save {
+        path: PathBuf,
+        yaml: String,
+    },
+    /// Open an editor on top.
+    Edit(Box<Draft>),
+}
+
+impl PartialEq for Reply {
+    /// Drafts have no equality; nobody asks for theirs.
+    fn eq(&self, other: &Reply) -> bool {
+        match (self, other) {
+            (Reply::Stay, Reply::Stay) | (Reply::Close, Reply::Close) => true,
+            (Reply::Chosen(a), Reply::Chosen(b)) => a == b,
+            (Reply::Look(a), Reply::Look(b)) => a == b,
+            (Reply::Save { path: a, yaml: x }, Reply::Save { path: b, yaml: y }) => {
+                (a, x) == (b, y)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// What drawing needs besides the overlay.
@@ -60,12 +96,15 @@ pub enum Overlay {
     Form(Form),
     Prompt(Prompt),
     Leave(LeaveQuestion),
+    Wizard(Box<WizardScreen>),
+    Editor(Box<Editor>),
 }
 
 impl Overlay {
     /// Contexts whose keys hold, the first one first.
     pub fn contexts(&self) -> &'static [Context] {
         match self {
+            Overlay::Editor(_) => &[Context::Editor, Context::List, Context::Global],
             Overlay::Leave(_) => &[Context::Leave, Context::List, Context::Global],
             _ => &[Context::List, Context::Global],
         }
@@ -73,10 +112,12 @@ impl Overlay {
 
     /// True when letters are text.
     pub fn typing(&self) -> bool {
-        matches!(
-            self,
-            Overlay::Picker(_) | Overlay::Form(_) | Overlay::Prompt(_)
-        )
+        match self {
+            Overlay::Picker(_) | Overlay::Form(_) | Overlay::Prompt(_) => true,
+            Overlay::Wizard(o) => o.typing(),
+            Overlay::Editor(o) => o.typing(),
+            Overlay::Help(_) | Overlay::Leave(_) => false,
+        }
     }
 
     pub fn act(&mut self, action: Action) -> Reply {
@@ -86,6 +127,8 @@ impl Overlay {
             Overlay::Form(o) => o.act(action),
             Overlay::Prompt(o) => o.act(action),
             Overlay::Leave(o) => o.act(action),
+            Overlay::Wizard(o) => o.act(action),
+            Overlay::Editor(o) => o.act(action),
         }
     }
 
@@ -95,6 +138,8 @@ impl Overlay {
             Overlay::Picker(o) => o.key(key),
             Overlay::Form(o) => o.key(key),
             Overlay::Prompt(o) => o.key(key),
+            Overlay::Wizard(o) => o.key(key),
+            Overlay::Editor(o) => o.key(key),
             Overlay::Help(_) | Overlay::Leave(_) => {}
         }
     }
@@ -104,6 +149,8 @@ impl Overlay {
             Overlay::Picker(o) => o.paste(text),
             Overlay::Form(o) => o.paste(text),
             Overlay::Prompt(o) => o.paste(text),
+            Overlay::Wizard(o) => o.paste(text),
+            Overlay::Editor(o) => o.paste(text),
             Overlay::Help(_) | Overlay::Leave(_) => {}
         }
     }
@@ -114,6 +161,8 @@ impl Overlay {
             Overlay::Picker(o) => o.click(row),
             Overlay::Form(o) => o.click(row),
             Overlay::Leave(o) => o.click(row),
+            Overlay::Wizard(o) => o.click(row),
+            Overlay::Editor(o) => o.click(row),
             Overlay::Help(_) | Overlay::Prompt(_) => Reply::Stay,
         }
     }
@@ -125,6 +174,8 @@ impl Overlay {
             Overlay::Form(o) => o.draw(frame, area, canvas),
             Overlay::Prompt(o) => o.draw(frame, area, canvas),
             Overlay::Leave(o) => o.draw(frame, area, canvas),
+            Overlay::Wizard(o) => o.draw(frame, area, canvas),
+            Overlay::Editor(o) => o.draw(frame, area, canvas),
         }
     }
 }

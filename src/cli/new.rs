@@ -1,0 +1,318 @@
+//! `llmtui new`: the wizard in plain text, one question after the other on standard output, answers on standard input.
+//! The same questions as in the workbench; works in a pipe.
+
+use super::Context;
+use super::exit::{Exit, Failure};
+use crate::advisor::remember;
+use crate::advisor::wizard::{self, Answers, Outcome, Question, Step, Wizard};
+use crate::base::text::one_line;
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+
+/// Make a spec by answering questions: goal, data, start, method, size, settings
+///
+/// Each question takes a number (and, where one is asked for, a text behind it), an empty line for the marked answer,
+/// `?3` for words about row 3, `b` for the question before, `q` to leave. Answers are remembered for the next time.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui new
+  llmtui new poems.yaml
+  printf '1\\n2 poems.txt\\n\\n\\n\\n3 1e-3\\n\\n\\n\\n' | llmtui new poems.yaml
+  llmtui new --defaults first.yaml")]
+pub struct Args {
+    /// Where the spec is written; never over another file. Default: the run's name
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Ask nothing: take every recommended answer
+    #[arg(long)]
+    pub defaults: bool,
+}
+
+pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    let newest = newest_checkpoint(cx);
+    let context = wizard::Context::gather(&cx.spec_sources(), newest);
+    let mut out = std::io::stdout().lock();
+    if args.defaults {
+        let mut wizard = Wizard::new(context, Answers::default());
+        straight(&mut wizard)?;
+        return write_out(&wizard, args.file, &mut out);
+    }
+    let mut wizard = Wizard::new(context, remember::answers(&cx.env));
+    let mut input = std::io::stdin().lock();
+    let done = converse(&mut wizard, &mut input, &mut out)?;
+    // What was answered is kept even when somebody leaves in the middle; without a state folder nothing is.
+    if let Err(error) = remember::keep(&cx.env, &wizard.answers().to_json()) {
+        writeln!(out, "the answers could not be remembered: {error}")?;
+    }
+    match done {
+        true => write_out(&wizard, args.file, &mut out),
+        false => Ok(Exit::Done),
+    }
+}
+
+/// The newest checkpoint of all runs, offered as a start model.
+fn newest_checkpoint(cx: &Context) -> Option<String> {
+    let (runs, _) = crate::run::index::list(&cx.runs_dir).ok()?;
+    runs.iter().find_map(|run| {
+        let run = crate::run::RunDir::open(&run.path).ok()?;
+        let newest = run.checkpoints().pop()?;
+        Some(newest.path.display().to_string())
+    })
+}
+
+/// Enter at every question.
+fn straight(wizard: &mut Wizard) -> anyhow::Result<()> {
+    while wizard.step() != Step::Finish {
+        let before = wizard.step();
+        if wizard.enter() != Outcome::Moved || wizard.step() == before {
+            let why = wizard.error().unwrap_or("it has no answer of its own");
+            let what = format!("the question `{}` stays open: {why}", before.word());
+            return Err(Failure::yours(what, "llmtui new, without --defaults").into());
+        }
+    }
+    Ok(())
+}
+
+/// Asks until the last question is reached; false when somebody left.
+fn converse(
+    wizard: &mut Wizard,
+    input: &mut impl BufRead,
+    out: &mut impl Write,
+) -> anyhow::Result<bool> {
+    let mut asked = None;
+    while wizard.step() != Step::Finish {
+        if asked != Some(wizard.step()) {
+            ask(wizard, out)?;
+            asked = Some(wizard.step());
+        }
+        write!(out, "> ")?;
+        out.flush()?;
+        let mut line = String::new();
+        if input.read_line(&mut line)? == 0 {
+            let what = format!(
+                "the input ended at question {} of {} ({})",
+                wizard.step().number(),
+                Step::ALL.len(),
+                wizard.step().word()
+            );
+            let hint = "an empty line takes the marked answer; --defaults takes all of them";
+            return Err(Failure::yours(what, hint).into());
+        }
+        match reply(wizard, line.trim_end_matches(['\n', '\r']), out)? {
+            After::Left => return Ok(false),
+            After::Again => asked = None,
+            After::Stay => {}
+        }
+    }
+    Ok(true)
+}
+
+enum After {
+    /// Show the question again.
+    Again,
+    Stay,
+    Left,
+}
+
+fn reply(wizard: &mut Wizard, line: &str, out: &mut impl Write) -> anyhow::Result<After> {
+    let line = line.trim();
+    match line {
+        "q" => return Ok(After::Left),
+        "b" => {
+            if wizard.back() == Outcome::Close {
+                writeln!(out, "  this is the first question; q leaves")?;
+            }
+            return Ok(After::Again);
+        }
+        "" => return enter(wizard, out),
+        _ => {}
+    }
+    let question = wizard.question();
+    if let Some(row) = line.strip_prefix('?') {
+        let row = row_of(&question, row.trim()).unwrap_or(wizard.selected());
+        wizard.select(row);
+        notes(&wizard.question(), out)?;
+        return Ok(After::Stay);
+    }
+    let (word, text) = line.split_once([' ', '=']).unwrap_or((line, ""));
+    let Some(row) = row_of(&question, word) else {
+        writeln!(
+            out,
+            "  ! `{}` is no answer: a number from 1 to {}, an empty line, ?N, b or q",
+            one_line(word),
+            question.rows.len()
+        )?;
+        return Ok(After::Stay);
+    };
+    wizard.select(row);
+    let takes_text = question.rows.get(row).is_some_and(|r| r.input.is_some());
+    if takes_text && !text.trim().is_empty() {
+        wizard.type_in(text.trim());
+    }
+    if wizard.step() != Step::Settings {
+        return enter(wizard, out);
+    }
+    // A form: each line sets one value, an empty one goes on.
+    let question = wizard.question();
+    if let Some(row) = question.rows.get(row) {
+        match &row.fault {
+            Some(fault) => writeln!(out, "  ! {}: {}", row.title, one_line(fault))?,
+            None => {
+                let value = row.input.as_ref().map_or("", |input| input.text.as_str());
+                writeln!(out, "  {} = {}", row.title, one_line(value))?;
+            }
+        }
+    }
+    Ok(After::Stay)
+}
+
+fn enter(wizard: &mut Wizard, out: &mut impl Write) -> anyhow::Result<After> {
+    let outcome = match wizard.enter() {
+        Outcome::Look(look) => wizard.seen(look.now()),
+        outcome => outcome,
+    };
+    if let Some(error) = wizard.error() {
+        writeln!(out, "  ! {}", one_line(error))?;
+        return Ok(After::Stay);
+    }
+    Ok(match outcome {
+        Outcome::Moved => After::Again,
+        _ => After::Stay,
+    })
+}
+
+/// By number or by the row's word.
+fn row_of(question: &Question, word: &str) -> Option<usize> {
+    let by_number = word.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+    by_number
+        .filter(|row| *row < question.rows.len())
+        .or_else(|| question.rows.iter().position(|row| row.title == word))
+}
+
+/// ```text
+///
+/// [1/8] What should the model do?
+///   * 1  train a model from nothing   the whole road, small …
+///     2  follow instructions          …
+/// ```
+fn ask(wizard: &Wizard, out: &mut impl Write) -> std::io::Result<()> {
+    let question = wizard.question();
+    let (number, of) = (question.step.number(), Step::ALL.len());
+    writeln!(out, "\n[{number}/{of}] {}", question.title)?;
+    let width = question.rows.iter().map(|r| r.title.chars().count()).max();
+    let width = width.unwrap_or(0).min(44);
+    for (i, row) in question.rows.iter().enumerate() {
+        let marked = i == wizard.selected() && question.step != Step::Settings;
+        let mark = if marked { "*" } else { " " };
+        let value = row.input.as_ref().map(|input| match input.text.as_str() {
+            "" => format!("({})", input.placeholder),
+            text => one_line(text),
+        });
+        let words: Vec<String> = value
+            .into_iter()
+            .chain([one_line(&row.detail)])
+            .filter(|w| !w.is_empty())
+            .collect();
+        let line = format!(
+            "  {mark}{:>3}  {:width$}  {}",
+            i + 1,
+            row.title,
+            words.join("   ")
+        );
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    if question.rows.is_empty() {
+        notes(&question, out)?;
+    }
+    if question.step == Step::Settings {
+        writeln!(
+            out,
+            "  N VALUE changes one, ?N explains it, an empty line goes on"
+        )?;
+    }
+    Ok(())
+}
+
+fn notes(question: &Question, out: &mut impl Write) -> std::io::Result<()> {
+    for note in &question.notes {
+        writeln!(out, "  {:14}{}", note.label, one_line(&note.text))?;
+    }
+    for line in &question.text {
+        writeln!(out, "    {}", one_line(line))?;
+    }
+    Ok(())
+}
+
+/// Writes the spec and says how to train it. Nothing is written for answers that cannot be trained.
+fn write_out(wizard: &Wizard, file: Option<PathBuf>, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let mut finish = wizard.clone();
+    finish.select(1);
+    if let Some(file) = &file {
+        finish.type_in(&file.display().to_string());
+    }
+    match finish.enter() {
+        Outcome::Save { path, yaml } => {
+            crate::spec::save_new(&path, &yaml)
+                .map_err(|what| Failure::yours(what, "llmtui new FILE"))?;
+            writeln!(out, "\n{yaml}")?;
+            writeln!(out, "saved as {}", path.display())?;
+            writeln!(out, "llmtui train {}", path.display())?;
+            Ok(Exit::Done)
+        }
+        _ => {
+            let why = finish.error().unwrap_or("the answers make no spec");
+            let hint = "llmtui new again: your answers are remembered";
+            Err(Failure::yours(why, hint).into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::SpecSources;
+
+    fn talk(text: &str) -> (Wizard, anyhow::Result<bool>, String) {
+        let context = wizard::Context::gather(&SpecSources::default(), None);
+        let mut wizard = Wizard::new(context, Answers::default());
+        let mut out = Vec::new();
+        let done = converse(&mut wizard, &mut text.as_bytes(), &mut out);
+        (wizard, done, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn empty_lines_take_everything_that_is_marked() {
+        let (wizard, done, out) = talk("\n\n\n\n\n\n\n");
+        assert!(done.unwrap(), "{out}");
+        assert!(wizard.yaml().unwrap().contains("extends: quickstart"));
+        assert!(out.contains("[7/8] What it will take"), "{out}");
+    }
+
+    #[test]
+    fn values_are_set_by_number_and_by_name_and_faults_are_said() {
+        let (wizard, done, out) = talk("\n\n\n\n\nmax_steps=77\n3 fast\n3 2e-3\n?2\n\n\n");
+        assert!(done.unwrap(), "{out}");
+        let yaml = wizard.yaml().unwrap();
+        assert!(
+            yaml.contains("max_steps: 77") && yaml.contains("lr: 0.002"),
+            "{yaml}"
+        );
+        assert!(out.contains("! lr: expected a number"), "{out}");
+        assert!(out.contains("Means         Optimizer steps."), "{out}");
+    }
+
+    #[test]
+    fn one_goes_back_leaves_and_is_told_when_the_input_ends() {
+        let (wizard, done, _) = talk("2\nb\nb\n1\nq\n");
+        assert!(!done.unwrap());
+        assert_eq!(wizard.step(), Step::Data);
+        let (_, done, _) = talk("\n\n");
+        assert!(
+            done.unwrap_err()
+                .to_string()
+                .contains("question 3 of 8 (start)")
+        );
+        let (_, _, out) = talk("99\nxyz\n");
+        assert!(out.contains("`99` is no answer") && out.contains("`xyz` is no answer"));
+    }
+}

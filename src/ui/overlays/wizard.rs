@@ -1,0 +1,472 @@
+//! The wizard's screen: answers so far on the left, the question on the right, the words about the selected row under it.
+//! What is asked and what an answer means is `advisor::wizard`'s; here it is drawn and typed into.
+
+use super::{Canvas, Choice, Reply};
+use crate::advisor::wizard::{Note, Outcome, Question, Row, Seen, Step, Wizard};
+use crate::ui::action::Action;
+use crate::ui::field::{Lines, TextField};
+use crate::ui::hit::Target;
+use crate::ui::layout::{fill, framed, scroll_to, split_top};
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::text::{self, Word, word};
+use crossterm::event::KeyEvent;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use ratatui::widgets::Clear;
+use unicode_width::UnicodeWidthStr;
+
+/// Columns of the labels of notes.
+const LABELS: u16 = 14;
+/// Rows that the notes keep, however long the list is.
+const NOTES: u16 = 8;
+
+/// The wizard and the field that is typed into.
+#[derive(Debug)]
+pub struct WizardScreen {
+    wizard: Wizard,
+    question: Question,
+    field: TextField,
+    scroll: usize,
+    /// First line of notes shown.
+    notes_from: usize,
+    notes_page: usize,
+    notes_end: usize,
+    /// A look at the disk is under way.
+    looking: bool,
+}
+
+impl WizardScreen {
+    pub fn new(wizard: Wizard) -> Self {
+        let mut screen = WizardScreen {
+            question: wizard.question(),
+            wizard,
+            field: TextField::new(Lines::One, ""),
+            scroll: 0,
+            notes_from: 0,
+            notes_page: 1,
+            notes_end: 0,
+            looking: false,
+        };
+        screen.refresh(true);
+        screen
+    }
+
+    pub fn wizard(&self) -> &Wizard {
+        &self.wizard
+    }
+
+    /// True while the selected row takes a text.
+    pub fn typing(&self) -> bool {
+        self.row().is_some_and(|row| row.input.is_some())
+    }
+
+    fn row(&self) -> Option<&Row> {
+        self.question.rows.get(self.wizard.selected())
+    }
+
+    /// Asks anew; the field takes the selected row's text.
+    fn refresh(&mut self, moved: bool) {
+        self.question = self.wizard.question();
+        if moved {
+            self.notes_from = 0;
+            let text = self.row().and_then(|row| row.input.as_ref());
+            let text = text.map(|input| input.text.clone()).unwrap_or_default();
+            self.field.set(&text);
+        }
+    }
+
+    pub fn act(&mut self, action: Action) -> Reply {
+        let last = self.question.rows.len().saturating_sub(1);
+        let here = self.wizard.selected();
+        match action {
+            Action::Up | Action::Down if self.question.rows.is_empty() => {
+                self.page(action == Action::Down, 1);
+            }
+            Action::Up => self.select(here.checked_sub(1).unwrap_or(last)),
+            Action::Down => self.select(if here >= last { 0 } else { here + 1 }),
+            Action::Top => self.select(0),
+            Action::Bottom => self.select(last),
+            Action::PageUp | Action::PageDown => {
+                self.page(action == Action::PageDown, self.notes_page);
+            }
+            Action::Accept => {
+                let outcome = self.wizard.enter();
+                return self.follow(outcome);
+            }
+            Action::Cancel => {
+                let outcome = self.wizard.back();
+                return self.follow(outcome);
+            }
+            Action::Leave => return Reply::Close,
+            _ => {}
+        }
+        Reply::Stay
+    }
+
+    fn select(&mut self, row: usize) {
+        self.wizard.select(row);
+        self.refresh(true);
+    }
+
+    fn page(&mut self, down: bool, by: usize) {
+        let end = self.notes_end.saturating_sub(self.notes_page);
+        self.notes_from = match down {
+            true => (self.notes_from + by).min(end),
+            false => self.notes_from.saturating_sub(by),
+        };
+    }
+
+    fn follow(&mut self, outcome: Outcome) -> Reply {
+        self.looking = matches!(outcome, Outcome::Look(_));
+        if outcome == Outcome::Moved {
+            self.scroll = 0;
+        }
+        self.refresh(true);
+        match outcome {
+            Outcome::Stay | Outcome::Moved => Reply::Stay,
+            Outcome::Look(look) => Reply::Look(look),
+            Outcome::Close => Reply::Close,
+            Outcome::Start { name, yaml } => Reply::Chosen(Choice::StartSpec { name, yaml }),
+            Outcome::Save { path, yaml } => Reply::Save { path, yaml },
+            Outcome::Edit => match self.wizard.draft() {
+                Some((draft, _)) => Reply::Edit(Box::new(draft)),
+                None => Reply::Stay,
+            },
+        }
+    }
+
+    /// What was found at a path.
+    pub fn seen(&mut self, seen: Seen) -> Reply {
+        let outcome = self.wizard.seen(seen);
+        self.follow(outcome)
+    }
+
+    pub fn key(&mut self, key: KeyEvent) {
+        if self.typing() {
+            self.field.key(key);
+            self.typed();
+        }
+    }
+
+    pub fn paste(&mut self, text: &str) {
+        if self.typing() {
+            self.field.paste(text.trim());
+            self.typed();
+        }
+    }
+
+    fn typed(&mut self) {
+        self.wizard.type_in(&self.field.text());
+        self.refresh(false);
+    }
+
+    /// A click selects, a second one answers.
+    pub fn click(&mut self, row: usize) -> Reply {
+        if row == self.wizard.selected() && !self.typing() {
+            return self.act(Action::Accept);
+        }
+        self.select(row);
+        Reply::Stay
+    }
+
+    /// ```text
+    /// ┌ new run ─────────────────────────────────────────── step 4 of 8 ┐
+    /// │ goal    follow instructions │ How should it learn?               │
+    /// │ data    chat.jsonl          │                                    │
+    /// │ start   a base model        │ ▸ SFT with LoRA   fits …           │
+    /// │ method  …                   │   DPO             needs pairs …    │
+    /// │                             │                                    │
+    /// │                             │ Why    9.8k good answers …         │
+    /// └──────────────────────────────────────────────────────────────────┘
+    /// ```
+    pub fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+        let theme = canvas.theme;
+        let step = format!(
+            " step {} of {} ",
+            self.question.step.number(),
+            Step::ALL.len()
+        );
+        let block = framed(theme, "new run")
+            .title_top(Line::styled(step, theme.style(Meaning::Muted)).right_aligned());
+        let inner = block.inner(area);
+        frame.render_widget(Clear, area);
+        frame.render_widget(block, area);
+        canvas.hits.add(area, Target::Overlay);
+        let left = match inner.width {
+            0..64 => 0,
+            64..100 => 24,
+            _ => 34,
+        };
+        let answers = Rect {
+            width: left,
+            ..inner
+        };
+        let ask = Rect {
+            x: inner.x + left + 2 * u16::from(left > 0),
+            width: inner.width.saturating_sub(left + 2 * u16::from(left > 0)),
+            ..inner
+        };
+        if left > 0 {
+            self.draw_answers(frame, answers, theme);
+            for y in inner.y..inner.bottom() {
+                let place = Rect {
+                    x: answers.right(),
+                    y,
+                    width: 1,
+                    height: 1,
+                };
+                let line = Line::styled(theme.glyphs().vertical, theme.style(Meaning::Border));
+                frame.render_widget(line, place);
+            }
+        }
+        self.draw_question(frame, ask, canvas);
+    }
+
+    fn draw_answers(&self, frame: &mut Frame, area: Rect, theme: &Theme) {
+        let rows = self.wizard.summary();
+        for ((step, answer), y) in rows.into_iter().zip(area.y..area.bottom()) {
+            let here = step == self.question.step;
+            let label = if here {
+                Meaning::Accent
+            } else {
+                Meaning::Muted
+            };
+            let pointer = if here { theme.glyphs().pointer } else { " " };
+            let value = match answer {
+                Some(answer) => answer,
+                None if here => theme.glyphs().ellipsis.to_string(),
+                None => String::new(),
+            };
+            let words = [
+                word(format!("{pointer}{}", fill(step.word(), 9, "")), label),
+                word(value, Meaning::Text),
+            ];
+            let width = area.width.saturating_sub(1);
+            text::draw(frame.buffer_mut(), area.x, y, width, &words, theme);
+        }
+    }
+
+    fn draw_question(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+        let theme = canvas.theme;
+        let airy = area.height >= 14;
+        let (head, area) = split_top(area, 1 + u16::from(airy));
+        let title = [word(self.question.title, Meaning::Title)];
+        text::draw(
+            frame.buffer_mut(),
+            head.x,
+            head.y,
+            head.width,
+            &title,
+            theme,
+        );
+        let n = u16::try_from(self.question.rows.len()).unwrap_or(u16::MAX);
+        let error = self.error_rows(area.width);
+        let notes = NOTES.min(area.height / 2).max(error + 2);
+        let (list, foot) = split_top(area, n.min(area.height.saturating_sub(notes)));
+        self.draw_rows(frame, list, canvas);
+        let gap = u16::from(airy && n > 0);
+        let (_, foot) = split_top(foot, gap);
+        self.draw_notes(frame, foot, theme);
+    }
+
+    fn error_rows(&self, width: u16) -> u16 {
+        let lines = |words: &str| text::wrap(words, usize::from(width), 8, false).len();
+        self.wizard
+            .error()
+            .map_or(0, |words| u16::try_from(lines(words)).unwrap_or(0))
+    }
+
+    fn draw_rows(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+        let selected = self.wizard.selected();
+        self.scroll = scroll_to(selected, self.scroll, area.height.into());
+        let titles = self
+            .question
+            .rows
+            .iter()
+            .map(|row| row.title.width())
+            .max()
+            .unwrap_or(0);
+        let titles = titles.min(usize::from(area.width) * 11 / 20);
+        let rows = self.question.rows.iter().enumerate().skip(self.scroll);
+        for ((i, row), y) in rows.zip(area.y..area.bottom()) {
+            let place = Rect {
+                y,
+                height: 1,
+                ..area
+            };
+            let typed = match (&row.input, i == selected) {
+                (Some(_), true) => Some(&mut self.field),
+                _ => None,
+            };
+            draw_row(
+                frame,
+                place,
+                row,
+                i == selected,
+                titles,
+                typed,
+                canvas.theme,
+            );
+            canvas.hits.add(place, Target::OverlayRow(i));
+        }
+    }
+
+    fn draw_notes(&mut self, frame: &mut Frame, area: Rect, theme: &Theme) {
+        let mut lines: Vec<Vec<Word>> = Vec::new();
+        let width = usize::from(area.width);
+        if self.looking {
+            lines.push(vec![word("looking …", Meaning::Muted)]);
+        }
+        if let Some(error) = self.wizard.error() {
+            for (i, row) in text::wrap(error, width.saturating_sub(2), 8, theme.ascii)
+                .into_iter()
+                .enumerate()
+            {
+                let mark = if i == 0 { theme.glyphs().bad } else { " " };
+                lines.push(vec![
+                    word(format!("{mark} "), Meaning::Bad),
+                    word(row, Meaning::Bad),
+                ]);
+            }
+            lines.push(Vec::new());
+        }
+        let labels = usize::from(LABELS).min(width / 3);
+        for Note { label, text: words } in &self.question.notes {
+            let rows = text::wrap(words, width.saturating_sub(labels), 12, theme.ascii);
+            let rows = if rows.is_empty() {
+                vec![String::new()]
+            } else {
+                rows
+            };
+            let meaning = match *label {
+                "Wrong" | "Careful" => Meaning::Warn,
+                _ => Meaning::Text,
+            };
+            for (i, row) in rows.into_iter().enumerate() {
+                let label = if i == 0 { *label } else { "" };
+                lines.push(vec![
+                    word(fill(label, labels, ""), Meaning::Accent),
+                    word(row, meaning),
+                ]);
+            }
+        }
+        for row in &self.question.text {
+            let meaning = match row.trim_start().starts_with('#') {
+                true => Meaning::Muted,
+                false => Meaning::Text,
+            };
+            lines.push(vec![word(format!("  {row}"), meaning)]);
+        }
+        self.notes_page = usize::from(area.height).max(1);
+        self.notes_end = lines.len();
+        let from = self
+            .notes_from
+            .min(lines.len().saturating_sub(self.notes_page));
+        let below = lines.len() > from + self.notes_page;
+        for (i, (words, y)) in lines
+            .iter()
+            .skip(from)
+            .zip(area.y..area.bottom())
+            .enumerate()
+        {
+            text::draw(frame.buffer_mut(), area.x, y, area.width, words, theme);
+            if below && i + 1 == self.notes_page {
+                let more = [word(
+                    format!(" {} more", theme.glyphs().down),
+                    Meaning::Muted,
+                )];
+                text::draw_right(
+                    frame.buffer_mut(),
+                    area.right(),
+                    y,
+                    area.width,
+                    &more,
+                    theme,
+                );
+            }
+        }
+    }
+}
+
+/// One row: `▸ title   value or detail`.
+fn draw_row(
+    frame: &mut Frame,
+    area: Rect,
+    row: &Row,
+    selected: bool,
+    titles: usize,
+    field: Option<&mut TextField>,
+    theme: &Theme,
+) {
+    let glyphs = theme.glyphs();
+    let pointer = if selected { glyphs.pointer } else { " " };
+    let main = match (selected, row.open) {
+        (true, _) => Meaning::Accent,
+        (false, true) => Meaning::Text,
+        (false, false) => Meaning::Muted,
+    };
+    let head = word(
+        format!("{pointer} {}", fill(&row.title, titles, glyphs.ellipsis)),
+        main,
+    );
+    let x = text::draw(
+        frame.buffer_mut(),
+        area.x,
+        area.y,
+        area.width,
+        &[head],
+        theme,
+    ) + 2;
+    let rest = area.right().saturating_sub(x);
+    let Some(input) = &row.input else {
+        let detail = [word(row.detail.clone(), Meaning::Muted)];
+        text::draw(frame.buffer_mut(), x, area.y, rest, &detail, theme);
+        return;
+    };
+    // A settings row has words beside its value; a path takes the whole line.
+    let beside = !row.detail.is_empty() || row.fault.is_some();
+    let room = if beside { rest.min(16) } else { rest };
+    let place = Rect {
+        x,
+        width: room,
+        ..area
+    };
+    match field {
+        Some(field) => {
+            field.draw(frame, place, theme, true);
+            if field.is_empty() {
+                let hint = [word(input.placeholder.clone(), Meaning::Muted)];
+                text::draw(
+                    frame.buffer_mut(),
+                    x + 1,
+                    area.y,
+                    room.saturating_sub(1),
+                    &hint,
+                    theme,
+                );
+            }
+        }
+        None if input.text.is_empty() => {
+            let hint = [word(input.placeholder.clone(), Meaning::Muted)];
+            text::draw(frame.buffer_mut(), x, area.y, room, &hint, theme);
+        }
+        None => {
+            let value = [word(input.text.clone(), Meaning::Text)];
+            text::draw(frame.buffer_mut(), x, area.y, room, &value, theme);
+        }
+    }
+    let after = match &row.fault {
+        Some(fault) => word(format!("{} {fault}", glyphs.bad), Meaning::Bad),
+        None => word(row.detail.clone(), Meaning::Muted),
+    };
+    let at = x + room + 1;
+    text::draw(
+        frame.buffer_mut(),
+        at,
+        area.y,
+        area.right().saturating_sub(at),
+        &[after],
+        theme,
+    );
+}
