@@ -436,6 +436,8 @@ pub struct Machine {
     pub name: String,
     /// Bytes that training may use.
     pub memory: Option<u64>,
+    /// Floating-point operations a second that earlier runs here reached; `None` without any.
+    pub flops: Option<f64>,
 }
 
 impl Machine {
@@ -456,6 +458,7 @@ impl Machine {
                 n => format!("{n} cores"),
             },
             memory: [memory, limit].into_iter().flatten().min(),
+            flops: None,
         }
     }
 }

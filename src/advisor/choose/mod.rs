@@ -157,6 +157,7 @@ impl Advice {
     /// `SFT with LoRA`, `pretraining`
     pub fn title(&self) -> String {
         match self.adapter {
+            _ if self.verdict == Verdict::Unfit => self.facts.title.to_string(),
             Adapter::Full if self.facts.adapters => format!("{}, full", self.facts.title),
             Adapter::Full => self.facts.title.to_string(),
             adapter => format!("{} with {}", self.facts.title, adapter.word()),

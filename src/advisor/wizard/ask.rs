@@ -270,14 +270,14 @@ impl Wizard {
                     .map(|(_, i)| i);
                 let fault = own_fault.or_else(|| issues.iter().find(|i| i.path == full));
                 let changed = draft.value(&full) != draft.parent_value(&full);
-                let word = knob.path.rsplit('.').next().unwrap_or(knob.path);
+                let word = knob.word();
                 let mut row = Row::input(word, &text, "the preset's");
                 if let Some(input) = &mut row.input {
                     input.own = typed.is_some();
                 }
                 row.detail = match (typed.is_some(), changed) {
                     (true, _) => "yours".into(),
-                    (false, true) => "fits your data".into(),
+                    (false, true) => "from your data".into(),
                     _ => String::new(),
                 };
                 row.fault = fault.map(issue_words);
@@ -365,7 +365,7 @@ impl Wizard {
                     "Nothing is trained from a description: the answer says which method would suit and what it needs."
                 }
             };
-            return (vec![note("What is read", words)], Vec::new());
+            return (vec![note("Read", words)], Vec::new());
         };
         let mut notes = vec![note("Found", facts.summary())];
         if !facts.note.is_empty() {
@@ -391,7 +391,7 @@ impl Wizard {
         } else if self.selected() > 0
             && let Some(newest) = &self.context.newest_checkpoint
         {
-            notes.push(note("Newest here", newest.clone()));
+            notes.push(note("Newest", newest.clone()));
         }
         notes
     }
@@ -429,14 +429,12 @@ impl Wizard {
         let mut notes = vec![note("About", preset.about.clone())];
         let data = self.chosen_data();
         if let Ok(spec) = preset.draft.spec() {
-            for (label, text) in plan::lines(&spec, data, self.context.machine.memory) {
-                if matches!(label, "model" | "memory") {
-                    notes.push(note(
-                        if label == "model" { "Model" } else { "Memory" },
-                        text,
-                    ));
-                }
-            }
+            let lines = plan::lines(&spec, data, &self.context.machine);
+            let wanted = ["Model", "Memory", "Time"];
+            let chosen = lines
+                .into_iter()
+                .filter(|(label, _)| wanted.contains(label));
+            notes.extend(chosen.map(|(label, text)| note(label, text)));
         }
         let n = plan::n_params(&preset.draft, data).unwrap_or(1).max(1);
         if let Some(chars) = data.and_then(|d| d.chars)
@@ -444,8 +442,8 @@ impl Wizard {
         {
             let each = chars as f64 / n as f64;
             notes.push(note(
-                "For your data",
-                format!("{each:.1} characters for each parameter; 20 tokens each are ideal (Hoffmann et al. 2022), and below 1 it soon knows the text by heart"),
+                "Your data",
+                format!("{each:.2} characters for each parameter; 20 tokens each are ideal (Hoffmann et al. 2022), and below 1 it soon knows the text by heart"),
             ));
         }
         notes
@@ -469,7 +467,10 @@ impl Wizard {
         notes.push(note("Typical", knob.typical));
         notes.push(note("Effect", knob.why));
         let parent = shown(&draft.parent_value(&full));
-        notes.push(note("Default", format!("{parent} in {}", draft.target())));
+        notes.push(note(
+            "Default",
+            format!("{parent} (preset {})", draft.target()),
+        ));
         let changes = draft.changes();
         if let Some(change) = changes.iter().find(|c| c.path == full && !c.why.is_empty()) {
             notes.push(note("Here", change.why.clone()));
@@ -484,25 +485,19 @@ impl Wizard {
         let Ok(spec) = draft.spec() else {
             return (Vec::new(), Vec::new());
         };
-        let label = |word: &str| match word {
-            "model" => "Model",
-            "steps" => "Steps",
-            "data" => "Data",
-            "memory" => "Memory",
-            _ => "Disk",
-        };
-        let mut notes: Vec<Note> =
-            plan::lines(&spec, self.chosen_data(), self.context.machine.memory)
+        let (data, machine) = (self.chosen_data(), &self.context.machine);
+        let mut notes: Vec<Note> = plan::lines(&spec, data, machine)
+            .into_iter()
+            .map(|(label, text)| note(label, text))
+            .collect();
+        let advice = plan::advice(&spec, data, machine);
+        let none = advice.is_empty().then(|| "nothing stands out".to_string());
+        notes.extend(
+            advice
                 .into_iter()
-                .map(|(word, text)| note(label(word), text))
-                .collect();
-        notes.push(note("Machine", self.context.machine.name.clone()));
-        for advice in spec.advice() {
-            notes.push(note("Advice", format!("{}: {}", advice.path, advice.what)));
-        }
-        if spec.advice().is_empty() {
-            notes.push(note("Advice", "nothing stands out"));
-        }
+                .chain(none)
+                .map(|text| note("Advice", text)),
+        );
         (notes, Vec::new())
     }
 }

@@ -64,6 +64,12 @@ impl Wizard {
             && let Some(Ok(facts)) = self.data_facts()
         {
             let path = self.answers.data_path.trim();
+            let file = short_name(path);
+            list.push(rec(
+                "about",
+                format!("A model that learns from {file}."),
+                "",
+            ));
             list.push(rec("data.path", path, facts.summary()));
             if self.start_model().is_none() {
                 list.extend(tokenizer(preset, facts));
@@ -140,7 +146,8 @@ impl Wizard {
         }
         if let Some(advice) = self.chosen_advice() {
             let why: Vec<&str> = advice.why.iter().map(|(_, words)| words.as_str()).collect();
-            lines.push(format!("Method: {}. {}.", advice.title(), why.join("; ")));
+            let words = format!("Method: {}: {}.", advice.title(), why.join("; "));
+            lines.extend(wrapped(&words));
         }
         lines
     }
@@ -231,6 +238,27 @@ fn round_steps(steps: u64) -> u64 {
 /// Two significant digits.
 fn round(x: f64) -> f64 {
     format!("{x:.1e}").parse().unwrap_or(x)
+}
+
+fn short_name(path: &str) -> String {
+    let name = Path::new(path).file_name();
+    name.map_or_else(|| path.to_string(), |n| n.to_string_lossy().into_owned())
+}
+
+/// Lines of a comment: at most a hundred columns, broken at blanks.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + word.chars().count() < 98 => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) => lines.push(format!("  {word}")),
+            None => lines.push(word.to_string()),
+        }
+    }
+    lines
 }
 
 fn short_path(path: &Path) -> String {

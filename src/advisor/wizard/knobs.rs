@@ -14,6 +14,16 @@ pub struct Knob {
     pub shape: bool,
 }
 
+impl Knob {
+    /// What a form calls it: the key, with its section where the key alone says too little.
+    pub fn word(&self) -> &'static str {
+        match self.path {
+            "eval.every" | "sample.prompt" => self.path,
+            path => path.rsplit('.').next().unwrap_or(path),
+        }
+    }
+}
+
 const fn knob(path: &'static str, typical: &'static str, why: &'static str) -> Knob {
     Knob {
         path,

@@ -1,71 +1,95 @@
-//! What a draft would cost, for the step before the start: size, tokens, passes, memory. Figures that need a model of this
-//! machine's speed are the plan room's.
+//! What a draft takes, for the question of the size and the step before the start. The figures are the plan room's; here
+//! they are asked for a draft whose data were looked at but not read.
 
-use crate::advisor::look::DataFacts;
+use crate::advisor::look::{DataFacts, Machine};
 use crate::base::human;
-use crate::nn::ModelConfig;
+use crate::plan::target::{DataSize, of_spec};
+use crate::plan::{Advice, Device, Plan, Verdict, plan};
 use crate::spec::{Draft, RunSpec};
+use std::time::Duration;
 
-/// Bytes of f32 weights, gradients and two moments for each parameter.
-const STATES: u64 = 16;
+/// Characters of a subword of a small vocabulary.
+const CHARS_PER_SUBWORD: f64 = 2.5;
 
 /// Parameters of a draft's model; the vocabulary comes from the data where the tokenizer is made from it.
 pub fn n_params(draft: &Draft, data: Option<&DataFacts>) -> Option<u64> {
     let spec = draft.spec().ok()?;
-    Some(count(&spec.model, vocab_size(&spec, data)))
+    Some(of_spec(&spec, size(&spec, data)).arch.n_params())
 }
 
-fn vocab_size(spec: &RunSpec, data: Option<&DataFacts>) -> usize {
+/// What the data come to, as far as it is known without reading them.
+fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
     let distinct = data.and_then(|d| d.distinct).unwrap_or(65);
-    spec.data.tokenizer.vocab_size().unwrap_or(distinct)
+    let chars = data.and_then(|d| d.chars);
+    let tokens = chars.map(|chars| match spec.data.tokenizer.entry().id {
+        "char" => chars as f64,
+        _ => chars as f64 / CHARS_PER_SUBWORD,
+    });
+    let training = tokens.map(|tokens| (tokens * (1.0 - spec.data.val_fraction)) as u64);
+    DataSize {
+        vocab_size: spec.data.tokenizer.vocab_size().unwrap_or(distinct),
+        epoch_tokens: training,
+        // Tokens in four bytes each, and the text while they are made.
+        bytes: tokens.map_or(0, |tokens| (5.0 * tokens) as u64),
+    }
 }
 
-/// The decoder's parameters: embeddings, attention with grouped heads, feed-forward, norms.
-fn count(model: &ModelConfig, vocab_size: usize) -> u64 {
-    let s = model.shape(vocab_size);
-    let (d, kv) = (s.d_model as u64, (s.n_kv_head * s.head_dim) as u64);
-    let bias = u64::from(model.bias);
-    let matrices = if model.mlp.gated() { 3 } else { 2 };
-    let d_ff = s.d_ff as u64;
-    let attention = 2 * d * d + 2 * d * kv + bias * (2 * d + 2 * kv);
-    let mlp = matrices * d * d_ff + bias * ((matrices - 1) * d_ff + d);
-    let norm = match model.norm.entry().id {
-        "layernorm" => d * (1 + bias),
-        _ => d,
-    };
-    let learned = model.position.entry().id == "learned";
-    let positions = if learned { s.seq_len as u64 * d } else { 0 };
-    let heads = if model.tie_embeddings { 1 } else { 2 };
-    s.vocab_size as u64 * d * heads
-        + positions
-        + s.n_layer as u64 * (attention + mlp + 2 * norm)
-        + norm
+/// The plan of a spec on this machine.
+pub(super) fn of(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine) -> Plan {
+    let mut request = of_spec(spec, size(spec, data));
+    request.device = Device::limit("this machine", machine.memory);
+    if let Some(flops) = machine.flops {
+        // What runs here reached, so the share of it that a run reaches is one.
+        request.device.peak_flops = Some(flops);
+        request.mfu = 1.0;
+    }
+    plan(&request)
+}
+
+/// `fits: 98 MiB of 24 GiB`
+pub(super) fn memory_words(plan: &Plan) -> String {
+    let need = human::bytes(plan.p50_bytes());
+    let of = plan.request.device.memory.map_or(String::new(), |limit| {
+        format!(" of {}", human::bytes(limit))
+    });
+    match plan.verdict() {
+        Some(Verdict::Fits) => format!("fits: {need}{of}"),
+        Some(Verdict::Tight) => format!("tight: {need}{of}"),
+        Some(Verdict::TooLarge) => format!("too large: {need}{of}"),
+        None => need,
+    }
+}
+
+/// `about 1:20`, where this machine's speed is known from earlier runs.
+pub(super) fn time_words(plan: &Plan) -> Option<String> {
+    let hours = plan.work.hours.filter(|h| h.is_finite() && *h >= 0.0)?;
+    let time = Duration::try_from_secs_f64(hours * 3600.0).ok()?;
+    Some(format!("about {}", human::duration(time)))
 }
 
 /// Lines of the plan: a word and what stands behind it.
 pub(super) fn lines(
     spec: &RunSpec,
     data: Option<&DataFacts>,
-    memory: Option<u64>,
+    machine: &Machine,
 ) -> Vec<(&'static str, String)> {
-    let vocab = vocab_size(spec, data);
-    let n = count(&spec.model, vocab);
-    let tokens = spec.batch_tokens() * spec.train.max_steps;
-    let m = &spec.model;
+    let plan = of(spec, data, machine);
+    let (m, arch) = (&spec.model, &plan.request.arch);
+    let tokens = plan.request.tokens;
     let mut lines = vec![
         (
-            "model",
+            "Model",
             format!(
                 "{} parameters: {} layers of {}, {} tokens of context, vocabulary {}",
-                human::short(n as f64),
+                human::short(arch.n_params() as f64),
                 m.n_layer,
                 m.d_model,
                 human::grouped(m.seq_len as u64),
-                human::grouped(vocab as u64)
+                human::grouped(size(spec, data).vocab_size as u64)
             ),
         ),
         (
-            "steps",
+            "Steps",
             format!(
                 "{} of {} tokens each, {} in all",
                 human::grouped(spec.train.max_steps),
@@ -74,44 +98,81 @@ pub(super) fn lines(
             ),
         ),
     ];
-    if let Some(chars) = data.and_then(|d| d.chars) {
-        let by_char = spec.data.tokenizer.entry().id == "char";
-        let held = chars as f64 * (1.0 - spec.data.val_fraction);
-        let (passes, about) = match by_char {
-            true => (tokens as f64 / held, ""),
-            false => (tokens as f64 / (held / 2.5), "about "),
+    if let Some(epoch) = plan.request.extras.epoch_tokens.filter(|n| *n > 0) {
+        let about = if spec.data.tokenizer.entry().id == "char" {
+            ""
+        } else {
+            "about "
         };
+        let passes = tokens as f64 / epoch as f64;
         lines.push((
-            "data",
+            "Data",
             format!(
-                "{about}{passes:.1} passes over {} characters of training text",
-                human::short(held)
+                "{about}{passes:.1} passes over {} training tokens",
+                human::short(epoch as f64)
             ),
         ));
     }
-    let states = STATES * n;
-    let of = memory.map_or(String::new(), |m| format!(" of {}", human::bytes(m)));
     lines.push((
-        "memory",
+        "Memory",
         format!(
-            "{}{of} for weights, gradients and moments; activations come on top",
-            human::bytes(states)
+            "{}; the largest part: {}",
+            memory_words(&plan),
+            largest(&plan)
         ),
     ));
-    let kept = spec.checkpoint.keep_last as u64 + 1;
+    let flops = plan.work.flops + plan.work.attention_flops;
+    lines.push(("Arithmetic", format!("{flops:.1e} FLOPs")));
     lines.push((
-        "disk",
-        format!(
-            "{} for up to {kept} checkpoints",
-            human::bytes(kept * n * 12)
+        "Time",
+        time_words(&plan).map_or_else(
+            || {
+                format!(
+                    "no earlier run tells how fast {} are; the first steps will",
+                    machine.name
+                )
+            },
+            |time| {
+                format!(
+                    "{time} on {}, by the speed of earlier runs here",
+                    machine.name
+                )
+            },
         ),
+    ));
+    lines.push((
+        "Disk",
+        format!("{} for its checkpoints", human::bytes(plan.disk_bytes)),
     ));
     lines
+}
+
+fn largest(plan: &Plan) -> String {
+    let part = plan.memory.parts().iter().max_by_key(|c| c.bytes);
+    part.map_or(String::new(), |c| {
+        format!(
+            "{}, {}",
+            c.part.title().to_lowercase(),
+            human::bytes(c.bytes)
+        )
+    })
+}
+
+/// What is worth saying about the plan and the spec, the worst first.
+pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine) -> Vec<String> {
+    let plan = of(spec, data, machine);
+    let own = spec
+        .advice()
+        .into_iter()
+        .map(|a| format!("{}: {}", a.path, a.what));
+    let known = |a: &Advice| format!("{} ({})", a.what, a.source);
+    plan.advice.iter().map(known).chain(own).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advisor::look;
     use crate::spec::SpecSources;
 
     #[test]
@@ -125,5 +186,42 @@ mod tests {
             let counted = n_params(&draft, None);
             assert_eq!(counted, Some(model.n_params() as u64), "{preset}");
         }
+    }
+
+    #[test]
+    fn the_lines_tell_size_memory_and_time_where_a_speed_is_known() {
+        let spec = Draft::open("quickstart", &SpecSources::default())
+            .unwrap()
+            .spec()
+            .unwrap();
+        let data = look::corpus("tinyshakespeare");
+        let mut machine = Machine {
+            name: "2 cores".into(),
+            memory: Some(24 << 30),
+            flops: None,
+        };
+        let line = |machine: &Machine, label: &str| {
+            let lines = lines(&spec, data.as_ref(), machine);
+            lines.into_iter().find(|(l, _)| *l == label).unwrap().1
+        };
+        assert!(
+            line(&machine, "Model").starts_with("804k parameters"),
+            "{}",
+            line(&machine, "Model")
+        );
+        assert_eq!(
+            line(&machine, "Data"),
+            "1.5 passes over 1.00M training tokens"
+        );
+        assert!(line(&machine, "Memory").starts_with("fits: "));
+        assert!(line(&machine, "Time").contains("no earlier run"));
+        machine.flops = Some(1e11);
+        assert!(
+            line(&machine, "Time").starts_with("about 1:"),
+            "{}",
+            line(&machine, "Time")
+        );
+        machine.memory = Some(1 << 20);
+        assert!(line(&machine, "Memory").starts_with("too large"));
     }
 }

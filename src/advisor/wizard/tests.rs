@@ -9,6 +9,7 @@ fn context() -> Context {
     context.machine = Machine {
         name: "2 cores".into(),
         memory: Some(24 << 30),
+        flops: None,
     };
     context
 }

@@ -67,6 +67,7 @@ impl App {
         match action {
             Action::Accept if !self.home.typing() => match self.home.current(&self.store) {
                 Some(HomeRow::Preset(name)) => self.start_run(name),
+                Some(HomeRow::New) => vec![Effect::OpenWizard],
                 Some(HomeRow::Run(path)) => self.open_or_show(path),
                 None => Vec::new(),
             },

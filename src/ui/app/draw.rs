@@ -268,6 +268,10 @@ impl App {
             Some(Overlay::Editor(editor)) if editor.typing() => {
                 return (vec![(A::Accept, "take")], titles(&[A::Cancel]));
             }
+            Some(Overlay::Editor(editor)) if editor.shows_yaml() => {
+                let own = vec![(A::SaveSpec, "save as"), (A::Down, "scroll")];
+                return (own, titles(&[A::Cancel]));
+            }
             Some(Overlay::Editor(_)) => {
                 return (
                     vec![
@@ -301,6 +305,7 @@ impl App {
             Tab::Home => {
                 let accept = match self.home.current(&self.store) {
                     Some(crate::ui::panes::home::HomeRow::Run(_)) => "open",
+                    Some(crate::ui::panes::home::HomeRow::New) => "ask me",
                     _ => "start",
                 };
                 let mut own = vec![(A::Accept, accept)];

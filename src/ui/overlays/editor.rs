@@ -75,6 +75,11 @@ impl Editor {
         matches!(self.mode, Mode::Search | Mode::Edit | Mode::SaveAs)
     }
 
+    /// True while the file is shown instead of the rows.
+    pub fn shows_yaml(&self) -> bool {
+        self.mode == Mode::Yaml
+    }
+
     /// The places that the search and the filter let through.
     fn places(&self) -> Vec<Place> {
         let query = self.query.to_lowercase();

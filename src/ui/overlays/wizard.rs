@@ -17,7 +17,7 @@ use ratatui::widgets::Clear;
 use unicode_width::UnicodeWidthStr;
 
 /// Columns of the labels of notes.
-const LABELS: u16 = 14;
+const LABELS: u16 = 12;
 /// Rows that the notes keep, however long the list is.
 const NOTES: u16 = 8;
 
@@ -270,6 +270,20 @@ impl WizardScreen {
         self.draw_notes(frame, foot, theme);
     }
 
+    /// The selected row's detail, when its row has no room for it and no note repeats it.
+    fn hidden_detail(&self, width: usize) -> Option<String> {
+        let row = self.row().filter(|row| row.input.is_none())?;
+        let used = self.titles(width) + 4;
+        let hidden = used + row.detail.width() > width && self.question.step != Step::Method;
+        hidden.then(|| row.detail.clone())
+    }
+
+    /// Columns of the titles.
+    fn titles(&self, width: usize) -> usize {
+        let titles = self.question.rows.iter().map(|row| row.title.width());
+        titles.max().unwrap_or(0).min(width * 3 / 5)
+    }
+
     fn error_rows(&self, width: u16) -> u16 {
         let lines = |words: &str| text::wrap(words, usize::from(width), 8, false).len();
         self.wizard
@@ -280,14 +294,7 @@ impl WizardScreen {
     fn draw_rows(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
         let selected = self.wizard.selected();
         self.scroll = scroll_to(selected, self.scroll, area.height.into());
-        let titles = self
-            .question
-            .rows
-            .iter()
-            .map(|row| row.title.width())
-            .max()
-            .unwrap_or(0);
-        let titles = titles.min(usize::from(area.width) * 11 / 20);
+        let titles = self.titles(area.width.into());
         let rows = self.question.rows.iter().enumerate().skip(self.scroll);
         for ((i, row), y) in rows.zip(area.y..area.bottom()) {
             let place = Rect {
@@ -330,6 +337,11 @@ impl WizardScreen {
                 ]);
             }
             lines.push(Vec::new());
+        }
+        if let Some(detail) = self.hidden_detail(width) {
+            for row in text::wrap(&detail, width, 4, theme.ascii) {
+                lines.push(vec![word(row, Meaning::Muted)]);
+            }
         }
         let labels = usize::from(LABELS).min(width / 3);
         for Note { label, text: words } in &self.question.notes {

@@ -48,6 +48,8 @@ impl Sort {
 #[derive(Debug, Clone, PartialEq)]
 pub enum HomeRow {
     Preset(String),
+    /// The wizard.
+    New,
     Run(PathBuf),
 }
 
@@ -125,7 +127,7 @@ impl HomePane {
             .runs(store)
             .into_iter()
             .map(|run| HomeRow::Run(run.path.clone()));
-        presets.chain(runs).collect()
+        presets.chain([HomeRow::New]).chain(runs).collect()
     }
 
     /// The selected row.
@@ -141,7 +143,7 @@ impl HomePane {
         if !self.settled {
             self.settled = true;
             if store.any_live() {
-                self.selected = store.presets.len();
+                self.selected = store.presets.len() + 1;
             }
         } else if let Some(row) = rows.iter().position(|row| Some(row) == before.as_ref()) {
             self.selected = row;
@@ -187,7 +189,7 @@ impl HomePane {
 
     fn select_first_run(&mut self, store: &Store) {
         let last = self.rows(store).len().saturating_sub(1);
-        self.selected = store.presets.len().min(last);
+        self.selected = (store.presets.len() + 1).min(last);
     }
 
     /// ```text
@@ -200,7 +202,8 @@ impl HomePane {
     pub fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         let store = context.store;
         let n_runs = u16::try_from(store.runs().len()).unwrap_or(u16::MAX);
-        let n_presets = u16::try_from(store.presets.len()).unwrap_or(u16::MAX);
+        // The wizard's row stands under the presets.
+        let n_presets = u16::try_from(store.presets.len() + 1).unwrap_or(u16::MAX);
         let airy = area.height >= 16;
         // Runs get what they need, up to half; presets the rest.
         let wanted = n_runs.saturating_add(4).min((area.height / 2).max(4));
@@ -232,7 +235,7 @@ impl HomePane {
         frame.render_widget(Line::styled(title, theme.style(Meaning::Title)), head);
         let (area, _) = split_bottom(area, u16::from(airy));
         let height = usize::from(area.height);
-        let selected = self.selected.min(store.presets.len().saturating_sub(1));
+        let selected = self.selected.min(store.presets.len());
         self.scroll_presets = scroll_to(selected, self.scroll_presets, height);
         let names = store
             .presets
@@ -241,18 +244,27 @@ impl HomePane {
             .max()
             .unwrap_or(0)
             .clamp(8, 24);
-        let rows = store.presets.iter().enumerate().skip(self.scroll_presets);
-        for ((i, preset), y) in rows.zip(area.y..area.bottom()) {
+        let wizard = (
+            "new run",
+            "The wizard asks for goal and data, explains, plans, and makes the spec.",
+        );
+        let rows = store
+            .presets
+            .iter()
+            .map(|preset| (preset.name.as_str(), preset.about.as_str()))
+            .chain([wizard]);
+        let rows = rows.enumerate().skip(self.scroll_presets);
+        for ((i, (name, about)), y) in rows.zip(area.y..area.bottom()) {
             let place = Rect {
                 y,
                 height: 1,
                 ..area
             };
-            let name = fill(&preset.name, names, theme.glyphs().ellipsis);
+            let name = fill(name, names, theme.glyphs().ellipsis);
             let row = RowText {
                 mark: None,
                 main: name,
-                rest: format!("   {}", preset.about),
+                rest: format!("   {about}"),
             };
             frame.render_widget(row.line(theme, i == self.selected, area.width), place);
             context.hits.add(place, Target::Row(i));
@@ -288,7 +300,7 @@ impl HomePane {
             area,
             u16::from(!store.unreadable.is_empty() && area.height > 2),
         );
-        let offset = store.presets.len();
+        let offset = store.presets.len() + 1;
         let selected = self.selected.saturating_sub(offset);
         self.page = usize::from(area.height).max(1);
         self.scroll_runs = scroll_to(selected, self.scroll_runs, area.height.into());

@@ -95,6 +95,24 @@ impl Bench {
         self.msg(Msg::Tick)
     }
 
+    /// The wizard on a machine of two cores, with the presets of the program.
+    fn wizard(&mut self) -> &mut Bench {
+        let sources = crate::spec::SpecSources::default();
+        let mut context = crate::advisor::wizard::Context::gather(&sources, None);
+        context.machine = crate::advisor::look::Machine {
+            name: "2 cores".into(),
+            memory: Some(24 << 30),
+            flops: Some(1e11),
+        };
+        self.msg(Msg::Wizard(Box::new(context), Box::default()))
+    }
+
+    fn editor(&mut self) -> &mut Bench {
+        let sources = crate::spec::SpecSources::default();
+        let draft = crate::spec::Draft::open("quickstart", &sources);
+        self.msg(Msg::Editor(draft.map(Box::new).map_err(|e| e.to_string())))
+    }
+
     fn runs(&mut self) -> &mut Bench {
         self.msg(Msg::Runs(Ok((runs(), Vec::new()))))
     }

@@ -1,6 +1,15 @@
 //! Pictures of every screen, and what holds for all of them: sizes, ASCII, no colour.
 
 use super::*;
+use crate::advisor::wizard::Step;
+
+/// The wizard, with Enter pressed up to a question.
+fn wizard_at(bench: &mut Bench, step: Step) {
+    bench.wizard();
+    for _ in Step::ALL.iter().take_while(|s| **s < step) {
+        bench.press("enter");
+    }
+}
 
 /// The screens of the workbench outside the dashboard, by name.
 fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
@@ -42,6 +51,40 @@ fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
             "themes",
             scene(&|b| {
                 b.runs().press("shift-t");
+            }),
+        ),
+        ("wizard-goal", scene(&|b| wizard_at(b, Step::Goal))),
+        ("wizard-method", scene(&|b| wizard_at(b, Step::Method))),
+        (
+            "wizard-settings-wrong",
+            scene(&|b| {
+                wizard_at(b, Step::Settings);
+                b.press("down").write("x").press("enter");
+            }),
+        ),
+        ("wizard-plan", scene(&|b| wizard_at(b, Step::Plan))),
+        ("wizard-finish", scene(&|b| wizard_at(b, Step::Finish))),
+        (
+            "wizard-advice",
+            scene(&|b| {
+                b.wizard()
+                    .press("down enter down down enter down enter enter");
+            }),
+        ),
+        (
+            "editor",
+            scene(&|b| {
+                b.editor().press("down down");
+            }),
+        ),
+        (
+            "editor-changed",
+            scene(&|b| {
+                b.editor()
+                    .press("/")
+                    .write("max_steps")
+                    .press("enter enter");
+                b.press("backspace").press("enter v");
             }),
         ),
         (
