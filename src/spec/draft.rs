@@ -332,7 +332,7 @@ fn number(x: f64) -> String {
     let plain = format!("{x}");
     match x.abs() {
         0.0 => "0".into(),
-        a if a < 1e-3 || a >= 1e7 => format!("{x:e}"),
+        a if !(1e-3..1e7).contains(&a) => format!("{x:e}"),
         _ => plain,
     }
 }
