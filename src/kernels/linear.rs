@@ -1,7 +1,7 @@
 //! A linear layer: y = x Wᵀ (+ b), weights stored (out, in).
 
-use super::matmul::{Arithmetic, Compute, Into, Mat, matmul};
-use super::{reduce, threads};
+use super::matmul::{Arithmetic, Compute, Into, Mat, Plus, matmul, matmul_plus};
+use super::reduce;
 use candle_core::{Result, Tensor};
 
 /// `x` (…, in), `weight` (out, in), `bias` (out) → (…, out).
@@ -32,26 +32,9 @@ pub fn forward(
     y: &mut [f32],
 ) {
     let Sizes { rows, d_in, d_out } = sizes;
-    if bias.is_some() || residual.is_some() {
-        threads::rows1(y, d_out, d_out, |first, y| {
-            if let Some(residual) = residual {
-                y.copy_from_slice(&residual[first * d_out..][..y.len()]);
-            } else {
-                y.fill(0.0);
-            }
-            for row in y.chunks_exact_mut(d_out) {
-                for (y, b) in row.iter_mut().zip(bias.unwrap_or_default()) {
-                    *y += b;
-                }
-            }
-        });
-    }
-    let into = match (bias, residual) {
-        (None, None) => Into::Overwrite,
-        _ => Into::Accumulate,
-    };
     let (x, w) = (Mat::new(x, rows, d_in), Mat::new(weight, d_out, d_in));
-    matmul(y, x, w.t(), 1.0, into, Compute::pool(arithmetic));
+    let plus = Plus { residual, bias };
+    matmul_plus(y, x, w.t(), plus, Compute::pool(arithmetic));
 }
 
 /// `dx` (rows, d_in) = (or +=) `dy` (rows, d_out) · `weight`.

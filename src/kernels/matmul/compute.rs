@@ -17,6 +17,15 @@ pub enum Threads {
     Pool,
 }
 
+impl Threads {
+    pub(super) fn count(self) -> usize {
+        match self {
+            Threads::One => 1,
+            Threads::Pool => rayon::current_num_threads(),
+        }
+    }
+}
+
 /// How a product is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compute {
@@ -45,11 +54,11 @@ impl Compute {
 /// Whether this machine multiplies bf16 numbers faster than f32 ones. Without it [`Arithmetic::Bf16`] still gives the same
 /// numbers up to the order of the sum, only slower than f32: a policy should not choose it.
 pub fn bf16_available() -> bool {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     {
         use crate::kernels::simd::{Level, level};
         level() == Level::Avx512 && is_x86_feature_detected!("avx512bf16")
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(llmtui_portable))))]
     false
 }

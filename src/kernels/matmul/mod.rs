@@ -1,32 +1,23 @@
 //! Matrix products: f32 in memory, f32 or bf16 in the arithmetic. What a product reads and writes is in `view`, how it is
-//! computed in `compute`; the rest is how it is done.
+//! computed in `compute`; `packed` holds our own kernels, `portable` what happens on machines without one.
 #![allow(unsafe_code)]
 
-#[cfg(target_arch = "x86_64")]
-mod avx512;
-mod blocked;
 mod compute;
-mod instructions;
-mod pack;
+#[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
+mod packed;
 mod peak;
 mod portable;
 #[cfg(test)]
 mod tests;
-mod tile;
 mod view;
 
-use crate::kernels::simd::{Level, level};
 pub use compute::{Arithmetic, Compute, Threads, bf16_available};
 pub use peak::peak_gflops;
-pub use view::{Destination, Into, Mat};
+pub use view::{Destination, Into, Mat, Plus};
 
 /// `out` (a.rows, b.cols) = (or +=) `scale` · a b.
 pub fn matmul(out: &mut [f32], a: Mat, b: Mat, scale: f32, into: Into, compute: Compute) {
-    assert_eq!(
-        out.len(),
-        a.rows * b.cols,
-        "destination of a matrix product"
-    );
+    check_length(out, a, b);
     let destination = Destination {
         start: out.as_mut_ptr(),
         row_stride: b.cols,
@@ -36,59 +27,85 @@ pub fn matmul(out: &mut [f32], a: Mat, b: Mat, scale: f32, into: Into, compute: 
     unsafe { matmul_into(destination, a, b, scale, compute) }
 }
 
-/// The same into a block of a larger matrix.
+/// `out` (a.rows, b.cols) = a b + what is to be added, in one pass over the destination.
+pub fn matmul_plus(out: &mut [f32], a: Mat, b: Mat, plus: Plus, compute: Compute) {
+    check_length(out, a, b);
+    if let Some(residual) = plus.residual {
+        assert_eq!(residual.len(), out.len(), "what is added to a product");
+    }
+    if let Some(bias) = plus.bias {
+        assert_eq!(bias.len(), b.cols, "bias of a product");
+    }
+    #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
+    if let Some(kernel) = packed::Kernel::best(compute.arithmetic) {
+        let to = Destination {
+            start: out.as_mut_ptr(),
+            row_stride: b.cols,
+            into: Into::Overwrite,
+        };
+        let job = job(to, a, b, 1.0, plus);
+        // SAFETY: as in `matmul`; the machine has the kernel, and the residual is as large as the destination.
+        return unsafe { packed::product(kernel, &job, compute.threads.count()) };
+    }
+    portable::prepare(out, b.cols, plus);
+    matmul(out, a, b, 1.0, Into::Accumulate, compute);
+}
+
+fn check_length(out: &[f32], a: Mat, b: Mat) {
+    assert_eq!(
+        out.len(),
+        a.rows * b.cols,
+        "destination of a matrix product"
+    );
+}
+
+/// [`matmul`] into a block of a larger matrix.
 ///
 /// # Safety
 /// Rows 0..a.rows of the destination, b.cols wide, must be valid for writing (and initialised, for `Accumulate`), and
 /// nobody else may touch them meanwhile.
 pub unsafe fn matmul_into(to: Destination, a: Mat, b: Mat, scale: f32, compute: Compute) {
-    assert_eq!(a.cols, b.rows, "inner sizes of a matrix product");
     if a.rows == 0 || b.cols == 0 {
         return;
     }
-    let threads = match compute.threads {
-        Threads::One => 1,
-        Threads::Pool => rayon::current_num_threads(),
-    };
-    #[cfg(target_arch = "x86_64")]
-    {
-        let job = job(to, a, b, scale);
-        if compute.arithmetic == Arithmetic::Bf16 && bf16_available() {
-            // SAFETY: the machine has the instructions; the rest is the caller's word.
-            return unsafe { blocked::product::<avx512::Bf16>(&job, threads) };
-        }
-        if compute.arithmetic == Arithmetic::F32 && level() == Level::Avx512 {
-            // SAFETY: as above.
-            return unsafe { blocked::product::<avx512::F32>(&job, threads) };
-        }
+    #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
+    if let Some(kernel) = packed::Kernel::best(compute.arithmetic) {
+        let job = job(to, a, b, scale, Plus::default());
+        // SAFETY: the machine has the kernel; views were checked when they were made; the rest is the caller's word.
+        return unsafe { packed::product(kernel, &job, compute.threads.count()) };
     }
-    // SAFETY: the caller vouches for the destination; the views were checked when they were made.
+    // SAFETY: as above.
     unsafe { portable::product(to, a, b, scale, compute) }
 }
 
-fn job(to: Destination, a: Mat, b: Mat, scale: f32) -> blocked::Job {
-    let base = (to.into == Into::Accumulate).then_some((to.start.cast_const(), to.row_stride));
-    blocked::Job {
+#[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
+fn job(to: Destination, a: Mat, b: Mat, scale: f32, plus: Plus) -> packed::Job {
+    assert_eq!(a.cols, b.rows, "inner sizes of a matrix product");
+    let base = match to.into {
+        Into::Accumulate => Some((to.start.cast_const(), to.row_stride)),
+        Into::Overwrite => plus.residual.map(|x| (x.as_ptr(), b.cols)),
+    };
+    packed::Job {
         m: a.rows,
         n: b.cols,
         k: a.cols,
-        a: blocked::Factor {
+        a: packed::Factor {
             start: a.data.as_ptr(),
             stride: a.row_stride,
             k_stride: a.col_stride,
         },
-        b: blocked::Factor {
+        b: packed::Factor {
             start: b.data.as_ptr(),
             stride: b.col_stride,
             k_stride: b.row_stride,
         },
-        write: tile::Write {
+        write: packed::Write {
             to: to.start,
             stride: to.row_stride,
             cols: b.cols,
             scale,
             base,
-            bias: None,
+            bias: plus.bias.map(<[f32]>::as_ptr),
         },
     }
 }

@@ -1,11 +1,14 @@
-//! Products on machines that have no kernel of ours: the `gemm` crate, which chooses its instructions at run time.
+//! Products on machines that have no kernel of ours: the `gemm` crate, which chooses its instructions at run time. bf16 is
+//! imitated there: right, not fast.
 
-use super::{Arithmetic, Compute, Destination, Into, Mat, Threads};
+use super::{Arithmetic, Compute, Destination, Into, Mat, Plus, Threads};
+use crate::kernels::threads;
 use gemm::Parallelism;
 
 /// # Safety
 /// As for [`super::matmul_into`].
 pub(super) unsafe fn product(to: Destination, a: Mat, b: Mat, scale: f32, compute: Compute) {
+    assert_eq!(a.cols, b.rows, "inner sizes of a matrix product");
     match compute.arithmetic {
         // SAFETY: passed on to the caller.
         Arithmetic::F32 => unsafe { f32_product(to, a, b, scale, compute.threads) },
@@ -17,6 +20,21 @@ pub(super) unsafe fn product(to: Destination, a: Mat, b: Mat, scale: f32, comput
             unsafe { f32_product(to, a, b, scale, compute.threads) }
         }
     }
+}
+
+/// Fills the destination with what is added to the product.
+pub(super) fn prepare(out: &mut [f32], cols: usize, plus: Plus) {
+    threads::rows1(out, cols, cols, |first, out| {
+        match plus.residual {
+            Some(residual) => out.copy_from_slice(&residual[first * cols..][..out.len()]),
+            None => out.fill(0.0),
+        }
+        for row in out.chunks_exact_mut(cols) {
+            for (x, bias) in row.iter_mut().zip(plus.bias.unwrap_or_default()) {
+                *x += bias;
+            }
+        }
+    });
 }
 
 /// # Safety

@@ -64,34 +64,52 @@ impl Stored {
 fn check(a: &Stored, b: &Stored, scale: f32, into: Into, compute: Compute) {
     let (m, n, k) = (a.rows, b.cols, a.cols);
     let (stride, before) = (n + 3, 7.5);
-    let mut out = vec![before; m * stride + 1];
-    let destination = Destination {
-        start: out.as_mut_ptr(),
-        row_stride: stride,
-        into,
-    };
-    // SAFETY: `out` holds m rows of n elements, stride apart.
-    unsafe { matmul_into(destination, a.view(), b.view(), scale, compute) };
-    let base = match into {
-        Into::Overwrite => 0.0,
-        Into::Accumulate => f64::from(before),
-    };
-    for (at, &x) in out.iter().enumerate() {
-        let (i, j) = (at / stride, at % stride);
-        if i == m || j >= n {
-            assert_eq!(x, before, "({i}, {j}) lies beside the destination");
-            continue;
+    each_way(compute, |product| {
+        let mut out = vec![before; m * stride + 1];
+        let to = Destination {
+            start: out.as_mut_ptr(),
+            row_stride: stride,
+            into,
+        };
+        product(to, a.view(), b.view(), scale);
+        let exact = |i: usize, j: usize| {
+            let term = |l| a.at(compute.arithmetic, i, l) * b.at(compute.arithmetic, l, j);
+            f64::from(scale) * (0..k).map(term).sum::<f64>()
+        };
+        let base = match into {
+            Into::Overwrite => 0.0,
+            Into::Accumulate => f64::from(before),
+        };
+        for (at, &x) in out.iter().enumerate() {
+            let (i, j) = (at / stride, at % stride);
+            if i == m || j >= n {
+                assert_eq!(x, before, "({i}, {j}) lies beside the destination");
+                continue;
+            }
+            let error = (f64::from(x) - base - exact(i, j)).abs();
+            let tolerance = 2e-6 * (4.0 + (k as f64).sqrt()) * f64::from(scale.abs()).max(1.0);
+            assert!(
+                error < tolerance,
+                "({m}, {n}, {k}) {compute:?} at ({i}, {j}): {x}"
+            );
         }
-        let sum: f64 = (0..k)
-            .map(|l| a.at(compute.arithmetic, i, l) * b.at(compute.arithmetic, l, j))
-            .sum();
-        let exact = base + f64::from(scale) * sum;
-        let error = (f64::from(x) - exact).abs();
-        let tolerance = 1e-6 * (4.0 + (k as f64).sqrt()) * f64::from(scale.abs()).max(1.0);
-        assert!(
-            error < tolerance,
-            "({m}, {n}, {k}) {compute:?} at ({i}, {j}): {x}, not {exact}"
-        );
+    });
+}
+
+/// A product of (destination, a, b, scale) by one of the ways of this machine.
+type Product<'a> = &'a dyn Fn(Destination, Mat, Mat, f32);
+
+/// Calls `f` with every way in which this machine can compute a product.
+fn each_way(compute: Compute, f: impl Fn(Product)) {
+    // SAFETY: the tests hand in destinations of their own that are large enough.
+    f(&|to, a, b, scale| unsafe { portable::product(to, a, b, scale, compute) });
+    #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
+    for kernel in packed::Kernel::all(compute.arithmetic) {
+        f(&|to, a, b, scale| {
+            let job = job(to, a, b, scale, Plus::default());
+            // SAFETY: as above; the machine has the kernel.
+            unsafe { packed::product(kernel, &job, compute.threads.count()) };
+        });
     }
 }
 
@@ -172,6 +190,35 @@ fn the_number_of_threads_does_not_change_a_bit() {
             let alone = product(2, Compute::one(arithmetic));
             for threads in [1, 2, 3, 4] {
                 assert!(alone == product(threads, Compute::pool(arithmetic)));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_residual_and_a_bias_are_added_to_the_product() {
+    for (m, n, k) in [(1, 40, 33), (70, 35, 20), (9, 100, 900)] {
+        let (a, b) = (values(m * k, 7), values(n * k, 8));
+        let (residual, bias) = (values(m * n, 9), values(n, 10));
+        let (a, b) = (Mat::new(&a, m, k), Mat::new(&b, n, k).t());
+        for compute in BOTH.map(Compute::pool) {
+            let mut plain = vec![0.0; m * n];
+            matmul(&mut plain, a, b, 1.0, Into::Overwrite, compute);
+            for (with_residual, with_bias) in [(true, true), (true, false), (false, true)] {
+                let plus = Plus {
+                    residual: with_residual.then_some(&residual[..]),
+                    bias: with_bias.then_some(&bias[..]),
+                };
+                let mut prepared = vec![f32::NAN; m * n];
+                portable::prepare(&mut prepared, n, plus);
+                let mut out = vec![f32::NAN; m * n];
+                matmul_plus(&mut out, a, b, plus, compute);
+                for (i, x) in out.iter().enumerate() {
+                    assert!(
+                        (x - plain[i] - prepared[i]).abs() < 1e-5,
+                        "{m} {n} {k} at {i}"
+                    );
+                }
             }
         }
     }

@@ -65,6 +65,15 @@ pub struct Destination {
     pub into: Into,
 }
 
+/// What is added to a product on its way into the destination.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Plus<'a> {
+    /// As large as the destination.
+    pub residual: Option<&'a [f32]>,
+    /// One number for each column.
+    pub bias: Option<&'a [f32]>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

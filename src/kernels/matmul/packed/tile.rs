@@ -4,7 +4,7 @@ use super::instructions::Instructions;
 
 /// Where a tile goes and what is added to it: `to` = `scale` · sum (+ `base`) (+ `bias`).
 #[derive(Clone, Copy)]
-pub(super) struct Write {
+pub struct Write {
     pub to: *mut f32,
     pub stride: usize,
     pub cols: usize,
@@ -31,6 +31,25 @@ impl Write {
                 bias: self.bias.map(|bias| bias.add(col)),
                 ..self
             }
+        }
+    }
+
+    /// Writes one element.
+    ///
+    /// # Safety
+    /// As for [`Write::at`].
+    #[inline(always)]
+    pub unsafe fn one(&self, row: usize, col: usize, sum: f32) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let mut x = sum * self.scale;
+            if let Some((base, stride)) = self.base {
+                x += *base.add(row * stride + col);
+            }
+            if let Some(bias) = self.bias {
+                x += *bias.add(col);
+            }
+            *self.to.add(row * self.stride + col) = x;
         }
     }
 }
@@ -118,7 +137,7 @@ unsafe fn finish<I: Instructions, const M: usize, const N: usize>(
 macro_rules! by_size {
     ($size:expr, [$($m:literal)*], $vectors:tt, $f:ident $arguments:tt) => {
         match $size.0 {
-            $($m => $crate::kernels::matmul::tile::by_size!(@ $size, $m, $vectors, $f $arguments),)*
+            $($m => $crate::kernels::matmul::packed::tile::by_size!(@ $size, $m, $vectors, $f $arguments),)*
             rows => unreachable!("a tile of {rows} rows"),
         }
     };

@@ -32,6 +32,8 @@ pub(super) trait Instructions {
     unsafe fn mul_add(x: Self::Sum, y: Self::Sum, z: Self::Sum) -> Self::Sum;
     unsafe fn add(x: Self::Sum, y: Self::Sum) -> Self::Sum;
     unsafe fn mul(x: Self::Sum, y: Self::Sum) -> Self::Sum;
+    /// The sum of all lanes.
+    unsafe fn total(x: Self::Sum) -> f32;
     /// The first `n` ≤ LANES floats, the rest 0.
     unsafe fn load(from: *const f32, n: usize) -> Self::Sum;
     /// Writes the first `n` ≤ LANES floats.
@@ -45,6 +47,8 @@ pub(super) trait Instructions {
     /// sum + x · y, both products of a pair where a word holds two.
     unsafe fn dot(sum: Self::Sum, x: Self::Words, y: Self::Words) -> Self::Sum;
 
+    /// Packs the next `k` ≤ LANES · PER_WORD neighbours along k, the rest 0.
+    unsafe fn along(from: *const f32, k: usize) -> Self::Words;
     /// Packs one word of each of `n` ≤ LANES neighbours across k; `step` leads to the second of a pair, 0 if there is none.
     unsafe fn across(from: *const f32, step: usize, n: usize) -> Self::Words;
     /// Packs `rows` ≤ LANES vectors along k, `row_stride` apart, and writes them transposed: the words of one k lie together,
@@ -70,4 +74,6 @@ pub(super) trait Instructions {
         right: *const u32,
         write: Write,
     );
+    /// [`super::rows::all`] with the instructions switched on.
+    unsafe fn few_rows(job: &super::blocked::Job);
 }

@@ -4,9 +4,11 @@
     reason = "every line is an instruction; the trait says what callers owe"
 )]
 
+use super::blocked::Job;
 use super::instructions::Instructions;
 use super::pack::{Source, panels};
-use super::tile::{Write, tile};
+use super::rows::all;
+use super::tile::{Write, by_size, tile};
 use std::arch::x86_64::*;
 use std::mem::transmute;
 
@@ -152,6 +154,10 @@ macro_rules! kernel {
                 _mm512_mul_ps(x, y)
             }
             #[inline(always)]
+            unsafe fn total(x: __m512) -> f32 {
+                _mm512_reduce_add_ps(x)
+            }
+            #[inline(always)]
             unsafe fn load(from: *const f32, n: usize) -> __m512 {
                 _mm512_maskz_loadu_ps(first(n), from)
             }
@@ -176,6 +182,10 @@ macro_rules! kernel {
                 $format::dot(sum, x, y)
             }
             #[inline(always)]
+            unsafe fn along(from: *const f32, k: usize) -> __m512i {
+                $format::along(from, k)
+            }
+            #[inline(always)]
             unsafe fn across(from: *const f32, step: usize, n: usize) -> __m512i {
                 $format::across(from, step, n)
             }
@@ -191,7 +201,7 @@ macro_rules! kernel {
                 let mut square = [_mm512_setzero_si512(); 16];
                 for (i, row) in square.iter_mut().enumerate() {
                     if i < rows {
-                        *row = $format::along(from.add(i * row_stride), k);
+                        *row = Self::along(from.add(i * row_stride), k);
                     }
                 }
                 let words = k.div_ceil(Self::PER_WORD);
@@ -233,7 +243,14 @@ macro_rules! kernel {
                 ) {
                     tile::<$name, M, N>(words, left, right, write);
                 }
-                super::tile::by_size!(size, $each_row, $each_vector, sized(words, left, right, write))
+                by_size!(size, $each_row, $each_vector, sized(words, left, right, write))
+            }
+            unsafe fn few_rows(job: &Job) {
+                #[target_feature(enable = $features)]
+                unsafe fn few_rows(job: &Job) {
+                    all::<$name>(job);
+                }
+                few_rows(job);
             }
         }
     };

@@ -15,7 +15,7 @@ const WORTHWHILE: usize = 1 << 19;
 
 /// A product that is ready to be computed: a (m, k) · b (k, n).
 #[derive(Clone, Copy)]
-pub(super) struct Job {
+pub struct Job {
     pub m: usize,
     pub n: usize,
     pub k: usize,
@@ -27,7 +27,7 @@ pub(super) struct Job {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Factor {
+pub struct Factor {
     pub start: *const f32,
     pub stride: usize,
     pub k_stride: usize,
@@ -55,7 +55,10 @@ impl Factor {
 
 impl Job {
     /// Rows and columns (from, count) of the product.
-    unsafe fn part(&self, (row, m): (usize, usize), (col, n): (usize, usize)) -> Job {
+    ///
+    /// # Safety
+    /// They must lie within the product.
+    pub unsafe fn part(&self, (row, m): (usize, usize), (col, n): (usize, usize)) -> Job {
         // SAFETY: the caller names a part of the product.
         unsafe {
             let mut write = self.write.at(row, col);
@@ -137,7 +140,7 @@ fn grid<I: Instructions>(job: &Job, threads: usize) -> (usize, usize) {
 }
 
 /// Part `index` of `parts` of `total`, cut between panels: (first, count).
-fn share(total: usize, panel: usize, index: usize, parts: usize) -> (usize, usize) {
+pub(super) fn share(total: usize, panel: usize, index: usize, parts: usize) -> (usize, usize) {
     let panels = total.div_ceil(panel);
     let from = (panels * index / parts * panel).min(total);
     let to = (panels * (index + 1) / parts * panel).min(total);
@@ -145,7 +148,7 @@ fn share(total: usize, panel: usize, index: usize, parts: usize) -> (usize, usiz
 }
 
 /// Calls `f` for from..to on several threads, without allocating.
-fn fan_out(from: usize, to: usize, f: &(impl Fn(usize) + Sync)) {
+pub(super) fn fan_out(from: usize, to: usize, f: &(impl Fn(usize) + Sync)) {
     if to - from == 1 {
         return f(from);
     }
