@@ -12,6 +12,7 @@ mod attach;
 mod bench;
 mod chat;
 mod completions;
+mod doctor;
 mod engine_cmd;
 pub mod exit;
 mod headless;
@@ -84,6 +85,7 @@ enum Verb {
     Presets(presets::Args),
     Plan(Box<plan::Args>),
     Preflight(preflight::Args),
+    Doctor(doctor::Args),
     Bench(bench::Args),
     Completions(completions::Args),
     #[command(hide = true)]
@@ -122,6 +124,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Presets(args) => presets::run(args, &cx),
         Verb::Plan(args) => plan::run(&args, &cx),
         Verb::Preflight(args) => preflight::run(args, &cx),
+        Verb::Doctor(args) => doctor::run(args, &cx),
         Verb::Bench(args) => bench::run(args, &cx),
         Verb::Completions(args) => completions::run(args),
         Verb::Engine(args) => engine_cmd::run(args, &cx),

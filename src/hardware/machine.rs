@@ -4,6 +4,7 @@
 use super::cuda_visible;
 use super::gpu::{Gpu, Nvidia};
 use super::{GpuSummary, Summary};
+use crate::base::human::bytes;
 use serde::{Deserialize, Serialize};
 
 /// Everything that is known of a machine.
@@ -279,6 +280,54 @@ impl Machine {
                     memory_used_bytes: device.memory_used,
                 })
                 .collect(),
+        }
+    }
+
+    /// `atlas · AMD EPYC 9654 (32 cores, AVX-512) · 231 GiB of 256 GiB free · 1 × NVIDIA H100 80GB HBM3`
+    pub fn in_one_line(&self) -> String {
+        let mut parts = vec![self.host.clone()];
+        let cores = match self.cpu.usable() {
+            1 => "1 core".to_string(),
+            n => format!("{n} cores"),
+        };
+        let widest = match self.cpu.widest() {
+            "" => String::new(),
+            words => format!(", {words}"),
+        };
+        parts.push(
+            format!("{} ({cores}{widest})", self.cpu.model)
+                .trim_start()
+                .into(),
+        );
+        if self.memory.total > 0 {
+            let memory = &self.memory;
+            parts.push(format!(
+                "{} of {} free",
+                bytes(memory.free()),
+                bytes(memory.usable())
+            ));
+        }
+        parts.push(self.gpus_in_words());
+        parts.retain(|part| !part.is_empty());
+        parts.join(" · ")
+    }
+
+    /// `8 × NVIDIA H100 80GB HBM3`, `no GPU`
+    pub fn gpus_in_words(&self) -> String {
+        let mut kinds: Vec<(&str, usize)> = Vec::new();
+        for gpu in &self.gpus {
+            match kinds.iter_mut().find(|(name, _)| *name == gpu.name) {
+                Some((_, n)) => *n += 1,
+                None => kinds.push((&gpu.name, 1)),
+            }
+        }
+        let words: Vec<String> = kinds
+            .iter()
+            .map(|(name, n)| format!("{n} × {name}"))
+            .collect();
+        match words.is_empty() {
+            true => "no GPU".into(),
+            false => words.join(", "),
         }
     }
 

@@ -1,2 +1,216 @@
 //! Is the machine fit to train on? Each check looks at a [`Machine`] and says what it found, why, and what to do. Nothing is
-//! asked, changed, reset or ended here.
+//! asked, changed, reset or ended here. A check is one file with a `CHECK` and one word in the list below.
+
+use super::gpu::Gpu;
+use super::machine::Machine;
+use serde::Serialize;
+
+/// How a check came out, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Training will not work, or what it makes may be lost.
+    Fail,
+    /// It works, but worse than it could.
+    Warn,
+    /// What is needed to judge could not be read.
+    Unknown,
+    Pass,
+    /// There is nothing here to judge.
+    NotApplicable,
+}
+
+impl Status {
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Fail => "fail",
+            Status::Warn => "warn",
+            Status::Unknown => "unknown",
+            Status::Pass => "pass",
+            Status::NotApplicable => "not applicable",
+        }
+    }
+}
+
+/// What a check says of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    pub status: Status,
+    /// What was seen, with its numbers.
+    pub evidence: String,
+    /// Why that is so or matters; empty where nothing is wrong.
+    pub cause: String,
+    /// What to do; may be empty.
+    pub fix: String,
+}
+
+impl Verdict {
+    fn new(status: Status, evidence: impl Into<String>, cause: &str, fix: &str) -> Verdict {
+        Verdict {
+            status,
+            evidence: evidence.into(),
+            cause: cause.into(),
+            fix: fix.into(),
+        }
+    }
+
+    pub fn pass(evidence: impl Into<String>) -> Verdict {
+        Verdict::new(Status::Pass, evidence, "", "")
+    }
+
+    pub fn warn(evidence: impl Into<String>, cause: &str, fix: &str) -> Verdict {
+        Verdict::new(Status::Warn, evidence, cause, fix)
+    }
+
+    pub fn fail(evidence: impl Into<String>, cause: &str, fix: &str) -> Verdict {
+        Verdict::new(Status::Fail, evidence, cause, fix)
+    }
+
+    /// `fix` says how it could be known.
+    pub fn unknown(evidence: impl Into<String>, fix: &str) -> Verdict {
+        Verdict::new(Status::Unknown, evidence, "", fix)
+    }
+
+    pub fn not_applicable(why: impl Into<String>) -> Verdict {
+        Verdict::new(Status::NotApplicable, why, "", "")
+    }
+}
+
+/// One check.
+#[derive(Debug, Clone, Copy)]
+pub struct Check {
+    /// The module's name.
+    pub id: &'static str,
+    /// A few words for a row.
+    pub title: &'static str,
+    /// One sentence: what passes.
+    pub rule: &'static str,
+    pub judge: fn(&Machine) -> Verdict,
+}
+
+/// A check's result, as `--json` prints it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub id: &'static str,
+    pub title: &'static str,
+    pub status: Status,
+    pub evidence: String,
+    pub cause: String,
+    pub fix: String,
+}
+
+macro_rules! checks {
+    ($($name:ident)+) => {
+        $(mod $name;)+
+
+        /// Every check, in the order of a walk through the machine.
+        pub const CHECKS: &[Check] = &[$($name::CHECK,)+];
+    };
+}
+
+checks! {
+    driver driver_match nouveau cuda_level cuda_compiler cuda_visible gpu_lost xid ecc
+    capability bf16 gpu_memory throttle temperature power_limit pcie nvlink numa persistence
+    compute_mode mig fabric rocm apple tpu
+    cpu_isa cores memory oom shm open_files locked_memory
+    disk_room disk_kind disk_speed network clock locale terminal session
+}
+
+/// Every check on a machine, the worst first; equals keep the order of the list.
+pub fn examine(machine: &Machine) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = CHECKS
+        .iter()
+        .map(|check| {
+            let verdict = (check.judge)(machine);
+            Finding {
+                id: check.id,
+                title: check.title,
+                status: verdict.status,
+                evidence: verdict.evidence,
+                cause: verdict.cause,
+                fix: verdict.fix,
+            }
+        })
+        .collect();
+    findings.sort_by_key(|finding| finding.status);
+    findings
+}
+
+/// The GPUs that answer; the verdict of a check that needs one where there is none.
+fn answering(machine: &Machine) -> Result<Vec<&Gpu>, Verdict> {
+    let gpus: Vec<&Gpu> = machine.gpus.iter().filter(|g| g.lost.is_none()).collect();
+    match gpus.is_empty() {
+        true => Err(Verdict::not_applicable("no NVIDIA GPU answers")),
+        false => Ok(gpus),
+    }
+}
+
+/// `GPU 0 and 3: …` for the GPUs that `judge` has words for; equal words are said once.
+fn each(gpus: &[&Gpu], judge: impl Fn(&Gpu) -> Option<String>) -> Option<String> {
+    let mut said: Vec<(String, Vec<String>)> = Vec::new();
+    for gpu in gpus {
+        let Some(words) = judge(gpu) else { continue };
+        let number = gpu.index.to_string();
+        match said.iter_mut().find(|(w, _)| *w == words) {
+            Some((_, numbers)) => numbers.push(number),
+            None => said.push((words, vec![number])),
+        }
+    }
+    let lines: Vec<String> = said
+        .into_iter()
+        .map(|(words, numbers)| format!("GPU {}: {words}", numbers.join(", ")))
+        .collect();
+    (!lines.is_empty()).then(|| lines.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_words_and_every_check_says_what_passes() {
+        let mut ids: Vec<&str> = CHECKS.iter().map(|c| c.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), CHECKS.len());
+        for check in CHECKS {
+            assert!(
+                check.rule.ends_with('.') && check.title.len() <= 28,
+                "{}",
+                check.id
+            );
+            assert!(
+                check
+                    .id
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
+                "{}",
+                check.id
+            );
+        }
+    }
+
+    #[test]
+    fn a_machine_of_which_nothing_is_known_raises_no_alarm() {
+        for finding in examine(&Machine::default()) {
+            assert!(finding.status > Status::Warn, "{finding:?}");
+            assert!(!finding.evidence.is_empty(), "{}", finding.id);
+        }
+    }
+
+    #[test]
+    fn equal_words_are_said_once() {
+        let gpus: Vec<Gpu> = (0..3)
+            .map(|index| Gpu {
+                index,
+                ..Gpu::default()
+            })
+            .collect();
+        let gpus: Vec<&Gpu> = gpus.iter().collect();
+        let words = each(&gpus, |g| {
+            Some(if g.index == 1 { "cold" } else { "hot" }.into())
+        });
+        assert_eq!(words.unwrap(), "GPU 0, 2: hot; GPU 1: cold");
+        assert_eq!(each(&gpus, |_| None), None);
+    }
+}

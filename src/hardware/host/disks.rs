@@ -152,9 +152,15 @@ fn kind(root: &Root, mount: &Mount) -> DiskKind {
         .or_else(|| root.number(&format!("{block}/../queue/rotational")));
     match rotational {
         Some(0) => DiskKind::Ssd,
+        // Virtual disks call themselves rotating whatever lies beneath them.
+        Some(_) if is_virtual(mount.device) => DiskKind::Unknown,
         Some(_) => DiskKind::Hdd,
         None => DiskKind::Unknown,
     }
+}
+
+fn is_virtual(device: &str) -> bool {
+    device.starts_with("/dev/vd") || device.starts_with("/dev/xvd")
 }
 
 #[cfg(test)]

@@ -1,0 +1,175 @@
+//! `llmtui doctor`: is this machine fit to train on? Only reads.
+
+use super::{
+    Context,
+    exit::{Exit, Failure},
+};
+use crate::base::text::one_line;
+use crate::hardware::doctor::{Finding, Status, examine};
+use crate::hardware::machine::Machine;
+use crate::hardware::{Live, Provider, Recorded, Recording};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Look for what would spoil a training run on this machine; only reads
+///
+/// Exit codes: 0 nothing fails, 3 something fails.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Print the findings as JSON: [{id, title, status, evidence, cause, fix}]
+    #[arg(long)]
+    pub json: bool,
+    /// Show also what passes and what does not apply
+    #[arg(long)]
+    pub all: bool,
+    /// Judge a recorded machine instead of this one
+    #[arg(long, value_name = "FILE")]
+    pub hardware: Option<PathBuf>,
+    /// Also write this machine to FILE, for others to look at with --hardware; never overwrites
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Measure the disk of the runs: writes 256 MiB and deletes them
+    #[arg(long, conflicts_with = "hardware")]
+    pub measure: bool,
+}
+
+pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    let machine = machine(&args, cx)?;
+    if let Some(path) = &args.record {
+        record(&machine, path)?;
+    }
+    let findings = examine(&machine);
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&findings)?)?;
+    } else {
+        out.write_all(table(&machine, &findings, args.all).as_bytes())?;
+    }
+    let failed = findings.iter().any(|f| f.status == Status::Fail);
+    Ok(if failed { Exit::Machine } else { Exit::Done })
+}
+
+fn machine(args: &Args, cx: &Context) -> anyhow::Result<Machine> {
+    if let Some(file) = &args.hardware {
+        let recording = Recording::read(file)
+            .map_err(|e| Failure::yours(e.to_string(), "llmtui doctor --record FILE writes one"))?;
+        return Ok(Recorded::new(recording).machine());
+    }
+    let mut live = Live::new(&cx.env)
+        .with_runs_in(&cx.runs_dir)
+        .with_terminal(cx.stdin_is_terminal && cx.stdout_is_terminal);
+    let mut machine = live.machine();
+    if args.measure {
+        let speed = live.write_speed(&machine);
+        if let Some(disk) = machine.disks.iter_mut().find(|d| d.holds_runs) {
+            disk.write_speed = speed;
+        }
+    }
+    Ok(machine)
+}
+
+fn record(machine: &Machine, path: &std::path::Path) -> anyhow::Result<()> {
+    let recording = Recording {
+        machine: machine.clone(),
+        readings: BTreeMap::new(),
+    };
+    std::fs::File::create_new(path)
+        .and_then(|mut file| file.write_all(recording.to_json().as_bytes()))
+        .map_err(|e| {
+            let what = format!("{} cannot be written: {e}", path.display());
+            Failure::machine(what, "choose another name").into()
+        })
+}
+
+/// ```text
+/// atlas · AMD EPYC 9654 (32 cores, AVX-512 with bf16) · 231 of 256 GiB free · 1 × NVIDIA H100 80GB HBM3
+///
+/// FAIL     Clocks are not held back      GPU 0: too hot (hardware)
+///          why   the hardware protects itself …
+///          fix   check fans, airflow, dust
+/// ```
+fn table(machine: &Machine, findings: &[Finding], all: bool) -> String {
+    let mut text = format!("{}\n\n", head(machine));
+    let count = |status| findings.iter().filter(|f| f.status == status).count();
+    for finding in findings {
+        if finding.status < Status::Pass || all {
+            text.push_str(&row(finding));
+        }
+    }
+    if all || count(Status::Pass) + count(Status::NotApplicable) < findings.len() {
+        text.push('\n');
+    }
+    let words: Vec<String> = [
+        (Status::Fail, "fail"),
+        (Status::Warn, "to look at"),
+        (Status::Unknown, "unknown"),
+        (Status::Pass, "pass"),
+        (Status::NotApplicable, "do not apply"),
+    ]
+    .into_iter()
+    .filter(|(status, _)| count(*status) > 0)
+    .map(|(status, word)| format!("{} {word}", count(status)))
+    .collect();
+    text.push_str(&words.join(" · "));
+    if !all {
+        text.push_str("   (--all shows every check)");
+    }
+    text.push('\n');
+    text
+}
+
+fn head(machine: &Machine) -> String {
+    one_line(&machine.in_one_line())
+}
+
+fn row(finding: &Finding) -> String {
+    let word = match finding.status {
+        Status::Fail => "FAIL",
+        Status::Warn => "warning",
+        Status::Unknown => "unknown",
+        Status::Pass => "ok",
+        Status::NotApplicable => "–",
+    };
+    let evidence = one_line(&finding.evidence);
+    let mut text = format!("{word:<8} {:<28}  {evidence}\n", finding.title);
+    for (label, words) in [("why", &finding.cause), ("fix", &finding.fix)] {
+        if !words.is_empty() {
+            text.push_str(&format!("{:9}{label}   {}\n", "", one_line(words)));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(status: Status) -> Finding {
+        Finding {
+            id: "x",
+            title: "A check",
+            status,
+            evidence: "seen\x1b[2J".into(),
+            cause: "because".into(),
+            fix: "do this".into(),
+        }
+    }
+
+    #[test]
+    fn troubles_are_shown_with_cause_and_fix_and_the_rest_is_counted() {
+        let findings = [finding(Status::Fail), finding(Status::Pass)];
+        let text = table(&Machine::default(), &findings, false);
+        assert!(text.contains("FAIL     A check"), "{text}");
+        assert!(text.contains("why   because") && text.contains("fix   do this"));
+        assert!(text.contains("1 fail · 1 pass"), "{text}");
+        assert_eq!(text.matches("A check").count(), 1);
+        assert_eq!(
+            table(&Machine::default(), &findings, true)
+                .matches("A check")
+                .count(),
+            2
+        );
+        assert!(!text.contains('\x1b'));
+    }
+}

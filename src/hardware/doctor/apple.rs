@@ -1,0 +1,23 @@
+//! Apple's GPUs share the machine's memory; this program does not train on them.
+
+use crate::hardware::machine::AcceleratorKind;
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "apple",
+    title: "Apple GPU",
+    rule: "Told where there is one; nothing to pass.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    let found = machine
+        .accelerators
+        .iter()
+        .any(|a| a.kind == AcceleratorKind::Apple);
+    match found {
+        true => Verdict::pass("Apple silicon; this build trains on its CPU"),
+        false => Verdict::not_applicable("none"),
+    }
+}

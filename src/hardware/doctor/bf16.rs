@@ -1,0 +1,35 @@
+//! Does the GPU compute in bfloat16?
+
+use super::{answering, each};
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "bf16",
+    title: "bfloat16",
+    rule: "Compute capability 8.0 or newer.",
+    judge,
+};
+
+const FIRST: u32 = 80;
+
+fn judge(machine: &Machine) -> Verdict {
+    let gpus = match answering(machine) {
+        Ok(gpus) => gpus,
+        Err(none) => return none,
+    };
+    if gpus.iter().all(|gpu| gpu.capability().is_none()) {
+        return Verdict::unknown("the driver does not tell the compute capability", "");
+    }
+    let without = each(&gpus, |gpu| {
+        (gpu.capability()? < FIRST).then(|| format!("{} has none", gpu.name))
+    });
+    match without {
+        Some(evidence) => Verdict::warn(
+            evidence,
+            "float16 has a short range: losses need scaling, norms and softmax float32",
+            "train in float16 with loss scaling, or in float32",
+        ),
+        None => Verdict::pass("every GPU has it"),
+    }
+}

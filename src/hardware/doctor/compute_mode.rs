@@ -1,0 +1,39 @@
+//! May this process use the GPU at all?
+
+use super::{answering, each};
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "compute_mode",
+    title: "GPU takes work",
+    rule: "The compute mode is the default.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    let gpus = match answering(machine) {
+        Ok(gpus) => gpus,
+        Err(none) => return none,
+    };
+    let mode = |word: &'static str| {
+        each(&gpus, move |gpu| {
+            (gpu.compute_mode.as_deref()? == word).then(|| format!("compute mode {word}"))
+        })
+    };
+    let fix = "`sudo nvidia-smi -c DEFAULT -i N`, if you may";
+    if let Some(evidence) = mode("prohibited") {
+        return Verdict::fail(evidence, "an administrator has closed it for computing", fix);
+    }
+    if let Some(evidence) = mode("exclusive process") {
+        return Verdict::warn(
+            evidence,
+            "one process at a time: a chat beside a run fails with `all devices are busy`",
+            fix,
+        );
+    }
+    match gpus.iter().all(|gpu| gpu.compute_mode.is_none()) {
+        true => Verdict::unknown("the driver does not tell", "nvidia-smi -q -d COMPUTE"),
+        false => Verdict::pass("default"),
+    }
+}

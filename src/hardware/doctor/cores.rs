@@ -1,0 +1,33 @@
+//! How many cores may this process use?
+
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "cores",
+    title: "Processor cores",
+    rule: "At least two for this process.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    let cpu = &machine.cpu;
+    if cpu.logical == 0 {
+        return Verdict::unknown("the number of cores could not be read", "nproc");
+    }
+    let mut evidence = format!("{} of {}", cpu.usable(), cpu.logical);
+    if let Some(quota) = cpu.quota {
+        evidence.push_str(&format!(", a quota of {quota:.1} in the control group"));
+    }
+    if cpu.allowed < cpu.logical {
+        evidence.push_str(&format!(", affinity allows {}", cpu.allowed));
+    }
+    if cpu.usable() == 1 && cpu.logical > 1 {
+        return Verdict::warn(
+            evidence,
+            "training, data and screen share one core",
+            "raise the container's CPU limit (`--cpus`), or `taskset`",
+        );
+    }
+    Verdict::pass(evidence)
+}

@@ -1,0 +1,37 @@
+//! What do runs lie on?
+
+use crate::hardware::machine::DiskKind;
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "disk_kind",
+    title: "Disk of the runs",
+    rule: "A local disk without moving parts.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    let Some(disk) = machine.runs_disk() else {
+        return Verdict::unknown("the file system of the runs could not be found", "df -hT .");
+    };
+    let evidence = format!("{} {} on {}", disk.filesystem, disk.kind.word(), disk.mount);
+    match disk.kind {
+        DiskKind::Ssd | DiskKind::Unknown => Verdict::pass(evidence),
+        DiskKind::Network => Verdict::warn(
+            evidence,
+            "training waits while a checkpoint crosses the network, and stands still when the server does",
+            "keep runs on a local disk (--runs-dir) and copy what is worth keeping",
+        ),
+        DiskKind::Hdd => Verdict::warn(
+            evidence,
+            "checkpoints and random reads of data are slow",
+            "use an SSD for runs and data if there is one",
+        ),
+        DiskKind::Memory => Verdict::warn(
+            evidence,
+            "runs are gone after a restart, and take main memory",
+            "put runs on a disk with --runs-dir",
+        ),
+    }
+}

@@ -1,0 +1,67 @@
+//! Is NVIDIA's driver there, where there is a card to drive?
+
+use crate::hardware::gpu::{DriverState, Nvidia};
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "driver",
+    title: "NVIDIA driver",
+    rule: "The driver's library loads and answers, where there is a card.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    let nvidia = &machine.nvidia;
+    let signs = signs(nvidia);
+    match &nvidia.driver {
+        DriverState::Loaded => Verdict::pass(format!(
+            "driver {}, {} GPUs",
+            nvidia.driver_version,
+            machine.gpus.len()
+        )),
+        // Judged by `driver_match`.
+        DriverState::Mismatch => Verdict::pass(format!(
+            "a driver is loaded (kernel module {})",
+            nvidia.module_version
+        )),
+        DriverState::Absent | DriverState::NotLoaded if signs.is_empty() => {
+            Verdict::not_applicable("no NVIDIA GPU in this machine")
+        }
+        DriverState::Absent if nvidia.container => Verdict::fail(
+            format!("{}, but no libnvidia-ml.so.1", signs.join(", ")),
+            "the container was started without access to the GPU",
+            "start it with `--gpus all` (Docker, Podman) or the nvidia runtime class (Kubernetes)",
+        ),
+        DriverState::Absent => Verdict::fail(
+            format!("{}, but no libnvidia-ml.so.1", signs.join(", ")),
+            "the NVIDIA driver is not installed",
+            "install the driver of your distribution, then reboot",
+        ),
+        DriverState::NotLoaded => Verdict::fail(
+            format!("{}; the library is there, the kernel module is not loaded", signs.join(", ")),
+            "the module was not built for this kernel, is not signed for secure boot, or another driver has the card",
+            "`sudo modprobe nvidia` and read `dmesg`; after a kernel update install the driver's dkms package again",
+        ),
+        DriverState::Failed(why) => Verdict::fail(
+            format!("NVML says: {why}"),
+            "the driver does not answer",
+            "read `dmesg | grep NVRM`; a reboot often helps",
+        ),
+    }
+}
+
+/// What tells of a card without asking the driver.
+fn signs(nvidia: &Nvidia) -> Vec<String> {
+    let mut signs = Vec::new();
+    if nvidia.pci_devices > 0 {
+        signs.push(format!("{} NVIDIA cards on the PCI bus", nvidia.pci_devices));
+    }
+    if !nvidia.module_version.is_empty() {
+        signs.push(format!("kernel module {}", nvidia.module_version));
+    }
+    if !nvidia.device_nodes.is_empty() {
+        signs.push(format!("/dev/{}", nvidia.device_nodes.join(", /dev/")));
+    }
+    signs
+}

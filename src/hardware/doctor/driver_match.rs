@@ -1,0 +1,28 @@
+//! Library and kernel module of one version?
+
+use crate::hardware::gpu::DriverState;
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "driver_match",
+    title: "Driver and library match",
+    rule: "The kernel module and the driver's library have one version.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    let nvidia = &machine.nvidia;
+    match nvidia.driver {
+        DriverState::Mismatch => Verdict::fail(
+            format!(
+                "NVML: driver/library version mismatch; the loaded kernel module is {}",
+                nvidia.module_version
+            ),
+            "the driver was upgraded and the old kernel module is still loaded",
+            "reboot; or end all users of the GPU and reload the module: `sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia`",
+        ),
+        DriverState::Loaded => Verdict::pass(nvidia.driver_version.clone()),
+        _ => Verdict::not_applicable("no NVIDIA driver is loaded"),
+    }
+}

@@ -1,0 +1,84 @@
+//! Who holds GPU memory already? Never ends anyone.
+
+use super::{answering, each};
+use crate::base::human;
+use crate::hardware::gpu::{Gpu, GpuProcess};
+use std::path::Path;
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "gpu_memory",
+    title: "GPU memory is free",
+    rule: "Others hold at most 5 % of a GPU's memory.",
+    judge,
+};
+
+const FREE_ENOUGH: f64 = 0.05;
+
+fn judge(machine: &Machine) -> Verdict {
+    let gpus = match answering(machine) {
+        Ok(gpus) => gpus,
+        Err(none) => return none,
+    };
+    match each(&gpus, held) {
+        Some(evidence) => Verdict::warn(
+            evidence,
+            "other work, or what a crashed run left behind",
+            "ask its owner; a dead run of your own ends with `kill PID`; or choose another GPU with CUDA_VISIBLE_DEVICES",
+        ),
+        None => Verdict::pass("nothing of note is held by others"),
+    }
+}
+
+fn held(gpu: &Gpu) -> Option<String> {
+    let others: Vec<&GpuProcess> = gpu.processes.iter().filter(|p| !ours(p)).collect();
+    let own: u64 = gpu.processes.iter().filter(|p| ours(p)).filter_map(|p| p.memory).sum();
+    let used = gpu.memory_used.saturating_sub(own);
+    if used as f64 <= FREE_ENOUGH * gpu.memory_total as f64 {
+        return None;
+    }
+    let who: Vec<String> = others
+        .iter()
+        .map(|p| format!("{} ({}, process {})", p.command, p.user, p.pid))
+        .collect();
+    let who = match who.is_empty() {
+        true => "processes that cannot be seen from here".into(),
+        false => who.join(", "),
+    };
+    Some(format!(
+        "{} of {} held by {who}",
+        human::bytes(used),
+        human::bytes(gpu.memory_total)
+    ))
+}
+
+/// A run of this program is no stranger.
+fn ours(process: &GpuProcess) -> bool {
+    let program = process.command.split_whitespace().next().unwrap_or_default();
+    Path::new(program).file_name().is_some_and(|name| name == "llmtui")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_runs_are_no_strangers() {
+        let process = |command: &str| GpuProcess {
+            pid: 7,
+            user: "ana".into(),
+            command: command.into(),
+            memory: Some(50),
+        };
+        let mut gpu = Gpu {
+            memory_total: 100,
+            memory_used: 52,
+            processes: vec![process("/usr/bin/llmtui engine x")],
+            ..Gpu::default()
+        };
+        assert_eq!(held(&gpu), None);
+        gpu.processes = vec![process("python train.py")];
+        assert!(held(&gpu).is_some_and(|w| w.contains("python train.py (ana, process 7)")));
+    }
+}

@@ -1,0 +1,26 @@
+//! Can the terminal show more than ASCII, by its locale?
+
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "locale",
+    title: "Locale",
+    rule: "Says UTF-8.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    let session = &machine.session;
+    if session.terminal != Some(true) {
+        return Verdict::not_applicable("no terminal");
+    }
+    match session.utf8 {
+        true => Verdict::pass("UTF-8"),
+        false => Verdict::warn(
+            "the locale does not say UTF-8",
+            "the workbench draws in ASCII",
+            "`export LANG=C.UTF-8` (over SSH: SendEnv and AcceptEnv LANG)",
+        ),
+    }
+}

@@ -1,0 +1,47 @@
+//! GPUs cut into instances.
+
+use super::{answering, each};
+use crate::base::human;
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "mig",
+    title: "GPU instances (MIG)",
+    rule: "A GPU cut into instances has some.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    let gpus = match answering(machine) {
+        Ok(gpus) => gpus,
+        Err(none) => return none,
+    };
+    let empty = each(&gpus, |gpu| {
+        let mig = gpu.mig.as_ref().filter(|m| m.enabled)?;
+        mig.devices.is_empty().then(|| "MIG is on and no instance exists".into())
+    });
+    if let Some(evidence) = empty {
+        return Verdict::fail(
+            evidence,
+            "such a GPU shows no device to CUDA",
+            "make instances (`sudo nvidia-smi mig -cgi PROFILE -C`), or switch MIG off",
+        );
+    }
+    let cut = each(&gpus, |gpu| {
+        let mig = gpu.mig.as_ref().filter(|m| m.enabled)?;
+        let words: Vec<String> = mig
+            .devices
+            .iter()
+            .map(|d| format!("{} ({})", d.name, human::bytes(d.memory_total)))
+            .collect();
+        Some(words.join(", "))
+    });
+    match cut {
+        Some(words) if machine.nvidia.cuda_visible_devices.is_none() => Verdict::pass(format!(
+            "{words}; without CUDA_VISIBLE_DEVICES the first instance is used"
+        )),
+        Some(words) => Verdict::pass(words),
+        None => Verdict::not_applicable("no GPU is cut into instances"),
+    }
+}

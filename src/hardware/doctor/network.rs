@@ -1,0 +1,30 @@
+//! Which interfaces are up? Training needs no network.
+
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "network",
+    title: "Network",
+    rule: "Told, not judged: training needs none.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    if machine.networks.is_empty() {
+        return Verdict::not_applicable("no interface was found; training needs none");
+    }
+    let up: Vec<String> = machine
+        .networks
+        .iter()
+        .filter(|n| n.up)
+        .map(|n| match n.speed_mbps {
+            Some(speed) => format!("{} ({} Gbit/s)", n.name, speed as f64 / 1000.0),
+            None => n.name.clone(),
+        })
+        .collect();
+    match up.is_empty() {
+        true => Verdict::pass("no interface is up; training needs none"),
+        false => Verdict::pass(format!("{} up", up.join(", "))),
+    }
+}

@@ -1,0 +1,26 @@
+//! Does another driver hold the card?
+
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "nouveau",
+    title: "No rival driver",
+    rule: "The free nouveau driver does not hold the card.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    let nvidia = &machine.nvidia;
+    if nvidia.pci_devices == 0 {
+        return Verdict::not_applicable("no NVIDIA GPU in this machine");
+    }
+    if nvidia.nouveau {
+        return Verdict::fail(
+            "the kernel module nouveau is loaded",
+            "nouveau holds the card and cannot run CUDA",
+            "blacklist nouveau (`/etc/modprobe.d`), rebuild the initramfs, reboot",
+        );
+    }
+    Verdict::pass("nouveau is not loaded")
+}

@@ -1,0 +1,30 @@
+//! How many files may a process open?
+
+use crate::base::human::grouped;
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "open_files",
+    title: "Open files",
+    rule: "At least 1,024; 65,536 on a machine with GPUs.",
+    judge,
+};
+
+const ALWAYS: u64 = 1024;
+const WITH_GPUS: u64 = 65_536;
+
+fn judge(machine: &Machine) -> Verdict {
+    let Some(limit) = machine.limits.open_files else {
+        return Verdict::unknown("the limit could not be read", "ulimit -n");
+    };
+    let wanted = if machine.gpus.is_empty() { ALWAYS } else { WITH_GPUS };
+    if limit >= wanted {
+        return Verdict::pass(if limit == u64::MAX { "unlimited".into() } else { grouped(limit) });
+    }
+    Verdict::warn(
+        format!("{} of the {} that large data sets and several GPUs need", grouped(limit), grouped(wanted)),
+        "a shell's default",
+        "`ulimit -n 65536`, for good in /etc/security/limits.conf or the unit's LimitNOFILE",
+    )
+}

@@ -1,0 +1,73 @@
+//! Is the link to the machine as wide and fast as it can be? At rest it may sleep.
+
+use super::{answering, each};
+use crate::hardware::gpu::Gpu;
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "pcie",
+    title: "PCIe link",
+    rule: "Full generation and width under load.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    let gpus = match answering(machine) {
+        Ok(gpus) => gpus,
+        Err(none) => return none,
+    };
+    if let Some(evidence) = each(&gpus, |gpu| gpu.loaded().then(|| narrow(gpu))?) {
+        return Verdict::warn(
+            evidence,
+            "a riser, a slot with fewer lanes, a BIOS setting or a bad contact",
+            "move the card to a full slot, check riser and BIOS; `dmesg | grep 'limited by'` names the place",
+        );
+    }
+    // Width hardly ever sleeps; generation always does.
+    if let Some(evidence) = each(&gpus, |gpu| thin(gpu).then(|| narrow(gpu))?) {
+        return Verdict::unknown(format!("{evidence}, at rest"), "look again while it trains");
+    }
+    match each(&gpus, |gpu| gpu.pcie.map(|p| format!("gen {} x{}", p.max_generation, p.max_width))) {
+        Some(evidence) => Verdict::pass(evidence),
+        None => Verdict::unknown("the driver does not tell", "nvidia-smi -q"),
+    }
+}
+
+fn thin(gpu: &Gpu) -> bool {
+    gpu.pcie.is_some_and(|p| p.width < p.max_width)
+}
+
+fn narrow(gpu: &Gpu) -> Option<String> {
+    let p = gpu.pcie?;
+    let full = p.generation >= p.max_generation && p.width >= p.max_width;
+    (!full).then(|| {
+        format!(
+            "gen {} x{} of gen {} x{}",
+            p.generation, p.width, p.max_generation, p.max_width
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::doctor::Status;
+    use crate::hardware::gpu::Pcie;
+
+    #[test]
+    fn a_link_at_rest_may_sleep() {
+        let judged = |generation, width, utilization| {
+            let gpu = Gpu {
+                utilization: Some(utilization),
+                pcie: Some(Pcie { generation, width, max_generation: 5, max_width: 16 }),
+                ..Gpu::default()
+            };
+            judge(&Machine { gpus: vec![gpu], ..Machine::default() }).status
+        };
+        assert_eq!(judged(1, 16, 0), Status::Pass);
+        assert_eq!(judged(1, 8, 0), Status::Unknown);
+        assert_eq!(judged(5, 8, 99), Status::Warn);
+        assert_eq!(judged(5, 16, 99), Status::Pass);
+    }
+}

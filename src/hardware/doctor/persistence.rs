@@ -1,0 +1,34 @@
+//! Does the driver stay loaded between runs?
+
+use super::{answering, each};
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "persistence",
+    title: "Persistence mode",
+    rule: "On, where the GPU is a server's.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    let gpus = match answering(machine) {
+        Ok(gpus) => gpus,
+        Err(none) => return none,
+    };
+    // A desktop's screen keeps its driver loaded anyway; only server cards check their memory.
+    let off = each(&gpus, |gpu| {
+        (gpu.persistence == Some(false) && gpu.ecc.is_some()).then(|| "off".into())
+    });
+    match off {
+        Some(evidence) => Verdict::warn(
+            evidence,
+            "the driver unloads between runs: each start takes a second or two longer and forgets settings",
+            "`sudo nvidia-smi -pm 1`, or enable nvidia-persistenced",
+        ),
+        None if gpus.iter().all(|gpu| gpu.persistence.is_none()) => {
+            Verdict::unknown("the driver does not tell", "nvidia-smi -q | grep Persistence")
+        }
+        None => Verdict::pass("nothing to gain"),
+    }
+}

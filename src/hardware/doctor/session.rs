@@ -1,0 +1,25 @@
+//! Over SSH, inside tmux? What happens when the connection drops.
+
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "session",
+    title: "Session",
+    rule: "Nothing to pass: says what happens when the connection drops.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    let session = &machine.session;
+    if session.terminal != Some(true) {
+        return Verdict::not_applicable("no terminal");
+    }
+    let dropped = "if the connection drops, runs go on: `llmtui attach` joins them again";
+    match (session.ssh, session.multiplexer) {
+        (true, true) => Verdict::pass(format!("SSH inside tmux or screen; {dropped}")),
+        (true, false) => Verdict::pass(format!("SSH; {dropped}, tmux keeps the screen too")),
+        (false, true) => Verdict::pass("local, inside tmux or screen"),
+        (false, false) => Verdict::pass("local"),
+    }
+}

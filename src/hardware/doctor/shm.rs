@@ -1,0 +1,28 @@
+//! Data loaders with workers need room in /dev/shm; containers get 64 MiB.
+
+use crate::base::human::bytes;
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "shm",
+    title: "Shared memory",
+    rule: "/dev/shm has at least 1 GiB.",
+    judge,
+};
+
+const ENOUGH: u64 = 1 << 30;
+
+fn judge(machine: &Machine) -> Verdict {
+    let Some(space) = machine.shm else {
+        return Verdict::unknown("/dev/shm could not be looked at", "df -h /dev/shm");
+    };
+    match space.total < ENOUGH {
+        true => Verdict::warn(
+            format!("/dev/shm has {}", bytes(space.total)),
+            "a container's default: loaders of other programs end with a bus error",
+            "start the container with `--shm-size=8g`; llmtui itself does not need it",
+        ),
+        false => Verdict::pass(bytes(space.total)),
+    }
+}

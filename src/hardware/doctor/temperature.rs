@@ -1,0 +1,42 @@
+//! Is the GPU cool enough?
+
+use super::{answering, each};
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "temperature",
+    title: "GPU temperature",
+    rule: "Below 83 °C, its memory below 95 °C.",
+    judge,
+};
+
+const HOT: u32 = 83;
+const HOT_MEMORY: u32 = 95;
+
+fn judge(machine: &Machine) -> Verdict {
+    let gpus = match answering(machine) {
+        Ok(gpus) => gpus,
+        Err(none) => return none,
+    };
+    let hot = each(&gpus, |gpu| {
+        let core = gpu.temperature.filter(|t| *t >= HOT).map(|t| format!("{t} °C"));
+        let memory = gpu
+            .memory_temperature
+            .filter(|t| *t >= HOT_MEMORY)
+            .map(|t| format!("memory {t} °C"));
+        let words: Vec<String> = [core, memory].into_iter().flatten().collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    });
+    if let Some(evidence) = hot {
+        return Verdict::warn(
+            evidence,
+            "near the point where clocks are lowered",
+            "better airflow: fans, dust, distance between cards, the room",
+        );
+    }
+    match gpus.iter().filter_map(|gpu| gpu.temperature).max() {
+        Some(hottest) => Verdict::pass(format!("at most {hottest} °C")),
+        None => Verdict::unknown("the driver does not tell", "nvidia-smi -q -d TEMPERATURE"),
+    }
+}

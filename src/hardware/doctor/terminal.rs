@@ -1,0 +1,31 @@
+//! What can the terminal do?
+
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "terminal",
+    title: "Terminal",
+    rule: "TERM names one that can move its cursor.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    let session = &machine.session;
+    if session.terminal != Some(true) {
+        return Verdict::not_applicable("no terminal");
+    }
+    if matches!(session.term.as_str(), "" | "dumb") {
+        return Verdict::warn(
+            format!("TERM is {:?}", session.term),
+            "the workbench cannot draw there",
+            "`export TERM=xterm-256color`, or use `llmtui train --headless`",
+        );
+    }
+    let colours = match (session.truecolor, session.term.contains("256")) {
+        (true, _) => "all colours",
+        (false, true) => "256 colours",
+        (false, false) => "16 colours",
+    };
+    Verdict::pass(format!("{}, {colours}", session.term))
+}

@@ -1,0 +1,53 @@
+//! Why are clocks lower than they could be?
+
+use super::{answering, each};
+use crate::hardware::gpu::Gpu;
+use crate::hardware::throttle::Weight;
+use super::{Check, Verdict};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "throttle",
+    title: "Clocks are not held back",
+    rule: "No reason for lower clocks but rest and the power limit.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    let gpus = match answering(machine) {
+        Ok(gpus) => gpus,
+        Err(none) => return none,
+    };
+    if let Some(evidence) = each(&gpus, |gpu| reasons(gpu, Weight::Critical)) {
+        return Verdict::fail(
+            evidence,
+            "the hardware protects itself: clocks are halved or worse",
+            "check fans, airflow, dust and the power cables",
+        );
+    }
+    if let Some(evidence) = each(&gpus, |gpu| reasons(gpu, Weight::Slows)) {
+        return Verdict::warn(
+            evidence,
+            "the driver lowers clocks to keep the GPU cool",
+            "better airflow, or a lower power limit that it can hold",
+        );
+    }
+    if gpus.iter().all(|gpu| gpu.throttle.is_none()) {
+        return Verdict::unknown("the driver does not tell", "nvidia-smi -q -d PERFORMANCE");
+    }
+    match each(&gpus, |gpu| reasons(gpu, Weight::Usual)) {
+        Some(usual) => Verdict::pass(format!("{usual} (normal under full load)")),
+        None if gpus.iter().any(|gpu| gpu.loaded()) => Verdict::pass("full clocks under load"),
+        None => Verdict::pass("nothing holds them back; the GPUs are at rest"),
+    }
+}
+
+fn reasons(gpu: &Gpu, weight: Weight) -> Option<String> {
+    let found = gpu.throttled();
+    let words: Vec<&str> = found
+        .iter()
+        .filter(|r| r.weight == weight)
+        .map(|r| r.words)
+        .collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
