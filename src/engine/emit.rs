@@ -89,8 +89,8 @@ impl<'a> Port<'a> {
 
     /// Sends the machine's readings that lie ready.
     pub fn emit_telemetry(&mut self) {
-        while let Some(values) = self.telemetry.take() {
-            self.emit(Event::HardwareSampled { values });
+        while let Some(event) = self.telemetry.take() {
+            self.emit(event);
         }
     }
 

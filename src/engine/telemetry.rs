@@ -1,20 +1,21 @@
 //! Readings of the machine, once a second, on a thread of their own: the training loop only picks up what lies ready.
 
-use crate::metrics::id;
-use crate::wire::{Num, Values};
+use crate::base::paths::Env;
+use crate::hardware::{Live, Machine, Provider, sampler};
+use crate::metrics;
+use crate::wire::{Event, MetricInfo};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
-use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
 /// Time between two readings.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Readings that may wait for the training loop; later ones are dropped until it comes by.
-const WAITING: usize = 4;
+/// Events that may wait for the training loop; later readings are dropped until it comes by.
+const WAITING: usize = 8;
 
 /// The running sampler; ends when dropped.
 #[derive(Debug)]
 pub struct Telemetry {
-    readings: Receiver<Values>,
+    events: Receiver<Event>,
     /// Dropping it wakes and ends the thread.
     _stop: SyncSender<()>,
 }
@@ -22,7 +23,7 @@ pub struct Telemetry {
 impl Telemetry {
     /// Starts sampling; without a thread to be had there are simply no readings.
     pub fn start() -> Telemetry {
-        let (send, readings) = sync_channel(WAITING);
+        let (send, events) = sync_channel(WAITING);
         let (stop, stopped) = sync_channel::<()>(0);
         let spawned = std::thread::Builder::new()
             .name("telemetry".into())
@@ -31,53 +32,53 @@ impl Telemetry {
             tracing::warn!("no telemetry: {e}");
         }
         Telemetry {
-            readings,
+            events,
             _stop: stop,
         }
     }
 
-    /// The next reading that lies ready.
-    pub fn take(&self) -> Option<Values> {
-        self.readings.try_recv().ok()
+    /// The next event that lies ready.
+    pub fn take(&self) -> Option<Event> {
+        self.events.try_recv().ok()
     }
 }
 
 /// This machine's name; empty when it has none.
 pub fn host_name() -> String {
-    System::host_name().unwrap_or_default()
+    sysinfo::System::host_name().unwrap_or_default()
 }
 
-fn sample(send: &SyncSender<Values>, stopped: &Receiver<()>) {
-    let Ok(mut system) = System::new() else {
-        return;
-    };
-    let pid = Pid::from_u32(std::process::id());
-    // CPU use is a difference: the first refresh gives its start.
-    system.refresh_cpu_usage();
+fn sample(send: &SyncSender<Event>, stopped: &Receiver<()>) {
+    // Which GPUs CUDA shows is the model's affair: here all of them are watched.
+    let mut live = Live::new(&Env::default());
+    for event in described(&live.machine()) {
+        if send.try_send(event).is_err() {
+            return;
+        }
+    }
+    // Rates are differences: the first sample gives their start.
+    live.sample();
     while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-        if let Err(TrySendError::Disconnected(_)) = send.try_send(read(&mut system, pid)) {
+        let values = live.sample();
+        if let Err(TrySendError::Disconnected(_)) = send.try_send(Event::HardwareSampled { values })
+        {
             return;
         }
     }
 }
 
-fn read(system: &mut System, pid: Pid) -> Values {
-    system.refresh_cpu_usage();
-    system.refresh_memory();
-    system.refresh_processes_specifics(
-        ProcessesToUpdate::Some(&[pid]),
-        false,
-        ProcessRefreshKind::nothing().with_memory(),
-    );
-    let mut values = Values::new();
-    let mut set = |id: &str, value: f64| values.insert(id.to_string(), Num(value));
-    set(id::CPU_PERCENT, f64::from(system.global_cpu_usage()));
-    set(id::RAM_USED, system.used_memory() as f64);
-    set(id::RAM_TOTAL, system.total_memory() as f64);
-    if let Some(process) = system.process(pid) {
-        set(id::RSS, process.memory() as f64);
-    }
-    values
+/// What the machine is, and the readings that will come of it beyond the built-in ones.
+fn described(machine: &Machine) -> Vec<Event> {
+    let gpus = machine.gpus.iter().map(|gpu| gpu.index);
+    let metrics: Vec<MetricInfo> = sampler::declarations(gpus)
+        .into_iter()
+        .filter(|m| metrics::find(&m.id).is_none())
+        .collect();
+    let machine = serde_json::to_value(machine).unwrap_or_default();
+    vec![
+        Event::MachineDescribed { machine },
+        Event::MetricsDeclared { metrics },
+    ]
 }
 
 #[cfg(test)]
@@ -85,13 +86,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reading_is_complete_and_plausible() {
-        let mut system = System::new().unwrap();
-        let values = read(&mut system, Pid::from_u32(std::process::id()));
+    fn every_reading_is_declared_and_plausible() {
+        let mut live = Live::new(&Env::default());
+        let events = described(&live.machine());
+        let Event::MetricsDeclared { metrics: declared } = &events[1] else {
+            panic!("no declarations");
+        };
+        live.sample();
+        std::thread::yield_now();
+        let values = live.sample();
         let get = |id: &str| values[id].0;
-        assert!((0.0..=100.0).contains(&get(id::CPU_PERCENT)));
-        assert!(get(id::RSS) > 1e6 && get(id::RSS) < get(id::RAM_TOTAL));
-        assert!(get(id::RAM_USED) <= get(id::RAM_TOTAL));
-        assert!(values.keys().all(|id| crate::metrics::find(id).is_some()));
+        assert!(get(metrics::id::RSS) > 1e6 && get(metrics::id::RSS) < get(metrics::id::RAM_TOTAL));
+        assert!(get(metrics::id::RAM_USED) <= get(metrics::id::RAM_TOTAL));
+        for id in values.keys() {
+            let known = metrics::find(id).is_some() || declared.iter().any(|m| m.id == *id);
+            assert!(known, "{id}");
+        }
+    }
+
+    #[test]
+    fn a_machine_reads_back_from_its_event() {
+        let machine = Live::new(&Env::default()).machine();
+        let Event::MachineDescribed { machine: value } = &described(&machine)[0] else {
+            panic!("no machine");
+        };
+        assert_eq!(
+            serde_json::from_value::<Machine>(value.clone()).unwrap(),
+            machine
+        );
     }
 }

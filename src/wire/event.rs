@@ -176,6 +176,10 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         val_loss: Option<Num>,
     },
+    /// What the machine of this engine is made of, as `hardware::Machine` writes itself.
+    MachineDescribed {
+        machine: serde_json::Value,
+    },
     /// Readings of the machine, keyed like metrics (`host/cpu_percent` …).
     HardwareSampled {
         values: Values,

@@ -16,9 +16,12 @@ fn judge(machine: &Machine) -> Verdict {
     let signs = signs(nvidia);
     match &nvidia.driver {
         DriverState::Loaded => Verdict::pass(format!(
-            "driver {}, {} GPUs",
+            "driver {}, {}",
             nvidia.driver_version,
-            machine.gpus.len()
+            match machine.gpus.len() {
+                1 => "1 GPU".to_string(),
+                n => format!("{n} GPUs"),
+            }
         )),
         // Judged by `driver_match`.
         DriverState::Mismatch => Verdict::pass(format!(
@@ -55,7 +58,10 @@ fn judge(machine: &Machine) -> Verdict {
 fn signs(nvidia: &Nvidia) -> Vec<String> {
     let mut signs = Vec::new();
     if nvidia.pci_devices > 0 {
-        signs.push(format!("{} NVIDIA cards on the PCI bus", nvidia.pci_devices));
+        signs.push(match nvidia.pci_devices {
+            1 => "an NVIDIA card on the PCI bus".to_string(),
+            n => format!("{n} NVIDIA cards on the PCI bus"),
+        });
     }
     if !nvidia.module_version.is_empty() {
         signs.push(format!("kernel module {}", nvidia.module_version));

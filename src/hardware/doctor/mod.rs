@@ -145,7 +145,7 @@ fn answering(machine: &Machine) -> Result<Vec<&Gpu>, Verdict> {
     }
 }
 
-/// `GPU 0 and 3: …` for the GPUs that `judge` has words for; equal words are said once.
+/// `GPU 0, 3: …` or `every GPU: …` for the GPUs that `judge` has words for; equal words are said once.
 fn each(gpus: &[&Gpu], judge: impl Fn(&Gpu) -> Option<String>) -> Option<String> {
     let mut said: Vec<(String, Vec<String>)> = Vec::new();
     for gpu in gpus {
@@ -158,7 +158,10 @@ fn each(gpus: &[&Gpu], judge: impl Fn(&Gpu) -> Option<String>) -> Option<String>
     }
     let lines: Vec<String> = said
         .into_iter()
-        .map(|(words, numbers)| format!("GPU {}: {words}", numbers.join(", ")))
+        .map(|(words, numbers)| match numbers.len() {
+            n if n > 1 && n == gpus.len() => format!("every GPU: {words}"),
+            _ => format!("GPU {}: {words}", numbers.join(", ")),
+        })
         .collect();
     (!lines.is_empty()).then(|| lines.join("; "))
 }

@@ -62,10 +62,7 @@ fn folders(base: &str, path: &str) -> Vec<String> {
 }
 
 /// The smallest limit among the folders, and where it stands.
-fn smallest<'a>(
-    folders: &'a [String],
-    limit: impl Fn(&str) -> Option<u64>,
-) -> Option<(u64, &'a str)> {
+fn smallest(folders: &[String], limit: impl Fn(&str) -> Option<u64>) -> Option<(u64, &str)> {
     let found = folders
         .iter()
         .filter_map(|folder| Some((limit(folder).filter(|l| *l < NO_LIMIT)?, folder.as_str())));

@@ -72,11 +72,12 @@ pub fn read(root: &Root) -> Cpu {
     }
 }
 
-/// Without trademarks and clock rates: `Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.0GHz` → `Intel Xeon Platinum 8480+`.
+/// Without trademarks, clock rates and filler: `Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.0GHz` → `Intel Xeon Platinum 8480+`.
 fn tidy(name: &str) -> String {
     let name = name.replace("(R)", "").replace("(TM)", "");
     let name = name.split(" @ ").next().unwrap_or_default();
-    let words: Vec<&str> = name.split_whitespace().filter(|w| *w != "CPU").collect();
+    let filler = |w: &str| matches!(w, "CPU" | "Processor") || w.ends_with("-Core");
+    let words: Vec<&str> = name.split_whitespace().filter(|w| !filler(w)).collect();
     words.join(" ")
 }
 
@@ -116,6 +117,11 @@ mod tests {
         );
         assert_eq!(cpu.features, ["avx", "avx2", "avx512f", "amx_tile"]);
         assert_eq!(cpu.widest(), "AMX");
+    }
+
+    #[test]
+    fn names_lose_their_filler() {
+        assert_eq!(tidy("AMD EPYC 9654 96-Core Processor"), "AMD EPYC 9654");
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub struct RunState {
     pub marks: VecDeque<Mark>,
     /// Preflight checks of the newest engine process.
     pub checks: Vec<Check>,
+    /// What the engine's machine is made of, as it described itself.
+    pub machine: Option<serde_json::Value>,
     /// Newest reading of the machine, by metric id.
     pub host: BTreeMap<String, f64>,
     pub log: VecDeque<LogLine>,
@@ -228,6 +230,7 @@ impl RunState {
                 self.finished = Finish::from_event(t, event);
                 self.seconds += self.finished.as_ref().map_or(0.0, |f| f.seconds.max(0.0));
             }
+            Event::MachineDescribed { machine } => self.machine = Some(machine.clone()),
             Event::Unknown(_) => self.unknown += 1,
             _ => {}
         }

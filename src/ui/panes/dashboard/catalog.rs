@@ -48,6 +48,8 @@ const KNOWN: &[(&str, &str, &str, Direction)] = &[
 const FIRST: usize = 4;
 /// Never a chart of its own.
 const HIDDEN: &[&str] = &["host/ram_total_bytes"];
+/// Readings of the machine that are not in the list above have their charts on the hardware pane.
+const ELSEWHERE: &[&str] = &["host/", "gpu/"];
 /// Readings that are set, not measured: no average is drawn through them.
 const EXACT: &[&str] = &["lr", "host/ram_used_bytes", "host/rss_bytes"];
 
@@ -69,7 +71,8 @@ pub fn charts(state: &RunState, filter: &str) -> Vec<Chart> {
     }
     let declared = state.metrics.iter().map(|m| m.id.as_str());
     for id in declared.chain(state.series.keys().map(String::as_str)) {
-        if !taken(&charts, id) && !HIDDEN.contains(&id) {
+        let elsewhere = ELSEWHERE.iter().any(|prefix| id.starts_with(prefix));
+        if !taken(&charts, id) && !HIDDEN.contains(&id) && !elsewhere {
             charts.push(foreign(state, id));
         }
     }
