@@ -23,14 +23,11 @@ pub struct Args {
     /// Show also what passes and what does not apply
     #[arg(long)]
     pub all: bool,
-    /// Judge a recorded machine instead of this one
-    #[arg(long, value_name = "FILE")]
-    pub hardware: Option<PathBuf>,
     /// Also write this machine to FILE, for others to look at with --hardware; never overwrites
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Measure the disk of the runs: writes 256 MiB and deletes them
-    #[arg(long, conflicts_with = "hardware")]
+    #[arg(long)]
     pub measure: bool,
 }
 
@@ -51,9 +48,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 fn machine(args: &Args, cx: &Context) -> anyhow::Result<Machine> {
-    if let Some(file) = &args.hardware {
-        let recording = Recording::read(file)
-            .map_err(|e| Failure::yours(e.to_string(), "llmtui doctor --record FILE writes one"))?;
+    if let Some(recording) = cx.recording()? {
         return Ok(Recorded::new(recording).machine());
     }
     let mut live = Live::new(&cx.env)
@@ -101,15 +96,18 @@ fn table(machine: &Machine, findings: &[Finding], all: bool) -> String {
         text.push('\n');
     }
     let words: Vec<String> = [
-        (Status::Fail, "fail"),
-        (Status::Warn, "to look at"),
-        (Status::Unknown, "unknown"),
-        (Status::Pass, "pass"),
-        (Status::NotApplicable, "do not apply"),
+        (Status::Fail, ["fail", "fail"]),
+        (Status::Warn, ["warning", "warnings"]),
+        (Status::Unknown, ["unknown", "unknown"]),
+        (Status::Pass, ["pass", "pass"]),
+        (Status::NotApplicable, ["does not apply", "do not apply"]),
     ]
     .into_iter()
     .filter(|(status, _)| count(*status) > 0)
-    .map(|(status, word)| format!("{} {word}", count(status)))
+    .map(|(status, words)| {
+        let n = count(status);
+        format!("{n} {}", words[usize::from(n > 1)])
+    })
     .collect();
     text.push_str(&words.join(" · "));
     if !all {

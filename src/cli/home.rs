@@ -18,6 +18,7 @@ pub fn workbench(open: What, cx: &Context) -> anyhow::Result<Exit> {
         ascii: cx.ascii,
         theme: cx.theme.clone(),
         env: cx.env.clone(),
+        hardware: cx.recording()?,
         sources: cx.spec_sources(),
     })?;
     Ok(Exit::Done)

@@ -26,6 +26,7 @@ mod runs;
 pub mod train;
 
 use crate::base::{clock::SystemClock, paths::Env};
+use crate::hardware::Recording;
 use clap::Parser;
 use exit::Exit;
 use std::io::IsTerminal;
@@ -42,11 +43,26 @@ pub struct Context {
     pub ascii: bool,
     /// `--theme`: the workbench's colours.
     pub theme: Option<String>,
+    /// `--hardware`: a recorded machine instead of this one.
+    pub hardware: Option<PathBuf>,
     pub stdin_is_terminal: bool,
     pub stdout_is_terminal: bool,
 }
 
 impl Context {
+    /// The recorded machine of `--hardware`.
+    ///
+    /// # Errors
+    /// The file is no recording; says where and what to do.
+    pub fn recording(&self) -> anyhow::Result<Option<Recording>> {
+        let read = |file: &PathBuf| {
+            Recording::read(file).map_err(|e| {
+                exit::Failure::yours(e.to_string(), "llmtui doctor --record FILE writes one")
+            })
+        };
+        Ok(self.hardware.as_ref().map(read).transpose()?)
+    }
+
     /// Where specs are looked for: the user's configuration folder and the working directory.
     pub fn spec_sources(&self) -> crate::spec::SpecSources {
         crate::spec::SpecSources {
@@ -73,6 +89,9 @@ pub struct Cli {
     /// The workbench's colours: ansi, dark, light, okabe-ito, mono or a theme file of your own
     #[arg(long, global = true, value_name = "NAME")]
     theme: Option<String>,
+    /// Look at a recorded machine instead of this one (see `llmtui doctor --record`)
+    #[arg(long, global = true, value_name = "FILE")]
+    hardware: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -109,6 +128,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         runs_dir: cli.runs_dir,
         ascii: cli.ascii,
         theme: cli.theme,
+        hardware: cli.hardware,
         stdin_is_terminal: std::io::stdin().is_terminal(),
         stdout_is_terminal: std::io::stdout().is_terminal(),
     };

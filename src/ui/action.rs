@@ -10,6 +10,7 @@ pub enum Context {
     Home,
     Run,
     Chat,
+    Hardware,
     /// The question what becomes of a live run.
     Leave,
     /// The editor of a spec.
@@ -17,12 +18,13 @@ pub enum Context {
 }
 
 impl Context {
-    pub const ALL: [Context; 7] = [
+    pub const ALL: [Context; 8] = [
         Context::Global,
         Context::List,
         Context::Home,
         Context::Run,
         Context::Chat,
+        Context::Hardware,
         Context::Leave,
         Context::Editor,
     ];
@@ -35,6 +37,7 @@ impl Context {
             Context::Home => "home",
             Context::Run => "run",
             Context::Chat => "chat",
+            Context::Hardware => "hardware",
             Context::Leave => "leave",
             Context::Editor => "editor",
         }
@@ -48,6 +51,7 @@ impl Context {
             Context::Home => "Home",
             Context::Run => "Run",
             Context::Chat => "Chat",
+            Context::Hardware => "Hardware",
             Context::Leave => "Leaving a live run",
             Context::Editor => "Editor of a spec",
         }
@@ -88,6 +92,7 @@ actions! {
         Home "home" "home" "Go to the home screen: start a run, open a run."
         RunPane "run" "run" "Go to the run: charts, samples, log."
         Chat "chat" "chat" "Go to the chat with a checkpoint."
+        Hardware "hardware" "hardware" "Go to the machine: GPUs, memory, disks, what the doctor found."
         NextTab "next-tab" "next tab" "Go to the tab on the right."
         PreviousTab "previous-tab" "previous tab" "Go to the tab on the left."
         Theme "theme" "theme" "Choose the colours."
@@ -153,6 +158,9 @@ actions! {
         ScrollUp "scroll-up" "scroll up" "Scroll the text back."
         ScrollDown "scroll-down" "scroll down" "Scroll the text on."
         ClearChat "clear-chat" "clear" "Forget the texts on this screen."
+    }
+    Hardware {
+        OtherMachine "other-machine" "other machine" "Show this machine, or the machine of the run on the screen."
     }
     Leave {
         LeaveRunning "leave-running" "leave it running" "Close the workbench; the run goes on."

@@ -58,6 +58,8 @@ pub enum Effect {
     Remember(String),
     RefreshRuns,
     ListCheckpoints,
+    /// Read this machine once a second from now on; once is enough.
+    WatchHardware,
     /// Draw every cell again.
     Redraw,
     /// Give the terminal back to the shell until `fg`.

@@ -1,10 +1,11 @@
 //! What takes a while, away from the UI's thread: files, sockets, processes.
 
-use super::msg::{CheckpointRow, Holder, Opened};
+use super::msg::{CheckpointRow, Holder, Msg, Opened};
 use crate::advisor::remember;
 use crate::advisor::wizard::{Answers, Context};
 use crate::base::clock::SystemClock;
 use crate::base::paths::Env;
+use crate::hardware::{Live, Provider, Recorded, Recording};
 use crate::link::Link;
 use crate::link::launch::{EngineOptions, Launcher};
 use crate::run::RunDir;
@@ -13,6 +14,12 @@ use crate::spec::{Draft, SpecSources};
 use crate::wire::Event;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Time between two readings of the machine.
+const SECOND: Duration = Duration::from_secs(1);
+/// Readings from one look at the whole machine to the next.
+const WHOLE_LOOK: u64 = 15;
 
 /// What jobs need to know.
 #[derive(Debug, Clone)]
@@ -20,6 +27,8 @@ pub struct Workplace {
     pub runs_dir: PathBuf,
     pub env: Env,
     pub sources: SpecSources,
+    /// A recorded machine to show instead of this one.
+    pub hardware: Option<Recording>,
 }
 
 /// A link and what is at its other end.
@@ -118,6 +127,29 @@ impl Workplace {
             },
             link,
         ))
+    }
+
+    /// Reads the machine once a second, and all of it now and then, until `take` says that nobody listens.
+    pub fn watch_hardware(&self, take: impl Fn(Msg) -> bool) {
+        let mut provider: Box<dyn Provider> = match &self.hardware {
+            Some(recording) => Box::new(Recorded::new(recording.clone())),
+            None => Box::new(
+                Live::new(&self.env)
+                    .with_runs_in(&self.runs_dir)
+                    .with_terminal(true),
+            ),
+        };
+        // Nobody sends: a wait that is not a sleep.
+        let (_keep, never) = std::sync::mpsc::channel::<()>();
+        for second in 0_u64.. {
+            let whole = second.is_multiple_of(WHOLE_LOOK);
+            let machine = whole.then(|| Box::new(provider.machine()));
+            let values = provider.sample();
+            if !take(Msg::Hardware { machine, values }) {
+                return;
+            }
+            let _ = never.recv_timeout(SECOND);
+        }
     }
 
     /// Every run, and in words those that cannot be read.

@@ -9,6 +9,7 @@ pub mod hit;
 mod jobs;
 pub mod keymap;
 pub mod layout;
+pub mod machine_view;
 pub mod msg;
 pub mod overlays;
 pub mod panes;

@@ -1,10 +1,11 @@
 //! Everything that enters [`super::app::App::update`].
 
 use crate::advisor::wizard::{Answers, Context, Seen};
+use crate::hardware::Machine;
 use crate::link::Incoming;
 use crate::run::index::RunSummary;
 use crate::spec::Draft;
-use crate::wire::CommandId;
+use crate::wire::{CommandId, Values};
 use crossterm::event::{KeyEvent, MouseEvent};
 use std::path::PathBuf;
 
@@ -49,6 +50,11 @@ pub enum Msg {
     Editor(Result<Box<Draft>, String>),
     /// A spec was written there, or why not.
     Saved(Result<PathBuf, String>),
+    /// Readings of this machine, now and then with a new look at the whole of it.
+    Hardware {
+        machine: Option<Box<Machine>>,
+        values: Values,
+    },
     /// Back from the shell.
     Resumed,
     /// The terminal hung up or someone asked this process to end: leave at once, runs go on.

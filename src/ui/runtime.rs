@@ -10,6 +10,7 @@ use super::term::Guard;
 use super::theme::{ColorDepth, Themes};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::paths::Env;
+use crate::hardware::Recording;
 use crate::link::launch::EngineOptions;
 use crate::link::{Incoming, Link};
 use crate::run::RunDir;
@@ -63,6 +64,8 @@ pub struct UiOptions {
     /// A theme's name; the default otherwise.
     pub theme: Option<String>,
     pub env: Env,
+    /// A recorded machine to show instead of this one.
+    pub hardware: Option<Recording>,
     /// Where presets and themes are looked for.
     pub sources: SpecSources,
 }
@@ -102,6 +105,8 @@ struct Shell {
     ticked: Instant,
     suspended_by: Option<Stop>,
     over: bool,
+    /// This machine is being read.
+    watching: bool,
 }
 
 /// Who is stopped when the workbench is suspended.
@@ -119,6 +124,7 @@ impl Shell {
             runs_dir: options.runs_dir.clone(),
             env: options.env.clone(),
             sources: options.sources.clone(),
+            hardware: options.hardware.clone(),
         };
         let app_options = app_options(&options);
         let clock = SystemClock::new();
@@ -142,6 +148,7 @@ impl Shell {
             ticked: now,
             suspended_by: None,
             over: false,
+            watching: false,
         };
         shell.draw()?;
         shell.do_effects(effects.into());
@@ -366,6 +373,7 @@ impl Shell {
                 Effect::ListCheckpoints => {
                     self.job(|place| Done::Msg(Msg::Checkpoints(place.checkpoints())))
                 }
+                Effect::WatchHardware => self.watch_hardware(),
                 Effect::Redraw => {
                     let _ = self.guard.redraw();
                 }
@@ -397,6 +405,22 @@ impl Shell {
             // The receiver is gone only when the workbench is.
             let _ = sender.blocking_send(work(&place));
         });
+    }
+
+    /// Starts the thread that reads this machine; it ends with the workbench.
+    fn watch_hardware(&mut self) {
+        if std::mem::replace(&mut self.watching, true) {
+            return;
+        }
+        let (place, sender) = (self.place.clone(), self.jobs.0.clone());
+        let spawned = std::thread::Builder::new()
+            .name("hardware".into())
+            .spawn(move || {
+                place.watch_hardware(|msg| sender.blocking_send(Done::Msg(msg)).is_ok())
+            });
+        if let Err(e) = spawned {
+            tracing::warn!("the machine is not read: {e}");
+        }
     }
 
     fn link_job(&self, slot: Slot, work: impl FnOnce(&Workplace) -> Linked + Send + 'static) {

@@ -1,5 +1,6 @@
 //! What panes read: folded runs and lists. Cursors, scrolls and filters belong to the panes.
 
+use super::machine_view::MachineView;
 use super::msg::{CheckpointRow, Holder, Slot};
 use crate::base::clock::UnixMillis;
 use crate::run::RunState;
@@ -25,6 +26,8 @@ pub struct Store {
     /// Runs that could not be read, in words.
     pub unreadable: Vec<String>,
     pub checkpoints: Vec<CheckpointRow>,
+    /// This machine, from the first look at it on.
+    pub hardware: MachineView,
     /// The run on the screen.
     pub held: Option<HeldRun>,
     /// Wall time of the newest message.
@@ -64,6 +67,8 @@ pub struct HeldRun {
     pub holder: Holder,
     pub link: LinkState,
     pub state: RunState,
+    /// The machine that the run is on.
+    pub hardware: MachineView,
 }
 
 impl HeldRun {
@@ -75,6 +80,7 @@ impl HeldRun {
             holder: Holder::Detached,
             link: LinkState::Opening(now),
             state: RunState::new(),
+            hardware: MachineView::default(),
         }
     }
 

@@ -60,6 +60,7 @@ impl App {
         match self.tab {
             Tab::Home => self.home.draw(frame, area, &mut context),
             Tab::Chat => self.chat.draw(frame, area, &mut context),
+            Tab::Hardware => self.hardware.draw(frame, area, &mut context),
             Tab::Run => match &self.store.held {
                 Some(held) if held.state.last_seq > 0 => {
                     let now = self.store.now;
@@ -321,6 +322,17 @@ impl App {
                 (own, tail)
             }
             Tab::Run => (self.run_hints(), tail),
+            Tab::Hardware => {
+                let mut own = Vec::new();
+                if self.hardware.several_gpus(&self.store) {
+                    own.push((A::Down, "next GPU"));
+                }
+                own.push((A::PageDown, "more findings"));
+                if self.store.held.is_some() {
+                    own.push((A::OtherMachine, A::OtherMachine.info().title));
+                }
+                (own, tail)
+            }
             Tab::Chat => {
                 let stop = if self.chat.answering().is_some() {
                     "stop"

@@ -2,6 +2,7 @@
 
 use super::act::CHECKPOINTS;
 use super::{App, Leaving, MAX_PENDING};
+use crate::hardware::Machine;
 use crate::link::Incoming;
 use crate::run::index::RunSummary;
 use crate::run::state::Level;
@@ -10,7 +11,7 @@ use crate::ui::msg::{Asked, CheckpointRow, Opened, Slot};
 use crate::ui::overlays::Overlay;
 use crate::ui::panes::Tab;
 use crate::ui::store::LinkState;
-use crate::wire::{CommandId, Envelope, Event};
+use crate::wire::{CommandId, Envelope, Event, Values};
 
 impl App {
     pub(super) fn incoming(&mut self, slot: Slot, batch: Vec<Incoming>) -> Vec<Effect> {
@@ -56,6 +57,7 @@ impl App {
             return;
         };
         held.state.apply(envelope);
+        held.hardware.apply(envelope);
         let fresh: Vec<_> = held
             .state
             .notices
@@ -207,6 +209,18 @@ impl App {
             }
         }
         if self.tab == Tab::Home {
+            self.data_moved();
+        }
+    }
+
+    /// This machine was read.
+    pub(super) fn hardware(&mut self, machine: Option<Machine>, values: &Values) {
+        let now = self.store.now;
+        if let Some(machine) = machine {
+            self.store.hardware.describe(machine);
+        }
+        self.store.hardware.sample(now, values);
+        if self.tab == Tab::Hardware {
             self.data_moved();
         }
     }

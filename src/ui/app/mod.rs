@@ -16,6 +16,7 @@ use super::overlays::{Overlay, PromptKind};
 use super::panes::Tab;
 use super::panes::chat::ChatPane;
 use super::panes::dashboard::Dashboard;
+use super::panes::hardware::HardwarePane;
 use super::panes::home::HomePane;
 use super::store::{HeldRun, LinkState, PresetRow, Store};
 use super::theme::{ColorDepth, Theme, Themes};
@@ -90,6 +91,7 @@ pub struct App {
     home: HomePane,
     chat: ChatPane,
     dashboard: Dashboard,
+    hardware: HardwarePane,
     overlays: Vec<Overlay>,
     toasts: Toasts,
     hits: HitMap,
@@ -127,6 +129,7 @@ impl App {
             home: HomePane::default(),
             chat: ChatPane::default(),
             dashboard: fresh_dashboard(options.utc_offset),
+            hardware: HardwarePane::default(),
             overlays: Vec::new(),
             toasts: Toasts::default(),
             hits: HitMap::default(),
@@ -219,6 +222,10 @@ impl App {
                 self.saved(result);
                 Vec::new()
             }
+            Msg::Hardware { machine, values } => {
+                self.hardware(machine.map(|m| *m), &values);
+                Vec::new()
+            }
             Msg::Terminated => vec![Effect::Quit],
         }
     }
@@ -263,7 +270,7 @@ impl App {
                 match self.tab {
                     Tab::Home => self.home.key(key, &self.store),
                     Tab::Chat => self.chat.field().key(key),
-                    Tab::Run => {}
+                    Tab::Run | Tab::Hardware => {}
                 }
                 Vec::new()
             }
@@ -284,7 +291,7 @@ impl App {
     fn typing(&self) -> bool {
         match self.tab {
             Tab::Home => self.home.typing(),
-            Tab::Run => false,
+            Tab::Run | Tab::Hardware => false,
             Tab::Chat => self.chat.typing(),
         }
     }
@@ -295,6 +302,7 @@ impl App {
             Tab::Home => &[Context::Home, Context::List, Context::Global],
             Tab::Run => &[Context::Run, Context::Global],
             Tab::Chat => &[Context::Chat, Context::Global],
+            Tab::Hardware => &[Context::Hardware, Context::List, Context::Global],
         }
     }
 
@@ -359,6 +367,7 @@ impl App {
             }
             (None, Tab::Home) => self.home.act(action, &self.store),
             (None, Tab::Chat) => self.chat.scroll(up, 3),
+            (None, Tab::Hardware) => self.hardware.act(action, &self.store),
             (None, Tab::Run) => {}
         }
         Vec::new()
@@ -366,6 +375,10 @@ impl App {
 
     /// A click selects a row, a second one opens it.
     fn click_row(&mut self, row: usize) -> Vec<Effect> {
+        if self.tab == Tab::Hardware {
+            self.hardware.select(row);
+            return Vec::new();
+        }
         let before = self.home.current(&self.store);
         self.home.select(row);
         match self.home.current(&self.store) == before {

@@ -2,6 +2,7 @@
 
 pub mod chat;
 pub mod dashboard;
+pub mod hardware;
 pub mod home;
 
 use super::action::Action;
@@ -16,16 +17,18 @@ pub enum Tab {
     Home,
     Run,
     Chat,
+    Hardware,
 }
 
 impl Tab {
-    pub const ALL: [Tab; 3] = [Tab::Home, Tab::Run, Tab::Chat];
+    pub const ALL: [Tab; 4] = [Tab::Home, Tab::Run, Tab::Chat, Tab::Hardware];
 
     pub fn title(self) -> &'static str {
         match self {
             Tab::Home => "Home",
             Tab::Run => "Run",
             Tab::Chat => "Chat",
+            Tab::Hardware => "Hardware",
         }
     }
 
@@ -35,6 +38,7 @@ impl Tab {
             Tab::Home => Action::Home,
             Tab::Run => Action::RunPane,
             Tab::Chat => Action::Chat,
+            Tab::Hardware => Action::Hardware,
         }
     }
 }

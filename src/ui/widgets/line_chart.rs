@@ -26,6 +26,16 @@ pub enum Look {
     Joined,
 }
 
+/// What stands beneath a chart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StepAxis {
+    /// Numbers of steps.
+    #[default]
+    Shown,
+    /// Nothing: the pane says what the width means.
+    Hidden,
+}
+
 /// One series of a chart.
 #[derive(Debug, Clone, Copy)]
 pub struct Line<'a> {
@@ -52,6 +62,7 @@ pub struct LineChart<'a> {
     pub settled: bool,
     /// The value axis of the last frame: it stays while it still suits the data, so that the picture stands still.
     pub held: Option<Axis>,
+    pub steps: StepAxis,
 }
 
 /// Where a chart was drawn: turns columns of the screen into steps.
@@ -111,14 +122,15 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(area: Rect) -> Self {
+    fn of(area: Rect, steps: StepAxis) -> Self {
         let labels = if area.width >= COLUMNS_FOR_LABELS {
             LABEL_WIDTH + 1
         } else {
             0
         };
-        let step_labels = area.height >= ROWS_FOR_STEPS;
-        let axis_line = area.height >= ROWS_FOR_AXIS_LINE;
+        let shown = steps == StepAxis::Shown;
+        let step_labels = shown && area.height >= ROWS_FOR_STEPS;
+        let axis_line = shown && area.height >= ROWS_FOR_AXIS_LINE;
         let plot = Rect {
             x: area.x + labels,
             width: area.width - labels,
@@ -145,7 +157,7 @@ impl LineChart<'_> {
     /// Draws the chart; returns where its dots lie.
     pub fn draw(&self, buffer: &mut Buffer, area: Rect, theme: &Theme) -> Plot {
         let area = area.intersection(buffer.area);
-        let parts = Parts::of(area);
+        let parts = Parts::of(area, self.steps);
         let mut plot = Plot {
             area: parts.plot,
             from: self.from,

@@ -113,6 +113,20 @@ impl Bench {
         self.msg(Msg::Editor(draft.map(Box::new).map_err(|e| e.to_string())))
     }
 
+    /// The hardware pane of a recorded machine that was watched for `seconds`.
+    fn machine(&mut self, recording: &str, seconds: usize) -> &mut Bench {
+        use crate::hardware::{Provider, Recorded, Recording};
+        let mut recorded = Recorded::new(Recording::parse(recording, "x").unwrap());
+        self.press("6");
+        for second in 0..seconds {
+            let machine = (second == 0).then(|| Box::new(recorded.machine()));
+            let values = recorded.sample();
+            self.now = UnixMillis(self.now.0 + 1000);
+            self.msg(Msg::Hardware { machine, values });
+        }
+        self
+    }
+
     fn runs(&mut self) -> &mut Bench {
         self.msg(Msg::Runs(Ok((runs(), Vec::new()))))
     }

@@ -11,6 +11,30 @@ fn wizard_at(bench: &mut Bench, step: Step) {
     }
 }
 
+/// Recorded machines: without a GPU, with one, with eight, in trouble.
+const MACHINES: [(&str, &str); 5] = [
+    (
+        "hardware-0",
+        include_str!("../../../../tests/machines/cpu.json"),
+    ),
+    (
+        "hardware-1",
+        include_str!("../../../../tests/machines/healthy.json"),
+    ),
+    (
+        "hardware-8",
+        include_str!("../../../../tests/machines/eight.json"),
+    ),
+    (
+        "hardware-hot",
+        include_str!("../../../../tests/machines/throttled.json"),
+    ),
+    (
+        "hardware-lost",
+        include_str!("../../../../tests/machines/lost.json"),
+    ),
+];
+
 /// The screens of the workbench outside the dashboard, by name.
 fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
     let scene = |set: &dyn Fn(&mut Bench)| {
@@ -21,7 +45,13 @@ fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
     let empty: &dyn Fn(&mut Bench) = &|b| {
         b.msg(Msg::Runs(Ok((Vec::new(), Vec::new()))));
     };
-    vec![
+    let machines = MACHINES.map(|(name, recording)| {
+        let set: &dyn Fn(&mut Bench) = &|b| {
+            b.machine(recording, 150);
+        };
+        (name, scene(set))
+    });
+    let mut scenes = vec![
         ("home-empty", scene(empty)),
         (
             "home",
@@ -167,7 +197,9 @@ fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
                 });
             }),
         ),
-    ]
+    ];
+    scenes.extend(machines);
+    scenes
 }
 
 #[test]

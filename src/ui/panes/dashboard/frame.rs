@@ -10,7 +10,7 @@ use crate::run::state::Mark;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::Lattice;
 use crate::ui::widgets::axis::{Axis, Scale};
-use crate::ui::widgets::line_chart::{Line, LineChart, Look};
+use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
 use crate::ui::widgets::text::{self, Word, word};
 use crate::wire::Phase;
 use ratatui::buffer::Buffer;
@@ -191,6 +191,7 @@ impl Dashboard {
             cursor: self.cursor,
             settled: state.running() && state.phase == Some(Phase::Training),
             held,
+            steps: StepAxis::Shown,
         };
         let plot = chart.draw(buffer, inner, canvas.theme);
         self.shown.push(Shown {

@@ -155,6 +155,10 @@ fn machine_line(state: &RunState) -> Vec<Word> {
         words.push(word("CPU ", Meaning::Muted));
         words.push(word(format!("{cpu:>3.0} %"), Meaning::Text));
     }
+    if let Some((_, Some(share), _)) = gpu_row(state) {
+        words.push(word("  GPU ", Meaning::Muted));
+        words.push(word(format!("{:>3.0} %", share * 100.0), Meaning::Text));
+    }
     if let Some(rss) = state.host.get("host/rss_bytes") {
         words.push(word("  run ", Meaning::Muted));
         words.push(word(
@@ -184,6 +188,7 @@ pub fn hardware(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme
     if let Some(rss) = read("host/rss_bytes") {
         rows.push(("run", total.map(|t| rss / t), human::bytes(rss as u64)));
     }
+    rows.extend(gpu_row(state));
     if rows.is_empty() && area.height > 0 {
         let words = [word("No reading yet.", Meaning::Muted)];
         text::draw(
@@ -195,6 +200,7 @@ pub fn hardware(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme
             theme,
         );
     }
+    let n_rows = rows.len() as u16;
     let bar_width = area.width.saturating_sub(26).clamp(4, 16);
     for (row, (label, share, value)) in rows.into_iter().take(usize::from(area.height)).enumerate()
     {
@@ -226,16 +232,37 @@ pub fn hardware(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme
         );
     }
     let note = [word(host_words(state), Meaning::Muted)];
-    if area.height > 3 {
+    if area.height > n_rows {
         text::draw(
             buffer,
             area.x + 1,
-            area.y + 3,
+            area.y + n_rows,
             area.width.saturating_sub(2),
             &note,
             theme,
         );
     }
+}
+
+/// One GPU: its use and memory; several: their mean use.
+fn gpu_row(state: &RunState) -> Option<(&'static str, Option<f64>, String)> {
+    let uses: Vec<f64> = state
+        .host
+        .iter()
+        .filter(|(id, x)| id.starts_with("gpu/") && id.ends_with("/util") && x.is_finite())
+        .map(|(_, x)| *x)
+        .collect();
+    let mean = uses.iter().sum::<f64>() / uses.len().max(1) as f64;
+    let words = match uses.len() {
+        0 => return None,
+        1 => {
+            let memory = state.host.get("gpu/0/memory_used_bytes");
+            let memory = memory.map_or(String::new(), |m| format!("  {}", human::bytes(*m as u64)));
+            format!("{mean:>3.0} %{memory}")
+        }
+        n => format!("{mean:>3.0} %  mean of {n}"),
+    };
+    Some(("GPU", Some(mean / 100.0), words))
 }
 
 fn host_words(state: &RunState) -> String {

@@ -27,6 +27,7 @@ fn chart<'a>(series: &'a Series, look: Look, marks: &'a [&'a Mark]) -> LineChart
         cursor: None,
         settled: false,
         held: None,
+        steps: StepAxis::Shown,
     }
 }
 
