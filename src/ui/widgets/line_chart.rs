@@ -252,6 +252,10 @@ impl LineChart<'_> {
             } else {
                 low
             };
+            // Nothing but zeros lies on the floor, not in the middle of a range around it.
+            if self.from_zero && low == 0.0 && high == 0.0 {
+                high = 1.0;
+            }
         }
         if self
             .held

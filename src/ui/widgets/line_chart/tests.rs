@@ -52,6 +52,16 @@ fn a_falling_line_with_axes() {
 }
 
 #[test]
+fn nothing_but_zeros_lies_on_the_floor() {
+    let s = series((0..=100).map(|i| (i, 0.0)));
+    let mut chart = chart(&s, Look::Line, &[]);
+    chart.from_zero = true;
+    let (text, plot) = picture(&chart, 40, 8, false);
+    let low = plot.axis.map(|axis| axis.low);
+    assert_eq!(low, Some(0.0), "{text}");
+}
+
+#[test]
 fn one_spike_among_thousands_is_drawn() {
     let s = series((0..100_000).map(|i| {
         (
