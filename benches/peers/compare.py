@@ -200,7 +200,7 @@ def print_memory(asked, results):
 
 def print_arithmetic(asked, results):
     print("\n| llmtui | step, ms | share of its peak | of the f32 peak | goal | faults, allocations a step ", end="")
-    print("| first step after, s | goal |")
+    print("| first step begins after, s | goal |")
     print("|---" * 8 + "|")
     for precision in asked.precisions:
         for size in asked.sizes:
@@ -208,7 +208,7 @@ def print_arithmetic(asked, results):
             mfu, mfu_f32 = median(results, key, "mfu"), median(results, key, "mfu_f32")
             wanted = precision == "f32" and size in MFU_SIZES
             share = verdict(mfu_f32, GOAL_MFU) if wanted else f"{mfu_f32:.2f}"
-            first, goal = median(results, key, "first_step_s"), GOAL_FIRST_STEP.get(size)
+            first, goal = median(results, key, "ready_s"), GOAL_FIRST_STEP.get(size)
             first = verdict(first, goal, higher=False) if goal else f"{first:.2f}"
             faults = results[key][-1]["page_faults_per_step"]
             faults = "–" if faults is None else f"{faults:.1f}"

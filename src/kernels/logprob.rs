@@ -75,13 +75,16 @@ pub struct Outputs {
     lse: Vec<f32>,
     /// Logits of all rows, or of one chunk.
     logits: Vec<f32>,
+    /// Log-probability, entropy and log-sum-exp side by side, of one chunk.
+    answers: Vec<f32>,
 }
 
 impl Outputs {
     /// Bytes that stay allocated.
     pub fn bytes(&self) -> u64 {
-        let parts = [&self.logp, &self.entropy, &self.lse, &self.logits];
-        parts.iter().map(|part| 4 * part.capacity() as u64).sum()
+        let rows = [&self.logp, &self.entropy, &self.lse, &self.answers];
+        let parts = rows.into_iter().chain([&self.logits]);
+        parts.map(|part| 4 * part.capacity() as u64).sum()
     }
 }
 
@@ -101,12 +104,13 @@ pub fn forward(arithmetic: Arithmetic, sizes: Sizes, inputs: Inputs, outputs: &m
         entropy,
         lse,
         logits,
+        answers,
     } = outputs;
     for part in [&mut *logp, &mut *entropy, &mut *lse] {
         part.resize(rows, 0.0);
     }
     logits.resize(chunk_rows * vocab, 0.0);
-    let mut answers = vec![0.0; chunk_rows * 3];
+    answers.resize(chunk_rows * 3, 0.0);
     for from in (0..rows).step_by(chunk_rows) {
         let n = chunk_rows.min(rows - from);
         let logits = &mut logits[..n * vocab];

@@ -78,8 +78,8 @@ pub fn evaluation(
 
 fn head(shape: &ModelShape, rows: usize) -> u64 {
     let sizes = logprob::Sizes::new(rows, shape.d_model, shape.vocab_size);
-    let answers = 3 * rows;
-    F32 * (sizes.chunk_rows() * shape.vocab_size + answers) as u64
+    let chunk = sizes.chunk_rows() * (shape.vocab_size + 3);
+    F32 * (chunk + 3 * rows) as u64
 }
 
 /// The pool of buffers as numbers: widths of rows that are free, and how often.

@@ -54,9 +54,9 @@ pub fn generate(
     let mut sampler = Sampler::new(sampling, model.shape().vocab_size, prompt);
     model.decode(|decoding| {
         let mut window = Window::new(prompt, limit);
-        let mut tokens = Vec::new();
+        let (mut tokens, mut logits) = (Vec::new(), Vec::new());
         for index in 0..sampling.max_new_tokens {
-            let logits = window.read(decoding)?;
+            window.read(decoding, &mut logits)?;
             let (id, logprob) = sampler.next(&logits, index as u64)?;
             if Some(id) == eos {
                 let finish = Finish::Eos;
@@ -92,10 +92,10 @@ impl Window {
         }
     }
 
-    fn read(&mut self, decoding: &mut Decoding) -> Result<Vec<f32>> {
-        let logits = decoding.read(&self.tokens[self.read..])?;
+    fn read(&mut self, decoding: &mut Decoding, logits: &mut Vec<f32>) -> Result<()> {
+        decoding.read(&self.tokens[self.read..], logits)?;
         self.read = self.tokens.len();
-        Ok(logits)
+        Ok(())
     }
 
     /// Takes up a new token; a window that is over the limit keeps its newer half, to be read afresh.

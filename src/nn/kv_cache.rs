@@ -72,19 +72,20 @@ pub(crate) enum Decoding<'a> {
 }
 
 impl Decoding<'_> {
-    /// Reads on by `tokens` and gives the logits (V) after the last of them.
-    pub fn read(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
+    /// Reads on by `tokens` and fills `logits` (V), those after the last of them; the buffer may be used again.
+    pub fn read(&mut self, tokens: &[u32], logits: &mut Vec<f32>) -> Result<()> {
         match self {
             Decoding::Composite { decoder, past } => {
                 let ids = Tensor::from_slice(tokens, (1, tokens.len()), &decoder.device())?;
                 let hidden = decoder.hidden(&ids, past)?;
-                let logits = decoder.logits(&hidden.i((0, tokens.len() - 1..))?)?;
-                logits.squeeze(0)?.to_dtype(DType::F32)?.to_vec1()
+                let last = decoder.logits(&hidden.i((0, tokens.len() - 1..))?)?;
+                *logits = last.squeeze(0)?.to_dtype(DType::F32)?.to_vec1()?;
             }
-            Decoding::Fused { plan, pass, cache } => Ok(threads::enter(|| {
-                pass.logits(plan, tokens, tokens.len(), Some(cache), 1)
-            })),
+            Decoding::Fused { plan, pass, cache } => threads::enter(|| {
+                pass.logits(plan, tokens, tokens.len(), Some(cache), 1, logits);
+            }),
         }
+        Ok(())
     }
 
     /// Forgets what was read.

@@ -153,13 +153,14 @@ fn round(
     let clock = &cx.clock;
     model.decode(|text| {
         let begun = clock.elapsed();
-        let mut logits = text.read(prompt)?;
+        let mut logits = Vec::new();
+        text.read(prompt, &mut logits)?;
         let read = (clock.elapsed() - begun).as_secs_f64();
         let mut times = Vec::with_capacity(written);
         for _ in 0..written {
             let begun = clock.elapsed();
             let next = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]));
-            logits = text.read(&[next.unwrap_or_default() as u32])?;
+            text.read(&[next.unwrap_or_default() as u32], &mut logits)?;
             times.push((clock.elapsed() - begun).as_secs_f64());
         }
         Ok((read, times))

@@ -67,8 +67,8 @@ pub fn peak_rss() -> Option<u64> {
 /// Sustained reading from memory on all threads of the pool, in GB/s: what decoding a token cannot beat.
 pub fn read_bandwidth(seconds: f64) -> f64 {
     use rayon::prelude::*;
-    /// Far larger than any cache.
-    const BYTES: usize = 256 << 20;
+    /// Larger than the last cache of a server.
+    const BYTES: usize = 1 << 30;
     let values = vec![1.0_f32; BYTES / size_of::<f32>()];
     let clock = SystemClock::new();
     let mut best = f64::INFINITY;

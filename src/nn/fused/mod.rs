@@ -147,7 +147,8 @@ impl Pass {
         });
     }
 
-    /// Logits (rows, V) of the last `rows` tokens of `ids`, which follow what the cache holds.
+    /// Logits (rows, V) of the last `rows` tokens of `ids`, which follow what the cache holds, into a buffer that may be
+    /// used again.
     pub fn logits(
         &mut self,
         plan: &Plan,
@@ -155,25 +156,18 @@ impl Pass {
         seq_len: usize,
         cache: Option<&mut KvCache>,
         rows: usize,
-    ) -> Vec<f32> {
+        logits: &mut Vec<f32>,
+    ) {
         let hidden = self.hidden(plan, ids, seq_len, cache);
         let (d, vocab) = (plan.shape.d_model, plan.shape.vocab_size);
         let last = &self.arena.get(hidden)[(ids.len() - rows) * d..];
         let table = Mat::new(&plan.weights[plan.layout.head.range()], vocab, d);
-        let mut logits = vec![0.0; rows * vocab];
-        let hidden = Mat::new(last, rows, d);
+        let last = Mat::new(last, rows, d);
         let compute = Compute::pool(plan.arithmetic);
+        logits.resize(rows * vocab, 0.0);
         self.profile.measure(Part::Head, || {
-            matmul(
-                &mut logits,
-                hidden,
-                table.t(),
-                1.0,
-                Into::Overwrite,
-                compute,
-            );
+            matmul(logits, last, table.t(), 1.0, Into::Overwrite, compute);
         });
-        logits
     }
 
     /// Hidden states (B · T, D) after the last norm.

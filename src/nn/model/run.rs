@@ -213,8 +213,11 @@ impl Model {
         self.check_tokens("tokens", tokens, batch_size, seq_len)?;
         if self.door == Door::Fused {
             self.extend_rotary(seq_len);
-            let logits = self.with_plan(|plan, _, pass| {
-                threads::enter(|| pass.logits(plan, tokens, seq_len, None, tokens.len()))
+            let mut logits = Vec::new();
+            self.with_plan(|plan, _, pass| {
+                threads::enter(|| {
+                    pass.logits(plan, tokens, seq_len, None, tokens.len(), &mut logits);
+                });
             })?;
             let shape = (batch_size, seq_len, self.shape.vocab_size);
             return Tensor::from_vec(logits, shape, self.device());
