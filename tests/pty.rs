@@ -463,3 +463,94 @@ fn bytes_a_second() {
         );
     }
 }
+
+/// From nothing to a running quickstart with Enter alone.
+#[test]
+fn the_wizard_leads_from_nothing_to_a_run() {
+    let place = Place::new();
+    let mut term = Term::llmtui(&place, &[], (80, 24));
+    term.wait_text("▸ quickstart");
+    term.press("n");
+    for title in [
+        "What should the model do?",
+        "What should it learn from?",
+        "What does it begin with?",
+        "How should it learn?",
+        "Which size and recipe?",
+        "Settings that matter here",
+        "What it will take",
+        "start it now",
+    ] {
+        term.wait_text(title);
+        term.press("\r");
+    }
+    term.wait("the first step", |term| {
+        term.step().is_some_and(|step| step > 0)
+    });
+    stop_and_leave(&mut term);
+    let remembered = place.path().join("home/.local/state/llmtui/wizard.json");
+    let remembered = std::fs::read_to_string(remembered).unwrap();
+    assert!(remembered.contains("pretrain"), "{remembered}");
+}
+
+/// A method that is not in this build is advised and refused; two steps back the data changes, and with it the method.
+#[test]
+fn the_wizard_goes_back_twice_and_changes_the_method() {
+    let place = Place::new();
+    let mut term = Term::llmtui(&place, &[], (160, 48));
+    term.wait_text("▸ quickstart");
+    term.press("n");
+    term.wait_text("What should the model do?");
+    term.press("j");
+    term.wait_text("▸ follow instructions");
+    term.press("\r");
+    term.wait_text("What should it learn from?");
+    // Arrows: on the row of a path, letters are text.
+    term.press("\x1b[B\x1b[B");
+    term.wait_text("▸ prompts with good answers");
+    term.press("\r");
+    term.wait_text("What does it begin with?");
+    term.press("j");
+    term.wait_text("▸ a base model");
+    term.press("\r");
+    term.wait_text("How should it learn?");
+    term.wait_text("▸ SFT");
+    term.press("\x1b");
+    term.wait_text("What does it begin with?");
+    term.wait_text("▸ a base model");
+    term.press("\x1b");
+    term.wait_text("What should it learn from?");
+    term.wait_text("▸ prompts with good answers");
+    term.press("\x1b[A\x1b[A");
+    term.wait_text("▸ Tiny Shakespeare");
+    term.press("\r");
+    term.wait_text("What does it begin with?");
+    term.press("\x1b[A");
+    term.wait_text("▸ nothing: random weights");
+    term.press("\r");
+    term.wait_text("How should it learn?");
+    term.wait_text("▸ pretraining");
+    for title in [
+        "How should it learn?",
+        "Which size and recipe?",
+        "Settings that matter here",
+        "What it will take",
+        "start it now",
+    ] {
+        term.wait_text(title);
+        term.press("\r");
+    }
+    term.wait("the first step", |term| {
+        term.step().is_some_and(|step| step > 0)
+    });
+    stop_and_leave(&mut term);
+}
+
+#[track_caller]
+fn stop_and_leave(term: &mut Term) {
+    term.press("q");
+    term.wait_text("stop now");
+    term.press("s");
+    assert_eq!(term.wait_exit(), 0);
+    term.assert_restored();
+}

@@ -17,6 +17,7 @@ mod engine_cmd;
 pub mod exit;
 mod headless;
 mod home;
+mod import;
 mod new;
 mod plan;
 mod preflight;
@@ -101,6 +102,7 @@ enum Verb {
     Runs(runs::Args),
     Chat(chat::Args),
     New(new::Args),
+    Import(import::Args),
     Presets(presets::Args),
     Plan(Box<plan::Args>),
     Preflight(preflight::Args),
@@ -141,6 +143,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Runs(args) => runs::run(args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::New(args) => new::run(args, &cx),
+        Verb::Import(args) => import::run(args, &cx),
         Verb::Presets(args) => presets::run(args, &cx),
         Verb::Plan(args) => plan::run(&args, &cx),
         Verb::Preflight(args) => preflight::run(args, &cx),

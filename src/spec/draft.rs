@@ -80,6 +80,40 @@ impl Draft {
         })
     }
 
+    /// A draft without a parent: the program's defaults lie below.
+    pub fn blank(name: &str) -> Draft {
+        let base = Merged::default();
+        let full = filled(&base.value, &mut Vec::new());
+        let mut draft = Draft {
+            target: String::new(),
+            merged: base.clone(),
+            base,
+            base_full: full.clone(),
+            edits: Vec::new(),
+            full,
+            project_dir: PathBuf::new(),
+        };
+        let name: String = name
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || "-_.".contains(c) {
+                    c
+                } else {
+                    '-'
+                }
+            })
+            .take(64)
+            .collect();
+        // A name that the rules refuse leaves the default one.
+        let _ = draft.set("name", name.trim_start_matches(['-', '.']), "");
+        draft
+    }
+
+    /// Where relative paths start from.
+    pub fn set_project(&mut self, folder: &std::path::Path) {
+        self.project_dir = folder.to_path_buf();
+    }
+
     /// The parent's name or path, as it was said.
     pub fn target(&self) -> &str {
         &self.target
@@ -263,6 +297,8 @@ impl Draft {
         let by_path = self.target.contains(['/', '.']);
         if by_path {
             tree = self.merged.value.clone();
+        } else if self.target.is_empty() {
+            tree["name"] = self.value("name");
         } else {
             tree["extends"] = Value::String(self.target.clone());
             // Always: a file without one is called after itself.

@@ -6,6 +6,7 @@
 pub mod alias;
 mod config;
 mod draft;
+pub mod import;
 mod issue;
 mod layer;
 mod load;

@@ -1,0 +1,92 @@
+//! `llmtui import`: a spec of another tool, as far as it can be taken over, with a report of what became of each key.
+
+use super::Context;
+use super::exit::{Exit, Failure};
+use crate::base::text::one_line;
+use crate::spec::import::{self, Dialect, Fate, Imported};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Take over a spec of LLaMA-Factory, Axolotl or TRL
+///
+/// Says of each key what became of it: mapped, mapped with a difference, no equal, not needed, not known.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui import examples/llama3_pt.yaml
+  llmtui import qlora.yml --from axolotl --to mine.yaml")]
+pub struct Args {
+    /// Their YAML file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Whose file it is; told by its keys otherwise
+    #[arg(long, value_name = "TOOL", value_parser = ["llama-factory", "axolotl", "trl"])]
+    pub from: Option<String>,
+    /// Write the spec there; never over another file. Default: print it
+    #[arg(long, value_name = "FILE")]
+    pub to: Option<PathBuf>,
+}
+
+pub fn run(args: Args, _cx: &Context) -> anyhow::Result<Exit> {
+    let shown = args.file.display();
+    let text = std::fs::read_to_string(&args.file)
+        .map_err(|e| Failure::yours(format!("{shown} cannot be read: {e}"), ""))?;
+    let stem = args.file.file_stem().unwrap_or_default().to_string_lossy();
+    let from = args.from.as_deref().and_then(Dialect::by_id);
+    let imported = import::import(&stem, &text, from)
+        .map_err(|e| Failure::yours(format!("{shown}: {e}"), ""))?;
+    let mut out = std::io::stdout().lock();
+    out.write_all(report(&imported).as_bytes())?;
+    let heading = format!(
+        "Taken over from {} ({}).",
+        one_line(&shown.to_string()),
+        imported.dialect.id()
+    );
+    let yaml = imported.draft.to_yaml(&[heading]);
+    match &args.to {
+        Some(path) => {
+            crate::spec::save_new(path, &yaml).map_err(|what| Failure::yours(what, "--to FILE"))?;
+            writeln!(
+                out,
+                "\nsaved as {}\nllmtui train {}",
+                path.display(),
+                path.display()
+            )?;
+        }
+        None => write!(out, "\n{yaml}")?,
+    }
+    Ok(Exit::Done)
+}
+
+/// ```text
+/// llama-factory: 9 mapped, 3 mapped, with a difference, 4 no equal here
+///
+/// mapped
+///   learning_rate: 1e-4       optimizer.adamw.lr: 1e-4
+/// ```
+fn report(imported: &Imported) -> String {
+    let count = |fate: Fate| imported.lines.iter().filter(|l| l.fate == fate).count();
+    let counts: Vec<String> = Fate::ALL
+        .into_iter()
+        .filter(|fate| count(*fate) > 0)
+        .map(|fate| format!("{} {}", count(fate), fate.title()))
+        .collect();
+    let mut text = format!("{}: {}\n", imported.dialect.id(), counts.join("; "));
+    let width = imported
+        .lines
+        .iter()
+        .map(|l| l.theirs.chars().count())
+        .max();
+    let width = width.unwrap_or(0).min(48);
+    for fate in Fate::ALL.into_iter().filter(|fate| count(*fate) > 0) {
+        text.push_str(&format!("\n{}\n", fate.title()));
+        for line in imported.lines.iter().filter(|l| l.fate == fate) {
+            let words: Vec<String> = [&line.ours, &line.words]
+                .into_iter()
+                .filter(|w| !w.is_empty())
+                .map(|w| one_line(w))
+                .collect();
+            text.push_str(&format!("  {:width$}  {}\n", line.theirs, words.join("; ")));
+        }
+    }
+    text
+}

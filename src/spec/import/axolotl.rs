@@ -1,0 +1,161 @@
+//! Keys of Axolotl's flat YAML.
+
+use super::{
+    EPOCHS, FOREIGN_MODEL, NO_ADAPTER, NO_TRACKER, OPTIMIZERS, RUNS_DIR, Row, SCHEDULES, To,
+    WINDOWS, row,
+};
+
+pub(super) const MARKS: &[&str] = &[
+    "base_model",
+    "datasets",
+    "sequence_len",
+    "micro_batch_size",
+    "adapter",
+    "val_set_size",
+    "num_epochs",
+    "sample_packing",
+    "train_on_inputs",
+    "rl",
+];
+
+const RL: &[(&str, &str)] = &[
+    ("dpo", "dpo"),
+    ("ipo", "dpo"),
+    ("kto", "kto"),
+    ("orpo", "orpo"),
+    ("grpo", "grpo"),
+];
+
+pub(super) const ROWS: &[Row] = &[
+    row("base_model", To::NoEqual(FOREIGN_MODEL)),
+    row("model_type", To::NoEqual("model.* says what it is made of")),
+    row(
+        "tokenizer_type",
+        To::NoEqual("data.tokenizer: char, bpe or file"),
+    ),
+    row(
+        "load_in_8bit",
+        To::NoEqual("the base is not quantised here"),
+    ),
+    row(
+        "load_in_4bit",
+        To::NoEqual("the base is not quantised here"),
+    ),
+    row("adapter", To::NoEqual(NO_ADAPTER)),
+    row("lora_r", To::NoEqual(NO_ADAPTER)),
+    row("lora_alpha", To::NoEqual(NO_ADAPTER)),
+    row("lora_dropout", To::NoEqual(NO_ADAPTER)),
+    row("lora_target_modules", To::NoEqual(NO_ADAPTER)),
+    row("lora_target_linear", To::NoEqual(NO_ADAPTER)),
+    row("datasets", To::Data),
+    row("pretraining_dataset", To::Data),
+    row(
+        "chat_template",
+        To::NoEqual("plain text has no chat template"),
+    ),
+    row(
+        "train_on_inputs",
+        To::NoEqual("every token of a text is learnt from"),
+    ),
+    row(
+        "dataset_prepared_path",
+        To::Needless("nothing is prepared on disk"),
+    ),
+    row(
+        "val_set_size",
+        To::Near(
+            "data.val_fraction",
+            "the share comes from the end of the text, not at random",
+        ),
+    ),
+    row("rl", To::Method(RL)),
+    row(
+        "rl_beta",
+        To::NoEqual("belongs to preferences: not in this build"),
+    ),
+    row("sequence_len", To::Near("model.seq_len", WINDOWS)),
+    row(
+        "sample_packing",
+        To::Needless("windows of text are always full"),
+    ),
+    row(
+        "pad_to_sequence_len",
+        To::Needless("windows of text are always full"),
+    ),
+    row("micro_batch_size", To::Key("train.micro_batch_size")),
+    row(
+        "gradient_accumulation_steps",
+        To::Key("train.grad_accum_steps"),
+    ),
+    row("num_epochs", To::NoEqual(EPOCHS)),
+    row("max_steps", To::Key("train.max_steps")),
+    row("optimizer", To::Word("optimizer", OPTIMIZERS)),
+    row("lr_scheduler", To::Word("schedule", SCHEDULES)),
+    row("learning_rate", To::Key("optimizer.*.lr")),
+    row(
+        "weight_decay",
+        To::Near("optimizer.*.weight_decay", "here never on norms and biases"),
+    ),
+    row("adam_beta1", To::Key("optimizer.*.beta1")),
+    row("adam_beta2", To::Key("optimizer.*.beta2")),
+    row("adam_epsilon", To::Key("optimizer.*.eps")),
+    row("max_grad_norm", To::Key("train.clip_norm")),
+    row("warmup_steps", To::Key("schedule.*.warmup_steps")),
+    row("warmup_ratio", To::WarmupRatio),
+    row("bf16", To::Flag("train.precision", "bf16")),
+    row(
+        "fp16",
+        To::NoEqual("16-bit floats with loss scaling are not used here; bf16 or f32"),
+    ),
+    row("tf32", To::Needless("a matter of GPUs")),
+    row(
+        "gradient_checkpointing",
+        To::Flag("train.activation_checkpointing", "full"),
+    ),
+    row(
+        "flash_attention",
+        To::Needless("attention never holds all scores here"),
+    ),
+    row(
+        "logging_steps",
+        To::Near(
+            "train.log_every",
+            "every step is cheap to log here; charts are finer with 1",
+        ),
+    ),
+    row("eval_steps", To::Key("eval.every")),
+    row("save_steps", To::Key("checkpoint.every")),
+    row(
+        "save_total_limit",
+        To::Near(
+            "checkpoint.keep_last",
+            "the best one is kept besides; 2 at least",
+        ),
+    ),
+    row("evals_per_epoch", To::NoEqual("eval.every counts steps")),
+    row(
+        "saves_per_epoch",
+        To::NoEqual("checkpoint.every counts steps"),
+    ),
+    row(
+        "seed",
+        To::Near(
+            "seed",
+            "weights, batches and samples follow it; numbers differ from other programs",
+        ),
+    ),
+    row("output_dir", To::NoEqual(RUNS_DIR)),
+    row(
+        "resume_from_checkpoint",
+        To::NoEqual("the command line says what to resume: --resume RUN"),
+    ),
+    row("wandb_project", To::NoEqual(NO_TRACKER)),
+    row("wandb_entity", To::NoEqual(NO_TRACKER)),
+    row("wandb_name", To::NoEqual(NO_TRACKER)),
+    row("special_tokens", To::NoEqual("the tokenizer decides")),
+    row(
+        "deepspeed",
+        To::NoEqual("training is on one machine in one process"),
+    ),
+    row("strict", To::Needless("unknown keys are always errors")),
+];

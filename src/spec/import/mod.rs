@@ -1,0 +1,511 @@
+//! Specs of other tools: each dialect is a table of its keys and what becomes of them here. What has no equal is said,
+//! what means something else is said, and nothing is dropped in silence.
+
+mod axolotl;
+mod llama_factory;
+mod trl;
+
+use super::draft::{Draft, shown};
+use super::schema::root;
+use super::yaml::{self, YamlError};
+use serde_json::Value;
+
+/// A tool whose files are understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    LlamaFactory,
+    Axolotl,
+    Trl,
+}
+
+impl Dialect {
+    pub const ALL: [Dialect; 3] = [Dialect::LlamaFactory, Dialect::Axolotl, Dialect::Trl];
+
+    /// The word on the command line.
+    pub fn id(self) -> &'static str {
+        match self {
+            Dialect::LlamaFactory => "llama-factory",
+            Dialect::Axolotl => "axolotl",
+            Dialect::Trl => "trl",
+        }
+    }
+
+    pub fn by_id(id: &str) -> Option<Dialect> {
+        Dialect::ALL.into_iter().find(|d| d.id() == id)
+    }
+
+    fn tables(self) -> [&'static [Row]; 2] {
+        match self {
+            Dialect::LlamaFactory => [llama_factory::ROWS, TRAINER],
+            Dialect::Axolotl => [axolotl::ROWS, &[]],
+            Dialect::Trl => [trl::ROWS, TRAINER],
+        }
+    }
+
+    /// Keys that only this dialect has.
+    fn marks(self) -> &'static [&'static str] {
+        match self {
+            Dialect::LlamaFactory => llama_factory::MARKS,
+            Dialect::Axolotl => axolotl::MARKS,
+            Dialect::Trl => trl::MARKS,
+        }
+    }
+
+    fn row(self, key: &str) -> Option<&'static Row> {
+        let [own, shared] = self.tables();
+        own.iter().chain(shared).find(|row| row.key == key)
+    }
+}
+
+/// What becomes of a key.
+#[derive(Debug, Clone, Copy)]
+enum To {
+    /// The same, under this path.
+    Key(&'static str),
+    /// Nearly the same; the words say what differs.
+    Near(&'static str, &'static str),
+    /// One of a few words: theirs and ours.
+    Word(&'static str, &'static [(&'static str, &'static str)]),
+    /// `true` means this value at this path.
+    Flag(&'static str, &'static str),
+    /// A share of the steps.
+    WarmupRatio,
+    /// The training method: theirs and ours.
+    Method(&'static [(&'static str, &'static str)]),
+    /// A text's path, when it is one.
+    Data,
+    /// There is nothing like it; what to do instead.
+    NoEqual(&'static str),
+    /// It does not matter here.
+    Needless(&'static str),
+}
+
+/// One key of a dialect.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    key: &'static str,
+    to: To,
+}
+
+const fn row(key: &'static str, to: To) -> Row {
+    Row { key, to }
+}
+
+const OPTIMIZERS: &[(&str, &str)] = &[
+    ("adamw_torch", "adamw"),
+    ("adamw_torch_fused", "adamw"),
+    ("adamw_hf", "adamw"),
+    ("adamw_bnb_8bit", "adamw"),
+    ("adamw_8bit", "adamw"),
+    ("paged_adamw_8bit", "adamw"),
+    ("paged_adamw_32bit", "adamw"),
+    ("adamw", "adamw"),
+    ("adafactor", "adafactor"),
+    ("lion", "lion"),
+    ("muon", "muon"),
+    ("sgd", "sgd"),
+];
+
+const SCHEDULES: &[(&str, &str)] = &[
+    ("cosine", "cosine"),
+    ("linear", "linear"),
+    ("constant", "constant"),
+    ("constant_with_warmup", "constant"),
+];
+
+const FOREIGN_MODEL: &str = "models from elsewhere cannot be loaded yet: the spec trains from nothing; train.from takes a checkpoint that llmtui wrote";
+const NO_ADAPTER: &str = "this build trains all weights: adapters are not in it yet";
+const EPOCHS: &str =
+    "set train.max_steps: an epoch is the training tokens divided by tokens per step";
+const NO_TRACKER: &str = "the log is runs/<id>/events.jsonl; nothing is sent anywhere";
+const WINDOWS: &str = "text is cut into windows of this length, not truncated or padded; it is the model's context too";
+const RUNS_DIR: &str = "the command line says where runs live: --runs-dir DIR";
+
+/// Keys of Hugging Face's TrainingArguments, which several tools share.
+const TRAINER: &[Row] = &[
+    row("model_name_or_path", To::NoEqual(FOREIGN_MODEL)),
+    row(
+        "per_device_train_batch_size",
+        To::Key("train.micro_batch_size"),
+    ),
+    row(
+        "per_device_eval_batch_size",
+        To::Needless("evaluation uses train.micro_batch_size"),
+    ),
+    row(
+        "gradient_accumulation_steps",
+        To::Key("train.grad_accum_steps"),
+    ),
+    row("learning_rate", To::Key("optimizer.*.lr")),
+    row(
+        "weight_decay",
+        To::Near("optimizer.*.weight_decay", "here never on norms and biases"),
+    ),
+    row("adam_beta1", To::Key("optimizer.*.beta1")),
+    row("adam_beta2", To::Key("optimizer.*.beta2")),
+    row("adam_epsilon", To::Key("optimizer.*.eps")),
+    row("max_grad_norm", To::Key("train.clip_norm")),
+    row("max_steps", To::Key("train.max_steps")),
+    row("num_train_epochs", To::NoEqual(EPOCHS)),
+    row("optim", To::Word("optimizer", OPTIMIZERS)),
+    row("lr_scheduler_type", To::Word("schedule", SCHEDULES)),
+    row("warmup_steps", To::Key("schedule.*.warmup_steps")),
+    row("warmup_ratio", To::WarmupRatio),
+    row(
+        "logging_steps",
+        To::Near(
+            "train.log_every",
+            "every step is cheap to log here; charts are finer with 1",
+        ),
+    ),
+    row("save_steps", To::Key("checkpoint.every")),
+    row(
+        "save_total_limit",
+        To::Near(
+            "checkpoint.keep_last",
+            "the best one is kept besides; 2 at least",
+        ),
+    ),
+    row("eval_steps", To::Key("eval.every")),
+    row(
+        "seed",
+        To::Near(
+            "seed",
+            "weights, batches and samples follow it; numbers differ from other programs",
+        ),
+    ),
+    row("run_name", To::Key("name")),
+    row("output_dir", To::NoEqual(RUNS_DIR)),
+    row(
+        "overwrite_output_dir",
+        To::Needless("every run has a folder of its own"),
+    ),
+    row(
+        "resume_from_checkpoint",
+        To::NoEqual("the command line says what to resume: --resume RUN"),
+    ),
+    row("bf16", To::Flag("train.precision", "bf16")),
+    row(
+        "fp16",
+        To::NoEqual("16-bit floats with loss scaling are not used here; bf16 or f32"),
+    ),
+    row(
+        "gradient_checkpointing",
+        To::Flag("train.activation_checkpointing", "full"),
+    ),
+    row("report_to", To::NoEqual(NO_TRACKER)),
+    row("eval_strategy", To::Needless("eval.every says when")),
+    row("save_strategy", To::Needless("checkpoint.every says when")),
+    row("do_train", To::Needless("llmtui train trains")),
+    row("do_eval", To::Needless("eval.every says when")),
+    row("ddp_timeout", To::Needless("one process")),
+    row(
+        "deepspeed",
+        To::NoEqual("training is on one machine in one process"),
+    ),
+    row(
+        "dataloader_num_workers",
+        To::Needless("tokens are in memory"),
+    ),
+    row("remove_unused_columns", To::Needless("text has no columns")),
+    row("use_peft", To::NoEqual(NO_ADAPTER)),
+    row("lora_alpha", To::NoEqual(NO_ADAPTER)),
+    row("lora_dropout", To::NoEqual(NO_ADAPTER)),
+];
+
+/// What became of one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    Mapped,
+    /// Mapped, and it means something a little else.
+    Differs,
+    NoEqual,
+    Needless,
+    /// No key of this dialect that we know.
+    Unknown,
+}
+
+impl Fate {
+    pub const ALL: [Fate; 5] = [
+        Fate::Mapped,
+        Fate::Differs,
+        Fate::NoEqual,
+        Fate::Needless,
+        Fate::Unknown,
+    ];
+
+    /// The heading in a report.
+    pub fn title(self) -> &'static str {
+        match self {
+            Fate::Mapped => "mapped",
+            Fate::Differs => "mapped, with a difference",
+            Fate::NoEqual => "no equal here",
+            Fate::Needless => "not needed here",
+            Fate::Unknown => "not known",
+        }
+    }
+}
+
+/// One line of the report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    pub fate: Fate,
+    /// As it stands in their file: `learning_rate: 1e-4`.
+    pub theirs: String,
+    /// Where it went; empty when nowhere.
+    pub ours: String,
+    pub words: String,
+}
+
+/// A file of another tool, as far as it could be taken over.
+#[derive(Debug, Clone)]
+pub struct Imported {
+    pub dialect: Dialect,
+    pub lines: Vec<Line>,
+    pub draft: Draft,
+}
+
+/// Why a file cannot be read at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error("not valid YAML: {0}")]
+    Yaml(#[from] YamlError),
+    #[error("a map of keys was expected")]
+    NoMap,
+    #[error("no key tells which tool this is for: say --from llama-factory, axolotl or trl")]
+    NoDialect,
+}
+
+/// The dialect whose own keys are there; the one with most of them where several have some.
+fn detect(keys: &[&str]) -> Option<Dialect> {
+    let score = |d: Dialect| {
+        let marks = keys.iter().filter(|k| d.marks().contains(k)).count();
+        let known = keys.iter().filter(|k| d.row(k).is_some()).count();
+        (marks, known)
+    };
+    let best = Dialect::ALL.into_iter().max_by_key(|d| score(*d))?;
+    (score(best).1 > 0).then_some(best)
+}
+
+/// Reads another tool's YAML. `name` becomes the run's name where the file has none.
+///
+/// # Errors
+/// No YAML, no map, or keys of no tool we know.
+pub fn import(name: &str, text: &str, from: Option<Dialect>) -> Result<Imported, ImportError> {
+    let Value::Object(map) = yaml::parse(text)? else {
+        return Err(ImportError::NoMap);
+    };
+    let keys: Vec<&str> = map.keys().map(String::as_str).collect();
+    let dialect = from
+        .or_else(|| detect(&keys))
+        .ok_or(ImportError::NoDialect)?;
+    let mut reader = Reader {
+        dialect,
+        draft: Draft::blank(name),
+        lines: Vec::new(),
+        max_steps: map
+            .get("max_steps")
+            .and_then(Value::as_u64)
+            .filter(|n| *n > 0),
+    };
+    // Choices first: settings below them belong to the chosen member.
+    let is_choice = |key: &str| matches!(dialect.row(key).map(|r| r.to), Some(To::Word(..)));
+    let (choices, rest): (Vec<_>, Vec<_>) = map.iter().partition(|(key, _)| is_choice(key));
+    for (key, value) in choices.into_iter().chain(rest) {
+        reader.key(key, value);
+    }
+    if dialect == Dialect::Trl {
+        reader.method(trl::method(&keys));
+    }
+    reader.lines.sort_by_key(|line| line.fate);
+    Ok(Imported {
+        dialect,
+        lines: reader.lines,
+        draft: reader.draft,
+    })
+}
+
+struct Reader {
+    dialect: Dialect,
+    draft: Draft,
+    lines: Vec<Line>,
+    max_steps: Option<u64>,
+}
+
+impl Reader {
+    fn key(&mut self, key: &str, value: &Value) {
+        let theirs = format!("{key}: {}", brief(value));
+        let Some(row) = self.dialect.row(key) else {
+            let words = "no key of this tool that is known here: look it up by hand";
+            return self.line(Fate::Unknown, theirs, "", words);
+        };
+        match row.to {
+            To::Key(path) => self.set(theirs, path, &plain(value), ""),
+            To::Near(path, words) => self.set(theirs, path, &plain(value), words),
+            To::Word(path, words) => self.word(theirs, path, words, value),
+            To::Flag(path, ours) => self.flag(theirs, path, ours, value),
+            To::WarmupRatio => self.warmup(theirs, value),
+            To::Method(words) => {
+                let ours = value
+                    .as_str()
+                    .and_then(|w| words.iter().find(|(t, _)| *t == w));
+                match ours {
+                    Some((_, ours)) => self.method_line(theirs, ours),
+                    None => self.line(Fate::Unknown, theirs, "", "an unknown method"),
+                }
+            }
+            To::Data => self.data(theirs, value),
+            To::NoEqual(words) => {
+                // What is switched off is missed by nobody.
+                let off = matches!(value, Value::Bool(false) | Value::Null);
+                let fate = if off { Fate::Needless } else { Fate::NoEqual };
+                self.line(fate, theirs, "", words);
+            }
+            To::Needless(words) => self.line(Fate::Needless, theirs, "", words),
+        }
+    }
+
+    fn line(&mut self, fate: Fate, theirs: String, ours: &str, words: impl Into<String>) {
+        self.lines.push(Line {
+            fate,
+            theirs,
+            ours: ours.to_string(),
+            words: words.into(),
+        });
+    }
+
+    /// Sets a value; what the schema refuses has no equal, and the report says why.
+    fn set(&mut self, theirs: String, path: &str, text: &str, words: &str) {
+        let Some(full) = self.draft.settle(path) else {
+            return self.line(Fate::NoEqual, theirs, "", "this build has no such setting");
+        };
+        let why = format!("from {theirs}");
+        match self.draft.set(&full, text, &why) {
+            Ok(()) => {
+                let ours = format!("{full}: {}", shown(&self.draft.value(&full)));
+                let fate = if words.is_empty() {
+                    Fate::Mapped
+                } else {
+                    Fate::Differs
+                };
+                self.line(fate, theirs, &ours, words);
+            }
+            Err(issue) => {
+                let words = format!("{full}: {} {}", issue.what, issue.hint);
+                self.line(Fate::NoEqual, theirs, "", words.trim_end());
+            }
+        }
+    }
+
+    fn word(&mut self, theirs: String, path: &str, words: &[(&str, &str)], value: &Value) {
+        let word = plain(value);
+        let known = root().at(path);
+        let ours = words
+            .iter()
+            .find(|(t, _)| *t == word)
+            .map(|(_, ours)| *ours);
+        match ours.filter(|ours| known.is_some_and(|node| node.child(ours).is_some())) {
+            Some(ours) if ours == word || word.starts_with(ours) && !word.contains("bit") => {
+                self.set(theirs, path, ours, "");
+            }
+            Some(ours) => self.set(theirs, path, ours, "its 32-bit form with the same update"),
+            None => {
+                let kept = shown(&self.draft.value(path));
+                let words = format!("this build has no {word}: {path} stays {kept}");
+                self.line(Fate::NoEqual, theirs, "", words);
+            }
+        }
+    }
+
+    fn flag(&mut self, theirs: String, path: &str, ours: &str, value: &Value) {
+        match value {
+            Value::Bool(true) => self.set(theirs, path, ours, ""),
+            _ => self.line(Fate::Needless, theirs, "", "that is what happens anyway"),
+        }
+    }
+
+    fn warmup(&mut self, theirs: String, value: &Value) {
+        let share = value.as_f64().filter(|x| (0.0..=1.0).contains(x));
+        match (share, self.max_steps) {
+            (Some(share), Some(steps)) => {
+                let warmup = (share * steps as f64).round() as u64;
+                self.set(
+                    theirs,
+                    "schedule.*.warmup_steps",
+                    &warmup.to_string(),
+                    "a number of steps here, not a share",
+                );
+            }
+            _ => {
+                let words = "set schedule's warmup_steps to that share of train.max_steps";
+                self.line(Fate::NoEqual, theirs, "", words);
+            }
+        }
+    }
+
+    fn method_line(&mut self, theirs: String, ours: &str) {
+        let trained = root()
+            .at("method")
+            .is_some_and(|node| node.child(ours).is_some());
+        match trained {
+            true => self.set(theirs, "method", ours, ""),
+            false => self.method_missing(theirs, ours),
+        }
+    }
+
+    fn method_missing(&mut self, theirs: String, ours: &str) {
+        let words = format!(
+            "this build does not train {ours} yet: the spec pretrains on plain text; llmtui new advises"
+        );
+        self.line(Fate::NoEqual, theirs, "", words);
+    }
+
+    /// A method that follows from the keys as a whole.
+    fn method(&mut self, ours: &str) {
+        self.method_line(format!("(these keys mean {ours})"), ours);
+    }
+
+    /// A data set: the path of a text file is one here, a name is not.
+    fn data(&mut self, theirs: String, value: &Value) {
+        let first = match value {
+            Value::Array(items) => items.first().unwrap_or(&Value::Null),
+            other => other,
+        };
+        let path = first
+            .as_str()
+            .or_else(|| first["path"].as_str())
+            .unwrap_or_default();
+        let text = path.ends_with(".txt");
+        let alone = value.as_array().is_none_or(|items| items.len() == 1);
+        match (text, alone) {
+            (true, true) => self.set(theirs, "data.path", path, "plain text, read whole"),
+            (true, false) => self.set(theirs, "data.path", path, "only the first of several sets"),
+            _ => self.line(
+                Fate::NoEqual,
+                theirs,
+                "",
+                "data sets by name and rows are not read yet: put the path of a text file into data.path",
+            ),
+        }
+    }
+}
+
+/// A value as the right side of `key=value`.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A value as a report shows it.
+fn brief(value: &Value) -> String {
+    let text = crate::base::text::one_line(&plain(value));
+    match text.chars().count() {
+        0..=48 => text,
+        _ => text.chars().take(47).chain(['…']).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

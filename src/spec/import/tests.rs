@@ -1,0 +1,194 @@
+//! Files as people have them, and what holds for every table.
+
+use super::*;
+use crate::spec::{SpecSources, load_text};
+
+const LLAMA_FACTORY: &str = "
+### model
+model_name_or_path: meta-llama/Llama-3.2-1B
+trust_remote_code: true
+### method
+stage: pt
+do_train: true
+finetuning_type: full
+### dataset
+dataset: my.txt
+cutoff_len: 256
+overwrite_cache: true
+preprocessing_num_workers: 16
+### output
+output_dir: saves/llama/pt
+logging_steps: 10
+save_steps: 500
+report_to: none
+### train
+per_device_train_batch_size: 4
+gradient_accumulation_steps: 8
+learning_rate: 1.0e-4
+max_steps: 3000
+lr_scheduler_type: cosine
+warmup_ratio: 0.1
+bf16: true
+val_size: 0.05
+eval_steps: 250
+an_invented_key: 7
+";
+
+const AXOLOTL: &str = "
+base_model: NousResearch/Llama-3.2-1B
+load_in_8bit: false
+load_in_4bit: true
+datasets:
+  - path: teknium/GPT4-LLM-Cleaned
+    type: alpaca
+val_set_size: 0.1
+output_dir: ./outputs/qlora-out
+adapter: qlora
+lora_r: 32
+lora_target_modules: [gate_proj, up_proj]
+sequence_len: 2048
+sample_packing: true
+gradient_accumulation_steps: 4
+micro_batch_size: 2
+num_epochs: 1
+optimizer: adamw_bnb_8bit
+lr_scheduler: cosine
+learning_rate: 0.0002
+bf16: auto
+warmup_steps: 10
+weight_decay: 0.0
+rl: dpo
+";
+
+const TRL: &str = "
+model_name_or_path: Qwen/Qwen2.5-0.5B-Instruct
+dataset_name: trl-lib/ultrafeedback_binarized
+learning_rate: 5.0e-7
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 8
+max_length: 1024
+beta: 0.1
+logging_steps: 25
+max_grad_norm: 0.5
+optim: adamw_torch
+lr_scheduler_type: polynomial
+seed: 42
+";
+
+fn fate<'a>(imported: &'a Imported, key: &str) -> &'a Line {
+    let starts = format!("{key}:");
+    let found = imported
+        .lines
+        .iter()
+        .find(|l| l.theirs.starts_with(&starts));
+    found.unwrap_or_else(|| panic!("{key} is not in the report: {:#?}", imported.lines))
+}
+
+#[test]
+fn llama_factory_maps_numbers_and_says_what_has_no_equal() {
+    let imported = import("lf", LLAMA_FACTORY, None).unwrap();
+    assert_eq!(imported.dialect, Dialect::LlamaFactory);
+    let draft = &imported.draft;
+    assert_eq!(draft.value("train.max_steps"), 3000);
+    assert_eq!(draft.value("schedule.cosine.warmup_steps"), 300);
+    assert_eq!(draft.value("optimizer.adamw.lr"), 1e-4);
+    assert_eq!(draft.value("data.path"), "my.txt");
+    assert_eq!(fate(&imported, "cutoff_len").fate, Fate::Differs);
+    assert_eq!(fate(&imported, "model_name_or_path").fate, Fate::NoEqual);
+    assert_eq!(fate(&imported, "an_invented_key").fate, Fate::Unknown);
+    assert_eq!(fate(&imported, "stage").fate, Fate::Mapped);
+}
+
+#[test]
+fn axolotl_and_trl_are_told_by_their_keys_and_methods_that_are_missing_are_named() {
+    let imported = import("ax", AXOLOTL, None).unwrap();
+    assert_eq!(imported.dialect, Dialect::Axolotl);
+    assert_eq!(imported.draft.value("model.seq_len"), 2048);
+    assert_eq!(imported.draft.value("optimizer"), "adamw");
+    assert_eq!(fate(&imported, "optimizer").fate, Fate::Differs);
+    assert_eq!(fate(&imported, "load_in_8bit").fate, Fate::Needless);
+    assert_eq!(fate(&imported, "load_in_4bit").fate, Fate::NoEqual);
+    assert!(fate(&imported, "datasets").words.contains("data.path"));
+    let trl = import("trl", TRL, None).unwrap();
+    assert_eq!(trl.dialect, Dialect::Trl);
+    assert_eq!(trl.draft.value("train.clip_norm"), 0.5);
+    assert!(
+        fate(&trl, "lr_scheduler_type")
+            .words
+            .contains("no polynomial")
+    );
+    let method = trl.lines.iter().find(|l| l.theirs.contains("mean dpo"));
+    assert!(method.is_some(), "{:#?}", trl.lines);
+}
+
+/// Nothing is lost: every key of a file stands in its report once, and what was written loads.
+#[test]
+fn every_key_is_reported_once_and_the_file_loads() {
+    for (name, text) in [("lf", LLAMA_FACTORY), ("ax", AXOLOTL), ("trl", TRL)] {
+        let imported = import(name, text, None).unwrap();
+        let map = yaml::parse(text).unwrap();
+        for key in map.as_object().unwrap().keys() {
+            let starts = format!("{key}:");
+            let n = imported
+                .lines
+                .iter()
+                .filter(|l| l.theirs.starts_with(&starts))
+                .count();
+            assert_eq!(n, 1, "{name}: {key}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("my.txt"), "text").unwrap();
+        let sources = SpecSources {
+            config_dir: None,
+            project_dir: dir.path().into(),
+        };
+        let written = imported.draft.to_yaml(&[]);
+        let loaded =
+            load_text(name, &written, &sources).unwrap_or_else(|e| panic!("{e}\n{written}"));
+        assert_eq!(loaded.spec, {
+            let mut draft = imported.draft.clone();
+            draft.set_project(dir.path());
+            draft.spec().unwrap()
+        });
+    }
+}
+
+#[test]
+fn what_is_no_spec_of_any_tool_is_refused() {
+    assert!(matches!(import("x", "- a", None), Err(ImportError::NoMap)));
+    assert!(matches!(
+        import("x", "a: [", None),
+        Err(ImportError::Yaml(_))
+    ));
+    assert!(matches!(
+        import("x", "colour: red", None),
+        Err(ImportError::NoDialect)
+    ));
+    let forced = import("x", "colour: red", Some(Dialect::Trl)).unwrap();
+    assert_eq!(fate(&forced, "colour").fate, Fate::Unknown);
+}
+
+#[test]
+fn every_row_leads_to_a_place_of_the_schema_and_stands_once() {
+    let draft = Draft::blank("x");
+    for dialect in Dialect::ALL {
+        assert_eq!(Dialect::by_id(dialect.id()), Some(dialect));
+        let [own, shared] = dialect.tables();
+        let rows: Vec<&Row> = own.iter().chain(shared).collect();
+        for (i, row) in rows.iter().enumerate() {
+            assert!(
+                rows[..i].iter().all(|r| r.key != row.key),
+                "{} twice",
+                row.key
+            );
+            let path = match row.to {
+                To::Key(path) | To::Near(path, _) | To::Word(path, _) | To::Flag(path, _) => path,
+                _ => continue,
+            };
+            assert!(draft.settle(path).is_some(), "{}: no place {path}", row.key);
+        }
+        for mark in dialect.marks() {
+            assert!(dialect.row(mark).is_some(), "{mark}");
+        }
+    }
+}

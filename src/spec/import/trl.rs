@@ -1,0 +1,100 @@
+//! Keys of TRL's trainers beyond those of Hugging Face's; which trainer is meant follows from the keys.
+
+use super::{NO_ADAPTER, Row, To, WINDOWS, row};
+
+pub(super) const MARKS: &[&str] = &[
+    "dataset_name",
+    "dataset_config",
+    "dataset_text_field",
+    "max_length",
+    "max_prompt_length",
+    "max_completion_length",
+    "num_generations",
+    "beta",
+    "loss_type",
+    "use_peft",
+    "lora_r",
+    "completion_only_loss",
+    "assistant_only_loss",
+];
+
+/// The method that a set of keys stands for.
+pub(super) fn method(keys: &[&str]) -> &'static str {
+    let has = |key: &str| keys.contains(&key);
+    match () {
+        () if has("num_generations") => "grpo",
+        () if has("desirable_weight") || has("undesirable_weight") => "kto",
+        () if has("center_rewards_coefficient") => "reward",
+        () if has("beta") => "dpo",
+        () => "sft",
+    }
+}
+
+pub(super) const ROWS: &[Row] = &[
+    row("dataset_name", To::Data),
+    row(
+        "dataset_config",
+        To::NoEqual("data.path names the text itself"),
+    ),
+    row(
+        "dataset_train_split",
+        To::NoEqual("data.val_fraction divides the text"),
+    ),
+    row(
+        "dataset_test_split",
+        To::NoEqual("data.val_fraction divides the text"),
+    ),
+    row(
+        "dataset_text_field",
+        To::Needless("a text file has no columns"),
+    ),
+    row("max_length", To::Near("model.seq_len", WINDOWS)),
+    row("max_seq_length", To::Near("model.seq_len", WINDOWS)),
+    row(
+        "max_prompt_length",
+        To::NoEqual("plain text has no prompts"),
+    ),
+    row(
+        "max_completion_length",
+        To::NoEqual("belongs to reinforcement learning: not in this build"),
+    ),
+    row(
+        "num_generations",
+        To::NoEqual("belongs to reinforcement learning: not in this build"),
+    ),
+    row(
+        "temperature",
+        To::NoEqual("of rollouts; samples have sample.sampling.temperature"),
+    ),
+    row(
+        "beta",
+        To::NoEqual("belongs to preferences: not in this build"),
+    ),
+    row(
+        "loss_type",
+        To::NoEqual("belongs to preferences: not in this build"),
+    ),
+    row("packing", To::Needless("windows of text are always full")),
+    row(
+        "completion_only_loss",
+        To::NoEqual("every token of a text is learnt from"),
+    ),
+    row(
+        "assistant_only_loss",
+        To::NoEqual("every token of a text is learnt from"),
+    ),
+    row("lora_r", To::NoEqual(NO_ADAPTER)),
+    row("lora_target_modules", To::NoEqual(NO_ADAPTER)),
+    row(
+        "load_in_4bit",
+        To::NoEqual("the base is not quantised here"),
+    ),
+    row("torch_dtype", To::Needless("train.precision decides")),
+    row("dtype", To::Needless("train.precision decides")),
+    row(
+        "attn_implementation",
+        To::Needless("attention never holds all scores here"),
+    ),
+    row("trust_remote_code", To::Needless("no foreign code is run")),
+    row("push_to_hub", To::NoEqual("nothing is sent anywhere")),
+];
