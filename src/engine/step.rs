@@ -3,6 +3,7 @@
 use super::due::log_is_due;
 use super::train::Trainer;
 use super::{EngineError, rescue};
+use crate::base::stats::median;
 use crate::data::Batch;
 use crate::methods::{StepContext, micro_step};
 use crate::metrics::id;
@@ -147,12 +148,28 @@ impl Trainer<'_, '_> {
         set(id::TOK_PER_SEC, log.tokens as f64 / seconds);
         set(id::STEP_MS, 1e3 * seconds / f64::from(log.steps.max(1)));
         set(id::DATA_WAIT, log.waited.as_secs_f64() / seconds);
+        if let Some(ratio) = self.update_ratio() {
+            set(id::UPDATE_RATIO, ratio);
+        }
         let (step, tokens) = (self.step(), self.state.progress.tokens);
         self.port.emit(Event::Stepped {
             step,
             tokens,
             values,
         });
+    }
+
+    /// How far the last update moved the matrices relative to their size, the median of them; none where the optimizer
+    /// does not measure it.
+    fn update_ratio(&self) -> Option<f64> {
+        let infos = self.state.model.params().infos();
+        let norms = self.state.optimizer.last_norms();
+        let matrices = infos
+            .iter()
+            .zip(norms)
+            .filter(|(info, _)| info.shape.len() == 2);
+        let ratios: Vec<f64> = matrices.map(|(_, norms)| norms.update_ratio()).collect();
+        median(&ratios)
     }
 
     /// The repeatable readings of the last step.

@@ -26,6 +26,8 @@ pub(super) trait Vector: Copy {
     unsafe fn plus(self, b: Self) -> Self;
     unsafe fn minus(self, b: Self) -> Self;
     unsafe fn times(self, b: Self) -> Self;
+    unsafe fn over(self, b: Self) -> Self;
+    unsafe fn root(self) -> Self;
     /// self · b + c, rounded once where the machine can.
     unsafe fn fused(self, b: Self, c: Self) -> Self;
     /// The greater one; `b` where one is NaN.
@@ -68,6 +70,16 @@ pub(super) trait Vector: Copy {
             self.store(words.as_mut_ptr());
             std::ptr::copy_nonoverlapping(words.as_ptr(), to, n);
         }
+    }
+
+    /// The first `n` lanes of self, `other` beyond; n may be more than there are lanes.
+    #[inline(always)]
+    unsafe fn keep_first(self, n: usize, other: f32) -> Self {
+        if n >= Self::LANES {
+            return self;
+        }
+        // SAFETY: the caller's.
+        unsafe { self.keep(0, n, Self::all(other)) }
     }
 
     /// e^x to 2 ulp for −87.3 ≤ x ≤ 88.7; the ends stand for what lies beyond, NaN stays. `math::exp` tells where the numbers
@@ -155,6 +167,16 @@ impl Vector for Portable {
     #[inline(always)]
     unsafe fn times(self, b: Self) -> Self {
         self.with(b, |a, b| a * b)
+    }
+
+    #[inline(always)]
+    unsafe fn over(self, b: Self) -> Self {
+        self.with(b, |a, b| a / b)
+    }
+
+    #[inline(always)]
+    unsafe fn root(self) -> Self {
+        self.with(self, |a, _| a.sqrt())
     }
 
     #[inline(always)]
@@ -246,6 +268,8 @@ mod x86 {
             fn plus(self, b: Self) -> Self { Ymm(_mm256_add_ps(self.0, b.0)) }
             fn minus(self, b: Self) -> Self { Ymm(_mm256_sub_ps(self.0, b.0)) }
             fn times(self, b: Self) -> Self { Ymm(_mm256_mul_ps(self.0, b.0)) }
+            fn over(self, b: Self) -> Self { Ymm(_mm256_div_ps(self.0, b.0)) }
+            fn root(self) -> Self { Ymm(_mm256_sqrt_ps(self.0)) }
             fn fused(self, b: Self, c: Self) -> Self { Ymm(_mm256_fmadd_ps(self.0, b.0, c.0)) }
             fn greater(self, b: Self) -> Self { Ymm(_mm256_max_ps(self.0, b.0)) }
             fn lesser(self, b: Self) -> Self { Ymm(_mm256_min_ps(self.0, b.0)) }
@@ -301,6 +325,8 @@ mod x86 {
                     fn plus(self, b: Self) -> Self { $name(_mm512_add_ps(self.0, b.0)) }
                     fn minus(self, b: Self) -> Self { $name(_mm512_sub_ps(self.0, b.0)) }
                     fn times(self, b: Self) -> Self { $name(_mm512_mul_ps(self.0, b.0)) }
+                    fn over(self, b: Self) -> Self { $name(_mm512_div_ps(self.0, b.0)) }
+                    fn root(self) -> Self { $name(_mm512_sqrt_ps(self.0)) }
                     fn fused(self, b: Self, c: Self) -> Self { $name(_mm512_fmadd_ps(self.0, b.0, c.0)) }
                     fn greater(self, b: Self) -> Self { $name(_mm512_max_ps(self.0, b.0)) }
                     fn lesser(self, b: Self) -> Self { $name(_mm512_min_ps(self.0, b.0)) }

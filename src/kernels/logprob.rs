@@ -1,8 +1,9 @@
 //! The log-prob head: hidden states × vocabulary → log-probability of each target and entropy of each distribution.
+#![allow(unsafe_code)]
 
-use super::math::{exp, max, sum1};
+use super::lanes::{Lanes, Vector, widest};
+use super::math::max;
 use super::matmul::{Arithmetic, Compute, Into, Mat, matmul};
-use super::simd::multiversion;
 use super::threads;
 use candle_core::{D, Result, Tensor};
 
@@ -120,7 +121,8 @@ pub fn forward(arithmetic: Arithmetic, sizes: Sizes, inputs: Inputs, outputs: &m
         threads::rows1(answers, 3, COST * vocab, |first, answers| {
             let rows = answers.len() / 3;
             let logits = &logits[first * vocab..][..rows * vocab];
-            row_answers(logits, vocab, &targets[first..], answers);
+            // SAFETY: needs nothing but the instructions that it picks.
+            unsafe { row_answers(false, logits, vocab, &targets[first..], answers) };
         });
         for (i, answer) in answers.chunks_exact(3).enumerate() {
             logp[from + i] = answer[0];
@@ -156,7 +158,9 @@ pub fn backward(
                 let at = first + i;
                 let dlogp = upstream.dlogp[from + at];
                 let dentropy = upstream.dentropy.map_or(0.0, |d| d[from + at]);
-                logits_to_gradient(row, lse[at], entropy[at], dlogp, dentropy);
+                let constants = [lse[at], entropy[at], dlogp, dentropy];
+                // SAFETY: needs nothing but the instructions that it picks.
+                unsafe { logits_to_gradient(false, row, constants) };
                 row[inputs.targets[from + at] as usize] += dlogp;
             }
         });
@@ -191,29 +195,75 @@ fn chunk_logits(
     );
 }
 
-multiversion! {
+widest! {
     /// (logp, entropy, lse) of each row.
-    fn row_answers(logits: &[f32], vocab: usize, targets: &[u32], answers: &mut [f32]) {
-        let rows = logits.chunks_exact(vocab).zip(targets);
-        for ((row, &target), answer) in rows.zip(answers.chunks_exact_mut(3)) {
-            let top = max(row);
-            let sum = sum1(row, |x| exp(x - top));
-            let weighted = sum1(row, |x| exp(x - top) * (x - top));
-            let log_sum = sum.ln();
-            answer[0] = row[target as usize] - top - log_sum;
-            // H = lse − Σ p x, with x taken from the top.
-            answer[1] = log_sum - weighted / sum;
-            answer[2] = top + log_sum;
-        }
+    fn row_answers(
+        pairs,
+        logits: &[f32],
+        vocab: usize,
+        targets: &[u32],
+        answers: &mut [f32],
+    ) = row_answers_with
+}
+
+/// Two walks over a row, which stays in a cache: the maximum; then both sums below it.
+#[inline(always)]
+unsafe fn row_answers_with<V: Vector>(
+    logits: &[f32],
+    vocab: usize,
+    targets: &[u32],
+    answers: &mut [f32],
+) {
+    let rows = logits.chunks_exact(vocab).zip(targets);
+    for ((row, &target), answer) in rows.zip(answers.chunks_exact_mut(3)) {
+        // SAFETY: loads stay within the row; the instructions are the caller's.
+        let (top, sum, weighted) = unsafe {
+            let mut tops = Lanes::<V>::all(f32::NEG_INFINITY);
+            for at in (0..vocab).step_by(V::LANES) {
+                let x = V::load_first(row.as_ptr().add(at), vocab - at);
+                let x = x.keep_first(vocab - at, f32::NEG_INFINITY);
+                *tops.at(at) = x.greater(*tops.at(at));
+            }
+            let top = max(&tops.values());
+            let (mut sums, mut weighted) = (Lanes::<V>::all(0.0), Lanes::<V>::all(0.0));
+            for at in (0..vocab).step_by(V::LANES) {
+                let x = V::load_first(row.as_ptr().add(at), vocab - at);
+                let x = x.minus(V::all(top));
+                let p = x.exp().keep_first(vocab - at, 0.0);
+                *sums.at(at) = sums.at(at).plus(p);
+                *weighted.at(at) = p.fused(x, *weighted.at(at));
+            }
+            (top, sums.total(), weighted.total())
+        };
+        let log_sum = sum.ln();
+        answer[0] = row[target as usize] - top - log_sum;
+        // H = lse − Σ p x, with x taken from the top.
+        answer[1] = log_sum - weighted / sum;
+        answer[2] = top + log_sum;
     }
 }
 
-multiversion! {
-    /// x ← −p (dlogp + dentropy (ln p + H)), the gradient by the logits but for the target's own +dlogp.
-    fn logits_to_gradient(row: &mut [f32], lse: f32, entropy: f32, dlogp: f32, dentropy: f32) {
-        for x in row.iter_mut() {
-            let log_p = *x - lse;
-            *x = -exp(log_p) * (dlogp + dentropy * (log_p + entropy));
+widest! {
+    /// x ← −p (dlogp + dentropy (ln p + H)), the gradient by the logits but for the target's own +dlogp. The constants are
+    /// the row's log-sum-exp, H, dlogp and dentropy.
+    fn logits_to_gradient(pairs, row: &mut [f32], constants: [f32; 4]) = logits_to_gradient_with
+}
+
+#[inline(always)]
+unsafe fn logits_to_gradient_with<V: Vector>(
+    row: &mut [f32],
+    [lse, entropy, dlogp, dentropy]: [f32; 4],
+) {
+    for at in (0..row.len()).step_by(V::LANES) {
+        let left = row.len() - at;
+        // SAFETY: loads and stores stay within the row; the instructions are the caller's.
+        unsafe {
+            let to = row.as_mut_ptr().add(at);
+            let log_p = V::load_first(to, left).minus(V::all(lse));
+            let slope = log_p.plus(V::all(entropy));
+            let slope = slope.fused(V::all(dentropy), V::all(dlogp));
+            let gradient = V::all(-1.0).times(log_p.exp()).times(slope);
+            gradient.store_first(to, left);
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod logprob;
 pub mod math;
 pub mod matmul;
 pub mod norm;
+pub mod pages;
 pub mod reduce;
 pub mod rotary;
 pub mod simd;

@@ -32,6 +32,39 @@ impl Shared {
     }
 }
 
+/// A slice of which tasks write ranges of their own.
+pub(super) struct SharedSlice<T> {
+    start: *mut T,
+    len: usize,
+}
+
+// SAFETY: as for Shared; the elements move between threads.
+unsafe impl<T: Send> Sync for SharedSlice<T> {}
+
+impl<T> SharedSlice<T> {
+    pub fn new(slice: &mut [T]) -> Self {
+        SharedSlice {
+            start: slice.as_mut_ptr(),
+            len: slice.len(),
+        }
+    }
+
+    /// # Safety
+    /// The slice must live, and nobody else may use these elements meanwhile.
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "ranges do not overlap: the caller vouches"
+    )]
+    pub unsafe fn range(&self, range: std::ops::Range<usize>) -> &mut [T] {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "a range of the slice"
+        );
+        // SAFETY: within the slice; exclusive, says the caller.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
+    }
+}
+
 /// Calls `f(first row, rows)` over all rows of `out`, each `width` wide.
 pub fn rows1(out: &mut [f32], width: usize, cost: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
     let per_task = rows_per_task(out.len() / width, cost);

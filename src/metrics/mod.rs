@@ -10,6 +10,7 @@ pub mod id {
     pub const ENTROPY: &str = "entropy";
     pub const LR: &str = "lr";
     pub const CLIPPED: &str = "clipped";
+    pub const UPDATE_RATIO: &str = "update_ratio";
     pub const TOK_PER_SEC: &str = "tok_per_sec";
     pub const STEP_MS: &str = "step_ms";
     pub const DATA_WAIT: &str = "data_wait";
@@ -76,6 +77,7 @@ pub const METRICS: &[Metric] = &[
     metric(id::STEP_MS, "Step time", "ms", Lower, No, "wall time of one optimizer step"),
     metric(id::DATA_WAIT, "Waiting for data", "share", Lower, No, "share of the step spent on getting its batches"),
     metric(id::CLIPPED, "Gradient clipped", "0/1", Neutral, Yes, "1 where the gradient norm exceeded clip_norm"),
+    metric(id::UPDATE_RATIO, "Update to weight ratio", "", Neutral, Yes, "norm of a step's change over the norm of the weights, median over matrices (Karpathy, CS231n: about 1e-3)"),
     metric(id::VAL_PPL, "Validation perplexity", "", Lower, Yes, "exp(validation loss)"),
     metric(id::VAL_BPB, "Validation bits per byte", "bits", Lower, Yes, "loss / ln 2 × tokens per byte: comparable between tokenizers"),
     metric(id::CPU_PERCENT, "CPU, whole machine", "%", Neutral, No, "operating system"),

@@ -1,6 +1,6 @@
 //! All weights of a model in one flat tensor, their gradients in another: norms, clipping and optimizers are one pass each.
 
-use crate::kernels::flat;
+use crate::kernels::{flat, pages};
 use candle_core::{DType, Device, Result, Tensor};
 
 /// How a parameter starts.
@@ -41,11 +41,14 @@ impl Params {
     /// Zero weights and gradients on `device`.
     pub(crate) fn new(infos: Vec<ParamInfo>, device: &Device) -> Result<Self> {
         let len: usize = infos.iter().map(|info| info.len).sum();
-        Ok(Params {
+        let params = Params {
             weights: Tensor::zeros(len, DType::F32, device)?,
             grads: Tensor::zeros(len, DType::F32, device)?,
             infos,
-        })
+        };
+        pages::prefer_huge(&params.weights)?;
+        pages::prefer_huge(&params.grads)?;
+        Ok(params)
     }
 
     /// The parameters in memory order, without gaps.

@@ -1,9 +1,10 @@
 //! AdamW: Adam with decoupled weight decay.
 
-use super::UpdateRule;
+use super::{TensorNorms, UpdateRule};
 use crate::base::registry::Entry;
-use crate::kernels::{adamw, flat};
-use crate::nn::Params;
+use crate::kernels::adamw::{self, Chunks, Part};
+use crate::kernels::{flat, pages};
+use crate::nn::{ParamInfo, Params};
 use candle_core::{Result, Tensor, bail};
 use serde::{Deserialize, Serialize};
 
@@ -62,34 +63,32 @@ struct AdamW {
     /// Flat like the parameters, f32.
     mean: Tensor,
     square: Tensor,
-    /// 1 where weight decay applies, 0 elsewhere, by runs of parameters: (end, decays).
-    decay_runs: Vec<(usize, bool)>,
+    chunks: Chunks,
     steps: u64,
 }
 
 impl AdamW {
     fn new(config: &Config, params: &Params) -> Result<Self> {
+        let (mean, square) = (
+            pages::written_zeros(params.weights())?,
+            pages::written_zeros(params.weights())?,
+        );
         Ok(AdamW {
             config: config.clone(),
-            mean: params.weights().zeros_like()?,
-            square: params.weights().zeros_like()?,
-            decay_runs: decay_runs(params),
+            mean,
+            square,
+            chunks: Chunks::new(parts(params)),
             steps: 0,
         })
     }
 }
 
-/// Neighbouring parameters with the same decay flag as one run.
-fn decay_runs(params: &Params) -> Vec<(usize, bool)> {
-    let mut runs: Vec<(usize, bool)> = Vec::new();
-    for info in params.infos() {
-        let end = info.offset + info.len;
-        match runs.last_mut() {
-            Some((last_end, decays)) if *decays == info.decay => *last_end = end,
-            _ => runs.push((end, info.decay)),
-        }
-    }
-    runs
+fn parts(params: &Params) -> Vec<Part> {
+    let part = |info: &ParamInfo| Part {
+        end: info.offset + info.len,
+        decays: info.decay,
+    };
+    params.infos().iter().map(part).collect()
 }
 
 impl UpdateRule for AdamW {
@@ -117,7 +116,11 @@ impl UpdateRule for AdamW {
             mean: &self.mean,
             square: &self.square,
         };
-        adamw::update(&rule, &state, &self.decay_runs)
+        adamw::update(&rule, &state, &mut self.chunks)
+    }
+
+    fn last_norms(&self) -> &[TensorNorms] {
+        self.chunks.norms()
     }
 
     fn state(&self) -> Result<Vec<(String, Vec<f32>)>> {
@@ -234,6 +237,32 @@ mod tests {
             for i in info.offset..info.offset + info.len {
                 assert!((after[i] - keep * before[i]).abs() < 1e-7, "{}", info.name);
             }
+        }
+    }
+
+    #[test]
+    fn norms_of_the_last_update_are_told_tensor_by_tensor() {
+        let mut model = model();
+        let mut rule = Config::default().build(model.params()).unwrap();
+        assert!(rule.last_norms().is_empty());
+        update(&mut model, &mut *rule, 0..1);
+        let before: Vec<_> = {
+            let params = model.params();
+            let weights = params.infos().iter().map(|info| params.weight(info));
+            weights.map(|weight| weight.unwrap()).collect()
+        };
+        update(&mut model, &mut *rule, 1..2);
+        let infos = model.params().infos();
+        assert_eq!(rule.last_norms().len(), infos.len());
+        for ((norms, info), weight) in rule.last_norms().iter().zip(infos).zip(before) {
+            let squares = weight.sqr().unwrap().sum_all().unwrap();
+            let exact = f64::from(squares.to_scalar::<f32>().unwrap()).sqrt();
+            assert!(
+                (norms.weight - exact).abs() < 1e-5 * exact.max(1.0),
+                "{}",
+                info.name
+            );
+            assert!(norms.update > 0.0 && norms.grad > 0.0, "{}", info.name);
         }
     }
 

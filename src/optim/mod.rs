@@ -1,5 +1,6 @@
 //! Optimizers, learning-rate schedules and gradient clipping.
 
+pub use crate::kernels::adamw::Norms as TensorNorms;
 use crate::nn::Params;
 use candle_core::Result;
 
@@ -19,6 +20,9 @@ pub trait UpdateRule: Send {
     /// One update with learning rate `lr`, on gradients multiplied by `grad_scale` (the clipping factor). The gradients
     /// are left as they are.
     fn step(&mut self, params: &mut Params, lr: f64, grad_scale: f64) -> Result<()>;
+    /// Norms of every parameter's gradient, change and weights (before it) in the last update, in the order of `Params::infos`. Empty
+    /// before the first update, and where the update does not measure them (accelerators).
+    fn last_norms(&self) -> &[TensorNorms];
     /// Everything that the next step depends on besides weights and gradients, by name.
     fn state(&self) -> Result<Vec<(String, Vec<f32>)>>;
     /// Takes up a state that [`UpdateRule::state`] gave; refuses names or lengths that do not fit.
