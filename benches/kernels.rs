@@ -1,11 +1,17 @@
 //! The fused kernels at the sizes of the quickstart (S) and of a 10.8M model (M). `cargo bench --bench kernels`.
 
+#![allow(clippy::unwrap_used, reason = "a benchmark may stop")]
+
+use candle_core::{Device, Tensor};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use llmtui::kernels::activation::Activation;
 use llmtui::kernels::attention::{Heads, Saved};
 use llmtui::kernels::matmul::{Arithmetic, Into};
 use llmtui::kernels::norm::NormKind;
-use llmtui::kernels::{activation, attention, linear, logprob, norm, threads};
+use llmtui::kernels::rotary::{RotaryTable, Turn};
+use llmtui::kernels::{
+    activation, adamw, attention, embedding, linear, logprob, norm, reduce, rotary, threads,
+};
 use std::time::Duration;
 
 #[derive(Clone, Copy)]
@@ -79,7 +85,14 @@ fn kernels(criterion: &mut Criterion) {
         });
         let mut dweight = values(4 * d * d);
         bench(criterion, "linear backward weight", size, || {
-            linear::backward_weight(Arithmetic::F32, sizes, &wide, &x, &mut dweight);
+            linear::backward_weight(
+                Arithmetic::F32,
+                sizes,
+                &wide,
+                &x,
+                &mut dweight,
+                Into::Overwrite,
+            );
         });
         let mut y = values(rows * 4 * d);
         bench(criterion, "gelu forward", size, || {
@@ -93,8 +106,82 @@ fn kernels(criterion: &mut Criterion) {
         bench(criterion, "layernorm forward", size, || {
             norm::forward(NormKind::Layer, &x, &gain, None, 1e-5, &mut y, &mut stats);
         });
+        around_products(criterion, size);
         attention_and_head(criterion, size);
     }
+}
+
+/// What reads and writes memory more than it computes.
+fn around_products(criterion: &mut Criterion, size: Size) {
+    let (rows, d) = (size.batch_size * size.seq_len, size.d);
+    let (x, dy, stats, gain) = (
+        values(rows * d),
+        values(rows * d),
+        values(rows * 2),
+        values(d),
+    );
+    let (mut dx, mut dgain, mut dbias) = (values(rows * d), values(d), values(d));
+    bench(criterion, "layernorm backward", size, || {
+        let saved = norm::Saved {
+            x: &x,
+            stats: &stats,
+        };
+        let params = norm::ParamGradients {
+            gain: &mut dgain,
+            bias: Some(&mut dbias),
+            into: Into::Overwrite,
+        };
+        norm::backward(
+            NormKind::Layer,
+            saved,
+            &gain,
+            &dy,
+            (&mut dx, Into::Accumulate),
+            params,
+        );
+    });
+    bench(criterion, "column sums", size, || {
+        reduce::column_sums(&mut dbias, &x, Into::Overwrite);
+    });
+    let table = RotaryTable::new(10_000.0, d / size.n_head, size.seq_len);
+    let mut turned = values(rows * d);
+    bench(criterion, "rotary", size, || {
+        let at = (size.seq_len, 0);
+        rotary::apply(&table, &mut turned, d, size.n_head, at, Turn::Forward);
+    });
+    let ids: Vec<u32> = (0..rows).map(|i| (i * 31 % 65) as u32).collect();
+    let mut dtable = values(65 * d);
+    bench(criterion, "embedding backward", size, || {
+        embedding::backward(&ids, &x, &mut dtable);
+    });
+    bench(criterion, "gradient norm", size, || {
+        std::hint::black_box(reduce::l2_norm(&x));
+    });
+    let tensor = || Tensor::from_vec(values(12 * d * d), 12 * d * d, &Device::Cpu).unwrap();
+    let [weights, grads, mean] = [tensor(), tensor(), tensor()];
+    let square = mean.sqr().unwrap();
+    let mut chunks = adamw::Chunks::new(vec![adamw::Part {
+        end: 12 * d * d,
+        decays: true,
+    }]);
+    bench(criterion, "adamw of one block", size, || {
+        let rule = adamw::Rule {
+            lr: 1e-4,
+            beta1: 0.9,
+            beta2: 0.999,
+            eps: 1e-8,
+            weight_decay: 0.1,
+            grad_scale: 0.5,
+            step: 10,
+        };
+        let state = adamw::State {
+            weights: &weights,
+            grads: &grads,
+            mean: &mean,
+            square: &square,
+        };
+        adamw::update(&rule, &state, &mut chunks).unwrap();
+    });
 }
 
 fn attention_and_head(criterion: &mut Criterion, size: Size) {

@@ -51,29 +51,23 @@ pub fn backward_input(
     matmul(dx, dy, w, 1.0, into, Compute::pool(arithmetic));
 }
 
-/// `dweight` (d_out, d_in) += `dy`ᵀ · `x`.
+/// `dweight` (d_out, d_in) = (or +=) `dy`ᵀ · `x`.
 pub fn backward_weight(
     arithmetic: Arithmetic,
     sizes: Sizes,
     dy: &[f32],
     x: &[f32],
     dweight: &mut [f32],
+    into: Into,
 ) {
     let Sizes { rows, d_in, d_out } = sizes;
     let (dy, x) = (Mat::new(dy, rows, d_out), Mat::new(x, rows, d_in));
-    matmul(
-        dweight,
-        dy.t(),
-        x,
-        1.0,
-        Into::Accumulate,
-        Compute::pool(arithmetic),
-    );
+    matmul(dweight, dy.t(), x, 1.0, into, Compute::pool(arithmetic));
 }
 
-/// `dbias` (d_out) += Σ over rows of `dy`.
-pub fn backward_bias(dy: &[f32], dbias: &mut [f32]) {
-    reduce::add_column_sums(dbias, dy);
+/// `dbias` (d_out) = (or +=) Σ over rows of `dy`.
+pub fn backward_bias(dy: &[f32], dbias: &mut [f32], into: Into) {
+    reduce::column_sums(dbias, dy, into);
 }
 
 #[cfg(test)]
@@ -121,12 +115,15 @@ mod tests {
                 Into::Overwrite,
             );
             assert_close("dx", &dx, &grads[0], 1e-6);
-            let mut dweight = vec![0.0; d_out * d_in];
-            backward_weight(Arithmetic::F32, sizes, &dy, &x, &mut dweight);
-            assert_close("dweight", &dweight, &grads[1], 1e-6);
-            let mut dbias = vec![0.0; d_out];
-            backward_bias(&dy, &mut dbias);
-            assert_close("dbias", &dbias, &grads[2], 1e-6);
+            let mut dweight = vec![f32::NAN; d_out * d_in];
+            let mut dbias = vec![f32::NAN; d_out];
+            for (times, into) in [(1.0, Into::Overwrite), (2.0, Into::Accumulate)] {
+                let exact = |i: usize| grads[i].iter().map(|x| times * x).collect::<Vec<_>>();
+                backward_weight(Arithmetic::F32, sizes, &dy, &x, &mut dweight, into);
+                assert_close("dweight", &dweight, &exact(1), 1e-6);
+                backward_bias(&dy, &mut dbias, into);
+                assert_close("dbias", &dbias, &exact(2), 1e-6);
+            }
         }
     }
 }

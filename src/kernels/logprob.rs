@@ -133,7 +133,7 @@ pub fn forward(arithmetic: Arithmetic, sizes: Sizes, inputs: Inputs, outputs: &m
     debug_assert_eq!(inputs.hidden.len(), rows * d);
 }
 
-/// `dhidden` (rows, d) = and `dtable` (vocab, d) += the gradients for `upstream`. Uses up the logits in `outputs`.
+/// `dhidden` (rows, d) = and `dtable` (vocab, d) = (or +=) the gradients for `upstream`. Uses up the logits in `outputs`.
 pub fn backward(
     arithmetic: Arithmetic,
     sizes: Sizes,
@@ -141,7 +141,7 @@ pub fn backward(
     outputs: &mut Outputs,
     upstream: Upstream,
     dhidden: &mut [f32],
-    dtable: &mut [f32],
+    (dtable, into): (&mut [f32], Into),
 ) {
     let Sizes { rows, d, vocab, .. } = sizes;
     let chunk_rows = sizes.chunk_rows();
@@ -169,7 +169,9 @@ pub fn backward(
         let hidden = Mat::new(&inputs.hidden[from * d..][..n * d], n, d);
         let dhidden = &mut dhidden[from * d..][..n * d];
         matmul(dhidden, dlogits, table, 1.0, Into::Overwrite, compute);
-        matmul(dtable, dlogits.t(), hidden, 1.0, Into::Accumulate, compute);
+        // Later chunks add to the first one's.
+        let into = if from == 0 { into } else { Into::Accumulate };
+        matmul(dtable, dlogits.t(), hidden, 1.0, into, compute);
     }
 }
 
@@ -301,7 +303,7 @@ mod tests {
         forward(Arithmetic::F32, sizes, inputs, &mut outputs);
         assert_close("logp", &outputs.logp, &flat(&logp), tolerance);
         assert_close("entropy", &outputs.entropy, &flat(&entropy), tolerance);
-        let (mut dhidden, mut dtable) = (vec![9.0; rows * d], vec![0.0; vocab * d]);
+        let (mut dhidden, mut dtable) = (vec![9.0; rows * d], vec![f32::NAN; vocab * d]);
         let upstream = Upstream {
             dlogp: &dlogp,
             dentropy: Some(&dentropy),
@@ -313,7 +315,7 @@ mod tests {
             &mut outputs,
             upstream,
             &mut dhidden,
-            &mut dtable,
+            (&mut dtable, Into::Overwrite),
         );
         assert_close(
             "dhidden",

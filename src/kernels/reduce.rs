@@ -39,11 +39,6 @@ multiversion! {
     }
 }
 
-/// `sums` (D) += Σ over rows of `x` (N, D).
-pub fn add_column_sums(sums: &mut [f32], x: &[f32]) {
-    column_sums(sums, x, Into::Accumulate);
-}
-
 /// `sums` (D) = (or +=) Σ over rows of `x` (N, D).
 pub fn column_sums(sums: &mut [f32], x: &[f32], into: Into) {
     let width = sums.len();
@@ -152,7 +147,7 @@ mod tests {
         for (rows, width) in [(1, 1), (3, 70), (130, 65), (1000, 129)] {
             let x: Vec<f32> = (0..rows * width).map(|i| (i % 7) as f32).collect();
             let mut sums = vec![1.0; width];
-            add_column_sums(&mut sums, &x);
+            column_sums(&mut sums, &x, Into::Accumulate);
             for (column, sum) in sums.iter().enumerate() {
                 let exact: f32 = (0..rows).map(|r| x[r * width + column]).sum();
                 assert_eq!(*sum, 1.0 + exact, "{rows} {width} {column}");

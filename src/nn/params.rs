@@ -1,7 +1,9 @@
 //! All weights of a model in one flat tensor, their gradients in another: norms, clipping and optimizers are one pass each.
 
+use crate::kernels::matmul::Into;
 use crate::kernels::{flat, pages};
 use candle_core::{DType, Device, Result, Tensor};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a parameter starts.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,6 +37,9 @@ pub struct Params {
     infos: Vec<ParamInfo>,
     weights: Tensor,
     grads: Tensor,
+    /// The gradients stand for zeros, whatever the memory holds: the next backward overwrites it, which saves a pass over
+    /// all of it to clear and another to add. Whoever else reads them has them cleared first.
+    cleared: AtomicBool,
 }
 
 impl Params {
@@ -45,6 +50,7 @@ impl Params {
             weights: Tensor::zeros(len, DType::F32, device)?,
             grads: Tensor::zeros(len, DType::F32, device)?,
             infos,
+            cleared: AtomicBool::new(false),
         };
         pages::prefer_huge(&params.weights)?;
         pages::prefer_huge(&params.grads)?;
@@ -75,8 +81,27 @@ impl Params {
     }
 
     /// The flat gradients (n_params), f32.
-    pub fn grads(&self) -> &Tensor {
-        &self.grads
+    pub fn grads(&self) -> Result<&Tensor> {
+        self.settle()?;
+        Ok(&self.grads)
+    }
+
+    /// The flat gradients for a backward, and how it has to write them: all of them anew, or adding to what is there.
+    pub(crate) fn open_grads(&mut self) -> (Tensor, Into) {
+        let into = if std::mem::take(self.cleared.get_mut()) {
+            Into::Overwrite
+        } else {
+            Into::Accumulate
+        };
+        (self.grads.clone(), into)
+    }
+
+    /// Writes the zeros that the gradients stand for.
+    fn settle(&self) -> Result<()> {
+        if self.cleared.swap(false, Ordering::Relaxed) {
+            flat::write(&self.grads, |grads| grads.fill(0.0))?;
+        }
+        Ok(())
     }
 
     /// One parameter's weights in its own shape, copied.
@@ -89,7 +114,7 @@ impl Params {
 
     /// One parameter's gradient in its own shape, copied.
     pub fn grad(&self, info: &ParamInfo) -> Result<Tensor> {
-        self.grads
+        self.grads()?
             .narrow(0, info.offset, info.len)?
             .reshape(info.shape.as_slice())?
             .copy()
@@ -107,18 +132,19 @@ impl Params {
 
     /// Reads all gradients; on an accelerator through a copy.
     pub fn read_grads<R>(&self, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
-        flat::read(&self.grads, read)
+        flat::read(self.grads()?, read)
     }
 
     /// Changes gradients in place; on an accelerator through a copy.
     pub fn write_grads<R>(&mut self, write: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
-        flat::write(&self.grads, write)
+        flat::write(self.grads()?, write)
     }
 
     /// Sets all gradients to zero.
     pub fn zero_grads(&mut self) -> Result<()> {
         if self.device().is_cpu() {
-            return flat::write(&self.grads, |grads| grads.fill(0.0));
+            *self.cleared.get_mut() = true;
+            return Ok(());
         }
         self.grads.slice_set(&self.grads.zeros_like()?, 0, 0)
     }
@@ -126,7 +152,7 @@ impl Params {
     /// Global L2 norm of the gradients, accumulated in f64; the same bits whatever the number of threads.
     pub fn grad_norm(&self) -> Result<f64> {
         if self.device().is_cpu() {
-            return flat::read(&self.grads, crate::kernels::reduce::l2_norm);
+            return flat::read(self.grads()?, crate::kernels::reduce::l2_norm);
         }
         let sum = self.grads.to_dtype(DType::F64)?.sqr()?.sum_all()?;
         Ok(sum.to_scalar::<f64>()?.sqrt())

@@ -112,7 +112,7 @@ impl UpdateRule for AdamW {
         };
         let state = adamw::State {
             weights: params.weights(),
-            grads: params.grads(),
+            grads: params.grads()?,
             mean: &self.mean,
             square: &self.square,
         };

@@ -10,11 +10,20 @@ use crate::nn::profile::Part;
 use crate::nn::tape::{Slot, Track};
 
 impl Pass {
-    /// Adds the gradient of Σ dlogp · logp + Σ dentropy · entropy to `grads`, flat like the weights.
-    pub fn backward(&mut self, plan: &Plan, upstream: logprob::Upstream, grads: &mut [f32]) {
+    /// `grads`, flat like the weights, = (or +=) the gradient of Σ dlogp · logp + Σ dentropy · entropy.
+    pub fn backward(
+        &mut self,
+        plan: &Plan,
+        upstream: logprob::Upstream,
+        (grads, into): (&mut [f32], Into),
+    ) {
         let Some(hidden) = self.hidden.take() else {
+            if into == Into::Overwrite {
+                grads.fill(0.0);
+            }
             return;
         };
+        self.into = into;
         self.head_backward(plan, hidden, upstream, grads);
         self.walk(plan, grads);
         let replayed = self.boundaries.len().saturating_sub(1);
@@ -75,7 +84,7 @@ impl Pass {
             targets: &self.targets,
         };
         let dtable = &mut grads[plan.layout.head.range()];
-        let outputs = &mut self.outputs;
+        let (outputs, into) = (&mut self.outputs, self.into);
         self.profile.measure(Part::Head, || {
             logprob::backward(
                 plan.arithmetic,
@@ -84,7 +93,7 @@ impl Pass {
                 outputs,
                 upstream,
                 &mut dhidden,
-                dtable,
+                (dtable, into),
             );
         });
         self.arena.put_gradient(hidden, dhidden);
@@ -94,11 +103,19 @@ impl Pass {
         let Some(dx) = self.arena.take_gradient(x) else {
             return;
         };
-        let (ids, seq_len) = (&self.ids, self.seq_len);
+        let (ids, seq_len, into) = (&self.ids, self.seq_len, self.into);
         self.profile.measure(Part::Embedding, || {
-            embedding::backward(ids, &dx, &mut grads[plan.layout.tokens.range()]);
+            let dtable = &mut grads[plan.layout.tokens.range()];
+            // A tied table has the head's gradient already; few rows of a free one are written.
+            if into == Into::Overwrite && plan.layout.tokens != plan.layout.head {
+                dtable.fill(0.0);
+            }
+            embedding::backward(ids, &dx, dtable);
             if let Some(span) = plan.layout.positions {
                 let d = plan.shape.d_model;
+                if into == Into::Overwrite {
+                    grads[span.range()].fill(0.0);
+                }
                 embedding::backward_positions(seq_len, d, &dx, &mut grads[span.range()]);
             }
         });
@@ -126,7 +143,7 @@ impl Pass {
         let params = norm::ParamGradients {
             gain: dgain,
             bias: dbias,
-            into: Into::Accumulate,
+            into: self.into,
         };
         let kind = plan.config.norm.kind();
         self.profile.measure(Part::Norm, || {
@@ -153,12 +170,12 @@ impl Pass {
         let (mut dx, into) = self.arena.open_gradient(x, sizes.rows * sizes.d_in);
         let x_values = self.arena.get(x);
         let weight = &plan.weights[spans.weight.range()];
-        let arithmetic = plan.arithmetic;
+        let (arithmetic, params_into) = (plan.arithmetic, self.into);
         self.profile.measure(Part::LinearBackward, || {
             let dweight = &mut grads[spans.weight.range()];
-            linear::backward_weight(arithmetic, sizes, &dy, x_values, dweight);
+            linear::backward_weight(arithmetic, sizes, &dy, x_values, dweight, params_into);
             if let Some(span) = spans.bias {
-                linear::backward_bias(&dy, &mut grads[span.range()]);
+                linear::backward_bias(&dy, &mut grads[span.range()], params_into);
             }
             linear::backward_input(arithmetic, sizes, &dy, weight, &mut dx, into);
         });

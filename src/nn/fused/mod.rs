@@ -97,6 +97,8 @@ pub(crate) struct Pass {
     targets: Vec<u32>,
     seq_len: usize,
     hidden: Option<Slot>,
+    /// How the backward under way writes gradients of parameters.
+    into: Into,
     /// What the arena held after the first forward of this size.
     forward_bytes: u64,
     pub outputs: logprob::Outputs,
@@ -115,6 +117,7 @@ impl Pass {
             targets: Vec::new(),
             seq_len: 0,
             hidden: None,
+            into: Into::Accumulate,
             forward_bytes: 0,
             outputs: logprob::Outputs::default(),
             profile: Profile::default(),

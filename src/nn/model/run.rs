@@ -2,6 +2,7 @@
 
 use super::{Door, Model, Recorded, TokenBatch, TokenOutputs, check};
 use crate::kernels::attention::Heads;
+use crate::kernels::matmul::Into;
 use crate::kernels::{flat, logprob, threads};
 use crate::nn::composite::{Decoder, Leaves};
 use crate::nn::fused::{Pass, Plan};
@@ -113,8 +114,8 @@ impl Model {
         self.recorded = None;
         self.check_batch(batch)?;
         self.extend_rotary(batch.seq_len);
-        let grads = self.params.grads().clone();
-        self.with_plan(|plan, pass, _| {
+        let (grads, into) = self.params.open_grads();
+        let result = self.with_plan(|plan, pass, _| {
             threads::enter(|| pass.forward(plan, batch));
             let values = TokenValues {
                 logp: &pass.outputs.logp,
@@ -124,10 +125,15 @@ impl Model {
             };
             let result = loss(values, upstream)?;
             flat::write(&grads, |grads| {
-                threads::enter(|| pass.backward(plan, upstream.view(), grads));
+                threads::enter(|| pass.backward(plan, upstream.view(), (grads, into)));
             })?;
             Ok(result)
-        })?
+        })?;
+        if result.is_err() && into == Into::Overwrite {
+            // Nothing was written: the gradients go on standing for zeros.
+            self.params.zero_grads()?;
+        }
+        result
     }
 
     fn accumulate_composite<R>(
@@ -170,7 +176,7 @@ impl Model {
             layout: &self.layout,
             leaves,
         };
-        let flat = self.params.grads();
+        let flat = self.params.grads()?;
         for (span, grad) in decoder.gradients(&outputs, dlogp, dentropy)? {
             let sum = (flat.narrow(0, span.offset, span.len())? + grad)?;
             flat.slice_set(&sum, 0, span.offset)?;
@@ -189,10 +195,10 @@ impl Model {
             dlogp: &dlogp,
             dentropy: dentropy.as_deref(),
         };
-        let grads = self.params.grads().clone();
+        let (grads, into) = self.params.open_grads();
         self.with_plan(|plan, training, _| {
             flat::write(&grads, |grads| {
-                threads::enter(|| training.backward(plan, upstream, grads));
+                threads::enter(|| training.backward(plan, upstream, (grads, into)));
             })
         })?
     }

@@ -102,3 +102,41 @@ fn gradients_accumulate() {
     model.params_mut().zero_grads().unwrap();
     assert_eq!(model.params().grad_norm().unwrap(), 0.0);
 }
+
+/// A backward after `zero_grads` overwrites what an earlier one left, in every parameter, whichever tokens it saw.
+#[test]
+fn cleared_gradients_show_nothing_of_earlier_ones() {
+    for tie_embeddings in [true, false] {
+        let config = ModelConfig {
+            n_layer: 1,
+            n_head: 2,
+            d_model: 8,
+            seq_len: 6,
+            bias: true,
+            tie_embeddings,
+            ..Default::default()
+        };
+        let grads = |batches: &[&[u32]]| {
+            let mut model = Model::new(&config, 11, &Device::Cpu).unwrap();
+            model.init(1).unwrap();
+            for tokens in batches {
+                model.params_mut().zero_grads().unwrap();
+                let n = tokens.len() - 1;
+                let batch = TokenBatch {
+                    inputs: &tokens[..n],
+                    targets: &tokens[1..],
+                    batch_size: 1,
+                    seq_len: n,
+                };
+                model.forward(&batch).unwrap();
+                let dlogp = Tensor::full(-0.5f32, (1, n), &Device::Cpu).unwrap();
+                model.backward(&dlogp, None).unwrap();
+            }
+            model.params().read_grads(<[f32]>::to_vec).unwrap()
+        };
+        assert_eq!(
+            grads(&[&[1, 2, 3]]),
+            grads(&[&[4, 5, 6, 7, 8, 9], &[1, 2, 3]])
+        );
+    }
+}
