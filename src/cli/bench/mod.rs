@@ -1,6 +1,7 @@
 //! `llmtui bench`: what this machine can do, measured without a run. One file per subject.
 
 mod decode;
+mod gemm;
 mod machine;
 mod sizes;
 mod train;
@@ -22,12 +23,14 @@ pub struct Args {
 pub enum What {
     Train(train::Args),
     Decode(decode::Args),
+    Gemm(gemm::Args),
 }
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     match args.what {
         What::Train(args) => train::run(args, cx),
         What::Decode(args) => decode::run(args, cx),
+        What::Gemm(args) => gemm::run(args, cx),
     }
 }
 
