@@ -17,6 +17,7 @@ pub enum Threads {
     Pool,
 }
 
+#[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
 impl Threads {
     pub(super) fn count(self) -> usize {
         match self {

@@ -276,10 +276,7 @@ mod tests {
         };
         // 4 d² of attention and 8 d² of the feed-forward
         assert_eq!(per_block(Size::M), 12 * 384 * 384);
-        assert_eq!(
-            per_block(Size::L),
-            512 * 1024 + 512 * 512 + 3 * 512 * 1408
-        );
+        assert_eq!(per_block(Size::L), 512 * 1024 + 512 * 512 + 3 * 512 * 1408);
         assert_eq!(layers(Size::XL)[4].d_out, 50_257);
     }
 
