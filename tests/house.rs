@@ -34,7 +34,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "hardware",
         ],
     ),
-    ("plan", &["spec", "nn", "data", "wire", "hardware"]),
+    (
+        "plan",
+        &["spec", "nn", "data", "metrics", "run", "hardware", "wire"],
+    ),
     (
         "advisor",
         &["plan", "spec", "nn", "data", "run", "embed", "hardware"],

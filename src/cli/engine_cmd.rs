@@ -10,7 +10,8 @@ use crate::engine::{self, EngineJob};
 use crate::link::signals::{self, Hangup};
 use crate::link::stdio::{self, Speaker};
 use crate::link::{self, EngineIo, Host};
-use crate::run::RunDir;
+use crate::plan::learn;
+use crate::run::{RunDir, RunState, Tail};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome};
 use std::io::BufReader;
@@ -84,7 +85,9 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     // The socket comes first: a run that nobody could watch or stop does not begin.
     let host = Host::start(&run, claim, Some(&env), move |io| drive(&job, io))?;
     signals::handle(host.stop_flag(), host.commands(), Hangup::Ignore);
-    Ok(ending(host.wait()?))
+    let outcome = host.wait()?;
+    learn_from(&run, cx);
+    Ok(ending(outcome))
 }
 
 /// The engine on its own thread, speaking into the log.
@@ -106,6 +109,29 @@ pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
         .map_err(|e| Failure::machine(format!("{}: {e}", path.display()), ""))?;
     RunSpec::from_yaml(&text)
         .map_err(|e| Failure::yours(format!("{}: {e}", path.display()), "").into())
+}
+
+/// Lets the planner remember what the run took. That it cannot costs only a later plan's accuracy.
+pub fn learn_from(run: &RunDir, cx: &Context) {
+    let Some(folder) = &cx.env.state_dir else {
+        return;
+    };
+    let learnt = observed(run).and_then(|found| match found {
+        Some(observation) => learn::record(folder, &observation),
+        None => Ok(()),
+    });
+    if let Err(e) = learnt {
+        tracing::warn!("{}: {e}", folder.display());
+    }
+}
+
+fn observed(run: &RunDir) -> std::io::Result<Option<learn::Observation>> {
+    let mut state = RunState::new();
+    let mut tail = Tail::open(&run.events_path())?;
+    while let Some(envelope) = tail.next_event()? {
+        state.apply(&envelope);
+    }
+    Ok(learn::observe(&state))
 }
 
 /// The exit code of a run's end.

@@ -2,7 +2,7 @@
 //! run's socket is open all the while, so others may watch and steer it.
 
 use super::Context;
-use super::engine_cmd::{drive, ending};
+use super::engine_cmd::{drive, ending, learn_from};
 use super::exit::{Exit, Failure};
 use super::home;
 use super::progress::Progress;
@@ -39,9 +39,10 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
     let before = host.begin_seq();
     let mut link = host.link();
     if viewer == Viewer::Workbench {
-        let shown = home::workbench(What::Here(run, link), cx);
+        let shown = home::workbench(What::Here(run.clone(), link), cx);
         stop.store(true, Ordering::Relaxed);
         let outcome = host.wait()?;
+        learn_from(&run, cx);
         shown?;
         return Ok(ending(outcome));
     }
@@ -57,6 +58,7 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
         stop.store(true, Ordering::Relaxed);
     }
     let outcome = host.wait()?;
+    learn_from(&run, cx);
     printed?;
     Ok(ending(outcome))
 }

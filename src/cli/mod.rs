@@ -18,6 +18,7 @@ pub mod exit;
 mod headless;
 mod home;
 mod import;
+mod ladder;
 mod new;
 mod plan;
 mod preflight;
@@ -105,6 +106,7 @@ enum Verb {
     Import(import::Args),
     Presets(presets::Args),
     Plan(Box<plan::Args>),
+    Ladder(Box<ladder::Args>),
     Preflight(preflight::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
@@ -145,6 +147,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::New(args) => new::run(args, &cx),
         Verb::Import(args) => import::run(args, &cx),
         Verb::Presets(args) => presets::run(args, &cx),
+        Verb::Ladder(args) => ladder::run(&args, &cx),
         Verb::Plan(args) => plan::run(&args, &cx),
         Verb::Preflight(args) => preflight::run(args, &cx),
         Verb::Doctor(args) => doctor::run(args, &cx),

@@ -211,13 +211,13 @@ fn flash(r: &mut Request) -> Option<(String, String)> {
 }
 
 fn checkpointing(r: &mut Request) -> Option<(String, String)> {
-    general(r)?;
     (r.checkpointing == Checkpointing::Off).then(|| {
         r.checkpointing = Checkpointing::Full;
-        (
-            "activation checkpointing".into(),
-            "--checkpointing full".into(),
-        )
+        let flag = match r.estimator {
+            Estimator::General => "--checkpointing full",
+            Estimator::Engine => "-s train.activation_checkpointing=full",
+        };
+        ("activation checkpointing".into(), flag.into())
     })
 }
 

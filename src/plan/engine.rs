@@ -2,7 +2,7 @@
 //! which a test holds against real steps; what common trainers need on a GPU stands in `general`.
 
 use super::ledger::{Ledger, Part};
-use super::request::{Checkpointing, Request};
+use super::request::{Checkpointing, Preflight, Request};
 use super::scheme::UpdateState;
 use crate::base::human::{grouped, short};
 use crate::nn::{ActivationCheckpointing, footprint};
@@ -33,18 +33,15 @@ pub fn ledger(request: &Request) -> Ledger {
     add(Part::Gradients, 4.0, "f32, in one buffer");
     add(Part::Optimizer, 4.0 * moments, "f32 moments");
     passes(request, &mut ledger);
-    let how = "the text while it is read, its tokens after (4 B each)";
+    let how =
+        "tokens of 4 B, and what making them leaves behind: 1 B a character, about 70 B a subword";
     ledger.add(Part::Data, request.extras.data_bytes as f64, how);
-    let how = format!(
-        "moments are copied while a checkpoint is written: {parameters} × {} B",
-        4.0 * moments
-    );
-    ledger.add(Part::Saving, n * 4.0 * moments, how);
     ledger.add(
         Part::Context,
         RUNTIME,
         "the program itself, its threads and buffers",
     );
+    moment_of_most(request, n * 4.0 * moments, &mut ledger);
     ledger
 }
 
@@ -88,5 +85,48 @@ fn passes(request: &Request, ledger: &mut Ledger) {
             "a second pass over {eval_batch} sequences that keeps one layer, and its logits"
         );
         ledger.add(Part::Evaluation, eval.total() as f64, how);
+    }
+}
+
+/// Largest model that the check of a checkpoint's round trip writes out.
+const ROUND_TRIP: f64 = 30e6;
+/// Bytes a parameter while that check compares: the run's weights and gradients, a twin that was trained for a moment, what
+/// was read back, and copies of moments to compare.
+const COMPARING: f64 = 64.0;
+/// The same where the round trip is left out: the run's weights and gradients, and the twin.
+const TWIN: f64 = 24.0;
+/// Sequences that the checks look at.
+const PROBE: usize = 2;
+
+/// What is needed for a moment on top of everything else: the copy of the moments while a checkpoint is written, or the
+/// twins of the checks before the first step, when no activations of the run are there yet.
+fn moment_of_most(request: &Request, moments: f64, ledger: &mut Ledger) {
+    let n = request.arch.n_params() as f64;
+    let checking = match request.extras.preflight {
+        Preflight::Off => 0.0,
+        Preflight::On => {
+            let (config, shape) = request.arch.config();
+            let probe = footprint::training(
+                &config,
+                &shape,
+                PROBE,
+                request.seq_len as usize,
+                ActivationCheckpointing::None {},
+            );
+            let each = if n <= ROUND_TRIP { COMPARING } else { TWIN };
+            let always = ledger.bytes(Part::Data) + ledger.bytes(Part::Context);
+            n * each + 2.0 * probe.total() as f64 + always as f64
+        }
+    };
+    let steady = ledger.steady() as f64;
+    if checking > steady + moments {
+        let how = "the checks before the first step train a twin and read it back; gone when training begins";
+        ledger.add(Part::Preflight, checking - steady, how);
+    } else {
+        let how = format!(
+            "moments are copied while a checkpoint is written: {} bytes",
+            short(moments)
+        );
+        ledger.add(Part::Saving, moments, how);
     }
 }

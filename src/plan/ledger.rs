@@ -21,6 +21,7 @@ pub enum Part {
     Evaluation,
     Data,
     Saving,
+    Preflight,
     Communication,
     Context,
     Fragmentation,
@@ -45,6 +46,7 @@ impl Part {
             Part::Evaluation => "evaluation",
             Part::Data => "data",
             Part::Saving => "saving",
+            Part::Preflight => "preflight",
             Part::Communication => "communication",
             Part::Context => "context",
             Part::Fragmentation => "fragmentation",
@@ -59,7 +61,8 @@ impl Part {
             Part::Reference => "reference model",
             Part::RewardModel => "reward model",
             Part::GradientBuffers => "gradient buffers",
-            Part::Saving => "saving a checkpoint",
+            Part::Saving => "while saving",
+            Part::Preflight => "while checking",
             Part::Context => "runtime",
             part => part.id(),
         }
@@ -111,7 +114,7 @@ impl Ledger {
 
     /// Everything except parts that are there only for a moment.
     pub fn steady(&self) -> u64 {
-        self.total() - self.bytes(Part::Saving)
+        self.total() - self.bytes(Part::Saving) - self.bytes(Part::Preflight)
     }
 
     /// Weights, gradients, optimizer, adapters and frozen weights: what does not depend on the batch.

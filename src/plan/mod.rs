@@ -10,13 +10,16 @@ pub mod changes;
 mod engine;
 pub mod general;
 pub mod gpus;
+pub mod learn;
 mod ledger;
 pub mod models;
+pub mod power_law;
 pub mod quantity;
 pub mod reference;
 pub mod request;
 pub mod scaling;
 pub mod scheme;
+pub mod small_runs;
 pub mod solve;
 pub mod target;
 pub mod work;
@@ -104,6 +107,12 @@ impl Plan {
             Estimator::Engine => ENGINE_MARGIN,
         };
         (self.memory.total() as f64 * margin) as u64
+    }
+
+    /// The sum as earlier runs on this machine would have it; `None` before there are enough of them.
+    pub fn corrected_bytes(&self) -> Option<u64> {
+        let ratio = self.request.device.memory_ratio?;
+        Some((self.memory.total() as f64 * ratio) as u64)
     }
 
     /// `None` where the device's memory is not known.

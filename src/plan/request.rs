@@ -213,6 +213,8 @@ pub struct Device {
     pub peak_flops: Option<f64>,
     /// US dollars for an hour of one device.
     pub price_per_hour: Option<f64>,
+    /// Measured over planned memory of earlier runs on it.
+    pub memory_ratio: Option<f64>,
 }
 
 impl Device {
@@ -222,6 +224,7 @@ impl Device {
             memory: Some((gpu.memory_gb * 1e9) as u64),
             peak_flops: Some(gpu.bf16_tflops * 1e12),
             price_per_hour: Some(gpu.price_per_hour),
+            memory_ratio: None,
         }
     }
 
@@ -232,6 +235,7 @@ impl Device {
             memory,
             peak_flops: None,
             price_per_hour: None,
+            memory_ratio: None,
         }
     }
 }
@@ -245,6 +249,14 @@ pub enum Said {
     Learnt,
 }
 
+/// Whether a run checks itself before its first step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Preflight {
+    #[default]
+    Off,
+    On,
+}
+
 /// What this engine holds besides the model; 0 and defaults for the general estimator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EngineExtras {
@@ -252,6 +264,8 @@ pub struct EngineExtras {
     pub data_bytes: u64,
     /// Sequences that an evaluation reads at once; 0 without one.
     pub eval_batch: u64,
+    /// Checks before the first step.
+    pub preflight: Preflight,
     /// Checkpoints kept on disk.
     pub kept_checkpoints: u64,
     /// Tokens of one pass over the training text, where it is known.

@@ -5,10 +5,11 @@ use super::models::{self, MODELS};
 use super::reference::reference_request;
 use super::request::{
     AttentionKind, BaseFormat, Checkpointing, Device, EngineExtras, Estimator, Logits, Method,
-    Request, Said,
+    Preflight, Request, Said,
 };
 use super::scheme::{Precision, UpdateState};
 use crate::data::{DataError, Dataset};
+use crate::nn::ActivationCheckpointing;
 use crate::spec::{self, RunSpec, SpecErrors, SpecSources};
 
 /// Why a word names nothing that could be planned.
@@ -104,7 +105,7 @@ fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
         Ok(data) => Ok(DataSize {
             vocab_size: data.tokenizer.vocab_size(),
             epoch_tokens: Some(data.epoch_tokens()),
-            bytes: data_bytes(data.epoch_tokens(), spec.data.val_fraction),
+            bytes: data_bytes(spec, data.epoch_tokens()),
         }),
         Err(_) if said.is_some() => Ok(DataSize {
             vocab_size: said.unwrap_or_default(),
@@ -114,10 +115,19 @@ fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
     }
 }
 
-/// Tokens of both splits in 4 bytes each, and about as many bytes of text while they are made.
-fn data_bytes(epoch_tokens: u64, val_fraction: f64) -> u64 {
-    let all = epoch_tokens as f64 / (1.0 - val_fraction.clamp(0.0, 0.9));
-    (5.0 * all) as u64
+/// Bytes that one token costs while text is made into tokens: its number and the character behind it; of a subword
+/// tokenizer also its piece, offsets and masks, whose memory the allocator keeps.
+const CHARACTER: f64 = 5.0;
+const SUBWORD: f64 = 75.0;
+
+/// Both splits, as they are made.
+fn data_bytes(spec: &RunSpec, epoch_tokens: u64) -> u64 {
+    let all = epoch_tokens as f64 / (1.0 - spec.data.val_fraction.clamp(0.0, 0.9));
+    let each = match spec.data.tokenizer.entry().id {
+        "char" => CHARACTER,
+        _ => SUBWORD,
+    };
+    (each * all) as u64
 }
 
 /// The request of a run, from what its `Started` event tells; `None` where the spec is not one of this build.
@@ -127,7 +137,7 @@ pub fn of_run(spec: &serde_json::Value, vocab_size: u64, epoch_tokens: u64) -> O
     let data = DataSize {
         vocab_size: usize::try_from(vocab_size).ok()?,
         epoch_tokens: Some(epoch_tokens),
-        bytes: data_bytes(epoch_tokens, spec.data.val_fraction),
+        bytes: data_bytes(&spec, epoch_tokens),
     };
     Some(of_spec(&spec, data))
 }
@@ -147,7 +157,11 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         update: UpdateState::by_word(spec.optimizer.entry().id).unwrap_or(UpdateState::AdamW),
         lora: None,
         base: BaseFormat::Whole,
-        checkpointing: Checkpointing::Off,
+        checkpointing: match train.activation_checkpointing {
+            ActivationCheckpointing::None {} => Checkpointing::Off,
+            // Some of the blocks are counted as all: a little too little.
+            _ => Checkpointing::Full,
+        },
         logits: Logits::Whole,
         attention: AttentionKind::Flash,
         n_devices: 1,
@@ -164,6 +178,11 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         extras: EngineExtras {
             data_bytes: data.bytes,
             eval_batch: micro_batch,
+            preflight: if spec.preflight.enabled {
+                Preflight::On
+            } else {
+                Preflight::Off
+            },
             kept_checkpoints: spec.checkpoint.keep_last as u64,
             epoch_tokens: data.epoch_tokens,
         },

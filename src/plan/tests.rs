@@ -304,7 +304,16 @@ fn the_engines_ledger_counts_four_floats_a_parameter() {
     let request = target::resolve("quickstart", &[], &Default::default()).unwrap();
     let plan = plan(&request);
     assert_eq!(plan.memory.states(), 16 * 804_096);
-    assert_eq!(plan.memory.bytes(Part::Saving), 8 * 804_096);
+    // A toy's checks take more than its training; without them a save is the moment of highest need.
+    assert!(plan.memory.bytes(Part::Preflight) > 0 && plan.memory.bytes(Part::Saving) == 0);
+    let set = ["preflight.enabled=false".to_string()];
+    let quiet = target::resolve("quickstart", &set, &Default::default()).unwrap();
+    let memory = super::plan(&quiet).memory;
+    assert_eq!(
+        (memory.bytes(Part::Preflight), memory.bytes(Part::Saving)),
+        (0, 8 * 804_096)
+    );
+    assert_eq!(memory.steady(), plan.memory.steady());
     assert!(plan.memory.bytes(Part::Logits) > 12 * 64 * 65 * 4);
     assert_eq!(plan.checkpoint_bytes, 12 * 804_096);
 }

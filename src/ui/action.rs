@@ -10,6 +10,7 @@ pub enum Context {
     Home,
     Run,
     Chat,
+    Plan,
     Hardware,
     /// The question what becomes of a live run.
     Leave,
@@ -18,12 +19,13 @@ pub enum Context {
 }
 
 impl Context {
-    pub const ALL: [Context; 8] = [
+    pub const ALL: [Context; 9] = [
         Context::Global,
         Context::List,
         Context::Home,
         Context::Run,
         Context::Chat,
+        Context::Plan,
         Context::Hardware,
         Context::Leave,
         Context::Editor,
@@ -37,6 +39,7 @@ impl Context {
             Context::Home => "home",
             Context::Run => "run",
             Context::Chat => "chat",
+            Context::Plan => "plan",
             Context::Hardware => "hardware",
             Context::Leave => "leave",
             Context::Editor => "editor",
@@ -51,6 +54,7 @@ impl Context {
             Context::Home => "Home",
             Context::Run => "Run",
             Context::Chat => "Chat",
+            Context::Plan => "Plan",
             Context::Hardware => "Hardware",
             Context::Leave => "Leaving a live run",
             Context::Editor => "Editor of a spec",
@@ -92,6 +96,7 @@ actions! {
         Home "home" "home" "Go to the home screen: start a run, open a run."
         RunPane "run" "run" "Go to the run: charts, samples, log."
         Chat "chat" "chat" "Go to the chat with a checkpoint."
+        PlanPane "plan" "plan" "Go to the plan: what a run needs, takes and costs, and what fits."
         Hardware "hardware" "hardware" "Go to the machine: GPUs, memory, disks, what the doctor found."
         NextTab "next-tab" "next tab" "Go to the tab on the right."
         PreviousTab "previous-tab" "previous tab" "Go to the tab on the left."
@@ -158,6 +163,14 @@ actions! {
         ScrollUp "scroll-up" "scroll up" "Scroll the text back."
         ScrollDown "scroll-down" "scroll down" "Scroll the text on."
         ClearChat "clear-chat" "clear" "Forget the texts on this screen."
+    }
+    Plan {
+        Less "less" "less" "Halve the number, or take the word before."
+        More "more" "more" "Double the number, or take the next word."
+        PlanTarget "plan-target" "plan what" "Choose a preset, the run on the screen, or a reference model."
+        PlanDevice "plan-device" "on what" "Choose this machine or a GPU of the table."
+        PlanApply "plan-apply" "make it fit" "Take the changes that make the plan fit its device."
+        PlanReset "plan-reset" "start over" "Undo all changes to the plan."
     }
     Hardware {
         OtherMachine "other-machine" "other machine" "Show this machine, or the machine of the run on the screen."

@@ -56,6 +56,12 @@ pub enum Effect {
     },
     /// Keep the wizard's answers for the next time.
     Remember(String),
+    /// Look at this machine, for plans.
+    LookAtMachine,
+    /// Read a preset, a spec file or a reference model for the plan.
+    PlanTarget {
+        name: String,
+    },
     RefreshRuns,
     ListCheckpoints,
     /// Read this machine once a second from now on; once is enough.

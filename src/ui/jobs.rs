@@ -129,6 +129,20 @@ impl Workplace {
         ))
     }
 
+    /// This machine as plans see it.
+    pub fn machine(&self) -> crate::plan::learn::Machine {
+        crate::plan::learn::Machine::look(&self.env)
+    }
+
+    /// What a plan is made of; reads the spec's data where its vocabulary follows from them.
+    pub fn plan(&self, name: &str) -> Result<Box<crate::plan::Request>, String> {
+        let request = crate::plan::target::resolve(name, &[], &self.sources);
+        request.map(Box::new).map_err(|e| match e.hint() {
+            hint if hint.is_empty() => e.to_string(),
+            hint => format!("{e}; try {hint}"),
+        })
+    }
+
     /// Reads the machine once a second, and all of it now and then, until `take` says that nobody listens.
     pub fn watch_hardware(&self, take: impl Fn(Msg) -> bool) {
         let mut provider: Box<dyn Provider> = match &self.hardware {

@@ -55,6 +55,13 @@ pub enum Msg {
         machine: Option<Box<Machine>>,
         values: Values,
     },
+    /// This machine as plans see it.
+    Machine(Box<crate::plan::learn::Machine>),
+    /// What was to be planned is there, or why not.
+    Planned {
+        name: String,
+        result: Result<Box<crate::plan::Request>, String>,
+    },
     /// Back from the shell.
     Resumed,
     /// The terminal hung up or someone asked this process to end: leave at once, runs go on.

@@ -369,6 +369,13 @@ impl Shell {
                     asked,
                     command,
                 } => effects.extend(self.send(slot, asked, command)),
+                Effect::LookAtMachine => {
+                    self.job(|place| Done::Msg(Msg::Machine(Box::new(place.machine()))));
+                }
+                Effect::PlanTarget { name } => self.job(move |place| {
+                    let result = place.plan(&name);
+                    Done::Msg(Msg::Planned { name, result })
+                }),
                 Effect::RefreshRuns => self.job(|place| Done::Msg(Msg::Runs(place.runs()))),
                 Effect::ListCheckpoints => {
                     self.job(|place| Done::Msg(Msg::Checkpoints(place.checkpoints())))

@@ -26,6 +26,8 @@ pub struct Store {
     /// Runs that could not be read, in words.
     pub unreadable: Vec<String>,
     pub checkpoints: Vec<CheckpointRow>,
+    /// This machine as plans see it; `None` until it was looked at.
+    pub machine: Option<crate::plan::learn::Machine>,
     /// This machine, from the first look at it on.
     pub hardware: MachineView,
     /// The run on the screen.
@@ -37,6 +39,13 @@ pub struct Store {
 impl Store {
     pub fn runs(&self) -> &[RunSummary] {
         self.runs.as_deref().unwrap_or_default()
+    }
+
+    /// Puts what is known of this machine under a plan: its memory, and what earlier runs on it reached.
+    pub fn equip(&self, request: &mut crate::plan::Request) {
+        if let Some(machine) = &self.machine {
+            machine.equip(request);
+        }
     }
 
     pub fn any_live(&self) -> bool {

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::kernels::matmul::{Arithmetic, peak_gflops};
 use crate::plan::changes::ladder;
+use crate::plan::learn::Machine;
 use crate::plan::quantity::{parse_bytes, parse_count};
 use crate::plan::request::{
     AttentionKind, BaseFormat, Checkpointing, Logits, Lora, LoraTargets, Method, Said,
@@ -123,6 +124,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 /// The target with everything that was said laid on top.
 fn request(args: &Args, cx: &Context) -> anyhow::Result<Request> {
     let mut request = resolve(args, cx)?;
+    if args.gpu.is_none() && !wants_gpu(args) {
+        Machine::look(&cx.env).equip(&mut request);
+    }
     if let Some(name) = &args.gpu {
         let gpu = gpus::find(name).ok_or_else(|| {
             let near = gpus::nearest(name).join(", ");
@@ -145,11 +149,7 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<Request> {
     portions(args, &mut request)?;
     match args.tflops {
         Some(tflops) => request.device.peak_flops = Some(1e12 * tflops),
-        None if request.estimator == Estimator::Engine => {
-            let gflops = peak_gflops(Arithmetic::F32, PEAK_SECONDS);
-            request.device.peak_flops = Some(1e9 * gflops);
-        }
-        None => {}
+        None => measure_cpu(&mut request),
     }
     if let Some(price) = args.price {
         request.device.price_per_hour = Some(price);
@@ -189,6 +189,14 @@ fn wants_gpu(args: &Args) -> bool {
             .method
             .as_deref()
             .is_some_and(|m| !matches!(m, "pretrain"))
+}
+
+/// Measures this machine's peak where no earlier run told its speed.
+pub(super) fn measure_cpu(request: &mut Request) {
+    if request.estimator == Estimator::Engine && request.device.peak_flops.is_none() {
+        let gflops = peak_gflops(Arithmetic::F32, PEAK_SECONDS);
+        request.device.peak_flops = Some(1e9 * gflops);
+    }
 }
 
 /// Looks a word up in a list, or says which words there are.
@@ -302,6 +310,7 @@ fn to_json(plan: &Plan) -> Value {
             "p50_bytes": plan.p50_bytes(),
             "p90_bytes": plan.p90_bytes(),
             "steady_bytes": plan.memory.steady(),
+            "corrected_bytes": plan.corrected_bytes(),
         },
         "limit_bytes": request.device.memory,
         "fits": plan.verdict().map(|v| format!("{v:?}").to_lowercase()),

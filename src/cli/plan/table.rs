@@ -198,10 +198,18 @@ fn memory(plan: &Plan, style: &Style) -> String {
         (Some(Verdict::TooLarge), Some(limit)) => format!("TOO LARGE for {}", decimal(limit)),
         _ => "a limit comes from --gpu or --memory".into(),
     };
-    for (label, bytes, words) in [
+    let corrected = plan.corrected_bytes().map(|bytes| {
+        (
+            "as runs here went",
+            bytes,
+            "median of earlier runs".to_string(),
+        )
+    });
+    let rows = [
         ("together", plan.p50_bytes(), verdict),
         ("with a margin (p90)", plan.p90_bytes(), String::new()),
-    ] {
+    ];
+    for (label, bytes, words) in rows.into_iter().chain(corrected) {
         let both = unit.both(bytes);
         out.push_str(&style.line(&format!("  {label:<LABEL$}{gap} {both}  {words}")));
     }
@@ -304,7 +312,13 @@ fn time(plan: &Plan) -> String {
         n => format!(" on {n} GPUs"),
     };
     let basis = match r.mfu_said {
-        Said::Learnt => " (as earlier runs on this machine)",
+        Said::Learnt => {
+            return format!(
+                "{}, as fast as earlier runs here ({}FLOP/s)",
+                hours_words(hours),
+                scaled_flops(peak)
+            );
+        }
         Said::Assumed => " (assumed)",
         Said::Stated => "",
     };

@@ -28,6 +28,7 @@ impl App {
             Action::Home => self.go(Tab::Home),
             Action::RunPane => self.go(Tab::Run),
             Action::Chat => self.go(Tab::Chat),
+            Action::PlanPane => self.go(Tab::Plan),
             Action::Hardware => self.go(Tab::Hardware),
             Action::NextTab => self.go(self.neighbour(1)),
             Action::PreviousTab => self.go(self.neighbour(Tab::ALL.len() - 1)),
@@ -38,6 +39,10 @@ impl App {
                 Tab::Home => self.act_home(action),
                 Tab::Run => self.act_run(action),
                 Tab::Chat => self.act_chat(action),
+                Tab::Plan => {
+                    let wish = self.plan.act(action);
+                    self.grant(wish)
+                }
                 Tab::Hardware => {
                     self.hardware.act(action, &self.store);
                     Vec::new()
@@ -65,6 +70,7 @@ impl App {
             Tab::Home => self.refresh(),
             Tab::Run => Vec::new(),
             Tab::Chat => vec![Effect::ListCheckpoints],
+            Tab::Plan => self.enter_plan(),
             Tab::Hardware => vec![Effect::WatchHardware],
         }
     }

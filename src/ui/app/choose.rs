@@ -46,6 +46,11 @@ impl App {
                 Vec::new()
             }
             Choice::Checkpoint(row) => self.open_chat(row),
+            Choice::PlanTarget(name) => self.plan_what(name),
+            Choice::PlanDevice(name) => {
+                self.plan_on(name.as_deref());
+                Vec::new()
+            }
             Choice::Form(FormKind::Sampling, values) => {
                 self.chat.sampling = sampling_of(&values, &self.chat.sampling);
                 Vec::new()

@@ -60,6 +60,7 @@ impl App {
         match self.tab {
             Tab::Home => self.home.draw(frame, area, &mut context),
             Tab::Chat => self.chat.draw(frame, area, &mut context),
+            Tab::Plan => self.plan.draw(frame, area, &mut context),
             Tab::Hardware => self.hardware.draw(frame, area, &mut context),
             Tab::Run => match &self.store.held {
                 Some(held) if held.state.last_seq > 0 => {
@@ -322,6 +323,22 @@ impl App {
                 (own, tail)
             }
             Tab::Run => (self.run_hints(), tail),
+            Tab::Plan if self.plan.typing() => (
+                vec![(A::Accept, "take"), (A::Down, "take, next")],
+                vec![(A::Cancel, "as it was")],
+            ),
+            Tab::Plan => {
+                let mut own = vec![(A::Accept, "change")];
+                own.extend(titles(&[
+                    A::Less,
+                    A::More,
+                    A::PlanTarget,
+                    A::PlanDevice,
+                    A::PlanApply,
+                    A::PlanReset,
+                ]));
+                (own, tail)
+            }
             Tab::Hardware => {
                 let mut own = Vec::new();
                 if self.hardware.several_gpus(&self.store) {

@@ -58,6 +58,13 @@ impl App {
         };
         held.state.apply(envelope);
         held.hardware.apply(envelope);
+        if matches!(envelope.event, Event::Started { .. }) {
+            let head = held.state.head.as_ref();
+            let request = head
+                .and_then(|h| crate::plan::target::of_run(&h.spec, h.vocab_size, h.epoch_tokens));
+            let plan = request.map(|request| crate::plan::plan(&request));
+            self.dashboard.planned_bytes = plan.map(|plan| plan.memory.steady());
+        }
         let fresh: Vec<_> = held
             .state
             .notices

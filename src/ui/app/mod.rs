@@ -6,6 +6,7 @@ mod choose;
 mod draw;
 mod incoming;
 mod making;
+mod planning;
 
 use super::action::{Action, Context};
 use super::effect::Effect;
@@ -18,6 +19,7 @@ use super::panes::chat::ChatPane;
 use super::panes::dashboard::Dashboard;
 use super::panes::hardware::HardwarePane;
 use super::panes::home::HomePane;
+use super::panes::plan::PlanPane;
 use super::store::{HeldRun, LinkState, PresetRow, Store};
 use super::theme::{ColorDepth, Theme, Themes};
 use super::toasts::Toasts;
@@ -91,6 +93,7 @@ pub struct App {
     home: HomePane,
     chat: ChatPane,
     dashboard: Dashboard,
+    plan: PlanPane,
     hardware: HardwarePane,
     overlays: Vec<Overlay>,
     toasts: Toasts,
@@ -129,6 +132,7 @@ impl App {
             home: HomePane::default(),
             chat: ChatPane::default(),
             dashboard: fresh_dashboard(options.utc_offset),
+            plan: PlanPane::default(),
             hardware: HardwarePane::default(),
             overlays: Vec::new(),
             toasts: Toasts::default(),
@@ -222,6 +226,19 @@ impl App {
                 self.saved(result);
                 Vec::new()
             }
+            Msg::Machine(machine) => {
+                self.machine_seen(*machine);
+                Vec::new()
+            }
+            Msg::Planned { name, result } => {
+                let result = result.map(|mut request| {
+                    self.store.equip(&mut request);
+                    request
+                });
+                self.plan.planned(&name, result);
+                self.ask_draw();
+                Vec::new()
+            }
             Msg::Hardware { machine, values } => {
                 self.hardware(machine.map(|m| *m), &values);
                 Vec::new()
@@ -270,6 +287,7 @@ impl App {
                 match self.tab {
                     Tab::Home => self.home.key(key, &self.store),
                     Tab::Chat => self.chat.field().key(key),
+                    Tab::Plan => self.plan.key(key),
                     Tab::Run | Tab::Hardware => {}
                 }
                 Vec::new()
@@ -293,6 +311,7 @@ impl App {
             Tab::Home => self.home.typing(),
             Tab::Run | Tab::Hardware => false,
             Tab::Chat => self.chat.typing(),
+            Tab::Plan => self.plan.typing(),
         }
     }
 
@@ -302,6 +321,7 @@ impl App {
             Tab::Home => &[Context::Home, Context::List, Context::Global],
             Tab::Run => &[Context::Run, Context::Global],
             Tab::Chat => &[Context::Chat, Context::Global],
+            Tab::Plan => &[Context::Plan, Context::List, Context::Global],
             Tab::Hardware => &[Context::Hardware, Context::List, Context::Global],
         }
     }
@@ -315,6 +335,7 @@ impl App {
             }
             (None, Tab::Home) => self.home.paste(text, &self.store),
             (None, Tab::Chat) if self.chat.typing() => self.chat.field().paste(text),
+            (None, Tab::Plan) => self.plan.paste(text),
             _ => {}
         }
         Vec::new()
@@ -367,6 +388,9 @@ impl App {
             }
             (None, Tab::Home) => self.home.act(action, &self.store),
             (None, Tab::Chat) => self.chat.scroll(up, 3),
+            (None, Tab::Plan) => {
+                self.plan.act(action);
+            }
             (None, Tab::Hardware) => self.hardware.act(action, &self.store),
             (None, Tab::Run) => {}
         }
@@ -378,6 +402,10 @@ impl App {
         if self.tab == Tab::Hardware {
             self.hardware.select(row);
             return Vec::new();
+        }
+        if self.tab == Tab::Plan {
+            let wish = self.plan.click(row);
+            return self.grant(wish);
         }
         let before = self.home.current(&self.store);
         self.home.select(row);

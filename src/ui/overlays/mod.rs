@@ -43,6 +43,10 @@ pub enum Choice {
     OpenRun(PathBuf),
     Theme(String),
     Checkpoint(CheckpointRow),
+    /// What to plan: a name, or none for the run on the screen.
+    PlanTarget(Option<String>),
+    /// A GPU of the table, or none for this machine.
+    PlanDevice(Option<String>),
     Form(FormKind, Vec<String>),
     Prompt(PromptKind, String),
     Leave(LeaveChoice),

@@ -4,6 +4,7 @@ pub mod chat;
 pub mod dashboard;
 pub mod hardware;
 pub mod home;
+pub mod plan;
 
 use super::action::Action;
 use super::hit::HitMap;
@@ -17,17 +18,19 @@ pub enum Tab {
     Home,
     Run,
     Chat,
+    Plan,
     Hardware,
 }
 
 impl Tab {
-    pub const ALL: [Tab; 4] = [Tab::Home, Tab::Run, Tab::Chat, Tab::Hardware];
+    pub const ALL: [Tab; 5] = [Tab::Home, Tab::Run, Tab::Chat, Tab::Plan, Tab::Hardware];
 
     pub fn title(self) -> &'static str {
         match self {
             Tab::Home => "Home",
             Tab::Run => "Run",
             Tab::Chat => "Chat",
+            Tab::Plan => "Plan",
             Tab::Hardware => "Hardware",
         }
     }
@@ -38,6 +41,7 @@ impl Tab {
             Tab::Home => Action::Home,
             Tab::Run => Action::RunPane,
             Tab::Chat => Action::Chat,
+            Tab::Plan => Action::PlanPane,
             Tab::Hardware => Action::Hardware,
         }
     }

@@ -178,6 +178,35 @@ fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
             }),
         ),
         (
+            "plan-empty",
+            scene(&|b| {
+                b.press("5");
+            }),
+        ),
+        ("plan", scene(&|b| planning(b, "quickstart", None))),
+        (
+            "plan-gpu",
+            scene(&|b| {
+                planning(b, "llama-3.1-8b", Some("rtx-4090"));
+                b.press("down down down down down right");
+            }),
+        ),
+        (
+            "plan-edit",
+            scene(&|b| {
+                planning(b, "quickstart", None);
+                b.press("down down down enter").write("x");
+                b.press("enter");
+            }),
+        ),
+        (
+            "plan-devices",
+            scene(&|b| {
+                planning(b, "quickstart", None);
+                b.press("d");
+            }),
+        ),
+        (
             "toasts",
             scene(&|b| {
                 b.live();
@@ -266,4 +295,23 @@ fn every_size_down_to_one_cell_draws() {
             bench.draw(size.0, size.1);
         }
     }
+}
+
+/// A plan of this name on the screen, on this machine or on a GPU.
+fn planning(b: &mut Bench, name: &str, gpu: Option<&str>) {
+    use crate::plan::{Device, gpus, learn, target};
+    let mut request = target::resolve(name, &[], &Default::default()).unwrap();
+    if let Some(gpu) = gpu.and_then(gpus::find) {
+        request = target::on_gpu(request, Device::of(gpu));
+    }
+    b.press("5 o").write(name).press("enter");
+    b.msg(Msg::Planned {
+        name: name.into(),
+        result: Ok(Box::new(request)),
+    });
+    let machine = learn::Machine {
+        memory: Some(16 << 30),
+        runs: Vec::new(),
+    };
+    b.msg(Msg::Machine(Box::new(machine)));
 }

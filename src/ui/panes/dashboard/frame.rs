@@ -251,7 +251,8 @@ impl Dashboard {
             }
         }
         if let Some(outline) = plan.hardware {
-            strips::hardware(buffer, inside(outline), state, theme);
+            let planned = self.planned_bytes;
+            strips::hardware(buffer, inside(outline), state, planned, theme);
         }
         if let Some(outline) = plan.sample {
             strips::sample(buffer, inside(outline), state, theme);

@@ -54,6 +54,8 @@ struct Shown {
 pub struct Dashboard {
     /// Seconds east of Greenwich, for the times of the log.
     pub utc_offset: i64,
+    /// What the plan says that the run takes, in bytes.
+    pub planned_bytes: Option<u64>,
     selected: usize,
     /// The selection is shown only after somebody selected.
     selecting: bool,
@@ -75,6 +77,7 @@ impl Default for Dashboard {
     fn default() -> Self {
         Dashboard {
             utc_offset: 0,
+            planned_bytes: None,
             selected: 0,
             selecting: false,
             full: false,

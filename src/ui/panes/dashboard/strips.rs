@@ -169,8 +169,14 @@ fn machine_line(state: &RunState) -> Vec<Word> {
     words
 }
 
-/// CPU, RAM, the run's own memory.
-pub fn hardware(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) {
+/// CPU, RAM, the run's own memory and what was planned for it.
+pub fn hardware(
+    buffer: &mut Buffer,
+    area: Rect,
+    state: &RunState,
+    planned: Option<u64>,
+    theme: &Theme,
+) {
     let read = |id: &str| state.host.get(id).copied().filter(|x| x.is_finite());
     let total = read("host/ram_total_bytes").filter(|t| *t > 0.0);
     let mut rows: Vec<(&str, Option<f64>, String)> = Vec::new();
@@ -187,6 +193,12 @@ pub fn hardware(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme
     }
     if let Some(rss) = read("host/rss_bytes") {
         rows.push(("run", total.map(|t| rss / t), human::bytes(rss as u64)));
+        if let Some(planned) = planned.filter(|p| *p > 0) {
+            let error = 100.0 * (rss / planned as f64 - 1.0);
+            let words = format!("{}, {error:+.0} % measured", human::bytes(planned));
+            let share = total.map(|t| planned as f64 / t);
+            rows.push(("plan", share, words.replace('-', "−")));
+        }
     }
     rows.extend(gpu_row(state));
     if rows.is_empty() && area.height > 0 {

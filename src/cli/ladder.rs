@@ -1,0 +1,313 @@
+//! `llmtui ladder`: a few small runs, one after the other, and what they say of the large one before it is paid for.
+
+use super::args::SpecArgs;
+use super::engine_cmd::ending;
+use super::{
+    Context,
+    exit::{Exit, Failure},
+};
+use crate::base::human::{self, grouped, short};
+use crate::link::Incoming;
+use crate::link::launch::{EngineOptions, Launcher};
+use crate::plan::learn::Machine;
+use crate::plan::power_law::{self, PowerLaw, Prediction};
+use crate::plan::small_runs::{Axis, FEWEST, SmallRun, choose};
+use crate::plan::{Request, plan, target};
+use crate::run::{RunDir, RunState};
+use crate::spec::{self, RunSpec};
+use crate::wire::Outcome;
+use serde::Serialize;
+use std::time::Duration;
+
+/// Predict a run's loss from three or more small ones, before it is paid for
+///
+/// The small runs are the target made smaller along one axis. A power law through their validation losses predicts the
+/// target's, with the range that a difference of seeds leaves open. They are ordinary runs and stay in the runs directory.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui ladder shakespeare --dry-run
+  llmtui ladder my.yaml --axis size --runs 4 --json")]
+pub struct Args {
+    #[command(flatten)]
+    pub spec: SpecArgs,
+    /// What is made smaller: tokens (fewer steps), size (a smaller model)
+    #[arg(long, value_name = "AXIS", default_value = "tokens", value_parser = axis)]
+    pub axis: Axis,
+    /// Number of small runs
+    #[arg(long, value_name = "N", default_value_t = FEWEST as u64, value_parser = clap::value_parser!(u64).range(3..=8))]
+    pub runs: u64,
+    /// Say what would run and what it would take, and stop
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Steps under which a loss says more of its beginning than of its trend.
+const EARLY: u64 = 100;
+
+/// One rung, run or to be run.
+#[derive(Debug, Clone, Serialize)]
+struct Rung {
+    /// The run's id; absent before it ran.
+    run: Option<String>,
+    params: u64,
+    tokens: u64,
+    steps: u64,
+    /// Where it stands on the axis.
+    x: f64,
+    /// Time planned; absent where this machine's speed is not known.
+    planned_seconds: Option<f64>,
+    seconds: Option<f64>,
+    /// Validation loss after the last step, nats per token.
+    loss: Option<f64>,
+}
+
+/// The object of `--json`.
+#[derive(Debug, Serialize)]
+struct Report {
+    target: String,
+    axis: &'static str,
+    target_x: f64,
+    target_seconds: Option<f64>,
+    runs: Vec<Rung>,
+    fit: Option<PowerLaw>,
+    prediction: Option<Prediction>,
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let name = args.spec.target().ok_or_else(|| {
+        Failure::yours("which spec? Name a preset or a file", "llmtui presets list")
+    })?;
+    let loaded = args.spec.load(cx)?;
+    let mut request = target::resolve(name, &args.spec.set, &cx.spec_sources())
+        .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
+    Machine::look(&cx.env).equip(&mut request);
+    super::plan::measure_cpu(&mut request);
+    let runs = choose(&loaded.spec, &request, args.axis, args.runs as usize).map_err(|e| {
+        Failure::yours(
+            e.to_string(),
+            "a larger target, fewer --runs, or the other --axis",
+        )
+    })?;
+    let mut report = Report {
+        target: loaded.spec.name.clone(),
+        axis: args.axis.word(),
+        target_x: args.axis.of(&request),
+        target_seconds: seconds(&request),
+        runs: runs.iter().map(|run| rung(run, args.axis)).collect(),
+        fit: None,
+        prediction: None,
+    };
+    if !args.dry_run {
+        climb(&mut report, &runs, name, args, cx)?;
+    }
+    use std::io::Write;
+    let text = match args.json {
+        true => format!("{}\n", serde_json::to_string_pretty(&report)?),
+        false => table(&report, args),
+    };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+fn seconds(request: &Request) -> Option<f64> {
+    plan(request).work.hours.map(|hours| 3600.0 * hours)
+}
+
+fn rung(run: &SmallRun, axis: Axis) -> Rung {
+    Rung {
+        run: None,
+        params: run.request.arch.n_params(),
+        tokens: run.request.tokens,
+        steps: run.steps,
+        x: axis.of(&run.request),
+        planned_seconds: seconds(&run.request),
+        seconds: None,
+        loss: None,
+    }
+}
+
+/// Runs the rungs one after the other and draws the line.
+fn climb(
+    report: &mut Report,
+    runs: &[SmallRun],
+    name: &str,
+    args: &Args,
+    cx: &Context,
+) -> anyhow::Result<()> {
+    for (i, small) in runs.iter().enumerate() {
+        let mut set = args.spec.set.clone();
+        set.extend(small.settings.iter().cloned());
+        let loaded = spec::load(name, &set, &cx.spec_sources())?;
+        let dir = create(&loaded.spec, &loaded.asked, cx)?;
+        eprintln!(
+            "run {} of {}: {} ({} steps)",
+            i + 1,
+            runs.len(),
+            dir.id(),
+            grouped(small.steps)
+        );
+        let state = train(&dir, cx)?;
+        let finish = state.finished.as_ref();
+        let outcome = finish.map_or(Outcome::Crashed, |f| f.outcome);
+        if outcome != Outcome::Completed {
+            let why = finish.map(|f| f.message.clone()).unwrap_or_default();
+            let what = format!("{} ended before its last step: {why}", dir.id());
+            let hint = format!("llmtui attach {}", dir.id());
+            return Err(match ending(outcome) {
+                Exit::Training => Failure::training(what, hint),
+                _ => Failure::machine(what, hint),
+            }
+            .into());
+        }
+        let rung = &mut report.runs[i];
+        rung.run = Some(dir.id().to_string());
+        rung.seconds = Some(state.seconds);
+        rung.loss = finish.and_then(|f| f.val_loss);
+        if let Some(loss) = rung.loss {
+            eprintln!("  validation loss {}", human::number(loss));
+        }
+    }
+    let points: Vec<(f64, f64)> = report
+        .runs
+        .iter()
+        .filter_map(|r| Some((r.x, r.loss?)))
+        .collect();
+    report.fit = power_law::fit(&points);
+    report.prediction = power_law::predict(&points, report.target_x);
+    Ok(())
+}
+
+fn create(spec: &RunSpec, asked: &str, cx: &Context) -> anyhow::Result<RunDir> {
+    RunDir::create(&cx.runs_dir, &spec.name, &spec.to_yaml(), asked, &cx.clock).map_err(|e| {
+        let hint = "put runs elsewhere with --runs-dir DIR";
+        Failure::machine(format!("the run's directory cannot be made: {e}"), hint).into()
+    })
+}
+
+/// Lets an engine of its own train it, and waits for the end.
+fn train(run: &RunDir, cx: &Context) -> anyhow::Result<RunState> {
+    let launcher = Launcher::this_program(&cx.env)?;
+    launcher.start_detached(run, &EngineOptions::default())?;
+    let mut link = crate::link::open(run, &cx.env)?;
+    let mut state = RunState::new();
+    loop {
+        match link.blocking_recv() {
+            Incoming::Event(envelope) => state.apply(&envelope),
+            Incoming::CaughtUp => {}
+            Incoming::Closed(_) => return Ok(state),
+        }
+    }
+}
+
+fn table(report: &Report, args: &Args) -> String {
+    let words = |seconds: Option<f64>| match seconds {
+        Some(s) if s < 60.0 => format!("{s:.1} s"),
+        Some(s) => human::duration(Duration::from_secs_f64(s)),
+        None => "?".into(),
+    };
+    let mut out = format!("{} · smaller along {}\n\n", report.target, report.axis);
+    out.push_str("  run   parameters    tokens     steps      time   val loss\n");
+    for (i, rung) in report.runs.iter().enumerate() {
+        let loss = rung.loss.map_or(String::new(), human::number);
+        let time = words(rung.seconds.or(rung.planned_seconds));
+        out.push_str(&format!(
+            "  {:<4} {:>11} {:>9} {:>9} {time:>9}   {loss:>8}\n",
+            i + 1,
+            short(rung.params as f64),
+            short(rung.tokens as f64),
+            grouped(rung.steps)
+        ));
+    }
+    let all: Option<f64> = report
+        .runs
+        .iter()
+        .map(|r| r.seconds.or(r.planned_seconds))
+        .sum();
+    out.push_str(&format!(
+        "\n  together {}, the target alone {}\n",
+        words(all),
+        words(report.target_seconds)
+    ));
+    if let (Some(fit), Some(p)) = (&report.fit, &report.prediction) {
+        let x = if args.axis == Axis::Tokens {
+            "tokens"
+        } else {
+            "parameters"
+        };
+        out.push_str(&format!(
+            "  loss = {:.3} + {} · {x}^-{:.3}, {:.4} nats off at the points\n",
+            fit.e,
+            human::number(fit.a),
+            fit.alpha,
+            fit.rms
+        ));
+        out.push_str(&format!(
+            "  predicted at {} {x}: {:.3} ({:.3} to {:.3})\n",
+            short(report.target_x),
+            p.loss,
+            p.low,
+            p.high
+        ));
+    }
+    if report.runs.iter().any(|r| r.steps < EARLY) {
+        out.push_str(
+            "  runs this short are still in their first fall: take the prediction for a hint\n",
+        );
+    }
+    if args.dry_run {
+        out.push_str("  nothing was run: leave out --dry-run\n");
+    }
+    out
+}
+
+fn axis(text: &str) -> Result<Axis, String> {
+    let found = Axis::ALL.iter().find(|(word, _)| *word == text);
+    found
+        .map(|(_, axis)| *axis)
+        .ok_or_else(|| "tokens or size".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_tells_the_line_and_the_prediction() {
+        let rung = |tokens: u64, loss| Rung {
+            run: Some("r".into()),
+            params: 804_096,
+            tokens,
+            steps: 10,
+            x: tokens as f64,
+            planned_seconds: None,
+            seconds: Some(2.0),
+            loss: Some(loss),
+        };
+        let points = [(1e5, 2.5), (2e5, 2.2), (4e5, 2.0)];
+        let report = Report {
+            target: "quickstart".into(),
+            axis: "tokens",
+            target_x: 1.6e6,
+            target_seconds: None,
+            runs: points.map(|(x, l)| rung(x as u64, l)).to_vec(),
+            fit: power_law::fit(&points),
+            prediction: power_law::predict(&points, 1.6e6),
+        };
+        let args = Args {
+            spec: SpecArgs::default(),
+            axis: Axis::Tokens,
+            runs: 3,
+            dry_run: false,
+            json: false,
+        };
+        let text = table(&report, &args);
+        assert!(
+            text.contains("together 6.0 s, the target alone ?"),
+            "{text}"
+        );
+        assert!(text.contains("predicted at 1.60M tokens: 1."), "{text}");
+    }
+}

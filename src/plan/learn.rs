@@ -1,0 +1,227 @@
+//! What earlier runs on this machine teach the planner: how much more or less memory they took than planned, and how fast
+//! they computed. Kept in the user's state directory, one line a run; the plan's own number always stays beside it.
+
+use super::request::{Device, Estimator, Request, Said};
+use super::{plan, target, work};
+use crate::base::files::write_atomic;
+use crate::base::paths::Env;
+use crate::base::stats::median;
+use crate::metrics::id;
+use crate::run::RunState;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Runs that are remembered; the oldest go first.
+const KEPT: usize = 64;
+/// Runs that a correction needs: one alone may be an accident.
+const ENOUGH: usize = 3;
+/// Readings of memory that a run needs to be believed.
+const READINGS: u64 = 3;
+/// A run teaches the speed of models up to this many times larger or smaller.
+const ALIKE: f64 = 6.0;
+
+/// One run, planned and measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    pub run: String,
+    pub n_params: u64,
+    /// The plan's memory without what is there only while saving.
+    pub predicted_bytes: u64,
+    pub measured_bytes: u64,
+    /// Model arithmetic a second, attention included.
+    pub flops_per_second: Option<f64>,
+}
+
+/// What a finished or stopped run teaches; `None` where it told too little.
+pub fn observe(state: &RunState) -> Option<Observation> {
+    let head = state.head.as_ref()?;
+    let request = target::of_run(&head.spec, head.vocab_size, head.epoch_tokens)?;
+    let rss = state.series.get(id::RSS).filter(|s| s.len() >= READINGS)?;
+    // Step 0 is preflight, whose twins are gone when training begins.
+    let (_, most) = rss.extent(1.0, f64::MAX)?;
+    let speeds: Vec<f64> = state
+        .series
+        .get(id::TOK_PER_SEC)
+        .map(|series| series.recent().map(|point| point.value).collect())
+        .unwrap_or_default();
+    let per_token = work::flops_per_token(&request.arch, request.seq_len);
+    Some(Observation {
+        run: state.run.clone(),
+        n_params: head.n_params,
+        predicted_bytes: plan(&request).memory.steady(),
+        measured_bytes: most as u64,
+        flops_per_second: median(&speeds).map(|speed| speed * per_token),
+    })
+}
+
+/// Remembers a run; one of the same name is replaced.
+pub fn record(folder: &Path, observation: &Observation) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let mut all = read(folder);
+    all.retain(|o| o.run != observation.run);
+    all.push(observation.clone());
+    let skip = all.len().saturating_sub(KEPT);
+    let mut text = String::new();
+    for observation in &all[skip..] {
+        text.push_str(&serde_json::to_string(observation)?);
+        text.push('\n');
+    }
+    write_atomic(&file(folder), text.as_bytes())
+}
+
+fn file(folder: &Path) -> PathBuf {
+    folder.join("plan.jsonl")
+}
+
+/// Lines that cannot be read are skipped: another version may have written them.
+fn read(folder: &Path) -> Vec<Observation> {
+    let text = std::fs::read_to_string(file(folder)).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
+}
+
+/// This machine as plans see it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Machine {
+    /// Bytes that this process may have.
+    pub memory: Option<u64>,
+    pub runs: Vec<Observation>,
+}
+
+impl Machine {
+    /// Looks at the machine and at what is remembered of it.
+    pub fn look(env: &Env) -> Machine {
+        let memory = crate::hardware::summary(None, env)
+            .ok()
+            .map(|s| s.ram_bytes);
+        let runs = env.state_dir.as_deref().map(read).unwrap_or_default();
+        Machine {
+            memory: memory.filter(|bytes| *bytes > 0),
+            runs,
+        }
+    }
+
+    /// Measured over planned memory, the median of past runs; `None` before there are enough.
+    pub fn memory_ratio(&self) -> Option<f64> {
+        let ratios: Vec<f64> = self
+            .runs
+            .iter()
+            .filter(|o| o.predicted_bytes > 0)
+            .map(|o| o.measured_bytes as f64 / o.predicted_bytes as f64)
+            .collect();
+        median(&ratios).filter(|_| ratios.len() >= ENOUGH)
+    }
+
+    /// Model arithmetic a second that models like this one reached: the median of past runs.
+    pub fn flops_per_second(&self, n_params: u64) -> Option<f64> {
+        let alike = |o: &&Observation| {
+            let ratio = o.n_params.max(1) as f64 / n_params.max(1) as f64;
+            (1.0 / ALIKE..ALIKE).contains(&ratio)
+        };
+        let speeds: Vec<f64> = self
+            .runs
+            .iter()
+            .filter(alike)
+            .filter_map(|o| o.flops_per_second)
+            .collect();
+        median(&speeds)
+    }
+
+    /// Puts this machine under a plan of this program's own engine; plans for a GPU stay as they are.
+    pub fn equip(&self, request: &mut Request) {
+        if request.estimator != Estimator::Engine {
+            return;
+        }
+        let device = &mut request.device;
+        *device = Device {
+            memory: device.memory.or(self.memory),
+            ..device.clone()
+        };
+        device.memory_ratio = self.memory_ratio();
+        if request.mfu_said != Said::Stated
+            && let Some(speed) = self.flops_per_second(request.arch.n_params())
+        {
+            device.peak_flops = Some(speed);
+            (request.mfu, request.mfu_said) = (1.0, Said::Learnt);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn observation(run: &str, predicted: u64, measured: u64) -> Observation {
+        Observation {
+            run: run.into(),
+            n_params: 804_096,
+            predicted_bytes: predicted,
+            measured_bytes: measured,
+            flops_per_second: Some(1e11),
+        }
+    }
+
+    #[test]
+    fn the_correction_is_the_median_and_needs_three_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let look = || Machine {
+            memory: None,
+            runs: read(folder.path()),
+        };
+        for (i, measured) in [104, 108].into_iter().enumerate() {
+            record(folder.path(), &observation(&format!("r{i}"), 100, measured)).unwrap();
+        }
+        assert_eq!(look().memory_ratio(), None);
+        // An outlier moves a median little.
+        record(folder.path(), &observation("r2", 100, 900)).unwrap();
+        assert_eq!(look().memory_ratio(), Some(1.08));
+        // The same run again counts once.
+        record(folder.path(), &observation("r2", 100, 106)).unwrap();
+        assert_eq!((look().runs.len(), look().memory_ratio()), (3, Some(1.06)));
+    }
+
+    #[test]
+    fn only_so_many_runs_are_kept_and_broken_lines_do_no_harm() {
+        let folder = tempfile::tempdir().unwrap();
+        for i in 0..KEPT + 3 {
+            record(folder.path(), &observation(&format!("r{i}"), 100, 100)).unwrap();
+        }
+        assert_eq!(read(folder.path()).len(), KEPT);
+        std::fs::write(file(folder.path()), "{\"run\": 3}\nnonsense\n").unwrap();
+        assert_eq!(read(folder.path()), []);
+    }
+
+    #[test]
+    fn a_plan_keeps_its_own_number_beside_the_correction() {
+        let mut request = target::resolve("quickstart", &[], &Default::default()).unwrap();
+        let runs = (0..3)
+            .map(|i| observation(&format!("r{i}"), 100, 110))
+            .collect();
+        Machine {
+            memory: Some(1 << 30),
+            runs,
+        }
+        .equip(&mut request);
+        let plan = plan(&request);
+        assert_eq!(request.device.memory, Some(1 << 30));
+        assert_eq!(
+            plan.corrected_bytes(),
+            Some((plan.p50_bytes() as f64 * 1.1) as u64)
+        );
+        let seconds = 3600.0 * plan.work.hours.unwrap();
+        let wanted = work::flops_per_token(&request.arch, 64) * request.tokens as f64 / 1e11;
+        assert!((seconds / wanted - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn speeds_are_learnt_from_models_of_like_size_only() {
+        let machine = Machine {
+            memory: None,
+            runs: vec![observation("r", 1, 1)],
+        };
+        assert_eq!(machine.flops_per_second(2_000_000), Some(1e11));
+        assert_eq!(machine.flops_per_second(124_000_000), None);
+    }
+}

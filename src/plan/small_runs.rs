@@ -1,0 +1,226 @@
+//! Which small runs tell most about a large one: the target made smaller along one axis, everything else as it is.
+
+use super::request::Request;
+use super::solve::scaled;
+use crate::spec::RunSpec;
+
+/// Runs that a line through three constants needs.
+pub const FEWEST: usize = 3;
+/// Steps under which a run says nothing.
+const FEWEST_STEPS: u64 = 20;
+
+/// What is made smaller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Axis {
+    /// Fewer steps of the same model, each run with its own whole schedule.
+    Tokens,
+    /// A smaller model of the same proportions on the same tokens.
+    Size,
+}
+
+impl Axis {
+    pub const ALL: [(&str, Axis); 2] = [("tokens", Axis::Tokens), ("size", Axis::Size)];
+
+    pub fn word(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(_, a)| *a == self)
+            .map_or("", |(word, _)| word)
+    }
+
+    /// Where a request stands on the axis: tokens, or parameters that a token is multiplied with.
+    pub fn of(self, request: &Request) -> f64 {
+        match self {
+            Axis::Tokens => request.tokens as f64,
+            Axis::Size => request.arch.n_matmul() as f64,
+        }
+    }
+}
+
+/// One small run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SmallRun {
+    /// `-s` words that turn the target into it.
+    pub settings: Vec<String>,
+    pub request: Request,
+    pub steps: u64,
+}
+
+/// Why no small runs can be chosen.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TooSmall {
+    #[error("the target has {0} steps: its smaller runs would have less than {FEWEST_STEPS}")]
+    Steps(u64),
+    #[error("the target has {0} heads: there are no {1} smaller models of its proportions")]
+    Heads(u64, usize),
+}
+
+/// `n` runs, the smallest first; each takes about half of what the next one takes, and the largest an eighth of the target.
+pub fn choose(
+    spec: &RunSpec,
+    target: &Request,
+    axis: Axis,
+    n: usize,
+) -> Result<Vec<SmallRun>, TooSmall> {
+    let runs = match axis {
+        Axis::Tokens => by_tokens(spec, target, n)?,
+        Axis::Size => by_size(spec, target, n)?,
+    };
+    let quiet = [
+        // One evaluation of the whole split at the end is what is compared.
+        "eval.every=0",
+        "sample.every=0",
+        "checkpoint.every=0",
+    ];
+    Ok(runs
+        .into_iter()
+        .enumerate()
+        .map(|(i, mut run)| {
+            let short: String = spec.name.chars().take(48).collect();
+            run.settings
+                .push(format!("name={short}-{}-{}", axis.word(), i + 1));
+            run.settings.extend(quiet.map(String::from));
+            run
+        })
+        .collect())
+}
+
+fn by_tokens(spec: &RunSpec, target: &Request, n: usize) -> Result<Vec<SmallRun>, TooSmall> {
+    let most = spec.train.max_steps;
+    (0..n)
+        .rev()
+        .map(|i| {
+            let part = 8_u64 << i;
+            let steps = most / part;
+            if steps < FEWEST_STEPS {
+                return Err(TooSmall::Steps(most));
+            }
+            let mut settings = vec![format!("train.max_steps={steps}")];
+            settings.extend(warmup(spec, part));
+            let mut request = target.clone();
+            request.tokens = steps * target.tokens / most.max(1);
+            Ok(SmallRun {
+                settings,
+                request,
+                steps,
+            })
+        })
+        .collect()
+}
+
+/// A warm-up as short as the run is.
+fn warmup(spec: &RunSpec, part: u64) -> Option<String> {
+    let id = spec.schedule.entry().id;
+    let steps = spec.to_value()["schedule"][id]["warmup_steps"].as_u64()?;
+    Some(format!("schedule.{id}.warmup_steps={}", steps / part))
+}
+
+fn by_size(spec: &RunSpec, target: &Request, n: usize) -> Result<Vec<SmallRun>, TooSmall> {
+    let heads = target.arch.n_head;
+    let refuse = || TooSmall::Heads(heads, n);
+    let mut runs: Vec<SmallRun> = Vec::new();
+    let mut next = heads;
+    for i in 0..n {
+        let wanted = target.arch.n_matmul() as f64 / f64::from(8_u32 << i);
+        let distance = |h: &u64| {
+            let size = scaled(&target.arch, *h).n_matmul() as f64;
+            ((size / wanted).ln().abs() * 1e6) as u64
+        };
+        // Small targets have few widths: leave one for each run that is still to come.
+        let left = (n - 1 - i) as u64;
+        let h = (left + 1..next).min_by_key(distance).ok_or_else(refuse)?;
+        next = h;
+        let arch = scaled(&target.arch, h);
+        let settings = vec![
+            format!("model.n_head={h}"),
+            format!("model.n_kv_head={}", arch.n_kv_head),
+            format!("model.d_model={}", arch.d_model),
+            format!("model.d_ff={}", arch.d_ff),
+            format!("model.n_layer={}", arch.n_layer),
+        ];
+        let request = Request {
+            arch,
+            ..target.clone()
+        };
+        runs.push(SmallRun {
+            settings,
+            request,
+            steps: spec.train.max_steps,
+        });
+    }
+    runs.reverse();
+    Ok(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{target, work};
+    use crate::spec;
+
+    fn quickstart() -> (RunSpec, Request) {
+        let spec = spec::load("quickstart", &[], &Default::default())
+            .unwrap()
+            .spec;
+        (
+            spec,
+            target::resolve("quickstart", &[], &Default::default()).unwrap(),
+        )
+    }
+
+    #[test]
+    fn every_run_is_a_valid_spec_that_is_smaller_than_the_next() {
+        let (spec, request) = quickstart();
+        for (_, axis) in Axis::ALL {
+            let runs = choose(&spec, &request, axis, 3).unwrap();
+            assert_eq!(runs.len(), 3);
+            let mut before = 0.0;
+            for run in &runs {
+                let loaded = spec::load("quickstart", &run.settings, &Default::default()).unwrap();
+                assert_eq!(loaded.spec.train.max_steps, run.steps);
+                let planned = target::of_spec(
+                    &loaded.spec,
+                    target::DataSize {
+                        vocab_size: 65,
+                        ..Default::default()
+                    },
+                );
+                assert_eq!(
+                    (planned.arch, planned.tokens),
+                    (run.request.arch, run.request.tokens)
+                );
+                assert!(axis.of(&run.request) > before);
+                before = axis.of(&run.request);
+            }
+            assert!(before < axis.of(&request));
+        }
+    }
+
+    #[test]
+    fn runs_along_tokens_cost_a_fraction_of_the_target() {
+        let (spec, request) = quickstart();
+        let runs = choose(&spec, &request, Axis::Tokens, 3).unwrap();
+        let cost: f64 = runs.iter().map(|r| work::work(&r.request).flops).sum();
+        assert!(cost < 0.25 * work::work(&request).flops);
+        assert!(
+            runs[0]
+                .settings
+                .iter()
+                .any(|s| s == "schedule.cosine.warmup_steps=3"),
+            "{runs:?}"
+        );
+    }
+
+    #[test]
+    fn a_target_that_is_small_itself_is_refused() {
+        let (mut spec, request) = quickstart();
+        assert!(choose(&spec, &request, Axis::Size, 4).is_err());
+        spec = spec::load("quickstart", &["max_steps=100".into()], &Default::default())
+            .unwrap()
+            .spec;
+        assert_eq!(
+            choose(&spec, &request, Axis::Tokens, 3),
+            Err(TooSmall::Steps(100))
+        );
+    }
+}

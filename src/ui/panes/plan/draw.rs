@@ -1,0 +1,502 @@
+//! The plan on the screen: the form on the left, memory and work on the right, what fits below.
+
+use super::{Field, Kind, PlanPane, Shown, stack};
+use crate::base::human::{grouped, short};
+use crate::plan::quantity::decimal;
+use crate::plan::request::Said;
+use crate::plan::{Estimator, Level, Plan, Verdict};
+use crate::ui::action::Action;
+use crate::ui::hit::Target;
+use crate::ui::layout::{rule, scroll_to, split_bottom, split_top};
+use crate::ui::panes::PaneContext;
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::bar;
+use crate::ui::widgets::text::{self, Word, word};
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Columns of the form's labels.
+const LABELS: usize = 15;
+/// Columns of the names of parts.
+const PARTS: usize = 21;
+
+pub(super) fn draw(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+    let theme = context.theme;
+    let Some(shown) = &pane.shown else {
+        return empty(pane, frame, area, context);
+    };
+    let below = below_rows(shown, area);
+    let (top, bottom) = split_bottom(area, below);
+    let form_width = (area.width * 3 / 8).clamp(28, 46).min(area.width);
+    let form = Rect {
+        width: form_width,
+        ..top
+    };
+    let right = Rect {
+        x: top.x + form_width + 1,
+        width: top.width.saturating_sub(form_width + 1),
+        ..top
+    };
+    let measured = measured(pane, context);
+    draw_right(frame.buffer_mut(), right, shown, measured, theme);
+    draw_below(frame, bottom, shown, context);
+    draw_form(pane, frame, form, context);
+}
+
+/// Rows of what fits and of the changes.
+fn below_rows(shown: &Shown, area: Rect) -> u16 {
+    let changes = shown.ladder.changes.len() as u16;
+    let advice = shown.plan.advice.len() as u16;
+    let wanted = 2 + changes.max(1) + if area.height > 30 { advice + 1 } else { 1 };
+    wanted.min(area.height / 3).max(4.min(area.height))
+}
+
+/// Nothing is planned yet: what to do.
+fn empty(pane: &PlanPane, frame: &mut Frame, area: Rect, context: &PaneContext) {
+    let (words, meaning) = match (&pane.reading, &pane.error) {
+        (Some(name), _) => (format!("reading {name} and its data …"), Meaning::Muted),
+        (None, Some(why)) => (why.clone(), Meaning::Bad),
+        (None, None) => {
+            let key = context.keymap.label(Action::PlanTarget);
+            (
+                format!("Choose what to plan: {key} lists presets and reference models."),
+                Meaning::Muted,
+            )
+        }
+    };
+    let area = Rect {
+        x: area.x + 2,
+        y: area.y + 1,
+        width: area.width.saturating_sub(4),
+        height: area.height.saturating_sub(1),
+    };
+    text::paragraph(frame.buffer_mut(), area, &words, meaning, context.theme);
+}
+
+fn draw_form(pane: &mut PlanPane, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+    let theme = context.theme;
+    let Some(shown) = &pane.shown else { return };
+    let fields = Field::of(&shown.request);
+    let (head, rest) = split_top(area, 1);
+    frame.render_widget(rule(theme, "plan", head.width), head);
+    let hint_rows = 3.min(rest.height.saturating_sub(4));
+    let (rows, foot) = split_bottom(rest, hint_rows);
+    pane.scroll = scroll_to(pane.selected, pane.scroll, rows.height.into());
+    let visible = fields.iter().enumerate().skip(pane.scroll);
+    for ((i, field), y) in visible.zip(rows.y..rows.bottom()) {
+        let place = Rect {
+            y,
+            height: 1,
+            ..rows
+        };
+        let selected = i == pane.selected;
+        let changed = field.value(&shown.request) != field.value(&shown.original);
+        form_row(
+            frame.buffer_mut(),
+            place,
+            *field,
+            shown,
+            (selected, changed),
+            theme,
+        );
+        if let (true, Some(editing)) = (selected, &mut pane.editing) {
+            let x = place.x + LABELS as u16 + 3;
+            let width = place.right().saturating_sub(x);
+            let value = Rect { x, width, ..place };
+            let blank = " ".repeat(width.into());
+            text::draw(
+                frame.buffer_mut(),
+                x,
+                y,
+                width,
+                &[word(blank, Meaning::Text)],
+                theme,
+            );
+            editing.text.draw(frame, value, theme, true);
+        }
+        context.hits.add(place, Target::Row(i));
+    }
+    let error = pane.editing.as_ref().and_then(|e| e.error.as_deref());
+    let (words, meaning) = match (error, &pane.error) {
+        (Some(why), _) => (why, Meaning::Bad),
+        (None, Some(why)) => (why.as_str(), Meaning::Bad),
+        (None, None) => (
+            fields.get(pane.selected).map_or("", |f| f.hint()),
+            Meaning::Muted,
+        ),
+    };
+    let foot = Rect {
+        x: foot.x + 1,
+        width: foot.width.saturating_sub(2),
+        ..foot
+    };
+    text::paragraph(frame.buffer_mut(), foot, words, meaning, theme);
+}
+
+fn form_row(
+    buffer: &mut Buffer,
+    place: Rect,
+    field: Field,
+    shown: &Shown,
+    (selected, changed): (bool, bool),
+    theme: &Theme,
+) {
+    let pointer = if selected {
+        theme.glyphs().pointer
+    } else {
+        " "
+    };
+    let label = if selected {
+        Meaning::Accent
+    } else {
+        Meaning::Muted
+    };
+    let value = match (selected, field.kind()) {
+        (true, _) => Meaning::Accent,
+        (false, _) if changed => Meaning::Mark,
+        (false, Kind::List) => Meaning::Title,
+        (false, _) => Meaning::Text,
+    };
+    let mark = if changed { "*" } else { " " };
+    let words = [
+        word(format!("{pointer} {:<LABELS$}", field.label()), label),
+        word(mark, Meaning::Mark),
+        word(field.value(&shown.request), value),
+    ];
+    text::draw(buffer, place.x, place.y, place.width, &words, theme);
+}
+
+/// Bytes measured of the run whose plan this is: highest so far.
+fn measured(pane: &PlanPane, context: &PaneContext) -> Option<u64> {
+    let held = context.store.held.as_ref()?;
+    let shown = pane.shown.as_ref()?;
+    let same = pane.run.is_some() && shown.request == shown.original;
+    same.then(|| crate::ui::panes::plan::measured_bytes(&held.state))
+        .flatten()
+}
+
+/// Memory part by part, then work.
+fn draw_right(
+    buffer: &mut Buffer,
+    area: Rect,
+    shown: &Shown,
+    measured: Option<u64>,
+    theme: &Theme,
+) {
+    if area.width < 20 {
+        return;
+    }
+    let plan = &shown.plan;
+    let mut at = Cursor { area, y: area.y };
+    at.line(buffer, &headline(plan), theme);
+    let width = area.width.saturating_sub(2).min(100);
+    let sizes: Vec<u64> = plan.memory.parts().iter().map(|c| c.bytes).collect();
+    let scale = scale(plan, measured);
+    if let Some(y) = at.next() {
+        stack::draw(buffer, (area.x + 1, y), width, &sizes, scale, theme);
+        if let Some(limit) = plan.request.device.memory.filter(|l| (*l as f64) < scale) {
+            let column = (f64::from(width) * limit as f64 / scale) as u16;
+            let mark = [word(theme.glyphs().vertical, Meaning::Bad)];
+            text::draw(buffer, area.x + 1 + column, y, 1, &mark, theme);
+        }
+    }
+    if let (Some(bytes), Some(y)) = (measured, measured.and_then(|_| at.next())) {
+        bar::level(
+            buffer,
+            area.x + 1,
+            y,
+            width,
+            bytes as f64 / scale,
+            Meaning::Series,
+            theme,
+        );
+        at.line(buffer, &measured_words(plan, bytes), theme);
+    }
+    if let Some(bytes) = plan.corrected_bytes().filter(|_| measured.is_none()) {
+        let words = format!("{} as earlier runs on this machine went", decimal(bytes));
+        at.line(buffer, &[word(words, Meaning::Muted)], theme);
+    }
+    let facts = facts(plan);
+    let room = usize::from(area.bottom().saturating_sub(at.y)).saturating_sub(facts.len() + 1);
+    parts(buffer, &mut at, plan, room, theme);
+    at.next();
+    for (label, value) in facts {
+        let words = [
+            word(format!("{label:<12}"), Meaning::Muted),
+            word(value, Meaning::Text),
+        ];
+        at.line(buffer, &words, theme);
+    }
+}
+
+/// Rows from the top of an area.
+struct Cursor {
+    area: Rect,
+    y: u16,
+}
+
+impl Cursor {
+    fn next(&mut self) -> Option<u16> {
+        let y = self.y;
+        self.y += 1;
+        (y < self.area.bottom()).then_some(y)
+    }
+
+    fn line(&mut self, buffer: &mut Buffer, words: &[Word], theme: &Theme) {
+        let (x, width) = (self.area.x + 1, self.area.width.saturating_sub(1));
+        if let Some(y) = self.next() {
+            text::draw(buffer, x, y, width, words, theme);
+        }
+    }
+}
+
+/// `needs 110.7 GB of 80.0 GB   too large`
+fn headline(plan: &Plan) -> Vec<Word> {
+    let (verdict, meaning) = match plan.verdict() {
+        Some(Verdict::Fits) => ("fits", Meaning::Good),
+        Some(Verdict::Tight) => ("just so", Meaning::Warn),
+        Some(Verdict::TooLarge) => ("too large", Meaning::Bad),
+        None => ("", Meaning::Muted),
+    };
+    let of = match plan.request.device.memory {
+        Some(limit) => format!(" of {}  ", decimal(limit)),
+        None => "  ".into(),
+    };
+    vec![
+        word("memory ", Meaning::Muted),
+        word(decimal(plan.p50_bytes()), Meaning::Title),
+        word(of, Meaning::Text),
+        word(verdict, meaning),
+        word(
+            format!("   with a margin {}", decimal(plan.p90_bytes())),
+            Meaning::Muted,
+        ),
+    ]
+}
+
+/// The bar's right end: the limit, or the plan itself where the limit is so far away that nothing would be seen.
+fn scale(plan: &Plan, measured: Option<u64>) -> f64 {
+    let most = plan.p90_bytes().max(measured.unwrap_or(0));
+    match plan.request.device.memory {
+        Some(limit) if limit / 6 < most => limit.max(most) as f64,
+        _ => most as f64,
+    }
+}
+
+/// `measured 72.1 MB   4 % less than planned`
+fn measured_words(plan: &Plan, bytes: u64) -> Vec<Word> {
+    let error = bytes as f64 / plan.memory.steady().max(1) as f64 - 1.0;
+    let meaning = if error.abs() <= 0.10 {
+        Meaning::Good
+    } else {
+        Meaning::Warn
+    };
+    let words = match error {
+        e if e < -0.005 => format!("{:.0} % less than planned", -100.0 * e),
+        e if e > 0.005 => format!("{:.0} % more than planned", 100.0 * e),
+        _ => "as planned".into(),
+    };
+    vec![
+        word("measured ", Meaning::Muted),
+        word(format!("{}   ", decimal(bytes)), Meaning::Title),
+        word(words, meaning),
+        word(
+            format!("  ({} without saving)", decimal(plan.memory.steady())),
+            Meaning::Muted,
+        ),
+    ]
+}
+
+/// One row a part; the smallest together in the last one when not all fit.
+fn parts(buffer: &mut Buffer, at: &mut Cursor, plan: &Plan, room: usize, theme: &Theme) {
+    let all = plan.memory.parts();
+    let total = plan.p50_bytes().max(1) as f64;
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    let mut rest = 0;
+    if all.len() > room {
+        order.sort_by_key(|i| std::cmp::Reverse(all[*i].bytes));
+        let cut = order.split_off(room.saturating_sub(1));
+        rest = cut.iter().map(|i| all[*i].bytes).sum();
+        order.sort_unstable();
+    }
+    for i in order {
+        let (glyph, meaning) = stack::mark(i, theme);
+        let share = 100.0 * all[i].bytes as f64 / total;
+        at.line(
+            buffer,
+            &[
+                word(format!("{glyph} "), meaning),
+                word(format!("{:<PARTS$}", all[i].part.title()), Meaning::Text),
+                word(
+                    format!("{:>8} {share:>3.0} %", decimal(all[i].bytes)),
+                    Meaning::Text,
+                ),
+                word(how(&all[i].how, at.area.width), Meaning::Muted),
+            ],
+            theme,
+        );
+    }
+    if rest > 0 {
+        let share = 100.0 * rest as f64 / total;
+        let words = [
+            word(format!("  {:<PARTS$}", "the rest"), Meaning::Muted),
+            word(
+                format!("{:>8} {share:>3.0} %", decimal(rest)),
+                Meaning::Text,
+            ),
+        ];
+        at.line(buffer, &words, theme);
+    }
+}
+
+/// The formula behind a part, where there is room for more than its beginning.
+fn how(formula: &str, width: u16) -> String {
+    match usize::from(width) {
+        width if width >= PARTS + 46 => format!("  {formula}"),
+        _ => String::new(),
+    }
+}
+
+fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
+    let (r, work) = (&plan.request, &plan.work);
+    let params = grouped(plan.params.total());
+    let trained = match r.lora {
+        Some(_) => format!(", {} trained", short(plan.n_trainable as f64)),
+        None => String::new(),
+    };
+    let mut facts = vec![("parameters", format!("{params}{trained}"))];
+    let per = match plan.predicted_loss {
+        Some(_) => format!("  {:.1} a parameter, best 20", plan.tokens_per_param),
+        None => String::new(),
+    };
+    facts.push(("tokens", format!("{}{per}", short(r.tokens as f64))));
+    facts.push(("arithmetic", format!("{:.2e} FLOP", work.flops)));
+    let basis = if r.mfu_said == Said::Assumed {
+        " assumed"
+    } else {
+        ""
+    };
+    facts.push((
+        "time",
+        match work.hours {
+            Some(hours) if r.mfu_said == Said::Learnt => {
+                format!("{}, as fast as earlier runs here", hours_words(hours))
+            }
+            Some(hours) => format!(
+                "{} at {:.0} % MFU{basis}",
+                hours_words(hours),
+                100.0 * r.mfu
+            ),
+            None if r.estimator == Estimator::Engine => "not known before a first run here".into(),
+            None => "choose a GPU".into(),
+        },
+    ));
+    if let Some(cost) = work.cost {
+        let words = match cost {
+            c if c < 100.0 => format!("${c:.2}"),
+            c => format!("${}", grouped(c.round() as u64)),
+        };
+        facts.push(("money", words));
+    }
+    facts.push((
+        "disk",
+        format!(
+            "{} × {}",
+            decimal(plan.checkpoint_bytes),
+            plan.disk_bytes / plan.checkpoint_bytes.max(1)
+        ),
+    ));
+    facts
+}
+
+fn hours_words(hours: f64) -> String {
+    match hours {
+        h if h < 1.0 / 60.0 => format!("{:.0} s", h * 3600.0),
+        h if h < 1.0 => format!("{:.0} min", h * 60.0),
+        h if h < 100.0 => format!("{h:.1} h"),
+        h => format!("{:.0} days", h / 24.0),
+    }
+}
+
+/// What fits, the changes that would make it fit, and what else is to be said.
+fn draw_below(frame: &mut Frame, area: Rect, shown: &Shown, context: &PaneContext) {
+    let theme = context.theme;
+    let (head, area) = split_top(area, 1);
+    frame.render_widget(rule(theme, "what fits", head.width), head);
+    let buffer = frame.buffer_mut();
+    let mut at = Cursor { area, y: area.y };
+    at.line(buffer, &fit_words(shown), theme);
+    let key = context.keymap.label(Action::PlanApply);
+    for (i, change) in shown.ladder.changes.iter().enumerate() {
+        let lead = if i == 0 {
+            format!("{key} applies ")
+        } else {
+            String::new()
+        };
+        let words = [
+            word(format!("{lead:<10}"), Meaning::Key),
+            word(format!("{:<38}", change.what), Meaning::Text),
+            word(
+                format!("{:>9}", format!("−{}", decimal(change.saves_bytes))),
+                Meaning::Good,
+            ),
+            word(format!("  {}", change.cost), Meaning::Muted),
+        ];
+        at.line(buffer, &words, theme);
+    }
+    if !shown.ladder.fits {
+        let words = "even all of these are not enough: more or larger GPUs, or a smaller model";
+        at.line(buffer, &[word(words, Meaning::Warn)], theme);
+    }
+    for advice in shown.plan.advice.iter().filter(|a| a.id != "too_large") {
+        let (mark, meaning) = match advice.level {
+            Level::Problem => (theme.glyphs().bad, Meaning::Bad),
+            Level::Warn => (theme.glyphs().warn, Meaning::Warn),
+            Level::Note => (theme.glyphs().separator, Meaning::Muted),
+        };
+        let words = [
+            word(format!("{mark} "), meaning),
+            word(
+                advice.what.clone(),
+                if advice.level == Level::Note {
+                    Meaning::Muted
+                } else {
+                    Meaning::Text
+                },
+            ),
+        ];
+        at.line(buffer, &words, theme);
+    }
+}
+
+fn fit_words(shown: &Shown) -> Vec<Word> {
+    let Some(fits) = &shown.fits else {
+        return vec![word(
+            "set `memory`, or choose a device, and the largest batch, length and model stand here",
+            Meaning::Muted,
+        )];
+    };
+    let mut words = vec![word("at most ", Meaning::Muted)];
+    let mut add = |label: &str, value: String| {
+        words.push(word(format!("{label} "), Meaning::Muted));
+        words.push(word(format!("{value}  "), Meaning::Title));
+    };
+    match fits.micro_batch {
+        Some(n) => add("micro-batch", grouped(n)),
+        None => add("micro-batch", "none".into()),
+    }
+    if let Some(n) = fits.seq_len {
+        add("or length", grouped(n));
+    }
+    if let Some(rank) = fits.lora_rank {
+        add("or rank", grouped(rank));
+    }
+    if let Some(model) = &fits.model {
+        add(
+            "or model",
+            format!("{} ({})", model.name, short(model.params as f64)),
+        );
+    }
+    words
+}

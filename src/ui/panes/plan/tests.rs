@@ -1,0 +1,95 @@
+//! The pane by itself: editing, refusing, fitting.
+
+use super::*;
+use crate::plan::{Device, models, reference_request, target};
+use crossterm::event::{KeyCode, KeyModifiers};
+
+fn pane(name: &str) -> PlanPane {
+    let mut pane = PlanPane::default();
+    let mut request = reference_request(models::find(name).unwrap());
+    request.device = Device::of(crate::plan::gpus::find("rtx-4090").unwrap());
+    pane.show(request, None);
+    pane
+}
+
+fn select(pane: &mut PlanPane, field: Field) {
+    pane.selected = pane.fields().iter().position(|f| *f == field).unwrap();
+}
+
+fn write(pane: &mut PlanPane, text: &str) {
+    if let Some(editing) = &mut pane.editing {
+        editing.text.clear();
+    }
+    for c in text.chars() {
+        pane.key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
+    }
+}
+
+#[test]
+fn a_number_is_typed_in_place_and_nonsense_is_refused_there() {
+    let mut pane = pane("qwen2.5-0.5b");
+    select(&mut pane, Field::Batch);
+    pane.act(Action::Accept);
+    assert!(pane.typing());
+    write(&mut pane, "many");
+    pane.act(Action::Accept);
+    assert!(pane.editing.as_ref().unwrap().error.is_some());
+    write(&mut pane, "8");
+    pane.act(Action::Accept);
+    assert!(!pane.typing());
+    assert_eq!(pane.request().unwrap().micro_batch, 8);
+    pane.act(Action::PlanReset);
+    assert_eq!(pane.request().unwrap().micro_batch, 1);
+}
+
+#[test]
+fn leaving_a_field_by_an_arrow_takes_it_and_escape_does_not() {
+    let mut pane = pane("qwen2.5-0.5b");
+    select(&mut pane, Field::Batch);
+    pane.act(Action::Accept);
+    write(&mut pane, "4");
+    pane.act(Action::Down);
+    assert_eq!(pane.request().unwrap().micro_batch, 4);
+    select(&mut pane, Field::Batch);
+    pane.act(Action::Accept);
+    write(&mut pane, "9");
+    pane.act(Action::Cancel);
+    assert_eq!(pane.request().unwrap().micro_batch, 4);
+}
+
+#[test]
+fn one_key_makes_it_fit() {
+    let mut pane = pane("llama-3.1-8b");
+    select(&mut pane, Field::Method);
+    pane.act(Action::More);
+    assert_eq!(
+        pane.shown.as_ref().unwrap().plan.verdict(),
+        Some(crate::plan::Verdict::TooLarge)
+    );
+    pane.act(Action::PlanApply);
+    let shown = pane.shown.as_ref().unwrap();
+    assert_eq!(shown.plan.verdict(), Some(crate::plan::Verdict::Fits));
+    assert!(shown.ladder.changes.is_empty());
+}
+
+#[test]
+fn lists_are_asked_for_and_late_answers_are_dropped() {
+    let mut pane = PlanPane::default();
+    assert!(pane.idle());
+    assert_eq!(pane.act(Action::Accept), Wish::Targets);
+    pane.read("quickstart");
+    let request = || {
+        Ok(Box::new(
+            target::resolve("quickstart", &[], &Default::default()).unwrap(),
+        ))
+    };
+    pane.planned("gpt2", request());
+    assert!(pane.request().is_none());
+    pane.planned("quickstart", request());
+    assert_eq!(pane.request().unwrap().name, "quickstart");
+    select(&mut pane, Field::Device);
+    assert_eq!(pane.act(Action::Accept), Wish::Devices);
+    pane.read("gone.yaml");
+    pane.planned("gone.yaml", Err("no such file".into()));
+    assert!(pane.error.is_some() && pane.request().is_some());
+}
