@@ -293,7 +293,17 @@ fn preflight_prints_a_table_and_leaves_nothing() {
 
 #[test]
 fn a_bench_reports_every_field() {
-    let output = Place::new().go(&["bench", "train", "--size", "S", "--seconds", "0", "--json"]);
+    let output = Place::new().go(&[
+        "bench",
+        "train",
+        "--size",
+        "S",
+        "--precision",
+        "f32",
+        "--seconds",
+        "0",
+        "--json",
+    ]);
     assert_eq!(code(&output), 0, "{}", err(&output));
     let report: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
     for field in [
@@ -302,11 +312,17 @@ fn a_bench_reports_every_field() {
         "step_ms_min",
         "step_ms_max",
         "mfu",
-        "peak_gflops",
         "first_step_s",
     ] {
         assert!(report[field].as_f64().unwrap() > 0.0, "{field}: {report}");
     }
+    assert!(
+        report["peak_gflops"]["f32"].as_f64().unwrap() > 0.0,
+        "{report}"
+    );
+    let shares = report["kernels"].as_array().unwrap().iter();
+    let sum: f64 = shares.map(|kernel| kernel["share"].as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-6, "{report}");
     assert_eq!(report["size"], "S");
     assert_eq!(report["precision"], "f32");
 }
