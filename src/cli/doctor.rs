@@ -49,6 +49,11 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 
 fn machine(args: &Args, cx: &Context) -> anyhow::Result<Machine> {
     if let Some(recording) = cx.recording()? {
+        if args.measure {
+            let what =
+                "--measure writes to this machine's disk, and --hardware looks at another machine";
+            return Err(Failure::yours(what, "leave one of them out").into());
+        }
         return Ok(Recorded::new(recording).machine());
     }
     let mut live = Live::new(&cx.env)

@@ -2,7 +2,7 @@
 //! asked, changed, reset or ended here. A check is one file with a `CHECK` and one word in the list below.
 
 use super::gpu::Gpu;
-use super::machine::Machine;
+use super::machine::{AcceleratorKind, Machine};
 use serde::Serialize;
 
 /// How a check came out, the worst first.
@@ -73,6 +73,24 @@ impl Verdict {
 
     pub fn not_applicable(why: impl Into<String>) -> Verdict {
         Verdict::new(Status::NotApplicable, why, "", "")
+    }
+}
+
+/// A device that is none of NVIDIA's: is it there, and may this user open it? `fix` says how where not.
+fn may_be_opened(machine: &Machine, kind: AcceleratorKind, fix: &str) -> Verdict {
+    let Some(device) = machine.accelerators.iter().find(|a| a.kind == kind) else {
+        return Verdict::not_applicable("none");
+    };
+    let evidence = format!("{} {}", device.sign, device.name)
+        .trim_end()
+        .to_string();
+    match device.accessible {
+        Some(false) => Verdict::warn(
+            format!("{evidence} may not be opened"),
+            "this user lacks the right",
+            fix,
+        ),
+        _ => Verdict::pass(format!("{evidence}; this build trains on CPU and CUDA")),
     }
 }
 

@@ -1,31 +1,14 @@
-//! Devices of this kind, by their public signs; this program does not train on them.
+//! AMD GPUs, by their public signs; this program does not train on them.
 
+use super::{Check, may_be_opened};
 use crate::hardware::machine::AcceleratorKind;
-use super::{Check, Verdict};
-use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "rocm",
     title: "AMD GPU",
     rule: "The device may be opened, where there is one.",
-    judge,
+    judge: |machine| {
+        let fix = "add yourself to its groups: `sudo usermod -aG render,video USER`, then log in again";
+        may_be_opened(machine, AcceleratorKind::Rocm, fix)
+    },
 };
-
-fn judge(machine: &Machine) -> Verdict {
-    let found = machine
-        .accelerators
-        .iter()
-        .find(|a| a.kind == AcceleratorKind::Rocm);
-    let Some(device) = found else {
-        return Verdict::not_applicable("none");
-    };
-    let evidence = format!("{} {}", device.sign, device.name).trim_end().to_string();
-    match device.accessible {
-        Some(false) => Verdict::warn(
-            format!("{evidence} may not be opened"),
-            "this user lacks the right",
-            "add yourself to its groups: `sudo usermod -aG render,video USER`, then log in again",
-        ),
-        _ => Verdict::pass(format!("{evidence}; this build trains on CPU and CUDA")),
-    }
-}
