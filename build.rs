@@ -19,10 +19,11 @@ fn main() -> std::io::Result<()> {
             .unwrap_or(file)
             .to_string_lossy()
             .replace('\\', "/");
+        // By env!, so that the compiler sees it when the checkout has moved or shares its build folder with another.
+        let path = format!("/{name}");
         writeln!(
             table,
-            "    ({name:?}, include_bytes!({:?})),",
-            file.to_string_lossy()
+            "    ({name:?}, include_bytes!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?}))),"
         )
         .expect("writing to a string");
     }

@@ -3,11 +3,15 @@
 mod config;
 mod dataset;
 mod error;
+mod example;
 mod permute;
 mod source;
 pub mod tokenizer;
+mod tokens;
 
 pub use config::{DataConfig, Order};
 pub use dataset::{Batch, Dataset};
 pub use error::DataError;
+pub use example::{Content, Example, Message, Place, Record, Turns};
 pub use tokenizer::{TextStream, Tokenizer};
+pub use tokens::Document;
