@@ -1,6 +1,30 @@
-//! What can be wrong with text and tokenizers: the place, the cause, what to do.
+//! What can be wrong with text, rows and tokenizers: the place, the cause, what to do.
 
+use super::Place;
+use crate::base::text::one_line;
 use std::path::PathBuf;
+
+/// One row that cannot be used. It prints as `file:row: what`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {what}")]
+pub struct RowFault {
+    pub place: Place,
+    /// What was found, safe to show.
+    pub what: String,
+    /// What to do about it; may be empty.
+    pub fix: String,
+}
+
+impl RowFault {
+    /// `what` may quote the row: it is made safe to show here.
+    pub fn new(place: &Place, what: impl AsRef<str>, fix: impl Into<String>) -> RowFault {
+        RowFault {
+            place: place.clone(),
+            what: one_line(what.as_ref()),
+            fix: fix.into(),
+        }
+    }
+}
 
 /// A fault of the data or of a tokenizer. The message says what; [`DataError::hint`] says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -69,5 +93,21 @@ impl DataError {
                 "use a tokenizer.json written by the tokenizers library, version 1.0 of its format"
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_names_its_place_and_cannot_steer_the_terminal() {
+        let place = Place {
+            file: "chat.jsonl".into(),
+            row: 7,
+        };
+        let fault = RowFault::new(&place, "found \u{1b}[2J", "give it a role");
+        assert_eq!(fault.to_string(), "chat.jsonl:7: found ·[2J");
+        assert_eq!(fault.fix, "give it a role");
     }
 }

@@ -11,7 +11,7 @@ mod tokens;
 
 pub use config::{DataConfig, Order};
 pub use dataset::{Batch, Dataset};
-pub use error::DataError;
+pub use error::{DataError, RowFault};
 pub use example::{Content, Example, Message, Place, Record, Turns};
 pub use tokenizer::{TextStream, Tokenizer};
 pub use tokens::Document;
