@@ -77,6 +77,13 @@ impl Rng {
         (radius * angle.cos()) as f32
     }
 
+    /// Passes over `n` normals of a generator of which nothing has been drawn yet, so that threads can fill parts of one
+    /// array: a normal takes exactly one block.
+    pub fn skip_normals(&mut self, n: u32) {
+        debug_assert!(self.used == 4, "at a block's end");
+        self.counter[0] = self.counter[0].wrapping_add(n);
+    }
+
     /// Uniform in 0..n without modulo bias (Lemire 2019). `n` must be positive.
     pub fn below(&mut self, n: u64) -> u64 {
         debug_assert!(n > 0);
@@ -131,6 +138,18 @@ mod tests {
             philox4x32([u32::MAX; 4], [u32::MAX; 2]),
             [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
         );
+    }
+
+    #[test]
+    fn skipped_normals_are_those_that_would_have_been_drawn() {
+        let start = || Rng::new(3, Stream::Init, 0, 9);
+        let mut whole = start();
+        let drawn: Vec<f32> = (0..40).map(|_| whole.normal()).collect();
+        for n in [0, 1, 17, 39] {
+            let mut rng = start();
+            rng.skip_normals(n);
+            assert_eq!(rng.normal(), drawn[n as usize]);
+        }
     }
 
     #[test]

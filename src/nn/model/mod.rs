@@ -19,6 +19,7 @@ use super::{Init, ModelConfig, ModelShape, Naming, Params};
 use crate::base::rng::{Rng, Stream};
 use crate::kernels::matmul::Arithmetic;
 use crate::kernels::rotary::RotaryTable;
+use crate::kernels::threads;
 use candle_core::{Device, Result, Tensor, bail};
 use std::time::Duration;
 
@@ -39,6 +40,9 @@ pub struct TokenOutputs {
     /// Entropy of each predicted distribution.
     pub entropy: Tensor,
 }
+
+/// Elementary operations behind one normal number, about.
+const NORMAL_COST: usize = 64;
 
 /// How a model computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +126,7 @@ impl Model {
         })
     }
 
-    /// Draws initial weights: a pure function of the seed and the parameter's index.
+    /// Draws initial weights: a pure function of the seed and the parameter's index, on any number of threads.
     pub fn init(&mut self, seed: u64) -> Result<()> {
         let infos = self.params.infos().to_vec();
         self.params.write_weights(|weights| {
@@ -132,8 +136,11 @@ impl Model {
                     Init::Ones => part.fill(1.0),
                     Init::Zeros => part.fill(0.0),
                     Init::Normal(std) => {
-                        let mut rng = Rng::new(seed, Stream::Init, 0, index as u32);
-                        part.fill_with(|| std as f32 * rng.normal());
+                        threads::rows1(part, 1, NORMAL_COST, |first, values| {
+                            let mut rng = Rng::new(seed, Stream::Init, 0, index as u32);
+                            rng.skip_normals(first as u32);
+                            values.fill_with(|| std as f32 * rng.normal());
+                        });
                     }
                 }
             }

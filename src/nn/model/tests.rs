@@ -44,6 +44,26 @@ fn the_same_seed_gives_the_same_weights_and_another_seed_others() {
 }
 
 #[test]
+fn weights_do_not_depend_on_the_number_of_threads() {
+    let weights = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build().unwrap().install(|| {
+            let config = ModelConfig {
+                d_model: 64,
+                n_head: 2,
+                n_layer: 1,
+                seq_len: 8,
+                ..Default::default()
+            };
+            let mut model = Model::new(&config, 3000, &Device::Cpu).unwrap();
+            model.init(7).unwrap();
+            model.params().read_weights(|w| w.to_vec()).unwrap()
+        })
+    };
+    assert_eq!(weights(1), weights(3));
+}
+
+#[test]
 fn tokens_that_do_not_fit_are_named() {
     let mut model = tiny();
     let error = |r: Result<Tensor>| r.map(|_| ()).unwrap_err().to_string();
