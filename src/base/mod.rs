@@ -1,5 +1,6 @@
 //! The ground floor: what every room may use and what knows no room. Nothing here knows of runs, models or screens.
 
+pub mod child;
 pub mod clock;
 pub mod files;
 pub mod human;

@@ -20,6 +20,7 @@ mod home;
 mod import;
 mod ladder;
 mod new;
+mod parse_child;
 mod plan;
 mod preflight;
 mod presets;
@@ -113,11 +114,16 @@ enum Verb {
     Completions(completions::Args),
     #[command(hide = true)]
     Engine(engine_cmd::Args),
+    #[command(hide = true)]
+    ParseChild(parse_child::Args),
 }
 
 /// The whole program behind `main`: parse, run, turn every ending into an exit code.
 pub fn main(env: Env) -> ExitCode {
     exit::report_panics(&env.runtime_dir);
+    if let Ok(launcher) = crate::link::launch::Launcher::this_program(&env) {
+        crate::base::child::this_program_is(launcher.program);
+    }
     let ending = std::panic::catch_unwind(move || match Cli::try_parse() {
         Ok(cli) => exit::settle(run(cli, env)),
         Err(usage) => exit::usage(&usage),
@@ -154,5 +160,6 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Bench(args) => bench::run(args, &cx),
         Verb::Completions(args) => completions::run(args),
         Verb::Engine(args) => engine_cmd::run(args, &cx),
+        Verb::ParseChild(args) => parse_child::run(&args, &cx),
     }
 }

@@ -1,6 +1,7 @@
 //! A tokenizer in use: text to ids and back. Its `tokenizer.json` is the standard one, whatever it is made of.
 
 use super::char::Alphabet;
+use crate::base::human;
 use crate::data::DataError;
 use rayon::prelude::*;
 
@@ -61,20 +62,11 @@ impl Tokenizer {
                 ..Tokenizer::characters(alphabet)
             });
         }
-        let mut tokenizer =
-            tokenizers::Tokenizer::from_bytes(json).map_err(|e| fault(&e.to_string()))?;
-        // Truncation and padding are the caller's business, and crafted values of them crash the library.
-        tokenizer.with_padding(None);
-        tokenizer
-            .with_truncation(None)
-            .map_err(|e| fault(&e.to_string()))?;
-        let highest = tokenizer.get_vocab(true).into_values().max();
-        let Some(highest) = highest else {
-            return Err(fault("its vocabulary is empty"));
-        };
+        let tokenizer = library(json).map_err(|e| fault(&e))?;
+        let vocab_size = vocab_size(&tokenizer).map_err(|e| fault(&e))?;
         Ok(Tokenizer {
             eos: END_OF_TEXT.iter().find_map(|t| tokenizer.token_to_id(t)),
-            vocab_size: highest as usize + 1,
+            vocab_size,
             json: json.to_string(),
             inner: Inner::Library {
                 piecewise: splits_like_gpt2(&tokenizer),
@@ -137,6 +129,38 @@ impl Tokenizer {
                 .unwrap_or_else(|_| "\u{fffd}".repeat(ids.len())),
         }
     }
+}
+
+/// A tokenizer.json as the library reads it. May panic on crafted bytes: [`super::vet`] comes first for foreign ones.
+pub(super) fn library(json: &str) -> Result<tokenizers::Tokenizer, String> {
+    let mut tokenizer = tokenizers::Tokenizer::from_bytes(json).map_err(|e| e.to_string())?;
+    // Truncation and padding are the caller's business, and crafted values of them crash the library.
+    tokenizer.with_padding(None);
+    tokenizer.with_truncation(None).map_err(|e| e.to_string())?;
+    Ok(tokenizer)
+}
+
+/// Ids that no token bears, in vocabularies that leave room for more; Phi-3 and Gemma have some hundreds.
+const MAX_HOLES: u64 = 1 << 16;
+
+/// One more than the highest id.
+///
+/// # Errors
+/// No tokens, or ids so far apart that a table over them would be mostly empty.
+pub(super) fn vocab_size(tokenizer: &tokenizers::Tokenizer) -> Result<usize, String> {
+    let vocab = tokenizer.get_vocab(true);
+    let tokens = vocab.len() as u64;
+    let Some(highest) = vocab.into_values().max() else {
+        return Err("its vocabulary is empty".into());
+    };
+    if u64::from(highest) >= tokens + MAX_HOLES {
+        return Err(format!(
+            "it has {} tokens but the id {}",
+            human::grouped(tokens),
+            human::grouped(highest.into())
+        ));
+    }
+    Ok(highest as usize + 1)
 }
 
 fn encode_whole(tokenizer: &tokenizers::Tokenizer, text: &str) -> Result<Vec<u32>, DataError> {

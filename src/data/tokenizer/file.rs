@@ -1,6 +1,8 @@
 //! An existing `tokenizer.json`.
 
 use super::Tokenizer;
+use super::vet::vet;
+use crate::base::child::Child;
 use crate::base::registry::Entry;
 use crate::data::DataError;
 use serde::{Deserialize, Serialize};
@@ -30,11 +32,10 @@ impl super::TokenizerKind for Config {
             path: self.path.clone(),
             source,
         })?;
+        let place = self.path.display().to_string();
+        vet(&json, &place, &Child::of_this_program())?;
         Tokenizer::from_json(&json).map_err(|error| match error {
-            DataError::Tokenizer { what, .. } => DataError::Tokenizer {
-                place: self.path.display().to_string(),
-                what,
-            },
+            DataError::Tokenizer { what, .. } => DataError::Tokenizer { place, what },
             other => other,
         })
     }

@@ -5,9 +5,11 @@ mod char;
 mod codec;
 mod file;
 mod stream;
+mod vet;
 
 pub use codec::Tokenizer;
 pub use stream::TextStream;
+pub(super) use vet::PARSER;
 
 use super::DataError;
 

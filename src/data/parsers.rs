@@ -1,0 +1,7 @@
+//! The list of parsers of foreign bytes: those whose libraries crash on crafted files. They run in a limited child process
+//! (`base::child`); one word in this list makes one known there.
+
+use crate::base::child::Parser;
+
+/// Every parser that a child process knows.
+pub const PARSERS: &[Parser] = &[super::tokenizer::PARSER];
