@@ -28,7 +28,10 @@ fn main() -> std::io::Result<()> {
         .expect("writing to a string");
     }
     table.push(']');
-    std::fs::write(out.join("embedded.rs"), table)
+    // A new file, never the old one's bytes: build folders may be hard-linked copies of each other.
+    let embedded = out.join("embedded.rs");
+    let _ = std::fs::remove_file(&embedded);
+    std::fs::write(embedded, table)
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {

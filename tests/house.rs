@@ -83,6 +83,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ),
     ("candle_nn", &["kernels/", "nn/"]),
     ("tokenizers", &["data/"]),
+    ("minijinja", &["data/chat/"]),
 ];
 
 /// Pattern → where it may stand, and why nowhere else.

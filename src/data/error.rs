@@ -68,6 +68,13 @@ pub enum DataError {
     },
     #[error("{place}: {what}")]
     Tokenizer { place: String, what: String },
+    #[error("{place}: {what}")]
+    Template {
+        place: String,
+        /// Safe to show.
+        what: String,
+        fix: &'static str,
+    },
 }
 
 impl DataError {
@@ -89,6 +96,7 @@ impl DataError {
             DataError::UnknownCharacter { .. } => {
                 "use characters of the training text, or a bpe tokenizer, which knows every byte"
             }
+            DataError::Template { fix, .. } => fix,
             DataError::Tokenizer { .. } => {
                 "use a tokenizer.json written by the tokenizers library, version 1.0 of its format"
             }

@@ -1,5 +1,6 @@
 //! From text to batches: sources, tokenizers, splits, windows.
 
+pub mod chat;
 mod config;
 mod dataset;
 mod error;

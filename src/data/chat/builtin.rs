@@ -1,0 +1,106 @@
+//! The templates inside the binary, by the names that `data.template` takes. Their texts are files of
+//! `assets/templates`; this table holds what a text cannot say.
+
+use super::Template;
+use crate::data::DataError;
+use crate::embed;
+
+/// One built-in template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Builtin {
+    /// The word in a spec, and the file's name.
+    pub name: &'static str,
+    /// Whose format it is.
+    pub about: &'static str,
+    pub bos_token: Option<&'static str>,
+    pub eos_token: Option<&'static str>,
+    /// What ends an assistant's turn.
+    pub turn_end: &'static str,
+}
+
+/// Every built-in template.
+pub const BUILTIN: &[Builtin] = &[
+    Builtin {
+        name: "chatml",
+        about: "ChatML: every turn between <|im_start|> and <|im_end|>; no system prompt of its own",
+        bos_token: None,
+        eos_token: Some("<|im_end|>"),
+        turn_end: "<|im_end|>",
+    },
+    Builtin {
+        name: "llama3",
+        about: "Llama 3: headers and <|eot_id|>",
+        bos_token: Some("<|begin_of_text|>"),
+        eos_token: Some("<|eot_id|>"),
+        turn_end: "<|eot_id|>",
+    },
+    Builtin {
+        name: "qwen",
+        about: "Qwen 2.5: ChatML with its system prompt and tools",
+        bos_token: None,
+        eos_token: Some("<|im_end|>"),
+        turn_end: "<|im_end|>",
+    },
+    Builtin {
+        name: "mistral",
+        about: "Mistral Nemo: [INST] and tools; the system prompt stands in the last user turn",
+        bos_token: Some("<s>"),
+        eos_token: Some("</s>"),
+        turn_end: "</s>",
+    },
+    Builtin {
+        name: "gemma",
+        about: "Gemma and Gemma 2: <start_of_turn>, no system turn",
+        bos_token: Some("<bos>"),
+        eos_token: Some("<eos>"),
+        turn_end: "<end_of_turn>",
+    },
+    Builtin {
+        name: "gemma3",
+        about: "Gemma 3: as Gemma, the system prompt in front of the first user turn",
+        bos_token: Some("<bos>"),
+        eos_token: Some("<eos>"),
+        turn_end: "<end_of_turn>",
+    },
+    Builtin {
+        name: "phi3",
+        about: "Phi-3: <|user|>, <|assistant|> and <|end|>",
+        bos_token: None,
+        eos_token: Some("<|endoftext|>"),
+        turn_end: "<|end|>",
+    },
+];
+
+impl Template {
+    /// A built-in template, with the special tokens of its models.
+    ///
+    /// # Errors
+    /// No template has this name.
+    pub fn builtin(name: &str) -> Result<Template, DataError> {
+        let found = BUILTIN.iter().find(|b| b.name == name);
+        let source = embed::text(&format!("assets/templates/{name}.jinja"));
+        let (Some(builtin), Some(source)) = (found, source) else {
+            let names: Vec<&str> = BUILTIN.iter().map(|b| b.name).collect();
+            return Err(DataError::Template {
+                place: "data.template".into(),
+                what: format!(
+                    "no built-in template is called `{}`; there are {}",
+                    crate::base::text::one_line(name),
+                    names.join(", ")
+                ),
+                fix: "name one of them, or a file that ends in .jinja",
+            });
+        };
+        let mut template = Template::from_jinja(name, source)?;
+        for (variable, token) in [
+            ("bos_token", builtin.bos_token),
+            ("eos_token", builtin.eos_token),
+        ] {
+            if let Some(token) = token {
+                template = template.with_variable(variable, token);
+            }
+        }
+        template.turn_end = Some(builtin.turn_end);
+        Ok(template)
+    }
+}

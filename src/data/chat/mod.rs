@@ -1,0 +1,329 @@
+//! Chat templates: from turns to the text that a model is trained on, in Hugging Face's dialect of Jinja. How text
+//! becomes tokens and which of them are learnt is [`super::render`]'s matter.
+
+mod builtin;
+mod dialect;
+mod folder;
+mod json;
+mod scan;
+
+pub use builtin::{BUILTIN, Builtin};
+
+use super::{DataError, Message};
+use crate::base::text::one_line;
+use dialect::{GENERATED_END, GENERATED_START, Raised};
+use jiff::civil::Date;
+use minijinja::Environment;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use std::error::Error as _;
+use std::io::{self, Write};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The name under which the engine knows the one template it has.
+const NAME: &str = "template";
+
+/// Largest rendered conversation.
+const MAX_OUTPUT: usize = 64 << 20;
+
+/// The day that templates are told when they ask for today's date, as Llama 3.2's does: the one that Llama 3.1's own
+/// template falls back to. A training text that changed from day to day could be neither cached nor resumed.
+pub const TODAY: Date = jiff::civil::date(2024, 7, 26);
+
+/// Whether the text ends where the assistant begins to speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GenerationPrompt {
+    /// The conversation as it is.
+    Without,
+    /// With the beginning of the assistant's turn after it.
+    With,
+}
+
+/// A conversation as text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rendered {
+    pub text: String,
+    /// The bytes that the template's `generation` blocks wrote, in order; empty where it has none.
+    pub generated: Vec<Range<usize>>,
+}
+
+/// One chat template, compiled. Cheap to share, not to clone.
+#[derive(Clone)]
+pub struct Template {
+    name: String,
+    source: Arc<str>,
+    env: Environment<'static>,
+    variables: Map<String, Value>,
+    tagged: bool,
+    /// What ends an assistant's turn, where the author of the template said so.
+    turn_end: Option<&'static str>,
+}
+
+impl std::fmt::Debug for Template {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Template")
+            .field("name", &self.name)
+            .field("variables", &self.variables)
+            .field("tagged", &self.tagged)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Template {
+    /// Compiles a template's text. `name` is for messages: a file, a model, a built-in name.
+    ///
+    /// # Errors
+    /// Not a template, or larger or deeper than a chat template has reason to be.
+    pub fn from_jinja(name: &str, source: &str) -> Result<Template, DataError> {
+        let fault = |what: String| DataError::Template {
+            place: one_line(name),
+            what: one_line(&what),
+            fix: "correct the template, or choose a built-in one with data.template",
+        };
+        let scanned = scan::scan(source).map_err(fault)?;
+        let mut env = dialect::environment(TODAY);
+        env.add_template_owned(NAME, scanned.template)
+            .map_err(|e| fault(explain(&e)))?;
+        Ok(Template {
+            name: name.to_string(),
+            source: source.into(),
+            env,
+            variables: Map::new(),
+            tagged: scanned.has_generation,
+            turn_end: None,
+        })
+    }
+
+    /// The same with a variable that the template may ask for: `bos_token`, `eos_token`, `enable_thinking`, …
+    #[must_use]
+    pub fn with_variable(mut self, name: &str, value: impl Into<Value>) -> Template {
+        self.variables.insert(name.to_string(), value.into());
+        self
+    }
+
+    /// For messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The template's text, to be stored beside a model.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// What the template was told besides the turns.
+    pub fn variables(&self) -> &Map<String, Value> {
+        &self.variables
+    }
+
+    /// A string variable, e.g. `eos_token`.
+    pub fn token(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).and_then(Value::as_str)
+    }
+
+    /// Whether the template itself marks the assistant's text with `{% generation %}`.
+    pub fn marks_generation(&self) -> bool {
+        self.tagged
+    }
+
+    /// The text that ends an assistant's turn, where it is known: `<|im_end|>`.
+    pub fn turn_end(&self) -> Option<&str> {
+        self.turn_end.or_else(|| self.token("eos_token"))
+    }
+
+    /// SHA-256 in hex of everything that decides how turns become text: two runs whose fingerprints differ speak
+    /// different formats.
+    pub fn fingerprint(&self) -> String {
+        let mut names: Vec<&String> = self.variables.keys().collect();
+        names.sort();
+        let mut hash = Sha256::new();
+        hash.update(self.source.as_bytes());
+        for name in names {
+            hash.update([0]);
+            hash.update(format!("{name}={}", self.variables[name]));
+        }
+        let digest = hash.finalize();
+        digest.iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    /// Turns to text, as transformers' `apply_chat_template(tokenize=False)`.
+    ///
+    /// # Errors
+    /// The template's own refusal (`raise_exception`), or whatever breaks in it.
+    pub fn render(
+        &self,
+        messages: &[Message],
+        tools: Option<&Value>,
+        prompt: GenerationPrompt,
+    ) -> Result<String, DataError> {
+        Ok(self.render_marked(messages, tools, prompt)?.text)
+    }
+
+    /// [`Template::render`] with the places that `generation` blocks wrote.
+    ///
+    /// # Errors
+    /// As [`Template::render`]; and turns that hold the two noncharacters which stand for those places in between.
+    pub fn render_marked(
+        &self,
+        messages: &[Message],
+        tools: Option<&Value>,
+        prompt: GenerationPrompt,
+    ) -> Result<Rendered, DataError> {
+        let context = self.context(messages, tools, prompt);
+        let template = self.env.get_template(NAME).map_err(|e| self.broken(&e))?;
+        let mut out = Bounded::default();
+        let outcome = template.render_captured_to(
+            minijinja::Value::from(minijinja::value::Serde(&context)),
+            &mut out,
+        );
+        if let Err(error) = outcome {
+            return Err(match out.full {
+                true => self.fault(
+                    format!("it printed more than {MAX_OUTPUT} bytes"),
+                    FIX_TEMPLATE,
+                ),
+                false => self.broken(&error),
+            });
+        }
+        let text = String::from_utf8(out.bytes).map_err(|_| {
+            self.fault("it printed something that is not text".into(), FIX_TEMPLATE)
+        })?;
+        match self.tagged {
+            true => self.without_marks(&text),
+            false => Ok(Rendered {
+                text,
+                generated: Vec::new(),
+            }),
+        }
+    }
+
+    fn context(
+        &self,
+        messages: &[Message],
+        tools: Option<&Value>,
+        prompt: GenerationPrompt,
+    ) -> Map<String, Value> {
+        let messages: Vec<Value> = messages.iter().map(as_template_sees_it).collect();
+        let mut context = self.variables.clone();
+        context.insert("messages".into(), messages.into());
+        context.insert("tools".into(), tools.cloned().unwrap_or(Value::Null));
+        context.insert("documents".into(), Value::Null);
+        let prompt = prompt == GenerationPrompt::With;
+        context.insert("add_generation_prompt".into(), prompt.into());
+        context
+    }
+
+    /// Takes the marks out and notes what stood between them.
+    fn without_marks(&self, marked: &str) -> Result<Rendered, DataError> {
+        let mut rendered = Rendered {
+            text: String::with_capacity(marked.len()),
+            ..Default::default()
+        };
+        let mut open = None;
+        for piece in marked.split_inclusive([GENERATED_START, GENERATED_END]) {
+            let text = piece.trim_end_matches([GENERATED_START, GENERATED_END]);
+            rendered.text.push_str(text);
+            let at = rendered.text.len();
+            match (piece[text.len()..].chars().next(), open) {
+                (None, _) => {}
+                (Some(GENERATED_START), None) => open = Some(at),
+                (Some(GENERATED_END), Some(start)) => {
+                    rendered.generated.push(start..at);
+                    open = None;
+                }
+                _ => return Err(self.fault(
+                    "the turns hold U+FDD0 or U+FDD1, or generation blocks stand in each other".into(),
+                    "take these characters out of the data: Unicode reserves them for use inside programs",
+                )),
+            }
+        }
+        Ok(rendered)
+    }
+
+    /// An error of the engine in the words of this room.
+    fn broken(&self, error: &minijinja::Error) -> DataError {
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            if let Some(Raised(message)) = inner.downcast_ref() {
+                return self.fault(
+                    format!("it refuses this conversation: {message}"),
+                    "change the turns as the template asks, or choose another template with data.template",
+                );
+            }
+            cause = inner.source();
+        }
+        let fix = match error.kind() {
+            minijinja::ErrorKind::OutOfFuel => {
+                "the template works without end, or the conversation is far too long"
+            }
+            _ => FIX_TEMPLATE,
+        };
+        self.fault(explain(error), fix)
+    }
+
+    fn fault(&self, what: String, fix: &'static str) -> DataError {
+        DataError::Template {
+            place: one_line(&format!("the template {}", self.name)),
+            what: one_line(&what),
+            fix,
+        }
+    }
+}
+
+const FIX_TEMPLATE: &str =
+    "correct the template, give the rows what it asks for, or choose another with data.template";
+
+/// What the engine says, with its line, on one line.
+fn explain(error: &minijinja::Error) -> String {
+    let what = error
+        .detail()
+        .map_or_else(|| error.kind().to_string(), str::to_string);
+    match error.line() {
+        Some(line) => format!("line {line}: {what}"),
+        None => what,
+    }
+}
+
+/// A message as transformers hands it to templates: without keys that hold nothing, and the reasoning under the names
+/// that templates ask for.
+fn as_template_sees_it(message: &Message) -> Value {
+    let mut map = Map::new();
+    map.insert("role".into(), message.role.clone().into());
+    map.insert("content".into(), message.content.clone().into());
+    let given = message.extra.iter().filter(|(_, value)| !value.is_null());
+    map.extend(given.map(|(key, value)| (key.clone(), value.clone())));
+    let reasoning = ["reasoning_content", "thinking", "reasoning"]
+        .into_iter()
+        .find_map(|key| map.get(key).cloned());
+    if let Some(reasoning) = reasoning {
+        map.entry("thinking").or_insert_with(|| reasoning.clone());
+        map.insert("reasoning_content".into(), reasoning);
+    }
+    Value::Object(map)
+}
+
+/// Takes up to [`MAX_OUTPUT`] bytes.
+#[derive(Default)]
+struct Bounded {
+    bytes: Vec<u8>,
+    full: bool,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > MAX_OUTPUT {
+            self.full = true;
+            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! Templates as conversations meet them.
+
+use super::*;
+use serde_json::json;
+
+fn turns() -> Vec<Message> {
+    vec![
+        Message::new("user", " Hi "),
+        Message::new("assistant", "Hello."),
+    ]
+}
+
+fn render(source: &str) -> Result<String, DataError> {
+    Template::from_jinja("t.jinja", source)?.render(&turns(), None, GenerationPrompt::With)
+}
+
+#[test]
+fn every_built_in_template_is_listed_and_marks_what_the_assistant_says() {
+    for builtin in BUILTIN {
+        let template = Template::builtin(builtin.name).unwrap();
+        let rendered = template
+            .render_marked(&turns(), None, GenerationPrompt::Without)
+            .unwrap();
+        assert_eq!(rendered.generated.len(), 1, "{}", builtin.name);
+        let said = &rendered.text[rendered.generated[0].clone()];
+        assert_eq!(
+            said,
+            format!("Hello.{}", builtin.turn_end),
+            "{}",
+            builtin.name
+        );
+        let prompt = template
+            .render(&turns()[..1], None, GenerationPrompt::With)
+            .unwrap();
+        assert_eq!(
+            prompt,
+            rendered.text[..rendered.generated[0].start],
+            "{}",
+            builtin.name
+        );
+    }
+    let files = crate::embed::list("assets/templates").count();
+    assert_eq!(files, BUILTIN.len());
+}
+
+#[test]
+fn a_templates_own_words_become_the_error() {
+    let error = render("{{ raise_exception('no \u{1b}[2J system') }}").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the template t.jinja: it refuses this conversation: no ·[2J system"
+    );
+    assert!(error.hint().contains("as the template asks"));
+}
+
+#[test]
+fn what_breaks_in_a_template_is_placed() {
+    let error = render("a\n{{ messages[0].nothing.at_all }}").unwrap_err();
+    assert!(error.to_string().contains("line 2"), "{error}");
+    let error = Template::from_jinja("t", "{% if %}").unwrap_err();
+    assert!(error.to_string().starts_with("t: line 1"), "{error}");
+    let unknown = Template::builtin("nope").unwrap_err();
+    assert!(unknown.to_string().contains("chatml, llama3"), "{unknown}");
+}
+
+#[test]
+fn output_and_work_are_bounded() {
+    let long = "{% for i in range(9000) %}{% for j in range(90) %}{{ messages[0].content }}{% endfor %}{% endfor %}";
+    let template = Template::from_jinja("t", long).unwrap();
+    let wide = vec![Message::new("user", "x".repeat(1 << 20))];
+    let error = template
+        .render(&wide, None, GenerationPrompt::Without)
+        .unwrap_err();
+    assert!(error.to_string().contains("printed more than"), "{error}");
+    let error =
+        render("{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}")
+            .unwrap_err();
+    assert!(error.hint().contains("without end"), "{error}");
+}
+
+/// The deepest template that the scan lets pass fits the stack of a thread, in a debug build too.
+#[test]
+fn nothing_that_passes_the_scan_overflows_a_threads_stack() {
+    let shapes = [
+        |n: usize| format!("{{{{ {}1 }}}}", "-".repeat(n)),
+        |n: usize| format!("{{{{ {}1{} }}}}", "(".repeat(n), ")".repeat(n)),
+        |n: usize| format!("{{{{ 1{} }}}}", "+1".repeat(n)),
+        |n: usize| format!("{{{{ 1{} }}}}", "|string".repeat(n)),
+        |n: usize| format!("{{{{ {}1 }}}}", "1 if 1 else ".repeat(n)),
+        |n: usize| format!("{}{}", "{% if 1 %}".repeat(n), "{% endif %}".repeat(n)),
+        |n: usize| format!("{{% if 1 %}}{}{{% endif %}}", "{% elif 1 %}".repeat(n)),
+        |n: usize| format!("{{{{ {}1{} }}}}", "[".repeat(n), "]".repeat(n)),
+    ];
+    let thread = std::thread::Builder::new()
+        .stack_size(2 << 20)
+        .spawn(move || {
+            let mut passed = 0;
+            for shape in shapes {
+                for n in [10, 30, 60, 90, 98, 99, 130, 190, 198, 5000] {
+                    passed += usize::from(render(&shape(n)).is_ok());
+                }
+            }
+            passed
+        });
+    assert!(thread.unwrap().join().unwrap() >= 24);
+}
+
+#[test]
+fn the_fingerprint_follows_text_and_variables() {
+    let one = Template::from_jinja("a", "{{ bos_token }}x").unwrap();
+    let same = Template::from_jinja("b", "{{ bos_token }}x").unwrap();
+    assert_eq!(one.fingerprint(), same.fingerprint());
+    assert_ne!(
+        one.fingerprint(),
+        same.clone().with_variable("bos_token", "<s>").fingerprint()
+    );
+    assert_ne!(
+        one.fingerprint(),
+        Template::from_jinja("a", "{{ bos_token }}y")
+            .unwrap()
+            .fingerprint()
+    );
+}
+
+#[test]
+fn generation_blocks_are_placed_and_leave_no_trace() {
+    let source = "{% for m in messages %}{{ m.role }}:{% generation %}{{ m.content }}é{% endgeneration %};{% endfor %}";
+    let template = Template::from_jinja("t", source).unwrap();
+    let rendered = template
+        .render_marked(&turns(), None, GenerationPrompt::Without)
+        .unwrap();
+    assert_eq!(rendered.text, "user: Hi é;assistant:Hello.é;");
+    let texts: Vec<&str> = rendered
+        .generated
+        .iter()
+        .map(|r| &rendered.text[r.clone()])
+        .collect();
+    assert_eq!(texts, [" Hi é", "Hello.é"]);
+    let forged = vec![Message::new("user", "a\u{fdd1}b")];
+    let error = template
+        .render_marked(&forged, None, GenerationPrompt::Without)
+        .unwrap_err();
+    assert!(error.to_string().contains("U+FDD0"), "{error}");
+}
+
+#[test]
+fn turns_reach_a_template_as_transformers_hands_them_over() {
+    let mut message = Message::new("assistant", "4");
+    message.extra = json!({"name": null, "thinking": "2+2"})
+        .as_object()
+        .unwrap()
+        .clone();
+    let source = "{{ 'name' in messages[0] }} {{ messages[0].reasoning_content }} {{ tools is none }} {{ documents }}";
+    let template = Template::from_jinja("t", source).unwrap();
+    let text = template
+        .render(&[message], None, GenerationPrompt::Without)
+        .unwrap();
+    assert_eq!(text, "False 2+2 True None");
+}
