@@ -1,6 +1,7 @@
 //! A tokenizer in use: text to ids and back. Its `tokenizer.json` is the standard one, whatever it is made of.
 
 use super::char::Alphabet;
+use super::marks::Marks;
 use crate::base::human;
 use crate::data::DataError;
 use rayon::prelude::*;
@@ -27,7 +28,18 @@ pub struct Tokenizer {
     inner: Inner,
     json: String,
     vocab_size: usize,
+    marks: Marks,
     eos: Option<u32>,
+    /// What kind of file it came from, for people.
+    origin: String,
+}
+
+/// A token that stands for itself in any text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddedToken {
+    pub id: u32,
+    pub content: String,
+    pub special: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -46,7 +58,9 @@ impl Tokenizer {
         Tokenizer {
             json: alphabet.to_json(),
             vocab_size: alphabet.len(),
+            marks: Marks::default(),
             eos: None,
+            origin: "characters".into(),
             inner: Inner::Characters(alphabet),
         }
     }
@@ -67,12 +81,123 @@ impl Tokenizer {
         Ok(Tokenizer {
             eos: END_OF_TEXT.iter().find_map(|t| tokenizer.token_to_id(t)),
             vocab_size,
+            marks: Marks::default(),
+            origin: "tokenizer.json".into(),
             json: json.to_string(),
             inner: Inner::Library {
                 piecewise: splits_like_gpt2(&tokenizer),
                 tokenizer: Box::new(tokenizer),
             },
         })
+    }
+
+    /// With the marks that stand beside the vocabulary.
+    ///
+    /// # Errors
+    /// A begin or end mark that is no token of the vocabulary.
+    pub fn with_marks(mut self, marks: Marks) -> Result<Tokenizer, DataError> {
+        for (role, mark) in [("bos_token", &marks.bos), ("eos_token", &marks.eos)] {
+            if let Some(mark) = mark.as_ref().filter(|mark| self.id(mark).is_none()) {
+                return Err(DataError::Tokenizer {
+                    place: super::marks::CONFIG.into(),
+                    what: format!("{role} is {mark:?}, which is no token of the vocabulary"),
+                });
+            }
+        }
+        if let Some(eos) = &marks.eos {
+            self.eos = self.id(eos);
+        }
+        self.marks = marks;
+        Ok(self)
+    }
+
+    pub(super) fn with_origin(self, origin: String) -> Tokenizer {
+        Tokenizer { origin, ..self }
+    }
+
+    /// What kind of file it came from, for people.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Begin, end, padding and unknown mark as the files beside the vocabulary name them, and the chat template.
+    pub fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    /// The text of the `tokenizer_config.json` that belongs to it: other programs learn from it which token ends a text.
+    pub fn config_json(&self) -> String {
+        let mut marks = self.marks.clone();
+        if marks.eos.is_none() {
+            marks.eos = self.eos.and_then(|id| self.token(id));
+        }
+        marks.to_json()
+    }
+
+    /// The id of a token, as the vocabulary spells it.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        match &self.inner {
+            Inner::Characters(alphabet) => alphabet
+                .encode(token)
+                .ok()
+                .filter(|ids| ids.len() == 1)?
+                .pop(),
+            Inner::Library { tokenizer, .. } => tokenizer.token_to_id(token),
+        }
+    }
+
+    /// A token as the vocabulary spells it.
+    pub fn token(&self, id: u32) -> Option<String> {
+        match &self.inner {
+            Inner::Characters(alphabet) => {
+                ((id as usize) < alphabet.len()).then(|| alphabet.decode(&[id]))
+            }
+            Inner::Library { tokenizer, .. } => tokenizer.id_to_token(id),
+        }
+    }
+
+    /// Tokens that stand for themselves in any text, in the order of their ids: special ones, and others that were added.
+    pub fn added_tokens(&self) -> Vec<AddedToken> {
+        let Inner::Library { tokenizer, .. } = &self.inner else {
+            return Vec::new();
+        };
+        let mut added: Vec<AddedToken> = tokenizer
+            .get_added_tokens_decoder()
+            .into_iter()
+            .map(|(id, token)| AddedToken {
+                id,
+                content: token.content,
+                special: token.special,
+            })
+            .collect();
+        added.sort_by_key(|token| token.id);
+        added
+    }
+
+    /// The ids that the file's own template puts in front of a text and behind it (`add_special_tokens`). This program adds
+    /// none by itself: what begins and ends a document is decided where documents are made.
+    pub fn frame(&self) -> (Vec<u32>, Vec<u32>) {
+        let Inner::Library { tokenizer, .. } = &self.inner else {
+            return Default::default();
+        };
+        let ids = |special| match tokenizer.encode_fast("", special) {
+            Ok(encoding) => encoding.get_ids().to_vec(),
+            Err(_) => Vec::new(),
+        };
+        let framed = tokenizer
+            .encode_fast("a", true)
+            .map(|e| e.get_ids().to_vec());
+        let plain = tokenizer
+            .encode_fast("a", false)
+            .map(|e| e.get_ids().to_vec());
+        let (Ok(framed), Ok(plain)) = (framed, plain) else {
+            return (ids(true), Vec::new());
+        };
+        let at = framed.windows(plain.len().max(1)).position(|w| w == plain);
+        match at {
+            Some(at) => (framed[..at].to_vec(), framed[at + plain.len()..].to_vec()),
+            None => (ids(true), Vec::new()),
+        }
     }
 
     /// The text of `tokenizer.json`.
@@ -85,7 +210,17 @@ impl Tokenizer {
         self.vocab_size
     }
 
-    /// The token that ends a text, where the vocabulary has one.
+    /// The token that begins a text, where the files beside the vocabulary name one.
+    pub fn bos(&self) -> Option<u32> {
+        self.id(self.marks.bos.as_deref()?)
+    }
+
+    /// The token that fills up a batch, where the files beside the vocabulary name one.
+    pub fn pad(&self) -> Option<u32> {
+        self.id(self.marks.pad.as_deref()?)
+    }
+
+    /// The token that ends a text: the one that is named so beside the vocabulary, or else a usual name that is in it.
     pub fn eos(&self) -> Option<u32> {
         self.eos
     }

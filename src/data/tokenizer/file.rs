@@ -1,7 +1,7 @@
-//! An existing `tokenizer.json`.
+//! An existing tokenizer, in any form that `import` reads.
 
 use super::Tokenizer;
-use super::vet::vet;
+use super::import;
 use crate::base::child::Child;
 use crate::base::registry::Entry;
 use crate::data::DataError;
@@ -10,15 +10,15 @@ use std::path::PathBuf;
 
 pub const ENTRY: Entry = Entry {
     id: "file",
-    title: "tokenizer.json",
-    summary: "A tokenizer that exists already, in Hugging Face's file format.",
+    title: "From a file",
+    summary: "A tokenizer that exists already: tokenizer.json, a model folder, GPT-2's files, SentencePiece, GGUF.",
     source: "huggingface/tokenizers",
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The tokenizer.json file.
+    /// A tokenizer.json, a model folder, vocab.json beside merges.txt, a SentencePiece .model, or a .gguf file.
     pub path: PathBuf,
 }
 
@@ -28,16 +28,7 @@ impl super::TokenizerKind for Config {
     }
 
     fn build(&self, _train_text: &str, _whole_text: &str) -> Result<Tokenizer, DataError> {
-        let json = std::fs::read_to_string(&self.path).map_err(|source| DataError::Unreadable {
-            path: self.path.clone(),
-            source,
-        })?;
-        let place = self.path.display().to_string();
-        vet(&json, &place, &Child::of_this_program())?;
-        Tokenizer::from_json(&json).map_err(|error| match error {
-            DataError::Tokenizer { what, .. } => DataError::Tokenizer { place, what },
-            other => other,
-        })
+        import::load(&self.path, &Child::of_this_program())
     }
 }
 

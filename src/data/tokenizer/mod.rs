@@ -1,13 +1,17 @@
-//! Tokenizers: made from the training text, or read from a `tokenizer.json`.
+//! Tokenizers: made from the training text, or read from files of several kinds.
 
 mod bpe;
 mod char;
 mod codec;
 mod file;
+mod import;
+mod marks;
 mod stream;
 mod vet;
 
-pub use codec::Tokenizer;
+pub use codec::{AddedToken, Tokenizer};
+pub use import::{Split, load};
+pub use marks::{CONFIG, Marks};
 pub use stream::TextStream;
 pub(super) use vet::PARSER;
 

@@ -1,0 +1,55 @@
+//! A model folder: which of its files is the tokenizer.
+
+use super::{Imported, fault, gguf, gpt2, sentencepiece, tokenizer_json};
+use crate::data::DataError;
+use crate::data::tokenizer::marks::Marks;
+use std::path::{Path, PathBuf};
+
+/// SentencePiece models by the names that model folders give them.
+const MODELS: [&str; 4] = [
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "spm.model",
+];
+
+pub(super) fn read(folder: &Path) -> Result<Imported, DataError> {
+    let whole = folder.join("tokenizer.json");
+    if whole.is_file() {
+        return tokenizer_json(&whole);
+    }
+    if folder.join(gpt2::VOCAB).is_file() && folder.join(gpt2::MERGES).is_file() {
+        return gpt2::read(folder);
+    }
+    if let Some(model) = MODELS
+        .iter()
+        .map(|name| folder.join(name))
+        .find(|path| path.is_file())
+    {
+        let mut imported = sentencepiece::read(&model)?;
+        imported.marks = imported.marks.overridden_by(Marks::of_folder(folder)?);
+        return Ok(imported);
+    }
+    match ggufs(folder).as_slice() {
+        [one] => gguf::read(one),
+        [] => Err(fault(
+            folder,
+            "no tokenizer here: no tokenizer.json, no vocab.json with merges.txt, no tokenizer.model, no .gguf file",
+        )),
+        several => Err(fault(
+            folder,
+            format!(
+                "{} .gguf files and no other tokenizer: name one of them",
+                several.len()
+            ),
+        )),
+    }
+}
+
+fn ggufs(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|e| e == "gguf") && path.is_file())
+        .collect()
+}

@@ -1,0 +1,169 @@
+//! The tokenizer inside a GGUF file (llama.cpp's keys `tokenizer.ggml.*`).
+
+use super::assemble::{Added, Pieces, Spaces, byte_level_bpe, sentencepiece};
+use super::patterns::Pattern;
+use super::sentencepiece::{CONTROL, UNKNOWN, USER_DEFINED};
+use super::{Imported, fault};
+use crate::data::DataError;
+use crate::data::tokenizer::marks::Marks;
+use crate::gguf::{Array, Gguf, Metadata};
+use std::path::Path;
+
+pub(super) fn read(path: &Path) -> Result<Imported, DataError> {
+    let file = Gguf::open(path).map_err(|e| fault(path, format!("not a sound GGUF file: {e}")))?;
+    import(&file.metadata).map_err(|what| fault(path, what))
+}
+
+fn import(metadata: &Metadata) -> Result<Imported, String> {
+    let model = metadata
+        .str("tokenizer.ggml.model")
+        .ok_or("it has no tokenizer (no key tokenizer.ggml.model)")?;
+    let tokens = metadata
+        .strings("tokenizer.ggml.tokens")
+        .filter(|tokens| !tokens.is_empty())
+        .ok_or("its tokenizer has no tokens")?;
+    let added = added(metadata, tokens)?;
+    let json = match model {
+        "gpt2" => byte_level(metadata, tokens, &added)?,
+        "llama" | "t5" => pieces(metadata, tokens, &added, model)?,
+        other => {
+            return Err(format!(
+                "its tokenizer is of the kind {other:?}; gpt2, llama and t5 are known. The model's tokenizer.json does as well"
+            ));
+        }
+    };
+    Ok(Imported {
+        json,
+        marks: marks(metadata, tokens, model),
+        origin: format!("a GGUF file ({model})"),
+    })
+}
+
+fn marks(metadata: &Metadata, tokens: &[String], model: &str) -> Marks {
+    let token = |key: &str| {
+        let id = metadata.u64(&format!("tokenizer.ggml.{key}"))?;
+        tokens.get(usize::try_from(id).ok()?).cloned()
+    };
+    Marks {
+        bos: token("bos_token_id"),
+        eos: token("eos_token_id"),
+        pad: token("padding_token_id"),
+        unk: token("unknown_token_id"),
+        // Older files do not say; llama.cpp adds it in front of this kind.
+        add_bos: metadata
+            .bool("tokenizer.ggml.add_bos_token")
+            .or((model == "llama").then_some(true)),
+        add_eos: metadata.bool("tokenizer.ggml.add_eos_token"),
+        chat_template: metadata.str("tokenizer.chat_template").map(String::from),
+        ..Marks::default()
+    }
+}
+
+/// Control tokens (and the unknown token) are special; user-defined ones stand for themselves too.
+fn added(metadata: &Metadata, tokens: &[String]) -> Result<Vec<Added>, String> {
+    let Some(array) = metadata.array("tokenizer.ggml.token_type") else {
+        return Ok(Vec::new());
+    };
+    let kinds: Vec<u64> = match array {
+        Array::I32(kinds) => kinds.iter().map(|k| *k as u64).collect(),
+        Array::Unsigned(kinds) => kinds.clone(),
+        _ => return Err("its token types are no whole numbers".into()),
+    };
+    if kinds.len() != tokens.len() {
+        return Err(format!(
+            "it has {} tokens and {} token types",
+            tokens.len(),
+            kinds.len()
+        ));
+    }
+    Ok(kinds
+        .into_iter()
+        .enumerate()
+        .filter(|(id, kind)| {
+            matches!(*kind, UNKNOWN | CONTROL | USER_DEFINED) && !tokens[*id].is_empty()
+        })
+        .map(|(id, kind)| Added {
+            id,
+            content: tokens[id].clone(),
+            special: kind != USER_DEFINED,
+        })
+        .collect())
+}
+
+fn byte_level(metadata: &Metadata, tokens: &[String], added: &[Added]) -> Result<String, String> {
+    let pre = metadata.str("tokenizer.ggml.pre").unwrap_or("gpt-2");
+    let pattern = Pattern::of_gguf(pre).ok_or_else(|| {
+        format!("how {pre:?} cuts words is not known here. The model's tokenizer.json does as well")
+    })?;
+    let lines = metadata
+        .strings("tokenizer.ggml.merges")
+        .ok_or("it has no merges")?;
+    let mut merges = Vec::with_capacity(lines.len());
+    for line in lines {
+        let (left, right) = line
+            .split_once(' ')
+            .ok_or_else(|| format!("the merge {line:?} is not two tokens"))?;
+        merges.push((left.to_string(), right.to_string()));
+    }
+    let vocab = tokens
+        .iter()
+        .enumerate()
+        .map(|(id, token)| (token.clone(), id.into()))
+        .collect();
+    Ok(byte_level_bpe(vocab, &merges, &pattern, added))
+}
+
+fn pieces(
+    metadata: &Metadata,
+    tokens: &[String],
+    added: &[Added],
+    model: &str,
+) -> Result<String, String> {
+    let scores = match metadata.array("tokenizer.ggml.scores") {
+        Some(Array::F32(scores)) if scores.len() == tokens.len() => scores.clone(),
+        _ => return Err("it has no score for each token".into()),
+    };
+    if scores.iter().any(|score| !score.is_finite()) {
+        return Err("a token's score is no number".into());
+    }
+    let unk = metadata.u64("tokenizer.ggml.unknown_token_id");
+    let unk = unk
+        .and_then(|id| usize::try_from(id).ok())
+        .filter(|id| *id < tokens.len());
+    let architecture = metadata.str("general.architecture").unwrap_or_default();
+    let pieces = match model {
+        "t5" => Pieces::Unigram {
+            unk: unk.ok_or("it has no unknown token")?,
+            scores,
+        },
+        // Gemma's scores do not follow its merges; the order of its tokens does.
+        _ => Pieces::Bpe {
+            unk: Some(tokens[unk.unwrap_or(0)].clone()),
+            scores: match architecture.starts_with("gemma") {
+                true => (0..tokens.len()).map(|id| -(id as f32)).collect(),
+                false => scores,
+            },
+        },
+    };
+    let charsmap = match metadata.array("tokenizer.ggml.precompiled_charsmap") {
+        Some(Array::U8(bytes)) => bytes.clone(),
+        Some(Array::Signed(bytes)) => bytes.iter().map(|b| *b as u8).collect(),
+        _ => Vec::new(),
+    };
+    let flag = |key: &str, default| metadata.bool(key).unwrap_or(default);
+    let spaces = Spaces {
+        charsmap,
+        dummy_prefix: flag("tokenizer.ggml.add_space_prefix", true),
+        collapse: flag("tokenizer.ggml.remove_extra_whitespaces", false),
+        byte_fallback: tokens.iter().any(|token| token == "<0x00>"),
+    };
+    // Files spell runs of spaces as such; everything else here knows them as ▁.
+    let tokens: Vec<String> = tokens
+        .iter()
+        .map(|token| match token.trim_matches(' ').is_empty() {
+            true => "▁".repeat(token.len()),
+            false => token.clone(),
+        })
+        .collect();
+    Ok(sentencepiece(&tokens, &pieces, &spaces, added))
+}

@@ -1,0 +1,143 @@
+//! How text is cut into words before byte-level BPE, by the names that GGUF files and tokenizer classes give the rules.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// A rule of cutting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pattern {
+    /// Regular expressions applied one after the other to what the one before left; none: GPT-2's own rule.
+    splits: &'static [&'static str],
+    /// GPT-2's rule comes last.
+    gpt2: bool,
+    /// Text is normalised to NFC first.
+    pub nfc: bool,
+    /// A word that is in the vocabulary is one token, whatever the merges say.
+    pub ignore_merges: bool,
+}
+
+/// OpenAI's cl100k with three digits at most: Llama 3.
+const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The same with single digits: Qwen 2 and 3.
+const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// Mistral's Tekken.
+const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// OpenAI's o200k: Llama 4, gpt-oss.
+const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const ONE_DIGIT: &str = r"\p{N}";
+
+pub const GPT2_RULE: Pattern = Pattern {
+    splits: &[],
+    gpt2: true,
+    nfc: false,
+    ignore_merges: false,
+};
+pub const LLAMA3_RULE: Pattern = Pattern {
+    splits: &[LLAMA3],
+    gpt2: false,
+    nfc: false,
+    ignore_merges: true,
+};
+pub const QWEN2_RULE: Pattern = Pattern {
+    splits: &[QWEN2],
+    gpt2: false,
+    nfc: true,
+    ignore_merges: false,
+};
+/// Digits one by one, then GPT-2's rule: SmolLM, StarCoder, Command R.
+const DIGITS_GPT2_RULE: Pattern = Pattern {
+    splits: &[ONE_DIGIT],
+    ..GPT2_RULE
+};
+
+impl Pattern {
+    /// The rule of `tokenizer.ggml.pre` (llama.cpp, src/llama-vocab.cpp); `None` for one that is not known here.
+    pub fn of_gguf(pre: &str) -> Option<Pattern> {
+        Some(match pre {
+            "gpt-2" | "phi-2" | "olmo" | "mpt" | "jais" | "exaone4" | "modern-bert" => GPT2_RULE,
+            "smollm" | "starcoder" | "refact" | "command-r" | "codeshell" | "exaone" => {
+                DIGITS_GPT2_RULE
+            }
+            "llama-bpe" | "llama3" | "llama-v3" | "falcon3" | "pixtral" | "lfm2" => LLAMA3_RULE,
+            "dbrx" | "smaug-bpe" => Pattern {
+                ignore_merges: false,
+                ..LLAMA3_RULE
+            },
+            "qwen2" | "deepseek-r1-qwen" | "megrez" => QWEN2_RULE,
+            "qwen35" => Pattern {
+                splits: &[QWEN35],
+                ..QWEN2_RULE
+            },
+            "stablelm2" | "hunyuan" => Pattern {
+                nfc: false,
+                ..QWEN2_RULE
+            },
+            "tekken" => Pattern {
+                splits: &[TEKKEN],
+                ..LLAMA3_RULE
+            },
+            "gpt-4o" | "llama4" | "minimax-m2" => Pattern {
+                splits: &[GPT4O],
+                ignore_merges: false,
+                ..LLAMA3_RULE
+            },
+            _ => return None,
+        })
+    }
+
+    /// The rule of a `tokenizer_class` that brings vocab.json and merges.txt; `None` for one that is not known here.
+    pub fn of_class(class: &str) -> Option<Pattern> {
+        Some(match class.trim_end_matches("Fast") {
+            "" | "GPT2Tokenizer" | "RobertaTokenizer" | "BartTokenizer" | "CodeGenTokenizer" => {
+                GPT2_RULE
+            }
+            "Qwen2Tokenizer" => QWEN2_RULE,
+            _ => return None,
+        })
+    }
+
+    /// The part of a tokenizer.json.
+    pub fn pre_tokenizer(&self) -> Value {
+        let byte_level = json!({
+            "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": self.gpt2,
+        });
+        if self.splits.is_empty() {
+            return byte_level;
+        }
+        let mut steps: Vec<Value> = self
+            .splits
+            .iter()
+            .map(|split| {
+                json!({"type": "Split", "pattern": {"Regex": split}, "behavior": "Isolated", "invert": false})
+            })
+            .collect();
+        steps.push(byte_level);
+        json!({"type": "Sequence", "pretokenizers": steps})
+    }
+}
+
+/// Whose rule of cutting text into words a new byte-level vocabulary follows.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Split {
+    /// Words with the space before them, runs of digits, runs of signs.
+    #[default]
+    Gpt2,
+    /// Llama 3: digits in threes, a sign may open a word, line ends by themselves.
+    Llama3,
+    /// Qwen 2: as Llama 3 with single digits, and text in Unicode's composed form (NFC).
+    Qwen2,
+}
+
+impl Split {
+    pub fn pattern(self) -> Pattern {
+        match self {
+            Split::Gpt2 => GPT2_RULE,
+            Split::Llama3 => LLAMA3_RULE,
+            Split::Qwen2 => QWEN2_RULE,
+        }
+    }
+}

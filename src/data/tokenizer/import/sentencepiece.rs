@@ -1,0 +1,198 @@
+//! SentencePiece models (sentencepiece_model.proto): Unigram, and BPE with byte fallback as Llama 2 has it.
+
+use super::assemble::{Added, Pieces, Spaces, sentencepiece};
+use super::protobuf::{Field, fields};
+use super::{Imported, bytes, fault};
+use crate::data::DataError;
+use crate::data::tokenizer::marks::Marks;
+use std::path::Path;
+
+/// Kinds of a piece.
+pub const UNKNOWN: u64 = 2;
+pub const CONTROL: u64 = 3;
+pub const USER_DEFINED: u64 = 4;
+
+#[derive(Debug, Clone)]
+struct Piece {
+    text: String,
+    score: f32,
+    kind: u64,
+}
+
+/// The parts of a model that matter, with the defaults of the format.
+#[derive(Debug)]
+struct Model {
+    pieces: Vec<Piece>,
+    /// 1 Unigram, 2 BPE.
+    model_type: u64,
+    unk_id: i64,
+    bos_id: i64,
+    eos_id: i64,
+    pad_id: i64,
+    byte_fallback: bool,
+    space_behind: bool,
+    charsmap: Vec<u8>,
+    dummy_prefix: bool,
+    collapse: bool,
+    escape: bool,
+}
+
+impl Default for Model {
+    fn default() -> Model {
+        Model {
+            pieces: Vec::new(),
+            model_type: 1,
+            unk_id: 0,
+            bos_id: 1,
+            eos_id: 2,
+            pad_id: -1,
+            byte_fallback: false,
+            space_behind: false,
+            charsmap: Vec::new(),
+            dummy_prefix: true,
+            collapse: true,
+            escape: true,
+        }
+    }
+}
+
+pub(super) fn read(path: &Path) -> Result<Imported, DataError> {
+    let bytes = bytes(path)?;
+    let model = Model::parse(&bytes)
+        .map_err(|what| fault(path, format!("not a SentencePiece model: {what}")))?;
+    model.import().map_err(|what| fault(path, what))
+}
+
+impl Model {
+    fn parse(bytes: &[u8]) -> Result<Model, String> {
+        let mut model = Model::default();
+        let cut = |at: usize| format!("damaged at byte {at}");
+        for field in fields(bytes) {
+            match field.map_err(cut)? {
+                (1, Field::Bytes(piece)) => model.pieces.push(Piece::parse(piece)?),
+                (2, Field::Bytes(trainer)) => model.parse_trainer(trainer)?,
+                (3, Field::Bytes(normalizer)) => model.parse_normalizer(normalizer)?,
+                _ => {}
+            }
+        }
+        if model.pieces.is_empty() {
+            return Err("it has no pieces".into());
+        }
+        Ok(model)
+    }
+
+    fn parse_trainer(&mut self, bytes: &[u8]) -> Result<(), String> {
+        for field in fields(bytes) {
+            // Negative numbers of 32 bits are written with 64.
+            match field.map_err(|at| format!("its trainer's part is damaged at byte {at}"))? {
+                (3, Field::Varint(x)) => self.model_type = x,
+                (24, Field::Varint(x)) => self.space_behind = x != 0,
+                (35, Field::Varint(x)) => self.byte_fallback = x != 0,
+                (40, Field::Varint(x)) => self.unk_id = x as i64,
+                (41, Field::Varint(x)) => self.bos_id = x as i64,
+                (42, Field::Varint(x)) => self.eos_id = x as i64,
+                (43, Field::Varint(x)) => self.pad_id = x as i64,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn parse_normalizer(&mut self, bytes: &[u8]) -> Result<(), String> {
+        for field in fields(bytes) {
+            match field.map_err(|at| format!("its normalizer's part is damaged at byte {at}"))? {
+                (2, Field::Bytes(charsmap)) => self.charsmap = charsmap.to_vec(),
+                (3, Field::Varint(x)) => self.dummy_prefix = x != 0,
+                (4, Field::Varint(x)) => self.collapse = x != 0,
+                (5, Field::Varint(x)) => self.escape = x != 0,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn token(&self, id: i64) -> Option<String> {
+        let piece = self.pieces.get(usize::try_from(id).ok()?)?;
+        Some(piece.text.clone())
+    }
+
+    fn import(self) -> Result<Imported, String> {
+        if self.space_behind || !self.escape {
+            return Err("it puts spaces where tokenizer.json cannot (treat_whitespace_as_suffix, escape_whitespaces)".into());
+        }
+        let scores = self.pieces.iter().map(|piece| piece.score).collect();
+        let pieces = match self.model_type {
+            1 => Pieces::Unigram {
+                unk: usize::try_from(self.unk_id).map_err(|_| "it has no unknown token")?,
+                scores,
+            },
+            2 => Pieces::Bpe {
+                unk: self.token(self.unk_id),
+                scores,
+            },
+            other => {
+                return Err(format!(
+                    "its model type is {other}; Unigram (1) and BPE (2) are known"
+                ));
+            }
+        };
+        let added: Vec<Added> = self
+            .pieces
+            .iter()
+            .enumerate()
+            .filter(|(_, piece)| matches!(piece.kind, UNKNOWN | CONTROL | USER_DEFINED))
+            .map(|(id, piece)| Added {
+                id,
+                content: piece.text.clone(),
+                special: piece.kind != USER_DEFINED,
+            })
+            .collect();
+        let spaces = Spaces {
+            charsmap: self.charsmap.clone(),
+            dummy_prefix: self.dummy_prefix,
+            collapse: self.collapse,
+            byte_fallback: self.byte_fallback,
+        };
+        let marks = Marks {
+            bos: self.token(self.bos_id),
+            eos: self.token(self.eos_id),
+            pad: self.token(self.pad_id),
+            unk: self.token(self.unk_id),
+            ..Marks::default()
+        };
+        let tokens: Vec<String> = self.pieces.into_iter().map(|piece| piece.text).collect();
+        Ok(Imported {
+            json: sentencepiece(&tokens, &pieces, &spaces, &added),
+            marks,
+            origin: match self.model_type {
+                1 => "a SentencePiece model (Unigram)".into(),
+                _ => "a SentencePiece model (BPE)".into(),
+            },
+        })
+    }
+}
+
+impl Piece {
+    fn parse(bytes: &[u8]) -> Result<Piece, String> {
+        let mut piece = Piece {
+            text: String::new(),
+            score: 0.0,
+            kind: 1,
+        };
+        for field in fields(bytes) {
+            match field.map_err(|at| format!("a piece is damaged at byte {at}"))? {
+                (1, Field::Bytes(text)) => {
+                    piece.text = String::from_utf8(text.to_vec())
+                        .map_err(|_| "a piece that is not UTF-8")?;
+                }
+                (2, Field::Fixed32(score)) => piece.score = f32::from_le_bytes(score),
+                (3, Field::Varint(kind)) => piece.kind = kind,
+                _ => {}
+            }
+        }
+        match piece.score.is_finite() {
+            true => Ok(piece),
+            false => Err(format!("the piece {:?} has no finite score", piece.text)),
+        }
+    }
+}

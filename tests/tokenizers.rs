@@ -1,0 +1,143 @@
+//! Token ids against transformers and sentencepiece (tests/oracle/tokenizer_oracle.py made the fixtures).
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
+
+use llmtui::base::child::Child;
+use llmtui::data::tokenizer::{self, Tokenizer};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/tokenizers")
+}
+
+/// Loaded as the program does: tried out in a child first.
+fn load(path: &Path) -> Tokenizer {
+    let child = Child {
+        program: Some(env!("CARGO_BIN_EXE_llmtui").into()),
+    };
+    tokenizer::load(path, &child).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn expected() -> Value {
+    let text = std::fs::read_to_string(folder().join("expected.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Compares all texts; returns how many there were.
+fn compare(file: &str, oracle: &str) -> usize {
+    let tokenizer = load(&folder().join(file));
+    let expected = expected();
+    let mut compared = 0;
+    for (text, ids) in expected["texts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .zip(expected[oracle].as_array().unwrap())
+    {
+        let Some(ids) = ids.as_array() else { continue };
+        let text = text.as_str().unwrap();
+        let ours = tokenizer.encode(text).unwrap();
+        let theirs: Vec<u32> = ids.iter().map(|id| id.as_u64().unwrap() as u32).collect();
+        let spelled = |ids: &[u32]| -> Vec<String> {
+            ids.iter()
+                .map(|id| tokenizer.token(*id).unwrap_or_default())
+                .collect()
+        };
+        assert_eq!(
+            ours,
+            theirs,
+            "{file}: {text:?}\n{:?}\n{:?}",
+            spelled(&ours),
+            spelled(&theirs)
+        );
+        compared += 1;
+    }
+    compared
+}
+
+#[test]
+fn gpt2s_files_give_transformers_ids() {
+    assert_eq!(compare("gpt2", "gpt2"), 34);
+    assert_eq!(compare("gpt2/merges.txt", "gpt2"), 34);
+}
+
+#[test]
+fn qwens_files_give_transformers_ids() {
+    assert_eq!(compare("qwen2", "qwen2"), 34);
+    let tokenizer = load(&folder().join("qwen2"));
+    assert_eq!(tokenizer.eos(), tokenizer.id("<|im_end|>"));
+    assert_eq!(tokenizer.pad(), tokenizer.id("<|endoftext|>"));
+    assert!(tokenizer.marks().chat_template.is_some());
+}
+
+#[test]
+fn llama3s_tokenizer_json_gives_transformers_ids() {
+    assert_eq!(compare("llama3", "llama3"), 34);
+    assert_eq!(compare("llama3/tokenizer.json", "llama3"), 34);
+    let tokenizer = load(&folder().join("llama3"));
+    assert_eq!(tokenizer.eos(), tokenizer.id("<|eot_id|>"));
+    assert_eq!(tokenizer.bos(), tokenizer.id("<|begin_of_text|>"));
+}
+
+#[test]
+fn sentencepiece_models_give_sentencepieces_ids() {
+    assert_eq!(compare("llama2.model", "llama2.model"), 33);
+    assert_eq!(compare("t5.model", "t5.model"), 33);
+    assert_eq!(compare("unigram_bytes.model", "unigram_bytes.model"), 33);
+}
+
+#[test]
+fn gguf_files_give_the_ids_of_what_they_were_made_from() {
+    assert_eq!(compare("gpt2.gguf", "gpt2"), 34);
+    assert_eq!(compare("llama2.gguf", "llama2.model"), 33);
+    assert_eq!(load(&folder().join("llama2.gguf")).eos(), Some(2));
+}
+
+/// llama.cpp ships vocabularies of real models with texts and the ids that their own tokenizers give
+/// (`models/ggml-vocab-*.gguf` with `.inp` and `.out`; in the source package of llama-cpp-python too):
+/// `LLMTUI_VOCABS=FOLDER cargo test --test tokenizers -- --ignored`.
+#[test]
+#[ignore = "needs LLMTUI_VOCABS, a folder of llama.cpp's vocabularies"]
+fn vocabularies_of_real_models_give_their_ids() {
+    let Some(folder) = std::env::var_os("LLMTUI_VOCABS").map(PathBuf::from) else {
+        println!("skipped: LLMTUI_VOCABS is not set");
+        return;
+    };
+    let names = [
+        "gpt-2",
+        "llama-bpe",
+        "qwen2",
+        "starcoder",
+        "refact",
+        "command-r",
+        "llama-spm",
+        "phi-3",
+        "qwen35",
+    ];
+    let mut faults = Vec::new();
+    for name in names {
+        let path = folder.join(format!("ggml-vocab-{name}.gguf"));
+        let tokenizer = load(&path);
+        let read = |ending| std::fs::read_to_string(format!("{}{ending}", path.display())).unwrap();
+        let (texts, ids) = (read(".inp"), read(".out"));
+        let texts: Vec<&str> = texts.split("\n__ggml_vocab_test__\n").collect();
+        let ids: Vec<&str> = ids.lines().collect();
+        for (text, line) in texts.iter().zip(&ids) {
+            let theirs: Vec<u32> = line
+                .split_whitespace()
+                .map(|id| id.parse().unwrap())
+                .collect();
+            // llama.cpp composes no characters; Qwen's own tokenizer does (NFC).
+            if name == "qwen35" && text.contains(['\u{300}', '\u{301}']) {
+                continue;
+            }
+            let ours = tokenizer.encode(text).unwrap();
+            if ours != theirs {
+                faults.push(format!("{name}: {text:?}\n  {ours:?}\n  {theirs:?}"));
+            }
+        }
+        println!("{name}: {} texts", texts.len().min(ids.len()));
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
