@@ -252,7 +252,7 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
         && !file.path.as_os_str().is_empty()
     {
         let full = base.join(&file.path);
-        let here = full.is_file();
+        let here = full.is_file() || full.is_dir();
         exists(
             &mut judge,
             "data.tokenizer.file.path",
