@@ -8,6 +8,7 @@ use llmtui::kernels::activation::Activation;
 use llmtui::kernels::attention::{Heads, Saved};
 use llmtui::kernels::matmul::{Arithmetic, Into};
 use llmtui::kernels::norm::NormKind;
+use llmtui::kernels::positions::Positions;
 use llmtui::kernels::rotary::{RotaryTable, Turn};
 use llmtui::kernels::{
     activation, adamw, attention, embedding, linear, logprob, norm, reduce, rotary, threads,
@@ -146,7 +147,7 @@ fn around_products(criterion: &mut Criterion, size: Size) {
     let table = RotaryTable::new(10_000.0, d / size.n_head, size.seq_len);
     let mut turned = values(rows * d);
     bench(criterion, "rotary", size, || {
-        let at = (size.seq_len, 0);
+        let at = Positions::whole_rows(size.seq_len);
         rotary::apply(&table, &mut turned, d, size.n_head, at, Turn::Forward);
     });
     let ids: Vec<u32> = (0..rows).map(|i| (i * 31 % 65) as u32).collect();

@@ -69,6 +69,8 @@ fn step(criterion: &mut Criterion) {
                 targets: &ids[1..],
                 batch_size: size.batch_size,
                 seq_len: size.config.seq_len,
+                weights: None,
+                first: None,
             };
             bencher.iter(|| {
                 model.params_mut().zero_grads().unwrap();

@@ -111,6 +111,8 @@ fn check_vocabulary(
         targets: &targets,
         batch_size: BATCH,
         seq_len,
+        weights: None,
+        first: None,
     };
     let dlogp: Vec<f64> = (0..n).map(|_| f64::from(rng.normal())).collect();
     let dentropy: Vec<f64> = (0..n).map(|_| f64::from(rng.normal())).collect();
@@ -236,6 +238,8 @@ fn train(config: &ModelConfig, door: Door, steps: u64) -> (Vec<f32>, Vec<f32>) {
             targets: &targets,
             batch_size: BATCH,
             seq_len: config.seq_len,
+            weights: None,
+            first: None,
         };
         model.params_mut().zero_grads().unwrap();
         let logp = model.forward(&batch).unwrap().logp;
@@ -278,5 +282,166 @@ fn the_number_of_threads_does_not_change_a_bit() {
         let one = run(1);
         assert!(one == run(2), "2 threads");
         assert!(one == run(3), "3 threads");
+    }
+}
+
+/// Documents laid side by side in rows of `seq_len`; what is left of a row is padding, each token of it alone.
+struct Packed {
+    inputs: Vec<u32>,
+    targets: Vec<u32>,
+    weights: Vec<f32>,
+    first: Vec<u32>,
+    /// Row-major place and length of each document.
+    documents: Vec<(usize, usize)>,
+}
+
+fn packed(lengths: &[&[usize]], seq_len: usize) -> Packed {
+    let mut rng = Rng::new(5, Stream::Test, seq_len as u64, 0);
+    let n = lengths.len() * seq_len;
+    let mut ids = || (0..n).map(|_| rng.below(VOCAB as u64) as u32).collect();
+    let mut packed = Packed {
+        inputs: ids(),
+        targets: ids(),
+        weights: vec![0.0; n],
+        first: (0..n).map(|i| (i % seq_len) as u32).collect(),
+        documents: Vec::new(),
+    };
+    for (row, lengths) in lengths.iter().enumerate() {
+        let mut at = 0;
+        for &len in *lengths {
+            let place = row * seq_len + at;
+            packed.first[place..place + len].fill(at as u32);
+            // Every third token is a prompt's.
+            for i in 0..len {
+                packed.weights[place + i] = f32::from(u8::from((place + i) % 3 > 0));
+            }
+            packed.documents.push((place, len));
+            at += len;
+        }
+    }
+    packed
+}
+
+/// Log-probabilities of the learnt tokens and the gradient of Σ w · logp + Σ w · entropy².
+fn learnt(model: &mut Model, batches: &[TokenBatch]) -> (Vec<f32>, Vec<f64>) {
+    model.params_mut().zero_grads().unwrap();
+    let mut logps = Vec::new();
+    for batch in batches {
+        let weights = batch.weights.unwrap();
+        model
+            .accumulate(batch, |values, upstream| {
+                upstream.dlogp.copy_from_slice(weights);
+                for (d, (w, h)) in upstream
+                    .dentropy
+                    .iter_mut()
+                    .zip(weights.iter().zip(values.entropy))
+                {
+                    *d = 2.0 * w * h;
+                }
+                upstream.uses_entropy = true;
+                let learnt = values.logp.iter().zip(weights).filter(|(_, w)| **w > 0.0);
+                logps.extend(learnt.map(|(x, _)| *x));
+                Ok(())
+            })
+            .unwrap();
+    }
+    let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
+    (logps, grads.into_iter().map(f64::from).collect())
+}
+
+/// What documents share is a row, nothing else: loss and gradient are those of the documents one by one.
+fn check_packed(config: &ModelConfig, door: Door, lengths: &[&[usize]], seq_len: usize) {
+    let packed = packed(lengths, seq_len);
+    let whole = TokenBatch {
+        inputs: &packed.inputs,
+        targets: &packed.targets,
+        batch_size: lengths.len(),
+        seq_len,
+        weights: Some(&packed.weights),
+        first: Some(&packed.first),
+    };
+    let alone = packed.documents.iter().map(|&(at, len)| TokenBatch {
+        weights: Some(&packed.weights[at..at + len]),
+        ..TokenBatch::plain(
+            &packed.inputs[at..at + len],
+            &packed.targets[at..at + len],
+            1,
+            len,
+        )
+    });
+    let mut model = model(config, VOCAB, door);
+    let together = learnt(&mut model, &[whole]);
+    let apart = learnt(&mut model, &alone.collect::<Vec<_>>());
+    let name = format!("{config:?} {door:?}");
+    let exact: Vec<f64> = apart.0.iter().map(|&x| f64::from(x)).collect();
+    compare(&format!("logp of {name}"), &together.0, &exact, 1e-3, 1e-5);
+    let grads: Vec<f32> = together.1.iter().map(|&x| x as f32).collect();
+    let largest = apart.1.iter().fold(0.0_f64, |max, x| max.max(x.abs()));
+    compare(
+        &format!("gradient of {name}"),
+        &grads,
+        &apart.1,
+        largest,
+        1e-5,
+    );
+    // And the other way round: without boundaries the numbers are others.
+    let leaking = learnt(
+        &mut model,
+        &[TokenBatch {
+            first: None,
+            ..whole
+        }],
+    );
+    assert!(leaking.0 != together.0, "{name}: boundaries change nothing");
+}
+
+#[test]
+fn packed_rows_are_the_sum_of_their_documents_on_both_doors() {
+    let rows: &[&[usize]] = &[&[4, 1, 3], &[2, 7]];
+    for (i, config) in configs().iter().enumerate() {
+        check_packed(config, Door::Fused, rows, 9);
+        if i % 5 == 0 {
+            check_packed(config, Door::Composite, rows, 9);
+        }
+    }
+}
+
+#[test]
+fn packed_rows_of_several_attention_blocks_are_the_sum_of_their_documents() {
+    let rows: &[&[usize]] = &[&[70, 1, 2, 57], &[131], &[3, 64, 60]];
+    for config in configs().iter().step_by(23) {
+        let config = ModelConfig {
+            seq_len: 131,
+            ..config.clone()
+        };
+        check_packed(&config, Door::Fused, rows, 131);
+    }
+}
+
+/// Evaluation keeps documents apart, too, and tells which targets were the likeliest.
+#[test]
+fn evaluation_sees_what_training_sees() {
+    for door in [Door::Fused, Door::Composite] {
+        let config = &configs()[0];
+        let packed = packed(&[&[4, 1, 3], &[2, 7]], 9);
+        let mut model = model(config, VOCAB, door);
+        let batch = TokenBatch {
+            weights: Some(&packed.weights),
+            first: Some(&packed.first),
+            ..TokenBatch::plain(&packed.inputs, &packed.targets, 2, 9)
+        };
+        let values = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let train = model.forward(&batch).unwrap();
+        let score = model.score(&batch).unwrap();
+        assert_eq!(values(&train.logp), values(&score.logp));
+        assert_eq!(values(score.weights.as_ref().unwrap()), packed.weights);
+        // Only a certain target is surely the likeliest: any is when it holds more than half.
+        let sure = values(&score.logp)
+            .into_iter()
+            .zip(values(&score.likeliest));
+        for (logp, likeliest) in sure {
+            assert!(likeliest == 1.0 || logp < 0.5_f32.ln());
+            assert!(likeliest == 0.0 || logp > -(VOCAB as f32).ln());
+        }
     }
 }

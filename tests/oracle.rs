@@ -128,6 +128,8 @@ fn train_in(fixture: &Fixture, door: Door, arithmetic: Arithmetic, steps: u64) -
             targets: &targets,
             batch_size: settings.batch_size,
             seq_len: fixture.model.seq_len,
+            weights: None,
+            first: None,
         };
         model.params_mut().zero_grads().unwrap();
         let (loss, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
@@ -173,6 +175,8 @@ fn assert_start_agrees(fixture: &Fixture, door: Door) {
         targets: &targets,
         batch_size: rows,
         seq_len,
+        weights: None,
+        first: None,
     };
     let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
     model.backward(&dlogp, None).unwrap();
@@ -322,6 +326,8 @@ fn first_gradient(fixture: &Fixture, arithmetic: Arithmetic) -> Vec<f32> {
         targets: &targets,
         batch_size: fixture.train.batch_size,
         seq_len: fixture.model.seq_len,
+        weights: None,
+        first: None,
     };
     let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
     model.backward(&dlogp, None).unwrap();

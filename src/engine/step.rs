@@ -194,6 +194,8 @@ pub(super) fn view(batch: &Batch) -> TokenBatch<'_> {
         targets: &batch.targets,
         batch_size: batch.batch_size,
         seq_len: batch.seq_len,
+        weights: None,
+        first: None,
     }
 }
 

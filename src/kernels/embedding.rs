@@ -1,31 +1,37 @@
 //! Token embedding, with learned positions added where the model has them.
 
+use super::positions::Positions;
 use super::threads;
 use candle_core::{IndexOp, Result, Tensor};
 
-/// `ids` (B, T) u32, `table` (V, D), `positions` (≥ start + T, D) → (B, T, D). Token t stands at position `start + t`.
+/// `ids` (B, T) u32, `table` (V, D), `vectors` (a row for each position, D) → (B, T, D).
 pub fn composite(
     ids: &Tensor,
     table: &Tensor,
-    positions: Option<&Tensor>,
-    start: usize,
+    vectors: Option<&Tensor>,
+    positions: Positions,
 ) -> Result<Tensor> {
     let (batch_size, seq_len) = ids.dims2()?;
     let rows = table.index_select(&ids.flatten_all()?, 0)?;
     let x = rows.reshape((batch_size, seq_len, table.dim(1)?))?;
-    match positions {
-        Some(positions) => x.broadcast_add(&positions.i(start..start + seq_len)?),
-        None => Ok(x),
+    let Some(vectors) = vectors else {
+        return Ok(x);
+    };
+    match positions.by_document() {
+        None => x.broadcast_add(&vectors.i(positions.start..positions.start + seq_len)?),
+        Some(at) => {
+            let at = Tensor::from_vec(at, batch_size * seq_len, ids.device())?;
+            &x + vectors.index_select(&at, 0)?.reshape(x.shape())?
+        }
     }
 }
 
-/// `x` (B · T, D): row (b, t) = `table`[ids[b, t]] + `positions`[start + t].
+/// `x` (B · T, D): row i = `table`[ids[i]] + `vectors`[position of i].
 pub fn forward(
     ids: &[u32],
-    seq_len: usize,
     table: &[f32],
-    positions: Option<&[f32]>,
-    start: usize,
+    vectors: Option<&[f32]>,
+    positions: Positions,
     x: &mut [f32],
 ) {
     let d = x.len() / ids.len();
@@ -33,9 +39,8 @@ pub fn forward(
         for (i, row) in x.chunks_exact_mut(d).enumerate() {
             let token = first + i;
             row.copy_from_slice(&table[ids[token] as usize * d..][..d]);
-            if let Some(positions) = positions {
-                let position = start + token % seq_len;
-                for (x, p) in row.iter_mut().zip(&positions[position * d..]) {
+            if let Some(vectors) = vectors {
+                for (x, p) in row.iter_mut().zip(&vectors[positions.at(token) * d..]) {
                     *x += p;
                 }
             }
@@ -54,10 +59,11 @@ pub fn backward(ids: &[u32], dx: &[f32], dtable: &mut [f32]) {
     }
 }
 
-/// `dpositions` (≥ T, D) += Σ over sequences of `dx` (B · T, D).
-pub fn backward_positions(seq_len: usize, d: usize, dx: &[f32], dpositions: &mut [f32]) {
-    for sequence in dx.chunks_exact(seq_len * d) {
-        for (sum, x) in dpositions.iter_mut().zip(sequence) {
+/// `dvectors` (a row for each position, D) += the rows of `dx` (B · T, D) that stood there.
+pub fn backward_positions(positions: Positions, d: usize, dx: &[f32], dvectors: &mut [f32]) {
+    for (token, row) in dx.chunks_exact(d).enumerate() {
+        let sums = &mut dvectors[positions.at(token) * d..][..d];
+        for (sum, x) in sums.iter_mut().zip(row) {
             *sum += x;
         }
     }
@@ -71,7 +77,15 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_candle_in_f64_where_tokens_repeat() {
-        let (vocab, d, seq_len) = (7, 5, 3);
+        let whole = Positions::whole_rows(3);
+        let first = Some([0, 1, 1, 0, 0, 2].as_slice());
+        for places in [whole, Positions { first, ..whole }] {
+            check(places);
+        }
+    }
+
+    fn check(places: Positions) {
+        let (vocab, d) = (7, 5);
         let ids = [1_u32, 6, 1, 0, 1, 6];
         let table = normal(vocab * d, 0);
         let positions = normal(4 * d, 1);
@@ -79,14 +93,14 @@ mod tests {
         let (lt, lp) = (leaf(&table, &[vocab, d]), leaf(&positions, &[4, d]));
         let (exact, grads) = oracle(&[&lt, &lp], &dy, || {
             let ids = Tensor::from_slice(&ids, (2, 3), &Device::Cpu)?;
-            composite(&ids, &lt, Some(&lp), 0)
+            composite(&ids, &lt, Some(&lp), places)
         });
         let mut x = vec![9.0; ids.len() * d];
-        forward(&ids, seq_len, &table, Some(&positions), 0, &mut x);
+        forward(&ids, &table, Some(&positions), places, &mut x);
         assert_close("x", &x, &exact, 1e-6);
         let (mut dtable, mut dpositions) = (vec![0.0; vocab * d], vec![0.0; 4 * d]);
         backward(&ids, &dy, &mut dtable);
-        backward_positions(seq_len, d, &dy, &mut dpositions);
+        backward_positions(places, d, &dy, &mut dpositions);
         assert_close("dtable", &dtable, &grads[0], 1e-6);
         assert_close("dpositions", &dpositions, &grads[1], 1e-6);
     }
@@ -95,7 +109,11 @@ mod tests {
     fn positions_begin_where_the_text_goes_on() {
         let positions = [0.0, 10.0, 20.0, 30.0];
         let mut x = [0.0; 2];
-        forward(&[0, 1], 2, &[1.0, 2.0], Some(&positions), 2, &mut x);
+        let places = Positions {
+            start: 2,
+            ..Positions::whole_rows(2)
+        };
+        forward(&[0, 1], &[1.0, 2.0], Some(&positions), places, &mut x);
         assert_eq!(x, [21.0, 32.0]);
     }
 }

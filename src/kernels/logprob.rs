@@ -7,17 +7,27 @@ use super::matmul::{Arithmetic, Compute, Into, Mat, matmul};
 use super::threads;
 use candle_core::{D, Result, Tensor};
 
-/// `hidden` (N, D), `table` (V, D), `targets` (N) u32 → log-probability (N) of each target and entropy (N), both in nats.
-pub fn composite(hidden: &Tensor, table: &Tensor, targets: &Tensor) -> Result<(Tensor, Tensor)> {
+/// `hidden` (N, D), `table` (V, D), `targets` (N) u32 → log-probability (N) of each target and entropy (N), both in nats,
+/// and whether the target was the likeliest token (N): 1 or 0, without a graph.
+pub fn composite(
+    hidden: &Tensor,
+    table: &Tensor,
+    targets: &Tensor,
+) -> Result<(Tensor, Tensor, Tensor)> {
     let logits = hidden.matmul(&table.t()?)?;
     let logp = candle_nn::ops::log_softmax(&logits, D::Minus1)?;
     let entropy = (logp.exp()? * &logp)?.sum(D::Minus1)?.neg()?;
     let target = logp.gather(&targets.unsqueeze(1)?, 1)?.squeeze(1)?;
-    Ok((target, entropy))
+    let top = logp.detach().max(D::Minus1)?;
+    let likeliest = target.detach().ge(&top)?.to_dtype(target.dtype())?;
+    Ok((target, entropy, likeliest))
 }
 
 /// Logits that are kept from forward to backward: 64 MiB of f32. Beyond this the backward computes them again.
 const KEPT_LOGITS: usize = 16 << 20;
+
+/// What the head says of a row: log-probability, entropy, log-sum-exp, and whether the target was the likeliest token.
+const ANSWERS: usize = 4;
 
 /// Operations per logit, for deciding on threads.
 const COST: usize = 20;
@@ -72,18 +82,26 @@ pub struct Outputs {
     pub logp: Vec<f32>,
     /// Entropy of the distribution.
     pub entropy: Vec<f32>,
+    /// 1 where no token is likelier than the target, else 0.
+    pub likeliest: Vec<f32>,
     /// Log of the sum of exponentials.
     lse: Vec<f32>,
     /// Logits of all rows, or of one chunk.
     logits: Vec<f32>,
-    /// Log-probability, entropy and log-sum-exp side by side, of one chunk.
+    /// Log-probability, entropy, log-sum-exp and `likeliest` side by side, of one chunk.
     answers: Vec<f32>,
 }
 
 impl Outputs {
     /// Bytes that stay allocated.
     pub fn bytes(&self) -> u64 {
-        let rows = [&self.logp, &self.entropy, &self.lse, &self.answers];
+        let rows = [
+            &self.logp,
+            &self.entropy,
+            &self.likeliest,
+            &self.lse,
+            &self.answers,
+        ];
         let parts = rows.into_iter().chain([&self.logits]);
         parts.map(|part| 4 * part.capacity() as u64).sum()
     }
@@ -103,31 +121,33 @@ pub fn forward(arithmetic: Arithmetic, sizes: Sizes, inputs: Inputs, outputs: &m
     let Outputs {
         logp,
         entropy,
+        likeliest,
         lse,
         logits,
         answers,
     } = outputs;
-    for part in [&mut *logp, &mut *entropy, &mut *lse] {
+    for part in [&mut *logp, &mut *entropy, &mut *likeliest, &mut *lse] {
         part.resize(rows, 0.0);
     }
     logits.resize(chunk_rows * vocab, 0.0);
-    answers.resize(chunk_rows * 3, 0.0);
+    answers.resize(chunk_rows * ANSWERS, 0.0);
     for from in (0..rows).step_by(chunk_rows) {
         let n = chunk_rows.min(rows - from);
         let logits = &mut logits[..n * vocab];
         chunk_logits(arithmetic, sizes, inputs, from, logits);
         let (logits, targets) = (&*logits, &inputs.targets[from..from + n]);
-        let answers = &mut answers[..n * 3];
-        threads::rows1(answers, 3, COST * vocab, |first, answers| {
-            let rows = answers.len() / 3;
+        let answers = &mut answers[..n * ANSWERS];
+        threads::rows1(answers, ANSWERS, COST * vocab, |first, answers| {
+            let rows = answers.len() / ANSWERS;
             let logits = &logits[first * vocab..][..rows * vocab];
             // SAFETY: needs nothing but the instructions that it picks.
             unsafe { row_answers(false, logits, vocab, &targets[first..], answers) };
         });
-        for (i, answer) in answers.chunks_exact(3).enumerate() {
+        for (i, answer) in answers.chunks_exact(ANSWERS).enumerate() {
             logp[from + i] = answer[0];
             entropy[from + i] = answer[1];
             lse[from + i] = answer[2];
+            likeliest[from + i] = answer[3];
         }
     }
     debug_assert_eq!(inputs.hidden.len(), rows * d);
@@ -198,7 +218,7 @@ fn chunk_logits(
 }
 
 widest! {
-    /// (logp, entropy, lse) of each row.
+    /// The [`ANSWERS`] of each row.
     fn row_answers(
         pairs,
         logits: &[f32],
@@ -217,7 +237,7 @@ unsafe fn row_answers_with<V: Vector>(
     answers: &mut [f32],
 ) {
     let rows = logits.chunks_exact(vocab).zip(targets);
-    for ((row, &target), answer) in rows.zip(answers.chunks_exact_mut(3)) {
+    for ((row, &target), answer) in rows.zip(answers.chunks_exact_mut(ANSWERS)) {
         // SAFETY: loads stay within the row; the instructions are the caller's.
         let (top, sum, weighted) = unsafe {
             let mut tops = Lanes::<V>::all(f32::NEG_INFINITY);
@@ -242,6 +262,7 @@ unsafe fn row_answers_with<V: Vector>(
         // H = lse − Σ p x, with x taken from the top.
         answer[1] = log_sum - weighted / sum;
         answer[2] = top + log_sum;
+        answer[3] = f32::from(u8::from(row[target as usize] >= top));
     }
 }
 
@@ -285,7 +306,7 @@ mod tests {
         let (dlogp, dentropy) = (normal(rows, 2), normal(rows, 3));
         let (lh, lt) = (leaf(&hidden, &[rows, d]), leaf(&table, &[vocab, d]));
         let ids = Tensor::from_slice(&targets, rows, &Device::Cpu).unwrap();
-        let (logp, entropy) = composite(&lh, &lt, &ids).unwrap();
+        let (logp, entropy, likeliest) = composite(&lh, &lt, &ids).unwrap();
         let up = |x: &[f32]| {
             let x = Tensor::from_slice(x, rows, &Device::Cpu).unwrap();
             x.to_dtype(DType::F64).unwrap()
@@ -303,6 +324,7 @@ mod tests {
         forward(Arithmetic::F32, sizes, inputs, &mut outputs);
         assert_close("logp", &outputs.logp, &flat(&logp), tolerance);
         assert_close("entropy", &outputs.entropy, &flat(&entropy), tolerance);
+        assert_close("likeliest", &outputs.likeliest, &flat(&likeliest), 0.0);
         let (mut dhidden, mut dtable) = (vec![9.0; rows * d], vec![f32::NAN; vocab * d]);
         let upstream = Upstream {
             dlogp: &dlogp,

@@ -17,6 +17,7 @@ pub mod math;
 pub mod matmul;
 pub mod norm;
 pub mod pages;
+pub mod positions;
 pub mod reduce;
 pub mod rotary;
 pub mod simd;

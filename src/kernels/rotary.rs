@@ -1,6 +1,7 @@
 //! Rotary positions (Su et al. 2021): feature j of a head is paired with j + head_dim/2 and the pair turned by
 //! position · theta^(−2j / head_dim).
 
+use super::positions::Positions;
 use super::simd::multiversion;
 use super::threads;
 use candle_core::{D, DType, Device, Result, Tensor};
@@ -57,11 +58,15 @@ fn angle(theta: f64, half: usize, position: usize, j: usize) -> f64 {
     position as f64 * inv_freq
 }
 
-/// Turns `x` (B, T, H, head_dim), whose token t stands at position `start + t`.
-pub fn composite(x: &Tensor, theta: f64, start: usize) -> Result<Tensor> {
-    let (_, seq_len, _, head_dim) = x.dims4()?;
+/// Turns `x` (B, T, H, head_dim).
+pub fn composite(x: &Tensor, theta: f64, positions: Positions) -> Result<Tensor> {
+    let (batch_size, seq_len, _, head_dim) = x.dims4()?;
     let half = head_dim / 2;
-    let (cos, sin) = tables(theta, half, start, seq_len, x.dtype(), x.device())?;
+    let rows = positions.first.map_or(1, |_| batch_size);
+    let at: Vec<usize> = (0..rows * seq_len).map(|i| positions.at(i)).collect();
+    let (cos, sin) = tables(theta, half, &at, x.dtype(), x.device())?;
+    let shape = (rows, seq_len, 1, half);
+    let (cos, sin) = (cos.reshape(shape)?, sin.reshape(shape)?);
     let a = x.narrow(D::Minus1, 0, half)?;
     let b = x.narrow(D::Minus1, half, half)?;
     let turned_a = (a.broadcast_mul(&cos)? - b.broadcast_mul(&sin)?)?;
@@ -69,21 +74,22 @@ pub fn composite(x: &Tensor, theta: f64, start: usize) -> Result<Tensor> {
     Tensor::cat(&[turned_a, turned_b], D::Minus1)
 }
 
-/// Cosines and sines of positions start..start + len, each (len, 1, half).
+/// Cosines and sines of some positions, each (positions · half).
 fn tables(
     theta: f64,
     half: usize,
-    start: usize,
-    len: usize,
+    positions: &[usize],
     dtype: DType,
     device: &Device,
 ) -> Result<(Tensor, Tensor)> {
-    let angles: Vec<f64> = (start..start + len)
-        .flat_map(|position| (0..half).map(move |j| angle(theta, half, position, j)))
+    let angles: Vec<f64> = positions
+        .iter()
+        .flat_map(|&position| (0..half).map(move |j| angle(theta, half, position, j)))
         .collect();
     let make = |f: fn(f64) -> f64| {
         let values: Vec<f64> = angles.iter().map(|&angle| f(angle)).collect();
-        Tensor::from_vec(values, (len, 1, half), &Device::Cpu)?
+        let len = values.len();
+        Tensor::from_vec(values, len, &Device::Cpu)?
             .to_dtype(dtype)?
             .to_device(device)
     };
@@ -98,14 +104,14 @@ pub enum Turn {
     Back,
 }
 
-/// Turns the first `n_turned` heads of each row of `x` (B · T, row_width) in place; row (b, t) stands at `start + t`, and
-/// the table must reach that far.
+/// Turns the first `n_turned` heads of each row of `x` (B · T, row_width) in place; the table must reach as far as the
+/// positions.
 pub fn apply(
     table: &RotaryTable,
     x: &mut [f32],
     row_width: usize,
     n_turned: usize,
-    (seq_len, start): (usize, usize),
+    positions: Positions,
     turn: Turn,
 ) {
     let half = table.half;
@@ -115,7 +121,7 @@ pub fn apply(
     };
     threads::rows1(x, row_width, 4 * n_turned * half, |first, x| {
         for (i, row) in x.chunks_exact_mut(row_width).enumerate() {
-            let at = (start + (first + i) % seq_len) * half;
+            let at = positions.at(first + i) * half;
             let (cos, sin) = (&table.cos[at..at + half], &table.sin[at..at + half]);
             turn_row(&mut row[..n_turned * 2 * half], cos, sin, sign);
         }
@@ -144,27 +150,27 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_candle_in_f64_and_back_undoes_forward() {
-        let (batch, seq_len, heads, head_dim, start) = (2, 5, 3, 6, 4);
+        let whole = Positions::whole_rows(5);
+        check(Positions { start: 4, ..whole });
+        let first = Some([0, 0, 2, 2, 4, 0, 1, 1, 1, 1].as_slice());
+        check(Positions { first, ..whole });
+    }
+
+    fn check(positions: Positions) {
+        let (batch, seq_len, heads, head_dim) = (2, 5, 3, 6);
         let width = heads * head_dim;
         let x = normal(batch * seq_len * width, 0);
         let dy = normal(x.len(), 1);
         let lx = leaf(&x, &[batch, seq_len, heads, head_dim]);
-        let (exact, grads) = oracle(&[&lx], &dy, || composite(&lx, 100.0, start));
-        let table = RotaryTable::new(100.0, head_dim, start + seq_len);
+        let (exact, grads) = oracle(&[&lx], &dy, || composite(&lx, 100.0, positions));
+        let table = RotaryTable::new(100.0, head_dim, positions.start + seq_len);
         let mut y = x.clone();
-        apply(
-            &table,
-            &mut y,
-            width,
-            heads,
-            (seq_len, start),
-            Turn::Forward,
-        );
+        apply(&table, &mut y, width, heads, positions, Turn::Forward);
         assert_close("y", &y, &exact, 1e-6);
         let mut dx = dy.clone();
-        apply(&table, &mut dx, width, heads, (seq_len, start), Turn::Back);
+        apply(&table, &mut dx, width, heads, positions, Turn::Back);
         assert_close("dx", &dx, &grads[0], 1e-6);
-        apply(&table, &mut y, width, heads, (seq_len, start), Turn::Back);
+        apply(&table, &mut y, width, heads, positions, Turn::Back);
         let x: Vec<f64> = x.iter().map(|&x| f64::from(x)).collect();
         assert_close("x", &y, &x, 1e-6);
     }
@@ -176,8 +182,12 @@ mod tests {
             let mut a = normal(9, 0);
             let mut b = normal(9, 1);
             let last = a[8];
-            apply(&table, &mut a, 9, 1, (1, p), Turn::Forward);
-            apply(&table, &mut b, 9, 1, (1, q), Turn::Forward);
+            let at = |start| Positions {
+                start,
+                ..Positions::whole_rows(1)
+            };
+            apply(&table, &mut a, 9, 1, at(p), Turn::Forward);
+            apply(&table, &mut b, 9, 1, at(q), Turn::Forward);
             assert_eq!(a[8], last);
             a[..8].iter().zip(&b[..8]).map(|(a, b)| a * b).sum::<f32>()
         };

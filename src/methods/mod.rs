@@ -2,6 +2,7 @@
 //! candle on small (B, T) tensors; the tape carries its gradient through the model.
 
 mod pretrain;
+mod sft;
 
 use crate::nn::{Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
 use candle_core::{Device, Result, Tensor, Var};
@@ -9,15 +10,34 @@ use candle_core::{Device, Result, Tensor, Var};
 /// What a method may know of the optimizer step that its micro-step belongs to.
 #[derive(Debug, Clone, Copy)]
 pub struct StepContext {
-    /// Target tokens of the whole optimizer step, all micro-steps together. Dividing by it (and not by the tokens of the
-    /// micro-step) makes gradient accumulation equal to one large batch.
+    /// Learnt tokens of the whole optimizer step, all micro-steps together; padding and prompts are none. Dividing by it
+    /// (and not by the tokens of the micro-step) makes gradient accumulation equal to one large batch.
     pub step_tokens: usize,
+}
+
+/// Which tokens of its data a method learns by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Learns {
+    /// Every token.
+    Everything,
+    /// What the model is to say; prompts are read and not learnt.
+    Answers,
 }
 
 /// A training method.
 pub trait Method: Send + Sync {
     /// This micro-step's share of the loss, a scalar; the shares of an optimizer step add up to its loss.
     fn loss(&self, out: &TokenOutputs, context: &StepContext) -> Result<Tensor>;
+
+    /// Which tokens of a conversation it learns where the spec does not say.
+    fn learns(&self) -> Learns {
+        Learns::Everything
+    }
+
+    /// Metrics of this method besides those that every method has.
+    fn metrics(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// The same loss and its gradient written by hand, for methods in which it is a line: no graph, nothing allocated.
     /// `None` leaves it to candle's autograd over [`Method::loss`]. The two must agree; tests compare them.
@@ -36,8 +56,10 @@ pub trait Method: Send + Sync {
 pub struct MicroStep {
     /// This micro-step's share of the loss, in nats.
     pub loss: f64,
-    /// Σ of the entropies of all its predictions, in nats.
+    /// Σ of the entropies of its learnt predictions, in nats.
     pub entropy: f64,
+    /// Learnt tokens that were the likeliest ones, each by its weight.
+    pub correct: f64,
 }
 
 /// Forward, the method's loss, backward: adds one micro-step's gradient to the model's.
@@ -48,13 +70,54 @@ pub fn micro_step(
     context: &StepContext,
 ) -> Result<MicroStep> {
     model.accumulate(batch, |values, gradient| {
-        let entropy = values.entropy.iter().map(|&x| f64::from(x)).sum();
+        let entropy = weighted_sum(values.entropy, values.weights);
+        let correct = weighted_sum(values.likeliest, values.weights);
         let loss = match method.closed_form(values, context, gradient) {
             Some(loss) => loss,
             None => by_autograd(method, values, context, gradient)?,
         };
-        Ok(MicroStep { loss, entropy })
+        Ok(MicroStep {
+            loss,
+            entropy,
+            correct,
+        })
     })
+}
+
+/// Σ w · x in a fixed order; without weights Σ x.
+pub fn weighted_sum(values: &[f32], weights: Option<&[f32]>) -> f64 {
+    match weights {
+        None => values.iter().map(|&x| f64::from(x)).sum(),
+        Some(weights) => {
+            let pairs = values.iter().zip(weights);
+            pairs.map(|(&x, &w)| f64::from(x) * f64::from(w)).sum()
+        }
+    }
+}
+
+/// −Σ w · logp / N, N the learnt tokens of the optimizer step: what pretraining and SFT have in common.
+fn mean_likelihood(out: &TokenOutputs, context: &StepContext) -> Result<Tensor> {
+    let learnt = match &out.weights {
+        None => out.logp.sum_all()?,
+        Some(weights) => (&out.logp * weights)?.sum_all()?,
+    };
+    learnt * (-1.0 / context.step_tokens as f64)
+}
+
+/// [`mean_likelihood`] and its gradient by hand: every learnt token pulls alike.
+fn mean_likelihood_by_hand(
+    values: TokenValues,
+    context: &StepContext,
+    gradient: &mut Upstream,
+) -> f64 {
+    let share = -1.0 / context.step_tokens as f64;
+    gradient.dlogp.fill(share as f32);
+    if let Some(weights) = values.weights {
+        for (gradient, weight) in gradient.dlogp.iter_mut().zip(weights) {
+            *gradient *= weight;
+        }
+    }
+    weighted_sum(values.logp, values.weights) * share
 }
 
 fn by_autograd(
@@ -68,6 +131,8 @@ fn by_autograd(
     let out = TokenOutputs {
         logp: tensor(values.logp)?,
         entropy: tensor(values.entropy)?,
+        likeliest: tensor(values.likeliest)?,
+        weights: values.weights.map(tensor).transpose()?,
     };
     let found = differentiate(method, &out, context)?;
     gradient.dlogp = found.dlogp.flatten_all()?.to_vec1()?;
@@ -100,6 +165,7 @@ pub fn differentiate(
     let leaves = TokenOutputs {
         logp: logp.as_tensor().clone(),
         entropy: entropy.as_tensor().clone(),
+        ..out.clone()
     };
     let loss = method.loss(&leaves, context)?;
     let gradients = loss.backward()?;
@@ -116,7 +182,7 @@ pub fn differentiate(
 
 crate::registry! {
     /// What the model learns from.
-    pub enum MethodConfig: dyn Method { pretrain: Pretrain }
+    pub enum MethodConfig: dyn Method { pretrain: Pretrain, sft: Sft }
 }
 
 #[cfg(test)]
@@ -128,6 +194,8 @@ mod tests {
         let logp = Tensor::from_slice(logp, (1, logp.len()), &Device::Cpu).unwrap();
         TokenOutputs {
             entropy: logp.zeros_like().unwrap(),
+            likeliest: logp.zeros_like().unwrap(),
+            weights: None,
             logp,
         }
     }
@@ -172,24 +240,33 @@ mod tests {
         targets: &[2, 3, 4, 5, 6, 7],
         batch_size: 2,
         seq_len: 3,
+        weights: None,
+        first: None,
     };
 
     /// Micro-step and flat gradients.
-    fn measured(method: &dyn Method) -> (MicroStep, Vec<f32>) {
+    fn measured(method: &dyn Method, batch: &TokenBatch) -> (MicroStep, Vec<f32>) {
         let mut model = tiny_model();
         let context = StepContext { step_tokens: 12 };
-        let step = micro_step(method, &mut model, &BATCH, &context).unwrap();
+        let step = micro_step(method, &mut model, batch, &context).unwrap();
         let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
         (step, grads)
     }
 
     #[test]
     fn every_closed_form_agrees_with_autograd() {
-        for entry in MethodConfig::ENTRIES {
+        let masked = TokenBatch {
+            weights: Some(&[0.0, 1.0, 1.0, 0.0, 0.0, 1.0]),
+            ..BATCH
+        };
+        for (entry, batch) in MethodConfig::ENTRIES
+            .iter()
+            .flat_map(|e| [(e, BATCH), (e, masked)])
+        {
             let method: MethodConfig =
                 serde_json::from_value(serde_json::json!({ entry.id: {} })).unwrap();
-            let (by_hand, hand_grads) = measured(&*method);
-            let (exact, grads) = measured(&Autograd(&*method));
+            let (by_hand, hand_grads) = measured(&*method, &batch);
+            let (exact, grads) = measured(&Autograd(&*method), &batch);
             assert!((by_hand.loss - exact.loss).abs() < 1e-6, "{}", entry.id);
             assert_eq!(by_hand.entropy, exact.entropy);
             assert!(hand_grads == grads, "{}: gradients differ", entry.id);
@@ -198,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_micro_step_is_forward_differentiate_backward() {
-        let (step, grads) = measured(&EntropyBonus);
+        let (step, grads) = measured(&EntropyBonus, &BATCH);
         let mut model = tiny_model();
         let out = model.forward(&BATCH).unwrap();
         let context = StepContext { step_tokens: 12 };
@@ -208,6 +285,34 @@ mod tests {
             .unwrap();
         assert_eq!(step.loss, gradient.loss);
         assert!(model.params().read_grads(|g| g == grads).unwrap());
+    }
+
+    /// What is not learnt has no say: other targets there change neither loss nor gradient nor readings.
+    #[test]
+    fn targets_that_are_not_learnt_have_no_influence() {
+        let weights = [0.0, 1.0, 1.0, 0.0, 0.0, 1.0];
+        for entry in MethodConfig::ENTRIES {
+            let method: MethodConfig =
+                serde_json::from_value(serde_json::json!({ entry.id: {} })).unwrap();
+            let read = |targets| {
+                let batch = TokenBatch {
+                    targets,
+                    weights: Some(&weights),
+                    ..BATCH
+                };
+                measured(&*method, &batch)
+            };
+            assert!(
+                read(&[2, 3, 4, 5, 6, 7]) == read(&[9, 3, 4, 1, 0, 7]),
+                "{}",
+                entry.id
+            );
+            assert!(
+                read(&[2, 3, 4, 5, 6, 7]) != read(&[2, 1, 4, 5, 6, 7]),
+                "{}",
+                entry.id
+            );
+        }
     }
 
     struct EntropyBonus;

@@ -19,19 +19,15 @@ pub struct Config {}
 
 impl super::Method for Config {
     fn loss(&self, out: &TokenOutputs, context: &StepContext) -> Result<Tensor> {
-        out.logp.sum_all()? * (-1.0 / context.step_tokens as f64)
+        super::mean_likelihood(out, context)
     }
 
-    /// −Σ logp / N: every token pulls alike.
     fn closed_form(
         &self,
         values: TokenValues,
         context: &StepContext,
         gradient: &mut Upstream,
     ) -> Option<f64> {
-        let share = -1.0 / context.step_tokens as f64;
-        gradient.dlogp.fill(share as f32);
-        let sum: f64 = values.logp.iter().map(|&x| f64::from(x)).sum();
-        Some(sum * share)
+        Some(super::mean_likelihood_by_hand(values, context, gradient))
     }
 }

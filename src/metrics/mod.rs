@@ -8,6 +8,7 @@ pub mod id {
     pub const TRAIN_LOSS: &str = "train/loss";
     pub const GRAD_NORM: &str = "grad_norm";
     pub const ENTROPY: &str = "entropy";
+    pub const TOKEN_ACCURACY: &str = "mean_token_accuracy";
     pub const LR: &str = "lr";
     pub const CLIPPED: &str = "clipped";
     pub const UPDATE_RATIO: &str = "update_ratio";
@@ -72,6 +73,7 @@ pub const METRICS: &[Metric] = &[
     metric(id::VAL_LOSS, "Validation loss", "nats", Lower, Yes, "mean negative log-likelihood of held-out tokens"),
     metric(id::GRAD_NORM, "Gradient norm", "", Neutral, Yes, "global L2 norm before clipping (Pascanu et al. 2013)"),
     metric(id::ENTROPY, "Token entropy", "nats", Neutral, Yes, "mean entropy of the predicted token distributions"),
+    metric(id::TOKEN_ACCURACY, "Token accuracy", "share", Higher, Yes, "share of the learnt tokens that the model held likeliest (as TRL's mean_token_accuracy)"),
     metric(id::LR, "Learning rate", "", Neutral, Yes, "schedule at this step, live changes included"),
     metric(id::TOK_PER_SEC, "Tokens per second", "1/s", Higher, No, "target tokens over wall time of the steps, without evaluations"),
     metric(id::STEP_MS, "Step time", "ms", Lower, No, "wall time of one optimizer step"),

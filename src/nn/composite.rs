@@ -2,8 +2,9 @@
 
 use super::layout::{Layout, LinearSpans, NormSpans, Span};
 use super::tape::Track;
-use super::{ModelConfig, ModelShape};
-use crate::kernels::attention::{Heads, Past};
+use super::{ModelConfig, ModelShape, TokenBatch};
+use crate::kernels::attention::{Heads, Mask, Past};
+use crate::kernels::positions::Positions;
 use crate::kernels::{activation, attention, embedding, linear, logprob, norm};
 use candle_core::{DType, Device, Result, Tensor, Var};
 use std::collections::BTreeMap;
@@ -74,6 +75,14 @@ fn spans(layout: &Layout) -> Vec<Span> {
     spans
 }
 
+/// What a batch gave, (B, T) each; the first two with the graph that leads back to the leaves.
+pub(crate) struct Graph {
+    pub logp: Tensor,
+    pub entropy: Tensor,
+    /// 1 where the target was the likeliest token, else 0.
+    pub likeliest: Tensor,
+}
+
 /// A decoder over one set of leaves.
 pub(crate) struct Decoder<'a> {
     pub config: &'a ModelConfig,
@@ -84,19 +93,33 @@ pub(crate) struct Decoder<'a> {
 
 impl Decoder<'_> {
     /// `ids` (B, T) → hidden states after the last norm (B, T, D). `past` holds keys and values of earlier tokens by layer
-    /// and is extended; an empty list starts afresh.
-    pub fn hidden(&self, ids: &Tensor, past: &mut Vec<Past>) -> Result<Tensor> {
+    /// and is extended; an empty list starts afresh. `first` keeps the documents of packed rows apart.
+    pub fn hidden(
+        &self,
+        ids: &Tensor,
+        past: &mut Vec<Past>,
+        first: Option<&[u32]>,
+    ) -> Result<Tensor> {
         let start = match past.first() {
             Some(Some((k, _))) => k.dim(1)?,
             _ => 0,
         };
         past.resize(self.shape.n_layer, None);
-        let positions = match self.layout.positions {
+        let vectors = match self.layout.positions {
             Some(span) => Some(self.leaves.get(span)?),
             None => None,
         };
+        let positions = Positions {
+            seq_len: ids.dim(1)?,
+            start,
+            first,
+        };
+        let mask = Mask {
+            window: None,
+            first,
+        };
         let table = self.leaves.get(self.layout.tokens)?;
-        let mut x = embedding::composite(ids, table, positions, start)?;
+        let mut x = embedding::composite(ids, table, vectors, positions)?;
         let heads = Heads {
             n_head: self.shape.n_head,
             n_kv_head: self.shape.n_kv_head,
@@ -105,7 +128,7 @@ impl Decoder<'_> {
         let theta = self.config.position.rotary_theta();
         for (block, past) in self.layout.blocks.iter().zip(past) {
             let qkv = self.linear(&block.qkv, &self.norm(&block.norm1, &x)?)?;
-            let (mixed, present) = attention::composite(heads, &qkv, theta, past)?;
+            let (mixed, present) = attention::composite_masked(heads, &qkv, theta, past, mask)?;
             *past = Some(present);
             x = (x + self.linear(&block.attn_out, &mixed)?)?;
             let wide = self.linear(&block.mlp_in, &self.norm(&block.norm2, &x)?)?;
@@ -120,29 +143,33 @@ impl Decoder<'_> {
         linear::composite(hidden, self.leaves.get(self.layout.head)?, None)
     }
 
-    /// `ids`, `targets` (B, T) → log-probability and entropy, each (B, T), with their graph.
-    pub fn outputs(&self, ids: &Tensor, targets: &Tensor) -> Result<(Tensor, Tensor)> {
-        let (batch_size, seq_len) = ids.dims2()?;
-        let hidden = self.hidden(ids, &mut Vec::new())?.flatten(0, 1)?;
+    /// Log-probabilities and entropies of a batch with their graph, and whether targets were the likeliest tokens.
+    pub fn outputs(&self, batch: &TokenBatch) -> Result<Graph> {
+        let shape = (batch.batch_size, batch.seq_len);
+        let ids = Tensor::from_slice(batch.inputs, shape, &self.device())?;
+        let targets = Tensor::from_slice(batch.targets, batch.targets.len(), &self.device())?;
+        let hidden = self.hidden(&ids, &mut Vec::new(), batch.first)?;
         let head = self.leaves.get(self.layout.head)?;
-        let (logp, entropy) = logprob::composite(&hidden, head, &targets.flatten_all()?)?;
-        Ok((
-            logp.reshape((batch_size, seq_len))?,
-            entropy.reshape((batch_size, seq_len))?,
-        ))
+        let (logp, entropy, likeliest) =
+            logprob::composite(&hidden.flatten(0, 1)?, head, &targets)?;
+        Ok(Graph {
+            logp: logp.reshape(shape)?,
+            entropy: entropy.reshape(shape)?,
+            likeliest: likeliest.reshape(shape)?,
+        })
     }
 
     /// Gradient of Σ dlogp · logp + Σ dentropy · entropy for each leaf.
     pub fn gradients(
         &self,
-        outputs: &(Tensor, Tensor),
+        outputs: &Graph,
         dlogp: &Tensor,
         dentropy: Option<&Tensor>,
     ) -> Result<Vec<(Span, Tensor)>> {
-        let dtype = outputs.0.dtype();
-        let mut sum = (&outputs.0 * dlogp.detach().to_dtype(dtype)?)?.sum_all()?;
+        let dtype = outputs.logp.dtype();
+        let mut sum = (&outputs.logp * dlogp.detach().to_dtype(dtype)?)?.sum_all()?;
         if let Some(dentropy) = dentropy {
-            sum = (sum + (&outputs.1 * dentropy.detach().to_dtype(dtype)?)?.sum_all()?)?;
+            sum = (sum + (&outputs.entropy * dentropy.detach().to_dtype(dtype)?)?.sum_all()?)?;
         }
         let grads = sum.backward()?;
         self.leaves

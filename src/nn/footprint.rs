@@ -78,8 +78,8 @@ pub fn evaluation(
 
 fn head(shape: &ModelShape, rows: usize) -> u64 {
     let sizes = logprob::Sizes::new(rows, shape.d_model, shape.vocab_size);
-    let chunk = sizes.chunk_rows() * (shape.vocab_size + 3);
-    F32 * (chunk + 3 * rows) as u64
+    let chunk = sizes.chunk_rows() * (shape.vocab_size + 4);
+    F32 * (chunk + 4 * rows) as u64
 }
 
 /// The pool of buffers as numbers: widths of rows that are free, and how often.
@@ -277,6 +277,8 @@ mod tests {
             targets: &tokens[1..],
             batch_size: 2,
             seq_len: 6,
+            weights: None,
+            first: None,
         };
         let dlogp = Tensor::full(-0.1f32, (2, 6), &Device::Cpu).unwrap();
         let mut logp = Vec::new();

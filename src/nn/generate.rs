@@ -259,6 +259,8 @@ mod tests {
             targets: &text[1..],
             batch_size: 1,
             seq_len: 7,
+            weights: None,
+            first: None,
         };
         let logp = model.score(&batch).unwrap().logp.to_vec2::<f32>().unwrap();
         for (a, b) in logprobs.iter().zip(&logp[0][1..]) {

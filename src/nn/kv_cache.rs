@@ -77,7 +77,7 @@ impl Decoding<'_> {
         match self {
             Decoding::Composite { decoder, past } => {
                 let ids = Tensor::from_slice(tokens, (1, tokens.len()), &decoder.device())?;
-                let hidden = decoder.hidden(&ids, past)?;
+                let hidden = decoder.hidden(&ids, past, None)?;
                 let last = decoder.logits(&hidden.i((0, tokens.len() - 1..))?)?;
                 *logits = last.squeeze(0)?.to_dtype(DType::F32)?.to_vec1()?;
             }

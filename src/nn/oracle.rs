@@ -26,8 +26,7 @@ pub fn exact(model: &Model, batch: &TokenBatch, dlogp: &[f64], dentropy: &[f64])
         layout: model.layout(),
         leaves: Leaves::new(model.layout(), &weights, DType::F64, Track::Gradients)?,
     };
-    let tensor = |ids: &[u32]| Tensor::from_slice(ids, shape, &Device::Cpu);
-    let outputs = decoder.outputs(&tensor(batch.inputs)?, &tensor(batch.targets)?)?;
+    let outputs = decoder.outputs(batch)?;
     let upstream = |values: &[f64]| Tensor::from_slice(values, shape, &Device::Cpu);
     let (dlogp, dentropy) = (upstream(dlogp)?, upstream(dentropy)?);
     let mut grads = vec![0.0; model.n_params()];
@@ -35,8 +34,8 @@ pub fn exact(model: &Model, batch: &TokenBatch, dlogp: &[f64], dentropy: &[f64])
         grads[span.range()].copy_from_slice(&grad.to_vec1::<f64>()?);
     }
     Ok(Exact {
-        logp: outputs.0.flatten_all()?.to_vec1()?,
-        entropy: outputs.1.flatten_all()?.to_vec1()?,
+        logp: outputs.logp.flatten_all()?.to_vec1()?,
+        entropy: outputs.entropy.flatten_all()?.to_vec1()?,
         grads,
     })
 }

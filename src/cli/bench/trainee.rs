@@ -77,6 +77,8 @@ impl Trainee {
             targets: &self.tokens[1..],
             batch_size: self.batch_size,
             seq_len: shape.seq_len,
+            weights: None,
+            first: None,
         };
         let context = StepContext { step_tokens: count };
         micro_step(&*self.method, &mut self.model, &batch, &context)?;

@@ -16,6 +16,7 @@ pub use backward::{Saved, backward};
 pub use cached::forward_cached;
 pub use forward::forward;
 
+use super::positions::Positions;
 use super::rotary;
 use candle_core::{D, Result, Tensor};
 
@@ -109,7 +110,7 @@ pub fn composite(
     composite_masked(heads, qkv, theta, past, Mask::default())
 }
 
-/// The same under a mask, whose `first` may be given only without a past.
+/// The same under a mask, whose `first` may be given only without a past; positions begin again where it does.
 pub fn composite_masked(
     heads: Heads,
     qkv: &Tensor,
@@ -131,8 +132,13 @@ pub fn composite_masked(
         qkv.narrow(D::Minus1, from, heads * head_dim)?
             .reshape((batch_size, seq_len, heads, head_dim))
     };
+    let positions = Positions {
+        seq_len,
+        start,
+        first: mask.first,
+    };
     let turn = |x: Tensor| match theta {
-        Some(theta) => rotary::composite(&x, theta, start),
+        Some(theta) => rotary::composite(&x, theta, positions),
         None => Ok(x),
     };
     let q = turn(part(0, n_head)?)?;

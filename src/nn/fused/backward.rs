@@ -103,7 +103,8 @@ impl Pass {
         let Some(dx) = self.arena.take_gradient(x) else {
             return;
         };
-        let (ids, seq_len, into) = (&self.ids, self.seq_len, self.into);
+        let (ids, into) = (&self.ids, self.into);
+        let positions = self.rows.positions(0);
         self.profile.measure(Part::Embedding, || {
             let dtable = &mut grads[plan.layout.tokens.range()];
             // A tied table has the head's gradient already; few rows of a free one are written.
@@ -116,7 +117,7 @@ impl Pass {
                 if into == Into::Overwrite {
                     grads[span.range()].fill(0.0);
                 }
-                embedding::backward_positions(seq_len, d, &dx, &mut grads[span.range()]);
+                embedding::backward_positions(positions, d, &dx, &mut grads[span.range()]);
             }
         });
         self.arena.free(dx);
@@ -209,7 +210,7 @@ impl Pass {
             out: self.arena.get(out),
             lse: self.arena.get(lse),
         };
-        let sizes = attention::Sizes::causal(plan.heads(), self.seq_len);
+        let sizes = self.rows.attention(plan.heads());
         self.profile.measure(Part::AttentionBackward, || {
             attention::backward(plan.arithmetic, sizes, saved, &dout, &mut dqkv);
         });

@@ -9,8 +9,9 @@ use super::layout::{BlockSpans, Layout, LinearSpans, NormSpans};
 use super::profile::{Part, Profile};
 use super::tape::{Arena, Slot, Track};
 use super::{ModelConfig, ModelShape, TokenBatch};
-use crate::kernels::attention::{self, Heads};
+use crate::kernels::attention::{self, Heads, Mask};
 use crate::kernels::matmul::{Arithmetic, Compute, Into, Mat, matmul};
+use crate::kernels::positions::Positions;
 use crate::kernels::rotary::{self, RotaryTable, Turn};
 use crate::kernels::{activation, embedding, linear, logprob, norm};
 
@@ -83,6 +84,40 @@ enum Output {
     Known(Slot),
 }
 
+/// How the tokens of a pass lie in rows.
+#[derive(Debug, Default)]
+struct Rows {
+    seq_len: usize,
+    /// Where documents begin in packed rows; empty where each row is one.
+    first: Vec<u32>,
+}
+
+impl Rows {
+    fn documents(&self) -> Option<&[u32]> {
+        (!self.first.is_empty()).then_some(&*self.first)
+    }
+
+    /// Positions of the tokens, `start` of which were read before.
+    fn positions(&self, start: usize) -> Positions<'_> {
+        Positions {
+            seq_len: self.seq_len,
+            start,
+            first: self.documents(),
+        }
+    }
+
+    fn attention(&self, heads: Heads) -> attention::Sizes<'_> {
+        attention::Sizes {
+            heads,
+            seq_len: self.seq_len,
+            mask: Mask {
+                window: None,
+                first: self.documents(),
+            },
+        }
+    }
+}
+
 /// One kind of pass (training or evaluation) with the memory that it uses again and again.
 pub(crate) struct Pass {
     /// Whether this pass has a backward.
@@ -95,7 +130,7 @@ pub(crate) struct Pass {
     boundaries: Vec<Slot>,
     ids: Vec<u32>,
     targets: Vec<u32>,
-    seq_len: usize,
+    rows: Rows,
     hidden: Option<Slot>,
     /// How the backward under way writes gradients of parameters.
     into: Into,
@@ -115,7 +150,7 @@ impl Pass {
             boundaries: Vec::new(),
             ids: Vec::new(),
             targets: Vec::new(),
-            seq_len: 0,
+            rows: Rows::default(),
             hidden: None,
             into: Into::Accumulate,
             forward_bytes: 0,
@@ -135,7 +170,7 @@ impl Pass {
 
     /// Fills `outputs` with log-probabilities and entropies of the batch.
     pub fn forward(&mut self, plan: &Plan, batch: &TokenBatch) {
-        let hidden = self.hidden(plan, batch.inputs, batch.seq_len, None);
+        let hidden = self.hidden(plan, (batch.inputs, batch.first), batch.seq_len, None);
         self.targets.clear();
         self.targets.extend_from_slice(batch.targets);
         let sizes = self.head_sizes(plan);
@@ -161,7 +196,7 @@ impl Pass {
         rows: usize,
         logits: &mut Vec<f32>,
     ) {
-        let hidden = self.hidden(plan, ids, seq_len, cache);
+        let hidden = self.hidden(plan, (ids, None), seq_len, cache);
         let (d, vocab) = (plan.shape.d_model, plan.shape.vocab_size);
         let last = &self.arena.get(hidden)[(ids.len() - rows) * d..];
         let table = Mat::new(&plan.weights[plan.layout.head.range()], vocab, d);
@@ -177,11 +212,12 @@ impl Pass {
     fn hidden(
         &mut self,
         plan: &Plan,
-        ids: &[u32],
+        (ids, first): (&[u32], Option<&[u32]>),
         seq_len: usize,
         mut cache: Option<&mut KvCache>,
     ) -> Slot {
         self.begin(ids, seq_len);
+        self.rows.first.extend_from_slice(first.unwrap_or_default());
         let start = cache.as_ref().map_or(0, |cache| cache.len());
         let n_layer = plan.shape.n_layer;
         let segment_len = plan.segment_len();
@@ -212,7 +248,7 @@ impl Pass {
     }
 
     fn begin(&mut self, ids: &[u32], seq_len: usize) {
-        if (ids.len(), seq_len) != (self.ids.len(), self.seq_len) {
+        if (ids.len(), seq_len) != (self.ids.len(), self.rows.seq_len) {
             self.arena.clear();
             self.forward_bytes = 0;
         }
@@ -221,7 +257,8 @@ impl Pass {
         self.boundaries.clear();
         self.ids.clear();
         self.ids.extend_from_slice(ids);
-        self.seq_len = seq_len;
+        self.rows.seq_len = seq_len;
+        self.rows.first.clear();
         self.keep = self.track;
     }
 
@@ -277,11 +314,11 @@ impl Pass {
         let slot = self.arena.slot(self.ids.len() * plan.shape.d_model);
         let mut x = self.arena.take(slot);
         let table = &plan.weights[plan.layout.tokens.range()];
-        let positions = plan.layout.positions;
-        let positions = positions.map(|span| &plan.weights[span.range()]);
-        let (ids, seq_len) = (&self.ids, self.seq_len);
+        let vectors = plan.layout.positions;
+        let vectors = vectors.map(|span| &plan.weights[span.range()]);
+        let positions = self.rows.positions(start);
         self.profile.measure(Part::Embedding, || {
-            embedding::forward(ids, seq_len, table, positions, start, &mut x);
+            embedding::forward(&self.ids, table, vectors, positions, &mut x);
         });
         self.arena.put(slot, x);
         slot
@@ -365,11 +402,10 @@ impl Pass {
     fn attention(&mut self, plan: &Plan, qkv: Slot) -> Slot {
         self.turn_slot(plan, qkv, 0);
         let (heads, rows) = (plan.heads(), self.ids.len());
-        let sizes = attention::Sizes::causal(heads, self.seq_len);
         let out = self.arena.slot(rows * heads.q_width());
         let lse = self.arena.slot(rows * heads.n_head);
         let (mut out_values, mut lse_values) = (self.arena.take(out), self.arena.take(lse));
-        let qkv_values = self.arena.get(qkv);
+        let (sizes, qkv_values) = (self.rows.attention(heads), self.arena.get(qkv));
         self.profile.measure(Part::AttentionForward, || {
             attention::forward(
                 plan.arithmetic,
@@ -421,12 +457,13 @@ impl Pass {
     }
 
     fn turn(&mut self, plan: &Plan, qkv: &mut [f32], start: usize, turn: Turn) {
-        let (heads, seq_len) = (plan.heads(), self.seq_len);
+        let heads = plan.heads();
         if let Some(table) = plan.rotary {
             let n_turned = heads.n_head + heads.n_kv_head;
             let width = heads.qkv_width();
+            let positions = self.rows.positions(start);
             self.profile.measure(Part::Rotary, || {
-                rotary::apply(table, qkv, width, n_turned, (seq_len, start), turn);
+                rotary::apply(table, qkv, width, n_turned, positions, turn);
             });
         }
     }

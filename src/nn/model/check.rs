@@ -7,7 +7,20 @@ impl Model {
     pub(super) fn check_batch(&self, batch: &TokenBatch) -> Result<()> {
         let (batch_size, seq_len) = (batch.batch_size, batch.seq_len);
         self.check_tokens("inputs", batch.inputs, batch_size, seq_len)?;
-        self.check_tokens("targets", batch.targets, batch_size, seq_len)
+        self.check_tokens("targets", batch.targets, batch_size, seq_len)?;
+        let tokens = batch_size * seq_len;
+        if let Some(weights) = batch.weights
+            && weights.len() != tokens
+        {
+            bail!("weights: expected {tokens}, got {}", weights.len())
+        }
+        if let Some(first) = batch.first {
+            let after = |(i, &first): (usize, &u32)| first as usize > i % seq_len;
+            if first.len() != tokens || first.iter().enumerate().any(after) {
+                bail!("first: expected {tokens} positions, none after its own token's")
+            }
+        }
+        Ok(())
     }
 
     /// Refuses what would otherwise index out of a table.

@@ -9,7 +9,7 @@ mod tests;
 pub use run::{TokenValues, Upstream};
 
 use super::checkpointing::ActivationCheckpointing;
-use super::composite::Leaves;
+use super::composite::{Graph, Leaves};
 use super::footprint::Footprint;
 use super::fused::Pass;
 use super::layout::Layout;
@@ -30,15 +30,43 @@ pub struct TokenBatch<'a> {
     pub targets: &'a [u32],
     pub batch_size: usize,
     pub seq_len: usize,
+    /// How much each target counts in the loss: 1 for what is learnt, 0 for prompts and padding. None: all count.
+    pub weights: Option<&'a [f32]>,
+    /// Where in its row the document of each token begins, in packed rows: attention does not look before it and
+    /// positions begin again there. None: each row is one document.
+    pub first: Option<&'a [u32]>,
 }
 
-/// What a method makes its loss of; both (B, T) f32, in nats, without a graph.
+impl<'a> TokenBatch<'a> {
+    /// Rows that are one text each, of which every token is learnt.
+    pub const fn plain(
+        inputs: &'a [u32],
+        targets: &'a [u32],
+        batch_size: usize,
+        seq_len: usize,
+    ) -> Self {
+        TokenBatch {
+            inputs,
+            targets,
+            batch_size,
+            seq_len,
+            weights: None,
+            first: None,
+        }
+    }
+}
+
+/// What a method makes its loss of; (B, T) f32 each, in nats, without a graph.
 #[derive(Debug, Clone)]
 pub struct TokenOutputs {
     /// Log-probability of each target.
     pub logp: Tensor,
     /// Entropy of each predicted distribution.
     pub entropy: Tensor,
+    /// 1 where the target was the likeliest token, else 0.
+    pub likeliest: Tensor,
+    /// How much each target counts; none: all alike.
+    pub weights: Option<Tensor>,
 }
 
 /// Elementary operations behind one normal number, about.
@@ -76,7 +104,7 @@ enum Recorded {
     Fused(usize, usize),
     Composite {
         leaves: Leaves,
-        outputs: (Tensor, Tensor),
+        outputs: Graph,
     },
 }
 

@@ -4,7 +4,7 @@ use super::{Door, Model, Recorded, TokenBatch, TokenOutputs, check};
 use crate::kernels::attention::Heads;
 use crate::kernels::matmul::Into;
 use crate::kernels::{flat, logprob, threads};
-use crate::nn::composite::{Decoder, Leaves};
+use crate::nn::composite::{Decoder, Graph, Leaves};
 use crate::nn::fused::{Pass, Plan};
 use crate::nn::kv_cache::{Decoding, KvCache};
 use crate::nn::tape::Track;
@@ -17,6 +17,10 @@ pub struct TokenValues<'a> {
     pub logp: &'a [f32],
     /// Entropy of each predicted distribution.
     pub entropy: &'a [f32],
+    /// 1 where the target was the likeliest token, else 0.
+    pub likeliest: &'a [f32],
+    /// How much each target counts; none: all alike.
+    pub weights: Option<&'a [f32]>,
     pub batch_size: usize,
     pub seq_len: usize,
 }
@@ -60,13 +64,9 @@ impl Model {
             self.recorded = Some(Recorded::Fused(batch.batch_size, batch.seq_len));
             return Ok(outputs);
         }
-        let (ids, targets) = self.tensors(batch)?;
         let decoder = self.decoder(Track::Gradients)?;
-        let outputs = decoder.outputs(&ids, &targets)?;
-        let result = TokenOutputs {
-            logp: outputs.0.detach(),
-            entropy: outputs.1.detach(),
-        };
+        let outputs = decoder.outputs(batch)?;
+        let result = of_graph(&outputs, batch)?;
         let leaves = decoder.leaves;
         self.recorded = Some(Recorded::Composite { leaves, outputs });
         Ok(result)
@@ -82,7 +82,7 @@ impl Model {
                 self.backward_fused(dlogp, dentropy)
             }
             Some(Recorded::Composite { leaves, outputs }) => {
-                check::upstream(outputs.0.dims(), dlogp, dentropy)?;
+                check::upstream(outputs.logp.dims(), dlogp, dentropy)?;
                 self.backward_composite(leaves, outputs, dlogp, dentropy)
             }
         }
@@ -120,6 +120,8 @@ impl Model {
             let values = TokenValues {
                 logp: &pass.outputs.logp,
                 entropy: &pass.outputs.entropy,
+                likeliest: &pass.outputs.likeliest,
+                weights: batch.weights,
                 batch_size: batch.batch_size,
                 seq_len: batch.seq_len,
             };
@@ -145,9 +147,12 @@ impl Model {
         let outputs = self.forward(batch)?;
         let host = |tensor: &Tensor| tensor.flatten_all()?.to_vec1::<f32>();
         let (logp, entropy) = (host(&outputs.logp)?, host(&outputs.entropy)?);
+        let likeliest = host(&outputs.likeliest)?;
         let values = TokenValues {
             logp: &logp,
             entropy: &entropy,
+            likeliest: &likeliest,
+            weights: batch.weights,
             batch_size: batch.batch_size,
             seq_len: batch.seq_len,
         };
@@ -166,7 +171,7 @@ impl Model {
     fn backward_composite(
         &mut self,
         leaves: Leaves,
-        outputs: (Tensor, Tensor),
+        outputs: Graph,
         dlogp: &Tensor,
         dentropy: Option<&Tensor>,
     ) -> Result<()> {
@@ -209,9 +214,7 @@ impl Model {
         if self.door == Door::Fused {
             return self.run_fused(Track::Off, batch);
         }
-        let (ids, targets) = self.tensors(batch)?;
-        let (logp, entropy) = self.decoder(Track::Off)?.outputs(&ids, &targets)?;
-        Ok(TokenOutputs { logp, entropy })
+        of_graph(&self.decoder(Track::Off)?.outputs(batch)?, batch)
     }
 
     /// All logits (B, T, V) of `tokens` (B, T): for tests and preflight, where memory does not matter.
@@ -230,7 +233,7 @@ impl Model {
         }
         let ids = Tensor::from_slice(tokens, (batch_size, seq_len), self.device())?;
         let decoder = self.decoder(Track::Off)?;
-        decoder.logits(&decoder.hidden(&ids, &mut Vec::new())?)
+        decoder.logits(&decoder.hidden(&ids, &mut Vec::new(), None)?)
     }
 
     /// Lets `read` read a text piece by piece, at most seq_len tokens of it.
@@ -279,6 +282,8 @@ impl Model {
             Ok(TokenOutputs {
                 logp: tensor(&pass.outputs.logp)?,
                 entropy: tensor(&pass.outputs.entropy)?,
+                likeliest: tensor(&pass.outputs.likeliest)?,
+                weights: batch.weights.map(tensor).transpose()?,
             })
         })?
     }
@@ -319,10 +324,17 @@ impl Model {
             leaves: Leaves::new(&self.layout, self.params.weights(), DType::F32, track)?,
         })
     }
+}
 
-    fn tensors(&self, batch: &TokenBatch) -> Result<(Tensor, Tensor)> {
-        let (batch_size, seq_len) = (batch.batch_size, batch.seq_len);
-        let make = |tokens| Tensor::from_slice(tokens, (batch_size, seq_len), self.device());
-        Ok((make(batch.inputs)?, make(batch.targets)?))
-    }
+/// What the composite door gave, without its graph.
+fn of_graph(graph: &Graph, batch: &TokenBatch) -> Result<TokenOutputs> {
+    let shape = (batch.batch_size, batch.seq_len);
+    let device = graph.logp.device();
+    let weights = batch.weights.map(|w| Tensor::from_slice(w, shape, device));
+    Ok(TokenOutputs {
+        logp: graph.logp.detach(),
+        entropy: graph.entropy.detach(),
+        likeliest: graph.likeliest.clone(),
+        weights: weights.transpose()?,
+    })
 }

@@ -24,6 +24,8 @@ fn a_fresh_model_knows_nothing() {
         targets: &[2, 3, 4, 5],
         batch_size: 2,
         seq_len: 2,
+        weights: None,
+        first: None,
     };
     let outputs = model.score(&batch).unwrap();
     let loss = outputs.logp.mean_all().unwrap().to_scalar::<f32>().unwrap();
@@ -95,6 +97,8 @@ fn backward_needs_a_forward_and_fitting_shapes() {
         targets: &[2, 3],
         batch_size: 1,
         seq_len: 2,
+        weights: None,
+        first: None,
     };
     model.forward(&batch).unwrap();
     let wrong = ones.reshape((2, 1)).unwrap();
@@ -110,6 +114,8 @@ fn gradients_accumulate() {
         targets: &[2, 3],
         batch_size: 1,
         seq_len: 2,
+        weights: None,
+        first: None,
     };
     let dlogp = Tensor::full(-0.5f32, (1, 2), &Device::Cpu).unwrap();
     let mut norms = Vec::new();
@@ -147,6 +153,8 @@ fn cleared_gradients_show_nothing_of_earlier_ones() {
                     targets: &tokens[1..],
                     batch_size: 1,
                     seq_len: n,
+                    weights: None,
+                    first: None,
                 };
                 model.forward(&batch).unwrap();
                 let dlogp = Tensor::full(-0.5f32, (1, n), &Device::Cpu).unwrap();
