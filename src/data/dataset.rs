@@ -3,7 +3,7 @@
 
 use super::permute::Permutation;
 use super::tokenizer::Tokenizer;
-use super::{DataConfig, DataError, Order, source};
+use super::{Batch, DataConfig, DataError, Order, source};
 use crate::base::rng::{Rng, Stream};
 use sha2::{Digest, Sha256};
 
@@ -26,19 +26,6 @@ pub struct Dataset {
     pub val_bytes: u64,
     seq_len: usize,
     order: Order,
-}
-
-/// Windows of tokens with the tokens that follow them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Batch {
-    /// Row-major (batch_size, seq_len).
-    pub inputs: Vec<u32>,
-    /// Same shape: `targets[b][t]` follows `inputs[b][t]`.
-    pub targets: Vec<u32>,
-    pub batch_size: usize,
-    pub seq_len: usize,
-    /// Where each window starts in its split.
-    pub starts: Vec<usize>,
 }
 
 impl Dataset {
@@ -102,7 +89,7 @@ impl Dataset {
         micro_step: u64,
         batch_size: usize,
     ) {
-        batch.starts.clear();
+        batch.clear();
         match self.order {
             Order::Random => {
                 let starts = self.random_starts(&self.train, seed, Stream::Data, micro_step);
@@ -133,9 +120,9 @@ impl Dataset {
         self.val_windows_at((first..end).map(|w| w * self.seq_len).collect())
     }
 
-    /// Mean bytes of UTF-8 behind one validation token.
-    pub fn val_bytes_per_token(&self) -> f64 {
-        self.val_bytes as f64 / self.val.len() as f64
+    /// Mean bytes of UTF-8 behind one validation token; `None` where only a part of the text is learnt.
+    pub fn val_bytes_per_token(&self) -> Option<f64> {
+        Some(self.val_bytes as f64 / self.val.len() as f64)
     }
 
     fn val_windows_at(&self, starts: Vec<usize>) -> Batch {
@@ -257,7 +244,7 @@ mod tests {
             data.fingerprint,
             "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
         );
-        assert_eq!(data.val_bytes_per_token(), 1.0);
+        assert_eq!(data.val_bytes_per_token(), Some(1.0));
     }
 
     #[test]

@@ -1,20 +1,24 @@
 //! From text to batches: sources, tokenizers, splits, windows.
 
+mod batch;
 pub mod chat;
 mod config;
 mod dataset;
 mod error;
 mod example;
+mod loader;
 mod parsers;
 mod permute;
 mod source;
 pub mod tokenizer;
 mod tokens;
 
+pub use batch::Batch;
 pub use config::{DataConfig, Order};
-pub use dataset::{Batch, Dataset};
+pub use dataset::Dataset;
 pub use error::{DataError, RowFault};
 pub use example::{Content, Example, Message, Place, Record, Turns};
+pub use loader::{Loader, Prefetch, Rhythm, StepBatches};
 pub use parsers::PARSERS;
 pub use tokenizer::{TextStream, Tokenizer};
 pub use tokens::Document;

@@ -2,7 +2,7 @@
 //! and each one looks at the same windows, so that the curve compares like with like.
 
 use super::EngineError;
-use super::step::{sum, view};
+use super::step::{view, weighted, weighted_values};
 use super::train::Trainer;
 use crate::data::Dataset;
 use crate::metrics::id;
@@ -21,8 +21,10 @@ pub enum Extent {
 /// What an evaluation found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Evaluation {
-    /// Mean negative log-likelihood, nats per token.
+    /// Mean negative log-likelihood, nats per learnt token.
     pub loss: f64,
+    /// Share of the learnt tokens that the model held likeliest.
+    pub accuracy: f64,
     pub n_windows: u64,
     pub whole: bool,
 }
@@ -41,7 +43,8 @@ pub fn evaluate(
         Extent::Batches(n) => n,
         Extent::Whole => data.val_windows().div_ceil(batch_size),
     };
-    let (mut total, mut n_windows) = (0.0, 0);
+    let (mut total, mut correct) = (0.0, 0.0);
+    let (mut n_windows, mut learnt) = (0, 0);
     for i in 0..n_batches {
         if broken_off() {
             return Ok(None);
@@ -51,12 +54,15 @@ pub fn evaluate(
             Extent::Whole => data.val_batch(i * batch_size, batch_size),
         };
         let out = model.score(&view(&batch))?;
-        total -= sum(&out.logp)?;
+        total -= weighted(&out)?;
+        correct += weighted_values(&out.likeliest, out.weights.as_ref())?;
         n_windows += batch.batch_size;
+        learnt += batch.learnt();
     }
-    let tokens = (n_windows * data.seq_len()).max(1);
+    let learnt = learnt.max(1) as f64;
     Ok(Some(Evaluation {
-        loss: total / tokens as f64,
+        loss: total / learnt,
+        accuracy: correct / learnt,
         n_windows: n_windows as u64,
         whole: extent == Extent::Whole,
     }))
@@ -90,7 +96,7 @@ impl Trainer<'_, '_> {
         let event = Event::Evaluated {
             step,
             tokens: self.state.progress.tokens,
-            values: self.readings(found.loss),
+            values: self.readings(&found),
             n_windows: found.n_windows,
             whole: found.whole,
             seconds: (self.port.clock.elapsed() - begun).as_secs_f64(),
@@ -103,15 +109,18 @@ impl Trainer<'_, '_> {
         Ok(())
     }
 
-    fn readings(&self, loss: f64) -> Values {
-        let bits = loss / std::f64::consts::LN_2;
-        [
-            (id::VAL_LOSS, loss),
-            (id::VAL_PPL, loss.exp()),
-            (id::VAL_BPB, bits / self.data.val_bytes_per_token()),
-        ]
-        .map(|(id, value)| (id.to_string(), Num(value)))
-        .into()
+    fn readings(&self, found: &Evaluation) -> Values {
+        let mut values = vec![(id::VAL_LOSS, found.loss), (id::VAL_PPL, found.loss.exp())];
+        // Where only a part of the text is learnt, its bytes are not known.
+        if let Some(bytes) = self.data.val_bytes_per_token() {
+            let bits = found.loss / std::f64::consts::LN_2;
+            values.push((id::VAL_BPB, bits / bytes));
+        }
+        if self.spec.method.metrics().contains(&id::TOKEN_ACCURACY) {
+            values.push((id::VAL_TOKEN_ACCURACY, found.accuracy));
+        }
+        let named = values.into_iter();
+        named.map(|(id, x)| (id.to_string(), Num(x))).collect()
     }
 }
 

@@ -8,9 +8,11 @@ use super::state::TrainState;
 use super::step::StepLog;
 use super::train::Trainer;
 use super::{EngineError, EngineJob, Summary};
-use crate::data::{Batch, Dataset};
+use crate::data::{Dataset, Loader, Prefetch, Rhythm};
 use crate::nn::arithmetic_name;
+use crate::spec::RunSpec;
 use crate::wire::{Event, Phase};
+use std::sync::Arc;
 
 /// Reads the data, builds the model and, on a resume, takes up the newest whole checkpoint.
 pub(super) fn prepare<'a, 'p>(
@@ -31,7 +33,7 @@ pub(super) fn prepare<'a, 'p>(
         step: begun_at,
     });
     let spec = &job.spec;
-    let data = Dataset::prepare(&spec.data, spec.model.seq_len)?;
+    let data = Arc::new(Dataset::prepare(&spec.data, spec.model.seq_len)?);
     let mut state = TrainState::fresh(spec, &data)?;
     let mut store = Store::open(&folder, Box::new(RealDisk))
         .map_err(|e| EngineError::Setup(format!("{}: {e}", folder.display())))?;
@@ -44,13 +46,21 @@ pub(super) fn prepare<'a, 'p>(
         spec,
         port,
         summary,
+        loader: Loader::new(data.clone(), rhythm(spec), Prefetch::Ahead),
         data,
         state,
         store,
         saved_at,
         log: StepLog::default(),
-        batch: Batch::default(),
     })
+}
+
+fn rhythm(spec: &RunSpec) -> Rhythm {
+    Rhythm {
+        seed: spec.seed,
+        batch_size: spec.train.micro_batch_size,
+        accum: spec.train.grad_accum_steps,
+    }
 }
 
 /// Takes up the newest whole checkpoint and says which broken ones were passed over. Without any checkpoint the run begins

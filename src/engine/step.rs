@@ -5,11 +5,12 @@ use super::train::Trainer;
 use super::{EngineError, rescue};
 use crate::base::stats::median;
 use crate::data::Batch;
-use crate::methods::{StepContext, micro_step};
+use crate::methods::{StepContext, micro_step, weighted_sum};
 use crate::metrics::id;
-use crate::nn::TokenBatch;
+use crate::nn::{TokenBatch, TokenOutputs};
 use crate::optim::clip_scale;
 use crate::wire::{Event, Num, Values};
+use candle_core::Tensor;
 use std::time::Duration;
 
 /// What one step measured.
@@ -17,6 +18,9 @@ use std::time::Duration;
 struct Reading {
     loss: f64,
     entropy: f64,
+    accuracy: f64,
+    /// Tokens of the step that are no padding.
+    tokens: u64,
     grad_norm: f64,
     lr: f64,
     clipped: bool,
@@ -33,7 +37,7 @@ pub(super) struct StepLog {
 }
 
 impl Trainer<'_, '_> {
-    /// Target tokens of one optimizer step.
+    /// Places for target tokens of one optimizer step; padding may take some of them.
     pub(super) fn batch_tokens(&self) -> usize {
         let train = &self.spec.train;
         train.grad_accum_steps * train.micro_batch_size * self.spec.model.seq_len
@@ -52,7 +56,7 @@ impl Trainer<'_, '_> {
         let params = self.state.model.params_mut();
         self.state.optimizer.step(params, reading.lr, scale)?;
 
-        let tokens = self.batch_tokens() as u64;
+        let tokens = reading.tokens;
         let progress = &mut self.state.progress;
         progress.step += 1;
         progress.tokens += tokens;
@@ -64,26 +68,27 @@ impl Trainer<'_, '_> {
         Ok(())
     }
 
-    /// Sums the gradient over the micro-steps; the loss is the mean over all their tokens.
+    /// Sums the gradient over the micro-steps; the loss is the mean over all their learnt tokens.
     fn gradients(&mut self) -> Result<Reading, EngineError> {
-        let train = &self.spec.train;
+        let asked = self.port.clock.elapsed();
+        let step = self.loader.step(self.state.progress.micro_step);
+        self.log.waited += self.port.clock.elapsed() - asked;
         let context = StepContext {
-            step_tokens: self.batch_tokens(),
+            step_tokens: step.learnt().max(1),
         };
-        let mut reading = Reading::default();
+        let mut reading = Reading {
+            tokens: step.n_tokens(),
+            ..Reading::default()
+        };
         self.state.model.params_mut().zero_grads()?;
-        for i in 0..train.grad_accum_steps as u64 {
-            let asked = self.port.clock.elapsed();
-            let cursor = self.state.progress.micro_step + i;
-            let (seed, rows) = (self.spec.seed, train.micro_batch_size);
-            self.data
-                .fill_train_batch(&mut self.batch, seed, cursor, rows);
-            self.log.waited += self.port.clock.elapsed() - asked;
+        for batch in &step.batches {
             let model = &mut self.state.model;
-            let found = micro_step(&*self.spec.method, model, &view(&self.batch), &context)?;
+            let found = micro_step(&*self.spec.method, model, &view(batch), &context)?;
             reading.loss += found.loss;
             reading.entropy += found.entropy / context.step_tokens as f64;
+            reading.accuracy += found.correct / context.step_tokens as f64;
         }
+        self.loader.recycle(step);
         reading.grad_norm = self.state.model.params().grad_norm()?;
         Ok(reading)
     }
@@ -105,7 +110,7 @@ impl Trainer<'_, '_> {
         };
         let step = self.step() + 1;
         // The point itself belongs into the log: charts mark where it happened.
-        let tokens = self.state.progress.tokens + self.batch_tokens() as u64;
+        let tokens = self.state.progress.tokens + self.log.last.tokens;
         let values = self.values();
         self.port.emit(Event::Stepped {
             step,
@@ -175,7 +180,7 @@ impl Trainer<'_, '_> {
     /// The repeatable readings of the last step.
     fn values(&self) -> Values {
         let last = self.log.last;
-        [
+        let mut values: Values = [
             (id::TRAIN_LOSS, last.loss),
             (id::GRAD_NORM, last.grad_norm),
             (id::ENTROPY, last.entropy),
@@ -183,7 +188,11 @@ impl Trainer<'_, '_> {
             (id::CLIPPED, f64::from(u8::from(last.clipped))),
         ]
         .map(|(id, value)| (id.to_string(), Num(value)))
-        .into()
+        .into();
+        if self.spec.method.metrics().contains(&id::TOKEN_ACCURACY) {
+            values.insert(id::TOKEN_ACCURACY.into(), Num(last.accuracy));
+        }
+        values
     }
 }
 
@@ -194,13 +203,22 @@ pub(super) fn view(batch: &Batch) -> TokenBatch<'_> {
         targets: &batch.targets,
         batch_size: batch.batch_size,
         seq_len: batch.seq_len,
-        weights: None,
-        first: None,
+        weights: (!batch.weights.is_empty()).then_some(&*batch.weights),
+        first: (!batch.first.is_empty()).then_some(&*batch.first),
     }
 }
 
-/// Σ of a small tensor, accumulated in f64 in a fixed order.
-pub(super) fn sum(tensor: &candle_core::Tensor) -> candle_core::Result<f64> {
-    let values = tensor.flatten_all()?.to_vec1::<f32>()?;
-    Ok(values.iter().map(|x| f64::from(*x)).sum())
+/// Σ of the log-probabilities of learnt tokens, accumulated in f64 in a fixed order.
+pub(super) fn weighted(out: &TokenOutputs) -> candle_core::Result<f64> {
+    weighted_values(&out.logp, out.weights.as_ref())
+}
+
+/// Σ w · x of small tensors; without weights Σ x.
+pub(super) fn weighted_values(
+    values: &Tensor,
+    weights: Option<&Tensor>,
+) -> candle_core::Result<f64> {
+    let host = |tensor: &Tensor| tensor.flatten_all()?.to_vec1::<f32>();
+    let weights = weights.map(host).transpose()?;
+    Ok(weighted_sum(&host(values)?, weights.as_deref()))
 }

@@ -9,9 +9,10 @@ use super::state::TrainState;
 use super::step::StepLog;
 use super::stop::Flow;
 use super::{EngineError, EngineJob, Summary, preflight};
-use crate::data::{Batch, Dataset};
+use crate::data::{Dataset, Loader};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome, Phase};
+use std::sync::Arc;
 
 /// A run in progress.
 pub(super) struct Trainer<'a, 'p> {
@@ -19,14 +20,14 @@ pub(super) struct Trainer<'a, 'p> {
     pub spec: &'a RunSpec,
     pub port: &'a mut Port<'p>,
     pub summary: &'a mut Summary,
-    pub data: Dataset,
+    pub data: Arc<Dataset>,
     pub state: TrainState,
     pub store: Store,
     /// Step of the newest checkpoint that this process wrote or began from.
     pub saved_at: Option<u64>,
     pub log: StepLog,
-    /// The batch of the micro-step in hand; its memory is used again.
-    pub batch: Batch,
+    /// Makes the batches of the next steps ready.
+    pub loader: Loader,
 }
 
 /// Prepares, checks and trains.

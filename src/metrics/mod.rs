@@ -18,6 +18,7 @@ pub mod id {
     pub const VAL_LOSS: &str = "val/loss";
     pub const VAL_PPL: &str = "val/ppl";
     pub const VAL_BPB: &str = "val/bpb";
+    pub const VAL_TOKEN_ACCURACY: &str = "val/mean_token_accuracy";
     pub const CPU_PERCENT: &str = "host/cpu_percent";
     pub const RAM_USED: &str = "host/ram_used_bytes";
     pub const RAM_TOTAL: &str = "host/ram_total_bytes";
@@ -82,6 +83,7 @@ pub const METRICS: &[Metric] = &[
     metric(id::UPDATE_RATIO, "Update to weight ratio", "", Neutral, Yes, "norm of a step's change over the norm of the weights, median over matrices (Karpathy, CS231n: about 1e-3)"),
     metric(id::VAL_PPL, "Validation perplexity", "", Lower, Yes, "exp(validation loss)"),
     metric(id::VAL_BPB, "Validation bits per byte", "bits", Lower, Yes, "loss / ln 2 × tokens per byte: comparable between tokenizers"),
+    metric(id::VAL_TOKEN_ACCURACY, "Validation token accuracy", "share", Higher, Yes, "share of the learnt held-out tokens that the model held likeliest"),
     metric(id::CPU_PERCENT, "CPU, whole machine", "%", Neutral, No, "operating system"),
     metric(id::RAM_USED, "Memory in use, whole machine", "bytes", Neutral, No, "operating system"),
     metric(id::RAM_TOTAL, "Memory of the machine", "bytes", Neutral, No, "operating system"),

@@ -13,11 +13,11 @@ pub const CHECK: Check = Check {
 const LEN: usize = 32;
 
 fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
-    let len = subject.spec.model.seq_len.min(LEN);
-    if len < 2 {
+    let mut tokens = subject.first_batch(1).inputs;
+    tokens.truncate(subject.spec.model.seq_len.min(LEN));
+    if tokens.len() < 2 {
         return Ok(Verdict::pass("sequences of one token have no future"));
     }
-    let tokens = subject.first_batch(1).inputs[..len].to_vec();
     let model = &mut subject.state.model;
     let vocab_size = model.shape().vocab_size;
     judge(tokens, vocab_size, &mut |tokens| {

@@ -17,6 +17,8 @@ pub const CHECK: Check = Check {
 /// The batch: short, so that many steps fit.
 const ROWS: usize = 2;
 const LEN: usize = 32;
+/// Learnt tokens that a probe should have: prompts before the first answer may be long.
+const ENOUGH: usize = 16;
 /// Steps done at most, and those that are done however long they take.
 const MAX_STEPS: usize = 80;
 const MIN_STEPS: usize = 6;
@@ -29,22 +31,11 @@ const LEARNT: f64 = 0.5;
 const FALLING: f64 = 0.05;
 
 fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
-    let len = subject.spec.model.seq_len.min(LEN);
-    let full = subject.first_batch(ROWS);
-    let cut = |tokens: &[u32]| {
-        let rows = tokens.chunks(full.seq_len);
-        rows.flat_map(|row| &row[..len]).copied().collect()
-    };
-    let batch = Batch {
-        inputs: cut(&full.inputs),
-        targets: cut(&full.targets),
-        seq_len: len,
-        ..full
-    };
+    let batch = probe(&subject.first_batch(ROWS));
     let (spec, clock) = (subject.spec, subject.clock);
     let state = subject.twin()?;
     let context = StepContext {
-        step_tokens: batch.targets.len(),
+        step_tokens: batch.learnt().max(1),
     };
     let begun = clock.elapsed();
     let mut step = || -> Result<f64, EngineError> {
@@ -55,6 +46,18 @@ fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
         Ok(found.loss)
     };
     judge(&mut step, &mut || clock.elapsed() - begun >= TIME)
+}
+
+/// The beginning of the rows; as much of them as it takes to have something to learn.
+fn probe(full: &Batch) -> Batch {
+    let mut len = LEN;
+    loop {
+        let batch = full.cut(len);
+        if batch.learnt() >= ENOUGH || len >= full.seq_len {
+            return batch;
+        }
+        len *= 2;
+    }
 }
 
 /// Trains by `step`, which gives the loss before its update, until learnt, out of steps, or out of time.

@@ -13,13 +13,16 @@ pub const CHECK: Check = Check {
 
 /// Length of a passage in bytes of text, about one line: shorter ones repeat by themselves.
 const PASSAGE_BYTES: f64 = 64.0;
+/// Bytes of text behind a token where nobody counted them: about those of English under a subword tokenizer.
+const TYPICAL_BYTES: f64 = 4.0;
 /// Shares of passages found in training at which we warn and fail. Natural text repeats itself a little.
 const WARN: f64 = 0.01;
 const FAIL: f64 = 0.10;
 
 fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
     let data = subject.data;
-    let n = (PASSAGE_BYTES / data.val_bytes_per_token()).ceil().max(8.0) as usize;
+    let bytes_per_token = data.val_bytes_per_token().unwrap_or(TYPICAL_BYTES);
+    let n = (PASSAGE_BYTES / bytes_per_token).ceil().max(8.0) as usize;
     Ok(judge(&data.train, &data.val, n))
 }
 

@@ -26,9 +26,17 @@ fn judge(batch: &Batch, decode: &dyn Fn(&[u32]) -> String) -> Verdict {
         .inputs
         .chunks(seq_len)
         .zip(batch.targets.chunks(seq_len));
+    let shifted = |row: usize, inputs: &[u32], targets: &[u32]| {
+        (1..seq_len).all(|t| {
+            // The last target of a document is its end, whatever stands behind it in the row.
+            let begins = batch.first.get(row * seq_len + t) == Some(&(t as u32));
+            begins || inputs[t] == targets[t - 1]
+        })
+    };
     let wrong = rows
         .clone()
-        .filter(|(inputs, targets)| inputs[1..] != targets[..seq_len - 1])
+        .enumerate()
+        .filter(|(row, (inputs, targets))| !shifted(*row, inputs, targets))
         .count();
     let show = |ids: &[u32]| one_line(&decode(&ids[..ids.len().min(SHOWN)]));
     let evidence = format!(
@@ -68,7 +76,7 @@ mod tests {
             targets: targets.into(),
             batch_size: 2,
             seq_len: 3,
-            starts: vec![0, 6],
+            ..Batch::default()
         };
         judge(&batch, &|ids| format!("{ids:?}"))
     }
@@ -85,6 +93,21 @@ mod tests {
         let same = verdict([1, 2, 3, 7, 8, 9]);
         assert_eq!(same.status, CheckStatus::Fail);
         assert!(same.hint.contains("copy"), "{}", same.hint);
+        let packed = Batch {
+            inputs: vec![1, 2, 7, 8],
+            targets: vec![2, 3, 8, 9],
+            first: vec![0, 0, 2, 2],
+            batch_size: 1,
+            seq_len: 4,
+            ..Batch::default()
+        };
+        let decode = |ids: &[u32]| format!("{ids:?}");
+        assert_eq!(judge(&packed, &decode).status, CheckStatus::Pass);
+        let run_together = Batch {
+            first: Vec::new(),
+            ..packed
+        };
+        assert_eq!(judge(&run_together, &decode).status, CheckStatus::Fail);
         let two = verdict([3, 4, 5, 9, 1, 2]);
         assert_eq!(two.status, CheckStatus::Fail);
         let one_row = verdict([2, 3, 4, 7, 8, 9]);
