@@ -9,6 +9,7 @@ mod example;
 mod loader;
 mod parsers;
 mod permute;
+pub mod render;
 mod source;
 pub mod tokenizer;
 mod tokens;

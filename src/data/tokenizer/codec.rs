@@ -255,6 +255,31 @@ impl Tokenizer {
         }
     }
 
+    /// Text to ids, each with the bytes of the text that it stands for. A token of a part of a character stands for the
+    /// whole of it, and one that stands for nothing in the text is placed where it would be.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_with_offsets(
+        &self,
+        text: &str,
+    ) -> Result<(Vec<u32>, Vec<std::ops::Range<usize>>), DataError> {
+        match &self.inner {
+            Inner::Characters(alphabet) => {
+                let ends = text.char_indices().map(|(at, c)| at..at + c.len_utf8());
+                Ok((alphabet.encode(text)?, ends.collect()))
+            }
+            Inner::Library { tokenizer, .. } => {
+                let encoding = tokenizer
+                    .encode(text, false)
+                    .map_err(|e| fault(&e.to_string()))?;
+                let offsets = encoding.get_offsets().iter();
+                let offsets = offsets.map(|(start, end)| *start..*end).collect();
+                Ok((encoding.get_ids().to_vec(), offsets))
+            }
+        }
+    }
+
     /// Ids to text; special tokens are shown. Bytes that are not UTF-8 and ids outside the vocabulary become `�`.
     pub fn decode(&self, ids: &[u32]) -> String {
         match &self.inner {

@@ -1,0 +1,185 @@
+//! From places in a text to tokens that are learnt, and the assistant's places where a template does not tell them.
+
+use crate::data::Message;
+use crate::data::chat::{GenerationPrompt, Template};
+use serde_json::Value;
+use std::ops::Range;
+
+pub const UNSTABLE_FIX: &str = "use a template with {% generation %} around what the assistant writes, a built-in one if it fits, or data.train_on: all";
+
+/// For each token whether it is learnt: those that stand for a byte of a span, as transformers' assistant masks have it.
+/// The first token of a document never is: nothing precedes it.
+pub fn learnt_in(offsets: &[Range<usize>], spans: &[Range<usize>]) -> Vec<bool> {
+    let mut spans = spans.iter().filter(|s| !s.is_empty()).peekable();
+    let mut learnt = Vec::with_capacity(offsets.len());
+    for token in offsets {
+        // A token of no bytes counts where it stands.
+        let end = token.end.max(token.start + 1);
+        while spans.next_if(|span| span.end <= token.start).is_some() {}
+        learnt.push(spans.peek().is_some_and(|span| span.start < end));
+    }
+    if let Some(first) = learnt.first_mut() {
+        *first = false;
+    }
+    learnt
+}
+
+/// How many elements two lists begin with in common.
+pub fn common_prefix<T: PartialEq>(a: &[T], b: &[T]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// The assistant's bytes of `text`, the rendering of all `messages`, found by rendering the turns up to each answer
+/// without and with it.
+///
+/// # Errors
+/// The template prints earlier turns otherwise once others follow.
+pub fn by_growth(
+    template: &Template,
+    messages: &[Message],
+    tools: Option<&Value>,
+    text: &str,
+) -> Result<Vec<Range<usize>>, String> {
+    let mut spans = Vec::new();
+    for (at, message) in messages.iter().enumerate() {
+        if message.role != "assistant" {
+            continue;
+        }
+        let before = before_answer(template, &messages[..at], tools)?;
+        let after = template
+            .render(&messages[..=at], tools, GenerationPrompt::Without)
+            .map_err(|e| unstable(template, at, &e.to_string()))?;
+        let shared = common_prefix(after.as_bytes(), text.as_bytes());
+        // Some templates end a finished conversation with one more token; what follows then stands in its place.
+        let rest = after[floor(&after, shared)..].trim();
+        let ends_alike = rest.is_empty() || Some(rest) == template.token("eos_token");
+        if !text.starts_with(&before) || shared < before.len() || !ends_alike {
+            return Err(unstable(
+                template,
+                at,
+                "it prints earlier turns otherwise once others follow",
+            ));
+        }
+        let end = turn_end(template, text, before.len(), floor(text, shared));
+        spans.push(before.len()..end);
+    }
+    Ok(spans)
+}
+
+/// The text up to the answer of turn `turns.len()`, its header included.
+fn before_answer(
+    template: &Template,
+    turns: &[Message],
+    tools: Option<&Value>,
+) -> Result<String, String> {
+    if turns.is_empty() {
+        return Err(
+            "the assistant speaks first, and the template does not mark what it writes".into(),
+        );
+    }
+    template
+        .render(turns, tools, GenerationPrompt::With)
+        .map_err(|e| unstable(template, turns.len(), &e.to_string()))
+}
+
+/// Spaces after the token that ends a turn are the template's, not the assistant's.
+fn turn_end(template: &Template, text: &str, start: usize, end: usize) -> usize {
+    let said = &text[start..end];
+    let cut = template.turn_end().and_then(|token| {
+        let at = said.rfind(token)? + token.len();
+        said[at..].trim().is_empty().then_some(start + at)
+    });
+    cut.unwrap_or(end)
+}
+
+fn unstable(template: &Template, at: usize, why: &str) -> String {
+    format!(
+        "what the assistant wrote in turn {} cannot be told apart with the template {}: {why}",
+        at + 1,
+        template.name()
+    )
+}
+
+/// The last character boundary at or before `at`.
+fn floor(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len()))
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_that_touch_a_span_are_learnt() {
+        let offsets = [0..2, 2..4, 4..4, 4..7, 7..7, 7..9];
+        assert_eq!(
+            learnt_in(&offsets, &[3..5]),
+            [false, true, true, true, false, false]
+        );
+        assert_eq!(
+            learnt_in(&offsets, &[0..1, 7..8]),
+            [false, false, false, false, true, true]
+        );
+        assert!(learnt_in(&offsets, &[]).iter().all(|l| !l));
+        assert!(learnt_in(&[], &[0..3]).is_empty());
+    }
+
+    fn conversation() -> Vec<Message> {
+        ["user", "assistant", "user", "assistant"]
+            .map(|role| Message::new(role, format!("{role} speaks")))
+            .to_vec()
+    }
+
+    fn grown(source: &str, eos: &str) -> Result<Vec<String>, String> {
+        let template = Template::from_jinja("t", source)
+            .unwrap()
+            .with_variable("eos_token", eos);
+        let messages = conversation();
+        let text = template
+            .render(&messages, None, GenerationPrompt::Without)
+            .unwrap();
+        let spans = by_growth(&template, &messages, None, &text)?;
+        Ok(spans
+            .into_iter()
+            .map(|span| text[span].to_string())
+            .collect())
+    }
+
+    #[test]
+    fn growth_tells_what_the_assistant_wrote_with_the_token_that_ends_it() {
+        let chatml = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>\n{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+        assert_eq!(
+            grown(chatml, "</>").unwrap(),
+            ["assistant speaks</>", "assistant speaks</>"]
+        );
+        // No header to ask for an answer with, and one token at the very end.
+        let plain = "{% for m in messages %}[{{ m.content }}]{% endfor %}{% if not add_generation_prompt %}.{% endif %}";
+        assert_eq!(
+            grown(plain, ".").unwrap(),
+            ["[assistant speaks]", "[assistant speaks]."]
+        );
+    }
+
+    #[test]
+    fn templates_that_rewrite_earlier_turns_are_refused() {
+        let forgetful = "{% for m in messages %}{{ m.role }}:{% if m.role == 'user' or loop.last %}{{ m.content }}{% else %}…{% endif %}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}";
+        let error = grown(forgetful, "x").unwrap_err();
+        assert!(
+            error.contains("turn 2") && error.contains("otherwise"),
+            "{error}"
+        );
+        let moving = "{% for m in messages %}{{ m.content }};{% endfor %}{{ messages | length }}";
+        assert!(grown(moving, "x").is_err());
+    }
+
+    #[test]
+    fn an_assistant_that_speaks_first_is_refused() {
+        let template = Template::from_jinja("t", "{{ messages[0].content }}").unwrap();
+        let messages = [Message::new("assistant", "hi")];
+        let error = by_growth(&template, &messages, None, "hi").unwrap_err();
+        assert!(error.contains("speaks first"), "{error}");
+    }
+}

@@ -1,0 +1,358 @@
+//! From an example to the tokens that a model sees, and which of them it learns. How turns become text is a chat
+//! template's matter ([`super::chat`]); how documents share a batch is packing's.
+//!
+//! Three ways to tell what the assistant wrote, in this order: the template's own `generation` blocks; those of a built-in
+//! template that prints the same text for the same row; or the growth of the text from turn to turn, which needs a
+//! template that never rewrites what it printed before. A template that does so is refused, not guessed at.
+
+mod mask;
+mod sides;
+mod turns;
+
+pub use sides::Sides;
+
+use super::chat::{BUILTIN, GenerationPrompt, Template};
+use super::{Content, DataError, Document, Example, Message, Place, RowFault, Tokenizer, Turns};
+use mask::{common_prefix, learnt_in};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Which tokens of a document count in the loss.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum TrainOn {
+    /// All of a text, the completion of a prompt, the assistant's turns of a conversation.
+    #[default]
+    Auto,
+    /// Every token.
+    All,
+    /// What follows the prompt; of a conversation, the assistant's last turn.
+    Completion,
+    /// What the assistant wrote, in every turn, with the token that ends it.
+    Assistant,
+}
+
+/// What was noticed while rendering; counts grow as documents are made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RenderCounts {
+    pub documents: u64,
+    /// Documents without a learnt token.
+    pub nothing_learnt: u64,
+    /// Rows whose own text spells a special token, which the model then sees as that token, as with transformers.
+    pub special_tokens_in_data: u64,
+    /// Rows whose last prompt token changed because the completion follows it: the model is trained on a prompt that it
+    /// will not meet like that.
+    pub merged_boundaries: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    documents: AtomicU64,
+    nothing_learnt: AtomicU64,
+    special_tokens_in_data: AtomicU64,
+    merged_boundaries: AtomicU64,
+}
+
+/// Makes documents of examples; any number of threads may share one.
+#[derive(Debug)]
+pub struct Renderer {
+    tokenizer: Arc<Tokenizer>,
+    template: Option<Template>,
+    /// A built-in template that prints what `template` prints, and knows who wrote it.
+    twin: Option<Template>,
+    train_on: TrainOn,
+    special: turns::SpecialTokens,
+    counters: Counters,
+}
+
+impl Renderer {
+    /// `template` is needed for rows of turns only.
+    pub fn new(
+        tokenizer: Arc<Tokenizer>,
+        template: Option<Template>,
+        train_on: TrainOn,
+    ) -> Renderer {
+        let twin = template.as_ref().filter(|t| !t.marks_generation());
+        Renderer {
+            twin: twin.and_then(find_twin),
+            special: turns::SpecialTokens::of(&tokenizer),
+            tokenizer,
+            template,
+            train_on,
+            counters: Counters::default(),
+        }
+    }
+
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    pub fn template(&self) -> Option<&Template> {
+        self.template.as_ref()
+    }
+
+    /// What was noticed so far.
+    pub fn counts(&self) -> RenderCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        RenderCounts {
+            documents: read(&self.counters.documents),
+            nothing_learnt: read(&self.counters.nothing_learnt),
+            special_tokens_in_data: read(&self.counters.special_tokens_in_data),
+            merged_boundaries: read(&self.counters.merged_boundaries),
+        }
+    }
+
+    /// The ids after which an assistant falls silent: the token that ends a text, and the one that ends a turn of the
+    /// template, where the vocabulary has them. One of them must be learnt for a model to learn when to stop.
+    pub fn end_tokens(&self) -> Vec<u32> {
+        let turn_end = self.template.as_ref().and_then(Template::turn_end);
+        let turn_end = turn_end.and_then(|text| single_token(&self.tokenizer, text));
+        let mut ends: Vec<u32> = turn_end.into_iter().chain(self.tokenizer.eos()).collect();
+        ends.dedup();
+        ends
+    }
+
+    /// One example as a document. Text and completions end with the token that ends a text, where the vocabulary has one;
+    /// conversations end as the template ends them.
+    ///
+    /// # Errors
+    /// A row that the template refuses or cannot be masked for, text outside the vocabulary, and rows of preferences or
+    /// prompts without an answer, which [`Renderer::sides`] makes pairs of.
+    pub fn document(&self, example: &Example, place: &Place) -> Result<Document, RowFault> {
+        let tools = example.tools.as_ref();
+        let document = match &example.content {
+            Content::Text(text) => self.text(text, place)?,
+            Content::Chat(messages) => self.chat(messages, tools, place)?,
+            Content::Completion { prompt, completion } => {
+                self.completion((prompt, completion), tools, place, self.train_on)?
+            }
+            Content::Preference { .. } => return Err(not_a_document("a preference", place)),
+            Content::Labelled { .. } => return Err(not_a_document("a judged answer", place)),
+            Content::Prompt { .. } => {
+                return Err(not_a_document(
+                    "a prompt whose answer is made in training",
+                    place,
+                ));
+            }
+        };
+        self.note(&document);
+        Ok(document)
+    }
+
+    fn note(&self, document: &Document) {
+        count(&self.counters.documents);
+        if document.learnt_tokens() == 0 {
+            count(&self.counters.nothing_learnt);
+        }
+    }
+
+    fn text(&self, text: &str, place: &Place) -> Result<Document, RowFault> {
+        self.notice_special_tokens(&[text]);
+        let ids = self.tokenizer.encode(text).map_err(at(place))?;
+        Ok(Document::all_learnt(self.ended(ids)))
+    }
+
+    /// With the token that ends a text behind it, once.
+    fn ended(&self, mut ids: Vec<u32>) -> Vec<u32> {
+        if let Some(eos) = self.tokenizer.eos()
+            && ids.last() != Some(&eos)
+        {
+            ids.push(eos);
+        }
+        ids
+    }
+
+    fn chat(
+        &self,
+        messages: &[Message],
+        tools: Option<&Value>,
+        place: &Place,
+    ) -> Result<Document, RowFault> {
+        let messages = turns::decoded(messages);
+        if messages.is_empty() {
+            return Err(RowFault::new(
+                place,
+                "a conversation without turns",
+                "leave the row out",
+            ));
+        }
+        self.notice_special_tokens(&turns::texts(&messages));
+        let text = self.rendered(&messages, tools, GenerationPrompt::Without, place)?;
+        if self.train_on == TrainOn::All {
+            let ids = self.tokenizer.encode(&text).map_err(at(place))?;
+            return Ok(Document::all_learnt(ids));
+        }
+        let mut spans = self.assistant_spans(&messages, tools, &text, place)?;
+        if self.train_on == TrainOn::Completion {
+            spans.drain(..spans.len().saturating_sub(1));
+        }
+        let (ids, offsets) = self
+            .tokenizer
+            .encode_with_offsets(&text)
+            .map_err(at(place))?;
+        let learnt = learnt_in(&offsets, &spans);
+        Ok(Document { ids, learnt })
+    }
+
+    /// Prompt and completion as TRL joins them: what both share with the prompt alone is the prompt.
+    fn completion(
+        &self,
+        (prompt, completion): (&Turns, &Turns),
+        tools: Option<&Value>,
+        place: &Place,
+        train_on: TrainOn,
+    ) -> Result<Document, RowFault> {
+        let document = match (prompt, completion) {
+            (Turns::Text(prompt), Turns::Text(completion)) => {
+                self.notice_special_tokens(&[prompt, completion]);
+                let alone = self.tokenizer.encode(prompt).map_err(at(place))?;
+                let both = format!("{prompt}{completion}");
+                let both = self.tokenizer.encode(&both).map_err(at(place))?;
+                self.split_at_prompt(alone, self.ended(both))
+            }
+            _ => self.completion_turns((prompt, completion), tools, place, train_on)?,
+        };
+        Ok(match train_on {
+            TrainOn::All => Document::all_learnt(document.ids),
+            _ => document,
+        })
+    }
+
+    fn completion_turns(
+        &self,
+        (prompt, completion): (&Turns, &Turns),
+        tools: Option<&Value>,
+        place: &Place,
+        train_on: TrainOn,
+    ) -> Result<Document, RowFault> {
+        let prompt = turns::as_turns(prompt, "user");
+        let mut all = prompt.clone();
+        all.extend(turns::as_turns(completion, "assistant"));
+        let (prompt, all) = (turns::decoded(&prompt), turns::decoded(&all));
+        self.notice_special_tokens(&turns::texts(&all));
+        let alone = self.rendered(&prompt, tools, GenerationPrompt::With, place)?;
+        let alone = self.tokenizer.encode(&alone).map_err(at(place))?;
+        let text = self.rendered(&all, tools, GenerationPrompt::Without, place)?;
+        let (ids, offsets) = self
+            .tokenizer
+            .encode_with_offsets(&text)
+            .map_err(at(place))?;
+        let mut document = self.split_at_prompt(alone, ids);
+        if train_on == TrainOn::Assistant {
+            let spans = self.assistant_spans(&all, tools, &text, place)?;
+            let written = learnt_in(&offsets, &spans);
+            let both = document.learnt.iter().zip(written);
+            document.learnt = both.map(|(a, b)| *a && b).collect();
+        }
+        Ok(document)
+    }
+
+    fn split_at_prompt(&self, alone: Vec<u32>, ids: Vec<u32>) -> Document {
+        let shared = common_prefix(&alone, &ids);
+        if shared < alone.len() {
+            count(&self.counters.merged_boundaries);
+        }
+        let learnt = (0..ids.len()).map(|at| at >= shared.max(1)).collect();
+        Document { ids, learnt }
+    }
+
+    fn rendered(
+        &self,
+        messages: &[Message],
+        tools: Option<&Value>,
+        prompt: GenerationPrompt,
+        place: &Place,
+    ) -> Result<String, RowFault> {
+        let Some(template) = &self.template else {
+            return Err(RowFault::new(
+                place,
+                "a conversation, and no chat template to write it down with",
+                "name one with data.template, e.g. chatml",
+            ));
+        };
+        template.render(messages, tools, prompt).map_err(at(place))
+    }
+
+    /// The bytes of `text`, the rendering of `messages`, that the assistant wrote.
+    fn assistant_spans(
+        &self,
+        messages: &[Message],
+        tools: Option<&Value>,
+        text: &str,
+        place: &Place,
+    ) -> Result<Vec<Range<usize>>, RowFault> {
+        let own = self.template.iter().filter(|t| t.marks_generation());
+        for template in own.chain(&self.twin) {
+            let marked = template.render_marked(messages, tools, GenerationPrompt::Without);
+            if let Ok(marked) = marked
+                && marked.text == text
+            {
+                return Ok(marked.generated);
+            }
+        }
+        let Some(template) = &self.template else {
+            return Ok(Vec::new());
+        };
+        mask::by_growth(template, messages, tools, text)
+            .map_err(|what| RowFault::new(place, what, mask::UNSTABLE_FIX))
+    }
+
+    fn notice_special_tokens(&self, texts: &[&str]) {
+        if texts.iter().any(|text| self.special.stand_in(text)) {
+            count(&self.counters.special_tokens_in_data);
+        }
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+fn at(place: &Place) -> impl Fn(DataError) -> RowFault {
+    move |error| RowFault::new(place, error.to_string(), error.hint())
+}
+
+fn not_a_document(what: &str, place: &Place) -> RowFault {
+    RowFault::new(
+        place,
+        format!("{what}, where a text, a completion or a conversation is learnt"),
+        "choose a method that learns from such rows, or say with data.format how they are to be read",
+    )
+}
+
+/// The one id of a text, where the vocabulary has one for all of it.
+fn single_token(tokenizer: &Tokenizer, text: &str) -> Option<u32> {
+    match tokenizer.encode(text).ok()?[..] {
+        [id] => Some(id),
+        _ => None,
+    }
+}
+
+/// The built-in template that prints a few probing conversations as `template` does.
+fn find_twin(template: &Template) -> Option<Template> {
+    let probe = [
+        Message::new("user", " a "),
+        Message::new("assistant", " b\n"),
+        Message::new("user", "c"),
+        Message::new("assistant", "d"),
+    ];
+    let theirs = template
+        .render(&probe, None, GenerationPrompt::Without)
+        .ok()?;
+    BUILTIN.iter().find_map(|builtin| {
+        let mut twin = Template::builtin(builtin.name).ok()?;
+        for (name, value) in template.variables() {
+            twin = twin.with_variable(name, value.clone());
+        }
+        let ours = twin.render(&probe, None, GenerationPrompt::Without).ok()?;
+        (ours == theirs).then_some(twin)
+    })
+}
+
+#[cfg(test)]
+mod tests;

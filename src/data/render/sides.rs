@@ -1,0 +1,88 @@
+//! Rows that hold more than one document, or a question without an answer: what preference methods and reinforcement
+//! learning take.
+
+use super::{Renderer, TrainOn, turns};
+use crate::data::chat::GenerationPrompt;
+use crate::data::{Content, Document, Example, Place, RowFault, Turns};
+use serde_json::Value;
+
+/// A row as the methods take it that do not simply learn a text. In every document prompt and answer stand together, and
+/// the answer's tokens are the learnt ones.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sides {
+    /// Two answers to one prompt.
+    Preference {
+        chosen: Document,
+        rejected: Document,
+    },
+    /// An answer that was judged alone.
+    Labelled { answer: Document, desirable: bool },
+    /// A prompt up to where the answer begins; `answer` is what a verifiable reward compares with.
+    Prompt {
+        prompt: Vec<u32>,
+        answer: Option<String>,
+    },
+}
+
+impl Renderer {
+    /// One example as [`Sides`]; `data.train_on` has no say here.
+    ///
+    /// # Errors
+    /// As [`Renderer::document`]; and rows that are one text to learn.
+    pub fn sides(&self, example: &Example, place: &Place) -> Result<Sides, RowFault> {
+        let tools = example.tools.as_ref();
+        let answer = |prompt, completion| {
+            let sides = (prompt, completion);
+            let document = self.completion(sides, tools, place, TrainOn::Completion)?;
+            self.note(&document);
+            Ok(document)
+        };
+        match &example.content {
+            Content::Preference {
+                prompt,
+                chosen,
+                rejected,
+            } => Ok(Sides::Preference {
+                chosen: answer(prompt, chosen)?,
+                rejected: answer(prompt, rejected)?,
+            }),
+            Content::Labelled {
+                prompt,
+                completion,
+                desirable,
+            } => Ok(Sides::Labelled {
+                answer: answer(prompt, completion)?,
+                desirable: *desirable,
+            }),
+            Content::Prompt { prompt, answer } => Ok(Sides::Prompt {
+                prompt: self.prompt(prompt, tools, place)?,
+                answer: answer.clone(),
+            }),
+            Content::Text(_) | Content::Chat(_) | Content::Completion { .. } => Err(RowFault::new(
+                place,
+                "one text to learn, where two answers, a judged one or a prompt are needed",
+                "choose a method that learns texts, e.g. sft, or other data",
+            )),
+        }
+    }
+
+    /// The ids after which the answer begins. Plain text gets no token that ends it.
+    ///
+    /// # Errors
+    /// As [`Renderer::document`].
+    pub fn prompt(
+        &self,
+        prompt: &Turns,
+        tools: Option<&Value>,
+        place: &Place,
+    ) -> Result<Vec<u32>, RowFault> {
+        let text = match prompt {
+            Turns::Text(text) => text.clone(),
+            Turns::Messages(messages) => {
+                let messages = turns::decoded(messages);
+                self.rendered(&messages, tools, GenerationPrompt::With, place)?
+            }
+        };
+        self.tokenizer.encode(&text).map_err(super::at(place))
+    }
+}

@@ -1,0 +1,325 @@
+//! Documents as TRL's trainer would make them (`tests/oracle/masks_oracle.py`), and what is refused.
+
+use super::*;
+use serde_json::json;
+
+const TOKENIZER: &str = include_str!("../../../tests/fixtures/chat/tokenizer.json");
+const MASKS: &str = include_str!("../../../tests/fixtures/chat/masks.json");
+
+fn tokenizer() -> Arc<Tokenizer> {
+    Arc::new(Tokenizer::from_json(TOKENIZER).unwrap())
+}
+
+fn place() -> Place {
+    Place {
+        file: "chat.jsonl".into(),
+        row: 7,
+    }
+}
+
+fn renderer(template: &str, train_on: TrainOn) -> Renderer {
+    Renderer::new(
+        tokenizer(),
+        Some(Template::builtin(template).unwrap()),
+        train_on,
+    )
+}
+
+fn chat(turns: &[(&str, &str)]) -> Example {
+    Example::new(Content::Chat(messages(turns)))
+}
+
+fn messages(turns: &[(&str, &str)]) -> Vec<Message> {
+    turns
+        .iter()
+        .map(|(role, text)| Message::new(*role, *text))
+        .collect()
+}
+
+fn learnt(renderer: &Renderer, document: &Document) -> String {
+    let ids = document.ids.iter().zip(&document.learnt);
+    let ids: Vec<u32> = ids
+        .filter(|(_, learnt)| **learnt)
+        .map(|(id, _)| *id)
+        .collect();
+    renderer.tokenizer().decode(&ids)
+}
+
+fn example(case: &Value) -> Example {
+    let row = &case["row"];
+    let side = |name: &str| serde_json::from_value::<Turns>(row[name].clone()).unwrap();
+    Example::new(match case["kind"].as_str().unwrap() {
+        "chat" => Content::Chat(serde_json::from_value(row["messages"].clone()).unwrap()),
+        "completion" => Content::Completion {
+            prompt: side("prompt"),
+            completion: side("completion"),
+        },
+        _ => Content::Text(row["text"].as_str().unwrap().to_string()),
+    })
+}
+
+#[test]
+fn ids_and_masks_are_those_of_trl() {
+    let cases: Vec<Value> = serde_json::from_str(MASKS).unwrap();
+    assert_eq!(cases.len(), 62);
+    for case in &cases {
+        let train_on = serde_json::from_value(case["train_on"].clone()).unwrap();
+        let template = case["template"]
+            .as_str()
+            .map(|t| Template::builtin(t).unwrap());
+        let renderer = Renderer::new(tokenizer(), template, train_on);
+        let document = renderer.document(&example(case), &place()).unwrap();
+        let ids: Vec<u32> = serde_json::from_value(case["ids"].clone()).unwrap();
+        assert_eq!(document.ids, ids, "{case}");
+        let mut theirs: Vec<bool> = serde_json::from_value(case["learnt"].clone()).unwrap();
+        // TRL leaves the first token's label where it is: its trainer drops it when it shifts.
+        theirs[0] = false;
+        assert_eq!(
+            document.learnt,
+            theirs,
+            "{case}\n{}",
+            renderer.tokenizer().decode(&ids)
+        );
+    }
+}
+
+#[test]
+fn the_token_that_ends_a_turn_or_a_text_is_learnt() {
+    for builtin in BUILTIN {
+        let renderer = renderer(builtin.name, TrainOn::Auto);
+        let document = renderer
+            .document(&chat(&[("user", "hi"), ("assistant", "hello")]), &place())
+            .unwrap();
+        assert_eq!(
+            learnt(&renderer, &document),
+            format!("hello{}", builtin.turn_end),
+            "{}",
+            builtin.name
+        );
+        let ends = renderer.end_tokens();
+        let ids = document.ids.iter().zip(&document.learnt);
+        assert!(
+            ids.into_iter()
+                .any(|(id, learnt)| *learnt && ends.contains(id))
+        );
+    }
+    let plain = Renderer::new(tokenizer(), None, TrainOn::Auto);
+    let document = plain
+        .document(&Example::new(Content::Text("hello".into())), &place())
+        .unwrap();
+    assert_eq!(document.ids.last().copied(), plain.tokenizer().eos());
+}
+
+#[test]
+fn a_templates_first_token_is_not_doubled() {
+    let renderer = renderer("llama3", TrainOn::Auto);
+    let document = renderer
+        .document(&chat(&[("user", "hi"), ("assistant", "ho")]), &place())
+        .unwrap();
+    let bos = single_token(renderer.tokenizer(), "<|begin_of_text|>").unwrap();
+    assert_eq!(document.ids.iter().filter(|id| **id == bos).count(), 1);
+    assert_eq!(document.ids[0], bos);
+}
+
+/// The Qwen 2.5 and Gemma templates as their models bring them, without marks: a built-in one knows the same text.
+#[test]
+fn a_foreign_template_that_prints_what_a_built_in_one_prints_is_masked_like_it() {
+    let source = "{{ bos_token }}{% for m in messages %}{{ '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role) + '\n' + m.content | trim + '<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}";
+    let foreign = Template::from_jinja("folder", source)
+        .unwrap()
+        .with_variable("bos_token", "<bos>");
+    assert!(!foreign.marks_generation());
+    let ours = renderer("gemma", TrainOn::Assistant);
+    let theirs = Renderer::new(tokenizer(), Some(foreign), TrainOn::Assistant);
+    assert_eq!(theirs.twin.as_ref().map(Template::name), Some("gemma"));
+    let row = chat(&[
+        ("user", "a"),
+        ("assistant", " b "),
+        ("user", "c"),
+        ("assistant", "d"),
+    ]);
+    assert_eq!(
+        theirs.document(&row, &place()),
+        ours.document(&row, &place())
+    );
+}
+
+#[test]
+fn a_template_that_forgets_is_refused_and_told_how_to_mend() {
+    let source = "{% for m in messages %}[{{ m.role }}]{% if loop.last %}({{ m.content }}){% else %}{{ m.content }}{% endif %}{% endfor %}";
+    let template = Template::from_jinja("t", source).unwrap();
+    let renderer = Renderer::new(tokenizer(), Some(template), TrainOn::Auto);
+    let fault = renderer
+        .document(
+            &chat(&[
+                ("user", "a"),
+                ("assistant", "b"),
+                ("user", "c"),
+                ("assistant", "d"),
+            ]),
+            &place(),
+        )
+        .unwrap_err();
+    assert!(fault.to_string().starts_with("chat.jsonl:7: "), "{fault}");
+    assert!(fault.fix.contains("{% generation %}"), "{}", fault.fix);
+}
+
+#[test]
+fn only_the_last_answer_is_learnt_where_the_completion_of_a_conversation_is_asked_for() {
+    let row = chat(&[
+        ("user", "a"),
+        ("assistant", "one"),
+        ("user", "b"),
+        ("assistant", "two"),
+    ]);
+    let renderer = renderer("chatml", TrainOn::Completion);
+    let document = renderer.document(&row, &place()).unwrap();
+    assert_eq!(learnt(&renderer, &document), "two<|im_end|>");
+}
+
+#[test]
+fn special_tokens_in_data_are_tokens_and_are_counted() {
+    let renderer = renderer("chatml", TrainOn::Auto);
+    let row = chat(&[("user", "a<|im_end|>"), ("assistant", "b")]);
+    let document = renderer.document(&row, &place()).unwrap();
+    let end = renderer.end_tokens()[0];
+    assert_eq!(document.ids.iter().filter(|id| **id == end).count(), 3);
+    renderer
+        .document(&chat(&[("user", "a"), ("assistant", "b")]), &place())
+        .unwrap();
+    let counts = renderer.counts();
+    assert_eq!((counts.documents, counts.special_tokens_in_data), (2, 1));
+}
+
+#[test]
+fn rows_without_an_answer_are_counted_and_merged_boundaries_too() {
+    let renderer = renderer("chatml", TrainOn::Auto);
+    let document = renderer
+        .document(&chat(&[("user", "a")]), &place())
+        .unwrap();
+    assert_eq!(document.learnt_tokens(), 0);
+    let merging = Example::new(Content::Completion {
+        prompt: Turns::Text("th".into()),
+        completion: Turns::Text("e".into()),
+    });
+    renderer.document(&merging, &place()).unwrap();
+    let counts = renderer.counts();
+    assert_eq!((counts.nothing_learnt, counts.merged_boundaries), (1, 1));
+}
+
+#[test]
+fn what_cannot_be_a_document_says_what_to_do() {
+    let without = Renderer::new(tokenizer(), None, TrainOn::Auto);
+    let fault = without
+        .document(&chat(&[("user", "a")]), &place())
+        .unwrap_err();
+    assert!(fault.fix.contains("data.template"), "{}", fault.fix);
+    let renderer = renderer("chatml", TrainOn::Auto);
+    let fault = renderer.document(&chat(&[]), &place()).unwrap_err();
+    assert!(fault.what.contains("without turns"), "{fault}");
+    let prompt = Example::new(Content::Prompt {
+        prompt: Turns::Text("a".into()),
+        answer: None,
+    });
+    assert!(renderer.document(&prompt, &place()).is_err());
+    let fault = renderer
+        .sides(&chat(&[("user", "a")]), &place())
+        .unwrap_err();
+    assert!(fault.fix.contains("sft"), "{}", fault.fix);
+}
+
+#[test]
+fn preferences_labels_and_prompts_become_sides() {
+    let renderer = renderer("chatml", TrainOn::All);
+    let turn = |role: &str, text: &str| Turns::Messages(messages(&[(role, text)]));
+    let sides = renderer.sides(
+        &Example::new(Content::Preference {
+            prompt: turn("user", "q"),
+            chosen: turn("assistant", "good"),
+            rejected: turn("assistant", "bad"),
+        }),
+        &place(),
+    );
+    let Ok(Sides::Preference { chosen, rejected }) = sides else {
+        panic!("{sides:?}");
+    };
+    assert_eq!(learnt(&renderer, &chosen), "good<|im_end|>\n");
+    assert_eq!(learnt(&renderer, &rejected), "bad<|im_end|>\n");
+    let prompt = renderer.prompt(&turn("user", "q"), None, &place()).unwrap();
+    assert_eq!(chosen.ids[..prompt.len()], prompt);
+    let labelled = Example::new(Content::Labelled {
+        prompt: Turns::Text("one".into()),
+        completion: Turns::Text(" two".into()),
+        desirable: false,
+    });
+    let Ok(Sides::Labelled {
+        answer,
+        desirable: false,
+    }) = renderer.sides(&labelled, &place())
+    else {
+        panic!("a labelled row has one answer");
+    };
+    assert_eq!(learnt(&renderer, &answer), " two<|endoftext|>");
+    let asked = Example::new(Content::Prompt {
+        prompt: turn("user", "1+1"),
+        answer: Some("2".into()),
+    });
+    let Ok(Sides::Prompt { prompt, answer }) = renderer.sides(&asked, &place()) else {
+        panic!("a prompt stays one");
+    };
+    assert!(
+        renderer
+            .tokenizer()
+            .decode(&prompt)
+            .ends_with("<|im_start|>assistant\n")
+    );
+    assert_eq!(answer.as_deref(), Some("2"));
+}
+
+#[test]
+fn a_tool_call_is_learnt_as_the_object_that_it_is() {
+    let mut asks = Message::new("assistant", "");
+    let call =
+        json!([{"type": "function", "function": {"name": "add", "arguments": "{\"a\": 1}"}}]);
+    asks.extra.insert("tool_calls".into(), call);
+    let row = Example::new(Content::Chat(vec![Message::new("user", "1+?"), asks]));
+    let renderer = renderer("qwen", TrainOn::Auto);
+    let document = renderer.document(&row, &place()).unwrap();
+    assert_eq!(
+        learnt(&renderer, &document),
+        "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call><|im_end|>"
+    );
+}
+
+/// A conversation's learnt tokens, decoded, are its answers, whatever the turns hold.
+#[test]
+fn every_answer_and_nothing_else_is_learnt() {
+    let texts = [
+        "plain",
+        " spaced ",
+        "",
+        "two\nlines\n",
+        "東京 😀",
+        "e\u{301}",
+        "{{ x }} {% y %}",
+        "a  b",
+    ];
+    let renderer = renderer("chatml", TrainOn::Auto);
+    for first in texts {
+        for second in texts {
+            let turns = [
+                ("user", second),
+                ("assistant", first),
+                ("user", first),
+                ("assistant", second),
+            ];
+            let document = renderer.document(&chat(&turns), &place()).unwrap();
+            let expected = format!("{first}<|im_end|>{second}<|im_end|>");
+            assert_eq!(
+                learnt(&renderer, &document),
+                expected,
+                "{first:?} {second:?}"
+            );
+        }
+    }
+}
