@@ -11,6 +11,7 @@ mod parsers;
 mod permute;
 pub mod render;
 mod source;
+pub mod synthetic;
 pub mod tokenizer;
 mod tokens;
 

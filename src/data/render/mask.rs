@@ -116,7 +116,7 @@ mod tests {
     fn tokens_that_touch_a_span_are_learnt() {
         let offsets = [0..2, 2..4, 4..4, 4..7, 7..7, 7..9];
         assert_eq!(
-            learnt_in(&offsets, &[3..5]),
+            learnt_in(&offsets, std::slice::from_ref(&(3..5))),
             [false, true, true, true, false, false]
         );
         assert_eq!(
@@ -124,7 +124,7 @@ mod tests {
             [false, false, false, false, true, true]
         );
         assert!(learnt_in(&offsets, &[]).iter().all(|l| !l));
-        assert!(learnt_in(&[], &[0..3]).is_empty());
+        assert!(learnt_in(&[], &[0..3, 4..5]).is_empty());
     }
 
     fn conversation() -> Vec<Message> {
