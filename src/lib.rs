@@ -14,7 +14,7 @@
 //! | 4 | [`spec`] | presets and overrides → a validated `RunSpec` |
 //! | 3 | [`methods`] | what a loss is: one file per training method |
 //! | 2 | [`nn`] [`hf`] [`optim`] [`data`] [`metrics`] | models, file formats, optimizers, batches, readings |
-//! | 1 | [`run`] [`kernels`] [`hardware`] [`wire`] [`gguf`] | run directories and logs; fused operations; the machine; the vocabulary; heads of GGUF files |
+//! | 1 | [`run`] [`kernels`] [`hardware`] [`hub`] [`wire`] [`gguf`] | run directories and logs; fused operations; the machine; the Hugging Face hub; the vocabulary; heads of GGUF files |
 //! | 0 | [`base`] [`embed`] | clocks, files, random numbers, text; embedded files |
 
 pub mod advisor;
@@ -26,6 +26,7 @@ pub mod engine;
 pub mod gguf;
 pub mod hardware;
 pub mod hf;
+pub mod hub;
 pub mod kernels;
 pub mod link;
 pub mod methods;

@@ -18,10 +18,11 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("kernels", &[]),
     ("run", &["wire"]),
     ("hardware", &["wire"]),
+    ("hub", &[]),
     ("nn", &["kernels"]),
     ("optim", &["kernels", "nn"]),
     ("hf", &["nn", "kernels"]),
-    ("data", &["embed", "wire", "gguf"]),
+    ("data", &["embed", "wire", "gguf", "hub"]),
     ("metrics", &["wire"]),
     ("methods", &["nn", "optim", "data", "metrics", "kernels"]),
     (
@@ -32,7 +33,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "engine",
         &[
             "spec", "methods", "metrics", "nn", "optim", "data", "hf", "run", "wire", "kernels",
-            "hardware",
+            "hardware", "hub",
         ],
     ),
     (
@@ -54,7 +55,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "cli",
         &[
             "ui", "link", "advisor", "engine", "plan", "spec", "methods", "metrics", "nn", "optim",
-            "data", "hf", "run", "wire", "kernels", "embed", "hardware",
+            "data", "hf", "run", "wire", "kernels", "embed", "hardware", "hub",
         ],
     ),
 ];
@@ -85,6 +86,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("candle_nn", &["kernels/", "nn/"]),
     ("tokenizers", &["data/"]),
     ("minijinja", &["data/chat/"]),
+    ("parquet", &["data/source/"]),
+    ("ureq", &["hub/"]),
 ];
 
 /// Pattern → where it may stand, and why nowhere else.

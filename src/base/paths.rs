@@ -26,6 +26,48 @@ pub struct Env {
     pub cuda_device_order: Option<String>,
     /// The folders of `PATH`.
     pub path: Vec<PathBuf>,
+    /// What the variables of the Hugging Face hub say.
+    pub hub: HubEnv,
+}
+
+/// The variables that Hugging Face's own programs know.
+#[derive(Debug, Clone, Default)]
+pub struct HubEnv {
+    /// `HF_HOME`, or `huggingface` in the user's cache folder.
+    pub home: Option<PathBuf>,
+    /// `HF_HUB_CACHE` (or `HUGGINGFACE_HUB_CACHE`), when set.
+    pub cache: Option<PathBuf>,
+    /// `HF_ENDPOINT`: a mirror.
+    pub endpoint: Option<String>,
+    /// `HF_TOKEN`, or `HUGGING_FACE_HUB_TOKEN`.
+    pub token: Option<String>,
+    /// `HF_TOKEN_PATH`: a file with the token.
+    pub token_path: Option<PathBuf>,
+    /// `HF_HUB_OFFLINE`: never ask the network.
+    pub offline: bool,
+    /// `HF_HUB_DOWNLOAD_TIMEOUT`, seconds.
+    pub timeout_seconds: Option<u64>,
+}
+
+impl HubEnv {
+    /// `var` gives a variable that is set and not empty.
+    fn read(var: &dyn Fn(&str) -> Option<String>, cache_dir: Option<PathBuf>) -> HubEnv {
+        let yes =
+            |text: String| matches!(text.to_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE");
+        HubEnv {
+            home: var("HF_HOME")
+                .map(PathBuf::from)
+                .or_else(|| cache_dir.map(|dir| dir.join("huggingface"))),
+            cache: var("HF_HUB_CACHE")
+                .or_else(|| var("HUGGINGFACE_HUB_CACHE"))
+                .map(PathBuf::from),
+            endpoint: var("HF_ENDPOINT"),
+            token: var("HF_TOKEN").or_else(|| var("HUGGING_FACE_HUB_TOKEN")),
+            token_path: var("HF_TOKEN_PATH").map(PathBuf::from),
+            offline: var("HF_HUB_OFFLINE").is_some_and(yes),
+            timeout_seconds: var("HF_HUB_DOWNLOAD_TIMEOUT").and_then(|s| s.trim().parse().ok()),
+        }
+    }
 }
 
 impl Env {
@@ -68,6 +110,40 @@ impl Env {
             cuda_visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
             cuda_device_order: var("CUDA_DEVICE_ORDER"),
             path: var("PATH").map_or(Vec::new(), |path| std::env::split_paths(&path).collect()),
+            hub: HubEnv::read(&var, {
+                use etcetera::BaseStrategy;
+                etcetera::base_strategy::Xdg::new()
+                    .ok()
+                    .map(|xdg| xdg.cache_dir())
+            }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hubs_variables_have_their_usual_defaults_and_ranks() {
+        let none = HubEnv::read(&|_| None, Some("/home/u/.cache".into()));
+        assert_eq!(none.home, Some("/home/u/.cache/huggingface".into()));
+        assert!(!none.offline && none.token.is_none());
+        let said = HubEnv::read(
+            &|name| {
+                let value = match name {
+                    "HF_TOKEN" => "new",
+                    "HUGGING_FACE_HUB_TOKEN" => "old",
+                    "HF_HUB_OFFLINE" => "yes",
+                    "HF_HUB_DOWNLOAD_TIMEOUT" => "30",
+                    _ => return None,
+                };
+                Some(value.into())
+            },
+            None,
+        );
+        assert_eq!(said.token.as_deref(), Some("new"));
+        assert!(said.offline);
+        assert_eq!(said.timeout_seconds, Some(30));
     }
 }

@@ -2,6 +2,8 @@
 
 use super::Place;
 use crate::base::text::one_line;
+use std::borrow::Cow;
+use std::fmt::Display;
 use std::path::PathBuf;
 
 /// One row that cannot be used. It prints as `file:row: what`.
@@ -16,12 +18,12 @@ pub struct RowFault {
 }
 
 impl RowFault {
-    /// `what` may quote the row: it is made safe to show here.
+    /// Both may quote the row: they are made safe to show here.
     pub fn new(place: &Place, what: impl AsRef<str>, fix: impl Into<String>) -> RowFault {
         RowFault {
             place: place.clone(),
             what: one_line(what.as_ref()),
-            fix: fix.into(),
+            fix: one_line(&fix.into()),
         }
     }
 }
@@ -75,12 +77,45 @@ pub enum DataError {
         what: String,
         fix: &'static str,
     },
+    #[error("{place} {what}")]
+    Source {
+        place: String,
+        what: String,
+        fix: String,
+    },
+    #[error(transparent)]
+    Row(#[from] RowFault),
+    #[error(transparent)]
+    Hub(#[from] crate::hub::HubError),
 }
 
 impl DataError {
+    /// A source that cannot be used: what it is, what is wrong with it (a predicate), what to do.
+    pub fn source(
+        place: impl Display,
+        what: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> DataError {
+        DataError::Source {
+            place: one_line(&place.to_string()),
+            what: one_line(&what.into()),
+            fix: fix.into(),
+        }
+    }
+
     /// What to do about it; may be empty.
-    pub fn hint(&self) -> &'static str {
+    pub fn hint(&self) -> Cow<'static, str> {
         match self {
+            DataError::Source { fix, .. } => fix.clone().into(),
+            DataError::Row(fault) => fault.fix.clone().into(),
+            DataError::Hub(error) => error.hint().into(),
+            known => known.fixed_hint().into(),
+        }
+    }
+
+    fn fixed_hint(&self) -> &'static str {
+        match self {
+            DataError::Source { .. } | DataError::Row(_) | DataError::Hub(_) => "",
             DataError::Unreadable { .. } => "check data.path and the file's permissions",
             DataError::NotUtf8 { .. } => {
                 "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT; find the place with head -c"

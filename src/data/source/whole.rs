@@ -1,7 +1,7 @@
 //! Where text comes from: the corpus inside the binary, a file, a folder of files. Text is read whole and kept as it is;
 //! only a byte-order mark is dropped.
 
-use super::{DataConfig, DataError};
+use crate::data::{DataConfig, DataError};
 use crate::embed;
 use std::borrow::Cow;
 use std::fs;

@@ -1,0 +1,249 @@
+//! The examples of one source: its rows, read in the format that the spec says or the rows show.
+
+use super::formats::{self, Columns, Detection, FormatChoice, FormatId};
+use super::source::{self, ReadContext, Rows, SourceConfig};
+use super::{DataError, Example, Place, Record, RowFault};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// Rows that are looked at to tell a format.
+const SAMPLE: usize = 64;
+/// Bad rows that are passed over while looking for good ones to tell a format by.
+const SAMPLE_FAULTS: usize = 1000;
+/// Skipped rows that are told one by one.
+const LISTED: usize = 100;
+
+/// What a row that cannot be used does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnBadRow {
+    /// Reading ends there.
+    #[default]
+    Error,
+    /// It is left out, counted and listed.
+    Skip,
+}
+
+/// Rows that were left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Skipped {
+    pub count: u64,
+    /// The first ones.
+    pub first: Vec<RowFault>,
+}
+
+/// Iterates over the examples of a source with their places. After an error nothing more comes.
+pub struct Examples {
+    rows: Rows,
+    waiting: VecDeque<Result<Record, RowFault>>,
+    detection: Detection,
+    columns: Columns,
+    on_bad_row: OnBadRow,
+    skipped: Skipped,
+    ended: bool,
+}
+
+/// Opens a source and finds out how its rows are to be read. `format` holds for a source that does not say its own.
+///
+/// # Errors
+/// The source cannot be opened, has no rows, or its format cannot be told.
+pub fn examples(
+    source: &SourceConfig,
+    format: FormatChoice,
+    on_bad_row: OnBadRow,
+    context: &ReadContext,
+) -> Result<Examples, DataError> {
+    let mut rows = source::rows(source, context)?;
+    let format = source.format.or(format.id());
+    // A plain text has no columns that could show anything else.
+    let format = format.or((rows.kind() == "text").then_some(FormatId::Text));
+    if let Some(format) = format {
+        source.columns.check(format)?;
+    }
+    let enough = if format.is_some() { 1 } else { SAMPLE };
+    let waiting = sample(&mut rows, enough, on_bad_row)?;
+    let good: Vec<Record> = waiting.iter().flatten().cloned().collect();
+    if good.is_empty() {
+        return Err(match waiting.into_iter().find_map(Result::err) {
+            Some(fault) => fault.into(),
+            None => DataError::Empty {
+                place: source.to_string(),
+            },
+        });
+    }
+    let detection = match format {
+        Some(format) => Detection::chosen(format, &good, &source.columns),
+        None => formats::detect(&good, &source.columns)?,
+    };
+    Ok(Examples {
+        rows,
+        waiting,
+        detection,
+        columns: source.columns.clone(),
+        on_bad_row,
+        skipped: Skipped::default(),
+        ended: false,
+    })
+}
+
+fn sample(
+    rows: &mut Rows,
+    enough: usize,
+    on_bad_row: OnBadRow,
+) -> Result<VecDeque<Result<Record, RowFault>>, DataError> {
+    let (mut taken, mut good, mut bad) = (VecDeque::new(), 0, 0);
+    while good < enough && bad < SAMPLE_FAULTS {
+        let Some(item) = rows.next() else { break };
+        match &item {
+            Ok(_) => good += 1,
+            Err(fault) if good == 0 && (on_bad_row == OnBadRow::Error || rows.is_broken()) => {
+                return Err(fault.clone().into());
+            }
+            Err(_) => bad += 1,
+        }
+        taken.push_back(item);
+        if rows.is_broken() {
+            break;
+        }
+    }
+    Ok(taken)
+}
+
+impl Examples {
+    /// The format and what it was told by.
+    pub fn detection(&self) -> &Detection {
+        &self.detection
+    }
+
+    /// Rows left out so far.
+    pub fn skipped(&self) -> &Skipped {
+        &self.skipped
+    }
+
+    /// The rows underneath: files, bytes read, notes.
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    fn passes_over(&mut self, fault: &RowFault) -> bool {
+        let whole = !(self.rows.is_broken() && self.waiting.is_empty());
+        let skip = whole && self.on_bad_row == OnBadRow::Skip;
+        if skip {
+            self.skipped.count += 1;
+            if self.skipped.first.len() < LISTED {
+                self.skipped.first.push(fault.clone());
+            }
+        }
+        skip
+    }
+}
+
+impl Iterator for Examples {
+    type Item = Result<(Place, Example), RowFault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.ended {
+            let record = self.waiting.pop_front().or_else(|| self.rows.next())?;
+            let read = record.and_then(|record| {
+                let example = formats::read(self.detection.format, &record, &self.columns)?;
+                Ok((record.place, example))
+            });
+            match read {
+                Ok(example) => return Some(Ok(example)),
+                Err(fault) if self.passes_over(&fault) => {}
+                Err(fault) => {
+                    self.ended = true;
+                    return Some(Err(fault));
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Content;
+
+    fn open(text: &str, format: FormatChoice, on_bad_row: OnBadRow) -> Result<Examples, DataError> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.jsonl"), text).unwrap();
+        let context = ReadContext {
+            base: dir.path().to_path_buf(),
+            ..ReadContext::default()
+        };
+        examples(&SourceConfig::path("a.jsonl"), format, on_bad_row, &context)
+    }
+
+    #[test]
+    fn a_text_column_gives_documents_and_says_so() {
+        let found = open(
+            "{\"text\":\"a\"}\n{\"text\":\"b\"}\n",
+            FormatChoice::Auto,
+            OnBadRow::Error,
+        )
+        .unwrap();
+        assert_eq!(found.detection().to_string(), "text (text), 2 of 2 rows");
+        let contents: Vec<Content> = found.map(|e| e.unwrap().1.content).collect();
+        assert_eq!(
+            contents,
+            [Content::Text("a".into()), Content::Text("b".into())]
+        );
+    }
+
+    #[test]
+    fn a_bad_row_ends_reading_or_is_counted_and_listed() {
+        let text = "{\"text\":\"a\"}\n{\"text\":7}\nnot json\n{\"text\":\"b\"}\n";
+        let found: Vec<_> = open(text, FormatChoice::Auto, OnBadRow::Error)
+            .unwrap()
+            .collect();
+        assert_eq!(found.len(), 2);
+        let fault = found[1].as_ref().unwrap_err();
+        assert!(
+            fault
+                .to_string()
+                .starts_with("a.jsonl:2: text: found the number 7"),
+            "{fault}"
+        );
+
+        let mut found = open(text, FormatChoice::Auto, OnBadRow::Skip).unwrap();
+        assert_eq!(found.by_ref().filter(Result::is_ok).count(), 2);
+        assert_eq!(found.skipped().count, 2);
+        assert_eq!(found.skipped().first[1].place.row, 3);
+    }
+
+    #[test]
+    fn nothing_at_all_and_nothing_good_are_errors() {
+        assert!(matches!(
+            open("\n\n", FormatChoice::Auto, OnBadRow::Error),
+            Err(DataError::Empty { .. })
+        ));
+        let error = open("{\n{\n", FormatChoice::Auto, OnBadRow::Skip)
+            .err()
+            .unwrap();
+        assert!(
+            error
+                .to_string()
+                .contains("a.jsonl:1: half of a JSON value"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_broken_file_is_never_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "[{\"text\":\"a\"},\n{\"text\":\"b\"";
+        std::fs::write(dir.path().join("a.json"), text).unwrap();
+        let context = ReadContext {
+            base: dir.path().to_path_buf(),
+            ..ReadContext::default()
+        };
+        let source = SourceConfig::path("a.json");
+        let found: Vec<_> = examples(&source, FormatChoice::Auto, OnBadRow::Skip, &context)
+            .unwrap()
+            .collect();
+        assert!(found[0].is_ok() && found[1].is_err() && found.len() == 2);
+    }
+}

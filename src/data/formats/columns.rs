@@ -1,0 +1,103 @@
+//! Which column plays which part, where a data set's names differ from a format's own.
+
+use super::FormatId;
+use crate::data::DataError;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Parts and the columns that hold them: `{conversations: dialog}`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Columns(BTreeMap<String, String>);
+
+impl Columns {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The column that was named for a part.
+    pub fn get(&self, part: &str) -> Option<&str> {
+        self.0.get(part).map(String::as_str)
+    }
+
+    /// # Errors
+    /// A part that the format does not have.
+    pub fn check(&self, format: FormatId) -> Result<(), DataError> {
+        let parts: Vec<&str> = format.format().parts.iter().map(|p| p.name).collect();
+        let Some(unknown) = self.0.keys().find(|key| !parts.contains(&key.as_str())) else {
+            return Ok(());
+        };
+        // People turn the two around: {dialog: conversations}.
+        let turned = self.0.get(unknown).filter(|v| parts.contains(&v.as_str()));
+        let fix = match (turned, nearest(unknown, parts.iter().copied())) {
+            (Some(part), _) => format!("the part stands first: columns: {{{part}: {unknown}}}"),
+            (None, Some(near)) => format!("did you mean {near}? Its parts: {}", parts.join(", ")),
+            (None, None) => format!("its parts: {}", parts.join(", ")),
+        };
+        let what = format!("names the part `{unknown}`, which the format {format} does not have");
+        Err(DataError::source("data.columns", what, fix))
+    }
+}
+
+impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Columns {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Columns {
+        Columns(
+            pairs
+                .into_iter()
+                .map(|(k, v)| (k.into(), v.into()))
+                .collect(),
+        )
+    }
+}
+
+/// The name that looks most like `word`, if any does.
+pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let score = |name: &str| {
+        let name = name.to_lowercase();
+        let inside =
+            word.len() > 3 && name.len() > 3 && (name.contains(&word) || word.contains(&name));
+        strsim::jaro_winkler(&name, &word).max(if inside { 0.9 } else { 0.0 })
+    };
+    names
+        .map(|name| (score(name), name))
+        .filter(|(score, _)| *score > 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_parts_are_told_with_the_nearest_and_turned_ones_are_turned() {
+        let hint = |part: &str, column: &str| {
+            let columns: Columns = [(part, column)].into_iter().collect();
+            columns
+                .check(FormatId::Sharegpt)
+                .unwrap_err()
+                .hint()
+                .into_owned()
+        };
+        assert!(hint("conversation", "dialog").contains("did you mean conversations?"));
+        assert!(hint("dialog", "conversations").contains("columns: {conversations: dialog}"));
+        let good: Columns = [("conversations", "dialog")].into_iter().collect();
+        assert!(good.check(FormatId::Sharegpt).is_ok());
+    }
+
+    #[test]
+    fn near_names_are_found() {
+        let names = ["instruction", "output", "dialogue_text"];
+        assert_eq!(
+            nearest("Instructions", names.into_iter()),
+            Some("instruction")
+        );
+        assert_eq!(
+            nearest("dialogue", names.into_iter()),
+            Some("dialogue_text")
+        );
+        assert_eq!(nearest("zebra", names.into_iter()), None);
+    }
+}

@@ -1,0 +1,227 @@
+//! Which format rows are of, told by their columns and what those hold. Nothing is guessed silently: what matched is
+//! said, what else could match is said, and when two fit equally well the user decides.
+
+use super::columns::nearest;
+use super::row::{Row, column_names};
+use super::{Columns, FormatId, Need};
+use crate::base::text::one_line;
+use crate::data::{DataError, Record};
+use std::fmt;
+
+/// What was found, and on what grounds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Detection {
+    pub format: FormatId,
+    /// True when a spec said it and the rows were not asked.
+    pub said: bool,
+    /// Parts and the columns that hold them.
+    pub parts: Vec<(&'static str, String)>,
+    /// Other formats that fit, less closely.
+    pub others: Vec<FormatId>,
+    /// Rows that fit, of those looked at.
+    pub fitting: usize,
+    pub looked_at: usize,
+}
+
+impl fmt::Display for Detection {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}", self.format)?;
+        let part = |(part, column): &(&str, String)| match *part == column {
+            true => column.clone(),
+            false => format!("{part} from {column}"),
+        };
+        let parts: Vec<String> = self.parts.iter().map(part).collect();
+        if !parts.is_empty() {
+            write!(f, " ({})", parts.join(", "))?;
+        }
+        match self.said {
+            true => write!(f, ", as the spec says")?,
+            false => write!(f, ", {} of {} rows", self.fitting, self.looked_at)?,
+        }
+        if !self.others.is_empty() {
+            let others: Vec<&str> = self.others.iter().map(|o| o.word()).collect();
+            write!(f, "; could also be {}", others.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl Detection {
+    /// A format that somebody chose; the sample only tells which columns it reads.
+    pub(in crate::data) fn chosen(
+        format: FormatId,
+        sample: &[Record],
+        columns: &Columns,
+    ) -> Detection {
+        let candidate = Candidate::of(format, sample, columns);
+        Detection {
+            format,
+            said: true,
+            parts: candidate.parts,
+            others: Vec::new(),
+            fitting: candidate.fitting,
+            looked_at: sample.len(),
+        }
+    }
+}
+
+struct Candidate {
+    format: FormatId,
+    fitting: usize,
+    parts: Vec<(&'static str, String)>,
+}
+
+impl Candidate {
+    fn of(format: FormatId, sample: &[Record], columns: &Columns) -> Candidate {
+        let mut candidate = Candidate {
+            format,
+            fitting: 0,
+            parts: Vec::new(),
+        };
+        let known = format.format();
+        for record in sample {
+            let row = Row::new(record, known, columns);
+            let mut parts = Vec::new();
+            let mut fits = true;
+            for part in known.parts {
+                match row.find(part) {
+                    Some(found) if part.shape.fits(found.value) => {
+                        parts.push((part.name, one_line(found.column)));
+                    }
+                    _ if part.need == Need::Required => fits = false,
+                    _ => {}
+                }
+            }
+            if fits && (known.fits)(&row) {
+                candidate.fitting += 1;
+                for part in parts {
+                    if !candidate.parts.iter().any(|(name, _)| *name == part.0) {
+                        candidate.parts.push(part);
+                    }
+                }
+            }
+        }
+        candidate
+    }
+
+    /// A lone prompt is part of many formats and the mark of none.
+    fn is_weak(&self) -> bool {
+        self.format == FormatId::PromptOnly && self.parts.len() == 1
+    }
+}
+
+/// Finds the format of some rows of a source.
+///
+/// # Errors
+/// None fits (with the mapping that would make the nearest one fit), or several fit equally well.
+pub fn detect(sample: &[Record], columns: &Columns) -> Result<Detection, DataError> {
+    let Some(first) = sample.first() else {
+        return Err(DataError::Empty {
+            place: "the source".into(),
+        });
+    };
+    let mut fitting: Vec<Candidate> = FormatId::ALL
+        .iter()
+        .filter(|format| columns.check(**format).is_ok())
+        .map(|format| Candidate::of(*format, sample, columns))
+        .filter(|c| c.fitting * 2 > sample.len())
+        .collect();
+    if fitting.iter().any(|c| !c.is_weak()) {
+        fitting.retain(|c| !c.is_weak());
+    }
+    fitting.sort_by_key(|c| std::cmp::Reverse(c.parts.len()));
+    let file = &first.place.file;
+    match fitting.as_slice() {
+        [] => Err(no_format(first, columns)),
+        [a, b, ..] if a.parts.len() == b.parts.len() => {
+            let most = a.parts.len();
+            let equal: Vec<&str> = fitting
+                .iter()
+                .take_while(|c| c.parts.len() == most)
+                .map(|c| c.format.word())
+                .collect();
+            let names = column_names(first.fields.keys());
+            Err(DataError::source(
+                file,
+                format!("could be {} (columns: {names})", equal.join(" or ")),
+                format!(
+                    "say which: data.format: {}",
+                    equal.join(", or data.format: ")
+                ),
+            ))
+        }
+        [best, others @ ..] => Ok(Detection {
+            format: best.format,
+            said: false,
+            parts: best.parts.clone(),
+            others: others.iter().map(|c| c.format).collect(),
+            fitting: best.fitting,
+            looked_at: sample.len(),
+        }),
+    }
+}
+
+/// No format fits: the one for which most columns look right, and the mapping that it would take.
+fn no_format(first: &Record, columns: &Columns) -> DataError {
+    let names = column_names(first.fields.keys());
+    // An unknown part in the mapping shuts every format out.
+    let fault = FormatId::ALL.iter().map(|f| columns.check(*f));
+    let faults: Vec<DataError> = fault.filter_map(Result::err).collect();
+    if faults.len() == FormatId::ALL.len()
+        && let Some(fault) = faults.into_iter().next()
+    {
+        return fault;
+    }
+    let mut best: Option<(usize, FormatId, String)> = None;
+    for format in FormatId::ALL {
+        let row = Row::new(first, format.format(), columns);
+        let mut mapping = Vec::new();
+        let mut hits = 0;
+        for part in format
+            .format()
+            .parts
+            .iter()
+            .filter(|p| p.need == Need::Required)
+        {
+            if row.find(part).is_some_and(|f| part.shape.fits(f.value)) {
+                hits += 2;
+                continue;
+            }
+            let right = first
+                .fields
+                .iter()
+                .filter(|(_, value)| part.shape.fits(value));
+            let candidates: Vec<&str> = right.map(|(name, _)| name.as_str()).collect();
+            let near = part
+                .columns
+                .iter()
+                .find_map(|c| nearest(c, candidates.iter().copied()));
+            // A list of turns can hardly be anything else, whatever its name.
+            let turns = matches!(part.shape, super::Shape::Roles | super::Shape::Senders);
+            match near.or(candidates.first().copied().filter(|_| turns)) {
+                Some(column) => {
+                    hits += 1;
+                    mapping.push(format!("{}: {}", part.name, one_line(column)));
+                }
+                None => mapping.push(format!("{}: COLUMN", part.name)),
+            }
+        }
+        if hits > 0 && best.as_ref().is_none_or(|(most, ..)| hits > *most) {
+            let words = format!(
+                "data.format: {format} with columns: {{{}}}",
+                mapping.join(", ")
+            );
+            best = Some((hits, *format, words));
+        }
+    }
+    let all: Vec<&str> = FormatId::ALL.iter().map(|f| f.word()).collect();
+    let fix = match best {
+        Some((_, _, mapping)) => mapping,
+        None => format!(
+            "say data.format and columns: {{part: column}}; formats: {}",
+            all.join(", ")
+        ),
+    };
+    let what = format!("has columns that no format knows: {names}");
+    DataError::source(&first.place, what, fix)
+}

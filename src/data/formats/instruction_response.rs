@@ -1,0 +1,38 @@
+//! A question and its answer, as turns of a conversation; context, when there is any, stands below the question.
+
+use super::{Format, Row, SYSTEM, Shape, optional, required};
+use crate::base::registry::Entry;
+use crate::data::{Content, Message, RowFault, Turns};
+
+pub(super) const FORMAT: Format = Format {
+    entry: Entry {
+        id: "instruction_response",
+        title: "Instruction and response",
+        summary: "A question or instruction and its answer, with context where there is any.",
+        source: "Databricks Dolly 15k; OpenOrca; MetaMathQA",
+    },
+    parts: &[
+        required("instruction", &["instruction", "question", "query"], Shape::Text),
+        optional("context", &["context"], Shape::Text),
+        required("response", &["response", "answer", "completion"], Shape::Text),
+        SYSTEM,
+    ],
+    fits: |_| true,
+    read,
+};
+
+fn read(row: &Row<'_>) -> Result<Content, RowFault> {
+    let mut prompt = Vec::new();
+    if let Some(system) = row.optional_text("system")? {
+        prompt.push(Message::new("system", system));
+    }
+    let mut asked = row.text("instruction")?;
+    if let Some(context) = row.optional_text("context")? {
+        asked = format!("{asked}\n{context}");
+    }
+    prompt.push(Message::new("user", asked));
+    Ok(Content::Completion {
+        prompt: Turns::Messages(prompt),
+        completion: Turns::Messages(vec![Message::new("assistant", row.text("response")?)]),
+    })
+}

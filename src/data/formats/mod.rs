@@ -1,0 +1,214 @@
+//! What the columns of a row mean: one file a format, one word in the list. A format names the parts that it knows, the
+//! columns that usually hold them, and how they become an [`Example`]. Which file a row came from is `source`'s matter.
+
+mod columns;
+mod detect;
+mod row;
+mod turns;
+
+pub use columns::Columns;
+pub use detect::{Detection, detect};
+
+use super::{Content, Example, Record, RowFault};
+use crate::base::registry::Entry;
+use row::Row;
+use serde_json::{Map, Value};
+
+/// A way to read rows.
+pub struct Format {
+    pub entry: Entry,
+    /// What it reads, in the order in which people think of it.
+    pub parts: &'static [Part],
+    /// Whether a row that has the required parts is of this format after all.
+    fits: fn(&Row<'_>) -> bool,
+    read: fn(&Row<'_>) -> Result<Content, RowFault>,
+}
+
+/// A part of a row that a format reads.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    /// The word for it in `columns: {part: column}`.
+    pub name: &'static str,
+    /// Columns that usually hold it, the most usual first.
+    pub columns: &'static [&'static str],
+    pub need: Need,
+    shape: Shape,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    Required,
+    Optional,
+}
+
+/// What a column must hold to be taken for a part when nobody says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Text,
+    /// A list of turns with `role`.
+    Roles,
+    /// A list of turns with `from`.
+    Senders,
+    /// A text or turns of either kind, in a list or alone.
+    Prose,
+    /// true, false, 0, 1 or one of these words.
+    Label,
+    List,
+    Any,
+}
+
+impl Shape {
+    fn fits(self, value: &Value) -> bool {
+        let turns = |key: &str| {
+            let items = value.as_array();
+            items.is_some_and(|i| i.first().is_some_and(|turn| turn.get(key).is_some()))
+        };
+        match self {
+            Shape::Text => value.is_string(),
+            Shape::Roles => turns("role"),
+            Shape::Senders => turns("from"),
+            Shape::Prose => {
+                value.is_string()
+                    || turns("role")
+                    || turns("from")
+                    || value.get("role").is_some()
+                    || value.get("from").is_some()
+            }
+            Shape::Label => row::label(value).is_some(),
+            Shape::List => value.is_array(),
+            Shape::Any => true,
+        }
+    }
+}
+
+const fn required(name: &'static str, columns: &'static [&'static str], shape: Shape) -> Part {
+    Part {
+        name,
+        columns,
+        need: Need::Required,
+        shape,
+    }
+}
+
+const fn optional(name: &'static str, columns: &'static [&'static str], shape: Shape) -> Part {
+    Part {
+        name,
+        columns,
+        need: Need::Optional,
+        shape,
+    }
+}
+
+/// Parts that several formats share.
+const TOOLS: Part = optional("tools", &["tools"], Shape::Any);
+const SYSTEM: Part = optional("system", &["system", "system_prompt"], Shape::Text);
+
+macro_rules! formats {
+    ($($id:ident : $variant:ident),+ $(,)?) => {
+        $(mod $id;)+
+
+        /// How rows are read.
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+        )]
+        #[serde(rename_all = "snake_case")]
+        pub enum FormatId { $($variant),+ }
+
+        impl FormatId {
+            /// Every format, in the order of the list.
+            pub const ALL: &'static [FormatId] = &[$(FormatId::$variant),+];
+
+            /// The word for it in a spec.
+            pub fn word(self) -> &'static str {
+                match self { $(FormatId::$variant => stringify!($id)),+ }
+            }
+
+            pub fn format(self) -> &'static Format {
+                match self { $(FormatId::$variant => &$id::FORMAT),+ }
+            }
+        }
+
+        /// A format, or whatever the rows show.
+        #[derive(
+            Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+        )]
+        #[serde(rename_all = "snake_case")]
+        pub enum FormatChoice {
+            #[default]
+            Auto,
+            $($variant),+
+        }
+
+        impl FormatChoice {
+            /// The format, unless the rows are to decide.
+            pub fn id(self) -> Option<FormatId> {
+                match self {
+                    FormatChoice::Auto => None,
+                    $(FormatChoice::$variant => Some(FormatId::$variant)),+
+                }
+            }
+        }
+    };
+}
+
+formats! {
+    text: Text,
+    messages: Messages,
+    sharegpt: Sharegpt,
+    alpaca: Alpaca,
+    prompt_completion: PromptCompletion,
+    instruction_response: InstructionResponse,
+    preference: Preference,
+    preference_implicit: PreferenceImplicit,
+    kto: Kto,
+    prompt_only: PromptOnly,
+    hh_rlhf: HhRlhf,
+}
+
+impl std::fmt::Display for FormatId {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// Columns with pictures and sounds: a row that has them is not whole without them.
+const MEDIA: [&str; 6] = ["images", "image", "audios", "audio", "videos", "video"];
+
+/// Reads a row.
+///
+/// # Errors
+/// What is wrong with it, and the mapping or change that would fix it.
+pub fn read(format: FormatId, record: &Record, columns: &Columns) -> Result<Example, RowFault> {
+    let format = format.format();
+    let row = Row::new(record, format, columns);
+    row.has_required_parts()?;
+    let has_media = |name: &&str| match record.fields.get(*name) {
+        None | Some(Value::Null) => false,
+        Some(Value::Array(list)) => !list.is_empty(),
+        Some(_) => true,
+    };
+    if let Some(name) = MEDIA.iter().find(|name| has_media(name)) {
+        let what = format!("the row has {name}, and only text is learnt here");
+        return Err(row.fault(what, "drop such rows (data.on_bad_row: skip) or the column"));
+    }
+    let content = (format.read)(&row)?;
+    let tools = match format.parts.iter().any(|p| p.name == TOOLS.name) {
+        true => turns::tools(&row)?,
+        false => None,
+    };
+    let claimed = row.claimed();
+    let extra: Map<String, Value> = record
+        .fields
+        .iter()
+        .filter(|(name, _)| !claimed.contains(&name.as_str()))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    Ok(Example {
+        content,
+        tools,
+        extra,
+    })
+}
+
+#[cfg(test)]
+mod tests;

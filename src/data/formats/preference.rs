@@ -1,0 +1,70 @@
+//! Two answers to one prompt that has a column of its own.
+
+use super::alpaca::asked;
+use super::turns::with_system;
+use super::{Format, Row, SYSTEM, Shape, TOOLS, optional, preference_implicit, required};
+use crate::base::registry::Entry;
+use crate::data::{Content, Message, RowFault, Turns};
+
+pub(super) const FORMAT: Format = Format {
+    entry: Entry {
+        id: "preference",
+        title: "Preference",
+        summary: "A prompt, the answer that was chosen and the one that was rejected.",
+        source: "TRL's preference type with an explicit prompt; LLaMA-Factory's ranking",
+    },
+    parts: &[
+        required(
+            "prompt",
+            &["prompt", "conversations", "messages", "instruction", "question"],
+            Shape::Prose,
+        ),
+        optional("input", &["input"], Shape::Text),
+        required("chosen", &["chosen"], Shape::Prose),
+        required("rejected", &["rejected"], Shape::Prose),
+        SYSTEM,
+        TOOLS,
+    ],
+    fits: |_| true,
+    read,
+};
+
+fn read(row: &Row<'_>) -> Result<Content, RowFault> {
+    let (chosen, rejected) = (row.prose("chosen")?, row.prose("rejected")?);
+    // Whole conversations on both sides: the prompt column only repeats how they begin.
+    if let (Turns::Messages(c), Turns::Messages(r)) = (&chosen, &rejected)
+        && [c, r].iter().all(|m| m.len() > 1 && m[0].role != "assistant")
+    {
+        return preference_implicit::split(row, chosen, rejected);
+    }
+    if chosen == rejected {
+        return Err(preference_implicit::same(row));
+    }
+    let system = row.optional_text("system")?;
+    let column = row.part("prompt").map_or("", |found| found.column);
+    let prompt = match row.prose("prompt")? {
+        Turns::Messages(messages) => Turns::Messages(with_system(messages, system)),
+        // A text under the name `prompt` is continued as it stands, unless the answers are turns.
+        Turns::Text(text) if column == "prompt" && system.is_none() && is_text(&chosen) => {
+            Turns::Text(text)
+        }
+        Turns::Text(_) => {
+            let user = vec![Message::new("user", asked(row, "prompt")?)];
+            Turns::Messages(with_system(user, system))
+        }
+    };
+    let is_chat = !is_text(&prompt);
+    let answer = |turns: Turns| match turns {
+        Turns::Text(text) if is_chat => Turns::Messages(vec![Message::new("assistant", text)]),
+        other => other,
+    };
+    Ok(Content::Preference {
+        prompt,
+        chosen: answer(chosen),
+        rejected: answer(rejected),
+    })
+}
+
+fn is_text(turns: &Turns) -> bool {
+    matches!(turns, Turns::Text(_))
+}

@@ -1,0 +1,61 @@
+//! Prompts whose answers are made in training, with the right answer where a reward can compare with it.
+
+use super::turns::with_system;
+use super::{Format, SYSTEM, Shape, TOOLS, optional, required};
+use crate::base::registry::Entry;
+use crate::data::Content;
+use crate::data::Turns;
+use serde_json::Value;
+
+pub(super) const FORMAT: Format = Format {
+    entry: Entry {
+        id: "prompt_only",
+        title: "Prompts",
+        summary: "Prompts for PPO, GRPO and RLOO, with the right answer where there is one.",
+        source: "TRL's prompt-only type; GSM8K (arXiv 2110.14168): the answer stands behind ####",
+    },
+    parts: &[
+        required("prompt", &["prompt", "question", "problem"], Shape::Prose),
+        optional("answer", &["answer", "ground_truth", "target", "solution"], Shape::Any),
+        SYSTEM,
+        TOOLS,
+    ],
+    fits: |_| true,
+    read: |row| {
+        let system = row.optional_text("system")?;
+        let prompt = match (row.prose("prompt")?, system) {
+            (Turns::Messages(messages), system) => Turns::Messages(with_system(messages, system)),
+            (Turns::Text(text), Some(_)) if text.is_empty() => Turns::Text(text),
+            (Turns::Text(text), Some(system)) => Turns::Messages(vec![
+                crate::data::Message::new("system", system),
+                crate::data::Message::new("user", text),
+            ]),
+            (text, None) => text,
+        };
+        let answer = match row.part("answer") {
+            None => None,
+            Some(found) => Some(match found.value {
+                Value::String(text) => final_answer(text),
+                Value::Number(n) => n.to_string(),
+                Value::Bool(b) => b.to_string(),
+                other => return Err(row.wrong(found, "an answer, a text or a number,", other)),
+            }),
+        };
+        Ok(Content::Prompt { prompt, answer })
+    },
+};
+
+/// GSM8K writes the way to the answer, `####`, and the answer, with commas in large numbers.
+fn final_answer(text: &str) -> String {
+    match text.rsplit_once("####") {
+        None => text.trim().to_string(),
+        Some((_, answer)) => {
+            let answer = answer.trim();
+            let number = answer.replace(',', "");
+            match number.parse::<f64>() {
+                Ok(_) => number,
+                Err(_) => answer.to_string(),
+            }
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! What a spec says of one source: a word like `name | subset | weight`, or a map.
+
+use crate::data::formats::{Columns, FormatId};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+use std::borrow::Cow;
+use std::fmt;
+
+/// Where the rows of a source are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A file, a folder or a glob on this machine.
+    Path(String),
+    /// A data set of the hub.
+    Hub(String),
+    /// The first word of the notation: a path if there is such a thing, else the hub.
+    Named(String),
+}
+
+/// One source of rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SourceConfig {
+    pub origin: Origin,
+    /// A named part of a data set: a configuration on the hub, a subfolder of a local one.
+    pub subset: Option<String>,
+    /// `train`, `validation`, `test`. Default: `train` where a data set has splits.
+    pub split: Option<String>,
+    /// A branch, tag or commit of the hub. Default: `main`.
+    pub revision: Option<String>,
+    /// How much of the mix, relative to the other sources.
+    pub weight: f64,
+    /// How the rows are read; otherwise what `data.format` says.
+    pub format: Option<FormatId>,
+    /// Which column plays which part, where names differ from a format's own.
+    pub columns: Columns,
+}
+
+impl SourceConfig {
+    pub fn new(origin: Origin) -> SourceConfig {
+        SourceConfig {
+            origin,
+            subset: None,
+            split: None,
+            revision: None,
+            weight: 1.0,
+            format: None,
+            columns: Columns::default(),
+        }
+    }
+
+    /// A path on this machine, with everything else as it is by default.
+    pub fn path(path: impl Into<String>) -> SourceConfig {
+        SourceConfig::new(Origin::Path(path.into()))
+    }
+
+    /// Reads the guide's notation: `name`, `name | subset`, `name | subset | weight`. An empty part keeps its default.
+    ///
+    /// # Errors
+    /// What is wrong and how to say it, in one sentence.
+    pub fn parse(text: &str) -> Result<SourceConfig, String> {
+        let parts: Vec<&str> = text.split('|').map(str::trim).collect();
+        let (name, subset, weight) = match parts.as_slice() {
+            [name] => (*name, "", ""),
+            [name, subset] if subset.parse::<f64>().is_ok() => {
+                return Err(format!(
+                    "is {subset} a subset or a weight? Write `{name} | | {subset}` for a weight, `{name} | {subset} |` for a subset"
+                ));
+            }
+            [name, subset] => (*name, *subset, ""),
+            [name, subset, weight] => (*name, *subset, *weight),
+            _ => {
+                return Err(format!(
+                    "`{text}` has {} parts: write `name | subset | weight`",
+                    parts.len()
+                ));
+            }
+        };
+        if name.is_empty() {
+            return Err("a source needs a name: `name | subset | weight`".into());
+        }
+        let mut source = SourceConfig::new(Origin::Named(name.to_string()));
+        source.subset = Some(subset.to_string()).filter(|s| !s.is_empty());
+        if !weight.is_empty() {
+            source.weight = weight.parse().map_err(|_| {
+                format!(
+                    "`{weight}` is no weight: write a number above 0, as in `{name} | {subset} | 2`"
+                )
+            })?;
+        }
+        source.checked()
+    }
+
+    fn checked(self) -> Result<SourceConfig, String> {
+        if !(self.weight.is_finite() && self.weight > 0.0) {
+            return Err(format!(
+                "a weight of {}: weights are relative and above 0 ([2, 1] makes 66.7 % and 33.3 %); leave a source out that should not count",
+                self.weight
+            ));
+        }
+        Ok(self)
+    }
+
+    /// The notation, where it says everything.
+    fn notation(&self) -> Option<String> {
+        let Origin::Named(name) = &self.origin else {
+            return None;
+        };
+        let plain = self.split.is_none()
+            && self.revision.is_none()
+            && self.format.is_none()
+            && self.columns.is_empty();
+        let subset = self.subset.as_deref().unwrap_or_default();
+        match (plain, self.weight == 1.0) {
+            (false, _) => None,
+            (true, true) if subset.is_empty() => Some(name.clone()),
+            (true, true) if subset.parse::<f64>().is_ok() => Some(format!("{name} | {subset} |")),
+            (true, true) => Some(format!("{name} | {subset}")),
+            (true, false) => Some(format!("{name} | {subset} | {}", self.weight)),
+        }
+    }
+}
+
+impl fmt::Display for SourceConfig {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let (Origin::Path(name) | Origin::Hub(name) | Origin::Named(name)) = &self.origin;
+        f.write_str(name)?;
+        for part in [&self.subset, &self.split].into_iter().flatten() {
+            write!(f, " {part}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The map, word for word.
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Said {
+    /// A file, a folder or a glob.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    /// A data set of the hub: `org/name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hub: Option<String>,
+    /// A path if there is such a thing, else a data set of the hub.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subset: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    split: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    weight: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<FormatId>,
+    #[serde(skip_serializing_if = "Columns::is_empty")]
+    columns: Columns,
+}
+
+impl TryFrom<Said> for SourceConfig {
+    type Error = String;
+
+    fn try_from(said: Said) -> Result<SourceConfig, String> {
+        let origin = match (said.path, said.hub, said.name) {
+            (Some(path), None, None) => Origin::Path(path),
+            (None, Some(hub), None) => Origin::Hub(hub),
+            (None, None, Some(name)) => Origin::Named(name),
+            (None, None, None) => {
+                return Err(
+                    "a source needs `path` (a file, folder or glob) or `hub` (org/name)".into(),
+                );
+            }
+            _ => return Err("a source has one of `path`, `hub` and `name`".into()),
+        };
+        if matches!(origin, Origin::Path(_)) && said.revision.is_some() {
+            return Err("`revision` belongs to data sets of the hub, not to a path".into());
+        }
+        SourceConfig {
+            subset: said.subset,
+            split: said.split,
+            revision: said.revision,
+            weight: said.weight.unwrap_or(1.0),
+            format: said.format,
+            columns: said.columns,
+            ..SourceConfig::new(origin)
+        }
+        .checked()
+    }
+}
+
+impl From<&SourceConfig> for Said {
+    fn from(source: &SourceConfig) -> Said {
+        let mut said = Said {
+            subset: source.subset.clone(),
+            split: source.split.clone(),
+            revision: source.revision.clone(),
+            weight: Some(source.weight).filter(|w| *w != 1.0),
+            format: source.format,
+            columns: source.columns.clone(),
+            ..Said::default()
+        };
+        match &source.origin {
+            Origin::Path(path) => said.path = Some(path.clone()),
+            Origin::Hub(hub) => said.hub = Some(hub.clone()),
+            Origin::Named(name) => said.name = Some(name.clone()),
+        }
+        said
+    }
+}
+
+impl Serialize for SourceConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.notation() {
+            Some(notation) => serializer.serialize_str(&notation),
+            None => Said::from(self).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for SourceConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SourceConfig, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = SourceConfig;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("`name | subset | weight`, or a map with `path` or `hub`")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<SourceConfig, E> {
+                SourceConfig::parse(text).map_err(E::custom)
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<SourceConfig, M::Error> {
+                let said = Said::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                SourceConfig::try_from(said).map_err(de::Error::custom)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl JsonSchema for SourceConfig {
+    fn schema_name() -> Cow<'static, str> {
+        "SourceConfig".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let map = generator.subschema_for::<Said>();
+        json_schema!({
+            "description": "`name | subset | weight`, or a map with `path` or `hub`",
+            "anyOf": [{"type": "string"}, map],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, from_value, json};
+
+    fn read(value: Value) -> Result<SourceConfig, String> {
+        from_value(value).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn the_notation_has_a_name_a_subset_and_a_weight() {
+        let source = read(json!("HuggingFaceFW/fineweb-edu | sample-10BT | 2")).unwrap();
+        assert_eq!(
+            source.origin,
+            Origin::Named("HuggingFaceFW/fineweb-edu".into())
+        );
+        assert_eq!(
+            (source.subset.as_deref(), source.weight),
+            (Some("sample-10BT"), 2.0)
+        );
+        let source = read(json!("data.jsonl")).unwrap();
+        assert_eq!((source.subset, source.weight), (None, 1.0));
+        assert_eq!(read(json!("a | | 0.5")).unwrap().weight, 0.5);
+        assert_eq!(
+            read(json!("a | 2024 |")).unwrap().subset.as_deref(),
+            Some("2024")
+        );
+    }
+
+    #[test]
+    fn weights_must_be_above_zero_and_numbers() {
+        for bad in ["a | b | 0", "a | b | -1", "a | b | NaN", "a | b | inf"] {
+            assert!(read(json!(bad)).unwrap_err().contains("above 0"), "{bad}");
+        }
+        assert!(
+            read(json!("a | b | much"))
+                .unwrap_err()
+                .contains("`much` is no weight")
+        );
+        assert!(
+            read(json!({"path": "a", "weight": 0}))
+                .unwrap_err()
+                .contains("above 0")
+        );
+        assert!(
+            read(json!("a | 2"))
+                .unwrap_err()
+                .contains("a subset or a weight?")
+        );
+        assert!(read(json!("a|b|1|x")).unwrap_err().contains("4 parts"));
+    }
+
+    #[test]
+    fn a_map_says_more_and_unknown_keys_are_refused() {
+        let source = read(json!({"hub": "o/n", "split": "test", "format": "sharegpt", "columns": {"conversations": "dialog"}})).unwrap();
+        assert_eq!(source.format, Some(FormatId::Sharegpt));
+        assert_eq!(source.columns.get("conversations"), Some("dialog"));
+        assert!(
+            read(json!({"hub": "o/n", "wieght": 2}))
+                .unwrap_err()
+                .contains("wieght")
+        );
+        assert!(
+            read(json!({"weight": 2}))
+                .unwrap_err()
+                .contains("needs `path`")
+        );
+        assert!(
+            read(json!({"path": "a", "hub": "b"}))
+                .unwrap_err()
+                .contains("one of")
+        );
+        assert!(
+            read(json!(7))
+                .unwrap_err()
+                .contains("name | subset | weight")
+        );
+    }
+
+    #[test]
+    fn what_is_written_reads_back_the_same() {
+        let all = [
+            json!("a"),
+            json!("a | b"),
+            json!("a | b | 2.5"),
+            json!("a |  | 2"),
+            json!("a | 7 |"),
+            json!({"path": "x/*.jsonl"}),
+            json!({"hub": "o/n", "revision": "v1", "weight": 3.0}),
+            json!({"name": "a", "format": "alpaca", "columns": {"output": "reply"}}),
+        ];
+        for said in all {
+            let source = read(said.clone()).unwrap();
+            assert_eq!(serde_json::to_value(&source).unwrap(), said);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Tables of text with a line of names on top: commas or tabs between the columns, quotes as RFC 4180 has them.
+//! Every value is a string.
+
+use super::{Container, Input, Stream};
+use crate::data::source::fault::{Refusal, Trouble};
+use crate::data::source::{MAX_ROW_BYTES, utf8};
+use crate::data::{DataError, Place, Record};
+use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
+use serde_json::{Map, Value};
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+pub(super) const COMMAS: Container = Container {
+    id: "csv",
+    extensions: &["csv"],
+    open: |input| open(input, b','),
+};
+
+pub(super) const TABS: Container = Container {
+    id: "tsv",
+    extensions: &["tsv", "tab"],
+    open: |input| open(input, b'\t'),
+};
+
+struct Rows {
+    reader: Reader<Bounded>,
+    names: Vec<String>,
+    file: Arc<str>,
+    read: Arc<AtomicUsize>,
+    cr_lf: Arc<AtomicBool>,
+    record: ByteRecord,
+    ended: bool,
+}
+
+fn open(input: Input, delimiter: u8) -> Result<Stream, DataError> {
+    let read = Arc::new(AtomicUsize::new(0));
+    let cr_lf = Arc::new(AtomicBool::new(false));
+    let bounded = Bounded {
+        inner: Box::new(input.reader),
+        read: read.clone(),
+        cr_lf: cr_lf.clone(),
+        begun: false,
+    };
+    let mut reader = ReaderBuilder::new()
+        .delimiter(delimiter)
+        .from_reader(bounded);
+    let place = Place {
+        file: input.file.clone(),
+        row: 1,
+    };
+    let headers = reader
+        .byte_headers()
+        .map_err(|e| trouble(&e, &place).fault)?;
+    let headers = headers.clone();
+    let names = names(&headers, &place, delimiter)?;
+    Ok(Box::new(Rows {
+        reader,
+        names,
+        file: input.file,
+        read,
+        cr_lf,
+        record: ByteRecord::new(),
+        ended: false,
+    }))
+}
+
+fn names(headers: &ByteRecord, place: &Place, delimiter: u8) -> Result<Vec<String>, DataError> {
+    let fault =
+        |what: String, fix: &str| -> DataError { Trouble::row(place, what, fix).fault.into() };
+    let mut names: Vec<String> = Vec::new();
+    for (at, bytes) in headers.iter().enumerate() {
+        let name = utf8::check(bytes).map_err(|bad| {
+            fault(
+                format!("the name of column {} is {}", at + 1, bad.what),
+                bad.fix,
+            )
+        })?;
+        let name = name.trim_start_matches('\u{feff}').trim();
+        if name.is_empty() && headers.len() > 1 {
+            let what = format!("column {} has no name", at + 1);
+            return Err(fault(what, "name every column in the first line"));
+        }
+        if names.iter().any(|n| n == name) {
+            let what = format!("two columns are called `{name}`");
+            return Err(fault(
+                what,
+                "give each column a name of its own in the first line",
+            ));
+        }
+        names.push(name.to_string());
+    }
+    if let [only] = names.as_slice() {
+        let other = [';', '\t', ',', '|']
+            .into_iter()
+            .find(|c| *c as u32 != u32::from(delimiter) && only.contains(*c));
+        if let Some(other) = other {
+            let what = format!(
+                "the first line has one column with `{}` in its name",
+                other.escape_default()
+            );
+            let fix = "columns are separated by commas in .csv and by tabs in .tsv: convert or rename the file";
+            return Err(fault(what, fix));
+        }
+    }
+    Ok(names)
+}
+
+impl Iterator for Rows {
+    type Item = Result<Record, Trouble>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        // What is read ahead belongs to later rows; the bound is loose by one buffer.
+        self.read.store(0, Ordering::Relaxed);
+        let mut place = Place {
+            file: self.file.clone(),
+            row: self.reader.position().line(),
+        };
+        match self.reader.read_byte_record(&mut self.record) {
+            Ok(false) => None,
+            Ok(true) => {
+                if let Some(position) = self.record.position() {
+                    place.row = self.line(position);
+                }
+                Some(self.fields(place))
+            }
+            Err(e) => {
+                if let Some(position) = e.position() {
+                    place.row = self.line(position);
+                }
+                let trouble = trouble(&e, &place);
+                self.ended = trouble.fatal;
+                Some(Err(trouble))
+            }
+        }
+    }
+}
+
+impl Rows {
+    /// The library takes the LF of a CR LF for a part of the next row, and so counts one line too few.
+    fn line(&self, position: &csv::Position) -> u64 {
+        position.line() + u64::from(self.cr_lf.load(Ordering::Relaxed))
+    }
+
+    fn fields(&self, place: Place) -> Result<Record, Trouble> {
+        let mut fields = Map::new();
+        for (name, bytes) in self.names.iter().zip(&self.record) {
+            let text = utf8::check(bytes).map_err(|bad| {
+                let what = format!(
+                    "column {name}: {} (byte {} of the value)",
+                    bad.what,
+                    bad.at + 1
+                );
+                Trouble::row(&place, what, bad.fix)
+            })?;
+            fields.insert(name.clone(), Value::String(text.to_string()));
+        }
+        Ok(Record { place, fields })
+    }
+}
+
+fn trouble(error: &csv::Error, place: &Place) -> Trouble {
+    match error.kind() {
+        ErrorKind::UnequalLengths {
+            expected_len, len, ..
+        } => Trouble::row(
+            place,
+            format!("{len} columns, and the first line names {expected_len}"),
+            "put values with commas or line ends between quotes, and double the quotes inside them",
+        ),
+        ErrorKind::Io(e) => Trouble::io(place, e),
+        _ => Trouble::fatal(place, error.to_string(), "write the table again"),
+    }
+}
+
+/// Ends a record that never ends: an open quote would swallow the file.
+struct Bounded {
+    inner: Box<dyn Read + Send>,
+    read: Arc<AtomicUsize>,
+    /// Whether the first line ends in CR LF.
+    cr_lf: Arc<AtomicBool>,
+    begun: bool,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.read.load(Ordering::Relaxed) > MAX_ROW_BYTES {
+            return Err(Refusal::error(
+                format!("a row of more than {} MB", MAX_ROW_BYTES >> 20),
+                "probably a quote that is opened and never closed: double the quotes inside values",
+            ));
+        }
+        let n = self.inner.read(buffer)?;
+        self.read.fetch_add(n, Ordering::Relaxed);
+        if !self.begun && n > 0 {
+            self.begun = true;
+            let end = buffer[..n].iter().position(|b| *b == b'\n');
+            let cr_lf = end.is_some_and(|at| at > 0 && buffer[at - 1] == b'\r');
+            self.cr_lf.store(cr_lf, Ordering::Relaxed);
+        }
+        Ok(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::source::container::Notes;
+    use std::io::{BufReader, Cursor};
+
+    /// A row's line and JSON, or its fault.
+    type Row = Result<(u64, String), String>;
+
+    fn read(text: &[u8], delimiter: u8) -> Result<Vec<Row>, String> {
+        let input = Input {
+            path: "a.csv".into(),
+            file: "a.csv".into(),
+            reader: Box::new(BufReader::new(Cursor::new(text.to_vec()))),
+            compressed: false,
+            notes: Notes::default(),
+        };
+        let rows = open(input, delimiter).map_err(|e| e.to_string())?;
+        Ok(rows
+            .map(|item| match item {
+                Ok(r) => Ok((r.place.row, serde_json::to_string(&r.fields).unwrap())),
+                Err(t) => Err(t.fault.to_string()),
+            })
+            .collect())
+    }
+
+    #[test]
+    fn quotes_line_ends_and_marks_are_read_as_spreadsheets_write_them() {
+        let rows = read(
+            b"\xef\xbb\xbfprompt,completion\r\n\"a, \"\"b\"\"\nc\",d\r\nx,y\r\n",
+            b',',
+        )
+        .unwrap();
+        assert_eq!(
+            rows,
+            [
+                Ok((2, r#"{"prompt":"a, \"b\"\nc","completion":"d"}"#.into())),
+                Ok((4, r#"{"prompt":"x","completion":"y"}"#.into())),
+            ]
+        );
+        assert_eq!(read(b"a\tb\n1\t2\n", b'\t').unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_row_of_another_width_is_a_fault_and_the_next_is_read() {
+        let rows = read(b"a,b\n1\n1,2\n", b',').unwrap();
+        assert_eq!(
+            rows[0],
+            Err("a.csv:2: 1 columns, and the first line names 2".into())
+        );
+        assert!(rows[1].is_ok());
+        let rows = read(b"a,b\n1,\xff\n", b',').unwrap();
+        assert!(
+            rows[0]
+                .as_ref()
+                .unwrap_err()
+                .contains("column b: not UTF-8")
+        );
+    }
+
+    #[test]
+    fn names_must_be_there_and_differ() {
+        assert!(
+            read(b"a,a\n1,2\n", b',')
+                .unwrap_err()
+                .contains("two columns are called `a`")
+        );
+        assert!(
+            read(b"a,\n1,2\n", b',')
+                .unwrap_err()
+                .contains("column 2 has no name")
+        );
+        assert!(
+            read(b"a;b\n1;2\n", b',')
+                .unwrap_err()
+                .contains("one column with `;`")
+        );
+    }
+
+    #[test]
+    fn an_open_quote_does_not_swallow_the_machine() {
+        let mut text = b"a,b\n1,\"never closed ".to_vec();
+        text.resize(40 << 20, b'x');
+        let rows = read(&text, b',').unwrap();
+        assert_eq!(rows.len(), 1);
+        assert!(rows[0].as_ref().unwrap_err().contains("more than 16 MB"));
+    }
+}

@@ -1,0 +1,115 @@
+//! Kinds of files and how each becomes rows: one file a kind, one word in the list.
+
+mod csv;
+mod json;
+mod jsonl;
+mod parquet;
+mod text;
+
+pub(in crate::data) use parquet::PARSER as PARQUET;
+
+use super::fault::Trouble;
+use crate::data::{DataError, Record};
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// The rows of one file.
+pub(super) type Stream = Box<dyn Iterator<Item = Result<Record, Trouble>> + Send>;
+
+/// A kind of file.
+pub(super) struct Container {
+    pub id: &'static str,
+    /// In lower case, without the dot.
+    pub extensions: &'static [&'static str],
+    pub open: fn(Input) -> Result<Stream, DataError>,
+}
+
+/// Every kind that can be read.
+pub(super) const ALL: [&Container; 6] = [
+    &text::CONTAINER,
+    &jsonl::CONTAINER,
+    &json::CONTAINER,
+    &csv::COMMAS,
+    &csv::TABS,
+    &parquet::CONTAINER,
+];
+
+/// An open file.
+pub(super) struct Input {
+    pub path: PathBuf,
+    /// The name for people.
+    pub file: Arc<str>,
+    pub reader: Box<dyn BufRead + Send>,
+    pub compressed: bool,
+    pub notes: Notes,
+}
+
+/// What was noticed while reading that is no fault: a byte-order mark, line ends.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    /// Adds a note, once.
+    pub fn add(&self, note: String) {
+        let mut notes = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        if !notes.contains(&note) && notes.len() < 100 {
+            notes.push(note);
+        }
+    }
+
+    pub fn list(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+}
+
+/// The kind that a file's name tells; compression suffixes do not count.
+pub(super) fn by_name(path: &Path) -> Option<&'static Container> {
+    let name = path.file_name()?.to_string_lossy().to_lowercase();
+    let name = [".gz", ".zst", ".zstd"]
+        .iter()
+        .find_map(|suffix| name.strip_suffix(suffix))
+        .unwrap_or(&name);
+    let (_, extension) = name.rsplit_once('.')?;
+    ALL.into_iter().find(|c| c.extensions.contains(&extension))
+}
+
+/// The kind of a file: by its name, else by its first bytes. What has no other sign is plain text.
+pub(super) fn of(path: &Path, head: &[u8]) -> &'static Container {
+    if head.starts_with(b"PAR1") {
+        return &parquet::CONTAINER;
+    }
+    by_name(path).unwrap_or_else(|| {
+        let start = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+        let mut solid = start.iter().filter(|b| !b.is_ascii_whitespace());
+        match (solid.next(), solid.next()) {
+            (Some(b'{'), Some(b'"' | b'}')) | (Some(b'['), Some(b'{')) => &json::CONTAINER,
+            _ => &text::CONTAINER,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_the_kind_and_first_bytes_tell_the_rest() {
+        let kind = |name: &str, head: &[u8]| of(Path::new(name), head).id;
+        assert_eq!(kind("a/B.JSONL.GZ", b""), "jsonl");
+        assert_eq!(kind("a.tsv.zst", b""), "tsv");
+        assert_eq!(kind("download", b"PAR1..."), "parquet");
+        assert_eq!(kind("download", b"\xef\xbb\xbf {\"a\": 1}"), "json");
+        assert_eq!(kind("notes.md", b"[a link] {"), "text");
+        assert!(by_name(Path::new("notes.md")).is_none() && by_name(Path::new("jsonl")).is_none());
+    }
+
+    #[test]
+    fn no_two_kinds_claim_an_extension() {
+        let mut all: Vec<&str> = ALL.iter().flat_map(|c| c.extensions).copied().collect();
+        let n = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), n);
+    }
+}

@@ -1,0 +1,229 @@
+//! Tables in parquet. The library that reads them panics on crafted files, so it runs in a child process with limits and
+//! says each row as a line of JSON. Binary values that are no text become `{"bytes": LENGTH}`, numbers that are none null.
+
+use super::{Container, Input, Stream};
+use crate::base::child::{Child, ChildError, Limits, Lines, Parser, Request, Say};
+use crate::data::source::fault::Trouble;
+use crate::data::source::{MAX_ROW_BYTES, json};
+use crate::data::{DataError, Place, Record};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Field, Row};
+use serde_json::{Map, Value, json};
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) const CONTAINER: Container = Container {
+    id: "parquet",
+    extensions: &["parquet", "pq"],
+    open,
+};
+
+/// The side of the child process.
+pub(in crate::data) const PARSER: Parser = Parser {
+    id: "parquet",
+    parse,
+};
+
+/// A row group is decoded page by page: this is far more than honest files need. Time is bounded by silence alone, for a
+/// large file takes long and its rows are read as slowly as they are used.
+const LIMITS: Limits = Limits {
+    memory: 4 << 30,
+    cpu_seconds: 7 * 24 * 3600,
+    silence: Duration::from_secs(120),
+    line_bytes: MAX_ROW_BYTES,
+    total_bytes: u64::MAX,
+};
+
+struct Rows {
+    lines: Lines,
+    file: Arc<str>,
+    row: u64,
+}
+
+fn open(input: Input) -> Result<Stream, DataError> {
+    if input.compressed {
+        let fix = "parquet compresses itself: decompress the file and name the result";
+        return Err(DataError::source(
+            &input.file,
+            "is parquet inside another compression",
+            fix,
+        ));
+    }
+    let path = std::path::absolute(&input.path).unwrap_or(input.path);
+    let lines = Child::of_this_program()
+        .run(&PARSER, Request::file(&path), &LIMITS)
+        .map_err(|e| DataError::source(&input.file, e.to_string(), e.hint()))?;
+    Ok(Box::new(Rows {
+        lines,
+        file: input.file,
+        row: 0,
+    }))
+}
+
+impl Iterator for Rows {
+    type Item = Result<Record, Trouble>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let line = self.lines.next()?;
+        self.row += 1;
+        let place = Place {
+            file: self.file.clone(),
+            row: self.row,
+        };
+        Some(match line {
+            Ok(line) => json::record(line.as_bytes(), place),
+            Err(e) => {
+                let fix = match &e {
+                    ChildError::Refused(_) => {
+                        "it is damaged, was cut off or is no parquet: fetch or write it again"
+                    }
+                    other => other.hint(),
+                };
+                Err(Trouble::fatal(&place, e.to_string(), fix))
+            }
+        })
+    }
+}
+
+fn parse(request: &Request, say: &mut Say) -> Result<(), String> {
+    let path = request.path.as_deref().ok_or("no file was named")?;
+    let file = File::open(path).map_err(|e| e.to_string())?;
+    let reader =
+        SerializedFileReader::new(file).map_err(|e| format!("no whole parquet file: {e}"))?;
+    let announced = reader.metadata().file_metadata().num_rows();
+    let mut given = 0;
+    for row in reader {
+        let row = row.map_err(|e| format!("row {} cannot be decoded: {e}", given + 1))?;
+        say(&Value::Object(fields(row)).to_string())?;
+        given += 1;
+    }
+    match given == announced {
+        true => Ok(()),
+        false => Err(format!("{given} rows are there, {announced} are announced")),
+    }
+}
+
+fn fields(row: Row) -> Map<String, Value> {
+    row.into_columns()
+        .into_iter()
+        .map(|(name, field)| (name, value(&field)))
+        .collect()
+}
+
+fn value(field: &Field) -> Value {
+    match field {
+        Field::Null => Value::Null,
+        Field::Bool(b) => (*b).into(),
+        Field::Byte(n) => (*n).into(),
+        Field::Short(n) => (*n).into(),
+        Field::Int(n) => (*n).into(),
+        Field::Long(n) => (*n).into(),
+        Field::UByte(n) => (*n).into(),
+        Field::UShort(n) => (*n).into(),
+        Field::UInt(n) => (*n).into(),
+        Field::ULong(n) => (*n).into(),
+        Field::Float16(x) => x.to_f64().into(),
+        Field::Float(x) => f64::from(*x).into(),
+        Field::Double(x) => (*x).into(),
+        Field::Str(text) => text.as_str().into(),
+        Field::Bytes(bytes) => match std::str::from_utf8(bytes.data()) {
+            Ok(text) => text.into(),
+            Err(_) => json!({"bytes": bytes.len()}),
+        },
+        Field::Group(row) => row
+            .get_column_iter()
+            .map(|(name, field)| (name.clone(), value(field)))
+            .collect::<Map<_, _>>()
+            .into(),
+        Field::ListInternal(list) => list.elements().iter().map(value).collect::<Vec<_>>().into(),
+        Field::MapInternal(map) => map
+            .entries()
+            .iter()
+            .map(|(key, field)| {
+                let key = match value(key) {
+                    Value::String(text) => text,
+                    other => other.to_string(),
+                };
+                (key, value(field))
+            })
+            .collect::<Map<_, _>>()
+            .into(),
+        // Dates, times and decimals, as the library writes them.
+        other => other.to_string().into(),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::data::source::container::Notes;
+    use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+    use std::path::Path;
+
+    /// Writes a table with a text column and a number.
+    pub(crate) fn write(path: &Path, rows: &[(&str, i64)]) {
+        let schema = "message rows { REQUIRED BYTE_ARRAY text (UTF8); REQUIRED INT64 n; }";
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let properties = Arc::new(WriterProperties::builder().build());
+        let mut writer =
+            SerializedFileWriter::new(File::create(path).unwrap(), schema, properties).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let texts: Vec<ByteArray> = rows.iter().map(|(t, _)| (*t).into()).collect();
+        let mut column = group.next_column().unwrap().unwrap();
+        column
+            .typed::<ByteArrayType>()
+            .write_batch(&texts, None, None)
+            .unwrap();
+        column.close().unwrap();
+        let numbers: Vec<i64> = rows.iter().map(|(_, n)| *n).collect();
+        let mut column = group.next_column().unwrap().unwrap();
+        column
+            .typed::<Int64Type>()
+            .write_batch(&numbers, None, None)
+            .unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+    }
+
+    fn read(path: &Path) -> Vec<Result<Record, Trouble>> {
+        let input = Input {
+            path: path.to_path_buf(),
+            file: "a.parquet".into(),
+            reader: Box::new(std::io::empty()),
+            compressed: false,
+            notes: Notes::default(),
+        };
+        open(input).unwrap().collect()
+    }
+
+    #[test]
+    fn rows_come_with_their_columns_and_numbers() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        write(&path, &[("one", 1), ("zwei \u{e4}", -2)]);
+        let rows = read(&path);
+        let second = rows[1].as_ref().unwrap();
+        assert_eq!(second.place.to_string(), "a.parquet:2");
+        assert_eq!(second.fields["text"], "zwei \u{e4}");
+        assert_eq!(second.fields["n"], -2);
+        assert_eq!(rows.len(), 2);
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_ends_in_a_fault() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.parquet");
+        write(&path, &[("one", 1), ("two", 2)]);
+        let whole = std::fs::read(&path).unwrap();
+        for length in [0, 3, 8, whole.len() / 2, whole.len() - 1] {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            let last = read(&path).pop().unwrap();
+            assert!(last.unwrap_err().fatal, "{length} bytes");
+        }
+    }
+}

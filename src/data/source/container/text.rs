@@ -1,0 +1,177 @@
+//! Plain text: a file is one document. It is handed on in pieces cut at line ends, so that a file may be larger than
+//! memory; every piece but the first bears the mark [`CONTINUES`]. The pieces of a file, one behind the other, are its
+//! text to the byte, without a byte-order mark.
+
+use super::{Container, Input, Notes, Stream};
+use crate::data::source::fault::Trouble;
+use crate::data::source::lines::{BadLine, Lines};
+use crate::data::source::{CONTINUES, MAX_ROW_BYTES, PIECE_BYTES, utf8};
+use crate::data::{DataError, Place, Record};
+use serde_json::{Map, Value};
+use std::io::BufRead;
+use std::sync::Arc;
+
+pub(super) const CONTAINER: Container = Container {
+    id: "text",
+    extensions: &["txt", "text"],
+    open,
+};
+
+struct Pieces {
+    lines: Lines<Box<dyn BufRead + Send>>,
+    file: Arc<str>,
+    notes: Notes,
+    ended: bool,
+}
+
+fn open(input: Input) -> Result<Stream, DataError> {
+    Ok(Box::new(Pieces {
+        lines: Lines::new(input.reader),
+        file: input.file,
+        notes: input.notes,
+        ended: false,
+    }))
+}
+
+impl Iterator for Pieces {
+    type Item = Result<Record, Trouble>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let first = self.lines.number + 1;
+        let mut text = String::new();
+        while text.len() < PIECE_BYTES {
+            match self.line() {
+                None => {
+                    self.ended = true;
+                    break;
+                }
+                Some(Ok(line)) => text.push_str(&line),
+                Some(Err(trouble)) => {
+                    // A text with a hole in it is another text.
+                    self.ended = true;
+                    return Some(Err(trouble));
+                }
+            }
+        }
+        if text.is_empty() {
+            return None;
+        }
+        let mut fields = Map::new();
+        fields.insert("text".into(), Value::String(text));
+        if first > 1 {
+            fields.insert(CONTINUES.into(), Value::Bool(true));
+        }
+        let place = Place {
+            file: self.file.clone(),
+            row: first,
+        };
+        Some(Ok(Record { place, fields }))
+    }
+}
+
+impl Pieces {
+    fn line(&mut self) -> Option<Result<String, Trouble>> {
+        let line = self.lines.next()?.map(<[u8]>::to_vec);
+        let place = Place {
+            file: self.file.clone(),
+            row: self.lines.number,
+        };
+        let line = match line {
+            Ok(line) => line,
+            Err(BadLine::TooLong) => {
+                return Some(Err(Trouble::fatal(
+                    &place,
+                    format!("a line of more than {} MB", MAX_ROW_BYTES >> 20),
+                    "break it into lines (fold -s -w 1000 IN > OUT), or write documents as JSONL",
+                )));
+            }
+            Err(BadLine::Io(e)) => return Some(Err(Trouble::io(&place, &e))),
+        };
+        let mut bytes = line.as_slice();
+        if place.row == 1
+            && let Some(rest) = bytes.strip_prefix(b"\xef\xbb\xbf")
+        {
+            let note = format!("{}: a byte-order mark was dropped", self.file);
+            self.notes.add(note);
+            bytes = rest;
+        }
+        if bytes.ends_with(b"\r\n") {
+            self.notes.add(format!(
+                "{}: lines end in CR LF, and the model will learn to write both",
+                self.file
+            ));
+        }
+        Some(match utf8::check(bytes) {
+            Ok(text) => Ok(text.to_string()),
+            Err(bad) => {
+                let at = self.lines.offset + (line.len() - bytes.len() + bad.at) as u64;
+                let what = format!("{} (byte {at} of the file)", bad.what);
+                Err(Trouble::fatal(&place, what, bad.fix))
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufReader, Cursor};
+
+    fn read(text: &[u8]) -> (Vec<Result<Record, Trouble>>, Vec<String>) {
+        let notes = Notes::default();
+        let input = Input {
+            path: "a.txt".into(),
+            file: "a.txt".into(),
+            reader: Box::new(BufReader::new(Cursor::new(text.to_vec()))),
+            compressed: false,
+            notes: notes.clone(),
+        };
+        (open(input).unwrap().collect(), notes.list())
+    }
+
+    #[test]
+    fn pieces_join_to_the_file_and_only_the_first_begins_a_document() {
+        let text: String = (0..300_000).map(|i| format!("line {i}\n")).collect();
+        let (pieces, _) = read(text.as_bytes());
+        let pieces: Vec<Record> = pieces.into_iter().map(Result::unwrap).collect();
+        assert!(pieces.len() > 2);
+        let joined: String = pieces
+            .iter()
+            .map(|p| p.fields["text"].as_str().unwrap())
+            .collect();
+        assert_eq!(joined, text);
+        assert!(!pieces[0].fields.contains_key(CONTINUES));
+        assert!(pieces[1..].iter().all(|p| p.fields.contains_key(CONTINUES)));
+        let line = pieces[1].fields["text"]
+            .as_str()
+            .unwrap()
+            .lines()
+            .next()
+            .unwrap();
+        assert_eq!(line, format!("line {}", pieces[1].place.row - 1));
+    }
+
+    #[test]
+    fn marks_go_line_ends_stay_and_both_are_noted() {
+        let (pieces, notes) = read(b"\xef\xbb\xbfone\r\ntwo");
+        assert_eq!(pieces[0].as_ref().unwrap().fields["text"], "one\r\ntwo");
+        assert_eq!(notes.len(), 2);
+        assert!(read(b"").0.is_empty());
+    }
+
+    #[test]
+    fn a_bad_byte_has_a_line_and_an_offset() {
+        let fault = |text: &[u8]| read(text).0.pop().unwrap().unwrap_err().fault.to_string();
+        assert_eq!(
+            fault(b"one\ntwo \xff"),
+            "a.txt:2: not UTF-8: byte 0xff (byte 8 of the file)"
+        );
+        assert_eq!(
+            fault(b"\xef\xbb\xbfa\0"),
+            "a.txt:1: a NUL byte (byte 4 of the file)"
+        );
+    }
+}

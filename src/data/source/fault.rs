@@ -1,0 +1,72 @@
+//! What stopped a reader in the middle of a file: a bad row, after which reading can go on, or a broken file.
+
+use crate::data::{Place, RowFault};
+use std::io;
+
+/// A fault and whether the file can be read on behind it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Trouble {
+    pub fault: RowFault,
+    /// Nothing more can be read from this file: rows would be missing without anyone knowing how many.
+    pub fatal: bool,
+}
+
+impl Trouble {
+    pub fn row(place: &Place, what: impl AsRef<str>, fix: impl Into<String>) -> Trouble {
+        Trouble {
+            fault: RowFault::new(place, what, fix),
+            fatal: false,
+        }
+    }
+
+    pub fn fatal(place: &Place, what: impl AsRef<str>, fix: impl Into<String>) -> Trouble {
+        Trouble {
+            fault: RowFault::new(place, what, fix),
+            fatal: true,
+        }
+    }
+
+    /// A read that failed: the disk, the compression, or one of our own bounds.
+    pub fn io(place: &Place, error: &io::Error) -> Trouble {
+        if let Some(refusal) = refusal(error) {
+            return Trouble::fatal(place, &refusal.what, refusal.fix.clone());
+        }
+        let (what, fix) = match error.kind() {
+            io::ErrorKind::UnexpectedEof => (
+                "the compressed file ends too early".to_string(),
+                "it was cut off: fetch or write it again",
+            ),
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other => (
+                format!("cannot be decompressed: {error}"),
+                "the file is damaged: fetch or write it again",
+            ),
+            _ => (
+                format!("cannot be read on: {error}"),
+                "check the disk and the file's permissions",
+            ),
+        };
+        Trouble::fatal(place, what, fix)
+    }
+}
+
+/// A bound of our own that travels through `io::Error`.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{what}")]
+pub(super) struct Refusal {
+    pub what: String,
+    pub fix: String,
+}
+
+impl Refusal {
+    pub fn error(what: impl Into<String>, fix: impl Into<String>) -> io::Error {
+        io::Error::other(Refusal {
+            what: what.into(),
+            fix: fix.into(),
+        })
+    }
+}
+
+/// The refusal inside an error, if it is one of ours.
+fn refusal(error: &io::Error) -> Option<&Refusal> {
+    error.get_ref()?.downcast_ref()
+}

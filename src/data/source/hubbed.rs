@@ -1,0 +1,169 @@
+//! The files of a source, wherever they are: on this machine, or on the hub and then in its cache.
+
+use super::rows::{ReadContext, SourceFile, shown};
+use super::{Origin, SourceConfig, is_data_file, paths};
+use crate::data::DataError;
+use crate::hub::{self, Chosen, Hub, Repo, RepoKind, Wanted, is_repo_id};
+use std::path::Path;
+
+/// Finds the files, downloading those of the hub.
+pub(super) fn files(
+    source: &SourceConfig,
+    context: &ReadContext,
+) -> Result<Vec<SourceFile>, DataError> {
+    match &source.origin {
+        Origin::Path(path) => local(source, path, context),
+        Origin::Hub(id) => remote(source, id, context),
+        Origin::Named(name) if is_local(name, &context.base) => local(source, name, context),
+        Origin::Named(name) => remote(source, name, context),
+    }
+}
+
+/// A name is local when there is such a thing, or when it can be no data set of the hub.
+fn is_local(name: &str, base: &Path) -> bool {
+    base.join(name).exists()
+        || paths::has_pattern(name)
+        || name.starts_with(['.', '/', '~'])
+        || is_data_file(Path::new(name))
+        || !is_repo_id(name)
+}
+
+fn local(
+    source: &SourceConfig,
+    path: &str,
+    context: &ReadContext,
+) -> Result<Vec<SourceFile>, DataError> {
+    let wanted = Wanted {
+        subset: source.subset.as_deref(),
+        split: source.split.as_deref(),
+    };
+    let full = context.base.join(path);
+    if wanted.subset.is_none() && wanted.split.is_none() {
+        let files = paths::resolve(&context.base, path)?;
+        let file = |p: std::path::PathBuf| SourceFile::new(p.clone(), &shown(&context.base, &p));
+        return Ok(files.into_iter().map(file).collect());
+    }
+    if !full.is_dir() {
+        let what = "is not a folder, and a subset or a split was asked for";
+        let fix = "name the folder of the data set, or leave subset and split out";
+        return Err(DataError::source(path, what, fix));
+    }
+    let names = paths::listing(&full);
+    let readme = std::fs::read_to_string(full.join("README.md")).ok();
+    let chosen = choose(path, &names, readme.as_deref(), wanted)?;
+    let file = |name: String| {
+        let full = full.join(&name);
+        SourceFile::new(full.clone(), &shown(&context.base, &full))
+    };
+    Ok(chosen.files.into_iter().map(file).collect())
+}
+
+fn remote(
+    source: &SourceConfig,
+    id: &str,
+    context: &ReadContext,
+) -> Result<Vec<SourceFile>, DataError> {
+    let repo = Repo::new(RepoKind::Dataset, id, source.revision.as_deref())?;
+    let hub = Hub::new(&context.hub);
+    let listing = hub.list(&repo)?;
+    let progress = |name: &str, done: u64, all: u64| {
+        if let Some(progress) = &context.progress {
+            progress(&format!("{id}/{name}"), done, all);
+        }
+    };
+    let readme = match listing.files.iter().any(|f| f.name == "README.md") {
+        true => Some(hub.fetch(&repo, &listing, "README.md", &progress)?),
+        false => None,
+    };
+    // A card is text of a few kilobytes; one that is none says nothing.
+    let readme = readme.and_then(|path| std::fs::read_to_string(path).ok());
+    let wanted = Wanted {
+        subset: source.subset.as_deref(),
+        split: source.split.as_deref(),
+    };
+    let chosen = choose(id, &listing.names(), readme.as_deref(), wanted)?;
+    let mut files = Vec::new();
+    for name in chosen.files {
+        let path = hub.fetch(&repo, &listing, &name, &progress)?;
+        files.push(SourceFile::new(path, &format!("{id}/{name}")));
+    }
+    Ok(files)
+}
+
+fn choose(
+    id: &str,
+    names: &[String],
+    readme: Option<&str>,
+    wanted: Wanted<'_>,
+) -> Result<Chosen, DataError> {
+    let is_data = |name: &str| is_data_file(Path::new(name));
+    let by_pattern = wanted.subset.is_some_and(|s| s.contains(['*', '?']));
+    let card = match readme.map(hub::card_configs) {
+        Some(Err(line)) if !by_pattern => {
+            return Err(DataError::source(
+                format!("{id}/README.md:{line}"),
+                "describes its subsets in a way that is not understood",
+                format!(
+                    "say the files as a pattern instead of the subset: `{id} | data/train-*.parquet`"
+                ),
+            ));
+        }
+        Some(Ok(card)) => card,
+        _ => None,
+    };
+    Ok(hub::choose(id, names, card.as_deref(), wanted, &is_data)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_path_when_it_is_there_and_never_when_it_cannot_be_one() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("org/name")).unwrap();
+        assert!(is_local("org/name", dir.path()));
+        assert!(!is_local("org/other", dir.path()));
+        for path in [
+            "a.jsonl",
+            "./org/x",
+            "/abs",
+            "*.txt",
+            "a/b/c",
+            "train.csv.gz",
+        ] {
+            assert!(is_local(path, dir.path()), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_data_set_on_disk_has_subsets_and_splits_as_on_the_hub() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [
+            "set/en/train.jsonl",
+            "set/en/test.jsonl",
+            "set/fr/train.jsonl",
+        ] {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "{}").unwrap();
+        }
+        let context = ReadContext {
+            base: dir.path().to_path_buf(),
+            ..ReadContext::default()
+        };
+        let source = SourceConfig::parse("set | en").unwrap();
+        let found = files(&source, &context).unwrap();
+        let names: Vec<&str> = found.iter().map(|f| &*f.shown).collect();
+        assert_eq!(names, ["set/en/train.jsonl"]);
+        let outside = SourceConfig::parse("set | ../..").unwrap();
+        assert!(files(&outside, &context).is_err());
+    }
+
+    #[test]
+    fn without_a_cache_the_hub_is_never_asked() {
+        let source = SourceConfig::parse("org/name").unwrap();
+        let error = files(&source, &ReadContext::default()).unwrap_err();
+        assert!(error.hint().contains("HF_HOME"), "{error}");
+    }
+}

@@ -1,0 +1,37 @@
+//! Where rows come from: which files a source means, how they are opened within bounds, and the rows that they hold. What
+//! a row means is `formats`' matter; downloading is the hub's.
+//!
+//! ```text
+//! SourceConfig ─► paths: files ─► open: bytes, decompressed within bounds ─► container: rows ─► Record
+//! ```
+
+mod config;
+mod container;
+mod fault;
+mod hubbed;
+mod json;
+mod lines;
+mod open;
+mod paths;
+mod rows;
+mod utf8;
+mod whole;
+
+pub use config::{Origin, SourceConfig};
+pub(super) use container::PARQUET;
+pub use paths::is_data_file;
+pub use rows::{Progress, ReadContext, Rows, rows};
+pub(super) use whole::read;
+
+/// The largest row: a line, a JSON value, a CSV record. Memory while reading is a small multiple of it.
+pub const MAX_ROW_BYTES: usize = 16 << 20;
+/// Most brackets inside each other in a row of JSON.
+pub const MAX_DEPTH: usize = 64;
+/// A compressed file that grows more than this many times is refused, once it has grown past [`FREE_BYTES`].
+pub const MAX_RATIO: u64 = 200;
+/// What a compressed file may always grow to.
+pub const FREE_BYTES: u64 = 64 << 20;
+/// A plain text is handed on in pieces of about this size, cut at line ends.
+pub const PIECE_BYTES: usize = 1 << 20;
+/// The column that marks a piece of plain text which goes on from the row before it.
+pub const CONTINUES: &str = "__continues";

@@ -1,0 +1,264 @@
+//! From what a source says (a file, a folder, a glob) to the files that it means, in name order.
+
+use super::container;
+use crate::data::DataError;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Most files of one source.
+const MAX_FILES: usize = 100_000;
+/// Folders below a folder whose files are listed for a split.
+const MAX_LEVELS: usize = 8;
+
+/// True for names that a reader here knows, compressed or not.
+pub fn is_data_file(path: &Path) -> bool {
+    container::by_name(path).is_some()
+}
+
+/// The files that `said` means. A name that exists is that file or folder even when it has a `*` or `[` in it.
+///
+/// # Errors
+/// Nothing there, nothing readable there, or several kinds of file in one folder.
+pub(super) fn resolve(base: &Path, said: &str) -> Result<Vec<PathBuf>, DataError> {
+    if said.trim().is_empty() {
+        return Err(DataError::source(
+            "data",
+            "a source has no path",
+            "data.path=FILE",
+        ));
+    }
+    if said.contains('\0') {
+        let fix = "write the path without it";
+        return Err(DataError::source(
+            said.replace('\0', "·"),
+            "has a NUL byte in its name",
+            fix,
+        ));
+    }
+    let full = base.join(said);
+    if full.is_dir() {
+        return folder(&full);
+    }
+    if !full.exists() && has_pattern(said) {
+        return pattern(&full);
+    }
+    if !full.exists() {
+        return Err(absent(&full, said));
+    }
+    Ok(vec![full])
+}
+
+pub(super) fn has_pattern(said: &str) -> bool {
+    said.contains(['*', '?', '['])
+}
+
+fn absent(full: &Path, said: &str) -> DataError {
+    let name = full.file_name().unwrap_or_default().to_string_lossy();
+    let neighbours = full.parent().and_then(|folder| fs::read_dir(folder).ok());
+    let names: Vec<String> = neighbours
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    let near = names
+        .iter()
+        .map(|n| (strsim::jaro_winkler(n, &name), n))
+        .filter(|(score, _)| *score > 0.85)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let fix = match near {
+        _ if said.starts_with('~') => "`~` is not expanded here: write the whole path".into(),
+        Some((_, near)) => format!("did you mean {near}?"),
+        None => "relative paths start from the working directory".to_string(),
+    };
+    DataError::source(said, "does not exist", fix)
+}
+
+/// The data files directly in a folder.
+fn folder(path: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let entries = fs::read_dir(path).map_err(|source| DataError::Unreadable {
+        path: path.to_path_buf(),
+        source,
+    })?;
+    let mut files: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|p| p.is_file() && !is_hidden(p) && is_data_file(p))
+        .collect();
+    files.sort();
+    if files.is_empty() {
+        let fix = "name a file, a folder with .txt, .jsonl, .json, .csv, .tsv or .parquet files (.gz and .zst too), or a glob like FOLDER/**/*.jsonl";
+        return Err(DataError::source(
+            path.display(),
+            "holds no data files",
+            fix,
+        ));
+    }
+    one_kind(path, &files)?;
+    Ok(files)
+}
+
+/// Files of different kinds side by side are rarely one set: a README.txt beside data.jsonl is none of it.
+fn one_kind(path: &Path, files: &[PathBuf]) -> Result<(), DataError> {
+    let mut kinds: Vec<(&str, usize)> = Vec::new();
+    for file in files {
+        let kind = container::by_name(file).map_or("", |c| c.id);
+        match kinds.iter_mut().find(|(k, _)| *k == kind) {
+            Some((_, n)) => *n += 1,
+            None => kinds.push((kind, 1)),
+        }
+    }
+    // The two spellings of rows of JSON are read by one format.
+    let json = |k: &str| k == "json" || k == "jsonl";
+    if kinds.len() < 2 || kinds.iter().all(|(k, _)| json(k)) {
+        return Ok(());
+    }
+    let found: Vec<String> = kinds.iter().map(|(k, n)| format!("{n} {k}")).collect();
+    Err(DataError::source(
+        path.display(),
+        format!("holds files of several kinds: {}", found.join(", ")),
+        format!(
+            "say which: {}",
+            path.join(format!("*.{}", kinds[0].0)).display()
+        ),
+    ))
+}
+
+fn pattern(full: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let text = full.to_string_lossy();
+    let bad = |what: String| {
+        DataError::source(
+            &*text,
+            what,
+            "`*` any name, `**` any folders, `?` one character, `[ab]` one of them",
+        )
+    };
+    let paths = glob::glob(&text).map_err(|e| bad(format!("is no pattern: {}", e.msg)))?;
+    let mut files = Vec::new();
+    for path in paths {
+        let path = path.map_err(|e| DataError::Unreadable {
+            path: e.path().to_path_buf(),
+            source: e.into(),
+        })?;
+        if path.is_file() && !is_hidden(&path) {
+            files.push(path);
+        }
+        if files.len() > MAX_FILES {
+            return Err(bad(format!("matches more than {MAX_FILES} files")));
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(bad("matches no file".into()));
+    }
+    Ok(files)
+}
+
+fn is_hidden(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name.as_encoded_bytes().first() == Some(&b'.')
+}
+
+/// Every file below a folder, as names relative to it with `/`: what a data set's split is chosen from. Links to folders
+/// are not followed, so a listing can neither leave the folder nor go round in circles.
+pub(super) fn listing(root: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut open = vec![(root.to_path_buf(), 0)];
+    while let Some((folder, level)) = open.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            if is_hidden(&path) || names.len() >= MAX_FILES {
+                continue;
+            }
+            if kind.is_dir() && level < MAX_LEVELS {
+                open.push((path, level + 1));
+            } else if path.is_file()
+                && let Ok(name) = path.strip_prefix(root)
+            {
+                names.push(name.to_string_lossy().replace('\\', "/"));
+            }
+        }
+    }
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(names: &[&str]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for name in names {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+        dir
+    }
+
+    fn names(dir: &tempfile::TempDir, said: &str) -> Vec<String> {
+        let files = resolve(dir.path(), said).unwrap();
+        let relative = files.iter().map(|f| f.strip_prefix(dir.path()).unwrap());
+        relative.map(|p| p.display().to_string()).collect()
+    }
+
+    #[test]
+    fn a_file_a_folder_and_a_glob() {
+        let dir = tree(&[
+            "b.jsonl.zst",
+            "a.jsonl",
+            "deep/c.jsonl",
+            ".hidden.jsonl",
+            "notes.md",
+            "odd[1].jsonl",
+        ]);
+        assert_eq!(names(&dir, "a.jsonl"), ["a.jsonl"]);
+        assert_eq!(
+            names(&dir, "."),
+            ["a.jsonl", "b.jsonl.zst", "odd[1].jsonl"].map(|n| format!("./{n}").replace("./", ""))
+        );
+        assert_eq!(
+            names(&dir, "**/*.jsonl"),
+            ["a.jsonl", "deep/c.jsonl", "odd[1].jsonl"]
+        );
+        assert_eq!(names(&dir, "odd[1].jsonl"), ["odd[1].jsonl"]);
+        assert_eq!(names(&dir, "*.md"), ["notes.md"]);
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_with_its_neighbour() {
+        let dir = tree(&["train.jsonl", "deep/README.md"]);
+        let error = resolve(dir.path(), "trian.jsonl").unwrap_err();
+        assert_eq!(error.hint(), "did you mean train.jsonl?");
+        let error = resolve(dir.path(), "*.csv").unwrap_err();
+        assert!(error.to_string().contains("matches no file"));
+        let error = resolve(dir.path(), "deep").unwrap_err();
+        assert!(error.to_string().contains("holds no data files"));
+        assert!(resolve(dir.path(), "a\0b").is_err() && resolve(dir.path(), " ").is_err());
+    }
+
+    #[test]
+    fn a_folder_of_several_kinds_must_say_which() {
+        let dir = tree(&["README.txt", "a.jsonl", "b.jsonl"]);
+        let error = resolve(dir.path(), ".").unwrap_err();
+        assert!(
+            error.to_string().contains("1 txt, 2 jsonl")
+                || error.to_string().contains("1 text, 2 jsonl"),
+            "{error}"
+        );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_listing_stays_inside_its_folder() {
+        let outside = tree(&["secret.jsonl"]);
+        let dir = tree(&["en/train.jsonl"]);
+        std::os::unix::fs::symlink(outside.path(), dir.path().join("link")).unwrap();
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("circle")).unwrap();
+        assert_eq!(listing(dir.path()), ["en/train.jsonl"]);
+    }
+}

@@ -1,0 +1,236 @@
+//! The rows of a source, file after file, in bounded memory.
+
+use super::container::{self, Input, Notes, Stream};
+use super::fault::Trouble;
+use super::{SourceConfig, hubbed, open};
+use crate::base::text::one_line;
+use crate::data::{DataError, Place, Record, RowFault};
+use crate::hub::HubConfig;
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What reading needs to know beyond the source itself.
+#[derive(Clone, Default)]
+pub struct ReadContext {
+    /// Where relative paths start; the working directory when empty.
+    pub base: PathBuf,
+    /// Where the hub is, and its cache. The default has neither: data sets of the hub are an error then.
+    pub hub: HubConfig,
+    /// Hears of downloads.
+    pub progress: Option<Progress>,
+}
+
+/// Takes one line on what is being fetched: the file, bytes so far, bytes in all.
+pub type Progress = Arc<dyn Fn(&str, u64, u64) + Send + Sync>;
+
+impl fmt::Debug for ReadContext {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("ReadContext")
+            .field("base", &self.base)
+            .field("hub", &self.hub)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A file of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SourceFile {
+    pub path: PathBuf,
+    /// Its name for people.
+    pub shown: Arc<str>,
+}
+
+impl SourceFile {
+    pub fn new(path: PathBuf, shown: &str) -> SourceFile {
+        SourceFile {
+            path,
+            shown: one_line(shown).into(),
+        }
+    }
+}
+
+/// Iterates over the rows of a source.
+pub struct Rows {
+    waiting: VecDeque<SourceFile>,
+    current: Option<Stream>,
+    all: Vec<PathBuf>,
+    kind: &'static str,
+    notes: Notes,
+    consumed: Arc<AtomicU64>,
+    finished_bytes: u64,
+    broken: bool,
+}
+
+/// Opens a source: finds its files (downloading those of the hub) and opens the first.
+///
+/// # Errors
+/// There are none, they cannot be had, or the first cannot be read.
+pub fn rows(source: &SourceConfig, context: &ReadContext) -> Result<Rows, DataError> {
+    let files = hubbed::files(source, context)?;
+    let mut rows = Rows {
+        all: files.iter().map(|f| f.path.clone()).collect(),
+        waiting: files.into(),
+        current: None,
+        kind: "",
+        notes: Notes::default(),
+        consumed: Arc::default(),
+        finished_bytes: 0,
+        broken: false,
+    };
+    if let Some(first) = rows.waiting.pop_front() {
+        rows.current = Some(rows.begin(&first)?);
+    }
+    Ok(rows)
+}
+
+impl Rows {
+    /// What was noticed so far that is no fault.
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.list()
+    }
+
+    /// True once a file turned out to be broken: after that fault nothing more comes, and it must not be passed over as a
+    /// bad row, because nobody knows how many rows are missing.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// The files, in the order in which they are read.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.all
+    }
+
+    /// What the first file turned out to be: `text`, `jsonl`, `json`, `csv`, `tsv`, `parquet`.
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Bytes read from the disk so far; for parquet, of finished files.
+    pub fn bytes_read(&self) -> u64 {
+        self.finished_bytes + self.consumed.load(Ordering::Relaxed)
+    }
+
+    fn begin(&mut self, file: &SourceFile) -> Result<Stream, DataError> {
+        let opened = open::open(&file.path)?;
+        let container = container::of(&file.path, &opened.head);
+        if self.kind.is_empty() {
+            self.kind = container.id;
+        }
+        self.consumed = opened.consumed;
+        (container.open)(Input {
+            path: file.path.clone(),
+            file: file.shown.clone(),
+            reader: opened.reader,
+            compressed: opened.compression != open::Compression::Plain,
+            notes: self.notes.clone(),
+        })
+    }
+
+    fn next_file(&mut self) -> Option<Result<(), Trouble>> {
+        self.finished_bytes += self.consumed.swap(0, Ordering::Relaxed);
+        self.current = None;
+        let file = self.waiting.pop_front()?;
+        Some(match self.begin(&file) {
+            Ok(stream) => {
+                self.current = Some(stream);
+                Ok(())
+            }
+            Err(DataError::Row(fault)) => Err(Trouble { fault, fatal: true }),
+            Err(e) => {
+                let place = Place {
+                    file: file.shown,
+                    row: 1,
+                };
+                Err(Trouble::fatal(&place, e.to_string(), e.hint()))
+            }
+        })
+    }
+
+    fn fail(&mut self, trouble: Trouble) -> RowFault {
+        if trouble.fatal {
+            self.broken = true;
+            self.current = None;
+            self.waiting.clear();
+        }
+        trouble.fault
+    }
+}
+
+impl Iterator for Rows {
+    type Item = Result<Record, RowFault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.current.as_mut().map(Iterator::next) {
+                Some(Some(Ok(record))) => return Some(Ok(record)),
+                Some(Some(Err(trouble))) => return Some(Err(self.fail(trouble))),
+                Some(None) | None if self.broken => return None,
+                Some(None) | None => match self.next_file()? {
+                    Ok(()) => {}
+                    Err(trouble) => return Some(Err(self.fail(trouble))),
+                },
+            }
+        }
+    }
+}
+
+/// The name of a file as a spec's reader knows it: relative to where relative paths start.
+pub(super) fn shown(base: &Path, path: &Path) -> String {
+    let path = path.strip_prefix(base).unwrap_or(path);
+    path.strip_prefix(".").unwrap_or(path).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn context(dir: &Path) -> ReadContext {
+        ReadContext {
+            base: dir.to_path_buf(),
+            ..ReadContext::default()
+        }
+    }
+
+    #[test]
+    fn files_follow_each_other_and_places_name_them() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(
+            dir.path().join("a.jsonl"),
+            "{\"text\":\"1\"}\n\n{\"text\":\"2\"}",
+        )
+        .unwrap();
+        let packed = zstd::encode_all(&b"{\"text\":\"3\"}\n"[..], 3).unwrap();
+        fs::write(dir.path().join("b.jsonl.zst"), packed).unwrap();
+        let mut found = rows(&SourceConfig::path("*.jsonl*"), &context(dir.path())).unwrap();
+        let places: Vec<String> = found
+            .by_ref()
+            .map(|r| r.unwrap().place.to_string())
+            .collect();
+        assert_eq!(places, ["a.jsonl:1", "a.jsonl:3", "b.jsonl.zst:1"]);
+        assert_eq!((found.kind(), found.files().len()), ("jsonl", 2));
+        assert!(found.bytes_read() > 30 && !found.is_broken());
+    }
+
+    #[test]
+    fn a_bad_row_is_followed_by_the_next_and_a_broken_file_by_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a.jsonl"), "{\"text\":\n{\"text\":\"2\"}\n").unwrap();
+        let mut found = rows(&SourceConfig::path("a.jsonl"), &context(dir.path())).unwrap();
+        assert!(found.next().unwrap().is_err() && !found.is_broken());
+        assert!(found.next().unwrap().is_ok() && found.next().is_none());
+
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, &b"{\"text\":\"1\"}\n".repeat(9000)).unwrap();
+        let packed = encoder.finish().unwrap();
+        fs::write(dir.path().join("b.jsonl.gz"), &packed[..packed.len() - 9]).unwrap();
+        fs::write(dir.path().join("c.jsonl"), "{\"text\":\"1\"}\n").unwrap();
+        let mut found = rows(&SourceConfig::path("[bc].jsonl*"), &context(dir.path())).unwrap();
+        let fault = found.by_ref().find_map(Result::err).unwrap();
+        assert!(fault.to_string().contains("ends too early"), "{fault}");
+        assert!(found.is_broken() && found.next().is_none());
+    }
+}

@@ -1,0 +1,101 @@
+//! Bytes that ought to be text: where they are not, and what they probably are instead.
+
+use std::borrow::Cow;
+
+/// Why bytes are not text, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NotText {
+    /// From 0, within the bytes that were looked at.
+    pub at: usize,
+    pub what: Cow<'static, str>,
+    pub fix: &'static str,
+}
+
+const CONVERT: &str =
+    "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT; find the place with head -c";
+const UTF16: &str = "convert it: iconv -f utf-16 -t utf-8 IN > OUT";
+const NUL: &str = "if it is UTF-16, convert it with iconv -f utf-16 -t utf-8; else drop them: tr -d '\\000' < IN > OUT";
+
+/// UTF-8 without NUL bytes.
+pub(super) fn check(bytes: &[u8]) -> Result<&str, NotText> {
+    let text = std::str::from_utf8(bytes).map_err(|e| {
+        let at = e.valid_up_to();
+        NotText {
+            at,
+            what: format!("not UTF-8: byte {:#04x}", bytes[at]).into(),
+            fix: CONVERT,
+        }
+    })?;
+    match bytes.iter().position(|b| *b == 0) {
+        None => Ok(text),
+        Some(at) => Err(NotText {
+            at,
+            what: "a NUL byte".into(),
+            fix: NUL,
+        }),
+    }
+}
+
+/// What the first bytes of a file give away: `Some` when they are surely no UTF-8 text.
+pub(super) fn foreign_start(head: &[u8]) -> Option<(&'static str, &'static str)> {
+    const STARTS: [(&[u8], &str, &str); 9] = [
+        (b"\xff\xfe", "UTF-16 text", UTF16),
+        (b"\xfe\xff", "UTF-16 text", UTF16),
+        (
+            b"PK\x03\x04",
+            "a zip archive",
+            "unpack it and name the files inside: unzip FILE",
+        ),
+        (
+            b"BZh",
+            "compressed with bzip2",
+            "decompress it: bunzip2 FILE",
+        ),
+        (
+            b"\xfd7zXZ",
+            "compressed with xz",
+            "decompress it: unxz FILE",
+        ),
+        (
+            b"\x04\x22\x4d\x18",
+            "compressed with lz4",
+            "decompress it: lz4 -d FILE",
+        ),
+        (
+            b"7z\xbc\xaf",
+            "a 7z archive",
+            "unpack it and name the files inside",
+        ),
+        (b"%PDF-", "a PDF", "extract its text first: pdftotext FILE"),
+        (
+            b"SQLite format 3",
+            "an SQLite database",
+            "export the table: sqlite3 -json FILE 'select …'",
+        ),
+    ];
+    let (_, what, fix) = STARTS.iter().find(|(start, ..)| head.starts_with(start))?;
+    Some((what, fix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bad_byte_is_found_and_named() {
+        let bad = check(b"ab\xffcd").unwrap_err();
+        assert_eq!((bad.at, &*bad.what), (2, "not UTF-8: byte 0xff"));
+        let nul = check(b"abc\0").unwrap_err();
+        assert_eq!((nul.at, &*nul.what), (3, "a NUL byte"));
+        assert_eq!(check("é".as_bytes()), Ok("é"));
+        // Cut inside a character: the place is where the character begins.
+        assert_eq!(check(&"aé".as_bytes()[..2]).unwrap_err().at, 1);
+    }
+
+    #[test]
+    fn archives_and_wide_text_are_recognised_by_their_first_bytes() {
+        assert_eq!(foreign_start(b"PK\x03\x04..").unwrap().0, "a zip archive");
+        assert_eq!(foreign_start(b"\xff\xfea\0").unwrap().0, "UTF-16 text");
+        assert!(foreign_start(b"{\"a\":1}").is_none());
+    }
+}

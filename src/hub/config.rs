@@ -1,0 +1,135 @@
+//! Where the hub is, who asks, and where files are kept: what Hugging Face's environment variables say.
+
+use crate::base::paths::Env;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A token. It prints as dots.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub(super) String);
+
+impl Secret {
+    /// `None` for nothing, and for what cannot stand in a header.
+    pub fn new(text: &str) -> Option<Secret> {
+        let text = text.trim();
+        let plain = text.bytes().all(|b| b.is_ascii_graphic());
+        (!text.is_empty() && plain).then(|| Secret(text.to_string()))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("•••")
+    }
+}
+
+/// How the hub is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubConfig {
+    /// Without a slash at its end.
+    pub endpoint: String,
+    /// The folder of `models--…` and `datasets--…`. Without one nothing can be fetched.
+    pub cache: Option<PathBuf>,
+    pub token: Option<Secret>,
+    /// Never ask the network.
+    pub offline: bool,
+    /// The longest silence of a connection.
+    pub timeout: Duration,
+    /// The first pause before another try; it doubles each time.
+    pub pause: Duration,
+}
+
+impl Default for HubConfig {
+    fn default() -> Self {
+        HubConfig {
+            endpoint: "https://huggingface.co".into(),
+            cache: None,
+            token: None,
+            offline: false,
+            timeout: Duration::from_secs(10),
+            pause: Duration::from_secs(1),
+        }
+    }
+}
+
+impl HubConfig {
+    /// As the environment says; a token file is read now.
+    pub fn from_env(env: &Env) -> HubConfig {
+        let said = &env.hub;
+        let standard = HubConfig::default();
+        let from_file = |path: &Path| {
+            let text = std::fs::read_to_string(path).ok()?;
+            Secret::new(&text)
+        };
+        let token_path = said
+            .token_path
+            .clone()
+            .or_else(|| said.home.as_ref().map(|home| home.join("token")));
+        HubConfig {
+            endpoint: said
+                .endpoint
+                .as_ref()
+                .map_or(standard.endpoint, |e| e.trim_end_matches('/').to_string()),
+            cache: said
+                .cache
+                .clone()
+                .or_else(|| said.home.as_ref().map(|home| home.join("hub"))),
+            token: said
+                .token
+                .as_deref()
+                .and_then(Secret::new)
+                .or_else(|| token_path.as_deref().and_then(from_file)),
+            offline: said.offline,
+            timeout: said
+                .timeout_seconds
+                .filter(|s| *s > 0)
+                .map_or(standard.timeout, Duration::from_secs),
+            pause: standard.pause,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::paths::HubEnv;
+
+    fn config(hub: HubEnv) -> HubConfig {
+        HubConfig::from_env(&Env {
+            hub,
+            ..Env::default()
+        })
+    }
+
+    #[test]
+    fn the_home_gives_cache_and_token_unless_others_are_said() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("token"), "hf_file\n").unwrap();
+        let said = HubEnv {
+            home: Some(home.path().to_path_buf()),
+            ..HubEnv::default()
+        };
+        let plain = config(said.clone());
+        assert_eq!(plain.cache, Some(home.path().join("hub")));
+        assert_eq!(plain.token, Secret::new("hf_file"));
+        let other = config(HubEnv {
+            cache: Some("/c".into()),
+            token: Some("hf_env".into()),
+            endpoint: Some("http://mirror/".into()),
+            timeout_seconds: Some(3),
+            ..said
+        });
+        assert_eq!(other.cache, Some("/c".into()));
+        assert_eq!(other.token, Secret::new("hf_env"));
+        assert_eq!(other.endpoint, "http://mirror");
+        assert_eq!(other.timeout, Duration::from_secs(3));
+    }
+
+    #[test]
+    fn a_token_is_never_printed_and_never_breaks_a_header() {
+        let secret = Secret::new("hf_abc").unwrap();
+        assert_eq!(format!("{secret:?}"), "•••");
+        assert!(Secret::new("a\r\nHost: evil").is_none() && Secret::new(" ").is_none());
+    }
+}

@@ -1,0 +1,194 @@
+//! A file comes: in pieces if need be, verified, and only then under its name.
+
+use super::cache::{RepoCache, make_parent};
+use super::http::{Http, encoded};
+use super::{HubConfig, HubError, OnProgress, RemoteFile, Repo, RepoKind};
+use sha2::{Digest, Sha256};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Breaks of a connection in a row without a single byte between them.
+const BREAKS: u32 = 5;
+/// Rounds of waiting for another process that fetches the same file.
+const ROUNDS_FOR_OTHERS: u32 = 600;
+const CHUNK: usize = 1 << 18;
+
+pub(super) fn fetch(
+    http: &Http,
+    config: &HubConfig,
+    repo: &Repo,
+    commit: &str,
+    file: &RemoteFile,
+    cache: &RepoCache,
+    progress: &OnProgress<'_>,
+) -> Result<PathBuf, HubError> {
+    let blob = file.blob.as_deref().ok_or_else(|| HubError::Answer {
+        url: config.endpoint.clone(),
+        why: format!("it does not tell the hash of {}", file.name),
+    })?;
+    let (whole, partial) = cache.blob_paths(blob);
+    make_parent(&whole)?;
+    let _lock = wait_for_lock(http, cache, blob)?;
+    let there = fs::metadata(&whole).is_ok_and(|m| file.size.is_none_or(|s| s == m.len()));
+    if !there {
+        let prefix = match repo.kind {
+            RepoKind::Dataset => "datasets/",
+            RepoKind::Model => "",
+        };
+        let url = format!(
+            "{}/{prefix}{}/resolve/{commit}/{}",
+            config.endpoint,
+            repo.id,
+            encoded(&file.name, true)
+        );
+        receive(http, repo, &url, file, &partial, progress)?;
+        verify(file, &partial)?;
+        fs::rename(&partial, &whole).map_err(HubError::disk(&whole))?;
+    }
+    cache.link(commit, &file.name, blob)
+}
+
+fn wait_for_lock(
+    http: &Http,
+    cache: &RepoCache,
+    blob: &str,
+) -> Result<Option<crate::base::files::Lock>, HubError> {
+    for _ in 0..ROUNDS_FOR_OTHERS {
+        if let Some(lock) = cache.lock(blob)? {
+            return Ok(Some(lock));
+        }
+        http.wait(0, None);
+    }
+    // Whoever holds it is stuck. Writing beside it would mix two downloads.
+    Err(HubError::NotCached {
+        what: blob.to_string(),
+        why: "another program holds its lock".into(),
+    })
+}
+
+/// Fills the partial file up to the announced size.
+fn receive(
+    http: &Http,
+    repo: &Repo,
+    url: &str,
+    file: &RemoteFile,
+    partial: &Path,
+    progress: &OnProgress<'_>,
+) -> Result<(), HubError> {
+    let mut breaks = 0;
+    loop {
+        let before = fs::metadata(partial).map_or(0, |m| m.len());
+        // More than announced, or already all of it: what is right will be told by its hash.
+        let before = match file.size {
+            Some(size) if before == size && size > 0 => return Ok(()),
+            Some(size) if before > size => {
+                fs::remove_file(partial).map_err(HubError::disk(partial))?;
+                0
+            }
+            _ => before,
+        };
+        let (got, ended) = receive_once(http, repo, url, file, partial, before, progress)?;
+        match file.size {
+            None if ended => return Ok(()),
+            Some(size) if got == size => return Ok(()),
+            Some(size) if got > size => {
+                let _ = fs::remove_file(partial);
+                return Err(HubError::Size {
+                    file: file.name.clone(),
+                    got,
+                    expected: size,
+                });
+            }
+            _ => {}
+        }
+        breaks = if got > before { 0 } else { breaks + 1 };
+        if breaks >= BREAKS {
+            return Err(HubError::Size {
+                file: file.name.clone(),
+                got,
+                expected: file.size.unwrap_or(0),
+            });
+        }
+        http.wait(breaks, None);
+    }
+}
+
+/// One connection: bytes in the partial file afterwards, and whether the answer came to its end.
+fn receive_once(
+    http: &Http,
+    repo: &Repo,
+    url: &str,
+    file: &RemoteFile,
+    partial: &Path,
+    from: u64,
+    progress: &OnProgress<'_>,
+) -> Result<(u64, bool), HubError> {
+    let response = http.get(repo, url, from)?;
+    let goes_on = response.status() == 206 && starts_at(&response, from);
+    if response.status() == 416 {
+        let _ = fs::remove_file(partial);
+        return Ok((0, false));
+    }
+    let mut out: File = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .append(goes_on)
+        .truncate(!goes_on)
+        .open(partial)
+        .map_err(HubError::disk(partial))?;
+    let mut got = if goes_on { from } else { 0 };
+    let total = file.size.unwrap_or(0);
+    let mut body = response.into_body().into_reader();
+    let mut chunk = vec![0; CHUNK];
+    let ended = loop {
+        match body.read(&mut chunk) {
+            Ok(0) => break true,
+            Ok(n) => {
+                out.write_all(&chunk[..n])
+                    .map_err(HubError::disk(partial))?;
+                got += n as u64;
+                progress(&file.name, got, total);
+                if file.size.is_some_and(|size| got > size) {
+                    break true;
+                }
+            }
+            // The connection broke: what came is kept.
+            Err(_) => break false,
+        }
+    };
+    out.sync_all().map_err(HubError::disk(partial))?;
+    Ok((got, ended))
+}
+
+fn starts_at(response: &ureq::http::Response<ureq::Body>, from: u64) -> bool {
+    let range = response.headers().get("content-range");
+    range
+        .and_then(|r| r.to_str().ok())
+        .is_some_and(|r| r.starts_with(&format!("bytes {from}-")))
+}
+
+fn verify(file: &RemoteFile, partial: &Path) -> Result<(), HubError> {
+    let Some(expected) = &file.sha256 else {
+        return Ok(());
+    };
+    let mut hash = Sha256::new();
+    let mut input = File::open(partial).map_err(HubError::disk(partial))?;
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        match input.read(&mut chunk).map_err(HubError::disk(partial))? {
+            0 => break,
+            n => hash.update(&chunk[..n]),
+        }
+    }
+    let got: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
+    if got.eq_ignore_ascii_case(expected) {
+        return Ok(());
+    }
+    let _ = fs::remove_file(partial);
+    Err(HubError::Hash {
+        file: file.name.clone(),
+        got,
+        expected: expected.clone(),
+    })
+}

@@ -1,0 +1,145 @@
+//! Requests with patience: an outage or a limit is met with pauses, a refusal is told at once.
+
+use super::{HubConfig, HubError, Repo};
+use std::io::Read;
+use std::sync::mpsc;
+use std::time::Duration;
+use ureq::http::Response;
+use ureq::{Agent, Body};
+
+/// Tries of one request.
+const TRIES: u32 = 5;
+/// The longest pause, whatever a server asks for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The largest answer that is held in memory: a listing of a hundred thousand files.
+const MAX_ANSWER: u64 = 64 << 20;
+
+pub(super) struct Http {
+    agent: Agent,
+    token: Option<String>,
+    pub endpoint: String,
+    pause: Duration,
+}
+
+impl Http {
+    pub fn new(config: &HubConfig) -> Http {
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(config.timeout))
+            .timeout_recv_response(Some(config.timeout))
+            .timeout_per_read(Some(config.timeout))
+            .redirect_auth_headers(ureq::config::RedirectAuthHeaders::SameHost)
+            .user_agent(concat!("llmtui/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .new_agent();
+        Http {
+            agent,
+            token: config.token.as_ref().map(|t| format!("Bearer {}", t.0)),
+            endpoint: config.endpoint.clone(),
+            pause: config.pause,
+        }
+    }
+
+    /// Gets an answer of 2xx or 416, from byte `from` on.
+    pub fn get(&self, repo: &Repo, url: &str, from: u64) -> Result<Response<Body>, HubError> {
+        let mut last = None;
+        for attempt in 0..TRIES {
+            let (error, asked) = match self.get_once(url, from) {
+                Ok(response) => match self.judge(repo, url, &response) {
+                    Ok(()) => return Ok(response),
+                    Err(e) => (e, retry_after(&response)),
+                },
+                Err(e) => (e, None),
+            };
+            if !error.is_outage() {
+                return Err(error);
+            }
+            last = Some(error);
+            if attempt + 1 < TRIES {
+                self.wait(attempt, asked);
+            }
+        }
+        Err(last.unwrap_or(HubError::NoCache))
+    }
+
+    fn get_once(&self, url: &str, from: u64) -> Result<Response<Body>, HubError> {
+        let mut request = self.agent.get(url);
+        if let Some(token) = &self.token {
+            request = request.header("authorization", token);
+        }
+        if from > 0 {
+            request = request.header("range", format!("bytes={from}-"));
+        }
+        // Bytes as they lie on the hub: a range and a size count those.
+        request = request.header("accept-encoding", "identity");
+        request.call().map_err(|e| HubError::Unreachable {
+            url: url.to_string(),
+            why: e.to_string(),
+        })
+    }
+
+    fn judge(&self, repo: &Repo, url: &str, response: &Response<Body>) -> Result<(), HubError> {
+        let status = response.status().as_u16();
+        match status {
+            200..=299 | 416 => Ok(()),
+            // The hub answers 401 for what does not exist, too: it does not tell whether there is something private.
+            401 | 403 => Err(HubError::Denied {
+                repo: repo.id.clone(),
+                status,
+                token: self.token.is_some(),
+            }),
+            404 => Err(HubError::NotFound {
+                repo: format!("{} (revision {})", repo.id, repo.revision),
+                endpoint: self.endpoint.clone(),
+            }),
+            status => Err(HubError::Status {
+                url: url.to_string(),
+                status,
+            }),
+        }
+    }
+
+    /// A pause before the next try.
+    pub fn wait(&self, attempt: u32, asked: Option<Duration>) {
+        let pause = asked.unwrap_or(self.pause * 2u32.saturating_pow(attempt));
+        let (_hold, never) = mpsc::channel::<()>();
+        let _ = never.recv_timeout(pause.min(LONGEST_PAUSE));
+    }
+
+    /// A JSON answer.
+    pub fn json(&self, repo: &Repo, url: &str) -> Result<serde_json::Value, HubError> {
+        let answer = |why: String| HubError::Answer {
+            url: url.to_string(),
+            why,
+        };
+        let response = self.get(repo, url, 0)?;
+        let mut bytes = Vec::new();
+        let mut reader = response.into_body().into_reader().take(MAX_ANSWER + 1);
+        reader
+            .read_to_end(&mut bytes)
+            .map_err(|e| HubError::Unreachable {
+                url: url.to_string(),
+                why: e.to_string(),
+            })?;
+        if bytes.len() as u64 > MAX_ANSWER {
+            return Err(answer(format!("more than {} MB", MAX_ANSWER >> 20)));
+        }
+        serde_json::from_slice(&bytes).map_err(|e| answer(e.to_string()))
+    }
+}
+
+fn retry_after(response: &Response<Body>) -> Option<Duration> {
+    let value = response.headers().get("retry-after")?.to_str().ok()?;
+    value.parse().ok().map(Duration::from_secs)
+}
+
+/// A name inside a URL: everything but the hub's plain characters and, in paths, `/` as `%xx`.
+pub(super) fn encoded(text: &str, keep_slashes: bool) -> String {
+    text.bytes()
+        .map(|b| match b {
+            b'/' if keep_slashes => "/".to_string(),
+            b if b.is_ascii_alphanumeric() || b"-_.~".contains(&b) => char::from(b).to_string(),
+            b => format!("%{b:02X}"),
+        })
+        .collect()
+}

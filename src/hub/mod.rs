@@ -1,0 +1,180 @@
+//! The Hugging Face hub: which files a repository has, which of them make a split, and downloading them into the same
+//! cache that Hugging Face's own programs use. What the files hold is not known here.
+
+mod cache;
+mod card;
+mod choose;
+mod config;
+mod download;
+mod error;
+mod http;
+mod list;
+mod name;
+#[cfg(test)]
+mod tests;
+
+pub use card::{CardConfig, configs as card_configs};
+pub use choose::{Chosen, Wanted, choose};
+pub use config::{HubConfig, Secret};
+pub use error::HubError;
+pub use name::{confined, is_repo_id};
+
+use cache::RepoCache;
+use http::Http;
+use std::path::PathBuf;
+
+/// What a repository is for; it decides on its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RepoKind {
+    Dataset,
+    Model,
+}
+
+/// A repository at a revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repo {
+    pub kind: RepoKind,
+    /// `org/name`, or `name` for the oldest ones.
+    pub id: String,
+    /// A branch, a tag or a commit.
+    pub revision: String,
+}
+
+impl Repo {
+    /// # Errors
+    /// The id is not one.
+    pub fn new(kind: RepoKind, id: &str, revision: Option<&str>) -> Result<Repo, HubError> {
+        if !is_repo_id(id) {
+            return Err(HubError::BadId(id.to_string()));
+        }
+        let revision = revision.unwrap_or("main");
+        if confined(revision).is_err() {
+            return Err(HubError::BadRevision(revision.to_string()));
+        }
+        Ok(Repo {
+            kind,
+            id: id.to_string(),
+            revision: revision.to_string(),
+        })
+    }
+}
+
+/// A file of a repository.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct RemoteFile {
+    /// Relative to the repository, with `/`.
+    pub name: String,
+    /// `None` when it is known from the cache alone.
+    pub size: Option<u64>,
+    /// The name of its content: a git blob's SHA-1, or the SHA-256 of a large file.
+    pub blob: Option<String>,
+    /// Of large files, in hex.
+    pub sha256: Option<String>,
+}
+
+/// The files of a repository at a commit.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Listing {
+    pub commit: String,
+    pub files: Vec<RemoteFile>,
+    /// Why the hub was not asked; the cache was.
+    #[serde(skip)]
+    pub from_cache: Option<String>,
+}
+
+impl Listing {
+    pub fn names(&self) -> Vec<String> {
+        self.files.iter().map(|f| f.name.clone()).collect()
+    }
+}
+
+/// Hears of a download: the file's name, bytes so far, bytes in all.
+pub type OnProgress<'a> = dyn Fn(&str, u64, u64) + 'a;
+
+/// A way to the hub and its cache.
+pub struct Hub {
+    config: HubConfig,
+    http: Http,
+}
+
+impl Hub {
+    pub fn new(config: &HubConfig) -> Hub {
+        Hub {
+            http: Http::new(config),
+            config: config.clone(),
+        }
+    }
+
+    /// The files of a repository. When the hub cannot be reached (or must not be), the cache answers.
+    ///
+    /// # Errors
+    /// There is no such repository, no permission, or neither network nor cache.
+    pub fn list(&self, repo: &Repo) -> Result<Listing, HubError> {
+        let cache = self.cache(repo)?;
+        if self.config.offline {
+            return cache.listing("HF_HUB_OFFLINE is set");
+        }
+        match list::ask(&self.http, repo) {
+            Ok(listing) => {
+                cache.remember(&listing)?;
+                Ok(listing)
+            }
+            // An outage must not stop who has the files.
+            Err(e) if e.is_outage() => cache.listing(&e.to_string()).map_err(|_| e),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The path of a file in the cache, downloaded if need be. A download that was broken off goes on where it stopped.
+    ///
+    /// # Errors
+    /// The file cannot be had, or what came is not what the hub announced.
+    pub fn fetch(
+        &self,
+        repo: &Repo,
+        listing: &Listing,
+        name: &str,
+        progress: &OnProgress<'_>,
+    ) -> Result<PathBuf, HubError> {
+        confined(name)?;
+        let cache = self.cache(repo)?;
+        let file = listing
+            .files
+            .iter()
+            .find(|f| f.name == name)
+            .ok_or_else(|| HubError::NoFile {
+                repo: repo.id.clone(),
+                file: name.to_string(),
+            })?;
+        if let Some(path) = cache.snapshot_file(&listing.commit, file) {
+            return Ok(path);
+        }
+        if let Some(why) = self.offline_because(listing) {
+            return Err(HubError::NotCached {
+                what: format!("{name} of {}", repo.id),
+                why,
+            });
+        }
+        download::fetch(
+            &self.http,
+            &self.config,
+            repo,
+            &listing.commit,
+            file,
+            &cache,
+            progress,
+        )
+    }
+
+    fn offline_because(&self, listing: &Listing) -> Option<String> {
+        match self.config.offline {
+            true => Some("HF_HUB_OFFLINE is set".into()),
+            false => listing.from_cache.clone(),
+        }
+    }
+
+    fn cache(&self, repo: &Repo) -> Result<RepoCache, HubError> {
+        let root = self.config.cache.as_deref().ok_or(HubError::NoCache)?;
+        Ok(RepoCache::new(root, repo))
+    }
+}
