@@ -172,3 +172,23 @@ fn crafted_truncation_and_padding_do_nothing() {
     }));
     assert!(vet(&crafted).is_ok());
 }
+
+/// What fuel does not bound: thirty doublings are a few hundred instructions and gigabytes.
+#[test]
+fn a_chat_template_that_asks_for_gigabytes_is_stopped_by_the_child() {
+    use llmtui::data::Tokenizer;
+    use llmtui::data::chat::Template;
+    let tokenizer = Tokenizer::from_json(include_str!("fixtures/chat/tokenizer.json")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let choose = |template: &str| {
+        let path = dir.path().join("t.jinja");
+        std::fs::write(&path, template).unwrap();
+        Template::choose(path.to_str().unwrap(), &tokenizer, &child()).map(|t| t.is_some())
+    };
+    assert!(choose("{{ messages[0].content }}").unwrap());
+    let doubling = "{% set ns = namespace(a='xxxxxxxx') %}{% for i in range(40) %}{% set ns.a = ns.a ~ ns.a %}{% endfor %}";
+    let error = choose(doubling).unwrap_err();
+    assert!(error.to_string().contains("crafted to do harm"), "{error}");
+    let replacing = "{% set ns = namespace(a='x' * 9) %}{% for i in range(12) %}{% set ns.a = ns.a | replace('x', 'xxxxxxxxxx') %}{% endfor %}";
+    assert!(choose(replacing).is_err());
+}

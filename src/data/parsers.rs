@@ -4,4 +4,8 @@
 use crate::base::child::Parser;
 
 /// Every parser that a child process knows.
-pub const PARSERS: &[Parser] = &[super::source::PARQUET, super::tokenizer::PARSER];
+pub const PARSERS: &[Parser] = &[
+    super::source::PARQUET,
+    super::tokenizer::PARSER,
+    super::chat::PARSER,
+];

@@ -2,12 +2,15 @@
 //! becomes tokens and which of them are learnt is [`super::render`]'s matter.
 
 mod builtin;
+mod choose;
 mod dialect;
-mod folder;
 mod json;
 mod scan;
+mod vet;
 
 pub use builtin::{BUILTIN, Builtin};
+pub use choose::AUTO;
+pub(super) use vet::PARSER;
 
 use super::{DataError, Message};
 use crate::base::text::one_line;

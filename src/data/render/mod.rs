@@ -66,6 +66,8 @@ pub struct Renderer {
     /// A built-in template that prints what `template` prints, and knows who wrote it.
     twin: Option<Template>,
     train_on: TrainOn,
+    /// What the tokenizer's own file puts in front of a text: `<s>` in Llama's. Templates write it themselves.
+    lead: Vec<u32>,
     special: turns::SpecialTokens,
     counters: Counters,
 }
@@ -81,6 +83,7 @@ impl Renderer {
         Renderer {
             twin: twin.and_then(find_twin),
             special: turns::SpecialTokens::of(&tokenizer),
+            lead: tokenizer.frame().0,
             tokenizer,
             template,
             train_on,
@@ -111,7 +114,7 @@ impl Renderer {
     /// template, where the vocabulary has them. One of them must be learnt for a model to learn when to stop.
     pub fn end_tokens(&self) -> Vec<u32> {
         let turn_end = self.template.as_ref().and_then(Template::turn_end);
-        let turn_end = turn_end.and_then(|text| single_token(&self.tokenizer, text));
+        let turn_end = turn_end.and_then(|text| self.tokenizer.id(text));
         let mut ends: Vec<u32> = turn_end.into_iter().chain(self.tokenizer.eos()).collect();
         ends.dedup();
         ends
@@ -153,8 +156,16 @@ impl Renderer {
 
     fn text(&self, text: &str, place: &Place) -> Result<Document, RowFault> {
         self.notice_special_tokens(&[text]);
+        Ok(Document::all_learnt(self.ended(self.begun(text, place)?)))
+    }
+
+    /// The ids of a text with the token that begins one in front, once, where the tokenizer has such a rule.
+    fn begun(&self, text: &str, place: &Place) -> Result<Vec<u32>, RowFault> {
         let ids = self.tokenizer.encode(text).map_err(at(place))?;
-        Ok(Document::all_learnt(self.ended(ids)))
+        Ok(match ids.starts_with(&self.lead) {
+            true => ids,
+            false => [self.lead.as_slice(), &ids].concat(),
+        })
     }
 
     /// With the token that ends a text behind it, once.
@@ -210,9 +221,8 @@ impl Renderer {
         let document = match (prompt, completion) {
             (Turns::Text(prompt), Turns::Text(completion)) => {
                 self.notice_special_tokens(&[prompt, completion]);
-                let alone = self.tokenizer.encode(prompt).map_err(at(place))?;
-                let both = format!("{prompt}{completion}");
-                let both = self.tokenizer.encode(&both).map_err(at(place))?;
+                let alone = self.begun(prompt, place)?;
+                let both = self.begun(&format!("{prompt}{completion}"), place)?;
                 self.split_at_prompt(alone, self.ended(both))
             }
             _ => self.completion_turns((prompt, completion), tools, place, train_on)?,
@@ -323,14 +333,6 @@ fn not_a_document(what: &str, place: &Place) -> RowFault {
         format!("{what}, where a text, a completion or a conversation is learnt"),
         "choose a method that learns from such rows, or say with data.format how they are to be read",
     )
-}
-
-/// The one id of a text, where the vocabulary has one for all of it.
-fn single_token(tokenizer: &Tokenizer, text: &str) -> Option<u32> {
-    match tokenizer.encode(text).ok()?[..] {
-        [id] => Some(id),
-        _ => None,
-    }
 }
 
 /// The built-in template that prints a few probing conversations as `template` does.

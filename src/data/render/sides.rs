@@ -76,13 +76,13 @@ impl Renderer {
         tools: Option<&Value>,
         place: &Place,
     ) -> Result<Vec<u32>, RowFault> {
-        let text = match prompt {
-            Turns::Text(text) => text.clone(),
+        match prompt {
+            Turns::Text(text) => self.begun(text, place),
             Turns::Messages(messages) => {
                 let messages = turns::decoded(messages);
-                self.rendered(&messages, tools, GenerationPrompt::With, place)?
+                let text = self.rendered(&messages, tools, GenerationPrompt::With, place)?;
+                self.tokenizer.encode(&text).map_err(super::at(place))
             }
-        };
-        self.tokenizer.encode(&text).map_err(super::at(place))
+        }
     }
 }

@@ -116,9 +116,47 @@ fn a_templates_first_token_is_not_doubled() {
     let document = renderer
         .document(&chat(&[("user", "hi"), ("assistant", "ho")]), &place())
         .unwrap();
-    let bos = single_token(renderer.tokenizer(), "<|begin_of_text|>").unwrap();
+    let bos = renderer.tokenizer().id("<|begin_of_text|>").unwrap();
     assert_eq!(document.ids.iter().filter(|id| **id == bos).count(), 1);
     assert_eq!(document.ids[0], bos);
+}
+
+/// Llama's tokenizers put `<s>` in front of every text; a template writes it itself.
+#[test]
+fn a_tokenizers_own_first_token_begins_texts_and_completions_once() {
+    let mut json: Value = serde_json::from_str(TOKENIZER).unwrap();
+    let id = tokenizer().id("<s>").unwrap();
+    json["post_processor"] = json!({
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [id], "tokens": ["<s>"]}},
+    });
+    let tokenizer = Arc::new(Tokenizer::from_json(&json.to_string()).unwrap());
+    let template = Template::builtin("mistral").unwrap();
+    let renderer = Renderer::new(tokenizer, Some(template), TrainOn::Auto);
+    let rows = [
+        Content::Text("one".into()),
+        Content::Text("<s>one".into()),
+        Content::Completion {
+            prompt: Turns::Text("one".into()),
+            completion: Turns::Text(" two".into()),
+        },
+        Content::Chat(messages(&[("user", "hi"), ("assistant", "ho")])),
+    ];
+    for content in rows {
+        let document = renderer.document(&Example::new(content), &place()).unwrap();
+        assert_eq!(
+            document.ids.iter().filter(|i| **i == id).count(),
+            1,
+            "{document:?}"
+        );
+        assert_eq!((document.ids[0], document.learnt[0]), (id, false));
+    }
+    let prompt = renderer
+        .prompt(&Turns::Text("one".into()), None, &place())
+        .unwrap();
+    assert_eq!(prompt[0], id);
 }
 
 /// The Qwen 2.5 and Gemma templates as their models bring them, without marks: a built-in one knows the same text.

@@ -69,10 +69,8 @@ pub struct SpecialTokens {
 
 impl SpecialTokens {
     pub fn of(tokenizer: &Tokenizer) -> SpecialTokens {
-        let json: Value = serde_json::from_str(tokenizer.to_json()).unwrap_or_default();
-        let added = json["added_tokens"].as_array().cloned().unwrap_or_default();
-        let special = added.iter().filter(|token| token["special"] == true);
-        let spelt = special.filter_map(|token| Some(token["content"].as_str()?.to_string()));
+        let special = tokenizer.added_tokens().into_iter().filter(|t| t.special);
+        let spelt = special.map(|token| token.content);
         SpecialTokens::spelt(spelt.filter(|token| !token.is_empty()).collect())
     }
 
