@@ -232,6 +232,37 @@ mod tests {
     }
 
     #[test]
+    fn made_up_rows_are_examples_of_the_format_that_they_were_asked_for() {
+        let open = |said: serde_json::Value, on_bad_row| {
+            let source: SourceConfig = serde_json::from_value(said).unwrap();
+            examples(
+                &source,
+                FormatChoice::Auto,
+                on_bad_row,
+                &ReadContext::default(),
+            )
+        };
+        for (shape, format) in [
+            ("completion", "prompt_completion"),
+            ("text", "text"),
+            ("prompt", "prompt_only"),
+            ("chat", "messages"),
+        ] {
+            let said = serde_json::json!({"synthetic": "recall", "rows": 70, "as": shape});
+            let found = open(said, OnBadRow::Error).unwrap();
+            assert!(
+                found.detection().to_string().starts_with(format),
+                "{}",
+                found.detection()
+            );
+            assert_eq!(found.filter(Result::is_ok).count(), 70, "{shape}");
+        }
+        let dry = serde_json::json!({"synthetic": {"arithmetic": {"digits": 1}}, "rows": 5000});
+        let last = open(dry, OnBadRow::Skip).unwrap().last().unwrap();
+        assert!(last.unwrap_err().what.contains("no new problem"));
+    }
+
+    #[test]
     fn a_broken_file_is_never_passed_over() {
         let dir = tempfile::tempdir().unwrap();
         let text = "[{\"text\":\"a\"},\n{\"text\":\"b\"";

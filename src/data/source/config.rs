@@ -1,6 +1,7 @@
 //! What a spec says of one source: a word like `name | subset | weight`, or a map.
 
 use crate::data::formats::{Columns, FormatId};
+use crate::data::synthetic::{DEFAULT_ROWS, Shape, SyntheticConfig, SyntheticSource};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -8,7 +9,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// Where the rows of a source are.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Origin {
     /// A file, a folder or a glob on this machine.
     Path(String),
@@ -16,6 +17,8 @@ pub enum Origin {
     Hub(String),
     /// The first word of the notation: a path if there is such a thing, else the hub.
     Named(String),
+    /// Rows that are made up.
+    Synthetic(Box<SyntheticSource>),
 }
 
 /// One source of rows.
@@ -123,8 +126,10 @@ impl SourceConfig {
 
 impl fmt::Display for SourceConfig {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let (Origin::Path(name) | Origin::Hub(name) | Origin::Named(name)) = &self.origin;
-        f.write_str(name)?;
+        match &self.origin {
+            Origin::Path(name) | Origin::Hub(name) | Origin::Named(name) => f.write_str(name)?,
+            Origin::Synthetic(made) => write!(f, "synthetic {}", made.generator.entry().id)?,
+        }
         for part in [&self.subset, &self.split].into_iter().flatten() {
             write!(f, " {part}")?;
         }
@@ -145,6 +150,19 @@ struct Said {
     /// A path if there is such a thing, else a data set of the hub.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
+    /// Made-up rows: the generator, e.g. `arithmetic` or `{arithmetic: {digits: 3}}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "word_or_map")]
+    synthetic: Option<SyntheticConfig>,
+    /// How many rows are made up. Default: 10,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rows: Option<u64>,
+    /// What made-up rows are: `completion`, `text`, `prompt`, `chat`.
+    #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
+    shape: Option<Shape>,
+    /// Other made-up rows of the same kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     subset: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,23 +177,51 @@ struct Said {
     columns: Columns,
 }
 
+/// A generator by its word alone, or with settings.
+fn word_or_map<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SyntheticConfig>, D::Error> {
+    let said = serde_json::Value::deserialize(from)?;
+    let said = match said.as_str() {
+        Some(word) => serde_json::json!({word: {}}),
+        None => said,
+    };
+    serde_json::from_value(said)
+        .map(Some)
+        .map_err(de::Error::custom)
+}
+
 impl TryFrom<Said> for SourceConfig {
     type Error = String;
 
     fn try_from(said: Said) -> Result<SourceConfig, String> {
-        let origin = match (said.path, said.hub, said.name) {
-            (Some(path), None, None) => Origin::Path(path),
-            (None, Some(hub), None) => Origin::Hub(hub),
-            (None, None, Some(name)) => Origin::Named(name),
-            (None, None, None) => {
+        let made = said.rows.is_some() || said.shape.is_some() || said.seed.is_some();
+        if made && said.synthetic.is_none() {
+            return Err("`rows`, `as` and `seed` belong to `synthetic`, made-up rows".into());
+        }
+        if said.synthetic.is_some() && (said.subset.is_some() || said.split.is_some()) {
+            return Err(
+                "made-up rows have no `subset` and no `split`; another `seed` makes others".into(),
+            );
+        }
+        let synthetic = said.synthetic.map(|generator| SyntheticSource {
+            rows: said.rows.unwrap_or(DEFAULT_ROWS),
+            shape: said.shape.unwrap_or_default(),
+            seed: said.seed.unwrap_or_default(),
+            generator,
+        });
+        let origin = match (said.path, said.hub, said.name, synthetic) {
+            (Some(path), None, None, None) => Origin::Path(path),
+            (None, Some(hub), None, None) => Origin::Hub(hub),
+            (None, None, Some(name), None) => Origin::Named(name),
+            (None, None, None, Some(made)) => Origin::Synthetic(Box::new(made)),
+            (None, None, None, None) => {
                 return Err(
-                    "a source needs `path` (a file, folder or glob) or `hub` (org/name)".into(),
+                    "a source needs `path` (a file, folder or glob), `hub` (org/name) or `synthetic` (a generator)".into(),
                 );
             }
-            _ => return Err("a source has one of `path`, `hub` and `name`".into()),
+            _ => return Err("a source has one of `path`, `hub`, `name` and `synthetic`".into()),
         };
-        if matches!(origin, Origin::Path(_)) && said.revision.is_some() {
-            return Err("`revision` belongs to data sets of the hub, not to a path".into());
+        if matches!(origin, Origin::Path(_) | Origin::Synthetic(_)) && said.revision.is_some() {
+            return Err("`revision` belongs to data sets of the hub".into());
         }
         SourceConfig {
             subset: said.subset,
@@ -205,6 +251,12 @@ impl From<&SourceConfig> for Said {
             Origin::Path(path) => said.path = Some(path.clone()),
             Origin::Hub(hub) => said.hub = Some(hub.clone()),
             Origin::Named(name) => said.name = Some(name.clone()),
+            Origin::Synthetic(made) => {
+                said.synthetic = Some(made.generator.clone());
+                said.rows = Some(made.rows).filter(|rows| *rows != DEFAULT_ROWS);
+                said.shape = Some(made.shape).filter(|shape| *shape != Shape::default());
+                said.seed = Some(made.seed).filter(|seed| *seed != 0);
+            }
         }
         said
     }
@@ -336,6 +388,30 @@ mod tests {
     }
 
     #[test]
+    fn made_up_rows_are_named_by_their_generator_and_keep_their_keys_to_themselves() {
+        let source = read(json!({"synthetic": "arithmetic", "weight": 0.5})).unwrap();
+        assert_eq!(source.to_string(), "synthetic arithmetic");
+        let Origin::Synthetic(made) = source.origin else {
+            panic!("made up");
+        };
+        assert_eq!((made.rows, made.shape), (DEFAULT_ROWS, Shape::Completion));
+        for (wrong, told) in [
+            (json!({"path": "a", "rows": 5}), "belong to `synthetic`"),
+            (
+                json!({"synthetic": "arithmetic", "split": "test"}),
+                "another `seed`",
+            ),
+            (json!({"synthetic": "arithmetik"}), "arithmetik"),
+            (json!({"synthetic": {"arithmetic": {"digit": 1}}}), "digit"),
+            (json!({"synthetic": "copy", "path": "a"}), "one of"),
+            (json!({"synthetic": "copy", "revision": "a"}), "of the hub"),
+        ] {
+            let error = read(wrong).unwrap_err();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+
+    #[test]
     fn what_is_written_reads_back_the_same() {
         let all = [
             json!("a"),
@@ -346,6 +422,7 @@ mod tests {
             json!({"path": "x/*.jsonl"}),
             json!({"hub": "o/n", "revision": "v1", "weight": 3.0}),
             json!({"name": "a", "format": "alpaca", "columns": {"output": "reply"}}),
+            json!({"synthetic": {"grammar": {"depth": 3}}, "rows": 50, "as": "text", "seed": 9}),
         ];
         for said in all {
             let source = read(said.clone()).unwrap();

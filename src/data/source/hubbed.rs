@@ -16,6 +16,7 @@ pub(super) fn files(
         Origin::Hub(id) => remote(source, id, context),
         Origin::Named(name) if is_local(name, &context.base) => local(source, name, context),
         Origin::Named(name) => remote(source, name, context),
+        Origin::Synthetic(_) => Ok(Vec::new()),
     }
 }
 

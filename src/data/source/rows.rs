@@ -2,7 +2,7 @@
 
 use super::container::{self, Input, Notes, Stream};
 use super::fault::Trouble;
-use super::{SourceConfig, hubbed, open};
+use super::{Origin, SourceConfig, hubbed, open};
 use crate::base::text::one_line;
 use crate::data::{DataError, Place, Record, RowFault};
 use crate::hub::HubConfig;
@@ -52,6 +52,9 @@ impl SourceFile {
     }
 }
 
+/// The kind of rows that no file holds.
+const SYNTHETIC: &str = "synthetic";
+
 /// Iterates over the rows of a source.
 pub struct Rows {
     waiting: VecDeque<SourceFile>,
@@ -80,6 +83,12 @@ pub fn rows(source: &SourceConfig, context: &ReadContext) -> Result<Rows, DataEr
         finished_bytes: 0,
         broken: false,
     };
+    if let Origin::Synthetic(made) = &source.origin {
+        rows.kind = SYNTHETIC;
+        // Settings that make no row are the spec's fault, not a row's.
+        let fatal = |fault| Trouble { fault, fatal: true };
+        rows.current = Some(Box::new(made.rows().map(move |row| row.map_err(fatal))));
+    }
     if let Some(first) = rows.waiting.pop_front() {
         rows.current = Some(rows.begin(&first)?);
     }
@@ -103,7 +112,7 @@ impl Rows {
         &self.all
     }
 
-    /// What the first file turned out to be: `text`, `jsonl`, `json`, `csv`, `tsv`, `parquet`.
+    /// What the first file turned out to be: `text`, `jsonl`, `json`, `csv`, `tsv`, `parquet`; or `synthetic`.
     pub fn kind(&self) -> &'static str {
         self.kind
     }
