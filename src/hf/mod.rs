@@ -8,9 +8,8 @@ pub use config::Family;
 pub use safetensors::TensorFileError;
 
 use crate::nn::{Model, ModelConfig, ParamInfo};
-use safetensors::{NamedTensor, TensorFile};
+use safetensors::{TensorFile, TensorHead};
 use serde_json::{Value, json};
-use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -51,38 +50,50 @@ fn pretty(value: &Value) -> String {
     text
 }
 
-/// Writes `model.safetensors` with Hugging Face's names and layouts.
+/// Writes `model.safetensors` with Hugging Face's names and layouts. Holds one turned matrix at most.
 pub fn write_weights(model: &Model, out: &mut dyn Write) -> io::Result<()> {
     let family = Family::of(model.config());
     let params = model.params();
+    let with_biases = family == Some(Family::Gpt2) && !model.config().bias;
+    let bias = |info: &ParamInfo| zero_bias(info).filter(|_| with_biases);
+    let heads: Vec<TensorHead> = params
+        .infos()
+        .iter()
+        .flat_map(|info| std::iter::once(outward(info, family)).chain(bias(info)))
+        .collect();
     let written = params.read_weights(|weights| {
-        let mut tensors = Vec::new();
-        for info in params.infos() {
-            let values = &weights[info.offset..info.offset + info.len];
-            tensors.push(outward(info, values, family));
-            if family == Some(Family::Gpt2) && !model.config().bias {
-                tensors.extend(zero_bias(info));
+        safetensors::write_to(out, &heads, &mut |sink| {
+            for info in params.infos() {
+                let values = &weights[info.offset..info.offset + info.len];
+                match turned(info, family) {
+                    Some((rows, cols)) => sink.put(&transposed(values, rows, cols))?,
+                    None => sink.put(values)?,
+                }
+                if let Some(bias) = bias(info) {
+                    sink.put(&vec![0.0; bias.shape[0]])?;
+                }
             }
-        }
-        safetensors::write_to(out, &tensors)
+            Ok(())
+        })
     });
     written.map_err(io::Error::other)?
 }
 
-/// Fills the model's weights from a folder's `model.safetensors`; every parameter must be there with its shape.
+/// Fills the model's weights from a folder's `model.safetensors`; every parameter must be there with its shape. Where one is
+/// not, no weight is changed.
 pub fn read_weights(folder: &Path, model: &mut Model) -> Result<(), HfError> {
     let file = TensorFile::open(&folder.join(WEIGHTS))?;
     let family = Family::of(model.config());
     let infos = model.params().infos().to_vec();
-    let mut parts = Vec::with_capacity(infos.len());
     for info in &infos {
-        parts.push(inward(info, &file, family)?);
+        file.expect(&info.name, &outward(info, family).shape)?;
     }
     model.params_mut().write_weights(|weights| {
-        for (info, part) in infos.iter().zip(&parts) {
-            weights[info.offset..info.offset + info.len].copy_from_slice(part);
-        }
-    })?;
+        infos.iter().try_for_each(|info| {
+            let part = &mut weights[info.offset..info.offset + info.len];
+            inward(info, &file, family, part)
+        })
+    })??;
     Ok(())
 }
 
@@ -114,24 +125,25 @@ pub fn load(folder: &Path) -> Result<Model, HfError> {
     Ok(model)
 }
 
-/// GPT-2 keeps its linear layers as (in, out): transformers' `Conv1D`.
-fn is_conv1d(name: &str, family: Option<Family>) -> bool {
+/// The rows and columns, as we keep them, of a matrix that Hugging Face keeps turned: GPT-2 has its linear layers as
+/// (in, out), transformers' `Conv1D`.
+fn turned(info: &ParamInfo, family: Option<Family>) -> Option<(usize, usize)> {
     const CONV1D: [&str; 3] = ["c_attn.weight", "c_proj.weight", "c_fc.weight"];
-    family == Some(Family::Gpt2) && CONV1D.iter().any(|end| name.ends_with(end))
+    let conv1d = family == Some(Family::Gpt2) && CONV1D.iter().any(|end| info.name.ends_with(end));
+    match info.shape[..] {
+        [rows, cols] if conv1d => Some((rows, cols)),
+        _ => None,
+    }
 }
 
-/// One parameter as Hugging Face lays it out.
-fn outward<'a>(info: &ParamInfo, values: &'a [f32], family: Option<Family>) -> NamedTensor<'a> {
-    let (shape, values) = match info.shape[..] {
-        [rows, cols] if is_conv1d(&info.name, family) => {
-            (vec![cols, rows], Cow::Owned(transposed(values, rows, cols)))
-        }
-        _ => (info.shape.clone(), Cow::Borrowed(values)),
-    };
-    NamedTensor {
+/// One parameter's name and shape as Hugging Face lays it out.
+fn outward(info: &ParamInfo, family: Option<Family>) -> TensorHead {
+    TensorHead {
         name: info.name.clone(),
-        shape,
-        values,
+        shape: match turned(info, family) {
+            Some((rows, cols)) => vec![cols, rows],
+            None => info.shape.clone(),
+        },
     }
 }
 
@@ -140,28 +152,29 @@ fn inward(
     info: &ParamInfo,
     file: &TensorFile,
     family: Option<Family>,
-) -> Result<Vec<f32>, TensorFileError> {
-    match info.shape[..] {
-        [rows, cols] if is_conv1d(&info.name, family) => {
+    into: &mut [f32],
+) -> Result<(), TensorFileError> {
+    match turned(info, family) {
+        Some((rows, cols)) => {
             let values = file.read(&info.name, &[cols, rows])?;
-            Ok(transposed(&values, cols, rows))
+            into.copy_from_slice(&transposed(&values, cols, rows));
+            Ok(())
         }
-        _ => file.read(&info.name, &info.shape),
+        None => file.read_into(&info.name, &info.shape, into),
     }
 }
 
 /// transformers' GPT-2 has biases everywhere; a model without them is one whose biases are zero.
-fn zero_bias(info: &ParamInfo) -> Option<NamedTensor<'static>> {
+fn zero_bias(info: &ParamInfo) -> Option<TensorHead> {
     let part = info.name.strip_suffix(".weight")?;
     let biased = ["ln_1", "ln_2", "ln_f", "c_attn", "c_proj", "c_fc"];
     let len = info.shape[0];
     biased
         .iter()
         .any(|end| part.ends_with(end))
-        .then(|| NamedTensor {
+        .then(|| TensorHead {
             name: format!("{part}.bias"),
             shape: vec![len],
-            values: vec![0.0; len].into(),
         })
 }
 

@@ -1,12 +1,13 @@
-//! Reading and writing safetensors files: f32 tensors, written as a stream while their SHA-256 is taken, read whole
-//! (never memory-mapped: a file truncated under a map kills the process).
+//! Reading and writing safetensors files: f32 tensors, written as a stream while their SHA-256 is taken, read tensor by
+//! tensor into place (never memory-mapped: a file truncated under a map kills the process).
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
+use safetensors::tensor::Metadata;
 
 /// Largest accepted header: a hostile one must not make us hold gigabytes.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
@@ -35,33 +36,52 @@ pub enum TensorFileError {
     },
 }
 
-/// One tensor to write: row-major f32.
-#[derive(Debug, Clone)]
-pub struct NamedTensor<'a> {
+/// A tensor to write: row-major f32.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorHead {
     pub name: String,
     pub shape: Vec<usize>,
-    pub values: std::borrow::Cow<'a, [f32]>,
 }
 
-/// Writes a safetensors file and fsyncs it.
-pub fn write(path: &Path, tensors: &[NamedTensor<'_>]) -> io::Result<()> {
-    let mut file = BufWriter::with_capacity(1 << 18, File::create(path)?);
-    write_to(&mut file, tensors)?;
-    file.into_inner()
-        .map_err(io::IntoInnerError::into_error)?
-        .sync_all()
+/// Takes the values of tensors, in the order of their heads.
+pub struct TensorSink<'a> {
+    out: &'a mut dyn Write,
+    buffer: Vec<u8>,
+    written: usize,
 }
 
-/// The format: header length (u64 LE), header (JSON, padded by spaces to 8 bytes), data.
-pub fn write_to(out: &mut dyn Write, tensors: &[NamedTensor<'_>]) -> io::Result<()> {
+impl TensorSink<'_> {
+    /// The next values; one tensor may come in several portions.
+    pub fn put(&mut self, values: &[f32]) -> io::Result<()> {
+        for chunk in values.chunks(CHUNK) {
+            self.buffer.clear();
+            self.buffer
+                .extend(chunk.iter().flat_map(|x| x.to_le_bytes()));
+            self.out.write_all(&self.buffer)?;
+        }
+        self.written += values.len();
+        Ok(())
+    }
+}
+
+/// Writes the format: header length (u64 LE), header (JSON, padded by spaces to 8 bytes), data, which `fill` puts into the
+/// sink. Holds one chunk, whatever the size.
+///
+/// # Errors
+/// What the writer says; and where `fill` put more or fewer values than the heads announce.
+pub fn write_to(
+    out: &mut dyn Write,
+    heads: &[TensorHead],
+    fill: &mut dyn FnMut(&mut TensorSink<'_>) -> io::Result<()>,
+) -> io::Result<()> {
     let mut header = serde_json::Map::new();
     header.insert("__metadata__".into(), serde_json::json!({"format": "pt"}));
     let mut offset = 0usize;
-    for tensor in tensors {
-        let end = offset + tensor.values.len() * 4;
+    for head in heads {
+        let end = offset + head.shape.iter().product::<usize>() * 4;
         header.insert(
-            tensor.name.clone(),
-            serde_json::json!({"dtype": "F32", "shape": tensor.shape, "data_offsets": [offset, end]}),
+            head.name.clone(),
+            serde_json::json!({"dtype": "F32", "shape": head.shape, "data_offsets": [offset, end]}),
         );
         offset = end;
     }
@@ -69,24 +89,31 @@ pub fn write_to(out: &mut dyn Write, tensors: &[NamedTensor<'_>]) -> io::Result<
     header.resize(header.len().next_multiple_of(8), b' ');
     out.write_all(&(header.len() as u64).to_le_bytes())?;
     out.write_all(&header)?;
-    let mut buffer = Vec::with_capacity(CHUNK * 4);
-    for tensor in tensors {
-        for chunk in tensor.values.chunks(CHUNK) {
-            buffer.clear();
-            buffer.extend(chunk.iter().flat_map(|x| x.to_le_bytes()));
-            out.write_all(&buffer)?;
-        }
+    let mut sink = TensorSink {
+        out,
+        buffer: Vec::with_capacity(CHUNK * 4),
+        written: 0,
+    };
+    fill(&mut sink)?;
+    if sink.written * 4 != offset {
+        return Err(io::Error::other(format!(
+            "{} values for tensors of {}",
+            sink.written,
+            offset / 4
+        )));
     }
     Ok(())
 }
 
-/// A safetensors file in memory.
+/// An open safetensors file: its header is read and checked, tensors are read when they are asked for.
 #[derive(Debug)]
 pub struct TensorFile {
     path: PathBuf,
-    bytes: Vec<u8>,
-    /// Name → (dtype, shape, byte range).
-    index: HashMap<String, (Dtype, Vec<usize>, std::ops::Range<usize>)>,
+    file: File,
+    /// Where the data begins.
+    start: u64,
+    /// Name → (dtype, shape, first byte after `start`).
+    index: HashMap<String, (Dtype, Vec<usize>, u64)>,
 }
 
 impl TensorFile {
@@ -109,24 +136,31 @@ impl TensorFile {
                 "a header of {header} bytes is over the limit of {MAX_HEADER_BYTES}"
             )));
         }
-        let mut bytes = length.to_vec();
-        file.read_to_end(&mut bytes).map_err(io)?;
-        let tensors = SafeTensors::deserialize(&bytes).map_err(|e| malformed(e.to_string()))?;
-        let start = bytes.as_ptr() as usize;
-        let index = tensors
-            .iter()
-            .map(|(name, view)| {
-                let from = view.data().as_ptr() as usize - start;
-                let range = from..from + view.data().len();
-                (
-                    name.to_string(),
-                    (view.dtype(), view.shape().to_vec(), range),
-                )
+        let mut text = vec![0; header as usize];
+        file.read_exact(&mut text)
+            .map_err(|_| malformed("shorter than its header".into()))?;
+        // Refuses tensors that overlap, leave gaps, or have other sizes than their shapes.
+        let heads: Metadata =
+            serde_json::from_slice(&text).map_err(|e| malformed(e.to_string()))?;
+        let (start, whole) = (8 + header, file.metadata().map_err(io)?.len());
+        let wanted = start + heads.data_len() as u64;
+        if wanted != whole {
+            return Err(malformed(format!(
+                "{whole} bytes, its header speaks of {wanted}"
+            )));
+        }
+        let index = heads
+            .tensors()
+            .into_iter()
+            .map(|(name, info)| {
+                let from = info.data_offsets.0 as u64;
+                (name, (info.dtype, info.shape.clone(), from))
             })
             .collect();
         Ok(TensorFile {
             path: path.into(),
-            bytes,
+            file,
+            start,
             index,
         })
     }
@@ -143,9 +177,14 @@ impl TensorFile {
         self.index.contains_key(name)
     }
 
-    /// The values of one tensor as f32 (bf16 and f16 are widened); the shape must be the expected one.
-    pub fn read(&self, name: &str, expected: &[usize]) -> Result<Vec<f32>, TensorFileError> {
-        let Some((dtype, shape, range)) = self.index.get(name) else {
+    /// Holds one tensor against the expected shape and the types that are read, without reading it.
+    pub fn expect(&self, name: &str, expected: &[usize]) -> Result<(), TensorFileError> {
+        self.find(name, expected).map(|_| ())
+    }
+
+    /// The type of a tensor that is as expected, its number of values, and where it begins in the file.
+    fn find(&self, name: &str, expected: &[usize]) -> Result<(Dtype, usize, u64), TensorFileError> {
+        let Some((dtype, shape, from)) = self.index.get(name) else {
             return Err(TensorFileError::Missing {
                 path: self.path.clone(),
                 tensor: name.into(),
@@ -164,41 +203,80 @@ impl TensorFile {
                 format!("{expected:?} as the model's config says"),
             ));
         }
-        let data = &self.bytes[range.clone()];
         match dtype {
-            Dtype::F32 => Ok(widen(data, |b: [u8; 4]| f32::from_le_bytes(b))),
-            Dtype::BF16 => Ok(widen(data, |b: [u8; 2]| {
-                f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16)
-            })),
+            Dtype::F32 | Dtype::BF16 => Ok((*dtype, shape.iter().product(), self.start + from)),
             other => Err(mismatch(format!("dtype {other:?}"), "F32 or BF16".into())),
         }
     }
 
-    /// The values of a tensor whose length alone is known: optimizer moments.
-    pub fn read_flat(&self, name: &str) -> Result<Vec<f32>, TensorFileError> {
-        let shape = self
-            .index
-            .get(name)
-            .map(|(_, shape, _)| shape.clone())
-            .unwrap_or_default();
-        self.read(name, &shape)
+    /// The values of one tensor as f32 (bf16 is widened); the shape must be the expected one.
+    pub fn read(&self, name: &str, expected: &[usize]) -> Result<Vec<f32>, TensorFileError> {
+        let (_, len, _) = self.find(name, expected)?;
+        let mut values = vec![0.0; len];
+        self.read_into(name, expected, &mut values)?;
+        Ok(values)
+    }
+
+    /// Reads one tensor into `into`, which has its number of values; holds one chunk besides.
+    pub fn read_into(
+        &self,
+        name: &str,
+        expected: &[usize],
+        into: &mut [f32],
+    ) -> Result<(), TensorFileError> {
+        let (dtype, len, from) = self.find(name, expected)?;
+        let io = |source| TensorFileError::Io {
+            path: self.path.clone(),
+            source,
+        };
+        if into.len() != len {
+            return Err(TensorFileError::Mismatch {
+                path: self.path.clone(),
+                tensor: name.into(),
+                found: format!("{len} values"),
+                expected: format!("{} values", into.len()),
+            });
+        }
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(from)).map_err(io)?;
+        let wide = if dtype == Dtype::BF16 { 2 } else { 4 };
+        let mut buffer = vec![0; CHUNK.min(len) * wide];
+        for chunk in into.chunks_mut(CHUNK) {
+            let bytes = &mut buffer[..chunk.len() * wide];
+            file.read_exact(bytes).map_err(io)?;
+            match dtype {
+                Dtype::BF16 => widen(bytes, chunk, |b: [u8; 2]| {
+                    f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16)
+                }),
+                _ => widen(bytes, chunk, f32::from_le_bytes),
+            }
+        }
+        Ok(())
     }
 }
 
-fn widen<const N: usize>(data: &[u8], f: impl Fn([u8; N]) -> f32) -> Vec<f32> {
-    data.as_chunks::<N>().0.iter().map(|b| f(*b)).collect()
+fn widen<const N: usize>(bytes: &[u8], into: &mut [f32], f: impl Fn([u8; N]) -> f32) {
+    for (value, b) in into.iter_mut().zip(bytes.as_chunks::<N>().0) {
+        *value = f(*b);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn tensor(name: &str, shape: &[usize], values: &[f32]) -> NamedTensor<'static> {
-        NamedTensor {
-            name: name.into(),
-            shape: shape.to_vec(),
-            values: values.to_vec().into(),
-        }
+    type Named = (TensorHead, Vec<f32>);
+
+    fn tensor(name: &str, shape: &[usize], values: &[f32]) -> Named {
+        let (name, shape) = (name.into(), shape.to_vec());
+        (TensorHead { name, shape }, values.to_vec())
+    }
+
+    fn write(path: &Path, tensors: &[Named]) -> io::Result<()> {
+        let heads: Vec<TensorHead> = tensors.iter().map(|(head, _)| head.clone()).collect();
+        write_to(&mut File::create(path)?, &heads, &mut |sink| {
+            tensors.iter().try_for_each(|(_, values)| sink.put(values))
+        })
     }
 
     #[test]
@@ -255,11 +333,48 @@ mod tests {
 
     #[test]
     fn bf16_is_widened() {
-        assert_eq!(
-            widen(&[0x80, 0x3f, 0x00, 0xc0], |b: [u8; 2]| f32::from_bits(
-                u32::from(u16::from_le_bytes(b)) << 16
-            )),
-            [1.0, -2.0]
-        );
+        let bytes = [0x80, 0x3f, 0x00, 0xc0];
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.safetensors");
+        let header = r#"{"w":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}"#;
+        let mut file = (header.len() as u64).to_le_bytes().to_vec();
+        file.extend(header.as_bytes());
+        file.extend(bytes);
+        std::fs::write(&path, file).unwrap();
+        let file = TensorFile::open(&path).unwrap();
+        assert_eq!(file.read("w", &[2]).unwrap(), [1.0, -2.0]);
+    }
+
+    #[test]
+    fn tensors_longer_than_a_chunk_are_whole_and_in_any_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.safetensors");
+        let long: Vec<f32> = (0..2 * CHUNK + 7).map(|i| i as f32).collect();
+        write(
+            &path,
+            &[
+                tensor("short", &[1], &[9.0]),
+                tensor("long", &[long.len()], &long),
+            ],
+        )
+        .unwrap();
+        let file = TensorFile::open(&path).unwrap();
+        assert!(file.read("long", &[long.len()]).unwrap() == long);
+        assert_eq!(file.read("short", &[1]).unwrap(), [9.0]);
+        assert!(file.read_into("short", &[1], &mut [0.0; 2]).is_err());
+    }
+
+    #[test]
+    fn values_that_are_not_as_many_as_announced_are_no_file() {
+        let head = TensorHead {
+            name: "w".into(),
+            shape: vec![3],
+        };
+        for n in [2, 4] {
+            let written = write_to(&mut Vec::new(), std::slice::from_ref(&head), &mut |sink| {
+                sink.put(&vec![0.0; n])
+            });
+            assert!(written.is_err(), "{n}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! AdamW: Adam with decoupled weight decay.
 
-use super::{TensorNorms, UpdateRule};
+use super::{StatePart, TensorNorms, UpdateRule};
 use crate::base::registry::Entry;
 use crate::kernels::adamw::{self, Chunks, Part};
 use crate::kernels::{flat, pages};
@@ -123,34 +123,53 @@ impl UpdateRule for AdamW {
         self.chunks.norms()
     }
 
-    fn state(&self) -> Result<Vec<(String, Vec<f32>)>> {
-        // Pieces of 16 bits are exact in f32; a step count as one f32 would not be beyond 2^24.
-        let pieces = (0..4).map(|i| ((self.steps >> (16 * i)) & 0xffff) as f32);
-        Ok(vec![
-            (STEPS.into(), pieces.collect()),
-            (MEAN.into(), flat::read(&self.mean, <[f32]>::to_vec)?),
-            (SQUARE.into(), flat::read(&self.square, <[f32]>::to_vec)?),
-        ])
+    fn state(&self) -> Vec<StatePart> {
+        let len = self.mean.elem_count();
+        [(STEPS, PIECES), (MEAN, len), (SQUARE, len)]
+            .map(|(name, len)| StatePart { name, len })
+            .to_vec()
     }
 
-    fn load_state(&mut self, state: Vec<(String, Vec<f32>)>) -> Result<()> {
-        let find = |name: &str, len: usize| match state.iter().find(|(n, _)| n == name) {
-            Some((_, values)) if values.len() == len => Ok(values),
-            Some((_, values)) => {
-                bail!("adamw: {name}: expected {len} values, got {}", values.len())
+    fn read_state(&self, name: &str, read: &mut dyn FnMut(&[f32])) -> Result<()> {
+        match name {
+            STEPS => {
+                read(&pieces(self.steps));
+                Ok(())
             }
-            None => bail!("adamw: {name} is missing from the saved state"),
-        };
-        let len = self.mean.elem_count();
-        let (steps, mean, square) = (find(STEPS, 4)?, find(MEAN, len)?, find(SQUARE, len)?);
-        flat::write(&self.mean, |m| m.copy_from_slice(mean))?;
-        flat::write(&self.square, |s| s.copy_from_slice(square))?;
-        self.steps = steps
-            .iter()
-            .rev()
-            .fold(0, |sum, &piece| (sum << 16) | piece as u64);
-        Ok(())
+            MEAN => flat::read(&self.mean, read),
+            SQUARE => flat::read(&self.square, read),
+            other => bail!("adamw: its state has no `{other}`"),
+        }
     }
+
+    fn write_state(&mut self, name: &str, write: &mut dyn FnMut(&mut [f32])) -> Result<()> {
+        match name {
+            STEPS => {
+                let mut pieces = pieces(self.steps);
+                write(&mut pieces);
+                self.steps = whole(&pieces);
+                Ok(())
+            }
+            MEAN => flat::write(&self.mean, write),
+            SQUARE => flat::write(&self.square, write),
+            other => bail!("adamw: its state has no `{other}`"),
+        }
+    }
+}
+
+/// Pieces that a step count is stored in.
+const PIECES: usize = 4;
+
+/// Pieces of 16 bits are exact in f32; a step count as one f32 would not be beyond 2^24.
+fn pieces(steps: u64) -> [f32; PIECES] {
+    std::array::from_fn(|i| ((steps >> (16 * i)) & 0xffff) as f32)
+}
+
+fn whole(pieces: &[f32; PIECES]) -> u64 {
+    pieces
+        .iter()
+        .rev()
+        .fold(0, |sum, &piece| (sum << 16) | piece as u64)
 }
 
 const STEPS: &str = "adamw.steps";
@@ -191,6 +210,28 @@ mod tests {
         }
     }
 
+    fn state(rule: &dyn UpdateRule) -> Vec<(&'static str, Vec<u32>)> {
+        let read = |part: &StatePart| {
+            let mut bits = Vec::new();
+            let mut take = |values: &[f32]| bits = values.iter().map(|v| v.to_bits()).collect();
+            rule.read_state(part.name, &mut take).unwrap();
+            assert_eq!(bits.len(), part.len, "{}", part.name);
+            (part.name, bits)
+        };
+        rule.state().iter().map(read).collect()
+    }
+
+    fn take_up(rule: &mut dyn UpdateRule, from: &dyn UpdateRule) {
+        for (name, bits) in state(from) {
+            let mut fill = |values: &mut [f32]| {
+                for (v, b) in values.iter_mut().zip(&bits) {
+                    *v = f32::from_bits(*b);
+                }
+            };
+            rule.write_state(name, &mut fill).unwrap();
+        }
+    }
+
     fn weights(model: &Model) -> Vec<u32> {
         let bits = |w: &[f32]| w.iter().map(|w| w.to_bits()).collect();
         model.params().read_weights(bits).unwrap()
@@ -207,22 +248,19 @@ mod tests {
         let mut first = config.build(halves.params()).unwrap();
         update(&mut halves, &mut *first, 0..3);
         let mut second = config.build(halves.params()).unwrap();
-        second.load_state(first.state().unwrap()).unwrap();
+        take_up(&mut *second, &*first);
         update(&mut halves, &mut *second, 3..6);
         assert_eq!(weights(&whole), weights(&halves));
-        assert_eq!(rule.state().unwrap(), second.state().unwrap());
+        assert_eq!(state(&*rule), state(&*second));
     }
 
     #[test]
-    fn a_state_that_does_not_fit_is_refused_by_name() {
+    fn a_part_that_is_none_is_refused_by_name() {
         let model = model();
         let mut rule = Config::default().build(model.params()).unwrap();
-        let mut state = rule.state().unwrap();
-        state[1].1.pop();
-        let error = rule.load_state(state).unwrap_err().to_string();
-        assert!(error.contains("adamw.mean: expected"), "{error}");
-        let error = rule.load_state(Vec::new()).unwrap_err().to_string();
-        assert!(error.contains("adamw.steps is missing"), "{error}");
+        let error = rule.read_state("adamw.steep", &mut |_| ()).unwrap_err();
+        assert!(error.to_string().contains("no `adamw.steep`"), "{error}");
+        assert!(rule.write_state("mean", &mut |_| ()).is_err());
     }
 
     #[test]
@@ -272,7 +310,7 @@ mod tests {
         let mut rule = AdamW::new(&Config::default(), model.params()).unwrap();
         rule.steps = (1 << 40) + 12_345_678_901;
         let mut other = AdamW::new(&Config::default(), model.params()).unwrap();
-        other.load_state(rule.state().unwrap()).unwrap();
+        take_up(&mut other, &rule);
         assert_eq!(other.steps, rule.steps);
     }
 

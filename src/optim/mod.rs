@@ -23,10 +23,20 @@ pub trait UpdateRule: Send {
     /// Norms of every parameter's gradient, change and weights (before it) in the last update, in the order of `Params::infos`. Empty
     /// before the first update, and where the update does not measure them (accelerators).
     fn last_norms(&self) -> &[TensorNorms];
-    /// Everything that the next step depends on besides weights and gradients, by name.
-    fn state(&self) -> Result<Vec<(String, Vec<f32>)>>;
-    /// Takes up a state that [`UpdateRule::state`] gave; refuses names or lengths that do not fit.
-    fn load_state(&mut self, state: Vec<(String, Vec<f32>)>) -> Result<()>;
+    /// Names and lengths of everything that the next step depends on besides weights and gradients.
+    fn state(&self) -> Vec<StatePart>;
+    /// Hands one part's values to `read`, without a copy where they lie in host memory; refuses a name that is none.
+    fn read_state(&self, name: &str, read: &mut dyn FnMut(&[f32])) -> Result<()>;
+    /// Lets `write` fill one part in place; refuses a name that is none.
+    fn write_state(&mut self, name: &str, write: &mut dyn FnMut(&mut [f32])) -> Result<()>;
+}
+
+/// One part of an update rule's state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatePart {
+    pub name: &'static str,
+    /// Number of f32 values.
+    pub len: usize,
 }
 
 /// The factor that brings a gradient of global norm `norm` down to `clip_norm`, as torch's `clip_grad_norm_` computes it;

@@ -20,7 +20,8 @@ use super::EngineError;
 use super::state::{Progress, TrainState};
 use super::train::Trainer;
 use crate::hf;
-use crate::hf::safetensors::{NamedTensor, TensorFile};
+use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
+use crate::optim::UpdateRule;
 use crate::wire::{Event, Phase};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -60,7 +61,7 @@ pub struct SavedState {
     pub fingerprint: Fingerprint,
 }
 
-/// Writes one whole checkpoint.
+/// Writes one whole checkpoint, as streams: beside the state itself it holds one turned matrix at most.
 pub fn save(
     store: &mut Store,
     state: &TrainState,
@@ -68,7 +69,6 @@ pub fn save(
     fingerprint: &Fingerprint,
 ) -> Result<(PathBuf, Manifest), CheckpointError> {
     let step = state.progress.step;
-    let moments = state.optimizer.state()?;
     let saved = SavedState {
         progress: state.progress.clone(),
         fingerprint: fingerprint.clone(),
@@ -84,7 +84,7 @@ pub fn save(
         bytes(hf::GENERATION, generation.as_bytes()),
         bytes(hf::TOKENIZER, tokenizer.as_bytes()),
         part(hf::WEIGHTS, |out| hf::write_weights(&state.model, out)),
-        part(OPTIMIZER, |out| write_moments(&moments, out)),
+        part(OPTIMIZER, |out| write_moments(&*state.optimizer, out)),
         bytes(STATE, &text),
     ];
     store.commit(step, &parts).map_err(failed)
@@ -100,16 +100,25 @@ fn part<'a>(
     }
 }
 
-fn write_moments(moments: &[(String, Vec<f32>)], out: &mut dyn io::Write) -> io::Result<()> {
-    let tensors: Vec<NamedTensor<'_>> = moments
+fn write_moments(optimizer: &dyn UpdateRule, out: &mut dyn io::Write) -> io::Result<()> {
+    let parts = optimizer.state();
+    let heads: Vec<TensorHead> = parts
         .iter()
-        .map(|(name, values)| NamedTensor {
-            name: name.clone(),
-            shape: vec![values.len()],
-            values: values.into(),
+        .map(|part| TensorHead {
+            name: part.name.into(),
+            shape: vec![part.len],
         })
         .collect();
-    hf::safetensors::write_to(out, &tensors)
+    write_to(out, &heads, &mut |sink| {
+        parts.iter().try_for_each(|part| {
+            let mut written = Ok(());
+            let mut put = |values: &[f32]| written = sink.put(values);
+            optimizer
+                .read_state(part.name, &mut put)
+                .map_err(io::Error::other)?;
+            written
+        })
+    })
 }
 
 /// The counters and fingerprints of a checkpoint.
@@ -129,17 +138,21 @@ pub fn read_state(folder: &Path) -> Result<SavedState, CheckpointError> {
     serde_json::from_slice(&text).map_err(|e| wrong(e.to_string()))
 }
 
-/// Fills `state` from a verified checkpoint; its model and optimizer are already of the right shape.
+/// Fills `state` from a verified checkpoint, in place; its model and optimizer are already of the right shape.
 pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, CheckpointError> {
     let saved = read_state(folder)?;
-    hf::read_weights(folder, &mut state.model)?;
     let file = TensorFile::open(&folder.join(OPTIMIZER))?;
-    let mut moments = Vec::new();
-    for (name, _) in state.optimizer.state()? {
-        let values = file.read_flat(&name)?;
-        moments.push((name, values));
+    let parts = state.optimizer.state();
+    for part in &parts {
+        file.expect(part.name, &[part.len])?;
     }
-    state.optimizer.load_state(moments)?;
+    hf::read_weights(folder, &mut state.model)?;
+    for part in &parts {
+        let mut read = Ok(());
+        let mut fill = |values: &mut [f32]| read = file.read_into(part.name, &[part.len], values);
+        state.optimizer.write_state(part.name, &mut fill)?;
+        read?;
+    }
     state.progress = saved.progress.clone();
     Ok(saved)
 }

@@ -117,6 +117,16 @@ pub fn check_all(subject: &mut Subject<'_>, on_check: &mut dyn FnMut(&Checked) -
         }
     }
     let _ = std::fs::remove_dir_all(&subject.scratch);
+    // The twin is as large as the run's own state; training begins without it.
+    subject.twin = None;
+    crate::kernels::pages::give_back();
+}
+
+/// FNV-1a over the bits.
+fn hash(values: &[f32]) -> u64 {
+    values.iter().fold(0xcbf2_9ce4_8422_2325, |h, x| {
+        (h ^ u64::from(x.to_bits())).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// Runs the checks of a spec by themselves, without a run. `room` is the folder whose disk will hold the checkpoints.

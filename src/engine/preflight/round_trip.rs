@@ -1,10 +1,12 @@
-//! A checkpoint that is written and read again is the same to the bit, moments included.
+//! A checkpoint that is written and read again is the same to the bit, moments included. Compared by digests and read back
+//! into the twin that was written, so that the check holds nothing besides it.
 
-use super::{Check, Subject, Verdict};
+use super::{Check, Subject, Verdict, hash};
 use crate::engine::EngineError;
 use crate::engine::checkpoint::disk::RealDisk;
 use crate::engine::checkpoint::{self, Fingerprint, Store};
-use crate::engine::state::TrainState;
+use crate::engine::state::{Progress, TrainState};
+use crate::nn::ParamInfo;
 use crate::wire::CheckStatus;
 
 pub const CHECK: Check = Check {
@@ -39,35 +41,77 @@ fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
         &Fingerprint::of(spec, data),
     )?;
     checkpoint::Manifest::verify(&path).map_err(checkpoint::CheckpointError::from)?;
-    let mut back = TrainState::blank(spec, data)?;
-    checkpoint::load(&path, &mut back)?;
-    judge(twin, &back, manifest.total_bytes())
+    let saved = Digest::of(twin)?;
+    wipe(twin)?;
+    checkpoint::load(&path, twin)?;
+    Ok(judge(&saved, &Digest::of(twin)?, manifest.total_bytes()))
 }
 
-fn judge(saved: &TrainState, back: &TrainState, bytes: u64) -> Result<Verdict, EngineError> {
-    let weights = |s: &TrainState| s.model.params().read_weights(bits);
-    let moments = |s: &TrainState| -> Result<Vec<_>, EngineError> {
-        let state = s.optimizer.state()?;
-        Ok(state.into_iter().map(|(n, v)| (n, bits(&v))).collect())
+/// What a state is, in a few numbers: one bit of it more or less, and they are others.
+#[derive(Debug, Clone, PartialEq)]
+struct Digest {
+    /// Of each parameter and each part of the optimizer's state, by name.
+    tensors: Vec<(String, u64)>,
+    progress: Progress,
+}
+
+impl Digest {
+    fn of(state: &TrainState) -> Result<Digest, EngineError> {
+        let params = state.model.params();
+        let mut tensors: Vec<(String, u64)> = params.read_weights(|weights| {
+            let of = |i: &ParamInfo| hash(&weights[i.offset..i.offset + i.len]);
+            params
+                .infos()
+                .iter()
+                .map(|i| (i.name.clone(), of(i)))
+                .collect()
+        })?;
+        for part in state.optimizer.state() {
+            let mut digest = 0;
+            let mut read = |values: &[f32]| digest = hash(values);
+            state.optimizer.read_state(part.name, &mut read)?;
+            tensors.push((part.name.to_string(), digest));
+        }
+        Ok(Digest {
+            tensors,
+            progress: state.progress.clone(),
+        })
+    }
+}
+
+/// Leaves nothing of a state that a reader who reads nothing could pass off as read.
+fn wipe(state: &mut TrainState) -> Result<(), EngineError> {
+    state
+        .model
+        .params_mut()
+        .write_weights(|w| w.fill(f32::NAN))?;
+    for part in state.optimizer.state() {
+        // No number would be a step count of 0.
+        // What is no number would be a step count of 0.
+        let mut fill = |values: &mut [f32]| values.fill(1.0);
+        state.optimizer.write_state(part.name, &mut fill)?;
+    }
+    state.progress = Progress {
+        step: u64::MAX,
+        ..Progress::default()
     };
-    let differs = if weights(saved)? != weights(back)? {
-        "weights"
-    } else if moments(saved)? != moments(back)? {
-        "optimizer moments"
-    } else if saved.progress != back.progress {
-        "counters"
-    } else {
-        let size = crate::base::human::bytes(bytes);
-        return Ok(Verdict::pass(format!("{size} written, read and compared")));
+    Ok(())
+}
+
+fn judge(saved: &Digest, back: &Digest, bytes: u64) -> Verdict {
+    let tensor = saved.tensors.iter().zip(&back.tensors);
+    let differs = match tensor.into_iter().find(|(a, b)| a != b) {
+        Some(((name, _), _)) => name.as_str(),
+        None if saved.progress != back.progress => "the counters",
+        None => {
+            let size = crate::base::human::bytes(bytes);
+            return Verdict::pass(format!("{size} written, read and compared"));
+        }
     };
-    Ok(Verdict::fail(
-        format!("{differs} differ after writing and reading them"),
+    Verdict::fail(
+        format!("{differs} came back otherwise than it was written"),
         "a resume would not continue this run; the disk or this program is broken",
-    ))
-}
-
-fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|x| x.to_bits()).collect()
+    )
 }
 
 #[cfg(test)]
@@ -76,40 +120,49 @@ mod tests {
     use crate::engine::tests::tiny;
 
     #[test]
-    fn one_changed_weight_moment_or_counter_fails() {
+    fn one_changed_weight_moment_or_counter_fails_by_name() {
         let (spec, data) = tiny(&[]);
         let fresh = || TrainState::fresh(&spec, &data).unwrap();
-        assert_eq!(
-            judge(&fresh(), &fresh(), 1).unwrap().status,
-            CheckStatus::Pass
-        );
+        let against = |other: &TrainState| {
+            let saved = Digest::of(&fresh()).unwrap();
+            judge(&saved, &Digest::of(other).unwrap(), 1)
+        };
+        assert_eq!(against(&fresh()).status, CheckStatus::Pass);
         let mut other = fresh();
+        let infos = other.model.params().infos().to_vec();
+        let last = infos.last().unwrap();
+        let params = other.model.params_mut();
+        // The lowest bit of one weight.
+        let flip = |w: &mut f32| *w = f32::from_bits(w.to_bits() ^ 1);
+        params.write_weights(|w| flip(&mut w[last.offset])).unwrap();
+        let verdict = against(&other);
+        assert_eq!(verdict.status, CheckStatus::Fail);
+        assert!(verdict.evidence.contains(&last.name), "{verdict:?}");
+        let mut other = fresh();
+        let mut change = |m: &mut [f32]| m[0] += 1.0;
         other
-            .model
-            .params_mut()
-            .write_weights(|w| w[3] += 1.0)
+            .optimizer
+            .write_state("adamw.square", &mut change)
             .unwrap();
-        assert!(
-            judge(&fresh(), &other, 1)
-                .unwrap()
-                .evidence
-                .contains("weights")
-        );
-        let mut other = fresh();
-        let mut moments = other.optimizer.state().unwrap();
-        moments[0].1[0] += 1.0;
-        other.optimizer.load_state(moments).unwrap();
-        assert!(
-            judge(&fresh(), &other, 1)
-                .unwrap()
-                .evidence
-                .contains("moments")
-        );
+        assert!(against(&other).evidence.contains("adamw.square"));
         let mut other = fresh();
         other.progress.micro_step = 1;
-        assert_eq!(
-            judge(&fresh(), &other, 1).unwrap().status,
-            CheckStatus::Fail
-        );
+        assert!(against(&other).evidence.contains("counters"));
+    }
+
+    #[test]
+    fn a_wiped_state_differs_everywhere() {
+        let (spec, data) = tiny(&[]);
+        let mut state = TrainState::fresh(&spec, &data).unwrap();
+        let before = Digest::of(&state).unwrap();
+        wipe(&mut state).unwrap();
+        let after = Digest::of(&state).unwrap();
+        let same = before
+            .tensors
+            .iter()
+            .zip(&after.tensors)
+            .filter(|(a, b)| a == b);
+        assert_eq!(same.count(), 0);
+        assert_ne!(before.progress, after.progress);
     }
 }

@@ -1,6 +1,6 @@
 //! The same seed gives the same bits: weights, loss and gradients. Without it no run can be repeated or resumed exactly.
 
-use super::{Check, Subject, Verdict};
+use super::{Check, Subject, Verdict, hash};
 use crate::data::Batch;
 use crate::engine::EngineError;
 use crate::engine::state::TrainState;
@@ -49,13 +49,6 @@ fn read(
         weights: model.params().read_weights(hash)?,
         loss: found.loss,
         grad_norm,
-    })
-}
-
-/// FNV-1a over the bits.
-fn hash(weights: &[f32]) -> u64 {
-    weights.iter().fold(0xcbf2_9ce4_8422_2325, |h, x| {
-        (h ^ u64::from(x.to_bits())).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
