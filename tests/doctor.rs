@@ -19,11 +19,14 @@ fn findings(name: &str) -> Vec<Finding> {
 /// Machine, and what should not pass on it, in the order of the table.
 const WANTED: &[(&str, &[&str])] = &[
     ("healthy", &[]),
-    ("eight", &[]),
+    ("eight", &["unknown collectives"]),
     ("cpu", &[]),
     ("mig", &[]),
     ("no_driver", &["fail driver"]),
-    ("no_driver_container", &["fail driver", "unknown clock"]),
+    (
+        "no_driver_container",
+        &["fail driver", "unknown clock", "unknown clock_skew"],
+    ),
     ("mismatch", &["fail driver_match"]),
     ("throttled", &["fail throttle", "warn temperature"]),
     ("ecc", &["fail ecc", "warn xid"]),
@@ -89,6 +92,13 @@ fn evidence_names_the_thing() {
         ("mig", "cuda_visible", "1g.10gb on GPU 0"),
         ("lost", "gpu_lost", "GPU 1: the GPU has fallen off the bus"),
         ("ecc", "ecc", "2 uncorrectable errors"),
+        ("eight", "nccl", "NCCL 2.27.3; the GPUs speak over NVLink"),
+        (
+            "eight",
+            "collectives",
+            "all_reduce_perf -b 8 -e 1G -f 2 -g 8",
+        ),
+        ("eight", "numa", "GPU 4, 5, 6, 7: near CPUs 48-95"),
     ] {
         assert!(
             evidence(name, id).contains(words),

@@ -72,6 +72,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
         .claim()
         .map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
     let job = EngineJob {
+        env: cx.env.clone(),
         spec: spec_of(&run)?,
         run_dir: run.clone(),
         force: args.force,

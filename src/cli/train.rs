@@ -95,6 +95,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         return home::workbench(What::Start(run, options), cx);
     }
     let job = EngineJob {
+        env: cx.env.clone(),
         spec: spec_of(&run)?,
         run_dir: run,
         force: args.force,

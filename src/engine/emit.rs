@@ -2,6 +2,7 @@
 
 use super::telemetry::Telemetry;
 use crate::base::clock::Clock;
+use crate::base::paths::Env;
 use crate::wire::{Command, CommandId, Event, Phase, Request, StopWhen};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,13 +41,14 @@ impl<'a> Port<'a> {
         commands: Receiver<Request>,
         stop: Arc<AtomicBool>,
         clock: Arc<dyn Clock>,
+        env: &Env,
     ) -> Self {
         Port {
             emit,
             commands,
             queue: VecDeque::new(),
             stop,
-            telemetry: Telemetry::start(),
+            telemetry: Telemetry::start(env),
             clock,
             phase: Phase::Preparing,
         }

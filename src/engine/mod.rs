@@ -22,6 +22,7 @@ pub use emit::Emit;
 pub use state::{Adjustments, Best, Progress, TrainState};
 
 use crate::base::clock::Clock;
+use crate::base::paths::Env;
 use crate::run::RunDir;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Num, Outcome, Request};
@@ -43,6 +44,8 @@ pub struct EngineJob {
     pub stop_after: Option<u64>,
     /// Continue from the newest whole checkpoint instead of starting anew.
     pub resume: bool,
+    /// What of the environment the record of the machine needs: which GPUs CUDA shows.
+    pub env: Env,
 }
 
 /// Why a run ended before its time.
@@ -93,7 +96,7 @@ pub fn run(
 ) -> Outcome {
     let started = clock.elapsed();
     let mut summary = Summary::default();
-    let mut port = Port::new(emit, commands, stop, clock.clone());
+    let mut port = Port::new(emit, commands, stop, clock.clone(), &job.env);
     port.emit(hello(job));
     let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
         in_pool(job, || train::begin(job, &mut port, &mut summary))

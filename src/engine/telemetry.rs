@@ -22,12 +22,13 @@ pub struct Telemetry {
 
 impl Telemetry {
     /// Starts sampling; without a thread to be had there are simply no readings.
-    pub fn start() -> Telemetry {
+    pub fn start(env: &Env) -> Telemetry {
+        let env = env.clone();
         let (send, events) = sync_channel(WAITING);
         let (stop, stopped) = sync_channel::<()>(0);
         let spawned = std::thread::Builder::new()
             .name("telemetry".into())
-            .spawn(move || sample(&send, &stopped));
+            .spawn(move || sample(&env, &send, &stopped));
         if let Err(e) = spawned {
             tracing::warn!("no telemetry: {e}");
         }
@@ -48,9 +49,9 @@ pub fn host_name() -> String {
     sysinfo::System::host_name().unwrap_or_default()
 }
 
-fn sample(send: &SyncSender<Event>, stopped: &Receiver<()>) {
-    // Which GPUs CUDA shows is the model's affair: here all of them are watched.
-    let mut live = Live::new(&Env::default());
+fn sample(env: &Env, send: &SyncSender<Event>, stopped: &Receiver<()>) {
+    // All GPUs are watched; which of them CUDA shows to this process is written down with them.
+    let mut live = Live::new(env);
     for event in described(&live.machine()) {
         if send.try_send(event).is_err() {
             return;
@@ -105,8 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_reads_back_from_its_event() {
-        let machine = Live::new(&Env::default()).machine();
+    fn a_machine_reads_back_from_its_event_with_what_cuda_shows() {
+        let env = Env {
+            cuda_visible_devices: Some("1,0".into()),
+            ..Env::default()
+        };
+        let machine = Live::new(&env).machine();
+        assert_eq!(machine.nvidia.cuda_visible_devices.as_deref(), Some("1,0"));
         let Event::MachineDescribed { machine: value } = &described(&machine)[0] else {
             panic!("no machine");
         };

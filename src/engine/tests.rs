@@ -59,6 +59,7 @@ impl Run {
         let yaml = spec.to_yaml();
         let run_dir = RunDir::create(dir.path(), "t", &yaml, "", &SystemClock::new()).unwrap();
         let job = EngineJob {
+            env: Default::default(),
             run_dir,
             spec,
             force: false,
@@ -97,6 +98,7 @@ impl Run {
 
     fn resumed_with(&self, on_event: &mut OnEvent<'_>) -> Vec<Event> {
         let job = EngineJob {
+            env: Default::default(),
             resume: true,
             stop_after: None,
             ..self.job.clone()

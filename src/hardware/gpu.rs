@@ -29,6 +29,10 @@ pub struct Nvidia {
     pub cuda_device_order: Option<String>,
     /// The CUDA compiler, where one was found.
     pub nvcc: Option<String>,
+    /// NCCL's library: its version, or its path where the name tells none.
+    pub nccl: Option<String>,
+    /// The kernel translates the addresses of devices; `None` where it does not tell.
+    pub iommu: Option<bool>,
     /// The Fabric Manager's process is there; `None` where it was not looked for.
     pub fabric_manager: Option<bool>,
 }

@@ -104,7 +104,6 @@ impl Provider for Live {
         nvidia.cuda_visible_devices = self.env.cuda_visible_devices.clone();
         nvidia.cuda_device_order = self.env.cuda_device_order.clone();
         nvidia.nvcc = nvcc(&self.env.path);
-        machine.clock.unix_seconds = Some(SystemClock::new().now().0 / 1000);
         machine.session = session(&self.env, self.terminal);
         machine
     }

@@ -39,6 +39,8 @@ pub struct Cpu {
     pub logical: usize,
     /// Of those, the ones that this process may run on (affinity).
     pub allowed: usize,
+    /// The same as a list, `0-15,32-47`; empty when not known.
+    pub allowed_list: String,
     /// The cgroup's quota in processors, when there is one.
     pub quota: Option<f64>,
     /// NUMA nodes.
@@ -249,6 +251,10 @@ pub struct ClockState {
     pub unix_seconds: Option<u64>,
     /// A time service keeps it right; `None` where none tells.
     pub synchronised: Option<bool>,
+    /// Seconds by which the hardware clock is ahead of it; `None` where there is none to be read.
+    pub hardware_ahead: Option<i64>,
+    /// Seconds by which the newest file among the runs lies in its future; 0 where none does, `None` without files.
+    pub files_ahead: Option<i64>,
 }
 
 /// The terminal that a person looks at.

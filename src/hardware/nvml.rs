@@ -35,6 +35,8 @@ pub struct Pulse {
     pub power: Option<f64>,
     pub sm_clock: Option<f64>,
     pub throttle: Option<f64>,
+    /// Bytes that this process holds on it; `None` where it holds none or NVML does not tell.
+    pub own_memory: Option<f64>,
 }
 
 impl Library {
@@ -119,6 +121,7 @@ fn pulse(device: &Device, index: u32) -> Pulse {
         power: device.power_usage().ok().map(watts),
         sm_clock: device.clock_info(Clock::SM).ok().map(f64::from),
         throttle: throttle(device).map(|bits| bits as f64),
+        own_memory: own_memory(&processes(device), std::process::id()),
     }
 }
 
@@ -266,6 +269,12 @@ fn mig(device: &Device) -> Option<Mig> {
     Some(Mig { enabled, devices })
 }
 
+/// What one process holds.
+fn own_memory(processes: &[GpuProcess], pid: u32) -> Option<f64> {
+    let own = processes.iter().find(|p| p.pid == pid)?;
+    own.memory.map(|bytes| bytes as f64)
+}
+
 fn processes(device: &Device) -> Vec<GpuProcess> {
     let mut processes: Vec<GpuProcess> = device
         .running_compute_processes()
@@ -297,6 +306,18 @@ mod tests {
         library.describe(&mut nvidia);
         assert_eq!(nvidia.driver, DriverState::Absent);
         assert!(library.gpus().is_empty() && library.pulses().is_empty());
+    }
+
+    #[test]
+    fn a_process_finds_its_own_memory_among_others() {
+        let process = |pid, memory| GpuProcess {
+            pid,
+            memory,
+            ..GpuProcess::default()
+        };
+        let all = [process(7, Some(5)), process(9, None)];
+        let of = |pid| own_memory(&all, pid);
+        assert_eq!((of(7), of(9), of(11)), (Some(5.0), None, None));
     }
 
     #[test]

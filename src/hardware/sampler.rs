@@ -24,6 +24,8 @@ pub mod id {
     pub const GPU_POWER: &str = "power";
     pub const GPU_CLOCK: &str = "sm_clock";
     pub const GPU_THROTTLE: &str = "throttle";
+    /// What the sampling process itself holds of it.
+    pub const GPU_OWN_MEMORY: &str = "own_memory_bytes";
 
     /// `gpu/0/util`
     pub fn gpu(index: u32, what: &str) -> String {
@@ -53,6 +55,7 @@ const GPU: &[Row] = &[
     (id::GPU_POWER, "power", "W"),
     (id::GPU_CLOCK, "SM clock", "MHz"),
     (id::GPU_THROTTLE, "throttle reasons", "bits"),
+    (id::GPU_OWN_MEMORY, "memory of this process", "bytes"),
 ];
 
 /// Everything that a sample of a machine with these GPUs may hold.
@@ -247,6 +250,7 @@ fn pulse_values(pulse: &Pulse, values: &mut Values) {
         (id::GPU_POWER, pulse.power),
         (id::GPU_CLOCK, pulse.sm_clock),
         (id::GPU_THROTTLE, pulse.throttle),
+        (id::GPU_OWN_MEMORY, pulse.own_memory),
     ];
     for (what, value) in readings {
         if let Some(value) = value {
@@ -316,6 +320,7 @@ mod tests {
             index: 3,
             lost: true,
             power: Some(70.0),
+            own_memory: Some(9.0),
             ..Pulse::default()
         };
         pulse_values(&pulse, &mut values);

@@ -145,6 +145,7 @@ fn changed_data_and_another_number_of_threads_are_noticed() {
         let mut all = vec!["train.max_steps=6"];
         all.extend(words);
         let job = EngineJob {
+            env: Default::default(),
             spec: tiny(&all).0,
             force,
             ..run.job.clone()

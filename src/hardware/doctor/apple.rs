@@ -1,7 +1,7 @@
 //! Apple's GPUs share the machine's memory; this program does not train on them.
 
-use crate::hardware::machine::AcceleratorKind;
 use super::{Check, Verdict};
+use crate::hardware::machine::AcceleratorKind;
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {

@@ -1,7 +1,7 @@
 //! Does the GPU compute in bfloat16?
 
-use super::{answering, each};
 use super::{Check, Verdict};
+use super::{answering, each};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {

@@ -1,7 +1,7 @@
 //! Is the GPU new enough for current CUDA builds?
 
-use super::{answering, each};
 use super::{Check, Verdict};
+use super::{answering, each};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -42,10 +42,14 @@ fn judge(machine: &Machine) -> Verdict {
         );
     }
     let known = each(&gpus, |gpu| {
-        gpu.compute_capability.map(|(major, minor)| format!("{major}.{minor}"))
+        gpu.compute_capability
+            .map(|(major, minor)| format!("{major}.{minor}"))
     });
     match known {
         Some(evidence) => Verdict::pass(evidence),
-        None => Verdict::unknown("the driver does not tell", "nvidia-smi --query-gpu=compute_cap --format=csv"),
+        None => Verdict::unknown(
+            "the driver does not tell",
+            "nvidia-smi --query-gpu=compute_cap --format=csv",
+        ),
     }
 }

@@ -30,6 +30,9 @@ fn judge(machine: &Machine) -> Verdict {
             "no network, or the server is blocked",
             fix,
         ),
-        None => Verdict::unknown("no time service tells; containers cannot see their host's", "timedatectl"),
+        None => Verdict::unknown(
+            "no time service tells; containers cannot see their host's",
+            "timedatectl",
+        ),
     }
 }

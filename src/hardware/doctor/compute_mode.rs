@@ -1,7 +1,7 @@
 //! May this process use the GPU at all?
 
-use super::{answering, each};
 use super::{Check, Verdict};
+use super::{answering, each};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -23,7 +23,11 @@ fn judge(machine: &Machine) -> Verdict {
     };
     let fix = "`sudo nvidia-smi -c DEFAULT -i N`, if you may";
     if let Some(evidence) = mode("prohibited") {
-        return Verdict::fail(evidence, "an administrator has closed it for computing", fix);
+        return Verdict::fail(
+            evidence,
+            "an administrator has closed it for computing",
+            fix,
+        );
     }
     if let Some(evidence) = mode("exclusive process") {
         return Verdict::warn(

@@ -15,7 +15,9 @@ fn judge(machine: &Machine) -> Verdict {
     if cpu.features.is_empty() {
         return Verdict::unknown("the processor's features could not be read", "");
     }
-    let fast = ["avx2", "avx512f", "asimd", "sve"].iter().any(|f| cpu.has(f));
+    let fast = ["avx2", "avx512f", "asimd", "sve"]
+        .iter()
+        .any(|f| cpu.has(f));
     match fast {
         true => Verdict::pass(format!("{} ({})", cpu.widest(), cpu.model)),
         false => Verdict::warn(

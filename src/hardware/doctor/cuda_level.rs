@@ -1,7 +1,7 @@
 //! How new is the CUDA that the driver can run? Not the installed toolkit.
 
-use crate::hardware::gpu::DriverState;
 use super::{Check, Verdict};
+use crate::hardware::gpu::DriverState;
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -22,11 +22,18 @@ fn judge(machine: &Machine) -> Verdict {
         return Verdict::not_applicable("no NVIDIA driver is loaded");
     }
     let major = nvidia.cuda_version.split('.').next().unwrap_or_default();
-    let evidence = format!("driver {} runs CUDA up to {}", nvidia.driver_version, nvidia.cuda_version);
+    let evidence = format!(
+        "driver {} runs CUDA up to {}",
+        nvidia.driver_version, nvidia.cuda_version
+    );
     let fix = "install a newer driver: 525.60 or later for CUDA 12, 580.65 or later for CUDA 13";
     match major.parse::<u32>() {
         Ok(CURRENT..) => Verdict::pass(evidence),
-        Ok(OLD) => Verdict::warn(evidence, "current builds are made for CUDA 12 and newer", fix),
+        Ok(OLD) => Verdict::warn(
+            evidence,
+            "current builds are made for CUDA 12 and newer",
+            fix,
+        ),
         Ok(_) => Verdict::fail(evidence, "no current build runs on this driver", fix),
         Err(_) => Verdict::unknown("the driver does not tell its CUDA version", "nvidia-smi"),
     }

@@ -1,7 +1,7 @@
 //! Does the variable name devices that are there?
 
-use crate::hardware::cuda_visible::{Selection, Visible, select};
 use super::{Check, Verdict};
+use crate::hardware::cuda_visible::{Selection, Visible, select};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -15,7 +15,11 @@ fn judge(machine: &Machine) -> Verdict {
     if machine.gpus.is_empty() {
         return Verdict::not_applicable("no NVIDIA GPU answers");
     }
-    let value = machine.nvidia.cuda_visible_devices.as_deref().unwrap_or_default();
+    let value = machine
+        .nvidia
+        .cuda_visible_devices
+        .as_deref()
+        .unwrap_or_default();
     match select(machine) {
         Selection::All => Verdict::pass("not set: every GPU"),
         Selection::Named(devices) if devices.is_empty() => Verdict::warn(

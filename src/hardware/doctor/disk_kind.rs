@@ -1,7 +1,7 @@
 //! What do runs lie on?
 
-use crate::hardware::machine::DiskKind;
 use super::{Check, Verdict};
+use crate::hardware::machine::DiskKind;
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {

@@ -1,7 +1,7 @@
 //! Is there room for checkpoints?
 
-use crate::base::human::bytes;
 use super::{Check, Verdict};
+use crate::base::human::bytes;
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -31,10 +31,19 @@ fn judge(machine: &Machine) -> Verdict {
     if space.total == 0 {
         return Verdict::unknown(format!("{} does not tell its room", disk.mount), "df -h .");
     }
-    let evidence = format!("{} of {} free on {}", bytes(space.free), bytes(space.total), disk.mount);
+    let evidence = format!(
+        "{} of {} free on {}",
+        bytes(space.free),
+        bytes(space.total),
+        disk.mount
+    );
     let fix = "delete what is not needed, or put runs elsewhere with --runs-dir";
     if space.free < HARDLY {
-        return Verdict::fail(evidence, "a checkpoint will not fit: a run would lose its last one", fix);
+        return Verdict::fail(
+            evidence,
+            "a checkpoint will not fit: a run would lose its last one",
+            fix,
+        );
     }
     if space.inodes_total > 0 && space.inodes_free < INODES {
         return Verdict::fail(

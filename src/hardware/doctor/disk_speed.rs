@@ -15,7 +15,9 @@ const ENOUGH: f64 = 200e6;
 
 fn judge(machine: &Machine) -> Verdict {
     let Some(speed) = machine.runs_disk().and_then(|disk| disk.write_speed) else {
-        return Verdict::not_applicable("not measured; `llmtui doctor --measure` writes 256 MiB to find out");
+        return Verdict::not_applicable(
+            "not measured; `llmtui doctor --measure` writes 256 MiB to find out",
+        );
     };
     let evidence = format!("{:.0} MB/s", speed / 1e6);
     match speed < ENOUGH {

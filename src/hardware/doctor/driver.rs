@@ -1,7 +1,7 @@
 //! Is NVIDIA's driver there, where there is a card to drive?
 
-use crate::hardware::gpu::{DriverState, Nvidia};
 use super::{Check, Verdict};
+use crate::hardware::gpu::{DriverState, Nvidia};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -42,7 +42,10 @@ fn judge(machine: &Machine) -> Verdict {
             "install the driver of your distribution, then reboot",
         ),
         DriverState::NotLoaded => Verdict::fail(
-            format!("{}; the library is there, the kernel module is not loaded", signs.join(", ")),
+            format!(
+                "{}; the library is there, the kernel module is not loaded",
+                signs.join(", ")
+            ),
             "the module was not built for this kernel, is not signed for secure boot, or another driver has the card",
             "`sudo modprobe nvidia` and read `dmesg`; after a kernel update install the driver's dkms package again",
         ),

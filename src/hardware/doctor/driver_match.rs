@@ -1,7 +1,7 @@
 //! Library and kernel module of one version?
 
-use crate::hardware::gpu::DriverState;
 use super::{Check, Verdict};
+use crate::hardware::gpu::DriverState;
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {

@@ -1,8 +1,8 @@
 //! Errors of GPU memory.
 
+use super::{Check, Verdict};
 use super::{answering, each};
 use crate::hardware::gpu::Ecc;
-use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -42,7 +42,10 @@ fn judge(machine: &Machine) -> Verdict {
             "reset the GPU when it is idle",
         );
     }
-    let counted = gpus.iter().filter(|g| g.ecc.is_some_and(|e| e.enabled)).count();
+    let counted = gpus
+        .iter()
+        .filter(|g| g.ecc.is_some_and(|e| e.enabled))
+        .count();
     match counted {
         0 => Verdict::not_applicable("these GPUs do not check their memory"),
         n => Verdict::pass(format!("no uncorrectable errors on {n} GPUs")),
@@ -53,15 +56,24 @@ fn defect(ecc: &Ecc) -> Option<String> {
     if ecc.remap_failed {
         return Some("a memory row could not be replaced".into());
     }
-    (ecc.uncorrected_ever > MAX_EVER)
-        .then(|| format!("{} uncorrectable errors over its life", ecc.uncorrected_ever))
+    (ecc.uncorrected_ever > MAX_EVER).then(|| {
+        format!(
+            "{} uncorrectable errors over its life",
+            ecc.uncorrected_ever
+        )
+    })
 }
 
 fn uncorrected(ecc: &Ecc) -> Option<String> {
-    (ecc.uncorrected > 0)
-        .then(|| format!("{} uncorrectable errors since the driver was loaded", ecc.uncorrected))
+    (ecc.uncorrected > 0).then(|| {
+        format!(
+            "{} uncorrectable errors since the driver was loaded",
+            ecc.uncorrected
+        )
+    })
 }
 
 fn pending(ecc: &Ecc) -> Option<String> {
-    ecc.remap_pending.then(|| "a memory row waits for its replacement".into())
+    ecc.remap_pending
+        .then(|| "a memory row waits for its replacement".into())
 }

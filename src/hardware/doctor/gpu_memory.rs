@@ -1,11 +1,11 @@
 //! Who holds GPU memory already? Never ends anyone.
 
+use super::{Check, Verdict};
 use super::{answering, each};
 use crate::base::human;
 use crate::hardware::gpu::{Gpu, GpuProcess};
-use std::path::Path;
-use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
+use std::path::Path;
 
 pub const CHECK: Check = Check {
     id: "gpu_memory",
@@ -33,7 +33,12 @@ fn judge(machine: &Machine) -> Verdict {
 
 fn held(gpu: &Gpu) -> Option<String> {
     let others: Vec<&GpuProcess> = gpu.processes.iter().filter(|p| !ours(p)).collect();
-    let own: u64 = gpu.processes.iter().filter(|p| ours(p)).filter_map(|p| p.memory).sum();
+    let own: u64 = gpu
+        .processes
+        .iter()
+        .filter(|p| ours(p))
+        .filter_map(|p| p.memory)
+        .sum();
     let used = gpu.memory_used.saturating_sub(own);
     if used as f64 <= FREE_ENOUGH * gpu.memory_total as f64 {
         return None;
@@ -55,8 +60,14 @@ fn held(gpu: &Gpu) -> Option<String> {
 
 /// A run of this program is no stranger.
 fn ours(process: &GpuProcess) -> bool {
-    let program = process.command.split_whitespace().next().unwrap_or_default();
-    Path::new(program).file_name().is_some_and(|name| name == "llmtui")
+    let program = process
+        .command
+        .split_whitespace()
+        .next()
+        .unwrap_or_default();
+    Path::new(program)
+        .file_name()
+        .is_some_and(|name| name == "llmtui")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! May memory be pinned?
 
-use crate::base::human::bytes;
 use super::{Check, Verdict};
+use crate::base::human::bytes;
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {

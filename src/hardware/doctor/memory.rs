@@ -1,7 +1,7 @@
 //! Is there memory to be had, by the machine's and the control group's account?
 
-use crate::base::human::bytes;
 use super::{Check, Verdict};
+use crate::base::human::bytes;
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -31,7 +31,9 @@ fn judge(machine: &Machine) -> Verdict {
         ));
     }
     let cause = match memory.cgroup_limit {
-        Some(_) => "the container's limit is nearly used up: the kernel will kill what asks for more",
+        Some(_) => {
+            "the container's limit is nearly used up: the kernel will kill what asks for more"
+        }
         None => "other programs hold it",
     };
     let fix = "end what holds it, raise the container's limit (`--memory`), or train something smaller (`llmtui plan`)";

@@ -1,8 +1,8 @@
 //! GPUs cut into instances.
 
+use super::{Check, Verdict};
 use super::{answering, each};
 use crate::base::human;
-use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -19,7 +19,9 @@ fn judge(machine: &Machine) -> Verdict {
     };
     let empty = each(&gpus, |gpu| {
         let mig = gpu.mig.as_ref().filter(|m| m.enabled)?;
-        mig.devices.is_empty().then(|| "MIG is on and no instance exists".into())
+        mig.devices
+            .is_empty()
+            .then(|| "MIG is on and no instance exists".into())
     });
     if let Some(evidence) = empty {
         return Verdict::fail(

@@ -1,5 +1,50 @@
 //! Is the machine fit to train on? Each check looks at a [`Machine`] and says what it found, why, and what to do. Nothing is
-//! asked, changed, reset or ended here. A check is one file with a `CHECK` and one word in the list below.
+//! asked, changed, reset or ended here. A check is one file with a `CHECK`, its `mod` line and one word in
+//! the list below.
+
+mod apple;
+mod bf16;
+mod capability;
+mod clock;
+mod clock_skew;
+mod collectives;
+mod compute_mode;
+mod cores;
+mod cpu_isa;
+mod cuda_compiler;
+mod cuda_level;
+mod cuda_visible;
+mod disk_kind;
+mod disk_room;
+mod disk_speed;
+mod driver;
+mod driver_match;
+mod ecc;
+mod fabric;
+mod gpu_lost;
+mod gpu_memory;
+mod locale;
+mod locked_memory;
+mod memory;
+mod mig;
+mod nccl;
+mod network;
+mod nouveau;
+mod numa;
+mod nvlink;
+mod oom;
+mod open_files;
+mod pcie;
+mod persistence;
+mod power_limit;
+mod rocm;
+mod session;
+mod shm;
+mod temperature;
+mod terminal;
+mod throttle;
+mod tpu;
+mod xid;
 
 use super::gpu::Gpu;
 use super::machine::{AcceleratorKind, Machine};
@@ -118,21 +163,17 @@ pub struct Finding {
 }
 
 macro_rules! checks {
-    ($($name:ident)+) => {
-        $(mod $name;)+
-
-        /// Every check, in the order of a walk through the machine.
-        pub const CHECKS: &[Check] = &[$($name::CHECK,)+];
-    };
+    ($($name:ident)+) => { &[$($name::CHECK,)+] };
 }
 
-checks! {
+/// Every check, in the order of a walk through the machine.
+pub const CHECKS: &[Check] = checks! {
     driver driver_match nouveau cuda_level cuda_compiler cuda_visible gpu_lost xid ecc
-    capability bf16 gpu_memory throttle temperature power_limit pcie nvlink numa persistence
+    capability bf16 gpu_memory throttle temperature power_limit pcie nvlink nccl collectives numa persistence
     compute_mode mig fabric rocm apple tpu
     cpu_isa cores memory oom shm open_files locked_memory
-    disk_room disk_kind disk_speed network clock locale terminal session
-}
+    disk_room disk_kind disk_speed network clock clock_skew locale terminal session
+};
 
 /// Every check on a machine, the worst first; equals keep the order of the list.
 pub fn examine(machine: &Machine) -> Vec<Finding> {

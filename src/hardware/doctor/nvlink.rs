@@ -1,7 +1,7 @@
 //! Can GPUs speak to each other quickly?
 
-use super::{answering, each};
 use super::{Check, Verdict};
+use super::{answering, each};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -22,7 +22,8 @@ fn judge(machine: &Machine) -> Verdict {
     };
     let down = each(&gpus, |gpu| {
         let n = gpu.nvlinks.iter().filter(|l| !l.active).count();
-        (n > 0 && n < gpu.nvlinks.len()).then(|| format!("{n} of {} links are down", gpu.nvlinks.len()))
+        (n > 0 && n < gpu.nvlinks.len())
+            .then(|| format!("{n} of {} links are down", gpu.nvlinks.len()))
     });
     let errors = each(&gpus, |gpu| {
         let n: u64 = gpu.nvlinks.iter().map(|l| l.errors).sum();
@@ -37,10 +38,16 @@ fn judge(machine: &Machine) -> Verdict {
         );
     }
     if gpus.iter().all(|gpu| gpu.nvlinks.iter().any(|l| l.active)) {
-        return Verdict::pass(format!("{} links a GPU, all up, no errors", gpus[0].nvlinks.len()));
+        return Verdict::pass(format!(
+            "{} links a GPU, all up, no errors",
+            gpus[0].nvlinks.len()
+        ));
     }
     let geforce = |name: &str| NO_PEER.iter().any(|n| name.contains(n));
-    if gpus.iter().any(|gpu| gpu.name.contains("GeForce") && geforce(&gpu.name)) {
+    if gpus
+        .iter()
+        .any(|gpu| gpu.name.contains("GeForce") && geforce(&gpu.name))
+    {
         return Verdict::warn(
             "GeForce cards without NVLink and without peer access",
             "what they exchange passes through main memory",

@@ -14,7 +14,10 @@ fn judge(machine: &Machine) -> Verdict {
     let (counted, log) = (machine.memory.oom_kills, &machine.kernel_log);
     let last = log.oom_kills.last();
     if counted.is_none() && log.read_from.is_none() {
-        return Verdict::unknown("neither the control group nor the kernel's log tells", "sudo dmesg | grep -i 'out of memory'");
+        return Verdict::unknown(
+            "neither the control group nor the kernel's log tells",
+            "sudo dmesg | grep -i 'out of memory'",
+        );
     }
     let killed = counted.unwrap_or(0).max(log.oom_kills.len() as u64);
     if killed == 0 {

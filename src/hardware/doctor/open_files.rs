@@ -1,7 +1,7 @@
 //! How many files may a process open?
 
-use crate::base::human::grouped;
 use super::{Check, Verdict};
+use crate::base::human::grouped;
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -18,12 +18,24 @@ fn judge(machine: &Machine) -> Verdict {
     let Some(limit) = machine.limits.open_files else {
         return Verdict::unknown("the limit could not be read", "ulimit -n");
     };
-    let wanted = if machine.gpus.is_empty() { ALWAYS } else { WITH_GPUS };
+    let wanted = if machine.gpus.is_empty() {
+        ALWAYS
+    } else {
+        WITH_GPUS
+    };
     if limit >= wanted {
-        return Verdict::pass(if limit == u64::MAX { "unlimited".into() } else { grouped(limit) });
+        return Verdict::pass(if limit == u64::MAX {
+            "unlimited".into()
+        } else {
+            grouped(limit)
+        });
     }
     Verdict::warn(
-        format!("{} of the {} that large data sets and several GPUs need", grouped(limit), grouped(wanted)),
+        format!(
+            "{} of the {} that large data sets and several GPUs need",
+            grouped(limit),
+            grouped(wanted)
+        ),
         "a shell's default",
         "`ulimit -n 65536`, for good in /etc/security/limits.conf or the unit's LimitNOFILE",
     )

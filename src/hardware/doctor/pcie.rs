@@ -1,8 +1,8 @@
 //! Is the link to the machine as wide and fast as it can be? At rest it may sleep.
 
+use super::{Check, Verdict};
 use super::{answering, each};
 use crate::hardware::gpu::Gpu;
-use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -28,7 +28,10 @@ fn judge(machine: &Machine) -> Verdict {
     if let Some(evidence) = each(&gpus, |gpu| thin(gpu).then(|| narrow(gpu))?) {
         return Verdict::unknown(format!("{evidence}, at rest"), "look again while it trains");
     }
-    match each(&gpus, |gpu| gpu.pcie.map(|p| format!("gen {} x{}", p.max_generation, p.max_width))) {
+    match each(&gpus, |gpu| {
+        gpu.pcie
+            .map(|p| format!("gen {} x{}", p.max_generation, p.max_width))
+    }) {
         Some(evidence) => Verdict::pass(evidence),
         None => Verdict::unknown("the driver does not tell", "nvidia-smi -q"),
     }
@@ -60,10 +63,19 @@ mod tests {
         let judged = |generation, width, utilization| {
             let gpu = Gpu {
                 utilization: Some(utilization),
-                pcie: Some(Pcie { generation, width, max_generation: 5, max_width: 16 }),
+                pcie: Some(Pcie {
+                    generation,
+                    width,
+                    max_generation: 5,
+                    max_width: 16,
+                }),
                 ..Gpu::default()
             };
-            judge(&Machine { gpus: vec![gpu], ..Machine::default() }).status
+            judge(&Machine {
+                gpus: vec![gpu],
+                ..Machine::default()
+            })
+            .status
         };
         assert_eq!(judged(1, 16, 0), Status::Pass);
         assert_eq!(judged(1, 8, 0), Status::Unknown);

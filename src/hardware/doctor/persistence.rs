@@ -1,7 +1,7 @@
 //! Does the driver stay loaded between runs?
 
-use super::{answering, each};
 use super::{Check, Verdict};
+use super::{answering, each};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -26,9 +26,10 @@ fn judge(machine: &Machine) -> Verdict {
             "the driver unloads between runs: each start takes a second or two longer and forgets settings",
             "`sudo nvidia-smi -pm 1`, or enable nvidia-persistenced",
         ),
-        None if gpus.iter().all(|gpu| gpu.persistence.is_none()) => {
-            Verdict::unknown("the driver does not tell", "nvidia-smi -q | grep Persistence")
-        }
+        None if gpus.iter().all(|gpu| gpu.persistence.is_none()) => Verdict::unknown(
+            "the driver does not tell",
+            "nvidia-smi -q | grep Persistence",
+        ),
         None => Verdict::pass("nothing to gain"),
     }
 }

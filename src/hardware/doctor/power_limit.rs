@@ -1,7 +1,7 @@
 //! Is the power limit the maker's?
 
-use super::{answering, each};
 use super::{Check, Verdict};
+use super::{answering, each};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -30,7 +30,9 @@ fn judge(machine: &Machine) -> Verdict {
             "if it is not on purpose: `sudo nvidia-smi -pl WATTS`",
         );
     }
-    match each(&gpus, |gpu| gpu.power_limit.map(|limit| format!("{limit:.0} W"))) {
+    match each(&gpus, |gpu| {
+        gpu.power_limit.map(|limit| format!("{limit:.0} W"))
+    }) {
         Some(evidence) => Verdict::pass(evidence),
         None => Verdict::unknown("the driver does not tell", "nvidia-smi -q -d POWER"),
     }

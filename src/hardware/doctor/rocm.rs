@@ -8,7 +8,8 @@ pub const CHECK: Check = Check {
     title: "AMD GPU",
     rule: "The device may be opened, where there is one.",
     judge: |machine| {
-        let fix = "add yourself to its groups: `sudo usermod -aG render,video USER`, then log in again";
+        let fix =
+            "add yourself to its groups: `sudo usermod -aG render,video USER`, then log in again";
         may_be_opened(machine, AcceleratorKind::Rocm, fix)
     },
 };

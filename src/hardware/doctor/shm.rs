@@ -1,7 +1,7 @@
 //! Data loaders with workers need room in /dev/shm; containers get 64 MiB.
 
-use crate::base::human::bytes;
 use super::{Check, Verdict};
+use crate::base::human::bytes;
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {

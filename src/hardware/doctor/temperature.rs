@@ -1,7 +1,7 @@
 //! Is the GPU cool enough?
 
-use super::{answering, each};
 use super::{Check, Verdict};
+use super::{answering, each};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -20,7 +20,10 @@ fn judge(machine: &Machine) -> Verdict {
         Err(none) => return none,
     };
     let hot = each(&gpus, |gpu| {
-        let core = gpu.temperature.filter(|t| *t >= HOT).map(|t| format!("{t} °C"));
+        let core = gpu
+            .temperature
+            .filter(|t| *t >= HOT)
+            .map(|t| format!("{t} °C"));
         let memory = gpu
             .memory_temperature
             .filter(|t| *t >= HOT_MEMORY)

@@ -1,10 +1,10 @@
 //! Why are clocks lower than they could be?
 
+use super::{Check, Verdict};
 use super::{answering, each};
 use crate::hardware::gpu::Gpu;
-use crate::hardware::throttle::Weight;
-use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
+use crate::hardware::throttle::Weight;
 
 pub const CHECK: Check = Check {
     id: "throttle",

@@ -1,8 +1,8 @@
 //! Xid messages in the kernel's log (NVIDIA Xid catalog; severities are operational).
 
-use crate::hardware::machine::Xid;
 use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
+use crate::hardware::machine::Xid;
 
 pub const CHECK: Check = Check {
     id: "xid",
@@ -13,20 +13,90 @@ pub const CHECK: Check = Check {
 
 /// Codes, what they mean, what to do; the gravest first.
 const KNOWN: &[(&[u32], Gravity, &str, &str)] = &[
-    (&[79], Gravity::Broken, "a GPU fell off the bus", "check power, PCIe contact and cooling; switch off and on; return the card if it repeats"),
-    (&[48, 95, 140], Gravity::Broken, "uncorrectable memory error", "stop all work on it, reset the GPU; return the card if it repeats"),
-    (&[64], Gravity::Broken, "a memory row could not be replaced", "take the GPU out of service and return it"),
-    (&[74], Gravity::Broken, "NVLink error", "check the bridge or tray, reset the GPU, seat it anew"),
-    (&[61, 62], Gravity::Broken, "the GPU's microcontroller stopped", "reset the GPU; ask the maker if it repeats"),
-    (&[119, 120], Gravity::Broken, "the GPU's system processor does not answer", "reset the GPU, update the driver"),
-    (&[109], Gravity::Broken, "a context switch took too long", "reset the GPU"),
-    (&[154], Gravity::Broken, "the driver asks for a recovery action", "do what the message names"),
-    (&[94], Gravity::Worth, "a memory error that was contained", "start the application again"),
-    (&[63], Gravity::Worth, "a memory row was replaced", "reset the GPU when it is convenient"),
-    (&[92], Gravity::Worth, "many single-bit memory errors", "run `dcgmi diag -r 3` when it is convenient"),
-    (&[13, 31], Gravity::Worth, "a program read or wrote where it must not", "a fault of the application first; run `dcgmi diag -r 2` if one GPU repeats it"),
-    (&[32, 69], Gravity::Worth, "the driver got a broken command", "update application and driver"),
-    (&[43, 45], Gravity::Worth, "work was ended after another error or a kill", "look for the message before it"),
+    (
+        &[79],
+        Gravity::Broken,
+        "a GPU fell off the bus",
+        "check power, PCIe contact and cooling; switch off and on; return the card if it repeats",
+    ),
+    (
+        &[48, 95, 140],
+        Gravity::Broken,
+        "uncorrectable memory error",
+        "stop all work on it, reset the GPU; return the card if it repeats",
+    ),
+    (
+        &[64],
+        Gravity::Broken,
+        "a memory row could not be replaced",
+        "take the GPU out of service and return it",
+    ),
+    (
+        &[74],
+        Gravity::Broken,
+        "NVLink error",
+        "check the bridge or tray, reset the GPU, seat it anew",
+    ),
+    (
+        &[61, 62],
+        Gravity::Broken,
+        "the GPU's microcontroller stopped",
+        "reset the GPU; ask the maker if it repeats",
+    ),
+    (
+        &[119, 120],
+        Gravity::Broken,
+        "the GPU's system processor does not answer",
+        "reset the GPU, update the driver",
+    ),
+    (
+        &[109],
+        Gravity::Broken,
+        "a context switch took too long",
+        "reset the GPU",
+    ),
+    (
+        &[154],
+        Gravity::Broken,
+        "the driver asks for a recovery action",
+        "do what the message names",
+    ),
+    (
+        &[94],
+        Gravity::Worth,
+        "a memory error that was contained",
+        "start the application again",
+    ),
+    (
+        &[63],
+        Gravity::Worth,
+        "a memory row was replaced",
+        "reset the GPU when it is convenient",
+    ),
+    (
+        &[92],
+        Gravity::Worth,
+        "many single-bit memory errors",
+        "run `dcgmi diag -r 3` when it is convenient",
+    ),
+    (
+        &[13, 31],
+        Gravity::Worth,
+        "a program read or wrote where it must not",
+        "a fault of the application first; run `dcgmi diag -r 2` if one GPU repeats it",
+    ),
+    (
+        &[32, 69],
+        Gravity::Worth,
+        "the driver got a broken command",
+        "update application and driver",
+    ),
+    (
+        &[43, 45],
+        Gravity::Worth,
+        "work was ended after another error or a kill",
+        "look for the message before it",
+    ),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +111,10 @@ fn judge(machine: &Machine) -> Verdict {
         return Verdict::not_applicable("no NVIDIA GPU in this machine");
     }
     let Some(source) = &log.read_from else {
-        return Verdict::unknown("the kernel's log may not be read", "sudo dmesg | grep -i xid");
+        return Verdict::unknown(
+            "the kernel's log may not be read",
+            "sudo dmesg | grep -i xid",
+        );
     };
     let Some(worst) = log.xids.iter().min_by_key(|xid| gravity(xid)) else {
         return Verdict::pass(format!("none in {source}"));

@@ -45,16 +45,22 @@ pub fn read(root: &Root) -> Cpu {
         count,
     );
     let status = root.read("proc/self/status").unwrap_or_default();
-    let allowed = status
+    let allowed_list = status
         .lines()
         .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
-        .map_or(logical, |list| count(list).min(logical.max(1)));
+        .map(str::trim)
+        .unwrap_or_default();
+    let allowed = match allowed_list {
+        "" => logical,
+        list => count(list).min(logical.max(1)),
+    };
     Cpu {
         model: value(&["model name", "Model", "cpu model"])
             .map(tidy)
             .unwrap_or_default(),
         logical,
         allowed,
+        allowed_list: allowed_list.into(),
         quota: cgroup::read(root).cpus,
         nodes: root
             .names("sys/devices/system/node")
@@ -115,6 +121,7 @@ mod tests {
             (cpu.logical, cpu.allowed, cpu.usable(), cpu.nodes),
             (9, 4, 4, 2)
         );
+        assert_eq!(cpu.allowed_list, "2-5");
         assert_eq!(cpu.features, ["avx", "avx2", "avx512f", "amx_tile"]);
         assert_eq!(cpu.widest(), "AMX");
     }

@@ -24,10 +24,38 @@ pub fn read(root: &Root, machine: &mut Machine) {
         .is_some_and(|text| text.lines().any(|line| line.starts_with("nouveau ")));
     nvidia.container = in_container(root);
     nvidia.fabric_manager = fabric_manager(root);
+    nvidia.nccl = nccl(root);
+    nvidia.iommu = root
+        .exists("sys/kernel")
+        .then(|| !root.names("sys/kernel/iommu_groups").is_empty());
     machine.accelerators = [rocm(root), tpu(root), apple()]
         .into_iter()
         .flatten()
         .collect();
+}
+
+/// Where distributions and CUDA's installer put libraries. A Python environment may bring an NCCL of its own.
+const LIBRARIES: &[&str] = &[
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib64",
+    "usr/lib",
+    "usr/local/lib",
+    "usr/local/cuda/lib64",
+];
+
+/// `libnccl.so.2.21.5` → `2.21.5`; the longest name says most.
+fn nccl(root: &Root) -> Option<String> {
+    const NAME: &str = "libnccl.so.";
+    LIBRARIES.iter().find_map(|folder| {
+        let names = root.names(folder);
+        let versions = names.iter().filter_map(|name| name.strip_prefix(NAME));
+        let version = versions.max_by_key(|version| version.len())?;
+        Some(match version.contains('.') {
+            true => version.to_string(),
+            false => format!("/{folder}/{NAME}{version}"),
+        })
+    })
 }
 
 /// `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Mon …` → `580.65.06`
@@ -207,6 +235,28 @@ mod tests {
         assert_eq!(kinds, [AcceleratorKind::Rocm, AcceleratorKind::Tpu]);
         assert_eq!(machine.accelerators[0].name, "gfx942");
         assert_eq!(machine.accelerators[1].sign, "/dev/accel0");
+    }
+
+    #[test]
+    fn nccl_is_found_by_its_file_and_the_iommu_by_its_groups() {
+        let of = |files: &[(&str, &str)]| {
+            let (_keep, root) = tree(files);
+            let mut machine = Machine::default();
+            read(&root, &mut machine);
+            (machine.nvidia.nccl, machine.nvidia.iommu)
+        };
+        assert_eq!(of(&[]), (None, None));
+        let files = [
+            ("usr/lib64/libnccl.so.2", ""),
+            ("usr/lib64/libnccl.so.2.21.5", ""),
+            ("sys/kernel/iommu_groups/0/type", "DMA"),
+        ];
+        assert_eq!(of(&files), (Some("2.21.5".into()), Some(true)));
+        let bare = [("usr/local/lib/libnccl.so.2", ""), ("sys/kernel/x", "")];
+        assert_eq!(
+            of(&bare),
+            (Some("/usr/local/lib/libnccl.so.2".into()), Some(false))
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! as a live machine. NVML's readings are not here.
 
 mod cgroup;
+mod clock;
 mod cpu;
 mod devices;
 mod disks;
@@ -13,7 +14,9 @@ mod process;
 pub use process::{command_of, user_of};
 
 use super::machine::{Machine, Space};
+use crate::base::clock::{Clock, SystemClock};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A tree of `/proc`, `/sys`, `/dev` and `/etc`.
 #[derive(Debug, Clone)]
@@ -90,7 +93,11 @@ pub fn read(root: &Root, runs_dir: &Path, machine: &mut Machine) {
     devices::read(root, machine);
     machine.limits = process::limits(root);
     machine.kernel_log = kernel_log::read(root);
-    machine.clock.synchronised = process::clock_synchronised(root);
+    machine.clock = clock::read(root, runs_dir, now());
+}
+
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(SystemClock::new().now().0)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Limits of this process, names of others, and whether a time service keeps the clock.
+//! Limits of this process, and names of others.
 
 use super::Root;
 use crate::base::text::one_line;
@@ -57,15 +57,6 @@ pub fn user_of(root: &Root, pid: u32) -> String {
     one_line(&name.unwrap_or(uid))
 }
 
-/// What systemd's or chrony's service says; `None` where neither leaves a sign.
-pub fn clock_synchronised(root: &Root) -> Option<bool> {
-    if root.exists("run/systemd/timesync/synchronized") {
-        return Some(true);
-    }
-    // The folder alone: the service runs and has not reached a server yet.
-    root.exists("run/systemd/timesync").then_some(false)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::tree;
@@ -110,19 +101,5 @@ mod tests {
             ("kthread".into(), "4242".into())
         );
         assert_eq!(command_of(&root, 9), "");
-    }
-
-    #[test]
-    fn the_clock_is_judged_by_signs_only() {
-        let judge = |files: &[(&str, &str)]| {
-            let (_keep, root) = tree(files);
-            clock_synchronised(&root)
-        };
-        assert_eq!(judge(&[]), None);
-        assert_eq!(
-            judge(&[("run/systemd/timesync/synchronized", "")]),
-            Some(true)
-        );
-        assert_eq!(judge(&[("run/systemd/timesync/x", "")]), Some(false));
     }
 }

@@ -1,0 +1,80 @@
+//! Can several GPUs be joined? NCCL's library, and what stands between the cards.
+
+use super::{Check, Verdict, answering};
+use crate::hardware::machine::Machine;
+
+pub const CHECK: Check = Check {
+    id: "nccl",
+    title: "NCCL and peer access",
+    rule: "Several GPUs have NCCL's library, and no address translation between them.",
+    judge,
+};
+
+fn judge(machine: &Machine) -> Verdict {
+    match answering(machine) {
+        Ok(gpus) if gpus.len() > 1 => {}
+        Ok(_) => return Verdict::not_applicable("one GPU: nothing to join"),
+        Err(none) => return none,
+    }
+    let Some(library) = &machine.nvidia.nccl else {
+        return Verdict::warn(
+            "no libnccl among the system's libraries",
+            "trainers on several GPUs sum gradients through it; PyTorch brings a copy of its own",
+            "`apt install libnccl2`, or rely on the trainer's own copy",
+        );
+    };
+    if machine.nvidia.iommu == Some(true) && !linked(machine) {
+        return Verdict::warn(
+            format!("NCCL {library}; the IOMMU translates addresses and no NVLink joins the GPUs"),
+            "peer copies over PCIe may hang or crawl while ACS and the IOMMU redirect them",
+            "if several-GPU programs hang at their start: `NCCL_P2P_DISABLE=1`, or `iommu=pt` on the kernel's command line",
+        );
+    }
+    let way = if linked(machine) { "NVLink" } else { "PCIe" };
+    Verdict::pass(format!("NCCL {library}; the GPUs speak over {way}"))
+}
+
+/// Every GPU has a link that is up.
+fn linked(machine: &Machine) -> bool {
+    let mut gpus = machine.gpus.iter().filter(|gpu| gpu.lost.is_none());
+    gpus.all(|gpu| gpu.nvlinks.iter().any(|link| link.active))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::Gpu;
+    use crate::hardware::doctor::Status;
+    use crate::hardware::gpu::NvLink;
+
+    fn machine(n: u32, links: bool, nccl: Option<&str>, iommu: Option<bool>) -> Machine {
+        let link = NvLink {
+            active: true,
+            ..NvLink::default()
+        };
+        let mut machine = Machine {
+            gpus: (0..n)
+                .map(|index| Gpu {
+                    index,
+                    nvlinks: if links { vec![link] } else { Vec::new() },
+                    ..Gpu::default()
+                })
+                .collect(),
+            ..Machine::default()
+        };
+        (machine.nvidia.nccl, machine.nvidia.iommu) = (nccl.map(Into::into), iommu);
+        machine
+    }
+
+    #[test]
+    fn only_several_gpus_need_it_and_translation_matters_without_links() {
+        let status = |n, links, nccl, iommu| judge(&machine(n, links, nccl, iommu)).status;
+        assert_eq!(status(0, false, None, None), Status::NotApplicable);
+        assert_eq!(status(1, false, None, None), Status::NotApplicable);
+        assert_eq!(status(2, false, None, None), Status::Warn);
+        let version = Some("2.21.5");
+        assert_eq!(status(2, false, version, Some(true)), Status::Warn);
+        assert_eq!(status(2, true, version, Some(true)), Status::Pass);
+        assert_eq!(status(2, false, version, Some(false)), Status::Pass);
+    }
+}
