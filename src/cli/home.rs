@@ -19,6 +19,7 @@ pub fn workbench(open: What, cx: &Context) -> anyhow::Result<Exit> {
         theme: cx.theme.clone(),
         env: cx.env.clone(),
         hardware: cx.recording()?,
+        measure: super::probe::measure,
         sources: cx.spec_sources(),
     })?;
     Ok(Exit::Done)

@@ -83,8 +83,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let loaded = args.spec.load(cx)?;
     let mut request = target::resolve(name, &args.spec.set, &cx.spec_sources())
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
-    Machine::look(&cx.env).equip(&mut request);
-    super::plan::measure_cpu(&mut request);
+    Machine::look_and_measure(&cx.env, super::probe::measure).equip(&mut request);
     let runs = choose(&loaded.spec, &request, args.axis, args.runs as usize).map_err(|e| {
         Failure::yours(
             e.to_string(),

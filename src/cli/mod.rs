@@ -24,7 +24,8 @@ mod parse_child;
 mod plan;
 mod preflight;
 mod presets;
-pub mod progress;
+pub mod probe;
+mod progress;
 mod runs;
 pub mod train;
 

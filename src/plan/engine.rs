@@ -3,9 +3,9 @@
 
 use super::ledger::{Ledger, Part};
 use super::request::{Checkpointing, Preflight, Request};
-use super::scheme::UpdateState;
+use super::scheme::{Precision, UpdateState};
 use crate::base::human::{grouped, short};
-use crate::nn::{ActivationCheckpointing, footprint};
+use crate::nn::footprint;
 
 /// The program itself, its libraries, threads and buffers, before any model.
 const RUNTIME: f64 = 14.0 * MIB;
@@ -29,7 +29,11 @@ pub fn ledger(request: &Request) -> Ledger {
             format!("{parameters} parameters × {per_param} B: {what}"),
         );
     };
-    add(Part::Weights, 4.0, "f32, in one buffer");
+    let weights = match request.precision {
+        Precision::Fp32 => "f32, in one buffer",
+        _ => "f32, in one buffer; rounded to bf16 only inside products",
+    };
+    add(Part::Weights, 4.0, weights);
     add(Part::Gradients, 4.0, "f32, in one buffer");
     add(Part::Optimizer, 4.0 * moments, "f32 moments");
     passes(request, &mut ledger);
@@ -41,7 +45,7 @@ pub fn ledger(request: &Request) -> Ledger {
         RUNTIME,
         "the program itself, its threads and buffers",
     );
-    moment_of_most(request, n * 4.0 * moments, &mut ledger);
+    preflight(request, 8.0 + 4.0 * moments, &mut ledger);
     ledger
 }
 
@@ -49,11 +53,7 @@ pub fn ledger(request: &Request) -> Ledger {
 fn passes(request: &Request, ledger: &mut Ledger) {
     let (config, shape) = request.arch.config();
     let (batch, len) = (request.micro_batch as usize, request.seq_len as usize);
-    let checkpointing = match request.checkpointing {
-        Checkpointing::Off => ActivationCheckpointing::None {},
-        Checkpointing::Full => ActivationCheckpointing::Full {},
-    };
-    let train = footprint::training(&config, &shape, batch, len, checkpointing);
+    let train = footprint::training(&config, &shape, batch, len, request.checkpointing.engine());
     let tokens = batch * len;
     let each = train.activations / tokens.max(1) as u64;
     let how = format!(
@@ -63,8 +63,9 @@ fn passes(request: &Request, ledger: &mut Ledger) {
     );
     ledger.add(Part::Activations, train.activations as f64, how);
     let how = match request.checkpointing {
-        Checkpointing::Off => "gradients that find no room where activations were",
-        Checkpointing::Full => "one block computed again, and its gradients",
+        Checkpointing::Off => "gradients that find no room where activations were".into(),
+        Checkpointing::EveryN(n) => format!("{n} blocks computed again, and their gradients"),
+        Checkpointing::Full => "one block computed again, and its gradients".into(),
     };
     ledger.add(Part::GradientBuffers, train.gradients as f64, how);
     let whole = (tokens as u64 * request.arch.vocab_size * 4) as f64;
@@ -88,45 +89,30 @@ fn passes(request: &Request, ledger: &mut Ledger) {
     }
 }
 
-/// Largest model that the check of a checkpoint's round trip writes out.
-const ROUND_TRIP: f64 = 30e6;
-/// Bytes a parameter while that check compares: the run's weights and gradients, a twin that was trained for a moment, what
-/// was read back, and copies of moments to compare.
-const COMPARING: f64 = 64.0;
-/// The same where the round trip is left out: the run's weights and gradients, and the twin.
-const TWIN: f64 = 24.0;
 /// Sequences that the checks look at.
 const PROBE: usize = 2;
 
-/// What is needed for a moment on top of everything else: the copy of the moments while a checkpoint is written, or the
-/// twins of the checks before the first step, when no activations of the run are there yet.
-fn moment_of_most(request: &Request, moments: f64, ledger: &mut Ledger) {
+/// What the checks before the first step need on top of what training needs later: a second state of `each` bytes a
+/// parameter, the twin, beside the run's own, when no activations of the run are there yet. Saving needs nothing on top: a
+/// checkpoint is written as a stream.
+fn preflight(request: &Request, each: f64, ledger: &mut Ledger) {
+    if request.extras.preflight == Preflight::Off {
+        return;
+    }
     let n = request.arch.n_params() as f64;
-    let checking = match request.extras.preflight {
-        Preflight::Off => 0.0,
-        Preflight::On => {
-            let (config, shape) = request.arch.config();
-            let probe = footprint::training(
-                &config,
-                &shape,
-                PROBE,
-                request.seq_len as usize,
-                ActivationCheckpointing::None {},
-            );
-            let each = if n <= ROUND_TRIP { COMPARING } else { TWIN };
-            let always = ledger.bytes(Part::Data) + ledger.bytes(Part::Context);
-            n * each + 2.0 * probe.total() as f64 + always as f64
-        }
-    };
+    let (config, shape) = request.arch.config();
+    let probe = footprint::training(
+        &config,
+        &shape,
+        PROBE.min(request.micro_batch as usize),
+        request.seq_len as usize,
+        request.checkpointing.engine(),
+    );
+    let always = ledger.bytes(Part::Data) + ledger.bytes(Part::Context);
+    let checking = 2.0 * (n * each + probe.total() as f64) + always as f64;
     let steady = ledger.steady() as f64;
-    if checking > steady + moments {
-        let how = "the checks before the first step train a twin and read it back; gone when training begins";
+    if checking > steady {
+        let how = "the checks before the first step train a twin; gone when training begins";
         ledger.add(Part::Preflight, checking - steady, how);
-    } else {
-        let how = format!(
-            "moments are copied while a checkpoint is written: {} bytes",
-            short(moments)
-        );
-        ledger.add(Part::Saving, moments, how);
     }
 }

@@ -41,7 +41,11 @@ pub fn activation_bytes(
         } as f64;
     match checkpointing {
         Checkpointing::Off => layer * arch.n_layer as f64,
-        Checkpointing::Full => (2 * arch.d_model * arch.n_layer * tokens) as f64 + layer,
+        some => {
+            let segment = some.segment_len(arch.n_layer);
+            let kept = arch.n_layer.div_ceil(segment);
+            (2 * arch.d_model * kept * tokens) as f64 + segment as f64 * layer
+        }
     }
 }
 
@@ -200,6 +204,12 @@ fn batch(request: &Request, ledger: &mut Ledger) {
             grouped(tokens),
             arch.n_layer,
             if frozen { " × 0.85 (frozen base)" } else { "" }
+        ),
+        Checkpointing::EveryN(n) => format!(
+            "checkpointed: 2 B × {} × {} tokens × every {n} of {} layers, and {n} whole",
+            arch.d_model,
+            grouped(tokens),
+            arch.n_layer
         ),
         Checkpointing::Full => format!(
             "checkpointed: 2 B × {} × {} tokens × {} layers, and one layer whole",

@@ -1,5 +1,38 @@
-//! Accelerators by name: dense bf16 peak with f32 accumulation, memory, bandwidth, and a rough price. Data sheets, not
-//! measurements: a real matrix product reaches 50 to 87 % of the peak.
+//! Accelerators by name: dense bf16 peak with f32 accumulation, memory, bandwidth, from data sheets (a real matrix product
+//! reaches 50 to 87 % of the peak); and a rough price with its source and date, where there is one.
+
+/// What renting one for an hour costs, roughly.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Price {
+    /// US dollars, from cheap offers to dear ones.
+    pub low: f64,
+    pub high: f64,
+    pub source: &'static str,
+}
+
+impl Price {
+    /// The middle of the range, to five cents.
+    pub fn dollars(self) -> f64 {
+        ((self.low + self.high) * 10.0).round() / 20.0
+    }
+
+    /// `rough: $2.50 to $3.50 in price lists of May 2026`
+    pub fn words(self) -> String {
+        format!(
+            "rough: ${:.2} to ${:.2} in {}",
+            self.low, self.high, self.source
+        )
+    }
+}
+
+/// Specialised clouds, on demand; <https://www.mercatus-ai.com/blog/cloud-gpu-pricing>.
+const SPECIALISED: &str = "price lists of specialised clouds, May 2026";
+/// Interruptible to on demand; <https://deploybase.ai/articles/runpod-gpu-pricing>.
+const RUNPOD: &str = "RunPod's list, March 2026";
+
+const fn price(low: f64, high: f64, source: &'static str) -> Option<Price> {
+    Some(Price { low, high, source })
+}
 
 /// One accelerator.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -11,38 +44,38 @@ pub struct Gpu {
     pub memory_gb: f64,
     /// Memory bandwidth, GB/s.
     pub bandwidth_gbs: f64,
-    /// US dollars for an hour of one, on demand: a rough figure, as prices of this kind change monthly.
-    pub price_per_hour: f64,
+    /// `None` where no list with a date was found: the user says it.
+    pub price: Option<Price>,
 }
 
-const fn gpu(name: &'static str, numbers: [f64; 4]) -> Gpu {
-    let [bf16_tflops, memory_gb, bandwidth_gbs, price_per_hour] = numbers;
+const fn gpu(name: &'static str, numbers: [f64; 3], price: Option<Price>) -> Gpu {
+    let [bf16_tflops, memory_gb, bandwidth_gbs] = numbers;
     Gpu {
         name,
         bf16_tflops,
         memory_gb,
         bandwidth_gbs,
-        price_per_hour,
+        price,
     }
 }
 
 /// Every accelerator that a plan can name.
 #[rustfmt::skip]
 pub const GPUS: &[Gpu] = &[
-    gpu("A100-40", [312.0, 40.0, 1555.0, 1.30]),
-    gpu("A100-80-PCIe", [312.0, 80.0, 1935.0, 1.60]),
-    gpu("A100-80", [312.0, 80.0, 2039.0, 1.80]),
-    gpu("H100-PCIe", [756.0, 80.0, 2000.0, 2.40]),
-    gpu("H100", [989.0, 80.0, 3350.0, 3.00]),
-    gpu("H200", [989.0, 141.0, 4800.0, 3.80]),
-    gpu("B200", [2250.0, 180.0, 8000.0, 5.50]),
-    gpu("MI300X", [1307.0, 192.0, 5300.0, 3.00]),
-    gpu("L40S", [362.0, 48.0, 864.0, 1.00]),
-    gpu("L4", [121.0, 24.0, 300.0, 0.60]),
-    gpu("A10", [125.0, 24.0, 600.0, 0.75]),
-    gpu("RTX-3090", [71.0, 24.0, 936.0, 0.25]),
-    gpu("RTX-4090", [165.0, 24.0, 1008.0, 0.45]),
-    gpu("RTX-5090", [209.5, 32.0, 1792.0, 0.70]),
+    gpu("A100-40", [312.0, 40.0, 1555.0], None),
+    gpu("A100-80-PCIe", [312.0, 80.0, 1935.0], price(1.19, 2.10, RUNPOD)),
+    gpu("A100-80", [312.0, 80.0, 2039.0], price(1.10, 1.50, SPECIALISED)),
+    gpu("H100-PCIe", [756.0, 80.0, 2000.0], price(1.99, 3.51, RUNPOD)),
+    gpu("H100", [989.0, 80.0, 3350.0], price(2.50, 3.50, SPECIALISED)),
+    gpu("H200", [989.0, 141.0, 4800.0], price(3.50, 4.50, SPECIALISED)),
+    gpu("B200", [2250.0, 180.0, 8000.0], price(5.98, 10.57, RUNPOD)),
+    gpu("MI300X", [1307.0, 192.0, 5300.0], None),
+    gpu("L40S", [362.0, 48.0, 864.0], price(0.79, 1.40, RUNPOD)),
+    gpu("L4", [121.0, 24.0, 300.0], price(0.44, 0.78, RUNPOD)),
+    gpu("A10", [125.0, 24.0, 600.0], None),
+    gpu("RTX-3090", [71.0, 24.0, 936.0], price(0.22, 0.39, RUNPOD)),
+    gpu("RTX-4090", [165.0, 24.0, 1008.0], price(0.34, 0.60, RUNPOD)),
+    gpu("RTX-5090", [209.5, 32.0, 1792.0], price(0.69, 1.22, RUNPOD)),
 ];
 
 /// Other ways to write a name.
@@ -121,18 +154,23 @@ mod tests {
     }
 
     #[test]
+    fn a_price_has_a_range_a_source_and_a_date() {
+        for price in GPUS.iter().filter_map(|gpu| gpu.price) {
+            assert!(0.0 < price.low && price.low < price.high, "{price:?}");
+            assert!((price.low..=price.high).contains(&price.dollars()));
+            assert!(price.source.contains("202"), "{price:?}");
+        }
+        assert_eq!(find("h100").unwrap().price.unwrap().dollars(), 3.0);
+    }
+
+    #[test]
     fn every_row_is_filled_and_names_are_unique() {
         let mut names: Vec<String> = GPUS.iter().map(|g| plain(g.name)).collect();
         names.sort();
         names.dedup();
         assert_eq!(names.len(), GPUS.len());
         for gpu in GPUS {
-            let numbers = [
-                gpu.bf16_tflops,
-                gpu.memory_gb,
-                gpu.bandwidth_gbs,
-                gpu.price_per_hour,
-            ];
+            let numbers = [gpu.bf16_tflops, gpu.memory_gb, gpu.bandwidth_gbs];
             assert!(numbers.iter().all(|x| *x > 0.0), "{}", gpu.name);
         }
         for (_, name) in ALIASES {

@@ -1,6 +1,8 @@
 //! What earlier runs on this machine teach the planner: how much more or less memory they took than planned, and how fast
 //! they computed. Kept in the user's state directory, one line a run; the plan's own number always stays beside it.
 
+use super::measured::{self, Place};
+use super::probe::{self, Measure, Speed};
 use super::request::{Device, Estimator, Request, Said};
 use super::{plan, target, work};
 use crate::base::files::write_atomic;
@@ -26,16 +28,23 @@ const ALIKE: f64 = 6.0;
 pub struct Observation {
     pub run: String,
     pub n_params: u64,
-    /// The plan's memory without what is there only while saving.
+    /// The plan's memory without what is there only before the first step.
     pub predicted_bytes: u64,
     pub measured_bytes: u64,
     /// Model arithmetic a second, attention included.
     pub flops_per_second: Option<f64>,
+    /// The number format of its products: `f32`, `bf16`. Lines of older versions have none.
+    #[serde(default)]
+    pub products: String,
 }
 
 /// What a finished or stopped run teaches; `None` where it told too little.
 pub fn observe(state: &RunState) -> Option<Observation> {
     let head = state.head.as_ref()?;
+    // What main memory a run takes beside a GPU teaches nothing of plans for this engine.
+    if measured::most(state).is_some_and(|m| m.place != Place::Process) {
+        return None;
+    }
     let request = target::of_run(&head.spec, head.vocab_size, head.epoch_tokens)?;
     let rss = state.series.get(id::RSS).filter(|s| s.len() >= READINGS)?;
     // Step 0 is preflight, whose twins are gone when training begins.
@@ -52,6 +61,7 @@ pub fn observe(state: &RunState) -> Option<Observation> {
         predicted_bytes: plan(&request).memory.steady(),
         measured_bytes: most as u64,
         flops_per_second: median(&speeds).map(|speed| speed * per_token),
+        products: request.precision.products().into(),
     })
 }
 
@@ -88,6 +98,8 @@ pub struct Machine {
     /// Bytes that this process may have.
     pub memory: Option<u64>,
     pub runs: Vec<Observation>,
+    /// How fast it multiplies, where that was measured.
+    pub speed: Option<Speed>,
 }
 
 impl Machine {
@@ -100,7 +112,17 @@ impl Machine {
         Machine {
             memory: memory.filter(|bytes| *bytes > 0),
             runs,
+            speed: probe::remembered(env),
         }
+    }
+
+    /// The same; where its speed was never measured, it is now, which takes a moment.
+    pub fn look_and_measure(env: &Env, measure: Measure) -> Machine {
+        let mut machine = Machine::look(env);
+        if machine.speed.is_none() {
+            machine.speed = Some(probe::measure(env, measure));
+        }
+        machine
     }
 
     /// Measured over planned memory, the median of past runs; `None` before there are enough.
@@ -114,11 +136,12 @@ impl Machine {
         median(&ratios).filter(|_| ratios.len() >= ENOUGH)
     }
 
-    /// Model arithmetic a second that models like this one reached: the median of past runs.
-    pub fn flops_per_second(&self, n_params: u64) -> Option<f64> {
+    /// Model arithmetic a second that models like this one reached with products in this number format: the median of past
+    /// runs.
+    pub fn flops_per_second(&self, n_params: u64, products: &str) -> Option<f64> {
         let alike = |o: &&Observation| {
             let ratio = o.n_params.max(1) as f64 / n_params.max(1) as f64;
-            (1.0 / ALIKE..ALIKE).contains(&ratio)
+            (1.0 / ALIKE..ALIKE).contains(&ratio) && o.products == products
         };
         let speeds: Vec<f64> = self
             .runs
@@ -140,11 +163,16 @@ impl Machine {
             ..device.clone()
         };
         device.memory_ratio = self.memory_ratio();
-        if request.mfu_said != Said::Stated
-            && let Some(speed) = self.flops_per_second(request.arch.n_params())
-        {
+        if request.mfu_said == Said::Stated {
+            return;
+        }
+        let products = request.precision.products();
+        if let Some(speed) = self.flops_per_second(request.arch.n_params(), products) {
             device.peak_flops = Some(speed);
             (request.mfu, request.mfu_said) = (1.0, Said::Learnt);
+        } else if let Some(speed) = self.speed.as_ref().and_then(|s| s.of(products)) {
+            device.peak_flops = Some(speed);
+            (request.mfu, request.mfu_said) = (probe::SHARE, Said::Probed);
         }
     }
 }
@@ -160,6 +188,7 @@ mod tests {
             predicted_bytes: predicted,
             measured_bytes: measured,
             flops_per_second: Some(1e11),
+            products: "f32".into(),
         }
     }
 
@@ -169,6 +198,7 @@ mod tests {
         let look = || Machine {
             memory: None,
             runs: read(folder.path()),
+            speed: None,
         };
         for (i, measured) in [104, 108].into_iter().enumerate() {
             record(folder.path(), &observation(&format!("r{i}"), 100, measured)).unwrap();
@@ -195,13 +225,15 @@ mod tests {
 
     #[test]
     fn a_plan_keeps_its_own_number_beside_the_correction() {
-        let mut request = target::resolve("quickstart", &[], &Default::default()).unwrap();
+        let set = ["precision=f32".to_string()];
+        let mut request = target::resolve("quickstart", &set, &Default::default()).unwrap();
         let runs = (0..3)
             .map(|i| observation(&format!("r{i}"), 100, 110))
             .collect();
         Machine {
             memory: Some(1 << 30),
             runs,
+            speed: None,
         }
         .equip(&mut request);
         let plan = plan(&request);
@@ -216,12 +248,36 @@ mod tests {
     }
 
     #[test]
-    fn speeds_are_learnt_from_models_of_like_size_only() {
+    fn speeds_are_learnt_from_models_of_like_size_and_arithmetic_only() {
         let machine = Machine {
-            memory: None,
             runs: vec![observation("r", 1, 1)],
+            ..Machine::default()
         };
-        assert_eq!(machine.flops_per_second(2_000_000), Some(1e11));
-        assert_eq!(machine.flops_per_second(124_000_000), None);
+        assert_eq!(machine.flops_per_second(2_000_000, "f32"), Some(1e11));
+        assert_eq!(machine.flops_per_second(2_000_000, "bf16"), None);
+        assert_eq!(machine.flops_per_second(124_000_000, "f32"), None);
+    }
+
+    #[test]
+    fn before_a_first_run_a_measured_product_tells_the_time_and_runs_tell_better() {
+        let time = |machine: &Machine, set: &str| {
+            let set = [set.to_string()];
+            let mut request = target::resolve("quickstart", &set, &Default::default()).unwrap();
+            machine.equip(&mut request);
+            (plan(&request).work.hours, request.mfu_said)
+        };
+        let mut machine = Machine::default();
+        assert_eq!(time(&machine, "precision=f32"), (None, Said::Assumed));
+        machine.speed = Some(Speed {
+            on: "here".into(),
+            f32: Some(2e11),
+            bf16: Some(4e11),
+        });
+        let (f32, said) = time(&machine, "precision=f32");
+        let (bf16, _) = time(&machine, "precision=bf16");
+        assert_eq!(said, Said::Probed);
+        assert!((f32.unwrap() / bf16.unwrap() - 2.0).abs() < 1e-9);
+        machine.runs = vec![observation("r", 1, 1)];
+        assert_eq!(time(&machine, "precision=f32").1, Said::Learnt);
     }
 }

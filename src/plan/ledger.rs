@@ -20,7 +20,6 @@ pub enum Part {
     GradientBuffers,
     Evaluation,
     Data,
-    Saving,
     Preflight,
     Communication,
     Context,
@@ -45,7 +44,6 @@ impl Part {
             Part::GradientBuffers => "gradient_buffers",
             Part::Evaluation => "evaluation",
             Part::Data => "data",
-            Part::Saving => "saving",
             Part::Preflight => "preflight",
             Part::Communication => "communication",
             Part::Context => "context",
@@ -61,7 +59,6 @@ impl Part {
             Part::Reference => "reference model",
             Part::RewardModel => "reward model",
             Part::GradientBuffers => "gradient buffers",
-            Part::Saving => "while saving",
             Part::Preflight => "while checking",
             Part::Context => "runtime",
             part => part.id(),
@@ -114,7 +111,7 @@ impl Ledger {
 
     /// Everything except parts that are there only for a moment.
     pub fn steady(&self) -> u64 {
-        self.total() - self.bytes(Part::Saving) - self.bytes(Part::Preflight)
+        self.total() - self.bytes(Part::Preflight)
     }
 
     /// Weights, gradients, optimizer, adapters and frozen weights: what does not depend on the batch.
@@ -146,7 +143,7 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.add(Part::Weights, 10.4, "w");
         ledger.add(Part::Critic, 0.0, "none");
-        ledger.add(Part::Saving, 5.0, "s");
+        ledger.add(Part::Preflight, 5.0, "s");
         assert_eq!(
             (ledger.total(), ledger.steady(), ledger.states()),
             (15, 10, 10)
@@ -154,7 +151,7 @@ mod tests {
         let json = serde_json::to_string(&ledger).unwrap();
         assert_eq!(
             json,
-            r#"{"weights":{"bytes":10,"how":"w"},"saving":{"bytes":5,"how":"s"}}"#
+            r#"{"weights":{"bytes":10,"how":"w"},"preflight":{"bytes":5,"how":"s"}}"#
         );
     }
 }

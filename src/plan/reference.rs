@@ -42,7 +42,7 @@ pub fn reference_request(model: &ReferenceModel) -> Request {
         rollouts: ROLLOUTS,
         tokens: (TOKENS_PER_PARAM * arch.n_active() as f64) as u64,
         tokens_said: Said::Assumed,
-        mfu: usual_mfu(Checkpointing::Full),
+        mfu: usual_mfu(Checkpointing::Full, arch.n_layer),
         mfu_said: Said::Assumed,
         device: Device::limit("no device named", None),
         extras: EngineExtras::default(),
@@ -61,7 +61,7 @@ impl Request {
             };
         }
         if self.mfu_said == Said::Assumed && self.estimator == Estimator::General {
-            self.mfu = usual_mfu(self.checkpointing);
+            self.mfu = usual_mfu(self.checkpointing, self.arch.n_layer);
         }
     }
 }

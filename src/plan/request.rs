@@ -1,8 +1,9 @@
 //! What a plan is asked about: a model, how it is trained, and on what.
 
 use super::arch::Arch;
-use super::gpus::Gpu;
+use super::gpus::{Gpu, Price};
 use super::scheme::{Precision, UpdateState};
+use crate::nn::ActivationCheckpointing;
 
 /// What is trained, as far as cost goes. Methods that this build does not train are planned all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,8 +173,63 @@ impl BaseFormat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checkpointing {
     Off,
+    /// Only the input of every so many blocks; a segment of them is computed again at a time.
+    EveryN(u64),
     /// Only the input of each block; the rest is computed again.
     Full,
+}
+
+impl Checkpointing {
+    /// What forms offer.
+    pub const ALL: [Checkpointing; 4] = [
+        Checkpointing::Off,
+        Checkpointing::EveryN(2),
+        Checkpointing::EveryN(4),
+        Checkpointing::Full,
+    ];
+
+    /// `off`, `every 2 blocks`, `full`.
+    pub fn words(self) -> String {
+        match self {
+            Checkpointing::Off => "off".into(),
+            Checkpointing::EveryN(n) => format!("every {n} blocks"),
+            Checkpointing::Full => "full".into(),
+        }
+    }
+
+    /// Reads `off`, `full`, `every-4`.
+    pub fn by_word(word: &str) -> Option<Checkpointing> {
+        let word = word.to_lowercase();
+        match word.strip_prefix("every-") {
+            Some(n) => n.parse().ok().filter(|n| *n >= 1).map(Self::EveryN),
+            None if word == "off" => Some(Checkpointing::Off),
+            None => (word == "full").then_some(Checkpointing::Full),
+        }
+    }
+
+    /// As this program's engine does it.
+    pub fn engine(self) -> ActivationCheckpointing {
+        match self {
+            Checkpointing::Off => ActivationCheckpointing::None {},
+            Checkpointing::EveryN(n) => ActivationCheckpointing::EveryN { n: n as usize },
+            Checkpointing::Full => ActivationCheckpointing::Full {},
+        }
+    }
+
+    /// Blocks between two inputs that are kept, in a model of `n_layer` blocks.
+    pub fn segment_len(self, n_layer: u64) -> u64 {
+        self.engine().segment_len(n_layer as usize) as u64
+    }
+}
+
+impl From<ActivationCheckpointing> for Checkpointing {
+    fn from(engine: ActivationCheckpointing) -> Self {
+        match engine {
+            ActivationCheckpointing::None {} => Checkpointing::Off,
+            ActivationCheckpointing::EveryN { n } => Checkpointing::EveryN(n as u64),
+            ActivationCheckpointing::Full {} => Checkpointing::Full,
+        }
+    }
 }
 
 /// How much of the vocabulary's logits is there at once.
@@ -213,17 +269,25 @@ pub struct Device {
     pub peak_flops: Option<f64>,
     /// US dollars for an hour of one device.
     pub price_per_hour: Option<f64>,
+    /// Where that price comes from; `None` where a person said it.
+    pub price_source: Option<Price>,
     /// Measured over planned memory of earlier runs on it.
     pub memory_ratio: Option<f64>,
 }
 
 impl Device {
+    /// Takes a price that a person said.
+    pub fn set_price(&mut self, dollars: f64) {
+        (self.price_per_hour, self.price_source) = (Some(dollars), None);
+    }
+
     pub fn of(gpu: &Gpu) -> Device {
         Device {
             name: gpu.name.into(),
             memory: Some((gpu.memory_gb * 1e9) as u64),
             peak_flops: Some(gpu.bf16_tflops * 1e12),
-            price_per_hour: Some(gpu.price_per_hour),
+            price_per_hour: gpu.price.map(|p| p.dollars()),
+            price_source: gpu.price,
             memory_ratio: None,
         }
     }
@@ -235,6 +299,7 @@ impl Device {
             memory,
             peak_flops: None,
             price_per_hour: None,
+            price_source: None,
             memory_ratio: None,
         }
     }
@@ -247,6 +312,8 @@ pub enum Said {
     Assumed,
     /// From earlier runs on this machine.
     Learnt,
+    /// Measured on this machine a moment ago, or before.
+    Probed,
 }
 
 /// Whether a run checks itself before its first step.
@@ -266,6 +333,8 @@ pub struct EngineExtras {
     pub eval_batch: u64,
     /// Checks before the first step.
     pub preflight: Preflight,
+    /// The precision that the spec asks for; what it means on this machine stands in the request.
+    pub asked: crate::nn::Precision,
     /// Checkpoints kept on disk.
     pub kept_checkpoints: u64,
     /// Tokens of one pass over the training text, where it is known.
@@ -350,6 +419,23 @@ mod tests {
         assert_eq!(
             counts("llama-3.1-8b"),
             [3_407_872, 6_815_744, 14_155_776, 20_971_520]
+        );
+    }
+
+    #[test]
+    fn checkpointing_is_read_as_it_is_written_and_means_what_the_engine_does() {
+        use Checkpointing::{EveryN, Full, Off};
+        let read = ["off", "every-3", "FULL", "every-0", "every-", "some"];
+        assert_eq!(
+            read.map(Checkpointing::by_word),
+            [Some(Off), Some(EveryN(3)), Some(Full), None, None, None]
+        );
+        for form in Checkpointing::ALL {
+            assert_eq!(Checkpointing::from(form.engine()), form);
+        }
+        assert_eq!(
+            [Off, EveryN(3), EveryN(99), Full].map(|c| c.segment_len(12)),
+            [12, 3, 12, 1]
         );
     }
 

@@ -11,6 +11,9 @@ pub enum Precision {
     MixedFp32Grads,
     /// Weights, gradients and moments in bf16.
     Bf16,
+    /// Everything kept in f32, factors of products rounded to bf16 on their way in: what this program's engine does on a
+    /// processor that multiplies them faster. The memory is that of f32.
+    Fp32Bf16Products,
 }
 
 /// The update rule, as far as memory goes.
@@ -53,12 +56,23 @@ impl Precision {
         Self::ALL
             .iter()
             .find(|(_, p)| *p == self)
-            .map_or("", |(word, _)| word)
+            .map_or("f32, products in bf16", |(word, _)| word)
     }
 
-    /// Bytes of weights as they are multiplied.
+    /// Bytes of weights as they are kept for products.
     pub fn weight_bytes(self) -> f64 {
-        if self == Precision::Fp32 { 4.0 } else { 2.0 }
+        match self {
+            Precision::Fp32 | Precision::Fp32Bf16Products => 4.0,
+            Precision::Mixed | Precision::MixedFp32Grads | Precision::Bf16 => 2.0,
+        }
+    }
+
+    /// The number format of this engine's products, as runs and benches name it.
+    pub fn products(self) -> &'static str {
+        match self {
+            Precision::Fp32 => "f32",
+            _ => "bf16",
+        }
     }
 }
 
@@ -91,7 +105,7 @@ impl UpdateState {
 /// The table of planning, one row for each pair.
 pub fn bytes_per_param(precision: Precision, update: UpdateState) -> BytesPerParam {
     let (weights, gradient, master, moment) = match precision {
-        Precision::Fp32 => (4.0, 4.0, 0.0, 4.0),
+        Precision::Fp32 | Precision::Fp32Bf16Products => (4.0, 4.0, 0.0, 4.0),
         Precision::Mixed => (2.0, 2.0, 4.0, 4.0),
         Precision::MixedFp32Grads => (2.0, 4.0, 4.0, 4.0),
         Precision::Bf16 => (2.0, 2.0, 0.0, 2.0),
@@ -115,10 +129,11 @@ mod tests {
 
     #[test]
     fn the_sums_are_those_of_the_literature() {
-        use Precision::{Bf16, Fp32, Mixed, MixedFp32Grads};
+        use Precision::{Bf16, Fp32, Fp32Bf16Products, Mixed, MixedFp32Grads};
         use UpdateState::{Adafactor, AdamW, AdamW8bit, OneMoment};
         for (precision, update, sum) in [
             (Fp32, AdamW, 16.0),
+            (Fp32Bf16Products, AdamW, 16.0),
             (Mixed, AdamW, 16.0),
             (MixedFp32Grads, AdamW, 18.0),
             (Bf16, AdamW, 8.0),

@@ -4,12 +4,12 @@ use super::arch::Arch;
 use super::models::{self, MODELS};
 use super::reference::reference_request;
 use super::request::{
-    AttentionKind, BaseFormat, Checkpointing, Device, EngineExtras, Estimator, Logits, Method,
-    Preflight, Request, Said,
+    AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Method, Preflight, Request,
+    Said,
 };
 use super::scheme::{Precision, UpdateState};
 use crate::data::{DataError, Dataset};
-use crate::nn::ActivationCheckpointing;
+use crate::nn::{self, arithmetic_name};
 use crate::spec::{self, RunSpec, SpecErrors, SpecSources};
 
 /// Why a word names nothing that could be planned.
@@ -153,15 +153,11 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         arch,
         estimator: Estimator::Engine,
         method: Method::by_word(spec.method.entry().id).unwrap_or(Method::Pretrain),
-        precision: Precision::Fp32,
+        precision: products(train.precision),
         update: UpdateState::by_word(spec.optimizer.entry().id).unwrap_or(UpdateState::AdamW),
         lora: None,
         base: BaseFormat::Whole,
-        checkpointing: match train.activation_checkpointing {
-            ActivationCheckpointing::None {} => Checkpointing::Off,
-            // Some of the blocks are counted as all: a little too little.
-            _ => Checkpointing::Full,
-        },
+        checkpointing: train.activation_checkpointing.into(),
         logits: Logits::Whole,
         attention: AttentionKind::Flash,
         n_devices: 1,
@@ -183,18 +179,30 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             } else {
                 Preflight::Off
             },
+            asked: train.precision,
             kept_checkpoints: spec.checkpoint.keep_last as u64,
             epoch_tokens: data.epoch_tokens,
         },
     }
 }
 
-/// The same model and batch in a common trainer on a GPU: 16 bits with f32 master weights.
+/// What this engine computes with on this machine. A spec that asks for more than the machine has is planned as asked: the
+/// run itself refuses it.
+fn products(asked: nn::Precision) -> Precision {
+    match asked.resolve().map(arithmetic_name) {
+        Ok("f32") => Precision::Fp32,
+        _ => Precision::Fp32Bf16Products,
+    }
+}
+
+/// The same model and batch in a common trainer on a GPU: 16 bits with f32 master weights, or f32 where the spec says so.
 pub fn on_gpu(mut request: Request, device: Device) -> Request {
     if request.estimator == Estimator::Engine {
         request.estimator = Estimator::General;
-        request.precision = Precision::Mixed;
-        request.checkpointing = Checkpointing::Off;
+        request.precision = match request.extras.asked {
+            nn::Precision::F32 => Precision::Fp32,
+            nn::Precision::Auto | nn::Precision::Bf16 => Precision::Mixed,
+        };
         request.logits = Logits::Whole;
         request.assume();
     }
@@ -205,6 +213,7 @@ pub fn on_gpu(mut request: Request, device: Device) -> Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::request::Checkpointing;
 
     fn here() -> SpecSources {
         SpecSources {
@@ -240,6 +249,33 @@ mod tests {
             resolve("gpt2", &set, &here()),
             Err(TargetError::NoSettings(_))
         ));
+    }
+
+    #[test]
+    fn precision_and_checkpointing_are_planned_as_the_spec_says() {
+        let with = |set: &[&str]| {
+            let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+            resolve("quickstart", &set, &here()).unwrap()
+        };
+        let (f32, bf16) = (with(&["precision=f32"]), with(&["precision=bf16"]));
+        assert_eq!(f32.precision, Precision::Fp32);
+        // As asked, also where this machine would refuse it.
+        assert_eq!(bf16.precision, Precision::Fp32Bf16Products);
+        assert_eq!(bf16.precision.products(), "bf16");
+        let gpu = |request| on_gpu(request, Device::limit("a GPU", None)).precision;
+        assert_eq!(
+            (gpu(f32), gpu(bf16), gpu(with(&[]))),
+            (Precision::Fp32, Precision::Mixed, Precision::Mixed)
+        );
+        let every = with(&["train.activation_checkpointing={every_n: {n: 2}}"]);
+        assert_eq!(every.checkpointing, Checkpointing::EveryN(2));
+        let activations = |how: Request| {
+            let memory = crate::plan::plan(&how).memory;
+            memory.bytes(crate::plan::Part::Activations)
+        };
+        let full = activations(with(&["train.activation_checkpointing=full"]));
+        let (every, off) = (activations(every), activations(with(&[])));
+        assert!(full < every && every < off, "{full} {every} {off}");
     }
 
     #[test]

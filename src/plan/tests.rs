@@ -148,11 +148,29 @@ fn a_65b_is_tuned_on_48_gigabytes_as_in_qlora() {
     );
 }
 
+/// The page (transformers 5.14, "GPU memory usage") says: 4B parameters, mixed precision, batch 16, roughly 85 GB, of which
+/// weights 6 B, Adam 8 B and gradients 4 B a parameter. It names neither the length nor what is kept of activations: the
+/// 13 GB beside the states must come out, checkpointed, at a length that people fine-tune with: it is 85 at 1,800 tokens, 78 at 512.
 #[test]
 fn hugging_faces_18_bytes_and_4b_example_come_out() {
     let mut request = reference("qwen3-4b");
     request.precision = Precision::MixedFp32Grads;
     within(plan(&request).memory.states() as f64 / GB, 72.0, 0.10);
+    let n = request.arch.n_params() as f64;
+    let states = plan(&request).memory;
+    // Their 6 B of weights are our 2 and the master copy that we count to the optimizer.
+    assert_eq!(states.bytes(Part::Gradients) as f64, 4.0 * n);
+    assert_eq!(
+        states.bytes(Part::Weights) as f64 + states.bytes(Part::Optimizer) as f64,
+        14.0 * n
+    );
+    request.micro_batch = 16;
+    let total = |seq_len| {
+        plan(&crate::plan::solve::with_seq_len(&request, seq_len)).p50_bytes() as f64 / GB
+    };
+    let longest = (1..=4096).rev().find(|s| total(*s) <= 85.0).unwrap();
+    assert!((512..=2048).contains(&longest), "{longest}: {}", total(512));
+    within(total(512), 85.0, 0.10);
 }
 
 #[test]
@@ -304,16 +322,21 @@ fn the_engines_ledger_counts_four_floats_a_parameter() {
     let request = target::resolve("quickstart", &[], &Default::default()).unwrap();
     let plan = plan(&request);
     assert_eq!(plan.memory.states(), 16 * 804_096);
-    // A toy's checks take more than its training; without them a save is the moment of highest need.
-    assert!(plan.memory.bytes(Part::Preflight) > 0 && plan.memory.bytes(Part::Saving) == 0);
+    // A toy's checks take no more than its training: their twin is smaller than its activations.
+    assert_eq!(plan.memory.bytes(Part::Preflight), 0);
     let set = ["preflight.enabled=false".to_string()];
     let quiet = target::resolve("quickstart", &set, &Default::default()).unwrap();
-    let memory = super::plan(&quiet).memory;
-    assert_eq!(
-        (memory.bytes(Part::Preflight), memory.bytes(Part::Saving)),
-        (0, 8 * 804_096)
+    assert_eq!(super::plan(&quiet).memory, plan.memory);
+    // With so small a batch the second state of the checks is the moment of highest need.
+    let set = ["micro_batch_size=1".to_string()];
+    let narrow = target::resolve("quickstart", &set, &Default::default()).unwrap();
+    let memory = super::plan(&narrow).memory;
+    let (checks, states) = (memory.bytes(Part::Preflight), memory.states());
+    assert!(
+        checks > states / 2 && checks < 2 * states,
+        "{checks} {states}"
     );
-    assert_eq!(memory.steady(), plan.memory.steady());
+    assert_eq!(memory.total(), memory.steady() + checks);
     assert!(plan.memory.bytes(Part::Logits) > 12 * 64 * 65 * 4);
     assert_eq!(plan.checkpoint_bytes, 12 * 804_096);
 }

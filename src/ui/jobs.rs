@@ -8,6 +8,7 @@ use crate::base::paths::Env;
 use crate::hardware::{Live, Provider, Recorded, Recording};
 use crate::link::Link;
 use crate::link::launch::{EngineOptions, Launcher};
+use crate::plan::probe::Measure;
 use crate::run::RunDir;
 use crate::run::index::{self, RunStatus, RunSummary};
 use crate::spec::{Draft, SpecSources};
@@ -29,6 +30,8 @@ pub struct Workplace {
     pub sources: SpecSources,
     /// A recorded machine to show instead of this one.
     pub hardware: Option<Recording>,
+    /// How this machine's speed is found.
+    pub measure: Measure,
 }
 
 /// A link and what is at its other end.
@@ -131,7 +134,7 @@ impl Workplace {
 
     /// This machine as plans see it.
     pub fn machine(&self) -> crate::plan::learn::Machine {
-        crate::plan::learn::Machine::look(&self.env)
+        crate::plan::learn::Machine::look_and_measure(&self.env, self.measure)
     }
 
     /// What a plan is made of; reads the spec's data where its vocabulary follows from them.

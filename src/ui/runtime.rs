@@ -13,6 +13,7 @@ use crate::base::paths::Env;
 use crate::hardware::Recording;
 use crate::link::launch::EngineOptions;
 use crate::link::{Incoming, Link};
+use crate::plan::probe::Measure;
 use crate::run::RunDir;
 use crate::spec::SpecSources;
 use crate::wire::Command;
@@ -66,6 +67,8 @@ pub struct UiOptions {
     pub env: Env,
     /// A recorded machine to show instead of this one.
     pub hardware: Option<Recording>,
+    /// How this machine's speed is found.
+    pub measure: Measure,
     /// Where presets and themes are looked for.
     pub sources: SpecSources,
 }
@@ -125,6 +128,7 @@ impl Shell {
             env: options.env.clone(),
             sources: options.sources.clone(),
             hardware: options.hardware.clone(),
+            measure: options.measure,
         };
         let app_options = app_options(&options);
         let clock = SystemClock::new();

@@ -6,7 +6,6 @@ use super::{
     Context,
     exit::{Exit, Failure},
 };
-use crate::kernels::matmul::{Arithmetic, peak_gflops};
 use crate::plan::changes::ladder;
 use crate::plan::learn::Machine;
 use crate::plan::quantity::{parse_bytes, parse_count};
@@ -19,8 +18,8 @@ use crate::plan::target::{self, TargetError};
 use crate::plan::{Device, Estimator, Plan, Request, gpus, plan, reference};
 use serde_json::{Value, json};
 
-/// Time spent on finding the CPU's peak.
-const PEAK_SECONDS: f64 = 0.2;
+/// Share of a stated peak that this engine reaches, when nobody says otherwise.
+const ENGINE_SHARE: f64 = 0.7;
 
 /// Plan a run: memory part by part, arithmetic, time, money, what fits
 ///
@@ -85,7 +84,7 @@ pub struct Args {
     /// Answers written at once by ppo, grpo and rloo
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub rollouts: Option<u64>,
-    /// Activation checkpointing: off, full
+    /// Activation checkpointing: off, full, every-4 (one input kept for each 4 blocks)
     #[arg(long, value_name = "HOW")]
     pub checkpointing: Option<String>,
     /// Logits of the whole micro-batch, or in chunks of 1,024 tokens: whole, chunked
@@ -125,7 +124,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 fn request(args: &Args, cx: &Context) -> anyhow::Result<Request> {
     let mut request = resolve(args, cx)?;
     if args.gpu.is_none() && !wants_gpu(args) {
-        Machine::look(&cx.env).equip(&mut request);
+        Machine::look_and_measure(&cx.env, super::probe::measure).equip(&mut request);
     }
     if let Some(name) = &args.gpu {
         let gpu = gpus::find(name).ok_or_else(|| {
@@ -147,12 +146,14 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<Request> {
     }
     trained(args, &mut request)?;
     portions(args, &mut request)?;
-    match args.tflops {
-        Some(tflops) => request.device.peak_flops = Some(1e12 * tflops),
-        None => measure_cpu(&mut request),
+    if let Some(tflops) = args.tflops {
+        request.device.peak_flops = Some(1e12 * tflops);
+        if matches!(request.mfu_said, Said::Learnt | Said::Probed) {
+            (request.mfu, request.mfu_said) = (ENGINE_SHARE, Said::Assumed);
+        }
     }
     if let Some(price) = args.price {
-        request.device.price_per_hour = Some(price);
+        request.device.set_price(price);
     }
     request.assume();
     Ok(request)
@@ -189,14 +190,6 @@ fn wants_gpu(args: &Args) -> bool {
             .method
             .as_deref()
             .is_some_and(|m| !matches!(m, "pretrain"))
-}
-
-/// Measures this machine's peak where no earlier run told its speed.
-pub(super) fn measure_cpu(request: &mut Request) {
-    if request.estimator == Estimator::Engine && request.device.peak_flops.is_none() {
-        let gflops = peak_gflops(Arithmetic::F32, PEAK_SECONDS);
-        request.device.peak_flops = Some(1e9 * gflops);
-    }
 }
 
 /// Looks a word up in a list, or says which words there are.
@@ -268,8 +261,10 @@ fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     request.grad_accum = args.grad_accum.unwrap_or(request.grad_accum);
     request.rollouts = args.rollouts.unwrap_or(request.rollouts);
     if let Some(word) = &args.checkpointing {
-        let words = [("off", Checkpointing::Off), ("full", Checkpointing::Full)];
-        request.checkpointing = pick("checkpointing", word, &words)?;
+        request.checkpointing = Checkpointing::by_word(word).ok_or_else(|| {
+            let what = format!("--checkpointing `{word}` is not known");
+            Failure::yours(what, "off, full, every-2, every-4 …")
+        })?;
     }
     if let Some(word) = &args.logits {
         let chunked = Logits::Chunked(reference::CHUNK);
@@ -324,6 +319,9 @@ fn to_json(plan: &Plan) -> Value {
         "cost": plan.work.cost,
         "mfu": request.mfu,
         "price_per_hour": request.device.price_per_hour,
+        "price_source": request.device.price_source.map(|p| p.words()),
+        "precision": request.precision.word(),
+        "checkpointing": request.checkpointing.words(),
         "device": request.device.name,
         "gpus": request.n_devices,
         "method": request.method.word(),

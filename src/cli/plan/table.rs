@@ -132,7 +132,10 @@ fn head(plan: &Plan, style: &Style) -> String {
         None => "all weights".into(),
     };
     let engine = match r.estimator {
-        Estimator::Engine => "this program's engine on a CPU".to_string(),
+        Estimator::Engine => format!(
+            "this program's engine on a CPU, products in {}",
+            r.precision.products()
+        ),
         Estimator::General => format!("{}, {}", r.update.word(), r.precision.word()),
     };
     let mut out = style.line(&format!(
@@ -159,8 +162,9 @@ fn head(plan: &Plan, style: &Style) -> String {
         ),
     };
     let checkpointing = match (r.estimator, r.checkpointing) {
-        (Estimator::General, Checkpointing::Full) => ", checkpointing",
-        _ => "",
+        (Estimator::General, Checkpointing::Full) => ", checkpointing".to_string(),
+        (_, Checkpointing::EveryN(n)) => format!(", checkpointing every {n} blocks"),
+        _ => String::new(),
     };
     out.push_str(&style.line(&format!(
         "{n} parameters{active} · {} × {} tokens at once{checkpointing} · {devices}",
@@ -275,13 +279,15 @@ fn work(plan: &Plan, style: &Style) -> String {
     ));
     rows.push(("time", time(plan)));
     if let (Some(cost), Some(price)) = (work.cost, r.device.price_per_hour) {
-        rows.push((
-            "money",
-            format!(
-                "${} at ${price:.2} an hour and device; prices change: --price",
-                money(cost)
-            ),
-        ));
+        let basis = match r.device.price_source {
+            Some(source) => format!("; {}: set yours with --price", source.words()),
+            None => String::new(),
+        };
+        let words = format!("${} at ${price:.2} an hour and device{basis}", money(cost));
+        rows.push(("money", words));
+    } else if work.hours.is_some() && r.estimator == Estimator::General {
+        let words = "no price is known for it: --price DOLLARS for an hour of one";
+        rows.push(("money", words.into()));
     }
     if let Some(loss) = plan
         .predicted_loss
@@ -317,6 +323,13 @@ fn time(plan: &Plan) -> String {
                 "{}, as fast as earlier runs here ({}FLOP/s)",
                 hours_words(hours),
                 scaled_flops(peak)
+            );
+        }
+        Said::Probed => {
+            return format!(
+                "{}, at {}FLOP/s as products were measured here; runs tell better",
+                hours_words(hours),
+                scaled_flops(peak * r.mfu)
             );
         }
         Said::Assumed => " (assumed)",

@@ -12,7 +12,7 @@ mod tests;
 mod view;
 
 pub use compute::{Arithmetic, Compute, Threads, bf16_available};
-pub use peak::peak_gflops;
+pub use peak::{peak_gflops, product_gflops};
 pub use view::{Destination, Into, Mat, Plus};
 
 /// `out` (a.rows, b.cols) = (or +=) `scale` · a b.

@@ -7,11 +7,21 @@ use crate::base::clock::{Clock, SystemClock};
 /// pool. A trial is the innermost loop alone, on factors in the first-level cache; where this machine has no kernel of
 /// ours, it is a 768³ product.
 pub fn peak_gflops(arithmetic: Arithmetic, seconds: f64) -> f64 {
+    best_gflops(seconds, || trial(arithmetic))
+}
+
+/// What whole products of the size that training makes reach, packing and memory included: the best of repeated 768³
+/// products within `seconds`, in GFLOP/s, on all threads of the pool.
+pub fn product_gflops(arithmetic: Arithmetic, seconds: f64) -> f64 {
+    best_gflops(seconds, || product(arithmetic))
+}
+
+fn best_gflops(seconds: f64, trial: impl Fn() -> f64) -> f64 {
     let clock = SystemClock::new();
     let mut best = 0.0_f64;
     while clock.elapsed().as_secs_f64() < seconds || best == 0.0 {
         let start = clock.elapsed();
-        let operations = trial(arithmetic);
+        let operations = trial();
         let time = (clock.elapsed() - start).as_secs_f64();
         best = best.max(operations / time.max(1e-9));
     }
@@ -45,6 +55,7 @@ mod tests {
     #[test]
     fn the_peak_is_a_positive_number() {
         assert!(peak_gflops(Arithmetic::F32, 0.0) > 0.1);
+        assert!(product_gflops(Arithmetic::F32, 0.0) > 0.01);
         assert!(product(Arithmetic::Bf16) > 0.1);
     }
 }

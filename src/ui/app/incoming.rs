@@ -4,6 +4,7 @@ use super::act::CHECKPOINTS;
 use super::{App, Leaving, MAX_PENDING};
 use crate::hardware::Machine;
 use crate::link::Incoming;
+use crate::plan::measured::{self, Place};
 use crate::run::index::RunSummary;
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
@@ -58,12 +59,18 @@ impl App {
         };
         held.state.apply(envelope);
         held.hardware.apply(envelope);
-        if matches!(envelope.event, Event::Started { .. }) {
-            let head = held.state.head.as_ref();
-            let request = head
-                .and_then(|h| crate::plan::target::of_run(&h.spec, h.vocab_size, h.epoch_tokens));
+        let place = measured::now(&held.state).map_or(Place::Process, |m| m.place);
+        let moved = self.dashboard.planned.map(|(place, _)| place) != Some(place);
+        let told = match envelope.event {
+            Event::Started { .. } => true,
+            Event::HardwareSampled { .. } => moved && held.state.head.is_some(),
+            _ => false,
+        };
+        if told {
+            let machine = held.hardware.machine.as_ref();
+            let request = measured::request_of(&held.state, machine);
             let plan = request.map(|request| crate::plan::plan(&request));
-            self.dashboard.planned_bytes = plan.map(|plan| plan.memory.steady());
+            self.dashboard.planned = plan.map(|plan| (place, plan.memory.steady()));
         }
         let fresh: Vec<_> = held
             .state

@@ -2,7 +2,7 @@
 
 use super::App;
 use crate::plan::request::Device;
-use crate::plan::{Request, gpus, models, target};
+use crate::plan::{Request, gpus, measured, models, target};
 use crate::ui::effect::Effect;
 use crate::ui::overlays::{Choice, Item, Overlay, Picker};
 use crate::ui::panes::home::HomeRow;
@@ -47,9 +47,8 @@ impl App {
         let Some(held) = &self.store.held else {
             return false;
         };
-        let head = held.state.head.as_ref();
-        let request = head.and_then(|h| target::of_run(&h.spec, h.vocab_size, h.epoch_tokens));
-        let Some(mut request) = request else {
+        let machine = held.hardware.machine.as_ref();
+        let Some(mut request) = measured::request_of(&held.state, machine) else {
             return false;
         };
         self.store.equip(&mut request);
@@ -141,10 +140,12 @@ fn device_picker() -> Picker {
     items.extend(gpus::GPUS.iter().map(|gpu| Item {
         title: gpu.name.into(),
         detail: format!(
-            "{} GB, {} TFLOP/s in bf16, {} GB/s, about ${:.2} an hour",
-            gpu.memory_gb, gpu.bf16_tflops, gpu.bandwidth_gbs, gpu.price_per_hour
+            "{} GB, {} TFLOP/s in bf16, {} GB/s",
+            gpu.memory_gb, gpu.bf16_tflops, gpu.bandwidth_gbs
         ),
-        right: String::new(),
+        right: gpu.price.map_or("no price known".into(), |price| {
+            format!("${:.2} to ${:.2} an hour", price.low, price.high)
+        }),
         choice: Choice::PlanDevice(Some(gpu.name.into())),
     }));
     Picker::new("plan on what", "", items)

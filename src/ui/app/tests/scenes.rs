@@ -300,7 +300,12 @@ fn every_size_down_to_one_cell_draws() {
 /// A plan of this name on the screen, on this machine or on a GPU.
 fn planning(b: &mut Bench, name: &str, gpu: Option<&str>) {
     use crate::plan::{Device, gpus, learn, target};
-    let mut request = target::resolve(name, &[], &Default::default()).unwrap();
+    // What `auto` means differs from machine to machine.
+    let set: &[String] = match name {
+        "quickstart" => &["precision=f32".to_string()],
+        _ => &[],
+    };
+    let mut request = target::resolve(name, set, &Default::default()).unwrap();
     if let Some(gpu) = gpu.and_then(gpus::find) {
         request = target::on_gpu(request, Device::of(gpu));
     }
@@ -311,7 +316,7 @@ fn planning(b: &mut Bench, name: &str, gpu: Option<&str>) {
     });
     let machine = learn::Machine {
         memory: Some(16 << 30),
-        runs: Vec::new(),
+        ..learn::Machine::default()
     };
     b.msg(Msg::Machine(Box::new(machine)));
 }

@@ -251,7 +251,7 @@ impl Dashboard {
             }
         }
         if let Some(outline) = plan.hardware {
-            let planned = self.planned_bytes;
+            let planned = self.planned.map(|(_, bytes)| bytes);
             strips::hardware(buffer, inside(outline), state, planned, theme);
         }
         if let Some(outline) = plan.sample {

@@ -10,6 +10,7 @@ mod plan;
 mod strips;
 
 use crate::base::clock::UnixMillis;
+use crate::plan::measured::Place;
 use crate::run::RunState;
 use crate::ui::theme::Theme;
 use crate::ui::widgets::axis;
@@ -55,7 +56,7 @@ pub struct Dashboard {
     /// Seconds east of Greenwich, for the times of the log.
     pub utc_offset: i64,
     /// What the plan says that the run takes, in bytes.
-    pub planned_bytes: Option<u64>,
+    pub planned: Option<(Place, u64)>,
     selected: usize,
     /// The selection is shown only after somebody selected.
     selecting: bool,
@@ -77,7 +78,7 @@ impl Default for Dashboard {
     fn default() -> Self {
         Dashboard {
             utc_offset: 0,
-            planned_bytes: None,
+            planned: None,
             selected: 0,
             selecting: false,
             full: false,

@@ -5,6 +5,7 @@ use super::health::{self, Fact};
 use crate::base::clock::UnixMillis;
 use crate::base::human;
 use crate::base::text::one_line;
+use crate::plan::measured::{self, Place};
 use crate::run::RunState;
 use crate::run::state::{Finish, Level, LogLine, Sample, outcome_word};
 use crate::ui::theme::{Meaning, Theme};
@@ -193,13 +194,8 @@ pub fn hardware(
     }
     if let Some(rss) = read("host/rss_bytes") {
         rows.push(("run", total.map(|t| rss / t), human::bytes(rss as u64)));
-        if let Some(planned) = planned.filter(|p| *p > 0) {
-            let error = 100.0 * (rss / planned as f64 - 1.0);
-            let words = format!("{}, {error:+.0} % measured", human::bytes(planned));
-            let share = total.map(|t| planned as f64 / t);
-            rows.push(("plan", share, words.replace('-', "−")));
-        }
     }
+    rows.extend(plan_row(state, planned, total));
     rows.extend(gpu_row(state));
     if rows.is_empty() && area.height > 0 {
         let words = [word("No reading yet.", Meaning::Muted)];
@@ -254,6 +250,26 @@ pub fn hardware(
             theme,
         );
     }
+}
+
+/// What was planned, and how far off the measured memory is: of the process, or of what it holds of a GPU.
+fn plan_row(
+    state: &RunState,
+    planned: Option<u64>,
+    ram: Option<f64>,
+) -> Option<(&'static str, Option<f64>, String)> {
+    let planned = planned.filter(|p| *p > 0)? as f64;
+    let found = measured::now(state)?;
+    let error = 100.0 * (found.bytes as f64 / planned - 1.0);
+    let (share, of) = match found.place {
+        Place::Process => (ram.map(|t| planned / t), String::new()),
+        Place::Gpu(index) => (None, format!(" on GPU {index}")),
+    };
+    let words = format!(
+        "{}, {error:+.0} % measured{of}",
+        human::bytes(planned as u64)
+    );
+    Some(("plan", share, words.replace('-', "−")))
 }
 
 /// One GPU: its use and memory; several: their mean use.

@@ -2,6 +2,7 @@
 
 use super::{Field, Kind, PlanPane, Shown, stack};
 use crate::base::human::{grouped, short};
+use crate::plan::measured::{self, Measured, Place};
 use crate::plan::quantity::decimal;
 use crate::plan::request::Said;
 use crate::plan::{Estimator, Level, Plan, Verdict};
@@ -167,13 +168,12 @@ fn form_row(
     text::draw(buffer, place.x, place.y, place.width, &words, theme);
 }
 
-/// Bytes measured of the run whose plan this is: highest so far.
-fn measured(pane: &PlanPane, context: &PaneContext) -> Option<u64> {
+/// What was measured of the run whose plan this is: highest so far.
+fn measured(pane: &PlanPane, context: &PaneContext) -> Option<Measured> {
     let held = context.store.held.as_ref()?;
     let shown = pane.shown.as_ref()?;
     let same = pane.run.is_some() && shown.request == shown.original;
-    same.then(|| crate::ui::panes::plan::measured_bytes(&held.state))
-        .flatten()
+    same.then(|| measured::most(&held.state)).flatten()
 }
 
 /// Memory part by part, then work.
@@ -181,7 +181,7 @@ fn draw_right(
     buffer: &mut Buffer,
     area: Rect,
     shown: &Shown,
-    measured: Option<u64>,
+    measured: Option<Measured>,
     theme: &Theme,
 ) {
     if area.width < 20 {
@@ -189,10 +189,10 @@ fn draw_right(
     }
     let plan = &shown.plan;
     let mut at = Cursor { area, y: area.y };
-    at.line(buffer, &headline(plan), theme);
+    at.line(buffer, &headline(plan, area.width), theme);
     let width = area.width.saturating_sub(2).min(100);
     let sizes: Vec<u64> = plan.memory.parts().iter().map(|c| c.bytes).collect();
-    let scale = scale(plan, measured);
+    let scale = scale(plan, measured.map(|m| m.bytes));
     if let Some(y) = at.next() {
         stack::draw(buffer, (area.x + 1, y), width, &sizes, scale, theme);
         if let Some(limit) = plan.request.device.memory.filter(|l| (*l as f64) < scale) {
@@ -201,17 +201,17 @@ fn draw_right(
             text::draw(buffer, area.x + 1 + column, y, 1, &mark, theme);
         }
     }
-    if let (Some(bytes), Some(y)) = (measured, measured.and_then(|_| at.next())) {
+    if let (Some(found), Some(y)) = (measured, measured.and_then(|_| at.next())) {
         bar::level(
             buffer,
             area.x + 1,
             y,
             width,
-            bytes as f64 / scale,
+            found.bytes as f64 / scale,
             Meaning::Series,
             theme,
         );
-        at.line(buffer, &measured_words(plan, bytes), theme);
+        at.line(buffer, &measured_words(plan, found), theme);
     }
     if let Some(bytes) = plan.corrected_bytes().filter(|_| measured.is_none()) {
         let words = format!("{} as earlier runs on this machine went", decimal(bytes));
@@ -251,8 +251,15 @@ impl Cursor {
     }
 }
 
-/// `needs 110.7 GB of 80.0 GB   too large`
-fn headline(plan: &Plan) -> Vec<Word> {
+/// Columns from which the headline is written out.
+const WIDE: u16 = 68;
+
+/// `memory 110.7 GB of 80.0 GB  too large   with a margin 127.3 GB`; in less room `110.7 GB of 80.0 GB  too large, margin 127.3 GB`
+fn headline(plan: &Plan, width: u16) -> Vec<Word> {
+    let (lead, margin) = match width >= WIDE {
+        true => ("memory ", "   with a margin "),
+        false => ("", ", margin "),
+    };
     let (verdict, meaning) = match plan.verdict() {
         Some(Verdict::Fits) => ("fits", Meaning::Good),
         Some(Verdict::Tight) => ("just so", Meaning::Warn),
@@ -264,12 +271,12 @@ fn headline(plan: &Plan) -> Vec<Word> {
         None => "  ".into(),
     };
     vec![
-        word("memory ", Meaning::Muted),
+        word(lead, Meaning::Muted),
         word(decimal(plan.p50_bytes()), Meaning::Title),
         word(of, Meaning::Text),
         word(verdict, meaning),
         word(
-            format!("   with a margin {}", decimal(plan.p90_bytes())),
+            format!("{margin}{}", decimal(plan.p90_bytes())),
             Meaning::Muted,
         ),
     ]
@@ -285,7 +292,12 @@ fn scale(plan: &Plan, measured: Option<u64>) -> f64 {
 }
 
 /// `measured 72.1 MB   4 % less than planned`
-fn measured_words(plan: &Plan, bytes: u64) -> Vec<Word> {
+fn measured_words(plan: &Plan, found: Measured) -> Vec<Word> {
+    let bytes = found.bytes;
+    let of = match found.place {
+        Place::Process => "measured ".to_string(),
+        Place::Gpu(index) => format!("measured on GPU {index} "),
+    };
     let error = bytes as f64 / plan.memory.steady().max(1) as f64 - 1.0;
     let meaning = if error.abs() <= 0.10 {
         Meaning::Good
@@ -298,11 +310,11 @@ fn measured_words(plan: &Plan, bytes: u64) -> Vec<Word> {
         _ => "as planned".into(),
     };
     vec![
-        word("measured ", Meaning::Muted),
+        word(of, Meaning::Muted),
         word(format!("{}   ", decimal(bytes)), Meaning::Title),
         word(words, meaning),
         word(
-            format!("  ({} without saving)", decimal(plan.memory.steady())),
+            format!("  ({} planned for training)", decimal(plan.memory.steady())),
             Meaning::Muted,
         ),
     ]
@@ -382,6 +394,9 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         match work.hours {
             Some(hours) if r.mfu_said == Said::Learnt => {
                 format!("{}, as fast as earlier runs here", hours_words(hours))
+            }
+            Some(hours) if r.mfu_said == Said::Probed => {
+                format!("about {}, by a measured product", hours_words(hours))
             }
             Some(hours) => format!(
                 "{} at {:.0} % MFU{basis}",

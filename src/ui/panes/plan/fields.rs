@@ -135,7 +135,7 @@ impl Field {
             Field::Precision => "mixed: 16 bytes a parameter, with f32 gradients 18; pure bf16: 8.",
             Field::Optimizer => "How many moments are kept, and in how many bytes.",
             Field::Checkpointing => {
-                "Keep one activation a layer and compute the rest again: about 30 % more time."
+                "Keep the input of each block, or of every few, and compute the rest again: up to 30 % more time."
             }
             Field::Loss => "Logits of all tokens at once, or of 1,024 at a time.",
             Field::Layers => "Blocks of the model.",
@@ -143,7 +143,9 @@ impl Field {
             Field::Mfu => {
                 "Share of the device's peak that is reached; 30 to 40 % is usual on one GPU."
             }
-            Field::Price => "US dollars for one device and hour; the table's figures are rough.",
+            Field::Price => {
+                "US dollars for one device and hour; the table's are rough, of spring 2026: type yours."
+            }
         }
     }
 
@@ -167,6 +169,7 @@ impl Field {
         let assumed = |said: Said| match said {
             Said::Assumed => " assumed",
             Said::Learnt => " learnt",
+            Said::Probed => " measured",
             Said::Stated => "",
         };
         match self {
@@ -193,10 +196,7 @@ impl Field {
             ),
             Field::Precision => r.precision.word().into(),
             Field::Optimizer => r.update.word().into(),
-            Field::Checkpointing => match r.checkpointing {
-                Checkpointing::Off => "off".into(),
-                Checkpointing::Full => "full".into(),
-            },
+            Field::Checkpointing => r.checkpointing.words(),
             Field::Loss => match r.logits {
                 Logits::Whole => "whole".into(),
                 Logits::Chunked(_) => "chunked".into(),
@@ -204,11 +204,16 @@ impl Field {
             Field::Layers => grouped(r.arch.n_layer),
             Field::Heads => format!("{} × {}", r.arch.n_head, r.arch.head_dim),
             Field::Mfu if r.mfu_said == Said::Learnt => "as earlier runs".into(),
+            Field::Mfu if r.mfu_said == Said::Probed => "as measured here".into(),
             Field::Mfu => format!("{:.0} %{}", 100.0 * r.mfu, assumed(r.mfu_said)),
-            Field::Price => r
-                .device
-                .price_per_hour
-                .map_or("not known".into(), |p| format!("{p:.2}")),
+            Field::Price => r.device.price_per_hour.map_or("not known".into(), |p| {
+                let rough = if r.device.price_source.is_some() {
+                    " rough"
+                } else {
+                    ""
+                };
+                format!("{p:.2}{rough}")
+            }),
         }
     }
 
@@ -242,7 +247,7 @@ impl Field {
             Field::Price => {
                 let price = text.trim_start_matches('$').parse::<f64>().ok();
                 let good = price.filter(|x| x.is_finite() && *x >= 0.0);
-                r.device.price_per_hour = Some(good.ok_or("an amount from 0 up")?);
+                r.device.set_price(good.ok_or("an amount from 0 up")?);
             }
             Field::Adapters if text == "0" => r.lora = None,
             _ => self.set(r, parse_count(text)?)?,
@@ -276,7 +281,11 @@ impl Field {
                 let step = if up { 0.05 } else { -0.05 };
                 (r.mfu, r.mfu_said) = ((r.mfu + step).clamp(0.05, 1.0), Said::Stated);
             }
-            Field::Price => r.device.price_per_hour = r.device.price_per_hour.map(real),
+            Field::Price => {
+                if let Some(price) = r.device.price_per_hour {
+                    r.device.set_price(real(price));
+                }
+            }
             Field::Adapters => match r.lora {
                 None if up => drop(self.set(r, 8)),
                 Some(lora) if !up && lora.rank <= 1 => r.lora = None,
@@ -358,11 +367,7 @@ impl Field {
                 r.update = next(&UpdateState::ALL.map(|(_, u)| u), r.update, forward)
             }
             Field::Checkpointing => {
-                r.checkpointing = next(
-                    &[Checkpointing::Off, Checkpointing::Full],
-                    r.checkpointing,
-                    forward,
-                );
+                r.checkpointing = next(&Checkpointing::ALL, r.checkpointing, forward);
             }
             Field::Loss => {
                 let chunked = Logits::Chunked(reference::CHUNK);

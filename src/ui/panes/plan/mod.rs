@@ -274,12 +274,5 @@ impl PlanPane {
     }
 }
 
-/// The most memory that a run was seen to take since its first step: its process on a CPU.
-pub fn measured_bytes(state: &crate::run::RunState) -> Option<u64> {
-    let series = state.series.get("host/rss_bytes")?;
-    let (_, most) = series.extent(1.0, f64::MAX)?;
-    (most > 0.0).then_some(most as u64)
-}
-
 #[cfg(test)]
 mod tests;

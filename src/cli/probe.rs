@@ -1,0 +1,27 @@
+//! How fast this machine multiplies, for plans: a moment of products. The planner remembers what comes of it.
+
+use crate::kernels::matmul::{Arithmetic, bf16_available, product_gflops};
+
+/// Time for each number format.
+const SECONDS: f64 = 0.12;
+
+/// FLOP/s of products in `f32` or `bf16`; `None` where the processor has no arithmetic for them.
+pub fn measure(products: &str) -> Option<f64> {
+    let arithmetic = match products {
+        "bf16" if bf16_available() => Arithmetic::Bf16,
+        "bf16" => return None,
+        _ => Arithmetic::F32,
+    };
+    Some(1e9 * product_gflops(arithmetic, SECONDS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_has_a_speed() {
+        assert!(measure("f32").is_some_and(|speed| speed > 1e7));
+        assert_eq!(measure("bf16").is_some(), bf16_available());
+    }
+}

@@ -1,0 +1,163 @@
+//! What a run was seen to take, and the plan that it is held against: its process on a CPU, or what it holds of a GPU as
+//! NVML tells.
+
+use super::request::Device;
+use super::{Request, gpus, target};
+use crate::hardware::Machine;
+use crate::hardware::sampler::id;
+use crate::run::RunState;
+
+/// Where memory was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The process's resident memory.
+    Process,
+    /// This process's part of one GPU.
+    Gpu(u32),
+}
+
+/// Bytes, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measured {
+    pub bytes: u64,
+    pub place: Place,
+}
+
+/// The most that a run took since its first step: of the GPU that it fills most where it is on one, else of main memory.
+pub fn most(state: &RunState) -> Option<Measured> {
+    let seen = |id: &str| {
+        let (_, most) = state.series.get(id)?.extent(1.0, f64::MAX)?;
+        (most > 0.0).then_some(most as u64)
+    };
+    of(state.series.keys(), seen)
+}
+
+/// What it takes now.
+pub fn now(state: &RunState) -> Option<Measured> {
+    let seen = |id: &str| {
+        let value = state.host.get(id).filter(|x| x.is_finite() && **x > 0.0)?;
+        Some(*value as u64)
+    };
+    of(state.host.keys(), seen)
+}
+
+fn of<'a>(
+    ids: impl Iterator<Item = &'a String>,
+    seen: impl Fn(&str) -> Option<u64>,
+) -> Option<Measured> {
+    let gpu = |id: &String| {
+        let (index, what) = id.strip_prefix("gpu/")?.split_once('/')?;
+        let place = Place::Gpu(index.parse().ok()?);
+        let bytes = (what == id::GPU_OWN_MEMORY).then(|| seen(id))??;
+        Some(Measured { bytes, place })
+    };
+    let fullest = ids.filter_map(gpu).max_by_key(|m| m.bytes);
+    fullest.or_else(|| {
+        let place = Place::Process;
+        seen(id::RSS).map(|bytes| Measured { bytes, place })
+    })
+}
+
+/// The plan of a run, from what it told: for a common trainer on the GPU that it holds memory of, else for this engine.
+/// `None` where the run has not told its spec.
+pub fn request_of(state: &RunState, machine: Option<&Machine>) -> Option<Request> {
+    let head = state.head.as_ref()?;
+    let request = target::of_run(&head.spec, head.vocab_size, head.epoch_tokens)?;
+    let Some(Place::Gpu(index)) = now(state).or_else(|| most(state)).map(|m| m.place) else {
+        return Some(request);
+    };
+    let gpu = machine.and_then(|m| m.gpus.iter().find(|gpu| gpu.index == index));
+    let device = match gpu {
+        Some(gpu) => Device {
+            name: gpu.name.clone(),
+            memory: Some(gpu.memory_total).filter(|bytes| *bytes > 0),
+            ..gpus::find(&gpu.name).map_or(Device::limit("", None), Device::of)
+        },
+        None => Device::limit(&format!("GPU {index}"), None),
+    };
+    Some(target::on_gpu(request, device))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::UnixMillis;
+    use crate::hardware::{Provider, Recorded, Recording};
+    use crate::plan::{Estimator, plan};
+    use crate::spec;
+    use crate::wire::{Envelope, Event};
+
+    /// A run of the quickstart on a recorded machine, three seconds long.
+    fn run_on(recording: &str) -> (RunState, Machine) {
+        let mut provider = Recorded::new(Recording::parse(recording, "recording").unwrap());
+        let machine = provider.machine();
+        let spec = spec::load("quickstart", &[], &Default::default())
+            .unwrap()
+            .spec;
+        let mut events = vec![Event::Started {
+            name: spec.name.clone(),
+            method: "pretrain".into(),
+            spec: spec.to_value(),
+            n_params: 804_096,
+            vocab_size: 65,
+            max_steps: 3,
+            batch_tokens: 768,
+            epoch_tokens: 1_003_854,
+            resumed_from: None,
+            precision: None,
+        }];
+        for step in 1..=3 {
+            let values = Default::default();
+            events.push(Event::Stepped {
+                step,
+                tokens: 768 * step,
+                values,
+            });
+            events.push(Event::HardwareSampled {
+                values: provider.sample(),
+            });
+        }
+        let envelopes: Vec<Envelope> = (1..)
+            .zip(events)
+            .map(|(seq, event)| Envelope {
+                v: 1,
+                seq,
+                t: UnixMillis(1000 * seq),
+                event,
+            })
+            .collect();
+        (RunState::from_events(&envelopes), machine)
+    }
+
+    #[test]
+    fn a_run_on_a_gpu_is_held_against_the_plan_for_that_gpu() {
+        let (state, machine) = run_on(
+            r#"{"machine": {"gpus": [{"index": 0, "name": "NVIDIA L4", "memory_total": 24000000000},
+                {"index": 1, "name": "NVIDIA H100 80GB HBM3", "memory_total": 85520809984}]},
+             "readings": {"gpu/0/own_memory_bytes": [500, 400], "gpu/1/own_memory_bytes": [700, 900, 800],
+                "gpu/1/memory_used_bytes": [5000], "host/rss_bytes": [3000]}}"#,
+        );
+        let place = Place::Gpu(1);
+        assert_eq!(most(&state), Some(Measured { bytes: 900, place }));
+        assert_eq!(now(&state), Some(Measured { bytes: 800, place }));
+        let request = request_of(&state, Some(&machine)).unwrap();
+        assert_eq!(request.estimator, Estimator::General);
+        assert_eq!(request.device.memory, Some(85_520_809_984));
+        assert!(request.device.peak_flops.is_some());
+        // The context alone is a gigabyte: no engine on a CPU plans that.
+        assert!(plan(&request).memory.total() > 1_000_000_000);
+    }
+
+    #[test]
+    fn a_run_on_a_cpu_is_held_against_this_engines_plan_whatever_gpus_there_are() {
+        let (state, machine) = run_on(
+            r#"{"machine": {"gpus": [{"index": 0, "name": "NVIDIA L4"}]},
+             "readings": {"gpu/0/memory_used_bytes": [5000], "host/rss_bytes": [3000, 3500, 2000]}}"#,
+        );
+        let place = Place::Process;
+        assert_eq!(most(&state), Some(Measured { bytes: 3500, place }));
+        let request = request_of(&state, Some(&machine)).unwrap();
+        assert_eq!(request.estimator, Estimator::Engine);
+        assert_eq!(request_of(&RunState::new(), None), None);
+    }
+}

@@ -1,0 +1,109 @@
+//! How fast this machine multiplies: what tells the time of a first run, before any run has told it. Who measures is given
+//! from outside, because kernels are not this room's; what was measured is remembered for as long as the processor and its
+//! cores are the same.
+
+use crate::base::files::write_atomic;
+use crate::base::paths::Env;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Gives the FLOP/s of products in `f32` or `bf16`; `None` where the machine has no such arithmetic. Takes about a tenth of
+/// a second for each.
+pub type Measure = fn(products: &str) -> Option<f64>;
+
+/// Share of that speed that training reaches: small models lose some of it between products.
+pub const SHARE: f64 = 0.7;
+
+/// What was measured, and on what.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Speed {
+    /// Model of the processor and cores for this process: elsewhere the numbers mean nothing.
+    pub on: String,
+    /// FLOP/s of products of f32 numbers.
+    pub f32: Option<f64>,
+    /// Of bf16 numbers; `None` where the processor has no arithmetic for them.
+    pub bf16: Option<f64>,
+}
+
+impl Speed {
+    /// FLOP/s of one number format.
+    pub fn of(&self, products: &str) -> Option<f64> {
+        match products {
+            "bf16" => self.bf16,
+            _ => self.f32,
+        }
+    }
+}
+
+/// What was measured on this very machine before.
+pub fn remembered(env: &Env) -> Option<Speed> {
+    let text = std::fs::read_to_string(file(env.state_dir.as_deref()?)).ok()?;
+    let speed: Speed = serde_json::from_str(&text).ok()?;
+    let whole = speed.f32.is_some_and(|x| x.is_finite() && x > 0.0);
+    (whole && speed.on == this_machine(env)).then_some(speed)
+}
+
+/// Measures and remembers. A disk that does not take it costs only the measuring of next time.
+pub fn measure(env: &Env, measure: Measure) -> Speed {
+    let good = |products| measure(products).filter(|x| x.is_finite() && *x > 0.0);
+    let speed = Speed {
+        on: this_machine(env),
+        f32: good("f32"),
+        bf16: good("bf16"),
+    };
+    if let (Some(folder), Ok(text)) = (&env.state_dir, serde_json::to_string(&speed)) {
+        let _ = std::fs::create_dir_all(folder)
+            .and_then(|()| write_atomic(&file(folder), text.as_bytes()));
+    }
+    speed
+}
+
+fn file(folder: &Path) -> PathBuf {
+    folder.join("speed.json")
+}
+
+/// `AMD EPYC 9R14, 2 threads`
+fn this_machine(env: &Env) -> String {
+    let cpu = crate::hardware::summary(None, env).map(|s| s.cpu);
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    format!("{}, {threads} threads", cpu.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(folder: &Path) -> Env {
+        Env {
+            state_dir: Some(folder.into()),
+            ..Env::default()
+        }
+    }
+
+    #[test]
+    fn a_machine_is_measured_once_and_another_one_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let env = env(folder.path());
+        assert_eq!(remembered(&env), None);
+        let speed = measure(&env, |products| (products == "f32").then_some(2e11));
+        assert_eq!((speed.of("f32"), speed.of("bf16")), (Some(2e11), None));
+        assert_eq!(remembered(&env), Some(speed.clone()));
+        let elsewhere = Speed {
+            on: "another processor, 1 threads".into(),
+            ..speed
+        };
+        let text = serde_json::to_string(&elsewhere).unwrap();
+        std::fs::write(file(folder.path()), text).unwrap();
+        assert_eq!(remembered(&env), None);
+    }
+
+    #[test]
+    fn nonsense_is_neither_kept_nor_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let env = env(folder.path());
+        let speed = measure(&env, |_| Some(f64::NAN));
+        assert_eq!((speed.f32, remembered(&env)), (None, None));
+        std::fs::write(file(folder.path()), "{").unwrap();
+        assert_eq!(remembered(&env), None);
+    }
+}

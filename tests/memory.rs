@@ -1,0 +1,244 @@
+//! Memory as planned beside memory as taken: real runs in processes of their own, whose peak the kernel tells.
+
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a helper of a test fails as a test does, and the long test prints its table"
+)]
+
+use llmtui::base::clock::{Clock, SystemClock};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
+const MIB: f64 = 1_048_576.0;
+/// What a plan may be off.
+const TOLERANCE: f64 = 0.10;
+
+/// One run: what it is called, the `-s` words on top of the quickstart, and its steps.
+struct Case {
+    name: &'static str,
+    set: &'static [&'static str],
+    steps: u64,
+}
+
+const fn case(name: &'static str, set: &'static [&'static str], steps: u64) -> Case {
+    Case { name, set, steps }
+}
+
+/// Said of every run: little is evaluated, and only at the end.
+const BRIEF: &[&str] = &["data.val_fraction=0.003", "eval.every=0"];
+
+/// Bytes planned and bytes taken.
+#[derive(Debug, Clone, Copy)]
+struct Peak {
+    planned: f64,
+    measured: f64,
+}
+
+impl Peak {
+    fn error(self) -> f64 {
+        self.measured / self.planned - 1.0
+    }
+}
+
+fn words<'a>(case: &'a Case, folder: &Path) -> impl Fn(&[&str]) -> Command + use<'a> {
+    let folder = folder.to_path_buf();
+    let (runtime, state) = (folder.join("r"), folder.join("s"));
+    move |verb: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command
+            .args(verb)
+            .args(BRIEF.iter().chain(case.set).flat_map(|w| ["-s", w]))
+            .current_dir(&folder)
+            .env("XDG_RUNTIME_DIR", &runtime)
+            .env("XDG_STATE_HOME", &state)
+            .env("XDG_CONFIG_HOME", folder.join("c"))
+            .stdin(Stdio::null());
+        command
+    }
+}
+
+/// Plans a run and does it.
+fn peak(case: &Case) -> Peak {
+    let folder = tempfile::tempdir().unwrap();
+    let command = words(case, folder.path());
+    let planned = command(&["plan", "quickstart", "--json"]).output().unwrap();
+    let planned: serde_json::Value = serde_json::from_slice(&planned.stdout).unwrap();
+    let steps = format!("train.max_steps={}", case.steps);
+    let child = command(&["train", "quickstart", "--headless", "-s", &steps])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    Peak {
+        planned: planned["total"]["p50_bytes"].as_f64().unwrap(),
+        measured: watch(child, case.name),
+    }
+}
+
+/// The most memory that a process ever had: the kernel's mark only rises, so the last reading before its end is the one.
+fn watch(mut child: Child, name: &str) -> f64 {
+    let status = format!("/proc/{}/status", child.id());
+    let mut most: f64 = 0.0;
+    let clock = SystemClock::new();
+    loop {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let mark = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = mark.and_then(|m| m.trim().trim_end_matches(" kB").parse::<f64>().ok());
+        most = most.max(kib.unwrap_or(0.0) * 1024.0);
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.success(), "{name}: {status}");
+            return most;
+        }
+        if clock.elapsed() > Duration::from_secs(600) {
+            child.kill().unwrap();
+            panic!("{name} takes too long");
+        }
+        #[expect(clippy::disallowed_methods, reason = "a test that waits for a process")]
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+fn compare(cases: &[Case]) {
+    let mut off = Vec::new();
+    println!("| run | planned | measured | |");
+    println!("|---|---|---|---|");
+    for case in cases {
+        let peak = peak(case);
+        println!(
+            "| {} | {:.1} MiB | {:.1} MiB | {:+.1} % |",
+            case.name,
+            peak.planned / MIB,
+            peak.measured / MIB,
+            100.0 * peak.error()
+        );
+        if peak.error().abs() > TOLERANCE {
+            off.push((case.name, peak));
+        }
+    }
+    assert!(off.is_empty(), "{off:#?}");
+}
+
+/// Each of the three moments that may need most: activations, half of them computed again, and the twin of the checks.
+/// Large in memory, small in arithmetic.
+const SMALL: &[Case] = &[
+    case(
+        "activations of 8 layers",
+        &[
+            "model.n_layer=8",
+            "model.seq_len=128",
+            "train.micro_batch_size=24",
+            "preflight.enabled=false",
+        ],
+        2,
+    ),
+    case(
+        "every 4 layers kept",
+        &[
+            "model.n_layer=12",
+            "model.seq_len=128",
+            "train.micro_batch_size=24",
+            "train.activation_checkpointing={every_n: {n: 4}}",
+        ],
+        2,
+    ),
+    case(
+        "a large vocabulary, checks first",
+        &[
+            "model.n_layer=1",
+            "model.d_model=256",
+            "model.vocab_size=20000",
+            "train.micro_batch_size=2",
+        ],
+        2,
+    ),
+];
+
+#[test]
+fn real_runs_take_the_memory_that_was_planned() {
+    compare(SMALL);
+}
+
+const M: &[&str] = &[
+    "model.n_layer=6",
+    "model.n_head=6",
+    "model.d_model=384",
+    "model.seq_len=512",
+    "train.micro_batch_size=4",
+];
+
+/// The sizes that training is measured on. `cargo long --test memory` prints the table; minutes.
+const TABLE: &[Case] = &[
+    case("S 12 × 64, the quickstart", &[], 30),
+    case(
+        "S 64 × 128, all checkpointed",
+        &[
+            "model.seq_len=128",
+            "train.micro_batch_size=64",
+            "train.activation_checkpointing=full",
+        ],
+        4,
+    ),
+    case(
+        "S 64 × 128, f32",
+        &[
+            "model.seq_len=128",
+            "train.micro_batch_size=64",
+            "train.precision=f32",
+        ],
+        4,
+    ),
+    case("S of subwords, 16 × 128", SUBWORDS, 4),
+    case("M 4 × 512", M, 4),
+    case("M 16 × 256, every 3 layers", M_EVERY, 3),
+    case("M 4 × 512 without checks", M_QUIET, 4),
+    case("L 4 × 512", L, 3),
+];
+
+const SUBWORDS: &[&str] = &[
+    "model.seq_len=128",
+    "train.micro_batch_size=16",
+    "data.tokenizer={bpe: {vocab_size: 1024}}",
+];
+
+const M_EVERY: &[&str] = &[
+    "model.n_layer=6",
+    "model.n_head=6",
+    "model.d_model=384",
+    "model.seq_len=256",
+    "train.micro_batch_size=16",
+    "train.activation_checkpointing={every_n: {n: 3}}",
+];
+
+const M_QUIET: &[&str] = &[
+    "model.n_layer=6",
+    "model.n_head=6",
+    "model.d_model=384",
+    "model.seq_len=512",
+    "train.micro_batch_size=4",
+    "preflight.enabled=false",
+];
+
+const L: &[&str] = &[
+    "model.n_layer=8",
+    "model.n_head=8",
+    "model.n_kv_head=4",
+    "model.d_model=512",
+    "model.d_ff=1408",
+    "model.position=rope",
+    "model.norm=rmsnorm",
+    "model.mlp=swiglu",
+    "model.vocab_size=8192",
+    "model.seq_len=512",
+    "train.micro_batch_size=4",
+];
+
+#[test]
+#[ignore = "minutes"]
+fn the_table_of_planned_and_measured_memory() {
+    compare(TABLE);
+}
