@@ -48,7 +48,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "ui",
         &[
-            "link", "advisor", "run", "spec", "plan", "wire", "embed", "hardware",
+            "link", "advisor", "run", "spec", "plan", "wire", "embed", "hardware", "data",
         ],
     ),
     (

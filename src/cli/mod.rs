@@ -12,6 +12,7 @@ mod attach;
 mod bench;
 mod chat;
 mod completions;
+mod data;
 mod doctor;
 mod engine_cmd;
 pub mod exit;
@@ -110,6 +111,7 @@ enum Verb {
     Plan(Box<plan::Args>),
     Ladder(Box<ladder::Args>),
     Preflight(preflight::Args),
+    Data(data::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
     Completions(completions::Args),
@@ -157,6 +159,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Ladder(args) => ladder::run(&args, &cx),
         Verb::Plan(args) => plan::run(&args, &cx),
         Verb::Preflight(args) => preflight::run(args, &cx),
+        Verb::Data(args) => data::run(&args, &cx),
         Verb::Doctor(args) => doctor::run(args, &cx),
         Verb::Bench(args) => bench::run(args, &cx),
         Verb::Completions(args) => completions::run(args),

@@ -3,15 +3,18 @@
 mod batch;
 pub mod chat;
 mod config;
+pub mod convert;
 mod dataset;
 mod error;
 mod example;
 mod examples;
 pub mod formats;
+pub mod inspect;
 mod loader;
 mod parsers;
 mod permute;
 pub mod render;
+pub mod sink;
 pub mod source;
 pub mod synthetic;
 pub mod tokenizer;

@@ -10,6 +10,7 @@ pub enum Context {
     Home,
     Run,
     Chat,
+    Data,
     Plan,
     Hardware,
     /// The question what becomes of a live run.
@@ -19,12 +20,13 @@ pub enum Context {
 }
 
 impl Context {
-    pub const ALL: [Context; 9] = [
+    pub const ALL: [Context; 10] = [
         Context::Global,
         Context::List,
         Context::Home,
         Context::Run,
         Context::Chat,
+        Context::Data,
         Context::Plan,
         Context::Hardware,
         Context::Leave,
@@ -39,6 +41,7 @@ impl Context {
             Context::Home => "home",
             Context::Run => "run",
             Context::Chat => "chat",
+            Context::Data => "data",
             Context::Plan => "plan",
             Context::Hardware => "hardware",
             Context::Leave => "leave",
@@ -54,6 +57,7 @@ impl Context {
             Context::Home => "Home",
             Context::Run => "Run",
             Context::Chat => "Chat",
+            Context::Data => "Data",
             Context::Plan => "Plan",
             Context::Hardware => "Hardware",
             Context::Leave => "Leaving a live run",
@@ -96,6 +100,7 @@ actions! {
         Home "home" "home" "Go to the home screen: start a run, open a run."
         RunPane "run" "run" "Go to the run: charts, samples, log."
         Chat "chat" "chat" "Go to the chat with a checkpoint."
+        DataPane "data" "data" "Go to the data: what a set holds, what is wrong with it, every row as the model sees it."
         PlanPane "plan" "plan" "Go to the plan: what a run needs, takes and costs, and what fits."
         Hardware "hardware" "hardware" "Go to the machine: GPUs, memory, disks, what the doctor found."
         NextTab "next-tab" "next tab" "Go to the tab on the right."
@@ -163,6 +168,16 @@ actions! {
         ScrollUp "scroll-up" "scroll up" "Scroll the text back."
         ScrollDown "scroll-down" "scroll down" "Scroll the text on."
         ClearChat "clear-chat" "clear" "Forget the texts on this screen."
+    }
+    Data {
+        NextRow "next-row" "next row" "Show the next row."
+        PreviousRow "previous-row" "row before" "Show the row before."
+        JumpRow "jump-row" "to a row" "Go to a row by its number."
+        SearchData "search-data" "search" "Show only rows that contain a text."
+        DataMode "data-mode" "view" "Show the row as tokens, as rendered text, or as it is written."
+        OpenData "open-data" "open data" "Look at a file, a folder or a glob: rows, lengths, duplicates, broken text."
+        DataTokenizer "data-tokenizer" "tokenizer" "Read the same data with another tokenizer."
+        DataAgain "data-again" "look again" "Read the same data again."
     }
     Plan {
         Less "less" "less" "Halve the number, or take the word before."

@@ -2,6 +2,7 @@
 
 use super::msg::{Asked, Slot};
 use crate::advisor::wizard::Look;
+use crate::data::inspect::Subject;
 use crate::wire::Command;
 use std::path::PathBuf;
 
@@ -62,6 +63,8 @@ pub enum Effect {
     PlanTarget {
         name: String,
     },
+    /// Look at data; words on how far it is come in between. An inspection that is under way is given up.
+    InspectData(Box<Subject>),
     RefreshRuns,
     ListCheckpoints,
     /// Read this machine once a second from now on; once is enough.

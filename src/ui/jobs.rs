@@ -3,8 +3,10 @@
 use super::msg::{CheckpointRow, Holder, Msg, Opened};
 use crate::advisor::remember;
 use crate::advisor::wizard::{Answers, Context};
-use crate::base::clock::SystemClock;
+use crate::base::clock::{Clock, SystemClock};
 use crate::base::paths::Env;
+use crate::data::inspect::{Progress, Subject};
+use crate::data::source::ReadContext;
 use crate::hardware::{Live, Provider, Recorded, Recording};
 use crate::link::Link;
 use crate::link::launch::{EngineOptions, Launcher};
@@ -14,11 +16,16 @@ use crate::run::index::{self, RunStatus, RunSummary};
 use crate::spec::{Draft, SpecSources};
 use crate::wire::Event;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Time between two readings of the machine.
 const SECOND: Duration = Duration::from_secs(1);
+/// Time between two words on how far an inspection is.
+const TELL: Duration = Duration::from_millis(200);
 /// Readings from one look at the whole machine to the next.
 const WHOLE_LOOK: u64 = 15;
 
@@ -146,6 +153,11 @@ impl Workplace {
         })
     }
 
+    /// Where rows of data are read from.
+    pub fn reading(&self) -> ReadContext {
+        crate::data::inspect::reading(&self.env)
+    }
+
     /// Reads the machine once a second, and all of it now and then, until `take` says that nobody listens.
     pub fn watch_hardware(&self, take: impl Fn(Msg) -> bool) {
         let mut provider: Box<dyn Provider> = match &self.hardware {
@@ -180,6 +192,49 @@ impl Workplace {
     pub fn checkpoints(&self) -> Vec<CheckpointRow> {
         let runs = self.runs().map(|(runs, _)| runs).unwrap_or_default();
         runs.iter().flat_map(checkpoints_of).collect()
+    }
+}
+
+/// Looks at data, with words on how far it is, until it is done, given up, or `take` says that nobody listens.
+pub fn inspect(
+    subject: &Subject,
+    context: &ReadContext,
+    given_up: &AtomicBool,
+    take: impl Fn(Msg) -> bool,
+) {
+    let name = subject.name.clone();
+    let clock = SystemClock::new();
+    let mut told = clock.now();
+    let mut progress = |progress: Progress| {
+        if given_up.load(Ordering::Relaxed) {
+            return ControlFlow::Break(());
+        }
+        let now = clock.now();
+        if now.since(told) < TELL {
+            return ControlFlow::Continue(());
+        }
+        told = now;
+        let name = name.clone();
+        match take(Msg::DataProgress { name, progress }) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    };
+    // A thread that dies would leave the pane waiting for ever.
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        subject.inspect(context, &mut progress)
+    }));
+    let result = match result {
+        Ok(Ok(inspected)) => Ok(Arc::new(inspected)),
+        Ok(Err(e)) => Err(match e.hint() {
+            hint if hint.is_empty() => e.to_string(),
+            hint => format!("{e}; try {hint}"),
+        }),
+        Err(_) => Err("a bug ended the inspection; the crash file tells more".into()),
+    };
+    if !given_up.load(Ordering::Relaxed) {
+        let name = subject.name.clone();
+        take(Msg::DataInspected { name, result });
     }
 }
 

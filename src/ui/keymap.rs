@@ -333,14 +333,14 @@ mod tests {
         assert_eq!(
             keymap.overlay(
                 "mine",
-                "run: {pause: space, note: [], stop: X}\nglobal: {home: 4}\n"
+                "run: {pause: space, note: [], stop: X}\nglobal: {home: 9}\n"
             ),
             []
         );
         assert_eq!(keymap.label(Action::Pause), "space");
         assert_eq!(keymap.label(Action::Note), "");
         assert_eq!(keymap.label(Action::Stop), "X");
-        assert_eq!(keymap.label(Action::Home), "4");
+        assert_eq!(keymap.label(Action::Home), "9");
         let text = "run: {puase: p, stop: [hyper-x]}\nkitchen: {cook: c}\nchat: {send: ctrl-o}\n";
         let errors: Vec<String> = keymap
             .overlay("mine", text)

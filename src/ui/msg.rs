@@ -1,6 +1,7 @@
 //! Everything that enters [`super::app::App::update`].
 
 use crate::advisor::wizard::{Answers, Context, Seen};
+use crate::data::inspect::{Inspected, Progress};
 use crate::hardware::Machine;
 use crate::link::Incoming;
 use crate::run::index::RunSummary;
@@ -8,6 +9,7 @@ use crate::spec::Draft;
 use crate::wire::{CommandId, Values};
 use crossterm::event::{KeyEvent, MouseEvent};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Names one held link. Numbers are never used again, so that a late message of a link that was let go finds no one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,6 +63,16 @@ pub enum Msg {
     Planned {
         name: String,
         result: Result<Box<crate::plan::Request>, String>,
+    },
+    /// How far an inspection of data is.
+    DataProgress {
+        name: String,
+        progress: Progress,
+    },
+    /// Data were looked at, or why not.
+    DataInspected {
+        name: String,
+        result: Result<Arc<Inspected>, String>,
     },
     /// Back from the shell.
     Resumed,

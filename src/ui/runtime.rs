@@ -23,6 +23,8 @@ use std::collections::VecDeque;
 use std::future::{Future, pending, poll_fn};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -110,6 +112,8 @@ struct Shell {
     over: bool,
     /// This machine is being read.
     watching: bool,
+    /// Set to give the inspection of data up that is under way.
+    inspecting: Option<Arc<AtomicBool>>,
 }
 
 /// Who is stopped when the workbench is suspended.
@@ -153,6 +157,7 @@ impl Shell {
             suspended_by: None,
             over: false,
             watching: false,
+            inspecting: None,
         };
         shell.draw()?;
         shell.do_effects(effects.into());
@@ -380,6 +385,7 @@ impl Shell {
                     let result = place.plan(&name);
                     Done::Msg(Msg::Planned { name, result })
                 }),
+                Effect::InspectData(subject) => self.inspect_data(*subject),
                 Effect::RefreshRuns => self.job(|place| Done::Msg(Msg::Runs(place.runs()))),
                 Effect::ListCheckpoints => {
                     self.job(|place| Done::Msg(Msg::Checkpoints(place.checkpoints())))
@@ -416,6 +422,26 @@ impl Shell {
             // The receiver is gone only when the workbench is.
             let _ = sender.blocking_send(work(&place));
         });
+    }
+
+    /// Looks at data on a thread of its own; an inspection before it that still goes on is given up.
+    fn inspect_data(&mut self, subject: crate::data::inspect::Subject) {
+        let given_up = Arc::new(AtomicBool::new(false));
+        if let Some(before) = self.inspecting.replace(given_up.clone()) {
+            before.store(true, Ordering::Relaxed);
+        }
+        let sender = self.jobs.0.clone();
+        let context = self.place.reading();
+        let spawned = std::thread::Builder::new()
+            .name("inspect".into())
+            .spawn(move || {
+                super::jobs::inspect(&subject, &context, &given_up, |msg| {
+                    sender.blocking_send(Done::Msg(msg)).is_ok()
+                })
+            });
+        if let Err(e) = spawned {
+            tracing::warn!("the data are not read: {e}");
+        }
     }
 
     /// Starts the thread that reads this machine; it ends with the workbench.

@@ -34,10 +34,12 @@ pub enum Meaning {
     Cursor,
     /// The unfilled part of bars.
     Track,
+    /// Behind every second token, so that neighbours can be told apart; lies under another meaning.
+    Shade,
 }
 
 /// Every meaning, in declaration order.
-pub const MEANINGS: [Meaning; 17] = {
+pub const MEANINGS: [Meaning; 18] = {
     use Meaning as M;
     [
         M::Text,
@@ -57,6 +59,7 @@ pub const MEANINGS: [Meaning; 17] = {
         M::Mark,
         M::Cursor,
         M::Track,
+        M::Shade,
     ]
 };
 
@@ -258,7 +261,11 @@ impl Themes {
         let mut styles = [Style::default(); MEANINGS.len()];
         if let Some(theme) = found {
             for (meaning, style) in &theme.styles {
-                styles[*meaning as usize] = fit(*style, depth);
+                styles[*meaning as usize] = match (meaning, depth) {
+                    // Reversed it would shout: the palette's own grey is the quietest of the sixteen.
+                    (Meaning::Shade, ColorDepth::Ansi16) => Style::default().bg(Color::DarkGray),
+                    _ => fit(*style, depth),
+                };
             }
         }
         Theme {

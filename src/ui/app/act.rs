@@ -28,6 +28,8 @@ impl App {
             Action::Home => self.go(Tab::Home),
             Action::RunPane => self.go(Tab::Run),
             Action::Chat => self.go(Tab::Chat),
+            Action::DataPane => self.go(Tab::Data),
+            Action::OpenData => self.grant_data(crate::ui::panes::data::Wish::Path),
             Action::PlanPane => self.go(Tab::Plan),
             Action::Hardware => self.go(Tab::Hardware),
             Action::NextTab => self.go(self.neighbour(1)),
@@ -39,6 +41,10 @@ impl App {
                 Tab::Home => self.act_home(action),
                 Tab::Run => self.act_run(action),
                 Tab::Chat => self.act_chat(action),
+                Tab::Data => {
+                    let wish = self.data.act(action);
+                    self.grant_data(wish)
+                }
                 Tab::Plan => {
                     let wish = self.plan.act(action);
                     self.grant(wish)
@@ -70,6 +76,7 @@ impl App {
             Tab::Home => self.refresh(),
             Tab::Run => Vec::new(),
             Tab::Chat => vec![Effect::ListCheckpoints],
+            Tab::Data => self.enter_data(),
             Tab::Plan => self.enter_plan(),
             Tab::Hardware => vec![Effect::WatchHardware],
         }
@@ -362,14 +369,16 @@ impl App {
                 choice: Choice::Action(a.action),
             })
             .collect();
-        if self.tab != Tab::Home {
-            let new = Action::NewRun.info();
-            items.push(Item {
-                title: new.title.into(),
-                detail: new.doc.into(),
-                right: String::new(),
-                choice: Choice::Action(Action::NewRun),
-            });
+        for (action, at_home) in [(Action::NewRun, Tab::Home), (Action::OpenData, Tab::Data)] {
+            if self.tab != at_home {
+                let info = action.info();
+                items.push(Item {
+                    title: info.title.into(),
+                    detail: info.doc.into(),
+                    right: String::new(),
+                    choice: Choice::Action(action),
+                });
+            }
         }
         items.extend(self.store.presets.iter().map(|p| Item {
             title: format!("start {}", p.name),

@@ -63,6 +63,13 @@ impl App {
                 self.dashboard.set_filter(&text);
                 Vec::new()
             }
+            Choice::Prompt(
+                kind @ (PromptKind::DataPath
+                | PromptKind::DataTokenizer
+                | PromptKind::DataRow
+                | PromptKind::DataSearch),
+                text,
+            ) => self.data_answer(kind, &text),
             Choice::Prompt(PromptKind::Sample, text) => {
                 let prompt = if text.is_empty() {
                     "\n".to_string()

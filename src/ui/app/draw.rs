@@ -60,6 +60,7 @@ impl App {
         match self.tab {
             Tab::Home => self.home.draw(frame, area, &mut context),
             Tab::Chat => self.chat.draw(frame, area, &mut context),
+            Tab::Data => self.data.draw(frame, area, &mut context),
             Tab::Plan => self.plan.draw(frame, area, &mut context),
             Tab::Hardware => self.hardware.draw(frame, area, &mut context),
             Tab::Run => match &self.store.held {
@@ -323,6 +324,22 @@ impl App {
                 (own, tail)
             }
             Tab::Run => (self.run_hints(), tail),
+            Tab::Data if self.data.has_rows() => {
+                let mut own = titles(&[A::NextRow, A::PreviousRow, A::DataMode]);
+                own.push((A::Accept, "its rows"));
+                if self.data.filtered() {
+                    own.push((A::Cancel, "all rows"));
+                }
+                own.extend(titles(&[
+                    A::SearchData,
+                    A::JumpRow,
+                    A::OpenData,
+                    A::DataTokenizer,
+                    A::DataAgain,
+                ]));
+                (own, tail)
+            }
+            Tab::Data => (titles(&[A::OpenData]), tail),
             Tab::Plan if self.plan.typing() => (
                 vec![(A::Accept, "take"), (A::Down, "take, next")],
                 vec![(A::Cancel, "as it was")],

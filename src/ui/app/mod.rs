@@ -3,6 +3,7 @@
 
 mod act;
 mod choose;
+mod data;
 mod draw;
 mod incoming;
 mod making;
@@ -17,6 +18,7 @@ use super::overlays::{Overlay, PromptKind};
 use super::panes::Tab;
 use super::panes::chat::ChatPane;
 use super::panes::dashboard::Dashboard;
+use super::panes::data::DataPane;
 use super::panes::hardware::HardwarePane;
 use super::panes::home::HomePane;
 use super::panes::plan::PlanPane;
@@ -93,6 +95,7 @@ pub struct App {
     home: HomePane,
     chat: ChatPane,
     dashboard: Dashboard,
+    data: DataPane,
     plan: PlanPane,
     hardware: HardwarePane,
     overlays: Vec<Overlay>,
@@ -132,6 +135,7 @@ impl App {
             home: HomePane::default(),
             chat: ChatPane::default(),
             dashboard: fresh_dashboard(options.utc_offset),
+            data: DataPane::default(),
             plan: PlanPane::default(),
             hardware: HardwarePane::default(),
             overlays: Vec::new(),
@@ -243,6 +247,14 @@ impl App {
                 self.hardware(machine.map(|m| *m), &values);
                 Vec::new()
             }
+            Msg::DataProgress { name, progress } => {
+                self.data_progress(&name, progress);
+                Vec::new()
+            }
+            Msg::DataInspected { name, result } => {
+                self.data_inspected(&name, result);
+                Vec::new()
+            }
             Msg::Terminated => vec![Effect::Quit],
         }
     }
@@ -288,7 +300,7 @@ impl App {
                     Tab::Home => self.home.key(key, &self.store),
                     Tab::Chat => self.chat.field().key(key),
                     Tab::Plan => self.plan.key(key),
-                    Tab::Run | Tab::Hardware => {}
+                    Tab::Run | Tab::Data | Tab::Hardware => {}
                 }
                 Vec::new()
             }
@@ -309,7 +321,7 @@ impl App {
     fn typing(&self) -> bool {
         match self.tab {
             Tab::Home => self.home.typing(),
-            Tab::Run | Tab::Hardware => false,
+            Tab::Run | Tab::Data | Tab::Hardware => false,
             Tab::Chat => self.chat.typing(),
             Tab::Plan => self.plan.typing(),
         }
@@ -321,6 +333,7 @@ impl App {
             Tab::Home => &[Context::Home, Context::List, Context::Global],
             Tab::Run => &[Context::Run, Context::Global],
             Tab::Chat => &[Context::Chat, Context::Global],
+            Tab::Data => &[Context::Data, Context::List, Context::Global],
             Tab::Plan => &[Context::Plan, Context::List, Context::Global],
             Tab::Hardware => &[Context::Hardware, Context::List, Context::Global],
         }
@@ -388,6 +401,7 @@ impl App {
             }
             (None, Tab::Home) => self.home.act(action, &self.store),
             (None, Tab::Chat) => self.chat.scroll(up, 3),
+            (None, Tab::Data) => self.data.wheel(up),
             (None, Tab::Plan) => {
                 self.plan.act(action);
             }
@@ -401,6 +415,10 @@ impl App {
     fn click_row(&mut self, row: usize) -> Vec<Effect> {
         if self.tab == Tab::Hardware {
             self.hardware.select(row);
+            return Vec::new();
+        }
+        if self.tab == Tab::Data {
+            self.data.click(row);
             return Vec::new();
         }
         if self.tab == Tab::Plan {

@@ -18,6 +18,12 @@ pub enum PromptKind {
     Sample,
     Note,
     FilterCharts,
+    /// Which data to look at, and with which tokenizer.
+    DataPath,
+    DataTokenizer,
+    /// Which row to show; which rows.
+    DataRow,
+    DataSearch,
 }
 
 /// The question and the text so far.
@@ -46,7 +52,11 @@ impl Prompt {
     pub fn act(&mut self, action: Action) -> Reply {
         match action {
             Action::Accept => match (self.kind, self.field.text()) {
-                (PromptKind::Note, text) if text.trim().is_empty() => Reply::Stay,
+                (PromptKind::Note | PromptKind::DataPath | PromptKind::DataRow, text)
+                    if text.trim().is_empty() =>
+                {
+                    Reply::Stay
+                }
                 (kind, text) => Reply::Chosen(Choice::Prompt(kind, text)),
             },
             Action::Cancel | Action::Leave => Reply::Close,
@@ -69,6 +79,19 @@ impl Prompt {
                 "enter samples after this step; empty starts from a line break",
             ),
             PromptKind::FilterCharts => ("show only charts with", "enter keeps it, esc shows all"),
+            PromptKind::DataPath => (
+                "data: a file, a folder or a glob",
+                "enter reads it; text, JSONL, JSON, CSV, TSV, parquet, also .gz and .zst",
+            ),
+            PromptKind::DataTokenizer => (
+                "tokenizer: a tokenizer file or a model's folder",
+                "empty learns one from the data themselves",
+            ),
+            PromptKind::DataRow => ("go to row", "enter goes to the row of this number"),
+            PromptKind::DataSearch => (
+                "show only rows with",
+                "enter keeps it; esc leaves it as it was; empty shows all",
+            ),
             PromptKind::Note => ("note", "enter writes it into the log, at this step"),
         };
         let area = centred(area, 72.min(area.width.saturating_sub(2)), 4);

@@ -2,6 +2,7 @@
 
 pub mod chat;
 pub mod dashboard;
+pub mod data;
 pub mod hardware;
 pub mod home;
 pub mod plan;
@@ -18,18 +19,27 @@ pub enum Tab {
     Home,
     Run,
     Chat,
+    Data,
     Plan,
     Hardware,
 }
 
 impl Tab {
-    pub const ALL: [Tab; 5] = [Tab::Home, Tab::Run, Tab::Chat, Tab::Plan, Tab::Hardware];
+    pub const ALL: [Tab; 6] = [
+        Tab::Home,
+        Tab::Run,
+        Tab::Chat,
+        Tab::Data,
+        Tab::Plan,
+        Tab::Hardware,
+    ];
 
     pub fn title(self) -> &'static str {
         match self {
             Tab::Home => "Home",
             Tab::Run => "Run",
             Tab::Chat => "Chat",
+            Tab::Data => "Data",
             Tab::Plan => "Plan",
             Tab::Hardware => "Hardware",
         }
@@ -41,6 +51,7 @@ impl Tab {
             Tab::Home => Action::Home,
             Tab::Run => Action::RunPane,
             Tab::Chat => Action::Chat,
+            Tab::Data => Action::DataPane,
             Tab::Plan => Action::PlanPane,
             Tab::Hardware => Action::Hardware,
         }

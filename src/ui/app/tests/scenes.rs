@@ -178,6 +178,30 @@ fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
             }),
         ),
         (
+            "data-empty",
+            scene(&|b| {
+                b.press("4");
+            }),
+        ),
+        (
+            "data",
+            scene(&|b| {
+                b.data().press("n n");
+            }),
+        ),
+        (
+            "data-finding",
+            scene(&|b| {
+                b.data().press("down enter");
+            }),
+        ),
+        (
+            "data-pair",
+            scene(&|b| {
+                b.data().press("r").write("24").press("enter");
+            }),
+        ),
+        (
             "plan-empty",
             scene(&|b| {
                 b.press("5");

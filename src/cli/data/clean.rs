@@ -1,0 +1,159 @@
+//! `llmtui data clean`: a copy without the rows that have a finding, and a list of what left and why.
+
+use super::{Source, beside, not_itself, overwrite, progress, reading, unwritten, yours};
+use crate::base::human::grouped;
+use crate::base::text::one_line;
+use crate::cli::Context;
+use crate::cli::exit::{Exit, Failure};
+use crate::data::inspect::{Cleaned, KINDS, checks};
+use crate::data::sink::Sink;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Write a copy without rows that have a finding, and a list of what left and why
+///
+/// The first of several duplicates stays. Rows that cannot be read always leave. What left stands in OUT.dropped.jsonl with
+/// its place, its finding and the row itself, so that nothing is lost.
+#[derive(Debug, clap::Args)]
+#[command(after_help = kinds_help())]
+pub struct Args {
+    #[command(flatten)]
+    pub source: Source,
+    /// The copy; its ending chooses the container
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Kinds of findings whose rows leave, with commas between them
+    #[arg(
+        long,
+        value_name = "KINDS",
+        value_delimiter = ',',
+        default_value = "empty,duplicates"
+    )]
+    pub drop: Vec<String>,
+    /// The validation file, for `overlap`
+    #[arg(long, value_name = "FILE")]
+    pub val: Option<String>,
+    /// An evaluation set, for `contamination`; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub against: Vec<String>,
+    /// Replace files that exist
+    #[arg(long)]
+    pub force: bool,
+}
+
+fn kinds_help() -> String {
+    let mut text = String::from("Kinds:\n");
+    for kind in KINDS.iter().filter(|kind| kind.cleans) {
+        text.push_str(&format!("  {:<16} {}\n", kind.id, kind.title));
+    }
+    text.push_str("\nExample:\n  llmtui data clean raw.jsonl --drop empty,duplicates,near_duplicates --out clean.jsonl");
+    text
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let mut subject = args.source.subject()?;
+    subject.val = args.val.clone();
+    subject.against = args.against.clone();
+    subject.only = kinds(args)?;
+    not_itself(&args.source.path, &args.out)?;
+    let list = beside(&args.out, ".dropped.jsonl");
+    let mut out = Sink::create(&args.out, overwrite(args.force)).map_err(unwritten)?;
+    let mut dropped = Sink::create(&list, overwrite(args.force)).map_err(unwritten)?;
+    let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let mut failure = None;
+    let limits = {
+        let mut line = progress::Line::new(cx);
+        let mut take = |row: Cleaned<'_>| {
+            let written = match row.fault {
+                None => out.write(row.fields),
+                Some((kind, what)) => {
+                    *counts.entry(kind).or_default() += 1;
+                    dropped.write(&entry(&row, kind, what))
+                }
+            };
+            match written {
+                Ok(()) => std::ops::ControlFlow::Continue(()),
+                Err(e) => {
+                    failure = Some(e);
+                    std::ops::ControlFlow::Break(())
+                }
+            }
+        };
+        let mut tell = |p| line.tell(p);
+        subject
+            .clean(&reading(cx), &mut tell, &mut take)
+            .map_err(|e| yours(&e))?
+    };
+    if let Some(error) = failure {
+        return Err(unwritten(error));
+    }
+    let (kept, left) = (out.rows(), dropped.rows());
+    out.finish().map_err(unwritten)?;
+    let mut text = format!(
+        "{} of {} rows stay: {}\n",
+        grouped(kept),
+        grouped(kept + left),
+        args.out.display()
+    );
+    if left > 0 {
+        dropped.finish().map_err(unwritten)?;
+        for (id, n) in &counts {
+            let title = checks::find(id).map_or(*id, |kind| kind.title);
+            text.push_str(&format!(
+                "  {:>9} left  {}\n",
+                grouped(*n),
+                title.to_lowercase()
+            ));
+        }
+        text.push_str(&format!("what left, and why: {}\n", list.display()));
+    }
+    for limit in limits {
+        text.push_str(&format!("note: {}\n", one_line(&limit)));
+    }
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+/// A row that left, with what is needed to judge that.
+fn entry(row: &Cleaned<'_>, kind: &str, what: &str) -> Map<String, Value> {
+    let place = row.place.to_string();
+    let value = json!({"place": place, "finding": kind, "what": what, "row": row.fields});
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn kinds(args: &Args) -> anyhow::Result<Vec<&'static str>> {
+    let mut only = vec!["unreadable"];
+    for word in &args.drop {
+        let word = word.trim().replace('-', "_");
+        let kind = checks::find(&word)
+            .filter(|kind| kind.cleans)
+            .ok_or_else(|| {
+                let words: Vec<&str> = KINDS.iter().filter(|k| k.cleans).map(|k| k.id).collect();
+                Failure::yours(
+                    format!("no kind of finding is called `{word}`"),
+                    words.join(", "),
+                )
+            })?;
+        let missing = match kind.id {
+            "overlap" if args.val.is_none() => "--val FILE",
+            "contamination" if args.against.is_empty() => "--against FILE",
+            _ => "",
+        };
+        if !missing.is_empty() {
+            return Err(Failure::yours(
+                format!("`{word}` needs something to compare with"),
+                missing,
+            )
+            .into());
+        }
+        if !only.contains(&kind.id) {
+            only.push(kind.id);
+        }
+    }
+    Ok(only)
+}

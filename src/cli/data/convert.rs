@@ -1,0 +1,154 @@
+//! `llmtui data convert`: the same rows in another format or another kind of file.
+
+use super::{
+    Source, bad_row, not_itself, overwrite, progress, reading, stem_and_ending, unwritten, yours,
+};
+use crate::base::human::grouped;
+use crate::base::text::one_line;
+use crate::cli::Context;
+use crate::cli::exit::{Exit, Failure};
+use crate::data::RowFault;
+use crate::data::convert::{self, WRITERS, Writer};
+use crate::data::inspect::Read;
+use crate::data::sink::{Container, Sink};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// Rows listed of those that were skipped.
+const LISTED: usize = 5;
+
+/// Write the same rows in another format (messages, sharegpt, alpaca …) or another kind of file
+#[derive(Debug, clap::Args)]
+#[command(after_help = formats_help())]
+pub struct Args {
+    #[command(flatten)]
+    pub source: Source,
+    /// A format (messages, sharegpt, alpaca, prompt_completion, text) or a kind of file (jsonl, json, csv, tsv, txt)
+    #[arg(long, value_name = "WORD")]
+    pub to: String,
+    /// The file to write; its ending chooses the kind of file, .gz and .zst compress it. Default: NAME.TO.ENDING
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Leave rows out that the format cannot say, and count them; otherwise the first one stops the work
+    #[arg(long)]
+    pub skip_bad_rows: bool,
+    /// Replace a file that exists
+    #[arg(long)]
+    pub force: bool,
+}
+
+fn formats_help() -> String {
+    let mut text = String::from("Formats:\n");
+    for writer in WRITERS {
+        text.push_str(&format!("  {:<18} {}\n", writer.id, writer.about));
+    }
+    text.push_str(
+        "\nExample:\n  llmtui data convert alpaca.json --to messages --out chats.jsonl.gz",
+    );
+    text
+}
+
+/// What is asked for: other columns, or other bytes alone.
+enum To {
+    Format(&'static Writer),
+    Container(Container),
+}
+
+fn to(word: &str) -> anyhow::Result<To> {
+    if let Some(writer) = convert::find(&word.replace('-', "_")) {
+        return Ok(To::Format(writer));
+    }
+    let container = Container::ALL.into_iter().find(|c| c.ending() == word);
+    container.map(To::Container).ok_or_else(|| {
+        let mut words: Vec<&str> = WRITERS.iter().map(|w| w.id).collect();
+        words.extend(Container::ALL.map(Container::ending));
+        Failure::yours(
+            format!("nothing is written as `{}`", one_line(word)),
+            words.join(", "),
+        )
+        .into()
+    })
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let to = to(&args.to)?;
+    let subject = args.source.subject()?;
+    let path = match (&args.out, &to) {
+        (Some(path), _) => path.clone(),
+        (None, To::Format(writer)) => {
+            let (stem, ending) = stem_and_ending(&args.source.path);
+            // Turns do not fit into cells.
+            let ending = if matches!(ending, "csv" | "tsv" | "txt") {
+                "jsonl"
+            } else {
+                ending
+            };
+            format!("{stem}.{}.{ending}", writer.id).into()
+        }
+        (None, To::Container(container)) => {
+            let (stem, _) = stem_and_ending(&args.source.path);
+            format!("{stem}.{}", container.ending()).into()
+        }
+    };
+    not_itself(&args.source.path, &path)?;
+    let mut out = Sink::create(&path, overwrite(args.force)).map_err(unwritten)?;
+    let mut skipped: Vec<RowFault> = Vec::new();
+    let mut n_skipped = 0_u64;
+    let mut failure: Option<anyhow::Error> = None;
+    {
+        let mut line = progress::Line::new(cx);
+        let mut tell = |p| line.tell(p);
+        let mut take = |row: Read<'_>| {
+            let fields = fields(&row, &to);
+            let written = match fields {
+                Ok(fields) => out.write(&fields).map_err(unwritten),
+                Err(fault) if args.skip_bad_rows => {
+                    n_skipped += 1;
+                    if skipped.len() < LISTED {
+                        skipped.push(fault);
+                    }
+                    Ok(())
+                }
+                Err(fault) => Err(bad_row(&fault)),
+            };
+            match written {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(e) => {
+                    failure = Some(e);
+                    ControlFlow::Break(())
+                }
+            }
+        };
+        subject
+            .each(&reading(cx), &mut tell, &mut take)
+            .map_err(|e| yours(&e))?;
+    }
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    let rows = out.finish().map_err(unwritten)?;
+    let mut text = format!("{} rows  {}\n", grouped(rows), path.display());
+    if n_skipped > 0 {
+        text.push_str(&format!("{} rows were left out:\n", grouped(n_skipped)));
+        for fault in &skipped {
+            text.push_str(&format!("  {}\n", one_line(&fault.to_string())));
+        }
+    }
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+fn fields(row: &Read<'_>, to: &To) -> Result<serde_json::Map<String, serde_json::Value>, RowFault> {
+    let example = match (&row.example, to) {
+        (Ok(example), _) => example,
+        (Err(fault), _) => return Err((*fault).clone()),
+    };
+    match to {
+        To::Container(_) => Ok(row.fields.clone()),
+        To::Format(writer) => writer.write(example).map_err(|why| {
+            let fix = "choose another format, or --skip-bad-rows";
+            RowFault::new(row.place, why, fix)
+        }),
+    }
+}

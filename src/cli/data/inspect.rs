@@ -1,0 +1,90 @@
+//! `llmtui data inspect`: what is in a data set, and what is wrong with it.
+
+use super::{Source, progress, reading, report, sample, yours};
+use crate::cli::Context;
+use crate::cli::exit::Exit;
+use crate::data::inspect::Severity;
+use std::io::Write;
+
+/// Rows, lengths, tokens, sources, duplicates, broken text, overlap: what a data set holds and what is wrong with it
+///
+/// Shows samples as the model sees them: tokens apart by │, learnt ones marked by ▔. Exit codes: 0 whatever is found, 2 with
+/// --strict where a problem is.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui data inspect chats.jsonl --tokenizer models/qwen --seq-len 2048
+  llmtui data inspect 'corpus/**/*.txt.gz' --against gsm8k_test.jsonl --json")]
+pub struct Args {
+    #[command(flatten)]
+    pub source: Source,
+    /// A tokenizer file (tokenizer.json, .model, .gguf) or a model's folder. Default: byte-level BPE learnt from the data
+    #[arg(long, value_name = "FILE|DIR")]
+    pub tokenizer: Option<String>,
+    /// A chat template: a built-in name or a .jinja file. Default: the model folder's own, else chatml
+    #[arg(long, value_name = "NAME|FILE")]
+    pub template: Option<String>,
+    /// Tokens that the model reads at once: longer rows are told
+    #[arg(long, value_name = "N")]
+    pub seq_len: Option<u64>,
+    /// The validation file: training rows that quote it are told
+    #[arg(long, value_name = "FILE")]
+    pub val: Option<String>,
+    /// An evaluation set: training rows that quote it are told; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub against: Vec<String>,
+    /// Look at the first N rows only
+    #[arg(long, value_name = "N")]
+    pub rows: Option<u64>,
+    /// Samples to show
+    #[arg(long, value_name = "K", default_value_t = 2)]
+    pub samples: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// End with exit code 2 when a problem was found
+    #[arg(long)]
+    pub strict: bool,
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let mut subject = args.source.subject()?;
+    subject.tokenizer = args.tokenizer.clone();
+    subject.template = args.template.clone();
+    subject.seq_len = args.seq_len;
+    subject.val = args.val.clone();
+    subject.against = args.against.clone();
+    subject.max_rows = args.rows;
+    let inspected = {
+        let mut line = progress::Line::new(cx);
+        subject
+            .inspect(&reading(cx), &mut |p| line.tell(p))
+            .map_err(|e| yours(&e))?
+    };
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&inspected.report)?)?;
+    } else {
+        out.write_all(report::page(&inspected.report).as_bytes())?;
+        let rows = inspected
+            .kept
+            .rows
+            .iter()
+            .filter(|row| row.example.is_some());
+        let rows: Vec<_> = rows.take(args.samples).collect();
+        if !rows.is_empty() {
+            writeln!(
+                out,
+                "\n  as the model sees them: │ parts tokens, ▔ marks what is learnt\n"
+            )?;
+        }
+        for row in rows {
+            writeln!(out, "{}", sample::sample(row, inspected.view.as_deref()))?;
+        }
+    }
+    let problem = inspected.report.worst() == Some(Severity::Problem);
+    Ok(if args.strict && problem {
+        Exit::Yours
+    } else {
+        Exit::Done
+    })
+}

@@ -1,0 +1,175 @@
+//! `llmtui data`: look at data, clean, split and convert them. Each verb reads rows once, in bounded memory.
+
+mod clean;
+mod convert;
+mod inspect;
+mod progress;
+mod report;
+mod sample;
+mod split;
+
+use super::Context;
+use super::exit::{Exit, Failure};
+use crate::data::inspect::Subject;
+use crate::data::sink::{Container, Overwrite, SinkError};
+use crate::data::source::ReadContext;
+use crate::data::{DataError, RowFault};
+use std::path::{Path, PathBuf};
+
+/// Look at data before they cost anything: inspect, clean, split, convert
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    Inspect(inspect::Args),
+    Clean(clean::Args),
+    Split(split::Args),
+    Convert(convert::Args),
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    match &args.verb {
+        Verb::Inspect(args) => inspect::run(args, cx),
+        Verb::Clean(args) => clean::run(args, cx),
+        Verb::Split(args) => split::run(args, cx),
+        Verb::Convert(args) => convert::run(args, cx),
+    }
+}
+
+/// Which data, and how they are read: the same for every verb.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Source {
+    /// A file, a folder, a glob, or a data set of the hub (`name | subset`): text, JSONL, JSON, CSV, TSV, parquet; .gz, .zst
+    #[arg(value_name = "PATH")]
+    pub path: String,
+    /// How rows are read; told by their columns otherwise
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// A column under another name, as the format's own=yours, e.g. output=answer; may be repeated
+    #[arg(long = "column", value_name = "OURS=YOURS")]
+    pub columns: Vec<String>,
+}
+
+impl Source {
+    /// The subject of an inspection.
+    ///
+    /// # Errors
+    /// A format or a column that does not exist.
+    fn subject(&self) -> anyhow::Result<Subject> {
+        let mut subject = Subject::of_path(&self.path);
+        if let Some(format) = &self.format {
+            subject.set_format(format).map_err(|e| yours(&e))?;
+        }
+        let mut pairs = Vec::new();
+        for pair in &self.columns {
+            let Some((ours, theirs)) = pair.split_once('=') else {
+                let what = format!("--column {pair} names no two columns");
+                return Err(Failure::yours(what, "--column output=answer").into());
+            };
+            pairs.push((ours.to_string(), theirs.to_string()));
+        }
+        subject.set_columns(&pairs);
+        Ok(subject)
+    }
+}
+
+/// Where rows are read from.
+fn reading(cx: &Context) -> ReadContext {
+    crate::data::inspect::reading(&cx.env)
+}
+
+/// Data are the user's to correct.
+fn yours(error: &DataError) -> anyhow::Error {
+    Failure::yours(error.to_string(), error.hint()).into()
+}
+
+fn bad_row(fault: &RowFault) -> anyhow::Error {
+    Failure::yours(fault.to_string(), fault.fix.clone()).into()
+}
+
+fn unwritten(error: SinkError) -> anyhow::Error {
+    Failure::yours(error.to_string(), error.fix).into()
+}
+
+fn overwrite(force: bool) -> Overwrite {
+    if force { Overwrite::Yes } else { Overwrite::No }
+}
+
+/// `chat` and `jsonl` of `sets/chat.jsonl.gz`; what cannot be written becomes JSONL.
+fn stem_and_ending(path: &str) -> (String, &'static str) {
+    let name = Path::new(path).file_name().unwrap_or_default();
+    let name = name.to_string_lossy();
+    let plain = name
+        .strip_suffix(".gz")
+        .or_else(|| name.strip_suffix(".zst"))
+        .unwrap_or(&name);
+    let container = Container::of(Path::new(path));
+    let stem = match plain.rsplit_once('.') {
+        Some((stem, _)) if !stem.is_empty() => stem,
+        _ => plain,
+    };
+    let stem: String = stem
+        .chars()
+        .map(|c| {
+            if c.is_alphanumeric() || "-_.".contains(c) {
+                c
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    let stem = stem.trim_matches(['-', '.']).to_string();
+    let stem = if stem.is_empty() {
+        "data".to_string()
+    } else {
+        stem
+    };
+    (stem, container.map_or("jsonl", Container::ending))
+}
+
+/// Reading and writing one file at once would end in neither.
+fn not_itself(input: &str, output: &Path) -> anyhow::Result<()> {
+    let same = |a: &Path, b: &Path| match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    };
+    if same(Path::new(input), output) {
+        let what = format!("{} is what is read", output.display());
+        return Err(Failure::yours(what, "write to another file").into());
+    }
+    Ok(())
+}
+
+/// A name for a file that is made beside another one.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{name}{ending}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_made_follow_those_read() {
+        assert_eq!(
+            stem_and_ending("sets/chat.jsonl.gz"),
+            ("chat".into(), "jsonl")
+        );
+        assert_eq!(stem_and_ending("a.csv"), ("a".into(), "csv"));
+        assert_eq!(stem_and_ending("x.parquet"), ("x".into(), "jsonl"));
+        assert_eq!(
+            stem_and_ending("org/name | sub"),
+            ("name---sub".into(), "jsonl")
+        );
+        assert_eq!(stem_and_ending("chats/*.jsonl"), ("data".into(), "jsonl"));
+        assert_eq!(
+            beside(Path::new("out/a.jsonl"), ".dropped.jsonl"),
+            Path::new("out/a.jsonl.dropped.jsonl")
+        );
+    }
+}

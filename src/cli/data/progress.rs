@@ -1,0 +1,59 @@
+//! One line on standard error that tells how far the reading is, where somebody looks.
+
+use crate::base::clock::{Clock, SystemClock, UnixMillis};
+use crate::base::human::grouped;
+use crate::cli::Context;
+use crate::data::inspect::Progress;
+use std::io::{IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// Before this, nothing is said: short waits need no words.
+const QUIET: Duration = Duration::from_millis(300);
+const EVERY: Duration = Duration::from_millis(150);
+
+pub struct Line {
+    clock: SystemClock,
+    shown: bool,
+    seen: bool,
+    next: UnixMillis,
+}
+
+impl Line {
+    pub fn new(_cx: &Context) -> Line {
+        let clock = SystemClock::new();
+        let now = clock.now();
+        Line {
+            clock,
+            shown: std::io::stderr().is_terminal(),
+            seen: false,
+            next: UnixMillis(now.0 + QUIET.as_millis() as u64),
+        }
+    }
+
+    pub fn tell(&mut self, progress: Progress) -> ControlFlow<()> {
+        let now = self.clock.now();
+        if self.shown && now >= self.next {
+            self.next = UnixMillis(now.0 + EVERY.as_millis() as u64);
+            self.seen = true;
+            let share = match progress.share {
+                Some(share) => format!(" · {:.0} %", 100.0 * share),
+                None => String::new(),
+            };
+            let _ = write!(
+                std::io::stderr(),
+                "\r\x1b[Kreading … {} rows{share}",
+                grouped(progress.rows)
+            );
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.seen {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `llmtui data split`: a training and a validation file, by content: equal rows never stand on both sides.
+
+use super::{
+    Source, bad_row, not_itself, overwrite, progress, reading, stem_and_ending, unwritten, yours,
+};
+use crate::base::human::grouped;
+use crate::cli::Context;
+use crate::cli::exit::{Exit, Failure};
+use crate::data::inspect::{Halves, Side};
+use crate::data::sink::Sink;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// Split into a training and a validation file; equal rows stay together
+///
+/// A row's side follows from its content and the seed alone: the same row is on the same side in every version of the set,
+/// and no duplicate stands on both.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  llmtui data split chats.jsonl --val 0.05 --seed 1")]
+pub struct Args {
+    #[command(flatten)]
+    pub source: Source,
+    /// The share of rows that is held out
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
+    pub val: f64,
+    /// Seed of the choice
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// The folder of NAME.train and NAME.val
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
+    /// Replace files that exist
+    #[arg(long)]
+    pub force: bool,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x > 0.0 && x < 1.0 => Ok(x),
+        _ => Err("must be more than 0 and less than 1, e.g. 0.1".into()),
+    }
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let subject = args.source.subject()?;
+    let (stem, ending) = stem_and_ending(&args.source.path);
+    let paths = ["train", "val"].map(|side| args.out.join(format!("{stem}.{side}.{ending}")));
+    for path in &paths {
+        not_itself(&args.source.path, path)?;
+    }
+    let mut train = Sink::create(&paths[0], overwrite(args.force)).map_err(unwritten)?;
+    let mut val = Sink::create(&paths[1], overwrite(args.force)).map_err(unwritten)?;
+    let halves = Halves::new(args.val, args.seed);
+    let mut failure: Option<anyhow::Error> = None;
+    {
+        let mut line = progress::Line::new(cx);
+        let mut tell = |p| line.tell(p);
+        let mut take = |row: crate::data::inspect::Read<'_>| {
+            let written = match &row.example {
+                Err(fault) => Err(bad_row(fault)),
+                Ok(example) => match halves.side(example) {
+                    Side::Train => train.write(row.fields).map_err(unwritten),
+                    Side::Val => val.write(row.fields).map_err(unwritten),
+                },
+            };
+            match written {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(e) => {
+                    failure = Some(e);
+                    ControlFlow::Break(())
+                }
+            }
+        };
+        subject
+            .each(&reading(cx), &mut tell, &mut take)
+            .map_err(|e| yours(&e))?;
+    }
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    if train.rows() == 0 || val.rows() == 0 {
+        let rows = train.rows() + val.rows();
+        let what = format!("{rows} rows leave one side empty");
+        return Err(Failure::yours(what, "another --seed or --val, or more rows").into());
+    }
+    let mut text = String::new();
+    for (sink, path) in [(train, &paths[0]), (val, &paths[1])] {
+        let rows = sink.finish().map_err(unwritten)?;
+        text.push_str(&format!("{:>9} rows  {}\n", grouped(rows), path.display()));
+    }
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,120 @@
+//! Examples written in a format of choice: the way back from what formats read. What a format cannot say is an error with
+//! its reason, never left out in silence; columns that no format claims are carried along.
+
+mod alpaca;
+mod messages;
+mod prompt_completion;
+mod sharegpt;
+mod text;
+
+use super::{Content, Example, Message, Turns};
+use serde_json::{Map, Value};
+
+/// One format to write.
+#[derive(Debug, Clone, Copy)]
+pub struct Writer {
+    /// The word of `--to`.
+    pub id: &'static str,
+    pub about: &'static str,
+    /// An example's columns, or why it cannot be said.
+    write: fn(&Example) -> Result<Map<String, Value>, String>,
+}
+
+macro_rules! writers {
+    ($($id:ident)+) => {
+        /// Every format that can be written.
+        pub const WRITERS: &[Writer] = &[$($id::WRITER),+];
+    };
+}
+
+writers! { messages sharegpt alpaca prompt_completion text }
+
+/// Looks a format up by its word.
+pub fn find(id: &str) -> Option<&'static Writer> {
+    WRITERS.iter().find(|writer| writer.id == id)
+}
+
+impl Writer {
+    /// The columns of an example.
+    ///
+    /// # Errors
+    /// Why this format cannot say it.
+    pub fn write(&self, example: &Example) -> Result<Map<String, Value>, String> {
+        let mut fields = (self.write)(example)?;
+        for (column, value) in &example.extra {
+            if !fields.contains_key(column) {
+                fields.insert(column.clone(), value.clone());
+            }
+        }
+        Ok(fields)
+    }
+}
+
+/// Turns of a side; a plain text is one turn of `role`.
+fn turns(side: &Turns, role: &str) -> Vec<Message> {
+    match side {
+        Turns::Text(text) => vec![Message::new(role, text)],
+        Turns::Messages(messages) => messages.clone(),
+    }
+}
+
+/// A prompt and an answer as one conversation.
+fn joined(prompt: &Turns, answer: &Turns) -> Vec<Message> {
+    let mut messages = turns(prompt, "user");
+    messages.extend(turns(answer, "assistant"));
+    messages
+}
+
+/// The conversation of an example that has one answer at most.
+fn conversation(example: &Example) -> Option<Vec<Message>> {
+    match &example.content {
+        Content::Chat(messages) => Some(messages.clone()),
+        Content::Completion { prompt, completion } => Some(joined(prompt, completion)),
+        Content::Prompt { prompt, answer } => {
+            let mut messages = turns(prompt, "user");
+            messages.extend(answer.iter().map(|a| Message::new("assistant", a)));
+            Some(messages)
+        }
+        Content::Labelled {
+            prompt, completion, ..
+        } => Some(joined(prompt, completion)),
+        Content::Text(_) | Content::Preference { .. } => None,
+    }
+}
+
+/// A side that is one text: a plain text, or a single turn without tools.
+fn one_text(side: &Turns, what: &str) -> Result<String, String> {
+    match side {
+        Turns::Text(text) => Ok(text.clone()),
+        Turns::Messages(messages) => match messages.as_slice() {
+            [message] => plain(message),
+            messages => Err(format!(
+                "its {what} has {} turns, and this format has one text for it",
+                messages.len()
+            )),
+        },
+    }
+}
+
+/// The text of a turn that is nothing but text.
+fn plain(message: &Message) -> Result<String, String> {
+    match message.extra.keys().next() {
+        None => Ok(message.content.clone()),
+        Some(key) => Err(format!(
+            "a turn of {} has `{key}`, which this format has no place for",
+            message.role
+        )),
+    }
+}
+
+fn no_tools(example: &Example) -> Result<(), String> {
+    match example.tools {
+        None => Ok(()),
+        Some(_) => Err("it offers tools, which this format has no place for".into()),
+    }
+}
+
+const PLAIN_TEXT: &str = "plain text has no turns";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! Answers whose end is not learnt: a model trained on them never stops.
+
+use super::{Check, Kind, Setup, Severity};
+use crate::data::Content;
+use crate::data::inspect::row::Row;
+
+/// Tokens that a template may put behind the end of an answer, such as a line break.
+const BEHIND: usize = 3;
+
+pub const KIND: Kind = Kind {
+    id: "eos_not_learnt",
+    title: "Answers whose end is not learnt",
+    severity: Severity::Problem,
+    cleans: false,
+    cause: "the template writes no end token, or the mask hides it: the model will not know when to stop",
+    fix: "choose a template that ends each answer with the tokenizer's end token (data.template)",
+    make: |setup: &mut Setup| {
+        let ends = std::mem::take(&mut setup.ends);
+        (!ends.is_empty()).then(|| Box::new(EosNotLearnt { ends }) as Box<dyn Check>)
+    },
+};
+
+struct EosNotLearnt {
+    ends: Vec<u32>,
+}
+
+impl Check for EosNotLearnt {
+    fn row(&mut self, row: &Row) -> Option<String> {
+        if matches!(row.example.content, Content::Text(_) | Content::Prompt { .. }) {
+            return None;
+        }
+        let unended = row.seen.iter().find(|seen| {
+            let document = &seen.document;
+            let end = document.ids.iter().zip(&document.learnt).rev();
+            document.learnt_tokens() > 0
+                && !end
+                    .take(BEHIND)
+                    .any(|(id, learnt)| self.ends.contains(id) && *learnt)
+        })?;
+        Some(match unended.label {
+            "" => "the answer has no learnt end".into(),
+            label => format!("{label} has no learnt end"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Setup, testing};
+    use crate::data::{Content, Message};
+
+    #[test]
+    fn an_end_counts_only_when_it_is_learnt() {
+        let setup = || Setup {
+            ends: vec![0],
+            ..Setup::default()
+        };
+        let mut check = testing::make("eos_not_learnt", setup());
+        let chat = || Content::Chat(vec![Message::new("assistant", "hi")]);
+        assert_eq!(check.row(&testing::seen(chat(), &[5, 6, 0, 9], &[1, 2])), None);
+        assert!(check.row(&testing::seen(chat(), &[5, 6, 0], &[1])).is_some());
+        assert!(check.row(&testing::seen(chat(), &[5, 6, 7], &[1, 2])).is_some());
+        assert_eq!(
+            check.row(&testing::seen(chat(), &[5, 6], &[])),
+            None,
+            "another kind's"
+        );
+        let text = Content::Text("a".into());
+        assert_eq!(check.row(&testing::seen(text, &[5, 6], &[1])), None);
+    }
+}

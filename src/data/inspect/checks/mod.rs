@@ -1,0 +1,192 @@
+//! What can be wrong with rows: one file a kind and one word in the list below. A check looks at rows one after the other
+//! and says in a few words what is wrong with one; counting, examples and the report are the inspector's matter.
+
+use super::ngrams::Reference;
+use super::row::Row;
+use crate::data::RowFault;
+use serde::Serialize;
+
+/// How bad a finding is, worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Training on these rows fails, or its numbers lie.
+    Problem,
+    Warning,
+    Note,
+}
+
+/// What a run of checks knows from the start.
+#[derive(Debug)]
+pub struct Setup {
+    /// Tokens of the longest row that is to be trained on.
+    pub seq_len: Option<u64>,
+    /// Tokens of which one ends an answer.
+    pub ends: Vec<u32>,
+    /// The validation file.
+    pub val: Option<Reference>,
+    /// Evaluation sets.
+    pub against: Vec<Reference>,
+    /// Rows remembered in search of equal ones (some 60 bytes each) and of similar ones (some kilobytes each).
+    pub max_rows: usize,
+    pub max_near_rows: usize,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup {
+            seq_len: None,
+            ends: Vec::new(),
+            val: None,
+            against: Vec::new(),
+            max_rows: 4_000_000,
+            max_near_rows: 300_000,
+        }
+    }
+}
+
+/// One kind of finding at work.
+pub trait Check: Send {
+    /// What is wrong with this row.
+    fn row(&mut self, row: &Row) -> Option<String>;
+
+    /// What a row that could not be read means to it.
+    fn fault(&mut self, _fault: &RowFault) -> Option<String> {
+        None
+    }
+
+    /// How bad it is that the share `share` of the rows has it; the kind's own word otherwise.
+    fn severity(&self, _share: f64) -> Option<Severity> {
+        None
+    }
+
+    /// More on what was found.
+    fn evidence(&self) -> Option<String> {
+        None
+    }
+
+    /// What was left out, if anything was.
+    fn limit(&self) -> Option<String> {
+        None
+    }
+}
+
+/// What is said of one kind of finding, and how its check is made.
+pub struct Kind {
+    /// The word of `--drop`.
+    pub id: &'static str,
+    pub title: &'static str,
+    pub severity: Severity,
+    /// Rows that have it can be told without a tokenizer, and leave by `data clean`.
+    pub cleans: bool,
+    pub cause: &'static str,
+    pub fix: &'static str,
+    /// `None` where there is nothing to check against.
+    pub make: fn(&mut Setup) -> Option<Box<dyn Check>>,
+}
+
+macro_rules! kinds {
+    ($($id:ident)+) => {
+        $(mod $id;)+
+        /// Every kind, the worst first.
+        pub const KINDS: &[Kind] = &[$($id::KIND),+];
+    };
+}
+
+kinds! {
+    unreadable
+    unrendered
+    left_out
+    contamination
+    overlap
+    nothing_learnt
+    eos_not_learnt
+    empty
+    over_length
+    duplicates
+    near_duplicates
+    same_answers
+    mojibake
+    broken_unicode
+    control
+}
+
+/// Looks a kind up by its word.
+pub fn find(id: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.id == id)
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::super::row::Row;
+    use super::super::view::Seen;
+    use super::*;
+    use crate::data::{Content, Document, Example, Message, Place, Turns};
+
+    pub fn row(content: Content) -> Row {
+        let place = Place {
+            file: "a.jsonl".into(),
+            row: 1,
+        };
+        Row::new(place, "a.jsonl".into(), Example::new(content), None, true)
+    }
+
+    pub fn text(text: &str) -> Row {
+        row(Content::Text(text.into()))
+    }
+
+    pub fn chat(turns: &[(&str, &str)]) -> Row {
+        row(Content::Chat(
+            turns.iter().map(|(r, t)| Message::new(*r, *t)).collect(),
+        ))
+    }
+
+    pub fn pair(chosen: &str, rejected: &str) -> Row {
+        row(Content::Preference {
+            prompt: Turns::Text("q".into()),
+            chosen: Turns::Text(chosen.into()),
+            rejected: Turns::Text(rejected.into()),
+        })
+    }
+
+    /// A row that a model sees as these tokens.
+    pub fn seen(content: Content, ids: &[u32], learnt: &[usize]) -> Row {
+        let mut row = row(content);
+        row.seen = vec![Seen {
+            label: "",
+            document: Document {
+                ids: ids.to_vec(),
+                learnt: (0..ids.len()).map(|i| learnt.contains(&i)).collect(),
+            },
+        }];
+        row
+    }
+
+    pub fn make(id: &str, mut setup: Setup) -> Box<dyn Check> {
+        (find(id).unwrap().make)(&mut setup).unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_words_causes_and_fixes_of_their_own() {
+        let mut ids = Vec::new();
+        for kind in KINDS {
+            assert!(!ids.contains(&kind.id), "{} stands twice", kind.id);
+            ids.push(kind.id);
+            assert!(
+                !kind.cause.is_empty() && !kind.fix.is_empty(),
+                "{}",
+                kind.id
+            );
+            assert!(find(kind.id).is_some_and(|k| k.title == kind.title));
+        }
+        assert!(
+            KINDS.is_sorted_by_key(|kind| kind.severity),
+            "the worst come first"
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! Rows that are almost equal to an earlier one. Equal ones are another kind's; a row is compared with rows that have no
+//! near duplicate before them, so that dropping what is found leaves no two similar rows.
+
+use super::{Check, Kind, Severity};
+use crate::base::human::grouped;
+use crate::data::Place;
+use crate::data::inspect::minhash::{Index, SHINGLE};
+use crate::data::inspect::row::Row;
+
+pub const KIND: Kind = Kind {
+    id: "near_duplicates",
+    title: "Near duplicates",
+    severity: Severity::Warning,
+    cleans: true,
+    cause: "copies with another name, date or line break: they weigh as much as copies (Jaccard similarity of word 5-grams 0.8 or more)",
+    fix: "llmtui data clean IN --drop duplicates,near_duplicates --out OUT",
+    make: |setup| {
+        Some(Box::new(Near {
+            index: Index::default(),
+            places: Vec::new(),
+            keys: Vec::new(),
+            max_rows: setup.max_near_rows,
+            forgotten: 0,
+        }))
+    },
+};
+
+struct Near {
+    index: Index,
+    places: Vec<Place>,
+    keys: Vec<u128>,
+    max_rows: usize,
+    forgotten: u64,
+}
+
+impl Check for Near {
+    fn row(&mut self, row: &Row) -> Option<String> {
+        // Few words: nothing to be similar with.
+        let signature = row.signature.as_ref().filter(|_| row.words.len() > SHINGLE)?;
+        if let Some((at, similarity)) = self.index.nearest(signature) {
+            let exact = self.keys[at] == row.key;
+            let place = &self.places[at];
+            let file = if place.file == row.place.file { "" } else { &place.file };
+            return (!exact).then(|| format!("{:.0} % of {file}:{}", 100.0 * similarity, place.row));
+        }
+        if self.index.len() >= self.max_rows {
+            self.forgotten += 1;
+            return None;
+        }
+        self.index.add(signature.clone());
+        self.places.push(row.place.clone());
+        self.keys.push(row.key);
+        None
+    }
+
+    fn severity(&self, share: f64) -> Option<Severity> {
+        Some(match share {
+            s if s >= 0.2 => Severity::Problem,
+            s if s < 0.002 => Severity::Note,
+            _ => Severity::Warning,
+        })
+    }
+
+    fn limit(&self) -> Option<String> {
+        (self.forgotten > 0).then(|| {
+            format!(
+                "near duplicates were looked for among the first {} different rows; {} later ones were compared with these alone",
+                grouped(self.max_rows as u64),
+                grouped(self.forgotten)
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Setup, testing};
+    use testing::{make, text};
+
+    const TEXT: &str = "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of \
+                        foolishness, it was the epoch of belief, it was the epoch of incredulity, it was the season of Light";
+
+    #[test]
+    fn a_changed_word_is_near_and_an_equal_row_is_not_told_twice() {
+        let mut check = make("near_duplicates", Setup::default());
+        assert_eq!(check.row(&text(TEXT)), None);
+        assert_eq!(check.row(&text(TEXT)), None, "exact");
+        let hit = check.row(&text(&TEXT.replace("Light", "Darkness")));
+        assert!(hit.as_deref().is_some_and(|h| h.ends_with("% of :1")), "{hit:?}");
+        let other = "Call me Ishmael. Some years ago, never mind how long precisely, having little or no money";
+        assert_eq!(check.row(&text(other)), None);
+        assert_eq!(check.row(&text("to be or not")), None);
+    }
+
+    #[test]
+    fn the_bound_on_memory_is_told() {
+        let setup = Setup {
+            max_near_rows: 0,
+            ..Setup::default()
+        };
+        let mut check = make("near_duplicates", setup);
+        check.row(&text(TEXT));
+        assert!(check.limit().is_some());
+    }
+}

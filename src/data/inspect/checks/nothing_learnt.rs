@@ -1,0 +1,53 @@
+//! Rows of which no token counts in the loss: a batch of such rows has no loss at all.
+
+use super::{Check, Kind, Severity};
+use crate::data::Content;
+use crate::data::inspect::row::Row;
+
+pub const KIND: Kind = Kind {
+    id: "nothing_learnt",
+    title: "Rows without a token to learn",
+    severity: Severity::Problem,
+    cleans: false,
+    cause: "no answer in the row, or a mask that hides all of it; a whole batch of these is 0 / 0",
+    fix: "give the rows an answer, or set data.train_on: all",
+    make: |_| Some(Box::new(NothingLearnt)),
+};
+
+struct NothingLearnt;
+
+impl Check for NothingLearnt {
+    fn row(&mut self, row: &Row) -> Option<String> {
+        // A prompt alone is answered in training.
+        if matches!(row.example.content, Content::Prompt { .. }) {
+            return None;
+        }
+        let empty = row.seen.iter().find(|s| s.document.learnt_tokens() == 0)?;
+        let n = empty.document.ids.len();
+        Some(match empty.label {
+            "" => format!("0 of {n} tokens"),
+            label => format!("0 of {n} tokens of {label}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Setup, testing};
+    use crate::data::{Content, Turns};
+
+    #[test]
+    fn a_hidden_row_is_found_and_a_prompt_is_none() {
+        let mut check = testing::make("nothing_learnt", Setup::default());
+        let text = || Content::Text("a".into());
+        let hidden = testing::seen(text(), &[1, 2, 3], &[]);
+        assert_eq!(check.row(&hidden).unwrap(), "0 of 3 tokens");
+        assert_eq!(check.row(&testing::seen(text(), &[1, 2], &[1])), None);
+        let prompt = Content::Prompt {
+            prompt: Turns::Text("q".into()),
+            answer: None,
+        };
+        assert_eq!(check.row(&testing::seen(prompt, &[1, 2], &[])), None);
+        assert_eq!(check.row(&testing::text("no tokenizer")), None);
+    }
+}

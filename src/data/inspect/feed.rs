@@ -1,0 +1,476 @@
+//! Rows on their way in: read from sources, their format found once for each source, plain text cut into paragraphs.
+
+use super::paragraphs::{Cut, Paragraphs};
+use crate::data::formats::{self, Columns, Detection, FormatId, detect};
+use crate::data::source::{CONTINUES, ReadContext, Rows, SourceConfig, rows};
+use crate::data::{Content, DataConfig, DataError, Example, Place, Record, RowFault};
+use serde_json::{Map, Value};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Rows that are asked for their format.
+const SAMPLE: usize = 64;
+/// Bytes of plain text that decide how it is cut.
+const BEGINNING: usize = 1 << 16;
+
+/// A row, read.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    pub place: Place,
+    pub source: Arc<str>,
+    /// As the file has it; empty where not even that could be read.
+    pub fields: Map<String, Value>,
+    pub example: Result<Example, RowFault>,
+}
+
+/// How far reading is, seen from outside.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Meter {
+    read: Arc<AtomicU64>,
+    total: u64,
+}
+
+impl Meter {
+    /// 0 to 1; `None` where the end is not known.
+    pub fn share(&self) -> Option<f64> {
+        let read = self.read.load(Ordering::Relaxed) as f64;
+        (self.total > 0).then(|| (read / self.total as f64).min(1.0))
+    }
+}
+
+/// One source after the other.
+pub(super) struct Feed {
+    sources: VecDeque<(Option<Arc<str>>, Rows)>,
+    current: Option<Open>,
+    /// Rows of the corpus inside the binary.
+    corpus: VecDeque<Item>,
+    format: Option<FormatId>,
+    columns: Columns,
+    pub meter: Meter,
+    /// Bytes of sources that are behind us.
+    behind: u64,
+    /// What the rows were found to be, for people, source by source.
+    pub formats: Vec<String>,
+    /// What was noticed that is no fault of a row.
+    pub notes: Vec<String>,
+    failure: Option<DataError>,
+}
+
+/// A source whose format is known.
+struct Open {
+    name: Option<Arc<str>>,
+    rows: Rows,
+    /// Rows that were read to find the format.
+    waiting: VecDeque<Result<Record, RowFault>>,
+    how: How,
+}
+
+enum How {
+    Format(FormatId, Columns),
+    Text {
+        cut: Cut,
+        paragraphs: Paragraphs,
+        file: Option<Arc<str>>,
+        ready: VecDeque<(u64, String)>,
+    },
+}
+
+impl Feed {
+    /// Opens every source: one that cannot be opened is told before the first row is read.
+    pub fn open(
+        sources: &[(Option<Arc<str>>, SourceConfig)],
+        format: Option<FormatId>,
+        columns: &Columns,
+        context: &ReadContext,
+    ) -> Result<Feed, DataError> {
+        let mut opened = VecDeque::new();
+        let mut total = 0;
+        for (name, source) in sources {
+            let rows = rows(source, context)?;
+            let sizes = rows.files().iter().map(std::fs::metadata);
+            total += sizes.flatten().map(|info| info.len()).sum::<u64>();
+            opened.push_back((name.clone(), rows));
+        }
+        let mut feed = Feed {
+            sources: opened,
+            current: None,
+            corpus: VecDeque::new(),
+            format,
+            columns: columns.clone(),
+            meter: Meter {
+                total,
+                ..Meter::default()
+            },
+            behind: 0,
+            formats: Vec::new(),
+            notes: Vec::new(),
+            failure: None,
+        };
+        feed.begin()?;
+        Ok(feed)
+    }
+
+    /// The data of a spec: its path, or the corpus inside the binary.
+    pub fn of_spec(config: &DataConfig, context: &ReadContext) -> Result<Feed, DataError> {
+        let columns = Columns::default();
+        match &config.path {
+            Some(path) => {
+                let source = SourceConfig::path(path.display().to_string());
+                Feed::open(&[(None, source)], None, &columns, context)
+            }
+            None => {
+                let mut feed = Feed::open(&[], None, &columns, context)?;
+                feed.corpus(&config.corpus)?;
+                Ok(feed)
+            }
+        }
+    }
+
+    fn corpus(&mut self, name: &str) -> Result<(), DataError> {
+        let text = crate::embed::text(&format!("assets/corpora/{name}.txt"));
+        let text = text.ok_or_else(|| DataError::NoCorpus(name.to_string()))?;
+        let cut = Cut::of(&text[..text.len().min(BEGINNING)]);
+        self.formats.push(cut.word().to_string());
+        let mut rows = Vec::new();
+        let mut paragraphs = Paragraphs::new(cut, 1);
+        paragraphs.push(text, &mut rows);
+        paragraphs.end(&mut rows);
+        let file: Arc<str> = name.into();
+        self.corpus = rows
+            .into_iter()
+            .map(|(row, text)| {
+                paragraph(
+                    file.clone(),
+                    Place {
+                        file: file.clone(),
+                        row,
+                    },
+                    text,
+                )
+            })
+            .collect();
+        Ok(())
+    }
+
+    /// A fault that no row is to blame for, once the rows have ended.
+    pub fn end(&mut self) -> Result<(), DataError> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// What the rows are, in words.
+    pub fn format(&self) -> String {
+        let mut words: Vec<&str> = self.formats.iter().map(String::as_str).collect();
+        words.dedup();
+        words.join("; ")
+    }
+
+    fn begin(&mut self) -> Result<(), DataError> {
+        let Some((name, mut rows)) = self.sources.pop_front() else {
+            return Ok(());
+        };
+        let text = rows.kind() == "text";
+        let limit = if text { 1 } else { SAMPLE };
+        let waiting: VecDeque<Result<Record, RowFault>> = rows.by_ref().take(limit).collect();
+        let how = match text {
+            true => self.cut(&waiting),
+            false => self.detect(&waiting)?,
+        };
+        self.current = Some(Open {
+            name,
+            rows,
+            waiting,
+            how,
+        });
+        Ok(())
+    }
+
+    fn cut(&mut self, waiting: &VecDeque<Result<Record, RowFault>>) -> How {
+        let first = waiting.iter().flatten().next();
+        let text = first
+            .and_then(|r| r.fields.get("text"))
+            .and_then(Value::as_str);
+        let text = text.unwrap_or_default();
+        let mut end = text.len().min(BEGINNING);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let cut = Cut::of(&text[..end]);
+        self.formats.push(cut.word().to_string());
+        How::Text {
+            cut,
+            paragraphs: Paragraphs::new(cut, 1),
+            file: None,
+            ready: VecDeque::new(),
+        }
+    }
+
+    fn detect(&mut self, waiting: &VecDeque<Result<Record, RowFault>>) -> Result<How, DataError> {
+        let sample: Vec<Record> = waiting.iter().flatten().cloned().collect();
+        let (format, words) = match self.format {
+            Some(format) => {
+                self.columns.check(format)?;
+                (format, format!("{format}, as asked for"))
+            }
+            // Not one row could be read: the first fault says more than a guess.
+            None if sample.is_empty() => match waiting.iter().find_map(|row| row.as_ref().err()) {
+                Some(fault) => return Err(DataError::Row(fault.clone())),
+                None => (FormatId::Text, "no rows".to_string()),
+            },
+            None => {
+                let found: Detection = detect(&sample, &self.columns)?;
+                (found.format, found.to_string())
+            }
+        };
+        self.formats.push(words);
+        Ok(How::Format(format, self.columns.clone()))
+    }
+}
+
+impl Iterator for Feed {
+    type Item = Item;
+
+    fn next(&mut self) -> Option<Item> {
+        if let Some(item) = self.corpus.pop_front() {
+            return Some(item);
+        }
+        loop {
+            let open = self.current.as_mut()?;
+            let item = open.next();
+            let read = self.behind + open.rows.bytes_read();
+            self.meter.read.store(read, Ordering::Relaxed);
+            if let Some(item) = item {
+                return Some(item);
+            }
+            self.notes.extend(open.rows.notes());
+            self.behind += open.rows.bytes_read();
+            if open.rows.is_broken() {
+                // Nobody knows what is missing: what comes behind would look as if nothing were.
+                return None;
+            }
+            self.current = None;
+            if let Err(e) = self.begin() {
+                self.failure = Some(e);
+            }
+        }
+    }
+}
+
+impl Feed {
+    /// True when a file ended in the middle.
+    pub fn is_broken(&self) -> bool {
+        self.current
+            .as_ref()
+            .is_some_and(|open| open.rows.is_broken())
+    }
+}
+
+impl Open {
+    fn record(&mut self) -> Option<Result<Record, RowFault>> {
+        self.waiting.pop_front().or_else(|| self.rows.next())
+    }
+
+    fn next(&mut self) -> Option<Item> {
+        match &self.how {
+            How::Format(format, columns) => {
+                let (format, columns) = (*format, columns.clone());
+                let record = self.record()?;
+                Some(self.item(record, |record| formats::read(format, record, &columns)))
+            }
+            How::Text { .. } => self.paragraph(),
+        }
+    }
+
+    fn item(
+        &self,
+        record: Result<Record, RowFault>,
+        read: impl FnOnce(&Record) -> Result<Example, RowFault>,
+    ) -> Item {
+        match record {
+            Ok(record) => Item {
+                source: self.source(&record.place),
+                example: read(&record),
+                place: record.place,
+                fields: record.fields,
+            },
+            Err(fault) => Item {
+                source: self.source(&fault.place),
+                place: fault.place.clone(),
+                fields: Map::new(),
+                example: Err(fault),
+            },
+        }
+    }
+
+    /// A source's own name where there are several, else the file's.
+    fn source(&self, place: &Place) -> Arc<str> {
+        self.name.clone().unwrap_or_else(|| place.file.clone())
+    }
+
+    fn paragraph(&mut self) -> Option<Item> {
+        loop {
+            if let Some(item) = self.ready_paragraph() {
+                return Some(item);
+            }
+            let record = match self.record() {
+                Some(Ok(record)) => record,
+                Some(Err(fault)) => return Some(self.item(Err(fault), |_| unreachable_text())),
+                None => {
+                    let How::Text {
+                        paragraphs, ready, ..
+                    } = &mut self.how
+                    else {
+                        return None;
+                    };
+                    let mut rows = Vec::new();
+                    paragraphs.end(&mut rows);
+                    if rows.is_empty() {
+                        return None;
+                    }
+                    ready.extend(rows);
+                    continue;
+                }
+            };
+            self.take_piece(&record);
+        }
+    }
+
+    fn ready_paragraph(&mut self) -> Option<Item> {
+        let How::Text { ready, file, .. } = &mut self.how else {
+            return None;
+        };
+        let (row, text) = ready.pop_front()?;
+        let place = Place {
+            file: file.clone().unwrap_or_else(|| "".into()),
+            row,
+        };
+        Some(paragraph(self.source(&place), place, text))
+    }
+
+    /// A piece of a text file; the first one of another file ends the paragraph before it.
+    fn take_piece(&mut self, record: &Record) {
+        let How::Text {
+            cut,
+            paragraphs,
+            file,
+            ready,
+        } = &mut self.how
+        else {
+            return;
+        };
+        let mut rows = Vec::new();
+        let goes_on = record.fields.contains_key(CONTINUES);
+        if !goes_on || file.as_ref() != Some(&record.place.file) {
+            // The rest of the file before stands under its own name.
+            if file.is_some() {
+                paragraphs.end(&mut rows);
+            }
+            if !rows.is_empty() {
+                ready.extend(rows);
+                // Comes again once those are handed out.
+                self.waiting.push_front(Ok(record.clone()));
+                let cut = *cut;
+                *paragraphs = Paragraphs::new(cut, record.place.row);
+                return;
+            }
+            *paragraphs = Paragraphs::new(*cut, record.place.row);
+            *file = Some(record.place.file.clone());
+        }
+        let text = record.fields.get("text").and_then(Value::as_str);
+        paragraphs.push(text.unwrap_or_default(), &mut rows);
+        ready.extend(rows);
+    }
+}
+
+fn paragraph(source: Arc<str>, place: Place, text: String) -> Item {
+    Item {
+        source,
+        place,
+        fields: Map::from_iter([("text".to_string(), Value::from(text.clone()))]),
+        example: Ok(Example::new(Content::Text(text))),
+    }
+}
+
+/// A record that could not be read is never asked for its text.
+fn unreachable_text() -> Result<Example, RowFault> {
+    Ok(Example::new(Content::Text(String::new())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn feed(dir: &Path, said: &str) -> Result<Feed, DataError> {
+        let source = SourceConfig::path(said);
+        let context = ReadContext {
+            base: dir.to_path_buf(),
+            ..ReadContext::default()
+        };
+        Feed::open(&[(None, source)], None, &Columns::default(), &context)
+    }
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        dir
+    }
+
+    fn items(dir: &Path, said: &str) -> Vec<(String, u64, String)> {
+        let tell = |item: Item| {
+            let file = item
+                .place
+                .file
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_string();
+            let text = match item.example {
+                Ok(Example {
+                    content: Content::Text(text),
+                    ..
+                }) => text,
+                Ok(_) => "turns".into(),
+                Err(fault) => fault.what,
+            };
+            (file, item.place.row, text)
+        };
+        feed(dir, said).unwrap().map(tell).collect()
+    }
+
+    #[test]
+    fn texts_are_cut_into_paragraphs_that_keep_their_file_and_line() {
+        let dir = folder(&[("a.txt", "one\none\n\ntwo"), ("b.txt", "three\n\n\nfour\n")]);
+        let row = |file: &str, line, text: &str| (file.to_string(), line, text.to_string());
+        assert_eq!(
+            items(dir.path(), "."),
+            [
+                row("a.txt", 1, "one\none"),
+                row("a.txt", 4, "two"),
+                row("b.txt", 1, "three"),
+                row("b.txt", 4, "four"),
+            ]
+        );
+    }
+
+    #[test]
+    fn rows_have_their_format_and_bad_ones_their_fault() {
+        let lines = "{\"text\": \"one\"}\n{\"text\": 2}\n{\"text\": \"three\"}\n";
+        let dir = folder(&[("a.jsonl", lines)]);
+        let mut feed = feed(dir.path(), "a.jsonl").unwrap();
+        assert!(feed.format().starts_with("text"), "{}", feed.format());
+        let items: Vec<Item> = feed.by_ref().collect();
+        assert_eq!(items.len(), 3);
+        assert!(items[1].example.is_err() && items[1].fields.contains_key("text"));
+        assert_eq!(feed.meter.share(), Some(1.0));
+        assert!(feed.end().is_ok());
+    }
+
+    #[test]
+    fn a_source_that_is_not_there_is_told_at_once() {
+        let dir = folder(&[]);
+        assert!(feed(dir.path(), "gone.jsonl").is_err());
+    }
+}

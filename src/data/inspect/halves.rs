@@ -1,0 +1,65 @@
+//! Which side of a split a row is on: a function of its content and a seed, so that equal rows stay together and rows that
+//! are added or removed move no others.
+
+use super::row::key;
+use super::words::mix;
+use crate::data::Example;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Train,
+    Val,
+}
+
+/// A split.
+#[derive(Debug, Clone, Copy)]
+pub struct Halves {
+    below: f64,
+    seed: u64,
+}
+
+impl Halves {
+    /// `val` is the share held out, between 0 and 1.
+    pub fn new(val: f64, seed: u64) -> Halves {
+        Halves { below: val, seed }
+    }
+
+    pub fn side(&self, example: &Example) -> Side {
+        let key = key(example);
+        let draw = mix(mix(self.seed ^ (key >> 64) as u64) ^ key as u64);
+        // 53 bits, uniform in [0, 1).
+        match ((draw >> 11) as f64 / (1_u64 << 53) as f64) < self.below {
+            true => Side::Val,
+            false => Side::Train,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Content;
+
+    fn sides(val: f64, seed: u64) -> Vec<Side> {
+        let halves = Halves::new(val, seed);
+        let example = |i| Example::new(Content::Text(format!("row {i}")));
+        (0..4000).map(|i| halves.side(&example(i))).collect()
+    }
+
+    #[test]
+    fn the_share_is_kept_and_the_seed_decides() {
+        let held = |sides: &[Side]| sides.iter().filter(|s| **s == Side::Val).count();
+        let one = sides(0.1, 1);
+        // 400 expected, deviation 19.
+        assert!((320..480).contains(&held(&one)), "{}", held(&one));
+        assert_eq!(one, sides(0.1, 1));
+        assert_ne!(one, sides(0.1, 2));
+        // A larger share keeps what was held out.
+        let more = sides(0.2, 1);
+        assert!(
+            one.iter()
+                .zip(&more)
+                .all(|(a, b)| *a == Side::Train || *b == Side::Val)
+        );
+    }
+}

@@ -1,0 +1,270 @@
+//! The view of a real tokenizer: rows rendered and cut as training does it.
+
+use super::view::{Seen, View};
+use crate::data::chat::Template;
+use crate::data::render::{Renderer, Sides, TrainOn};
+use crate::data::tokenizer::TokenizerConfig;
+use crate::data::{Content, DataError, Document, Example, Place, RowFault, TextStream, Tokenizer};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Entries of the vocabulary that is learnt from the data where no tokenizer is named.
+const LEARNT_VOCAB: usize = 4096;
+
+/// A tokenizer with what renders rows for it.
+pub struct Reader {
+    name: String,
+    renderer: Renderer,
+    specials: Vec<u32>,
+}
+
+impl Reader {
+    pub fn new(
+        name: &str,
+        tokenizer: Tokenizer,
+        template: Option<Template>,
+        train_on: TrainOn,
+    ) -> Reader {
+        let tokenizer = Arc::new(tokenizer);
+        let specials = specials_of(&tokenizer);
+        Reader {
+            name: name.to_string(),
+            renderer: Renderer::new(tokenizer, template, train_on),
+            specials,
+        }
+    }
+
+    /// A byte-level BPE learnt from `text`, with the template's marks as tokens of their own.
+    ///
+    /// # Errors
+    /// As the tokenizer's training.
+    pub fn learnt(text: &str, template: Option<Template>) -> Result<Reader, DataError> {
+        let mut config = TokenizerConfig::Bpe(Default::default());
+        if let TokenizerConfig::Bpe(bpe) = &mut config {
+            bpe.vocab_size = LEARNT_VOCAB;
+        }
+        let tokenizer = config.build(text, text)?;
+        let marks = template.as_ref().map(marks).unwrap_or_default();
+        let tokenizer = with_specials(&tokenizer, &marks)?;
+        let template_name = template
+            .as_ref()
+            .map_or(String::new(), |t| format!(", template {}", t.name()));
+        let name =
+            format!("byte-level BPE of {LEARNT_VOCAB} learnt from these data{template_name}");
+        Ok(Reader::new(&name, tokenizer, template, TrainOn::Auto))
+    }
+}
+
+/// `<|im_start|>` and its like in the text of a template.
+fn marks(template: &Template) -> Vec<String> {
+    let source = template.source();
+    let mut marks: Vec<String> = ["bos_token", "eos_token"]
+        .iter()
+        .filter_map(|name| template.token(name))
+        .chain(template.turn_end())
+        .map(String::from)
+        .collect();
+    for (at, _) in source.match_indices('<') {
+        let rest = &source[at..];
+        let Some(end) = rest.find('>').filter(|end| *end < 40) else {
+            continue;
+        };
+        let mark = &rest[..=end];
+        let plain = |c: char| c.is_ascii_alphanumeric() || "<>|_/-".contains(c);
+        if mark.len() > 2 && mark.chars().all(plain) {
+            marks.push(mark.to_string());
+        }
+    }
+    marks.sort();
+    marks.dedup();
+    marks
+}
+
+/// The tokenizer with more tokens that stand for themselves alone.
+fn with_specials(tokenizer: &Tokenizer, marks: &[String]) -> Result<Tokenizer, DataError> {
+    let fault = |what: String| DataError::Tokenizer {
+        place: "the tokenizer learnt from the data".into(),
+        what,
+    };
+    let mut file: Value =
+        serde_json::from_str(tokenizer.to_json()).map_err(|e| fault(e.to_string()))?;
+    let mut next = tokenizer.vocab_size();
+    if let Some(added) = file.get_mut("added_tokens").and_then(Value::as_array_mut) {
+        for mark in marks {
+            if added.iter().any(|token| token["content"] == json!(mark)) {
+                continue;
+            }
+            added.push(json!({
+                "id": next, "content": mark, "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": true,
+            }));
+            next += 1;
+        }
+    }
+    Tokenizer::from_json(&file.to_string())
+}
+
+/// Tokens that the tokenizer calls special.
+fn specials_of(tokenizer: &Tokenizer) -> Vec<u32> {
+    let added = tokenizer.added_tokens().into_iter();
+    added
+        .filter(|token| token.special)
+        .map(|token| token.id)
+        .collect()
+}
+
+impl View for Reader {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn see(&self, example: &Example, place: &Place) -> Result<Vec<Seen>, RowFault> {
+        let seen = |label, document| Seen { label, document };
+        Ok(match &example.content {
+            Content::Text(_) | Content::Chat(_) | Content::Completion { .. } => {
+                vec![seen("", self.renderer.document(example, place)?)]
+            }
+            _ => match self.renderer.sides(example, place)? {
+                Sides::Preference { chosen, rejected } => {
+                    vec![seen("chosen", chosen), seen("rejected", rejected)]
+                }
+                Sides::Labelled { answer, desirable } => {
+                    let label = if desirable {
+                        "desirable"
+                    } else {
+                        "undesirable"
+                    };
+                    vec![seen(label, answer)]
+                }
+                Sides::Prompt { prompt, .. } => {
+                    let learnt = vec![false; prompt.len()];
+                    vec![seen(
+                        "",
+                        Document {
+                            ids: prompt,
+                            learnt,
+                        },
+                    )]
+                }
+            },
+        })
+    }
+
+    fn pieces(&self, ids: &[u32]) -> Vec<String> {
+        let tokenizer = self.renderer.tokenizer();
+        let mut stream = TextStream::default();
+        let mut pieces: Vec<String> = ids.iter().map(|id| stream.push(tokenizer, *id)).collect();
+        if let Some(last) = pieces.last_mut() {
+            last.push_str(&stream.finish(tokenizer));
+        }
+        pieces
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.renderer.tokenizer().vocab_size()
+    }
+
+    fn ends(&self) -> Vec<u32> {
+        self.renderer.end_tokens()
+    }
+
+    fn specials(&self) -> Vec<u32> {
+        self.specials.clone()
+    }
+}
+
+/// The chat template that a tokenizer brings: its folder's, or the one inside its file.
+pub(super) fn own_template(path: &Path, tokenizer: &Tokenizer) -> Option<Template> {
+    let folder = if path.is_dir() {
+        Some(path)
+    } else {
+        path.parent()
+    };
+    if let Some(Ok(template)) = folder.map(Template::from_model_folder) {
+        return Some(template);
+    }
+    let marks = tokenizer.marks();
+    let template =
+        Template::from_jinja("the tokenizer's own", marks.chat_template.as_deref()?).ok()?;
+    let tokens = [("bos_token", &marks.bos), ("eos_token", &marks.eos)];
+    let known = tokens
+        .into_iter()
+        .filter_map(|(name, token)| Some((name, token.clone()?)));
+    Some(known.fold(template, |template, (name, token)| {
+        template.with_variable(name, token)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Message, Turns};
+
+    fn place() -> Place {
+        Place {
+            file: "a.jsonl".into(),
+            row: 1,
+        }
+    }
+
+    fn reader() -> Reader {
+        let text = "user assistant hello how are you, I am fine. ".repeat(20);
+        Reader::learnt(&text, Some(Template::builtin("chatml").unwrap())).unwrap()
+    }
+
+    #[test]
+    fn a_conversation_is_cut_with_its_marks_whole_and_its_end_learnt() {
+        let reader = reader();
+        let example = Example::new(Content::Chat(vec![
+            Message::new("user", "hello"),
+            Message::new("assistant", "I am fine."),
+        ]));
+        let seen = reader.see(&example, &place()).unwrap();
+        let document = &seen[0].document;
+        let pieces = reader.pieces(&document.ids);
+        assert_eq!(pieces.iter().filter(|p| *p == "<|im_end|>").count(), 2);
+        let learnt: String = pieces
+            .iter()
+            .zip(&document.learnt)
+            .filter(|(_, learnt)| **learnt)
+            .map(|(piece, _)| piece.as_str())
+            .collect();
+        assert!(learnt.starts_with("I am fine.<|im_end|>"), "{learnt}");
+        let specials = reader.specials();
+        assert!(reader.ends().iter().all(|end| specials.contains(end)));
+    }
+
+    #[test]
+    fn pairs_have_two_sides_and_prompts_nothing_learnt() {
+        let reader = reader();
+        let text = |text: &str| Turns::Text(text.into());
+        let pair = Example::new(Content::Preference {
+            prompt: text("hello"),
+            chosen: text("I am fine."),
+            rejected: text("how?"),
+        });
+        let labels: Vec<&str> = reader
+            .see(&pair, &place())
+            .unwrap()
+            .iter()
+            .map(|seen| seen.label)
+            .collect();
+        assert_eq!(labels, ["chosen", "rejected"]);
+        let prompt = Example::new(Content::Prompt {
+            prompt: text("how are you"),
+            answer: None,
+        });
+        let seen = reader.see(&prompt, &place()).unwrap();
+        assert_eq!(seen[0].document.learnt_tokens(), 0);
+    }
+
+    #[test]
+    fn letters_of_several_bytes_stand_with_their_last_token() {
+        let reader = reader();
+        let ids = reader.renderer.tokenizer().encode("日 x").unwrap();
+        let pieces = reader.pieces(&ids);
+        assert_eq!(pieces.len(), ids.len());
+        assert_eq!(pieces.concat(), "日 x");
+    }
+}

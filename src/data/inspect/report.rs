@@ -1,0 +1,130 @@
+//! What an inspection found, ready to be shown or written as JSON.
+
+use super::checks::Severity;
+use super::lengths::{Bin, Lengths};
+use serde::Serialize;
+
+/// Bars of a histogram in JSON.
+const BINS: usize = 24;
+
+/// One kind of finding in these rows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    pub id: &'static str,
+    pub title: &'static str,
+    pub severity: Severity,
+    /// Rows that have it, and their share of all rows.
+    pub rows: u64,
+    pub share: f64,
+    /// More on what was found; may be empty.
+    pub evidence: String,
+    pub cause: &'static str,
+    pub fix: &'static str,
+    /// The first rows that have it.
+    pub examples: Vec<Hit>,
+}
+
+/// One row that has a finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Hit {
+    /// `file:row`
+    pub place: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// Lengths of rows in one unit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Spread {
+    pub rows: u64,
+    pub total: u64,
+    pub mean: f64,
+    pub p50: u64,
+    pub p95: u64,
+    pub max: u64,
+    pub histogram: Vec<Bin>,
+    #[serde(skip)]
+    pub lengths: Lengths,
+}
+
+impl From<Lengths> for Spread {
+    fn from(lengths: Lengths) -> Spread {
+        Spread {
+            rows: lengths.rows(),
+            total: lengths.total(),
+            mean: lengths.mean(),
+            p50: lengths.quantile(0.5),
+            p95: lengths.quantile(0.95),
+            max: lengths.max(),
+            histogram: lengths.bins(BINS),
+            lengths,
+        }
+    }
+}
+
+/// What one source gives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SourceShare {
+    pub name: String,
+    pub rows: u64,
+    pub characters: u64,
+    /// 0 without a tokenizer.
+    pub tokens: u64,
+}
+
+/// What a model reads.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Tokens {
+    /// Tokenizer and template, in words.
+    pub view: String,
+    /// Lengths of rows in tokens; the longer side of a pair.
+    pub lengths: Spread,
+    /// All tokens, both sides of pairs, and those that count in the loss.
+    pub total: u64,
+    pub learnt: u64,
+    /// The longest row that is to be trained on, and the share of rows above it.
+    pub seq_len: Option<u64>,
+    pub over_seq_len: Option<f64>,
+    pub vocab_size: usize,
+    /// Different tokens met.
+    pub used: usize,
+    /// The most frequent tokens, and the special tokens met.
+    pub top: Vec<TokenCount>,
+    pub specials: Vec<TokenCount>,
+}
+
+/// How often a token was met.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TokenCount {
+    pub id: u32,
+    pub text: String,
+    pub count: u64,
+}
+
+/// Everything about a data set.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// As it was named.
+    pub name: String,
+    /// What the rows are, in words: `ShareGPT conversations`.
+    pub format: String,
+    /// Rows looked at, readable or not.
+    pub rows: u64,
+    pub characters: Spread,
+    pub tokens: Option<Tokens>,
+    /// The largest first.
+    pub sources: Vec<SourceShare>,
+    /// The worst first.
+    pub findings: Vec<Finding>,
+    /// What was not looked at, in words; empty when everything was.
+    pub limits: Vec<String>,
+    /// Checks that found nothing, by their titles.
+    pub passed: Vec<&'static str>,
+}
+
+impl Report {
+    /// The worst finding's severity.
+    pub fn worst(&self) -> Option<Severity> {
+        self.findings.iter().map(|finding| finding.severity).min()
+    }
+}

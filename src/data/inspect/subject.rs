@@ -1,0 +1,418 @@
+//! What is to be read, and what is done with it: inspect, clean, or hand out row by row.
+
+use super::drive::{Fed, Progress, drive};
+use super::feed::{Feed, Item};
+use super::ngrams::Reference;
+use super::reader::{Reader, own_template};
+use super::row::tool_names;
+use super::view::View;
+use super::words::push_words;
+use super::{Inspector, Kept, Options, Report, parts};
+use crate::base::child::Child;
+use crate::base::paths::Env;
+use crate::data::chat::Template;
+use crate::data::formats::{Columns, FormatId};
+use crate::data::render::TrainOn;
+use crate::data::source::{self, ReadContext, SourceConfig};
+use crate::data::tokenizer::{self, TokenizerConfig};
+use crate::data::{DataConfig, DataError, Example, Place, RowFault};
+use crate::hub::HubConfig;
+use serde_json::{Map, Value};
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes of rows that are kept for browsing.
+const KEEP: usize = 48 << 20;
+/// Text from which a tokenizer is learnt where none is named.
+const LEARN_FROM: usize = 1 << 20;
+
+/// Where the rows are.
+#[derive(Debug, Clone, PartialEq)]
+enum What {
+    Path(String),
+    Spec(Box<DataConfig>),
+}
+
+/// What is to be read, and how.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Subject {
+    /// For people.
+    pub name: String,
+    what: What,
+    format: Option<FormatId>,
+    columns: Columns,
+    /// A tokenizer's file or a model's folder; one learnt from the data otherwise.
+    pub tokenizer: Option<String>,
+    /// A built-in template or a .jinja file; the tokenizer's own otherwise, else ChatML.
+    pub template: Option<String>,
+    pub seq_len: Option<u64>,
+    /// A validation file, evaluation sets.
+    pub val: Option<String>,
+    pub against: Vec<String>,
+    pub max_rows: Option<u64>,
+    /// Kinds of findings to look for; all of them when empty.
+    pub only: Vec<&'static str>,
+}
+
+/// An inspection, done.
+pub struct Inspected {
+    pub report: Report,
+    pub kept: Kept,
+    pub view: Option<Arc<dyn View>>,
+}
+
+impl fmt::Debug for Inspected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inspected")
+            .field("report", &self.report)
+            .field("rows", &self.kept.rows.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A row as it is read.
+pub struct Read<'a> {
+    pub place: &'a Place,
+    /// As the file has it.
+    pub fields: &'a Map<String, Value>,
+    pub example: Result<&'a Example, &'a RowFault>,
+}
+
+/// A row that was judged.
+pub struct Cleaned<'a> {
+    pub place: &'a Place,
+    pub fields: &'a Map<String, Value>,
+    /// The finding for which it leaves, and what is wrong.
+    pub fault: Option<(&'static str, &'a str)>,
+}
+
+/// Where rows are read from: this machine, and the hub as the environment names it.
+pub fn reading(env: &Env) -> ReadContext {
+    ReadContext {
+        hub: HubConfig::from_env(env),
+        ..ReadContext::default()
+    }
+}
+
+type Tell<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+
+impl Subject {
+    fn new(name: &str, what: What) -> Subject {
+        Subject {
+            name: name.to_string(),
+            what,
+            format: None,
+            columns: Columns::default(),
+            tokenizer: None,
+            template: None,
+            seq_len: None,
+            val: None,
+            against: Vec::new(),
+            max_rows: None,
+            only: Vec::new(),
+        }
+    }
+
+    /// A file, a folder, a glob or a data set of the hub.
+    pub fn of_path(path: &str) -> Subject {
+        Subject::new(path, What::Path(path.to_string()))
+    }
+
+    /// The data of a spec.
+    pub fn of_spec(name: &str, config: DataConfig, seq_len: Option<u64>) -> Subject {
+        Subject {
+            seq_len,
+            ..Subject::new(name, What::Spec(Box::new(config)))
+        }
+    }
+
+    /// The path, where one was named.
+    pub fn path(&self) -> Option<&str> {
+        match &self.what {
+            What::Path(path) => Some(path),
+            What::Spec(_) => None,
+        }
+    }
+
+    /// # Errors
+    /// No format has this name.
+    pub fn set_format(&mut self, word: &str) -> Result<(), DataError> {
+        let found = FormatId::ALL
+            .iter()
+            .find(|id| id.word() == word.replace('-', "_"));
+        let words: Vec<&str> = FormatId::ALL.iter().map(|id| id.word()).collect();
+        self.format = Some(*found.ok_or_else(|| {
+            DataError::source("--format", format!("{word} is no format"), words.join(", "))
+        })?);
+        Ok(())
+    }
+
+    /// Columns that play parts under other names: (part, column).
+    pub fn set_columns(&mut self, pairs: &[(String, String)]) {
+        self.columns = pairs.iter().cloned().collect();
+    }
+
+    fn feed(&self, context: &ReadContext) -> Result<Feed, DataError> {
+        match &self.what {
+            What::Path(path) => self.feed_of(path, context),
+            What::Spec(config) => Feed::of_spec(config, context),
+        }
+    }
+
+    fn feed_of(&self, path: &str, context: &ReadContext) -> Result<Feed, DataError> {
+        let source = SourceConfig::parse(path)
+            .map_err(|what| DataError::source(path, what, "name a file, a folder or a glob"))?;
+        Feed::open(&[(None, source)], self.format, &self.columns, context)
+    }
+
+    /// Reads, measures and judges every row.
+    ///
+    /// # Errors
+    /// No data there, rows of no known format, a tokenizer or template that cannot be read.
+    pub fn inspect(&self, context: &ReadContext, tell: Tell<'_>) -> Result<Inspected, DataError> {
+        let mut feed = self.feed(context)?;
+        let beginning = beginning(&mut feed);
+        let view: Arc<dyn View> = Arc::new(self.view(&beginning)?);
+        let options = Options {
+            name: self.name.clone(),
+            seq_len: self.seq_len,
+            keep_bytes: KEEP,
+            only: self.only.clone(),
+            ..self.references(context)?
+        };
+        let mut inspector = Inspector::new(options, Some(view.clone()));
+        let meter = feed.meter.clone();
+        let mut rows = beginning.into_iter().chain(feed.by_ref());
+        let most = self.max_rows.unwrap_or(u64::MAX);
+        let mut taken = 0;
+        let mut limited = std::iter::from_fn(|| {
+            taken += 1;
+            (taken <= most).then(|| rows.next()).flatten()
+        })
+        .map(fed);
+        let mut progress = |rows| {
+            tell(Progress {
+                rows,
+                share: meter.share(),
+            })
+        };
+        let mut judged = |(), _: &super::Faults| ControlFlow::Continue(());
+        let given_up = drive(&mut inspector, &mut limited, &mut progress, &mut judged).is_break();
+        drop(limited);
+        let cut_off = rows.next().is_some();
+        drop(rows);
+        feed.end()?;
+        inspector.set_format(&feed.format());
+        for words in self.left_out(&feed, (given_up, cut_off), inspector.rows()) {
+            inspector.limit(words);
+        }
+        let (report, kept) = inspector.finish();
+        Ok(Inspected {
+            report,
+            kept,
+            view: Some(view),
+        })
+    }
+
+    fn left_out(&self, feed: &Feed, (given_up, cut_off): (bool, bool), rows: u64) -> Vec<String> {
+        let rows = crate::base::human::grouped(rows);
+        let mut words = feed.notes.clone();
+        if feed.is_broken() {
+            words.push(format!(
+                "a file is broken after {rows} rows: nothing behind that place was looked at"
+            ));
+        } else if given_up || cut_off {
+            words.push(format!("only the first {rows} rows were looked at"));
+        }
+        words
+    }
+
+    /// What rows are compared with.
+    fn references(&self, context: &ReadContext) -> Result<Options, DataError> {
+        let read = |path: &String| -> Result<Reference, DataError> {
+            // Another file may be of another format.
+            let feed = Subject::of_path(path).feed(context)?;
+            let rows: Vec<(Place, Vec<u64>)> = feed
+                .filter_map(|item| {
+                    let mut words = Vec::new();
+                    for part in parts(item.example.as_ref().ok()?) {
+                        push_words(&part.text, &mut words);
+                    }
+                    Some((item.place, words))
+                })
+                .collect();
+            Ok(Reference::new(path, &rows))
+        };
+        Ok(Options {
+            val: self.val.as_ref().map(read).transpose()?,
+            against: self.against.iter().map(read).collect::<Result<_, _>>()?,
+            ..Options::default()
+        })
+    }
+
+    fn view(&self, beginning: &[Item]) -> Result<Reader, DataError> {
+        if let Some(path) = &self.tokenizer {
+            let path = Path::new(path);
+            let tokenizer = tokenizer::load(path, &Child::of_this_program())?;
+            let template = match &self.template {
+                Some(name) => template(name)?,
+                None => match own_template(path, &tokenizer) {
+                    Some(template) => template,
+                    None => Template::builtin("chatml")?,
+                },
+            };
+            let name = format!("{} ({} tokens)", path.display(), tokenizer.vocab_size());
+            return Ok(Reader::new(&name, tokenizer, Some(template), TrainOn::Auto));
+        }
+        // ChatML writes no tools, Qwen's form of it does.
+        let examples = beginning
+            .iter()
+            .filter_map(|item| item.example.as_ref().ok());
+        let has_tools = examples
+            .into_iter()
+            .any(|example| !tool_names(example).is_empty());
+        let usual = if has_tools { "qwen" } else { "chatml" };
+        let template = template(self.template.as_deref().unwrap_or(usual))?;
+        let mut text = String::new();
+        for item in beginning {
+            for part in item.example.iter().flat_map(parts) {
+                text.push_str(&part.text);
+                text.push('\n');
+            }
+        }
+        match &self.what {
+            What::Spec(config) => {
+                // An alphabet is that of the whole text.
+                let whole = match config.tokenizer {
+                    TokenizerConfig::Char(_) => source::read(config).ok(),
+                    _ => None,
+                };
+                let text = whole.map_or(text, |whole| whole.text.into_owned());
+                let tokenizer = config.tokenizer.build(&text, &text)?;
+                let name = format!("the spec's tokenizer ({})", config.tokenizer.entry().title);
+                Ok(Reader::new(&name, tokenizer, Some(template), TrainOn::Auto))
+            }
+            // Turns alone need a template.
+            What::Path(_) => Reader::learnt(&text, Some(template)),
+        }
+    }
+
+    /// Every row, in order, until `take` has had enough.
+    ///
+    /// # Errors
+    /// No data there; a file that breaks off.
+    pub fn each(
+        &self,
+        context: &ReadContext,
+        tell: Tell<'_>,
+        take: &mut dyn FnMut(Read<'_>) -> ControlFlow<()>,
+    ) -> Result<(), DataError> {
+        let mut feed = self.feed(context)?;
+        let meter = feed.meter.clone();
+        for (rows, item) in (1..).zip(feed.by_ref()) {
+            let read = Read {
+                place: &item.place,
+                fields: &item.fields,
+                example: item.example.as_ref(),
+            };
+            let share = meter.share();
+            if take(read).is_break() || tell(Progress { rows, share }).is_break() {
+                return Ok(());
+            }
+        }
+        whole(feed)
+    }
+
+    /// Judges every row by the kinds in `only` and hands it to `take`; returns what was not looked at.
+    ///
+    /// # Errors
+    /// No data there; a file that breaks off.
+    pub fn clean(
+        &self,
+        context: &ReadContext,
+        tell: Tell<'_>,
+        take: &mut dyn FnMut(Cleaned<'_>) -> ControlFlow<()>,
+    ) -> Result<Vec<String>, DataError> {
+        let mut feed = self.feed(context)?;
+        let options = Options {
+            only: self.only.clone(),
+            first_fault_only: true,
+            ..self.references(context)?
+        };
+        let mut inspector = Inspector::new(options, None);
+        let meter = feed.meter.clone();
+        let mut rows = feed.by_ref().map(|item| {
+            let with = (item.place.clone(), item.fields.clone());
+            (fed(item).0, with)
+        });
+        let mut progress = |rows| {
+            tell(Progress {
+                rows,
+                share: meter.share(),
+            })
+        };
+        let mut judged = |(place, fields): (Place, Map<String, Value>), faults: &super::Faults| {
+            take(Cleaned {
+                place: &place,
+                fields: &fields,
+                fault: faults.list.first().map(|(id, what)| (*id, what.as_str())),
+            })
+        };
+        let flow = drive(&mut inspector, &mut rows, &mut progress, &mut judged);
+        drop(rows);
+        if flow.is_continue() {
+            whole(feed)?;
+        }
+        Ok(inspector.finish().0.limits)
+    }
+}
+
+/// A copy of half a file would pass for a whole one.
+fn whole(mut feed: Feed) -> Result<(), DataError> {
+    if feed.is_broken() {
+        let fix = "fetch or write the file again; nothing was written";
+        return Err(DataError::source(
+            "the data",
+            "break off in the middle of a file",
+            fix,
+        ));
+    }
+    feed.end()
+}
+
+fn fed(item: Item) -> (Fed, ()) {
+    let Item {
+        place,
+        source,
+        example,
+        ..
+    } = item;
+    (example.map(|example| (place, source, example)), ())
+}
+
+/// Rows up to a mebibyte of text.
+fn beginning(feed: &mut Feed) -> Vec<Item> {
+    let mut bytes = 0;
+    let mut items = Vec::new();
+    while bytes < LEARN_FROM {
+        let Some(item) = feed.next() else { break };
+        let example = item.example.as_ref();
+        bytes += example.map_or(0, |e| parts(e).iter().map(|p| p.text.len()).sum::<usize>());
+        items.push(item);
+    }
+    items
+}
+
+/// A built-in template or a file of one.
+fn template(name: &str) -> Result<Template, DataError> {
+    if !name.ends_with(".jinja") {
+        return Template::builtin(name);
+    }
+    let text = std::fs::read_to_string(name).map_err(|source| DataError::Unreadable {
+        path: name.into(),
+        source,
+    })?;
+    Template::from_jinja(name, &text)
+}

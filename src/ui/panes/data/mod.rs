@@ -1,0 +1,286 @@
+//! Data: what a data set holds and what is wrong with it on the left, its rows as the model sees them on the right. The
+//! pane owns cursors; the inspection itself is done by a job.
+
+mod browser;
+mod draw;
+mod facts;
+mod flow;
+mod sample;
+
+use super::PaneContext;
+use crate::data::inspect::{Finding, Inspected, KeptRow, Progress, Subject};
+use crate::ui::action::Action;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use sample::Sample;
+use std::sync::Arc;
+
+/// What the pane asks the app to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish {
+    None,
+    /// Ask for a path.
+    Path,
+    /// Ask for a tokenizer.
+    Tokenizer,
+    /// Ask for a row's number.
+    Row,
+    /// Ask for a text to search for.
+    Search,
+    /// Look at the same data again.
+    Again,
+}
+
+/// How a row is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// Every token by itself.
+    #[default]
+    Tokens,
+    /// The rendered text.
+    Rendered,
+    /// As the file has it, part by part.
+    Raw,
+}
+
+impl Mode {
+    fn next(self) -> Mode {
+        match self {
+            Mode::Tokens => Mode::Rendered,
+            Mode::Rendered => Mode::Raw,
+            Mode::Raw => Mode::Tokens,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Mode::Tokens => "tokens",
+            Mode::Rendered => "rendered",
+            Mode::Raw => "as written",
+        }
+    }
+}
+
+/// An inspection under way.
+#[derive(Debug)]
+struct Reading {
+    name: String,
+    progress: Progress,
+}
+
+/// The pane's cursors.
+#[derive(Debug, Default)]
+pub struct DataPane {
+    shown: Option<Arc<Inspected>>,
+    /// What is shown or being read, for looking again with another tokenizer.
+    subject: Option<Subject>,
+    /// The run whose data this is.
+    run: Option<String>,
+    reading: Option<Reading>,
+    error: Option<String>,
+    /// Row of the list of findings.
+    finding: usize,
+    first_finding: usize,
+    /// Show only rows with this finding.
+    only: Option<&'static str>,
+    /// Show only rows that contain this, in small letters.
+    search: String,
+    /// Kept rows that pass, by their index, and the one on the screen.
+    matching: Vec<usize>,
+    at: usize,
+    mode: Mode,
+    sample: Option<Sample>,
+    scroll: usize,
+    /// How far the sample can be scrolled, and rows of a page; known after a draw.
+    most: usize,
+    page: usize,
+}
+
+impl DataPane {
+    /// True before anything was asked for.
+    pub fn idle(&self) -> bool {
+        self.shown.is_none() && self.reading.is_none()
+    }
+
+    /// The run whose data are shown.
+    pub fn run(&self) -> Option<&str> {
+        self.run.as_deref()
+    }
+
+    /// What is shown or being read.
+    pub fn subject(&self) -> Option<&Subject> {
+        self.subject.as_ref()
+    }
+
+    pub fn has_rows(&self) -> bool {
+        !self.matching.is_empty()
+    }
+
+    /// Rows are left out by the search or by a finding.
+    pub fn filtered(&self) -> bool {
+        self.only.is_some() || !self.search.is_empty()
+    }
+
+    /// An inspection begins.
+    pub fn read(&mut self, subject: Subject, run: Option<String>) {
+        self.reading = Some(Reading {
+            name: subject.name.clone(),
+            progress: Progress::default(),
+        });
+        (self.subject, self.run, self.error) = (Some(subject), run, None);
+    }
+
+    /// How far it is; late words of another inspection are dropped.
+    pub fn progress(&mut self, name: &str, progress: Progress) {
+        if let Some(reading) = self.reading.as_mut().filter(|r| r.name == name) {
+            reading.progress = progress;
+        }
+    }
+
+    /// It is done, or why not.
+    pub fn inspected(&mut self, name: &str, result: Result<Arc<Inspected>, String>) {
+        if self.reading.as_ref().is_none_or(|r| r.name != name) {
+            return;
+        }
+        self.reading = None;
+        match result {
+            Ok(inspected) => {
+                self.shown = Some(inspected);
+                (self.finding, self.first_finding, self.only) = (0, 0, None);
+                self.search.clear();
+                self.filter();
+            }
+            Err(why) => self.error = Some(why),
+        }
+    }
+
+    fn findings(&self) -> &[Finding] {
+        self.shown.as_ref().map_or(&[], |s| &s.report.findings)
+    }
+
+    /// The row on the screen.
+    fn row(&self) -> Option<&Arc<KeptRow>> {
+        let rows = &self.shown.as_ref()?.kept.rows;
+        rows.get(*self.matching.get(self.at)?)
+    }
+
+    /// Finds the rows that pass; stays at the row on the screen where it is one of them.
+    fn filter(&mut self) {
+        let stay = self.row().map(|row| row.number);
+        let Some(shown) = &self.shown else { return };
+        let passes = |row: &KeptRow| {
+            let found = |id| row.faults.iter().any(|(fault, _)| *fault == id);
+            self.only.is_none_or(found) && sample::contains(row, &self.search)
+        };
+        let rows = shown.kept.rows.iter().enumerate();
+        self.matching = rows
+            .filter(|(_, row)| passes(row))
+            .map(|(i, _)| i)
+            .collect();
+        let numbers = self.matching.iter().map(|i| shown.kept.rows[*i].number);
+        let at = stay.and_then(|stay| numbers.into_iter().position(|n| n >= stay));
+        self.show_row(at.unwrap_or(0));
+    }
+
+    fn show_row(&mut self, at: usize) {
+        self.at = at.min(self.matching.len().saturating_sub(1));
+        self.scroll = 0;
+        let view = self.shown.as_ref().and_then(|s| s.view.as_deref());
+        self.sample = self.row().map(|row| Sample::of(row, view));
+    }
+
+    /// Shows only rows that contain a text; an empty one shows all.
+    pub fn search(&mut self, text: &str) {
+        self.search = text.trim().to_lowercase();
+        self.filter();
+    }
+
+    pub fn search_text(&self) -> &str {
+        &self.search
+    }
+
+    /// Goes to the row with this number, or the next one that is shown.
+    ///
+    /// # Errors
+    /// Not a number of a row, in words.
+    pub fn jump(&mut self, text: &str) -> Result<(), String> {
+        let digits: String = text.chars().filter(|c| *c != ',').collect();
+        let number: u64 = digits
+            .trim()
+            .parse()
+            .map_err(|_| format!("`{text}` is no row number"))?;
+        let Some(shown) = &self.shown else {
+            return Ok(());
+        };
+        let rows = &shown.kept.rows;
+        let at = self.matching.iter().position(|i| rows[*i].number >= number);
+        match at {
+            Some(at) => {
+                self.show_row(at);
+                Ok(())
+            }
+            None => Err(format!("no row from {number} on is kept for browsing")),
+        }
+    }
+
+    pub fn act(&mut self, action: Action) -> Wish {
+        let last = self.matching.len().saturating_sub(1);
+        match action {
+            Action::OpenData => return Wish::Path,
+            Action::DataTokenizer if self.subject.is_some() => return Wish::Tokenizer,
+            Action::DataAgain if self.subject.is_some() => return Wish::Again,
+            Action::Accept if self.idle() => return Wish::Path,
+            _ if self.shown.is_none() => {}
+            Action::NextRow if self.at < last => self.show_row(self.at + 1),
+            Action::PreviousRow => self.show_row(self.at.saturating_sub(1)),
+            Action::JumpRow => return Wish::Row,
+            Action::SearchData => return Wish::Search,
+            Action::DataMode => (self.mode, self.scroll) = (self.mode.next(), 0),
+            Action::Up => self.finding = self.finding.saturating_sub(1),
+            Action::Down if self.finding + 1 < self.findings().len() => self.finding += 1,
+            Action::Top => self.show_row(0),
+            Action::Bottom => self.show_row(last),
+            Action::PageUp => self.scroll = self.scroll.saturating_sub(self.page.max(1)),
+            Action::PageDown => self.scroll = (self.scroll + self.page.max(1)).min(self.most),
+            Action::Accept => self.toggle_finding(),
+            Action::Cancel => {
+                self.only = None;
+                self.search.clear();
+                self.filter();
+            }
+            _ => {}
+        }
+        Wish::None
+    }
+
+    /// Shows only the rows of the selected finding, or all again.
+    fn toggle_finding(&mut self) {
+        let id = self.findings().get(self.finding).map(|finding| finding.id);
+        self.only = if self.only == id { None } else { id };
+        self.filter();
+        if self.only.is_some() {
+            self.show_row(0);
+        }
+    }
+
+    /// A click selects a finding, a second one shows its rows.
+    pub fn click(&mut self, row: usize) {
+        if self.finding == row {
+            self.toggle_finding();
+        }
+        self.finding = row.min(self.findings().len().saturating_sub(1));
+    }
+
+    /// The wheel moves the text.
+    pub fn wheel(&mut self, up: bool) {
+        let lines = 3;
+        self.scroll = match up {
+            true => self.scroll.saturating_sub(lines),
+            false => (self.scroll + lines).min(self.most),
+        };
+    }
+
+    pub fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+        draw::draw(self, frame, area, context);
+    }
+}
