@@ -6,11 +6,13 @@
     reason = "a fixture that cannot be read has failed"
 )]
 
-use llmtui::data::Message;
 use llmtui::data::chat::{BUILTIN, GenerationPrompt, Template};
+use llmtui::data::render::{Renderer, TrainOn};
+use llmtui::data::{Content, Example, Message, Place, Tokenizer};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn fixture(name: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -62,47 +64,108 @@ fn built_in_templates_print_what_the_models_own_print() {
     assert_eq!(compared, 15 * BUILTIN.len());
 }
 
-/// Over every official template that the script found, which are not ours to store.
-#[test]
-#[ignore = "needs a folder that chat_oracle.py wrote, named by LLMTUI_FOREIGN_TEMPLATES"]
+/// The files that the script wrote of templates which are not ours to store, each with its name and template.
 #[expect(
     clippy::disallowed_methods,
     reason = "where a developer keeps what he fetched"
 )]
-fn foreign_templates_print_what_transformers_prints() {
+fn foreign() -> Vec<(String, Value)> {
     let folder = PathBuf::from(std::env::var("LLMTUI_FOREIGN_TEMPLATES").unwrap());
-    let (mut same, mut total, mut report) = (0, 0, String::new());
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap()
-        .map(|e| e.unwrap().path())
+    let entries = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path());
+    let mut found: Vec<(String, Value)> = entries
+        .map(|file| {
+            let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+            (
+                name,
+                serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap(),
+            )
+        })
         .collect();
-    files.sort();
-    for file in files {
-        let entry: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
-        let rows = entry["rows"].as_array().unwrap();
-        total += rows.len();
-        let mut template = match Template::from_jinja(&name, entry["template"].as_str().unwrap()) {
-            Ok(template) => template,
-            Err(error) => {
-                report.push_str(&format!("{name}: {error}\n"));
-                continue;
-            }
-        };
-        for (variable, value) in entry["variables"].as_object().unwrap() {
-            template = template.with_variable(variable, value.clone());
-        }
-        for row in rows {
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
+}
+
+fn compiled(name: &str, entry: &Value) -> Template {
+    let source = entry["template"].as_str().unwrap();
+    let variables = entry["variables"].as_object().unwrap();
+    let template = Template::from_jinja(name, source).unwrap();
+    let tell = |t: Template, (name, value): (&String, &Value)| t.with_variable(name, value.clone());
+    variables.iter().fold(template, tell)
+}
+
+/// Over every official template that the script found.
+#[test]
+#[ignore = "needs a folder that chat_oracle.py wrote, named by LLMTUI_FOREIGN_TEMPLATES"]
+fn foreign_templates_print_what_transformers_prints() {
+    let (mut same, mut total, mut report) = (0, 0, String::new());
+    for (name, entry) in foreign() {
+        let template = compiled(&name, &entry);
+        for row in entry["rows"].as_array().unwrap() {
+            total += 1;
             // `'…'|safe + x` escapes x as HTML there; what a model learnt from such text is anyone's guess.
-            if name.contains("functionary-medium-v3.1") && row.get("tools").is_some() {
-                same += 1;
-                continue;
-            }
+            let known = name.contains("functionary-medium-v3.1") && row.get("tools").is_some();
             match difference(&template, row) {
-                None => same += 1,
-                Some(found) => report.push_str(&format!("{name} {}\n{found}\n", row["case"])),
+                Some(found) if !known => {
+                    report.push_str(&format!("{name} {}\n{found}\n", row["case"]))
+                }
+                _ => same += 1,
             }
         }
     }
     assert!(same == total, "{same} of {total} are the same\n{report}");
+}
+
+/// A mask is right or refused: the learnt text is the two answers, with whatever of the template ends them.
+#[test]
+#[ignore = "needs a folder that chat_oracle.py wrote, named by LLMTUI_FOREIGN_TEMPLATES"]
+fn masks_of_foreign_templates_are_right_or_refused() {
+    let json = include_str!("fixtures/chat/tokenizer.json");
+    let tokenizer = Arc::new(Tokenizer::from_json(json).unwrap());
+    let place = Place {
+        file: "t".into(),
+        row: 1,
+    };
+    let turns = [
+        ("user", "ASKS"),
+        ("assistant", "FIRST"),
+        ("user", "AGAIN"),
+        ("assistant", "SECOND"),
+    ];
+    let turns = turns.map(|(role, text)| Message::new(role, text)).to_vec();
+    let (mut right, mut refused, mut wrong) = (0, Vec::new(), String::new());
+    for (name, entry) in foreign() {
+        let template = compiled(&name, &entry);
+        let text = template.render(&turns, None, GenerationPrompt::Without);
+        if !text.is_ok_and(|text| text.contains("FIRST")) {
+            // Made for pictures: it prints no turn that is plain text, with transformers neither.
+            continue;
+        }
+        let renderer = Renderer::new(tokenizer.clone(), Some(template), TrainOn::Assistant);
+        let document = match renderer.document(&Example::new(Content::Chat(turns.clone())), &place)
+        {
+            Ok(document) => document,
+            Err(_) => {
+                refused.push(name);
+                continue;
+            }
+        };
+        let ids = document.ids.iter().zip(&document.learnt);
+        let ids: Vec<u32> = ids
+            .filter(|(_, learnt)| **learnt)
+            .map(|(id, _)| *id)
+            .collect();
+        let said = tokenizer.decode(&ids);
+        let (first, second) = (said.find("FIRST"), said.find("SECOND"));
+        if first.is_some() && first < second && !said.contains("ASKS") && !said.contains("AGAIN") {
+            right += 1;
+        } else {
+            wrong.push_str(&format!("{name}: {said:?}\n"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(
+        right > 100,
+        "{right} are right, {} refused: {refused:#?}",
+        refused.len()
+    );
 }

@@ -138,6 +138,7 @@ def main(llama_cpp, out, foreign=None):
         "chatml": (CHATML, dict(eos_token="<|im_end|>")),
         "llama3": ((TRL / "llama3.jinja").read_text(), llama),
         "qwen": ((TRL / "qwen2_5.jinja").read_text(), dict(eos_token="<|im_end|>")),
+        "qwen3": ((TRL / "qwen3.jinja").read_text(), dict(eos_token="<|im_end|>")),
         "mistral": ((llama_cpp / "mistralai-Mistral-Nemo-Instruct-2407.jinja").read_text(), dict(bos_token="<s>", eos_token="</s>")),
         "gemma": ((TRL / "gemma.jinja").read_text(), gemma),
         "gemma3": ((TRL / "gemma3.jinja").read_text(), gemma),

@@ -42,6 +42,13 @@ pub const BUILTIN: &[Builtin] = &[
         turn_end: "<|im_end|>",
     },
     Builtin {
+        name: "qwen3",
+        about: "Qwen 3: ChatML with thoughts and tools; only turns after the last question keep their thoughts",
+        bos_token: None,
+        eos_token: Some("<|im_end|>"),
+        turn_end: "<|im_end|>",
+    },
+    Builtin {
         name: "mistral",
         about: "Mistral Nemo: [INST] and tools; the system prompt stands in the last user turn",
         bos_token: Some("<s>"),

@@ -23,12 +23,8 @@ fn every_built_in_template_is_listed_and_marks_what_the_assistant_says() {
             .unwrap();
         assert_eq!(rendered.generated.len(), 1, "{}", builtin.name);
         let said = &rendered.text[rendered.generated[0].clone()];
-        assert_eq!(
-            said,
-            format!("Hello.{}", builtin.turn_end),
-            "{}",
-            builtin.name
-        );
+        let end = format!("Hello.{}", builtin.turn_end);
+        assert!(said.ends_with(&end), "{}: {said}", builtin.name);
         let prompt = template
             .render(&turns()[..1], None, GenerationPrompt::With)
             .unwrap();

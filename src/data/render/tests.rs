@@ -90,10 +90,11 @@ fn the_token_that_ends_a_turn_or_a_text_is_learnt() {
         let document = renderer
             .document(&chat(&[("user", "hi"), ("assistant", "hello")]), &place())
             .unwrap();
-        assert_eq!(
-            learnt(&renderer, &document),
-            format!("hello{}", builtin.turn_end),
-            "{}",
+        let said = learnt(&renderer, &document);
+        let end = format!("hello{}", builtin.turn_end);
+        assert!(
+            said.ends_with(&end) && !said.contains("hi"),
+            "{}: {said}",
             builtin.name
         );
         let ends = renderer.end_tokens();
