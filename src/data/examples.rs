@@ -1,6 +1,6 @@
 //! The examples of one source: its rows, read in the format that the spec says or the rows show.
 
-use super::formats::{self, Columns, Detection, FormatChoice, FormatId};
+use super::formats::{self, Columns, Detection, FormatChoice, FormatId, Grounds};
 use super::source::{self, ReadContext, Rows, SourceConfig};
 use super::{DataError, Example, Place, Record, RowFault};
 use schemars::JsonSchema;
@@ -55,9 +55,14 @@ pub fn examples(
     context: &ReadContext,
 ) -> Result<Examples, DataError> {
     let mut rows = source::rows(source, context)?;
-    let format = source.format.or(format.id());
+    let said = source.format.or(format.id());
+    let grounds = if said.is_some() {
+        Grounds::Spec
+    } else {
+        Grounds::PlainText
+    };
     // A plain text has no columns that could show anything else.
-    let format = format.or((rows.kind() == "text").then_some(FormatId::Text));
+    let format = said.or((rows.kind() == "text").then_some(FormatId::Text));
     if let Some(format) = format {
         source.columns.check(format)?;
     }
@@ -73,7 +78,7 @@ pub fn examples(
         });
     }
     let detection = match format {
-        Some(format) => Detection::chosen(format, &good, &source.columns),
+        Some(format) => Detection::chosen(format, grounds, &good, &source.columns),
         None => formats::detect(&good, &source.columns)?,
     };
     Ok(Examples {

@@ -8,12 +8,22 @@ use crate::base::text::one_line;
 use crate::data::{DataError, Record};
 use std::fmt;
 
+/// Why a format is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grounds {
+    /// The rows show it.
+    Rows,
+    /// The spec says it; the rows were not asked.
+    Spec,
+    /// The file is plain text and has no columns.
+    PlainText,
+}
+
 /// What was found, and on what grounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detection {
     pub format: FormatId,
-    /// True when a spec said it and the rows were not asked.
-    pub said: bool,
+    pub grounds: Grounds,
     /// Parts and the columns that hold them.
     pub parts: Vec<(&'static str, String)>,
     /// Other formats that fit, less closely.
@@ -34,9 +44,10 @@ impl fmt::Display for Detection {
         if !parts.is_empty() {
             write!(f, " ({})", parts.join(", "))?;
         }
-        match self.said {
-            true => write!(f, ", as the spec says")?,
-            false => write!(f, ", {} of {} rows", self.fitting, self.looked_at)?,
+        match self.grounds {
+            Grounds::Rows => write!(f, ", {} of {} rows", self.fitting, self.looked_at)?,
+            Grounds::Spec => write!(f, ", as the spec says")?,
+            Grounds::PlainText => write!(f, ", a document a file")?,
         }
         if !self.others.is_empty() {
             let others: Vec<&str> = self.others.iter().map(|o| o.word()).collect();
@@ -47,16 +58,17 @@ impl fmt::Display for Detection {
 }
 
 impl Detection {
-    /// A format that somebody chose; the sample only tells which columns it reads.
+    /// A format that is known; the sample only tells which columns it reads.
     pub(in crate::data) fn chosen(
         format: FormatId,
+        grounds: Grounds,
         sample: &[Record],
         columns: &Columns,
     ) -> Detection {
         let candidate = Candidate::of(format, sample, columns);
         Detection {
             format,
-            said: true,
+            grounds,
             parts: candidate.parts,
             others: Vec::new(),
             fitting: candidate.fitting,
@@ -152,7 +164,7 @@ pub fn detect(sample: &[Record], columns: &Columns) -> Result<Detection, DataErr
         }
         [best, others @ ..] => Ok(Detection {
             format: best.format,
-            said: false,
+            grounds: Grounds::Rows,
             parts: best.parts.clone(),
             others: others.iter().map(|c| c.format).collect(),
             fitting: best.fitting,

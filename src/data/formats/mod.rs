@@ -7,7 +7,7 @@ mod row;
 mod turns;
 
 pub use columns::Columns;
-pub use detect::{Detection, detect};
+pub use detect::{Detection, Grounds, detect};
 
 use super::{Content, Example, Record, RowFault};
 use crate::base::registry::Entry;

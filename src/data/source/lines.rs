@@ -1,7 +1,7 @@
 //! Lines of a file of any size in bounded memory.
 
 use super::MAX_ROW_BYTES;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
 
 /// Why a line cannot be had.
 #[derive(Debug)]
@@ -19,7 +19,8 @@ pub(super) struct Lines<R> {
     /// Bytes of the file in front of the line read last.
     pub offset: u64,
     consumed: u64,
-    line: Vec<u8>,
+    /// The line read last.
+    pub line: Vec<u8>,
     /// The rest of an overlong line stands before the next one.
     inside_long: bool,
     max: usize,
@@ -38,8 +39,9 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The next line with its line end; `None` at the end of the file. A byte-order mark is left to the caller.
-    pub fn next(&mut self) -> Option<Result<&[u8], BadLine>> {
+    /// Reads the next line, with its line end, into [`Self::line`]; `None` at the end of the file. A byte-order mark is
+    /// left to the caller.
+    pub fn advance(&mut self) -> Option<Result<(), BadLine>> {
         if self.inside_long
             && let Err(e) = self.skip_rest()
         {
@@ -47,37 +49,26 @@ impl<R: BufRead> Lines<R> {
         }
         self.line.clear();
         self.offset = self.consumed;
-        loop {
-            let chunk = match self.reader.fill_buf() {
-                Ok(chunk) => chunk,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => {
-                    self.number += 1;
-                    return Some(Err(BadLine::Io(e)));
-                }
-            };
-            if chunk.is_empty() {
-                if self.line.is_empty() {
-                    return None;
-                }
-                break;
-            }
-            let end = chunk.iter().position(|b| *b == b'\n').map(|at| at + 1);
-            let take = end.unwrap_or(chunk.len());
-            if self.line.len() + take > self.max {
+        let most = self.max as u64 + 1;
+        let read = self
+            .reader
+            .by_ref()
+            .take(most)
+            .read_until(b'\n', &mut self.line);
+        self.consumed += self.line.len() as u64;
+        match read {
+            Ok(0) => return None,
+            Ok(_) => self.number += 1,
+            Err(e) => {
                 self.number += 1;
-                self.inside_long = true;
-                return Some(Err(BadLine::TooLong));
-            }
-            self.line.extend_from_slice(&chunk[..take]);
-            self.reader.consume(take);
-            self.consumed += take as u64;
-            if end.is_some() {
-                break;
+                return Some(Err(BadLine::Io(e)));
             }
         }
-        self.number += 1;
-        Some(Ok(&self.line))
+        if self.line.len() > self.max {
+            self.inside_long = !self.line.ends_with(b"\n");
+            return Some(Err(BadLine::TooLong));
+        }
+        Some(Ok(()))
     }
 
     fn skip_rest(&mut self) -> io::Result<()> {
@@ -105,8 +96,8 @@ mod tests {
         let mut lines = Lines::new(BufReader::with_capacity(buffer, Cursor::new(text)));
         lines.max = max;
         let mut out = Vec::new();
-        while let Some(line) = lines.next() {
-            let line = line.map(<[u8]>::to_vec).map_err(|_| ());
+        while let Some(line) = lines.advance() {
+            let line = line.map(|()| lines.line.clone()).map_err(|_| ());
             out.push((lines.number, lines.offset, line));
         }
         out
@@ -135,5 +126,8 @@ mod tests {
         assert_eq!(lines[1].0, 2);
         assert!(lines[1].2.is_err());
         assert_eq!(lines[2], (3, 19, Ok(b"cd\n".to_vec())));
+        // The line end belongs to the line: six and one.
+        let lines = all(b"sixsix\nab\n", 6, 4);
+        assert!(lines[0].2.is_err() && lines[1] == (2, 7, Ok(b"ab\n".to_vec())));
     }
 }

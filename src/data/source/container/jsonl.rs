@@ -37,20 +37,20 @@ impl Iterator for Rows {
     fn next(&mut self) -> Option<Self::Item> {
         while !self.ended {
             let first = self.lines.number == 0;
-            let line = self.lines.next()?.map(<[u8]>::to_vec);
+            let line = self.lines.advance()?;
             let place = Place {
                 file: self.file.clone(),
                 row: self.lines.number,
             };
-            let line = match line {
-                Ok(line) => line,
+            match line {
+                Ok(()) => {}
                 Err(BadLine::TooLong) => return Some(Err(too_long(&place))),
                 Err(BadLine::Io(e)) => {
                     self.ended = true;
                     return Some(Err(Trouble::io(&place, &e)));
                 }
-            };
-            let (mut bytes, _) = without_end(&line);
+            }
+            let (mut bytes, _) = without_end(&self.lines.line);
             if first && let Some(rest) = bytes.strip_prefix(b"\xef\xbb\xbf") {
                 self.notes
                     .add(format!("{}: a byte-order mark was dropped", self.file));

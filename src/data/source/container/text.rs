@@ -43,12 +43,12 @@ impl Iterator for Pieces {
         let first = self.lines.number + 1;
         let mut text = String::new();
         while text.len() < PIECE_BYTES {
-            match self.line() {
+            match self.line(&mut text) {
                 None => {
                     self.ended = true;
                     break;
                 }
-                Some(Ok(line)) => text.push_str(&line),
+                Some(Ok(())) => {}
                 Some(Err(trouble)) => {
                     // A text with a hole in it is another text.
                     self.ended = true;
@@ -73,14 +73,15 @@ impl Iterator for Pieces {
 }
 
 impl Pieces {
-    fn line(&mut self) -> Option<Result<String, Trouble>> {
-        let line = self.lines.next()?.map(<[u8]>::to_vec);
+    /// Adds a line to a piece.
+    fn line(&mut self, piece: &mut String) -> Option<Result<(), Trouble>> {
+        let line = self.lines.advance()?;
         let place = Place {
             file: self.file.clone(),
             row: self.lines.number,
         };
-        let line = match line {
-            Ok(line) => line,
+        match line {
+            Ok(()) => {}
             Err(BadLine::TooLong) => {
                 return Some(Err(Trouble::fatal(
                     &place,
@@ -89,7 +90,8 @@ impl Pieces {
                 )));
             }
             Err(BadLine::Io(e)) => return Some(Err(Trouble::io(&place, &e))),
-        };
+        }
+        let line = &self.lines.line;
         let mut bytes = line.as_slice();
         if place.row == 1
             && let Some(rest) = bytes.strip_prefix(b"\xef\xbb\xbf")
@@ -105,7 +107,10 @@ impl Pieces {
             ));
         }
         Some(match utf8::check(bytes) {
-            Ok(text) => Ok(text.to_string()),
+            Ok(text) => {
+                piece.push_str(text);
+                Ok(())
+            }
             Err(bad) => {
                 let at = self.lines.offset + (line.len() - bytes.len() + bad.at) as u64;
                 let what = format!("{} (byte {at} of the file)", bad.what);

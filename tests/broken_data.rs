@@ -1,0 +1,483 @@
+//! Broken inputs, each through the whole way from a path to examples: every one ends in a message with the place, the
+//! cause and what to do, in bounded time and memory, and never in a panic.
+
+#![expect(clippy::unwrap_used, reason = "a test without its files has failed")]
+
+use llmtui::data::formats::FormatChoice;
+use llmtui::data::source::{ReadContext, SourceConfig};
+use llmtui::data::{Content, Example, OnBadRow, examples};
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// Far below what any of the large inputs holds; the largest row and its copies fit.
+const MAX_RESIDENT: u64 = 400 << 20;
+
+struct Outcome {
+    read: Vec<Example>,
+    /// The message and what to do.
+    error: Option<(String, String)>,
+    skipped: Vec<String>,
+    notes: Vec<String>,
+}
+
+struct Room(TempDir);
+
+impl Room {
+    fn new() -> Room {
+        // Foreign binaries are parsed by a child of the program, as in earnest.
+        llmtui::base::child::this_program_is(PathBuf::from(env!("CARGO_BIN_EXE_llmtui")));
+        Room(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn with(name: &str, bytes: impl AsRef<[u8]>) -> Room {
+        let room = Room::new();
+        fs::write(room.path(name), bytes).unwrap();
+        room
+    }
+
+    fn read(&self, source: &str, on_bad_row: OnBadRow) -> Outcome {
+        let source = SourceConfig::parse(source).unwrap();
+        let context = ReadContext {
+            base: self.0.path().to_path_buf(),
+            ..ReadContext::default()
+        };
+        let mut outcome = Outcome {
+            read: Vec::new(),
+            error: None,
+            skipped: Vec::new(),
+            notes: Vec::new(),
+        };
+        match examples(&source, FormatChoice::Auto, on_bad_row, &context) {
+            Err(e) => outcome.error = Some((e.to_string(), e.hint().into_owned())),
+            Ok(mut found) => {
+                for item in found.by_ref() {
+                    match item {
+                        Ok((_, example)) => outcome.read.push(example),
+                        Err(fault) => outcome.error = Some((fault.to_string(), fault.fix)),
+                    }
+                }
+                outcome.skipped = found
+                    .skipped()
+                    .first
+                    .iter()
+                    .map(|f| f.to_string())
+                    .collect();
+                outcome.notes = found.rows().notes();
+            }
+        }
+        bounded_memory();
+        outcome
+    }
+}
+
+/// The most memory that this process ever had, if the system tells.
+fn bounded_memory() {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    if let Some(kilobytes) = peak.and_then(|p| p.split_whitespace().next()) {
+        let bytes = kilobytes.parse::<u64>().unwrap() << 10;
+        assert!(bytes < MAX_RESIDENT, "{} MB", bytes >> 20);
+    }
+}
+
+/// Reads one file and wants an error with all of `parts` in its message, and `fix` in what to do.
+#[track_caller]
+fn fails(name: &str, bytes: impl AsRef<[u8]>, parts: &[&str], fix: &str) {
+    let room = Room::with(name, bytes);
+    expect(&room, name, parts, fix);
+}
+
+#[track_caller]
+fn expect(room: &Room, source: &str, parts: &[&str], fix: &str) {
+    let (message, hint) = room.read(source, OnBadRow::Error).error.expect(source);
+    for part in parts {
+        assert!(message.contains(part), "no `{part}` in: {message}");
+    }
+    assert!(hint.contains(fix), "no `{fix}` in: {hint}");
+    assert!(!hint.is_empty());
+    assert!(!message.chars().chain(hint.chars()).any(char::is_control));
+}
+
+fn gz(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn parquet(path: &Path, rows: usize) {
+    let schema = parse_message_type("message m { REQUIRED BYTE_ARRAY text (UTF8); }").unwrap();
+    let properties = Arc::new(WriterProperties::builder().build());
+    let file = File::create(path).unwrap();
+    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), properties).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let texts: Vec<ByteArray> = (0..rows)
+        .map(|i| format!("row {i}").as_str().into())
+        .collect();
+    column
+        .typed::<ByteArrayType>()
+        .write_batch(&texts, None, None)
+        .unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+}
+
+#[test]
+fn bad_utf8_has_its_line_and_byte() {
+    fails(
+        "a.jsonl",
+        b"{\"text\":\"a\"}\n{\"text\":\"\xff\"}\n",
+        &["a.jsonl:2", "0xff", "byte 10"],
+        "iconv",
+    );
+    fails(
+        "a.txt",
+        b"one\ntwo\nth\xffree",
+        &["a.txt:3", "0xff", "byte 10 of the file"],
+        "iconv",
+    );
+    fails(
+        "a.csv",
+        b"text,n\nok,1\n\xc3\x28,2\n",
+        &["a.csv:3", "column text"],
+        "iconv",
+    );
+    fails(
+        "a.json",
+        b"[{\"text\":\"a\"},\n{\"text\":\"\xe9\"}]",
+        &["a.json:2", "0xe9"],
+        "iconv",
+    );
+    fails("a.tsv", b"te\xffxt\tn\n", &["a.tsv:1", "column 1"], "iconv");
+}
+
+#[test]
+fn nul_bytes_and_wide_characters_are_named() {
+    fails(
+        "a.txt",
+        b"one\ntw\0o",
+        &["a.txt:2", "NUL byte", "byte 6"],
+        "iconv -f utf-16",
+    );
+    fails(
+        "a.jsonl",
+        b"{\"text\":\"a\0b\"}",
+        &["a.jsonl:1", "NUL byte"],
+        "tr -d",
+    );
+    fails("a.csv", b"text\na\0b\n", &["a.csv:2", "NUL byte"], "tr -d");
+    let wide: Vec<u8> = "\u{feff}text"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    fails("a.txt", &wide, &["UTF-16"], "iconv -f utf-16");
+    fails("a.jsonl.gz", gz(&wide), &["UTF-16"], "iconv -f utf-16");
+}
+
+#[test]
+fn marks_and_cr_lf_are_read_and_noted() {
+    for (name, text) in [
+        ("a.txt", "\u{feff}one\r\ntwo\r\n"),
+        (
+            "a.jsonl",
+            "\u{feff}{\"text\":\"one\"}\r\n{\"text\":\"two\"}\r\n",
+        ),
+        (
+            "a.json",
+            "\u{feff}[{\"text\":\"one\"},\r\n{\"text\":\"two\"}]\r\n",
+        ),
+        ("a.csv", "\u{feff}text\r\none\r\ntwo\r\n"),
+    ] {
+        let outcome = Room::with(name, text).read(name, OnBadRow::Error);
+        assert_eq!(outcome.error, None, "{name}");
+        let Content::Text(first) = &outcome.read[0].content else {
+            panic!("{name}")
+        };
+        assert!(first.starts_with("one"), "{name}: {first:?}");
+        assert!(
+            name == "a.csv" || outcome.notes.iter().any(|n| n.contains("byte-order")),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn half_written_files_say_so() {
+    let half = b"{\"text\":\"a\"}\n{\"text\":\"b";
+    fails(
+        "a.jsonl",
+        half,
+        &["a.jsonl:2", "half of a JSON value"],
+        "delete it",
+    );
+    let outcome = Room::with("a.jsonl", half).read("a.jsonl", OnBadRow::Skip);
+    assert_eq!((outcome.read.len(), outcome.skipped.len()), (1, 1));
+    fails(
+        "a.json",
+        b"[{\"text\":\"a\"},\n{\"te",
+        &["a.json:2", "ends inside"],
+        "again",
+    );
+    fails(
+        "a.json",
+        b"[{\"text\":\"a\"}\n",
+        &["before the `]`"],
+        "again",
+    );
+    let packed = gz(&b"{\"text\":\"a\"}\n".repeat(10_000));
+    fails(
+        "a.jsonl.gz",
+        &packed[..packed.len() / 2],
+        &["a.jsonl.gz:", "ends too early"],
+        "again",
+    );
+    let packed = zstd::encode_all(&b"{\"text\":\"a\"}\n".repeat(10_000)[..], 1).unwrap();
+    fails(
+        "a.jsonl.zst",
+        &packed[..packed.len() / 2],
+        &["a.jsonl.zst"],
+        "again",
+    );
+}
+
+#[test]
+fn truncated_and_crafted_parquet_end_in_a_message() {
+    let room = Room::new();
+    let path = room.path("a.parquet");
+    parquet(&path, 1000);
+    let outcome = room.read("a.parquet", OnBadRow::Error);
+    assert_eq!((outcome.read.len(), outcome.error), (1000, None));
+    let whole = fs::read(&path).unwrap();
+    for length in [0, 3, 4, 11, whole.len() / 2, whole.len() - 1] {
+        fs::write(&path, &whole[..length]).unwrap();
+        let (message, hint) = room.read("a.parquet", OnBadRow::Skip).error.unwrap();
+        assert!(
+            message.contains("a.parquet") && !hint.is_empty(),
+            "{length}: {message}"
+        );
+    }
+    // One byte after the other is another one: most break the footer, some the pages, some nothing.
+    for round in 0..40u64 {
+        let mut bytes = whole.clone();
+        let back = (round * 17) as usize % 600 + 9;
+        let at = bytes.len().saturating_sub(back);
+        bytes[at] ^= 1 << (round % 8);
+        fs::write(&path, &bytes).unwrap();
+        if let Some((message, hint)) = room.read("a.parquet", OnBadRow::Error).error {
+            assert!(
+                message.contains("a.parquet") && !hint.is_empty(),
+                "{round}: {message}"
+            );
+        }
+    }
+    fs::write(&path, b"PAR1 this is no table PAR1").unwrap();
+    expect(&room, "a.parquet", &["a.parquet"], "again");
+    fs::write(room.path("b.parquet.gz"), gz(&whole)).unwrap();
+    expect(
+        &room,
+        "b.parquet.gz",
+        &["inside another compression"],
+        "decompress",
+    );
+}
+
+#[test]
+fn a_line_of_a_gigabyte_is_a_fault_and_not_a_gigabyte_of_memory() {
+    for (name, start, parts) in [
+        (
+            "a.jsonl",
+            "{\"text\":\"ok\"}\n{\"text\":\"",
+            ["a.jsonl:2", "16 MB"],
+        ),
+        ("a.txt", "ok\n", ["a.txt:2", "16 MB"]),
+        (
+            "a.json",
+            "[{\"text\":\"ok\"},\n{\"text\":\"",
+            ["a.json:", ""],
+        ),
+        ("a.csv", "text,n\nok,1\n\"", ["a.csv:3", "16 MB"]),
+    ] {
+        let room = Room::new();
+        let mut file = File::create(room.path(name)).unwrap();
+        file.write_all(start.as_bytes()).unwrap();
+        // A hole: a gigabyte to read, nothing on the disk.
+        file.set_len(1 << 30).unwrap();
+        expect(&room, name, &parts, "");
+    }
+    // Passed over, the rest of the file is read.
+    let room = Room::new();
+    let mut file = File::create(room.path("a.jsonl")).unwrap();
+    file.write_all(b"{\"text\":\"one\"}\n").unwrap();
+    std::io::copy(&mut std::io::repeat(b'x').take(100 << 20), &mut file).unwrap();
+    file.write_all(b"\n{\"text\":\"two\"}\n").unwrap();
+    let outcome = room.read("a.jsonl", OnBadRow::Skip);
+    assert_eq!((outcome.read.len(), outcome.error), (2, None));
+    assert!(outcome.skipped[0].starts_with("a.jsonl:2"));
+}
+
+#[test]
+fn bombs_are_refused() {
+    let line = b"{\"text\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}\n";
+    let text = std::io::Cursor::new(line.repeat(1000));
+    let many = std::io::repeat(b'\n').take(300 << 20);
+    let bomb = zstd::encode_all(text.chain(many), 3).unwrap();
+    assert!(bomb.len() < 1 << 20);
+    fails(
+        "a.jsonl.zst",
+        &bomb,
+        &["a.jsonl.zst", "200 times"],
+        "decompress it yourself",
+    );
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    std::io::copy(&mut std::io::repeat(b'\n').take(200 << 20), &mut encoder).unwrap();
+    fails(
+        "a.jsonl.gz",
+        encoder.finish().unwrap(),
+        &["a.jsonl.gz", "200 times"],
+        "decompress it yourself",
+    );
+}
+
+#[test]
+fn deep_json_is_refused_before_anything_recurses() {
+    let deep = format!(
+        "{{\"text\":{}{}}}",
+        "[".repeat(200_000),
+        "]".repeat(200_000)
+    );
+    fails(
+        "a.jsonl",
+        &deep,
+        &["a.jsonl:1", "deeper than 64"],
+        "flatten",
+    );
+    fails("a.json", &deep, &["a.json:1", "deeper than 64"], "flatten");
+    let open = format!("{{\"text\":{}", "[{\"a\":".repeat(200_000));
+    fails("a.jsonl", &open, &["deeper than 64"], "flatten");
+}
+
+#[test]
+fn nothing_to_read_is_an_error_of_its_own() {
+    for name in ["a.txt", "a.jsonl", "a.json", "a.csv"] {
+        fails(name, b"", &[name], "");
+    }
+    fails("a.jsonl", b"\n \n\n", &["a.jsonl", "no text"], "holds text");
+    fails("a.json", b"[]", &["a.json", "no text"], "holds text");
+    fails("a.csv", b"text,n\n", &["a.csv", "no text"], "holds text");
+    let room = Room::new();
+    fs::create_dir(room.path("empty.jsonl")).unwrap();
+    expect(&room, "empty.jsonl", &["holds no data files"], "glob");
+    expect(
+        &room,
+        "absent.jsonl",
+        &["absent.jsonl", "does not exist"],
+        "",
+    );
+    expect(&room, "*.jsonl.gz", &["matches no file"], "`*`");
+}
+
+#[test]
+fn wrong_columns_get_the_mapping_that_would_fix_them() {
+    fails(
+        "a.jsonl",
+        r#"{"id":1,"dialog":[{"role":"user","content":"a"}]}"#,
+        &["a.jsonl:1", "id, dialog"],
+        "columns: {messages: dialog}",
+    );
+    fails(
+        "a.csv",
+        "Instruction,Outputs\na,b\n",
+        &["a.csv:2", "Instruction, Outputs"],
+        "{instruction: Instruction, output: Outputs}",
+    );
+    let rows = "{\"prompt\":\"a\",\"completion\":\"b\"}\n{\"prompt\":\"a\",\"completions\":\"b\"}\n{\"prompt\":\"a\",\"completion\":\"b\"}\n";
+    fails(
+        "a.jsonl",
+        rows,
+        &[
+            "a.jsonl:2",
+            "no column for `completion`; found: prompt, completions",
+        ],
+        "columns: {completion: completions}",
+    );
+    fails(
+        "a.jsonl",
+        r#"{"question":"1+1","answer":"2"}"#,
+        &["could be instruction_response or prompt_only"],
+        "data.format",
+    );
+    fails(
+        "a.jsonl",
+        r#"{"messages":[{"role":"asistant","content":"a"}]}"#,
+        &["a.jsonl:1", "`asistant`"],
+        "assistant",
+    );
+}
+
+#[test]
+fn what_is_no_data_is_recognised() {
+    fails("a.jsonl", b"PK\x03\x04rest", &["zip archive"], "unzip");
+    fails("a.txt", b"%PDF-1.7", &["PDF"], "pdftotext");
+    fails(
+        "a.jsonl",
+        b"[{\"text\":\"a\"}]",
+        &["a.jsonl:1", "found a list"],
+        "messages",
+    );
+    fails("a.jsonl", b"{'text': 'a'}", &["a.jsonl:1"], "json.dumps");
+    fails("a.jsonl", b"{\"text\": NaN}", &["a.jsonl:1"], "NaN");
+    fails("a.json", b"hello", &["a.json:1"], "");
+    fails(
+        "a.json",
+        b"[{\"text\":\"a\"}] x",
+        &["a.json:1", "`x`"],
+        "jq",
+    );
+    fails(
+        "a.csv",
+        b"a,a\n1,2\n",
+        &["a.csv:1", "called `a`"],
+        "first line",
+    );
+    fails("a.csv", b"text,n\na\n", &["a.csv:2", "1 columns"], "quotes");
+}
+
+#[test]
+fn names_cannot_lead_out_of_a_data_set() {
+    let room = Room::new();
+    fs::create_dir_all(room.path("set/en")).unwrap();
+    fs::write(room.path("secret.jsonl"), "{\"text\":\"x\"}").unwrap();
+    fs::write(room.path("set/en/train.jsonl"), "{\"text\":\"a\"}").unwrap();
+    assert_eq!(room.read("set | en", OnBadRow::Error).read.len(), 1);
+    for evil in ["..", "../..", "../secret.jsonl", "/", "en/../.."] {
+        expect(&room, &format!("set | {evil}"), &["no subset"], "en");
+    }
+    // A README of a data set may name patterns, and those stay inside too.
+    let card = "---\nconfigs:\n- config_name: x\n  data_files:\n  - split: train\n    path: ../secret.jsonl\n---\n";
+    fs::write(room.path("set/README.md"), card).unwrap();
+    expect(&room, "set | x", &["not there"], "pattern");
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("loop.jsonl", room.path("loop.jsonl")).unwrap();
+        expect(&room, "loop.jsonl", &["does not exist"], "");
+    }
+}
+
+#[test]
+fn several_kinds_in_a_folder_must_be_told_apart() {
+    let room = Room::with("a.jsonl", "{\"text\":\"a\"}");
+    fs::write(room.path("README.txt"), "about the data").unwrap();
+    expect(&room, ".", &["several kinds"], "*.");
+}
