@@ -8,8 +8,9 @@ use std::fmt::Write;
 use unicode_width::UnicodeWidthStr;
 
 const WIDTH: usize = 80;
-/// Lines of one sample; the rest is counted.
-const LINES: usize = 8;
+/// Lines of tokens of one sample; what lies between is counted.
+const HEAD: usize = 7;
+const TAIL: usize = 5;
 
 /// One row, headed by its place.
 pub fn sample(row: &KeptRow, view: Option<&dyn View>) -> String {
@@ -45,48 +46,65 @@ pub fn sample(row: &KeptRow, view: Option<&dyn View>) -> String {
     out
 }
 
-/// Two lines at a time: the tokens, and `▔` under those that are learnt.
+/// A line of tokens and the marks below it.
+#[derive(Default)]
+struct Row {
+    text: String,
+    marks: String,
+    tokens: usize,
+}
+
+/// Two lines at a time: the tokens, and `▔` under those that are learnt. Of a long row the beginning and the end: there
+/// stands the answer.
 fn tokens(out: &mut String, pieces: &[String], learnt: &[bool]) {
+    let rows = rows(pieces, learnt);
+    let cut = rows.len() > HEAD + TAIL;
+    for (i, row) in rows.iter().enumerate() {
+        if cut && i == HEAD {
+            let left: usize = rows[HEAD..rows.len() - TAIL].iter().map(|r| r.tokens).sum();
+            let _ = writeln!(out, "     … {} more tokens …", grouped(left as u64));
+        }
+        if cut && (HEAD..rows.len() - TAIL).contains(&i) {
+            continue;
+        }
+        let _ = writeln!(out, "     {}", row.text);
+        if !row.marks.trim().is_empty() {
+            let _ = writeln!(out, "     {}", row.marks.trim_end());
+        }
+    }
+}
+
+fn rows(pieces: &[String], learnt: &[bool]) -> Vec<Row> {
     const INDENT: usize = 5;
-    let (mut text, mut marks, mut column, mut lines) = (String::new(), String::new(), 0, 0);
+    let mut rows = Vec::new();
+    let (mut row, mut column) = (Row::default(), 0);
     for (at, (piece, learnt)) in pieces.iter().zip(learnt).enumerate() {
         let shown = visible(piece);
         let width = shown.width();
         if column > 0 && INDENT + column + width + 1 > WIDTH {
-            flush(out, &mut text, &mut marks);
-            (column, lines) = (0, lines + 1);
+            rows.push(std::mem::take(&mut row));
+            column = 0;
         }
-        if lines == LINES {
-            let left = grouped((pieces.len() - at) as u64);
-            let _ = writeln!(out, "     … {left} more tokens");
-            return;
-        }
-        text.push_str(&shown);
-        text.push('│');
-        marks.push_str(&if *learnt { "▔" } else { " " }.repeat(width));
-        marks.push(' ');
+        row.text.push_str(&shown);
+        row.text.push('│');
+        row.marks
+            .push_str(&if *learnt { "▔" } else { " " }.repeat(width));
+        row.marks.push(' ');
+        row.tokens += 1;
         column += width + 1;
         // A line break of the text breaks the line; several of them only once.
         let more = pieces
             .get(at + 1)
             .is_some_and(|next| next.starts_with('\n'));
         if piece.ends_with('\n') && !more {
-            flush(out, &mut text, &mut marks);
-            (column, lines) = (0, lines + 1);
+            rows.push(std::mem::take(&mut row));
+            column = 0;
         }
     }
-    flush(out, &mut text, &mut marks);
-}
-
-fn flush(out: &mut String, text: &mut String, marks: &mut String) {
-    if !text.is_empty() {
-        let _ = writeln!(out, "     {text}");
+    if row.tokens > 0 {
+        rows.push(row);
     }
-    if !marks.trim().is_empty() {
-        let _ = writeln!(out, "     {}", marks.trim_end());
-    }
-    text.clear();
-    marks.clear();
+    rows
 }
 
 #[cfg(test)]
@@ -107,7 +125,7 @@ mod tests {
         let mut out = String::new();
         tokens(&mut out, &pieces, &vec![true; 2000]);
         assert!(out.lines().all(|line| line.width() <= WIDTH));
-        assert_eq!(out.lines().count(), 2 * LINES + 1);
-        assert!(out.ends_with("more tokens\n"), "{out}");
+        assert_eq!(out.lines().count(), 2 * (HEAD + TAIL) + 1);
+        assert!(out.contains(" more tokens …\n"), "{out}");
     }
 }

@@ -51,69 +51,89 @@ impl Signature {
         Some(Signature { bands, sketch })
     }
 
-    /// The Jaccard similarity of two rows, from the smallest hashes of their union (Broder's bottom-k sketch).
+    /// The Jaccard similarity of two rows.
     pub fn similarity(&self, other: &Signature) -> f64 {
-        let k = if self.sketch.len() < SKETCH && other.sketch.len() < SKETCH {
-            usize::MAX
-        } else {
-            SKETCH
-        };
-        let (mut i, mut j, mut union, mut both) = (0, 0, 0_usize, 0_usize);
-        while union < k && (i < self.sketch.len() || j < other.sketch.len()) {
-            match (self.sketch.get(i), other.sketch.get(j)) {
-                (Some(a), Some(b)) if a == b => {
-                    (i, j, both) = (i + 1, j + 1, both + 1);
-                }
-                (Some(a), Some(b)) if a > b => j += 1,
-                (None, Some(_)) => j += 1,
-                _ => i += 1,
-            }
-            union += 1;
-        }
-        both as f64 / union.max(1) as f64
+        similarity(&self.sketch, &other.sketch)
     }
 }
+
+/// From the smallest hashes of the union of two sketches (Broder's bottom-k sketch).
+fn similarity(a: &[u32], b: &[u32]) -> f64 {
+    let k = match a.len() < SKETCH && b.len() < SKETCH {
+        true => usize::MAX,
+        false => SKETCH,
+    };
+    let (mut i, mut j, mut union, mut both) = (0, 0, 0_usize, 0_usize);
+    while union < k && (i < a.len() || j < b.len()) {
+        match (a.get(i), b.get(j)) {
+            (Some(x), Some(y)) if x == y => (i, j, both) = (i + 1, j + 1, both + 1),
+            (Some(x), Some(y)) if x > y => j += 1,
+            (None, Some(_)) => j += 1,
+            _ => i += 1,
+        }
+        union += 1;
+    }
+    both as f64 / union.max(1) as f64
+}
+
+/// Ends a chain.
+const NONE: u32 = u32::MAX;
 
 /// Rows seen so far that have no near duplicate before them.
 #[derive(Debug, Default)]
 pub struct Index {
-    rows: Vec<Signature>,
-    buckets: HashMap<u64, Vec<u32>>,
+    sketches: Vec<Vec<u32>>,
+    /// The newest row of each bucket, and for each row and band the one before it there.
+    newest: HashMap<u64, u32>,
+    before: Vec<[u32; BANDS]>,
+    bytes: usize,
 }
 
 impl Index {
     /// Rows remembered.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.sketches.len()
+    }
+
+    /// Memory that they take, roughly.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The most similar remembered row at or above the threshold, and how similar it is.
     pub fn nearest(&self, signature: &Signature) -> Option<(usize, f64)> {
-        let mut candidates: Vec<u32> = signature
-            .bands
-            .iter()
-            .filter_map(|band| self.buckets.get(band))
-            .flatten()
-            .copied()
-            .collect();
-        candidates.sort_unstable();
-        candidates.dedup();
-        candidates
+        self.candidates(signature)
             .into_iter()
-            .take(MAX_CANDIDATES)
-            .map(|row| row as usize)
-            .map(|row| (row, self.rows[row].similarity(signature)))
+            .map(|row| (row, similarity(&self.sketches[row], &signature.sketch)))
             .filter(|(_, similarity)| *similarity >= THRESHOLD)
             .max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
+    fn candidates(&self, signature: &Signature) -> Vec<usize> {
+        let mut rows: Vec<usize> = Vec::new();
+        for (band, key) in signature.bands.iter().enumerate() {
+            let mut row = self.newest.get(key).copied().unwrap_or(NONE);
+            while row != NONE && rows.len() < MAX_CANDIDATES {
+                if !rows.contains(&(row as usize)) {
+                    rows.push(row as usize);
+                }
+                row = self.before[row as usize][band];
+            }
+        }
+        rows
+    }
+
     /// Remembers a row under the next number.
     pub fn add(&mut self, signature: Signature) {
-        let row = self.rows.len() as u32;
-        for band in signature.bands {
-            self.buckets.entry(band).or_default().push(row);
+        let row = self.sketches.len() as u32;
+        let mut before = [NONE; BANDS];
+        for (band, key) in signature.bands.into_iter().enumerate() {
+            before[band] = self.newest.insert(key, row).unwrap_or(NONE);
         }
-        self.rows.push(signature);
+        self.before.push(before);
+        // A sketch, a chain, twenty entries of a hash map.
+        self.bytes += signature.sketch.len() * 4 + 24 + BANDS * (4 + 24);
+        self.sketches.push(signature.sketch);
     }
 }
 

@@ -1,12 +1,12 @@
 //! The view of a real tokenizer: rows rendered and cut as training does it.
 
 use super::view::{Seen, View};
+use crate::base::human::grouped;
 use crate::data::chat::Template;
 use crate::data::render::{Renderer, Sides, TrainOn};
 use crate::data::tokenizer::TokenizerConfig;
 use crate::data::{Content, DataError, Document, Example, Place, RowFault, TextStream, Tokenizer};
 use serde_json::{Value, json};
-use std::path::Path;
 use std::sync::Arc;
 
 /// Entries of the vocabulary that is learnt from the data where no tokenizer is named.
@@ -35,25 +35,31 @@ impl Reader {
         }
     }
 
-    /// A byte-level BPE learnt from `text`, with the template's marks as tokens of their own.
+    /// A reader with a tokenizer that was learnt from the data, with the template's marks as tokens of their own.
     ///
     /// # Errors
-    /// As the tokenizer's training.
-    pub fn learnt(text: &str, template: Option<Template>) -> Result<Reader, DataError> {
-        let mut config = TokenizerConfig::Bpe(Default::default());
-        if let TokenizerConfig::Bpe(bpe) = &mut config {
-            bpe.vocab_size = LEARNT_VOCAB;
-        }
-        let tokenizer = config.build(text, text)?;
-        let marks = template.as_ref().map(marks).unwrap_or_default();
-        let tokenizer = with_specials(&tokenizer, &marks)?;
-        let template_name = template
-            .as_ref()
-            .map_or(String::new(), |t| format!(", template {}", t.name()));
-        let name =
-            format!("byte-level BPE of {LEARNT_VOCAB} learnt from these data{template_name}");
-        Ok(Reader::new(&name, tokenizer, template, TrainOn::Auto))
+    /// As reading a tokenizer.
+    pub fn of_learnt(tokenizer: &Tokenizer, template: Template) -> Result<Reader, DataError> {
+        let tokenizer = with_specials(tokenizer, &marks(&template))?;
+        let name = format!(
+            "byte-level BPE of {} learnt from these data, template {}",
+            grouped(LEARNT_VOCAB as u64),
+            template.name()
+        );
+        Ok(Reader::new(&name, tokenizer, Some(template), TrainOn::Auto))
     }
+}
+
+/// A byte-level BPE learnt from `text`.
+///
+/// # Errors
+/// As the tokenizer's training.
+pub(super) fn learnt(text: &str) -> Result<Tokenizer, DataError> {
+    let mut config = TokenizerConfig::Bpe(Default::default());
+    if let TokenizerConfig::Bpe(bpe) = &mut config {
+        bpe.vocab_size = LEARNT_VOCAB;
+    }
+    config.build(text, text)
 }
 
 /// `<|im_start|>` and its like in the text of a template.
@@ -65,16 +71,20 @@ fn marks(template: &Template) -> Vec<String> {
         .chain(template.turn_end())
         .map(String::from)
         .collect();
-    for (at, _) in source.match_indices('<') {
+    // Other tags of templates are plain text to most tokenizers.
+    for (at, _) in source.match_indices("<|") {
         let rest = &source[at..];
-        let Some(end) = rest.find('>').filter(|end| *end < 40) else {
+        let Some(end) = rest.find("|>").filter(|end| *end < 40) else {
             continue;
         };
-        let mark = &rest[..=end];
-        let plain = |c: char| c.is_ascii_alphanumeric() || "<>|_/-".contains(c);
-        if mark.len() > 2 && mark.chars().all(plain) {
+        let mark = &rest[..end + 2];
+        let plain = |c: char| c.is_ascii_alphanumeric() || "<>|_-".contains(c);
+        if mark.len() > 4 && mark.chars().all(plain) {
             marks.push(mark.to_string());
         }
+    }
+    if marks.iter().any(|mark| mark == "<end_of_turn>") {
+        marks.push("<start_of_turn>".into());
     }
     marks.sort();
     marks.dedup();
@@ -174,28 +184,6 @@ impl View for Reader {
     }
 }
 
-/// The chat template that a tokenizer brings: its folder's, or the one inside its file.
-pub(super) fn own_template(path: &Path, tokenizer: &Tokenizer) -> Option<Template> {
-    let folder = if path.is_dir() {
-        Some(path)
-    } else {
-        path.parent()
-    };
-    if let Some(Ok(template)) = folder.map(Template::from_model_folder) {
-        return Some(template);
-    }
-    let marks = tokenizer.marks();
-    let template =
-        Template::from_jinja("the tokenizer's own", marks.chat_template.as_deref()?).ok()?;
-    let tokens = [("bos_token", &marks.bos), ("eos_token", &marks.eos)];
-    let known = tokens
-        .into_iter()
-        .filter_map(|(name, token)| Some((name, token.clone()?)));
-    Some(known.fold(template, |template, (name, token)| {
-        template.with_variable(name, token)
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,7 +198,11 @@ mod tests {
 
     fn reader() -> Reader {
         let text = "user assistant hello how are you, I am fine. ".repeat(20);
-        Reader::learnt(&text, Some(Template::builtin("chatml").unwrap())).unwrap()
+        Reader::of_learnt(
+            &learnt(&text).unwrap(),
+            Template::builtin("chatml").unwrap(),
+        )
+        .unwrap()
     }
 
     #[test]

@@ -3,14 +3,15 @@
 use super::drive::{Fed, Progress, drive};
 use super::feed::{Feed, Item};
 use super::ngrams::Reference;
-use super::reader::{Reader, own_template};
+use super::reader::{Reader, learnt};
 use super::row::tool_names;
 use super::view::View;
 use super::words::push_words;
 use super::{Inspector, Kept, Options, Report, parts};
 use crate::base::child::Child;
+use crate::base::human::grouped;
 use crate::base::paths::Env;
-use crate::data::chat::Template;
+use crate::data::chat::{AUTO, Template};
 use crate::data::formats::{Columns, FormatId};
 use crate::data::render::TrainOn;
 use crate::data::source::{self, ReadContext, SourceConfig};
@@ -253,35 +254,25 @@ impl Subject {
     }
 
     fn view(&self, beginning: &[Item]) -> Result<Reader, DataError> {
+        let child = Child::of_this_program();
+        let said = self.template.as_deref().unwrap_or(AUTO);
+        // ChatML writes no tools, Qwen's form of it does.
+        let mut examples = beginning.iter().flat_map(|item| &item.example);
+        let usual = match examples.any(|example| !tool_names(example).is_empty()) {
+            true => "qwen",
+            false => "chatml",
+        };
         if let Some(path) = &self.tokenizer {
-            let path = Path::new(path);
-            let tokenizer = tokenizer::load(path, &Child::of_this_program())?;
-            let template = match &self.template {
-                Some(name) => template(name)?,
-                None => match own_template(path, &tokenizer) {
-                    Some(template) => template,
-                    None => Template::builtin("chatml")?,
-                },
+            let tokenizer = tokenizer::load(Path::new(path), &child)?;
+            let template = match Template::choose(said, &tokenizer, &child)? {
+                Some(template) => template,
+                None => Template::builtin(usual)?,
             };
-            let name = format!("{} ({} tokens)", path.display(), tokenizer.vocab_size());
+            let n = grouped(tokenizer.vocab_size() as u64);
+            let name = format!("{path} ({n} tokens), template {}", template.name());
             return Ok(Reader::new(&name, tokenizer, Some(template), TrainOn::Auto));
         }
-        // ChatML writes no tools, Qwen's form of it does.
-        let examples = beginning
-            .iter()
-            .filter_map(|item| item.example.as_ref().ok());
-        let has_tools = examples
-            .into_iter()
-            .any(|example| !tool_names(example).is_empty());
-        let usual = if has_tools { "qwen" } else { "chatml" };
-        let template = template(self.template.as_deref().unwrap_or(usual))?;
-        let mut text = String::new();
-        for item in beginning {
-            for part in item.example.iter().flat_map(parts) {
-                text.push_str(&part.text);
-                text.push('\n');
-            }
-        }
+        let text = text_of(beginning);
         match &self.what {
             What::Spec(config) => {
                 // An alphabet is that of the whole text.
@@ -291,11 +282,21 @@ impl Subject {
                 };
                 let text = whole.map_or(text, |whole| whole.text.into_owned());
                 let tokenizer = config.tokenizer.build(&text, &text)?;
-                let name = format!("the spec's tokenizer ({})", config.tokenizer.entry().title);
+                let template = match Template::choose(said, &tokenizer, &child)? {
+                    Some(template) => template,
+                    None => Template::builtin(usual)?,
+                };
+                let name = format!("the spec's tokenizer: {}", config.tokenizer.entry().title);
                 Ok(Reader::new(&name, tokenizer, Some(template), TrainOn::Auto))
             }
-            // Turns alone need a template.
-            What::Path(_) => Reader::learnt(&text, Some(template)),
+            What::Path(_) => {
+                let bare = learnt(&text)?;
+                let template = match Template::choose(said, &bare, &child)? {
+                    Some(template) => template,
+                    None => Template::builtin(usual)?,
+                };
+                Reader::of_learnt(&bare, template)
+            }
         }
     }
 
@@ -405,14 +406,16 @@ fn beginning(feed: &mut Feed) -> Vec<Item> {
     items
 }
 
-/// A built-in template or a file of one.
-fn template(name: &str) -> Result<Template, DataError> {
-    if !name.ends_with(".jinja") {
-        return Template::builtin(name);
+/// The beginning as one text, for a tokenizer to be learnt from.
+fn text_of(beginning: &[Item]) -> String {
+    let mut text = String::new();
+    for part in beginning
+        .iter()
+        .flat_map(|item| &item.example)
+        .flat_map(parts)
+    {
+        text.push_str(&part.text);
+        text.push('\n');
     }
-    let text = std::fs::read_to_string(name).map_err(|source| DataError::Unreadable {
-        path: name.into(),
-        source,
-    })?;
-    Template::from_jinja(name, &text)
+    text
 }

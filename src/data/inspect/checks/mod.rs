@@ -27,9 +27,10 @@ pub struct Setup {
     pub val: Option<Reference>,
     /// Evaluation sets.
     pub against: Vec<Reference>,
-    /// Rows remembered in search of equal ones (some 60 bytes each) and of similar ones (some kilobytes each).
+    /// Rows remembered in search of equal ones, some 60 bytes each.
     pub max_rows: usize,
-    pub max_near_rows: usize,
+    /// Memory for rows in search of similar ones, one to three kilobytes each.
+    pub max_near_bytes: usize,
 }
 
 impl Default for Setup {
@@ -40,7 +41,7 @@ impl Default for Setup {
             val: None,
             against: Vec::new(),
             max_rows: 4_000_000,
-            max_near_rows: 300_000,
+            max_near_bytes: 400 << 20,
         }
     }
 }

@@ -19,7 +19,7 @@ pub const KIND: Kind = Kind {
             index: Index::default(),
             places: Vec::new(),
             keys: Vec::new(),
-            max_rows: setup.max_near_rows,
+            max_bytes: setup.max_near_bytes,
             forgotten: 0,
         }))
     },
@@ -29,7 +29,7 @@ struct Near {
     index: Index,
     places: Vec<Place>,
     keys: Vec<u128>,
-    max_rows: usize,
+    max_bytes: usize,
     forgotten: u64,
 }
 
@@ -43,7 +43,7 @@ impl Check for Near {
             let file = if place.file == row.place.file { "" } else { &place.file };
             return (!exact).then(|| format!("{:.0} % of {file}:{}", 100.0 * similarity, place.row));
         }
-        if self.index.len() >= self.max_rows {
+        if self.index.bytes() >= self.max_bytes {
             self.forgotten += 1;
             return None;
         }
@@ -65,7 +65,7 @@ impl Check for Near {
         (self.forgotten > 0).then(|| {
             format!(
                 "near duplicates were looked for among the first {} different rows; {} later ones were compared with these alone",
-                grouped(self.max_rows as u64),
+                grouped(self.index.len() as u64),
                 grouped(self.forgotten)
             )
         })
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn the_bound_on_memory_is_told() {
         let setup = Setup {
-            max_near_rows: 0,
+            max_near_bytes: 0,
             ..Setup::default()
         };
         let mut check = make("near_duplicates", setup);

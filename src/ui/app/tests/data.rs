@@ -267,7 +267,7 @@ fn the_view_changes_and_long_rows_scroll() {
     bench.press("v");
     let rendered = bench.picture(80, 24);
     assert!(
-        rendered.contains("rendered") && !rendered.contains("⏎"),
+        rendered.contains("as text") && !rendered.contains("⏎"),
         "{rendered}"
     );
     bench.press("v");

@@ -133,18 +133,19 @@ fn head(pane: &DataPane, buffer: &mut Buffer, outline: Rect, theme: &Theme) {
 fn foot(pane: &DataPane, buffer: &mut Buffer, outline: Rect, shown: &Inspected, theme: &Theme) {
     let y = outline.bottom().saturating_sub(1);
     let Some(sample) = &pane.sample else { return };
-    let mut words: Vec<Word> = vec![word(format!(" {} ", pane.mode.word()), Meaning::Title)];
+    let dot = theme.glyphs().separator;
+    let mut words: Vec<Word> = vec![word(format!(" as {} ", pane.mode.word()), Meaning::Title)];
     let (n, learnt) = sample.sides.iter().fold((0, 0), |(n, learnt), side| {
         (n + side.n, learnt + side.learnt)
     });
     if n > 0 {
         words.push(word(
-            format!("{} tokens ", grouped(n as u64)),
+            format!("{dot} {} tokens ", grouped(n as u64)),
             Meaning::Text,
         ));
         let marks = if theme.ascii { "[[ ]]" } else { "⟦ ⟧" };
         if pane.mode != Mode::Raw {
-            let learnt = format!("{} learnt {marks} ", grouped(learnt as u64));
+            let learnt = format!("{dot} {} learnt {marks} ", grouped(learnt as u64));
             words.push(word(learnt, Meaning::Good));
         }
     }

@@ -40,7 +40,7 @@ impl Boxes {
             y += height.saturating_sub(1);
             outline
         };
-        boxes.numbers = take(if tall { 8 } else { 5 });
+        boxes.numbers = take(if tall { 9 } else { 5 });
         if area.height >= 14 {
             boxes.lengths = take(if tall { 8 } else { 4 });
         }
@@ -158,6 +158,18 @@ fn numbers(buffer: &mut Buffer, area: Rect, report: &Report, theme: &Theme) {
         rows.push(("read with", one_line(&tokens.view)));
     }
     for ((label, value), y) in rows.iter().zip(area.y..area.bottom()) {
+        // The last row goes on below where it is long and there is room.
+        let room = usize::from(area.width).saturating_sub(label.width() + 1);
+        if value.width() > room && y + 1 < area.bottom() && *label == "read with" {
+            let words = format!("{label} {value}");
+            let place = Rect {
+                y,
+                height: area.bottom() - y,
+                ..area
+            };
+            text::paragraph(buffer, place, &words, Meaning::Muted, theme);
+            return;
+        }
         let at = text::draw(
             buffer,
             area.x,
@@ -437,7 +449,16 @@ fn words_on(buffer: &mut Buffer, area: Rect, finding: &Finding, theme: &Theme) -
     ] {
         used += text::paragraph(buffer, below(area, used), words, meaning, theme);
     }
-    used
+    let mut rest = below(area, used + 1);
+    for hit in finding.examples.iter().take(usize::from(rest.height)) {
+        let place = one_line(hit.place.rsplit('/').next().unwrap_or(&hit.place));
+        let what = format!("  {}", one_line(&hit.what));
+        let words = [word(place, Meaning::Text), word(what, Meaning::Muted)];
+        text::draw(buffer, rest.x, rest.y, rest.width, &words, theme);
+        rest = below(rest, 1);
+        used += 1;
+    }
+    used + 1
 }
 
 /// What was not looked at.

@@ -55,8 +55,8 @@ impl Mode {
     fn word(self) -> &'static str {
         match self {
             Mode::Tokens => "tokens",
-            Mode::Rendered => "rendered",
-            Mode::Raw => "as written",
+            Mode::Rendered => "text",
+            Mode::Raw => "written",
         }
     }
 }

@@ -1,0 +1,375 @@
+//! `llmtui data` as a shell sees it: inspect, clean, split, convert on files of the shapes that people have.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
+
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn llmtui(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_llmtui"))
+        .arg("data")
+        .args(args)
+        .current_dir(dir)
+        .env_clear()
+        .env("HOME", dir)
+        .env("XDG_RUNTIME_DIR", dir)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn ok(dir: &Path, args: &[&str]) -> String {
+    let output = llmtui(dir, args);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(dir: &Path, args: &[&str]) -> String {
+    let output = llmtui(dir, args);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
+    errors
+}
+
+fn write(dir: &Path, name: &str, value: &Value) {
+    std::fs::write(dir.join(name), serde_json::to_string_pretty(value).unwrap()).unwrap();
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn question(i: usize) -> String {
+    format!(
+        "What grows in garden number {i} when it rains in spring and the wall keeps the wind away?"
+    )
+}
+
+/// One file of each shape that LLaMA-Factory's demonstration sets have.
+fn demos(dir: &Path) -> [(&'static str, &'static str, &'static str); 4] {
+    let rows = |row: &dyn Fn(usize) -> Value| -> Value { (0..12).map(row).collect() };
+    write(
+        dir,
+        "alpaca.json",
+        &rows(
+            &|i| json!({"instruction": question(i), "input": "", "output": format!("Beans and {i} peas.")}),
+        ),
+    );
+    write(
+        dir,
+        "dpo.json",
+        &rows(&|i| {
+            json!({
+                "conversations": [{"from": "human", "value": question(i)}],
+                "chosen": {"from": "gpt", "value": format!("{i} roses.")},
+                "rejected": {"from": "gpt", "value": "No idea."},
+            })
+        }),
+    );
+    write(
+        dir,
+        "kto.json",
+        &rows(&|i| {
+            json!({
+                "messages": [
+                    {"role": "user", "content": question(i)},
+                    {"role": "assistant", "content": format!("{i} tulips.")},
+                ],
+                "label": i % 2 == 0,
+            })
+        }),
+    );
+    write(
+        dir,
+        "tools.json",
+        &rows(&|i| {
+            json!({
+                "conversations": [
+                    {"from": "human", "value": question(i)},
+                    {"from": "function_call", "value": "{\"name\": \"look_at_garden\", \"arguments\": {\"number\": 7}}"},
+                    {"from": "observation", "value": "{\"plants\": [\"fern\"]}"},
+                    {"from": "gpt", "value": format!("Ferns, in garden {i}.")},
+                ],
+                "tools": "[{\"name\": \"look_at_garden\", \"description\": \"Looks\", \"parameters\": {\"type\": \"object\", \"properties\": {}}}]",
+            })
+        }),
+    );
+    [
+        ("alpaca.json", "alpaca", "Beans"),
+        ("dpo.json", "preference", "roses"),
+        ("kto.json", "kto", "tulips"),
+        ("tools.json", "sharegpt", "Ferns"),
+    ]
+}
+
+#[test]
+fn every_shape_of_the_demonstration_sets_loads_renders_and_shows() {
+    let dir = tempfile::tempdir().unwrap();
+    for (file, format, word) in demos(dir.path()) {
+        let page = ok(dir.path(), &["inspect", file]);
+        assert!(page.contains(format), "{file}: {page}");
+        assert!(page.contains("<|im_start|>│"), "{file}: {page}");
+        assert!(!page.contains("PROBLEM"), "{file}: {page}");
+        let shown = page.replace(['│', '\n'], "").replace('␣', " ");
+        assert!(shown.contains(word), "{file} does not show {word}: {page}");
+        let json = ok(dir.path(), &["inspect", file, "--json"]);
+        let report: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(report["rows"], 12, "{file}");
+        let tokens = &report["tokens"];
+        assert!(tokens["learnt"].as_u64().unwrap() > 0, "{file}: {tokens}");
+        assert!(
+            tokens["learnt"].as_u64() < tokens["total"].as_u64(),
+            "{file}"
+        );
+    }
+    // A template without a place for tools is told of.
+    let page = ok(
+        dir.path(),
+        &["inspect", "tools.json", "--template", "chatml"],
+    );
+    assert!(
+        page.contains("Tools that the template leaves out"),
+        "{page}"
+    );
+    let strict = llmtui(
+        dir.path(),
+        &["inspect", "tools.json", "--template", "chatml", "--strict"],
+    );
+    assert_eq!(strict.status.code(), Some(2));
+}
+
+#[test]
+fn a_clean_copy_has_lost_what_was_asked_for_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |text: &str| json!({"prompt": text, "completion": "fine", "id": 7}).to_string();
+    let near: Vec<String> = (1..5).map(question).collect();
+    let near = near.join(" ");
+    let raw = [
+        row(&near),
+        row(&near),
+        row(&near.replacen("wind", "storm", 1)),
+        row("\u{1b}[31mred"),
+        row("it\u{e2}\u{20ac}\u{2122}s"),
+        row(" "),
+        "{\"prompt\": ".to_string(),
+        row("last"),
+    ];
+    std::fs::write(dir.path().join("raw.jsonl"), raw.join("\n")).unwrap();
+    let drop = "empty,duplicates,near-duplicates,control,mojibake";
+    let said = ok(
+        dir.path(),
+        &["clean", "raw.jsonl", "--drop", drop, "--out", "clean.jsonl"],
+    );
+    assert!(said.contains("2 of 8 rows stay"), "{said}");
+    let kept = lines(&dir.path().join("clean.jsonl"));
+    assert_eq!(kept.len(), 2);
+    assert_eq!(
+        kept[1],
+        json!({"prompt": "last", "completion": "fine", "id": 7})
+    );
+    let left = lines(&dir.path().join("clean.jsonl.dropped.jsonl"));
+    let kinds: Vec<(&str, &str)> = left
+        .iter()
+        .map(|row| {
+            (
+                row["place"].as_str().unwrap(),
+                row["finding"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            ("raw.jsonl:2", "duplicates"),
+            ("raw.jsonl:3", "near_duplicates"),
+            ("raw.jsonl:4", "control"),
+            ("raw.jsonl:5", "mojibake"),
+            ("raw.jsonl:6", "empty"),
+            ("raw.jsonl:7", "unreadable"),
+        ]
+    );
+    assert_eq!(left[0]["row"]["id"], 7);
+    let again = refused(dir.path(), &["clean", "raw.jsonl", "--out", "clean.jsonl"]);
+    assert!(
+        again.contains("exists already") && again.contains("--force"),
+        "{again}"
+    );
+    ok(
+        dir.path(),
+        &["clean", "raw.jsonl", "--out", "clean.jsonl", "--force"],
+    );
+    let itself = refused(
+        dir.path(),
+        &["clean", "raw.jsonl", "--out", "raw.jsonl", "--force"],
+    );
+    assert!(itself.contains("is what is read"), "{itself}");
+    let unknown = refused(
+        dir.path(),
+        &["clean", "raw.jsonl", "--drop", "dirt", "--out", "x.jsonl"],
+    );
+    assert!(
+        unknown.contains("`dirt`") && unknown.contains("near_duplicates"),
+        "{unknown}"
+    );
+    assert!(!dir.path().join("x.jsonl").exists());
+}
+
+#[test]
+fn a_split_is_steady_and_keeps_equal_rows_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rows: Vec<String> = (0..300)
+        .map(|i| json!({"text": format!("row {}", i % 200)}).to_string())
+        .collect();
+    std::fs::write(dir.path().join("a.jsonl"), rows.join("\n")).unwrap();
+    ok(
+        dir.path(),
+        &["split", "a.jsonl", "--val", "0.2", "--seed", "3"],
+    );
+    let side = |name: &str| -> BTreeSet<String> {
+        lines(&dir.path().join(name))
+            .iter()
+            .map(|row| row["text"].as_str().unwrap().to_string())
+            .collect()
+    };
+    let (train, val) = (side("a.train.jsonl"), side("a.val.jsonl"));
+    assert!(train.is_disjoint(&val) && train.len() + val.len() == 200);
+    assert!((15..70).contains(&val.len()), "{}", val.len());
+    // More rows move no others.
+    rows.insert(0, json!({"text": "new"}).to_string());
+    std::fs::write(dir.path().join("a.jsonl"), rows.join("\n")).unwrap();
+    ok(
+        dir.path(),
+        &["split", "a.jsonl", "--val", "0.2", "--seed", "3", "--force"],
+    );
+    let (mut more, mut held) = (side("a.train.jsonl"), side("a.val.jsonl"));
+    more.remove("new");
+    held.remove("new");
+    assert_eq!((train, val), (more, held));
+}
+
+#[test]
+fn rows_go_from_format_to_format_and_back() {
+    let dir = tempfile::tempdir().unwrap();
+    demos(dir.path());
+    ok(
+        dir.path(),
+        &[
+            "convert",
+            "alpaca.json",
+            "--to",
+            "messages",
+            "--out",
+            "m.jsonl.gz",
+        ],
+    );
+    ok(
+        dir.path(),
+        &[
+            "convert",
+            "m.jsonl.gz",
+            "--to",
+            "alpaca",
+            "--out",
+            "back.json",
+        ],
+    );
+    let read = |name: &str| -> Value {
+        serde_json::from_str(&std::fs::read_to_string(dir.path().join(name)).unwrap()).unwrap()
+    };
+    assert_eq!(read("alpaca.json"), read("back.json"));
+    ok(
+        dir.path(),
+        &[
+            "convert",
+            "dpo.json",
+            "--to",
+            "prompt_completion",
+            "--out",
+            "dpo.csv",
+        ],
+    );
+    let csv = std::fs::read_to_string(dir.path().join("dpo.csv")).unwrap();
+    assert!(csv.starts_with("prompt,chosen,rejected\n"), "{csv}");
+    ok(
+        dir.path(),
+        &[
+            "convert",
+            "dpo.csv",
+            "--to",
+            "sharegpt",
+            "--out",
+            "dpo2.json",
+        ],
+    );
+    assert_eq!(read("dpo.json"), read("dpo2.json"));
+    let lost = refused(dir.path(), &["convert", "tools.json", "--to", "alpaca"]);
+    assert!(
+        lost.contains("tools.json:") && lost.contains("tools"),
+        "{lost}"
+    );
+    assert!(!dir.path().join("tools.alpaca.json").exists());
+    let said = ok(
+        dir.path(),
+        &["convert", "tools.json", "--to", "alpaca", "--skip-bad-rows"],
+    );
+    assert!(said.contains("12 rows were left out"), "{said}");
+    assert!(refused(dir.path(), &["convert", "dpo.json", "--to", "xml"]).contains("`xml`"));
+}
+
+#[test]
+fn quoted_evaluation_text_is_found_and_plain_text_goes_by_paragraph() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        "{}\n\nSomething of its own, never asked.\n\n{} And more.\n",
+        question(3),
+        question(5)
+    );
+    std::fs::write(dir.path().join("corpus.txt"), &text).unwrap();
+    let eval: String = (3..5)
+        .map(|i| json!({"prompt": question(i), "answer": "x"}).to_string() + "\n")
+        .collect();
+    std::fs::write(dir.path().join("eval.jsonl"), eval).unwrap();
+    let json = ok(
+        dir.path(),
+        &["inspect", "corpus.txt", "--against", "eval.jsonl", "--json"],
+    );
+    let report: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&report["rows"], &report["format"]),
+        (&json!(3), &json!("plain text, by paragraph"))
+    );
+    let found = &report["findings"][0];
+    assert_eq!(
+        (&found["id"], &found["rows"]),
+        (&json!("contamination"), &json!(1))
+    );
+    assert_eq!(found["examples"][0]["place"], "corpus.txt:1");
+    ok(
+        dir.path(),
+        &[
+            "clean",
+            "corpus.txt",
+            "--against",
+            "eval.jsonl",
+            "--drop",
+            "contamination",
+            "--out",
+            "clean.txt",
+        ],
+    );
+    let clean = std::fs::read_to_string(dir.path().join("clean.txt")).unwrap();
+    assert_eq!(clean, text.split_once("\n\n").unwrap().1);
+    assert!(
+        refused(
+            dir.path(),
+            &["clean", "corpus.txt", "--drop", "overlap", "--out", "y.txt"]
+        )
+        .contains("--val")
+    );
+}
