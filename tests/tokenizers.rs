@@ -6,6 +6,7 @@ use llmtui::base::child::Child;
 use llmtui::data::tokenizer::{self, Tokenizer};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/tokenizers")
@@ -140,4 +141,129 @@ fn vocabularies_of_real_models_give_their_ids() {
         println!("{name}: {} texts", texts.len().min(ids.len()));
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+fn llmtui(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_llmtui"))
+        .args(args)
+        .current_dir(dir)
+        .env_clear()
+        .env("HOME", dir)
+        .env("XDG_RUNTIME_DIR", dir)
+        .output()
+        .unwrap()
+}
+
+fn said(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_vocabulary_is_learnt_checked_and_never_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let corpus = llmtui::embed::text("assets/corpora/tinyshakespeare.txt").unwrap();
+    std::fs::write(dir.path().join("c.txt"), &corpus[..200_000]).unwrap();
+    let train = [
+        "tokenizer",
+        "train",
+        "--vocab-size",
+        "600",
+        "--chat-markers",
+        "chatml",
+        "--out",
+        "mine",
+        "c.txt",
+    ];
+    let first = llmtui(dir.path(), &train);
+    assert!(first.status.success(), "{}", said(&first.stderr));
+    let text = said(&first.stdout);
+    assert!(
+        text.contains("600 tokens") && text.contains("tokens/s"),
+        "{text}"
+    );
+    let again = llmtui(dir.path(), &train);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(said(&again.stderr).contains("--force"));
+    let forced: Vec<&str> = train.into_iter().chain(["--force"]).collect();
+    assert!(llmtui(dir.path(), &forced).status.success());
+
+    let checked = llmtui(
+        dir.path(),
+        &[
+            "tokenizer",
+            "check",
+            "mine",
+            "c.txt",
+            "--against",
+            "mine/tokenizer.json",
+            "--speed",
+            "c.txt",
+        ],
+    );
+    let text = said(&checked.stdout);
+    assert!(checked.status.success(), "{text}{}", said(&checked.stderr));
+    assert!(text.contains("ok    Line ends and tabs are kept"), "{text}");
+    assert!(text.contains("threads") && text.contains("c.txt"), "{text}");
+    let json = llmtui(dir.path(), &["tokenizer", "check", "mine", "--json"]);
+    let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(report["tokenizer"]["vocab_size"], 600);
+    assert!(report["tokenizer"]["fertility"].as_array().unwrap().len() >= 12);
+}
+
+#[test]
+fn what_a_vocabulary_loses_ends_with_code_2() {
+    let dir = tempfile::tempdir().unwrap();
+    let corpus = llmtui::embed::text("assets/corpora/tinyshakespeare.txt").unwrap();
+    std::fs::write(dir.path().join("c.txt"), &corpus[..50_000]).unwrap();
+    let train = [
+        "tokenizer",
+        "train",
+        "--kind",
+        "wordpiece",
+        "--vocab-size",
+        "300",
+        "c.txt",
+    ];
+    assert!(llmtui(dir.path(), &train).status.success());
+    let checked = llmtui(dir.path(), &["tokenizer", "check", "tokenizer"]);
+    assert_eq!(checked.status.code(), Some(2));
+    assert!(said(&checked.stdout).contains("BAD   Line ends and tabs are kept"));
+}
+
+#[test]
+fn bad_files_end_in_a_sentence_with_their_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let crafted = r#"{"version":"1.0","added_tokens":[],"normalizer":{"type":"Precompiled","precompiled_charsmap":"/////w=="},
+        "model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"a"}}"#;
+    std::fs::write(dir.path().join("t.json"), crafted).unwrap();
+    std::fs::write(dir.path().join("bad.txt"), b"one\n\xff\n").unwrap();
+    let cases: [(&[&str], &str); 4] = [
+        (&["tokenizer", "check", "t.json"], "t.json"),
+        (&["tokenizer", "check", "absent"], "absent cannot be read"),
+        (
+            &["tokenizer", "train", "bad.txt"],
+            "bad.txt is not UTF-8: line 2",
+        ),
+        (
+            &[
+                "tokenizer",
+                "train",
+                "--kind",
+                "char",
+                "--vocab-size",
+                "300",
+                "bad.txt",
+            ],
+            "cannot take that",
+        ),
+    ];
+    for (args, part) in cases {
+        let output = llmtui(dir.path(), args);
+        let errors = said(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(
+            errors.contains(part) && !errors.contains("a bug"),
+            "{errors}"
+        );
+    }
 }

@@ -28,6 +28,7 @@ mod presets;
 pub mod probe;
 mod progress;
 mod runs;
+mod tokenizer;
 pub mod train;
 
 use crate::base::{clock::SystemClock, paths::Env};
@@ -112,6 +113,7 @@ enum Verb {
     Ladder(Box<ladder::Args>),
     Preflight(preflight::Args),
     Data(data::Args),
+    Tokenizer(tokenizer::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
     Completions(completions::Args),
@@ -160,6 +162,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Plan(args) => plan::run(&args, &cx),
         Verb::Preflight(args) => preflight::run(args, &cx),
         Verb::Data(args) => data::run(&args, &cx),
+        Verb::Tokenizer(args) => tokenizer::run(&args, &cx),
         Verb::Doctor(args) => doctor::run(args, &cx),
         Verb::Bench(args) => bench::run(args, &cx),
         Verb::Completions(args) => completions::run(args),

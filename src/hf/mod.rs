@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 pub const CONFIG: &str = "config.json";
 pub const WEIGHTS: &str = "model.safetensors";
 pub const TOKENIZER: &str = "tokenizer.json";
+pub const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 pub const GENERATION: &str = "generation_config.json";
 
 /// Largest `config.json` that is read.

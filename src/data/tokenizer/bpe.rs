@@ -1,16 +1,17 @@
-//! Byte-level byte-pair encoding, trained on the training split.
+//! Byte-level byte-pair encoding, trained on text.
+//! A short text may not have enough pairs: the vocabulary is smaller then.
 
-use super::Tokenizer;
-use super::codec::pieces;
+use super::import::Split;
+use super::training::{ChatMarkers, check_size, finish, in_pieces, specials, train};
+use super::{Texts, Tokenizer};
 use crate::base::registry::Entry;
 use crate::data::DataError;
 use serde::{Deserialize, Serialize};
-use tokenizers::AddedToken;
 use tokenizers::models::TrainerWrapper;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
+use tokenizers::normalizers::NFC;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-
-const END_OF_TEXT: &str = "<|endoftext|>";
+use tokenizers::{NormalizerWrapper, PreTokenizerWrapper};
 
 pub const ENTRY: Entry = Entry {
     id: "bpe",
@@ -25,11 +26,22 @@ pub struct Config {
     /// Tokens in the vocabulary, the 256 bytes and the end-of-text token included.
     #[schemars(range(min = 257, max = 1000000))]
     pub vocab_size: usize,
+    /// Whose rule cuts text into words before they are made of byte pairs.
+    pub split: Split,
+    /// Tokens of your own that are never cut.
+    pub special_tokens: Vec<String>,
+    /// The marks of a chat template, as tokens that are never cut.
+    pub chat_markers: ChatMarkers,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { vocab_size: 1024 }
+        Config {
+            vocab_size: 1024,
+            split: Split::Gpt2,
+            special_tokens: Vec::new(),
+            chat_markers: ChatMarkers::None,
+        }
     }
 }
 
@@ -40,32 +52,37 @@ impl super::TokenizerKind for Config {
 
     /// Learns merges from the training split. A short text may not have enough pairs: the vocabulary is smaller then.
     fn build(&self, train_text: &str, _whole_text: &str) -> Result<Tokenizer, DataError> {
-        let json = self.train(train_text).map_err(|e| DataError::Tokenizer {
-            place: "training the bpe tokenizer".into(),
-            what: e.to_string(),
-        })?;
-        Tokenizer::from_json(&json)
+        self.learn(&mut in_pieces(train_text))
     }
-}
 
-impl Config {
-    fn train(&self, text: &str) -> tokenizers::Result<String> {
-        // Every byte can be encoded, spaces belong to the word behind them, nothing is put in front of a text.
-        let byte_level = ByteLevel::new(false, true, true);
+    fn learn(&self, texts: &mut Texts) -> Result<Tokenizer, DataError> {
+        let specials = specials(&[], self.chat_markers, &self.special_tokens);
+        check_size(ENTRY.id, self.vocab_size, 256 + specials.len())?;
+        let pattern = self.split.pattern();
+        let words: PreTokenizerWrapper =
+            serde_json::from_value(pattern.pre_tokenizer()).map_err(|e| DataError::Tokenizer {
+                place: "the rule of cutting words".into(),
+                what: e.to_string(),
+            })?;
         let mut tokenizer = tokenizers::Tokenizer::new(BPE::default());
         tokenizer
-            .with_pre_tokenizer(Some(byte_level))
-            .with_decoder(Some(byte_level));
-        let mut trainer: TrainerWrapper = BpeTrainer::builder()
+            .with_normalizer(pattern.nfc.then_some(NormalizerWrapper::NFC(NFC)))
+            .map_err(|e| DataError::Tokenizer {
+                place: "training the bpe tokenizer".into(),
+                what: e.to_string(),
+            })?
+            .with_pre_tokenizer(Some(words))
+            // Every byte can be encoded, spaces belong to the word behind them, nothing is put in front of a text.
+            .with_decoder(Some(ByteLevel::new(false, true, true)));
+        let trainer: TrainerWrapper = BpeTrainer::builder()
             .vocab_size(self.vocab_size)
             .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
-            .special_tokens(vec![AddedToken::from(END_OF_TEXT, true)])
+            .special_tokens(specials)
             // A progress bar would draw over the screen.
             .show_progress(false)
             .build()
             .into();
-        tokenizer.train(&mut trainer, pieces(text).into_iter())?;
-        tokenizer.to_string(true)
+        finish(&train(ENTRY.id, tokenizer, trainer, texts)?)
     }
 }
 
@@ -76,7 +93,12 @@ mod tests {
 
     fn trained(vocab_size: usize) -> (Tokenizer, &'static str) {
         let text = &crate::embed::text("assets/corpora/tinyshakespeare.txt").unwrap()[..60_000];
-        let tokenizer = Config { vocab_size }.build(text, "").unwrap();
+        let tokenizer = Config {
+            vocab_size,
+            ..Default::default()
+        }
+        .build(text, "")
+        .unwrap();
         (tokenizer, text)
     }
 
@@ -90,6 +112,28 @@ mod tests {
             assert!(ids.iter().all(|id| (*id as usize) < tokenizer.vocab_size()));
         }
         assert_eq!(tokenizer.encode(" the").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn markers_and_tokens_of_ones_own_are_whole_and_stand_once() {
+        let config = Config {
+            vocab_size: 300,
+            split: Split::Llama3,
+            special_tokens: vec!["<tool>".into(), "<|im_end|>".into()],
+            chat_markers: ChatMarkers::Chatml,
+        };
+        let tokenizer = config.build("ab ab", "").unwrap();
+        let names: Vec<String> = tokenizer
+            .added_tokens()
+            .into_iter()
+            .map(|t| t.content)
+            .collect();
+        assert_eq!(
+            names,
+            ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool>"]
+        );
+        let ids = tokenizer.encode("a<tool>12345").unwrap();
+        assert_eq!(ids.get(1).copied(), tokenizer.id("<tool>"));
     }
 
     #[test]
@@ -113,7 +157,12 @@ mod tests {
 
     #[test]
     fn a_short_text_gives_what_it_can() {
-        let tokenizer = Config { vocab_size: 1000 }.build("ab ab", "").unwrap();
+        let tokenizer = Config {
+            vocab_size: 1000,
+            ..Default::default()
+        }
+        .build("ab ab", "")
+        .unwrap();
         assert!((257..270).contains(&tokenizer.vocab_size()));
     }
 }

@@ -1,6 +1,6 @@
 //! One token per distinct character of the training text, in code-point order.
 
-use super::Tokenizer;
+use super::{Texts, Tokenizer};
 use crate::base::registry::Entry;
 use crate::data::DataError;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,16 @@ impl super::TokenizerKind for Config {
 
     fn build(&self, _train_text: &str, whole_text: &str) -> Result<Tokenizer, DataError> {
         Ok(Tokenizer::characters(Alphabet::of(whole_text)))
+    }
+
+    fn learn(&self, texts: &mut Texts) -> Result<Tokenizer, DataError> {
+        let mut chars = BTreeSet::new();
+        for text in texts {
+            chars.extend(Alphabet::of(&text).chars);
+        }
+        Ok(Tokenizer::characters(Alphabet::new(
+            chars.into_iter().collect(),
+        )))
     }
 }
 

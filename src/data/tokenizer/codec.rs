@@ -1,10 +1,9 @@
 //! A tokenizer in use: text to ids and back. Its `tokenizer.json` is the standard one, whatever it is made of.
 
 use super::char::Alphabet;
+use super::library::{self, Library, fault};
 use super::marks::Marks;
-use crate::base::human;
 use crate::data::DataError;
-use rayon::prelude::*;
 
 /// What ends a text, by the names that vocabularies give it.
 const END_OF_TEXT: [&str; 5] = [
@@ -14,13 +13,6 @@ const END_OF_TEXT: [&str; 5] = [
     "<eos>",
     "<|im_end|>",
 ];
-
-/// Texts are cut into pieces of about this size to be encoded in parallel.
-const PIECE_BYTES: usize = 64 << 10;
-
-/// A tokenizer that cannot be applied piece by piece takes at most this much at once: the library needs some hundred
-/// bytes of memory for each token.
-const MAX_WHOLE_BYTES: usize = 64 << 20;
 
 /// Text to ids and back.
 #[derive(Debug, Clone)]
@@ -46,11 +38,7 @@ pub struct AddedToken {
 enum Inner {
     /// One id a character, by table.
     Characters(Alphabet),
-    Library {
-        tokenizer: Box<tokenizers::Tokenizer>,
-        /// GPT-2's splitting rule: no token spans a newline that follows a non-space.
-        piecewise: bool,
-    },
+    Library(Box<Library>),
 }
 
 impl Tokenizer {
@@ -76,18 +64,15 @@ impl Tokenizer {
                 ..Tokenizer::characters(alphabet)
             });
         }
-        let tokenizer = library(json).map_err(|e| fault(&e))?;
-        let vocab_size = vocab_size(&tokenizer).map_err(|e| fault(&e))?;
+        let tokenizer = library::library(json).map_err(|e| fault(&e))?;
+        let vocab_size = library::vocab_size(&tokenizer).map_err(|e| fault(&e))?;
         Ok(Tokenizer {
             eos: END_OF_TEXT.iter().find_map(|t| tokenizer.token_to_id(t)),
             vocab_size,
             marks: Marks::default(),
             origin: "tokenizer.json".into(),
             json: json.to_string(),
-            inner: Inner::Library {
-                piecewise: splits_like_gpt2(&tokenizer),
-                tokenizer: Box::new(tokenizer),
-            },
+            inner: Inner::Library(Box::new(Library::new(tokenizer, json))),
         })
     }
 
@@ -142,7 +127,7 @@ impl Tokenizer {
                 .ok()
                 .filter(|ids| ids.len() == 1)?
                 .pop(),
-            Inner::Library { tokenizer, .. } => tokenizer.token_to_id(token),
+            Inner::Library(library) => library.tokenizer.token_to_id(token),
         }
     }
 
@@ -152,15 +137,16 @@ impl Tokenizer {
             Inner::Characters(alphabet) => {
                 ((id as usize) < alphabet.len()).then(|| alphabet.decode(&[id]))
             }
-            Inner::Library { tokenizer, .. } => tokenizer.id_to_token(id),
+            Inner::Library(library) => library.tokenizer.id_to_token(id),
         }
     }
 
     /// Tokens that stand for themselves in any text, in the order of their ids: special ones, and others that were added.
     pub fn added_tokens(&self) -> Vec<AddedToken> {
-        let Inner::Library { tokenizer, .. } = &self.inner else {
+        let Inner::Library(library) = &self.inner else {
             return Vec::new();
         };
+        let tokenizer = &library.tokenizer;
         let mut added: Vec<AddedToken> = tokenizer
             .get_added_tokens_decoder()
             .into_iter()
@@ -177,9 +163,10 @@ impl Tokenizer {
     /// The ids that the file's own template puts in front of a text and behind it (`add_special_tokens`). This program adds
     /// none by itself: what begins and ends a document is decided where documents are made.
     pub fn frame(&self) -> (Vec<u32>, Vec<u32>) {
-        let Inner::Library { tokenizer, .. } = &self.inner else {
+        let Inner::Library(library) = &self.inner else {
             return Default::default();
         };
+        let tokenizer = &library.tokenizer;
         let ids = |special| match tokenizer.encode_fast("", special) {
             Ok(encoding) => encoding.get_ids().to_vec(),
             Err(_) => Vec::new(),
@@ -232,26 +219,23 @@ impl Tokenizer {
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
         match &self.inner {
             Inner::Characters(alphabet) => alphabet.encode(text),
-            Inner::Library {
-                tokenizer,
-                piecewise: true,
-            } => {
-                let parts: Result<Vec<Vec<u32>>, DataError> = pieces(text)
-                    .into_par_iter()
-                    .map(|piece| encode_whole(tokenizer, piece))
-                    .collect();
-                Ok(parts?.concat())
-            }
-            Inner::Library { tokenizer, .. } => {
-                if text.len() > MAX_WHOLE_BYTES {
-                    return Err(DataError::TooLarge {
-                        place: "a text for this kind of tokenizer".into(),
-                        bytes: text.len() as u64,
-                        limit: MAX_WHOLE_BYTES as u64,
-                    });
-                }
-                encode_whole(tokenizer, text)
-            }
+            Inner::Library(library) => library.encode(text),
+        }
+    }
+
+    /// The token that stands for what the vocabulary does not know, where there is one.
+    pub fn unk(&self) -> Option<u32> {
+        match &self.inner {
+            Inner::Characters(_) => None,
+            Inner::Library(library) => library.unk,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn library(&self) -> Option<&Library> {
+        match &self.inner {
+            Inner::Library(library) => Some(library),
+            Inner::Characters(_) => None,
         }
     }
 
@@ -269,8 +253,9 @@ impl Tokenizer {
                 let ends = text.char_indices().map(|(at, c)| at..at + c.len_utf8());
                 Ok((alphabet.encode(text)?, ends.collect()))
             }
-            Inner::Library { tokenizer, .. } => {
-                let encoding = tokenizer
+            Inner::Library(library) => {
+                let encoding = library
+                    .tokenizer
                     .encode(text, false)
                     .map_err(|e| fault(&e.to_string()))?;
                 let offsets = encoding.get_offsets().iter();
@@ -284,125 +269,10 @@ impl Tokenizer {
     pub fn decode(&self, ids: &[u32]) -> String {
         match &self.inner {
             Inner::Characters(alphabet) => alphabet.decode(ids),
-            Inner::Library { tokenizer, .. } => tokenizer
+            Inner::Library(library) => library
+                .tokenizer
                 .decode(ids, false)
                 .unwrap_or_else(|_| "\u{fffd}".repeat(ids.len())),
-        }
-    }
-}
-
-/// A tokenizer.json as the library reads it. May panic on crafted bytes: [`super::vet`] comes first for foreign ones.
-pub(super) fn library(json: &str) -> Result<tokenizers::Tokenizer, String> {
-    let mut tokenizer = tokenizers::Tokenizer::from_bytes(json).map_err(|e| e.to_string())?;
-    // Truncation and padding are the caller's business, and crafted values of them crash the library.
-    tokenizer.with_padding(None);
-    tokenizer.with_truncation(None).map_err(|e| e.to_string())?;
-    Ok(tokenizer)
-}
-
-/// Ids that no token bears, in vocabularies that leave room for more; Phi-3 and Gemma have some hundreds.
-const MAX_HOLES: u64 = 1 << 16;
-
-/// One more than the highest id.
-///
-/// # Errors
-/// No tokens, or ids so far apart that a table over them would be mostly empty.
-pub(super) fn vocab_size(tokenizer: &tokenizers::Tokenizer) -> Result<usize, String> {
-    let vocab = tokenizer.get_vocab(true);
-    let tokens = vocab.len() as u64;
-    let Some(highest) = vocab.into_values().max() else {
-        return Err("its vocabulary is empty".into());
-    };
-    if u64::from(highest) >= tokens + MAX_HOLES {
-        return Err(format!(
-            "it has {} tokens but the id {}",
-            human::grouped(tokens),
-            human::grouped(highest.into())
-        ));
-    }
-    Ok(highest as usize + 1)
-}
-
-fn encode_whole(tokenizer: &tokenizers::Tokenizer, text: &str) -> Result<Vec<u32>, DataError> {
-    tokenizer
-        .encode_fast(text, false)
-        .map(|encoding| encoding.get_ids().to_vec())
-        .map_err(|e| fault(&e.to_string()))
-}
-
-fn fault(what: &str) -> DataError {
-    DataError::Tokenizer {
-        place: "tokenizer.json".into(),
-        what: what.to_string(),
-    }
-}
-
-fn splits_like_gpt2(tokenizer: &tokenizers::Tokenizer) -> bool {
-    let byte_level = matches!(
-        tokenizer.get_pre_tokenizer(),
-        Some(tokenizers::PreTokenizerWrapper::ByteLevel(b)) if b.use_regex && !b.add_prefix_space
-    );
-    let plain_specials = tokenizer
-        .get_added_vocabulary()
-        .get_vocab()
-        .keys()
-        .all(|token| !token.contains('\n'));
-    byte_level && plain_specials && tokenizer.get_normalizer().is_none()
-}
-
-/// Cuts before newlines that follow a non-space: there GPT-2's rule always ends a word, so the ids are those of the whole.
-pub(super) fn pieces(text: &str) -> Vec<&str> {
-    let bytes = text.as_bytes();
-    let mut pieces = Vec::with_capacity(text.len() / PIECE_BYTES + 1);
-    let mut start = 0;
-    while text.len() - start > PIECE_BYTES {
-        let cut = (start + PIECE_BYTES..text.len())
-            .find(|&i| bytes[i] == b'\n' && bytes[i - 1].is_ascii_graphic());
-        let Some(cut) = cut else { break };
-        pieces.push(&text[start..cut]);
-        start = cut;
-    }
-    pieces.push(&text[start..]);
-    pieces
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{TokenizerKind, bpe};
-    use super::*;
-
-    fn corpus() -> &'static str {
-        crate::embed::text("assets/corpora/tinyshakespeare.txt").unwrap()
-    }
-
-    #[test]
-    fn pieces_give_the_ids_of_the_whole() {
-        let text = format!(
-            "{}\n\n  \n\u{a0}\nüber\n\n\n{}",
-            &corpus()[..150_000],
-            &corpus()[..1000]
-        );
-        let tokenizer = bpe::Config { vocab_size: 400 }.build(&text, &text).unwrap();
-        assert!(pieces(&text).len() > 2);
-        let Inner::Library {
-            tokenizer: library,
-            piecewise: true,
-        } = &tokenizer.inner
-        else {
-            panic!("a trained tokenizer splits like GPT-2");
-        };
-        assert_eq!(
-            tokenizer.encode(&text).unwrap(),
-            encode_whole(library, &text).unwrap()
-        );
-        assert_eq!(tokenizer.decode(&tokenizer.encode(&text).unwrap()), text);
-    }
-
-    #[test]
-    fn files_that_are_no_tokenizers_are_refused() {
-        for text in ["", "{}", "[]", "{\"model\": {\"type\": \"WordLevel\"}}"] {
-            let error = Tokenizer::from_json(text).unwrap_err();
-            assert!(error.to_string().starts_with("tokenizer.json: "), "{error}");
         }
     }
 }

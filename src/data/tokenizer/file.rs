@@ -1,7 +1,7 @@
 //! An existing tokenizer, in any form that `import` reads.
 
-use super::Tokenizer;
 use super::import;
+use super::{Texts, Tokenizer};
 use crate::base::child::Child;
 use crate::base::registry::Entry;
 use crate::data::DataError;
@@ -30,6 +30,13 @@ impl super::TokenizerKind for Config {
     fn build(&self, _train_text: &str, _whole_text: &str) -> Result<Tokenizer, DataError> {
         import::load(&self.path, &Child::of_this_program())
     }
+
+    fn learn(&self, _texts: &mut Texts) -> Result<Tokenizer, DataError> {
+        Err(DataError::Tokenizer {
+            place: self.path.display().to_string(),
+            what: "a tokenizer that exists already learns nothing".into(),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -47,9 +54,12 @@ mod tests {
         assert!(matches!(build(), Err(DataError::Unreadable { .. })));
         std::fs::write(&config.path, "{}").unwrap();
         assert!(build().unwrap_err().to_string().contains("t.json: "));
-        let made = super::super::bpe::Config { vocab_size: 260 }
-            .build("aa aa", "")
-            .unwrap();
+        let made = super::super::bpe::Config {
+            vocab_size: 260,
+            ..Default::default()
+        }
+        .build("aa aa", "")
+        .unwrap();
         std::fs::write(&config.path, made.to_json()).unwrap();
         let read = build().unwrap();
         assert_eq!(read.encode("aa a").unwrap(), made.encode("aa a").unwrap());

@@ -2,20 +2,32 @@
 
 mod bpe;
 mod char;
+pub mod check;
 mod codec;
 mod file;
 mod import;
+mod library;
 mod marks;
+mod pipeline;
+mod scan;
 mod stream;
+mod training;
+mod unigram;
 mod vet;
+mod wordpiece;
+mod words;
 
 pub use codec::{AddedToken, Tokenizer};
 pub use import::{Split, load};
 pub use marks::{CONFIG, Marks};
 pub use stream::TextStream;
+pub use training::ChatMarkers;
 pub(super) use vet::PARSER;
 
 use super::DataError;
+
+/// Texts to learn from.
+pub type Texts<'a> = dyn Iterator<Item = String> + Send + 'a;
 
 /// What a tokenizer's settings have to tell.
 pub trait TokenizerKind {
@@ -27,9 +39,15 @@ pub trait TokenizerKind {
     /// # Errors
     /// A file that cannot be read or is not a tokenizer.
     fn build(&self, train_text: &str, whole_text: &str) -> Result<Tokenizer, DataError>;
+
+    /// Learns from texts as they come: files larger than memory.
+    ///
+    /// # Errors
+    /// Too little text for what was asked; a kind that learns nothing.
+    fn learn(&self, texts: &mut Texts) -> Result<Tokenizer, DataError>;
 }
 
 crate::registry! {
     /// How text becomes tokens.
-    pub enum TokenizerConfig: dyn TokenizerKind { char: Char, bpe: Bpe, file: File }
+    pub enum TokenizerConfig: dyn TokenizerKind { char: Char, bpe: Bpe, unigram: Unigram, wordpiece: Wordpiece, file: File }
 }

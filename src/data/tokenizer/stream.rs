@@ -54,7 +54,12 @@ mod tests {
     use super::*;
 
     fn bytes() -> Tokenizer {
-        bpe::Config { vocab_size: 257 }.build("ab", "ab").unwrap()
+        bpe::Config {
+            vocab_size: 257,
+            ..Default::default()
+        }
+        .build("ab", "ab")
+        .unwrap()
     }
 
     fn streamed(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {
@@ -87,7 +92,12 @@ mod tests {
     #[test]
     fn the_parts_are_the_whole() {
         let text = &crate::embed::text("assets/corpora/tinyshakespeare.txt").unwrap()[..5000];
-        let tokenizer = bpe::Config { vocab_size: 300 }.build(text, text).unwrap();
+        let tokenizer = bpe::Config {
+            vocab_size: 300,
+            ..Default::default()
+        }
+        .build(text, text)
+        .unwrap();
         let ids = tokenizer.encode(text).unwrap();
         assert_eq!(streamed(&tokenizer, &ids).concat(), text);
     }

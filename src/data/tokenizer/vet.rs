@@ -1,7 +1,7 @@
 //! A foreign `tokenizer.json`, tried out in a limited child process before this process loads the same bytes: the library
 //! panics on crafted files.
 
-use super::codec;
+use super::library;
 use crate::base::child::{Child, Limits, Parser, Request, Say};
 use crate::data::DataError;
 use serde::{Deserialize, Serialize};
@@ -68,8 +68,8 @@ pub fn vet(json: &str, place: &str, child: &Child) -> Result<(), DataError> {
 fn try_out(request: &Request, say: &mut Say) -> Result<(), String> {
     let json = std::str::from_utf8(&request.bytes)
         .map_err(|e| format!("not UTF-8 at byte {}", e.valid_up_to()))?;
-    let tokenizer = codec::library(json)?;
-    let vocab_size = codec::vocab_size(&tokenizer)?;
+    let tokenizer = library::library(json)?;
+    let vocab_size = library::vocab_size(&tokenizer)?;
     for text in TRIALS {
         for add_special in [false, true] {
             // A text that a vocabulary does not know is no fault of the file.
@@ -101,9 +101,12 @@ mod tests {
 
     #[test]
     fn a_sound_file_passes() {
-        let made = bpe::Config { vocab_size: 300 }
-            .build("ab ab ab", "")
-            .unwrap();
+        let made = bpe::Config {
+            vocab_size: 300,
+            ..Default::default()
+        }
+        .build("ab ab ab", "")
+        .unwrap();
         assert_eq!(vetted(made.to_json()), Ok(()));
     }
 

@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | config.json, generation_config.json, tokenizer.json, model.safetensors | the model, for us and for transformers |
+//! | config.json, generation_config.json, tokenizer.json, tokenizer_config.json, model.safetensors | the model, for us and for transformers |
 //! | optimizer.safetensors | moments and step count of the update rule |
 //! | state.json | counters, live adjustments, fingerprints |
 //! | manifest.json | sizes and checksums of all of them |
@@ -77,12 +77,14 @@ pub fn save(
     let text = serde_json::to_vec_pretty(&saved).map_err(|e| failed(e.into()))?;
     let eos = tokenizer.eos();
     let config = hf::config_json(&state.model, eos);
-    let (generation, tokenizer) = (hf::generation_json(eos), tokenizer.to_json());
+    let (generation, marks) = (hf::generation_json(eos), tokenizer.config_json());
+    let tokenizer = tokenizer.to_json();
     let bytes = |name, bytes| part(name, move |out| out.write_all(bytes));
     let parts = [
         bytes(hf::CONFIG, config.as_bytes()),
         bytes(hf::GENERATION, generation.as_bytes()),
         bytes(hf::TOKENIZER, tokenizer.as_bytes()),
+        bytes(hf::TOKENIZER_CONFIG, marks.as_bytes()),
         part(hf::WEIGHTS, |out| hf::write_weights(&state.model, out)),
         part(OPTIMIZER, |out| write_moments(&*state.optimizer, out)),
         bytes(STATE, &text),

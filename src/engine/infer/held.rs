@@ -3,7 +3,7 @@
 use super::stops::StopWatch;
 use super::{Continued, Piece, TextModel};
 use crate::base::sampling::Sampling;
-use crate::data::tokenizer::{TextStream, Tokenizer};
+use crate::data::tokenizer::{Marks, TextStream, Tokenizer};
 use crate::hf;
 use crate::nn::Model;
 use crate::nn::generate::{Finish, generate};
@@ -35,7 +35,7 @@ pub struct HeldModel {
 }
 
 impl HeldModel {
-    /// Loads config.json, model.safetensors and tokenizer.json of `folder`.
+    /// Loads config.json, model.safetensors, tokenizer.json and, where it is there, tokenizer_config.json of `folder`.
     pub fn load(folder: &Path) -> Result<HeldModel, LoadError> {
         let model = hf::load(folder)?;
         let path = folder.join(hf::TOKENIZER);
@@ -44,7 +44,9 @@ impl HeldModel {
             why,
         };
         let text = std::fs::read_to_string(&path).map_err(|e| broken(e.to_string()))?;
-        let tokenizer = Tokenizer::from_json(&text).map_err(|e| broken(e.to_string()))?;
+        let tokenizer = Tokenizer::from_json(&text)
+            .and_then(|tokenizer| tokenizer.with_marks(Marks::of_folder(folder)?))
+            .map_err(|e| broken(e.to_string()))?;
         let (known, vocab_size) = (tokenizer.vocab_size(), model.shape().vocab_size);
         if known > vocab_size {
             return Err(LoadError::Vocabulary {

@@ -3,6 +3,29 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+/// Rules of which the cuts of a regular expression are known: a word ends between a letter or digit and a newline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    Gpt2,
+    /// Digits one by one, then GPT-2's rule for what is between them: SmolLM, StarCoder.
+    Digits,
+    Llama3,
+    Qwen2,
+    /// One of the others below.
+    Other,
+}
+
+/// The rule that a regular expression of a tokenizer.json is.
+pub fn rule_of_regex(regex: &str) -> Option<Rule> {
+    Some(match regex {
+        ONE_DIGIT => Rule::Digits,
+        LLAMA3 => Rule::Llama3,
+        QWEN2 => Rule::Qwen2,
+        QWEN35 | TEKKEN | GPT4O => Rule::Other,
+        _ => return None,
+    })
+}
+
 /// A rule of cutting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pattern {

@@ -1,0 +1,213 @@
+//! `llmtui tokenizer check`: what a tokenizer does to text, alone or beside another one.
+
+use super::super::Context;
+use super::super::exit::{Exit, Failure};
+use super::{texts, yours};
+use crate::base::child::Child;
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::data::tokenizer::check::{self, Fertility, Report, Verdict};
+use crate::data::tokenizer::{Tokenizer, load};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Speed is the median of this many passes.
+const PASSES: usize = 3;
+
+/// See what a tokenizer does to text: what is lost, what is cut, how finely
+///
+/// Ends with code 2 where a model trained with it could not learn something that it should.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui tokenizer check tokenizer
+  llmtui tokenizer check model.gguf corpus.txt --against gpt2/
+  llmtui tokenizer check tokenizer --speed corpus.txt --json")]
+pub struct Args {
+    /// A tokenizer.json, a model folder, vocab.json beside merges.txt, a SentencePiece .model, or a .gguf file
+    #[arg(value_name = "TOKENIZER")]
+    pub tokenizer: PathBuf,
+    /// Text files of your own to try it on, besides the built-in samples
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Another tokenizer, shown beside it
+    #[arg(long, value_name = "TOKENIZER")]
+    pub against: Option<PathBuf>,
+    /// Encode this file three times and tell how fast
+    #[arg(long, value_name = "FILE")]
+    pub speed: Option<PathBuf>,
+    /// Everything as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Encoding one file.
+#[derive(Debug, serde::Serialize)]
+struct Speed {
+    bytes: u64,
+    tokens: u64,
+    /// Median of the passes.
+    seconds: f64,
+    threads: usize,
+}
+
+/// One tokenizer, looked at.
+#[derive(Debug, serde::Serialize)]
+struct Looked {
+    #[serde(flatten)]
+    report: Report,
+    speed: Option<Speed>,
+}
+
+pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
+    let mut files = Vec::new();
+    for path in texts::files(&args.files)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        files.push((name.into_owned(), texts::whole(&path)?));
+    }
+    let timed = args.speed.as_deref().map(texts::whole).transpose()?;
+    let look = |path: &Path| -> anyhow::Result<Looked> {
+        let tokenizer = load(path, &Child::of_this_program()).map_err(|e| yours(&e))?;
+        let speed = timed
+            .as_deref()
+            .map(|text| speed(&tokenizer, text))
+            .transpose()?;
+        Ok(Looked {
+            report: check::check(&tokenizer, &path.display().to_string(), &files),
+            speed,
+        })
+    };
+    let own = look(&args.tokenizer)?;
+    let other = args.against.as_deref().map(look).transpose()?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let all = serde_json::json!({"tokenizer": own, "against": other});
+        writeln!(out, "{all:#}")?;
+    } else {
+        findings(&own, &mut out)?;
+        if let Some(other) = &other {
+            writeln!(out)?;
+            findings(other, &mut out)?;
+        }
+        writeln!(out)?;
+        table(&own, other.as_ref(), &mut out)?;
+    }
+    let bad = own
+        .report
+        .findings
+        .iter()
+        .any(|f| f.verdict == Verdict::Bad);
+    Ok(if bad { Exit::Yours } else { Exit::Done })
+}
+
+fn speed(tokenizer: &Tokenizer, text: &str) -> Result<Speed, Failure> {
+    let mut seconds = Vec::new();
+    let mut tokens = 0;
+    for _ in 0..PASSES {
+        let clock = SystemClock::new();
+        tokens = tokenizer.encode(text).map_err(|e| yours(&e))?.len();
+        seconds.push(clock.elapsed().as_secs_f64());
+    }
+    seconds.sort_by(f64::total_cmp);
+    Ok(Speed {
+        bytes: text.len() as u64,
+        tokens: tokens as u64,
+        seconds: seconds[PASSES / 2],
+        threads: rayon::current_num_threads(),
+    })
+}
+
+/// ```text
+/// tokenizer (tokenizer.json), 8,192 tokens
+///   ok    Text comes back as it was: all 22 samples
+///   BAD   Line ends and tabs are kept: "a\nb" comes back as "a b"
+///         try: …
+/// ```
+fn findings(looked: &Looked, out: &mut impl Write) -> std::io::Result<()> {
+    let report = &looked.report;
+    writeln!(
+        out,
+        "{} ({}), {} tokens",
+        one_line(&report.place),
+        report.origin,
+        human::grouped(report.vocab_size as u64)
+    )?;
+    for finding in &report.findings {
+        let word = match finding.verdict {
+            Verdict::Good => "ok",
+            Verdict::Doubtful => "note",
+            Verdict::Bad => "BAD",
+        };
+        let evidence = one_line(&finding.evidence);
+        writeln!(out, "  {word:4}  {}: {evidence}", finding.title)?;
+        if !finding.hint.is_empty() {
+            writeln!(out, "        try: {}", finding.hint)?;
+        }
+    }
+    if let Some(used) = report.used {
+        writeln!(
+            out,
+            "  used  {} of {} tokens ({:.1} %) occur in these files",
+            human::grouped(used as u64),
+            human::grouped(report.vocab_size as u64),
+            100.0 * used as f64 / report.vocab_size.max(1) as f64
+        )?;
+    }
+    if let Some(speed) = &looked.speed {
+        writeln!(
+            out,
+            "  speed {}/s, {} tokens/s on {} threads ({} in {:.3} s)",
+            human::bytes((speed.bytes as f64 / speed.seconds.max(1e-9)) as u64),
+            human::short(speed.tokens as f64 / speed.seconds.max(1e-9)),
+            speed.threads,
+            human::bytes(speed.bytes),
+            speed.seconds
+        )?;
+    }
+    Ok(())
+}
+
+/// Bytes a token, tokens a word and the share of unknown tokens; two tokenizers side by side.
+fn table(own: &Looked, other: Option<&Looked>, out: &mut impl Write) -> std::io::Result<()> {
+    let rows = &own.report.fertility;
+    let names = rows.iter().map(|row| one_line(&row.name).chars().count());
+    let width = names.max().unwrap_or(0).clamp(8, 28);
+    let heads = ["bytes/token", "tokens/word", "unknown"];
+    let columns = heads.map(|head| format!("{head:>12}")).concat();
+    match other {
+        None => writeln!(out, "{:width$}{columns}", "")?,
+        Some(other) => {
+            let (a, b) = (&own.report.place, &other.report.place);
+            writeln!(out, "{:width$}{:>36}   {:>36}", "", short(a), short(b))?;
+            writeln!(out, "{:width$}{columns}   {columns}", "")?;
+        }
+    }
+    for (at, row) in rows.iter().enumerate() {
+        let name: String = one_line(&row.name).chars().take(width).collect();
+        write!(out, "{name:width$}{}", cells(row))?;
+        if let Some(theirs) = other.and_then(|other| other.report.fertility.get(at)) {
+            write!(out, "   {}", cells(theirs))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn cells(row: &Fertility) -> String {
+    let unknown = match row.unknown {
+        0 => "-".to_string(),
+        _ => format!("{:.1} %", 100.0 * row.unknown_share()),
+    };
+    format!(
+        "{:>12.2}{:>12.2}{unknown:>12}",
+        row.bytes_per_token(),
+        row.tokens_per_word()
+    )
+}
+
+/// The end of a path, where it differs from others.
+fn short(place: &str) -> String {
+    let place = one_line(place);
+    let skip = place.chars().count().saturating_sub(34);
+    place.chars().skip(skip).collect()
+}

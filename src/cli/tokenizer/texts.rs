@@ -1,0 +1,204 @@
+//! Text files, read piece by piece: files may be larger than memory.
+
+use super::super::exit::Failure;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A piece ends with the first line that reaches this size.
+const PIECE_BYTES: usize = 64 << 10;
+/// A line longer than this is cut: nothing may take all memory.
+const MAX_LINE: u64 = 16 << 20;
+
+/// Endings of files that hold rows or compressed bytes, which would be learnt with their braces and commas.
+const NOT_TEXT: [&str; 9] = [
+    "jsonl", "json", "csv", "tsv", "parquet", "gz", "zst", "arrow", "gguf",
+];
+
+/// The files that were named, and the `.txt` files of the folders that were named, in name order.
+///
+/// # Errors
+/// A path that is not there, a file that is no text, nothing at all.
+pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            let mut texts: Vec<PathBuf> = std::fs::read_dir(path)
+                .map_err(|e| unreadable(path, &e))?
+                .flatten()
+                .map(|entry| entry.path())
+                .filter(|p| p.is_file() && p.extension().is_some_and(|e| e == "txt"))
+                .collect();
+            if texts.is_empty() {
+                return Err(Failure::yours(
+                    format!("no .txt file in {}", path.display()),
+                    "name text files, or a folder of .txt files",
+                ));
+            }
+            texts.sort();
+            files.extend(texts);
+            continue;
+        }
+        std::fs::metadata(path).map_err(|e| unreadable(path, &e))?;
+        let ending = path.extension().unwrap_or_default().to_string_lossy();
+        if NOT_TEXT.contains(&ending.to_lowercase().as_str()) {
+            return Err(Failure::yours(
+                format!("{}: .{ending} is not plain text", path.display()),
+                "a vocabulary is learnt from text: write the text of its rows to a .txt file first",
+            ));
+        }
+        files.push(path.clone());
+    }
+    Ok(files)
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::yours(format!("{} cannot be read: {error}", path.display()), "")
+}
+
+/// Pieces of text out of files; ends at the first fault, which is kept.
+pub struct Pieces {
+    files: std::vec::IntoIter<PathBuf>,
+    open: Option<Open>,
+    fault: Arc<Mutex<Option<Failure>>>,
+    /// Hears how many bytes were read.
+    progress: Box<dyn FnMut(u64) + Send>,
+    read: u64,
+}
+
+struct Open {
+    path: PathBuf,
+    input: BufReader<File>,
+    line: u64,
+}
+
+/// Where a fault is found after the pieces have ended.
+pub type Fault = Arc<Mutex<Option<Failure>>>;
+
+impl Pieces {
+    pub fn new(files: Vec<PathBuf>, progress: Box<dyn FnMut(u64) + Send>) -> (Pieces, Fault) {
+        let fault = Fault::default();
+        let pieces = Pieces {
+            files: files.into_iter(),
+            open: None,
+            fault: fault.clone(),
+            progress,
+            read: 0,
+        };
+        (pieces, fault)
+    }
+
+    fn piece(&mut self) -> Result<Option<String>, Failure> {
+        loop {
+            let Some(open) = &mut self.open else {
+                let Some(path) = self.files.next() else {
+                    return Ok(None);
+                };
+                let file = File::open(&path).map_err(|e| unreadable(&path, &e))?;
+                self.open = Some(Open {
+                    path,
+                    input: BufReader::with_capacity(1 << 18, file),
+                    line: 0,
+                });
+                continue;
+            };
+            let piece = open.piece()?;
+            if piece.is_empty() {
+                self.open = None;
+                continue;
+            }
+            self.read += piece.len() as u64;
+            (self.progress)(self.read);
+            return Ok(Some(piece));
+        }
+    }
+}
+
+impl Open {
+    /// Some lines; empty at the end.
+    fn piece(&mut self) -> Result<String, Failure> {
+        let mut bytes = Vec::with_capacity(PIECE_BYTES + 256);
+        let first = self.line + 1;
+        while bytes.len() < PIECE_BYTES {
+            let n = self
+                .input
+                .by_ref()
+                .take(MAX_LINE)
+                .read_until(b'\n', &mut bytes)
+                .map_err(|e| unreadable(&self.path, &e))?;
+            if n == 0 {
+                break;
+            }
+            self.line += 1;
+        }
+        String::from_utf8(bytes).map_err(|e| {
+            let good = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+            let line = first + good.iter().filter(|b| **b == b'\n').count() as u64;
+            Failure::yours(
+                format!("{} is not UTF-8: line {line}", self.path.display()),
+                "convert it, e.g. iconv -f latin1 -t utf-8 IN > OUT",
+            )
+        })
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        match self.piece() {
+            Ok(piece) => piece,
+            Err(failure) => {
+                *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+                self.files = Vec::new().into_iter();
+                self.open = None;
+                None
+            }
+        }
+    }
+}
+
+/// A whole text file.
+///
+/// # Errors
+/// Unreadable, not UTF-8.
+pub fn whole(path: &Path) -> Result<String, Failure> {
+    let (pieces, fault) = Pieces::new(vec![path.to_path_buf()], Box::new(|_| {}));
+    let text: String = pieces.collect();
+    let found = fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+    found.map_or(Ok(text), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_the_files_and_a_bad_byte_is_placed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (dir.path().join("a.txt"), dir.path().join("b.txt"));
+        let text = "line of text\n".repeat(20_000);
+        std::fs::write(&a, &text).unwrap();
+        std::fs::write(&b, b"one\ntwo \xff\n").unwrap();
+        assert_eq!(whole(&a).unwrap(), text);
+        let files = files(&[dir.path().to_path_buf()]).unwrap();
+        let (pieces, fault) = Pieces::new(files, Box::new(|_| {}));
+        assert_eq!(pieces.map(|p| p.len()).sum::<usize>(), text.len());
+        let fault = fault.lock().unwrap().take().unwrap();
+        assert!(
+            fault.what.contains("b.txt is not UTF-8: line 2"),
+            "{}",
+            fault.what
+        );
+    }
+
+    #[test]
+    fn rows_are_not_taken_for_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl");
+        std::fs::write(&path, "{}").unwrap();
+        assert!(files(&[path]).unwrap_err().what.contains("not plain text"));
+        assert!(files(&[dir.path().join("b.txt")]).is_err());
+    }
+}

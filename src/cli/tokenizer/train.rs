@@ -1,0 +1,247 @@
+//! `llmtui tokenizer train`: a vocabulary learnt from text files, written as a folder that other programs open too.
+
+use super::super::Context;
+use super::super::exit::{Exit, Failure};
+use super::{texts, yours};
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::files::write_atomic;
+use crate::base::human;
+use crate::data::tokenizer::{CONFIG, Tokenizer, TokenizerConfig};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// Least time between two lines of progress.
+const PACE: Duration = Duration::from_millis(250);
+/// Bytes of the files that are encoded afterwards, to tell how well it goes.
+const TRIAL_BYTES: usize = 16 << 20;
+
+/// Learn a vocabulary from text files
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui tokenizer train --vocab-size 8192 corpus/*.txt
+  llmtui tokenizer train --kind unigram --vocab-size 4096 --chat-markers chatml --out mine corpus.txt
+A spec then names it: -s 'data.tokenizer={file: {path: mine}}'")]
+pub struct Args {
+    /// Text files, or folders of .txt files
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// What kind of vocabulary
+    #[arg(long, value_name = "KIND", default_value = "bpe", value_parser = ["bpe", "unigram", "wordpiece", "char"])]
+    pub kind: String,
+    /// Tokens in the vocabulary, special tokens included; `char` takes what it finds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    pub vocab_size: Option<u32>,
+    /// Whose rule cuts text into words (bpe)
+    #[arg(long, value_name = "RULE", value_parser = ["gpt2", "llama3", "qwen2"])]
+    pub split: Option<String>,
+    /// A token of your own that is never cut; may be repeated
+    #[arg(long = "special", value_name = "TOKEN")]
+    pub specials: Vec<String>,
+    /// The marks of a chat template as tokens
+    #[arg(long, value_name = "TEMPLATE", value_parser = ["chatml", "llama3", "mistral", "gemma"])]
+    pub chat_markers: Option<String>,
+    /// The folder to write
+    #[arg(long, value_name = "DIR", default_value = "tokenizer")]
+    pub out: PathBuf,
+    /// Write over a tokenizer that is there already
+    #[arg(long)]
+    pub force: bool,
+}
+
+pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
+    let config = config(args)?;
+    let json_path = args.out.join("tokenizer.json");
+    for path in [&json_path, &args.out.join(CONFIG)] {
+        if path.exists() && !args.force {
+            let what = format!("{} exists already", path.display());
+            return Err(Failure::yours(what, "another folder (--out DIR), or --force").into());
+        }
+    }
+    let files = texts::files(&args.files)?;
+    let clock = SystemClock::new();
+    let tokenizer = learn(&config, &files)?;
+    let took = clock.elapsed();
+    std::fs::create_dir_all(&args.out)
+        .and_then(|()| write_atomic(&json_path, tokenizer.to_json().as_bytes()))
+        .and_then(|()| write_atomic(&args.out.join(CONFIG), tokenizer.config_json().as_bytes()))
+        .map_err(|e| Failure::machine(format!("{}: {e}", args.out.display()), ""))?;
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "{}: {} tokens in {}",
+        config.entry().title,
+        human::grouped(tokenizer.vocab_size() as u64),
+        human::duration(took)
+    )?;
+    if let Some(wanted) = args
+        .vocab_size
+        .filter(|n| tokenizer.vocab_size() < *n as usize)
+    {
+        writeln!(
+            out,
+            "fewer than the {} asked for: the text has no more pieces that repeat",
+            human::grouped(u64::from(wanted))
+        )?;
+    }
+    trial(&tokenizer, &files, &mut out)?;
+    writeln!(out, "written to {}", args.out.display())?;
+    writeln!(
+        out,
+        "look at it: llmtui tokenizer check {}",
+        args.out.display()
+    )?;
+    writeln!(
+        out,
+        "train with it: -s data.tokenizer.file.path={}",
+        args.out.display()
+    )?;
+    Ok(Exit::Done)
+}
+
+/// The same words as in a spec.
+fn config(args: &Args) -> Result<TokenizerConfig, Failure> {
+    let mut settings = serde_json::Map::new();
+    let mut set = |key: &str, value: serde_json::Value| settings.insert(key.into(), value);
+    if let Some(n) = args.vocab_size {
+        set("vocab_size", n.into());
+    }
+    if let Some(split) = &args.split {
+        set("split", split.as_str().into());
+    }
+    if !args.specials.is_empty() {
+        set("special_tokens", args.specials.clone().into());
+    }
+    if let Some(markers) = &args.chat_markers {
+        set("chat_markers", markers.as_str().into());
+    }
+    let whole = serde_json::json!({ args.kind.clone(): settings });
+    serde_json::from_value(whole).map_err(|e| {
+        Failure::yours(
+            format!("--kind {} cannot take that: {e}", args.kind),
+            "llmtui tokenizer train --help",
+        )
+    })
+}
+
+fn learn(config: &TokenizerConfig, files: &[PathBuf]) -> anyhow::Result<Tokenizer> {
+    let total: u64 = files
+        .iter()
+        .filter_map(|file| std::fs::metadata(file).ok())
+        .map(|info| info.len())
+        .sum();
+    let (mut pieces, fault) = texts::Pieces::new(files.to_vec(), progress(total));
+    let learnt = config.learn(&mut pieces);
+    // A file that ended the reading is the cause of whatever came after.
+    if let Some(fault) = fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        return Err(fault.into());
+    }
+    Ok(learnt.map_err(|e| yours(&e))?)
+}
+
+/// Says on standard error how far the reading is: over one line in a terminal, in lines elsewhere.
+fn progress(total: u64) -> Box<dyn FnMut(u64) + Send> {
+    let clock = SystemClock::new();
+    let terminal = std::io::stderr().is_terminal();
+    let pace = if terminal { PACE } else { PACE * 20 };
+    let mut last = Duration::ZERO;
+    let mut ended = false;
+    Box::new(move |read| {
+        let now = clock.elapsed();
+        let end = read >= total && !ended;
+        if !end && now < last + pace {
+            return;
+        }
+        last = now;
+        ended |= end;
+        let rate = read as f64 / now.as_secs_f64().max(1e-3);
+        let line = format!(
+            "reading {} of {}, {}/s",
+            human::bytes(read),
+            human::bytes(total),
+            human::bytes(rate as u64)
+        );
+        let (front, back) = if terminal {
+            ("\r\x1b[K", "")
+        } else {
+            ("", "\n")
+        };
+        let mut errors = std::io::stderr().lock();
+        let _ = write!(errors, "{front}{line}{back}");
+        if end {
+            let newline = if terminal { "\n" } else { "" };
+            let _ = writeln!(errors, "{newline}words counted; choosing tokens");
+        }
+        let _ = errors.flush();
+    })
+}
+
+/// How the new vocabulary does on the text that it came from.
+fn trial(tokenizer: &Tokenizer, files: &[PathBuf], out: &mut impl Write) -> anyhow::Result<()> {
+    let (pieces, _) = texts::Pieces::new(files.to_vec(), Box::new(|_| {}));
+    let mut text = String::new();
+    for piece in pieces {
+        text.push_str(&piece);
+        if text.len() >= TRIAL_BYTES {
+            break;
+        }
+    }
+    let clock = SystemClock::new();
+    let tokens = tokenizer.encode(&text).map_err(|e| yours(&e))?.len();
+    let seconds = clock.elapsed().as_secs_f64().max(1e-6);
+    writeln!(
+        out,
+        "{:.2} bytes a token on this text, {} tokens/s ({}/s)",
+        text.len() as f64 / tokens.max(1) as f64,
+        human::short(tokens as f64 / seconds),
+        human::bytes((text.len() as f64 / seconds) as u64)
+    )?;
+    Ok(())
+}
+
+/// The words of the command line are those of a spec.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::tokenizer::{ChatMarkers, Split};
+
+    fn args(kind: &str) -> Args {
+        Args {
+            files: Vec::new(),
+            kind: kind.into(),
+            vocab_size: Some(512),
+            split: None,
+            specials: vec!["<x>".into()],
+            chat_markers: Some("chatml".into()),
+            out: "x".into(),
+            force: false,
+        }
+    }
+
+    #[test]
+    fn arguments_become_a_spec() {
+        let mut bpe = args("bpe");
+        bpe.split = Some("qwen2".into());
+        let TokenizerConfig::Bpe(made) = config(&bpe).unwrap() else {
+            panic!("not a bpe");
+        };
+        assert_eq!((made.vocab_size, made.split), (512, Split::Qwen2));
+        assert_eq!(made.chat_markers, ChatMarkers::Chatml);
+        assert_eq!(made.special_tokens, ["<x>"]);
+        assert!(matches!(
+            config(&args("wordpiece")),
+            Ok(TokenizerConfig::Wordpiece(_))
+        ));
+    }
+
+    #[test]
+    fn what_a_kind_does_not_know_is_refused() {
+        let error = config(&args("char")).unwrap_err();
+        assert!(
+            error.what.contains("--kind char cannot take that"),
+            "{}",
+            error.what
+        );
+    }
+}

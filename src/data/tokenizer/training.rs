@@ -1,0 +1,124 @@
+//! Tokenizers made from text by the tokenizers library: what the kinds have in common.
+
+use super::library::pieces;
+use super::pipeline::Cut;
+use super::{Texts, Tokenizer};
+use crate::data::DataError;
+use serde::{Deserialize, Serialize};
+use tokenizers::AddedToken;
+use tokenizers::models::TrainerWrapper;
+
+/// The token that ends a document in every vocabulary made here.
+pub const END_OF_TEXT: &str = "<|endoftext|>";
+
+/// Texts are learnt from in pieces of about this size.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The marks of a chat template, as tokens that are never cut.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ChatMarkers {
+    /// None.
+    #[default]
+    None,
+    /// `<|im_start|>` and `<|im_end|>`: ChatML, Qwen, SmolLM.
+    Chatml,
+    /// `<|start_header_id|>`, `<|end_header_id|>`, `<|eot_id|>` and their kin: Llama 3.
+    Llama3,
+    /// `[INST]` and `[/INST]`: Mistral.
+    Mistral,
+    /// `<start_of_turn>` and `<end_of_turn>`: Gemma.
+    Gemma,
+}
+
+impl ChatMarkers {
+    pub fn tokens(self) -> &'static [&'static str] {
+        match self {
+            ChatMarkers::None => &[],
+            ChatMarkers::Chatml => &["<|im_start|>", "<|im_end|>"],
+            ChatMarkers::Llama3 => &[
+                "<|begin_of_text|>",
+                "<|start_header_id|>",
+                "<|end_header_id|>",
+                "<|eot_id|>",
+                "<|eom_id|>",
+                "<|python_tag|>",
+            ],
+            ChatMarkers::Mistral => &["<s>", "</s>", "[INST]", "[/INST]"],
+            ChatMarkers::Gemma => &["<bos>", "<start_of_turn>", "<end_of_turn>"],
+        }
+    }
+}
+
+/// All special tokens of a new vocabulary, in the order of their ids: what the kind needs, the end of a text, the chat's
+/// markers, the user's own. Each once.
+pub fn specials(kind: &[&str], markers: ChatMarkers, own: &[String]) -> Vec<AddedToken> {
+    let mut names: Vec<&str> = Vec::new();
+    let all = kind
+        .iter()
+        .copied()
+        .chain([END_OF_TEXT])
+        .chain(markers.tokens().iter().copied())
+        .chain(own.iter().map(String::as_str));
+    for name in all.filter(|name| !name.is_empty()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+        .into_iter()
+        .map(|name| AddedToken::from(name, true).normalized(false))
+        .collect()
+}
+
+/// A text that is in memory, as texts that come.
+pub fn in_pieces(text: &str) -> impl Iterator<Item = String> + Send {
+    pieces(text, PIECE_BYTES, Cut::AfterWord, &[false; 256])
+        .into_iter()
+        .map(String::from)
+}
+
+/// Trains, and hands out the text of the tokenizer.json. `kind` is for messages.
+///
+/// # Errors
+/// Whatever the library finds wanting.
+pub fn train(
+    kind: &str,
+    mut tokenizer: tokenizers::Tokenizer,
+    mut trainer: TrainerWrapper,
+    texts: &mut Texts,
+) -> Result<String, DataError> {
+    tokenizer
+        .train(&mut trainer, texts)
+        .and_then(|tokenizer| tokenizer.to_string(true))
+        .map_err(|e| DataError::Tokenizer {
+            place: format!("training the {kind} tokenizer"),
+            what: e.to_string(),
+        })
+}
+
+/// A vocabulary too small for what has to be in it.
+///
+/// # Errors
+/// Says how many tokens are taken already.
+pub fn check_size(kind: &str, vocab_size: usize, taken: usize) -> Result<(), DataError> {
+    if vocab_size >= taken {
+        return Ok(());
+    }
+    Err(DataError::Tokenizer {
+        place: format!("training the {kind} tokenizer"),
+        what: format!(
+            "vocab_size {vocab_size} is less than the {taken} tokens that are in every vocabulary of this kind"
+        ),
+    })
+}
+
+/// A trained tokenizer.json, in use.
+///
+/// # Errors
+/// None is known; the library wrote it.
+pub fn finish(json: &str) -> Result<Tokenizer, DataError> {
+    Tokenizer::from_json(json)
+}
