@@ -135,6 +135,34 @@ struct Cutter {
     in_array: bool,
     closed: bool,
     had_mark: bool,
+    /// The rest of a value that was too long stands before the next one.
+    inside: Option<Nesting>,
+}
+
+/// Where in a value the reader stands.
+#[derive(Default)]
+struct Nesting {
+    depth: u32,
+    in_string: bool,
+    escaped: bool,
+    /// Bytes of the buffer up to the value's end, when that is in it.
+    closed_at: Option<usize>,
+}
+
+impl Nesting {
+    /// Takes a byte; true for the one that ends the value.
+    fn closes(&mut self, byte: u8) -> bool {
+        match byte {
+            _ if self.escaped => self.escaped = false,
+            b'\\' if self.in_string => self.escaped = true,
+            b'"' => self.in_string = !self.in_string,
+            _ if self.in_string => {}
+            b'{' | b'[' => self.depth = self.depth.saturating_add(1),
+            b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        self.depth == 0 && !self.in_string && matches!(byte, b'}' | b']' | b'"')
+    }
 }
 
 impl Cutter {
@@ -147,6 +175,7 @@ impl Cutter {
             in_array: false,
             closed: false,
             had_mark: false,
+            inside: None,
         }
     }
 
@@ -155,6 +184,7 @@ impl Cutter {
         if !self.begun {
             self.begin()?;
         }
+        self.skip_rest()?;
         // Commas are let pass where they stand: a missing or a double one costs no row.
         let first = loop {
             match self.skip_space()? {
@@ -226,45 +256,56 @@ impl Cutter {
 
     /// A value that begins with a bracket or a quote, up to the one that closes it.
     fn value(&mut self) -> Result<Vec<u8>, Bad> {
-        let (mut depth, mut in_string, mut escaped) = (0u32, false, false);
-        let (mut kept, mut too_long) = (Vec::new(), false);
+        let mut kept = Vec::new();
+        let mut nesting = Nesting::default();
         loop {
-            let mut lines = 0;
-            let chunk = self.fill()?;
-            if chunk.is_empty() {
-                return Err(Bad::Cut);
+            let (chunk, ended) = self.part(&mut nesting)?;
+            if kept.len() + chunk > MAX_ROW_BYTES {
+                self.inside = Some(nesting);
+                return Err(Bad::TooLong);
             }
-            let end = chunk.iter().position(|byte| {
-                lines += u64::from(*byte == b'\n');
-                match byte {
-                    _ if escaped => escaped = false,
-                    b'\\' if in_string => escaped = true,
-                    b'"' => in_string = !in_string,
-                    _ if in_string => {}
-                    b'{' | b'[' => depth = depth.saturating_add(1),
-                    b'}' | b']' => depth = depth.saturating_sub(1),
-                    _ => {}
-                }
-                depth == 0 && !in_string && matches!(byte, b'}' | b']' | b'"')
-            });
-            let take = end.map_or(chunk.len(), |at| at + 1);
-            if kept.len() + take > MAX_ROW_BYTES {
-                too_long = true;
-                kept = Vec::new();
-            }
-            if !too_long {
-                kept.extend_from_slice(&chunk[..take]);
-            }
-            self.reader.consume(take);
-            self.line += lines;
-            if end.is_some() {
-                return if too_long {
-                    Err(Bad::TooLong)
-                } else {
-                    Ok(kept)
-                };
+            let bytes = self.fill()?;
+            kept.extend_from_slice(&bytes[..chunk]);
+            self.reader.consume(chunk);
+            if ended {
+                return Ok(kept);
             }
         }
+    }
+
+    /// Goes behind a value that was too long.
+    fn skip_rest(&mut self) -> Result<(), Bad> {
+        let Some(mut nesting) = self.inside.take() else {
+            return Ok(());
+        };
+        // The chunk on which the bound was met has been counted and not consumed.
+        let counted = self.fill()?.len();
+        let closed = nesting.closed_at.take();
+        self.reader.consume(closed.unwrap_or(counted));
+        let mut ended = closed.is_some();
+        while !ended {
+            let (chunk, end) = self.part(&mut nesting)?;
+            self.reader.consume(chunk);
+            ended = end;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the buffer that belong to a value, and whether it ends there. They are not consumed.
+    fn part(&mut self, nesting: &mut Nesting) -> Result<(usize, bool), Bad> {
+        let chunk = self.fill()?;
+        if chunk.is_empty() {
+            return Err(Bad::Cut);
+        }
+        let mut lines = 0;
+        let end = chunk.iter().position(|byte| {
+            lines += u64::from(*byte == b'\n');
+            nesting.closes(*byte)
+        });
+        let part = end.map_or(chunk.len(), |at| at + 1);
+        nesting.closed_at = end.map(|_| part);
+        self.line += lines;
+        Ok((part, end.is_some()))
     }
 
     /// A number or a word, up to what may stand behind one.
@@ -341,6 +382,22 @@ mod tests {
         );
         let found = read("[{\"a\": 1}\n");
         assert!(found[1].as_ref().unwrap_err().contains("before the `]`"));
+    }
+
+    #[test]
+    fn a_row_that_is_too_long_is_passed_over() {
+        let long = "x".repeat(MAX_ROW_BYTES);
+        let found = read(&format!(
+            "[{{\"a\": 1}},\n{{\"a\": \"{long}\n}}\"}},\n{{\"a\": 2}}]"
+        ));
+        assert_eq!(found.len(), 3);
+        assert!(
+            found[1]
+                .as_ref()
+                .unwrap_err()
+                .contains("a.json:2: a row of more than 16 MB")
+        );
+        assert_eq!(found[2], Ok((4, r#"{"a":2}"#.into())));
     }
 
     #[test]
