@@ -480,6 +480,7 @@ fn the_wizard_leads_from_nothing_to_a_run() {
         "Settings that matter here",
         "What it will take",
         "start it now",
+        "none failed",
     ] {
         term.wait_text(title);
         term.press("\r");
@@ -536,6 +537,7 @@ fn the_wizard_goes_back_twice_and_changes_the_method() {
         "Settings that matter here",
         "What it will take",
         "start it now",
+        "none failed",
     ] {
         term.wait_text(title);
         term.press("\r");

@@ -1,21 +1,21 @@
-//! What lies at a path, before anybody trains on it: the kind of data with a preview, a model folder, this machine. Reads
-//! files, within bounds; decides nothing.
+//! What lies at a path, before anybody trains on it: the kind of data with a preview, a model folder, a spec of another tool,
+//! this machine. Reads files, within bounds; decides nothing.
 
 use super::choose::DataKind;
 use crate::base::human;
 use crate::base::text::one_line;
+use crate::hardware::{GpuSummary, Summary};
+use crate::plan::learn;
+use crate::spec::Draft;
+use crate::spec::import::{self, Fate};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::Path;
 
 /// Text beyond this is counted by its beginning.
 const READ_WHOLE: u64 = 64 << 20;
-/// Rows looked at to tell the kind of a file of rows.
-const ROWS: usize = 50;
-/// Longest row that is parsed.
-const ROW_BYTES: u64 = 1 << 20;
 /// Lines of the preview, and columns of each.
 const PREVIEW: usize = 4;
 const PREVIEW_COLUMNS: usize = 160;
@@ -88,10 +88,11 @@ pub fn data(path: &Path) -> Result<DataFacts, String> {
         .map(|e| e.to_string_lossy().to_lowercase())
         .unwrap_or_default();
     match extension.as_str() {
-        "jsonl" | "ndjson" => rows(path, meta.len()),
-        "json" => list(path, meta.len()),
-        "parquet" | "arrow" | "csv" | "tsv" | "zip" | "gz" | "zst" | "xz" | "bz2" => Err(format!(
-            "{shown}: .{extension} files are not read yet; write the text as .txt, or rows as .jsonl"
+        "jsonl" | "ndjson" | "json" | "parquet" | "csv" | "tsv" | "gz" | "zst" => {
+            super::rows::rows(path, meta.len())
+        }
+        "arrow" | "zip" | "xz" | "bz2" => Err(format!(
+            "{shown}: .{extension} files are not read; write the text as .txt, or rows as .jsonl, .csv or .parquet"
         )),
         _ => text(path, meta.len()),
     }
@@ -181,179 +182,12 @@ fn text_facts(text: &str, bytes: u64, n_files: usize) -> DataFacts {
     }
 }
 
-fn preview<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub(super) fn preview<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     lines
         .filter(|line| !line.trim().is_empty())
         .take(PREVIEW)
         .map(|line| one_line(line).chars().take(PREVIEW_COLUMNS).collect())
         .collect()
-}
-
-/// A file of one JSON object a line.
-fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
-    let shown = path.display();
-    let file = File::open(path).map_err(|e| format!("{shown} cannot be read: {e}"))?;
-    let mut reader = BufReader::new(file);
-    let (mut parsed, mut raw, mut n_rows) = (Vec::new(), Vec::new(), 0u64);
-    let mut number = 0usize;
-    loop {
-        let mut line = Vec::new();
-        let n = reader
-            .by_ref()
-            .take(ROW_BYTES)
-            .read_until(b'\n', &mut line)
-            .map_err(|e| format!("{shown} cannot be read: {e}"))?;
-        if n == 0 {
-            break;
-        }
-        number += 1;
-        if n as u64 == ROW_BYTES && !line.ends_with(b"\n") {
-            if parsed.len() < ROWS {
-                return Err(format!(
-                    "{shown}:{number}: a row of more than {}",
-                    human::bytes(ROW_BYTES)
-                ));
-            }
-            // Only the end of a long row counts.
-            continue;
-        }
-        let text = String::from_utf8_lossy(&line);
-        if text.trim().is_empty() {
-            continue;
-        }
-        n_rows += 1;
-        if parsed.len() < ROWS {
-            let value: Value = serde_json::from_str(text.trim())
-                .map_err(|e| format!("{shown}:{number}: not a JSON object on one line: {e}"))?;
-            parsed.push(value);
-            raw.push(text.into_owned());
-        }
-    }
-    row_facts(&shown.to_string(), bytes, n_rows, &parsed, &raw)
-}
-
-/// A JSON file: a list of objects.
-fn list(path: &Path, bytes: u64) -> Result<DataFacts, String> {
-    let shown = path.display();
-    if bytes > READ_WHOLE {
-        return Err(format!(
-            "{shown}: {} of one JSON value; write one object a line as .jsonl",
-            human::bytes(bytes)
-        ));
-    }
-    let text = fs::read_to_string(path).map_err(|e| format!("{shown} cannot be read: {e}"))?;
-    let value: Value =
-        serde_json::from_str(&text).map_err(|e| format!("{shown}: not valid JSON: {e}"))?;
-    let Value::Array(items) = value else {
-        return Err(format!("{shown}: expected a list of objects"));
-    };
-    let n = items.len() as u64;
-    let parsed: Vec<Value> = items.into_iter().take(ROWS).collect();
-    let raw: Vec<String> = parsed.iter().map(Value::to_string).collect();
-    row_facts(&shown.to_string(), bytes, n, &parsed, &raw)
-}
-
-/// The shapes of rows, the particular ones first: (keys that must all be there, kind, name).
-const SHAPES: &[(&[&str], DataKind, &str)] = &[
-    (
-        &["chosen", "rejected"],
-        DataKind::Pairs,
-        "pairs (chosen, rejected)",
-    ),
-    (
-        &["prompt", "completion", "label"],
-        DataKind::Thumbs,
-        "marked answers (prompt, completion, label)",
-    ),
-    (
-        &["messages", "kto_tag"],
-        DataKind::Thumbs,
-        "marked conversations (kto_tag)",
-    ),
-    (&["messages"], DataKind::Demos, "conversations (messages)"),
-    (
-        &["conversations"],
-        DataKind::Demos,
-        "conversations (ShareGPT)",
-    ),
-    (
-        &["instruction", "output"],
-        DataKind::Demos,
-        "instructions (Alpaca)",
-    ),
-    (
-        &["instruction", "response"],
-        DataKind::Demos,
-        "instructions with responses",
-    ),
-    (
-        &["prompt", "completion"],
-        DataKind::Demos,
-        "prompts with completions",
-    ),
-    (
-        &["prompt", "response"],
-        DataKind::Demos,
-        "prompts with responses",
-    ),
-    (
-        &["question", "answer"],
-        DataKind::Demos,
-        "questions with answers",
-    ),
-    (&["prompt"], DataKind::Prompts, "prompts"),
-    (&["question"], DataKind::Prompts, "questions"),
-    (&["text"], DataKind::Text, "text rows"),
-];
-
-fn row_facts(
-    shown: &str,
-    bytes: u64,
-    n_rows: u64,
-    parsed: &[Value],
-    raw: &[String],
-) -> Result<DataFacts, String> {
-    let Some(first) = parsed.first() else {
-        return Err(format!("{shown} has no rows"));
-    };
-    let has = |row: &Value, keys: &[&str]| keys.iter().all(|k| row.get(k).is_some());
-    let Some((keys, kind, name)) = SHAPES.iter().find(|(keys, ..)| has(first, keys)) else {
-        let found: Vec<&str> = first
-            .as_object()
-            .map(|map| map.keys().map(String::as_str).take(8).collect())
-            .unwrap_or_default();
-        return Err(format!(
-            "{shown}: rows with {}: no known shape. Known are messages, conversations, instruction/output, \
-             prompt/completion, prompt/chosen/rejected, prompt/completion/label, prompt, text",
-            if found.is_empty() {
-                "no keys".into()
-            } else {
-                found.join(", ")
-            }
-        ));
-    };
-    if let Some(bad) = parsed.iter().position(|row| !has(row, keys)) {
-        return Err(format!(
-            "{shown}: row {} has not the keys of the first one ({})",
-            bad + 1,
-            keys.join(", ")
-        ));
-    }
-    let checkable = ["answer", "solution", "ground_truth", "tests"]
-        .iter()
-        .any(|key| first.get(key).is_some());
-    Ok(DataFacts {
-        kind: *kind,
-        format: format!("rows of {name}"),
-        bytes,
-        rows: Some(n_rows),
-        chars: None,
-        distinct: None,
-        checkable,
-        trainable: false,
-        note: "this build trains on plain text only: as it is, the model would learn the braces and keys too".into(),
-        preview: preview(raw.iter().map(String::as_str)),
-    })
 }
 
 /// What was found where a model should be.
@@ -430,37 +264,124 @@ fn flatten(path: &str, value: &Value, into: &mut Vec<(String, String)>) {
 }
 
 /// The machine, as far as advice needs it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Machine {
-    /// `2 cores`
+    /// `AMD EPYC 9654, 32 cores`
     pub name: String,
-    /// Bytes that training may use.
+    /// Bytes of main memory that training may use.
     pub memory: Option<u64>,
-    /// Floating-point operations a second that earlier runs here reached; `None` without any.
-    pub flops: Option<f64>,
+    /// What CUDA would show to this process.
+    pub gpus: Vec<GpuSummary>,
+    /// How fast it multiplies, and what earlier runs on it took.
+    pub known: learn::Machine,
 }
 
 impl Machine {
-    /// This machine: cores and memory that this process may use.
-    pub fn here() -> Machine {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let total = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-            let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
-            line.split_whitespace().nth(1)?.parse::<u64>().ok()
-        });
-        let limit = fs::read_to_string("/sys/fs/cgroup/memory.max")
-            .ok()
-            .and_then(|text| text.trim().parse::<u64>().ok());
-        let memory = total.map(|kib| kib * 1024);
+    /// A machine as the hardware room tells of it, with what is known of its speed.
+    pub fn of(summary: Summary, known: learn::Machine) -> Machine {
+        let memory = Some(summary.ram_bytes).filter(|bytes| *bytes > 0);
+        let cores = match summary.cores {
+            1 => "1 core".to_string(),
+            n => format!("{n} cores"),
+        };
         Machine {
-            name: match cores {
-                1 => "1 core".into(),
-                n => format!("{n} cores"),
+            name: match summary.cpu.as_str() {
+                "" => cores,
+                cpu => format!("{cpu}, {cores}"),
             },
-            memory: [memory, limit].into_iter().flatten().min(),
-            flops: None,
+            memory,
+            gpus: summary.gpus,
+            known: learn::Machine { memory, ..known },
         }
     }
+
+    /// Bytes of the largest GPU, where there is one.
+    pub fn gpu_memory(&self) -> Option<u64> {
+        let sizes = self.gpus.iter().map(|gpu| gpu.memory_bytes);
+        sizes.max().filter(|bytes| *bytes > 0)
+    }
+
+    /// `AMD EPYC 9654, 32 cores, 256 GiB; 8 × NVIDIA H100 80GB HBM3 of 80 GiB`
+    pub fn line(&self) -> String {
+        let mut line = self.name.clone();
+        if let Some(memory) = self.memory {
+            line.push_str(&format!(", {}", human::bytes(memory)));
+        }
+        if let Some(first) = self.gpus.first() {
+            let more = match self.gpus.len() {
+                1 => String::new(),
+                n => format!("{n} × "),
+            };
+            let size = human::bytes(first.memory_bytes);
+            line.push_str(&format!("; {more}{} of {size}", one_line(&first.name)));
+        }
+        line
+    }
+}
+
+/// A spec of another tool, read and taken over as far as it goes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConfigFacts {
+    /// Whose it is: `llama-factory`.
+    pub tool: &'static str,
+    /// What became of each key.
+    pub lines: Vec<import::Line>,
+    /// Name for a run that has none in the file, and the file's text.
+    stem: String,
+    text: String,
+}
+
+impl ConfigFacts {
+    /// The spec that it makes.
+    pub fn draft(&self) -> Option<Draft> {
+        import::import(&self.stem, &self.text, None)
+            .ok()
+            .map(|imported| imported.draft)
+    }
+
+    /// `9 mapped; 3 mapped, with a difference; 4 no equal here`
+    pub fn summary(&self) -> String {
+        let count = |fate: Fate| self.lines.iter().filter(|l| l.fate == fate).count();
+        let counts: Vec<String> = Fate::ALL
+            .into_iter()
+            .filter(|fate| count(*fate) > 0)
+            .map(|fate| format!("{} {}", count(fate), fate.title()))
+            .collect();
+        counts.join("; ")
+    }
+}
+
+/// Largest spec of another tool that is read.
+const CONFIG_BYTES: u64 = 1 << 20;
+
+/// Reads a spec of LLaMA-Factory, Axolotl or TRL.
+///
+/// # Errors
+/// Why it is none.
+pub fn config(path: &Path) -> Result<ConfigFacts, String> {
+    let shown = path.display();
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(CONFIG_BYTES).read_to_string(&mut text))
+        .map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => {
+                format!("{shown} does not exist; relative paths start from the working directory")
+            }
+            _ => format!("{shown} cannot be read as text: {e}"),
+        })?;
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let imported = import::import(&stem, &text, None).map_err(|e| match e {
+        import::ImportError::NoDialect => {
+            format!("{shown}: its keys are none of LLaMA-Factory's, Axolotl's or TRL's")
+        }
+        e => format!("{shown}: {e}"),
+    })?;
+    Ok(ConfigFacts {
+        tool: imported.dialect.id(),
+        lines: imported.lines,
+        stem: stem.into_owned(),
+        text,
+    })
 }
 
 #[cfg(test)]
@@ -488,72 +409,8 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_told_by_their_keys() {
-        for (row, kind, checkable) in [
-            (
-                r#"{"messages": [{"role": "user", "content": "hi"}]}"#,
-                DataKind::Demos,
-                false,
-            ),
-            (
-                r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#,
-                DataKind::Pairs,
-                false,
-            ),
-            (
-                r#"{"prompt": "a", "completion": "b", "label": true}"#,
-                DataKind::Thumbs,
-                false,
-            ),
-            (
-                r#"{"prompt": "2+2", "answer": "4"}"#,
-                DataKind::Prompts,
-                true,
-            ),
-            (
-                r#"{"question": "2+2", "answer": "4"}"#,
-                DataKind::Demos,
-                true,
-            ),
-            (
-                r#"{"instruction": "a", "input": "", "output": "b"}"#,
-                DataKind::Demos,
-                false,
-            ),
-            (r#"{"text": "a"}"#, DataKind::Text, false),
-        ] {
-            let facts = look("a.jsonl", &format!("{row}\n\n{row}\n")).unwrap();
-            assert_eq!(
-                (facts.kind, facts.rows, facts.checkable),
-                (kind, Some(2), checkable),
-                "{row}"
-            );
-            assert!(!facts.trainable && !facts.note.is_empty());
-            assert_eq!(
-                look("a.json", &format!("[{row},{row}]")).unwrap().rows,
-                Some(2)
-            );
-        }
-    }
-
-    #[test]
     fn what_cannot_be_used_is_said_with_the_place() {
-        for (name, text, words) in [
-            (
-                "a.jsonl",
-                "{\"text\": \"a\"}\n{oops\n",
-                ":2: not a JSON object",
-            ),
-            ("a.jsonl", "{\"a\": 1}\n", "no known shape"),
-            (
-                "a.jsonl",
-                "{\"text\": \"a\"}\n{\"b\": 1}\n",
-                "row 2 has not the keys",
-            ),
-            ("a.parquet", "PAR1", "not read yet"),
-            ("a.txt", " \n", "no text"),
-            ("a.json", "{}", "a list of objects"),
-        ] {
+        for (name, text, words) in [("a.zip", "PK", "are not read"), ("a.txt", " \n", "no text")] {
             let error = look(name, text).unwrap_err();
             assert!(error.contains(words), "{name}: {error}");
         }
@@ -596,5 +453,49 @@ mod tests {
         assert_eq!(said("model.position.rope.theta"), Some("500.0"));
         assert_eq!(said("model.n_kv_head"), Some("null"));
         assert_eq!(said("data.tokenizer"), Some("file"));
+    }
+
+    #[test]
+    fn another_tools_spec_is_read_and_what_is_none_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run one.yaml");
+        assert!(config(&path).unwrap_err().contains("does not exist"));
+        fs::write(&path, "colour: red\n").unwrap();
+        assert!(
+            config(&path)
+                .unwrap_err()
+                .contains("none of LLaMA-Factory's")
+        );
+        let text = "stage: pt\nlearning_rate: 2.0e-4\nmax_steps: 70\nflash_attn: fa2\n";
+        fs::write(&path, text).unwrap();
+        let facts = config(&path).unwrap();
+        assert_eq!(facts.tool, "llama-factory");
+        assert!(facts.summary().contains("mapped"), "{}", facts.summary());
+        let draft = facts.draft().unwrap();
+        assert_eq!(draft.value("train.max_steps"), 70);
+        assert_eq!(draft.value("name"), "run-one");
+    }
+
+    #[test]
+    fn a_machine_is_told_in_one_line_with_its_gpus() {
+        let gpu = GpuSummary {
+            name: "NVIDIA L4".into(),
+            memory_bytes: 24 << 30,
+            memory_used_bytes: 0,
+        };
+        let summary = Summary {
+            cpu: "AMD EPYC 9654".into(),
+            cores: 32,
+            ram_bytes: 64 << 30,
+            gpus: vec![gpu; 2],
+        };
+        let machine = Machine::of(summary, learn::Machine::default());
+        assert_eq!(
+            machine.line(),
+            "AMD EPYC 9654, 32 cores, 64 GiB; 2 × NVIDIA L4 of 24 GiB"
+        );
+        assert_eq!(machine.gpu_memory(), Some(24 << 30));
+        assert_eq!(machine.known.memory, Some(64 << 30));
+        assert_eq!(Machine::default().gpu_memory(), None);
     }
 }

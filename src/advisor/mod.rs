@@ -4,4 +4,5 @@
 pub mod choose;
 pub mod look;
 pub mod remember;
+mod rows;
 pub mod wizard;

@@ -10,8 +10,8 @@ use crate::base::human::{self, grouped, short};
 use crate::link::Incoming;
 use crate::link::launch::{EngineOptions, Launcher};
 use crate::plan::learn::Machine;
-use crate::plan::power_law::{self, PowerLaw, Prediction};
-use crate::plan::small_runs::{Axis, FEWEST, SmallRun, choose};
+use crate::plan::power_law::{self, PowerLaw, Prediction, Trend};
+use crate::plan::small_runs::{Axis, FEWEST, FEWEST_STEPS, SmallRun, choose};
 use crate::plan::{Request, plan, target};
 use crate::run::{RunDir, RunState};
 use crate::spec::{self, RunSpec};
@@ -43,9 +43,6 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 }
-
-/// Steps under which a loss says more of its beginning than of its trend.
-const EARLY: u64 = 100;
 
 /// One rung, run or to be run.
 #[derive(Debug, Clone, Serialize)]
@@ -87,7 +84,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let runs = choose(&loaded.spec, &request, args.axis, args.runs as usize).map_err(|e| {
         Failure::yours(
             e.to_string(),
-            "a larger target, fewer --runs, or the other --axis",
+            "train the target itself, or the other --axis",
         )
     })?;
     let mut report = Report {
@@ -251,7 +248,18 @@ fn table(report: &Report, args: &Args) -> String {
             p.high
         ));
     }
-    if report.runs.iter().any(|r| r.steps < EARLY) {
+    if let Some(missed) = report.prediction.and_then(|p| p.missed) {
+        out.push_str(&format!(
+            "  the same line through the smaller runs alone missed the largest by {:.3}\n",
+            missed.abs()
+        ));
+    }
+    if report.prediction.is_some_and(|p| p.trend == Trend::Steady) {
+        out.push_str(
+            "  the fall does not flatten yet, so the range is wide: longer runs would narrow it\n",
+        );
+    }
+    if report.runs.iter().any(|r| r.steps < FEWEST_STEPS) {
         out.push_str(
             "  runs this short are still in their first fall: take the prediction for a hint\n",
         );

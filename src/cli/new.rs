@@ -3,9 +3,12 @@
 
 use super::Context;
 use super::exit::{Exit, Failure};
+use crate::advisor::look::Machine;
 use crate::advisor::remember;
 use crate::advisor::wizard::{self, Answers, Outcome, Question, Step, Wizard};
 use crate::base::text::one_line;
+use crate::hardware::{Live, Provider, Recorded};
+use crate::plan::learn;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
@@ -30,7 +33,8 @@ pub struct Args {
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let newest = newest_checkpoint(cx);
-    let context = wizard::Context::gather(&cx.spec_sources(), newest);
+    let machine = machine(cx)?;
+    let context = wizard::Context::gather(&cx.spec_sources(), newest, machine);
     let mut out = std::io::stdout().lock();
     if args.defaults {
         let mut wizard = Wizard::new(context, Answers::default());
@@ -48,6 +52,20 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         true => write_out(&wizard, args.file, &mut out),
         false => Ok(Exit::Done),
     }
+}
+
+/// This machine, or the recorded one of `--hardware`, of whose speed nothing is known.
+fn machine(cx: &Context) -> anyhow::Result<Machine> {
+    Ok(match cx.recording()? {
+        Some(recording) => {
+            let summary = Recorded::new(recording).machine().summary();
+            Machine::of(summary, learn::Machine::default())
+        }
+        None => {
+            let known = learn::Machine::look_and_measure(&cx.env, super::probe::measure);
+            Machine::of(Live::new(&cx.env).machine().summary(), known)
+        }
+    })
 }
 
 /// The newest checkpoint of all runs, offered as a start model.
@@ -177,7 +195,11 @@ fn enter(wizard: &mut Wizard, out: &mut impl Write) -> anyhow::Result<After> {
     }
     Ok(match outcome {
         Outcome::Moved => After::Again,
-        _ => After::Stay,
+        // Something was read: what was found, before anything is taken over.
+        _ => {
+            notes(&wizard.question(), out)?;
+            After::Stay
+        }
     })
 }
 
@@ -191,7 +213,7 @@ fn row_of(question: &Question, word: &str) -> Option<usize> {
 
 /// ```text
 ///
-/// [1/8] What should the model do?
+/// [1/9] What should the model do?
 ///   * 1  train a model from nothing   the whole road, small …
 ///     2  follow instructions          …
 /// ```
@@ -273,7 +295,7 @@ mod tests {
     use crate::spec::SpecSources;
 
     fn talk(text: &str) -> (Wizard, anyhow::Result<bool>, String) {
-        let context = wizard::Context::gather(&SpecSources::default(), None);
+        let context = wizard::Context::gather(&SpecSources::default(), None, Machine::default());
         let mut wizard = Wizard::new(context, Answers::default());
         let mut out = Vec::new();
         let done = converse(&mut wizard, &mut text.as_bytes(), &mut out);
@@ -285,7 +307,7 @@ mod tests {
         let (wizard, done, out) = talk("\n\n\n\n\n\n\n");
         assert!(done.unwrap(), "{out}");
         assert!(wizard.yaml().unwrap().contains("extends: quickstart"));
-        assert!(out.contains("[7/8] What it will take"), "{out}");
+        assert!(out.contains("[7/9] What it will take"), "{out}");
     }
 
     #[test]
@@ -310,7 +332,7 @@ mod tests {
         assert!(
             done.unwrap_err()
                 .to_string()
-                .contains("question 3 of 8 (start)")
+                .contains("question 3 of 9 (start)")
         );
         let (_, _, out) = talk("99\nxyz\n");
         assert!(out.contains("`99` is no answer") && out.contains("`xyz` is no answer"));

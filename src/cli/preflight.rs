@@ -3,10 +3,16 @@
 use super::{Context, args::SpecArgs, exit::Exit};
 use crate::base::text::one_line;
 use crate::engine::preflight::{Checked, check_spec};
+use crate::spec::RunSpec;
 use crate::wire::{CheckStatus, Event, encode};
-use std::io::Write;
+use std::io::{Read, Write};
+
+/// Largest spec that is read from standard input.
+const MAX_SPEC_BYTES: u64 = 1 << 20;
 
 /// Run the checks that save expensive mistakes, and train nothing
+///
+/// `-` in the place of the spec reads it from standard input.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -17,7 +23,10 @@ pub struct Args {
 }
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
-    let spec = args.spec.load(cx)?.spec;
+    let spec = match args.spec.target() {
+        Some("-") => from_input(cx)?,
+        _ => args.spec.load(cx)?.spec,
+    };
     let existed = cx.runs_dir.exists();
     std::fs::create_dir_all(&cx.runs_dir)?;
     let mut out = std::io::stdout().lock();
@@ -48,6 +57,16 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     } else {
         Exit::Training
     })
+}
+
+/// A spec that stands in no file: all of standard input, relative paths from the working directory.
+fn from_input(cx: &Context) -> anyhow::Result<RunSpec> {
+    let mut text = String::new();
+    std::io::stdin()
+        .lock()
+        .take(MAX_SPEC_BYTES)
+        .read_to_string(&mut text)?;
+    Ok(crate::spec::load_text("standard input", &text, &cx.spec_sources())?.spec)
 }
 
 fn verdict(failed: usize) -> String {

@@ -52,6 +52,8 @@ pub enum LaunchError {
     },
     #[error("the engine ended at once ({status}): {words}")]
     Died { status: ExitStatus, words: String },
+    #[error("the checks ended before the first of them ({status}): {words}")]
+    Checks { status: ExitStatus, words: String },
     #[error("the engine of {run} does not answer; {log} may say why")]
     Silent { run: String, log: PathBuf },
     #[error(transparent)]

@@ -7,6 +7,7 @@ mod host;
 pub mod launch;
 mod open;
 mod pipe;
+mod preflight;
 mod replay;
 mod route;
 mod server;

@@ -9,6 +9,11 @@ const STEPS: usize = 741;
 /// Two runs that differ in their seed alone differ by about so much of their loss.
 const SEED_NOISE: f64 = 0.005;
 
+/// A last slope of less than this share of the first one is flatter.
+const FLATTER: f64 = 0.9;
+/// Measured on the quickstart: behind its plateau it fell 1.5 to 1.6 times as steeply as any run before had.
+const STEEPER: f64 = 2.0;
+
 /// The constants of a fit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PowerLaw {
@@ -26,6 +31,19 @@ pub struct Prediction {
     pub loss: f64,
     pub low: f64,
     pub high: f64,
+    /// What the same method, from the smaller runs alone, foretold too much (or too little) for the largest one, nats.
+    pub missed: Option<f64>,
+    pub trend: Trend,
+}
+
+/// How the losses of the runs go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trend {
+    /// Each doubling brings less than the one before: where power laws hold.
+    Flattening,
+    /// It does not flatten yet: the law may not hold yet, and the range is wide.
+    Steady,
 }
 
 impl PowerLaw {
@@ -94,22 +112,52 @@ pub fn fit(points: &[(f64, f64)]) -> Option<PowerLaw> {
         .min_by(|a, b| a.rms.total_cmp(&b.rms))
 }
 
-/// The straight line in ln x through the two points that are farthest: what short runs do before the power law holds.
-fn straight(points: &[(f64, f64)], x: f64) -> Option<f64> {
-    let mut sorted = points.to_vec();
-    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let [.., (x0, l0), (x1, l1)] = sorted.as_slice() else {
-        return None;
+/// Slopes in ln x between neighbours.
+fn slopes(sorted: &[(f64, f64)]) -> Vec<f64> {
+    let slope = |w: &[(f64, f64)]| (w[1].1 - w[0].1) / (w[1].0 / w[0].0).ln();
+    sorted.windows(2).map(slope).collect()
+}
+
+/// Whether the fall gets flatter from the first stretch to the last, as a power law's does.
+fn trend(sorted: &[(f64, f64)]) -> Trend {
+    match slopes(sorted).as_slice() {
+        [first, .., last] if last.abs() < FLATTER * first.abs() => Trend::Flattening,
+        _ => Trend::Steady,
+    }
+}
+
+/// The lowest loss that one should be ready for at `x`: a fall in ln x as steep as it ever was, or, while it does not
+/// flatten, twice as steep. A model that has yet to learn the next thing stands on a plateau, and falls again behind it.
+fn deepest(sorted: &[(f64, f64)], x: f64) -> Option<f64> {
+    let (x1, l1) = *sorted.last()?;
+    let steepest = slopes(sorted).into_iter().fold(0.0, f64::min);
+    let slope = match trend(sorted) {
+        Trend::Flattening => steepest,
+        Trend::Steady => STEEPER * steepest,
     };
-    let slope = (l1 - l0) / (x1 / x0).ln();
-    let y = l1 + slope * (x / x1).ln();
+    let y = l1 + slope * (x / x1).ln().max(0.0);
     y.is_finite().then_some(y.max(0.0))
 }
 
-/// The loss at `x`, between the lowest and the highest of all lines that a difference of seeds could turn into the best;
-/// the lowest is no higher than a fall that goes on as it did last.
+/// What the largest run's loss would have been by the smaller ones alone, less what it was.
+fn miss(sorted: &[(f64, f64)]) -> Option<f64> {
+    let ((x, l), rest) = sorted.split_last()?;
+    let foretold = match rest {
+        [(x0, l0), (x1, l1)] => l1 + (l1 - l0) / (x1 / x0).ln() * (x / x1).ln(),
+        rest => fit(rest)?.at(*x),
+    };
+    Some(foretold - l)
+}
+
+/// The loss at `x`. The range covers all lines that a difference of seeds could turn into the best, a fall that goes on as
+/// steeply as it ever was, and the miss of the same method on the largest run, grown with the distance.
 pub fn predict(points: &[(f64, f64)], x: f64) -> Option<Prediction> {
     let best = fit(points)?;
+    let mut sorted = points.to_vec();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let [.., (before, _), (last, last_loss)] = sorted.as_slice() else {
+        return None;
+    };
     let mean = points.iter().map(|(_, l)| l).sum::<f64>() / points.len() as f64;
     let limit = (1.5 * best.rms).max(SEED_NOISE * mean);
     let near = all(points)
@@ -118,11 +166,20 @@ pub fn predict(points: &[(f64, f64)], x: f64) -> Option<Prediction> {
         .map(|law| law.at(x));
     let (low, high) = near.fold((f64::MAX, f64::MIN), |(l, h), y| (l.min(y), h.max(y)));
     let loss = best.at(x);
-    let low = straight(points, x).map_or(low, |y| low.min(y)).min(loss);
+    let missed = miss(&sorted);
+    // Distances in ln x: what was off over the last step is off more over several.
+    let steps = ((x / last).ln() / (last / before).ln()).max(1.0);
+    let off = missed.map_or(0.0, |m| m.abs() * steps);
+    let low = low.min(loss - off);
+    let low = deepest(&sorted, x).map_or(low, |y| low.min(y)).min(loss);
+    // More of x does not make it worse than the largest run was.
+    let high = high.max(loss + off).min(last_loss.max(loss));
     Some(Prediction {
         loss,
         low: (low - limit).max(0.0),
         high: high.max(loss) + limit,
+        missed,
+        trend: trend(&sorted),
     })
 }
 
@@ -175,6 +232,54 @@ mod tests {
             p.high - p.low
         };
         assert!(width(8e5) < width(8e6));
+    }
+
+    /// The quickstart, measured: validation losses of whole runs of so many tokens, and of the target. Each stands on the
+    /// plateau before the next thing is learnt.
+    #[test]
+    fn measured_runs_end_inside_their_ranges() {
+        let short = [
+            (23_808.0, 2.8833),
+            (47_616.0, 2.6737),
+            (96_000.0, 2.5197),
+            (192_000.0, 2.4206),
+        ];
+        let few = [(19_200.0, 2.9755), (38_400.0, 2.7222), (76_800.0, 2.5558)];
+        let size = [(14_464.0, 2.6643), (102_784.0, 2.4766), (338_688.0, 2.3835)];
+        let half = [
+            (153_600.0, 2.4526),
+            (307_200.0, 2.3437),
+            (614_400.0, 2.2012),
+        ];
+        let third = [
+            (153_600.0, 2.4482),
+            (217_344.0, 2.3939),
+            (307_200.0, 2.3389),
+        ];
+        let smoke = [(25_600.0, 3.0997), (40_448.0, 2.9332), (64_000.0, 2.7410)];
+        for (points, x, measured) in [
+            (&short[..], 1_536_000.0, 1.8976),
+            (&short[..3], 1_536_000.0, 1.8976),
+            (&few, 614_400.0, 2.1718),
+            (&size, 795_904.0, 2.3339),
+            (&half, 1_536_000.0, 1.8976),
+            (&third, 614_400.0, 2.1718),
+            (&smoke, 128_000.0, 2.5433),
+        ] {
+            let p = predict(points, x).unwrap();
+            assert!(p.low < measured && measured < p.high, "{p:?} {measured}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_missed_its_own_largest_run_is_less_sure() {
+        let smooth = points(|x| 1.5 + 30.0 * x.powf(-0.25), &[1e5, 2e5, 4e5]);
+        let mut bent = smooth.clone();
+        bent[2].1 += 0.08;
+        let of = |points: &[(f64, f64)]| predict(points, 8e5).unwrap();
+        let (a, b) = (of(&smooth), of(&bent));
+        assert!(a.missed.unwrap().abs() < b.missed.unwrap().abs());
+        assert!(b.high - b.low > a.high - a.low);
     }
 
     #[test]

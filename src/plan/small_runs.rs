@@ -6,8 +6,10 @@ use crate::spec::RunSpec;
 
 /// Runs that a line through three constants needs.
 pub const FEWEST: usize = 3;
-/// Steps under which a run says nothing.
-const FEWEST_STEPS: u64 = 20;
+/// Steps under which a loss says more of its beginning than of its trend.
+pub const FEWEST_STEPS: u64 = 200;
+/// The largest run takes at least this many times the smallest one's steps.
+const SPREAD: f64 = 1.5;
 
 /// What is made smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,13 +51,16 @@ pub struct SmallRun {
 /// Why no small runs can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TooSmall {
-    #[error("the target has {0} steps: its smaller runs would have less than {FEWEST_STEPS}")]
+    #[error(
+        "the target has {0} steps: runs of less than {FEWEST_STEPS} say little of it, and longer ones cost as much as itself"
+    )]
     Steps(u64),
     #[error("the target has {0} heads: there are no {1} smaller models of its proportions")]
     Heads(u64, usize),
 }
 
-/// `n` runs, the smallest first; each takes about half of what the next one takes, and the largest an eighth of the target.
+/// `n` runs, the smallest first. Along tokens each has about half the steps of the next one and the largest an eighth of the
+/// target's, but none has less than [`FEWEST_STEPS`]; a short target's largest run then has up to half of its steps.
 pub fn choose(
     spec: &RunSpec,
     target: &Request,
@@ -87,32 +92,36 @@ pub fn choose(
 
 fn by_tokens(spec: &RunSpec, target: &Request, n: usize) -> Result<Vec<SmallRun>, TooSmall> {
     let most = spec.train.max_steps;
-    (0..n)
-        .rev()
+    let doublings = (1_u64 << (n - 1)) as f64;
+    let eighth = most as f64 / 8.0;
+    let first = (eighth / doublings).max(FEWEST_STEPS as f64);
+    let last = eighth.max(first * doublings).min(most as f64 / 2.0);
+    if last < SPREAD * first {
+        return Err(TooSmall::Steps(most));
+    }
+    let ratio = (last / first).powf(1.0 / (n - 1) as f64);
+    Ok((0..n)
         .map(|i| {
-            let part = 8_u64 << i;
-            let steps = most / part;
-            if steps < FEWEST_STEPS {
-                return Err(TooSmall::Steps(most));
-            }
+            let steps = (first * ratio.powi(i as i32)).round() as u64;
             let mut settings = vec![format!("train.max_steps={steps}")];
-            settings.extend(warmup(spec, part));
+            settings.extend(warmup(spec, steps));
             let mut request = target.clone();
             request.tokens = steps * target.tokens / most.max(1);
-            Ok(SmallRun {
+            SmallRun {
                 settings,
                 request,
                 steps,
-            })
+            }
         })
-        .collect()
+        .collect())
 }
 
 /// A warm-up as short as the run is.
-fn warmup(spec: &RunSpec, part: u64) -> Option<String> {
+fn warmup(spec: &RunSpec, run: u64) -> Option<String> {
     let id = spec.schedule.entry().id;
     let steps = spec.to_value()["schedule"][id]["warmup_steps"].as_u64()?;
-    Some(format!("schedule.{id}.warmup_steps={}", steps / part))
+    let share = steps * run / spec.train.max_steps.max(1);
+    Some(format!("schedule.{id}.warmup_steps={share}"))
 }
 
 fn by_size(spec: &RunSpec, target: &Request, n: usize) -> Result<Vec<SmallRun>, TooSmall> {
@@ -197,18 +206,32 @@ mod tests {
     }
 
     #[test]
-    fn runs_along_tokens_cost_a_fraction_of_the_target() {
-        let (spec, request) = quickstart();
-        let runs = choose(&spec, &request, Axis::Tokens, 3).unwrap();
+    fn runs_along_tokens_are_long_enough_to_say_something_and_cheap_where_the_target_is_long() {
+        let (_, request) = quickstart();
+        let chosen = |max_steps: u64, n| {
+            let set = [format!("max_steps={max_steps}")];
+            let spec = spec::load("quickstart", &set, &Default::default())
+                .unwrap()
+                .spec;
+            let mut request = request.clone();
+            request.tokens = max_steps * 768;
+            choose(&spec, &request, Axis::Tokens, n)
+        };
+        let steps = |max_steps, n| -> Vec<u64> {
+            let runs = chosen(max_steps, n).unwrap();
+            runs.iter().map(|run| run.steps).collect()
+        };
+        assert_eq!(steps(64_000, 3), [2_000, 4_000, 8_000]);
+        assert_eq!(steps(2_000, 3), [200, 400, 800]);
+        assert_eq!(steps(2_000, 4), [200, 342, 585, 1_000]);
+        assert_eq!(chosen(500, 3), Err(TooSmall::Steps(500)));
+        let runs = chosen(64_000, 3).unwrap();
         let cost: f64 = runs.iter().map(|r| work::work(&r.request).flops).sum();
-        assert!(cost < 0.25 * work::work(&request).flops);
-        assert!(
-            runs[0]
-                .settings
-                .iter()
-                .any(|s| s == "schedule.cosine.warmup_steps=3"),
-            "{runs:?}"
-        );
+        let mut whole = request.clone();
+        whole.tokens = 64_000 * 768;
+        assert!(cost < 0.25 * work::work(&whole).flops);
+        let warmup = "schedule.cosine.warmup_steps=3".to_string();
+        assert!(runs[0].settings.contains(&warmup), "{runs:?}");
     }
 
     #[test]

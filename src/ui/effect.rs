@@ -48,6 +48,11 @@ pub enum Effect {
     OpenWizard,
     /// Read a preset for the editor.
     OpenEditor(String),
+    /// Run the checks of a spec for the wizard; `round` tells this round from earlier ones.
+    Preflight {
+        round: u64,
+        yaml: String,
+    },
     /// Look at a path for the wizard.
     Look(Look),
     /// Write a new file; never over another one.

@@ -70,8 +70,35 @@ impl Workplace {
     pub fn wizard(&self) -> (Context, Answers) {
         let newest = self.checkpoints().into_iter().next();
         let newest = newest.map(|row| row.path.display().to_string());
-        let context = Context::gather(&self.sources, newest);
+        let machine = self.machine_facts();
+        let context = Context::gather(&self.sources, newest, machine);
         (context, remember::answers(&self.env))
+    }
+
+    /// The machine as the wizard sees it: this one, or the recorded one, of whose speed nothing is known.
+    fn machine_facts(&self) -> crate::advisor::look::Machine {
+        let (summary, known) = match &self.hardware {
+            Some(recording) => {
+                let summary = Recorded::new(recording.clone()).machine().summary();
+                (summary, Default::default())
+            }
+            None => {
+                let summary = Live::new(&self.env).machine().summary();
+                (summary, self.machine())
+            }
+        };
+        crate::advisor::look::Machine::of(summary, known)
+    }
+
+    /// Runs the checks of a spec in a process of its own and tells each; ends it when `take` wants no more.
+    ///
+    /// # Errors
+    /// Why they could not be made.
+    pub fn preflight(&self, yaml: &str, take: &mut dyn FnMut(Event) -> bool) -> Result<(), String> {
+        let launcher = Launcher::this_program(&self.env).map_err(|e| e.to_string())?;
+        launcher
+            .preflight(yaml, &self.runs_dir, take)
+            .map_err(|e| e.to_string())
     }
 
     /// Keeps the wizard's answers. A disk that does not take them costs only the comfort of the next time.

@@ -6,7 +6,7 @@ use crate::hardware::Machine;
 use crate::link::Incoming;
 use crate::run::index::RunSummary;
 use crate::spec::Draft;
-use crate::wire::{CommandId, Values};
+use crate::wire::{CommandId, Event, Values};
 use crossterm::event::{KeyEvent, MouseEvent};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,6 +48,16 @@ pub enum Msg {
     Wizard(Box<Context>, Box<Answers>),
     /// What the wizard asked to look at.
     Seen(Box<Seen>),
+    /// A check of a round was made.
+    Checked {
+        round: u64,
+        event: Box<Event>,
+    },
+    /// A round of checks is over, or could not be made.
+    ChecksOver {
+        round: u64,
+        result: Result<(), String>,
+    },
     /// A preset for the editor, or what is wrong with it.
     Editor(Result<Box<Draft>, String>),
     /// A spec was written there, or why not.

@@ -24,7 +24,7 @@ use std::future::{Future, pending, poll_fn};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -114,6 +114,8 @@ struct Shell {
     watching: bool,
     /// Set to give the inspection of data up that is under way.
     inspecting: Option<Arc<AtomicBool>>,
+    /// The newest round of checks.
+    round: Arc<AtomicU64>,
 }
 
 /// Who is stopped when the workbench is suspended.
@@ -158,6 +160,7 @@ impl Shell {
             over: false,
             watching: false,
             inspecting: None,
+            round: Arc::default(),
         };
         shell.draw()?;
         shell.do_effects(effects.into());
@@ -391,6 +394,7 @@ impl Shell {
                     self.job(|place| Done::Msg(Msg::Checkpoints(place.checkpoints())))
                 }
                 Effect::WatchHardware => self.watch_hardware(),
+                Effect::Preflight { round, yaml } => self.preflight(round, yaml),
                 Effect::Redraw => {
                     let _ = self.guard.redraw();
                 }
@@ -458,6 +462,22 @@ impl Shell {
         if let Err(e) = spawned {
             tracing::warn!("the machine is not read: {e}");
         }
+    }
+
+    /// Starts the thread that runs a round of checks; an earlier round ends with its next check.
+    fn preflight(&mut self, round: u64, yaml: String) {
+        self.round.store(round, Ordering::Relaxed);
+        let (wanted, place) = (self.round.clone(), self.place.clone());
+        let sender = self.jobs.0.clone();
+        tokio::task::spawn_blocking(move || {
+            let mut take = |event| {
+                let event = Box::new(event);
+                let told = sender.blocking_send(Done::Msg(Msg::Checked { round, event }));
+                told.is_ok() && wanted.load(Ordering::Relaxed) == round
+            };
+            let result = place.preflight(&yaml, &mut take);
+            let _ = sender.blocking_send(Done::Msg(Msg::ChecksOver { round, result }));
+        });
     }
 
     fn link_job(&self, slot: Slot, work: impl FnOnce(&Workplace) -> Linked + Send + 'static) {

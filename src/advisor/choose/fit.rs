@@ -104,7 +104,8 @@ pub(super) fn choose(facts: &Facts, inputs: &Inputs) -> (Adapter, Fit) {
         &[Adapter::Full, Adapter::Lora, Adapter::QLora]
     };
     let first = adapters.first().copied().unwrap_or(Adapter::Full);
-    let Some(memory) = inputs.memory else {
+    let elsewhere = inputs.gpu_memory.filter(|_| !super::available(facts));
+    let Some(memory) = elsewhere.or(inputs.memory) else {
         return (
             first,
             Fit::Unknown {

@@ -135,8 +135,10 @@ pub struct Inputs {
     pub reward: Reward,
     /// Parameters of the model that is trained.
     pub n_params: u64,
-    /// Bytes of the memory that training may use: the GPU's, or the host's where there is none.
+    /// Bytes of main memory that training may use.
     pub memory: Option<u64>,
+    /// Bytes of the largest GPU: what counts for methods that this build leaves to other trainers.
+    pub gpu_memory: Option<u64>,
 }
 
 /// One method with everything that is said for and against it here.

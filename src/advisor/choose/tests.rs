@@ -14,6 +14,7 @@ fn inputs(goal: Goal, data: DataKind, start: Start) -> Inputs {
         reward: Reward::None,
         n_params: 1_000_000,
         memory: Some(24 * GB),
+        gpu_memory: None,
     }
 }
 

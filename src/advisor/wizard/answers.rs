@@ -46,10 +46,23 @@ impl DataAnswer {
     }
 }
 
+/// How a spec begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Begin {
+    /// Goal, data, start, method, size, one after the other.
+    #[default]
+    Questions,
+    /// A spec of another tool: [`Answers::config_path`].
+    Config,
+}
+
 /// All answers. A `None` was not given yet; texts are kept as typed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Answers {
+    pub begin: Begin,
+    pub config_path: String,
     pub goal: Option<Goal>,
     pub data: Option<DataAnswer>,
     pub data_path: String,

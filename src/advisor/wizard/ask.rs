@@ -1,10 +1,13 @@
 //! Each question as rows to show: titles, details, what is typed, and the words about the selected row.
 
-use super::answers::DataAnswer;
+use super::answers::{Begin, DataAnswer};
+use super::checks::State;
 use super::plan;
 use super::{Step, Wizard};
 use crate::advisor::choose::{Advice, Goal, Start, Verdict};
 use crate::base::human;
+use crate::base::text::one_line;
+use crate::spec::import::Fate;
 use crate::spec::{Issue, shown};
 
 /// A text that a row takes.
@@ -77,6 +80,17 @@ pub struct Question {
     pub text: Vec<String>,
 }
 
+/// A short word for the column of labels.
+fn fate_label(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Mapped => "same",
+        Fate::Differs => "differs",
+        Fate::NoEqual => "no equal",
+        Fate::Needless => "not needed",
+        Fate::Unknown => "unknown",
+    }
+}
+
 pub(super) fn issue_words(issue: &Issue) -> String {
     match issue.hint.as_str() {
         "" => issue.what.clone(),
@@ -96,6 +110,7 @@ impl Wizard {
             Step::Settings => ("Settings that matter here", self.setting_rows()),
             Step::Plan => ("What it will take", Vec::new()),
             Step::Finish => ("Ready", self.finish_rows()),
+            Step::Check => ("Checks before the first step", self.check_rows()),
         };
         let (notes, text) = self.about(&rows);
         Question {
@@ -110,7 +125,12 @@ impl Wizard {
     /// The answers so far, one a step, for the column beside the question; `None` for what was not answered.
     pub fn summary(&self) -> Vec<(Step, Option<String>)> {
         let a = &self.answers;
+        let taken_over = a.begin == Begin::Config;
         let answer = |step: Step| match step {
+            Step::Goal if taken_over => Some("take over a config".into()),
+            Step::Data | Step::Start | Step::Method | Step::Model if taken_over => {
+                Some("as it says".into())
+            }
             Step::Goal => a.goal.map(|g| g.title().to_string()),
             Step::Data => a.data.map(|d| self.data_word(d)),
             Step::Start => a.start.map(|s| self.start_word(s)),
@@ -121,7 +141,7 @@ impl Wizard {
                 1 => "1 of your own".into(),
                 n => format!("{n} of your own"),
             }),
-            Step::Plan | Step::Finish => None,
+            Step::Plan | Step::Finish | Step::Check => None,
         };
         let shown = |step: Step| match step < self.step {
             true => answer(step),
@@ -164,10 +184,13 @@ impl Wizard {
     }
 
     fn goal_rows(&self) -> Vec<Row> {
-        Goal::ALL
-            .iter()
-            .map(|g| Row::choice(g.title(), g.about()))
-            .collect()
+        let goals = Goal::ALL.iter().map(|g| Row::choice(g.title(), g.about()));
+        let config = Row::input(
+            "take over a config I have",
+            &self.answers.config_path,
+            "its path: LLaMA-Factory, Axolotl or TRL",
+        );
+        goals.chain([config]).collect()
     }
 
     fn data_rows(&self) -> Vec<Row> {
@@ -277,6 +300,9 @@ impl Wizard {
                 }
                 row.detail = match (typed.is_some(), changed) {
                     (true, _) => "yours".into(),
+                    (false, true) if self.answers.begin == Begin::Config => {
+                        "from the config".into()
+                    }
                     (false, true) => "from your data".into(),
                     _ => String::new(),
                 };
@@ -289,9 +315,7 @@ impl Wizard {
     fn finish_rows(&self) -> Vec<Row> {
         let blocked = self.not_runnable();
         let start = match &blocked {
-            None => {
-                "preflight checks it first: a minute at most; a failed check stops it".to_string()
-            }
+            None => "preflight checks it first, and shows what it finds".to_string(),
             Some(why) => why.clone(),
         };
         let mut rows = vec![
@@ -305,11 +329,45 @@ impl Wizard {
         rows
     }
 
+    fn check_rows(&self) -> Vec<Row> {
+        let checks = self.checks();
+        let title = match checks.obstacle() {
+            Some(_) => "back to the settings",
+            None => "start it now",
+        };
+        vec![Row {
+            open: checks.state != State::Running,
+            ..Row::choice(title, checks.words())
+        }]
+    }
+
+    /// One line a check: its mark, and what it found.
+    fn check_notes(&self) -> Vec<Note> {
+        let lines = &self.checks().lines;
+        if lines.is_empty() {
+            let words =
+                "A twin of the model is made and tried out; the first findings come in a moment.";
+            return vec![note("At work", words)];
+        }
+        lines
+            .iter()
+            .map(|line| {
+                let hint = match line.hint.as_str() {
+                    "" => String::new(),
+                    hint => format!("; {hint}"),
+                };
+                let text = format!("{}: {}{hint}", line.title, line.evidence);
+                note(line.mark.word(), text)
+            })
+            .collect()
+    }
+
     /// Words about the selected row, and lines under them.
     fn about(&self, rows: &[Row]) -> (Vec<Note>, Vec<String>) {
         let selected = self.selected();
         match self.step {
-            Step::Goal => (self.goal_notes(), Vec::new()),
+            Step::Goal => self.goal_notes(),
+            Step::Check => (self.check_notes(), Vec::new()),
             Step::Data => self.data_notes(),
             Step::Start => (self.start_notes(), Vec::new()),
             Step::Method => (self.method_notes(selected), Vec::new()),
@@ -323,9 +381,9 @@ impl Wizard {
         }
     }
 
-    fn goal_notes(&self) -> Vec<Note> {
+    fn goal_notes(&self) -> (Vec<Note>, Vec<String>) {
         let Some(goal) = Goal::ALL.get(self.selected()) else {
-            return Vec::new();
+            return self.config_notes();
         };
         let words = match goal {
             Goal::NewModel => {
@@ -346,7 +404,28 @@ impl Wizard {
             Goal::Classify => "Fine-tuning on labelled examples; a few hundred good ones suffice.",
             Goal::Compress => "Fine-tuning a small model on a large one's answers.",
         };
-        vec![note("This means", words)]
+        (vec![note("This means", words)], Vec::new())
+    }
+
+    /// What became of the keys of another tool's spec, once it was read.
+    fn config_notes(&self) -> (Vec<Note>, Vec<String>) {
+        let Some(Ok(facts)) = self.config_facts() else {
+            let words = "A YAML file of LLaMA-Factory, Axolotl or TRL becomes a spec as far as it goes. What became of each key is told first; nothing is dropped in silence.";
+            return (vec![note("This means", words)], Vec::new());
+        };
+        let found = format!("{}: {}", facts.tool, facts.summary());
+        let mut notes = vec![note("Found", found), note("Next", "enter takes it over")];
+        for fate in Fate::ALL {
+            for line in facts.lines.iter().filter(|l| l.fate == fate) {
+                let words: Vec<String> = [&line.theirs, &line.ours, &line.words]
+                    .into_iter()
+                    .filter(|w| !w.is_empty())
+                    .map(|w| one_line(w))
+                    .collect();
+                notes.push(note(fate_label(fate), words.join(" · ")));
+            }
+        }
+        (notes, Vec::new())
     }
 
     fn data_notes(&self) -> (Vec<Note>, Vec<String>) {
@@ -359,7 +438,7 @@ impl Wizard {
         let Some(facts) = facts else {
             let words = match answer {
                 Some(DataAnswer::Path) => {
-                    "A UTF-8 text file or a folder of .txt files is trained on. Rows (.jsonl, .json) are recognised and advised on."
+                    "A UTF-8 text file or a folder of .txt files is trained on. Rows (.jsonl, .json, .csv, .parquet, compressed or not) are recognised and advised on."
                 }
                 _ => {
                     "Nothing is trained from a description: the answer says which method would suit and what it needs."
@@ -469,7 +548,10 @@ impl Wizard {
         let parent = shown(&draft.parent_value(&full));
         notes.push(note(
             "Default",
-            format!("{parent} (preset {})", draft.target()),
+            match draft.target() {
+                "" => format!("{parent} (the program's)"),
+                preset => format!("{parent} (preset {preset})"),
+            },
         ));
         let changes = draft.changes();
         if let Some(change) = changes.iter().find(|c| c.path == full && !c.why.is_empty()) {

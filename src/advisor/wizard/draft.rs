@@ -2,7 +2,7 @@
 //! typed on top. Each value that differs from the preset carries its reason.
 
 use super::Wizard;
-use super::answers::DataAnswer;
+use super::answers::{Begin, DataAnswer};
 use crate::advisor::look::DataFacts;
 use crate::base::human;
 use crate::spec::{Draft, Issue};
@@ -36,12 +36,18 @@ fn rec(path: &str, text: impl Into<String>, why: impl Into<String>) -> Recommend
 impl Wizard {
     /// The draft that the answers make, and what is wrong with settings that were typed; those keep the value below.
     pub fn draft(&self) -> Option<(Draft, Vec<(String, Issue)>)> {
-        let mut draft = self.preset()?.draft.clone();
         let mut wrong = Vec::new();
-        for r in self.recommended(&draft) {
-            // A recommendation that the schema refuses is not forced on anybody.
-            let _ = draft.set(&r.path, &r.text, &r.why);
-        }
+        let mut draft = match self.answers.begin {
+            Begin::Config => self.config_facts()?.as_ref().ok()?.draft()?,
+            Begin::Questions => {
+                let mut draft = self.preset()?.draft.clone();
+                for r in self.recommended(&draft) {
+                    // A recommendation that the schema refuses is not forced on anybody.
+                    let _ = draft.set(&r.path, &r.text, &r.why);
+                }
+                draft
+            }
+        };
         for (path, text) in &self.answers.settings {
             let Some(full) = draft.settle(path) else {
                 continue;
@@ -141,6 +147,11 @@ impl Wizard {
 
     fn heading(&self) -> Vec<String> {
         let mut lines = vec!["Made by the wizard of llmtui; edit it freely.".to_string()];
+        if let (Begin::Config, Some(Ok(facts))) = (self.answers.begin, self.config_facts()) {
+            let path = crate::base::text::one_line(self.answers.config_path.trim());
+            lines.push(format!("Taken over from {path} ({}).", facts.tool));
+            return lines;
+        }
         if let Some(goal) = self.answers.goal {
             lines.push(format!("Goal: {}.", goal.title()));
         }

@@ -3,17 +3,19 @@
 
 mod answers;
 mod ask;
+mod checks;
 mod draft;
 mod knobs;
 mod plan;
 
-pub use answers::{Answers, DataAnswer};
+pub use answers::{Answers, Begin, DataAnswer};
 pub use ask::{Input, Note, Question, Row};
+pub use checks::{CheckLine, Checks, Mark, State};
 pub use knobs::{COMMON, Knob};
 pub use plan::n_params;
 
 use super::choose::{self, Advice, DataKind, Inputs, MethodId, Reward, Start, Verdict};
-use super::look::{self, DataFacts, Machine, ModelFacts};
+use super::look::{self, ConfigFacts, DataFacts, Machine, ModelFacts};
 use crate::spec::{Draft, SpecSources};
 use std::path::PathBuf;
 
@@ -28,10 +30,11 @@ pub enum Step {
     Settings,
     Plan,
     Finish,
+    Check,
 }
 
 impl Step {
-    pub const ALL: [Step; 8] = [
+    pub const ALL: [Step; 9] = [
         Step::Goal,
         Step::Data,
         Step::Start,
@@ -40,6 +43,7 @@ impl Step {
         Step::Settings,
         Step::Plan,
         Step::Finish,
+        Step::Check,
     ];
 
     /// One word for the column of answers.
@@ -53,6 +57,7 @@ impl Step {
             Step::Settings => "settings",
             Step::Plan => "plan",
             Step::Finish => "go",
+            Step::Check => "check",
         }
     }
 
@@ -80,9 +85,13 @@ pub struct Context {
 }
 
 impl Context {
-    /// Reads the presets and looks at the machine. Presets that do not load are left out: the list of presets complains
+    /// Reads the presets. Presets that do not load are left out: the list of presets complains
     /// about them elsewhere.
-    pub fn gather(sources: &SpecSources, newest_checkpoint: Option<String>) -> Context {
+    pub fn gather(
+        sources: &SpecSources,
+        newest_checkpoint: Option<String>,
+        machine: Machine,
+    ) -> Context {
         let presets = crate::spec::presets(sources)
             .into_iter()
             .filter_map(|preset| {
@@ -96,7 +105,7 @@ impl Context {
             .collect();
         Context {
             presets,
-            machine: Machine::here(),
+            machine,
             newest_checkpoint,
         }
     }
@@ -107,6 +116,8 @@ impl Context {
 pub enum Look {
     Data(PathBuf),
     Model(PathBuf),
+    /// A spec of another tool.
+    Config(PathBuf),
 }
 
 /// What was found there.
@@ -114,6 +125,7 @@ pub enum Look {
 pub enum Seen {
     Data(PathBuf, Result<DataFacts, String>),
     Model(PathBuf, Result<ModelFacts, String>),
+    Config(PathBuf, Result<ConfigFacts, String>),
 }
 
 impl Look {
@@ -128,6 +140,10 @@ impl Look {
                 let facts = look::model(&path);
                 Seen::Model(path, facts)
             }
+            Look::Config(path) => {
+                let facts = look::config(&path);
+                Seen::Config(path, facts)
+            }
         }
     }
 }
@@ -140,6 +156,11 @@ pub enum Outcome {
     Moved,
     /// The answer to be given to [`Wizard::seen`].
     Look(Look),
+    /// Run the checks of this spec, and tell them by [`Wizard::checked`] and [`Wizard::checks_over`].
+    Check {
+        name: String,
+        yaml: String,
+    },
     /// Train this now.
     Start {
         name: String,
@@ -165,6 +186,8 @@ pub struct Wizard {
     corpus: Option<DataFacts>,
     data: Option<(String, Result<DataFacts, String>)>,
     model: Option<(String, Result<ModelFacts, String>)>,
+    config: Option<(String, Result<ConfigFacts, String>)>,
+    checks: Checks,
     /// Why the last Enter led nowhere.
     error: Option<String>,
 }
@@ -183,6 +206,8 @@ impl Wizard {
             corpus: look::corpus("tinyshakespeare"),
             data: None,
             model: None,
+            config: None,
+            checks: Checks::default(),
             error: None,
         };
         wizard.place_cursor();
@@ -216,6 +241,7 @@ impl Wizard {
     pub fn type_in(&mut self, text: &str) {
         self.error = None;
         match self.step {
+            Step::Goal => self.answers.config_path = text.to_string(),
             Step::Data => self.answers.data_path = text.to_string(),
             Step::Start => self.answers.start_path = text.to_string(),
             Step::Finish => self.answers.save_as = text.to_string(),
@@ -253,10 +279,7 @@ impl Wizard {
     pub fn enter(&mut self) -> Outcome {
         self.error = None;
         match self.step {
-            Step::Goal => {
-                self.answers.goal = choose::Goal::ALL.get(self.selected()).copied();
-                self.advance()
-            }
+            Step::Goal => self.enter_goal(),
             Step::Data => self.enter_data(),
             Step::Start => self.enter_start(),
             Step::Method => self.enter_method(),
@@ -264,15 +287,21 @@ impl Wizard {
             Step::Settings => self.enter_settings(),
             Step::Plan => self.advance(),
             Step::Finish => self.enter_finish(),
+            Step::Check => self.enter_check(),
         }
     }
 
     /// One question back; every answer stays.
     pub fn back(&mut self) -> Outcome {
         self.error = None;
-        match (self.step as usize).checked_sub(1) {
+        let before = match (self.step, self.answers.begin) {
+            // What lies between was answered by the other tool's spec.
+            (Step::Settings, Begin::Config) => Some(Step::Goal),
+            (step, _) => (step as usize).checked_sub(1).map(|i| Step::ALL[i]),
+        };
+        match before {
             Some(before) => {
-                self.step = Step::ALL[before];
+                self.step = before;
                 self.place_cursor();
                 Outcome::Moved
             }
@@ -291,6 +320,12 @@ impl Wizard {
         match seen {
             Seen::Data(path, facts) => self.data = Some((shown(&path), facts)),
             Seen::Model(path, facts) => self.model = Some((shown(&path), facts)),
+            Seen::Config(path, facts) => {
+                self.error = facts.as_ref().err().cloned();
+                self.config = Some((shown(&path), facts));
+                // Its report is read before anything is taken over.
+                return Outcome::Stay;
+            }
         }
         match self.step {
             Step::Data | Step::Start => self.enter(),
@@ -309,6 +344,27 @@ impl Wizard {
             self.place_cursor();
         }
         Outcome::Moved
+    }
+
+    fn enter_goal(&mut self) -> Outcome {
+        if let Some(goal) = choose::Goal::ALL.get(self.selected()) {
+            self.answers.goal = Some(*goal);
+            self.answers.begin = Begin::Questions;
+            return self.advance();
+        }
+        let path = self.answers.config_path.trim().to_string();
+        if path.is_empty() {
+            return self.refuse("which file? Type the path of its YAML");
+        }
+        match &self.config {
+            Some((known, Ok(_))) if *known == path => {
+                self.answers.begin = Begin::Config;
+                self.step = Step::Settings;
+                self.place_cursor();
+                Outcome::Moved
+            }
+            _ => Outcome::Look(Look::Config(path.into())),
+        }
     }
 
     fn enter_data(&mut self) -> Outcome {
@@ -438,10 +494,14 @@ impl Wizard {
             return self.refuse(why);
         }
         match self.selected() {
-            0 => Outcome::Start {
-                name: draft.value("name").as_str().unwrap_or("run").to_string(),
-                yaml,
-            },
+            0 => {
+                self.checks = Checks::default();
+                self.advance();
+                Outcome::Check {
+                    name: run_name(&draft),
+                    yaml,
+                }
+            }
             1 => {
                 let path = self.save_path();
                 Outcome::Save {
@@ -453,8 +513,58 @@ impl Wizard {
         }
     }
 
+    /// Starts when every check was made and none failed; after a failed one it leads to the settings, with the reason.
+    fn enter_check(&mut self) -> Outcome {
+        if self.checks.good() {
+            let (Some(yaml), Some((draft, _))) = (self.yaml(), self.draft()) else {
+                return self.refuse("choose a model first");
+            };
+            return Outcome::Start {
+                name: run_name(&draft),
+                yaml,
+            };
+        }
+        match self.checks.obstacle() {
+            Some(why) => {
+                self.go(Step::Settings);
+                self.error = Some(why);
+                Outcome::Moved
+            }
+            None => self.refuse("the checks are still at work; they take seconds"),
+        }
+    }
+
+    /// The checks so far.
+    pub fn checks(&self) -> &Checks {
+        &self.checks
+    }
+
+    /// A check was made.
+    pub fn checked(&mut self, line: CheckLine) {
+        self.checks.lines.push(line);
+    }
+
+    /// All were made, or why not.
+    pub fn checks_over(&mut self, result: Result<(), String>) {
+        self.checks.state = match result {
+            Ok(()) => State::Over,
+            Err(why) => State::Broken(why),
+        };
+        if self.step == Step::Check {
+            self.error = self.checks.obstacle();
+        }
+    }
+
     /// Why the answers cannot be trained, though they can be advised on.
     fn not_runnable(&self) -> Option<String> {
+        if self.answers.begin == Begin::Config {
+            return None;
+        }
+        if self.chosen_data().is_some_and(|facts| !facts.trainable) {
+            return Some(
+                "the data are rows, and this build trains on plain text: go back to data and name a text".into(),
+            );
+        }
         if self.answers.data.is_some_and(|d| d.described().is_some()) {
             return Some(
                 "the data was only described: go back to data and name a text file".into(),
@@ -497,8 +607,18 @@ impl Wizard {
             .map(|(_, facts)| facts)
     }
 
+    /// What was found in the other tool's spec that stands in the answers now.
+    fn config_facts(&self) -> Option<&Result<ConfigFacts, String>> {
+        let path = self.answers.config_path.trim();
+        let (known, facts) = self.config.as_ref()?;
+        (known == path).then_some(facts)
+    }
+
     /// The facts of the data that was chosen, where there is some.
     fn chosen_data(&self) -> Option<&DataFacts> {
+        if self.answers.begin == Begin::Config {
+            return None;
+        }
         match self.answers.data? {
             DataAnswer::Corpus => self.corpus.as_ref(),
             DataAnswer::Path => self.data_facts()?.as_ref().ok(),
@@ -508,6 +628,9 @@ impl Wizard {
 
     /// The model that training starts from, where one was named and found.
     fn start_model(&self) -> Option<&ModelFacts> {
+        if self.answers.begin == Begin::Config {
+            return None;
+        }
         if matches!(self.answers.start, None | Some(Start::Scratch)) {
             return None;
         }
@@ -543,6 +666,7 @@ impl Wizard {
             reward,
             n_params: model.or_else(preset).unwrap_or(1_000_000),
             memory: self.context.machine.memory,
+            gpu_memory: self.context.machine.gpu_memory(),
         }
     }
 
@@ -598,7 +722,10 @@ impl Wizard {
         let at = match self.step {
             Step::Goal => {
                 let goal = self.answers.goal;
-                choose::Goal::ALL.iter().position(|g| Some(*g) == goal)
+                match self.answers.begin {
+                    Begin::Config => Some(choose::Goal::ALL.len()),
+                    Begin::Questions => choose::Goal::ALL.iter().position(|g| Some(*g) == goal),
+                }
             }
             Step::Data => {
                 let data = self.answers.data;
@@ -612,7 +739,7 @@ impl Wizard {
                     .iter()
                     .position(|p| Some(p.name.as_str()) == name)
             }
-            Step::Settings | Step::Plan | Step::Finish => None,
+            Step::Settings | Step::Plan | Step::Finish | Step::Check => None,
         };
         if let Some(at) = at {
             self.cursor[self.step as usize] = at;
@@ -632,6 +759,10 @@ impl Wizard {
             .or_else(|| list.first().filter(|a| !a.available).map(|_| 0))
             .or_else(|| list.iter().position(suits))
     }
+}
+
+fn run_name(draft: &Draft) -> String {
+    draft.value("name").as_str().unwrap_or("run").to_string()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use crate::advisor::look::{DataFacts, Machine};
 use crate::base::human;
+use crate::plan::request::Said;
 use crate::plan::target::{DataSize, of_spec};
 use crate::plan::{Advice, Device, Plan, Verdict, plan};
 use crate::spec::{Draft, RunSpec};
@@ -38,11 +39,7 @@ fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
 pub(super) fn of(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine) -> Plan {
     let mut request = of_spec(spec, size(spec, data));
     request.device = Device::limit("this machine", machine.memory);
-    if let Some(flops) = machine.flops {
-        // What runs here reached, so the share of it that a run reaches is one.
-        request.device.peak_flops = Some(flops);
-        request.mfu = 1.0;
-    }
+    machine.known.equip(&mut request);
     plan(&request)
 }
 
@@ -60,7 +57,7 @@ pub(super) fn memory_words(plan: &Plan) -> String {
     }
 }
 
-/// `about 1:20`, where this machine's speed is known from earlier runs.
+/// `about 1:20`, where this machine's speed is known from earlier runs or was measured.
 pub(super) fn time_words(plan: &Plan) -> Option<String> {
     let hours = plan.work.hours.filter(|h| h.is_finite() && *h >= 0.0)?;
     let time = Duration::try_from_secs_f64(hours * 3600.0).ok()?;
@@ -132,14 +129,17 @@ pub(super) fn lines(
                     machine.name
                 )
             },
-            |time| {
-                format!(
-                    "{time} on {}, by the speed of earlier runs here",
-                    machine.name
-                )
+            |time| match plan.request.mfu_said {
+                Said::Learnt => format!("{time}, by the speed of earlier runs here"),
+                _ => format!("{time}, by a measured product; the first steps tell better"),
             },
         ),
     ));
+    let where_to = match machine.gpus.is_empty() {
+        true => machine.line(),
+        false => format!("{}; this build trains on the processor", machine.line()),
+    };
+    lines.push(("Machine", where_to));
     lines.push((
         "Disk",
         format!("{} for its checkpoints", human::bytes(plan.disk_bytes)),
@@ -173,6 +173,8 @@ pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine
 mod tests {
     use super::*;
     use crate::advisor::look;
+    use crate::hardware::Summary;
+    use crate::plan::probe::Speed;
     use crate::spec::SpecSources;
 
     #[test]
@@ -195,11 +197,14 @@ mod tests {
             .spec()
             .unwrap();
         let data = look::corpus("tinyshakespeare");
-        let mut machine = Machine {
-            name: "2 cores".into(),
-            memory: Some(24 << 30),
-            flops: None,
-        };
+        let mut machine = Machine::of(
+            Summary {
+                cores: 2,
+                ram_bytes: 24 << 30,
+                ..Summary::default()
+            },
+            Default::default(),
+        );
         let line = |machine: &Machine, label: &str| {
             let lines = lines(&spec, data.as_ref(), machine);
             lines.into_iter().find(|(l, _)| *l == label).unwrap().1
@@ -215,12 +220,17 @@ mod tests {
         );
         assert!(line(&machine, "Memory").starts_with("fits: "));
         assert!(line(&machine, "Time").contains("no earlier run"));
-        machine.flops = Some(1e11);
+        machine.known.speed = Some(Speed {
+            on: "here".into(),
+            f32: Some(1.4e11),
+            bf16: Some(1.4e11),
+        });
+        let time = line(&machine, "Time");
         assert!(
-            line(&machine, "Time").starts_with("about 1:"),
-            "{}",
-            line(&machine, "Time")
+            time.starts_with("about 1:") && time.contains("measured product"),
+            "{time}"
         );
+        assert_eq!(line(&machine, "Machine"), "2 cores, 24 GiB");
         machine.memory = Some(1 << 20);
         assert!(line(&machine, "Memory").starts_with("too large"));
     }

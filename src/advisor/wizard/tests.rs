@@ -5,13 +5,13 @@ use crate::advisor::choose::Goal;
 use crate::base::rng::{Rng, Stream};
 
 fn context() -> Context {
-    let mut context = Context::gather(&SpecSources::default(), None);
-    context.machine = Machine {
-        name: "2 cores".into(),
-        memory: Some(24 << 30),
-        flops: None,
+    let summary = crate::hardware::Summary {
+        cores: 2,
+        ram_bytes: 24 << 30,
+        ..Default::default()
     };
-    context
+    let machine = Machine::of(summary, Default::default());
+    Context::gather(&SpecSources::default(), None, machine)
 }
 
 fn wizard() -> Wizard {
@@ -36,10 +36,20 @@ fn until(wizard: &mut Wizard, step: Step) {
 fn enter_alone_leads_to_a_running_quickstart() {
     let mut wizard = wizard();
     until(&mut wizard, Step::Finish);
+    let Outcome::Check { yaml: checked, .. } = wizard.enter() else {
+        panic!("{:?}", wizard.error());
+    };
+    assert_eq!(
+        wizard.enter(),
+        Outcome::Stay,
+        "the checks are still at work"
+    );
+    wizard.checked(line(Mark::Passed));
+    wizard.checks_over(Ok(()));
     let Outcome::Start { name, yaml } = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
-    assert_eq!(name, "quickstart");
+    assert_eq!((name.as_str(), &yaml), ("quickstart", &checked));
     assert!(yaml.contains("extends: quickstart\n") && yaml.starts_with("# Made by"));
     let loaded = crate::spec::load_text("x.yaml", &yaml, &SpecSources::default()).unwrap();
     let preset = crate::spec::load("quickstart", &[], &SpecSources::default()).unwrap();
@@ -51,7 +61,7 @@ fn enter_alone_leads_to_a_running_quickstart() {
 #[test]
 fn forth_and_back_never_loses_an_answer() {
     let mut wizard = wizard();
-    let mut given: [Option<usize>; 8] = [None; 8];
+    let mut given: [Option<usize>; 9] = [None; 9];
     for i in 0..1_000u64 {
         let draw = Rng::new(7, Stream::Test, i, 0).below(1 << 20);
         let step = wizard.step();
@@ -77,6 +87,113 @@ fn forth_and_back_never_loses_an_answer() {
         }
         assert!(wizard.selected() <= wizard.question().rows.len());
     }
+}
+
+fn line(mark: Mark) -> CheckLine {
+    CheckLine {
+        title: "One batch can be learnt by heart".into(),
+        mark,
+        evidence: "loss 4.17 → 4.16".into(),
+        hint: "gradients do not reach the weights".into(),
+    }
+}
+
+#[test]
+fn a_failed_check_is_explained_and_leads_back_to_the_settings() {
+    let mut wizard = wizard();
+    until(&mut wizard, Step::Finish);
+    assert!(matches!(wizard.enter(), Outcome::Check { .. }));
+    wizard.checked(line(Mark::Passed));
+    wizard.checked(line(Mark::Failed));
+    wizard.checks_over(Ok(()));
+    let question = wizard.question();
+    assert_eq!(question.rows[0].title, "back to the settings");
+    let labels: Vec<&str> = question.notes.iter().map(|n| n.label).collect();
+    assert_eq!(labels, ["passed", "failed"]);
+    assert!(
+        wizard
+            .error()
+            .unwrap()
+            .contains("loss 4.17 → 4.16; gradients")
+    );
+    assert_eq!(wizard.enter(), Outcome::Moved);
+    assert_eq!(wizard.step(), Step::Settings);
+    assert!(wizard.error().unwrap().contains("learnt by heart"));
+    // The next round begins anew, and one that cannot be made says why.
+    until(&mut wizard, Step::Finish);
+    wizard.enter();
+    assert!(wizard.checks().lines.is_empty());
+    wizard.checks_over(Err("no such program".into()));
+    assert!(wizard.error().unwrap().contains("no such program"));
+}
+
+#[test]
+fn another_tools_config_is_reported_then_taken_over_and_left_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("qwen.yaml");
+    std::fs::write(&path, "stage: pt\nlearning_rate: 2.0e-4\nmax_steps: 70\n").unwrap();
+    let mut wizard = wizard();
+    wizard.select(Goal::ALL.len());
+    wizard.type_in("absent.yaml");
+    let Outcome::Look(look) = wizard.enter() else {
+        panic!("{:?}", wizard.error());
+    };
+    wizard.seen(look.now());
+    assert!(wizard.error().unwrap().contains("does not exist"));
+    wizard.type_in(&path.display().to_string());
+    let Outcome::Look(look) = wizard.enter() else {
+        panic!("{:?}", wizard.error());
+    };
+    assert_eq!(wizard.seen(look.now()), Outcome::Stay);
+    let notes = wizard.question().notes;
+    assert!(
+        notes
+            .iter()
+            .any(|n| n.label == "same" && n.text.contains("max_steps: 70")),
+        "{notes:?}"
+    );
+    assert_eq!(wizard.enter(), Outcome::Moved);
+    assert_eq!(wizard.step(), Step::Settings);
+    until(&mut wizard, Step::Finish);
+    let yaml = wizard.yaml().unwrap();
+    assert!(
+        yaml.contains("max_steps: 70") && yaml.contains("(llama-factory)"),
+        "{yaml}"
+    );
+    assert!(matches!(wizard.enter(), Outcome::Check { .. }));
+    wizard.go(Step::Settings);
+    wizard.back();
+    assert_eq!(
+        (wizard.step(), wizard.selected()),
+        (Step::Goal, Goal::ALL.len())
+    );
+    wizard.select(0);
+    wizard.enter();
+    assert_eq!(wizard.step(), Step::Data);
+}
+
+#[test]
+fn rows_are_advised_on_and_never_trained_as_raw_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("chat.jsonl");
+    let row = r#"{"text": "To be, or not to be: that is the question."}"#;
+    std::fs::write(&path, format!("{row}\n").repeat(300)).unwrap();
+    let mut wizard = wizard();
+    wizard.enter();
+    wizard.select(1);
+    wizard.type_in(&path.display().to_string());
+    let Outcome::Look(look) = wizard.enter() else {
+        panic!("{:?}", wizard.error());
+    };
+    wizard.seen(look.now());
+    until(&mut wizard, Step::Finish);
+    assert!(wizard.question().rows.iter().all(|row| !row.open));
+    assert_eq!(wizard.enter(), Outcome::Stay);
+    assert!(
+        wizard.error().unwrap().contains("rows"),
+        "{:?}",
+        wizard.error()
+    );
 }
 
 #[test]

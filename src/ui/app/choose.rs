@@ -14,6 +14,7 @@ impl App {
         match reply {
             Reply::Stay => self.remember(),
             Reply::Look(look) => vec![Effect::Look(look)],
+            Reply::Check(yaml) => self.check(yaml),
             Reply::Save { path, yaml } => vec![Effect::SaveSpec { path, yaml }],
             Reply::Edit(draft) => self.open(Overlay::Editor(Box::new(Editor::new(*draft)))),
             Reply::Close => {

@@ -7,6 +7,7 @@ use crate::spec::Draft;
 use crate::ui::effect::Effect;
 use crate::ui::overlays::{Editor, Overlay, WizardScreen};
 use crate::ui::panes::home::HomeRow;
+use crate::wire::Event;
 use std::path::PathBuf;
 
 impl App {
@@ -26,6 +27,39 @@ impl App {
                 self.reply(reply)
             }
             _ => Vec::new(),
+        }
+    }
+
+    /// Begins a round of checks for the wizard on top; answers of earlier rounds are dropped from now on.
+    pub(super) fn check(&mut self, yaml: String) -> Vec<Effect> {
+        self.rounds += 1;
+        let round = self.rounds;
+        if let Some(Overlay::Wizard(screen)) = self.overlays.last_mut() {
+            screen.begin_round(round);
+        }
+        let mut effects = self.remember();
+        effects.push(Effect::Preflight { round, yaml });
+        effects
+    }
+
+    fn checking(&mut self, round: u64) -> Option<&mut WizardScreen> {
+        self.overlays.iter_mut().find_map(|overlay| match overlay {
+            Overlay::Wizard(screen) if screen.round() == round => Some(&mut **screen),
+            _ => None,
+        })
+    }
+
+    pub(super) fn checked(&mut self, round: u64, event: &Event) {
+        if let Some(screen) = self.checking(round) {
+            screen.checked(event);
+            self.ask_draw();
+        }
+    }
+
+    pub(super) fn checks_over(&mut self, round: u64, result: Result<(), String>) {
+        if let Some(screen) = self.checking(round) {
+            screen.checks_over(result);
+            self.ask_draw();
         }
     }
 

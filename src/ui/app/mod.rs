@@ -98,6 +98,8 @@ pub struct App {
     data: DataPane,
     plan: PlanPane,
     hardware: HardwarePane,
+    /// Rounds of checks that were begun.
+    rounds: u64,
     overlays: Vec<Overlay>,
     toasts: Toasts,
     hits: HitMap,
@@ -138,6 +140,7 @@ impl App {
             data: DataPane::default(),
             plan: PlanPane::default(),
             hardware: HardwarePane::default(),
+            rounds: 0,
             overlays: Vec::new(),
             toasts: Toasts::default(),
             hits: HitMap::default(),
@@ -222,6 +225,14 @@ impl App {
                 Vec::new()
             }
             Msg::Seen(seen) => self.seen(*seen),
+            Msg::Checked { round, event } => {
+                self.checked(round, &event);
+                Vec::new()
+            }
+            Msg::ChecksOver { round, result } => {
+                self.checks_over(round, result);
+                Vec::new()
+            }
             Msg::Editor(draft) => {
                 self.editor_ready(draft);
                 Vec::new()

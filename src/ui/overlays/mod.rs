@@ -61,6 +61,8 @@ pub enum Reply {
     Chosen(Choice),
     /// Look at a path and say what was found; the overlay waits.
     Look(Look),
+    /// Run the checks of this spec; the overlay waits.
+    Check(String),
     /// Write a new file; the overlay waits.
     Save {
         path: PathBuf,
@@ -77,6 +79,7 @@ impl PartialEq for Reply {
             (Reply::Stay, Reply::Stay) | (Reply::Close, Reply::Close) => true,
             (Reply::Chosen(a), Reply::Chosen(b)) => a == b,
             (Reply::Look(a), Reply::Look(b)) => a == b,
+            (Reply::Check(a), Reply::Check(b)) => a == b,
             (Reply::Save { path: a, yaml: x }, Reply::Save { path: b, yaml: y }) => {
                 (a, x) == (b, y)
             }

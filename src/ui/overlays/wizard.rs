@@ -2,13 +2,15 @@
 //! What is asked and what an answer means is `advisor::wizard`'s; here it is drawn and typed into.
 
 use super::{Canvas, Choice, Reply};
-use crate::advisor::wizard::{Note, Outcome, Question, Row, Seen, Step, Wizard};
+use crate::advisor::wizard::{CheckLine, Mark, Note, Outcome, Question, Row, Seen, Step, Wizard};
+use crate::base::text::one_line;
 use crate::ui::action::Action;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::hit::Target;
 use crate::ui::layout::{fill, framed, scroll_to, split_top};
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
+use crate::wire::{CheckStatus, Event};
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -34,6 +36,8 @@ pub struct WizardScreen {
     notes_end: usize,
     /// A look at the disk is under way.
     looking: bool,
+    /// The round of checks whose findings are taken; 0 before the first.
+    round: u64,
 }
 
 impl WizardScreen {
@@ -47,6 +51,7 @@ impl WizardScreen {
             notes_page: 1,
             notes_end: 0,
             looking: false,
+            round: 0,
         };
         screen.refresh(true);
         screen
@@ -126,6 +131,10 @@ impl WizardScreen {
         match outcome {
             Outcome::Stay | Outcome::Moved => Reply::Stay,
             Outcome::Look(look) => Reply::Look(look),
+            Outcome::Check { yaml, .. } => {
+                self.scroll = 0;
+                Reply::Check(yaml)
+            }
             Outcome::Close => Reply::Close,
             Outcome::Start { name, yaml } => Reply::Chosen(Choice::StartSpec { name, yaml }),
             Outcome::Save { path, yaml } => Reply::Save { path, yaml },
@@ -140,6 +149,46 @@ impl WizardScreen {
     pub fn seen(&mut self, seen: Seen) -> Reply {
         let outcome = self.wizard.seen(seen);
         self.follow(outcome)
+    }
+
+    pub fn round(&self) -> u64 {
+        self.round
+    }
+
+    pub fn begin_round(&mut self, round: u64) {
+        self.round = round;
+    }
+
+    /// A check was made.
+    pub fn checked(&mut self, event: &Event) {
+        let Event::Checked {
+            title,
+            status,
+            evidence,
+            hint,
+            ..
+        } = event
+        else {
+            return;
+        };
+        self.wizard.checked(CheckLine {
+            title: one_line(title),
+            mark: match status {
+                CheckStatus::Pass => Mark::Passed,
+                CheckStatus::Warn => Mark::Warned,
+                CheckStatus::Fail => Mark::Failed,
+                CheckStatus::Skipped => Mark::Skipped,
+            },
+            evidence: one_line(evidence),
+            hint: one_line(hint),
+        });
+        self.refresh(false);
+    }
+
+    /// All were made, or why not.
+    pub fn checks_over(&mut self, result: Result<(), String>) {
+        self.wizard.checks_over(result);
+        self.refresh(false);
     }
 
     pub fn key(&mut self, key: KeyEvent) {
@@ -351,14 +400,11 @@ impl WizardScreen {
             } else {
                 rows
             };
-            let meaning = match *label {
-                "Wrong" | "Careful" => Meaning::Warn,
-                _ => Meaning::Text,
-            };
+            let (lead, lead_meaning, meaning) = note_style(label, theme);
             for (i, row) in rows.into_iter().enumerate() {
-                let label = if i == 0 { *label } else { "" };
+                let lead = if i == 0 { lead.as_str() } else { "" };
                 lines.push(vec![
-                    word(fill(label, labels, ""), Meaning::Accent),
+                    word(fill(lead, labels, ""), lead_meaning),
                     word(row, meaning),
                 ]);
             }
@@ -398,6 +444,19 @@ impl WizardScreen {
                 );
             }
         }
+    }
+}
+
+/// What stands before a note, and how it and the note look.
+fn note_style(label: &str, theme: &Theme) -> (String, Meaning, Meaning) {
+    let marked = |glyph: &str, meaning| (format!("{glyph} {label}"), meaning, Meaning::Text);
+    match label {
+        "passed" => marked(theme.glyphs().ok, Meaning::Good),
+        "warning" => marked(theme.glyphs().warn, Meaning::Warn),
+        "failed" => marked(theme.glyphs().bad, Meaning::Bad),
+        "skipped" => marked(theme.glyphs().separator, Meaning::Muted),
+        "Wrong" | "Careful" => (label.into(), Meaning::Accent, Meaning::Warn),
+        label => (label.into(), Meaning::Accent, Meaning::Text),
     }
 }
 

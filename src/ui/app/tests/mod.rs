@@ -99,12 +99,21 @@ impl Bench {
     /// The wizard on a machine of two cores, with the presets of the program.
     fn wizard(&mut self) -> &mut Bench {
         let sources = crate::spec::SpecSources::default();
-        let mut context = crate::advisor::wizard::Context::gather(&sources, None);
-        context.machine = crate::advisor::look::Machine {
-            name: "2 cores".into(),
-            memory: Some(24 << 30),
-            flops: Some(1e11),
+        let summary = crate::hardware::Summary {
+            cores: 2,
+            ram_bytes: 24 << 30,
+            ..Default::default()
         };
+        let known = crate::plan::learn::Machine {
+            speed: Some(crate::plan::probe::Speed {
+                on: "2 cores".into(),
+                f32: Some(1.4e11),
+                bf16: Some(1.4e11),
+            }),
+            ..Default::default()
+        };
+        let machine = crate::advisor::look::Machine::of(summary, known);
+        let context = crate::advisor::wizard::Context::gather(&sources, None, machine);
         self.msg(Msg::Wizard(Box::new(context), Box::default()))
     }
 

@@ -1,0 +1,171 @@
+//! What the rows of a file are, as the data room reads them: their format, how many there are, and what the first ones say.
+
+use super::choose::DataKind;
+use super::look::{DataFacts, preview};
+use crate::data::formats::{Columns, FormatId, detect, read as read_row};
+use crate::data::source::{ReadContext, SourceConfig, rows as read};
+use crate::data::{DataError, Record};
+use std::path::Path;
+
+/// Rows looked at to tell their format.
+const SAMPLE: usize = 50;
+/// Rows that are counted; a file with more is told as having more.
+const COUNTED: u64 = 200_000;
+/// Columns that a program could check answers against.
+const CHECKABLE: [&str; 4] = ["answer", "solution", "ground_truth", "tests"];
+
+/// Looks at the rows of a file or folder.
+///
+/// # Errors
+/// In words, with the place and what to do.
+pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
+    let words = |e: DataError| format!("{e}; {}", e.hint());
+    let source = SourceConfig::path(path.display().to_string());
+    let mut all = read(&source, &ReadContext::default()).map_err(words)?;
+    let (mut sample, mut n_rows): (Vec<Record>, u64) = (Vec::new(), 0);
+    for row in all.by_ref() {
+        match row {
+            Ok(record) if sample.len() < SAMPLE => sample.push(record),
+            Ok(_) => {}
+            // Later ones are the run's to judge: its settings say whether bad rows are passed over.
+            Err(fault) if sample.len() < SAMPLE => return Err(words(DataError::Row(fault))),
+            Err(_) => {}
+        }
+        n_rows += 1;
+        if n_rows >= COUNTED {
+            break;
+        }
+    }
+    let (format, found) = format_of(&sample).map_err(words)?;
+    let first = sample.first().map(|row| &row.fields);
+    let checkable = first.is_some_and(|row| CHECKABLE.iter().any(|key| row.contains_key(*key)));
+    let lines: Vec<String> = sample
+        .iter()
+        .take(4)
+        .map(|row| serde_json::Value::Object(row.fields.clone()).to_string())
+        .collect();
+    Ok(DataFacts {
+        kind: kind(format),
+        format: format!("{} rows, {found}", all.kind()),
+        bytes,
+        rows: Some(n_rows),
+        chars: None,
+        distinct: None,
+        checkable,
+        trainable: false,
+        note: "the wizard makes specs for plain text: rows are advised on and not taken for training, because as they stand the model would learn the braces and keys too".into(),
+        preview: preview(lines.iter().map(String::as_str)),
+    })
+}
+
+/// The format and what tells it. Where several fit equally well the first that reads every row is advised on, and the others
+/// are named: a run will ask for the word.
+fn format_of(sample: &[Record]) -> Result<(FormatId, String), DataError> {
+    let columns = Columns::default();
+    let doubt = match detect(sample, &columns) {
+        Ok(found) => return Ok((found.format, found.to_string())),
+        Err(doubt) => doubt,
+    };
+    let reads = |format: &&FormatId| {
+        let mut rows = sample.iter();
+        **format != FormatId::Text && rows.all(|row| read_row(**format, row, &columns).is_ok())
+    };
+    match FormatId::ALL.iter().find(reads) {
+        Some(format) => Ok((*format, format!("{format}; {}", doubt.hint()))),
+        None => Err(doubt),
+    }
+}
+
+/// What rows of a format are good for.
+fn kind(format: FormatId) -> DataKind {
+    use FormatId::{
+        Alpaca, HhRlhf, InstructionResponse, Kto, Messages, Preference, PreferenceImplicit,
+        PromptCompletion, PromptOnly, Sharegpt, Text,
+    };
+    match format {
+        Text => DataKind::Text,
+        Messages | Sharegpt | Alpaca | PromptCompletion | InstructionResponse => DataKind::Demos,
+        Preference | PreferenceImplicit | HhRlhf => DataKind::Pairs,
+        Kto => DataKind::Thumbs,
+        PromptOnly => DataKind::Prompts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::advisor::choose::DataKind;
+    use crate::advisor::look::{DataFacts, data};
+
+    fn look(name: &str, text: &str) -> Result<DataFacts, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        data(&path)
+    }
+
+    #[test]
+    fn rows_are_told_by_their_columns() {
+        for (row, kind, checkable) in [
+            (
+                r#"{"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}"#,
+                DataKind::Demos,
+                false,
+            ),
+            (
+                r#"{"prompt": "a", "chosen": "b", "rejected": "c"}"#,
+                DataKind::Pairs,
+                false,
+            ),
+            (
+                r#"{"prompt": "a", "completion": "b", "label": true}"#,
+                DataKind::Thumbs,
+                false,
+            ),
+            (
+                r#"{"question": "2+2", "answer": "4"}"#,
+                DataKind::Demos,
+                true,
+            ),
+            (
+                r#"{"instruction": "a", "input": "", "output": "b"}"#,
+                DataKind::Demos,
+                false,
+            ),
+            (r#"{"text": "a"}"#, DataKind::Text, false),
+        ] {
+            let facts = look("a.jsonl", &format!("{row}\n\n{row}\n")).unwrap();
+            assert_eq!(
+                (facts.kind, facts.rows, facts.checkable),
+                (kind, Some(2), checkable),
+                "{row}"
+            );
+            assert!(!facts.trainable && !facts.note.is_empty());
+            assert!(
+                !facts.preview.is_empty() && facts.format.starts_with("jsonl rows"),
+                "{facts:?}"
+            );
+            let list = look("a.json", &format!("[{row},{row}]")).unwrap();
+            assert_eq!((list.kind, list.rows), (kind, Some(2)));
+        }
+    }
+
+    #[test]
+    fn tables_are_rows_too() {
+        let facts = look("a.csv", "instruction,output\nsay hi,hi\nsay ho,ho\n").unwrap();
+        assert_eq!((facts.kind, facts.rows), (DataKind::Demos, Some(2)));
+        assert!(facts.format.starts_with("csv rows"), "{}", facts.format);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_said_with_the_place() {
+        let error = |name: &str, text: &str| look(name, text).unwrap_err();
+        let broken = error("a.jsonl", "{\"text\": \"a\"}\n{oops\n");
+        assert!(
+            broken.contains("a.jsonl") && broken.contains('2'),
+            "{broken}"
+        );
+        let unknown = error("a.jsonl", "{\"a\": 1}\n");
+        assert!(unknown.contains('a') && unknown.len() > 20, "{unknown}");
+        assert!(look("a.parquet", "PAR1").is_err());
+    }
+}

@@ -1,0 +1,153 @@
+//! The checks of a spec that is in no file yet, in a process of their own: what they need is gone when they are over.
+
+use super::launch::{LaunchError, Launcher};
+use crate::base::text::sanitize;
+use crate::wire::Event;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Longest line that is read: a check's evidence is a sentence.
+const LINE: u64 = 1 << 16;
+/// Bytes of what a failing process says.
+const WORDS: u64 = 2048;
+
+impl Launcher {
+    /// Runs the checks of a spec and tells each as it is made. Ends them when `take` wants no more.
+    ///
+    /// # Errors
+    /// No process, or one that could make no check; in its own words.
+    pub fn preflight(
+        &self,
+        yaml: &str,
+        runs_dir: &Path,
+        take: &mut dyn FnMut(Event) -> bool,
+    ) -> Result<(), LaunchError> {
+        let mut child = Command::new(&self.program)
+            .arg("--runs-dir")
+            .arg(runs_dir)
+            .args(["preflight", "-", "--json"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| LaunchError::Spawn {
+                program: self.program.clone(),
+                error,
+            })?;
+        if let Some(mut input) = child.stdin.take() {
+            // A process that does not read it says why below.
+            let _ = input.write_all(yaml.as_bytes());
+        }
+        let told = listen(&mut child, take);
+        if told == Told::Enough {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Ok(());
+        }
+        let mut words = Vec::new();
+        if let Some(errors) = child.stderr.take() {
+            let _ = errors.take(WORDS).read_to_end(&mut words);
+        }
+        let ended = child.wait();
+        match (told, ended) {
+            // A failed check ends the process with an exit code of its own, and has been told.
+            (Told::Checks, Ok(status)) if status.code().is_some() => Ok(()),
+            (_, Ok(status)) => Err(LaunchError::Checks {
+                status,
+                words: sanitize(String::from_utf8_lossy(&words).trim()),
+            }),
+            (_, Err(error)) => Err(LaunchError::Spawn {
+                program: self.program.clone(),
+                error,
+            }),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    /// One check at least.
+    Checks,
+    /// Nobody wants to hear more.
+    Enough,
+}
+
+/// Reads events until the process closes its output.
+fn listen(child: &mut Child, take: &mut dyn FnMut(Event) -> bool) -> Told {
+    let mut told = Told::Nothing;
+    let Some(output) = child.stdout.take() else {
+        return told;
+    };
+    let mut output = BufReader::new(output);
+    loop {
+        let mut line = Vec::new();
+        match output.by_ref().take(LINE).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return told,
+            Ok(_) => {}
+        }
+        if let Ok(event @ Event::Checked { .. }) = serde_json::from_slice(&line) {
+            told = Told::Checks;
+            if !take(event) {
+                return Told::Enough;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::paths::Env;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A program that prints `says`, complains `complains` and exits with `code`, whatever it is asked.
+    fn program(says: &str, complains: &str, code: i32) -> (tempfile::TempDir, Launcher) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("llmtui");
+        let script = format!(
+            "#!/bin/sh\ncat > /dev/null\nprintf '%s\\n' '{says}'\necho '{complains}' >&2\nexit {code}\n"
+        );
+        std::fs::write(&path, script).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let launcher = Launcher {
+            program: path,
+            env: Env::default(),
+        };
+        (folder, launcher)
+    }
+
+    fn checked() -> String {
+        crate::wire::encode(&Event::Checked {
+            id: "overlap".into(),
+            title: "Splits are apart".into(),
+            status: crate::wire::CheckStatus::Fail,
+            evidence: "they share a line".into(),
+            hint: "split anew".into(),
+            seconds: 0.1,
+        })
+        .trim()
+        .to_string()
+    }
+
+    #[test]
+    fn checks_are_told_also_when_one_fails() {
+        let (_keep, launcher) = program(&checked(), "", 4);
+        let mut heard = Vec::new();
+        let made = launcher.preflight("name: x\n", Path::new("runs"), &mut |event| {
+            heard.push(event);
+            true
+        });
+        assert!(made.is_ok(), "{made:?}");
+        assert!(matches!(&heard[..], [Event::Checked { id, .. }] if id == "overlap"));
+    }
+
+    #[test]
+    fn a_process_without_checks_says_why_in_its_own_words() {
+        let (_keep, launcher) = program("nonsense", "error: no such preset", 2);
+        let made = launcher.preflight("", Path::new("runs"), &mut |_| true);
+        let words = made.unwrap_err().to_string();
+        assert!(words.contains("no such preset"), "{words}");
+    }
+}
