@@ -4,6 +4,7 @@ pub mod child;
 pub mod clock;
 pub mod files;
 pub mod human;
+pub mod mapped;
 pub mod paths;
 pub mod registry;
 pub mod rng;

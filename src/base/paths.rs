@@ -10,6 +10,8 @@ pub struct Env {
     pub config_dir: Option<PathBuf>,
     /// `$XDG_STATE_HOME/llmtui` or `~/.local/state/llmtui`: what is remembered between sessions.
     pub state_dir: Option<PathBuf>,
+    /// `$XDG_CACHE_HOME/llmtui` or `~/.cache/llmtui`: what can be made again.
+    pub cache_dir: Option<PathBuf>,
     /// Sockets: `$XDG_RUNTIME_DIR/llmtui` or `/tmp/llmtui-UID`.
     pub runtime_dir: PathBuf,
     /// Non-empty `NO_COLOR`.
@@ -97,6 +99,12 @@ impl Env {
                     .ok()
                     .and_then(|xdg| xdg.state_dir())
                     .map(|dir| dir.join("llmtui"))
+            },
+            cache_dir: {
+                use etcetera::BaseStrategy;
+                etcetera::base_strategy::Xdg::new()
+                    .ok()
+                    .map(|xdg| xdg.cache_dir().join("llmtui"))
             },
             runtime_dir: var("XDG_RUNTIME_DIR")
                 .map(|dir| Path::new(&dir).join("llmtui"))

@@ -2,6 +2,7 @@
 
 use super::{Context, args::SpecArgs, exit::Exit};
 use crate::base::text::one_line;
+use crate::data::Surroundings;
 use crate::engine::preflight::{Checked, check_spec};
 use crate::spec::RunSpec;
 use crate::wire::{CheckStatus, Event, encode};
@@ -29,20 +30,27 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     };
     let existed = cx.runs_dir.exists();
     std::fs::create_dir_all(&cx.runs_dir)?;
+    let surroundings = Surroundings::from_env(&cx.env);
     let mut out = std::io::stdout().lock();
     let mut printed = Ok(());
     let mut failed = 0;
-    let made = check_spec(&spec, &cx.runs_dir, &cx.clock, &mut |checked| {
-        failed += usize::from(checked.verdict.status == CheckStatus::Fail);
-        let text = if args.json {
-            encode(&Event::from(checked))
-        } else {
-            table_row(checked)
-        };
-        if printed.is_ok() {
-            printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        }
-    });
+    let made = check_spec(
+        &spec,
+        &surroundings,
+        &cx.runs_dir,
+        &cx.clock,
+        &mut |checked| {
+            failed += usize::from(checked.verdict.status == CheckStatus::Fail);
+            let text = if args.json {
+                encode(&Event::from(checked))
+            } else {
+                table_row(checked)
+            };
+            if printed.is_ok() {
+                printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+            }
+        },
+    );
     if !existed {
         // Left as it was found: only an empty folder goes.
         let _ = std::fs::remove_dir(&cx.runs_dir);

@@ -5,7 +5,7 @@ use super::engine_cmd::spec_of;
 use super::exit::{Exit, Failure};
 use super::{Context, attach, headless, home};
 use crate::base::human;
-use crate::data::Dataset;
+use crate::data::{Dataset, Surroundings};
 use crate::engine::{EngineJob, TrainState};
 use crate::link::launch::EngineOptions;
 use crate::run::index::{self, RunStatus};
@@ -78,7 +78,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         None => Target::New(Box::new(args.spec.load(cx)?)),
     };
     if args.dry_run {
-        return dry_run(&target);
+        return dry_run(&target, cx);
     }
     let resume = matches!(target, Target::Resumed(_));
     let run = match target {
@@ -188,12 +188,13 @@ fn newest_unfinished(
 }
 
 /// Says what would be trained, down to the number of parameters, and leaves nothing behind.
-fn dry_run(target: &Target) -> anyhow::Result<Exit> {
+fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
     let spec = match target {
         Target::New(loaded) => loaded.spec.clone(),
         Target::Resumed(run) => spec_of(run)?,
     };
-    let data = Dataset::prepare(&spec.data, spec.model.seq_len)
+    let data = spec
+        .open_data(&Surroundings::from_env(&cx.env))
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
     let state = TrainState::blank(&spec, &data)?;
     for line in describe(&spec, &data, state.model.n_params()) {
@@ -223,8 +224,8 @@ fn describe(spec: &RunSpec, data: &Dataset, n_params: usize) -> Vec<String> {
         format!(
             "data    {}: {} training and {} validation tokens",
             data.place,
-            human::grouped(data.train.len() as u64),
-            human::grouped(data.val.len() as u64),
+            human::grouped(data.train_tokens()),
+            human::grouped(data.val_tokens()),
         ),
         format!(
             "train   {} steps of {} tokens, {} in all, {epochs:.1} epochs, on {} threads",

@@ -1,8 +1,13 @@
 //! Where training text comes from and how it is cut, as said in a spec.
 
+use super::examples::OnBadRow;
+use super::formats::FormatChoice;
+use super::pack::{PackingChoice, TooLongChoice};
+use super::render::TrainOn;
+use super::source::{SourceConfig, is_data_file};
 use super::tokenizer::TokenizerConfig;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// In which order training windows are drawn.
 #[derive(
@@ -17,31 +22,272 @@ pub enum Order {
     Shuffled,
 }
 
+/// Shares for the beginning of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// Tokens of the run up to which these weights hold.
+    pub until_tokens: u64,
+    /// A relative weight for each source, in their order; 0 leaves one out.
+    pub weights: Vec<f64>,
+}
+
 /// Where training text comes from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
-    /// A UTF-8 text file, or a folder of `.txt` files read in name order. Default: the embedded corpus.
+    /// A file, a folder or a glob: plain text, or rows in JSONL, JSON, CSV, TSV or parquet. Default: the embedded corpus.
     pub path: Option<PathBuf>,
+    /// Several sources, mixed by relative weight: `name | subset | weight`, or maps with `path` or `hub`.
+    pub sources: Vec<SourceConfig>,
     /// The embedded corpus used when no path is given: `tinyshakespeare`.
     pub corpus: String,
+    /// How rows are read, for sources that do not say their own; `auto` tells it from the rows.
+    pub format: FormatChoice,
+    /// What happens at a row that cannot be used.
+    pub on_bad_row: OnBadRow,
     /// How text becomes tokens.
     pub tokenizer: TokenizerConfig,
-    /// The share of the text, taken from its end, that is held out for validation.
+    /// How turns become text: a built-in template such as `chatml`, a `.jinja` file or a model folder. `auto`: the one that
+    /// the tokenizer's files bring, and chatml for tokenizers that are made here.
+    pub template: String,
+    /// Which tokens are learnt; `auto` leaves it to the method.
+    pub train_on: TrainOn,
+    /// How documents are laid into rows; `auto`: stream for plain text, packed for conversations and completions.
+    pub packing: PackingChoice,
+    /// What happens to a document that is longer than a row; `auto`: split for plain text, truncate for conversations.
+    /// Whatever is lost is counted and told.
+    pub too_long: TooLongChoice,
+    /// Shares for the beginning of a run; after the last stage the sources' own weights hold.
+    pub curriculum: Vec<Stage>,
+    /// Where tokens are kept from start to start: `auto` (the user's cache), `off` (in memory), or a folder.
+    pub cache: String,
+    /// Held-out text of its own: a file, a folder or a glob. Nothing is then held out of the training text.
+    pub val_path: Option<PathBuf>,
+    /// The share that is held out for validation: of one text its end, of rows a random choice.
     #[schemars(range(min = 0.0, max = 0.9))]
     pub val_fraction: f64,
-    /// In which order training windows are drawn.
+    /// In which order training windows of a stream are drawn. Rows of whole documents are always shuffled.
     pub order: Order,
 }
+
+/// The word for "decide for me".
+const AUTO: &str = "auto";
+const OFF: &str = "off";
 
 impl Default for DataConfig {
     fn default() -> Self {
         DataConfig {
             path: None,
+            sources: Vec::new(),
             corpus: "tinyshakespeare".into(),
+            format: FormatChoice::default(),
+            on_bad_row: OnBadRow::default(),
             tokenizer: TokenizerConfig::Char(Default::default()),
+            template: AUTO.into(),
+            train_on: TrainOn::default(),
+            packing: PackingChoice::default(),
+            too_long: TooLongChoice::default(),
+            curriculum: Vec::new(),
+            cache: AUTO.into(),
+            val_path: None,
             val_fraction: 0.1,
             order: Order::Random,
         }
+    }
+}
+
+impl DataConfig {
+    /// Whether this is one plain text, read whole and cut by characters: the way of small corpora.
+    pub fn is_corpus(&self, base: &Path) -> bool {
+        /// What is larger is never held in memory as a whole.
+        const MAX_BYTES: u64 = 1 << 30;
+        let plainly = self.sources.is_empty()
+            && self.val_path.is_none()
+            && matches!(self.format, FormatChoice::Auto | FormatChoice::Text)
+            && matches!(self.packing, PackingChoice::Auto | PackingChoice::Stream);
+        let Some(path) = self.path.as_ref().filter(|_| plainly) else {
+            return plainly;
+        };
+        let full = base.join(path);
+        if full.is_dir() {
+            let names = std::fs::read_dir(&full).into_iter().flatten().flatten();
+            let mut names = names
+                .map(|entry| entry.path())
+                .filter(|p| is_data_file(p))
+                .peekable();
+            return names.peek().is_none() || names.all(|path| is_text(&path));
+        }
+        let small = std::fs::metadata(&full).map_or(0, |m| m.len()) <= MAX_BYTES;
+        let pattern = !full.exists() && path.to_string_lossy().contains(['*', '?', '[']);
+        small && !pattern && (is_text(path) || !is_data_file(path))
+    }
+
+    /// The sources to train on: those that are listed, or the one of `path`.
+    pub fn all_sources(&self) -> Vec<SourceConfig> {
+        match &self.path {
+            Some(path) if self.sources.is_empty() => {
+                vec![SourceConfig::path(path.to_string_lossy())]
+            }
+            _ => self.sources.clone(),
+        }
+    }
+
+    /// The source to validate on, where the spec names one.
+    pub fn val_source(&self) -> Vec<SourceConfig> {
+        let path = self.val_path.iter();
+        path.map(|path| SourceConfig::path(path.to_string_lossy()))
+            .collect()
+    }
+
+    /// The folder of the cache; `user` is the one that `auto` means.
+    pub fn cache_folder(&self, user: Option<&Path>) -> Option<PathBuf> {
+        match &*self.cache {
+            AUTO => user.map(Path::to_path_buf),
+            OFF | "false" => None,
+            folder => Some(folder.into()),
+        }
+    }
+
+    /// Makes what names a file absolute, so that a run can go on from any working directory.
+    pub fn fix_paths(&mut self, absolute: &dyn Fn(&Path) -> PathBuf) {
+        let fix =
+            |text: &mut String| *text = absolute(Path::new(text)).to_string_lossy().into_owned();
+        for source in &mut self.sources {
+            source.make_absolute(absolute);
+        }
+        let file = absolute(Path::new(&self.template));
+        if file.is_dir() || self.template.ends_with(".jinja") || self.template.ends_with(".j2") {
+            fix(&mut self.template);
+        }
+        if !matches!(&*self.cache, AUTO | OFF | "false") {
+            fix(&mut self.cache);
+        }
+    }
+
+    /// What is wrong between the values: the key, what, and what to do.
+    pub fn faults(&self) -> Vec<(&'static str, String, String)> {
+        let mut faults = Vec::new();
+        if self.path.is_some() && !self.sources.is_empty() {
+            faults.push((
+                "data.sources",
+                "data.path and data.sources say the same thing twice".into(),
+                "put the path among the sources".into(),
+            ));
+        }
+        let mut before = 0;
+        for stage in &self.curriculum {
+            let sources = self.all_sources().len();
+            if stage.weights.len() != sources {
+                faults.push((
+                    "data.curriculum",
+                    format!("{} weights for {sources} sources", stage.weights.len()),
+                    "one weight for each of data.sources, in their order".into(),
+                ));
+            }
+            let bad = |w: &f64| !w.is_finite() || *w < 0.0;
+            if stage.weights.iter().any(bad) || stage.weights.iter().all(|w| *w == 0.0) {
+                faults.push((
+                    "data.curriculum",
+                    format!("the weights {:?}", stage.weights),
+                    "weights are relative, 0 or more, and not all 0".into(),
+                ));
+            }
+            if stage.until_tokens <= before {
+                faults.push((
+                    "data.curriculum",
+                    format!(
+                        "a stage ends at {} tokens, and begins at {before}",
+                        stage.until_tokens
+                    ),
+                    "each until_tokens is larger than the one before".into(),
+                ));
+            }
+            before = stage.until_tokens;
+        }
+        faults
+    }
+}
+
+/// Plain text by its name.
+fn is_text(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|e| e.eq_ignore_ascii_case("txt"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_goes_the_old_way_and_rows_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [
+            "a.txt",
+            "b.jsonl",
+            "c.py",
+            "texts/a.txt",
+            "texts/notes.md",
+            "rows/a.jsonl",
+        ] {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x").unwrap();
+        }
+        let corpus = |path: &str| {
+            let config = DataConfig {
+                path: Some(path.into()),
+                ..DataConfig::default()
+            };
+            config.is_corpus(dir.path())
+        };
+        assert!(DataConfig::default().is_corpus(dir.path()));
+        for path in ["a.txt", "c.py", "texts", "absent.txt"] {
+            assert!(corpus(path), "{path}");
+        }
+        for path in ["b.jsonl", "rows", "*.txt", "absent.jsonl", "a.txt.gz"] {
+            assert!(!corpus(path), "{path}");
+        }
+        let packed = DataConfig {
+            packing: PackingChoice::Packed,
+            ..DataConfig::default()
+        };
+        assert!(!packed.is_corpus(dir.path()));
+    }
+
+    #[test]
+    fn a_curriculum_must_fit_its_sources() {
+        let with = |stages: &[(u64, &[f64])]| {
+            let config = DataConfig {
+                sources: vec![SourceConfig::path("a"), SourceConfig::path("b")],
+                curriculum: stages
+                    .iter()
+                    .map(|(until_tokens, weights)| Stage {
+                        until_tokens: *until_tokens,
+                        weights: weights.to_vec(),
+                    })
+                    .collect(),
+                ..DataConfig::default()
+            };
+            config.faults().into_iter().map(|f| f.1).collect::<Vec<_>>()
+        };
+        assert!(with(&[(10, &[1.0, 0.0]), (20, &[1.0, 1.0])]).is_empty());
+        assert!(with(&[(10, &[1.0])])[0].contains("1 weights for 2 sources"));
+        assert!(with(&[(10, &[0.0, 0.0])])[0].contains("the weights"));
+        assert!(with(&[(10, &[1.0, 1.0]), (10, &[1.0, 1.0])])[0].contains("ends at 10"));
+    }
+
+    #[test]
+    fn the_cache_is_the_users_or_none_or_a_folder() {
+        let folder = |cache: &str| {
+            let config = DataConfig {
+                cache: cache.into(),
+                ..DataConfig::default()
+            };
+            config.cache_folder(Some(Path::new("/user")))
+        };
+        assert_eq!(folder("auto"), Some("/user".into()));
+        assert_eq!((folder("off"), folder("false")), (None, None));
+        assert_eq!(folder("here"), Some("here".into()));
     }
 }

@@ -22,6 +22,18 @@ impl StepBatches {
         self.batches.iter().map(Batch::learnt).sum()
     }
 
+    /// Tokens of each source that are no padding; empty where there is one text.
+    pub fn by_source(&self) -> Vec<u64> {
+        let mut sums = Vec::new();
+        for batch in &self.batches {
+            sums.resize(batch.tokens.len().max(sums.len()), 0);
+            for (sum, tokens) in sums.iter_mut().zip(&batch.tokens) {
+                *sum += tokens;
+            }
+        }
+        sums
+    }
+
     /// Tokens that are no padding.
     pub fn n_tokens(&self) -> u64 {
         self.batches.iter().map(Batch::n_tokens).sum()

@@ -18,7 +18,11 @@ impl Permutation {
     /// `n` must be positive.
     pub fn new(n: u64, seed: u64, epoch: u64) -> Permutation {
         // Lane 1: lane 0 of this stream draws random windows.
-        let mut rng = Rng::new(seed, Stream::Data, epoch, 1);
+        Permutation::drawn(n, &mut Rng::new(seed, Stream::Data, epoch, 1))
+    }
+
+    /// The order that a generator draws; `n` must be positive.
+    pub fn drawn(n: u64, rng: &mut Rng) -> Permutation {
         let bits = u64::BITS - n.saturating_sub(1).leading_zeros();
         Permutation {
             n,

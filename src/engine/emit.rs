@@ -70,6 +70,10 @@ impl<'a> Port<'a> {
         self.phase
     }
 
+    pub fn note(&mut self, step: u64, text: String) {
+        self.emit(Event::Noted { step, text });
+    }
+
     pub fn warn(&mut self, step: u64, code: &str, message: String, hint: &str) {
         tracing::warn!("{code}: {message}");
         self.emit(Event::Warned {

@@ -7,6 +7,7 @@ mod due;
 mod emit;
 mod eval;
 pub mod infer;
+mod mix;
 mod obey;
 pub mod preflight;
 mod prepare;
@@ -44,7 +45,7 @@ pub struct EngineJob {
     pub stop_after: Option<u64>,
     /// Continue from the newest whole checkpoint instead of starting anew.
     pub resume: bool,
-    /// What of the environment the record of the machine needs: which GPUs CUDA shows.
+    /// What of the environment a run needs: which GPUs CUDA shows, where the hub and the cache of tokens are.
     pub env: Env,
 }
 

@@ -4,15 +4,22 @@ use super::checkpoint::disk::RealDisk;
 use super::checkpoint::fingerprint::Match;
 use super::checkpoint::{self, Fingerprint, Found, Store};
 use super::emit::Port;
+use super::mix::Mix;
 use super::state::TrainState;
 use super::step::StepLog;
 use super::train::Trainer;
 use super::{EngineError, EngineJob, Summary};
-use crate::data::{Dataset, Loader, Prefetch, Rhythm};
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::data::{Dataset, Loader, Prefetch, Progress, Request, Rhythm, Surroundings};
 use crate::nn::arithmetic_name;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Phase};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a long preparation says how far it is.
+const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// Reads the data, builds the model and, on a resume, takes up the newest whole checkpoint.
 pub(super) fn prepare<'a, 'p>(
@@ -33,7 +40,7 @@ pub(super) fn prepare<'a, 'p>(
         step: begun_at,
     });
     let spec = &job.spec;
-    let data = Arc::new(Dataset::prepare(&spec.data, spec.model.seq_len)?);
+    let data = Arc::new(open_data(job, port, begun_at)?);
     let mut state = TrainState::fresh(spec, &data)?;
     let mut store = Store::open(&folder, Box::new(RealDisk))
         .map_err(|e| EngineError::Setup(format!("{}: {e}", folder.display())))?;
@@ -47,12 +54,76 @@ pub(super) fn prepare<'a, 'p>(
         port,
         summary,
         loader: Loader::new(data.clone(), rhythm(spec), Prefetch::Ahead),
+        mix: Mix::of(&data),
         data,
         state,
         store,
         saved_at,
         log: StepLog::default(),
     })
+}
+
+/// Reads and tokenizes, and says in the log what was noticed.
+fn open_data(job: &EngineJob, port: &mut Port<'_>, step: u64) -> Result<Dataset, EngineError> {
+    let (mut told, clock) = (Duration::ZERO, port.clock.clone());
+    let mut tell = |progress: &Progress| {
+        let now = clock.elapsed();
+        if progress.tokens > 0 && (progress.done || now - told >= TELL_EVERY) {
+            told = now;
+            port.note(step, tokenizing(progress));
+        }
+    };
+    let request = Request {
+        progress: Some(&mut tell),
+        ..job.spec.data_request(&Surroundings::from_env(&job.env))
+    };
+    let data = Dataset::open(&job.spec.data, request)?;
+    for note in &data.notes {
+        port.note(step, note.clone());
+    }
+    if let Some(mix) = mixed(&data, &job.spec) {
+        port.note(step, mix);
+    }
+    Ok(data)
+}
+
+fn tokenizing(progress: &Progress) -> String {
+    let done = if progress.done {
+        "tokenized"
+    } else {
+        "tokenizing"
+    };
+    format!(
+        "{done} {}: {} rows, {} tokens, {} tokens/s",
+        one_line(&progress.source),
+        human::grouped(progress.rows),
+        human::grouped(progress.tokens),
+        human::short(progress.tokens as f64 / progress.seconds.max(1e-3)),
+    )
+}
+
+/// What each source of a mix will give, and how often small ones are read again.
+fn mixed(data: &Dataset, spec: &RunSpec) -> Option<String> {
+    let sources = data.sources();
+    if sources.len() < 2 {
+        return None;
+    }
+    let train = &spec.train;
+    let micro_steps = train.max_steps * train.grad_accum_steps as u64;
+    let epochs = data.epochs(spec.seed, micro_steps, train.micro_batch_size);
+    let words = sources.iter().zip(epochs).map(|(source, epochs)| {
+        let again = if epochs > 1.0 {
+            ", so it is read again and again"
+        } else {
+            ""
+        };
+        format!(
+            "{} {:.1} % of the tokens ({epochs:.2} epochs over the run{again})",
+            one_line(&source.name),
+            100.0 * source.share
+        )
+    });
+    Some(format!("mix: {}", words.collect::<Vec<_>>().join("; ")))
 }
 
 fn rhythm(spec: &RunSpec) -> Rhythm {

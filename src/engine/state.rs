@@ -39,6 +39,9 @@ pub struct Progress {
     /// Micro-steps done: the data cursor. Batch number n is a function of (seed, n).
     pub micro_step: u64,
     pub best: Option<Best>,
+    /// Tokens consumed of each source of a mix; empty without one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub source_tokens: Vec<u64>,
     /// Loss of the last step.
     pub train_loss: Option<Num>,
     /// Loss of the last evaluation.

@@ -32,6 +32,8 @@ pub(super) struct StepLog {
     last: Reading,
     steps: u32,
     tokens: u64,
+    /// Tokens of each source in the step in hand.
+    by_source: Vec<u64>,
     busy: Duration,
     waited: Duration,
 }
@@ -57,7 +59,14 @@ impl Trainer<'_, '_> {
         self.state.optimizer.step(params, reading.lr, scale)?;
 
         let tokens = reading.tokens;
+        let by_source = std::mem::take(&mut self.log.by_source);
         let progress = &mut self.state.progress;
+        if by_source.len() > 1 {
+            progress.source_tokens.resize(by_source.len(), 0);
+            for (sum, tokens) in progress.source_tokens.iter_mut().zip(by_source) {
+                *sum += tokens;
+            }
+        }
         progress.step += 1;
         progress.tokens += tokens;
         progress.micro_step += self.spec.train.grad_accum_steps as u64;
@@ -88,6 +97,7 @@ impl Trainer<'_, '_> {
             reading.entropy += found.entropy / context.step_tokens as f64;
             reading.accuracy += found.correct / context.step_tokens as f64;
         }
+        self.log.by_source = step.by_source();
         self.loader.recycle(step);
         reading.grad_norm = self.state.model.params().grad_norm()?;
         Ok(reading)
@@ -155,6 +165,9 @@ impl Trainer<'_, '_> {
         set(id::DATA_WAIT, log.waited.as_secs_f64() / seconds);
         if let Some(ratio) = self.update_ratio() {
             set(id::UPDATE_RATIO, ratio);
+        }
+        for (metric, value) in self.mix.readings(&self.state.progress.source_tokens) {
+            set(&metric, value);
         }
         let (step, tokens) = (self.step(), self.state.progress.tokens);
         self.port.emit(Event::Stepped {

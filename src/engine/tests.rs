@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::clock::SystemClock;
-use crate::data::Dataset;
+use crate::data::{Dataset, Surroundings};
 use crate::metrics::{self, Repeatable};
 use crate::spec::{SpecSources, load};
 use crate::wire::{CheckStatus, Command, Phase, StopWhen, Values};
@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 mod commands;
+mod documents;
 mod faults;
 mod loop_;
 mod resume;
@@ -39,7 +40,7 @@ pub fn tiny(words: &[&str]) -> (RunSpec, Dataset) {
     let spec = load("quickstart", &words, &SpecSources::default())
         .unwrap()
         .spec;
-    let data = Dataset::prepare(&spec.data, spec.model.seq_len).unwrap();
+    let data = spec.open_data(&Surroundings::default()).unwrap();
     (spec, data)
 }
 

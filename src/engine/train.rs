@@ -4,6 +4,7 @@ use super::checkpoint::store::Store;
 use super::due::is_due;
 use super::emit::Port;
 use super::eval::Extent;
+use super::mix::Mix;
 use super::prepare::{prepare, start_event};
 use super::state::TrainState;
 use super::step::StepLog;
@@ -26,6 +27,8 @@ pub(super) struct Trainer<'a, 'p> {
     /// Step of the newest checkpoint that this process wrote or began from.
     pub saved_at: Option<u64>,
     pub log: StepLog,
+    /// What is told of the sources of a mix.
+    pub mix: Mix,
     /// Makes the batches of the next steps ready.
     pub loader: Loader,
 }
@@ -39,9 +42,9 @@ pub(super) fn begin(
     let mut trainer = prepare(job, port, summary)?;
     trainer.summarize();
     trainer.port.emit(start_event(&trainer));
-    trainer.port.emit(Event::MetricsDeclared {
-        metrics: crate::metrics::declarations(),
-    });
+    let mut metrics = crate::metrics::declarations();
+    metrics.extend(trainer.mix.declarations());
+    trainer.port.emit(Event::MetricsDeclared { metrics });
     if job.resume {
         let step = trainer.step();
         trainer.port.emit(Event::RolledBack { step });

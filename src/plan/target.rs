@@ -8,7 +8,7 @@ use super::request::{
     Said,
 };
 use super::scheme::{Precision, UpdateState};
-use crate::data::{DataError, Dataset};
+use crate::data::{DataError, Surroundings};
 use crate::nn::{self, arithmetic_name};
 use crate::spec::{self, RunSpec, SpecErrors, SpecSources};
 
@@ -101,7 +101,14 @@ fn near(word: &str, sources: &SpecSources) -> Vec<String> {
 /// them.
 fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
     let said = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
-    match Dataset::prepare(&spec.data, spec.model.seq_len) {
+    if let (Some(vocab_size), false) = (said, spec.data.is_corpus(std::path::Path::new(""))) {
+        // Rows may be more than one would read for a plan.
+        return Ok(DataSize {
+            vocab_size,
+            ..DataSize::default()
+        });
+    }
+    match spec.open_data(&Surroundings::default()) {
         Ok(data) => Ok(DataSize {
             vocab_size: data.tokenizer.vocab_size(),
             epoch_tokens: Some(data.epoch_tokens()),

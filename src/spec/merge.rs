@@ -204,7 +204,11 @@ fn judge(node: &Node, value: Value) -> Result<Value, (String, String)> {
         }
         (Kind::List(item), Value::Array(items)) => items
             .iter()
-            .map(|i| judge(item, i.clone()))
+            .map(|i| match &item.kind {
+                // Sections in lists are read whole; their readers know what is wrong.
+                Kind::Object(_) => Ok(i.clone()),
+                _ => judge(item, i.clone()),
+            })
             .collect::<Result<Vec<_>, _>>()
             .map(Value::Array),
         _ => Err(wrong(&value)),

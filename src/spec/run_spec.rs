@@ -3,6 +3,8 @@
 use super::issue::{Origin, Origins, SpecErrors};
 use super::schema::{Kind, Node, root};
 use super::{RunConfig, load, yaml};
+use crate::data::{DataError, Dataset, Request, Surroundings, TrainOn};
+use crate::methods::Learns;
 use crate::optim::schedule::ScheduleConfig;
 use serde_json::Value;
 
@@ -46,6 +48,26 @@ impl RunSpec {
     pub fn batch_tokens(&self) -> u64 {
         let t = &self.config.train;
         (t.micro_batch_size * t.grad_accum_steps * self.config.model.seq_len) as u64
+    }
+
+    /// What this run asks of its data.
+    pub fn data_request(&self, surroundings: &Surroundings) -> Request<'static> {
+        Request {
+            train_on: match self.config.method.learns() {
+                Learns::Everything => TrainOn::All,
+                Learns::Answers => TrainOn::Auto,
+            },
+            surroundings: surroundings.clone(),
+            ..Request::new(self.config.model.seq_len)
+        }
+    }
+
+    /// Its data, ready to train on.
+    ///
+    /// # Errors
+    /// As [`Dataset::open`].
+    pub fn open_data(&self, surroundings: &Surroundings) -> Result<Dataset, DataError> {
+        Dataset::open(&self.config.data, self.data_request(surroundings))
     }
 
     /// The whole spec as plain data, floats in their shortest exact form.

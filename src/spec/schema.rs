@@ -154,6 +154,12 @@ fn kind(schema: &Value, target: &Value, types: &[&str], default: &Value) -> Kind
         let members = options.iter().flat_map(|o| fields(schema, o, default));
         return Kind::Registry(members.collect());
     }
+    // A word or a map: the map tells more, and the word's reader complains for itself.
+    let maps = target["anyOf"].as_array().into_iter().flatten();
+    let mut maps = maps.map(|option| resolve(schema, option));
+    if let Some(map) = maps.find(|option| option["type"] == "object") {
+        return Kind::Object(fields(schema, map, default));
+    }
     if let Some(words) = target["enum"].as_array() {
         return Kind::Choice(
             words

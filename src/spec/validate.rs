@@ -4,6 +4,7 @@ use super::issue::{Issue, Origin, Origins, nearest};
 use super::presets::neighbours;
 use super::run_spec::{Advice, RunSpec};
 use super::{RunConfig, embed_corpora};
+use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::nn::ActivationCheckpointing;
 use crate::optim::schedule::ScheduleConfig;
@@ -198,6 +199,9 @@ fn data(config: &RunConfig, judge: &mut Judge) {
         "without held-out text nobody can tell learning from memorising",
         "0.1, or 0.01 for a large text",
     );
+    for (key, what, hint) in config.data.faults() {
+        judge.want(false, &[key], what, hint);
+    }
     let corpora = embed_corpora();
     let corpus = &config.data.corpus;
     let hint = nearest(corpus, corpora.iter().map(String::as_str)).map_or_else(
@@ -210,7 +214,7 @@ fn data(config: &RunConfig, judge: &mut Judge) {
         |near| format!("did you mean {near}?"),
     );
     judge.want(
-        config.data.path.is_some() || corpora.contains(corpus),
+        !config.data.all_sources().is_empty() || corpora.contains(corpus),
         &["data.corpus"],
         format!("no corpus is called `{corpus}`"),
         hint,
@@ -230,23 +234,10 @@ fn data(config: &RunConfig, judge: &mut Judge) {
 pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: &mut Vec<Issue>) {
     let mut judge = Judge { origins, issues };
     if let Some(path) = &config.data.path {
-        let full = base.join(path);
-        exists(
-            &mut judge,
-            "data.path",
-            path,
-            &full,
-            full.is_file() || full.is_dir(),
-        );
-        if full.is_dir() {
-            let texts = neighbours(&full.join("x")).unwrap_or_default();
-            judge.want(
-                texts.iter().any(|n| n.ends_with(".txt")),
-                &["data.path"],
-                format!("no .txt file in {}", path.display()),
-                "name a text file, or a folder of .txt files",
-            );
-        }
+        data_files(&mut judge, "data.path", path, base);
+    }
+    if let Some(path) = &config.data.val_path {
+        data_files(&mut judge, "data.val_path", path, base);
     }
     if let TokenizerConfig::File(file) = &config.data.tokenizer
         && !file.path.as_os_str().is_empty()
@@ -268,6 +259,23 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
     if let Some(path) = &config.train.from {
         let full = base.join(path);
         exists(&mut judge, "train.from", path, &full, full.is_dir());
+    }
+}
+
+/// A file, a folder with data in it, or a pattern, which reading will look for.
+fn data_files(judge: &mut Judge, key: &'static str, path: &Path, base: &Path) {
+    let full = base.join(path);
+    let pattern = path.to_string_lossy().contains(['*', '?', '[']);
+    let here = full.is_file() || full.is_dir();
+    exists(judge, key, path, &full, here || pattern);
+    if full.is_dir() {
+        let names = neighbours(&full.join("x")).unwrap_or_default();
+        judge.want(
+            names.iter().any(|name| is_data_file(Path::new(name))),
+            &[key],
+            format!("no data file in {}", path.display()),
+            "name a file, or a folder of .txt, .jsonl, .json, .csv, .tsv or .parquet files; FOLDER/** reaches deeper",
+        );
     }
 }
 
@@ -304,6 +312,11 @@ pub(super) fn absolute(mut config: RunConfig, base: &Path) -> RunConfig {
         *path = std::path::absolute(&full).unwrap_or(full);
     };
     config.data.path.iter_mut().for_each(fix);
+    config.data.val_path.iter_mut().for_each(fix);
+    config.data.fix_paths(&|path| {
+        let full = base.join(path);
+        std::path::absolute(&full).unwrap_or(full)
+    });
     config.train.from.iter_mut().for_each(fix);
     if let TokenizerConfig::File(file) = &mut config.data.tokenizer {
         fix(&mut file.path);

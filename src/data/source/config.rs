@@ -94,6 +94,23 @@ impl SourceConfig {
         source.checked()
     }
 
+    /// Makes a path absolute; what may be a name of the hub stays.
+    pub fn make_absolute(&mut self, absolute: &dyn Fn(&std::path::Path) -> std::path::PathBuf) {
+        match &mut self.origin {
+            Origin::Path(path) => {
+                *path = absolute(std::path::Path::new(path))
+                    .to_string_lossy()
+                    .into_owned();
+            }
+            Origin::Named(name) if absolute(std::path::Path::new(name)).exists() => {
+                *name = absolute(std::path::Path::new(name))
+                    .to_string_lossy()
+                    .into_owned();
+            }
+            Origin::Hub(_) | Origin::Named(_) | Origin::Synthetic(_) => {}
+        }
+    }
+
     fn checked(self) -> Result<SourceConfig, String> {
         if !(self.weight.is_finite() && self.weight > 0.0) {
             return Err(format!(

@@ -14,7 +14,7 @@ use super::state::TrainState;
 use super::train::Trainer;
 use super::{EngineError, EngineJob};
 use crate::base::clock::Clock;
-use crate::data::{Batch, Dataset};
+use crate::data::{Batch, Dataset, Surroundings};
 use crate::spec::RunSpec;
 use crate::wire::{CheckStatus, Event, Phase};
 use std::path::{Path, PathBuf};
@@ -132,11 +132,12 @@ fn hash(values: &[f32]) -> u64 {
 /// Runs the checks of a spec by themselves, without a run. `room` is the folder whose disk will hold the checkpoints.
 pub fn check_spec(
     spec: &RunSpec,
+    surroundings: &Surroundings,
     room: &Path,
     clock: &dyn Clock,
     on_check: &mut dyn FnMut(&Checked),
 ) -> Result<(), EngineError> {
-    let data = Dataset::prepare(&spec.data, spec.model.seq_len)?;
+    let data = spec.open_data(surroundings)?;
     let mut state = TrainState::fresh(spec, &data)?;
     let scratch = room.join(format!(".preflight-{}", std::process::id()));
     let mut subject = Subject {

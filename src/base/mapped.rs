@@ -1,0 +1,60 @@
+//! Files read through the memory map, so that what is larger than memory can be read as if it were in it. What the bytes
+//! mean is their owner's matter.
+#![allow(unsafe_code)]
+
+use memmap2::Mmap;
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::path::Path;
+
+/// The bytes of a file that nobody changes any more.
+#[derive(Debug)]
+pub struct Mapped {
+    /// None where the file is empty: there is nothing to map.
+    map: Option<Mmap>,
+}
+
+impl Mapped {
+    /// Maps a whole file. It must be one that is written once, renamed into place and never changed: whoever shortens it
+    /// while it is mapped ends this process.
+    ///
+    /// # Errors
+    /// The file cannot be opened or mapped.
+    pub fn open(path: &Path) -> io::Result<Mapped> {
+        let file = File::open(path)?;
+        if file.metadata()?.len() == 0 {
+            return Ok(Mapped { map: None });
+        }
+        // SAFETY: the map is read-only, and the files that are opened here are whole before they get their name and are
+        // replaced by renaming or removed, never written in place: their bytes stay as they are while the map lives.
+        let map = unsafe { Mmap::map(&file) }?;
+        Ok(Mapped { map: Some(map) })
+    }
+}
+
+impl Deref for Mapped {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.map.as_deref().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_reads_as_it_was_written_even_after_its_name_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, b"bytes").unwrap();
+        let mapped = Mapped::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(&*mapped, b"bytes");
+        std::fs::write(&path, b"").unwrap();
+        assert!(Mapped::open(&path).unwrap().is_empty());
+        assert!(Mapped::open(&dir.path().join("absent")).is_err());
+    }
+}

@@ -1,0 +1,600 @@
+//! Documents of one or several sources as batches: which source a row comes from, which of its documents stand in it, and
+//! the row itself. Every batch is a function of the seed and its number.
+
+use super::mix::{Mixture, Wanted};
+use super::pack::packed::{Draw, Packed};
+use super::pack::padded::{self, Padded};
+use super::pack::pieces::{self, Account, Piece};
+use super::pack::stream::Stream;
+use super::pack::{Packing, TooLong};
+use super::permute::Permutation;
+use super::store::Store;
+use super::{Batch, Order};
+use crate::base::rng::{self, Rng};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// One source's share of a split.
+#[derive(Debug)]
+pub(crate) struct Portion {
+    pub name: String,
+    store: Arc<Store>,
+    layout: Layout,
+    /// Predictions of an epoch.
+    pub tokens: u64,
+    pub documents: u64,
+}
+
+#[derive(Debug)]
+enum Layout {
+    Stream(Stream),
+    Packed(Vec<Piece>, Packed),
+    Padded(Vec<Piece>, Padded),
+}
+
+/// How documents are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layouting {
+    pub packing: Packing,
+    pub too_long: TooLong,
+    pub order: Order,
+    pub seq_len: usize,
+}
+
+impl Portion {
+    /// The documents of `spans` (first token and length) of a store.
+    pub fn new(
+        name: &str,
+        store: &Arc<Store>,
+        spans: &[(u64, u64)],
+        how: Layouting,
+    ) -> (Portion, Account) {
+        let cut = || pieces::cut(store, spans.iter().copied(), how.seq_len, how.too_long);
+        let predictions = |pieces: &[Piece]| pieces.iter().map(|p| p.places() as u64).sum();
+        let (layout, tokens, account) = match how.packing {
+            Packing::Stream => {
+                let stream = Stream::new(spans.iter().copied(), how.seq_len);
+                let tokens = stream.windows() * how.seq_len as u64;
+                (Layout::Stream(stream), tokens, Account::default())
+            }
+            Packing::Packed => {
+                let (pieces, account) = cut();
+                let (tokens, packed) = (predictions(&pieces), Packed::new(&pieces, how.seq_len));
+                (Layout::Packed(pieces, packed), tokens, account)
+            }
+            Packing::Padded => {
+                let (pieces, account) = cut();
+                let (tokens, padded) = (predictions(&pieces), Padded::new(&pieces));
+                (Layout::Padded(pieces, padded), tokens, account)
+            }
+        };
+        let portion = Portion {
+            name: name.to_string(),
+            store: store.clone(),
+            layout,
+            tokens,
+            documents: spans.len() as u64,
+        };
+        (portion, account)
+    }
+
+    /// What is drawn at once, in an epoch: rows, or batches of rows of like length.
+    fn draws(&self, batch_size: usize) -> u64 {
+        match &self.layout {
+            Layout::Stream(stream) => stream.windows(),
+            Layout::Packed(_, packed) => packed.rows() as u64,
+            Layout::Padded(_, padded) => padded.batches(batch_size) as u64,
+        }
+    }
+
+    /// Rows that cover everything once: for evaluation.
+    pub fn rows(&self) -> u64 {
+        match &self.layout {
+            Layout::Padded(pieces, _) => pieces.len() as u64,
+            _ => self.draws(1),
+        }
+    }
+
+    /// Share of the places of rows that hold tokens.
+    fn filled(&self, seq_len: usize) -> f64 {
+        match &self.layout {
+            Layout::Packed(..) => self.tokens as f64 / (self.rows() * seq_len as u64).max(1) as f64,
+            _ => 1.0,
+        }
+    }
+
+    /// A hash of each piece.
+    fn hashes(&self) -> Option<Vec<u64>> {
+        let (Layout::Packed(pieces, _) | Layout::Padded(pieces, _)) = &self.layout else {
+            return None;
+        };
+        let mut ids = Vec::new();
+        let hashes = pieces.iter().map(|piece| {
+            ids.clear();
+            self.store.copy(piece.start, piece.len as usize, &mut ids);
+            let mut hash = DefaultHasher::new();
+            ids.hash(&mut hash);
+            hash.finish()
+        });
+        Some(hashes.collect())
+    }
+
+    /// Tokens in order, up to `limit`.
+    fn flat(&self, limit: usize, out: &mut Vec<u32>) {
+        match &self.layout {
+            Layout::Stream(stream) => stream.flat(&self.store, limit, out),
+            Layout::Packed(pieces, _) | Layout::Padded(pieces, _) => {
+                for piece in pieces {
+                    if out.len() >= limit {
+                        return;
+                    }
+                    self.store.copy(piece.start, piece.len as usize, out);
+                }
+            }
+        }
+    }
+}
+
+/// Both splits of all sources.
+#[derive(Debug)]
+pub(crate) struct Documents {
+    pub train: Vec<Portion>,
+    pub val: Vec<Portion>,
+    pub stages: Vec<Wanted>,
+    pub how: Layouting,
+    /// Mean bytes of text behind a token, where all tokens are learnt.
+    pub bytes_per_token: Option<f64>,
+}
+
+impl Documents {
+    /// Predictions of one pass over every source.
+    pub fn epoch_tokens(&self) -> u64 {
+        self.train.iter().map(|p| p.tokens).sum()
+    }
+
+    pub fn val_rows(&self) -> u64 {
+        self.val.iter().map(Portion::rows).sum()
+    }
+
+    /// Share of the places of training rows that hold tokens; the rest is padding.
+    pub fn filled(&self) -> f64 {
+        let tokens: f64 = self.train.iter().map(|p| p.tokens as f64).sum();
+        let places = self
+            .train
+            .iter()
+            .map(|p| p.tokens as f64 / p.filled(self.how.seq_len).max(1e-9));
+        tokens / places.sum::<f64>().max(1.0)
+    }
+
+    /// Shares of draws over the run.
+    fn mixture(&self, batch_size: usize) -> Mixture {
+        let tokens = self
+            .train
+            .iter()
+            .map(|p| p.tokens as f64 / p.draws(batch_size).max(1) as f64);
+        Mixture::new(&self.stages, &tokens.collect::<Vec<_>>())
+    }
+
+    /// Passes over each source after `micro_steps` micro-batches.
+    pub fn epochs(&self, seed: u64, micro_steps: u64, batch_size: usize) -> Vec<f64> {
+        let mixture = self.mixture(batch_size);
+        let draws = match self.how.packing {
+            Packing::Padded => micro_steps,
+            _ => micro_steps * batch_size as u64,
+        };
+        let passes = self.train.iter().enumerate().map(|(source, portion)| {
+            mixture.count(source, draws, seed) as f64 / portion.draws(batch_size).max(1) as f64
+        });
+        passes.collect()
+    }
+
+    pub fn fill_train(&self, batch: &mut Batch, seed: u64, micro_step: u64, batch_size: usize) {
+        self.begin(batch, self.train.len());
+        let mixture = self.mixture(batch_size);
+        if self.how.packing == Packing::Padded {
+            let (source, index) = mixture.pick(micro_step, seed);
+            return self.fill_padded(batch, source, index, (seed, batch_size));
+        }
+        for row in 0..batch_size as u64 {
+            let (source, index) = mixture.pick(micro_step * batch_size as u64 + row, seed);
+            self.train_row(batch, source, index, seed);
+        }
+    }
+
+    fn fill_padded(
+        &self,
+        batch: &mut Batch,
+        source: usize,
+        index: u64,
+        (seed, batch_size): (u64, usize),
+    ) {
+        let portion = &self.train[source];
+        let Layout::Padded(pieces, padded) = &portion.layout else {
+            return;
+        };
+        let draws = portion.draws(batch_size).max(1);
+        let draw = Draw {
+            seed,
+            epoch: index / draws,
+            source: source as u32,
+        };
+        let drawn: Vec<usize> = padded
+            .batch((index % draws) as usize, batch_size, draw)
+            .collect();
+        let longest = drawn.iter().map(|i| pieces[*i].places()).max().unwrap_or(1);
+        let width = padded::width(longest, self.how.seq_len);
+        for piece in drawn {
+            lay(
+                batch,
+                (source, portion),
+                std::iter::once(pieces[piece]),
+                width,
+            );
+        }
+    }
+
+    fn train_row(&self, batch: &mut Batch, source: usize, index: u64, seed: u64) {
+        let portion = &self.train[source];
+        match &portion.layout {
+            Layout::Stream(stream) => {
+                let start = stream.start(self.how.order, index, seed, source as u32);
+                self.window(batch, (source, portion), stream, start);
+            }
+            Layout::Packed(pieces, packed) => {
+                let rows = packed.rows().max(1) as u64;
+                let draw = Draw {
+                    seed,
+                    epoch: index / rows,
+                    source: source as u32,
+                };
+                let row = packed.row((index % rows) as usize, draw);
+                lay(
+                    batch,
+                    (source, portion),
+                    row.map(|i| pieces[i]),
+                    self.how.seq_len,
+                );
+            }
+            Layout::Padded(..) => {}
+        }
+    }
+
+    /// Rows of the validation split by number; those beyond the end are left out.
+    pub fn fill_val(&self, batch: &mut Batch, rows: impl Iterator<Item = u64>) {
+        self.begin(batch, self.val.len());
+        let found: Vec<(usize, u64)> = rows.filter_map(|row| self.val_row(row)).collect();
+        let padded = |(source, row): &(usize, u64)| match &self.val[*source].layout {
+            Layout::Padded(pieces, padded) => pieces[padded.sorted(*row as usize)].places(),
+            _ => self.how.seq_len,
+        };
+        let longest = found.iter().map(padded).max().unwrap_or(self.how.seq_len);
+        let width = padded::width(longest, self.how.seq_len);
+        for (source, row) in found {
+            let portion = &self.val[source];
+            let row = row as usize;
+            match &portion.layout {
+                Layout::Stream(stream) => {
+                    let start = (row * self.how.seq_len) as u64;
+                    self.window(batch, (source, portion), stream, start);
+                }
+                Layout::Packed(pieces, packed) => {
+                    let draw = Draw {
+                        seed: 0,
+                        epoch: 0,
+                        source: source as u32,
+                    };
+                    lay(
+                        batch,
+                        (source, portion),
+                        packed.row(row, draw).map(|i| pieces[i]),
+                        width,
+                    );
+                }
+                Layout::Padded(pieces, padded) => {
+                    let piece = pieces[padded.sorted(row)];
+                    lay(batch, (source, portion), std::iter::once(piece), width);
+                }
+            }
+        }
+    }
+
+    fn val_row(&self, mut row: u64) -> Option<(usize, u64)> {
+        for (source, portion) in self.val.iter().enumerate() {
+            if row < portion.rows() {
+                return Some((source, row));
+            }
+            row -= portion.rows();
+        }
+        None
+    }
+
+    /// Random rows of the validation split, the same ones for the same index.
+    pub fn fill_eval(&self, batch: &mut Batch, seed: u64, index: u64, batch_size: usize) {
+        let rows = self.val_rows();
+        if rows == 0 {
+            return self.begin(batch, self.val.len());
+        }
+        let order = Permutation::drawn(rows, &mut Rng::new(seed, rng::Stream::Eval, 0, 1));
+        let first = index * batch_size as u64;
+        let drawn = (first..first + batch_size as u64).map(|i| order.at(i % rows));
+        self.fill_val(batch, drawn);
+    }
+
+    fn begin(&self, batch: &mut Batch, sources: usize) {
+        batch.clear();
+        batch.seq_len = self.how.seq_len;
+        batch.tokens.resize(sources, 0);
+    }
+
+    /// A window of a stream as a row.
+    fn window(
+        &self,
+        batch: &mut Batch,
+        (source, portion): (usize, &Portion),
+        stream: &Stream,
+        start: u64,
+    ) {
+        let (mut ids, mut weights) = (Vec::new(), Vec::new());
+        stream.read(&portion.store, start, &mut ids, &mut weights);
+        batch.inputs.extend_from_slice(&ids[..ids.len() - 1]);
+        batch.targets.extend_from_slice(&ids[1..]);
+        if self.masked() {
+            weights.resize(ids.len(), 1.0);
+            batch.weights.extend_from_slice(&weights[1..]);
+        }
+        batch.tokens[source] += ids.len() as u64 - 1;
+        batch.batch_size += 1;
+    }
+
+    fn masked(&self) -> bool {
+        self.train.iter().chain(&self.val).any(|p| p.store.masked())
+    }
+
+    /// How many pieces of the validation split stand in the training split word for word, and how many there are; `None`
+    /// where documents run together.
+    pub fn repeated(&self) -> Option<(u64, u64)> {
+        let hashes = |portions: &[Portion]| {
+            let hash = |portion: &Portion| portion.hashes();
+            portions.iter().map(hash).collect::<Option<Vec<_>>>()
+        };
+        let train: HashSet<u64> = hashes(&self.train)?.concat().into_iter().collect();
+        let val = hashes(&self.val)?.concat();
+        let found = val.iter().filter(|hash| train.contains(hash)).count();
+        Some((found as u64, val.len() as u64))
+    }
+
+    /// The first tokens of a split, as far as a check needs them.
+    pub fn flat(portions: &[Portion], limit: usize) -> Vec<u32> {
+        let mut out = Vec::new();
+        for portion in portions {
+            portion.flat(limit, &mut out);
+        }
+        out.truncate(limit);
+        out
+    }
+}
+
+/// Pieces side by side as one row of `width` places; what is left is padding that nobody learns and nobody sees.
+fn lay(
+    batch: &mut Batch,
+    (source, portion): (usize, &Portion),
+    pieces: impl Iterator<Item = Piece>,
+    width: usize,
+) {
+    let mut at = 0;
+    for piece in pieces {
+        let places = piece.places();
+        portion.store.copy(piece.start, places, &mut batch.inputs);
+        portion
+            .store
+            .copy(piece.start + 1, places, &mut batch.targets);
+        portion
+            .store
+            .weights(piece.start + 1, places, &mut batch.weights);
+        batch.first.extend(std::iter::repeat_n(at as u32, places));
+        at += places;
+    }
+    batch.tokens[source] += at as u64;
+    batch.first.extend(at as u32..width as u32);
+    let filled = batch.first.len();
+    batch.inputs.resize(filled, 0);
+    batch.targets.resize(filled, 0);
+    batch.weights.resize(filled, 0.0);
+    batch.seq_len = width;
+    batch.batch_size += 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::store::of_documents;
+    use super::*;
+    use crate::data::Document;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// Documents whose every token is another number, learnt but for their first third.
+    fn documents(lens: &[usize], from: u32) -> Vec<Document> {
+        let mut next = from;
+        let document = |len: &usize| {
+            let ids = (next..next + *len as u32).collect();
+            next += *len as u32;
+            Document {
+                ids,
+                learnt: (0..*len).map(|i| i > len / 3).collect(),
+            }
+        };
+        lens.iter().map(document).collect()
+    }
+
+    fn data(sources: &[(&[usize], f64)], packing: Packing) -> Documents {
+        let how = Layouting {
+            packing,
+            too_long: TooLong::Split,
+            order: Order::Shuffled,
+            seq_len: 12,
+        };
+        let portion = |(i, (lens, _)): (usize, &(&[usize], f64))| {
+            let documents = documents(lens, 100_000 * i as u32);
+            let store = Arc::new(of_documents(&[&documents]));
+            let spans: Vec<_> = store.spans().collect();
+            Portion::new(&format!("s{i}"), &store, &spans, how).0
+        };
+        let portions = || sources.iter().enumerate().map(portion).collect();
+        Documents {
+            train: portions(),
+            val: portions(),
+            stages: vec![Wanted {
+                until_tokens: None,
+                weights: sources.iter().map(|s| s.1).collect(),
+            }],
+            how,
+            bytes_per_token: None,
+        }
+    }
+
+    /// How often each token was predicted and learnt; checks that rows keep documents apart.
+    fn seen(batch: &Batch, counts: &mut BTreeMap<u32, (u32, u32)>) {
+        let n = batch.batch_size * batch.seq_len;
+        assert!(
+            [
+                batch.inputs.len(),
+                batch.targets.len(),
+                batch.weights.len(),
+                batch.first.len()
+            ] == [n; 4]
+        );
+        let mut tokens = 0;
+        for i in 0..n {
+            let t = (i % batch.seq_len) as u32;
+            let padding = (batch.inputs[i], batch.targets[i]) == (0, 0);
+            if padding {
+                assert!(batch.weights[i] == 0.0 && batch.first[i] == t);
+                continue;
+            }
+            tokens += 1;
+            assert_eq!(batch.targets[i], batch.inputs[i] + 1);
+            // Within its document the tokens are consecutive: nothing of another one is visible.
+            let first = batch.first[i];
+            assert_eq!(
+                batch.inputs[i] - batch.inputs[i - (t - first) as usize],
+                t - first
+            );
+            let count = counts.entry(batch.targets[i]).or_default();
+            count.0 += 1;
+            count.1 += batch.weights[i] as u32;
+        }
+        assert_eq!(batch.n_tokens(), tokens);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn an_epoch_predicts_every_token_once_with_its_own_mask(
+            lens in prop::collection::vec(2_usize..40, 1..60),
+            batch_size in 1_usize..5,
+            padded in any::<bool>(),
+        ) {
+            let packing = if padded { Packing::Padded } else { Packing::Packed };
+            let data = data(&[(&lens, 1.0)], packing);
+            let rows = data.train[0].draws(batch_size);
+            // Whole epochs only where batches fit them: rows by ones.
+            let batch_size = if padded { batch_size } else { 1 };
+            let rows = if padded { data.train[0].draws(batch_size) } else { rows };
+            let mut counts = BTreeMap::new();
+            let mut batch = Batch::default();
+            for micro_step in 0..rows {
+                data.fill_train(&mut batch, 5, micro_step, batch_size);
+                seen(&batch, &mut counts);
+            }
+            // Each third was cut: parts of long documents of which nothing is learnt are left out.
+            let document = documents(&lens, 0);
+            for document in &document {
+                for (id, learnt) in document.ids.iter().zip(&document.learnt).skip(1) {
+                    match counts.get(id) {
+                        Some((predicted, weight)) => {
+                            prop_assert_eq!((*predicted, *weight), (1, u32::from(*learnt)));
+                        }
+                        None => prop_assert!(!learnt || document.ids.len() > 13),
+                    }
+                    prop_assert!(!learnt || counts.contains_key(id));
+                }
+            }
+            // Evaluation covers the same.
+            let mut whole = BTreeMap::new();
+            for first in (0..data.val_rows()).step_by(3) {
+                data.fill_val(&mut batch, first..first + 3);
+                seen(&batch, &mut whole);
+            }
+            prop_assert_eq!(counts, whole);
+        }
+    }
+
+    #[test]
+    fn shares_are_those_of_the_weights_in_tokens_and_batches_repeat() {
+        let (short, long): (Vec<usize>, Vec<usize>) = (vec![3; 100], vec![11; 40]);
+        for packing in [Packing::Stream, Packing::Packed, Packing::Padded] {
+            let data = data(&[(&short, 2.0), (&long, 1.0)], packing);
+            let mut tokens = [0, 0];
+            let mut batch = Batch::default();
+            for micro_step in 0..3000 {
+                data.fill_train(&mut batch, 1, micro_step, 4);
+                tokens[0] += batch.tokens[0];
+                tokens[1] += batch.tokens[1];
+                if micro_step % 1000 == 7 {
+                    let mut again = Batch::default();
+                    data.fill_train(&mut again, 1, micro_step, 4);
+                    assert_eq!(batch, again);
+                    data.fill_train(&mut again, 2, micro_step, 4);
+                    assert_ne!(batch, again);
+                }
+            }
+            let share = tokens[0] as f64 / (tokens[0] + tokens[1]) as f64;
+            assert!((share - 2.0 / 3.0).abs() < 0.01, "{packing:?} {share}");
+            let epochs = data.epochs(1, 3000, 4);
+            let passes = tokens[0] as f64 / data.train[0].tokens as f64;
+            assert!(
+                (epochs[0] / passes - 1.0).abs() < 0.01,
+                "{packing:?} {epochs:?} {passes}"
+            );
+        }
+    }
+
+    #[test]
+    fn streams_run_documents_together_and_keep_their_masks() {
+        let data = data(&[(&[5, 4, 30], 1.0)], Packing::Stream);
+        let mut batch = Batch::default();
+        data.fill_val(&mut batch, 0..2);
+        assert_eq!((batch.batch_size, batch.seq_len), (2, 12));
+        assert_eq!(batch.inputs[..12], (0..12).collect::<Vec<_>>());
+        assert!(batch.first.is_empty());
+        // Documents begin at 0, 5 and 9; the first third of each and its first token are not learnt.
+        let learnt: Vec<u32> = batch
+            .targets
+            .iter()
+            .zip(&batch.weights)
+            .filter(|(_, w)| **w > 0.0)
+            .map(|(t, _)| *t)
+            .collect();
+        assert_eq!(
+            learnt,
+            [2, 3, 4, 7, 8]
+                .into_iter()
+                .chain(20..25)
+                .collect::<Vec<u32>>()
+        );
+    }
+
+    #[test]
+    fn random_evaluation_rows_repeat_and_lie_in_the_split() {
+        let lens = vec![6; 50];
+        let data = data(&[(&lens, 1.0), (&lens, 1.0)], Packing::Packed);
+        let mut batch = Batch::default();
+        data.fill_eval(&mut batch, 3, 1, 8);
+        let mut again = Batch::default();
+        data.fill_eval(&mut again, 3, 1, 8);
+        assert_eq!((batch.batch_size, &batch), (8, &again));
+        data.fill_eval(&mut again, 3, 0, 8);
+        assert_ne!(batch, again);
+    }
+}

@@ -1,0 +1,106 @@
+//! One document a row: rows of like length are gathered into batches, so that little padding is read. The rows of a batch
+//! follow from the lengths, the documents in them and the order of batches from seed and epoch.
+
+use super::packed::{Draw, classes};
+use super::pieces::Piece;
+
+/// Widths of batches are multiples of this: few different sizes, so that buffers are used again.
+const STEP: usize = 32;
+
+/// Batches of pieces.
+#[derive(Debug)]
+pub(crate) struct Padded {
+    /// Indices of pieces, longest first.
+    by_length: Vec<u32>,
+    classes: Vec<(u32, u32)>,
+    class_of: Vec<u32>,
+}
+
+impl Padded {
+    pub fn new(pieces: &[Piece]) -> Padded {
+        let mut by_length: Vec<u32> = (0..pieces.len() as u32).collect();
+        by_length.sort_by_key(|i| std::cmp::Reverse(pieces[*i as usize].places()));
+        let lengths: Vec<usize> = by_length
+            .iter()
+            .map(|i| pieces[*i as usize].places())
+            .collect();
+        let (classes, class_of) = classes(&lengths);
+        Padded {
+            by_length,
+            classes,
+            class_of,
+        }
+    }
+
+    /// Piece number `place` from the longest on.
+    pub fn sorted(&self, place: usize) -> usize {
+        self.by_length[place] as usize
+    }
+
+    /// Batches of an epoch; the last of them, the shortest documents, may have fewer rows.
+    pub fn batches(&self, batch_size: usize) -> usize {
+        self.by_length.len().div_ceil(batch_size)
+    }
+
+    /// The pieces of batch number `index` of an epoch.
+    pub fn batch(
+        &self,
+        index: usize,
+        batch_size: usize,
+        draw: Draw,
+    ) -> impl Iterator<Item = usize> + '_ {
+        let batches = self.batches(batch_size) as u64;
+        let begin = draw.rows(batches).at(index as u64) as usize * batch_size;
+        let end = self.by_length.len().min(begin + batch_size);
+        (begin..end).map(move |place| {
+            let class = self.class_of[place];
+            let (begin, number) = self.classes[class as usize];
+            let order = draw.order(u64::from(number), class);
+            let drawn = order.at(place as u64 - u64::from(begin)) as usize;
+            self.by_length[begin as usize + drawn] as usize
+        })
+    }
+}
+
+/// Places of a row in a batch whose longest row has `longest`, at most `seq_len`.
+pub(crate) fn width(longest: usize, seq_len: usize) -> usize {
+    longest.next_multiple_of(STEP).min(seq_len).max(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_piece_stands_once_an_epoch_beside_its_like(
+            lengths in prop::collection::vec(1_u32..=90, 1..200),
+            batch_size in 1_usize..9,
+            seed in 0_u64..100,
+        ) {
+            let pieces: Vec<Piece> = lengths.iter().map(|n| Piece { start: 0, len: n + 1 }).collect();
+            let padded = Padded::new(&pieces);
+            let draw = Draw { seed, epoch: 2, source: 0 };
+            let batches: Vec<Vec<usize>> = (0..padded.batches(batch_size))
+                .map(|k| padded.batch(k, batch_size, draw).collect())
+                .collect();
+            let mut all = batches.concat();
+            all.sort_unstable();
+            prop_assert_eq!(all, (0..pieces.len()).collect::<Vec<_>>());
+            // Sorted by length, batches do not overlap.
+            let mut ranges: Vec<(u32, u32)> = batches.iter().map(|batch| {
+                let lens = batch.iter().map(|i| pieces[*i].len);
+                (lens.clone().min().unwrap(), lens.max().unwrap())
+            }).collect();
+            ranges.sort_unstable();
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0 || pair[0] == pair[1]));
+        }
+    }
+
+    #[test]
+    fn widths_come_in_steps_and_never_beyond_the_row() {
+        assert_eq!([1, 32, 33, 100].map(|n| width(n, 100)), [32, 32, 64, 100]);
+        assert_eq!(width(7, 16), 16);
+    }
+}

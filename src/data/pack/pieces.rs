@@ -1,0 +1,167 @@
+//! Documents cut to the length of a row, and the account of what that cost.
+
+use super::TooLong;
+use crate::data::store::Store;
+
+/// Tokens that stand together: a document, or a part of one. The first is given, the others are predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// In the store.
+    pub start: u64,
+    /// At least 2.
+    pub len: u32,
+}
+
+impl Piece {
+    /// Places that it takes in a row: one for each prediction.
+    pub fn places(&self) -> usize {
+        self.len as usize - 1
+    }
+}
+
+/// What did not come through whole.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub split: u64,
+    pub truncated: u64,
+    pub dropped: u64,
+    /// Tokens that went with truncated and dropped documents.
+    pub lost_tokens: u64,
+    /// Documents of which nothing is learnt: too short, or their answer was cut off.
+    pub nothing_learnt: u64,
+}
+
+impl Account {
+    /// One line for each kind of loss; `source` and `seq_len` are for people.
+    pub fn notes(&self, source: &str, documents: u64, seq_len: usize) -> Vec<String> {
+        let longer = format!("of {documents} documents are longer than a row of {seq_len} tokens");
+        let lost = format!("{} tokens are not learnt", self.lost_tokens);
+        let mut notes = Vec::new();
+        if self.split > 0 {
+            notes.push(format!(
+                "{source}: {} {longer} and go on in further rows",
+                self.split
+            ));
+        }
+        if self.truncated > 0 {
+            notes.push(format!(
+                "{source}: {} {longer} and are truncated: {lost}; a larger model.seq_len or another data.too_long keeps them",
+                self.truncated
+            ));
+        }
+        if self.dropped > 0 {
+            notes.push(format!(
+                "{source}: {} {longer} and are left out: {lost}",
+                self.dropped
+            ));
+        }
+        if self.nothing_learnt > 0 {
+            notes.push(format!(
+                "{source}: {} of {documents} documents are left out because nothing of them is learnt",
+                self.nothing_learnt
+            ));
+        }
+        notes
+    }
+}
+
+/// Cuts documents, given by first token and length, to at most `seq_len` predictions each.
+pub(crate) fn cut(
+    store: &Store,
+    documents: impl Iterator<Item = (u64, u64)>,
+    seq_len: usize,
+    too_long: TooLong,
+) -> (Vec<Piece>, Account) {
+    let (mut pieces, mut account) = (Vec::new(), Account::default());
+    let longest = seq_len as u64 + 1;
+    let masked = store.masked();
+    for (start, len) in documents {
+        let before = pieces.len();
+        let mut push = |start: u64, len: u64| {
+            let len = len as u32;
+            let learns = || !masked || store.learnt(start + 1, len as usize - 1) > 0;
+            if len >= 2 && learns() {
+                pieces.push(Piece { start, len });
+            }
+        };
+        if len <= longest {
+            push(start, len);
+        } else {
+            match too_long {
+                TooLong::Split => {
+                    account.split += 1;
+                    // The last token of a part is the first of the next: each but the first is predicted once.
+                    for at in (0..len - 1).step_by(seq_len) {
+                        push(start + at, longest.min(len - at));
+                    }
+                }
+                TooLong::Drop => {
+                    account.dropped += 1;
+                    account.lost_tokens += len;
+                    continue;
+                }
+                TooLong::Truncate | TooLong::TruncateStart => {
+                    account.truncated += 1;
+                    account.lost_tokens += len - longest;
+                    let end = too_long == TooLong::TruncateStart;
+                    push(start + if end { len - longest } else { 0 }, longest);
+                }
+            }
+        }
+        if pieces.len() == before {
+            account.nothing_learnt += 1;
+        }
+    }
+    (pieces, account)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Document;
+    use crate::data::store::of_documents as store;
+
+    fn of(lens: &[u32], too_long: TooLong) -> (Vec<(u64, u32)>, Account) {
+        let documents: Vec<Document> = lens
+            .iter()
+            .map(|n| Document::all_learnt((0..*n).collect()))
+            .collect();
+        let store = store(&[&documents]);
+        let (pieces, account) = cut(&store, store.spans(), 4, too_long);
+        (pieces.iter().map(|p| (p.start, p.len)).collect(), account)
+    }
+
+    #[test]
+    fn each_way_with_long_documents_is_counted() {
+        let lens = [3, 12, 5, 1];
+        let (pieces, account) = of(&lens, TooLong::Split);
+        assert_eq!(pieces, [(0, 3), (3, 5), (7, 5), (11, 4), (15, 5)]);
+        assert_eq!((account.split, account.nothing_learnt), (1, 1));
+        let (pieces, account) = of(&lens, TooLong::Truncate);
+        assert_eq!(pieces, [(0, 3), (3, 5), (15, 5)]);
+        assert_eq!((account.truncated, account.lost_tokens), (1, 7));
+        let (pieces, _) = of(&lens, TooLong::TruncateStart);
+        assert_eq!(pieces, [(0, 3), (10, 5), (15, 5)]);
+        let (pieces, account) = of(&lens, TooLong::Drop);
+        assert_eq!(pieces, [(0, 3), (15, 5)]);
+        assert_eq!((account.dropped, account.lost_tokens), (1, 12));
+        let notes = account.notes("a", 4, 4);
+        assert!(
+            notes.len() == 2 && notes[0].contains("1 of 4 documents are longer"),
+            "{notes:?}"
+        );
+    }
+
+    #[test]
+    fn a_document_whose_answer_was_cut_off_is_left_out() {
+        let document = Document {
+            ids: (0..8).collect(),
+            learnt: (0..8).map(|i| i >= 6).collect(),
+        };
+        let store = store(&[&[document]]);
+        let (pieces, account) = cut(&store, store.spans(), 4, TooLong::Truncate);
+        assert!(pieces.is_empty() && account.nothing_learnt == 1);
+        let (pieces, _) = cut(&store, store.spans(), 4, TooLong::TruncateStart);
+        assert_eq!(pieces.len(), 1);
+    }
+}

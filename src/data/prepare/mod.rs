@@ -1,0 +1,257 @@
+//! From a spec to data that can be trained on: sources are opened, rows rendered and tokenized into stores (from the cache
+//! where they lie there), split, and laid out.
+
+mod tokenize;
+
+use crate::base::paths::Env;
+use crate::data::corpus::{Corpus, sha256};
+use crate::data::dataset::Splits;
+use crate::data::documents::{Documents, Layouting, Portion};
+use crate::data::hold_out::{self, Span};
+use crate::data::mix::Wanted;
+use crate::data::pack::{Packing, TooLong};
+use crate::data::render::TrainOn;
+use crate::data::source::ReadContext;
+use crate::data::store::Progress;
+use crate::data::{DataConfig, DataError, Dataset, Tokenizer, vocabulary};
+use crate::hub::HubConfig;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokenize::{Ready, Tokenizing};
+
+/// What a run asks of its data besides the spec's `data`.
+pub struct Request<'a> {
+    /// Tokens of the longest row.
+    pub seq_len: usize,
+    /// What is learnt where the spec says `auto`.
+    pub train_on: TrainOn,
+    /// Where files and the hub are.
+    pub surroundings: Surroundings,
+    /// Hears how far tokenizing has come.
+    pub progress: Option<&'a mut dyn FnMut(&Progress)>,
+}
+
+/// Where data are found and where tokens are kept.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    pub read: ReadContext,
+    /// The folder of the cache; none: tokens stay in memory unless the spec names a folder.
+    pub cache: Option<PathBuf>,
+}
+
+impl Surroundings {
+    /// As the environment says.
+    pub fn from_env(env: &Env) -> Surroundings {
+        Surroundings {
+            read: ReadContext {
+                hub: HubConfig::from_env(env),
+                ..ReadContext::default()
+            },
+            cache: env.cache_dir.as_ref().map(|dir| dir.join("tokens")),
+        }
+    }
+}
+
+impl Request<'_> {
+    /// For pretraining, in memory.
+    pub fn new(seq_len: usize) -> Request<'static> {
+        Request {
+            seq_len,
+            train_on: TrainOn::All,
+            surroundings: Surroundings::default(),
+            progress: None,
+        }
+    }
+}
+
+/// Opens what a spec names.
+pub(in crate::data) fn open(
+    config: &DataConfig,
+    mut request: Request<'_>,
+) -> Result<Dataset, DataError> {
+    if config.is_corpus(&request.surroundings.read.base) {
+        return corpus(config, request.seq_len);
+    }
+    let (tokenizer, train, val, mut notes) = tokens(config, &mut request)?;
+    let how = layout(config, &train, request.seq_len);
+    let documents = lay_out(config, &train, &val, how, &mut notes)?;
+    Ok(Dataset {
+        fingerprint: fingerprint(config, &train, &val, how),
+        tokenizer_fingerprint: sha256(tokenizer.to_json().as_bytes()),
+        tokenizer: Arc::unwrap_or_clone(tokenizer),
+        place: place(&train),
+        notes,
+        seq_len: request.seq_len,
+        splits: Splits::Documents(documents),
+    })
+}
+
+fn corpus(config: &DataConfig, seq_len: usize) -> Result<Dataset, DataError> {
+    let corpus = Corpus::prepare(config, seq_len)?;
+    Ok(Dataset {
+        tokenizer_fingerprint: sha256(corpus.tokenizer.to_json().as_bytes()),
+        tokenizer: corpus.tokenizer.clone(),
+        fingerprint: corpus.fingerprint.clone(),
+        place: corpus.place.clone(),
+        notes: corpus.notes.clone(),
+        seq_len,
+        splits: Splits::Corpus(Box::new(corpus)),
+    })
+}
+
+/// The tokenizer, the sources to train on, those to validate on, and what was noticed.
+type Tokens = (Arc<Tokenizer>, Vec<Ready>, Vec<Ready>, Vec<String>);
+
+fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, DataError> {
+    let (sources, val_sources) = (config.all_sources(), config.val_source());
+    let cache = config.cache_folder(request.surroundings.cache.as_deref());
+    let read = request.surroundings.read.clone();
+    let every: Vec<_> = sources.iter().chain(&val_sources).cloned().collect();
+    let (tokenizer, template) = vocabulary::tokenizer(config, &every, &read, cache.as_deref())?;
+    let tokenizer = Arc::new(tokenizer);
+    let mut silent = |_: &Progress| {};
+    let mut work = Tokenizing {
+        config,
+        tokenizer: tokenizer.clone(),
+        template,
+        train_on: match config.train_on {
+            TrainOn::Auto => request.train_on,
+            said => said,
+        },
+        read,
+        cache,
+        progress: match &mut request.progress {
+            Some(progress) => &mut **progress,
+            None => &mut silent,
+        },
+        notes: Vec::new(),
+    };
+    let train = sources
+        .iter()
+        .map(|s| work.source(s))
+        .collect::<Result<_, _>>()?;
+    let val = val_sources
+        .iter()
+        .map(|s| work.source(s))
+        .collect::<Result<_, _>>()?;
+    Ok((tokenizer, train, val, work.notes))
+}
+
+fn layout(config: &DataConfig, train: &[Ready], seq_len: usize) -> Layouting {
+    let conversations = train.iter().any(|source| source.conversations);
+    let (packing, too_long) = match conversations {
+        true => (Packing::Packed, TooLong::Truncate),
+        false => (Packing::Stream, TooLong::Split),
+    };
+    Layouting {
+        packing: config.packing.or(packing),
+        too_long: config.too_long.or(too_long),
+        order: config.order,
+        seq_len,
+    }
+}
+
+/// Splits every source and lays its documents into rows.
+fn lay_out(
+    config: &DataConfig,
+    train: &[Ready],
+    val: &[Ready],
+    how: Layouting,
+    notes: &mut Vec<String>,
+) -> Result<Documents, DataError> {
+    let fraction = if val.is_empty() {
+        config.val_fraction
+    } else {
+        0.0
+    };
+    let mut documents = Documents {
+        train: Vec::new(),
+        val: Vec::new(),
+        stages: stages(config, train),
+        how,
+        bytes_per_token: bytes_per_token(train),
+    };
+    for source in train {
+        let (kept, held): (Vec<Span>, Vec<Span>) = hold_out::split(&source.store, fraction);
+        let (portion, account) = Portion::new(&source.name, &source.store, &kept, how);
+        notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
+        if portion.rows() == 0 {
+            return Err(nothing_left(source, how));
+        }
+        documents.train.push(portion);
+        if fraction > 0.0 {
+            let (portion, _) = Portion::new(&source.name, &source.store, &held, how);
+            documents.val.push(portion);
+        }
+    }
+    for source in val {
+        let spans: Vec<Span> = source.store.spans().collect();
+        let (portion, account) = Portion::new(&source.name, &source.store, &spans, how);
+        notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
+        documents.val.push(portion);
+    }
+    if documents.val_rows() == 0 {
+        return Err(DataError::TooShort {
+            split: "validation",
+            tokens: documents.val.iter().map(|p| p.tokens as usize).sum(),
+            window: match how.packing {
+                Packing::Stream => how.seq_len + 1,
+                _ => 2,
+            },
+        });
+    }
+    if how.packing == Packing::Packed {
+        let filled = 100.0 * documents.filled();
+        notes.push(format!(
+            "rows are {filled:.1} % full; the rest is padding that nobody learns"
+        ));
+    }
+    Ok(documents)
+}
+
+fn nothing_left(source: &Ready, how: Layouting) -> DataError {
+    let (documents, tokens) = (source.store.documents(), source.store.tokens());
+    let seq_len = how.seq_len;
+    DataError::source(
+        &source.name,
+        format!(
+            "gives no row to train on: {documents} documents, {tokens} tokens, rows of {seq_len}"
+        ),
+        "check with `llmtui data inspect` what is learnt of it; more rows, a larger model.seq_len or another data.too_long may help",
+    )
+}
+
+/// Shares over the run: the curriculum, then the sources' own weights.
+fn stages(config: &DataConfig, train: &[Ready]) -> Vec<Wanted> {
+    let said = config.curriculum.iter().map(|stage| Wanted {
+        until_tokens: Some(stage.until_tokens),
+        weights: stage.weights.clone(),
+    });
+    let last = Wanted {
+        until_tokens: None,
+        weights: train.iter().map(|source| source.weight).collect(),
+    };
+    said.chain([last]).collect()
+}
+
+/// Known where every token is learnt.
+fn bytes_per_token(train: &[Ready]) -> Option<f64> {
+    if train.iter().any(|source| source.store.masked()) {
+        return None;
+    }
+    let bytes: u64 = train.iter().map(|s| s.store.tally().text_bytes).sum();
+    let tokens: u64 = train.iter().map(|s| s.store.tokens()).sum();
+    (bytes > 0 && tokens > 0).then(|| bytes as f64 / tokens as f64)
+}
+
+/// Everything that decides on the batches besides the seed and the batch size.
+fn fingerprint(config: &DataConfig, train: &[Ready], val: &[Ready], how: Layouting) -> String {
+    let keys: Vec<&str> = train.iter().chain(val).map(|source| &*source.key).collect();
+    let stages = stages(config, train);
+    sha256(format!("{keys:?} {how:?} {stages:?} {}", config.val_fraction).as_bytes())
+}
+
+fn place(train: &[Ready]) -> String {
+    let names: Vec<&str> = train.iter().map(|source| &*source.name).collect();
+    names.join(", ")
+}

@@ -1,0 +1,192 @@
+//! One source after the other into a store: from the cache, or made.
+
+use crate::data::chat::Template;
+use crate::data::corpus::sha256;
+use crate::data::examples::{Examples, examples};
+use crate::data::formats::FormatId;
+use crate::data::render::{Renderer, TrainOn};
+use crate::data::source::{CONTINUES, Origin, ReadContext, SourceConfig};
+use crate::data::store::{self, Entry, Feed, Key, Piece, Progress, Store};
+use crate::data::{DataConfig, DataError, Example, Place, RowFault, Tokenizer};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Skipped rows that are told one by one.
+const LISTED: usize = 5;
+
+/// A source whose tokens are there.
+pub(super) struct Ready {
+    pub name: String,
+    pub weight: f64,
+    pub store: Arc<Store>,
+    /// Hash of everything that its tokens depend on.
+    pub key: String,
+    /// Its rows are turns or prompts with completions, of which a part is learnt.
+    pub conversations: bool,
+}
+
+/// What all sources have in common.
+pub(super) struct Tokenizing<'a> {
+    pub config: &'a DataConfig,
+    pub tokenizer: Arc<Tokenizer>,
+    pub template: Option<Template>,
+    pub train_on: TrainOn,
+    pub read: ReadContext,
+    pub cache: Option<PathBuf>,
+    pub progress: &'a mut dyn FnMut(&Progress),
+    pub notes: Vec<String>,
+}
+
+impl Tokenizing<'_> {
+    /// Opens a source, tells its format, and takes its tokens from the cache or makes them.
+    pub fn source(&mut self, source: &SourceConfig) -> Result<Ready, DataError> {
+        let name = source.to_string();
+        let rows = self.open(source)?;
+        let conversations = rows.detection().format != FormatId::Text;
+        let key = self.key(source, &rows)?;
+        let hash = key.hash();
+        let entry = self.entry(&name, source, &key, rows)?;
+        let (documents, tokens) = (entry.store.documents(), entry.store.tokens());
+        let learnt = entry.store.learnt(0, tokens as usize);
+        self.notes.extend(entry.notes);
+        self.notes.push(format!(
+            "{name}: {documents} documents, {tokens} tokens, {:.1} % of them learnt",
+            100.0 * learnt as f64 / tokens.max(1) as f64
+        ));
+        Ok(Ready {
+            weight: source.weight,
+            store: Arc::new(entry.store),
+            key: hash,
+            conversations,
+            name,
+        })
+    }
+
+    fn open(&self, source: &SourceConfig) -> Result<Examples, DataError> {
+        examples(
+            source,
+            self.config.format,
+            self.config.on_bad_row,
+            &self.read,
+        )
+    }
+
+    fn key(&self, source: &SourceConfig, rows: &Examples) -> Result<Key, DataError> {
+        let detection = rows.detection();
+        let template = self.template.as_ref().map(Template::fingerprint);
+        // Made-up rows have no files: their settings are what they are.
+        let made = match &source.origin {
+            Origin::Synthetic(_) => serde_json::to_string(source).unwrap_or_default(),
+            _ => String::new(),
+        };
+        Ok(Key::new(&source.to_string())
+            .with("settings", made)
+            .with("content", store::digest(rows.rows().files())?)
+            .with("format", format!("{detection} {:?}", source.columns))
+            .with("tokenizer", sha256(self.tokenizer.to_json().as_bytes()))
+            .with("template", template.unwrap_or_default())
+            .with("train_on", format!("{:?}", self.train_on))
+            .with("on_bad_row", format!("{:?}", self.config.on_bad_row)))
+    }
+
+    fn entry(
+        &mut self,
+        name: &str,
+        source: &SourceConfig,
+        key: &Key,
+        rows: Examples,
+    ) -> Result<Entry, DataError> {
+        let renderer = Renderer::new(self.tokenizer.clone(), self.template.clone(), self.train_on);
+        let (config, read) = (self.config, &self.read);
+        let progress = &mut *self.progress;
+        let mut opened = Some(rows);
+        let mut feed = |build: &mut dyn FnMut(Feed<'_>) -> Result<(), DataError>| {
+            let mut rows = match opened.take() {
+                Some(rows) => rows,
+                None => examples(source, config.format, config.on_bad_row, read)?,
+            };
+            build(Feed {
+                name,
+                rows: &mut rows,
+                tokenize: &|place, example| tokenize(&renderer, place, example),
+                eos: renderer.tokenizer().eos(),
+                on_bad_row: config.on_bad_row,
+                progress: &mut *progress,
+            })?;
+            Ok(noticed(name, &rows, &renderer))
+        };
+        let width = if self.tokenizer.vocab_size() <= 1 << 16 {
+            2
+        } else {
+            4
+        };
+        match &self.cache {
+            Some(folder) => store::open_or_build(folder, key, width, &mut feed),
+            None => store::in_memory(width, &mut feed),
+        }
+        .map(|mut entry| {
+            let tally = entry.store.tally();
+            if tally.skipped > 0 {
+                let first = tally
+                    .faults
+                    .iter()
+                    .take(LISTED)
+                    .cloned()
+                    .collect::<Vec<_>>();
+                entry.notes.push(format!(
+                    "{name}: {} rows could not be tokenized and were skipped: {}",
+                    tally.skipped,
+                    first.join("; ")
+                ));
+            }
+            if tally.empty > 0 {
+                entry
+                    .notes
+                    .push(format!("{name}: {} rows are empty", tally.empty));
+            }
+            entry
+        })
+    }
+}
+
+fn tokenize(renderer: &Renderer, place: &Place, example: &Example) -> Result<Piece, RowFault> {
+    Ok(Piece {
+        document: renderer.document(example, place)?,
+        continues: example.extra.contains_key(CONTINUES),
+        text_bytes: store::text_bytes(&example.content) as u64,
+    })
+}
+
+/// What people should hear of a source that was just read.
+fn noticed(name: &str, rows: &Examples, renderer: &Renderer) -> Vec<String> {
+    let mut notes = vec![format!("{name}: read as {}", rows.detection())];
+    notes.extend(rows.rows().notes());
+    let skipped = rows.skipped();
+    if skipped.count > 0 {
+        let first: Vec<String> = skipped
+            .first
+            .iter()
+            .take(LISTED)
+            .map(ToString::to_string)
+            .collect();
+        notes.push(format!(
+            "{name}: {} bad rows were skipped: {}",
+            skipped.count,
+            first.join("; ")
+        ));
+    }
+    let counts = renderer.counts();
+    if counts.special_tokens_in_data > 0 {
+        notes.push(format!(
+            "{name}: {} rows spell special tokens in their own text; the model sees them as such",
+            counts.special_tokens_in_data
+        ));
+    }
+    if counts.merged_boundaries > 0 {
+        notes.push(format!(
+            "{name}: in {} rows the completion changes the prompt's last token: end prompts where a token ends, e.g. with a newline",
+            counts.merged_boundaries
+        ));
+    }
+    notes
+}

@@ -1,0 +1,479 @@
+//! The cache of tokenized sources: a folder for each key, and a key for everything that the tokens depend on. Shards are
+//! written under other names and renamed, so a killed process leaves whole shards to go on from; the manifest comes last
+//! and makes an entry whole.
+//!
+//! ```text
+//! tokens/3f9c….lock
+//! tokens/3f9c….part/shard-00000 …        being made
+//! tokens/3f9c…/shard-00000 … manifest.json
+//! ```
+
+use super::Store;
+use super::build::{Feed, Sink, build};
+use super::shard::{Shard, Tally};
+use crate::base::files::{sync_dir, write_atomic};
+use crate::base::mapped::Mapped;
+use crate::data::DataError;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Version of the shards and of what tokenizing does: an older entry is not used.
+const FORMAT: u32 = 1;
+
+const MANIFEST: &str = "manifest.json";
+
+/// Everything that the tokens of a source depend on, by the names that people are told when one of them changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Key {
+    /// The source as the spec says it.
+    pub source: String,
+    pub parts: BTreeMap<String, String>,
+}
+
+impl Key {
+    pub fn new(source: &str) -> Key {
+        Key {
+            source: source.into(),
+            parts: [("version".to_string(), FORMAT.to_string())].into(),
+        }
+    }
+
+    #[must_use]
+    pub fn with(mut self, part: &str, value: impl Into<String>) -> Key {
+        self.parts.insert(part.into(), value.into());
+        self
+    }
+
+    /// SHA-256 in hex of the parts: the same tokens, whatever their source is called.
+    pub fn hash(&self) -> String {
+        let mut hash = Sha256::new();
+        for (part, value) in &self.parts {
+            hash.update(part.as_bytes());
+            hash.update([0]);
+            hash.update(value.as_bytes());
+            hash.update([0]);
+        }
+        hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    }
+
+    /// What of another entry of the same source is different.
+    fn differs_from(&self, other: &Key) -> Vec<String> {
+        let changed = |part: &&String| self.parts.get(*part) != other.parts.get(*part);
+        let mut parts: Vec<String> = self.parts.keys().filter(changed).cloned().collect();
+        let gone = other
+            .parts
+            .keys()
+            .filter(|part| !self.parts.contains_key(*part));
+        parts.extend(gone.cloned());
+        parts
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Manifest {
+    key: Key,
+    shards: usize,
+    documents: u64,
+    tokens: u64,
+    /// What was noticed while reading: it holds as long as the entry does.
+    notes: Vec<String>,
+}
+
+/// What was found in the cache or put there.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub store: Store,
+    /// What people should hear: what was noticed while reading, why it was tokenized again.
+    pub notes: Vec<String>,
+}
+
+/// Opens a source, hands its rows to the function that it is given, and says what was noticed on the way.
+pub(crate) type Feeding<'a> = dyn FnMut(&mut dyn FnMut(Feed<'_>) -> Result<(), DataError>) -> Result<Vec<String>, DataError>
+    + 'a;
+
+/// Maps the entry of `key` below `folder`. Where there is none, `feed` is asked for the rows and the entry is made; ids
+/// take `width` bytes. Another process that makes the same entry is waited for.
+///
+/// # Errors
+/// The folder cannot be written, a shard is damaged, or a row is bad.
+pub(crate) fn open_or_build(
+    folder: &Path,
+    key: &Key,
+    width: usize,
+    feed: &mut Feeding<'_>,
+) -> Result<Entry, DataError> {
+    let place = folder.join(key.hash());
+    if place.join(MANIFEST).is_file() {
+        return open(&place);
+    }
+    fs::create_dir_all(folder).map_err(|e| unwritable(folder, &e))?;
+    let _lock = wait_for_lock(&place.with_extension("lock"))?;
+    if place.join(MANIFEST).is_file() {
+        return open(&place);
+    }
+    let mut notes = changed(folder, key);
+    let part = place.with_extension("part");
+    fs::create_dir_all(&part).map_err(|e| unwritable(&part, &e))?;
+    let mut written = Written::resume(&part);
+    if written.tally.rows > 0 {
+        notes.push(format!(
+            "{}: goes on after {} rows that were tokenized before",
+            key.source, written.tally.rows
+        ));
+    }
+    let noticed = feed(&mut |feed| {
+        let tally = written.tally.clone();
+        build(feed, width, tally, &mut written)
+    })?;
+    let manifest = Manifest {
+        key: key.clone(),
+        shards: written.shards,
+        documents: written.documents,
+        tokens: written.tokens,
+        notes: noticed,
+    };
+    let json = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
+    write_atomic(&part.join(MANIFEST), &json).map_err(|e| unwritable(&part, &e))?;
+    fs::rename(&part, &place)
+        .and_then(|()| sync_dir(folder))
+        .map_err(|e| unwritable(&place, &e))?;
+    let _ = fs::remove_file(place.with_extension("lock"));
+    let mut entry = open(&place)?;
+    entry.notes.append(&mut notes);
+    Ok(entry)
+}
+
+/// The shards of an entry that is being made.
+struct Written {
+    part: PathBuf,
+    shards: usize,
+    documents: u64,
+    tokens: u64,
+    tally: Tally,
+}
+
+impl Written {
+    /// Counts the whole shards that an earlier process left.
+    fn resume(part: &Path) -> Written {
+        let mut written = Written {
+            part: part.to_path_buf(),
+            shards: 0,
+            documents: 0,
+            tokens: 0,
+            tally: Tally::default(),
+        };
+        while let Ok(shard) = open_shard(&shard_path(part, written.shards)) {
+            written.count(&shard);
+        }
+        written
+    }
+
+    fn count(&mut self, shard: &Shard) {
+        self.shards += 1;
+        self.documents += shard.documents() as u64;
+        self.tokens += shard.tokens() as u64;
+        self.tally = shard.tally().clone();
+    }
+}
+
+impl Sink for Written {
+    fn write(&mut self, bytes: Vec<u8>) -> Result<(), DataError> {
+        let path = shard_path(&self.part, self.shards);
+        write_atomic(&path, &bytes).map_err(|e| unwritable(&path, &e))?;
+        self.count(&open_shard(&path)?);
+        Ok(())
+    }
+}
+
+fn shard_path(folder: &Path, number: usize) -> PathBuf {
+    folder.join(format!("shard-{number:05}"))
+}
+
+fn open_shard(path: &Path) -> Result<Shard, DataError> {
+    let bytes = Mapped::open(path).map_err(|source| DataError::Unreadable {
+        path: path.to_path_buf(),
+        source,
+    })?;
+    Shard::mapped(bytes).map_err(|what| damaged(path, &what))
+}
+
+fn open(place: &Path) -> Result<Entry, DataError> {
+    let manifest = read_manifest(place).map_err(|what| damaged(&place.join(MANIFEST), &what))?;
+    let shards: Result<Vec<Shard>, DataError> = (0..manifest.shards)
+        .map(|number| open_shard(&shard_path(place, number)))
+        .collect();
+    let store = Store::new(shards?);
+    if (store.tokens(), store.documents()) != (manifest.tokens, manifest.documents) {
+        return Err(damaged(place, "its shards are not those of its manifest"));
+    }
+    Ok(Entry {
+        store,
+        notes: manifest.notes,
+    })
+}
+
+fn read_manifest(place: &Path) -> Result<Manifest, String> {
+    let text = fs::read(place.join(MANIFEST)).map_err(|e| e.to_string())?;
+    serde_json::from_slice(&text).map_err(|e| e.to_string())
+}
+
+fn wait_for_lock(path: &Path) -> Result<File, DataError> {
+    let open = || -> io::Result<File> {
+        let mut options = File::options();
+        let file = options
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)?;
+        file.lock()?;
+        Ok(file)
+    };
+    open().map_err(|e| unwritable(path, &e))
+}
+
+/// Says which part of a source that is in the cache has changed.
+fn changed(folder: &Path, key: &Key) -> Vec<String> {
+    let others = entries(folder)
+        .into_iter()
+        .map(|(_, manifest)| manifest.key);
+    let same_source = others.filter(|other| other.source == key.source);
+    let nearest = same_source
+        .map(|other| key.differs_from(&other))
+        .min_by_key(Vec::len);
+    let note = nearest.map(|parts| {
+        format!(
+            "{}: tokenized again, because of another {}",
+            key.source,
+            parts.join(", ")
+        )
+    });
+    note.into_iter().collect()
+}
+
+fn entries(folder: &Path) -> Vec<(PathBuf, Manifest)> {
+    let Ok(found) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let places = found.flatten().map(|entry| entry.path());
+    let whole = places.filter(|path| path.extension().is_none());
+    whole
+        .filter_map(|path| read_manifest(&path).ok().map(|manifest| (path, manifest)))
+        .collect()
+}
+
+fn damaged(path: &Path, what: &str) -> DataError {
+    DataError::source(
+        path.display(),
+        format!("is damaged: {what}"),
+        "delete it, or run llmtui data cache clear: it will be made again",
+    )
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> DataError {
+    DataError::source(
+        path.display(),
+        format!("cannot be written: {error}"),
+        "free some disk, name another folder with data.cache, or set it to false to keep tokens in memory",
+    )
+}
+
+/// An entry of the cache, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cached {
+    pub source: String,
+    pub path: PathBuf,
+    pub documents: u64,
+    pub tokens: u64,
+    /// Bytes on the disk.
+    pub bytes: u64,
+    /// Every shard is there.
+    pub whole: bool,
+}
+
+/// The entries below a folder, largest first; unfinished ones too.
+pub fn list(folder: &Path) -> Vec<Cached> {
+    let Ok(found) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let places = found
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir());
+    let mut list: Vec<Cached> = places.filter_map(|path| describe(&path)).collect();
+    list.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.path.cmp(&b.path)));
+    list
+}
+
+/// None for folders that are none of ours.
+fn describe(path: &Path) -> Option<Cached> {
+    let files = fs::read_dir(path).ok()?.flatten();
+    let bytes = files
+        .filter_map(|file| file.metadata().ok())
+        .map(|m| m.len())
+        .sum();
+    if let Ok(manifest) = read_manifest(path) {
+        return Some(Cached {
+            source: manifest.key.source,
+            path: path.to_path_buf(),
+            documents: manifest.documents,
+            tokens: manifest.tokens,
+            bytes,
+            whole: true,
+        });
+    }
+    let unfinished = path.extension().is_some_and(|e| e == "part");
+    unfinished.then(|| {
+        let written = Written::resume(path);
+        Cached {
+            source: String::new(),
+            path: path.to_path_buf(),
+            documents: written.documents,
+            tokens: written.tokens,
+            bytes,
+            whole: false,
+        }
+    })
+}
+
+/// Removes every entry below a folder that no process is making, and says how many bytes that freed. Files that are none
+/// of the cache's stay.
+///
+/// # Errors
+/// An entry cannot be removed.
+pub fn clear(folder: &Path) -> io::Result<u64> {
+    let mut freed = 0;
+    for entry in list(folder) {
+        if !entry.whole {
+            let lock = File::options()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(entry.path.with_extension("lock"))?;
+            if lock.try_lock().is_err() {
+                continue;
+            }
+            let _ = fs::remove_file(entry.path.with_extension("lock"));
+        }
+        fs::remove_dir_all(&entry.path)?;
+        freed += entry.bytes;
+    }
+    Ok(freed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::store::build::Piece;
+    use crate::data::{Content, Document, Example, OnBadRow, Place, RowFault};
+    use std::cell::Cell;
+
+    fn place(row: u64) -> Place {
+        Place {
+            file: "a.jsonl".into(),
+            row,
+        }
+    }
+
+    /// Two million tokens a row: a shard every other row.
+    fn tokenize(place: &Place, _: &Example) -> Result<Piece, RowFault> {
+        if place.row == 5 {
+            return Err(RowFault::new(place, "is bad", "mend it"));
+        }
+        Ok(Piece {
+            document: Document::all_learnt(vec![place.row as u32; 2 << 20]),
+            continues: false,
+            text_bytes: 6,
+        })
+    }
+
+    /// Makes or opens an entry of 8 rows; fails before row `until` as if the process had been killed.
+    fn make(folder: &Path, key: &Key, until: u64, asked: &Cell<u64>) -> Result<Entry, DataError> {
+        open_or_build(folder, key, 2, &mut |build| {
+            let mut rows = (1..=8).map(|row| match row < until {
+                true => Ok((place(row), Example::new(Content::Text(String::new())))),
+                false => Err(RowFault::new(&place(row), "the power went", "")),
+            });
+            build(Feed {
+                name: "a.jsonl",
+                rows: &mut rows,
+                tokenize: &tokenize,
+                eos: None,
+                on_bad_row: OnBadRow::Skip,
+                progress: &mut |progress| asked.set(progress.rows),
+            })?;
+            Ok(Vec::new())
+        })
+    }
+
+    #[test]
+    fn an_entry_is_made_once_and_found_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (key, asked) = (Key::new("a.jsonl").with("files", "1"), Cell::new(0));
+        let made = make(dir.path(), &key, 9, &asked).unwrap();
+        assert_eq!((made.store.documents(), asked.get()), (7, 8));
+        assert_eq!(made.store.tally().faults, ["a.jsonl:5: is bad"]);
+        asked.set(0);
+        let found = make(dir.path(), &key, 9, &asked).unwrap();
+        assert_eq!((found.store.tokens(), asked.get()), (7 * (2 << 20), 0));
+        assert!(found.notes.is_empty());
+        let listed = list(dir.path());
+        assert!(listed.len() == 1 && listed[0].whole && listed[0].documents == 7);
+        assert_eq!(clear(dir.path()).unwrap(), listed[0].bytes);
+        assert!(list(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn a_killed_process_leaves_shards_to_go_on_from() {
+        let dir = tempfile::tempdir().unwrap();
+        let (key, asked) = (Key::new("a.jsonl"), Cell::new(0));
+        assert!(make(dir.path(), &key, 5, &asked).is_err());
+        assert!(!list(dir.path())[0].whole);
+        let resumed = make(dir.path(), &key, 9, &asked).unwrap();
+        assert!(
+            resumed.notes[0].contains("goes on after"),
+            "{:?}",
+            resumed.notes
+        );
+        assert!(asked.get() < 8, "{} rows were tokenized again", asked.get());
+        let whole = tempfile::tempdir().unwrap();
+        let straight = make(whole.path(), &key, 9, &asked).unwrap();
+        let spans = |entry: &Entry| entry.store.spans().collect::<Vec<_>>();
+        assert_eq!(spans(&resumed), spans(&straight));
+        assert_eq!(resumed.store.tally(), straight.store.tally());
+    }
+
+    #[test]
+    fn another_input_makes_another_entry_and_says_what_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let asked = Cell::new(0);
+        let key = Key::new("a.jsonl")
+            .with("files", "1")
+            .with("tokenizer", "t");
+        make(dir.path(), &key, 9, &asked).unwrap();
+        asked.set(0);
+        let other = key.clone().with("files", "2");
+        let made = make(dir.path(), &other, 9, &asked).unwrap();
+        assert_eq!(asked.get(), 8);
+        assert_eq!(
+            made.notes,
+            ["a.jsonl: tokenized again, because of another files"]
+        );
+        assert_ne!(key.hash(), other.hash());
+    }
+
+    #[test]
+    fn a_damaged_entry_is_an_error_with_a_way_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let (key, asked) = (Key::new("a.jsonl"), Cell::new(0));
+        make(dir.path(), &key, 9, &asked).unwrap();
+        let shard = dir.path().join(key.hash()).join("shard-00001");
+        let bytes = fs::read(&shard).unwrap();
+        fs::write(&shard, &bytes[..100]).unwrap();
+        let error = make(dir.path(), &key, 9, &asked).unwrap_err();
+        assert!(error.to_string().contains("shard-00001") && error.hint().contains("made again"));
+    }
+}

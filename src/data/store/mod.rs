@@ -1,0 +1,170 @@
+//! Tokenized documents, in memory or mapped from the cache: a sequence of shards read as one. How documents become rows of
+//! a batch is `pack`'s matter, where shards come from `build`'s and `cache`'s.
+
+mod build;
+mod cache;
+mod inputs;
+mod shard;
+
+pub use build::Progress;
+pub(super) use build::{Feed, Piece, in_memory, text_bytes};
+pub use cache::{Cached, clear, list};
+pub(super) use cache::{Entry, Feeding, Key, open_or_build};
+pub(super) use inputs::digest;
+pub use shard::Tally;
+
+use shard::Shard;
+
+/// The documents of one source, one after the other.
+#[derive(Debug)]
+pub(super) struct Store {
+    shards: Vec<Shard>,
+    /// Tokens before each shard.
+    before: Vec<u64>,
+    tokens: u64,
+}
+
+impl Store {
+    fn new(shards: Vec<Shard>) -> Store {
+        let mut tokens = 0;
+        let before = shards.iter().map(|shard| {
+            let before = tokens;
+            tokens += shard.tokens() as u64;
+            before
+        });
+        Store {
+            before: before.collect(),
+            shards,
+            tokens,
+        }
+    }
+
+    pub fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    pub fn documents(&self) -> u64 {
+        self.shards.iter().map(|s| s.documents() as u64).sum()
+    }
+
+    /// Whether some tokens are read and not learnt.
+    pub fn masked(&self) -> bool {
+        self.shards.iter().any(Shard::masked)
+    }
+
+    /// What was read to make it.
+    pub fn tally(&self) -> Tally {
+        self.shards
+            .last()
+            .map(|s| s.tally().clone())
+            .unwrap_or_default()
+    }
+
+    /// First token and length of each document.
+    pub fn spans(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.shards
+            .iter()
+            .zip(&self.before)
+            .flat_map(|(shard, before)| {
+                let mut start = 0;
+                shard.ends().map(move |end| {
+                    let span = (before + start, end.saturating_sub(start));
+                    start = end;
+                    span
+                })
+            })
+    }
+
+    /// Appends the ids of `len` tokens from `start` on.
+    pub fn copy(&self, start: u64, len: usize, out: &mut Vec<u32>) {
+        self.walk(start, len, |shard, range| shard.copy(range, out));
+    }
+
+    /// Appends 1 for each learnt token and 0 for the others.
+    pub fn weights(&self, start: u64, len: usize, out: &mut Vec<f32>) {
+        self.walk(start, len, |shard, range| {
+            if shard.masked() {
+                out.extend(range.map(|token| f32::from(u8::from(shard.learnt(token)))));
+            } else {
+                out.extend(range.map(|_| 1.0));
+            }
+        });
+    }
+
+    /// Number of learnt tokens.
+    pub fn learnt(&self, start: u64, len: usize) -> usize {
+        let mut n = 0;
+        self.walk(start, len, |shard, range| {
+            n += match shard.masked() {
+                true => range.filter(|token| shard.learnt(*token)).count(),
+                false => range.len(),
+            };
+        });
+        n
+    }
+
+    fn walk(&self, start: u64, len: usize, mut visit: impl FnMut(&Shard, std::ops::Range<usize>)) {
+        let (mut at, end) = (start, start + len as u64);
+        let mut shard = self
+            .before
+            .partition_point(|before| *before <= at)
+            .saturating_sub(1);
+        while at < end && shard < self.shards.len() {
+            let before = self.before[shard];
+            let stop = end.min(before + self.shards[shard].tokens() as u64);
+            if at < stop {
+                visit(
+                    &self.shards[shard],
+                    (at - before) as usize..(stop - before) as usize,
+                );
+                at = stop;
+            }
+            shard += 1;
+        }
+    }
+}
+
+/// Documents spread over shards as given.
+#[cfg(test)]
+pub(super) fn of_documents(shards: &[&[super::Document]]) -> Store {
+    let shards = shards.iter().map(|documents| {
+        let mut draft = shard::Draft::default();
+        documents.iter().for_each(|d| draft.push(d));
+        Shard::held(draft.finish(4, &Tally::default())).unwrap()
+    });
+    Store::new(shards.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_documents as store;
+    use crate::data::Document;
+
+    #[test]
+    fn shards_read_as_one() {
+        let plain = |ids: std::ops::Range<u32>| Document::all_learnt(ids.collect());
+        let masked = Document {
+            ids: vec![6, 7, 8],
+            learnt: vec![false, false, true],
+        };
+        let store = store(&[
+            &[plain(0..2), plain(2..5)],
+            &[],
+            &[plain(5..6), masked],
+            &[plain(9..12)],
+        ]);
+        assert_eq!(
+            (store.tokens(), store.documents(), store.masked()),
+            (12, 5, true)
+        );
+        let spans: Vec<_> = store.spans().collect();
+        assert_eq!(spans, [(0, 2), (2, 3), (5, 1), (6, 3), (9, 3)]);
+        let mut ids = Vec::new();
+        store.copy(1, 10, &mut ids);
+        assert_eq!(ids, (1..11).collect::<Vec<_>>());
+        let mut weights = Vec::new();
+        store.weights(4, 7, &mut weights);
+        assert_eq!(weights, [1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
+        assert_eq!((store.learnt(6, 3), store.learnt(9, 3)), (1, 3));
+    }
+}

@@ -1,0 +1,162 @@
+//! The tokenizer of a run on documents: read from its file, or made from the text of the sources and kept in the cache,
+//! so that the same data give it at once.
+
+use super::chat::{AUTO, GenerationPrompt, Template};
+use super::examples::examples;
+use super::source::{ReadContext, SourceConfig};
+use super::store::{Key, digest, text_bytes};
+use super::tokenizer::TokenizerConfig;
+use super::{Content, DataConfig, DataError, Example, Message, Tokenizer, Turns};
+use crate::base::child::Child;
+use crate::base::files::write_atomic;
+use std::path::Path;
+
+/// A subword tokenizer learns from this much text: beyond, its pieces hardly change.
+const SAMPLE: usize = 128 << 20;
+/// A character vocabulary needs all of the text; more than this of it is no case for one.
+const ALL: usize = 1 << 30;
+
+/// The template of tokenizers that are made here.
+const TEMPLATE: &str = "chatml";
+
+/// Reads or makes the tokenizer of a config, and the template that turns become text with.
+pub(super) fn tokenizer(
+    config: &DataConfig,
+    sources: &[SourceConfig],
+    read: &ReadContext,
+    cache: Option<&Path>,
+) -> Result<(Tokenizer, Option<Template>), DataError> {
+    let child = Child::of_this_program();
+    if matches!(config.tokenizer, TokenizerConfig::File(_)) {
+        let tokenizer = config.tokenizer.build("", "")?;
+        let template = Template::choose(&config.template, &tokenizer, &child)?;
+        return Ok((tokenizer, template));
+    }
+    let said = match &*config.template {
+        AUTO => TEMPLATE,
+        said => said,
+    };
+    // A template of a file asks the tokenizer for its marks, and one that is made here has none.
+    let bare = TokenizerConfig::Char(Default::default()).build("-", "-")?;
+    let template = Template::choose(said, &bare, &child)?;
+    let tokenizer = made(config, sources, template.as_ref(), read, cache)?;
+    Ok((tokenizer, template))
+}
+
+/// Takes the tokenizer from the cache, or makes it of the sources' text.
+fn made(
+    config: &DataConfig,
+    sources: &[SourceConfig],
+    template: Option<&Template>,
+    read: &ReadContext,
+    cache: Option<&Path>,
+) -> Result<Tokenizer, DataError> {
+    let kept = match cache {
+        Some(folder) => Some(folder.join(name(config, sources, template, read)?)),
+        None => None,
+    };
+    if let Some(path) = &kept
+        && let Ok(json) = std::fs::read_to_string(path)
+        && let Ok(tokenizer) = Tokenizer::from_json(&json)
+    {
+        return Ok(tokenizer);
+    }
+    let text = gather(config, sources, template, read)?;
+    let tokenizer = config.tokenizer.build(&text, &text)?;
+    if let Some(path) = &kept {
+        // Without it the next start takes longer, and nothing else.
+        let folder = path.parent().map(std::fs::create_dir_all);
+        if folder.is_some_and(|made| made.is_ok()) {
+            let _ = write_atomic(path, tokenizer.to_json().as_bytes());
+        }
+    }
+    Ok(tokenizer)
+}
+
+/// The file's name in the cache, by everything that the tokenizer depends on.
+fn name(
+    config: &DataConfig,
+    sources: &[SourceConfig],
+    template: Option<&Template>,
+    read: &ReadContext,
+) -> Result<String, DataError> {
+    let mut key = Key::new("tokenizer")
+        .with(
+            "kind",
+            serde_json::to_string(&config.tokenizer).unwrap_or_default(),
+        )
+        .with(
+            "template",
+            template.map(Template::fingerprint).unwrap_or_default(),
+        );
+    for (i, source) in sources.iter().enumerate() {
+        let rows = super::source::rows(source, read)?;
+        key = key.with(&format!("files {i}"), digest(rows.files())?).with(
+            &format!("source {i}"),
+            serde_json::to_string(source).unwrap_or_default(),
+        );
+    }
+    Ok(format!("tokenizer-{}.json", key.hash()))
+}
+
+/// The text that a model will read, one document after the other.
+fn gather(
+    config: &DataConfig,
+    sources: &[SourceConfig],
+    template: Option<&Template>,
+    read: &ReadContext,
+) -> Result<String, DataError> {
+    let characters = matches!(config.tokenizer, TokenizerConfig::Char(_));
+    let limit = if characters {
+        ALL
+    } else {
+        SAMPLE / sources.len().max(1)
+    };
+    let mut text = String::new();
+    for source in sources {
+        let begun = text.len();
+        for row in examples(source, config.format, config.on_bad_row, read)? {
+            let (_, example) = row?;
+            if text.len() - begun + text_bytes(&example.content) > limit {
+                if characters {
+                    return Err(DataError::TooLarge {
+                        place: source.to_string(),
+                        bytes: limit as u64 + 1,
+                        limit: limit as u64,
+                    });
+                }
+                break;
+            }
+            text.push_str(&plain(&example, template));
+            text.push('\n');
+        }
+    }
+    Ok(text)
+}
+
+/// An example as its model will read it. What the template refuses is refused again, with its place, when it is tokenized.
+fn plain(example: &Example, template: Option<&Template>) -> String {
+    let rendered = |messages: &[Message]| {
+        let tools = example.tools.as_ref();
+        let text = template.map(|t| t.render(messages, tools, GenerationPrompt::Without));
+        text.and_then(Result::ok).unwrap_or_default()
+    };
+    match &example.content {
+        Content::Text(text) => text.clone(),
+        Content::Chat(messages) => rendered(messages),
+        Content::Completion {
+            prompt: Turns::Text(prompt),
+            completion: Turns::Text(completion),
+        } => {
+            format!("{prompt}{completion}")
+        }
+        Content::Completion { prompt, completion } => {
+            let side = |turns: &Turns, role: &str| match turns {
+                Turns::Text(text) => vec![Message::new(role, text)],
+                Turns::Messages(messages) => messages.clone(),
+            };
+            rendered(&[side(prompt, "user"), side(completion, "assistant")].concat())
+        }
+        _ => String::new(),
+    }
+}

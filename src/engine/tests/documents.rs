@@ -1,0 +1,222 @@
+//! Runs on rows: fine-tuning on conversations, mixes, packed and padded rows, and that they resume to the bit.
+
+use super::*;
+use std::path::PathBuf;
+
+/// Files of conversations; the second of longer ones.
+struct Files {
+    dir: tempfile::TempDir,
+}
+
+impl Files {
+    fn new() -> Files {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Files { dir };
+        let sums = (0..200).map(|i| {
+            (
+                format!("{}+{}=", i % 20, i / 20),
+                format!("{}", i % 20 + i / 20),
+            )
+        });
+        files.write("sums.jsonl", sums);
+        let echoes = (0..60).map(|i| {
+            (
+                format!("say {}", "abc ".repeat(1 + i % 9)),
+                "abc ".repeat(1 + i % 9),
+            )
+        });
+        files.write("echoes.jsonl", echoes);
+        files
+    }
+
+    fn write(&self, name: &str, pairs: impl Iterator<Item = (String, String)>) {
+        let row = |(user, assistant): (String, String)| {
+            let turn = |role, content| serde_json::json!({"role": role, "content": content});
+            serde_json::json!({"messages": [turn("user", user), turn("assistant", assistant)]})
+        };
+        let lines: Vec<String> = pairs.map(|pair| row(pair).to_string()).collect();
+        std::fs::write(self.path(name), lines.join("\n")).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn one(&self) -> String {
+        format!("data.path={}", self.path("sums.jsonl").display())
+    }
+
+    /// Two sources, two to one.
+    fn mixed(&self) -> String {
+        let (a, b) = (self.path("sums.jsonl"), self.path("echoes.jsonl"));
+        format!(
+            "data.sources=[{{path: {}, weight: 2}}, {{path: {}}}]",
+            a.display(),
+            b.display()
+        )
+    }
+}
+
+const SFT: [&str; 4] = [
+    "method=sft",
+    "model.seq_len=96",
+    "data.val_fraction=0.1",
+    "sample.every=0",
+];
+
+fn sft(words: &[&str]) -> Run {
+    Run::new(&[&SFT, words].concat())
+}
+
+fn readings(events: &[Event], id: &str) -> Vec<f64> {
+    let values = events.iter().filter_map(|event| match event {
+        Event::Stepped { values, .. } | Event::Evaluated { values, .. } => {
+            values.get(id).map(|x| x.0)
+        }
+        _ => None,
+    });
+    values.collect()
+}
+
+fn notes(events: &[Event]) -> String {
+    let notes = events.iter().filter_map(|event| match event {
+        Event::Noted { text, .. } => Some(&**text),
+        _ => None,
+    });
+    notes.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn fine_tuning_on_conversations_lowers_the_loss_of_answers_it_has_not_seen() {
+    let files = Files::new();
+    let events = sft(&[
+        &files.one(),
+        "train.max_steps=40",
+        "optimizer.adamw.lr=1e-2",
+        "preflight.enabled=true",
+    ])
+    .go();
+    assert_eq!(
+        finished(&events).0,
+        Outcome::Completed,
+        "{:?}",
+        finished(&events)
+    );
+    let losses = readings(&events, "val/loss");
+    assert!(losses[losses.len() - 1] < 0.6 * losses[0], "{losses:?}");
+    let accuracy = readings(&events, "val/mean_token_accuracy");
+    assert!(
+        accuracy[accuracy.len() - 1] > accuracy[0] + 0.2,
+        "{accuracy:?}"
+    );
+    assert!(!readings(&events, "mean_token_accuracy").is_empty());
+    // Bytes of answers are not known.
+    assert!(readings(&events, "val/bpb").is_empty());
+    let notes = notes(&events);
+    for word in [
+        "200 documents",
+        "% of them learnt",
+        "% full",
+        "tokens/s",
+        "messages",
+    ] {
+        assert!(notes.contains(word), "{word}: {notes}");
+    }
+}
+
+#[test]
+fn rows_of_documents_resume_to_the_bit_however_they_are_laid() {
+    let files = Files::new();
+    let curriculum = "data.curriculum=[{until_tokens: 1500, weights: [1, 0]}]";
+    for packing in ["packed", "padded", "stream"] {
+        let packing = format!("data.packing={packing}");
+        let words = [
+            &*files.mixed(),
+            &packing,
+            curriculum,
+            "train.grad_accum_steps=2",
+        ];
+        let straight = sft(&words);
+        let whole = straight.go();
+        assert_eq!(
+            finished(&whole).0,
+            Outcome::Completed,
+            "{:?}",
+            finished(&whole)
+        );
+        let mut parted = sft(&words);
+        parted.job.stop_after = Some(10);
+        let (first, second) = (parted.go(), parted.resumed());
+        assert_eq!(
+            loss_log(&[&whole]),
+            loss_log(&[&first, &second]),
+            "{packing}"
+        );
+        same_files(&straight.checkpoint(20), &parted.checkpoint(20));
+        let tokens = readings(&whole, "tokens/sums.jsonl");
+        assert!(tokens.windows(2).all(|pair| pair[0] <= pair[1]) && tokens.len() > 1);
+        assert!(notes(&whole).contains("mix: "), "{}", notes(&whole));
+    }
+}
+
+#[test]
+fn learnt_tokens_weigh_alike_however_a_step_is_portioned() {
+    let files = Files::new();
+    let losses = |rows: &str, accum: &str| {
+        let words = [
+            &*files.mixed(),
+            "data.packing=packed",
+            rows,
+            accum,
+            "train.max_steps=6",
+        ];
+        let events = sft(&words).go();
+        assert_eq!(finished(&events).0, Outcome::Completed);
+        readings(&events, "train/loss")
+    };
+    let whole = losses("train.micro_batch_size=4", "train.grad_accum_steps=1");
+    let parts = losses("train.micro_batch_size=1", "train.grad_accum_steps=4");
+    for (a, b) in whole.iter().zip(&parts) {
+        assert!((a - b).abs() < 1e-4, "{whole:?} {parts:?}");
+    }
+}
+
+#[test]
+fn an_edited_row_is_noticed_at_a_resume() {
+    let files = Files::new();
+    let mut run = sft(&[&files.one(), "train.max_steps=6"]);
+    run.job.stop_after = Some(5);
+    run.go();
+    let text = std::fs::read_to_string(files.path("sums.jsonl")).unwrap();
+    std::fs::write(files.path("sums.jsonl"), text.replacen("0+0=", "0+1=", 1)).unwrap();
+    let (outcome, _, message) = finished(&run.resumed());
+    assert_eq!(outcome, Outcome::Failed);
+    assert!(
+        message.contains("changed") && message.contains("--force"),
+        "{message}"
+    );
+}
+
+#[test]
+fn tokens_are_made_once_and_taken_from_the_cache_afterwards() {
+    let files = Files::new();
+    let cache = files.path("cache");
+    let words = [&*files.one(), "train.max_steps=1"];
+    let run = |expected: &str| {
+        let mut run = sft(&words);
+        run.job.env.cache_dir = Some(cache.clone());
+        let events = run.go();
+        assert_eq!(finished(&events).0, Outcome::Completed);
+        let notes = notes(&events);
+        assert!(notes.contains(expected), "{expected}: {notes}");
+        (notes.contains("tokens/s"), readings(&events, "train/loss"))
+    };
+    let (made, first) = run("200 documents");
+    let (again, second) = run("200 documents");
+    assert!(made && !again);
+    assert_eq!(first, second);
+    let text = std::fs::read_to_string(files.path("sums.jsonl")).unwrap();
+    std::fs::write(files.path("sums.jsonl"), text.replacen("0+0=", "0+0?", 1)).unwrap();
+    let (made, _) = run("tokenized again, because of another content, tokenizer");
+    assert!(made);
+}
