@@ -494,6 +494,33 @@ fn the_wizard_leads_from_nothing_to_a_run() {
     assert!(remembered.contains("pretrain"), "{remembered}");
 }
 
+/// A file is opened by its path, walked through and filtered.
+#[test]
+fn the_data_pane_reads_a_file_and_shows_its_rows() {
+    let place = Place::new();
+    let row =
+        |i: usize| format!("{{\"prompt\": \"Question {i}?\", \"completion\": \"Answer {i}.\"}}\n");
+    let rows: String = (0..40).chain([3]).map(row).collect();
+    std::fs::write(place.path().join("qa.jsonl"), rows).unwrap();
+    let mut term = Term::llmtui(&place, &[], (80, 24));
+    term.wait_text("quickstart");
+    term.press("4");
+    term.wait_text("No data are open");
+    term.press("o");
+    term.wait_text("a file, a folder or a glob");
+    term.press("qa.jsonl\r");
+    term.wait_text(" 1 of 41 ");
+    term.wait_text("Exact duplicates");
+    term.press("n");
+    term.wait_text(" 2 of 41 ");
+    term.press("\r");
+    term.wait_text("1 of 1 with duplicates");
+    term.wait_text("the same as :4");
+    term.press("q");
+    assert_eq!(term.wait_exit(), 0);
+    term.assert_restored();
+}
+
 /// A method that is not in this build is advised and refused; two steps back the data changes, and with it the method.
 #[test]
 fn the_wizard_goes_back_twice_and_changes_the_method() {

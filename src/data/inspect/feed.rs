@@ -41,12 +41,10 @@ impl Meter {
 
 /// One source after the other.
 pub(super) struct Feed {
-    sources: VecDeque<(Option<Arc<str>>, Rows)>,
+    sources: VecDeque<Waiting>,
     current: Option<Open>,
     /// Rows of the corpus inside the binary.
     corpus: VecDeque<Item>,
-    format: Option<FormatId>,
-    columns: Columns,
     pub meter: Meter,
     /// Bytes of sources that are behind us.
     behind: u64,
@@ -55,6 +53,15 @@ pub(super) struct Feed {
     /// What was noticed that is no fault of a row.
     pub notes: Vec<String>,
     failure: Option<DataError>,
+}
+
+/// A source that is open and not yet read.
+struct Waiting {
+    name: Option<Arc<str>>,
+    rows: Rows,
+    /// What it says of its own rows; what the caller says otherwise.
+    format: Option<FormatId>,
+    columns: Columns,
 }
 
 /// A source whose format is known.
@@ -90,14 +97,18 @@ impl Feed {
             let rows = rows(source, context)?;
             let sizes = rows.files().iter().map(std::fs::metadata);
             total += sizes.flatten().map(|info| info.len()).sum::<u64>();
-            opened.push_back((name.clone(), rows));
+            let own = !source.columns.is_empty();
+            opened.push_back(Waiting {
+                name: name.clone(),
+                rows,
+                format: source.format.or(format),
+                columns: if own { &source.columns } else { columns }.clone(),
+            });
         }
         let mut feed = Feed {
             sources: opened,
             current: None,
             corpus: VecDeque::new(),
-            format,
-            columns: columns.clone(),
             meter: Meter {
                 total,
                 ..Meter::default()
@@ -166,19 +177,20 @@ impl Feed {
     }
 
     fn begin(&mut self) -> Result<(), DataError> {
-        let Some((name, mut rows)) = self.sources.pop_front() else {
+        let Some(mut next) = self.sources.pop_front() else {
             return Ok(());
         };
-        let text = rows.kind() == "text";
+        // A plain text has no columns that could show anything else.
+        let text = next.rows.kind() == "text";
         let limit = if text { 1 } else { SAMPLE };
-        let waiting: VecDeque<Result<Record, RowFault>> = rows.by_ref().take(limit).collect();
+        let waiting: VecDeque<Result<Record, RowFault>> = next.rows.by_ref().take(limit).collect();
         let how = match text {
             true => self.cut(&waiting),
-            false => self.detect(&waiting)?,
+            false => self.detect(&waiting, &next)?,
         };
         self.current = Some(Open {
-            name,
-            rows,
+            name: next.name,
+            rows: next.rows,
             waiting,
             how,
         });
@@ -205,11 +217,15 @@ impl Feed {
         }
     }
 
-    fn detect(&mut self, waiting: &VecDeque<Result<Record, RowFault>>) -> Result<How, DataError> {
+    fn detect(
+        &mut self,
+        waiting: &VecDeque<Result<Record, RowFault>>,
+        said: &Waiting,
+    ) -> Result<How, DataError> {
         let sample: Vec<Record> = waiting.iter().flatten().cloned().collect();
-        let (format, words) = match self.format {
+        let (format, words) = match said.format {
             Some(format) => {
-                self.columns.check(format)?;
+                said.columns.check(format)?;
                 (format, format!("{format}, as asked for"))
             }
             // Not one row could be read: the first fault says more than a guess.
@@ -218,12 +234,12 @@ impl Feed {
                 None => (FormatId::Text, "no rows".to_string()),
             },
             None => {
-                let found: Detection = detect(&sample, &self.columns)?;
+                let found: Detection = detect(&sample, &said.columns)?;
                 (found.format, found.to_string())
             }
         };
         self.formats.push(words);
-        Ok(How::Format(format, self.columns.clone()))
+        Ok(How::Format(format, said.columns.clone()))
     }
 }
 
@@ -466,6 +482,31 @@ mod tests {
         assert!(items[1].example.is_err() && items[1].fields.contains_key("text"));
         assert_eq!(feed.meter.share(), Some(1.0));
         assert!(feed.end().is_ok());
+    }
+
+    #[test]
+    fn every_source_may_say_its_own_format_and_columns() {
+        let dir = folder(&[
+            ("a.jsonl", "{\"q\": \"x\", \"a\": \"y\"}\n"),
+            ("b.txt", "z\n"),
+        ]);
+        let mut odd = SourceConfig::path("a.jsonl");
+        odd.format = Some(FormatId::PromptCompletion);
+        odd.columns = [("prompt", "q"), ("completion", "a")].into_iter().collect();
+        let context = ReadContext {
+            base: dir.path().to_path_buf(),
+            ..ReadContext::default()
+        };
+        let sources = [
+            (Some("odd".into()), odd),
+            (Some("plain".into()), SourceConfig::path("b.txt")),
+        ];
+        let mut feed = Feed::open(&sources, None, &Columns::default(), &context).unwrap();
+        let items: Vec<Item> = feed.by_ref().collect();
+        let names: Vec<&str> = items.iter().map(|item| &*item.source).collect();
+        assert_eq!(names, ["odd", "plain"]);
+        assert!(items.iter().all(|item| item.example.is_ok()));
+        assert_eq!(feed.formats.len(), 2);
     }
 
     #[test]
