@@ -19,6 +19,10 @@ const EXAMPLES: usize = 3;
 pub fn page(report: &Report) -> String {
     let mut out = String::new();
     head(&mut out, report);
+    if report.rows == 0 {
+        out.push_str("\n  there is nothing in it\n");
+        return out;
+    }
     numbers(&mut out, report);
     match &report.tokens {
         Some(tokens) => histogram(&mut out, "tokens per row", &tokens.lengths, tokens.seq_len),
@@ -34,12 +38,10 @@ pub fn page(report: &Report) -> String {
 
 fn head(out: &mut String, report: &Report) {
     let _ = writeln!(out, "{}\n", one_line(&report.name));
-    let format = one_line(&report.format);
-    line(
-        out,
-        "rows",
-        &format!("{:>12}   {format}", grouped(report.rows)),
-    );
+    let mut format = String::new();
+    wrapped(&mut format, 28, &one_line(&report.format));
+    let rows = grouped(report.rows);
+    line(out, "rows", &format!("{rows:>12}   {}", format.trim()));
 }
 
 fn numbers(out: &mut String, report: &Report) {
@@ -371,6 +373,13 @@ mod tests {
         ] {
             assert!(page.contains(words), "lacks {words}:\n{page}");
         }
+    }
+
+    #[test]
+    fn an_empty_set_is_not_a_good_one() {
+        let page = page(&report(&[]));
+        assert!(page.contains("there is nothing in it"), "{page}");
+        assert!(!page.contains("nothing was found to be wrong"), "{page}");
     }
 
     #[test]

@@ -71,7 +71,8 @@ fn readable<'a>(text: &'a str, theme: &Theme) -> Cow<'a, str> {
     let likeness = |c: char| match c {
         c if c.is_ascii() => c,
         '−' | '–' | '—' | '·' | '─' => '-',
-        '→' => '>',
+        '→' | '≥' => '>',
+        '≤' => '<',
         '×' => 'x',
         '°' => ' ',
         '…' => '~',

@@ -215,7 +215,7 @@ fn histogram(buffer: &mut Buffer, area: Rect, spread: &Spread, limit: Option<u64
     text::draw(buffer, area.x, y, area.width, &muted(grouped(first)), theme);
     let last = bins.last().map_or(String::new(), |bin| match bin.to {
         Some(to) => grouped(to),
-        None => format!("{} and more", grouped(bin.from)),
+        None => format!("≥ {}", grouped(bin.from)),
     });
     text::draw_right(buffer, area.right(), y, area.width / 2, &muted(last), theme);
     if let Some(limit) = limit {
