@@ -122,20 +122,22 @@ impl Feed {
         Ok(feed)
     }
 
-    /// The data of a spec: its path, or the corpus inside the binary.
+    /// The data of a spec: its sources, its path, or the corpus inside the binary.
     pub fn of_spec(config: &DataConfig, context: &ReadContext) -> Result<Feed, DataError> {
         let columns = Columns::default();
-        match &config.path {
-            Some(path) => {
-                let source = SourceConfig::path(path.display().to_string());
-                Feed::open(&[(None, source)], None, &columns, context)
-            }
-            None => {
-                let mut feed = Feed::open(&[], None, &columns, context)?;
-                feed.corpus(&config.corpus)?;
-                Ok(feed)
-            }
+        let sources = config.all_sources();
+        if sources.is_empty() {
+            let mut feed = Feed::open(&[], None, &columns, context)?;
+            feed.corpus(&config.corpus)?;
+            return Ok(feed);
         }
+        // Several are told apart by what the spec calls them, one by its files.
+        let several = sources.len() > 1;
+        let named: Vec<_> = sources
+            .into_iter()
+            .map(|source| (several.then(|| source.to_string().into()), source))
+            .collect();
+        Feed::open(&named, config.format.id(), &columns, context)
     }
 
     fn corpus(&mut self, name: &str) -> Result<(), DataError> {

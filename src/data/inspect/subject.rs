@@ -123,8 +123,11 @@ impl Subject {
 
     /// The data of a spec.
     pub fn of_spec(name: &str, config: DataConfig, seq_len: Option<u64>) -> Subject {
+        let val = config.val_path.as_ref();
         Subject {
             seq_len,
+            val: val.map(|path| path.display().to_string()),
+            template: Some(config.template.clone()),
             ..Subject::new(name, What::Spec(Box::new(config)))
         }
     }
@@ -287,7 +290,8 @@ impl Subject {
                     None => Template::builtin(usual)?,
                 };
                 let name = format!("the spec's tokenizer: {}", config.tokenizer.entry().title);
-                Ok(Reader::new(&name, tokenizer, Some(template), TrainOn::Auto))
+                let train_on = config.train_on;
+                Ok(Reader::new(&name, tokenizer, Some(template), train_on))
             }
             What::Path(_) => {
                 let bare = learnt(&text)?;
@@ -418,4 +422,61 @@ fn text_of(beginning: &[Item]) -> String {
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn inspected(config: Value) -> Inspected {
+        let config: DataConfig = serde_json::from_value(config).unwrap();
+        let subject = Subject::of_spec("data of a run", config, Some(64));
+        let mut tell = |_| ControlFlow::Continue(());
+        subject.inspect(&ReadContext::default(), &mut tell).unwrap()
+    }
+
+    #[test]
+    fn the_data_of_a_spec_are_all_its_sources_as_it_reads_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let row = |i: usize| json!({"prompt": format!("question {i}"), "completion": "yes"});
+        let rows: String = (0..30).map(|i| format!("{}\n", row(i))).collect();
+        let (a, b) = (
+            file("a.jsonl", &rows),
+            file("b.txt", "one line\nanother line\n"),
+        );
+        let config = json!({
+            "sources": [{"path": a, "weight": 2.0}, {"path": b}],
+            "tokenizer": {"bpe": {"vocab_size": 300}},
+            "train_on": "all",
+        });
+        let report = inspected(config).report;
+        let sources: Vec<u64> = report.sources.iter().map(|source| source.rows).collect();
+        assert_eq!((report.rows, sources), (32, vec![30, 2]));
+        let tokens = report.tokens.unwrap();
+        // Every token but the first of each document.
+        assert_eq!(tokens.learnt, tokens.total - 32);
+        assert!(
+            report.format.contains("prompt_completion") && report.format.contains("plain text")
+        );
+    }
+
+    #[test]
+    fn without_a_source_it_is_the_corpus_inside_the_binary() {
+        let report = inspected(json!({})).report;
+        assert_eq!(report.sources[0].name, "tinyshakespeare");
+        let tokens = report.tokens.unwrap();
+        assert_eq!((tokens.vocab_size, tokens.seq_len), (65, Some(64)));
+        assert!(
+            report
+                .findings
+                .iter()
+                .all(|finding| finding.id != "unrendered")
+        );
+    }
 }
