@@ -221,7 +221,7 @@ fn a_missing_file_has_neighbours() {
     );
     fs::create_dir(dir.path().join("empty")).unwrap();
     let error = spec::load("quickstart", &["data.path=empty".into()], &sources).unwrap_err();
-    assert!(error.to_string().contains("no .txt file"), "{error}");
+    assert!(error.to_string().contains("no data file"), "{error}");
 }
 
 #[test]
@@ -489,6 +489,10 @@ fn every_preset_loads_round_trips_and_takes_other_text() {
             "{}: two opening lines",
             preset.name
         );
+        // Where a preset lists sources, another text goes among them.
+        if !loaded.spec.data.sources.is_empty() {
+            continue;
+        }
         let own = spec::load(&preset.name, &["data.path=my.txt".into()], &sources).unwrap();
         assert_eq!(
             own.spec.data.path.as_deref(),

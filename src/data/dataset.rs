@@ -22,8 +22,26 @@ pub struct Dataset {
     pub place: String,
     /// What was noticed on the way: dropped marks, line ends, documents that were cut or left out.
     pub notes: Vec<String>,
+    /// The ids after which a model falls silent: the token that ends a turn, and the one that ends a text.
+    pub ends: Vec<u32>,
+    /// What became of the training documents; none where there is one text.
+    pub learning: Option<Learning>,
     pub(super) seq_len: usize,
     pub(super) splits: Splits,
+}
+
+/// The training documents of all sources, counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Learning {
+    pub documents: u64,
+    /// Documents of which nothing is learnt: no answer, or it was cut off.
+    pub nothing_learnt: u64,
+    /// Documents longer than a row, whatever was done about it.
+    pub too_long: u64,
+    /// Tokens that went with truncated and dropped documents.
+    pub lost_tokens: u64,
+    /// Tokens of the longest document, before anything was cut.
+    pub longest: u64,
 }
 
 /// The two ways in which data are held.

@@ -30,7 +30,7 @@ mod vocabulary;
 
 pub use batch::Batch;
 pub use config::{DataConfig, Order, Stage};
-pub use dataset::{Dataset, Source};
+pub use dataset::{Dataset, Learning, Source};
 pub use error::{DataError, RowFault};
 pub use example::{Content, Example, Message, Place, Record, Turns};
 pub use examples::{Examples, OnBadRow, Skipped, examples};

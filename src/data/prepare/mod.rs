@@ -10,10 +10,10 @@ use crate::data::documents::{Documents, Layouting, Portion};
 use crate::data::hold_out::{self, Span};
 use crate::data::mix::Wanted;
 use crate::data::pack::{Packing, TooLong};
-use crate::data::render::TrainOn;
+use crate::data::render::{TrainOn, end_tokens};
 use crate::data::source::ReadContext;
 use crate::data::store::Progress;
-use crate::data::{DataConfig, DataError, Dataset, Tokenizer, vocabulary};
+use crate::data::{DataConfig, DataError, Dataset, Learning, Tokenizer, vocabulary};
 use crate::hub::HubConfig;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -72,15 +72,17 @@ pub(in crate::data) fn open(
     if config.is_corpus(&request.surroundings.read.base) {
         return corpus(config, request.seq_len);
     }
-    let (tokenizer, train, val, mut notes) = tokens(config, &mut request)?;
+    let (tokenizer, ends, train, val, mut notes) = tokens(config, &mut request)?;
     let how = layout(config, &train, request.seq_len);
-    let documents = lay_out(config, &train, &val, how, &mut notes)?;
+    let (documents, learning) = lay_out(config, &train, &val, how, &mut notes)?;
     Ok(Dataset {
         fingerprint: fingerprint(config, &train, &val, how),
         tokenizer_fingerprint: sha256(tokenizer.to_json().as_bytes()),
         tokenizer: Arc::unwrap_or_clone(tokenizer),
         place: place(&train),
         notes,
+        ends,
+        learning: Some(learning),
         seq_len: request.seq_len,
         splits: Splits::Documents(documents),
     })
@@ -94,13 +96,21 @@ fn corpus(config: &DataConfig, seq_len: usize) -> Result<Dataset, DataError> {
         fingerprint: corpus.fingerprint.clone(),
         place: corpus.place.clone(),
         notes: corpus.notes.clone(),
+        ends: end_tokens(&corpus.tokenizer, None),
+        learning: None,
         seq_len,
         splits: Splits::Corpus(Box::new(corpus)),
     })
 }
 
-/// The tokenizer, the sources to train on, those to validate on, and what was noticed.
-type Tokens = (Arc<Tokenizer>, Vec<Ready>, Vec<Ready>, Vec<String>);
+/// The tokenizer, what ends a turn or a text, the sources to train on, those to validate on, and what was noticed.
+type Tokens = (
+    Arc<Tokenizer>,
+    Vec<u32>,
+    Vec<Ready>,
+    Vec<Ready>,
+    Vec<String>,
+);
 
 fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, DataError> {
     let (sources, val_sources) = (config.all_sources(), config.val_source());
@@ -109,6 +119,7 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
     let every: Vec<_> = sources.iter().chain(&val_sources).cloned().collect();
     let (tokenizer, template) = vocabulary::tokenizer(config, &every, &read, cache.as_deref())?;
     let tokenizer = Arc::new(tokenizer);
+    let ends = end_tokens(&tokenizer, template.as_ref());
     let mut silent = |_: &Progress| {};
     let mut work = Tokenizing {
         config,
@@ -134,7 +145,7 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
         .iter()
         .map(|s| work.source(s))
         .collect::<Result<_, _>>()?;
-    Ok((tokenizer, train, val, work.notes))
+    Ok((tokenizer, ends, train, val, work.notes))
 }
 
 fn layout(config: &DataConfig, train: &[Ready], seq_len: usize) -> Layouting {
@@ -158,7 +169,7 @@ fn lay_out(
     val: &[Ready],
     how: Layouting,
     notes: &mut Vec<String>,
-) -> Result<Documents, DataError> {
+) -> Result<(Documents, Learning), DataError> {
     let fraction = if val.is_empty() {
         config.val_fraction
     } else {
@@ -171,9 +182,16 @@ fn lay_out(
         how,
         bytes_per_token: bytes_per_token(train),
     };
+    let mut learning = Learning::default();
     for source in train {
         let (kept, held): (Vec<Span>, Vec<Span>) = hold_out::split(&source.store, fraction);
         let (portion, account) = Portion::new(&source.name, &source.store, &kept, how);
+        learning.documents += portion.documents;
+        learning.nothing_learnt += account.nothing_learnt;
+        learning.too_long += account.split + account.truncated + account.dropped;
+        learning.lost_tokens += account.lost_tokens;
+        let longest = kept.iter().map(|(_, len)| *len).max();
+        learning.longest = learning.longest.max(longest.unwrap_or(0));
         notes.extend(account.notes(&source.name, portion.documents, how.seq_len));
         if portion.rows() == 0 {
             return Err(nothing_left(source, how));
@@ -206,7 +224,7 @@ fn lay_out(
             "rows are {filled:.1} % full; the rest is padding that nobody learns"
         ));
     }
-    Ok(documents)
+    Ok((documents, learning))
 }
 
 fn nothing_left(source: &Ready, how: Layouting) -> DataError {

@@ -110,14 +110,9 @@ impl Renderer {
         }
     }
 
-    /// The ids after which an assistant falls silent: the token that ends a text, and the one that ends a turn of the
-    /// template, where the vocabulary has them. One of them must be learnt for a model to learn when to stop.
+    /// [`end_tokens`] of its tokenizer and template.
     pub fn end_tokens(&self) -> Vec<u32> {
-        let turn_end = self.template.as_ref().and_then(Template::turn_end);
-        let turn_end = turn_end.and_then(|text| self.tokenizer.id(text));
-        let mut ends: Vec<u32> = turn_end.into_iter().chain(self.tokenizer.eos()).collect();
-        ends.dedup();
-        ends
+        end_tokens(&self.tokenizer, self.template.as_ref())
     }
 
     /// One example as a document. Text and completions end with the token that ends a text, where the vocabulary has one;
@@ -317,6 +312,16 @@ impl Renderer {
             count(&self.counters.special_tokens_in_data);
         }
     }
+}
+
+/// The ids after which an assistant falls silent: the token that ends a turn of the template, and the one that ends a text,
+/// where the vocabulary has them. One of them must be learnt for a model to learn when to stop.
+pub fn end_tokens(tokenizer: &Tokenizer, template: Option<&Template>) -> Vec<u32> {
+    let turn_end = template.and_then(Template::turn_end);
+    let turn_end = turn_end.and_then(|text| tokenizer.id(text));
+    let mut ends: Vec<u32> = turn_end.into_iter().chain(tokenizer.eos()).collect();
+    ends.dedup();
+    ends
 }
 
 fn count(counter: &AtomicU64) {

@@ -1,13 +1,18 @@
 //! The checks that save expensive mistakes, done in about a second before the first step. One file a check, one word in
 //! [`CHECKS`]; a failed one names what is wrong and the likely cause.
 
+mod answers_end;
 mod causal_mask;
 mod disk_room;
 mod init_loss;
+mod learnt;
+mod longest;
 mod overfit;
 mod overlap;
 mod round_trip;
 mod same_seed;
+mod samples;
+mod token_ids;
 mod token_shift;
 
 use super::state::TrainState;
@@ -78,6 +83,10 @@ impl Verdict {
 /// Every check, in the order in which they run: the data, the model, the machine.
 pub const CHECKS: &[Check] = &[
     token_shift::CHECK,
+    token_ids::CHECK,
+    learnt::CHECK,
+    answers_end::CHECK,
+    longest::CHECK,
     overlap::CHECK,
     init_loss::CHECK,
     causal_mask::CHECK,

@@ -1,0 +1,72 @@
+//! Answers end with a token that is learnt. Where none does, the model never learns to stop: the most common way to spoil a
+//! fine-tuning, and nothing in its loss shows it.
+
+use super::samples::{self, Sample};
+use super::{Check, Subject, Verdict};
+use crate::engine::EngineError;
+use crate::methods::Learns;
+use crate::wire::CheckStatus;
+
+pub const CHECK: Check = Check {
+    id: "answers_end",
+    title: "Answers end with a learnt token",
+    run,
+};
+
+fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+    if subject.spec.method.learns() != Learns::Answers {
+        return Ok(Verdict::pass(
+            "text goes on; it has no answers that must end",
+        ));
+    }
+    let tokenizer = &subject.data.tokenizer;
+    let names = |ids: &[u32]| tokenizer.decode(ids);
+    Ok(judge(&samples::first(subject), &subject.data.ends, &names))
+}
+
+fn judge(samples: &[Sample], ends: &[u32], names: &dyn Fn(&[u32]) -> String) -> Verdict {
+    if ends.is_empty() {
+        return Verdict::of(
+            CheckStatus::Warn,
+            "the vocabulary has no token that ends a turn or a text",
+            "generation will stop at its length or at a stop text; a tokenizer with such a token ends answers by itself",
+        );
+    }
+    let ended = samples
+        .iter()
+        .filter(|sample| sample.learnt.iter().any(|id| ends.contains(id)))
+        .count();
+    let all = samples.len();
+    let evidence = format!("{} is a target in {ended} of {all} samples", names(ends));
+    let hint = "the template or the mask leaves the end out, or rows are cut before it: look at rows in the data pane, check data.template, data.train_on and data.too_long";
+    match ended {
+        0 => Verdict::fail(evidence, hint),
+        _ if 2 * ended < all => Verdict::of(CheckStatus::Warn, evidence, hint),
+        _ => Verdict::pass(evidence),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(learnt: &[&[u32]], ends: &[u32]) -> CheckStatus {
+        let samples: Vec<Sample> = learnt
+            .iter()
+            .map(|learnt| Sample {
+                ids: vec![1, 9],
+                learnt: learnt.to_vec(),
+            })
+            .collect();
+        judge(&samples, ends, &|_| "<|im_end|>".into()).status
+    }
+
+    #[test]
+    fn an_end_that_is_never_a_target_stops_the_run() {
+        assert_eq!(status(&[&[1, 9], &[9]], &[9]), CheckStatus::Pass);
+        assert_eq!(status(&[&[1], &[2], &[9]], &[9]), CheckStatus::Warn);
+        assert_eq!(status(&[&[1], &[2]], &[9]), CheckStatus::Fail);
+        assert_eq!(status(&[], &[9]), CheckStatus::Fail);
+        assert_eq!(status(&[&[1]], &[]), CheckStatus::Warn);
+    }
+}

@@ -1,0 +1,82 @@
+//! Every document teaches something. Rows whose whole answer is masked or cut off cost time and teach nothing; where all are,
+//! the loss is 0.0 and the run "succeeds".
+
+use super::{Check, Subject, Verdict};
+use crate::base::human::grouped;
+use crate::data::Learning;
+use crate::engine::EngineError;
+use crate::wire::CheckStatus;
+
+pub const CHECK: Check = Check {
+    id: "learnt",
+    title: "Every document has learnt tokens",
+    run,
+};
+
+/// Shares of documents without a learnt token at which we warn and fail.
+const WARN: f64 = 0.01;
+const FAIL: f64 = 0.2;
+
+fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+    Ok(match &subject.data.learning {
+        Some(learning) => judge(learning),
+        None => Verdict::pass("one text, of which every token is learnt"),
+    })
+}
+
+fn judge(learning: &Learning) -> Verdict {
+    let Learning {
+        documents,
+        nothing_learnt,
+        ..
+    } = *learning;
+    let share = nothing_learnt as f64 / documents.max(1) as f64;
+    let evidence = match nothing_learnt {
+        0 => format!("all {} documents have learnt tokens", grouped(documents)),
+        _ => format!(
+            "{} of {} documents ({:.1} %) have none and are left out",
+            grouped(nothing_learnt),
+            grouped(documents),
+            100.0 * share
+        ),
+    };
+    let hint = match learning.too_long {
+        0 => {
+            "conversations without an answer, or empty ones: look at them with `llmtui data inspect`"
+        }
+        _ => {
+            "their answers may be cut off: a larger model.seq_len, or data.too_long: truncate_start; or rows have no answer"
+        }
+    };
+    if share > FAIL {
+        Verdict::fail(evidence, hint)
+    } else if share > WARN {
+        Verdict::of(CheckStatus::Warn, evidence, hint)
+    } else {
+        Verdict::pass(evidence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_are_passed_over_and_many_stop_the_run() {
+        let judged = |nothing_learnt| {
+            judge(&Learning {
+                documents: 1000,
+                nothing_learnt,
+                ..Learning::default()
+            })
+        };
+        assert_eq!(judged(0).status, CheckStatus::Pass);
+        assert_eq!(judged(50).status, CheckStatus::Warn);
+        assert_eq!(judged(400).status, CheckStatus::Fail);
+        assert!(
+            judged(400)
+                .evidence
+                .contains("400 of 1,000 documents (40.0 %)")
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! The longest document beside a row's length, and what became of those that are longer.
+
+use super::{Check, Subject, Verdict};
+use crate::base::human::grouped;
+use crate::data::Learning;
+use crate::engine::EngineError;
+use crate::wire::CheckStatus;
+
+pub const CHECK: Check = Check {
+    id: "longest",
+    title: "Documents fit into rows",
+    run,
+};
+
+/// Share of documents that lose tokens at which we warn.
+const WARN: f64 = 0.05;
+
+fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+    let seq_len = subject.data.seq_len() as u64;
+    Ok(match &subject.data.learning {
+        Some(learning) => judge(learning, seq_len),
+        None => Verdict::pass(format!("one text, cut into windows of {seq_len} tokens")),
+    })
+}
+
+fn judge(learning: &Learning, seq_len: u64) -> Verdict {
+    let longest = format!(
+        "the longest document has {} tokens, a row {}",
+        grouped(learning.longest),
+        grouped(seq_len)
+    );
+    let share = learning.too_long as f64 / learning.documents.max(1) as f64;
+    if learning.lost_tokens == 0 {
+        let split = match learning.too_long {
+            0 => String::new(),
+            n => format!("; {} go on in further rows", grouped(n)),
+        };
+        return Verdict::pass(longest + &split);
+    }
+    let evidence = format!(
+        "{longest}; {} of {} are cut or left out ({:.1} %), with {} tokens",
+        grouped(learning.too_long),
+        grouped(learning.documents),
+        100.0 * share,
+        grouped(learning.lost_tokens)
+    );
+    let status = if share > WARN {
+        CheckStatus::Warn
+    } else {
+        CheckStatus::Pass
+    };
+    let hint = match status {
+        CheckStatus::Warn => {
+            "a larger model.seq_len, or another data.too_long; answers stand at the end, where truncation cuts"
+        }
+        _ => "",
+    };
+    Verdict::of(status, evidence, hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_tokens_of_many_documents_are_a_warning() {
+        let judged = |too_long, lost_tokens| {
+            let learning = Learning {
+                documents: 100,
+                longest: 900,
+                too_long,
+                lost_tokens,
+                ..Learning::default()
+            };
+            judge(&learning, 512)
+        };
+        assert_eq!(
+            judged(0, 0).evidence,
+            "the longest document has 900 tokens, a row 512"
+        );
+        assert_eq!(judged(40, 0).status, CheckStatus::Pass);
+        assert_eq!(judged(2, 500).status, CheckStatus::Pass);
+        let many = judged(40, 9000);
+        assert_eq!(many.status, CheckStatus::Warn);
+        assert!(many.evidence.contains("40 of 100") && many.evidence.contains("9,000 tokens"));
+    }
+}

@@ -1,0 +1,100 @@
+//! The first documents of a run as its batches hold them, for checks that look at rows.
+
+use super::Subject;
+use crate::data::Batch;
+
+/// Documents that a check looks at.
+pub const SAMPLES: usize = 64;
+
+/// Micro-batches that are drawn at most to find so many.
+const MAX_BATCHES: u64 = 64;
+
+/// One document, or the part of one that stands in a row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// The first token, and every predicted one.
+    pub ids: Vec<u32>,
+    /// The predicted tokens that count in the loss.
+    pub learnt: Vec<u32>,
+}
+
+/// The first documents of the run of which something is learnt.
+pub fn first(subject: &Subject<'_>) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    let rows = subject.spec.train.micro_batch_size;
+    for micro_step in 0..MAX_BATCHES {
+        let batch = subject
+            .data
+            .train_batch(subject.spec.seed, micro_step, rows);
+        samples.extend(cut(&batch));
+        if samples.len() >= SAMPLES {
+            break;
+        }
+    }
+    samples.truncate(SAMPLES);
+    samples
+}
+
+/// The documents of a batch; padding, of which nothing is learnt, is none.
+pub fn cut(batch: &Batch) -> Vec<Sample> {
+    let mut samples: Vec<Sample> = Vec::new();
+    let mut begun = None;
+    for (at, (input, target)) in batch.inputs.iter().zip(&batch.targets).enumerate() {
+        let row = at / batch.seq_len.max(1);
+        let document = (row, batch.first.get(at).copied().unwrap_or_default());
+        if begun != Some(document) {
+            begun = Some(document);
+            samples.push(Sample {
+                ids: vec![*input],
+                learnt: Vec::new(),
+            });
+        }
+        let Some(sample) = samples.last_mut() else {
+            continue;
+        };
+        sample.ids.push(*target);
+        if batch.weights.get(at).is_none_or(|weight| *weight > 0.0) {
+            sample.learnt.push(*target);
+        }
+    }
+    samples.retain(|sample| !sample.learnt.is_empty());
+    samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_told_apart_and_padding_is_none() {
+        let batch = Batch {
+            inputs: vec![1, 2, 7, 0, 5, 6, 7, 8],
+            targets: vec![2, 3, 8, 0, 6, 7, 8, 9],
+            batch_size: 2,
+            seq_len: 4,
+            weights: vec![0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0],
+            first: vec![0, 0, 2, 3, 0, 0, 0, 0],
+            ..Batch::default()
+        };
+        let sample = |ids: &[u32], learnt: &[u32]| Sample {
+            ids: ids.to_vec(),
+            learnt: learnt.to_vec(),
+        };
+        assert_eq!(
+            cut(&batch),
+            [
+                sample(&[1, 2, 3], &[3]),
+                sample(&[7, 8], &[8]),
+                sample(&[5, 6, 7, 8, 9], &[6, 7, 9]),
+            ]
+        );
+        let stream = Batch {
+            inputs: vec![1, 2],
+            targets: vec![2, 3],
+            batch_size: 1,
+            seq_len: 2,
+            ..Batch::default()
+        };
+        assert_eq!(cut(&stream), [sample(&[1, 2, 3], &[2, 3])]);
+    }
+}

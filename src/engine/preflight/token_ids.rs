@@ -1,0 +1,68 @@
+//! Token ids lie inside the model's vocabulary, and the token that begins a text stands there once.
+
+use super::samples::{self, Sample};
+use super::{Check, Subject, Verdict};
+use crate::engine::EngineError;
+
+pub const CHECK: Check = Check {
+    id: "token_ids",
+    title: "Token ids are known, texts begin once",
+    run,
+};
+
+fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+    let vocab_size = subject.state.model.shape().vocab_size;
+    let samples = samples::first(subject);
+    Ok(judge(&samples, vocab_size, subject.data.tokenizer.bos()))
+}
+
+fn judge(samples: &[Sample], vocab_size: usize, bos: Option<u32>) -> Verdict {
+    let ids = samples.iter().flat_map(|sample| &sample.ids);
+    let highest = ids.copied().max().unwrap_or_default();
+    if highest as usize >= vocab_size {
+        return Verdict::fail(
+            format!("the id {highest}, in a vocabulary of {vocab_size}"),
+            "the tokenizer and the model do not belong together",
+        );
+    }
+    let doubled = |sample: &&Sample| {
+        let begins = sample.ids.get(..2);
+        bos.is_some_and(|bos| begins == Some(&[bos, bos]))
+    };
+    let n = samples.iter().filter(doubled).count();
+    if n > 0 {
+        return Verdict::fail(
+            format!(
+                "{n} of {} samples begin with the same begin token twice",
+                samples.len()
+            ),
+            "the rows spell it and the template or the tokenizer adds it again: take it out of the rows",
+        );
+    }
+    Verdict::pass(format!(
+        "the highest id of {} samples is {highest}, below {vocab_size}",
+        samples.len()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::CheckStatus;
+
+    fn status(ids: &[u32], vocab_size: usize) -> CheckStatus {
+        let sample = Sample {
+            ids: ids.to_vec(),
+            learnt: vec![1],
+        };
+        judge(&[sample], vocab_size, Some(1)).status
+    }
+
+    #[test]
+    fn unknown_ids_and_doubled_begins_fail() {
+        assert_eq!(status(&[1, 5, 9], 10), CheckStatus::Pass);
+        assert_eq!(status(&[1, 5, 10], 10), CheckStatus::Fail);
+        assert_eq!(status(&[1, 1, 5], 10), CheckStatus::Fail);
+        assert_eq!(status(&[5, 1, 1], 10), CheckStatus::Pass);
+    }
+}
