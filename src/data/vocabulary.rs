@@ -5,7 +5,7 @@ use super::chat::{AUTO, GenerationPrompt, Template};
 use super::examples::examples;
 use super::source::{ReadContext, SourceConfig};
 use super::store::{Key, digest, text_bytes};
-use super::tokenizer::TokenizerConfig;
+use super::tokenizer::{ChatMarkers, TokenizerConfig};
 use super::{Content, DataConfig, DataError, Example, Message, Tokenizer, Turns};
 use crate::base::child::Child;
 use crate::base::files::write_atomic;
@@ -61,8 +61,13 @@ fn made(
     {
         return Ok(tokenizer);
     }
-    let text = gather(config, sources, template, read)?;
-    let tokenizer = config.tokenizer.build(&text, &text)?;
+    let gathered = gather(config, sources, template, read)?;
+    let markers = match template {
+        Some(template) if gathered.turns => ChatMarkers::of_template(template.name()),
+        _ => ChatMarkers::None,
+    };
+    let kind = config.tokenizer.with_chat_markers(markers);
+    let tokenizer = kind.build(&gathered.text, &gathered.text)?;
     if let Some(path) = &kept {
         // Without it the next start takes longer, and nothing else.
         let folder = path.parent().map(std::fs::create_dir_all);
@@ -99,20 +104,31 @@ fn name(
     Ok(format!("tokenizer-{}.json", key.hash()))
 }
 
+/// What a tokenizer learns from.
+#[derive(Default)]
+struct Gathered {
+    text: String,
+    /// Some of it was rendered from turns.
+    turns: bool,
+}
+
 /// The text that a model will read, one document after the other.
 fn gather(
     config: &DataConfig,
     sources: &[SourceConfig],
     template: Option<&Template>,
     read: &ReadContext,
-) -> Result<String, DataError> {
+) -> Result<Gathered, DataError> {
     let characters = matches!(config.tokenizer, TokenizerConfig::Char(_));
     let limit = if characters {
         ALL
     } else {
         SAMPLE / sources.len().max(1)
     };
-    let mut text = String::new();
+    let Gathered {
+        mut text,
+        mut turns,
+    } = Gathered::default();
     for source in sources {
         let begun = text.len();
         for row in examples(source, config.format, config.on_bad_row, read)? {
@@ -127,11 +143,23 @@ fn gather(
                 }
                 break;
             }
+            turns |= has_turns(&example.content);
             text.push_str(&plain(&example, template));
             text.push('\n');
         }
     }
-    Ok(text)
+    Ok(Gathered { text, turns })
+}
+
+/// Whether a template will write some of it.
+fn has_turns(content: &Content) -> bool {
+    match content {
+        Content::Chat(_) => true,
+        Content::Completion { prompt, completion } => [prompt, completion]
+            .iter()
+            .any(|side| matches!(side, Turns::Messages(_))),
+        _ => false,
+    }
 }
 
 /// An example as its model will read it. What the template refuses is refused again, with its place, when it is tokenized.
@@ -158,5 +186,52 @@ fn plain(example: &Example, template: Option<&Template>) -> String {
             rendered(&[side(prompt, "user"), side(completion, "assistant")].concat())
         }
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made_from(rows: &str, settings: serde_json::Value) -> Tokenizer {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows.jsonl");
+        std::fs::write(&path, rows).unwrap();
+        let config = DataConfig {
+            tokenizer: serde_json::from_value(settings).unwrap(),
+            ..Default::default()
+        };
+        let source = SourceConfig::path(path.display().to_string());
+        let read = ReadContext::default();
+        tokenizer(&config, &[source], &read, None).unwrap().0
+    }
+
+    const CHAT: &str =
+        r#"{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"ho"}]}"#;
+
+    #[test]
+    fn the_marks_of_a_conversation_are_tokens_of_their_own() {
+        let made = made_from(CHAT, serde_json::json!({"bpe": {"vocab_size": 280}}));
+        assert!(made.id("<|im_start|>").is_some());
+        assert_eq!(made.encode("<|im_end|>").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn text_and_those_who_say_none_get_no_marks() {
+        let text = made_from(
+            r#"{"text":"hi ho"}"#,
+            serde_json::json!({"bpe": {"vocab_size": 280}}),
+        );
+        assert_eq!(text.id("<|im_start|>"), None);
+        let settings = serde_json::json!({"bpe": {"vocab_size": 280, "chat_markers": "none"}});
+        assert_eq!(made_from(CHAT, settings).id("<|im_start|>"), None);
+    }
+
+    #[test]
+    fn every_built_in_template_has_its_marks() {
+        for builtin in crate::data::chat::BUILTIN {
+            let markers = ChatMarkers::of_template(builtin.name).tokens();
+            assert!(markers.contains(&builtin.turn_end), "{}", builtin.name);
+        }
     }
 }

@@ -40,7 +40,7 @@ impl Default for Config {
             vocab_size: 1024,
             split: Split::Gpt2,
             special_tokens: Vec::new(),
-            chat_markers: ChatMarkers::None,
+            chat_markers: ChatMarkers::Auto,
         }
     }
 }

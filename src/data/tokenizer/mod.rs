@@ -51,3 +51,20 @@ crate::registry! {
     /// How text becomes tokens.
     pub enum TokenizerConfig: dyn TokenizerKind { char: Char, bpe: Bpe, unigram: Unigram, wordpiece: Wordpiece, file: File }
 }
+
+impl TokenizerConfig {
+    /// The same with these chat marks where the config leaves them to the data.
+    pub fn with_chat_markers(&self, markers: ChatMarkers) -> TokenizerConfig {
+        let mut config = self.clone();
+        let said = match &mut config {
+            TokenizerConfig::Bpe(kind) => &mut kind.chat_markers,
+            TokenizerConfig::Unigram(kind) => &mut kind.chat_markers,
+            TokenizerConfig::Wordpiece(kind) => &mut kind.chat_markers,
+            TokenizerConfig::Char(_) | TokenizerConfig::File(_) => return config,
+        };
+        if *said == ChatMarkers::Auto {
+            *said = markers;
+        }
+        config
+    }
+}

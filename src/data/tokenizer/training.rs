@@ -20,8 +20,10 @@ const PIECE_BYTES: usize = 64 << 10;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ChatMarkers {
-    /// None.
+    /// Those of the built-in template that turns are rendered with; none for plain text and for templates of files.
     #[default]
+    Auto,
+    /// None.
     None,
     /// `<|im_start|>` and `<|im_end|>`: ChatML, Qwen, SmolLM.
     Chatml,
@@ -31,12 +33,14 @@ pub enum ChatMarkers {
     Mistral,
     /// `<start_of_turn>` and `<end_of_turn>`: Gemma.
     Gemma,
+    /// `<|system|>`, `<|user|>`, `<|assistant|>` and `<|end|>`: Phi-3.
+    Phi3,
 }
 
 impl ChatMarkers {
     pub fn tokens(self) -> &'static [&'static str] {
         match self {
-            ChatMarkers::None => &[],
+            ChatMarkers::Auto | ChatMarkers::None => &[],
             ChatMarkers::Chatml => &["<|im_start|>", "<|im_end|>"],
             ChatMarkers::Llama3 => &[
                 "<|begin_of_text|>",
@@ -48,6 +52,19 @@ impl ChatMarkers {
             ],
             ChatMarkers::Mistral => &["<s>", "</s>", "[INST]", "[/INST]"],
             ChatMarkers::Gemma => &["<bos>", "<start_of_turn>", "<end_of_turn>"],
+            ChatMarkers::Phi3 => &["<|system|>", "<|user|>", "<|assistant|>", "<|end|>"],
+        }
+    }
+
+    /// The marks of a built-in template.
+    pub fn of_template(name: &str) -> ChatMarkers {
+        match name {
+            "chatml" | "qwen" | "qwen3" => ChatMarkers::Chatml,
+            "llama3" => ChatMarkers::Llama3,
+            "mistral" => ChatMarkers::Mistral,
+            "gemma" | "gemma3" => ChatMarkers::Gemma,
+            "phi3" => ChatMarkers::Phi3,
+            _ => ChatMarkers::None,
         }
     }
 }

@@ -46,7 +46,7 @@ impl Default for Config {
         Config {
             vocab_size: 2048,
             special_tokens: Vec::new(),
-            chat_markers: ChatMarkers::None,
+            chat_markers: ChatMarkers::Auto,
         }
     }
 }

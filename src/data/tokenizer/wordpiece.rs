@@ -38,7 +38,7 @@ impl Default for Config {
         Config {
             vocab_size: 4096,
             special_tokens: Vec::new(),
-            chat_markers: ChatMarkers::None,
+            chat_markers: ChatMarkers::Auto,
         }
     }
 }
