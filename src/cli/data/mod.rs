@@ -1,5 +1,6 @@
 //! `llmtui data`: look at data, clean, split and convert them. Each verb reads rows once, in bounded memory.
 
+mod cache;
 mod clean;
 mod convert;
 mod inspect;
@@ -16,7 +17,7 @@ use crate::data::source::ReadContext;
 use crate::data::{DataError, RowFault};
 use std::path::{Path, PathBuf};
 
-/// Look at data before they cost anything: inspect, clean, split, convert
+/// Look at data before they cost anything: inspect, clean, split, convert; the cache of tokens
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -29,6 +30,7 @@ enum Verb {
     Clean(clean::Args),
     Split(split::Args),
     Convert(convert::Args),
+    Cache(cache::Args),
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
@@ -37,6 +39,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Verb::Clean(args) => clean::run(args, cx),
         Verb::Split(args) => split::run(args, cx),
         Verb::Convert(args) => convert::run(args, cx),
+        Verb::Cache(args) => cache::run(args, cx),
     }
 }
 

@@ -277,7 +277,7 @@ fn unwritable(path: &Path, error: &io::Error) -> DataError {
     DataError::source(
         path.display(),
         format!("cannot be written: {error}"),
-        "free some disk, name another folder with data.cache, or set it to false to keep tokens in memory",
+        "free some disk, name another folder with data.cache, or set it to off to keep tokens in memory",
     )
 }
 

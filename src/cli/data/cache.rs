@@ -1,0 +1,95 @@
+//! `llmtui data cache`: what is kept of tokenized data, and away with it.
+
+use super::Context;
+use crate::base::human::{bytes, grouped, short};
+use crate::base::text::one_line;
+use crate::cli::exit::{Exit, Failure};
+use crate::data::store::{Cached, clear, list};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// List the tokens kept of data that were trained on, or clear them
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// What is kept, largest first
+    List(Folder),
+    /// Remove all of it but what a run is making right now; it is made again when it is needed
+    Clear(Folder),
+}
+
+#[derive(Debug, clap::Args)]
+struct Folder {
+    /// The folder that a spec names in data.cache; the user's own otherwise
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let (Verb::List(said) | Verb::Clear(said)) = &args.verb;
+    let own = cx.env.cache_dir.as_ref().map(|dir| dir.join("tokens"));
+    let Some(folder) = said.folder.clone().or(own) else {
+        let what = "no home folder, so no cache of the user's own";
+        return Err(Failure::yours(what, "name one with --folder").into());
+    };
+    let text = match args.verb {
+        Verb::List(_) => table(&folder, &list(&folder)),
+        Verb::Clear(_) => {
+            let freed = clear(&folder).map_err(|e| {
+                let what = format!("{}: {e}", folder.display());
+                Failure::yours(what, "check the folder's permissions")
+            })?;
+            format!("{} freed in {}\n", bytes(freed), folder.display())
+        }
+    };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+fn table(folder: &std::path::Path, entries: &[Cached]) -> String {
+    if entries.is_empty() {
+        return format!("nothing is kept in {}\n", folder.display());
+    }
+    let mut text = format!("{}\n", folder.display());
+    for entry in entries {
+        let state = match entry.whole {
+            true => "",
+            false => "  unfinished",
+        };
+        text.push_str(&format!(
+            "{:>10}  {:>12} documents  {:>7} tokens  {}{state}\n",
+            bytes(entry.bytes),
+            grouped(entry.documents),
+            short(entry.tokens as f64),
+            one_line(&entry.source),
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_a_line_and_an_unfinished_one_says_so() {
+        let entry = |whole| Cached {
+            source: "chat\x1b.jsonl".into(),
+            path: "x".into(),
+            documents: 12_345,
+            tokens: 2_500_000,
+            bytes: 5 << 20,
+            whole,
+        };
+        let text = table("kept".as_ref(), &[entry(true), entry(false)]);
+        assert!(text.contains("12,345 documents"), "{text}");
+        assert!(!text.contains('\x1b'));
+        assert_eq!(text.matches("unfinished").count(), 1);
+        assert!(table("kept".as_ref(), &[]).contains("nothing is kept"));
+    }
+}
