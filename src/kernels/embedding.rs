@@ -26,7 +26,7 @@ pub fn composite(
     }
 }
 
-/// `x` (B · T, D): row i = `table`[ids[i]] + `vectors`[position of i].
+/// `x` (B · T, D): row i is the `table` row of `ids` at i plus the `vectors` row of its position.
 pub fn forward(
     ids: &[u32],
     table: &[f32],

@@ -1,7 +1,7 @@
 //! Parsing foreign bytes where a crash costs nothing: a child process of this program with limits of its own.
 //!
 //! Libraries that read binary formats panic and abort on crafted files. A [`Parser`] therefore runs in a child that gives
-//! itself little memory, processor time and no right to write files ([`serve`]); what it finds comes back as lines of text,
+//! itself little memory, processor time and no right to write files ([`serve()`]); what it finds comes back as lines of text,
 //! one JSON value each. Whatever happens there is an error here, with its cause and what to do. Which bytes are foreign,
 //! and what the lines mean, is the business of the rooms that own a parser.
 
