@@ -17,7 +17,7 @@ use crate::data::source::ReadContext;
 use crate::data::{DataError, RowFault};
 use std::path::{Path, PathBuf};
 
-/// Look at data before they cost anything: inspect, clean, split, convert; the cache of tokens
+/// Look at data before they cost anything: inspect, clean, split, convert
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
