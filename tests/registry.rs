@@ -18,6 +18,10 @@ fn registries() -> Vec<(&'static str, &'static [Entry])> {
             "data.tokenizer",
             llmtui::data::tokenizer::TokenizerConfig::ENTRIES,
         ),
+        (
+            "data.synthetic",
+            llmtui::data::synthetic::SyntheticConfig::ENTRIES,
+        ),
         ("optimizer", llmtui::optim::OptimizerConfig::ENTRIES),
         ("schedule", llmtui::optim::schedule::ScheduleConfig::ENTRIES),
     ]

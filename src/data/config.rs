@@ -4,7 +4,8 @@ use super::examples::OnBadRow;
 use super::formats::FormatChoice;
 use super::pack::{PackingChoice, TooLongChoice};
 use super::render::TrainOn;
-use super::source::{SourceConfig, is_data_file};
+use super::source::{Origin, SourceConfig, is_data_file};
+use super::synthetic::{SyntheticConfig, SyntheticSource};
 use super::tokenizer::TokenizerConfig;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -40,6 +41,8 @@ pub struct DataConfig {
     pub path: Option<PathBuf>,
     /// Several sources, mixed by relative weight: `name | subset | weight`, or maps with `path` or `hub`.
     pub sources: Vec<SourceConfig>,
+    /// Short for one source of made-up rows: a generator with its settings.
+    pub synthetic: Option<SyntheticConfig>,
     /// The embedded corpus used when no path is given: `tinyshakespeare`.
     pub corpus: String,
     /// How rows are read, for sources that do not say their own; `auto` tells it from the rows.
@@ -80,6 +83,7 @@ impl Default for DataConfig {
         DataConfig {
             path: None,
             sources: Vec::new(),
+            synthetic: None,
             corpus: "tinyshakespeare".into(),
             format: FormatChoice::default(),
             on_bad_row: OnBadRow::default(),
@@ -103,6 +107,7 @@ impl DataConfig {
         /// What is larger is never held in memory as a whole.
         const MAX_BYTES: u64 = 1 << 30;
         let plainly = self.sources.is_empty()
+            && self.synthetic.is_none()
             && self.val_path.is_none()
             && matches!(self.format, FormatChoice::Auto | FormatChoice::Text)
             && matches!(self.packing, PackingChoice::Auto | PackingChoice::Stream);
@@ -123,13 +128,16 @@ impl DataConfig {
         small && !pattern && (is_text(path) || !is_data_file(path))
     }
 
-    /// The sources to train on: those that are listed, or the one of `path`.
+    /// The sources to train on: those that are listed, or the one of `path` or `synthetic`.
     pub fn all_sources(&self) -> Vec<SourceConfig> {
-        match &self.path {
-            Some(path) if self.sources.is_empty() => {
-                vec![SourceConfig::path(path.to_string_lossy())]
+        match (&self.path, &self.synthetic) {
+            _ if !self.sources.is_empty() => self.sources.clone(),
+            (Some(path), _) => vec![SourceConfig::path(path.to_string_lossy())],
+            (None, Some(generator)) => {
+                let made = SyntheticSource::new(generator.clone());
+                vec![SourceConfig::new(Origin::Synthetic(Box::new(made)))]
             }
-            _ => self.sources.clone(),
+            (None, None) => Vec::new(),
         }
     }
 
@@ -175,6 +183,13 @@ impl DataConfig {
                 "put the path among the sources".into(),
             ));
         }
+        if self.synthetic.is_some() && (self.path.is_some() || !self.sources.is_empty()) {
+            faults.push((
+                "data.synthetic",
+                "beside data.path or data.sources it would be left out".into(),
+                "put it among the sources: {synthetic: {…}, rows: N, weight: 1}".into(),
+            ));
+        }
         let mut before = 0;
         for stage in &self.curriculum {
             let sources = self.all_sources().len();
@@ -218,6 +233,17 @@ fn is_text(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn made_up_rows_are_a_source_and_stand_alone() {
+        let config = |json: serde_json::Value| serde_json::from_value::<DataConfig>(json).unwrap();
+        let made = config(serde_json::json!({"synthetic": {"sort": {}}}));
+        assert_eq!(made.all_sources()[0].to_string(), "synthetic sort");
+        assert!(!made.is_corpus(Path::new(".")));
+        assert!(made.faults().is_empty());
+        let both = config(serde_json::json!({"synthetic": {"sort": {}}, "path": "a.txt"}));
+        assert_eq!(both.faults()[0].0, "data.synthetic");
+    }
 
     #[test]
     fn plain_text_goes_the_old_way_and_rows_the_new_one() {

@@ -121,7 +121,7 @@ pub fn root() -> &'static Node {
 
 /// `here` is a part of the whole `schema`; `default` is what the default config says at this place.
 fn build(schema: &Value, here: &Value, default: &Value) -> Node {
-    let target = resolve(schema, here);
+    let (target, optional) = optional(schema, resolve(schema, here));
     let doc = [here, target]
         .iter()
         .find_map(|s| s["description"].as_str())
@@ -135,9 +135,17 @@ fn build(schema: &Value, here: &Value, default: &Value) -> Node {
     let types = type_names(target);
     Node {
         kind: kind(schema, target, &types, &default),
-        nullable: types.contains(&"null"),
+        nullable: optional || types.contains(&"null"),
         doc,
         default,
+    }
+}
+
+/// What stands in an `Option` of something larger than a plain value, and that it is one: `anyOf` it and null.
+fn optional<'a>(schema: &'a Value, target: &'a Value) -> (&'a Value, bool) {
+    match target["anyOf"].as_array().map(Vec::as_slice) {
+        Some([some, null]) if null["type"] == "null" => (resolve(schema, some), true),
+        _ => (target, false),
     }
 }
 
