@@ -42,6 +42,7 @@ pub struct DataConfig {
     /// Several sources, mixed by relative weight: `name | subset | weight`, or maps with `path` or `hub`.
     pub sources: Vec<SourceConfig>,
     /// Short for one source of made-up rows: a generator with its settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<SyntheticConfig>,
     /// The embedded corpus used when no path is given: `tinyshakespeare`.
     pub corpus: String,
