@@ -2,7 +2,7 @@
 //! A short text may not have enough pairs: the vocabulary is smaller then.
 
 use super::import::Split;
-use super::training::{ChatMarkers, check_size, finish, in_pieces, specials, train};
+use super::training::{ChatMarkers, check_size, finish, specials, train};
 use super::{Texts, Tokenizer};
 use crate::base::registry::Entry;
 use crate::data::DataError;
@@ -50,11 +50,7 @@ impl super::TokenizerKind for Config {
         Some(self.vocab_size)
     }
 
-    /// Learns merges from the training split. A short text may not have enough pairs: the vocabulary is smaller then.
-    fn build(&self, train_text: &str, _whole_text: &str) -> Result<Tokenizer, DataError> {
-        self.learn(&mut in_pieces(train_text))
-    }
-
+    /// A short text may not have enough pairs: the vocabulary is smaller then.
     fn learn(&self, texts: &mut Texts) -> Result<Tokenizer, DataError> {
         let specials = specials(&[], self.chat_markers, &self.special_tokens);
         check_size(ENTRY.id, self.vocab_size, 256 + specials.len())?;

@@ -38,7 +38,9 @@ pub trait TokenizerKind {
     ///
     /// # Errors
     /// A file that cannot be read or is not a tokenizer.
-    fn build(&self, train_text: &str, whole_text: &str) -> Result<Tokenizer, DataError>;
+    fn build(&self, train_text: &str, _whole_text: &str) -> Result<Tokenizer, DataError> {
+        self.learn(&mut training::in_pieces(train_text))
+    }
 
     /// Learns from texts as they come: files larger than memory.
     ///

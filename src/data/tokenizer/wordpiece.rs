@@ -1,6 +1,6 @@
 //! WordPiece: words and parts of words, as BERT. Spaces and line ends are not kept.
 
-use super::training::{ChatMarkers, check_size, finish, in_pieces, specials, train};
+use super::training::{ChatMarkers, check_size, finish, specials, train};
 use super::{Texts, Tokenizer};
 use crate::base::registry::Entry;
 use crate::data::DataError;
@@ -46,10 +46,6 @@ impl Default for Config {
 impl super::TokenizerKind for Config {
     fn vocab_size(&self) -> Option<usize> {
         Some(self.vocab_size)
-    }
-
-    fn build(&self, train_text: &str, _whole_text: &str) -> Result<Tokenizer, DataError> {
-        self.learn(&mut in_pieces(train_text))
     }
 
     fn learn(&self, texts: &mut Texts) -> Result<Tokenizer, DataError> {
