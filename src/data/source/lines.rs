@@ -1,6 +1,7 @@
 //! Lines of a file of any size in bounded memory.
 
 use super::MAX_ROW_BYTES;
+use super::container::Notes;
 use std::io::{self, BufRead, Read};
 
 /// Why a line cannot be had.
@@ -39,8 +40,19 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// Reads the next line, with its line end, into [`Self::line`]; `None` at the end of the file. A byte-order mark is
-    /// left to the caller.
+    /// The line read last without the byte-order mark that a file may begin with; dropping one is noted.
+    pub fn unmarked(&self, file: &str, notes: &Notes) -> &[u8] {
+        let mark = (self.number == 1).then(|| self.line.strip_prefix(b"\xef\xbb\xbf"));
+        match mark.flatten() {
+            Some(rest) => {
+                notes.add(format!("{file}: a byte-order mark was dropped"));
+                rest
+            }
+            None => &self.line,
+        }
+    }
+
+    /// Reads the next line, with its line end, into [`Self::line`]; `None` at the end of the file.
     pub fn advance(&mut self) -> Option<Result<(), BadLine>> {
         if self.inside_long
             && let Err(e) = self.skip_rest()

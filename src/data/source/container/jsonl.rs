@@ -36,7 +36,6 @@ impl Iterator for Rows {
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.ended {
-            let first = self.lines.number == 0;
             let line = self.lines.advance()?;
             let place = Place {
                 file: self.file.clone(),
@@ -50,12 +49,7 @@ impl Iterator for Rows {
                     return Some(Err(Trouble::io(&place, &e)));
                 }
             }
-            let (mut bytes, _) = without_end(&self.lines.line);
-            if first && let Some(rest) = bytes.strip_prefix(b"\xef\xbb\xbf") {
-                self.notes
-                    .add(format!("{}: a byte-order mark was dropped", self.file));
-                bytes = rest;
-            }
+            let (bytes, _) = without_end(self.lines.unmarked(&self.file, &self.notes));
             if !bytes.trim_ascii().is_empty() {
                 return Some(json::record(bytes, place));
             }

@@ -91,15 +91,7 @@ impl Pieces {
             }
             Err(BadLine::Io(e)) => return Some(Err(Trouble::io(&place, &e))),
         }
-        let line = &self.lines.line;
-        let mut bytes = line.as_slice();
-        if place.row == 1
-            && let Some(rest) = bytes.strip_prefix(b"\xef\xbb\xbf")
-        {
-            let note = format!("{}: a byte-order mark was dropped", self.file);
-            self.notes.add(note);
-            bytes = rest;
-        }
+        let bytes = self.lines.unmarked(&self.file, &self.notes);
         if bytes.ends_with(b"\r\n") {
             self.notes.add(format!(
                 "{}: lines end in CR LF, and the model will learn to write both",
@@ -112,7 +104,7 @@ impl Pieces {
                 Ok(())
             }
             Err(bad) => {
-                let at = self.lines.offset + (line.len() - bytes.len() + bad.at) as u64;
+                let at = self.lines.offset + (self.lines.line.len() - bytes.len() + bad.at) as u64;
                 let what = format!("{} (byte {at} of the file)", bad.what);
                 Err(Trouble::fatal(&place, what, bad.fix))
             }
