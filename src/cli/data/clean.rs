@@ -64,7 +64,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut failure = None;
     let limits = {
-        let mut line = progress::Line::new(cx);
+        let mut line = progress::Line::new();
         let mut take = |row: Cleaned<'_>| {
             let written = match row.fault {
                 None => out.write(row.fields),

@@ -1,8 +1,6 @@
 //! `llmtui data convert`: the same rows in another format or another kind of file.
 
-use super::{
-    Source, bad_row, not_itself, overwrite, progress, reading, stem_and_ending, unwritten, yours,
-};
+use super::{Source, bad_row, each, not_itself, overwrite, stem_and_ending, unwritten};
 use crate::base::human::grouped;
 use crate::base::text::one_line;
 use crate::cli::Context;
@@ -12,7 +10,6 @@ use crate::data::convert::{self, WRITERS, Writer};
 use crate::data::inspect::Read;
 use crate::data::sink::{Container, Sink};
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 /// Rows listed of those that were skipped.
@@ -95,38 +92,17 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut out = Sink::create(&path, overwrite(args.force)).map_err(unwritten)?;
     let mut skipped: Vec<RowFault> = Vec::new();
     let mut n_skipped = 0_u64;
-    let mut failure: Option<anyhow::Error> = None;
-    {
-        let mut line = progress::Line::new(cx);
-        let mut tell = |p| line.tell(p);
-        let mut take = |row: Read<'_>| {
-            let fields = fields(&row, &to);
-            let written = match fields {
-                Ok(fields) => out.write(&fields).map_err(unwritten),
-                Err(fault) if args.skip_bad_rows => {
-                    n_skipped += 1;
-                    if skipped.len() < LISTED {
-                        skipped.push(fault);
-                    }
-                    Ok(())
-                }
-                Err(fault) => Err(bad_row(&fault)),
-            };
-            match written {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(e) => {
-                    failure = Some(e);
-                    ControlFlow::Break(())
-                }
+    each(&subject, cx, &mut |row| match fields(&row, &to) {
+        Ok(fields) => out.write(&fields).map_err(unwritten),
+        Err(fault) if args.skip_bad_rows => {
+            n_skipped += 1;
+            if skipped.len() < LISTED {
+                skipped.push(fault);
             }
-        };
-        subject
-            .each(&reading(cx), &mut tell, &mut take)
-            .map_err(|e| yours(&e))?;
-    }
-    if let Some(error) = failure {
-        return Err(error);
-    }
+            Ok(())
+        }
+        Err(fault) => Err(bad_row(&fault)),
+    })?;
     let rows = out.finish().map_err(unwritten)?;
     let mut text = format!("{} rows  {}\n", grouped(rows), path.display());
     if n_skipped > 0 {

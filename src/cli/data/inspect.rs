@@ -55,7 +55,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     subject.against = args.against.clone();
     subject.max_rows = args.rows;
     let inspected = {
-        let mut line = progress::Line::new(cx);
+        let mut line = progress::Line::new();
         subject
             .inspect(&reading(cx), &mut |p| line.tell(p))
             .map_err(|e| yours(&e))?

@@ -11,10 +11,11 @@ mod split;
 
 use super::Context;
 use super::exit::{Exit, Failure};
-use crate::data::inspect::Subject;
+use crate::data::inspect::{Read, Subject};
 use crate::data::sink::{Container, Overwrite, SinkError};
 use crate::data::source::ReadContext;
 use crate::data::{DataError, RowFault};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// Look at data before they cost anything: inspect, clean, split, convert
@@ -78,6 +79,30 @@ impl Source {
         subject.set_columns(&pairs);
         Ok(subject)
     }
+}
+
+/// Hands every row on, with a line that tells how far the reading is; the first error ends it.
+fn each(
+    subject: &Subject,
+    cx: &Context,
+    take: &mut dyn FnMut(Read<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut failure = None;
+    let mut line = progress::Line::new();
+    subject
+        .each(
+            &reading(cx),
+            &mut |progress| line.tell(progress),
+            &mut |row| match take(row) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(e) => {
+                    failure = Some(e);
+                    ControlFlow::Break(())
+                }
+            },
+        )
+        .map_err(|e| yours(&e))?;
+    failure.map_or(Ok(()), Err)
 }
 
 /// Where rows are read from.

@@ -2,7 +2,6 @@
 
 use crate::base::clock::{Clock, SystemClock, UnixMillis};
 use crate::base::human::grouped;
-use crate::cli::Context;
 use crate::data::inspect::Progress;
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -20,7 +19,7 @@ pub struct Line {
 }
 
 impl Line {
-    pub fn new(_cx: &Context) -> Line {
+    pub fn new() -> Line {
         let clock = SystemClock::new();
         let now = clock.now();
         Line {

@@ -1,15 +1,12 @@
 //! `llmtui data split`: a training and a validation file, by content: equal rows never stand on both sides.
 
-use super::{
-    Source, bad_row, not_itself, overwrite, progress, reading, stem_and_ending, unwritten, yours,
-};
+use super::{Source, bad_row, each, not_itself, overwrite, stem_and_ending, unwritten};
 use crate::base::human::grouped;
 use crate::cli::Context;
 use crate::cli::exit::{Exit, Failure};
 use crate::data::inspect::{Halves, Side};
 use crate::data::sink::Sink;
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 /// Split into a training and a validation file; equal rows stay together
@@ -53,33 +50,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut train = Sink::create(&paths[0], overwrite(args.force)).map_err(unwritten)?;
     let mut val = Sink::create(&paths[1], overwrite(args.force)).map_err(unwritten)?;
     let halves = Halves::new(args.val, args.seed);
-    let mut failure: Option<anyhow::Error> = None;
-    {
-        let mut line = progress::Line::new(cx);
-        let mut tell = |p| line.tell(p);
-        let mut take = |row: crate::data::inspect::Read<'_>| {
-            let written = match &row.example {
-                Err(fault) => Err(bad_row(fault)),
-                Ok(example) => match halves.side(example) {
-                    Side::Train => train.write(row.fields).map_err(unwritten),
-                    Side::Val => val.write(row.fields).map_err(unwritten),
-                },
-            };
-            match written {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(e) => {
-                    failure = Some(e);
-                    ControlFlow::Break(())
-                }
-            }
+    each(&subject, cx, &mut |row| {
+        let side = match halves.side(row.example.map_err(bad_row)?) {
+            Side::Train => &mut train,
+            Side::Val => &mut val,
         };
-        subject
-            .each(&reading(cx), &mut tell, &mut take)
-            .map_err(|e| yours(&e))?;
-    }
-    if let Some(error) = failure {
-        return Err(error);
-    }
+        side.write(row.fields).map_err(unwritten)
+    })?;
     if train.rows() == 0 || val.rows() == 0 {
         let rows = train.rows() + val.rows();
         let what = format!("{rows} rows leave one side empty");
