@@ -29,14 +29,16 @@ pub struct DataFacts {
     pub bytes: u64,
     /// Rows of a file of rows.
     pub rows: Option<u64>,
-    /// Characters of plain text; of a large file, estimated.
+    /// Characters of text, in rows that of all their values; of a large file, estimated or of its beginning.
     pub chars: Option<u64>,
     /// Different characters of plain text.
     pub distinct: Option<usize>,
     /// The rows carry something that a program could check answers against.
     pub checkable: bool,
-    /// This build can train on it as it is.
+    /// This build can train on it.
     pub trainable: bool,
+    /// The word for `data.format`, where the rows alone do not tell it.
+    pub format_word: Option<&'static str>,
     /// What to know before training on it; may be empty.
     pub note: String,
     pub preview: Vec<String>,
@@ -177,6 +179,7 @@ fn text_facts(text: &str, bytes: u64, n_files: usize) -> DataFacts {
         distinct: Some(distinct.len()),
         checkable: false,
         trainable: true,
+        format_word: None,
         note: String::new(),
         preview: preview(text.lines()),
     }
@@ -239,8 +242,14 @@ pub fn model(path: &Path) -> Result<ModelFacts, String> {
             .to_string(),
         n_params: weights.ok().map(|bytes| bytes / bytes_each),
         settings,
-        chat_template: path.join("chat_template.jinja").exists(),
+        chat_template: path.join("chat_template.jinja").exists() || names_template(path),
     })
+}
+
+/// Whether tokenizer_config.json carries a template.
+fn names_template(folder: &Path) -> bool {
+    let text = fs::read_to_string(folder.join("tokenizer_config.json")).unwrap_or_default();
+    serde_json::from_str::<Value>(&text).is_ok_and(|config| !config["chat_template"].is_null())
 }
 
 /// Leaves of a section as `path`, `text`; a choice comes before its settings.

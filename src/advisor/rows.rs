@@ -5,6 +5,7 @@ use super::look::{DataFacts, preview};
 use crate::data::formats::{Columns, FormatId, detect, read as read_row};
 use crate::data::source::{ReadContext, SourceConfig, rows as read};
 use crate::data::{DataError, Record};
+use serde_json::Value;
 use std::path::Path;
 
 /// Rows looked at to tell their format.
@@ -22,8 +23,11 @@ pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
     let words = |e: DataError| format!("{e}; {}", e.hint());
     let source = SourceConfig::path(path.display().to_string());
     let mut all = read(&source, &ReadContext::default()).map_err(words)?;
-    let (mut sample, mut n_rows): (Vec<Record>, u64) = (Vec::new(), 0);
+    let (mut sample, mut n_rows, mut chars): (Vec<Record>, u64, u64) = (Vec::new(), 0, 0);
     for row in all.by_ref() {
+        chars += row
+            .as_ref()
+            .map_or(0, |r| r.fields.values().map(letters).sum());
         match row {
             Ok(record) if sample.len() < SAMPLE => sample.push(record),
             Ok(_) => {}
@@ -36,34 +40,71 @@ pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
             break;
         }
     }
-    let (format, found) = format_of(&sample).map_err(words)?;
+    let Told {
+        format,
+        found,
+        sure,
+    } = format_of(&sample).map_err(words)?;
+    let kind = kind(format);
+    let trainable = matches!(kind, DataKind::Text | DataKind::Demos);
     let first = sample.first().map(|row| &row.fields);
     let checkable = first.is_some_and(|row| CHECKABLE.iter().any(|key| row.contains_key(*key)));
     let lines: Vec<String> = sample
         .iter()
         .take(4)
-        .map(|row| serde_json::Value::Object(row.fields.clone()).to_string())
+        .map(|row| Value::Object(row.fields.clone()).to_string())
         .collect();
     Ok(DataFacts {
-        kind: kind(format),
+        kind,
         format: format!("{} rows, {found}", all.kind()),
         bytes,
         rows: Some(n_rows),
-        chars: None,
+        chars: Some(chars),
         distinct: None,
         checkable,
-        trainable: false,
-        note: "the wizard makes specs for plain text: rows are advised on and not taken for training, because as they stand the model would learn the braces and keys too".into(),
+        trainable,
+        format_word: (!sure).then_some(format.word()),
+        note: match trainable {
+            true => String::new(),
+            false => format!(
+                "this build trains on texts and on answers; {} are advised on and not taken",
+                kind.title()
+            ),
+        },
         preview: preview(lines.iter().map(String::as_str)),
     })
 }
 
-/// The format and what tells it. Where several fit equally well the first that reads every row is advised on, and the others
-/// are named: a run will ask for the word.
-fn format_of(sample: &[Record]) -> Result<(FormatId, String), DataError> {
+/// Characters of all texts in a value, however deep.
+fn letters(value: &Value) -> u64 {
+    match value {
+        Value::String(text) => text.chars().count() as u64,
+        Value::Array(items) => items.iter().map(letters).sum(),
+        Value::Object(map) => map.values().map(letters).sum(),
+        _ => 0,
+    }
+}
+
+/// The format of rows.
+struct Told {
+    format: FormatId,
+    /// What tells it.
+    found: String,
+    /// No other fits as well.
+    sure: bool,
+}
+
+/// Where several formats fit equally well the first that reads every row is taken, and the others are named.
+fn format_of(sample: &[Record]) -> Result<Told, DataError> {
     let columns = Columns::default();
     let doubt = match detect(sample, &columns) {
-        Ok(found) => return Ok((found.format, found.to_string())),
+        Ok(told) => {
+            return Ok(Told {
+                format: told.format,
+                found: told.to_string(),
+                sure: true,
+            });
+        }
         Err(doubt) => doubt,
     };
     let reads = |format: &&FormatId| {
@@ -71,7 +112,11 @@ fn format_of(sample: &[Record]) -> Result<(FormatId, String), DataError> {
         **format != FormatId::Text && rows.all(|row| read_row(**format, row, &columns).is_ok())
     };
     match FormatId::ALL.iter().find(reads) {
-        Some(format) => Ok((*format, format!("{format}; {}", doubt.hint()))),
+        Some(format) => Ok(Told {
+            format: *format,
+            found: format!("{format}; {}", doubt.hint()),
+            sure: false,
+        }),
         None => Err(doubt),
     }
 }
@@ -139,7 +184,14 @@ mod tests {
                 (kind, Some(2), checkable),
                 "{row}"
             );
-            assert!(!facts.trainable && !facts.note.is_empty());
+            let trained = matches!(kind, DataKind::Text | DataKind::Demos);
+            assert_eq!((facts.trainable, facts.note.is_empty()), (trained, trained));
+            assert_eq!(
+                facts.format_word.is_some(),
+                row.contains("question"),
+                "{row}"
+            );
+            assert!(facts.chars > Some(0));
             assert!(
                 !facts.preview.is_empty() && facts.format.starts_with("jsonl rows"),
                 "{facts:?}"

@@ -84,7 +84,10 @@ pub const RULES: &[Rule] = &[
         |i| format!("nothing to start from; {} tokens for {} parameters, where {TOKENS_PER_PARAM} each are ideal: good for seeing a model learn, and after some passes it knows the text by heart",
             human::short(tokens(i) as f64), human::short(i.n_params as f64))),
     rule!("1.kind" Pretrain Good when |i| i.start == Start::Scratch;
-        |i| format!("random weights cannot learn from {} yet: plain text first, then fine-tuning", i.data.title())),
+    |i| match i.data {
+        DataKind::Demos => "random weights know no language yet: all of each row is learnt, questions too; a base model would learn the answers alone".into(),
+        _ => format!("random weights cannot learn from {} yet: plain text first, then fine-tuning", i.data.title()),
+    }),
     rule!("1.start" Pretrain Unfit when |_| true;
         |_| "there is a model to start from: beginning anew would throw away what it knows".into()),
     // 2. Knowledge.

@@ -438,7 +438,7 @@ impl Wizard {
         let Some(facts) = facts else {
             let words = match answer {
                 Some(DataAnswer::Path) => {
-                    "A UTF-8 text file or a folder of .txt files is trained on. Rows (.jsonl, .json, .csv, .parquet, compressed or not) are recognised and advised on."
+                    "A UTF-8 text, a folder of .txt files, or rows (.jsonl, .json, .csv, .tsv, .parquet, compressed or not): texts and answers are trained on; preferences and rewards are advised on."
                 }
                 _ => {
                     "Nothing is trained from a description: the answer says which method would suit and what it needs."

@@ -3,6 +3,7 @@
 
 use super::Wizard;
 use super::answers::{Begin, DataAnswer};
+use crate::advisor::choose::DataKind;
 use crate::advisor::look::DataFacts;
 use crate::base::human;
 use crate::spec::{Draft, Issue};
@@ -15,6 +16,10 @@ const PASSES: f64 = 10.0;
 const FEWEST_STEPS: u64 = 100;
 /// Different characters beyond which a vocabulary of characters is no longer small.
 const CHARACTERS: usize = 256;
+/// Characters of a subword: about four in English, fewer with a small vocabulary.
+const SUBWORD: f64 = 2.5;
+/// The longest context that is recommended for rows from scratch: longer ones cost more than they teach a small model.
+const LONGEST: usize = 512;
 /// A start model is trained on at a tenth of the pretraining peak.
 const CONTINUE_LR: f64 = 0.1;
 
@@ -77,10 +82,19 @@ impl Wizard {
                 "",
             ));
             list.push(rec("data.path", path, facts.summary()));
+            if let Some(word) = facts.format_word {
+                let why = "other formats fit these columns too: this one reads every row looked at";
+                list.push(rec("data.format", word, why));
+            }
             if self.start_model().is_none() {
                 list.extend(tokenizer(preset, facts));
             }
-            list.extend(for_size(preset, facts));
+            list.extend(for_size(preset, facts, self.start_model().is_none()));
+        }
+        if let Some(advice) = self.chosen_advice()
+            && preset.value("method") != advice.facts.spec_word
+        {
+            list.push(rec("method", advice.facts.spec_word, advice.title()));
         }
         if let Some(model) = self.start_model() {
             let folder = self.answers.start_path.trim();
@@ -97,6 +111,11 @@ impl Wizard {
                     _ => "",
                 };
                 list.push(rec(path, text.clone(), why));
+            }
+            let turns = |facts: &DataFacts| facts.rows.is_some() && facts.kind == DataKind::Demos;
+            if !model.chat_template && self.chosen_data().is_some_and(turns) {
+                let why = "the start model brings no template: questions and answers are written in this one";
+                list.push(rec("data.template", "chatml", why));
             }
             if let Some(path) = preset.settle("optimizer.*.lr")
                 && let Some(lr) = preset.value(&path).as_f64()
@@ -164,10 +183,13 @@ impl Wizard {
     }
 }
 
-/// A vocabulary of characters is for small alphabets.
+/// A vocabulary of characters is for texts of small alphabets.
 fn tokenizer(preset: &Draft, facts: &DataFacts) -> Option<Recommended> {
-    let distinct = facts.distinct?;
     let by_char = preset.value("data.tokenizer") == "char";
+    let Some(distinct) = facts.distinct else {
+        let why = "rows hold marks and words of any script: subwords, learnt from them";
+        return by_char.then(|| rec("data.tokenizer", "bpe", why));
+    };
     (by_char && distinct > CHARACTERS).then(|| {
         let why =
             format!("{distinct} different characters are too many to be tokens: subwords instead");
@@ -175,22 +197,30 @@ fn tokenizer(preset: &Draft, facts: &DataFacts) -> Option<Recommended> {
     })
 }
 
-/// Steps, context and held-out share that a small text can bear.
-fn for_size(preset: &Draft, facts: &DataFacts) -> Vec<Recommended> {
+/// Steps, context and held-out share that a small text can bear. A start model's context is its own.
+fn for_size(preset: &Draft, facts: &DataFacts, from_scratch: bool) -> Vec<Recommended> {
     let mut list = Vec::new();
     let Ok(spec) = preset.spec() else {
         return list;
     };
-    // A subword of English is about four characters; a small vocabulary gives fewer.
-    let per_token = if preset.value("data.tokenizer") == "char" {
-        1.0
-    } else {
-        2.5
+    let is_text = facts.distinct.is_some();
+    let per_token = match preset.value("data.tokenizer") == "char" && is_text {
+        true => 1.0,
+        false => SUBWORD,
     };
     let tokens = facts.chars.unwrap_or(0) as f64 / per_token;
     let held_out = spec.data.val_fraction * tokens;
     let mut seq_len = spec.model.seq_len;
-    if held_out < 2.0 * (seq_len + 1) as f64 {
+    if let (Some(rows @ 1..), true) = (facts.rows, from_scratch) {
+        let row = tokens / rows as f64;
+        let room = ((2.0 * row) as usize).next_power_of_two().min(LONGEST);
+        if room > seq_len {
+            let why = format!("a row has about {row:.0} tokens, and should fit whole");
+            list.push(rec("model.seq_len", room.to_string(), why));
+            seq_len = room;
+        }
+    }
+    if is_text && held_out < 2.0 * (seq_len + 1) as f64 {
         let fits = (held_out / 2.0) as usize;
         seq_len = fits
             .next_power_of_two()

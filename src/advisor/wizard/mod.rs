@@ -5,6 +5,7 @@ mod answers;
 mod ask;
 mod checks;
 mod draft;
+mod enter;
 mod knobs;
 mod plan;
 
@@ -14,9 +15,10 @@ pub use checks::{CheckLine, Checks, Mark, State};
 pub use knobs::{COMMON, Knob};
 pub use plan::n_params;
 
-use super::choose::{self, Advice, DataKind, Inputs, MethodId, Reward, Start, Verdict};
+use super::choose::{self, Advice, DataKind, Inputs, Reward, Start, Verdict};
 use super::look::{self, ConfigFacts, DataFacts, Machine, ModelFacts};
 use crate::spec::{Draft, SpecSources};
+use serde_json::Value;
 use std::path::PathBuf;
 
 /// The questions in their order.
@@ -333,207 +335,6 @@ impl Wizard {
         }
     }
 
-    fn refuse(&mut self, why: impl Into<String>) -> Outcome {
-        self.error = Some(why.into());
-        Outcome::Stay
-    }
-
-    fn advance(&mut self) -> Outcome {
-        if let Some(next) = Step::ALL.get(self.step as usize + 1) {
-            self.step = *next;
-            self.place_cursor();
-        }
-        Outcome::Moved
-    }
-
-    fn enter_goal(&mut self) -> Outcome {
-        if let Some(goal) = choose::Goal::ALL.get(self.selected()) {
-            self.answers.goal = Some(*goal);
-            self.answers.begin = Begin::Questions;
-            return self.advance();
-        }
-        let path = self.answers.config_path.trim().to_string();
-        if path.is_empty() {
-            return self.refuse("which file? Type the path of its YAML");
-        }
-        match &self.config {
-            Some((known, Ok(_))) if *known == path => {
-                self.answers.begin = Begin::Config;
-                self.step = Step::Settings;
-                self.place_cursor();
-                Outcome::Moved
-            }
-            _ => Outcome::Look(Look::Config(path.into())),
-        }
-    }
-
-    fn enter_data(&mut self) -> Outcome {
-        let answer = DataAnswer::ALL.get(self.selected()).copied();
-        self.answers.data = answer;
-        if answer != Some(DataAnswer::Path) {
-            return self.advance();
-        }
-        let path = self.answers.data_path.trim().to_string();
-        if path.is_empty() {
-            return self
-                .refuse("which file? Type the path of a text file, or of a folder of .txt files");
-        }
-        match &self.data {
-            Some((known, Ok(_))) if *known == path => self.advance(),
-            Some((known, Err(why))) if *known == path => {
-                let why = why.clone();
-                // Asked again, it is looked at again: the file may have come meanwhile.
-                self.data = None;
-                self.refuse(why)
-            }
-            _ => Outcome::Look(Look::Data(path.into())),
-        }
-    }
-
-    fn enter_start(&mut self) -> Outcome {
-        let starts = [Start::Scratch, Start::Base, Start::Instruct];
-        self.answers.start = starts.get(self.selected()).copied();
-        let path = self.answers.start_path.trim().to_string();
-        if self.answers.start == Some(Start::Scratch) || path.is_empty() {
-            return self.advance();
-        }
-        match &self.model {
-            Some((known, Ok(_))) if *known == path => self.advance(),
-            Some((known, Err(why))) if *known == path => {
-                let why = format!("{why}; an empty line goes on with advice alone");
-                self.model = None;
-                self.refuse(why)
-            }
-            _ => Outcome::Look(Look::Model(path.into())),
-        }
-    }
-
-    fn enter_method(&mut self) -> Outcome {
-        let list = self.advice();
-        let Some(advice) = list.get(self.selected()) else {
-            return Outcome::Stay;
-        };
-        if advice.facts.id == MethodId::NoTraining {
-            return self.refuse(
-                "then there is nothing to train: this needs a model and a good prompt, not a run",
-            );
-        }
-        let title = advice.title();
-        if advice.verdict == Verdict::Unfit {
-            let why = advice.why.last().map_or("", |(_, why)| why.as_str());
-            return self.refuse(format!("{title} does not fit: {why}"));
-        }
-        if advice.available {
-            self.answers.method = Some(advice.facts.id);
-            return self.advance();
-        }
-        let nearest = choose::nearest_available(&list);
-        let words = match nearest {
-            Some(near) if near.verdict != Verdict::Unfit => {
-                format!(
-                    "the nearest that it trains is selected now: {}",
-                    near.title()
-                )
-            }
-            Some(near) => format!(
-                "the nearest that it trains is {}, which needs {}: go back to data and start",
-                near.title(),
-                near.facts.needs
-            ),
-            None => String::new(),
-        };
-        let usable = nearest.filter(|near| near.verdict != Verdict::Unfit);
-        let row = usable.and_then(|near| list.iter().position(|a| a.facts.id == near.facts.id));
-        if let Some(row) = row {
-            self.cursor[Step::Method as usize] = row;
-        }
-        self.refuse(format!("this build does not train {title} yet; {words}"))
-    }
-
-    fn enter_model(&mut self) -> Outcome {
-        let name = self
-            .fitting_presets()
-            .get(self.selected())
-            .map(|p| p.name.clone());
-        match name {
-            Some(name) => {
-                self.answers.preset = Some(name);
-                self.advance()
-            }
-            None => self.refuse("no preset trains this way yet"),
-        }
-    }
-
-    fn enter_settings(&mut self) -> Outcome {
-        let Some((draft, wrong)) = self.draft() else {
-            return self.refuse("choose a model first");
-        };
-        let faults: Vec<(String, String)> = wrong
-            .into_iter()
-            .chain(draft.issues().into_iter().map(|i| (i.path.clone(), i)))
-            .map(|(path, issue)| (path, ask::issue_words(&issue)))
-            .collect();
-        let Some((path, words)) = faults.into_iter().next() else {
-            return self.advance();
-        };
-        let knobs = self.knobs();
-        let row = knobs
-            .iter()
-            .position(|k| k.path == path || draft.settle(k.path).as_deref() == Some(path.as_str()));
-        if let Some(row) = row {
-            self.cursor[Step::Settings as usize] = row;
-        }
-        self.refuse(format!("{path}: {words}"))
-    }
-
-    fn enter_finish(&mut self) -> Outcome {
-        let (Some(yaml), Some((draft, _))) = (self.yaml(), self.draft()) else {
-            return self.refuse("choose a model first");
-        };
-        if let Some(why) = self.not_runnable() {
-            return self.refuse(why);
-        }
-        match self.selected() {
-            0 => {
-                self.checks = Checks::default();
-                self.advance();
-                Outcome::Check {
-                    name: run_name(&draft),
-                    yaml,
-                }
-            }
-            1 => {
-                let path = self.save_path();
-                Outcome::Save {
-                    path: path.into(),
-                    yaml,
-                }
-            }
-            _ => Outcome::Edit,
-        }
-    }
-
-    /// Starts when every check was made and none failed; after a failed one it leads to the settings, with the reason.
-    fn enter_check(&mut self) -> Outcome {
-        if self.checks.good() {
-            let (Some(yaml), Some((draft, _))) = (self.yaml(), self.draft()) else {
-                return self.refuse("choose a model first");
-            };
-            return Outcome::Start {
-                name: run_name(&draft),
-                yaml,
-            };
-        }
-        match self.checks.obstacle() {
-            Some(why) => {
-                self.go(Step::Settings);
-                self.error = Some(why);
-                Outcome::Moved
-            }
-            None => self.refuse("the checks are still at work; they take seconds"),
-        }
-    }
-
     /// The checks so far.
     pub fn checks(&self) -> &Checks {
         &self.checks
@@ -553,33 +354,6 @@ impl Wizard {
         if self.step == Step::Check {
             self.error = self.checks.obstacle();
         }
-    }
-
-    /// Why the answers cannot be trained, though they can be advised on.
-    fn not_runnable(&self) -> Option<String> {
-        if self.answers.begin == Begin::Config {
-            return None;
-        }
-        if self.chosen_data().is_some_and(|facts| !facts.trainable) {
-            return Some(
-                "the data are rows, and this build trains on plain text: go back to data and name a text".into(),
-            );
-        }
-        if self.answers.data.is_some_and(|d| d.described().is_some()) {
-            return Some(
-                "the data was only described: go back to data and name a text file".into(),
-            );
-        }
-        let from = self.answers.start.is_some_and(|s| s != Start::Scratch);
-        if from && self.start_model().is_none() {
-            return Some("no start model was named: go back to start and name a folder".into());
-        }
-        if from && self.start_model().is_some_and(|m| m.settings.is_empty()) {
-            return Some(
-                "this build continues models that it trained itself; the named one comes from elsewhere".into(),
-            );
-        }
-        None
     }
 
     /// Where the spec is saved when nobody names another place.
@@ -681,18 +455,24 @@ impl Wizard {
         self.advice().into_iter().find(|a| a.facts.id == id)
     }
 
-    /// Presets that train by the chosen method.
+    /// Presets that train by the chosen method, or all where none does; those that bring data of their own are no
+    /// recipes for others.
     fn fitting_presets(&self) -> Vec<&PresetInfo> {
-        let word = self
-            .answers
-            .method
-            .and_then(|id| choose::FACTS.iter().find(|f| f.id == id))
-            .map_or("pretrain", |f| f.spec_word);
-        self.context
-            .presets
-            .iter()
-            .filter(|p| p.draft.value("method") == word)
-            .collect()
+        let method = self.answers.method;
+        let facts = method.and_then(|id| choose::FACTS.iter().find(|f| f.id == id));
+        let word = facts.map_or("pretrain", |f| f.spec_word);
+        let open = |p: &&PresetInfo| {
+            let given = |key: &str| !matches!(p.draft.value(key), Value::Null | Value::Array(_));
+            let sources = p.draft.value("data.sources");
+            !given("data.path")
+                && !given("data.synthetic")
+                && sources.as_array().is_none_or(Vec::is_empty)
+        };
+        let mut presets: Vec<&PresetInfo> = self.context.presets.iter().filter(open).collect();
+        if presets.iter().any(|p| p.draft.value("method") == word) {
+            presets.retain(|p| p.draft.value("method") == word);
+        }
+        presets
     }
 
     /// The chosen preset, or the first one that fits.
@@ -759,10 +539,6 @@ impl Wizard {
             .or_else(|| list.first().filter(|a| !a.available).map(|_| 0))
             .or_else(|| list.iter().position(suits))
     }
-}
-
-fn run_name(draft: &Draft) -> String {
-    draft.value("name").as_str().unwrap_or("run").to_string()
 }
 
 #[cfg(test)]

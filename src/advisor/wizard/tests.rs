@@ -1,7 +1,7 @@
 //! The machine by example and by property: forth and back never loses an answer, faults stay at their rows.
 
 use super::*;
-use crate::advisor::choose::Goal;
+use crate::advisor::choose::{Goal, MethodId};
 use crate::base::rng::{Rng, Stream};
 
 fn context() -> Context {
@@ -172,11 +172,9 @@ fn another_tools_config_is_reported_then_taken_over_and_left_again() {
     assert_eq!(wizard.step(), Step::Data);
 }
 
-#[test]
-fn rows_are_advised_on_and_never_trained_as_raw_text() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("chat.jsonl");
-    let row = r#"{"text": "To be, or not to be: that is the question."}"#;
+/// A wizard that was told of a file with these rows, three hundred times.
+fn with_rows(dir: &std::path::Path, row: &str) -> Wizard {
+    let path = dir.join("chat.jsonl");
     std::fs::write(&path, format!("{row}\n").repeat(300)).unwrap();
     let mut wizard = wizard();
     wizard.enter();
@@ -186,13 +184,56 @@ fn rows_are_advised_on_and_never_trained_as_raw_text() {
         panic!("{:?}", wizard.error());
     };
     wizard.seen(look.now());
+    wizard
+}
+
+#[test]
+fn rows_of_texts_and_of_answers_become_a_spec_that_reads_them_as_such() {
+    for (row, format) in [
+        (
+            r#"{"text": "To be, or not to be: that is the question."}"#,
+            "text",
+        ),
+        (
+            r#"{"messages": [{"role": "user", "content": "To be?"}, {"role": "assistant", "content": "Or not to be."}]}"#,
+            "messages",
+        ),
+        (r#"{"question": "To be?", "answer": "Or not to be."}"#, ""),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut wizard = with_rows(dir.path(), row);
+        until(&mut wizard, Step::Finish);
+        let Outcome::Check { yaml, .. } = wizard.enter() else {
+            panic!("{row}: {:?}", wizard.error());
+        };
+        let spec = crate::spec::load_text("x.yaml", &yaml, &SpecSources::default());
+        let spec = spec.unwrap().spec;
+        assert!(yaml.contains("bpe") && spec.data.path.is_some(), "{yaml}");
+        let sources = crate::data::source::SourceConfig::path(
+            spec.data.path.clone().unwrap().display().to_string(),
+        );
+        let mut rows = crate::data::source::rows(&sources, &Default::default()).unwrap();
+        let first = rows.next().unwrap().unwrap();
+        let told = crate::data::formats::detect(&[first], &Default::default());
+        match told {
+            Ok(told) => assert_eq!(told.format.word(), format),
+            Err(_) => assert!(yaml.contains("format: "), "{yaml}"),
+        }
+    }
+}
+
+#[test]
+fn rows_that_no_method_of_this_build_learns_from_are_advised_on_and_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = r#"{"prompt": "To be?", "chosen": "Or not to be.", "rejected": "Yes."}"#;
+    let mut wizard = with_rows(dir.path(), row);
     until(&mut wizard, Step::Finish);
     assert!(wizard.question().rows.iter().all(|row| !row.open));
     assert_eq!(wizard.enter(), Outcome::Stay);
+    let why = wizard.error().unwrap();
     assert!(
-        wizard.error().unwrap().contains("rows"),
-        "{:?}",
-        wizard.error()
+        why.contains("advised on") && why.contains("go back to data"),
+        "{why}"
     );
 }
 
