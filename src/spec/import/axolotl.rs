@@ -1,8 +1,8 @@
 //! Keys of Axolotl's flat YAML.
 
 use super::{
-    EPOCHS, FOREIGN_MODEL, NO_ADAPTER, NO_TRACKER, OPTIMIZERS, RUNS_DIR, Row, SCHEDULES, To,
-    WINDOWS, row,
+    EPOCHS, FOREIGN_MODEL, HELD_OUT, NO_ADAPTER, NO_TRACKER, OPTIMIZERS, RUNS_DIR, Row, SCHEDULES,
+    Sets, To, WINDOWS, row,
 };
 
 pub(super) const MARKS: &[&str] = &[
@@ -26,6 +26,18 @@ const RL: &[(&str, &str)] = &[
     ("grpo", "grpo"),
 ];
 
+const TEMPLATES: &[(&str, &str)] = &[
+    ("tokenizer_default", "auto"),
+    ("chatml", "chatml"),
+    ("llama3", "llama3"),
+    ("gemma", "gemma"),
+    ("gemma3", "gemma3"),
+    ("phi_3", "phi3"),
+    ("mistral_v1", "mistral"),
+    ("qwen_25", "qwen"),
+    ("qwen3", "qwen3"),
+];
+
 pub(super) const ROWS: &[Row] = &[
     row("base_model", To::NoEqual(FOREIGN_MODEL)),
     row("model_type", To::NoEqual("model.* says what it is made of")),
@@ -47,27 +59,15 @@ pub(super) const ROWS: &[Row] = &[
     row("lora_dropout", To::NoEqual(NO_ADAPTER)),
     row("lora_target_modules", To::NoEqual(NO_ADAPTER)),
     row("lora_target_linear", To::NoEqual(NO_ADAPTER)),
-    row("datasets", To::Data),
-    row("pretraining_dataset", To::Data),
-    row(
-        "chat_template",
-        To::NoEqual("plain text has no chat template"),
-    ),
-    row(
-        "train_on_inputs",
-        To::NoEqual("every token of a text is learnt from"),
-    ),
+    row("datasets", To::Data(Sets::Maps)),
+    row("pretraining_dataset", To::Data(Sets::Maps)),
+    row("chat_template", To::Template(TEMPLATES)),
+    row("train_on_inputs", To::Flag("data.train_on", "all")),
     row(
         "dataset_prepared_path",
-        To::Needless("nothing is prepared on disk"),
+        To::Needless("data.cache keeps tokens by a hash of all that they depend on"),
     ),
-    row(
-        "val_set_size",
-        To::Near(
-            "data.val_fraction",
-            "the share comes from the end of the text, not at random",
-        ),
-    ),
+    row("val_set_size", To::Near("data.val_fraction", HELD_OUT)),
     row("rl", To::Method(RL)),
     row(
         "rl_beta",
@@ -76,11 +76,11 @@ pub(super) const ROWS: &[Row] = &[
     row("sequence_len", To::Near("model.seq_len", WINDOWS)),
     row(
         "sample_packing",
-        To::Needless("windows of text are always full"),
+        To::Either("data.packing", "packed", "padded"),
     ),
     row(
         "pad_to_sequence_len",
-        To::Needless("windows of text are always full"),
+        To::Needless("rows of one batch have the length of the longest"),
     ),
     row("micro_batch_size", To::Key("train.micro_batch_size")),
     row(

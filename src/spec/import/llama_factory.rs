@@ -1,6 +1,6 @@
 //! Keys of LLaMA-Factory's flat YAML beyond those of Hugging Face's trainer.
 
-use super::{NO_ADAPTER, Row, To, WINDOWS, row};
+use super::{HELD_OUT, NO_ADAPTER, Row, Sets, To, WINDOWS, row};
 
 pub(super) const MARKS: &[&str] = &[
     "stage",
@@ -23,6 +23,20 @@ const STAGES: &[(&str, &str)] = &[
     ("kto", "kto"),
 ];
 
+const TEMPLATES: &[(&str, &str)] = &[
+    ("chatml", "chatml"),
+    ("default", "auto"),
+    ("empty", "auto"),
+    ("qwen", "qwen"),
+    ("qwen3", "qwen3"),
+    ("llama3", "llama3"),
+    ("mistral", "mistral"),
+    ("gemma", "gemma"),
+    ("gemma2", "gemma"),
+    ("gemma3", "gemma3"),
+    ("phi", "phi3"),
+];
+
 pub(super) const ROWS: &[Row] = &[
     row("stage", To::Method(STAGES)),
     row(
@@ -35,28 +49,22 @@ pub(super) const ROWS: &[Row] = &[
         "quantization_bit",
         To::NoEqual("a quantised base needs adapters: not in this build"),
     ),
-    row("dataset", To::Data),
+    row("dataset", To::Data(Sets::Listed)),
     row(
         "eval_dataset",
-        To::NoEqual("validation text is the end of the training text: data.val_fraction"),
+        To::NoEqual("data.val_path takes the file of held-out rows"),
     ),
     row(
         "dataset_dir",
-        To::NoEqual("data.path names the text itself"),
+        To::NoEqual("sources are named by their own paths, relative to the spec's folder"),
     ),
-    row("template", To::NoEqual("plain text has no chat template")),
+    row("template", To::Template(TEMPLATES)),
     row("cutoff_len", To::Near("model.seq_len", WINDOWS)),
     row(
         "max_samples",
-        To::NoEqual("the whole text is used; cut the file"),
+        To::NoEqual("every row is used; `llmtui data split` or `head` cuts a file"),
     ),
-    row(
-        "val_size",
-        To::Near(
-            "data.val_fraction",
-            "the share comes from the end of the text, not at random",
-        ),
-    ),
+    row("val_size", To::Near("data.val_fraction", HELD_OUT)),
     row(
         "pref_beta",
         To::NoEqual("belongs to preferences: not in this build"),
@@ -65,15 +73,18 @@ pub(super) const ROWS: &[Row] = &[
         "pref_loss",
         To::NoEqual("belongs to preferences: not in this build"),
     ),
-    row("packing", To::Needless("windows of text are always full")),
+    row("packing", To::Either("data.packing", "packed", "padded")),
     row(
         "neat_packing",
-        To::Needless("windows of text are always full"),
+        To::Needless("packed documents are always kept apart"),
     ),
-    row("overwrite_cache", To::Needless("nothing is cached")),
+    row(
+        "overwrite_cache",
+        To::Needless("tokens are kept by a hash of all that they depend on"),
+    ),
     row(
         "preprocessing_num_workers",
-        To::Needless("text is read in one go"),
+        To::Needless("train.threads counts for all work"),
     ),
     row(
         "flash_attn",

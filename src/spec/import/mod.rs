@@ -2,13 +2,15 @@
 //! what means something else is said, and nothing is dropped in silence.
 
 mod axolotl;
+mod data;
 mod llama_factory;
 mod trl;
 
 use super::draft::{Draft, shown};
 use super::schema::root;
 use super::yaml::{self, YamlError};
-use serde_json::Value;
+use data::Sets;
+use serde_json::{Map, Value};
 
 /// A tool whose files are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,8 +74,14 @@ enum To {
     WarmupRatio,
     /// The training method: theirs and ours.
     Method(&'static [(&'static str, &'static str)]),
-    /// A text's path, when it is one.
-    Data,
+    /// Data sets.
+    Data(Sets),
+    /// A part of the one data set.
+    OfData(&'static str),
+    /// A chat template: theirs and ours.
+    Template(&'static [(&'static str, &'static str)]),
+    /// `true` means the first value at this path, `false` the second.
+    Either(&'static str, &'static str, &'static str),
     /// There is nothing like it; what to do instead.
     NoEqual(&'static str),
     /// It does not matter here.
@@ -118,7 +126,9 @@ const NO_ADAPTER: &str = "this build trains all weights: adapters are not in it 
 const EPOCHS: &str =
     "set train.max_steps: an epoch is the training tokens divided by tokens per step";
 const NO_TRACKER: &str = "the log is runs/<id>/events.jsonl; nothing is sent anywhere";
-const WINDOWS: &str = "text is cut into windows of this length, not truncated or padded; it is the model's context too";
+const WINDOWS: &str = "the model's context too; data.too_long says what becomes of longer rows";
+const PACKING: &str = "documents in one row never see each other here";
+const HELD_OUT: &str = "of rows a random choice, of one text its end";
 const RUNS_DIR: &str = "the command line says where runs live: --runs-dir DIR";
 
 /// Keys of Hugging Face's TrainingArguments, which several tools share.
@@ -205,9 +215,12 @@ const TRAINER: &[Row] = &[
     ),
     row(
         "dataloader_num_workers",
-        To::Needless("tokens are in memory"),
+        To::Needless("batches are made on a thread of their own"),
     ),
-    row("remove_unused_columns", To::Needless("text has no columns")),
+    row(
+        "remove_unused_columns",
+        To::Needless("a format reads the columns that it knows"),
+    ),
     row("use_peft", To::NoEqual(NO_ADAPTER)),
     row("lora_alpha", To::NoEqual(NO_ADAPTER)),
     row("lora_dropout", To::NoEqual(NO_ADAPTER)),
@@ -303,6 +316,8 @@ pub fn import(name: &str, text: &str, from: Option<Dialect>) -> Result<Imported,
         dialect,
         draft: Draft::blank(name),
         lines: Vec::new(),
+        sources: Vec::new(),
+        parts: Map::new(),
         max_steps: map
             .get("max_steps")
             .and_then(Value::as_u64)
@@ -317,6 +332,7 @@ pub fn import(name: &str, text: &str, from: Option<Dialect>) -> Result<Imported,
     if dialect == Dialect::Trl {
         reader.method(trl::method(&keys));
     }
+    reader.lay_sources();
     reader.lines.sort_by_key(|line| line.fate);
     Ok(Imported {
         dialect,
@@ -329,6 +345,10 @@ struct Reader {
     dialect: Dialect,
     draft: Draft,
     lines: Vec<Line>,
+    /// Data sets so far, each the map of a source.
+    sources: Vec<Map<String, Value>>,
+    /// Parts of the one data set that have keys of their own.
+    parts: Map<String, Value>,
     max_steps: Option<u64>,
 }
 
@@ -354,7 +374,13 @@ impl Reader {
                     None => self.line(Fate::Unknown, theirs, "", "an unknown method"),
                 }
             }
-            To::Data => self.data(theirs, value),
+            To::Data(sets) => self.data(sets, theirs, value),
+            To::OfData(part) => self.data_part(part, theirs, value),
+            To::Template(words) => self.template(theirs, words, value),
+            To::Either(path, yes, no) => {
+                let ours = if value == &Value::Bool(true) { yes } else { no };
+                self.set(theirs, path, ours, PACKING);
+            }
             To::NoEqual(words) => {
                 // What is switched off is missed by nobody.
                 let off = matches!(value, Value::Bool(false) | Value::Null);
@@ -465,27 +491,14 @@ impl Reader {
         self.method_line(format!("(these keys mean {ours})"), ours);
     }
 
-    /// A data set: the path of a text file is one here, a name is not.
-    fn data(&mut self, theirs: String, value: &Value) {
-        let first = match value {
-            Value::Array(items) => items.first().unwrap_or(&Value::Null),
-            other => other,
-        };
-        let path = first
-            .as_str()
-            .or_else(|| first["path"].as_str())
-            .unwrap_or_default();
-        let text = path.ends_with(".txt");
-        let alone = value.as_array().is_none_or(|items| items.len() == 1);
-        match (text, alone) {
-            (true, true) => self.set(theirs, "data.path", path, "plain text, read whole"),
-            (true, false) => self.set(theirs, "data.path", path, "only the first of several sets"),
-            _ => self.line(
-                Fate::NoEqual,
-                theirs,
-                "",
-                "data sets by name and rows are not read yet: put the path of a text file into data.path",
-            ),
+    fn template(&mut self, theirs: String, words: &[(&str, &str)], value: &Value) {
+        let word = plain(value);
+        match words.iter().find(|(t, _)| *t == word) {
+            Some((_, ours)) => self.set(theirs, "data.template", ours, ""),
+            None => {
+                let words = "no built-in template has this name: data.template takes auto, a .jinja file or a model folder too";
+                self.line(Fate::NoEqual, theirs, "", words);
+            }
         }
     }
 }

@@ -108,7 +108,14 @@ fn axolotl_and_trl_are_told_by_their_keys_and_methods_that_are_missing_are_named
     assert_eq!(fate(&imported, "optimizer").fate, Fate::Differs);
     assert_eq!(fate(&imported, "load_in_8bit").fate, Fate::Needless);
     assert_eq!(fate(&imported, "load_in_4bit").fate, Fate::NoEqual);
-    assert!(fate(&imported, "datasets").words.contains("data.path"));
+    let source = &imported.draft.value("data.sources")[0];
+    assert_eq!(
+        (source["name"].as_str(), source["format"].as_str()),
+        (Some("teknium/GPT4-LLM-Cleaned"), Some("alpaca")),
+        "{source}"
+    );
+    assert_eq!(fate(&imported, "datasets[0].type").fate, Fate::Mapped);
+    assert_eq!(imported.draft.value("data.packing"), "packed");
     let trl = import("trl", TRL, None).unwrap();
     assert_eq!(trl.dialect, Dialect::Trl);
     assert_eq!(trl.draft.value("train.clip_norm"), 0.5);
@@ -154,6 +161,41 @@ fn every_key_is_reported_once_and_the_file_loads() {
 }
 
 #[test]
+fn data_goes_over_with_its_parts_and_without_any_no_run_can_begin() {
+    let trl = "dataset_name: org/set\ndataset_config: small\ndataset_train_split: train_sft\nassistant_only_loss: true\n";
+    let trl = import("trl", trl, None).unwrap().draft;
+    let source = &trl.value("data.sources")[0];
+    assert_eq!(
+        *source,
+        serde_json::json!({"name": "org/set", "subset": "small", "split": "train_sft"})
+    );
+    assert_eq!(trl.value("data.train_on"), "assistant");
+    assert_eq!(trl.value("method"), "sft");
+
+    let lf = "stage: sft\ntemplate: llama3\ndataset: identity, my/rows.jsonl\n";
+    let imported = import("lf", lf, None).unwrap();
+    assert_eq!(
+        imported
+            .draft
+            .value("data.sources")
+            .as_array()
+            .map(Vec::len),
+        Some(2)
+    );
+    assert_eq!(imported.draft.value("data.template"), "llama3");
+    assert!(
+        fate(&imported, "dataset")
+            .words
+            .contains("dataset_info.json")
+    );
+
+    let none = import("lf", "stage: sft\ncutoff_len: 64\n", None).unwrap();
+    let sources = SpecSources::default();
+    let error = load_text("x", &none.draft.to_yaml(&[]), &sources).unwrap_err();
+    assert!(error.to_string().contains("NAME-YOUR-DATA"), "{error}");
+}
+
+#[test]
 fn what_is_no_spec_of_any_tool_is_refused() {
     assert!(matches!(import("x", "- a", None), Err(ImportError::NoMap)));
     assert!(matches!(
@@ -182,7 +224,11 @@ fn every_row_leads_to_a_place_of_the_schema_and_stands_once() {
                 row.key
             );
             let path = match row.to {
-                To::Key(path) | To::Near(path, _) | To::Word(path, _) | To::Flag(path, _) => path,
+                To::Key(path)
+                | To::Near(path, _)
+                | To::Word(path, _)
+                | To::Flag(path, _)
+                | To::Either(path, ..) => path,
                 _ => continue,
             };
             assert!(draft.settle(path).is_some(), "{}: no place {path}", row.key);

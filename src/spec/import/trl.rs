@@ -1,6 +1,6 @@
 //! Keys of TRL's trainers beyond those of Hugging Face's; which trainer is meant follows from the keys.
 
-use super::{NO_ADAPTER, Row, To, WINDOWS, row};
+use super::{NO_ADAPTER, Row, Sets, To, WINDOWS, row};
 
 pub(super) const MARKS: &[&str] = &[
     "dataset_name",
@@ -31,28 +31,26 @@ pub(super) fn method(keys: &[&str]) -> &'static str {
 }
 
 pub(super) const ROWS: &[Row] = &[
-    row("dataset_name", To::Data),
-    row(
-        "dataset_config",
-        To::NoEqual("data.path names the text itself"),
-    ),
-    row(
-        "dataset_train_split",
-        To::NoEqual("data.val_fraction divides the text"),
-    ),
+    row("dataset_name", To::Data(Sets::Name)),
+    row("dataset_config", To::OfData("subset")),
+    row("dataset_train_split", To::OfData("split")),
     row(
         "dataset_test_split",
-        To::NoEqual("data.val_fraction divides the text"),
+        To::NoEqual(
+            "data.val_path takes a file of held-out rows; otherwise data.val_fraction holds some out",
+        ),
     ),
     row(
         "dataset_text_field",
-        To::Needless("a text file has no columns"),
+        To::Needless(
+            "rows are told by their columns; `columns: {text: NAME}` of a source says otherwise",
+        ),
     ),
     row("max_length", To::Near("model.seq_len", WINDOWS)),
     row("max_seq_length", To::Near("model.seq_len", WINDOWS)),
     row(
         "max_prompt_length",
-        To::NoEqual("plain text has no prompts"),
+        To::NoEqual("data.too_long says what becomes of long rows"),
     ),
     row(
         "max_completion_length",
@@ -74,14 +72,14 @@ pub(super) const ROWS: &[Row] = &[
         "loss_type",
         To::NoEqual("belongs to preferences: not in this build"),
     ),
-    row("packing", To::Needless("windows of text are always full")),
+    row("packing", To::Either("data.packing", "packed", "padded")),
     row(
         "completion_only_loss",
-        To::NoEqual("every token of a text is learnt from"),
+        To::Flag("data.train_on", "completion"),
     ),
     row(
         "assistant_only_loss",
-        To::NoEqual("every token of a text is learnt from"),
+        To::Flag("data.train_on", "assistant"),
     ),
     row("lora_r", To::NoEqual(NO_ADAPTER)),
     row("lora_target_modules", To::NoEqual(NO_ADAPTER)),
