@@ -1,0 +1,230 @@
+//! The editor on the screen: the rows, the words about the selected one, the YAML.
+
+use super::{Editor, FOOT, Mode};
+use crate::spec::{Origin, Place, shown};
+use crate::ui::hit::Target;
+use crate::ui::layout::{fill, framed, scroll_to, split_bottom, split_top};
+use crate::ui::overlays::Canvas;
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::text::{self, Word, word};
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use ratatui::widgets::Clear;
+
+impl Editor {
+    /// ```text
+    /// ┌ edit quickstart ──────────────────────── 2 changes ┐
+    /// │ ▸ model.n_layer         6   yours (quickstart: 4)   │
+    /// │   model.n_head          4   presets/quickstart:9    │
+    /// │ ─ model.n_layer ────────────────────────────────── │
+    /// │ Number of transformer blocks.                       │
+    /// │ a whole number from 1 to 1000 · quickstart says 4   │
+    /// └─────────────────────────────────────────────────────┘
+    /// ```
+    pub fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+        let theme = canvas.theme;
+        let changes = self.draft.changes().len();
+        let count = match changes {
+            0 => " as it is ".to_string(),
+            1 => " 1 change ".to_string(),
+            n => format!(" {n} changes "),
+        };
+        let title = format!("edit {}", crate::base::text::one_line(self.draft.target()));
+        let block = framed(theme, &title)
+            .title_top(Line::styled(count, theme.style(Meaning::Muted)).right_aligned());
+        let inner = block.inner(area);
+        frame.render_widget(Clear, area);
+        frame.render_widget(block, area);
+        canvas.hits.add(area, Target::Overlay);
+        if self.mode == Mode::Yaml {
+            self.draw_yaml(frame, inner, theme);
+            return;
+        }
+        let (list, foot) = split_bottom(inner, FOOT.min(inner.height / 2));
+        let places = self.places();
+        self.selected = self.selected.min(places.len().saturating_sub(1));
+        self.draw_list(frame, list, canvas, &places);
+        self.draw_foot(frame, foot, canvas.theme, places.get(self.selected));
+    }
+
+    fn draw_list(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas, places: &[Place]) {
+        let theme = canvas.theme;
+        self.page = usize::from(area.height).max(1);
+        self.scroll = scroll_to(self.selected, self.scroll, area.height.into());
+        if places.is_empty() {
+            let words = match self.only_changes {
+                true => "nothing differs from the parent yet",
+                false => "no key fits the search",
+            };
+            let words = [word(format!("  {words}"), Meaning::Muted)];
+            text::draw(
+                frame.buffer_mut(),
+                area.x,
+                area.y,
+                area.width,
+                &words,
+                theme,
+            );
+            return;
+        }
+        let names = (usize::from(area.width) * 2 / 5).clamp(16, 44);
+        let values = (usize::from(area.width) / 4).clamp(10, 40);
+        let rows = places.iter().enumerate().skip(self.scroll);
+        for ((i, place), y) in rows.zip(area.y..area.bottom()) {
+            let spot = Rect {
+                y,
+                height: 1,
+                ..area
+            };
+            let selected = i == self.selected;
+            let words = row_words(place, self.draft.target(), selected, (names, values), theme);
+            text::draw(frame.buffer_mut(), spot.x, y, spot.width, &words, theme);
+            if selected && self.mode == Mode::Edit {
+                let x = spot.x + u16::try_from(names + 3).unwrap_or(0);
+                let field = Rect {
+                    x,
+                    width: spot.right().saturating_sub(x),
+                    ..spot
+                };
+                frame.render_widget(Clear, field);
+                self.field.draw(frame, field, theme, true);
+            }
+            canvas.hits.add(spot, Target::OverlayRow(i));
+        }
+    }
+
+    fn draw_foot(&mut self, frame: &mut Frame, area: Rect, theme: &Theme, place: Option<&Place>) {
+        let (head, area) = split_top(area, 1);
+        let title = place.map_or("", |p| p.path.as_str());
+        let rule = crate::ui::layout::rule(theme, title, head.width);
+        frame.render_widget(rule, head);
+        let (line, area) = match self.mode {
+            Mode::Search | Mode::SaveAs => split_top(area, 1),
+            _ => (Rect::default(), area),
+        };
+        if !line.is_empty() {
+            let label = if self.mode == Mode::Search {
+                "search "
+            } else {
+                "save as "
+            };
+            let words = [word(label, Meaning::Accent)];
+            let x = text::draw(
+                frame.buffer_mut(),
+                line.x,
+                line.y,
+                line.width,
+                &words,
+                theme,
+            );
+            let field = Rect {
+                x,
+                width: line.right().saturating_sub(x),
+                ..line
+            };
+            self.field.draw(frame, field, theme, true);
+        }
+        let mut y = area.y;
+        let fault = self.error.clone().or_else(|| {
+            let issues = self.draft.issues();
+            let here = issues
+                .iter()
+                .find(|i| place.is_some_and(|p| p.path == i.path));
+            here.or(issues.first())
+                .map(|i| format!("{}: {} {}", i.path, i.what, i.hint))
+        });
+        let about = place.map(|place| about(place, self.draft.target()));
+        let texts = [
+            fault.map(|words| (words, Meaning::Bad)),
+            place.map(|p| (p.node.doc.clone(), Meaning::Text)),
+            about.map(|words| (words, Meaning::Muted)),
+        ];
+        for (words, meaning) in texts.into_iter().flatten() {
+            let rest = Rect {
+                y,
+                height: area.bottom().saturating_sub(y),
+                ..area
+            };
+            y += text::paragraph(frame.buffer_mut(), rest, &words, meaning, theme);
+        }
+    }
+
+    fn draw_yaml(&mut self, frame: &mut Frame, area: Rect, theme: &Theme) {
+        self.page = usize::from(area.height).max(1);
+        let yaml = self.draft.to_yaml(&[]);
+        for (line, y) in yaml.lines().skip(self.scroll).zip(area.y..area.bottom()) {
+            let meaning = match line.trim_start().starts_with('#') {
+                true => Meaning::Muted,
+                false => Meaning::Text,
+            };
+            let words = [word(crate::base::text::one_line(line), meaning)];
+            text::draw(
+                frame.buffer_mut(),
+                area.x + 1,
+                y,
+                area.width.saturating_sub(1),
+                &words,
+                theme,
+            );
+        }
+    }
+}
+
+fn row_words(
+    place: &Place,
+    parent: &str,
+    selected: bool,
+    (names, values): (usize, usize),
+    theme: &Theme,
+) -> Vec<Word> {
+    let glyphs = theme.glyphs();
+    let pointer = if selected { glyphs.pointer } else { " " };
+    let differs = place.value != place.parent;
+    let name = if selected {
+        Meaning::Accent
+    } else {
+        Meaning::Text
+    };
+    let value = match (differs, place.value.is_null()) {
+        (true, _) => Meaning::Warn,
+        (false, true) => Meaning::Muted,
+        (false, false) => Meaning::Text,
+    };
+    let origin = match differs {
+        true => format!("yours; {parent}: {}", shown(&place.parent)),
+        false => origin_words(&place.origin),
+    };
+    let text = crate::base::text::one_line(&shown(&place.value));
+    vec![
+        word(
+            format!("{pointer} {} ", fill(&place.path, names, glyphs.ellipsis)),
+            name,
+        ),
+        word(format!("{} ", fill(&text, values, glyphs.ellipsis)), value),
+        word(crate::base::text::one_line(&origin), Meaning::Muted),
+    ]
+}
+
+fn origin_words(origin: &Origin) -> String {
+    match origin {
+        Origin::Set(_) => "yours".into(),
+        other => other.to_string(),
+    }
+}
+
+/// What may stand here and what the others say.
+fn about(place: &Place, parent: &str) -> String {
+    let mut words = vec![place.node.expected()];
+    if place.node.nullable {
+        words.push("empty decides by itself".into());
+    }
+    words.push(format!("{parent} says {}", shown(&place.parent)));
+    if !place.node.default.is_null() && place.node.children().is_empty() {
+        words.push(format!(
+            "the program's default is {}",
+            shown(&place.node.default)
+        ));
+    }
+    crate::base::text::one_line(&words.join(" · "))
+}

@@ -1,0 +1,365 @@
+//! The editor of a whole spec: every place of the schema as a row with its value and where that came from; search, undo,
+//! only what changed, the YAML. What may stand where is the schema's to say; the draft judges each value when it is typed.
+
+mod draw;
+
+use super::{Choice, Reply};
+use crate::spec::schema::Kind;
+use crate::spec::{Draft, Place, shown};
+use crate::ui::action::Action;
+use crate::ui::field::{Lines, TextField};
+use crossterm::event::KeyEvent;
+
+/// Rows of the words about the selected place.
+const FOOT: u16 = 6;
+/// Most steps that can be taken back.
+const MAX_UNDO: usize = 200;
+
+/// What the keyboard does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Browse,
+    Search,
+    /// The selected place's value is typed.
+    Edit,
+    /// The name of the file is typed.
+    SaveAs,
+    /// The YAML is shown instead of the rows.
+    Yaml,
+}
+
+/// A draft and how it is looked at.
+#[derive(Debug)]
+pub struct Editor {
+    draft: Draft,
+    undo: Vec<Draft>,
+    redo: Vec<Draft>,
+    mode: Mode,
+    field: TextField,
+    query: String,
+    only_changes: bool,
+    selected: usize,
+    scroll: usize,
+    page: usize,
+    error: Option<String>,
+    /// Another Esc throws changes away.
+    warned: bool,
+}
+
+impl Editor {
+    pub fn new(draft: Draft) -> Self {
+        Editor {
+            draft,
+            undo: Vec::new(),
+            redo: Vec::new(),
+            mode: Mode::Browse,
+            field: TextField::new(Lines::One, ""),
+            query: String::new(),
+            only_changes: false,
+            selected: 0,
+            scroll: 0,
+            page: 1,
+            error: None,
+            warned: false,
+        }
+    }
+
+    /// True when letters are text.
+    pub fn typing(&self) -> bool {
+        matches!(self.mode, Mode::Search | Mode::Edit | Mode::SaveAs)
+    }
+
+    /// True while the file is shown instead of the rows.
+    pub fn shows_yaml(&self) -> bool {
+        self.mode == Mode::Yaml
+    }
+
+    /// The places that the search and the filter let through.
+    fn places(&self) -> Vec<Place> {
+        let query = self.query.to_lowercase();
+        let fits = |place: &Place| {
+            let text = format!("{} {}", place.path, place.node.doc).to_lowercase();
+            query.split_whitespace().all(|word| text.contains(word))
+        };
+        let changed = |place: &Place| !self.only_changes || place.value != place.parent;
+        let mut places = self.draft.places();
+        places.retain(|place| fits(place) && changed(place));
+        places
+    }
+
+    pub fn act(&mut self, action: Action) -> Reply {
+        self.error = None;
+        if action != Action::Cancel {
+            self.warned = false;
+        }
+        match self.mode {
+            Mode::Search => self.act_search(action),
+            Mode::Edit => self.act_edit(action),
+            Mode::SaveAs => return self.act_save(action),
+            Mode::Yaml => match action {
+                Action::SaveSpec => self.ask_name(),
+                Action::Cancel | Action::ViewYaml | Action::Accept | Action::Leave => {
+                    self.mode = Mode::Browse;
+                    self.scroll = 0;
+                }
+                action => self.scroll_yaml(action),
+            },
+            Mode::Browse => return self.act_browse(action),
+        }
+        Reply::Stay
+    }
+
+    fn act_browse(&mut self, action: Action) -> Reply {
+        let last = self.places().len().saturating_sub(1);
+        match action {
+            Action::Up => self.selected = self.selected.saturating_sub(1),
+            Action::Down => self.selected = (self.selected + 1).min(last),
+            Action::PageUp => self.selected = self.selected.saturating_sub(self.page),
+            Action::PageDown => self.selected = (self.selected + self.page).min(last),
+            Action::Top => self.selected = 0,
+            Action::Bottom => self.selected = last,
+            Action::Accept => self.edit(),
+            Action::SearchSpec => {
+                self.mode = Mode::Search;
+                self.field.set(&self.query.clone());
+            }
+            Action::OnlyChanges => {
+                self.only_changes = !self.only_changes;
+                self.selected = 0;
+            }
+            Action::ViewYaml => {
+                self.mode = Mode::Yaml;
+                self.scroll = 0;
+            }
+            Action::ResetValue => self.reset(),
+            Action::UndoEdit => self.take_back(),
+            Action::RedoEdit => self.take_forth(),
+            Action::SaveSpec => self.ask_name(),
+            Action::StartSpec => return self.start(),
+            Action::Cancel if !self.query.is_empty() => self.query.clear(),
+            Action::Cancel | Action::Leave => return self.leave(action),
+            _ => {}
+        }
+        Reply::Stay
+    }
+
+    /// Changes that nobody saved are worth a second Esc.
+    fn leave(&mut self, action: Action) -> Reply {
+        let n = self.draft.changes().len();
+        if action == Action::Cancel && !self.undo.is_empty() && n > 0 && !self.warned {
+            self.warned = true;
+            self.error = Some(format!(
+                "{n} changes are not saved: esc again leaves them, s saves"
+            ));
+            return Reply::Stay;
+        }
+        Reply::Close
+    }
+
+    fn start(&mut self) -> Reply {
+        match self.draft.spec() {
+            Ok(spec) => Reply::Chosen(Choice::StartSpec {
+                name: spec.name.clone(),
+                yaml: self.draft.to_yaml(&[]),
+            }),
+            Err(errors) => {
+                let first = errors.issues().first();
+                self.error = first.map(|i| format!("{}: {} {}", i.path, i.what, i.hint));
+                Reply::Stay
+            }
+        }
+    }
+
+    fn act_search(&mut self, action: Action) {
+        match action {
+            Action::Accept | Action::Down | Action::Up => self.mode = Mode::Browse,
+            Action::Cancel | Action::Leave => {
+                self.query.clear();
+                self.mode = Mode::Browse;
+            }
+            _ => {}
+        }
+    }
+
+    /// Words are chosen by going round; everything else is typed.
+    fn edit(&mut self) {
+        let Some(place) = self.places().into_iter().nth(self.selected) else {
+            return;
+        };
+        let options: Vec<String> = match &place.node.kind {
+            Kind::Registry(members) => members.iter().map(|(name, _)| name.clone()).collect(),
+            Kind::Choice(words) => words.clone(),
+            Kind::Bool => vec!["false".into(), "true".into()],
+            _ => Vec::new(),
+        };
+        if options.is_empty() {
+            self.mode = Mode::Edit;
+            let text = match place.value.is_null() {
+                true => String::new(),
+                false => shown(&place.value),
+            };
+            self.field.set(&text);
+            return;
+        }
+        let now = shown(&place.value);
+        let at = options.iter().position(|o| *o == now).map_or(0, |i| i + 1);
+        self.change(&place.path, &options[at % options.len()]);
+    }
+
+    fn act_edit(&mut self, action: Action) {
+        match action {
+            Action::Accept => {
+                let Some(place) = self.places().into_iter().nth(self.selected) else {
+                    return;
+                };
+                let text = self.field.text();
+                let text = match text.trim() {
+                    "" if place.node.nullable => "null",
+                    text => text,
+                };
+                if self.change(&place.path, text) {
+                    self.mode = Mode::Browse;
+                }
+            }
+            Action::Cancel | Action::Leave => self.mode = Mode::Browse,
+            _ => {}
+        }
+    }
+
+    /// Says one value; true when it was taken.
+    fn change(&mut self, path: &str, text: &str) -> bool {
+        let before = self.draft.clone();
+        if let Err(issue) = self.draft.set(path, text, "") {
+            self.error = Some(match issue.hint.as_str() {
+                "" => issue.what,
+                hint => format!("{}; {hint}", issue.what),
+            });
+            return false;
+        }
+        self.keep(before);
+        true
+    }
+
+    fn keep(&mut self, before: Draft) {
+        self.undo.push(before);
+        if self.undo.len() > MAX_UNDO {
+            self.undo.remove(0);
+        }
+        self.redo.clear();
+    }
+
+    fn reset(&mut self) {
+        if let Some(place) = self.places().into_iter().nth(self.selected)
+            && place.edited
+        {
+            let before = self.draft.clone();
+            self.draft.reset(&place.path);
+            self.keep(before);
+        }
+    }
+
+    fn take_back(&mut self) {
+        match self.undo.pop() {
+            Some(before) => self.redo.push(std::mem::replace(&mut self.draft, before)),
+            None => self.error = Some("nothing to undo".into()),
+        }
+    }
+
+    fn take_forth(&mut self) {
+        match self.redo.pop() {
+            Some(after) => self.undo.push(std::mem::replace(&mut self.draft, after)),
+            None => self.error = Some("nothing to redo".into()),
+        }
+    }
+
+    fn ask_name(&mut self) {
+        let name = self.draft.value("name");
+        self.mode = Mode::SaveAs;
+        self.field
+            .set(&format!("{}.yaml", name.as_str().unwrap_or("run")));
+    }
+
+    fn act_save(&mut self, action: Action) -> Reply {
+        match action {
+            Action::Accept => {
+                let path = self.field.text().trim().to_string();
+                if path.is_empty() {
+                    self.error = Some("which file?".into());
+                    return Reply::Stay;
+                }
+                Reply::Save {
+                    path: path.into(),
+                    yaml: self.draft.to_yaml(&[]),
+                }
+            }
+            Action::Cancel | Action::Leave => {
+                self.mode = Mode::Browse;
+                Reply::Stay
+            }
+            _ => Reply::Stay,
+        }
+    }
+
+    fn scroll_yaml(&mut self, action: Action) {
+        let lines = self.draft.to_yaml(&[]).lines().count();
+        let end = lines.saturating_sub(self.page);
+        self.scroll = match action {
+            Action::Up => self.scroll.saturating_sub(1),
+            Action::Down => (self.scroll + 1).min(end),
+            Action::PageUp => self.scroll.saturating_sub(self.page),
+            Action::PageDown => (self.scroll + self.page).min(end),
+            _ => self.scroll,
+        };
+    }
+
+    /// The file was written: what stands in it needs no undo.
+    pub fn saved(&mut self) {
+        self.mode = Mode::Browse;
+        self.undo.clear();
+        self.redo.clear();
+    }
+
+    /// The file could not be written.
+    pub fn refused(&mut self, why: &str) {
+        self.error = Some(why.to_string());
+    }
+
+    pub fn key(&mut self, key: KeyEvent) {
+        if self.typing() {
+            self.error = None;
+            self.field.key(key);
+            self.follow_search();
+        }
+    }
+
+    pub fn paste(&mut self, text: &str) {
+        if self.typing() {
+            self.field.paste(text);
+            self.follow_search();
+        }
+    }
+
+    fn follow_search(&mut self) {
+        if self.mode == Mode::Search {
+            self.query = self.field.text();
+            self.selected = 0;
+        }
+    }
+
+    /// A click selects, a second one edits.
+    pub fn click(&mut self, row: usize) -> Reply {
+        if self.mode != Mode::Browse {
+            return Reply::Stay;
+        }
+        match row == self.selected {
+            true => self.act(Action::Accept),
+            false => {
+                self.selected = row;
+                Reply::Stay
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

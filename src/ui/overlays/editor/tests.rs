@@ -1,0 +1,104 @@
+use super::*;
+use crate::spec::SpecSources;
+
+fn editor() -> Editor {
+    Editor::new(Draft::open("quickstart", &SpecSources::default()).unwrap())
+}
+
+fn search(editor: &mut Editor, text: &str) {
+    editor.act(Action::SearchSpec);
+    editor.field.clear();
+    editor.paste(text);
+    editor.act(Action::Accept);
+}
+
+fn say(editor: &mut Editor, path: &str, text: &str) {
+    search(editor, path);
+    editor.act(Action::Accept);
+    editor.field.clear();
+    editor.paste(text);
+    editor.act(Action::Accept);
+}
+
+#[test]
+fn a_value_is_found_changed_taken_back_and_brought_again() {
+    let mut editor = editor();
+    say(&mut editor, "train.max_steps", "77");
+    assert_eq!(editor.draft.value("train.max_steps"), 77);
+    editor.act(Action::UndoEdit);
+    assert_eq!(editor.draft.value("train.max_steps"), 2000);
+    editor.act(Action::RedoEdit);
+    assert_eq!(editor.draft.value("train.max_steps"), 77);
+    editor.act(Action::ResetValue);
+    assert!(editor.draft.changes().is_empty());
+    editor.act(Action::UndoEdit);
+    assert_eq!(editor.draft.changes().len(), 1);
+}
+
+#[test]
+fn a_bad_value_keeps_the_field_open_and_the_old_value_in_force() {
+    let mut editor = editor();
+    say(&mut editor, "train.max_steps", "soon");
+    assert_eq!(editor.mode, Mode::Edit);
+    assert!(editor.error.as_ref().unwrap().contains("whole number"));
+    assert_eq!(editor.field.text(), "soon");
+    assert_eq!(editor.draft.value("train.max_steps"), 2000);
+    editor.act(Action::Cancel);
+    assert_eq!(editor.mode, Mode::Browse);
+}
+
+#[test]
+fn words_go_round() {
+    let mut editor = editor();
+    search(&mut editor, "data.order");
+    editor.act(Action::Accept);
+    assert_eq!(editor.draft.value("data.order"), "shuffled");
+    editor.act(Action::Accept);
+    assert_eq!(editor.draft.value("data.order"), "random");
+}
+
+#[test]
+fn unsaved_changes_are_worth_a_second_esc() {
+    let mut editor = editor();
+    say(&mut editor, "seed", "7");
+    assert_eq!(
+        editor.act(Action::Cancel),
+        Reply::Stay,
+        "esc clears the search"
+    );
+    assert_eq!(editor.act(Action::Cancel), Reply::Stay);
+    assert!(editor.error.as_ref().unwrap().contains("not saved"));
+    assert_eq!(editor.act(Action::Cancel), Reply::Close);
+    editor.saved();
+    assert_eq!(editor.act(Action::Cancel), Reply::Close);
+}
+
+#[test]
+fn saving_and_starting_give_the_yaml() {
+    let mut editor = editor();
+    say(&mut editor, "seed", "7");
+    editor.act(Action::SaveSpec);
+    let Reply::Save { path, yaml } = editor.act(Action::Accept) else {
+        panic!()
+    };
+    assert_eq!(path, std::path::Path::new("quickstart.yaml"));
+    assert!(yaml.contains("seed: 7"));
+    editor.saved();
+    assert!(matches!(
+        editor.act(Action::StartSpec),
+        Reply::Chosen(Choice::StartSpec { .. })
+    ));
+    say(&mut editor, "model.n_head", "3");
+    assert_eq!(editor.act(Action::StartSpec), Reply::Stay);
+    assert!(editor.error.as_ref().unwrap().contains("multiple"));
+}
+
+#[test]
+fn only_changes_shows_only_changes() {
+    let mut editor = editor();
+    let all = editor.places().len();
+    say(&mut editor, "seed", "7");
+    search(&mut editor, "");
+    editor.act(Action::OnlyChanges);
+    assert_eq!((editor.places().len(), all > 30), (1, true));
+}
