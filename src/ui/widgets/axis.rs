@@ -50,6 +50,9 @@ const BYTES: [Unit; 3] = [
     },
 ];
 
+/// Height of a range beside its values: below it, labels of six columns could not tell ticks apart.
+const FINEST: f64 = 1e-3;
+
 /// Share of its height that data must fill for an axis to stay.
 const FILLED: f64 = 0.35;
 
@@ -80,6 +83,9 @@ impl Axis {
         if high - low <= size * 1e-6 {
             let pad = if size > 0.0 { size * 0.1 } else { 1.0 };
             (low, high) = (low - pad, high + pad);
+        } else if high - low < size * FINEST {
+            let middle = (low + high) / 2.0;
+            (low, high) = (middle - size * FINEST / 2.0, middle + size * FINEST / 2.0);
         }
         // The snapped range may need one interval more than the raw one: widen the step until it fits.
         let mut step = round_up((high - low) / max_ticks as f64);
@@ -121,7 +127,9 @@ impl Axis {
     pub fn suits(&self, low: f64, high: f64, scale: Scale) -> bool {
         let (from, to) = (self.place(low), self.place(high));
         let slack = 1e-9;
-        self.scale == scale && from >= -slack && to <= 1.0 + slack && to - from >= FILLED
+        let finest = self.high - self.low <= 4.0 * FINEST * low.abs().max(high.abs());
+        let filled = to - from >= FILLED || finest;
+        self.scale == scale && from >= -slack && to <= 1.0 + slack && filled
     }
 
     /// Height of a value: 0 at the low end, 1 at the high end; outside of that beyond them. NaN where it has none.
@@ -201,7 +209,7 @@ fn label(value: f64, step: f64) -> String {
     if size >= 1e4 {
         return trimmed(&human::short(value));
     }
-    if step < 9.9e-4 {
+    if step < 9.9e-4 && size < 0.1 {
         return scientific(value, step);
     }
     let decimals = (0..4)
@@ -306,6 +314,24 @@ mod tests {
             labels(Axis::snapped(2e-5, 0.9, 0, Scale::Log)),
             ["1e-4", "0.001", "0.01", "0.1", "1"]
         );
+    }
+
+    #[test]
+    fn labels_of_a_narrow_range_tell_ticks_apart() {
+        for (low, high) in [
+            (4.133, 4.1339),
+            (1.0001, 1.0002),
+            (0.25, 0.2501),
+            (12.34, 12.341),
+        ] {
+            let labels = labels(Axis::snapped(low, high, 4, Scale::Linear));
+            let different: std::collections::BTreeSet<&String> = labels.iter().collect();
+            assert!(
+                labels.len() > 1 && different.len() == labels.len(),
+                "{labels:?}"
+            );
+            assert!(labels.iter().all(|l| l.len() <= 6), "{labels:?}");
+        }
     }
 
     #[test]
