@@ -1,6 +1,7 @@
 //! Arguments that several verbs share.
 
 use super::{Context, exit::Failure};
+use crate::base::sampling::{ContextLimit, Sampling};
 use crate::spec::{self, Loaded};
 use std::path::PathBuf;
 
@@ -53,6 +54,9 @@ pub struct SamplingArgs {
     /// Keep the smallest set of tokens whose probability reaches P; 1 keeps all
     #[arg(long, value_name = "P", value_parser = probability)]
     pub top_p: Option<f32>,
+    /// Keep tokens at least P times as likely as the likeliest; 0 keeps all
+    #[arg(long, value_name = "P", value_parser = fraction)]
+    pub min_p: Option<f32>,
     /// Make tokens seen so far less likely; 1 changes nothing
     #[arg(long, value_name = "R", value_parser = positive)]
     pub repetition_penalty: Option<f32>,
@@ -62,20 +66,29 @@ pub struct SamplingArgs {
     /// Stop when this text appears; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
+    /// When the model's context is full: stop, or roll on without the beginning
+    #[arg(long, value_name = "WORD", value_parser = ["stop", "roll"])]
+    pub context: Option<String>,
 }
 
 impl SamplingArgs {
     /// The defaults with the given values in place.
-    pub fn sampling(&self) -> crate::base::sampling::Sampling {
-        let d = crate::base::sampling::Sampling::default();
-        crate::base::sampling::Sampling {
+    pub fn sampling(&self) -> Sampling {
+        let d = Sampling::default();
+        Sampling {
             temperature: self.temperature.unwrap_or(d.temperature),
             top_k: self.top_k.unwrap_or(d.top_k),
             top_p: self.top_p.unwrap_or(d.top_p),
+            min_p: self.min_p.unwrap_or(d.min_p),
             repetition_penalty: self.repetition_penalty.unwrap_or(d.repetition_penalty),
             max_new_tokens: self.max_new_tokens.unwrap_or(d.max_new_tokens),
             seed: self.seed.unwrap_or(d.seed),
             stop: self.stop.clone(),
+            context: match self.context.as_deref() {
+                Some("roll") => ContextLimit::Roll,
+                Some(_) => ContextLimit::Stop,
+                None => d.context,
+            },
         }
     }
 }
@@ -119,6 +132,13 @@ fn positive(text: &str) -> Result<f32, String> {
     match number(text)? {
         x if x > 0.0 => Ok(x),
         _ => Err("must be more than 0".into()),
+    }
+}
+
+fn fraction(text: &str) -> Result<f32, String> {
+    match number(text)? {
+        x if (0.0..=1.0).contains(&x) => Ok(x),
+        _ => Err("must be from 0 to 1".into()),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Text for the eye: a continuation of the prompt by the weights as they are.
 
 use super::train::Trainer;
-use crate::base::sampling::Sampling;
+use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::Dataset;
 use crate::nn::Model;
-use crate::nn::generate::generate;
+use crate::nn::generate::{Continuing, WhenFull, generate};
 use crate::wire::{Event, Phase};
 use std::ops::ControlFlow;
 
@@ -25,23 +25,26 @@ pub fn continuation(
     }
     let mut ids = Vec::new();
     let mut cut = None;
-    let result = generate(
-        model,
-        &tokens,
+    let ends: Vec<u32> = data.tokenizer.eos().into_iter().collect();
+    let how = Continuing {
         sampling,
-        data.tokenizer.eos(),
-        &mut |token| {
-            ids.push(token.id);
-            if !sampling.stop.is_empty() {
-                cut = stop_at(&data.tokenizer.decode(&ids), &sampling.stop);
-            }
-            if cut.is_some() || broken_off() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
+        ends: &ends,
+        when_full: match sampling.context {
+            ContextLimit::Stop => WhenFull::Stop,
+            ContextLimit::Auto | ContextLimit::Roll => WhenFull::Roll,
         },
-    );
+    };
+    let result = generate(model, &tokens, how, &mut |token| {
+        ids.push(token.id);
+        if !sampling.stop.is_empty() {
+            cut = stop_at(&data.tokenizer.decode(&ids), &sampling.stop);
+        }
+        if cut.is_some() || broken_off() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
     result.map_err(|e| e.to_string())?;
     let mut text = data.tokenizer.decode(&ids);
     if let Some(at) = cut {

@@ -1,4 +1,5 @@
-//! Reading a text piece by piece: keys and values of what was read are kept, so that each token is computed once.
+//! Reading texts piece by piece: keys and values of what was read are kept, so that each token is computed once. Several
+//! texts of different lengths are read side by side; each gives what it gives alone.
 
 use super::composite::Decoder;
 use super::fused::{Pass, Plan};
@@ -6,93 +7,315 @@ use crate::kernels::attention::{Heads, Past};
 use crate::kernels::threads;
 use candle_core::{DType, IndexOp, Result, Tensor};
 
-/// Keys and values of one text, for each layer and key/value head `capacity` rows of head_dim.
-pub(crate) struct KvCache {
-    layers: Vec<(Vec<f32>, Vec<f32>)>,
+/// Tokens that one pass reads at most: bounds the activations of long prompts, and what a layer with a window keeps beyond
+/// it.
+pub(crate) const CHUNK: usize = 512;
+
+/// Keys and values of one layer of one text: for each key/value head `capacity` rows of head_dim.
+struct LayerCache {
+    keys: Vec<f32>,
+    values: Vec<f32>,
     capacity: usize,
+    /// A token sees this many up to itself; older ones are dropped when room is needed.
+    window: Option<usize>,
+    /// Tokens at the beginning of the text that are not held any more.
+    dropped: usize,
+}
+
+impl LayerCache {
+    fn new(heads: Heads, capacity: usize, window: Option<usize>) -> Self {
+        let capacity = window.map_or(capacity, |window| capacity.min(window + CHUNK));
+        let empty = || vec![0.0; heads.n_kv_head * capacity * heads.head_dim];
+        LayerCache {
+            keys: empty(),
+            values: empty(),
+            capacity,
+            window,
+            dropped: 0,
+        }
+    }
+
+    /// Makes room for `new` rows behind `len` tokens of text, by forgetting those that no token to come can see.
+    fn make_room(&mut self, heads: Heads, len: usize, new: usize) {
+        let held = len - self.dropped;
+        let Some(window) = self.window.filter(|_| held + new > self.capacity) else {
+            return;
+        };
+        let kept = held.min(window - 1);
+        let d = heads.head_dim;
+        for buffer in [&mut self.keys, &mut self.values] {
+            for head in buffer.chunks_exact_mut(self.capacity * d) {
+                head.copy_within((held - kept) * d..held * d, 0);
+            }
+        }
+        self.dropped += held - kept;
+    }
+}
+
+/// Keys and values of one text.
+pub(crate) struct KvCache {
+    layers: Vec<LayerCache>,
     len: usize,
 }
 
+/// What a layer holds of a text, the new rows included.
+pub(crate) struct Held<'a> {
+    pub keys: &'a [f32],
+    pub values: &'a [f32],
+    /// Rows from one head to the next.
+    pub capacity: usize,
+    /// Rows before the new ones.
+    pub past: usize,
+}
+
 impl KvCache {
-    pub fn new(n_layer: usize, heads: Heads, capacity: usize) -> Self {
-        let empty = || vec![0.0; heads.n_kv_head * capacity * heads.head_dim];
+    /// Room for `capacity` tokens; `windows` has how far each layer sees.
+    pub fn new(heads: Heads, capacity: usize, windows: &[Option<usize>]) -> Self {
+        let layer = |window: &Option<usize>| LayerCache::new(heads, capacity, *window);
         KvCache {
-            layers: (0..n_layer).map(|_| (empty(), empty())).collect(),
-            capacity,
+            layers: windows.iter().map(layer).collect(),
             len: 0,
         }
     }
 
-    /// Tokens held.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Keys, values and capacity of one layer.
-    pub fn layer(&self, layer: usize) -> (&[f32], &[f32], usize) {
-        let (keys, values) = &self.layers[layer];
-        (keys, values, self.capacity)
-    }
-
-    /// Copies keys and values of new rows of `qkv` behind what is there; [`KvCache::advance`] counts them once all layers
-    /// have them.
-    pub fn append(&mut self, layer: usize, heads: Heads, qkv: &[f32]) {
+    /// Copies keys and values of new rows of `qkv` behind what the layer holds. They count once all layers have them.
+    pub fn append(&mut self, layer: usize, heads: Heads, qkv: &[f32]) -> Held<'_> {
         let (d, width) = (heads.head_dim, heads.qkv_width());
-        let (keys, values) = &mut self.layers[layer];
+        let held = &mut self.layers[layer];
+        held.make_room(heads, self.len, qkv.len() / width);
+        let past = self.len - held.dropped;
         for (i, row) in qkv.chunks_exact(width).enumerate() {
             let (row_keys, row_values) = row[heads.q_width()..].split_at(heads.kv_width());
             for kv in 0..heads.n_kv_head {
-                let to = (kv * self.capacity + self.len + i) * d;
-                keys[to..to + d].copy_from_slice(&row_keys[kv * d..][..d]);
-                values[to..to + d].copy_from_slice(&row_values[kv * d..][..d]);
+                let to = (kv * held.capacity + past + i) * d;
+                held.keys[to..to + d].copy_from_slice(&row_keys[kv * d..][..d]);
+                held.values[to..to + d].copy_from_slice(&row_values[kv * d..][..d]);
             }
         }
-    }
-
-    pub fn advance(&mut self, tokens: usize) {
-        self.len += tokens;
+        Held {
+            keys: &held.keys,
+            values: &held.values,
+            capacity: held.capacity,
+            past,
+        }
     }
 
     fn clear(&mut self) {
         self.len = 0;
+        for layer in &mut self.layers {
+            layer.dropped = 0;
+        }
     }
 }
 
-/// A text being read. Weights are those of the moment at which reading began.
+/// The texts of a reading, and which pieces of them a pass reads.
+pub(crate) struct Texts {
+    caches: Vec<KvCache>,
+    /// (text, new tokens), in the order of the texts.
+    pieces: Vec<(usize, usize)>,
+}
+
+impl Texts {
+    fn take_up(&mut self, pieces: &[(usize, &[u32])], ids: &mut Vec<u32>) {
+        self.pieces.clear();
+        ids.clear();
+        for (text, tokens) in pieces {
+            self.pieces.push((*text, tokens.len()));
+            ids.extend_from_slice(tokens);
+        }
+    }
+
+    /// Tokens up to the end of each piece.
+    pub fn ends(&self) -> Vec<usize> {
+        let mut end = 0;
+        let ends = self.pieces.iter().map(|(_, new)| {
+            end += new;
+            end
+        });
+        ends.collect()
+    }
+
+    /// The most tokens that one of the texts has behind it: positions count from here.
+    pub fn start(&self) -> usize {
+        let read = self.pieces.iter().map(|(text, _)| self.caches[*text].len);
+        read.max().unwrap_or(0)
+    }
+
+    /// Where the tokens stand, in the words of [`crate::kernels::positions::Positions`] for one row: returns `start`, and
+    /// fills `first` so that start + row − first is the token's place in its own text. A single text needs none.
+    pub fn positions(&self, first: &mut Vec<u32>) -> usize {
+        let start = self.start();
+        if self.pieces.len() > 1 {
+            let mut row = 0;
+            for (text, new) in &self.pieces {
+                let shift = start + row - self.caches[*text].len;
+                first.extend(std::iter::repeat_n(shift as u32, *new));
+                row += new;
+            }
+        }
+        start
+    }
+
+    /// The caches of the pieces and how many tokens each gets.
+    pub fn reading(&mut self) -> impl Iterator<Item = (&mut KvCache, usize)> {
+        // Pieces are in the order of the texts, so one walk over the caches meets them all.
+        let mut pieces = self.pieces.iter().peekable();
+        self.caches
+            .iter_mut()
+            .enumerate()
+            .filter_map(move |(at, cache)| {
+                let (_, new) = pieces.next_if(|(text, _)| *text == at)?;
+                Some((cache, *new))
+            })
+    }
+
+    /// Counts the tokens of all pieces as read.
+    pub fn advance(&mut self) {
+        for (cache, new) in self.reading() {
+            cache.len += new;
+        }
+    }
+}
+
+/// How much is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Texts side by side.
+    pub texts: usize,
+    /// Most tokens of one text.
+    pub tokens: usize,
+}
+
+/// Texts being read. Weights are those of the moment at which reading began.
 pub(crate) enum Decoding<'a> {
+    /// One text after the other.
     Composite {
         decoder: Decoder<'a>,
-        past: Vec<Past>,
+        pasts: Vec<Vec<Past>>,
     },
     Fused {
         plan: Plan<'a>,
         pass: &'a mut Pass,
-        cache: KvCache,
+        texts: Texts,
+        ids: Vec<u32>,
     },
 }
 
-impl Decoding<'_> {
-    /// Reads on by `tokens` and fills `logits` (V), those after the last of them; the buffer may be used again.
+impl<'a> Decoding<'a> {
+    pub fn composite(decoder: Decoder<'a>, extent: Extent) -> Self {
+        Decoding::Composite {
+            decoder,
+            pasts: vec![Vec::new(); extent.texts],
+        }
+    }
+
+    /// `windows` has how far each layer sees.
+    pub fn fused(
+        plan: Plan<'a>,
+        pass: &'a mut Pass,
+        heads: Heads,
+        extent: Extent,
+        windows: &[Option<usize>],
+    ) -> Self {
+        let cache = || KvCache::new(heads, extent.tokens, windows);
+        Decoding::Fused {
+            plan,
+            pass,
+            texts: Texts {
+                caches: (0..extent.texts).map(|_| cache()).collect(),
+                pieces: Vec::new(),
+            },
+            ids: Vec::new(),
+        }
+    }
+
+    /// Reads the first text on by `tokens` and fills `logits` (V), those after the last of them; the buffer may be used
+    /// again.
     pub fn read(&mut self, tokens: &[u32], logits: &mut Vec<f32>) -> Result<()> {
-        match self {
-            Decoding::Composite { decoder, past } => {
-                let ids = Tensor::from_slice(tokens, (1, tokens.len()), &decoder.device())?;
-                let hidden = decoder.hidden(&ids, past, None)?;
-                let last = decoder.logits(&hidden.i((0, tokens.len() - 1..))?)?;
-                *logits = last.squeeze(0)?.to_dtype(DType::F32)?.to_vec1()?;
+        self.read_batch(&[(0, tokens)], logits)
+    }
+
+    /// Reads on in several texts: (text, tokens) in the order of the texts, no tokens for none. Fills `logits` (pieces, V),
+    /// those after the last token of each.
+    pub fn read_batch(&mut self, pieces: &[(usize, &[u32])], logits: &mut Vec<f32>) -> Result<()> {
+        debug_assert!(pieces.is_sorted_by_key(|(text, _)| *text));
+        // Long pieces come in chunks; the last chunk of all brings the logits.
+        let mut skip = 0;
+        while pieces
+            .iter()
+            .map(|(_, t)| t.len() - skip.min(t.len()))
+            .max()
+            > Some(CHUNK)
+        {
+            for (text, tokens) in pieces {
+                let rest = &tokens[skip.min(tokens.len())..];
+                // What is left for the end has at least one token.
+                let chunk = &rest[..rest.len().saturating_sub(1).min(CHUNK)];
+                if !chunk.is_empty() {
+                    self.read_chunk(&[(*text, chunk)], logits)?;
+                }
             }
-            Decoding::Fused { plan, pass, cache } => threads::enter(|| {
-                pass.logits(plan, tokens, tokens.len(), Some(cache), 1, logits);
-            }),
+            skip += CHUNK;
+        }
+        let rests: Vec<(usize, &[u32])> = pieces
+            .iter()
+            .map(|(text, tokens)| (*text, &tokens[skip.min(tokens.len() - 1)..]))
+            .collect();
+        self.read_rests(&rests, logits)
+    }
+
+    /// Pieces of at most [`CHUNK`] tokens, as many in a pass as fit.
+    fn read_rests(&mut self, pieces: &[(usize, &[u32])], logits: &mut Vec<f32>) -> Result<()> {
+        let all: usize = pieces.iter().map(|(_, tokens)| tokens.len()).sum();
+        if all <= CHUNK || pieces.len() == 1 {
+            return self.read_chunk(pieces, logits);
+        }
+        let (mut from, mut part) = (0, Vec::new());
+        let mut whole = Vec::new();
+        while from < pieces.len() {
+            let mut tokens = 0;
+            let fits = pieces[from..].iter().take_while(|(_, new)| {
+                tokens += new.len();
+                tokens <= CHUNK
+            });
+            let to = from + fits.count().max(1);
+            self.read_chunk(&pieces[from..to], &mut part)?;
+            whole.extend_from_slice(&part);
+            from = to;
+        }
+        *logits = whole;
+        Ok(())
+    }
+
+    fn read_chunk(&mut self, pieces: &[(usize, &[u32])], logits: &mut Vec<f32>) -> Result<()> {
+        match self {
+            Decoding::Composite { decoder, pasts } => {
+                logits.clear();
+                for (text, tokens) in pieces {
+                    let ids = Tensor::from_slice(tokens, (1, tokens.len()), &decoder.device())?;
+                    let hidden = decoder.hidden(&ids, &mut pasts[*text], None)?;
+                    let last = decoder.logits(&hidden.i((0, tokens.len() - 1..))?)?;
+                    logits.extend(last.squeeze(0)?.to_dtype(DType::F32)?.to_vec1::<f32>()?);
+                }
+            }
+            Decoding::Fused {
+                plan,
+                pass,
+                texts,
+                ids,
+            } => {
+                texts.take_up(pieces, ids);
+                threads::enter(|| pass.next_logits(plan, ids, texts, logits));
+            }
         }
         Ok(())
     }
 
-    /// Forgets what was read.
-    pub fn restart(&mut self) {
+    /// Forgets what was read of a text.
+    pub fn restart(&mut self, text: usize) {
         match self {
-            Decoding::Composite { past, .. } => past.clear(),
-            Decoding::Fused { cache, .. } => cache.clear(),
+            Decoding::Composite { pasts, .. } => pasts[text].clear(),
+            Decoding::Fused { texts, .. } => texts.caches[text].clear(),
         }
     }
 }

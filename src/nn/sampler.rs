@@ -1,24 +1,53 @@
-//! From logits to the next token.
+//! From logits to the next token, in the order of transformers' logits processors (`GenerationMixin`):
+//!
+//! 1. repetition penalty over the whole text, prompt included;
+//! 2. temperature; 0 ends here with the most likely token;
+//! 3. top-k, ties with the k-th stay;
+//! 4. top-p over what is left;
+//! 5. min-p over what is left;
+//! 6. a draw from the softmax of what is left.
+//!
+//! The most likely token survives every cut. What is reported of a token, its log-probability and the entropy of its place,
+//! is that of the model's own distribution, before all of this. Stop strings are about text and live elsewhere.
 
 use crate::base::rng::{Rng, Stream};
 use crate::base::sampling::Sampling;
+use crate::kernels::math::exp;
 use candle_core::{Result, bail};
 
-/// Chooses tokens by the settings; a draw depends on the seed and the number of the new token alone.
+/// What top-p looks at first; it grows until it holds the mass.
+const FIRST_LOOK: usize = 64;
+
+/// A token that was chosen, and what the model's own distribution says of it, in nats.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Chosen {
+    pub id: u32,
+    pub logprob: f32,
+    /// Entropy of the distribution that it was chosen from, before penalties, temperature and cuts.
+    pub entropy: f32,
+}
+
+/// Chooses the tokens of one text; a draw depends on the seed, the text's number and the number of the new token alone.
 pub(crate) struct Sampler<'a> {
     sampling: &'a Sampling,
-    /// Whether a token id stands in the text so far.
+    /// Of the text among those that are written under one seed.
+    number: u32,
+    /// Whether a token id stands in the text so far; empty where nobody asks.
     seen: Vec<bool>,
     /// (id, adjusted logit), reused between draws.
     candidates: Vec<(u32, f32)>,
+    weights: Vec<f64>,
 }
 
 impl<'a> Sampler<'a> {
-    pub fn new(sampling: &'a Sampling, vocab_size: usize, prompt: &[u32]) -> Self {
+    pub fn new(sampling: &'a Sampling, vocab_size: usize, prompt: &[u32], number: u32) -> Self {
+        let penalised = sampling.repetition_penalty != 1.0;
         let mut sampler = Sampler {
             sampling,
-            seen: vec![false; vocab_size],
-            candidates: Vec::with_capacity(vocab_size),
+            number,
+            seen: vec![false; if penalised { vocab_size } else { 0 }],
+            candidates: Vec::new(),
+            weights: Vec::new(),
         };
         for &id in prompt {
             sampler.note(id);
@@ -32,23 +61,33 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    /// New token number `index` (from 0) and its log-probability under the untouched distribution, in nats.
-    pub fn next(&mut self, logits: &[f32], index: u64) -> Result<(u32, f32)> {
+    /// New token number `index` (from 0).
+    pub fn next(&mut self, logits: &[f32], index: u64) -> Result<Chosen> {
         if let Some(at) = logits.iter().position(|x| !x.is_finite()) {
             bail!(
                 "the model's logit of token {at} is {}: its weights are damaged",
                 logits[at]
             )
         }
-        self.adjust(logits);
-        let id = if self.sampling.temperature <= 0.0 {
-            greedy(&self.candidates)
-        } else {
-            self.truncate();
+        let id = if self.sampling.temperature > 0.0 {
+            self.adjust(logits);
+            self.cut_top_k();
+            self.cut_top_p();
+            self.cut_min_p();
             self.draw(index)
+        } else if self.seen.is_empty() {
+            greedy(logits.iter().copied())
+        } else {
+            self.adjust(logits);
+            greedy(self.candidates.iter().map(|&(_, x)| x))
         };
         self.note(id);
-        Ok((id, log_softmax_at(logits, id as usize)))
+        let (top, sum, mean) = softmax(logits);
+        Ok(Chosen {
+            id,
+            logprob: (f64::from(logits[id as usize] - top) - sum.ln()) as f32,
+            entropy: (sum.ln() - mean).max(0.0) as f32,
+        })
     }
 
     /// Repetition penalty and temperature.
@@ -57,165 +96,137 @@ impl<'a> Sampler<'a> {
         let temperature = self.sampling.temperature;
         let scale = if temperature > 0.0 { temperature } else { 1.0 };
         self.candidates.clear();
-        for (id, (&logit, &seen)) in logits.iter().zip(&self.seen).enumerate() {
+        let adjusted = logits.iter().enumerate().map(|(id, &logit)| {
+            let seen = self.seen.get(id).is_some_and(|seen| *seen);
             let logit = match (seen, logit > 0.0) {
                 (false, _) => logit,
                 (true, true) => logit / penalty,
                 (true, false) => logit * penalty,
             };
-            self.candidates.push((id as u32, logit / scale));
-        }
+            (id as u32, logit / scale)
+        });
+        self.candidates.extend(adjusted);
     }
 
-    /// Top-k and top-p; the most likely token always stays.
-    fn truncate(&mut self) {
-        let (top_k, top_p) = (self.sampling.top_k, self.sampling.top_p);
-        let cuts_k = top_k > 0 && top_k < self.candidates.len();
-        if !cuts_k && top_p >= 1.0 {
+    fn cut_top_k(&mut self) {
+        let k = self.sampling.top_k;
+        if k == 0 || k >= self.candidates.len() {
             return;
         }
-        self.candidates
-            .sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        if cuts_k {
-            self.candidates.truncate(top_k);
+        self.candidates.select_nth_unstable_by(k - 1, by_logit);
+        let last = self.candidates[k - 1].1;
+        self.candidates.retain(|&(_, x)| x >= last);
+        self.candidates.sort_unstable_by(by_logit);
+    }
+
+    fn cut_top_p(&mut self) {
+        let p = f64::from(self.sampling.top_p);
+        if p >= 1.0 {
+            return;
         }
-        if top_p < 1.0 {
-            let weights = weights(&self.candidates);
-            let total: f64 = weights.iter().sum();
+        weigh(&self.candidates, &mut self.weights);
+        let wanted = p * self.weights.iter().sum::<f64>();
+        let n = self.candidates.len();
+        let mut look = FIRST_LOOK.min(n);
+        loop {
+            if look < n {
+                self.candidates.select_nth_unstable_by(look - 1, by_logit);
+            }
+            self.candidates[..look].sort_unstable_by(by_logit);
+            let top = self.candidates[0].1;
             let mut sum = 0.0;
-            let keep = weights.iter().position(|w| {
-                sum += w;
-                sum >= f64::from(top_p) * total
+            let reached = self.candidates[..look].iter().position(|&(_, x)| {
+                sum += f64::from(exp(x - top));
+                sum >= wanted
             });
-            self.candidates
-                .truncate(keep.map_or(weights.len(), |i| i + 1));
+            match reached {
+                Some(last) => return self.candidates.truncate(last + 1),
+                // All of it, and rounding kept the sum below.
+                None if look == n => return,
+                None => look = (look * 8).min(n),
+            }
         }
     }
 
-    fn draw(&self, index: u64) -> u32 {
-        let weights = weights(&self.candidates);
-        let total: f64 = weights.iter().sum();
-        let mut rng = Rng::new(self.sampling.seed, Stream::Sample, index, 0);
+    fn cut_min_p(&mut self) {
+        let min_p = self.sampling.min_p;
+        if min_p <= 0.0 {
+            return;
+        }
+        let least = highest(&self.candidates) + min_p.ln();
+        let best = self.best();
+        self.candidates
+            .retain(|&(id, x)| x >= least || Some(id) == best);
+    }
+
+    fn draw(&mut self, index: u64) -> u32 {
+        weigh(&self.candidates, &mut self.weights);
+        let total: f64 = self.weights.iter().sum();
+        let mut rng = Rng::new(self.sampling.seed, Stream::Sample, index, self.number);
         let mut left = rng.uniform_f64() * total;
-        for (&(id, _), weight) in self.candidates.iter().zip(&weights) {
+        for (&(id, _), weight) in self.candidates.iter().zip(&self.weights) {
             left -= weight;
             if left < 0.0 {
                 return id;
             }
         }
         // Rounding can leave a crumb: it belongs to the most likely token.
-        greedy(&self.candidates)
+        self.best().unwrap_or_default()
+    }
+
+    /// The first of the most likely.
+    fn best(&self) -> Option<u32> {
+        let at = greedy(self.candidates.iter().map(|&(_, x)| x));
+        self.candidates.get(at as usize).map(|&(id, _)| id)
     }
 }
 
-/// The first of the highest.
-fn greedy(candidates: &[(u32, f32)]) -> u32 {
-    let best = candidates
-        .iter()
+/// Likeliest first; ties by id.
+fn by_logit(a: &(u32, f32), b: &(u32, f32)) -> std::cmp::Ordering {
+    b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
+}
+
+/// The place of the first of the highest.
+fn greedy(logits: impl Iterator<Item = f32>) -> u32 {
+    let best = logits
+        .enumerate()
         .reduce(|best, next| if next.1 > best.1 { next } else { best });
-    best.map_or(0, |&(id, _)| id)
+    best.map_or(0, |(at, _)| at as u32)
+}
+
+fn highest(candidates: &[(u32, f32)]) -> f32 {
+    candidates
+        .iter()
+        .fold(f32::NEG_INFINITY, |top, &(_, x)| top.max(x))
 }
 
 /// Unnormalised probabilities.
-fn weights(candidates: &[(u32, f32)]) -> Vec<f64> {
-    let max = candidates
-        .iter()
-        .fold(f32::NEG_INFINITY, |max, &(_, x)| max.max(x));
-    candidates
-        .iter()
-        .map(|&(_, x)| f64::from(x - max).exp())
-        .collect()
+fn weigh(candidates: &[(u32, f32)], weights: &mut Vec<f64>) {
+    let top = highest(candidates);
+    weights.clear();
+    weights.extend(candidates.iter().map(|&(_, x)| f64::from(exp(x - top))));
 }
 
-fn log_softmax_at(logits: &[f32], at: usize) -> f32 {
-    let max = logits.iter().fold(f32::NEG_INFINITY, |max, &x| max.max(x));
-    let sum: f64 = logits.iter().map(|&x| f64::from(x - max).exp()).sum();
-    (f64::from(logits[at] - max) - sum.ln()) as f32
+/// The highest logit t, Σ exp(x − t), and the mean of x − t under the softmax.
+fn softmax(logits: &[f32]) -> (f32, f64, f64) {
+    const BLOCK: usize = 1024;
+    let top = logits.iter().fold(f32::NEG_INFINITY, |top, &x| top.max(x));
+    let (mut sum, mut mean) = (0.0_f64, 0.0_f64);
+    // Blocks in f32 (which vectorise), their sums in f64.
+    for block in logits.chunks(BLOCK) {
+        let (mut block_sum, mut block_mean) = ([0.0_f32; 8], [0.0_f32; 8]);
+        for part in block.chunks(8) {
+            for ((sum, mean), &x) in block_sum.iter_mut().zip(&mut block_mean).zip(part) {
+                let weight = exp(x - top);
+                *sum += weight;
+                *mean += weight * (x - top);
+            }
+        }
+        sum += block_sum.iter().map(|&x| f64::from(x)).sum::<f64>();
+        mean += block_mean.iter().map(|&x| f64::from(x)).sum::<f64>();
+    }
+    (top, sum, mean / sum)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LOGITS: [f32; 5] = [0.0, 2.0, 1.0, -1.0, 2.0];
-
-    fn draw_many(sampling: &Sampling) -> Vec<usize> {
-        let mut counts = vec![0; LOGITS.len()];
-        for index in 0..4000 {
-            let mut sampler = Sampler::new(sampling, LOGITS.len(), &[]);
-            counts[sampler.next(&LOGITS, index).unwrap().0 as usize] += 1;
-        }
-        counts
-    }
-
-    #[test]
-    fn greedy_takes_the_first_of_the_highest_and_reports_its_log_probability() {
-        let sampling = Sampling {
-            temperature: 0.0,
-            ..Default::default()
-        };
-        let mut sampler = Sampler::new(&sampling, 5, &[]);
-        let (id, logprob) = sampler.next(&LOGITS, 0).unwrap();
-        assert_eq!(id, 1);
-        let sum: f32 = LOGITS.iter().map(|x| x.exp()).sum();
-        assert!((logprob - (2.0 - sum.ln())).abs() < 1e-6);
-    }
-
-    #[test]
-    fn frequencies_follow_the_softmax() {
-        let sampling = Sampling {
-            temperature: 1.0,
-            ..Default::default()
-        };
-        let counts = draw_many(&sampling);
-        let total: f32 = LOGITS.iter().map(|x| x.exp()).sum();
-        for (count, logit) in counts.iter().zip(LOGITS) {
-            let expected = 4000.0 * logit.exp() / total;
-            assert!(
-                (*count as f32 - expected).abs() < 5.0 * expected.sqrt(),
-                "{counts:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn top_k_and_top_p_cut_the_tail() {
-        let sampling = Sampling {
-            temperature: 1.0,
-            top_k: 3,
-            ..Default::default()
-        };
-        let counts = draw_many(&sampling);
-        assert_eq!((counts[0], counts[3]), (0, 0));
-        assert!(counts[1] > 0 && counts[2] > 0 && counts[4] > 0);
-        let sampling = Sampling {
-            temperature: 1.0,
-            top_p: 0.5,
-            ..Default::default()
-        };
-        let counts = draw_many(&sampling);
-        assert_eq!(counts[1] + counts[4], 4000, "{counts:?}");
-    }
-
-    #[test]
-    fn the_repetition_penalty_lowers_what_was_seen_whatever_its_sign() {
-        let sampling = Sampling {
-            temperature: 0.0,
-            repetition_penalty: 3.0,
-            ..Default::default()
-        };
-        let mut sampler = Sampler::new(&sampling, 5, &[1]);
-        let drawn: Vec<u32> = (0..3)
-            .map(|i| sampler.next(&LOGITS, i).unwrap().0)
-            .collect();
-        // 4 falls to 0.67 once drawn, then 2 (1.0) leads, then 1 and 4 stand at 0.67.
-        assert_eq!(drawn, [4, 2, 1]);
-    }
-
-    #[test]
-    fn a_logit_that_is_not_finite_is_an_error() {
-        let sampling = Sampling::default();
-        let mut sampler = Sampler::new(&sampling, 2, &[]);
-        assert!(sampler.next(&[0.0, f32::NAN], 0).is_err());
-    }
-}
+mod tests;

@@ -67,8 +67,10 @@ pub enum CheckStatus {
 pub enum StopReason {
     /// `max_new_tokens` reached.
     Length,
-    /// A stop string or the end-of-text token.
+    /// A stop string, or a token that ends the text or the turn.
     Stop,
+    /// The model's context is full.
+    Context,
     Cancelled,
     Failed,
 }

@@ -2,11 +2,11 @@
 
 use super::stops::StopWatch;
 use super::{Continued, Piece, TextModel};
-use crate::base::sampling::Sampling;
+use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::tokenizer::{Marks, TextStream, Tokenizer};
 use crate::hf;
 use crate::nn::Model;
-use crate::nn::generate::{Finish, generate};
+use crate::nn::generate::{Continuing, Finish, WhenFull, generate};
 use crate::wire::StopReason;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -86,8 +86,16 @@ impl TextModel for HeldModel {
         let mut watch = StopWatch::new(&sampling.stop);
         let mut n_tokens = 0;
         let mut broken = None;
-        let eos = tokenizer.eos();
-        let generated = generate(&mut self.model, &tokens, sampling, eos, &mut |token| {
+        let ends: Vec<u32> = tokenizer.eos().into_iter().collect();
+        let how = Continuing {
+            sampling,
+            ends: &ends,
+            when_full: match sampling.context {
+                ContextLimit::Roll => WhenFull::Roll,
+                ContextLimit::Auto | ContextLimit::Stop => WhenFull::Stop,
+            },
+        };
+        let generated = generate(&mut self.model, &tokens, how, &mut |token| {
             n_tokens += 1;
             let (text, stopped) = watch.push(&stream.push(tokenizer, token.id));
             let logprob = token.logprob;
@@ -115,6 +123,7 @@ impl TextModel for HeldModel {
         let reason = match generated.finish {
             Finish::Length => StopReason::Length,
             Finish::Eos => StopReason::Stop,
+            Finish::Context => StopReason::Context,
             Finish::Stopped => broken.unwrap_or(StopReason::Cancelled),
         };
         Ok(Continued {
@@ -186,20 +195,27 @@ mod tests {
     fn a_held_checkpoint_continues_and_repeats_itself() {
         let dir = folder(TEXT);
         let mut held = HeldModel::load(dir.path()).unwrap();
-        let (text, pieces, end) = continued(&mut held, "abc", &greedy(20)).unwrap();
+        let rolling = Sampling {
+            context: ContextLimit::Roll,
+            ..greedy(20)
+        };
+        let (text, pieces, end) = continued(&mut held, "abc", &rolling).unwrap();
         assert_eq!(text.chars().count(), 20, "beyond the context of 8");
         assert_eq!((pieces, end.n_tokens, end.prompt_tokens), (20, 20, 3));
         assert_eq!(end.reason, StopReason::Length);
-        assert_eq!(continued(&mut held, "abc", &greedy(20)).unwrap().0, text);
+        assert_eq!(continued(&mut held, "abc", &rolling).unwrap().0, text);
+        let (cut, _, end) = continued(&mut held, "abc", &greedy(20)).unwrap();
+        assert_eq!((end.reason, end.n_tokens), (StopReason::Context, 6));
+        assert!(text.starts_with(&cut));
     }
 
     #[test]
     fn stop_strings_and_the_callback_end_it() {
         let dir = folder(TEXT);
         let mut held = HeldModel::load(dir.path()).unwrap();
-        let (text, _, _) = continued(&mut held, "abc", &greedy(12)).unwrap();
+        let (text, _, _) = continued(&mut held, "abc", &greedy(6)).unwrap();
         let chars: Vec<char> = text.chars().collect();
-        let stop: String = chars[4..7].iter().collect();
+        let stop: String = chars[3..5].iter().collect();
         let sampling = Sampling {
             stop: vec![stop.clone()],
             ..greedy(12)

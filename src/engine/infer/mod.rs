@@ -214,6 +214,7 @@ fn check(sampling: &Sampling) -> Result<(), String> {
     let Sampling {
         temperature,
         top_p,
+        min_p,
         repetition_penalty,
         max_new_tokens,
         ..
@@ -224,6 +225,8 @@ fn check(sampling: &Sampling) -> Result<(), String> {
         ))
     } else if !(*top_p > 0.0 && *top_p <= 1.0) {
         Err(format!("top_p must be above 0 and at most 1, not {top_p}"))
+    } else if !(0.0..=1.0).contains(min_p) {
+        Err(format!("min_p must be from 0 to 1, not {min_p}"))
     } else if !(repetition_penalty.is_finite() && *repetition_penalty > 0.0) {
         Err(format!(
             "repetition_penalty must be a number above 0, not {repetition_penalty}"

@@ -1,10 +1,11 @@
 //! The decoder on the tape: fused kernels on f32 slices, for the CPU. Here is the forward pass; `backward` walks back.
 
 mod backward;
+mod reading;
 
 use super::checkpointing::ActivationCheckpointing;
 use super::footprint::Footprint;
-use super::kv_cache::KvCache;
+use super::kv_cache::Texts;
 use super::layout::{BlockSpans, Layout, LinearSpans, NormSpans};
 use super::profile::{Part, Profile};
 use super::tape::{Arena, Slot, Track};
@@ -185,27 +186,11 @@ impl Pass {
         });
     }
 
-    /// Logits (rows, V) of the last `rows` tokens of `ids`, which follow what the cache holds, into a buffer that may be
-    /// used again.
-    pub fn logits(
-        &mut self,
-        plan: &Plan,
-        ids: &[u32],
-        seq_len: usize,
-        cache: Option<&mut KvCache>,
-        rows: usize,
-        logits: &mut Vec<f32>,
-    ) {
-        let hidden = self.hidden(plan, (ids, None), seq_len, cache);
-        let (d, vocab) = (plan.shape.d_model, plan.shape.vocab_size);
-        let last = &self.arena.get(hidden)[(ids.len() - rows) * d..];
-        let table = Mat::new(&plan.weights[plan.layout.head.range()], vocab, d);
-        let last = Mat::new(last, rows, d);
-        let compute = Compute::pool(plan.arithmetic);
-        logits.resize(rows * vocab, 0.0);
-        self.profile.measure(Part::Head, || {
-            matmul(logits, last, table.t(), 1.0, Into::Overwrite, compute);
-        });
+    /// Logits (B · T, V) of all tokens of `ids`, into a buffer that may be used again.
+    pub fn logits(&mut self, plan: &Plan, ids: &[u32], seq_len: usize, logits: &mut Vec<f32>) {
+        let hidden = self.hidden(plan, (ids, None), seq_len, None);
+        let Pass { arena, profile, .. } = self;
+        profile.measure(Part::Head, || head(plan, arena.get(hidden), logits));
     }
 
     /// Hidden states (B · T, D) after the last norm.
@@ -214,11 +199,14 @@ impl Pass {
         plan: &Plan,
         (ids, first): (&[u32], Option<&[u32]>),
         seq_len: usize,
-        mut cache: Option<&mut KvCache>,
+        mut texts: Option<&mut Texts>,
     ) -> Slot {
         self.begin(ids, seq_len);
         self.rows.first.extend_from_slice(first.unwrap_or_default());
-        let start = cache.as_ref().map_or(0, |cache| cache.len());
+        let start = match &texts {
+            Some(texts) => texts.positions(&mut self.rows.first),
+            None => 0,
+        };
         let n_layer = plan.shape.n_layer;
         let segment_len = plan.segment_len();
         let mut x = self.embedding(plan, start);
@@ -228,15 +216,15 @@ impl Pass {
                 let last = layer + segment_len >= n_layer;
                 self.keep = if last { self.track } else { Track::Off };
             }
-            let y = self.block(plan, x, block, cache.as_deref_mut(), layer, Output::New);
+            let y = self.block(plan, x, block, texts.as_deref_mut(), layer, Output::New);
             let is_boundary = self.boundaries.last() == Some(&x);
             if self.track == Track::Off || !is_boundary {
                 self.read(x);
             }
             x = y;
         }
-        if let Some(cache) = cache {
-            cache.advance(ids.len());
+        if let Some(texts) = texts {
+            texts.advance();
         }
         let hidden = self.norm(plan, x, &plan.layout.norm);
         self.read(x);
@@ -281,15 +269,15 @@ impl Pass {
         plan: &Plan,
         x: Slot,
         block: &BlockSpans,
-        cache: Option<&mut KvCache>,
+        texts: Option<&mut Texts>,
         layer: usize,
         output: Output,
     ) -> Slot {
         let h = self.norm(plan, x, &block.norm1);
         let qkv = self.linear(plan, h, None, &block.qkv, Output::New);
         self.read(h);
-        let mixed = match cache {
-            Some(cache) => self.cached_attention(plan, qkv, cache, layer),
+        let mixed = match texts {
+            Some(texts) => self.cached_attention(plan, qkv, texts, layer),
             None => self.attention(plan, qkv),
         };
         self.read(qkv);
@@ -422,33 +410,6 @@ impl Pass {
         out
     }
 
-    fn cached_attention(
-        &mut self,
-        plan: &Plan,
-        qkv: Slot,
-        cache: &mut KvCache,
-        layer: usize,
-    ) -> Slot {
-        let (heads, new, past) = (plan.heads(), self.ids.len(), cache.len());
-        self.turn_slot(plan, qkv, past);
-        let out = self.arena.slot(new * heads.q_width());
-        let mut values = self.arena.take(out);
-        let qkv = self.arena.get(qkv);
-        self.profile.measure(Part::AttentionForward, || {
-            cache.append(layer, heads, qkv);
-            attention::forward_cached(
-                plan.arithmetic,
-                heads,
-                (past, new),
-                (qkv, heads.qkv_width()),
-                cache.layer(layer),
-                &mut values,
-            );
-        });
-        self.arena.put(out, values);
-        out
-    }
-
     /// Turns queries and keys in place.
     fn turn_slot(&mut self, plan: &Plan, qkv: Slot, start: usize) {
         let mut values = self.arena.take(qkv);
@@ -481,4 +442,15 @@ impl Pass {
         self.record(Node::Activation { x, y });
         y
     }
+}
+
+/// Logits (rows, V) of `hidden` states (rows, D) after the last norm.
+fn head(plan: &Plan, hidden: &[f32], logits: &mut Vec<f32>) {
+    let (d, vocab) = (plan.shape.d_model, plan.shape.vocab_size);
+    let rows = hidden.len() / d;
+    let table = Mat::new(&plan.weights[plan.layout.head.range()], vocab, d);
+    let hidden = Mat::new(hidden, rows, d);
+    let compute = Compute::pool(plan.arithmetic);
+    logits.resize(rows * vocab, 0.0);
+    matmul(logits, hidden, table.t(), 1.0, Into::Overwrite, compute);
 }

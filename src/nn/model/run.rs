@@ -6,7 +6,7 @@ use crate::kernels::matmul::Into;
 use crate::kernels::{flat, logprob, threads};
 use crate::nn::composite::{Decoder, Graph, Leaves};
 use crate::nn::fused::{Pass, Plan};
-use crate::nn::kv_cache::{Decoding, KvCache};
+use crate::nn::kv_cache::{Decoding, Extent};
 use crate::nn::tape::Track;
 use candle_core::{DType, Device, Result, Tensor, bail};
 
@@ -225,7 +225,7 @@ impl Model {
             let mut logits = Vec::new();
             self.with_plan(|plan, _, pass| {
                 threads::enter(|| {
-                    pass.logits(plan, tokens, seq_len, None, tokens.len(), &mut logits);
+                    pass.logits(plan, tokens, seq_len, &mut logits);
                 });
             })?;
             let shape = (batch_size, seq_len, self.shape.vocab_size);
@@ -238,20 +238,23 @@ impl Model {
 
     /// Lets `read` read a text piece by piece, at most seq_len tokens of it.
     pub(crate) fn decode<R>(&mut self, read: impl FnOnce(&mut Decoding) -> Result<R>) -> Result<R> {
+        let tokens = self.shape.seq_len;
+        self.decode_batch(Extent { texts: 1, tokens }, read)
+    }
+
+    /// Lets `read` read several texts piece by piece, at most seq_len tokens of each.
+    pub(crate) fn decode_batch<R>(
+        &mut self,
+        extent: Extent,
+        read: impl FnOnce(&mut Decoding) -> Result<R>,
+    ) -> Result<R> {
         if self.door == Door::Composite {
-            return read(&mut Decoding::Composite {
-                decoder: self.decoder(Track::Off)?,
-                past: Vec::new(),
-            });
+            return read(&mut Decoding::composite(self.decoder(Track::Off)?, extent));
         }
         let heads = self.heads();
-        let cache = KvCache::new(self.shape.n_layer, heads, self.shape.seq_len);
+        let windows = vec![None; self.shape.n_layer];
         self.with_plan(|plan, _, pass| {
-            read(&mut Decoding::Fused {
-                plan: *plan,
-                pass,
-                cache,
-            })
+            read(&mut Decoding::fused(*plan, pass, heads, extent, &windows))
         })?
     }
 

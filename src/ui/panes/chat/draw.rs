@@ -253,6 +253,7 @@ fn foot(exchange: &Exchange, width: u16, theme: &Theme) -> Vec<Line<'static>> {
             let why = match reason {
                 StopReason::Length => "at the length limit; enter goes on",
                 StopReason::Stop => "at a stop",
+                StopReason::Context => "the context is full",
                 StopReason::Cancelled => "cut short",
                 StopReason::Failed => "failed",
             };

@@ -1,6 +1,6 @@
 //! Decoding settings as a form, and back.
 
-use crate::base::sampling::Sampling;
+use crate::base::sampling::{ContextLimit, Sampling};
 use crate::ui::overlays::{Field, Form, FormKind};
 
 /// The form with the settings in force.
@@ -26,6 +26,12 @@ pub fn sampling_form(sampling: &Sampling) -> Form {
             |t| within::<f32>(t, f32::MIN_POSITIVE, 1.0, "above 0, at most 1"),
         ),
         Field::new(
+            "min-p",
+            "draw only from tokens at least this fraction as likely as the likeliest; 0 from all",
+            &sampling.min_p.to_string(),
+            |t| within::<f32>(t, 0.0, 1.0, "from 0 to 1"),
+        ),
+        Field::new(
             "repetition penalty",
             "above 1 makes tokens that were seen less likely; 1 changes nothing",
             &sampling.repetition_penalty.to_string(),
@@ -49,6 +55,18 @@ pub fn sampling_form(sampling: &Sampling) -> Form {
             &stop,
             |_| None,
         ),
+        Field::new(
+            "full context",
+            "stop: say that the context is full; roll: go on without the beginning",
+            match sampling.context {
+                ContextLimit::Roll => "roll",
+                ContextLimit::Auto | ContextLimit::Stop => "stop",
+            },
+            |t| match t {
+                "stop" | "roll" => None,
+                _ => Some(format!("`{t}` is neither stop nor roll")),
+            },
+        ),
     ];
     Form::new(FormKind::Sampling, "how tokens are chosen", fields)
 }
@@ -60,17 +78,23 @@ pub fn sampling_of(values: &[String], old: &Sampling) -> Sampling {
         temperature: value(0).parse().unwrap_or(old.temperature),
         top_k: value(1).parse().unwrap_or(old.top_k),
         top_p: value(2).parse().unwrap_or(old.top_p),
-        repetition_penalty: value(3).parse().unwrap_or(old.repetition_penalty),
-        max_new_tokens: value(4).parse().unwrap_or(old.max_new_tokens),
-        seed: value(5).parse().unwrap_or(old.seed),
+        min_p: value(3).parse().unwrap_or(old.min_p),
+        repetition_penalty: value(4).parse().unwrap_or(old.repetition_penalty),
+        max_new_tokens: value(5).parse().unwrap_or(old.max_new_tokens),
+        seed: value(6).parse().unwrap_or(old.seed),
         stop: values
-            .get(6)
+            .get(7)
             .map(|v| v.replace("\\n", "\n"))
             .unwrap_or_default()
             .split('|')
             .filter(|s| !s.is_empty())
             .map(String::from)
             .collect(),
+        context: match value(8) {
+            "roll" => ContextLimit::Roll,
+            "stop" => ContextLimit::Stop,
+            _ => old.context,
+        },
     }
 }
 
@@ -103,6 +127,8 @@ mod tests {
         let sampling = Sampling {
             stop: vec!["\n\n".into(), "END".into()],
             top_p: 0.9,
+            min_p: 0.05,
+            context: ContextLimit::Stop,
             ..Sampling::default()
         };
         let mut form = sampling_form(&sampling);

@@ -1,0 +1,66 @@
+//! The forward pass over the next pieces of several texts at once, whose keys and values are kept: one product per matrix
+//! for all of them, and attention by text.
+
+use super::{Pass, Plan, head};
+use crate::kernels::attention;
+use crate::nn::kv_cache::Texts;
+use crate::nn::profile::Part;
+use crate::nn::tape::Slot;
+
+impl Pass {
+    /// Reads the pieces that `texts` has taken up, `ids` one behind the other, and fills `logits` (pieces, V) with those
+    /// after the last token of each.
+    pub fn next_logits(
+        &mut self,
+        plan: &Plan,
+        ids: &[u32],
+        texts: &mut Texts,
+        logits: &mut Vec<f32>,
+    ) {
+        let ends = texts.ends();
+        let hidden = self.hidden(plan, (ids, None), ids.len(), Some(texts));
+        let d = plan.shape.d_model;
+        let mut last = self.arena.buffer(ends.len() * d);
+        let states = self.arena.get(hidden);
+        for (row, end) in last.chunks_exact_mut(d).zip(&ends) {
+            row.copy_from_slice(&states[(end - 1) * d..end * d]);
+        }
+        self.profile
+            .measure(Part::Head, || head(plan, &last, logits));
+        self.arena.free(last);
+    }
+
+    /// Attention of each text's new tokens over all that it holds.
+    pub(super) fn cached_attention(
+        &mut self,
+        plan: &Plan,
+        qkv: Slot,
+        texts: &mut Texts,
+        layer: usize,
+    ) -> Slot {
+        let (heads, start) = (plan.heads(), texts.start());
+        self.turn_slot(plan, qkv, start);
+        let (width, q_width) = (heads.qkv_width(), heads.q_width());
+        let out = self.arena.slot(self.ids.len() * q_width);
+        let mut values = self.arena.take(out);
+        let qkv = self.arena.get(qkv);
+        self.profile.measure(Part::AttentionForward, || {
+            let mut row = 0;
+            for (cache, new) in texts.reading() {
+                let qkv = &qkv[row * width..(row + new) * width];
+                let held = cache.append(layer, heads, qkv);
+                attention::forward_cached(
+                    plan.arithmetic,
+                    heads,
+                    (held.past, new),
+                    (qkv, width),
+                    (held.keys, held.values, held.capacity),
+                    &mut values[row * q_width..(row + new) * q_width],
+                );
+                row += new;
+            }
+        });
+        self.arena.put(out, values);
+        out
+    }
+}

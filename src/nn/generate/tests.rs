@@ -1,0 +1,271 @@
+//! Generation with a cache against generation without one, alone and in batches.
+
+use super::*;
+use crate::nn::{Door, ModelConfig, position::PositionConfig};
+use candle_core::Device;
+
+fn greedy(max_new_tokens: usize) -> Sampling {
+    Sampling {
+        temperature: 0.0,
+        max_new_tokens,
+        ..Default::default()
+    }
+}
+
+fn model(position: &PositionConfig, n_kv_head: usize, door: Door) -> Model {
+    let config = ModelConfig {
+        n_layer: 2,
+        n_head: 4,
+        n_kv_head: Some(n_kv_head),
+        d_model: 16,
+        seq_len: 12,
+        position: position.clone(),
+        // Large weights, so that the choice of tokens is far from ties.
+        init_std: 0.4,
+        ..Default::default()
+    };
+    let mut model = Model::with_door(&config, 29, &Device::Cpu, door).unwrap();
+    model.init(5).unwrap();
+    model
+}
+
+fn rolling(sampling: &Sampling) -> Continuing<'_> {
+    Continuing {
+        sampling,
+        ends: &[],
+        when_full: WhenFull::Roll,
+    }
+}
+
+/// Every token computed afresh from the whole window.
+fn without_cache(model: &mut Model, prompt: &[u32], n: usize) -> Vec<u32> {
+    let limit = model.shape().seq_len;
+    let mut window = prompt[prompt.len().saturating_sub(limit)..].to_vec();
+    let mut tokens = Vec::new();
+    for _ in 0..n {
+        let len = window.len();
+        let logits = model.logits(&window, 1, len).unwrap();
+        let row: Vec<Vec<f32>> = logits.squeeze(0).unwrap().to_vec2().unwrap();
+        let last = &row[len - 1];
+        let id = (0..last.len())
+            .max_by(|&a, &b| last[a].total_cmp(&last[b]))
+            .unwrap() as u32;
+        tokens.push(id);
+        window.push(id);
+        if window.len() > limit {
+            window.drain(..window.len() - limit.div_ceil(2));
+        }
+    }
+    tokens
+}
+
+#[test]
+fn greedy_with_cache_equals_greedy_without_even_beyond_the_context() {
+    let positions = [
+        PositionConfig::Learned(Default::default()),
+        PositionConfig::Rope(Default::default()),
+    ];
+    for position in &positions {
+        for n_kv_head in [4, 2, 1] {
+            for door in [Door::Fused, Door::Composite] {
+                let mut model = model(position, n_kv_head, door);
+                let prompt = [3, 1, 4, 1, 5];
+                let expected = without_cache(&mut model, &prompt, 30);
+                let mut seen = Vec::new();
+                let generated = generate(&mut model, &prompt, rolling(&greedy(30)), &mut |t| {
+                    seen.push(t.id);
+                    ControlFlow::Continue(())
+                });
+                let generated = generated.unwrap();
+                assert_eq!(
+                    generated.tokens, expected,
+                    "{position:?} {n_kv_head} {door:?}"
+                );
+                assert_eq!(generated.finish, Finish::Length);
+                assert_eq!(seen, expected);
+            }
+        }
+    }
+}
+
+fn fused() -> Model {
+    let position = PositionConfig::Learned(Default::default());
+    model(&position, 4, Door::Fused)
+}
+
+#[test]
+fn a_prompt_longer_than_the_context_is_read_from_its_end() {
+    let mut model = fused();
+    let prompt: Vec<u32> = (0..40).map(|i| i % 29).collect();
+    let mut run = |prompt: &[u32]| {
+        let go = &mut |_| ControlFlow::Continue(());
+        generate(&mut model, prompt, rolling(&greedy(5)), go).unwrap()
+    };
+    assert_eq!(run(&prompt), run(&prompt[28..]));
+}
+
+#[test]
+fn the_end_token_and_the_callback_end_a_text() {
+    let mut model = fused();
+    let mut go = |_| ControlFlow::Continue(());
+    let sampling = greedy(4);
+    let how = rolling(&sampling);
+    let all = generate(&mut model, &[1], how, &mut go).unwrap();
+    let ends = [28, all.tokens[2]];
+    let cut = all.tokens.iter().position(|id| ends.contains(id)).unwrap();
+    let ending = Continuing { ends: &ends, ..how };
+    let ended = generate(&mut model, &[1], ending, &mut go).unwrap();
+    assert_eq!(ended.finish, Finish::Eos);
+    assert_eq!(ended.tokens, all.tokens[..cut]);
+    let mut stop = |_| ControlFlow::Break(());
+    let stopped = generate(&mut model, &[1], how, &mut stop).unwrap();
+    assert_eq!(stopped.finish, Finish::Stopped);
+    assert_eq!(stopped.tokens, all.tokens[..1]);
+    assert!(generate(&mut model, &[], how, &mut go).is_err());
+}
+
+#[test]
+fn a_full_context_ends_the_text_where_it_does_not_roll() {
+    let mut model = fused();
+    let sampling = greedy(40);
+    let how = Continuing {
+        when_full: WhenFull::Stop,
+        ..rolling(&sampling)
+    };
+    let mut go = |_| ControlFlow::Continue(());
+    let full = generate(&mut model, &[3, 1, 4], how, &mut go).unwrap();
+    // Twelve tokens are read; what follows the last of them is the tenth new one.
+    assert_eq!((full.finish, full.tokens.len()), (Finish::Context, 10));
+    let rolled = generate(&mut model, &[3, 1, 4], rolling(&sampling), &mut go).unwrap();
+    assert_eq!(rolled.tokens[..10], full.tokens);
+    let long = generate(&mut model, &[1; 13], how, &mut go).unwrap_err();
+    assert!(long.to_string().contains("context of 12 tokens"), "{long}");
+}
+
+/// Prompts of several lengths, some ending early, some beyond the context: each as it comes out alone.
+#[test]
+fn texts_side_by_side_come_out_as_they_do_alone() {
+    let positions = [
+        PositionConfig::Learned(Default::default()),
+        PositionConfig::Rope(Default::default()),
+    ];
+    let prompts: [&[u32]; 4] = [&[3, 1, 4, 1, 5, 9], &[2], &[6; 17], &[5, 3, 5]];
+    for position in &positions {
+        for door in [Door::Fused, Door::Composite] {
+            let mut model = model(position, 2, door);
+            for temperature in [0.0, 1.0] {
+                let sampling = Sampling {
+                    temperature,
+                    ..greedy(25)
+                };
+                let how = Continuing {
+                    ends: &[7, 8],
+                    ..rolling(&sampling)
+                };
+                let number = |(i, tokens)| Prompt {
+                    tokens,
+                    number: 10 + i as u32,
+                };
+                let batch: Vec<Prompt> = prompts.into_iter().enumerate().map(number).collect();
+                let mut heard = vec![Vec::new(); 4];
+                let together = generate_batch(&mut model, &batch, how, &mut |i, t| {
+                    heard[i].push(t.id);
+                    ControlFlow::Continue(())
+                });
+                let together = together.unwrap();
+                for (i, text) in together.iter().enumerate() {
+                    let mut go = |_, _| ControlFlow::Continue(());
+                    let alone = generate_batch(&mut model, &batch[i..=i], how, &mut go).unwrap();
+                    assert_eq!(*text, alone[0], "{position:?} {door:?} {temperature} {i}");
+                    assert_eq!(heard[i], text.tokens);
+                }
+            }
+        }
+    }
+}
+
+/// More than one chunk, with pieces that end in different ones.
+#[test]
+fn long_prompts_are_read_in_chunks() {
+    use crate::nn::kv_cache::CHUNK;
+    let config = ModelConfig {
+        seq_len: 3 * CHUNK,
+        n_layer: 1,
+        n_head: 2,
+        d_model: 8,
+        position: PositionConfig::Rope(Default::default()),
+        init_std: 0.4,
+        ..Default::default()
+    };
+    let mut model = Model::new(&config, 29, &Device::Cpu).unwrap();
+    model.init(5).unwrap();
+    let text = |n: usize| (0..n as u32).map(|i| i * i % 29).collect::<Vec<u32>>();
+    let lengths = [2 * CHUNK + 7, CHUNK, 5, CHUNK + 1];
+    let texts = lengths.map(text);
+    let extent = Extent {
+        texts: 4,
+        tokens: config.seq_len,
+    };
+    let mut read = Vec::new();
+    model
+        .decode_batch(extent, |decoding| {
+            let pieces: Vec<(usize, &[u32])> =
+                texts.iter().map(|t| t.as_slice()).enumerate().collect();
+            decoding.read_batch(&pieces, &mut read)
+        })
+        .unwrap();
+    for (text, read) in texts.iter().zip(read.chunks_exact(29)) {
+        let all = model.logits(text, 1, text.len()).unwrap();
+        let rows: Vec<Vec<f32>> = all.squeeze(0).unwrap().to_vec2().unwrap();
+        for (a, b) in read.iter().zip(&rows[text.len() - 1]) {
+            assert!((a - b).abs() < 1e-4, "{} tokens: {a} {b}", text.len());
+        }
+    }
+}
+
+#[test]
+fn draws_repeat_with_the_seed_alone() {
+    let mut model = fused();
+    let mut run = |seed| {
+        let sampling = Sampling {
+            temperature: 1.0,
+            seed,
+            max_new_tokens: 20,
+            ..Default::default()
+        };
+        let go = &mut |_| ControlFlow::Continue(());
+        generate(&mut model, &[1, 2], rolling(&sampling), go)
+            .unwrap()
+            .tokens
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn log_probabilities_and_entropies_are_those_of_score() {
+    let mut model = fused();
+    let mut logprobs = Vec::new();
+    let generated = generate(&mut model, &[7, 8], rolling(&greedy(6)), &mut |t| {
+        logprobs.push((t.logprob, t.entropy));
+        ControlFlow::Continue(())
+    });
+    let tokens = generated.unwrap().tokens;
+    let text: Vec<u32> = [7, 8].into_iter().chain(tokens).collect();
+    let batch = crate::nn::TokenBatch {
+        inputs: &text[..7],
+        targets: &text[1..],
+        batch_size: 1,
+        seq_len: 7,
+        weights: None,
+        first: None,
+    };
+    let scored = model.score(&batch).unwrap();
+    let logp = scored.logp.to_vec2::<f32>().unwrap();
+    let entropy = scored.entropy.to_vec2::<f32>().unwrap();
+    let expected = logp[0][1..].iter().zip(&entropy[0][1..]);
+    for ((a, h), (b, g)) in logprobs.iter().zip(expected) {
+        assert!((a - b).abs() < 1e-5, "{a} {b}");
+        assert!((h - g).abs() < 1e-4, "{h} {g}");
+    }
+}
