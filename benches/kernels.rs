@@ -7,6 +7,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use llmtui::kernels::activation::Activation;
 use llmtui::kernels::attention::{Heads, Saved};
 use llmtui::kernels::matmul::{Arithmetic, Into};
+use llmtui::kernels::matrix::Matrix;
 use llmtui::kernels::norm::NormKind;
 use llmtui::kernels::positions::Positions;
 use llmtui::kernels::rotary::{RotaryTable, Turn};
@@ -71,7 +72,8 @@ fn kernels(criterion: &mut Criterion) {
         };
         let mut y = values(rows * 4 * d);
         bench(criterion, "linear forward", size, || {
-            linear::forward(Arithmetic::F32, sizes, &x, &weight, None, None, &mut y);
+            let weight = Matrix::Dense(&weight);
+            linear::forward(Arithmetic::F32, sizes, &x, weight, None, None, &mut y);
         });
         let mut dx = values(rows * d);
         bench(criterion, "linear backward input", size, || {
@@ -225,7 +227,7 @@ fn attention_and_head(criterion: &mut Criterion, size: Size) {
     bench(criterion, "log-prob head forward", size, || {
         let inputs = logprob::Inputs {
             hidden: &dout,
-            table: &table,
+            table: Matrix::Dense(&table),
             targets: &targets,
         };
         logprob::forward(

@@ -1,5 +1,6 @@
 //! Token embedding, with learned positions added where the model has them.
 
+use super::matrix::Matrix;
 use super::positions::Positions;
 use super::threads;
 use candle_core::{IndexOp, Result, Tensor};
@@ -29,7 +30,7 @@ pub fn composite(
 /// `x` (B · T, D): row i is the `table` row of `ids` at i plus the `vectors` row of its position.
 pub fn forward(
     ids: &[u32],
-    table: &[f32],
+    table: Matrix,
     vectors: Option<&[f32]>,
     positions: Positions,
     x: &mut [f32],
@@ -38,7 +39,7 @@ pub fn forward(
     threads::rows1(x, d, d, |first, x| {
         for (i, row) in x.chunks_exact_mut(d).enumerate() {
             let token = first + i;
-            row.copy_from_slice(&table[ids[token] as usize * d..][..d]);
+            table.row(ids[token] as usize, row);
             if let Some(vectors) = vectors {
                 for (x, p) in row.iter_mut().zip(&vectors[positions.at(token) * d..]) {
                     *x += p;
@@ -96,7 +97,13 @@ mod tests {
             composite(&ids, &lt, Some(&lp), places)
         });
         let mut x = vec![9.0; ids.len() * d];
-        forward(&ids, &table, Some(&positions), places, &mut x);
+        forward(
+            &ids,
+            Matrix::Dense(&table),
+            Some(&positions),
+            places,
+            &mut x,
+        );
         assert_close("x", &x, &exact, 1e-6);
         let (mut dtable, mut dpositions) = (vec![0.0; vocab * d], vec![0.0; 4 * d]);
         backward(&ids, &dy, &mut dtable);
@@ -113,7 +120,8 @@ mod tests {
             start: 2,
             ..Positions::whole_rows(2)
         };
-        forward(&[0, 1], &[1.0, 2.0], Some(&positions), places, &mut x);
+        let table = Matrix::Dense(&[1.0, 2.0]);
+        forward(&[0, 1], table, Some(&positions), places, &mut x);
         assert_eq!(x, [21.0, 32.0]);
     }
 }

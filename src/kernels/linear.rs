@@ -1,6 +1,7 @@
 //! A linear layer: y = x Wᵀ (+ b), weights stored (out, in).
 
-use super::matmul::{Arithmetic, Compute, Into, Mat, Plus, matmul, matmul_plus};
+use super::matmul::{Arithmetic, Compute, Into, Mat, Plus, matmul};
+use super::matrix::Matrix;
 use super::reduce;
 use candle_core::{Result, Tensor};
 
@@ -26,15 +27,15 @@ pub fn forward(
     arithmetic: Arithmetic,
     sizes: Sizes,
     x: &[f32],
-    weight: &[f32],
+    weight: Matrix,
     bias: Option<&[f32]>,
     residual: Option<&[f32]>,
     y: &mut [f32],
 ) {
     let Sizes { rows, d_in, d_out } = sizes;
-    let (x, w) = (Mat::new(x, rows, d_in), Mat::new(weight, d_out, d_in));
     let plus = Plus { residual, bias };
-    matmul_plus(y, x, w.t(), plus, Compute::pool(arithmetic));
+    let compute = Compute::pool(arithmetic);
+    weight.product(y, Mat::new(x, rows, d_in), d_out, plus, compute);
 }
 
 /// `dx` (rows, d_in) = (or +=) `dy` (rows, d_out) · `weight`.
@@ -99,7 +100,7 @@ mod tests {
                 Arithmetic::F32,
                 sizes,
                 &x,
-                &weight,
+                Matrix::Dense(&weight),
                 Some(&bias),
                 Some(&residual),
                 &mut y,

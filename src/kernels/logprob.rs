@@ -3,7 +3,8 @@
 
 use super::lanes::{Lanes, Vector, widest};
 use super::math::max;
-use super::matmul::{Arithmetic, Compute, Into, Mat, matmul};
+use super::matmul::{Arithmetic, Compute, Into, Mat, Plus, matmul};
+use super::matrix::Matrix;
 use super::threads;
 use candle_core::{D, Result, Tensor};
 
@@ -71,7 +72,7 @@ impl Sizes {
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
     pub hidden: &'a [f32],
-    pub table: &'a [f32],
+    pub table: Matrix<'a>,
     pub targets: &'a [u32],
 }
 
@@ -185,7 +186,7 @@ pub fn backward(
             }
         });
         let dlogits = Mat::new(logits, n, vocab);
-        let table = Mat::new(inputs.table, vocab, d);
+        let table = Mat::new(inputs.table.dense(), vocab, d);
         let hidden = Mat::new(&inputs.hidden[from * d..][..n * d], n, d);
         let dhidden = &mut dhidden[from * d..][..n * d];
         matmul(dhidden, dlogits, table, 1.0, Into::Overwrite, compute);
@@ -206,15 +207,11 @@ fn chunk_logits(
     let Sizes { d, vocab, .. } = sizes;
     let n = logits.len() / vocab;
     let hidden = Mat::new(&inputs.hidden[from * d..][..n * d], n, d);
-    let table = Mat::new(inputs.table, vocab, d);
-    matmul(
-        logits,
-        hidden,
-        table.t(),
-        1.0,
-        Into::Overwrite,
-        Compute::pool(arithmetic),
-    );
+    let compute = Compute::pool(arithmetic);
+    let nothing = Plus::default();
+    inputs
+        .table
+        .product(logits, hidden, vocab, nothing, compute);
 }
 
 widest! {
@@ -317,7 +314,7 @@ mod tests {
 
         let inputs = Inputs {
             hidden: &hidden,
-            table: &table,
+            table: Matrix::Dense(&table),
             targets: &targets,
         };
         let mut outputs = Outputs::default();
@@ -370,7 +367,7 @@ mod tests {
         let sizes = Sizes::new(1, 1, 65);
         let inputs = Inputs {
             hidden: &[0.0],
-            table: &[1.0; 65],
+            table: Matrix::Dense(&[1.0; 65]),
             targets: &[3],
         };
         let mut outputs = Outputs::default();

@@ -22,7 +22,7 @@ impl Leaves {
             tensors: BTreeMap::new(),
             vars: Vec::new(),
         };
-        for span in spans(layout) {
+        for span in layout.spans() {
             if leaves.tensors.contains_key(&span.offset) {
                 continue;
             }
@@ -52,27 +52,6 @@ impl Leaves {
             None => candle_core::bail!("no parameter lies at offset {}", span.offset),
         }
     }
-}
-
-fn spans(layout: &Layout) -> Vec<Span> {
-    let mut spans = vec![layout.tokens, layout.head];
-    spans.extend(layout.positions);
-    let mut norm = |n: &NormSpans| {
-        spans.push(n.gain);
-        spans.extend(n.bias);
-    };
-    norm(&layout.norm);
-    for block in &layout.blocks {
-        norm(&block.norm1);
-        norm(&block.norm2);
-    }
-    for block in &layout.blocks {
-        for part in [block.qkv, block.attn_out, block.mlp_in, block.mlp_out] {
-            spans.push(part.weight);
-            spans.extend(part.bias);
-        }
-    }
-    spans
 }
 
 /// What a batch gave, (B, T) each; the first two with the graph that leads back to the leaves.

@@ -108,6 +108,24 @@ impl Layout {
         }
         .build()
     }
+
+    /// Every part that a pass reads as one, each at least once: tied ones stand twice.
+    pub fn spans(&self) -> Vec<Span> {
+        let mut spans = vec![self.tokens, self.head];
+        spans.extend(self.positions);
+        let norms = self.blocks.iter().flat_map(|b| [&b.norm1, &b.norm2]);
+        for norm in norms.chain([&self.norm]) {
+            spans.push(norm.gain);
+            spans.extend(norm.bias);
+        }
+        for block in &self.blocks {
+            for part in [block.qkv, block.attn_out, block.mlp_in, block.mlp_out] {
+                spans.push(part.weight);
+                spans.extend(part.bias);
+            }
+        }
+        spans
+    }
 }
 
 struct Builder<'a> {

@@ -20,6 +20,7 @@ mod precision;
 mod profile;
 mod sampler;
 mod tape;
+mod weights;
 
 pub use checkpointing::ActivationCheckpointing;
 pub use config::{ModelConfig, ModelShape};
@@ -29,3 +30,4 @@ pub use model::{Door, Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
 pub use params::{Init, ParamInfo, Params};
 pub use precision::{Precision, PrecisionError, arithmetic_name};
 pub use profile::Part;
+pub use weights::StoredTensor;

@@ -19,6 +19,7 @@ pub struct Exact {
 /// Computes in f64 from the model's weights, which stay as they are; `dlogp` and `dentropy` have B · T elements.
 pub fn exact(model: &Model, batch: &TokenBatch, dlogp: &[f64], dentropy: &[f64]) -> Result<Exact> {
     let shape = (batch.batch_size, batch.seq_len);
+    model.params().require_present()?;
     let weights = model.params().weights().to_device(&Device::Cpu)?;
     let decoder = Decoder {
         config: model.config(),

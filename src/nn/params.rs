@@ -43,6 +43,32 @@ pub struct Params {
 }
 
 impl Params {
+    /// Names and shapes of weights that are not here: those of a model that is only read, in its file's own formats.
+    pub(crate) fn absent(infos: Vec<ParamInfo>) -> Result<Self> {
+        let nothing = || Tensor::zeros(0, DType::F32, &Device::Cpu);
+        Ok(Params {
+            infos,
+            weights: nothing()?,
+            grads: nothing()?,
+            cleared: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether weights and gradients are here.
+    pub fn is_present(&self) -> bool {
+        self.weights.elem_count() == self.len()
+    }
+
+    /// An error where weights are kept quantised, for reading only.
+    pub(crate) fn require_present(&self) -> Result<()> {
+        if !self.is_present() {
+            candle_core::bail!(
+                "the model's weights are quantised, for reading only; --dequantize makes a copy in f32 that can be trained"
+            )
+        }
+        Ok(())
+    }
+
     /// Zero weights and gradients on `device`.
     pub(crate) fn new(infos: Vec<ParamInfo>, device: &Device) -> Result<Self> {
         let len: usize = infos.iter().map(|info| info.len).sum();
@@ -64,7 +90,7 @@ impl Params {
 
     /// Total number of elements.
     pub fn len(&self) -> usize {
-        self.weights.elem_count()
+        self.infos.iter().map(|info| info.len).sum()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -82,6 +108,7 @@ impl Params {
 
     /// The flat gradients (n_params), f32.
     pub fn grads(&self) -> Result<&Tensor> {
+        self.require_present()?;
         self.settle()?;
         Ok(&self.grads)
     }
@@ -106,6 +133,7 @@ impl Params {
 
     /// One parameter's weights in its own shape, copied.
     pub fn weight(&self, info: &ParamInfo) -> Result<Tensor> {
+        self.require_present()?;
         self.weights
             .narrow(0, info.offset, info.len)?
             .reshape(info.shape.as_slice())?
@@ -122,11 +150,13 @@ impl Params {
 
     /// Reads all weights; on an accelerator through a copy.
     pub fn read_weights<R>(&self, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
+        self.require_present()?;
         flat::read(&self.weights, read)
     }
 
     /// Changes weights in place; on an accelerator through a copy.
     pub fn write_weights<R>(&mut self, write: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
+        self.require_present()?;
         flat::write(&self.weights, write)
     }
 
@@ -142,6 +172,7 @@ impl Params {
 
     /// Sets all gradients to zero.
     pub fn zero_grads(&mut self) -> Result<()> {
+        self.require_present()?;
         if self.device().is_cpu() {
             *self.cleared.get_mut() = true;
             return Ok(());

@@ -32,6 +32,16 @@ impl<'a> Mat<'a> {
         }
     }
 
+    /// Number of rows.
+    pub fn row_count(&self) -> usize {
+        self.rows
+    }
+
+    /// Elements of a row.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
     /// Rows from..to of a row-major view.
     pub fn rows(self, from: usize, to: usize) -> Self {
         let data = &self.data[from * self.row_stride..];

@@ -80,7 +80,7 @@ impl Pass {
         let mut dhidden = self.arena.buffer(self.arena.get(hidden).len());
         let inputs = logprob::Inputs {
             hidden: self.arena.get(hidden),
-            table: &plan.weights[plan.layout.head.range()],
+            table: plan.matrix(plan.layout.head),
             targets: &self.targets,
         };
         let dtable = &mut grads[plan.layout.head.range()];
@@ -139,7 +139,7 @@ impl Pass {
             x: self.arena.get(x),
             stats: self.arena.get(stats),
         };
-        let gain = &plan.weights[spans.gain.range()];
+        let gain = plan.dense(spans.gain);
         let (dgain, dbias) = spans.split(grads);
         let params = norm::ParamGradients {
             gain: dgain,
@@ -170,7 +170,7 @@ impl Pass {
         let sizes = self.linear_sizes(spans);
         let (mut dx, into) = self.arena.open_gradient(x, sizes.rows * sizes.d_in);
         let x_values = self.arena.get(x);
-        let weight = &plan.weights[spans.weight.range()];
+        let weight = plan.dense(spans.weight);
         let (arithmetic, params_into) = (plan.arithmetic, self.into);
         self.profile.measure(Part::LinearBackward, || {
             let dweight = &mut grads[spans.weight.range()];

@@ -6,12 +6,14 @@ mod reading;
 use super::checkpointing::ActivationCheckpointing;
 use super::footprint::Footprint;
 use super::kv_cache::Texts;
-use super::layout::{BlockSpans, Layout, LinearSpans, NormSpans};
+use super::layout::{BlockSpans, Layout, LinearSpans, NormSpans, Span};
 use super::profile::{Part, Profile};
 use super::tape::{Arena, Slot, Track};
+use super::weights::Weights;
 use super::{ModelConfig, ModelShape, TokenBatch};
 use crate::kernels::attention::{self, Heads, Mask};
-use crate::kernels::matmul::{Arithmetic, Compute, Into, Mat, matmul};
+use crate::kernels::matmul::{Arithmetic, Into};
+use crate::kernels::matrix::Matrix;
 use crate::kernels::positions::Positions;
 use crate::kernels::rotary::{self, RotaryTable, Turn};
 use crate::kernels::{activation, embedding, linear, logprob, norm};
@@ -26,10 +28,21 @@ pub(crate) struct Plan<'a> {
     pub shape: &'a ModelShape,
     pub layout: &'a Layout,
     pub rotary: Option<&'a RotaryTable>,
-    pub weights: &'a [f32],
+    pub weights: Weights<'a>,
 }
 
-impl Plan<'_> {
+impl<'a> Plan<'a> {
+    /// A matrix of weights: the one place where a pass reads it, whatever it is kept in. What a backward differentiates
+    /// by is always dense: [`Plan::dense`].
+    fn matrix(&self, span: Span) -> Matrix<'a> {
+        self.weights.matrix(span)
+    }
+
+    /// A vector of weights (gains, biases), or a table of which rows are added.
+    fn dense(&self, span: Span) -> &'a [f32] {
+        self.weights.dense(span)
+    }
+
     fn heads(&self) -> Heads {
         Heads {
             n_head: self.shape.n_head,
@@ -177,7 +190,7 @@ impl Pass {
         let sizes = self.head_sizes(plan);
         let inputs = logprob::Inputs {
             hidden: self.arena.get(hidden),
-            table: &plan.weights[plan.layout.head.range()],
+            table: plan.matrix(plan.layout.head),
             targets: &self.targets,
         };
         let outputs = &mut self.outputs;
@@ -301,9 +314,9 @@ impl Pass {
     fn embedding(&mut self, plan: &Plan, start: usize) -> Slot {
         let slot = self.arena.slot(self.ids.len() * plan.shape.d_model);
         let mut x = self.arena.take(slot);
-        let table = &plan.weights[plan.layout.tokens.range()];
+        let table = plan.matrix(plan.layout.tokens);
         let vectors = plan.layout.positions;
-        let vectors = vectors.map(|span| &plan.weights[span.range()]);
+        let vectors = vectors.map(|span| plan.dense(span));
         let positions = self.rows.positions(start);
         self.profile.measure(Part::Embedding, || {
             embedding::forward(&self.ids, table, vectors, positions, &mut x);
@@ -321,8 +334,8 @@ impl Pass {
             norm::forward(
                 plan.config.norm.kind(),
                 x_values,
-                &plan.weights[spans.gain.range()],
-                spans.bias.map(|span| &plan.weights[span.range()]),
+                plan.dense(spans.gain),
+                spans.bias.map(|span| plan.dense(span)),
                 plan.config.norm.eps(),
                 &mut y_values,
                 &mut stats_values,
@@ -360,8 +373,8 @@ impl Pass {
                         plan.arithmetic,
                         sizes,
                         arena.get(x),
-                        &plan.weights[spans.weight.range()],
-                        spans.bias.map(|span| &plan.weights[span.range()]),
+                        plan.matrix(spans.weight),
+                        spans.bias.map(|span| plan.dense(span)),
                         residual.map(|slot| arena.get(slot)),
                         &mut values,
                     );
@@ -448,9 +461,12 @@ impl Pass {
 fn head(plan: &Plan, hidden: &[f32], logits: &mut Vec<f32>) {
     let (d, vocab) = (plan.shape.d_model, plan.shape.vocab_size);
     let rows = hidden.len() / d;
-    let table = Mat::new(&plan.weights[plan.layout.head.range()], vocab, d);
-    let hidden = Mat::new(hidden, rows, d);
-    let compute = Compute::pool(plan.arithmetic);
+    let sizes = linear::Sizes {
+        rows,
+        d_in: d,
+        d_out: vocab,
+    };
+    let table = plan.matrix(plan.layout.head);
     logits.resize(rows * vocab, 0.0);
-    matmul(logits, hidden, table.t(), 1.0, Into::Overwrite, compute);
+    linear::forward(plan.arithmetic, sizes, hidden, table, None, None, logits);
 }

@@ -12,10 +12,11 @@ use super::checkpointing::ActivationCheckpointing;
 use super::composite::{Graph, Leaves};
 use super::footprint::Footprint;
 use super::fused::Pass;
-use super::layout::Layout;
+use super::layout::{Layout, Span};
 use super::profile::Part;
 use super::tape::Track;
-use super::{Init, ModelConfig, ModelShape, Naming, Params};
+use super::weights::{Stored, StoredTensor};
+use super::{Init, ModelConfig, ModelShape, Naming, ParamInfo, Params};
 use crate::base::rng::{Rng, Stream};
 use crate::kernels::matmul::Arithmetic;
 use crate::kernels::rotary::RotaryTable;
@@ -87,6 +88,8 @@ pub struct Model {
     shape: ModelShape,
     layout: Layout,
     params: Params,
+    /// Weights in a file's own formats, where `params` has none.
+    stored: Option<Stored>,
     door: Door,
     arithmetic: Arithmetic,
     checkpointing: ActivationCheckpointing,
@@ -135,11 +138,50 @@ impl Model {
         check::shape(config, &shape)?;
         let layout = Layout::new(config, &shape);
         let params = Params::new(layout.infos.clone(), device)?;
-        Ok(Model {
+        Ok(Model::assemble((config, shape), layout, params, None, door))
+    }
+
+    /// A model that is only read: its weights stay in the formats in which `read` gives them, one parameter at a time.
+    /// Training it is an error.
+    ///
+    /// # Errors
+    /// The config's, what `read` says, and bytes that are not those of the parameter.
+    pub fn stored<E>(
+        config: &ModelConfig,
+        vocab_size: usize,
+        read: impl FnMut(&ParamInfo) -> std::result::Result<StoredTensor, E>,
+    ) -> std::result::Result<Model, E>
+    where
+        E: From<candle_core::Error>,
+    {
+        let shape = config.shape(vocab_size);
+        check::shape(config, &shape)?;
+        let layout = Layout::new(config, &shape);
+        let params = Params::absent(layout.infos.clone())?;
+        let stored = Stored::new(&layout, read)?;
+        let config = (config, shape);
+        Ok(Model::assemble(
+            config,
+            layout,
+            params,
+            Some(stored),
+            Door::Fused,
+        ))
+    }
+
+    fn assemble(
+        (config, shape): (&ModelConfig, ModelShape),
+        layout: Layout,
+        params: Params,
+        stored: Option<Stored>,
+        door: Door,
+    ) -> Model {
+        Model {
             config: config.clone(),
             shape,
             layout,
             params,
+            stored,
             door,
             arithmetic: Arithmetic::F32,
             checkpointing: ActivationCheckpointing::default(),
@@ -151,7 +193,7 @@ impl Model {
                 .rotary_theta()
                 .map(|theta| RotaryTable::new(theta, shape.head_dim, shape.seq_len)),
             upstream: Upstream::default(),
-        })
+        }
     }
 
     /// Draws initial weights: a pure function of the seed and the parameter's index, on any number of threads.
@@ -252,6 +294,17 @@ impl Model {
 
     /// Bytes of weights that every decoded token reads.
     pub fn decode_bytes_per_token(&self) -> usize {
+        if let Some(stored) = &self.stored {
+            let mut spans = self.layout.spans();
+            let looked_up = |span: &Span| {
+                Some(*span) == self.layout.positions
+                    || (*span == self.layout.tokens && *span != self.layout.head)
+            };
+            spans.retain(|span| !looked_up(span));
+            spans.sort_by_key(|span| span.offset);
+            spans.dedup();
+            return spans.iter().map(|span| stored.bytes(*span)).sum();
+        }
         (self.n_params() - self.lookup_params()) * size_of::<f32>()
     }
 

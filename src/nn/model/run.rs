@@ -8,6 +8,7 @@ use crate::nn::composite::{Decoder, Graph, Leaves};
 use crate::nn::fused::{Pass, Plan};
 use crate::nn::kv_cache::{Decoding, Extent};
 use crate::nn::tape::Track;
+use crate::nn::weights::Weights;
 use candle_core::{DType, Device, Result, Tensor, bail};
 
 /// What the head gave for a batch: (batch_size, seq_len) each, row-major, in nats.
@@ -58,6 +59,7 @@ impl Model {
     /// until then.
     pub fn forward(&mut self, batch: &TokenBatch) -> Result<TokenOutputs> {
         self.recorded = None;
+        self.params.require_present()?;
         self.check_batch(batch)?;
         if self.door == Door::Fused {
             let outputs = self.run_fused(Track::Gradients, batch)?;
@@ -112,6 +114,7 @@ impl Model {
         upstream: &mut Upstream,
     ) -> Result<R> {
         self.recorded = None;
+        self.params.require_present()?;
         self.check_batch(batch)?;
         self.extend_rotary(batch.seq_len);
         let (grads, into) = self.params.open_grads();
@@ -301,11 +304,12 @@ impl Model {
             layout,
             rotary,
             params,
+            stored,
             training,
             evaluation,
             ..
         } = self;
-        flat::read(params.weights(), |weights| {
+        let run = |weights: Weights| {
             let plan = Plan {
                 arithmetic: *arithmetic,
                 checkpointing: *checkpointing,
@@ -316,7 +320,11 @@ impl Model {
                 weights,
             };
             work(&plan, training, evaluation)
-        })
+        };
+        match stored {
+            Some(stored) => Ok(run(Weights::Stored(stored))),
+            None => flat::read(params.weights(), |weights| run(Weights::Flat(weights))),
+        }
     }
 
     pub(crate) fn decoder(&self, track: Track) -> Result<Decoder<'_>> {

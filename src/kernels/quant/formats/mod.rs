@@ -1,0 +1,227 @@
+//! How weights are written in few bits: one file a format, one word in the list. Byte layouts are those of GGUF files
+//! (ggml-org/ggml, ggml-common.h); the codes that an encoder chooses are its own business.
+//!
+//! These are the references: plain loops that say what the bytes mean. What multiplies by them fast is in `packed`.
+
+mod bfloat16;
+mod float16;
+mod float32;
+mod q4_0;
+mod q4_1;
+pub(super) mod q4_k;
+mod q5_0;
+mod q5_1;
+pub(super) mod q5_k;
+pub(super) mod q6_k;
+mod q8_0;
+pub(super) mod super_block;
+
+/// Values of one block of the formats with two levels of scales.
+pub(super) const VALUES: usize = 256;
+
+/// Writes the values of one block.
+type Encode = fn(&[f32], &mut [u8]);
+
+/// What a format is.
+#[derive(Debug)]
+pub struct Format {
+    /// As files and other programs call it.
+    pub name: &'static str,
+    /// As options write it.
+    pub word: &'static str,
+    /// Its number in GGUF files.
+    pub ggml_id: u32,
+    /// Values of a block, and its bytes.
+    pub values: usize,
+    pub bytes: usize,
+    /// One block (or, of plain floats, any number of values) → values.
+    decode: fn(&[u8], &mut [f32]),
+    /// Values → one block; none where only reading is known.
+    encode: Option<Encode>,
+}
+
+macro_rules! formats {
+    ($($variant:ident: $module:ident),+ $(,)?) => {
+        /// Number formats of weights.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Kind {
+            $($variant,)+
+        }
+
+        impl Kind {
+            /// All, in the order of the list.
+            pub const ALL: &'static [Kind] = &[$(Kind::$variant),+];
+
+            pub fn format(self) -> &'static Format {
+                match self { $(Kind::$variant => &$module::FORMAT,)+ }
+            }
+        }
+    };
+}
+
+formats! {
+    F32: float32,
+    F16: float16,
+    Bf16: bfloat16,
+    Q8_0: q8_0,
+    Q4_0: q4_0,
+    Q4_1: q4_1,
+    Q5_0: q5_0,
+    Q5_1: q5_1,
+    Q4K: q4_k,
+    Q5K: q5_k,
+    Q6K: q6_k,
+}
+
+impl Kind {
+    /// The format of a number in a GGUF file.
+    pub fn by_ggml_id(id: u32) -> Option<Kind> {
+        Kind::ALL.iter().copied().find(|k| k.format().ggml_id == id)
+    }
+
+    /// The format of an option's word.
+    pub fn by_word(word: &str) -> Option<Kind> {
+        Kind::ALL.iter().copied().find(|k| k.format().word == word)
+    }
+
+    pub fn name(self) -> &'static str {
+        self.format().name
+    }
+
+    /// Whether values can be written in it.
+    pub fn writable(self) -> bool {
+        self.format().encode.is_some()
+    }
+
+    /// Whether the values are plain floats, without scales.
+    pub fn is_float(self) -> bool {
+        self.format().values == 1
+    }
+
+    /// Bytes of a row of `cols` values; none where they are no whole number of blocks.
+    pub fn row_bytes(self, cols: usize) -> Option<usize> {
+        let Format { values, bytes, .. } = self.format();
+        cols.is_multiple_of(*values)
+            .then(|| cols / values)
+            .and_then(|blocks| blocks.checked_mul(*bytes))
+    }
+
+    /// Whole blocks → values.
+    ///
+    /// # Panics
+    /// When the sizes do not belong together.
+    pub fn decode(self, bytes: &[u8], values: &mut [f32]) {
+        let format = self.format();
+        assert_eq!(
+            bytes.len() / format.bytes,
+            values.len() / format.values,
+            "blocks of {}",
+            format.name
+        );
+        if self.is_float() {
+            return (format.decode)(bytes, values);
+        }
+        let blocks = bytes.chunks_exact(format.bytes);
+        for (block, values) in blocks.zip(values.chunks_exact_mut(format.values)) {
+            (format.decode)(block, values);
+        }
+    }
+
+    /// Values → whole blocks; false where this format is only read.
+    ///
+    /// # Panics
+    /// When the sizes do not belong together.
+    pub fn encode(self, values: &[f32], bytes: &mut [u8]) -> bool {
+        let format = self.format();
+        let Some(encode) = format.encode else {
+            return false;
+        };
+        assert_eq!(
+            bytes.len() / format.bytes,
+            values.len() / format.values,
+            "blocks of {}",
+            format.name
+        );
+        if self.is_float() {
+            encode(values, bytes);
+        } else {
+            let blocks = bytes.chunks_exact_mut(format.bytes);
+            for (block, values) in blocks.zip(values.chunks_exact(format.values)) {
+                encode(values, block);
+            }
+        }
+        true
+    }
+}
+
+/// 32 codes out of 16 bytes: the low four bits first, then the high ones.
+fn nibbles(bytes: &[u8]) -> impl Iterator<Item = u8> {
+    let low = bytes.iter().map(|b| b & 15);
+    low.chain(bytes.iter().map(|b| b >> 4))
+}
+
+fn pack_nibbles(bytes: &mut [u8], values: &[f32], code: impl Fn(f32) -> u8) {
+    let (low, high) = values.split_at(bytes.len());
+    for (byte, (low, high)) in bytes.iter_mut().zip(low.iter().zip(high)) {
+        *byte = code(*low) | code(*high) << 4;
+    }
+}
+
+/// 32 codes of five bits: four bytes of fifth bits, then the low four as in [`nibbles`].
+fn fives(bytes: &[u8]) -> impl Iterator<Item = u8> {
+    let fifth = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let low = nibbles(&bytes[4..]).enumerate();
+    low.map(move |(i, q)| q | ((fifth >> i & 1) as u8) << 4)
+}
+
+fn pack_fives(bytes: &mut [u8], values: &[f32], code: impl Fn(f32) -> u8) {
+    let mut fifth = 0;
+    for (i, x) in values.iter().enumerate() {
+        fifth |= u32::from(code(*x) >> 4) << i;
+    }
+    let (bits, low) = bytes.split_at_mut(4);
+    bits.copy_from_slice(&fifth.to_le_bytes());
+    pack_nibbles(low, values, |x| code(x) & 15);
+}
+
+/// The value of largest magnitude, with its sign.
+fn signed_top(values: &[f32]) -> f32 {
+    let larger = |top: f32, &x: &f32| if x.abs() > top.abs() { x } else { top };
+    values.iter().fold(0.0, larger)
+}
+
+/// The least and the greatest value.
+fn extent(values: &[f32]) -> (f32, f32) {
+    let start = (f32::INFINITY, f32::NEG_INFINITY);
+    let wider = |(least, greatest): (f32, f32), &x: &f32| (least.min(x), greatest.max(x));
+    values.iter().fold(start, wider)
+}
+
+/// The scale s for codes −half..half with the least Σ x² (s q − x)²: the plain one and its neighbours are tried, and for
+/// the codes of each the best scale is solved for.
+fn best_scale(values: &[f32], half: i32) -> f32 {
+    let top = signed_top(values);
+    if top == 0.0 {
+        return 0.0;
+    }
+    let (least, most) = (-half as f32, (half - 1) as f32);
+    let mut best = (f64::NEG_INFINITY, 0.0);
+    for i in -9..=9 {
+        let inverse = (least + 0.1 * i as f32) / top;
+        let (mut qx, mut qq) = (0.0_f64, 0.0_f64);
+        for &x in values {
+            let q = f64::from((x * inverse).round_ties_even().clamp(least, most));
+            let (x, weight) = (f64::from(x), f64::from(x * x));
+            qx += weight * q * x;
+            qq += weight * q * q;
+        }
+        // What the squared error is lowered by, for the best scale qx / qq.
+        if qq > 0.0 && qx * qx / qq > best.0 {
+            best = (qx * qx / qq, qx / qq);
+        }
+    }
+    best.1 as f32
+}
+
+#[cfg(test)]
+mod tests;

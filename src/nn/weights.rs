@@ -1,0 +1,272 @@
+//! Where a pass finds its weights: in the flat buffer of a model that can be trained, or one by one as a file keeps them,
+//! quantised, for reading only.
+
+use super::layout::{Layout, Span};
+use super::params::ParamInfo;
+use crate::kernels::matrix::Matrix;
+use crate::kernels::quant::{Kind, PackError, Packed};
+use std::collections::BTreeMap;
+
+/// The weights of one pass.
+#[derive(Clone, Copy)]
+pub(crate) enum Weights<'a> {
+    Flat(&'a [f32]),
+    Stored(&'a Stored),
+}
+
+impl<'a> Weights<'a> {
+    /// A matrix, whatever it is kept in.
+    pub fn matrix(self, span: Span) -> Matrix<'a> {
+        match self {
+            Weights::Flat(weights) => Matrix::Dense(&weights[span.range()]),
+            Weights::Stored(stored) => match stored.parts.get(&span.offset) {
+                Some(StoredPart::Packed(packed)) => Matrix::Packed(packed),
+                Some(StoredPart::Dense(values)) => Matrix::Dense(values),
+                None => Matrix::Dense(&[]),
+            },
+        }
+    }
+
+    /// What is f32 under all circumstances: vectors, and tables of which rows are added. Nothing for a packed matrix.
+    pub fn dense(self, span: Span) -> &'a [f32] {
+        match self {
+            Weights::Flat(weights) => &weights[span.range()],
+            Weights::Stored(_) => self.matrix(span).dense(),
+        }
+    }
+}
+
+/// One parameter as a file gives it.
+#[derive(Debug)]
+pub enum StoredTensor {
+    /// Row-major f32.
+    Dense(Vec<f32>),
+    /// The bytes of a matrix's rows in a format of [`Kind`].
+    Packed(Kind, Vec<u8>),
+}
+
+impl StoredTensor {
+    /// Whether these are the values of the parameter, in number.
+    fn check(&self, info: &ParamInfo) -> Result<(), PackError> {
+        let (kind, found) = match self {
+            StoredTensor::Dense(values) => (Kind::F32, size_of_val(values.as_slice())),
+            StoredTensor::Packed(kind, bytes) => (*kind, bytes.len()),
+        };
+        let cols = info.shape.last().copied().unwrap_or(0);
+        let rows = info.len.checked_div(cols).unwrap_or(0);
+        let expected = match kind.row_bytes(cols) {
+            Some(row_bytes) => row_bytes.saturating_mul(rows),
+            None => {
+                let kind = kind.name();
+                return Err(PackError::Cols { kind, cols });
+            }
+        };
+        if found != expected {
+            return Err(PackError::Bytes {
+                kind: kind.name(),
+                rows,
+                cols,
+                expected,
+                found,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The weights of a model that is only read, by the place that they have in the layout.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    parts: BTreeMap<usize, StoredPart>,
+}
+
+#[derive(Debug)]
+enum StoredPart {
+    Dense(Vec<f32>),
+    Packed(Packed),
+}
+
+impl Stored {
+    /// Asks `read` for every parameter and puts together what one product serves.
+    pub fn new<E: From<candle_core::Error>>(
+        layout: &Layout,
+        mut read: impl FnMut(&ParamInfo) -> Result<StoredTensor, E>,
+    ) -> Result<Stored, E> {
+        let mut parts = BTreeMap::new();
+        for span in layout.spans() {
+            if parts.contains_key(&span.offset) {
+                continue;
+            }
+            let infos = layout.infos.iter();
+            let infos = infos.filter(|info| span.range().contains(&info.offset));
+            // Rows of the table of positions are added, never multiplied.
+            let mut part = match span.rows == 1 || Some(span) == layout.positions {
+                true => StoredPart::Dense(Vec::new()),
+                false => StoredPart::Packed(Packed::new(span.cols)),
+            };
+            for info in infos {
+                let tensor = read(info)?;
+                let pushed = tensor
+                    .check(info)
+                    .and_then(|()| part.push(tensor, span.cols));
+                pushed.map_err(|what| {
+                    candle_core::Error::Msg(format!("tensor {}: {what}", info.name))
+                })?;
+            }
+            parts.insert(span.offset, part);
+        }
+        Ok(Stored { parts })
+    }
+
+    /// Bytes of the part that begins at a span's place.
+    pub fn bytes(&self, span: Span) -> usize {
+        match self.parts.get(&span.offset) {
+            Some(StoredPart::Packed(packed)) => packed.bytes(),
+            Some(StoredPart::Dense(values)) => size_of_val(values.as_slice()),
+            None => 0,
+        }
+    }
+}
+
+impl StoredPart {
+    fn push(&mut self, tensor: StoredTensor, cols: usize) -> Result<(), PackError> {
+        match (self, tensor) {
+            (StoredPart::Dense(all), StoredTensor::Dense(values)) => all.extend(values),
+            (StoredPart::Dense(all), StoredTensor::Packed(kind, bytes)) => {
+                let format = kind.format();
+                let at = all.len();
+                all.resize(at + bytes.len() / format.bytes * format.values, 0.0);
+                kind.decode(&bytes, &mut all[at..]);
+            }
+            (StoredPart::Packed(all), StoredTensor::Packed(kind, bytes)) => {
+                let row_bytes = kind.row_bytes(cols).filter(|n| *n > 0);
+                let rows = row_bytes.map_or(0, |n| bytes.len() / n);
+                all.push(kind, rows, &bytes)?;
+            }
+            (StoredPart::Packed(all), StoredTensor::Dense(values)) => {
+                let mut bytes = vec![0; size_of_val(values.as_slice())];
+                Kind::F32.encode(&values, &mut bytes);
+                all.push(Kind::F32, values.len() / cols.max(1), &bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::mlp::MlpConfig;
+    use crate::nn::norm::NormConfig;
+    use crate::nn::position::PositionConfig;
+    use crate::nn::{Model, ModelConfig, TokenBatch};
+    use candle_core::{Device, Error, Tensor};
+
+    fn llama() -> ModelConfig {
+        ModelConfig {
+            n_layer: 2,
+            n_head: 4,
+            n_kv_head: Some(2),
+            d_model: 64,
+            d_ff: Some(96),
+            seq_len: 16,
+            position: PositionConfig::Rope(Default::default()),
+            norm: NormConfig::RmsNorm(Default::default()),
+            mlp: MlpConfig::SwiGlu(Default::default()),
+            init_std: 0.3,
+            ..Default::default()
+        }
+    }
+
+    /// A model whose weights are those of `kind`, stored and in f32.
+    fn pair(config: &ModelConfig, kind: Kind) -> (Model, Model) {
+        let mut dense = Model::new(config, 50, &Device::Cpu).unwrap();
+        dense.init(3).unwrap();
+        let encoded = |info: &ParamInfo| -> Result<StoredTensor, Error> {
+            let values = dense
+                .params()
+                .weight(info)?
+                .flatten_all()?
+                .to_vec1::<f32>()?;
+            if info.shape.len() == 1 {
+                return Ok(StoredTensor::Dense(values));
+            }
+            let mut bytes = vec![0; kind.row_bytes(values.len()).unwrap()];
+            kind.encode(&values, &mut bytes);
+            Ok(StoredTensor::Packed(kind, bytes))
+        };
+        let stored = Model::stored(config, 50, encoded).unwrap();
+        let infos = dense.params().infos().to_vec();
+        let all: Vec<StoredTensor> = infos.iter().map(|i| encoded(i).unwrap()).collect();
+        dense
+            .params_mut()
+            .write_weights(|weights| {
+                for (info, tensor) in infos.iter().zip(all) {
+                    if let StoredTensor::Packed(kind, bytes) = tensor {
+                        kind.decode(&bytes, &mut weights[info.offset..info.offset + info.len]);
+                    }
+                }
+            })
+            .unwrap();
+        (stored, dense)
+    }
+
+    fn flat(logits: &Tensor) -> Vec<f32> {
+        logits.flatten_all().unwrap().to_vec1().unwrap()
+    }
+
+    #[test]
+    fn a_stored_model_says_what_its_values_in_f32_say() {
+        let gpt2 = ModelConfig {
+            bias: true,
+            d_model: 64,
+            n_layer: 1,
+            seq_len: 16,
+            init_std: 0.3,
+            ..Default::default()
+        };
+        let untied = ModelConfig {
+            tie_embeddings: false,
+            ..llama()
+        };
+        for config in [llama(), untied, gpt2] {
+            for kind in [Kind::F32, Kind::Q8_0, Kind::Q4_1] {
+                let (mut stored, mut dense) = pair(&config, kind);
+                let tokens: Vec<u32> = (0..16).map(|i| i * 7 % 50).collect();
+                let [a, b] = [&mut stored, &mut dense]
+                    .map(|model| flat(&model.logits(&tokens, 1, 16).unwrap()));
+                let scale = b.iter().fold(0.0_f32, |top, x| top.max(x.abs()));
+                let off = a.iter().zip(&b).map(|(a, b)| (a - b).abs());
+                let worst = off.fold(0.0_f32, f32::max);
+                // Activations are rounded to eight bits on their way into a product of quantised weights.
+                let allowed = if kind == Kind::F32 { 1e-5 } else { 0.03 };
+                assert!(worst <= allowed * scale, "{kind:?}: {worst} of {scale}");
+            }
+        }
+    }
+
+    #[test]
+    fn training_quantised_weights_is_refused_with_the_way_out() {
+        let (mut stored, dense) = pair(&llama(), Kind::Q8_0);
+        let batch = TokenBatch::plain(&[1, 2], &[2, 3], 1, 2);
+        let refused = stored.forward(&batch).unwrap_err().to_string();
+        assert!(refused.contains("--dequantize"), "{refused}");
+        assert!(stored.accumulate(&batch, |_, _| Ok(())).is_err());
+        assert!(stored.params().read_weights(|_| ()).is_err());
+        assert!(stored.params().grad_norm().is_err());
+        assert!(stored.score(&batch).is_ok());
+        assert_eq!(stored.n_params(), dense.n_params());
+        assert!(stored.decode_bytes_per_token() < dense.decode_bytes_per_token() / 3);
+    }
+
+    #[test]
+    fn bytes_of_another_shape_are_refused() {
+        let short = |info: &ParamInfo| -> Result<StoredTensor, Error> {
+            Ok(match info.shape.len() {
+                1 => StoredTensor::Dense(vec![1.0; info.len]),
+                _ => StoredTensor::Packed(Kind::F32, vec![0; info.len * 4 - 4]),
+            })
+        };
+        assert!(Model::stored(&llama(), 50, short).is_err());
+    }
+}
