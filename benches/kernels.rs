@@ -10,7 +10,7 @@ use llmtui::kernels::matmul::{Arithmetic, Into};
 use llmtui::kernels::matrix::Matrix;
 use llmtui::kernels::norm::NormKind;
 use llmtui::kernels::positions::Positions;
-use llmtui::kernels::rotary::{RotaryTable, Turn};
+use llmtui::kernels::rotary::{RotaryTable, Rotation, Turn};
 use llmtui::kernels::{
     activation, adamw, attention, embedding, linear, logprob, norm, reduce, rotary, threads,
 };
@@ -107,10 +107,20 @@ fn kernels(criterion: &mut Criterion) {
         let gain = values(d);
         let (mut y, mut stats) = (values(rows * d), values(rows * 2));
         bench(criterion, "layernorm forward", size, || {
-            norm::forward(NormKind::Layer, &x, &gain, None, 1e-5, &mut y, &mut stats);
+            norm::forward(layer_norm(&gain), &x, &mut y, &mut stats);
         });
         around_products(criterion, size);
         attention_and_head(criterion, size);
+    }
+}
+
+fn layer_norm(gain: &[f32]) -> norm::Norm<'_> {
+    norm::Norm {
+        kind: NormKind::Layer,
+        gain,
+        gain_offset: 0.0,
+        bias: None,
+        eps: 1e-5,
     }
 }
 
@@ -134,19 +144,17 @@ fn around_products(criterion: &mut Criterion, size: Size) {
             bias: Some(&mut dbias),
             into: Into::Overwrite,
         };
-        norm::backward(
-            NormKind::Layer,
-            saved,
-            &gain,
-            &dy,
-            (&mut dx, Into::Accumulate),
-            params,
-        );
+        let norm = layer_norm(&gain);
+        norm::backward(norm, saved, &dy, (&mut dx, Into::Accumulate), params);
     });
     bench(criterion, "column sums", size, || {
         reduce::column_sums(&mut dbias, &x, Into::Overwrite);
     });
-    let table = RotaryTable::new(10_000.0, d / size.n_head, size.seq_len);
+    let table = {
+        let head_dim = d / size.n_head;
+        let rotation = Rotation::plain(10_000.0, head_dim / 2);
+        RotaryTable::new(rotation, head_dim, size.seq_len)
+    };
     let mut turned = values(rows * d);
     bench(criterion, "rotary", size, || {
         let at = Positions::whole_rows(size.seq_len);

@@ -12,6 +12,10 @@ fn registries() -> Vec<(&'static str, &'static [Entry])> {
             "model.position",
             llmtui::nn::position::PositionConfig::ENTRIES,
         ),
+        (
+            "model.position.rope.scaling",
+            llmtui::nn::position::ScalingConfig::ENTRIES,
+        ),
         ("model.norm", llmtui::nn::norm::NormConfig::ENTRIES),
         ("model.mlp", llmtui::nn::mlp::MlpConfig::ENTRIES),
         (
@@ -28,7 +32,7 @@ fn registries() -> Vec<(&'static str, &'static [Entry])> {
 }
 
 /// Plain choices of which a word takes a value: written like a registry's members, but nobody adds to them.
-const CHOICES: [&str; 1] = ["train.activation_checkpointing"];
+const CHOICES: [&str; 2] = ["train.activation_checkpointing", "model.moe.balancing"];
 
 #[test]
 fn every_registry_of_a_spec_is_in_this_test() {

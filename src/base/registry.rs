@@ -17,7 +17,8 @@ pub struct Entry {
 }
 
 /// Declares a registry. Each member module exports `Config` and `ENTRY`; `Config` implements the named trait. The word in
-/// a spec is the variant in lower case and must equal the module's name and `ENTRY.id` (`tests/registry.rs` checks).
+/// a spec is the variant in lower case, or what is said behind it (`leaky_relu: LeakyRelu = "leaky_relu"`); it must equal
+/// the module's name and `ENTRY.id` (`tests/registry.rs` checks).
 ///
 /// ```ignore
 /// mod layernorm;
@@ -29,12 +30,12 @@ pub struct Entry {
 /// ```
 #[macro_export]
 macro_rules! registry {
-    ($(#[$meta:meta])* pub enum $name:ident : dyn $member_trait:path { $($id:ident : $variant:ident),+ $(,)? }) => {
+    ($(#[$meta:meta])* pub enum $name:ident : dyn $member_trait:path { $($id:ident : $variant:ident $(= $word:tt)?),+ $(,)? }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(rename_all = "lowercase")]
         pub enum $name {
-            $($variant($id::Config),)+
+            $($(#[serde(rename = $word)])? $variant($id::Config),)+
         }
 
         impl $name {

@@ -35,6 +35,22 @@ pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
+/// tanh(x) to 2e-7 relative.
+#[inline(always)]
+pub fn tanh(x: f32) -> f32 {
+    let size = x.abs();
+    // Far from 0 by exponentials, near it by a polynomial in x², fitted for this project: a difference would cancel there.
+    let far = 1.0 - 2.0 / (exp(2.0 * size) + 1.0);
+    let far = if x < 0.0 { -far } else { far };
+    let s = x * x;
+    let p = 0.020_469_379 + s * -0.005_515_125;
+    let p = -0.053_688_01 + s * p;
+    let p = 0.133_308_3 + s * p;
+    let p = -0.333_332_6 + s * p;
+    let near = x + x * s * p;
+    if size < 0.65 { near } else { far }
+}
+
 /// The standard normal distribution function Φ(x) and its density φ(x). Φ is within 1.2e-7 absolute, and 5e-7 relative in
 /// the left tail.
 #[inline(always)]
@@ -115,6 +131,18 @@ fn fold_lanes(lanes: [f32; 16]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tanh_is_close_everywhere_and_keeps_nan() {
+        for i in -40_000..=40_000 {
+            let x = i as f32 * 5e-4;
+            let exact = f64::from(x).tanh();
+            let error = (f64::from(tanh(x)) - exact).abs();
+            assert!(error <= 2.5e-7 * exact.abs(), "{x}: {error:e}");
+        }
+        assert!(tanh(f32::NAN).is_nan());
+        assert_eq!([tanh(200.0), tanh(-200.0)], [1.0, -1.0]);
+    }
 
     #[test]
     fn exp_is_within_two_ulp_and_keeps_nan() {

@@ -23,4 +23,5 @@ pub mod quant;
 pub mod reduce;
 pub mod rotary;
 pub mod simd;
+pub mod softcap;
 pub mod threads;

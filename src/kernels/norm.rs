@@ -41,33 +41,30 @@ pub fn composite(
 /// Operations per element, for deciding on threads.
 const COST: usize = 6;
 
+/// A fused norm: what it is and what it has learnt, (D) each.
+#[derive(Debug, Clone, Copy)]
+pub struct Norm<'a> {
+    pub kind: NormKind,
+    pub gain: &'a [f32],
+    /// What is added to a kept gain before it is used: 0, or 1 where gains are kept as their distance from 1.
+    pub gain_offset: f32,
+    pub bias: Option<&'a [f32]>,
+    /// Added to the variance or mean square.
+    pub eps: f32,
+}
+
 /// `x` (rows, D) → `y` (rows, D); `stats` (rows, 2) keeps mean and 1/√(var + eps) for the backward (mean 0 for RMSNorm).
-pub fn forward(
-    kind: NormKind,
-    x: &[f32],
-    gain: &[f32],
-    bias: Option<&[f32]>,
-    eps: f64,
-    y: &mut [f32],
-    stats: &mut [f32],
-) {
-    let d = gain.len();
+pub fn forward(norm: Norm, x: &[f32], y: &mut [f32], stats: &mut [f32]) {
+    let d = norm.gain.len();
     threads::rows2((y, d), (stats, 2), COST * d, |first, y, stats| {
         let x = &x[first * d..][..y.len()];
-        forward_rows(kind, x, gain, bias, eps as f32, y, stats);
+        forward_rows(norm, x, y, stats);
     });
 }
 
 multiversion! {
-    fn forward_rows(
-        kind: NormKind,
-        x: &[f32],
-        gain: &[f32],
-        bias: Option<&[f32]>,
-        eps: f32,
-        y: &mut [f32],
-        stats: &mut [f32],
-    ) {
+    fn forward_rows(norm: Norm<'_>, x: &[f32], y: &mut [f32], stats: &mut [f32]) {
+        let (kind, gain, offset) = (norm.kind, norm.gain, norm.gain_offset);
         let d = gain.len();
         let rows = x.chunks_exact(d).zip(y.chunks_exact_mut(d));
         for ((x, y), stats) in rows.zip(stats.chunks_exact_mut(2)) {
@@ -76,13 +73,13 @@ multiversion! {
                 NormKind::Rms => 0.0,
             };
             let variance = sum1(x, |x| (x - mean) * (x - mean)) / d as f32;
-            let scale = 1.0 / (variance + eps).sqrt();
+            let scale = 1.0 / (variance + norm.eps).sqrt();
             stats[0] = mean;
             stats[1] = scale;
             for ((y, &x), &g) in y.iter_mut().zip(x).zip(gain) {
-                *y = (x - mean) * scale * g;
+                *y = (x - mean) * scale * (g + offset);
             }
-            if let Some(bias) = bias {
+            if let Some(bias) = norm.bias {
                 for (y, &b) in y.iter_mut().zip(bias) {
                     *y += b;
                 }
@@ -109,14 +106,13 @@ pub struct ParamGradients<'a> {
 /// `dx` (rows, D) = (or +=) the gradient by the input, for `dy` (rows, D), and in the same pass the gradients by gain and
 /// bias.
 pub fn backward(
-    kind: NormKind,
+    norm: Norm,
     saved: Saved,
-    gain: &[f32],
     dy: &[f32],
     (dx, into): (&mut [f32], Into),
     params: ParamGradients,
 ) {
-    let d = gain.len();
+    let d = norm.gain.len();
     let rows = dy.len() / d;
     assert_eq!(saved.x.len(), rows * d, "norm input");
     assert_eq!(saved.stats.len(), rows * 2, "norm statistics");
@@ -127,12 +123,11 @@ pub fn backward(
         // SAFETY: each call owns its rows of dx, whose size was checked.
         let dx = unsafe { std::slice::from_raw_parts_mut(dx.at(from), len) };
         let task = Task {
-            kind,
+            norm,
             saved: Saved {
                 x: &saved.x[from..from + len],
                 stats: &saved.stats[rows.start * 2..rows.end * 2],
             },
-            gain,
             dy: &dy[from..from + len],
             add: into == Into::Accumulate,
         };
@@ -151,9 +146,8 @@ pub fn backward(
 
 /// Rows of one task.
 struct Task<'a> {
-    kind: NormKind,
+    norm: Norm<'a>,
     saved: Saved<'a>,
-    gain: &'a [f32],
     dy: &'a [f32],
     add: bool,
 }
@@ -169,11 +163,13 @@ unsafe fn backward_with<V: Vector>(
     dgain: &mut [f32],
     dbias: &mut [f32],
 ) {
-    let d = task.gain.len();
+    let d = task.norm.gain.len();
+    // SAFETY: the instructions are the caller's.
+    let offset = unsafe { V::all(task.norm.gain_offset) };
     let rows = task.saved.x.chunks_exact(d).zip(task.dy.chunks_exact(d));
     let rows = rows.zip(task.saved.stats.chunks_exact(2));
     for (((x, dy), stats), dx) in rows.zip(dx.chunks_exact_mut(d)) {
-        let (x, dy, gain) = (x.as_ptr(), dy.as_ptr(), task.gain.as_ptr());
+        let (x, dy, gain) = (x.as_ptr(), dy.as_ptr(), task.norm.gain.as_ptr());
         // SAFETY: every row is d long, and registers_of stays below d.
         unsafe {
             let (mean, scale) = (V::all(stats[0]), V::all(stats[1]));
@@ -182,14 +178,14 @@ unsafe fn backward_with<V: Vector>(
                 let left = d - at;
                 let x = V::load_first(x.add(at), left).minus(mean);
                 let dy = V::load_first(dy.add(at), left);
-                let dy = dy.times(V::load_first(gain.add(at), left));
+                let dy = dy.times(V::load_first(gain.add(at), left).plus(offset));
                 *along.at(at) = dy.fused(x, *along.at(at));
                 *level.at(at) = level.at(at).plus(dy);
             }
             // The gradient by the normalised features is dy · gain; its part along them is taken out, and its mean
             // (LayerNorm).
             let along = V::all(along.total() * stats[1] / d as f32);
-            let level = V::all(match task.kind {
+            let level = V::all(match task.norm.kind {
                 NormKind::Layer => level.total() / d as f32,
                 NormKind::Rms => 0.0,
             });
@@ -201,7 +197,7 @@ unsafe fn backward_with<V: Vector>(
                 sum.store_first(dgain.as_mut_ptr().add(at), left);
                 let sum = dy.plus(V::load_first(dbias.as_ptr().add(at), left));
                 sum.store_first(dbias.as_mut_ptr().add(at), left);
-                let gain = V::load_first(gain.add(at), left);
+                let gain = V::load_first(gain.add(at), left).plus(offset);
                 let inner = dy.times(gain).minus(level).minus(x.times(along));
                 let to = dx.as_mut_ptr().add(at);
                 let result = if task.add {
@@ -222,7 +218,12 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_candle_in_f64() {
-        for kind in [NormKind::Layer, NormKind::Rms] {
+        let kinds = [
+            (NormKind::Layer, 0.0),
+            (NormKind::Rms, 0.0),
+            (NormKind::Rms, 1.0),
+        ];
+        for (kind, offset) in kinds {
             for (rows, d) in [(1, 5), (3, 17), (50, 128), (129, 40), (600, 24)] {
                 let x: Vec<f32> = normal(rows * d, 0).iter().map(|x| 2.0 * x + 0.5).collect();
                 let (gain, bias) = (normal(d, 1), normal(d, 2));
@@ -232,7 +233,15 @@ mod tests {
                     composite(kind, &lx, &lg, Some(&lb), 1e-5)
                 });
                 let (mut y, mut stats) = (vec![9.0; rows * d], vec![0.0; rows * 2]);
-                forward(kind, &x, &gain, Some(&bias), 1e-5, &mut y, &mut stats);
+                let kept: Vec<f32> = gain.iter().map(|g| g - offset).collect();
+                let norm = Norm {
+                    kind,
+                    gain: &kept,
+                    gain_offset: offset,
+                    bias: Some(&bias),
+                    eps: 1e-5,
+                };
+                forward(norm, &x, &mut y, &mut stats);
                 assert_close("y", &y, &exact, 2e-6);
                 let saved = Saved {
                     x: &x,
@@ -246,7 +255,7 @@ mod tests {
                         bias: Some(&mut dbias),
                         into,
                     };
-                    backward(kind, saved, &gain, &dy, (&mut dx, into), params);
+                    backward(norm, saved, &dy, (&mut dx, into), params);
                     for (what, values, exact) in [
                         ("dx", &dx, &grads[0]),
                         ("dgain", &dgain, &grads[1]),

@@ -3,7 +3,7 @@
 use super::layout::{Layout, LinearSpans, NormSpans, Span};
 use super::tape::Track;
 use super::{ModelConfig, ModelShape, TokenBatch};
-use crate::kernels::attention::{Heads, Mask, Past};
+use crate::kernels::attention::{Heads, Mask, Past, Scores};
 use crate::kernels::positions::Positions;
 use crate::kernels::{activation, attention, embedding, linear, logprob, norm};
 use candle_core::{DType, Device, Result, Tensor, Var};
@@ -104,17 +104,21 @@ impl Decoder<'_> {
             n_kv_head: self.shape.n_kv_head,
             head_dim: self.shape.head_dim,
         };
-        let theta = self.config.position.rotary_theta();
+        let rope = self.config.position.rope();
+        let rotation = rope.map(|rope| rope.rotation(heads.head_dim, self.shape.seq_len));
+        let how = (mask, Scores::default());
         for (block, past) in self.layout.blocks.iter().zip(past) {
-            let qkv = self.linear(&block.qkv, &self.norm(&block.norm1, &x)?)?;
-            let (mixed, present) = attention::composite_masked(heads, &qkv, theta, past, mask)?;
+            let qkv = self.linear(&block.qkv, &self.norm(block.norm1.as_ref(), &x)?)?;
+            let (mixed, present) =
+                attention::composite_masked(heads, &qkv, rotation.as_ref(), past, how)?;
             *past = Some(present);
             x = (x + self.linear(&block.attn_out, &mixed)?)?;
-            let wide = self.linear(&block.mlp_in, &self.norm(&block.norm2, &x)?)?;
+            let mlp = block.mlp.first();
+            let wide = self.linear(&mlp.wide, &self.norm(block.norm2.as_ref(), &x)?)?;
             let wide = activation::composite(self.config.mlp.activation(), &wide)?;
-            x = (x + self.linear(&block.mlp_out, &wide)?)?;
+            x = (x + self.linear(&mlp.out, &wide)?)?;
         }
-        self.norm(&self.layout.norm, &x)
+        self.norm(self.layout.norm.as_ref(), &x)
     }
 
     /// Hidden states (…, D) → logits (…, V).
@@ -180,7 +184,10 @@ impl Decoder<'_> {
         linear::composite(x, self.leaves.get(spans.weight)?, bias)
     }
 
-    fn norm(&self, spans: &NormSpans, x: &Tensor) -> Result<Tensor> {
+    fn norm(&self, spans: Option<&NormSpans>, x: &Tensor) -> Result<Tensor> {
+        let Some(spans) = spans else {
+            return Ok(x.clone());
+        };
         let bias = match spans.bias {
             Some(span) => Some(self.leaves.get(span)?),
             None => None,

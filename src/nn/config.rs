@@ -1,6 +1,6 @@
-//! What a decoder is made of, as said in a spec.
+//! What a decoder is made of, as said in a spec. Which values go together is in `faults`.
 
-use super::{mlp::MlpConfig, norm::NormConfig, position::PositionConfig};
+use super::{mlp::MlpConfig, moe::MoeConfig, norm::NormConfig, position::PositionConfig};
 use serde::{Deserialize, Serialize};
 
 /// A decoder-only transformer. Defaults are the quickstart's: a small GPT-2 style model.
@@ -10,13 +10,19 @@ pub struct ModelConfig {
     /// Number of transformer blocks.
     #[schemars(range(min = 1, max = 1000))]
     pub n_layer: usize,
-    /// Query heads; must divide d_model.
+    /// Query heads; must divide d_model, unless head_dim is given.
     #[schemars(range(min = 1, max = 1024))]
     pub n_head: usize,
     /// Key/value heads; must divide n_head. Equal to n_head is multi-head, 1 is multi-query, between is grouped-query
     /// attention. Default: n_head.
     #[schemars(range(min = 1, max = 1024))]
     pub n_kv_head: Option<usize>,
+    /// The kind of attention by name: n_kv_head is held against it, and `mqa` alone means n_kv_head 1. Default: what
+    /// n_kv_head says.
+    pub attention_type: Option<AttentionType>,
+    /// Features of one head. Default: d_model / n_head.
+    #[schemars(range(min = 1, max = 1024))]
+    pub head_dim: Option<usize>,
     /// Width of the residual stream.
     #[schemars(range(min = 1, max = 131072))]
     pub d_model: usize,
@@ -32,12 +38,42 @@ pub struct ModelConfig {
     pub vocab_size: Option<usize>,
     /// How a token knows where it stands.
     pub position: PositionConfig,
-    /// Normalisation in front of each sub-layer.
+    /// A token sees at most this many tokens up to itself (Mistral). Default: all of them.
+    #[schemars(range(min = 1, max = 1048576))]
+    pub sliding_window: Option<usize>,
+    /// With a sliding window: every n-th block has none (Gemma 2: 2, Gemma 3: 6). Default: all blocks have the window.
+    #[schemars(range(min = 1, max = 1000))]
+    pub global_every: Option<usize>,
+    /// Queries and keys are normalised head by head, each with a gain of head_dim, before they are rotated (Qwen3).
+    pub qk_norm: bool,
+    /// What products of queries and keys are multiplied by. Default: 1 / √head_dim.
+    #[schemars(range(min = 1e-6, max = 1000.0))]
+    pub attention_scale: Option<f64>,
+    /// Attention scores s become c · tanh(s / c), so none is beyond c (Gemma 2: 50). Default: no cap.
+    #[schemars(range(min = 1e-3, max = 1e6))]
+    pub attention_softcap: Option<f64>,
+    /// The same for the logits of the vocabulary (Gemma 2: 30). Default: no cap.
+    #[schemars(range(min = 1e-3, max = 1e6))]
+    pub logit_softcap: Option<f64>,
+    /// What token embeddings are multiplied by as they enter (Gemma: √d_model). Default: 1.
+    #[schemars(range(min = 1e-6, max = 1e6))]
+    pub embedding_scale: Option<f64>,
+    /// Normalisation of the residual stream.
     pub norm: NormConfig,
+    /// Where a block normalises.
+    pub norm_placement: NormPlacement,
     /// The feed-forward block.
     pub mlp: MlpConfig,
-    /// Bias vectors in linear layers and layer norms.
+    /// Many feed-forward blocks, of which each token passes a few. Default: one block for all.
+    pub moe: Option<MoeConfig>,
+    /// Share of features that training sets to zero, drawn anew each step: of the embeddings, and of what attention and
+    /// feed-forward blocks add to the residual stream. Evaluation and generation drop nothing.
+    #[schemars(range(min = 0.0, max = 0.95))]
+    pub dropout: f64,
+    /// Bias vectors in all linear layers and layer norms.
     pub bias: bool,
+    /// Bias vectors in attention, where `bias` is off.
+    pub attention_bias: AttentionBias,
     /// The output head shares the token embedding's weights.
     pub tie_embeddings: bool,
     /// Standard deviation of initial weights; projections into the residual stream get init_std / √(2 · n_layer)
@@ -46,20 +82,75 @@ pub struct ModelConfig {
     pub init_std: f64,
 }
 
+/// Kinds of attention by their key/value heads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AttentionType {
+    /// Multi-head: every query head has keys and values of its own (Vaswani et al. 2017).
+    Mha,
+    /// Grouped-query: query heads share them in groups (Ainslie et al. 2023, arXiv 2305.13245).
+    Gqa,
+    /// Multi-query: all query heads share them (Shazeer 2019, arXiv 1911.02150).
+    Mqa,
+}
+
+/// Which linear layers of attention have a bias.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum AttentionBias {
+    /// None of them.
+    #[default]
+    None,
+    /// Queries, keys and values (Qwen2).
+    Qkv,
+    /// Those and the projection out (Llama's attention_bias).
+    All,
+}
+
+/// Where a block normalises. With f attention or the feed-forward block:
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum NormPlacement {
+    /// x + f(norm(x)), and once more after the last block: GPT-2, Llama and most since.
+    #[default]
+    Pre,
+    /// norm(x + f(x)), as the first transformer (Vaswani et al. 2017); nothing after the last block.
+    Post,
+    /// x + norm(f(norm(x))), and once more after the last block: Gemma 2 and 3.
+    Both,
+}
+
 impl Default for ModelConfig {
     fn default() -> Self {
         ModelConfig {
             n_layer: 4,
             n_head: 4,
             n_kv_head: None,
+            attention_type: None,
+            head_dim: None,
             d_model: 128,
             d_ff: None,
             seq_len: 64,
             vocab_size: None,
             position: PositionConfig::Learned(Default::default()),
+            sliding_window: None,
+            global_every: None,
+            qk_norm: false,
+            attention_scale: None,
+            attention_softcap: None,
+            logit_softcap: None,
+            embedding_scale: None,
             norm: NormConfig::LayerNorm(Default::default()),
+            norm_placement: NormPlacement::Pre,
             mlp: MlpConfig::Gelu(Default::default()),
+            moe: None,
+            dropout: 0.0,
             bias: false,
+            attention_bias: AttentionBias::None,
             tie_embeddings: true,
             init_std: 0.02,
         }
@@ -74,6 +165,7 @@ pub struct ModelShape {
     pub n_kv_head: usize,
     pub head_dim: usize,
     pub d_model: usize,
+    /// Width inside a feed-forward block; of one expert where there are many.
     pub d_ff: usize,
     pub seq_len: usize,
     pub vocab_size: usize,
@@ -92,12 +184,49 @@ impl ModelConfig {
         ModelShape {
             n_layer: self.n_layer,
             n_head: self.n_head,
-            n_kv_head: self.n_kv_head.unwrap_or(self.n_head),
-            head_dim: self.d_model / self.n_head.max(1),
+            n_kv_head: self.kv_heads(),
+            head_dim: self.head_width(),
             d_model: self.d_model,
             d_ff,
             seq_len: self.seq_len,
             vocab_size: self.vocab_size.unwrap_or(vocab_size),
         }
+    }
+
+    /// Features of one head.
+    pub fn head_width(&self) -> usize {
+        self.head_dim
+            .unwrap_or_else(|| self.d_model / self.n_head.max(1))
+    }
+
+    /// Key/value heads.
+    pub fn kv_heads(&self) -> usize {
+        let by_name = match self.attention_type {
+            Some(AttentionType::Mqa) => 1,
+            _ => self.n_head,
+        };
+        self.n_kv_head.unwrap_or(by_name)
+    }
+
+    /// Which linear layers of attention have a bias, `bias` included.
+    pub fn attention_biases(&self) -> AttentionBias {
+        if self.bias {
+            AttentionBias::All
+        } else {
+            self.attention_bias
+        }
+    }
+
+    /// How many tokens up to itself a token sees in block `layer`, counted from 0; `None`: all.
+    pub fn window(&self, layer: usize) -> Option<usize> {
+        let sees_all = self
+            .global_every
+            .is_some_and(|n| (layer + 1).is_multiple_of(n.max(1)));
+        self.sliding_window.filter(|_| !sees_all)
+    }
+
+    /// The experts of block `layer`, where it has many.
+    pub fn experts(&self, layer: usize) -> Option<&MoeConfig> {
+        self.moe.as_ref().filter(|moe| moe.has_experts(layer))
     }
 }

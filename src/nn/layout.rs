@@ -2,7 +2,8 @@
 //!
 //! Parts that one matrix product can serve lie side by side: q, k, v of a block, and gate and up of a gated one.
 
-use super::config::{ModelConfig, ModelShape};
+use super::config::{AttentionBias, ModelConfig, ModelShape, NormPlacement};
+use super::moe::Balancing;
 use super::params::{Init, ParamInfo};
 use crate::kernels::norm::NormKind;
 
@@ -18,9 +19,13 @@ pub enum Naming {
 impl Naming {
     /// The names that a model of this kind carries.
     pub fn of(config: &ModelConfig) -> Naming {
-        let multi_head = config.n_kv_head.is_none_or(|n| n == config.n_head);
+        let multi_head = config.kv_heads() == config.n_head && config.head_dim.is_none();
         let plain = !config.mlp.gated() && config.norm.kind() == NormKind::Layer;
-        if config.position.has_table() && plain && multi_head {
+        let usual = config.norm_placement == NormPlacement::Pre
+            && !config.qk_norm
+            && config.moe.is_none()
+            && config.attention_bias == AttentionBias::None;
+        if config.position.has_table() && plain && multi_head && usual {
             Naming::Gpt2
         } else {
             Naming::Llama
@@ -76,13 +81,85 @@ impl NormSpans {
 /// One transformer block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockSpans {
-    pub norm1: NormSpans,
+    /// In front of attention, unless norms come after alone.
+    pub norm1: Option<NormSpans>,
     pub qkv: LinearSpans,
+    /// Gains of queries and of keys, each (1, head_dim).
+    pub qk_norm: Option<[Span; 2]>,
     pub attn_out: LinearSpans,
-    pub norm2: NormSpans,
+    /// Behind attention.
+    pub norm1_after: Option<NormSpans>,
+    /// In front of the feed-forward block.
+    pub norm2: Option<NormSpans>,
+    pub mlp: MlpSpans,
+    /// Behind the feed-forward block.
+    pub norm2_after: Option<NormSpans>,
+}
+
+/// What stands in the feed-forward part of a block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum MlpSpans {
+    One(FeedForwardSpans),
+    Many(ExpertSpans),
+}
+
+impl MlpSpans {
+    /// The one block, or the first expert.
+    pub fn first(&self) -> FeedForwardSpans {
+        match self {
+            MlpSpans::One(mlp) => *mlp,
+            MlpSpans::Many(experts) => experts.expert(0),
+        }
+    }
+}
+
+/// A feed-forward block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FeedForwardSpans {
     /// Gate and up projection side by side where the block is gated.
-    pub mlp_in: LinearSpans,
-    pub mlp_out: LinearSpans,
+    pub wide: LinearSpans,
+    pub out: LinearSpans,
+}
+
+/// Feed-forward blocks of one size, laid out one behind another, and the router.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ExpertSpans {
+    /// (n_expert, D).
+    pub router: Span,
+    /// What is added to probabilities for the choice alone, (1, n_expert): balanced by hand, not learnt.
+    pub bias: Option<Span>,
+    /// The first expert.
+    first: FeedForwardSpans,
+    pub count: usize,
+}
+
+impl ExpertSpans {
+    /// Expert number `e`.
+    pub fn expert(&self, e: usize) -> FeedForwardSpans {
+        let one = self.first.wide.len() + self.first.out.len();
+        FeedForwardSpans {
+            wide: self.first.wide.behind(e * one),
+            out: self.first.out.behind(e * one),
+        }
+    }
+}
+
+impl LinearSpans {
+    fn len(&self) -> usize {
+        self.weight.len() + self.bias.map_or(0, |span| span.len())
+    }
+
+    /// The same `elements` further on.
+    fn behind(&self, elements: usize) -> LinearSpans {
+        let shift = |span: Span| Span {
+            offset: span.offset + elements,
+            ..span
+        };
+        LinearSpans {
+            weight: shift(self.weight),
+            bias: self.bias.map(shift),
+        }
+    }
 }
 
 /// Where everything lies.
@@ -91,7 +168,8 @@ pub(crate) struct Layout {
     pub tokens: Span,
     pub positions: Option<Span>,
     pub blocks: Vec<BlockSpans>,
-    pub norm: NormSpans,
+    /// Behind the last block, unless it ends with a norm itself.
+    pub norm: Option<NormSpans>,
     /// The output head; equals `tokens` where embeddings are tied.
     pub head: Span,
     pub infos: Vec<ParamInfo>,
@@ -113,18 +191,76 @@ impl Layout {
     pub fn spans(&self) -> Vec<Span> {
         let mut spans = vec![self.tokens, self.head];
         spans.extend(self.positions);
-        let norms = self.blocks.iter().flat_map(|b| [&b.norm1, &b.norm2]);
-        for norm in norms.chain([&self.norm]) {
+        let mut norm = |norm: &NormSpans| {
             spans.push(norm.gain);
             spans.extend(norm.bias);
+        };
+        self.norm.iter().for_each(&mut norm);
+        for block in &self.blocks {
+            let norms = [
+                block.norm1,
+                block.norm2,
+                block.norm1_after,
+                block.norm2_after,
+            ];
+            norms.iter().flatten().for_each(&mut norm);
         }
         for block in &self.blocks {
-            for part in [block.qkv, block.attn_out, block.mlp_in, block.mlp_out] {
+            let mut linears = vec![block.qkv, block.attn_out];
+            spans.extend(block.qk_norm.into_iter().flatten());
+            match &block.mlp {
+                MlpSpans::One(mlp) => linears.extend([mlp.wide, mlp.out]),
+                MlpSpans::Many(experts) => {
+                    spans.push(experts.router);
+                    spans.extend(experts.bias);
+                    for mlp in (0..experts.count).map(|e| experts.expert(e)) {
+                        linears.extend([mlp.wide, mlp.out]);
+                    }
+                }
+            }
+            for part in linears {
                 spans.push(part.weight);
                 spans.extend(part.bias);
             }
         }
         spans
+    }
+}
+
+/// What the norms of a block are called, where it has them.
+struct BlockNorms {
+    before1: Option<&'static str>,
+    after1: Option<&'static str>,
+    before2: Option<&'static str>,
+    after2: Option<&'static str>,
+}
+
+impl BlockNorms {
+    fn of(naming: Naming, placement: NormPlacement) -> BlockNorms {
+        let names = match (naming, placement) {
+            (Naming::Gpt2, _) => ["ln_1", "", "ln_2", ""],
+            (_, NormPlacement::Pre) => ["input_layernorm", "", "post_attention_layernorm", ""],
+            (_, NormPlacement::Post) => [
+                "",
+                "post_attention_layernorm",
+                "",
+                "post_feedforward_layernorm",
+            ],
+            (_, NormPlacement::Both) => [
+                "input_layernorm",
+                "post_attention_layernorm",
+                "pre_feedforward_layernorm",
+                "post_feedforward_layernorm",
+            ],
+        };
+        let [before1, after1, before2, after2] =
+            names.map(|name| Some(name).filter(|n| !n.is_empty()));
+        BlockNorms {
+            before1,
+            after1,
+            before2,
+            after2,
+        }
     }
 }
 
@@ -153,7 +289,8 @@ impl Builder<'_> {
         let blocks = (0..self.shape.n_layer)
             .map(|layer| self.block(layer))
             .collect();
-        let norm = self.norm(norm);
+        let ends_normed = self.config.norm_placement == NormPlacement::Post;
+        let norm = (!ends_normed).then(|| self.norm(norm));
         let head = if self.config.tie_embeddings {
             tokens
         } else {
@@ -170,22 +307,18 @@ impl Builder<'_> {
     }
 
     fn block(&mut self, layer: usize) -> BlockSpans {
-        let (prefix, norm1, attn_out, norm2, mlp_out) = match self.naming {
-            Naming::Gpt2 => ("transformer.h", "ln_1", "attn.c_proj", "ln_2", "mlp.c_proj"),
-            Naming::Llama => (
-                "model.layers",
-                "input_layernorm",
-                "self_attn.o_proj",
-                "post_attention_layernorm",
-                "mlp.down_proj",
-            ),
+        let at = |part: &str| match self.naming {
+            Naming::Gpt2 => format!("transformer.h.{layer}.{part}"),
+            Naming::Llama => format!("model.layers.{layer}.{part}"),
         };
-        let at = |part: &str| format!("{prefix}.{layer}.{part}");
-        let (d, d_ff, head_dim) = (self.shape.d_model, self.shape.d_ff, self.shape.head_dim);
+        let names = BlockNorms::of(self.naming, self.config.norm_placement);
+        let attn_out = match self.naming {
+            Naming::Gpt2 => at("attn.c_proj"),
+            Naming::Llama => at("self_attn.o_proj"),
+        };
+        let (d, head_dim) = (self.shape.d_model, self.shape.head_dim);
         let q = self.shape.n_head * head_dim;
         let kv = self.shape.n_kv_head * head_dim;
-        let std = self.config.init_std;
-        let residual_std = std / (2.0 * self.shape.n_layer as f64).sqrt();
         let qkv_parts = match self.naming {
             Naming::Gpt2 => vec![(at("attn.c_attn"), q + 2 * kv)],
             Naming::Llama => vec![
@@ -194,25 +327,86 @@ impl Builder<'_> {
                 (at("self_attn.v_proj"), kv),
             ],
         };
-        let mlp_parts = match (self.naming, self.config.mlp.gated()) {
-            (Naming::Gpt2, _) => vec![(at("mlp.c_fc"), d_ff)],
-            (Naming::Llama, true) => {
-                vec![(at("mlp.gate_proj"), d_ff), (at("mlp.up_proj"), d_ff)]
-            }
-            (Naming::Llama, false) => vec![(at("mlp.up_proj"), d_ff)],
-        };
+        let qk_names = [at("self_attn.q_norm"), at("self_attn.k_norm")];
+        let norms = [names.before1, names.after1, names.before2, names.after2];
+        let norms = norms.map(|name| name.map(&at));
+        let mlp = at("mlp");
+        let biases = self.config.attention_biases();
+        let has_qkv_bias = biases != AttentionBias::None;
+        let has_out_bias = biases == AttentionBias::All;
+        let [before1, after1, before2, after2] = norms;
+        let (std, residual_std) = self.stds();
         BlockSpans {
-            norm1: self.norm(&at(norm1)),
-            qkv: self.linear(&qkv_parts, d, std),
-            attn_out: self.linear(&[(at(attn_out), d)], q, residual_std),
-            norm2: self.norm(&at(norm2)),
-            mlp_in: self.linear(&mlp_parts, d, std),
-            mlp_out: self.linear(&[(at(mlp_out), d)], d_ff, residual_std),
+            norm1: before1.map(|name| self.norm(&name)),
+            qkv: self.linear(&qkv_parts, d, std, has_qkv_bias),
+            qk_norm: self
+                .config
+                .qk_norm
+                .then(|| qk_names.map(|name| self.gain(&name, head_dim))),
+            attn_out: self.linear(&[(attn_out, d)], q, residual_std, has_out_bias),
+            norm1_after: after1.map(|name| self.norm(&name)),
+            norm2: before2.map(|name| self.norm(&name)),
+            mlp: self.mlp(layer, &mlp),
+            norm2_after: after2.map(|name| self.norm(&name)),
+        }
+    }
+
+    /// Of initial weights, and of projections into the residual stream.
+    fn stds(&self) -> (f64, f64) {
+        let std = self.config.init_std;
+        (std, std / (2.0 * self.shape.n_layer as f64).sqrt())
+    }
+
+    fn mlp(&mut self, layer: usize, name: &str) -> MlpSpans {
+        let Some(moe) = self.config.experts(layer) else {
+            return MlpSpans::One(self.feed_forward(name, self.shape.d_ff));
+        };
+        let (std, _) = self.stds();
+        let d_ff = moe.d_ff.unwrap_or(self.shape.d_ff);
+        let gate = format!("{name}.gate");
+        let router = self.matrix(&gate, moe.n_expert, self.shape.d_model, std);
+        let bias = matches!(moe.balancing, Balancing::Bias { .. }).then(|| {
+            let name = format!("{gate}.e_score_correction_bias");
+            self.push(name, vec![moe.n_expert], Init::Zeros)
+        });
+        let experts: Vec<_> = (0..moe.n_expert)
+            .map(|e| self.feed_forward(&format!("{name}.experts.{e}"), d_ff))
+            .collect();
+        MlpSpans::Many(ExpertSpans {
+            router,
+            bias,
+            first: experts[0],
+            count: moe.n_expert,
+        })
+    }
+
+    fn feed_forward(&mut self, name: &str, d_ff: usize) -> FeedForwardSpans {
+        let at = |part: &str| format!("{name}.{part}");
+        let wide = match (self.naming, self.config.mlp.gated()) {
+            (Naming::Gpt2, _) => vec![(at("c_fc"), d_ff)],
+            (Naming::Llama, true) => vec![(at("gate_proj"), d_ff), (at("up_proj"), d_ff)],
+            (Naming::Llama, false) => vec![(at("up_proj"), d_ff)],
+        };
+        let out = match self.naming {
+            Naming::Gpt2 => at("c_proj"),
+            Naming::Llama => at("down_proj"),
+        };
+        let (d, biased) = (self.shape.d_model, self.config.bias);
+        let (std, residual_std) = self.stds();
+        FeedForwardSpans {
+            wide: self.linear(&wide, d, std, biased),
+            out: self.linear(&[(out, d)], d_ff, residual_std, biased),
         }
     }
 
     /// Linear layers with the same input, their weights and then their biases one after another.
-    fn linear(&mut self, parts: &[(String, usize)], d_in: usize, std: f64) -> LinearSpans {
+    fn linear(
+        &mut self,
+        parts: &[(String, usize)],
+        d_in: usize,
+        std: f64,
+        has_bias: bool,
+    ) -> LinearSpans {
         let d_out = parts.iter().map(|(_, rows)| rows).sum();
         let weight = Span {
             offset: self.end,
@@ -222,7 +416,7 @@ impl Builder<'_> {
         for (name, rows) in parts {
             self.matrix(name, *rows, d_in, std);
         }
-        let bias = self.config.bias.then_some(Span {
+        let bias = has_bias.then_some(Span {
             offset: self.end,
             rows: 1,
             cols: d_out,
@@ -238,10 +432,20 @@ impl Builder<'_> {
     /// RMSNorm has no bias whatever the config says.
     fn norm(&mut self, name: &str) -> NormSpans {
         let d = self.shape.d_model;
-        let gain = self.push(format!("{name}.weight"), vec![d], Init::Ones);
+        let gain = self.gain(name, d);
         let has_bias = self.config.bias && self.config.norm.kind() == NormKind::Layer;
         let bias = has_bias.then(|| self.push(format!("{name}.bias"), vec![d], Init::Zeros));
         NormSpans { gain, bias }
+    }
+
+    /// Gains that change nothing.
+    fn gain(&mut self, name: &str, len: usize) -> Span {
+        let init = if self.config.norm.gain_offset() == 0.0 {
+            Init::Ones
+        } else {
+            Init::Zeros
+        };
+        self.push(format!("{name}.weight"), vec![len], init)
     }
 
     fn matrix(&mut self, name: &str, rows: usize, cols: usize, std: f64) -> Span {
@@ -289,9 +493,97 @@ mod tests {
         }
     }
 
+    fn qwen3_moe() -> ModelConfig {
+        ModelConfig {
+            head_dim: Some(64),
+            qk_norm: true,
+            bias: false,
+            moe: Some(crate::nn::MoeConfig {
+                n_expert: 3,
+                d_ff: Some(40),
+                balancing: Balancing::Bias { rate: 1e-3 },
+                every: 2,
+                ..Default::default()
+            }),
+            ..llama()
+        }
+    }
+
+    fn gemma() -> ModelConfig {
+        ModelConfig {
+            norm_placement: NormPlacement::Both,
+            attention_bias: AttentionBias::Qkv,
+            bias: false,
+            ..llama()
+        }
+    }
+
+    fn names(config: &ModelConfig, prefix: &str) -> Vec<String> {
+        let infos = Layout::new(config, &config.shape(65)).infos;
+        let short = |info: ParamInfo| info.name.strip_prefix(prefix).map(String::from);
+        infos.into_iter().filter_map(short).collect()
+    }
+
+    #[test]
+    fn options_have_the_names_of_hugging_face() {
+        assert_eq!(
+            names(&gemma(), "model.layers.3."),
+            [
+                "input_layernorm.weight",
+                "self_attn.q_proj.weight",
+                "self_attn.k_proj.weight",
+                "self_attn.v_proj.weight",
+                "self_attn.q_proj.bias",
+                "self_attn.k_proj.bias",
+                "self_attn.v_proj.bias",
+                "self_attn.o_proj.weight",
+                "post_attention_layernorm.weight",
+                "pre_feedforward_layernorm.weight",
+                "mlp.gate_proj.weight",
+                "mlp.up_proj.weight",
+                "mlp.down_proj.weight",
+                "post_feedforward_layernorm.weight",
+            ]
+        );
+        let experts = names(&qwen3_moe(), "model.layers.1.mlp.");
+        assert_eq!(
+            experts[..2],
+            ["gate.weight", "gate.e_score_correction_bias"]
+        );
+        assert_eq!(experts[10], "experts.2.down_proj.weight");
+        let dense = names(&qwen3_moe(), "model.layers.2.mlp.");
+        assert_eq!(dense[0], "gate_proj.weight");
+        let post = ModelConfig {
+            norm_placement: NormPlacement::Post,
+            ..llama()
+        };
+        assert!(names(&post, "model.norm").is_empty());
+    }
+
+    #[test]
+    fn experts_lie_one_behind_another() {
+        let config = qwen3_moe();
+        let layout = Layout::new(&config, &config.shape(65));
+        let MlpSpans::Many(experts) = layout.blocks[3].mlp else {
+            panic!("block 3 has experts")
+        };
+        for e in 0..3 {
+            let spans = experts.expert(e);
+            for (part, span) in [
+                ("gate_proj", spans.wide.weight),
+                ("down_proj", spans.out.weight),
+            ] {
+                let name = format!("model.layers.3.mlp.experts.{e}.{part}.weight");
+                let info = layout.infos.iter().find(|i| i.name == name).unwrap();
+                assert_eq!(info.offset, span.offset, "{name}");
+            }
+            assert_eq!((spans.wide.weight.rows, spans.out.weight.cols), (80, 40));
+        }
+    }
+
     #[test]
     fn parameters_follow_each_other_without_gaps_and_names_are_unique() {
-        for config in [ModelConfig::default(), llama()] {
+        for config in [ModelConfig::default(), llama(), qwen3_moe(), gemma()] {
             let layout = Layout::new(&config, &config.shape(65));
             let mut end = 0;
             for info in &layout.infos {
@@ -339,11 +631,12 @@ mod tests {
             Some(v_bias.offset + v_bias.len)
         );
         let up = find("model.layers.1.mlp.up_proj.weight");
-        assert_eq!(
-            layout.blocks[1].mlp_in.weight.range().end,
-            up.offset + up.len
-        );
-        assert!(layout.blocks[1].norm1.bias.is_none(), "RMSNorm has no bias");
+        let MlpSpans::One(mlp) = layout.blocks[1].mlp else {
+            panic!("no experts were asked for")
+        };
+        assert_eq!(mlp.wide.weight.range().end, up.offset + up.len);
+        let norm1 = layout.blocks[1].norm1.unwrap();
+        assert!(norm1.bias.is_none(), "RMSNorm has no bias");
         assert_ne!(layout.head, layout.tokens);
     }
 }

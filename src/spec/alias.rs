@@ -1,6 +1,8 @@
 //! Short names and the names other tools use. `*` stands for the chosen member of a registry. What other tools have and
 //! we do not is here too, with what to write instead.
 
+use serde_json::{Value, json};
+
 /// (accepted name, full path). Names are compared with `-` and `_` alike.
 pub const ALIASES: &[(&str, &str)] = &[
     // short names
@@ -84,11 +86,16 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("num_key_value_heads", "model.n_kv_head"),
     ("intermediate_size", "model.d_ff"),
     ("positional_encoding", "model.position"),
+    ("attention_type", "model.attention_type"),
+    ("head_dim", "model.head_dim"),
+    ("attention_bias", "model.attention_bias"),
     ("norm_type", "model.norm"),
     ("activation", "model.mlp"),
     ("tie_word_embeddings", "model.tie_embeddings"),
     ("vocab_size", "model.vocab_size"),
     ("norm_eps", "model.norm.*.eps"),
+    ("rms_norm_eps", "model.norm.*.eps"),
+    ("layer_norm_epsilon", "model.norm.*.eps"),
     ("rope_theta", "model.position.rope.theta"),
     ("model_name_or_path", "train.from"),
     ("base_model", "train.from"),
@@ -109,10 +116,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     (
         "epochs",
         "set train.max_steps: an epoch is the training tokens divided by tokens per step",
-    ),
-    (
-        "dropout",
-        "there is no dropout; weight_decay and early checkpoints are what holds overfitting back",
     ),
     (
         "fp16",
@@ -172,6 +175,8 @@ pub fn switch(said: &str, on: bool) -> Option<&'static str> {
     Some(match (key.as_str(), on) {
         ("bf16", true) => "bf16",
         ("bf16", false) => "f32",
+        ("attention_bias", true) => "all",
+        ("attention_bias", false) => "none",
         (checkpointing, on) if checkpointing.ends_with("_checkpointing") => {
             if on {
                 "full"
@@ -181,6 +186,14 @@ pub fn switch(said: &str, on: bool) -> Option<&'static str> {
         }
         _ => return None,
     })
+}
+
+/// What a word means at a place where we have no member of that name: another member with settings. `settings` are those
+/// that were given with the word.
+pub fn member(path: &str, word: &str, settings: Value) -> Option<Value> {
+    let stretched = ["linear", "ntk", "yarn", "llama3"];
+    (path == "model.position" && stretched.contains(&word))
+        .then(|| json!({"rope": {"scaling": {word: settings}}}))
 }
 
 /// What to write instead of a key that only other tools have.
@@ -232,6 +245,17 @@ mod tests {
             });
             assert!(found > 0, "{name}: no such place: {target}");
         }
+    }
+
+    #[test]
+    fn a_stretching_alone_stands_for_rotary_positions_with_it() {
+        let settings = json!({"factor": 8});
+        assert_eq!(
+            member("model.position", "yarn", settings.clone()),
+            Some(json!({"rope": {"scaling": {"yarn": {"factor": 8}}}}))
+        );
+        assert_eq!(member("model.position", "rope", settings.clone()), None);
+        assert_eq!(member("model.norm", "yarn", settings), None);
     }
 
     fn matches(target: &str, path: &str) -> bool {

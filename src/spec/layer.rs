@@ -137,7 +137,16 @@ impl Reader<'_> {
 
     /// Puts a value of any depth at a known place.
     fn place(&mut self, path: Vec<String>, node: &Node, said: &str, value: Value) {
-        match (&node.kind, in_our_words(node, said, value)) {
+        let value = in_our_members(&path.join("."), node, in_our_words(node, said, value));
+        match (&node.kind, value) {
+            (Kind::Object(_) | Kind::Registry(_), Value::Null) if node.nullable => {
+                self.settings.push(Setting {
+                    path,
+                    value: Value::Null,
+                    origin: (self.origin)(said),
+                    said: said.to_string(),
+                });
+            }
             (Kind::Object(_), Value::Object(map)) => {
                 for (key, value) in map {
                     self.key(&path, &key, &format!("{said}.{key}"), value);
@@ -227,8 +236,30 @@ impl Reader<'_> {
     }
 }
 
-/// Switches of other tools as the words that they mean here.
+/// Words that stand for a member with settings, alone or with settings of their own.
+fn in_our_members(path: &str, node: &Node, value: Value) -> Value {
+    if !matches!(node.kind, Kind::Registry(_)) {
+        return value;
+    }
+    let meant = match &value {
+        Value::String(word) => alias::member(path, word, Value::Object(Default::default())),
+        Value::Object(map) => match map.iter().collect::<Vec<_>>()[..] {
+            [(word, settings)] => alias::member(path, word, settings.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    meant.unwrap_or(value)
+}
+
+/// Switches of other tools as the words that they mean here, and `none` where nothing may be said.
 fn in_our_words(node: &Node, said: &str, value: Value) -> Value {
+    if node.nullable
+        && value == "none"
+        && matches!(node.kind, Kind::Integer { .. } | Kind::Number { .. })
+    {
+        return Value::Null;
+    }
     let word = match (&node.kind, &value) {
         (Kind::Registry(_) | Kind::Choice(_), Value::Bool(on)) => alias::switch(said, *on),
         _ => None,

@@ -36,7 +36,7 @@ impl Merged {
                     continue;
                 }
             };
-            if matches!(node.kind, Kind::Object(_)) {
+            if matches!(node.kind, Kind::Object(_)) && !setting.value.is_null() {
                 continue; // a choice, made above
             }
             let dotted = path.join(".");

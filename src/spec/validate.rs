@@ -48,7 +48,7 @@ impl Judge<'_> {
 pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issue>) {
     let mut judge = Judge { origins, issues };
     name(config, &mut judge);
-    heads(config, &mut judge);
+    model(config, &mut judge);
     sizes(config, &mut judge);
     learning_rate(config, &mut judge);
     sampling(config, &mut judge);
@@ -70,50 +70,13 @@ fn name(config: &RunConfig, judge: &mut Judge) {
     );
 }
 
-fn heads(config: &RunConfig, judge: &mut Judge) {
-    let model = &config.model;
-    let (n_head, d_model) = (model.n_head.max(1), model.d_model);
-    judge.want(
-        d_model.is_multiple_of(n_head),
-        &["model.n_head", "model.d_model"],
-        format!("d_model {d_model} is not a multiple of n_head {n_head}"),
-        format!(
-            "d_model {} or {}, or n_head {}",
-            (d_model / n_head).max(1) * n_head,
-            d_model.div_ceil(n_head) * n_head,
-            list(&divisors_near(d_model, n_head))
-        ),
-    );
-    let n_kv_head = model.n_kv_head.unwrap_or(n_head).max(1);
-    judge.want(
-        n_head.is_multiple_of(n_kv_head),
-        &["model.n_kv_head", "model.n_head"],
-        format!("n_head {n_head} is not a multiple of n_kv_head {n_kv_head}"),
-        format!("n_kv_head {}", list(&divisors_near(n_head, n_kv_head))),
-    );
-    let head_dim = d_model / n_head;
-    judge.want(
-        model.position.rotary_theta().is_none()
-            || head_dim.is_multiple_of(2)
-            || !d_model.is_multiple_of(n_head),
-        &["model.position", "model.n_head", "model.d_model"],
-        format!("rotary positions turn pairs of features, and head_dim is {head_dim}: odd"),
-        "choose d_model / n_head even",
-    );
-}
-
-/// Divisors of `n` around `wish`, at most three.
-fn divisors_near(n: usize, wish: usize) -> Vec<usize> {
-    let mut divisors: Vec<usize> = (1..=n.min(4096)).filter(|d| n.is_multiple_of(*d)).collect();
-    divisors.sort_by_key(|d| d.abs_diff(wish));
-    divisors.truncate(3);
-    divisors.sort_unstable();
-    divisors
-}
-
-fn list(numbers: &[usize]) -> String {
-    let words: Vec<String> = numbers.iter().map(usize::to_string).collect();
-    words.join(" or ")
+/// What the model room says of its own values.
+fn model(config: &RunConfig, judge: &mut Judge) {
+    for fault in config.model.faults() {
+        let paths: Vec<String> = fault.keys.iter().map(|k| format!("model.{k}")).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        judge.want(false, &paths, fault.what, fault.hint);
+    }
 }
 
 fn sizes(config: &RunConfig, judge: &mut Judge) {
@@ -367,7 +330,7 @@ pub(super) fn advice(spec: &RunSpec) -> Vec<Advice> {
             ),
         );
     }
-    let head_dim = spec.model.d_model / spec.model.n_head.max(1);
+    let head_dim = spec.model.head_width();
     note(
         head_dim < 16,
         "model.n_head",

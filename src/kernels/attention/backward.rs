@@ -233,7 +233,7 @@ unsafe fn run_with<V: Vector>(task: &Task<'_>, scratch: &mut Scratch) {
 unsafe fn one_block<V: Vector>(task: &Task<'_>, h: usize, block: &Block, scratch: &mut Scratch) {
     let heads = task.sizes.heads;
     let (d, width) = (heads.head_dim, padded(heads.head_dim));
-    let scale = 1.0 / (d as f32).sqrt();
+    let scale = task.sizes.scores.scale(d);
     let n = block.rows() * width;
     let own = &mut scratch.block;
     let queries = &mut own.queries.get(n)[..n];

@@ -134,7 +134,7 @@ struct Running {
 unsafe fn one_block<V: Vector>(task: &Task<'_>, h: usize, block: &Block, scratch: &mut Scratch) {
     let heads = task.sizes.heads;
     let (d, width) = (heads.head_dim, padded(heads.head_dim));
-    let scale = 1.0 / (d as f32).sqrt();
+    let scale = task.sizes.scores.scale(d);
     let queries = &mut scratch.queries.get(QUERIES * width)[..block.rows() * width];
     let words = scratch.query_words.get(QUERIES * width);
     // SAFETY: the caller's.

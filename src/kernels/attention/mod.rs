@@ -17,7 +17,8 @@ pub use cached::forward_cached;
 pub use forward::forward;
 
 use super::positions::Positions;
-use super::rotary;
+use super::rotary::{self, Rotation};
+use super::softcap;
 use candle_core::{D, Result, Tensor};
 
 /// Heads and their width. A row of `qkv` holds n_head queries, then n_kv_head keys, then n_kv_head values.
@@ -77,12 +78,34 @@ impl Mask<'_> {
     }
 }
 
+/// How products of queries and keys become scores: scale, cap, distance, in this order.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Scores<'a> {
+    /// What products are multiplied by; `None`: 1 / √head_dim.
+    pub scale: Option<f64>,
+    /// A score s becomes c · tanh(s / c).
+    pub softcap: Option<f64>,
+    /// For each query head, what a score loses with each token of distance (ALiBi).
+    pub slopes: Option<&'a [f32]>,
+}
+
+impl Scores<'_> {
+    /// The scale for products of heads of `head_dim` features.
+    fn scale(&self, head_dim: usize) -> f32 {
+        match self.scale {
+            Some(scale) => scale as f32,
+            None => 1.0 / (head_dim as f32).sqrt(),
+        }
+    }
+}
+
 /// What the fused forms compute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sizes<'a> {
     pub heads: Heads,
     pub seq_len: usize,
     pub mask: Mask<'a>,
+    pub scores: Scores<'a>,
 }
 
 impl Sizes<'_> {
@@ -92,6 +115,7 @@ impl Sizes<'_> {
             heads,
             seq_len,
             mask: Mask::default(),
+            scores: Scores::default(),
         }
     }
 }
@@ -100,23 +124,29 @@ impl Sizes<'_> {
 pub type Past = Option<(Tensor, Tensor)>;
 
 /// `qkv` (B, T, qkv_width) → output (B, T, q_width) and the keys and values of past and present.
-/// Token t attends to the past and to tokens 0..=t; `theta` rotates queries and keys.
+/// Token t attends to the past and to tokens 0..=t; `rotation` rotates queries and keys.
 pub fn composite(
     heads: Heads,
     qkv: &Tensor,
-    theta: Option<f64>,
+    rotation: Option<&Rotation>,
     past: &Past,
 ) -> Result<(Tensor, (Tensor, Tensor))> {
-    composite_masked(heads, qkv, theta, past, Mask::default())
+    composite_masked(
+        heads,
+        qkv,
+        rotation,
+        past,
+        (Mask::default(), Scores::default()),
+    )
 }
 
 /// The same under a mask, whose `first` may be given only without a past; positions begin again where it does.
 pub fn composite_masked(
     heads: Heads,
     qkv: &Tensor,
-    theta: Option<f64>,
+    rotation: Option<&Rotation>,
     past: &Past,
-    mask: Mask,
+    (mask, how): (Mask, Scores),
 ) -> Result<(Tensor, (Tensor, Tensor))> {
     let (batch_size, seq_len, _) = qkv.dims3()?;
     let Heads {
@@ -137,8 +167,8 @@ pub fn composite_masked(
         start,
         first: mask.first,
     };
-    let turn = |x: Tensor| match theta {
-        Some(theta) => rotary::composite(&x, theta, positions),
+    let turn = |x: Tensor| match rotation {
+        Some(rotation) => rotary::composite(&x, rotation, positions),
         None => Ok(x),
     };
     let q = turn(part(0, n_head)?)?;
@@ -158,10 +188,16 @@ pub fn composite_masked(
         head_dim,
     ))?;
     let kt = k.permute((0, 2, 3, 1))?.contiguous()?;
-    let scores = (q.matmul(&kt)? * (1.0 / (head_dim as f64).sqrt()))?;
-    let scores = scores
-        .reshape((batch_size, n_head, seq_len, total))?
-        .broadcast_add(&mask_tensor(mask, (batch_size, seq_len, start), &scores)?)?;
+    let scale = how.scale.unwrap_or(1.0 / (head_dim as f64).sqrt());
+    let mut scores = (q.matmul(&kt)? * scale)?.reshape((batch_size, n_head, seq_len, total))?;
+    if let Some(cap) = how.softcap {
+        scores = softcap::composite(&scores, cap)?;
+    }
+    if let Some(slopes) = how.slopes {
+        scores = scores.broadcast_sub(&distances(slopes, (seq_len, start), &scores)?)?;
+    }
+    let scores =
+        scores.broadcast_add(&mask_tensor(mask, (batch_size, seq_len, start), &scores)?)?;
     let weights = candle_nn::ops::softmax(&scores, D::Minus1)?;
     let out = weights
         .reshape((batch_size, n_kv_head, group * seq_len, total))?
@@ -170,6 +206,21 @@ pub fn composite_masked(
         .transpose(1, 2)?
         .reshape((batch_size, seq_len, heads.q_width()))?;
     Ok((out, (k, v)))
+}
+
+/// (1, n_head, T, start + T): slope · distance, 0 for what lies ahead.
+fn distances(slopes: &[f32], (seq_len, start): (usize, usize), like: &Tensor) -> Result<Tensor> {
+    let total = start + seq_len;
+    let mut values = Vec::with_capacity(slopes.len() * seq_len * total);
+    for slope in slopes {
+        for t in start..total {
+            values.extend((0..total).map(|key| slope * t.saturating_sub(key) as f32));
+        }
+    }
+    let shape = (1, slopes.len(), seq_len, total);
+    Tensor::from_vec(values, shape, &candle_core::Device::Cpu)?
+        .to_dtype(like.dtype())?
+        .to_device(like.device())
 }
 
 /// (B or 1, 1, T, start + T): 0 where token t may look, −∞ elsewhere.

@@ -43,13 +43,14 @@ fn check(arithmetic: Arithmetic, sizes: Sizes, batch_size: usize, tolerance: f64
         heads,
         seq_len,
         mask,
+        scores,
     } = sizes;
     let rows = batch_size * seq_len;
     let qkv = normal(rows * heads.qkv_width(), 0);
     let dout = normal(rows * heads.q_width(), 1);
     let lq = leaf(&qkv, &[batch_size, seq_len, heads.qkv_width()]);
     let (exact, grads) = oracle(&[&lq], &dout, || {
-        Ok(composite_masked(heads, &lq, None, &None, mask)?.0)
+        Ok(composite_masked(heads, &lq, None, &None, (mask, scores))?.0)
     });
     let mut out = vec![9.0; dout.len()];
     let mut lse = vec![9.0; rows * heads.n_head];
@@ -73,9 +74,8 @@ fn gradients_agree_with_candle_in_f64_under_every_mask() {
         for window in [None, Some(1), Some(17), Some(200)] {
             for first in [None, Some(documents.as_slice())] {
                 let sizes = Sizes {
-                    heads,
-                    seq_len,
                     mask: Mask { window, first },
+                    ..Sizes::causal(heads, seq_len)
                 };
                 check(Arithmetic::F32, sizes, batch_size, 1e-6);
             }

@@ -139,16 +139,15 @@ impl Pass {
             x: self.arena.get(x),
             stats: self.arena.get(stats),
         };
-        let gain = plan.dense(spans.gain);
         let (dgain, dbias) = spans.split(grads);
         let params = norm::ParamGradients {
             gain: dgain,
             bias: dbias,
             into: self.into,
         };
-        let kind = plan.config.norm.kind();
+        let norm = plan.norm_of(spans);
         self.profile.measure(Part::Norm, || {
-            norm::backward(kind, saved, gain, &dy, (&mut dx, into), params);
+            norm::backward(norm, saved, &dy, (&mut dx, into), params);
         });
         self.arena.put_gradient(x, dx);
         self.arena.free(dy);

@@ -51,6 +51,16 @@ impl<'a> Plan<'a> {
         }
     }
 
+    fn norm_of(&self, spans: &NormSpans) -> norm::Norm<'a> {
+        norm::Norm {
+            kind: self.config.norm.kind(),
+            gain: self.dense(spans.gain),
+            gain_offset: self.config.norm.gain_offset() as f32,
+            bias: spans.bias.map(|span| self.dense(span)),
+            eps: self.config.norm.eps() as f32,
+        }
+    }
+
     fn segment_len(&self) -> usize {
         self.checkpointing.segment_len(self.shape.n_layer)
     }
@@ -128,6 +138,7 @@ impl Rows {
                 window: None,
                 first: self.documents(),
             },
+            scores: Default::default(),
         }
     }
 }
@@ -239,8 +250,14 @@ impl Pass {
         if let Some(texts) = texts {
             texts.advance();
         }
-        let hidden = self.norm(plan, x, &plan.layout.norm);
-        self.read(x);
+        let hidden = match &plan.layout.norm {
+            Some(norm) => {
+                let hidden = self.norm(plan, x, norm);
+                self.read(x);
+                hidden
+            }
+            None => x,
+        };
         if self.forward_bytes == 0 {
             self.forward_bytes = self.arena.bytes();
         }
@@ -286,9 +303,9 @@ impl Pass {
         layer: usize,
         output: Output,
     ) -> Slot {
-        let h = self.norm(plan, x, &block.norm1);
+        let h = self.norm_before(plan, x, block.norm1.as_ref());
         let qkv = self.linear(plan, h, None, &block.qkv, Output::New);
-        self.read(h);
+        self.read_unless(h, x);
         let mixed = match texts {
             Some(texts) => self.cached_attention(plan, qkv, texts, layer),
             None => self.attention(plan, qkv),
@@ -296,15 +313,27 @@ impl Pass {
         self.read(qkv);
         let after = self.linear(plan, mixed, Some(x), &block.attn_out, Output::New);
         self.read(mixed);
-        let h = self.norm(plan, after, &block.norm2);
-        let wide = self.linear(plan, h, None, &block.mlp_in, Output::New);
-        self.read(h);
+        let h = self.norm_before(plan, after, block.norm2.as_ref());
+        let mlp = block.mlp.first();
+        let wide = self.linear(plan, h, None, &mlp.wide, Output::New);
+        self.read_unless(h, after);
         let active = self.activation(plan, wide);
         self.read(wide);
-        let y = self.linear(plan, active, Some(after), &block.mlp_out, output);
+        let y = self.linear(plan, active, Some(after), &mlp.out, output);
         self.read(active);
         self.read(after);
         y
+    }
+
+    /// The norm in front of a sub-layer, where there is one.
+    fn norm_before(&mut self, plan: &Plan, x: Slot, norm: Option<&NormSpans>) -> Slot {
+        norm.map_or(x, |norm| self.norm(plan, x, norm))
+    }
+
+    fn read_unless(&mut self, slot: Slot, other: Slot) {
+        if slot != other {
+            self.read(slot);
+        }
     }
 
     fn head_sizes(&self, plan: &Plan) -> logprob::Sizes {
@@ -332,11 +361,8 @@ impl Pass {
         let x_values = self.arena.get(x);
         self.profile.measure(Part::Norm, || {
             norm::forward(
-                plan.config.norm.kind(),
+                plan.norm_of(spans),
                 x_values,
-                plan.dense(spans.gain),
-                spans.bias.map(|span| plan.dense(span)),
-                plan.config.norm.eps(),
                 &mut y_values,
                 &mut stats_values,
             );

@@ -2,7 +2,11 @@
 
 use crate::kernels::activation::Activation;
 
+mod geglu;
 mod gelu;
+mod leaky_relu;
+mod relu;
+mod silu;
 mod swiglu;
 
 pub use gelu::Approximate;
@@ -11,7 +15,7 @@ pub use gelu::Approximate;
 pub trait Mlp {
     /// True when the block has a gate and an up projection of width d_ff each.
     fn gated(&self) -> bool {
-        self.activation() == Activation::SwiGlu
+        self.activation().gated()
     }
     /// What stands between the projections in and out.
     fn activation(&self) -> Activation;
@@ -19,5 +23,12 @@ pub trait Mlp {
 
 crate::registry! {
     /// The feed-forward block.
-    pub enum MlpConfig: dyn Mlp { gelu: Gelu, swiglu: SwiGlu }
+    pub enum MlpConfig: dyn Mlp {
+        gelu: Gelu,
+        swiglu: SwiGlu,
+        relu: Relu,
+        silu: Silu,
+        leaky_relu: LeakyRelu = "leaky_relu",
+        geglu: GeGlu,
+    }
 }

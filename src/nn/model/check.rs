@@ -77,35 +77,21 @@ pub(super) fn upstream(
 }
 
 pub(super) fn shape(config: &ModelConfig, shape: &ModelShape) -> Result<()> {
-    let ModelShape {
-        n_layer,
-        n_head,
-        n_kv_head,
-        head_dim,
-        d_model,
-        ..
-    } = *shape;
-    if [
-        n_layer,
-        n_head,
-        n_kv_head,
-        d_model,
+    let sizes = [
+        shape.n_layer,
+        shape.n_head,
+        shape.n_kv_head,
+        shape.head_dim,
+        shape.d_model,
         shape.d_ff,
         shape.seq_len,
-    ]
-    .contains(&0)
-        || shape.vocab_size == 0
-    {
+        shape.vocab_size,
+    ];
+    if sizes.contains(&0) {
         bail!("model: every size must be at least 1, got {shape:?}")
     }
-    if n_head * head_dim != d_model {
-        bail!("model: n_head {n_head} does not divide d_model {d_model}")
+    match config.faults().first() {
+        Some(fault) => bail!("model: {}; {}", fault.what, fault.hint),
+        None => Ok(()),
     }
-    if n_head % n_kv_head != 0 {
-        bail!("model: n_kv_head {n_kv_head} does not divide n_head {n_head}")
-    }
-    if config.position.rotary_theta().is_some() && head_dim % 2 != 0 {
-        bail!("model: rotary positions need an even head_dim, got {head_dim}")
-    }
-    Ok(())
 }

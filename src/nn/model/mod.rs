@@ -188,10 +188,10 @@ impl Model {
             recorded: None,
             training: Pass::new(Track::Gradients),
             evaluation: Pass::new(Track::Off),
-            rotary: config
-                .position
-                .rotary_theta()
-                .map(|theta| RotaryTable::new(theta, shape.head_dim, shape.seq_len)),
+            rotary: config.position.rope().map(|rope| {
+                let rotation = rope.rotation(shape.head_dim, shape.seq_len);
+                RotaryTable::new(rotation, shape.head_dim, shape.seq_len)
+            }),
             upstream: Upstream::default(),
         }
     }

@@ -11,6 +11,10 @@ pub trait Norm {
     fn kind(&self) -> NormKind;
     /// Added to the variance (or mean square) before the square root.
     fn eps(&self) -> f64;
+    /// What is added to a kept gain before it is used.
+    fn gain_offset(&self) -> f64 {
+        0.0
+    }
 }
 
 crate::registry! {

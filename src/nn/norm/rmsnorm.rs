@@ -17,11 +17,16 @@ pub struct Config {
     /// Added to the mean square before the square root.
     #[schemars(range(min = 1e-12, max = 0.1))]
     pub eps: f64,
+    /// Gains are kept as their distance from 1: features are multiplied by 1 + w (Gemma).
+    pub unit_offset: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { eps: 1e-5 }
+        Config {
+            eps: 1e-5,
+            unit_offset: false,
+        }
     }
 }
 
@@ -31,5 +36,8 @@ impl super::Norm for Config {
     }
     fn eps(&self) -> f64 {
         self.eps
+    }
+    fn gain_offset(&self) -> f64 {
+        f64::from(u8::from(self.unit_offset))
     }
 }

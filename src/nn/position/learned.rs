@@ -15,9 +15,6 @@ pub const ENTRY: Entry = Entry {
 pub struct Config {}
 
 impl super::Position for Config {
-    fn rotary_theta(&self) -> Option<f64> {
-        None
-    }
     fn has_table(&self) -> bool {
         true
     }

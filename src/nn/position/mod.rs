@@ -1,17 +1,47 @@
 //! Position encodings.
 
+mod alibi;
 mod learned;
+mod none;
 mod rope;
+pub mod scaling;
+mod sinusoidal;
 
-/// What a position encoding has to tell.
+pub use alibi::slopes;
+pub use rope::{Config as RopeConfig, Rotation};
+pub use scaling::ScalingConfig;
+
+/// What a position encoding has to tell. All that it does not do is left as it stands here.
 pub trait Position {
+    /// The rotation of queries and keys.
+    fn rope(&self) -> Option<&RopeConfig> {
+        None
+    }
     /// Base of the rotary angles, when queries and keys are rotated.
-    fn rotary_theta(&self) -> Option<f64>;
+    fn rotary_theta(&self) -> Option<f64> {
+        self.rope().map(|rope| rope.theta)
+    }
     /// True when a learned table of seq_len × d_model is added to the embeddings.
-    fn has_table(&self) -> bool;
+    fn has_table(&self) -> bool {
+        false
+    }
+    /// True when a fixed vector of each position is added to the embeddings.
+    fn has_waves(&self) -> bool {
+        false
+    }
+    /// For each of `n_head` heads, what a score loses with each token of distance.
+    fn slopes(&self, _n_head: usize) -> Option<Vec<f32>> {
+        None
+    }
 }
 
 crate::registry! {
     /// How a token knows where it stands.
-    pub enum PositionConfig: dyn Position { learned: Learned, rope: Rope }
+    pub enum PositionConfig: dyn Position {
+        learned: Learned,
+        rope: Rope,
+        sinusoidal: Sinusoidal,
+        alibi: Alibi,
+        none: None,
+    }
 }

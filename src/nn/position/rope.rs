@@ -1,7 +1,9 @@
 //! Rotary positions: queries and keys are rotated by angles that grow with the position, so that their product depends
-//! on the distance alone. Halves are paired (feature j with j + head_dim/2), as Hugging Face does.
+//! on the distance alone. Halves are paired (feature j with j + width/2), as Hugging Face does.
 
+use super::scaling::ScalingConfig;
 use crate::base::registry::Entry;
+pub use crate::kernels::rotary::Rotation;
 use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
@@ -17,19 +19,51 @@ pub struct Config {
     /// Base of the angles: feature pair j turns by position / theta^(2j / head_dim).
     #[schemars(range(min = 1.0))]
     pub theta: f64,
+    /// Share of each head's features that are rotated, the first ones (Phi-3, GPT-NeoX).
+    #[schemars(range(min = 0.01, max = 1.0))]
+    pub fraction: f64,
+    /// Slower turns, for texts longer than a model was trained on. Default: as theta says.
+    pub scaling: Option<ScalingConfig>,
+    /// The base in blocks with a sliding window, which know no scaling (Gemma 3: 10000). Default: theta in all blocks.
+    #[schemars(range(min = 1.0))]
+    pub local_theta: Option<f64>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { theta: 10_000.0 }
+        Config {
+            theta: 10_000.0,
+            fraction: 1.0,
+            scaling: None,
+            local_theta: None,
+        }
     }
 }
 
 impl super::Position for Config {
-    fn rotary_theta(&self) -> Option<f64> {
-        Some(self.theta)
+    fn rope(&self) -> Option<&Config> {
+        Some(self)
     }
-    fn has_table(&self) -> bool {
-        false
+}
+
+impl Config {
+    /// Features of a head that are rotated.
+    pub fn width(&self, head_dim: usize) -> usize {
+        (head_dim as f64 * self.fraction) as usize
+    }
+
+    /// The rotation in blocks that see everything; `seq_len` is the longest text.
+    pub fn rotation(&self, head_dim: usize, seq_len: usize) -> Rotation {
+        let half = self.width(head_dim) / 2;
+        match &self.scaling {
+            Some(scaling) => scaling.rotation(self.theta, half, seq_len),
+            None => Rotation::plain(self.theta, half),
+        }
+    }
+
+    /// The rotation in blocks with a window, where it is another.
+    pub fn local_rotation(&self, head_dim: usize) -> Option<Rotation> {
+        let half = self.width(head_dim) / 2;
+        self.local_theta.map(|theta| Rotation::plain(theta, half))
     }
 }

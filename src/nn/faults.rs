@@ -1,0 +1,245 @@
+//! Which values of a [`ModelConfig`] do not go together, with what to do about it. Ranges of single values are in the types.
+
+use super::ModelConfig;
+use super::position::ScalingConfig;
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The keys that it is about, as they stand in a spec's `model` section.
+    pub keys: &'static [&'static str],
+    pub what: String,
+    pub hint: String,
+}
+
+impl ModelConfig {
+    /// All that is wrong, in the order of the keys; empty where a model can be made.
+    pub fn faults(&self) -> Vec<Fault> {
+        let mut faults = Faults(Vec::new());
+        heads(self, &mut faults);
+        rotary(self, &mut faults);
+        attention(self, &mut faults);
+        experts(self, &mut faults);
+        not_yet(self, &mut faults);
+        faults.0
+    }
+}
+
+struct Faults(Vec<Fault>);
+
+impl Faults {
+    fn want(
+        &mut self,
+        good: bool,
+        keys: &'static [&'static str],
+        what: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        if !good {
+            self.0.push(Fault {
+                keys,
+                what: what.into(),
+                hint: hint.into(),
+            });
+        }
+    }
+}
+
+fn heads(config: &ModelConfig, faults: &mut Faults) {
+    let (n_head, d_model) = (config.n_head.max(1), config.d_model);
+    faults.want(
+        config.head_dim.is_some() || d_model.is_multiple_of(n_head),
+        &["n_head", "d_model"],
+        format!("d_model {d_model} is not a multiple of n_head {n_head}"),
+        format!(
+            "d_model {} or {}, or n_head {}; or say head_dim",
+            (d_model / n_head).max(1) * n_head,
+            d_model.div_ceil(n_head) * n_head,
+            list(&divisors_near(d_model, n_head))
+        ),
+    );
+    let n_kv_head = config.kv_heads().max(1);
+    let divisors = list(&divisors_near(n_head, n_kv_head));
+    faults.want(
+        n_head.is_multiple_of(n_kv_head),
+        &["n_kv_head", "n_head"],
+        format!("n_head {n_head} is not a multiple of n_kv_head {n_kv_head}"),
+        format!("n_kv_head {divisors}"),
+    );
+    use super::AttentionType::{Gqa, Mha, Mqa};
+    let keys = &["attention_type", "n_kv_head"];
+    match config.attention_type {
+        None => {}
+        Some(Mha) => faults.want(
+            n_kv_head == n_head,
+            keys,
+            format!(
+                "mha is n_kv_head {n_head}, one for each query head, and n_kv_head is {n_kv_head}"
+            ),
+            "leave one of the two out",
+        ),
+        Some(Mqa) => faults.want(
+            n_kv_head == 1,
+            keys,
+            format!("mqa is n_kv_head 1, and n_kv_head is {n_kv_head}"),
+            "leave n_kv_head out, or write gqa",
+        ),
+        Some(Gqa) => faults.want(
+            config.n_kv_head.is_some(),
+            keys,
+            "gqa leaves open how many heads share keys and values",
+            format!("n_kv_head {}", list(&divisors_near(n_head, 2))),
+        ),
+    }
+}
+
+fn rotary(config: &ModelConfig, faults: &mut Faults) {
+    let head_dim = config.head_width();
+    let sized = config.head_dim.is_some() || config.d_model.is_multiple_of(config.n_head.max(1));
+    let Some(rope) = config.position.rope() else {
+        faults.want(
+            !config.position.has_waves() || config.d_model.is_multiple_of(2),
+            &["position", "d_model"],
+            format!(
+                "sinusoidal positions are pairs of features, and d_model {} is odd",
+                config.d_model
+            ),
+            "choose d_model even",
+        );
+        return;
+    };
+    faults.want(
+        head_dim.is_multiple_of(2) || !sized,
+        &["position", "n_head", "d_model"],
+        format!("rotary positions turn pairs of features, and head_dim is {head_dim}: odd"),
+        "choose d_model / n_head even, or say an even head_dim",
+    );
+    let width = rope.width(head_dim);
+    faults.want(
+        rope.fraction == 1.0 || (width >= 2 && width.is_multiple_of(2)),
+        &["position.rope.fraction", "n_head", "d_model"],
+        format!(
+            "a fraction of {} rotates {width} of {head_dim} features, and they turn in pairs",
+            rope.fraction
+        ),
+        format!(
+            "fraction {}",
+            2.0 * (width / 2).max(1) as f64 / head_dim.max(1) as f64
+        ),
+    );
+    faults.want(
+        rope.local_theta.is_none() || config.sliding_window.is_some(),
+        &["position.rope.local_theta", "sliding_window"],
+        "local_theta is for blocks with a sliding window, and there is none",
+        "say sliding_window and global_every, or leave local_theta out",
+    );
+    if let Some(ScalingConfig::Llama3(scaling)) = &rope.scaling {
+        faults.want(
+            scaling.low_freq_factor < scaling.high_freq_factor,
+            &[
+                "position.rope.scaling.llama3.low_freq_factor",
+                "position.rope.scaling.llama3.high_freq_factor",
+            ],
+            format!(
+                "low_freq_factor {} is not below high_freq_factor {}",
+                scaling.low_freq_factor, scaling.high_freq_factor
+            ),
+            "Llama 3.1 has 1 and 4",
+        );
+    }
+    if let Some(ScalingConfig::Yarn(scaling)) = &rope.scaling {
+        faults.want(
+            scaling.beta_slow < scaling.beta_fast,
+            &[
+                "position.rope.scaling.yarn.beta_slow",
+                "position.rope.scaling.yarn.beta_fast",
+            ],
+            format!(
+                "beta_slow {} is not below beta_fast {}",
+                scaling.beta_slow, scaling.beta_fast
+            ),
+            "1 and 32 are usual",
+        );
+        faults.want(
+            rope.theta > 1.0,
+            &["position.rope.theta"],
+            "YaRN tells pairs apart by their speed, and with theta 1 all turn alike",
+            "10000 is usual",
+        );
+    }
+}
+
+fn attention(config: &ModelConfig, faults: &mut Faults) {
+    faults.want(
+        config.global_every.is_none() || config.sliding_window.is_some(),
+        &["global_every", "sliding_window"],
+        "global_every says which blocks are without a sliding window, and there is none",
+        "say sliding_window, or leave global_every out",
+    );
+}
+
+fn experts(config: &ModelConfig, faults: &mut Faults) {
+    let Some(moe) = &config.moe else {
+        return;
+    };
+    faults.want(
+        moe.top_k <= moe.n_expert,
+        &["moe.top_k", "moe.n_expert"],
+        format!("top_k {} of {} experts", moe.top_k, moe.n_expert),
+        format!("top_k of at most {}; 2 of 8 is usual", moe.n_expert),
+    );
+    faults.want(
+        moe.every <= config.n_layer,
+        &["moe.every", "n_layer"],
+        format!(
+            "every {}th block has experts, and there are {}",
+            moe.every, config.n_layer
+        ),
+        "1 gives all blocks experts, 2 every other one",
+    );
+}
+
+/// What can be said and not yet be computed.
+fn not_yet(config: &ModelConfig, faults: &mut Faults) {
+    use super::NormPlacement;
+    let mut want = |good: bool, key: &'static [&'static str]| {
+        faults.want(
+            good,
+            key,
+            "this cannot be computed yet",
+            "leave it out, or wait for a later version",
+        );
+    };
+    want(!config.position.has_waves(), &["position"]);
+    want(config.position.slopes(1).is_none(), &["position"]);
+    want(config.sliding_window.is_none(), &["sliding_window"]);
+    want(!config.qk_norm, &["qk_norm"]);
+    want(config.attention_scale.is_none(), &["attention_scale"]);
+    want(config.attention_softcap.is_none(), &["attention_softcap"]);
+    want(config.logit_softcap.is_none(), &["logit_softcap"]);
+    want(config.embedding_scale.is_none(), &["embedding_scale"]);
+    want(
+        config.norm.gain_offset() == 0.0,
+        &["norm.rmsnorm.unit_offset"],
+    );
+    want(
+        config.norm_placement == NormPlacement::Pre,
+        &["norm_placement"],
+    );
+    want(config.moe.is_none(), &["moe.n_expert"]);
+    want(config.dropout == 0.0, &["dropout"]);
+}
+
+/// Divisors of `n` around `wish`, at most three.
+fn divisors_near(n: usize, wish: usize) -> Vec<usize> {
+    let mut divisors: Vec<usize> = (1..=n.min(4096)).filter(|d| n.is_multiple_of(*d)).collect();
+    divisors.sort_by_key(|d| d.abs_diff(wish));
+    divisors.truncate(3);
+    divisors.sort_unstable();
+    divisors
+}
+
+fn list(numbers: &[usize]) -> String {
+    let words: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    words.join(" or ")
+}

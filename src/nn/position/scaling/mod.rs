@@ -1,0 +1,55 @@
+//! Ways to stretch rotary positions over texts longer than those that a model was trained on.
+
+mod linear;
+mod llama3;
+mod ntk;
+mod yarn;
+
+pub use linear::Config as Linear;
+pub use llama3::Config as Llama3;
+pub use ntk::Config as Ntk;
+pub use yarn::Config as Yarn;
+
+use super::Rotation;
+
+/// What a stretching has to tell.
+pub trait Scaling {
+    /// The rotation of `half` pairs with base `theta`, stretched; `seq_len` is the longest text.
+    fn rotation(&self, theta: f64, half: usize, seq_len: usize) -> Rotation;
+    /// How many times longer texts become.
+    fn factor(&self) -> f64;
+}
+
+crate::registry! {
+    /// How rotary positions are stretched over longer texts.
+    pub enum ScalingConfig: dyn Scaling { linear: Linear, ntk: Ntk, yarn: Yarn, llama3: Llama3 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_factor_of_one_changes_nothing() {
+        let plain = Rotation::plain(10_000.0, 32);
+        let members = [
+            ScalingConfig::Linear(Linear { factor: 1.0 }),
+            ScalingConfig::Ntk(Ntk { factor: 1.0 }),
+            ScalingConfig::Yarn(Yarn {
+                factor: 1.0,
+                ..Default::default()
+            }),
+            ScalingConfig::Llama3(Llama3 {
+                factor: 1.0,
+                ..Default::default()
+            }),
+        ];
+        for member in members {
+            let scaled = member.rotation(10_000.0, 32, 4096);
+            assert_eq!(scaled.factor, 1.0, "{member:?}");
+            for (a, b) in scaled.frequencies.iter().zip(&plain.frequencies) {
+                assert!((a - b).abs() < 1e-15, "{member:?}");
+            }
+        }
+    }
+}
