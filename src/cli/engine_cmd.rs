@@ -148,9 +148,10 @@ pub fn ending(outcome: Outcome) -> Exit {
 fn hold_model(checkpoint: &Path) -> anyhow::Result<Exit> {
     // The run that goes on beside has the first word on the processors.
     let _ = rustix::process::setpriority_process(None, 5);
-    let mut model =
-        HeldModel::load(checkpoint).map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
     let clock = SystemClock::new();
+    let mut model =
+        HeldModel::load(checkpoint).map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
+    let seconds = clock.elapsed().as_secs_f64();
     let mut speaker = Speaker::new(std::io::stdout());
     speaker.emit(Event::Hello {
         run: checkpoint.display().to_string(),
@@ -158,6 +159,7 @@ fn hold_model(checkpoint: &Path) -> anyhow::Result<Exit> {
         pid: std::process::id(),
         host: String::new(),
     })?;
+    speaker.emit(model.about(seconds))?;
     let inbox = stdio::listen(BufReader::new(std::io::stdin()));
     infer::serve(&mut model, &inbox, &clock, &mut |event| {
         // A viewer that is gone closes our input too; that ends us.

@@ -152,7 +152,7 @@ fn gather(
 }
 
 /// Whether a template will write some of it.
-fn has_turns(content: &Content) -> bool {
+pub(super) fn has_turns(content: &Content) -> bool {
     match content {
         Content::Chat(_) => true,
         Content::Completion { prompt, completion } => [prompt, completion]

@@ -25,10 +25,9 @@ pub fn continuation(
     }
     let mut ids = Vec::new();
     let mut cut = None;
-    let ends: Vec<u32> = data.tokenizer.eos().into_iter().collect();
     let how = Continuing {
         sampling,
-        ends: &ends,
+        ends: &data.ends,
         when_full: match sampling.context {
             ContextLimit::Stop => WhenFull::Stop,
             ContextLimit::Auto | ContextLimit::Roll => WhenFull::Roll,

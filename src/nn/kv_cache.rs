@@ -319,3 +319,50 @@ impl<'a> Decoding<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::rng::{Rng, Stream};
+
+    /// A layer with a window holds, of what a token may see, just what a layer without one holds.
+    #[test]
+    fn a_window_forgets_only_what_nobody_sees() {
+        let heads = Heads {
+            n_head: 2,
+            n_kv_head: 2,
+            head_dim: 3,
+        };
+        let (window, tokens) = (5, 3 * CHUNK);
+        let mut cache = KvCache::new(heads, tokens, &[None, Some(window)]);
+        assert!(cache.layers[1].keys.len() < cache.layers[0].keys.len());
+        let mut rng = Rng::new(3, Stream::Test, 0, 0);
+        let mut read = 0;
+        while read < tokens {
+            let new = (1 + rng.below(CHUNK as u64) as usize).min(tokens - read);
+            let qkv: Vec<f32> = (0..new * heads.qkv_width()).map(|_| rng.normal()).collect();
+            let all = copied(&cache.append(0, heads, &qkv), new, heads);
+            let kept = copied(&cache.append(1, heads, &qkv), new, heads);
+            // The first new token sees window − 1 tokens before it.
+            let seen = new + (window - 1).min(read);
+            for (all, kept) in all.iter().zip(&kept) {
+                assert_eq!(all[all.len() - seen..], kept[kept.len() - seen..]);
+            }
+            cache.len += new;
+            read += new;
+        }
+    }
+
+    /// Rows of keys and of values by head, the new ones included.
+    fn copied(held: &Held, new: usize, heads: Heads) -> Vec<Vec<Vec<f32>>> {
+        let d = heads.head_dim;
+        let rows = |values: &[f32], head: usize| {
+            let from = head * held.capacity * d;
+            let part = &values[from..from + (held.past + new) * d];
+            part.chunks_exact(d).map(<[f32]>::to_vec).collect()
+        };
+        (0..heads.n_kv_head)
+            .flat_map(|head| [rows(held.keys, head), rows(held.values, head)])
+            .collect()
+    }
+}

@@ -24,11 +24,13 @@ pub enum Effect {
         slot: Slot,
         run_dir: PathBuf,
     },
-    /// Hold an inference engine for a checkpoint.
+    /// Hold an inference engine for a model: a checkpoint, a folder, a file.
     OpenChat {
         slot: Slot,
-        checkpoint: PathBuf,
+        model: PathBuf,
     },
+    /// Write a conversation beside the runs.
+    SaveChat(Box<crate::ui::panes::chat::Saved>),
     /// Let a link go; its engine goes on (an inference engine ends).
     Detach {
         slot: Slot,
@@ -72,6 +74,8 @@ pub enum Effect {
     InspectData(Box<Subject>),
     RefreshRuns,
     ListCheckpoints,
+    /// Look for model folders and GGUF files near by.
+    ListModelFiles,
     /// Read this machine once a second from now on; once is enough.
     WatchHardware,
     /// Draw every cell again.

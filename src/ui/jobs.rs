@@ -1,6 +1,9 @@
 //! What takes a while, away from the UI's thread: files, sockets, processes.
 
+mod chats;
+
 use super::msg::{CheckpointRow, Holder, Msg, Opened};
+use super::panes::chat::Saved;
 use crate::advisor::remember;
 use crate::advisor::wizard::{Answers, Context};
 use crate::base::clock::{Clock, SystemClock};
@@ -153,17 +156,31 @@ impl Workplace {
         ))
     }
 
-    /// Starts a process that holds a checkpoint's model.
-    pub fn chat(&self, checkpoint: &Path) -> Linked {
+    /// Starts a process that holds a model.
+    pub fn chat(&self, model: &Path) -> Linked {
         let launcher = Launcher::this_program(&self.env).map_err(|e| e.to_string())?;
-        let link = launcher.infer(checkpoint).map_err(|e| e.to_string())?;
+        let link = launcher.infer(model).map_err(|e| e.to_string())?;
         Ok((
             Opened {
-                path: checkpoint.to_path_buf(),
+                path: model.to_path_buf(),
                 holder: Holder::Detached,
             },
             link,
         ))
+    }
+
+    /// Model folders and GGUF files in the working directory and below it.
+    pub fn model_files(&self) -> Vec<PathBuf> {
+        chats::model_files(Path::new("."))
+    }
+
+    /// Writes a conversation into a folder beside the runs.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub fn save_chat(&self, saved: &Saved) -> Result<Vec<PathBuf>, String> {
+        let beside = self.runs_dir.parent().unwrap_or(Path::new("."));
+        chats::save(&beside.join("chats"), saved, SystemClock::new().now())
     }
 
     /// This machine as plans see it.

@@ -44,6 +44,10 @@ pub enum Msg {
     Runs(Result<(Vec<RunSummary>, Vec<String>), String>),
     /// Every checkpoint that one could talk to, newest run first.
     Checkpoints(Vec<CheckpointRow>),
+    /// Model folders and GGUF files near by.
+    ModelFiles(Vec<PathBuf>),
+    /// A conversation was written into these files, or why not.
+    ChatSaved(Result<Vec<PathBuf>, String>),
     /// The wizard can begin.
     Wizard(Box<Context>, Box<Answers>),
     /// What the wizard asked to look at.

@@ -372,8 +372,8 @@ impl Shell {
                 Effect::Attach { slot, run_dir } => {
                     self.link_job(slot, move |place| place.attach(&run_dir))
                 }
-                Effect::OpenChat { slot, checkpoint } => {
-                    self.link_job(slot, move |place| place.chat(&checkpoint))
+                Effect::OpenChat { slot, model } => {
+                    self.link_job(slot, move |place| place.chat(&model))
                 }
                 Effect::Detach { slot } => self.links.retain(|(s, _)| *s != slot),
                 Effect::Send {
@@ -392,6 +392,12 @@ impl Shell {
                 Effect::RefreshRuns => self.job(|place| Done::Msg(Msg::Runs(place.runs()))),
                 Effect::ListCheckpoints => {
                     self.job(|place| Done::Msg(Msg::Checkpoints(place.checkpoints())))
+                }
+                Effect::ListModelFiles => {
+                    self.job(|place| Done::Msg(Msg::ModelFiles(place.model_files())))
+                }
+                Effect::SaveChat(saved) => {
+                    self.job(move |place| Done::Msg(Msg::ChatSaved(place.save_chat(&saved))))
                 }
                 Effect::WatchHardware => self.watch_hardware(),
                 Effect::Preflight { round, yaml } => self.preflight(round, yaml),

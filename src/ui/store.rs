@@ -26,6 +26,8 @@ pub struct Store {
     /// Runs that could not be read, in words.
     pub unreadable: Vec<String>,
     pub checkpoints: Vec<CheckpointRow>,
+    /// Model folders and GGUF files that lie about, for the chat.
+    pub model_files: Vec<PathBuf>,
     /// This machine as plans see it; `None` until it was looked at.
     pub machine: Option<crate::plan::learn::Machine>,
     /// This machine, from the first look at it on.

@@ -36,10 +36,19 @@ pub enum Meaning {
     Track,
     /// Behind every second token, so that neighbours can be told apart; lies under another meaning.
     Shade,
+    /// Tokens that the model was less and less sure of; [`Meaning::Text`] stands for sure.
+    #[serde(rename = "heat-1")]
+    Heat1,
+    #[serde(rename = "heat-2")]
+    Heat2,
+    #[serde(rename = "heat-3")]
+    Heat3,
+    #[serde(rename = "heat-4")]
+    Heat4,
 }
 
 /// Every meaning, in declaration order.
-pub const MEANINGS: [Meaning; 18] = {
+pub const MEANINGS: [Meaning; 22] = {
     use Meaning as M;
     [
         M::Text,
@@ -60,6 +69,10 @@ pub const MEANINGS: [Meaning; 18] = {
         M::Cursor,
         M::Track,
         M::Shade,
+        M::Heat1,
+        M::Heat2,
+        M::Heat3,
+        M::Heat4,
     ]
 };
 

@@ -24,6 +24,44 @@ pub enum StopWhen {
     AfterCheckpoint,
 }
 
+/// One turn of a conversation, in the shape of Hugging Face's and OpenAI's `messages`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// `system`, `user`, `assistant`, `tool`, or whatever else the model's template knows.
+    pub role: String,
+    #[serde(default)]
+    pub content: String,
+    /// `tool_calls`, `tool_call_id`, `name` …
+    #[serde(flatten)]
+    pub extra: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Turn {
+    pub fn new(role: &str, content: impl Into<String>) -> Turn {
+        Turn {
+            role: role.into(),
+            content: content.into(),
+            extra: Default::default(),
+        }
+    }
+}
+
+/// What a model is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Prompt {
+    /// The model continues it as it is.
+    Text(String),
+    /// The model's chat template makes a text of the turns. Where the last one is the assistant's, it is continued.
+    Turns(Vec<Turn>),
+}
+
+impl From<&str> for Prompt {
+    fn from(text: &str) -> Prompt {
+        Prompt::Text(text.into())
+    }
+}
+
 /// The imperative half of the wire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
@@ -42,9 +80,10 @@ pub enum Command {
         #[serde(default)]
         sampling: Sampling,
     },
-    /// Stream a completion token by token; only inference engines accept it. Answered by `Token` events.
+    /// Stream an answer token by token; only inference engines accept it. Answered by `Prompted`, `Token` events and
+    /// `Generated`.
     Generate {
-        prompt: String,
+        prompt: Prompt,
         #[serde(default)]
         sampling: Sampling,
     },

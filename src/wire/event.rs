@@ -150,12 +150,42 @@ pub enum Event {
         text: String,
         seconds: f64,
     },
+    /// What an inference engine holds: its first word after `Hello`.
+    Loaded {
+        /// In words: `llama`, `gpt2`, …
+        architecture: String,
+        n_params: u64,
+        vocab_size: u64,
+        /// Most tokens of a text.
+        context: u64,
+        /// Whose words turn a conversation into a text; absent where the model has none and completes texts instead.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        template: Option<String>,
+        /// How the weights are held where that is not f32, e.g. `Q4_1`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        quantised: Option<String>,
+        seconds: f64,
+        /// What a user should know, e.g. of a template that cannot be used.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        notes: Vec<String>,
+    },
+    /// What a `Generate` gives the model to read; comes before its first `Token`.
+    Prompted {
+        command: CommandId,
+        /// The whole prompt as one text, conversations rendered by the template.
+        text: String,
+        /// With the token that begins a text, where the model has one.
+        prompt_tokens: u64,
+    },
     /// One piece of a `Generate` answer.
     Token {
         command: CommandId,
         text: String,
-        /// Natural log of the token's probability before truncation by top-k and top-p.
+        /// Natural log of the token's probability before penalties, temperature and cuts.
         logprob: Num,
+        /// Entropy of the distribution that it was drawn from, nats; absent in older engines.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        entropy: Option<Num>,
     },
     /// The end of a `Generate` answer.
     Generated {
@@ -163,6 +193,9 @@ pub enum Event {
         n_tokens: u64,
         prompt_tokens: u64,
         seconds: f64,
+        /// From the prompt to the first token: reading the prompt. 0 where none came.
+        #[serde(default)]
+        prefill_seconds: f64,
         reason: StopReason,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         message: String,

@@ -8,7 +8,7 @@ mod metric;
 mod num;
 
 pub use codec::{DecodeError, MAX_LINE, decode_command, decode_envelope, encode};
-pub use command::{Command, CommandId, Request, StopWhen};
+pub use command::{Command, CommandId, Prompt, Request, StopWhen, Turn};
 pub use event::{CheckStatus, Envelope, Event, Outcome, Phase, StopReason, Values};
 pub use metric::{Direction, MetricInfo};
 pub use num::Num;

@@ -124,7 +124,7 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
     let mut work = Tokenizing {
         config,
         tokenizer: tokenizer.clone(),
-        template,
+        template: template.clone(),
         train_on: match config.train_on {
             TrainOn::Auto => request.train_on,
             said => said,
@@ -137,7 +137,7 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
         },
         notes: Vec::new(),
     };
-    let train = sources
+    let train: Vec<Ready> = sources
         .iter()
         .map(|s| work.source(s))
         .collect::<Result<_, _>>()?;
@@ -145,7 +145,14 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
         .iter()
         .map(|s| work.source(s))
         .collect::<Result<_, _>>()?;
-    Ok((tokenizer, ends, train, val, work.notes))
+    let notes = work.notes;
+    // What conversations were written in goes with the model.
+    let learnt_in = template.filter(|_| train.iter().any(|source| source.templated));
+    let tokenizer = match learnt_in {
+        Some(template) => Arc::new(Arc::unwrap_or_clone(tokenizer).with_template(&template)),
+        None => tokenizer,
+    };
+    Ok((tokenizer, ends, train, val, notes))
 }
 
 fn layout(config: &DataConfig, train: &[Ready], seq_len: usize) -> Layouting {

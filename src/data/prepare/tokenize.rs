@@ -7,6 +7,7 @@ use crate::data::formats::FormatId;
 use crate::data::render::{Renderer, TrainOn};
 use crate::data::source::{CONTINUES, Origin, ReadContext, SourceConfig};
 use crate::data::store::{self, Entry, Feed, Key, Piece, Progress, Store};
+use crate::data::vocabulary::has_turns;
 use crate::data::{DataConfig, DataError, Example, Place, RowFault, Tokenizer};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub(super) struct Ready {
     pub key: String,
     /// Its rows are turns or prompts with completions, of which a part is learnt.
     pub conversations: bool,
+    /// A template writes its rows.
+    pub templated: bool,
 }
 
 /// What all sources have in common.
@@ -42,7 +45,17 @@ impl Tokenizing<'_> {
     pub fn source(&mut self, source: &SourceConfig) -> Result<Ready, DataError> {
         let name = source.to_string();
         let rows = self.open(source)?;
-        let conversations = rows.detection().format != FormatId::Text;
+        let format = rows.detection().format;
+        let conversations = format != FormatId::Text;
+        let templated = match format {
+            FormatId::Text => false,
+            // Prompts and completions are texts or turns.
+            FormatId::PromptCompletion => match self.open(source)?.next() {
+                Some(row) => has_turns(&row?.1.content),
+                None => false,
+            },
+            _ => true,
+        };
         let key = self.key(source, &rows)?;
         let hash = key.hash();
         let entry = self.entry(&name, source, &key, rows)?;
@@ -58,6 +71,7 @@ impl Tokenizing<'_> {
             store: Arc::new(entry.store),
             key: hash,
             conversations,
+            templated,
             name,
         })
     }

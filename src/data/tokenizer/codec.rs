@@ -4,6 +4,7 @@ use super::char::Alphabet;
 use super::library::{self, Library, fault};
 use super::marks::Marks;
 use crate::data::DataError;
+use crate::data::chat::Template;
 
 /// What ends a text, by the names that vocabularies give it.
 const END_OF_TEXT: [&str; 5] = [
@@ -94,6 +95,25 @@ impl Tokenizer {
         }
         self.marks = marks;
         Ok(self)
+    }
+
+    /// With the template that conversations are learnt in, so that whoever reads the files beside the vocabulary writes them
+    /// alike. Begin and end mark become those that the template names, where it names any.
+    #[must_use]
+    pub fn with_template(mut self, template: &Template) -> Tokenizer {
+        let told = |name: &str| {
+            let named = template.source().contains(name);
+            template.token(name).filter(|_| named).map(String::from)
+        };
+        if let Some(bos) = told("bos_token").filter(|t| self.id(t).is_some()) {
+            self.marks.bos = Some(bos);
+        }
+        if let Some(eos) = told("eos_token").filter(|t| self.id(t).is_some()) {
+            self.eos = self.id(&eos);
+            self.marks.eos = Some(eos);
+        }
+        self.marks.chat_template = Some(template.source().to_string());
+        self
     }
 
     pub(super) fn with_origin(self, origin: String) -> Tokenizer {

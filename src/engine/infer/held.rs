@@ -1,105 +1,240 @@
-//! A model and its tokenizer out of one checkpoint folder.
+//! A model with its tokenizer and its template, out of a checkpoint folder or a Hugging Face folder.
 
+use super::opening;
 use super::stops::StopWatch;
-use super::{Continued, Piece, TextModel};
+use super::{Continued, Piece, Reading, TextModel};
+use crate::base::child::Child;
 use crate::base::sampling::{ContextLimit, Sampling};
-use crate::data::tokenizer::{Marks, TextStream, Tokenizer};
+use crate::base::text::one_line;
+use crate::data::chat::{GenerationPrompt, Template};
+use crate::data::tokenizer::{self, TextStream, Tokenizer};
+use crate::data::{DataError, Message};
 use crate::hf;
 use crate::nn::Model;
 use crate::nn::generate::{Continuing, Finish, WhenFull, generate};
-use crate::wire::StopReason;
+use crate::wire::{Event, Prompt, StopReason, Turn};
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// Why a folder cannot be talked to.
+/// Why a model cannot be talked to.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error(transparent)]
     Model(#[from] hf::HfError),
-    #[error("{path}: {why}")]
-    Tokenizer { path: PathBuf, why: String },
+    #[error("{path}: {}", one_line(&why.to_string()))]
+    Tokenizer { path: PathBuf, why: DataError },
     #[error(
-        "{folder}: the tokenizer knows {tokenizer} tokens and the model {model}; they belong to different models"
+        "{path}: the tokenizer knows {tokenizer} tokens and the model {model}; they belong to different models"
     )]
     Vocabulary {
-        folder: PathBuf,
+        path: PathBuf,
         tokenizer: usize,
         model: usize,
     },
+    #[error(
+        "{}: a model is a folder with a config.json, or a .gguf file; this is neither", .0.display()
+    )]
+    NoModel(PathBuf),
 }
 
-/// A loaded checkpoint.
+impl LoadError {
+    /// What to do about it.
+    pub fn hint(&self) -> Cow<'_, str> {
+        match self {
+            LoadError::Model(_) => {
+                "name a checkpoint folder, a Hugging Face folder or a .gguf file".into()
+            }
+            LoadError::Tokenizer { why, .. } => why.hint(),
+            LoadError::Vocabulary { .. } => {
+                "put the tokenizer files of this model beside it".into()
+            }
+            LoadError::NoModel(_) => "llmtui runs lists what was trained here".into(),
+        }
+    }
+}
+
+/// A loaded model.
 pub struct HeldModel {
     model: Model,
     tokenizer: Tokenizer,
+    template: Option<Template>,
+    /// What the tokenizer's own file puts in front of a text. Templates write it themselves.
+    lead: Vec<u32>,
+    /// Tokens that end a text or a turn.
+    ends: Vec<u32>,
+    architecture: String,
+    /// What the user should know.
+    notes: Vec<String>,
 }
 
 impl HeldModel {
-    /// Loads config.json, model.safetensors, tokenizer.json and, where it is there, tokenizer_config.json of `folder`.
-    pub fn load(folder: &Path) -> Result<HeldModel, LoadError> {
-        let model = hf::load(folder)?;
-        let path = folder.join(hf::TOKENIZER);
-        let broken = |why: String| LoadError::Tokenizer {
-            path: path.clone(),
+    /// Loads a folder: its model, its tokenizer of whatever kind, and its chat template where there is one. Foreign
+    /// tokenizers and templates are tried out in a child process first.
+    ///
+    /// # Errors
+    /// What is missing or wrong, with its file.
+    pub fn load(path: &Path) -> Result<HeldModel, LoadError> {
+        if path.is_file() {
+            return Err(LoadError::NoModel(path.into()));
+        }
+        let model = hf::load(path)?;
+        let said = opening::folder_ends(path);
+        HeldModel::assemble(path, model, said, opening::folder_architecture(path))
+    }
+
+    fn assemble(
+        path: &Path,
+        model: Model,
+        said_ends: Vec<u64>,
+        architecture: String,
+    ) -> Result<HeldModel, LoadError> {
+        let child = Child::of_this_program();
+        let tokenizer = tokenizer::load(path, &child).map_err(|why| LoadError::Tokenizer {
+            path: match path.is_dir() {
+                true => path.join(hf::TOKENIZER),
+                false => path.into(),
+            },
             why,
-        };
-        let text = std::fs::read_to_string(&path).map_err(|e| broken(e.to_string()))?;
-        let tokenizer = Tokenizer::from_json(&text)
-            .and_then(|tokenizer| tokenizer.with_marks(Marks::of_folder(folder)?))
-            .map_err(|e| broken(e.to_string()))?;
+        })?;
         let (known, vocab_size) = (tokenizer.vocab_size(), model.shape().vocab_size);
         if known > vocab_size {
             return Err(LoadError::Vocabulary {
-                folder: folder.into(),
+                path: path.into(),
                 tokenizer: known,
                 model: vocab_size,
             });
         }
-        Ok(HeldModel { model, tokenizer })
+        let (template, note) = opening::template(&tokenizer, &child);
+        Ok(HeldModel {
+            ends: opening::ends(said_ends, &tokenizer, template.as_ref(), vocab_size),
+            lead: tokenizer.frame().0,
+            notes: note.into_iter().collect(),
+            architecture,
+            template,
+            tokenizer,
+            model,
+        })
     }
 
-    /// The prompt's tokens; a text that begins from nothing begins behind the end of another one.
-    fn tokens(&self, prompt: &str) -> Result<Vec<u32>, String> {
-        let mut tokens = self.tokenizer.encode(prompt).map_err(|e| e.to_string())?;
+    /// What is held, for viewers. `seconds`: how long loading took.
+    pub fn about(&self, seconds: f64) -> Event {
+        let shape = self.model.shape();
+        Event::Loaded {
+            architecture: self.architecture.clone(),
+            n_params: self.model.n_params() as u64,
+            vocab_size: shape.vocab_size as u64,
+            context: shape.seq_len as u64,
+            template: self.template.as_ref().map(|t| one_line(t.name())),
+            quantised: None,
+            seconds,
+            notes: self.notes.clone(),
+        }
+    }
+
+    /// A text that begins from nothing begins with what the model's texts begin with, or behind the end of another one.
+    fn of_text(&self, text: &str) -> Result<Reading, String> {
+        let ids = self.tokenizer.encode(text).map_err(|e| e.to_string())?;
+        let mut tokens = match ids.starts_with(&self.lead) {
+            true => ids,
+            false => [self.lead.as_slice(), &ids].concat(),
+        };
         if tokens.is_empty() {
-            tokens.extend(self.tokenizer.eos());
+            tokens.extend(self.tokenizer.bos().or(self.tokenizer.eos()));
         }
         if tokens.is_empty() {
             let why =
                 "the prompt is empty, and this model has no token to begin with: type something";
             return Err(why.into());
         }
-        Ok(tokens)
+        let text = text.to_string();
+        Ok(Reading { text, tokens })
+    }
+
+    /// A conversation as the template writes it, up to where the assistant goes on.
+    fn of_turns(&self, turns: &[Turn]) -> Result<Reading, String> {
+        let Some(template) = &self.template else {
+            return Err(
+                "this model brings no chat template: it is a base model, which completes texts. Send it a text"
+                    .into(),
+            );
+        };
+        let messages: Vec<Message> = turns.iter().map(message).collect();
+        // What the assistant has begun to say stands behind the place at which it begins to speak.
+        let (before, begun) = match messages.split_last() {
+            None => return Err("the conversation is empty: say something".into()),
+            Some((last, before)) if last.role == "assistant" => (before, last.content.as_str()),
+            Some(_) => (messages.as_slice(), ""),
+        };
+        let text = template
+            .render(before, None, GenerationPrompt::With)
+            .map_err(|e| format!("{e}; {}", e.hint()))?;
+        let text = text + begun;
+        let tokens = self.tokenizer.encode(&text).map_err(|e| e.to_string())?;
+        match tokens.is_empty() {
+            true => Err("the template made an empty text of the conversation".into()),
+            false => Ok(Reading { text, tokens }),
+        }
+    }
+
+    fn full(&self) -> String {
+        let context = self.model.shape().seq_len;
+        format!("the context of {context} tokens is full")
+    }
+}
+
+fn message(turn: &Turn) -> Message {
+    Message {
+        role: turn.role.clone(),
+        content: turn.content.clone(),
+        extra: turn.extra.clone(),
     }
 }
 
 impl TextModel for HeldModel {
-    fn continue_text(
+    fn read(&self, prompt: &Prompt) -> Result<Reading, String> {
+        match prompt {
+            Prompt::Text(text) => self.of_text(text),
+            Prompt::Turns(turns) => self.of_turns(turns),
+        }
+    }
+
+    fn go_on(
         &mut self,
-        prompt: &str,
+        reading: &Reading,
         sampling: &Sampling,
         on_piece: &mut dyn FnMut(Piece) -> ControlFlow<()>,
     ) -> Result<Continued, String> {
-        let tokens = self.tokens(prompt)?;
+        let when_full = match sampling.context {
+            ContextLimit::Roll => WhenFull::Roll,
+            ContextLimit::Auto | ContextLimit::Stop => WhenFull::Stop,
+        };
+        let (len, context) = (reading.tokens.len(), self.model.shape().seq_len);
+        if when_full == WhenFull::Stop && len > context {
+            return Err(format!(
+                "the prompt has {len} tokens, more than the context of {context} tokens holds: shorten it, begin a new \
+                 conversation, or let the context roll"
+            ));
+        }
         let tokenizer = &self.tokenizer;
         let mut stream = TextStream::default();
         let mut watch = StopWatch::new(&sampling.stop);
         let mut n_tokens = 0;
         let mut broken = None;
-        let ends: Vec<u32> = tokenizer.eos().into_iter().collect();
         let how = Continuing {
             sampling,
-            ends: &ends,
-            when_full: match sampling.context {
-                ContextLimit::Roll => WhenFull::Roll,
-                ContextLimit::Auto | ContextLimit::Stop => WhenFull::Stop,
-            },
+            ends: &self.ends,
+            when_full,
         };
-        let generated = generate(&mut self.model, &tokens, how, &mut |token| {
+        let generated = generate(&mut self.model, &reading.tokens, how, &mut |token| {
             n_tokens += 1;
             let (text, stopped) = watch.push(&stream.push(tokenizer, token.id));
-            let logprob = token.logprob;
-            if on_piece(Piece { text, logprob }).is_break() {
+            let piece = Piece {
+                text,
+                logprob: token.logprob,
+                entropy: token.entropy,
+            };
+            if on_piece(piece).is_break() {
                 broken = Some(StopReason::Cancelled);
             } else if stopped {
                 broken = Some(StopReason::Stop);
@@ -117,139 +252,28 @@ impl TextModel for HeldModel {
             }
             // Text without a token of its own: what was held back until it was sure.
             if !text.is_empty() {
-                let _ = on_piece(Piece { text, logprob: 0.0 });
+                let _ = on_piece(Piece {
+                    text,
+                    logprob: f32::NAN,
+                    entropy: f32::NAN,
+                });
             }
         }
-        let reason = match generated.finish {
-            Finish::Length => StopReason::Length,
-            Finish::Eos => StopReason::Stop,
-            Finish::Context => StopReason::Context,
-            Finish::Stopped => broken.unwrap_or(StopReason::Cancelled),
-        };
         Ok(Continued {
-            prompt_tokens: tokens.len(),
             n_tokens,
-            reason,
+            reason: match generated.finish {
+                Finish::Length => StopReason::Length,
+                Finish::Eos => StopReason::Stop,
+                Finish::Context => StopReason::Context,
+                Finish::Stopped => broken.unwrap_or(StopReason::Cancelled),
+            },
+            message: match generated.finish {
+                Finish::Context => self.full(),
+                _ => String::new(),
+            },
         })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::data::tokenizer::TokenizerConfig;
-    use crate::nn::ModelConfig;
-
-    const TEXT: &str = "abcdefgh \n";
-
-    /// A folder with a small random model; the tokenizer's alphabet is `alphabet`.
-    fn folder(alphabet: &str) -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        let config = ModelConfig {
-            n_layer: 1,
-            n_head: 2,
-            d_model: 8,
-            seq_len: 8,
-            ..ModelConfig::default()
-        };
-        let cpu = candle_core::Device::Cpu;
-        let mut model = Model::new(&config, TEXT.chars().count(), &cpu).unwrap();
-        model.init(3).unwrap();
-        let tokenizer = TokenizerConfig::Char(Default::default())
-            .build(alphabet, alphabet)
-            .unwrap();
-        let path = |name: &str| dir.path().join(name);
-        std::fs::write(path(hf::CONFIG), hf::config_json(&model, None)).unwrap();
-        std::fs::write(path(hf::TOKENIZER), tokenizer.to_json()).unwrap();
-        let mut file = std::fs::File::create(path(hf::WEIGHTS)).unwrap();
-        hf::write_weights(&model, &mut file).unwrap();
-        dir
-    }
-
-    fn greedy(max_new_tokens: usize) -> Sampling {
-        Sampling {
-            temperature: 0.0,
-            max_new_tokens,
-            ..Sampling::default()
-        }
-    }
-
-    /// (text, pieces, end)
-    fn continued(
-        held: &mut HeldModel,
-        prompt: &str,
-        sampling: &Sampling,
-    ) -> Result<(String, usize, Continued), String> {
-        let mut text = String::new();
-        let mut pieces = 0;
-        let end = held.continue_text(prompt, sampling, &mut |piece| {
-            assert!(piece.logprob <= 0.0);
-            text.push_str(&piece.text);
-            pieces += 1;
-            ControlFlow::Continue(())
-        })?;
-        Ok((text, pieces, end))
-    }
-
-    #[test]
-    fn a_held_checkpoint_continues_and_repeats_itself() {
-        let dir = folder(TEXT);
-        let mut held = HeldModel::load(dir.path()).unwrap();
-        let rolling = Sampling {
-            context: ContextLimit::Roll,
-            ..greedy(20)
-        };
-        let (text, pieces, end) = continued(&mut held, "abc", &rolling).unwrap();
-        assert_eq!(text.chars().count(), 20, "beyond the context of 8");
-        assert_eq!((pieces, end.n_tokens, end.prompt_tokens), (20, 20, 3));
-        assert_eq!(end.reason, StopReason::Length);
-        assert_eq!(continued(&mut held, "abc", &rolling).unwrap().0, text);
-        let (cut, _, end) = continued(&mut held, "abc", &greedy(20)).unwrap();
-        assert_eq!((end.reason, end.n_tokens), (StopReason::Context, 6));
-        assert!(text.starts_with(&cut));
-    }
-
-    #[test]
-    fn stop_strings_and_the_callback_end_it() {
-        let dir = folder(TEXT);
-        let mut held = HeldModel::load(dir.path()).unwrap();
-        let (text, _, _) = continued(&mut held, "abc", &greedy(6)).unwrap();
-        let chars: Vec<char> = text.chars().collect();
-        let stop: String = chars[3..5].iter().collect();
-        let sampling = Sampling {
-            stop: vec![stop.clone()],
-            ..greedy(12)
-        };
-        let (cut, _, end) = continued(&mut held, "abc", &sampling).unwrap();
-        assert_eq!(end.reason, StopReason::Stop);
-        assert_eq!(Some(cut.len()), text.find(&stop));
-        let end = held
-            .continue_text("abc", &greedy(12), &mut |_| ControlFlow::Break(()))
-            .unwrap();
-        assert_eq!((end.reason, end.n_tokens), (StopReason::Cancelled, 1));
-    }
-
-    #[test]
-    fn prompts_that_cannot_be_read_are_errors() {
-        let dir = folder(TEXT);
-        let mut held = HeldModel::load(dir.path()).unwrap();
-        let empty = continued(&mut held, "", &greedy(2)).unwrap_err();
-        assert!(empty.contains("empty"), "{empty}");
-        let unknown = continued(&mut held, "abcZ", &greedy(2)).unwrap_err();
-        assert!(unknown.contains('Z'), "{unknown}");
-    }
-
-    #[test]
-    fn folders_that_are_no_model_name_the_file() {
-        let load = |dir: &Path| HeldModel::load(dir).err().unwrap().to_string();
-        let dir = folder(TEXT);
-        std::fs::write(dir.path().join(hf::TOKENIZER), "{}").unwrap();
-        assert!(load(dir.path()).contains("tokenizer.json"));
-        std::fs::remove_file(dir.path().join(hf::TOKENIZER)).unwrap();
-        assert!(load(dir.path()).contains("tokenizer.json"));
-        std::fs::remove_file(dir.path().join(hf::CONFIG)).unwrap();
-        assert!(load(dir.path()).contains("config.json"));
-        let other = folder("abcdefghijklmnop");
-        assert!(load(other.path()).contains("belong to different models"));
-    }
-}
+mod tests;

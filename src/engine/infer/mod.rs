@@ -2,47 +2,65 @@
 //! Where lines come from and go to is the link's business.
 
 mod held;
+mod opening;
 mod stops;
 
 pub use held::{HeldModel, LoadError};
 
 use crate::base::clock::Clock;
 use crate::base::sampling::Sampling;
-use crate::wire::{Command, CommandId, Event, Num, Request, StopReason};
+use crate::wire::{Command, CommandId, Event, Num, Prompt, Request, StopReason};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Duration;
 
 /// Prompts that may wait behind the one being answered.
 const WAITING: usize = 16;
 /// Most new tokens of one answer.
 const MAX_NEW_TOKENS: usize = 1_000_000;
+/// Bytes of a prompt that are told back; of a longer one the end.
+const MAX_TOLD: usize = 128 << 10;
 
 /// What arrives: a command, or the id of a line that is none and what is wrong with it.
 pub type Heard = Result<Request, (CommandId, String)>;
 
-/// A piece of an answer: one token's text (empty while a character is incomplete) and its log-probability in nats.
+/// A piece of an answer: one token's text (empty while a character is incomplete), its log-probability and the entropy of
+/// its place, in nats. Text that belongs to no token of its own, held back until it was sure, has NaN for both.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Piece {
     pub text: String,
     pub logprob: f32,
+    pub entropy: f32,
+}
+
+/// What a model is given to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// The prompt as one text.
+    pub text: String,
+    pub tokens: Vec<u32>,
 }
 
 /// How a continuation ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Continued {
-    pub prompt_tokens: usize,
     pub n_tokens: usize,
-    /// `Length`, `Stop`, or `Cancelled` when the callback broke off.
+    /// `Length`, `Stop`, `Context`, or `Cancelled` when the callback broke off.
     pub reason: StopReason,
+    /// A sentence for the user, where the reason needs one.
+    pub message: String,
 }
 
 /// Something that continues text.
 pub trait TextModel {
-    /// Continues `prompt`; `on_piece` hears every token and may break off. The error is a sentence for the user.
-    fn continue_text(
+    /// What the model reads for a prompt. The error is a sentence for the user.
+    fn read(&self, prompt: &Prompt) -> Result<Reading, String>;
+
+    /// Continues what was read; `on_piece` hears every token and may break off. The error is a sentence for the user.
+    fn go_on(
         &mut self,
-        prompt: &str,
+        reading: &Reading,
         sampling: &Sampling,
         on_piece: &mut dyn FnMut(Piece) -> ControlFlow<()>,
     ) -> Result<Continued, String>;
@@ -62,30 +80,39 @@ pub fn serve(
         waiting: VecDeque::new(),
         open: true,
     };
-    while let Some(prompt) = desk.next() {
-        desk.answer(model, prompt);
+    while let Some(asked) = desk.next() {
+        desk.answer(model, asked);
     }
 }
 
 /// A prompt that was accepted.
 #[derive(Debug)]
-struct Prompt {
+struct Asked {
     id: CommandId,
-    text: String,
+    prompt: Prompt,
     sampling: Sampling,
+}
+
+/// What is told at the end of an answer.
+struct Ending {
+    prompt_tokens: usize,
+    continued: Continued,
+    seconds: Duration,
+    /// From the prompt to the first token.
+    prefill: Duration,
 }
 
 struct Desk<'a> {
     inbox: &'a Receiver<Heard>,
     emit: &'a mut dyn FnMut(Event),
     clock: &'a dyn Clock,
-    waiting: VecDeque<Prompt>,
+    waiting: VecDeque<Asked>,
     open: bool,
 }
 
 impl Desk<'_> {
     /// The next prompt; waits for one. `None` when nobody will ask any more.
-    fn next(&mut self) -> Option<Prompt> {
+    fn next(&mut self) -> Option<Asked> {
         while self.open && self.waiting.is_empty() {
             match self.inbox.recv() {
                 Ok(heard) => {
@@ -98,23 +125,43 @@ impl Desk<'_> {
         self.waiting.pop_front().filter(|_| self.open)
     }
 
-    fn answer(&mut self, model: &mut dyn TextModel, prompt: Prompt) {
+    fn answer(&mut self, model: &mut dyn TextModel, asked: Asked) {
+        let Asked {
+            id,
+            prompt,
+            sampling,
+        } = asked;
         let begun = self.clock.elapsed();
-        let Prompt { id, text, sampling } = prompt;
-        let continued = model.continue_text(&text, &sampling, &mut |piece| {
+        let reading = match model.read(&prompt) {
+            Ok(reading) => reading,
+            Err(message) => {
+                return (self.emit)(generated(id, Ending::without_answer(failed(message))));
+            }
+        };
+        (self.emit)(Event::Prompted {
+            command: id,
+            text: end_of(&reading.text).into(),
+            prompt_tokens: reading.tokens.len() as u64,
+        });
+        let mut first = None;
+        let read_from = self.clock.elapsed();
+        let continued = model.go_on(&reading, &sampling, &mut |piece| {
+            first.get_or_insert_with(|| self.clock.elapsed());
             (self.emit)(Event::Token {
                 command: id,
                 text: piece.text,
                 logprob: Num(piece.logprob.into()),
+                entropy: Some(Num(piece.entropy.into())),
             });
             self.look_up(id)
         });
-        let seconds = (self.clock.elapsed() - begun).as_secs_f64();
-        let (continued, message) = match continued {
-            Ok(continued) => (continued, String::new()),
-            Err(message) => (failed(), message),
+        let ending = Ending {
+            prompt_tokens: reading.tokens.len(),
+            continued: continued.unwrap_or_else(failed),
+            seconds: self.clock.elapsed() - begun,
+            prefill: first.map_or(Duration::ZERO, |first| first - read_from),
         };
-        (self.emit)(generated(id, continued, seconds, message));
+        (self.emit)(generated(id, ending));
     }
 
     /// Between two tokens: what has arrived meanwhile.
@@ -161,7 +208,7 @@ impl Desk<'_> {
         ControlFlow::Continue(())
     }
 
-    fn accept_prompt(&mut self, id: CommandId, text: String, sampling: Sampling) {
+    fn accept_prompt(&mut self, id: CommandId, prompt: Prompt, sampling: Sampling) {
         if let Err(why) = check(&sampling) {
             return self.reject(id, why);
         }
@@ -169,7 +216,11 @@ impl Desk<'_> {
             return self.reject(id, format!("the engine is busy: {WAITING} prompts wait"));
         }
         (self.emit)(Event::Accepted { id });
-        self.waiting.push_back(Prompt { id, text, sampling });
+        self.waiting.push_back(Asked {
+            id,
+            prompt,
+            sampling,
+        });
     }
 
     fn cancel_waiting(&mut self, id: CommandId, target: CommandId) {
@@ -180,9 +231,9 @@ impl Desk<'_> {
         (self.emit)(Event::Accepted { id });
         let nothing = Continued {
             reason: StopReason::Cancelled,
-            ..failed()
+            ..failed(String::new())
         };
-        (self.emit)(generated(target, nothing, 0.0, String::new()));
+        (self.emit)(generated(target, Ending::without_answer(nothing)));
     }
 
     fn reject(&mut self, id: CommandId, why: String) {
@@ -190,23 +241,44 @@ impl Desk<'_> {
     }
 }
 
-fn failed() -> Continued {
-    Continued {
-        prompt_tokens: 0,
-        n_tokens: 0,
-        reason: StopReason::Failed,
+impl Ending {
+    fn without_answer(continued: Continued) -> Ending {
+        Ending {
+            prompt_tokens: 0,
+            continued,
+            seconds: Duration::ZERO,
+            prefill: Duration::ZERO,
+        }
     }
 }
 
-fn generated(command: CommandId, continued: Continued, seconds: f64, message: String) -> Event {
-    Event::Generated {
-        command,
-        n_tokens: continued.n_tokens as u64,
-        prompt_tokens: continued.prompt_tokens as u64,
-        seconds,
-        reason: continued.reason,
+fn failed(message: String) -> Continued {
+    Continued {
+        n_tokens: 0,
+        reason: StopReason::Failed,
         message,
     }
+}
+
+fn generated(command: CommandId, ending: Ending) -> Event {
+    Event::Generated {
+        command,
+        n_tokens: ending.continued.n_tokens as u64,
+        prompt_tokens: ending.prompt_tokens as u64,
+        seconds: ending.seconds.as_secs_f64(),
+        prefill_seconds: ending.prefill.as_secs_f64(),
+        reason: ending.continued.reason,
+        message: ending.continued.message,
+    }
+}
+
+/// The last [`MAX_TOLD`] bytes.
+fn end_of(text: &str) -> &str {
+    let mut from = text.len().saturating_sub(MAX_TOLD);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    &text[from..]
 }
 
 /// Settings come from other processes: each is checked before the model sees it.

@@ -10,23 +10,35 @@ struct Parrot<'a> {
 }
 
 impl TextModel for Parrot<'_> {
-    fn continue_text(
+    fn read(&self, prompt: &Prompt) -> Result<Reading, String> {
+        match prompt {
+            Prompt::Text(text) if text.is_empty() => Err("nothing to repeat".into()),
+            Prompt::Text(text) => Ok(Reading {
+                text: text.clone(),
+                tokens: text.chars().map(u32::from).collect(),
+            }),
+            Prompt::Turns(turns) => Ok(Reading {
+                text: turns.iter().map(|t| t.content.as_str()).collect(),
+                tokens: vec![1; turns.len()],
+            }),
+        }
+    }
+
+    fn go_on(
         &mut self,
-        prompt: &str,
+        reading: &Reading,
         sampling: &Sampling,
         on_piece: &mut dyn FnMut(Piece) -> ControlFlow<()>,
     ) -> Result<Continued, String> {
-        if prompt.is_empty() {
-            return Err("nothing to repeat".into());
-        }
         let mut reason = StopReason::Length;
         let mut n_tokens = 0;
-        for c in prompt.chars().cycle().take(sampling.max_new_tokens) {
+        for c in reading.text.chars().cycle().take(sampling.max_new_tokens) {
             n_tokens += 1;
             (self.at_token)(n_tokens);
             let piece = Piece {
                 text: c.into(),
                 logprob: -0.5,
+                entropy: 1.25,
             };
             if on_piece(piece).is_break() {
                 reason = StopReason::Cancelled;
@@ -34,9 +46,9 @@ impl TextModel for Parrot<'_> {
             }
         }
         Ok(Continued {
-            prompt_tokens: prompt.chars().count(),
             n_tokens,
             reason,
+            message: String::new(),
         })
     }
 }
@@ -238,4 +250,44 @@ fn a_closed_inbox_ends_an_answer_at_once() {
         events.push(event);
     });
     assert_eq!(texts(&events, 1), "ababa");
+}
+
+#[test]
+fn what_the_model_reads_is_told_before_its_first_token() {
+    let turns = vec![crate::wire::Turn::new("user", "ab"); 2];
+    let events = served(
+        vec![ask(
+            1,
+            Command::Generate {
+                prompt: Prompt::Turns(turns),
+                sampling: Sampling {
+                    max_new_tokens: 2,
+                    ..Sampling::default()
+                },
+            },
+        )],
+        |n, send| {
+            if n == 2 {
+                send.send(detach(2)).unwrap();
+            }
+        },
+    );
+    let prompted = Event::Prompted {
+        command: 1,
+        text: "abab".into(),
+        prompt_tokens: 2,
+    };
+    assert_eq!(events[1], prompted);
+    assert!(
+        matches!(&events[2], Event::Token { entropy: Some(h), .. } if h.0 == 1.25),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn long_prompts_are_told_by_their_end() {
+    let long = "ä".repeat(MAX_TOLD);
+    let told = end_of(&long);
+    assert!(told.len() <= MAX_TOLD && long.ends_with(told));
+    assert_eq!(end_of("short"), "short");
 }

@@ -220,3 +220,29 @@ fn tokens_are_made_once_and_taken_from_the_cache_afterwards() {
     let (made, _) = run("tokenized again, because of another content, tokenizer");
     assert!(made);
 }
+
+#[test]
+fn a_checkpoint_speaks_the_format_that_it_learnt() {
+    use crate::engine::infer::{HeldModel, TextModel};
+    use crate::wire::{Prompt, Turn};
+    let files = Files::new();
+    let learnt = sft(&[&files.one(), "data.tokenizer={bpe: {vocab_size: 300}}"]);
+    let events = learnt.go();
+    assert_eq!(finished(&events).0, Outcome::Completed);
+    let held = HeldModel::load(&learnt.checkpoint(20)).unwrap();
+    let turns = Prompt::Turns(vec![Turn::new("user", "3+4=")]);
+    let reading = held.read(&turns).unwrap();
+    assert_eq!(
+        reading.text,
+        "<|im_start|>user\n3+4=<|im_end|>\n<|im_start|>assistant\n"
+    );
+    let Event::Loaded { template, .. } = held.about(0.0) else {
+        panic!("what is held")
+    };
+    assert!(template.is_some());
+    // Plain text has no format of its own.
+    let plain = Run::new(&["train.max_steps=5"]);
+    plain.go();
+    let held = HeldModel::load(&plain.checkpoint(5)).unwrap();
+    assert!(held.read(&turns).is_err());
+}

@@ -255,7 +255,9 @@ impl Model {
             return read(&mut Decoding::composite(self.decoder(Track::Off)?, extent));
         }
         let heads = self.heads();
-        let windows = vec![None; self.shape.n_layer];
+        let windows: Vec<_> = (0..self.shape.n_layer)
+            .map(|layer| self.config.window(layer))
+            .collect();
         self.with_plan(|plan, _, pass| {
             read(&mut Decoding::fused(*plan, pass, heads, extent, &windows))
         })?

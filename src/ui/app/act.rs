@@ -11,7 +11,6 @@ use crate::ui::overlays::{
     PromptKind,
 };
 use crate::ui::panes::Tab;
-use crate::ui::panes::chat::{Engine, sampling_form};
 use crate::ui::panes::home::HomeRow;
 use crate::ui::store::{LinkState, short_run};
 use crate::wire::{Command, Outcome, Phase};
@@ -75,7 +74,7 @@ impl App {
         match tab {
             Tab::Home => self.refresh(),
             Tab::Run => Vec::new(),
-            Tab::Chat => vec![Effect::ListCheckpoints],
+            Tab::Chat => vec![Effect::ListCheckpoints, Effect::ListModelFiles],
             Tab::Data => self.enter_data(),
             Tab::Plan => self.enter_plan(),
             Tab::Hardware => vec![Effect::WatchHardware],
@@ -294,61 +293,6 @@ impl App {
         }
     }
 
-    fn act_chat(&mut self, action: Action) -> Vec<Effect> {
-        let now = self.store.now;
-        let sent = match action {
-            Action::Send => self.chat.send(now).map(|s| (Asked::Generate, s)),
-            Action::Resend => self.chat.resend(now).map(|s| (Asked::Generate, s)),
-            Action::StopAnswer => self.chat.stop().map(|s| (Asked::CancelAnswer, s)),
-            Action::NewLine => {
-                self.chat.field().new_line();
-                None
-            }
-            Action::Checkpoints => {
-                self.overlays
-                    .push(Overlay::Picker(self.checkpoint_picker()));
-                return vec![Effect::ListCheckpoints];
-            }
-            Action::Settings => {
-                return self.open(Overlay::Form(sampling_form(&self.chat.sampling)));
-            }
-            Action::EarlierPrompt | Action::LaterPrompt => {
-                self.recall(action);
-                None
-            }
-            Action::ScrollUp | Action::ScrollDown => {
-                let page = self.chat.page();
-                self.chat.scroll(action == Action::ScrollUp, page);
-                None
-            }
-            Action::ClearChat => {
-                self.chat.clear();
-                None
-            }
-            _ => None,
-        };
-        sent.map(|(asked, (slot, command))| Effect::Send {
-            slot,
-            asked,
-            command,
-        })
-        .into_iter()
-        .collect()
-    }
-
-    fn recall(&mut self, action: Action) {
-        use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-        let earlier = action == Action::EarlierPrompt;
-        if !self.chat.typing() {
-            self.chat.scroll(earlier, 1);
-        } else if !self.chat.recall(earlier) {
-            let code = if earlier { KeyCode::Up } else { KeyCode::Down };
-            self.chat
-                .field()
-                .key(KeyEvent::new(code, KeyModifiers::NONE));
-        }
-    }
-
     /// Everything that can be done here, then presets, runs and themes.
     fn palette(&self) -> Picker {
         let contexts = self.contexts();
@@ -420,46 +364,4 @@ impl App {
         };
         Picker::new(title, "", items).select(|item| item.title == name)
     }
-
-    pub(super) fn checkpoint_picker(&self) -> Picker {
-        let dot = self.theme.glyphs().separator;
-        let items = self
-            .store
-            .checkpoints
-            .iter()
-            .map(|row| {
-                let loss = row
-                    .val_loss
-                    .map(|x| format!("val {}", crate::base::human::number(x)));
-                let words = [
-                    loss,
-                    row.best.then(|| "best".into()),
-                    row.live.then(|| "still training".into()),
-                ];
-                let words: Vec<String> = words.into_iter().flatten().collect();
-                let run = crate::base::text::one_line(short_run(&row.run));
-                Item {
-                    title: format!("{run} {dot} step {}", crate::base::human::grouped(row.step)),
-                    detail: words.join(&format!(" {dot} ")),
-                    right: String::new(),
-                    choice: Choice::Checkpoint(row.clone()),
-                }
-            })
-            .collect();
-        let current = self.chat.engine.row().map(|row| row.path.clone());
-        Picker::new(
-            CHECKPOINTS,
-            "no checkpoint yet: start a run on Home, or press c on a live run",
-            items,
-        )
-        .select(|item| matches!(&item.choice, Choice::Checkpoint(row) if Some(&row.path) == current.as_ref()))
-    }
-
-    /// True while the chat has no engine and may choose one by itself.
-    pub(super) fn chat_idle(&self) -> bool {
-        self.chat.engine == Engine::None
-    }
 }
-
-/// Title of the list of checkpoints; also how it is recognised when a new list comes.
-pub(super) const CHECKPOINTS: &str = "talk to a checkpoint";

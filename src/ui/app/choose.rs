@@ -5,8 +5,10 @@ use crate::base::sampling::Sampling;
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
 use crate::ui::msg::Asked;
-use crate::ui::overlays::{Choice, Editor, FormKind, LeaveChoice, Overlay, PromptKind, Reply};
-use crate::ui::panes::chat::sampling_of;
+use crate::ui::overlays::{
+    Choice, Editor, FormKind, LeaveChoice, Overlay, Prompt, PromptKind, Reply,
+};
+use crate::ui::panes::chat::{ChatModel, Settings};
 use crate::wire::{Command, StopWhen};
 
 impl App {
@@ -46,19 +48,24 @@ impl App {
                 self.theme = self.themes.get(&name, self.depth, self.theme.ascii);
                 Vec::new()
             }
-            Choice::Checkpoint(row) => self.open_chat(row),
+            Choice::Model(model) => self.open_chat(*model),
+            Choice::ModelPath => self.open(Overlay::Prompt(Prompt::new(PromptKind::ModelPath, ""))),
             Choice::PlanTarget(name) => self.plan_what(name),
             Choice::PlanDevice(name) => {
                 self.plan_on(name.as_deref());
                 Vec::new()
             }
             Choice::Form(FormKind::Sampling, values) => {
-                self.chat.sampling = sampling_of(&values, &self.chat.sampling);
+                let settings = Settings::of(&values, &self.chat.sampling);
+                self.chat.set(settings);
                 Vec::new()
             }
             Choice::Form(FormKind::Tune, values) => self.tune(&values),
             Choice::Prompt(PromptKind::Note, text) => {
                 self.command(Asked::Note, Command::Note { text })
+            }
+            Choice::Prompt(PromptKind::ModelPath, text) => {
+                self.open_chat(ChatModel::of_path(text.trim().into()))
             }
             Choice::Prompt(PromptKind::FilterCharts, text) => {
                 self.dashboard.set_filter(&text);

@@ -368,20 +368,25 @@ impl App {
                 (own, tail)
             }
             Tab::Chat => {
-                let stop = if self.chat.answering().is_some() {
-                    "stop"
-                } else {
-                    "leave the line"
-                };
+                let stop = if self.chat.answering() { "stop" } else { "out" };
                 let mut own = match self.chat.typing() {
                     true => vec![(A::Send, "send"), (A::StopAnswer, stop)],
                     false => vec![(A::Send, "write")],
                 };
+                if self.chat.columns().len() > 1 {
+                    own.extend(titles(&[A::NextModel]));
+                }
                 own.extend(titles(&[
                     A::Checkpoints,
+                    A::AddModel,
+                    A::TokenColours,
+                    A::EditTurn,
+                    A::SaveChat,
+                    A::ShowPrompt,
                     A::Settings,
                     A::Resend,
                     A::ClearChat,
+                    A::DropModel,
                 ]));
                 (own, tail)
             }

@@ -1,6 +1,5 @@
 //! What links and jobs bring.
 
-use super::act::CHECKPOINTS;
 use super::{App, Leaving, MAX_PENDING};
 use crate::hardware::Machine;
 use crate::link::Incoming;
@@ -8,8 +7,7 @@ use crate::plan::measured::{self, Place};
 use crate::run::index::RunSummary;
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
-use crate::ui::msg::{Asked, CheckpointRow, Opened, Slot};
-use crate::ui::overlays::Overlay;
+use crate::ui::msg::{Asked, Opened, Slot};
 use crate::ui::panes::Tab;
 use crate::ui::store::LinkState;
 use crate::wire::{CommandId, Envelope, Event, Values};
@@ -21,11 +19,8 @@ impl App {
                 .into_iter()
                 .flat_map(|item| self.run_incoming(item))
                 .collect()
-        } else if self.chat.engine.slot() == Some(slot) {
-            for item in batch {
-                self.chat_incoming(item);
-            }
-            Vec::new()
+        } else if self.chat.owns(slot) {
+            self.chat_incoming(slot, batch)
         } else {
             Vec::new()
         }
@@ -136,30 +131,11 @@ impl App {
         }
     }
 
-    fn chat_incoming(&mut self, item: Incoming) {
-        if self.tab == Tab::Chat {
-            self.data_moved();
-        }
-        let now = self.store.now;
-        match item {
-            Incoming::Event(envelope) => self.chat.apply(&envelope.event, now),
-            Incoming::CaughtUp => {}
-            Incoming::Closed(why) => self.chat.lost(why.as_deref().unwrap_or("the engine ended")),
-        }
-    }
-
     pub(super) fn opened(&mut self, slot: Slot, result: Result<Opened, String>) -> Vec<Effect> {
         self.ask_draw();
-        if self.chat.engine.slot() == Some(slot) {
-            let sent = self.chat.opened(slot, result.map(|_| ()), self.store.now);
-            return sent
-                .map(|(slot, command)| Effect::Send {
-                    slot,
-                    asked: Asked::Generate,
-                    command,
-                })
-                .into_iter()
-                .collect();
+        if self.chat.owns(slot) {
+            self.chat.opened(slot, result.map(|_| ()));
+            return Vec::new();
         }
         let Some(held) = self.store.held.as_mut().filter(|held| held.slot == slot) else {
             return vec![Effect::Detach { slot }];
@@ -185,9 +161,9 @@ impl App {
         result: Result<CommandId, String>,
     ) -> Vec<Effect> {
         self.data_moved();
-        if self.chat.engine.slot() == Some(slot) {
+        if self.chat.owns(slot) {
             if asked == Asked::Generate {
-                self.chat.sent(result);
+                self.chat.sent(slot, result);
             }
             return Vec::new();
         }
@@ -236,36 +212,6 @@ impl App {
         self.store.hardware.sample(now, values);
         if self.tab == Tab::Hardware {
             self.data_moved();
-        }
-    }
-
-    /// A list of checkpoints: fills an open picker, and gives the chat its first engine.
-    pub(super) fn checkpoints(&mut self, rows: Vec<CheckpointRow>) -> Vec<Effect> {
-        self.data_moved();
-        self.store.checkpoints = rows;
-        let fresh = self.checkpoint_picker();
-        if let Some(Overlay::Picker(picker)) = self.overlays.last_mut()
-            && picker.title() == CHECKPOINTS
-        {
-            picker.replace(fresh);
-            return Vec::new();
-        }
-        let wanted = self.wanted_run.take();
-        if self.tab != Tab::Chat || (wanted.is_none() && !self.chat_idle()) {
-            return Vec::new();
-        }
-        let run = wanted.or_else(|| self.store.held.as_ref().and_then(|held| held.path.clone()));
-        let of_run =
-            |row: &&CheckpointRow| run.as_ref().is_some_and(|run| row.path.starts_with(run));
-        let newest = self
-            .store
-            .checkpoints
-            .iter()
-            .filter(of_run)
-            .max_by_key(|row| row.step);
-        match newest.or(self.store.checkpoints.first()).cloned() {
-            Some(row) => self.open_chat(row),
-            None => Vec::new(),
         }
     }
 }

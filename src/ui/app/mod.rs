@@ -8,12 +8,13 @@ mod draw;
 mod incoming;
 mod making;
 mod planning;
+mod talking;
 
 use super::action::{Action, Context};
 use super::effect::Effect;
 use super::hit::{HitMap, Target};
 use super::keymap::Keymap;
-use super::msg::{Asked, CheckpointRow, Msg, Slot};
+use super::msg::{Asked, Msg, Slot};
 use super::overlays::{Overlay, PromptKind};
 use super::panes::Tab;
 use super::panes::chat::ChatPane;
@@ -193,7 +194,7 @@ impl App {
     fn spinning(&self) -> bool {
         let opening = |held: &HeldRun| matches!(held.link, LinkState::Opening(_));
         (self.tab == Tab::Run && self.store.held.as_ref().is_some_and(opening))
-            || (self.tab == Tab::Chat && self.chat.loading() && self.chat.answering().is_none())
+            || (self.tab == Tab::Chat && self.chat.loading())
     }
 
     /// Takes a message in at `now`.
@@ -220,6 +221,14 @@ impl App {
                 Vec::new()
             }
             Msg::Checkpoints(rows) => self.checkpoints(rows),
+            Msg::ModelFiles(files) => {
+                self.model_files(files);
+                Vec::new()
+            }
+            Msg::ChatSaved(result) => {
+                self.chat_saved(result);
+                Vec::new()
+            }
             Msg::Wizard(context, answers) => {
                 self.wizard_ready(*context, *answers);
                 Vec::new()
@@ -432,6 +441,10 @@ impl App {
             self.data.click(row);
             return Vec::new();
         }
+        if self.tab == Tab::Chat {
+            self.chat.focus(row);
+            return Vec::new();
+        }
         if self.tab == Tab::Plan {
             let wish = self.plan.click(row);
             return self.grant(wish);
@@ -508,25 +521,6 @@ impl App {
     fn start_run(&mut self, target: String) -> Vec<Effect> {
         let (slot, mut effects) = self.hold(target.clone());
         effects.push(Effect::StartRun { slot, target });
-        effects
-    }
-
-    fn open_chat(&mut self, row: CheckpointRow) -> Vec<Effect> {
-        let slot = self.new_slot();
-        let old = self.chat.engine.slot();
-        self.chat.engine = super::panes::chat::Engine::Opening {
-            slot,
-            row: row.clone(),
-        };
-        self.chat.lost_answer("the checkpoint was changed");
-        let mut effects: Vec<Effect> = old
-            .map(|slot| Effect::Detach { slot })
-            .into_iter()
-            .collect();
-        effects.push(Effect::OpenChat {
-            slot,
-            checkpoint: row.path,
-        });
         effects
     }
 

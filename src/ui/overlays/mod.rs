@@ -20,7 +20,7 @@ pub use wizard::WizardScreen;
 use super::action::{Action, Context};
 use super::hit::HitMap;
 use super::keymap::Keymap;
-use super::msg::CheckpointRow;
+use super::panes::chat::ChatModel;
 use super::theme::Theme;
 use crate::advisor::wizard::Look;
 use crate::spec::Draft;
@@ -42,7 +42,9 @@ pub enum Choice {
     EditPreset(String),
     OpenRun(PathBuf),
     Theme(String),
-    Checkpoint(CheckpointRow),
+    /// A model to talk to; `ModelPath` asks for one by its place.
+    Model(Box<ChatModel>),
+    ModelPath,
     /// What to plan: a name, or none for the run on the screen.
     PlanTarget(Option<String>),
     /// A GPU of the table, or none for this machine.

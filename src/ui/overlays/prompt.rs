@@ -24,6 +24,8 @@ pub enum PromptKind {
     /// Which row to show; which rows.
     DataRow,
     DataSearch,
+    /// Where a model to talk to lies.
+    ModelPath,
 }
 
 /// The question and the text so far.
@@ -52,11 +54,13 @@ impl Prompt {
     pub fn act(&mut self, action: Action) -> Reply {
         match action {
             Action::Accept => match (self.kind, self.field.text()) {
-                (PromptKind::Note | PromptKind::DataPath | PromptKind::DataRow, text)
-                    if text.trim().is_empty() =>
-                {
-                    Reply::Stay
-                }
+                (
+                    PromptKind::Note
+                    | PromptKind::DataPath
+                    | PromptKind::DataRow
+                    | PromptKind::ModelPath,
+                    text,
+                ) if text.trim().is_empty() => Reply::Stay,
                 (kind, text) => Reply::Chosen(Choice::Prompt(kind, text)),
             },
             Action::Cancel | Action::Leave => Reply::Close,
@@ -91,6 +95,10 @@ impl Prompt {
             PromptKind::DataSearch => (
                 "show only rows with",
                 "enter keeps it; esc leaves it as it was; empty shows all",
+            ),
+            PromptKind::ModelPath => (
+                "model: a folder or a .gguf file",
+                "enter loads it; a Hugging Face folder has a config.json",
             ),
             PromptKind::Note => ("note", "enter writes it into the log, at this step"),
         };

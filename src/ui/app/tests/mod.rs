@@ -7,7 +7,7 @@ mod scenes;
 use super::*;
 use crate::link::Incoming;
 use crate::run::index::{RunStatus, RunSummary};
-use crate::ui::msg::{Holder, Opened};
+use crate::ui::msg::{CheckpointRow, Holder, Opened};
 use crate::ui::tape;
 use crate::wire::{Command, Envelope, Event, Num, Phase, StopReason, StopWhen};
 use crossterm::event::{KeyCode, KeyModifiers};
@@ -279,10 +279,57 @@ fn checkpoint_rows() -> Vec<CheckpointRow> {
     ]
 }
 
-/// A chat with one finished and one streaming answer.
-fn chatting(bench: &mut Bench) {
-    bench.press("3").msg(Msg::Checkpoints(checkpoint_rows()));
-    let slot = bench.app.chat.engine.slot().unwrap();
+/// An event of an inference engine.
+fn said(event: Event) -> Incoming {
+    Incoming::Event(Box::new(Envelope {
+        v: 1,
+        seq: 1,
+        t: NOW,
+        event,
+    }))
+}
+
+fn loaded(template: Option<&str>) -> Incoming {
+    said(Event::Loaded {
+        architecture: if template.is_some() { "llama" } else { "gpt2" }.into(),
+        n_params: if template.is_some() {
+            134_515_008
+        } else {
+            804_000
+        },
+        vocab_size: 65,
+        context: if template.is_some() { 8_192 } else { 64 },
+        template: template.map(String::from),
+        quantised: template.map(|_| "Q4_1".into()),
+        seconds: 0.4,
+        notes: Vec::new(),
+    })
+}
+
+fn token(id: CommandId, text: &str, logprob: f64) -> Incoming {
+    said(Event::Token {
+        command: id,
+        text: text.into(),
+        logprob: Num(logprob),
+        entropy: Some(Num(-1.5 * logprob)),
+    })
+}
+
+fn end(id: CommandId, n_tokens: u64, reason: StopReason) -> Incoming {
+    said(Event::Generated {
+        command: id,
+        n_tokens,
+        prompt_tokens: 36,
+        seconds: 0.62,
+        prefill_seconds: 0.12,
+        reason,
+        message: String::new(),
+    })
+}
+
+/// The engine of the newest column is there.
+fn model_is_there(bench: &mut Bench, template: Option<&str>) -> Slot {
+    let slot = bench.app.chat.focused().and_then(|c| c.slot()).unwrap();
     let opened = Opened {
         path: "x".into(),
         holder: Holder::Detached,
@@ -291,48 +338,90 @@ fn chatting(bench: &mut Bench) {
         slot,
         result: Ok(opened),
     });
-    let mut seq = 0;
-    let mut event = |event| {
-        seq += 1;
-        Incoming::Event(Box::new(Envelope {
-            v: 1,
-            seq,
-            t: NOW,
-            event,
-        }))
-    };
-    let token = |id, text: &str| Event::Token {
-        command: id,
-        text: text.into(),
-        logprob: Num(-1.0),
-    };
+    bench.msg(Msg::Incoming {
+        slot,
+        batch: vec![loaded(template)],
+    });
+    slot
+}
+
+/// The engine answers its last command under this id.
+fn answer(bench: &mut Bench, slot: Slot, id: CommandId, batch: Vec<Incoming>) {
+    bench.msg(Msg::Sent {
+        slot,
+        asked: Asked::Generate,
+        result: Ok(id),
+    });
+    bench.msg(Msg::Incoming { slot, batch });
+}
+
+/// A chat with one finished and one streaming answer of a base model.
+fn chatting(bench: &mut Bench) {
+    bench.press("3").msg(Msg::Checkpoints(checkpoint_rows()));
+    let slot = model_is_there(bench, None);
     bench.write("ROMEO:").press("enter");
-    bench.msg(Msg::Sent {
-        slot,
-        asked: Asked::Generate,
-        result: Ok(1),
-    });
-    let done = Event::Generated {
-        command: 1,
-        n_tokens: 96,
-        prompt_tokens: 6,
-        seconds: 0.12,
-        reason: StopReason::Length,
-        message: String::new(),
-    };
     let text = "\nWhat say'st thou to my lord the duke of heaven,\nAnd that the world shall be the common of the\x1b[2J people?";
-    bench.msg(Msg::Incoming {
+    answer(
+        bench,
         slot,
-        batch: vec![event(token(1, text)), event(done)],
-    });
+        1,
+        vec![token(1, text, -1.0), end(1, 96, StopReason::Length)],
+    );
     bench.write("JULIET:").press("enter");
-    bench.msg(Msg::Sent {
+    answer(
+        bench,
         slot,
-        asked: Asked::Generate,
-        result: Ok(2),
-    });
-    bench.msg(Msg::Incoming {
-        slot,
-        batch: vec![event(token(2, " O")), event(token(2, ", what"))],
-    });
+        2,
+        vec![token(2, " O", -1.0), token(2, ", what", -0.1)],
+    );
+}
+
+const FRANCE: &str = "The capital of France is";
+
+/// A base model and two chat models beside it, which have answered.
+fn side_by_side(bench: &mut Bench) {
+    bench.press("3").msg(Msg::Checkpoints(checkpoint_rows()));
+    let base = model_is_there(bench, None);
+    let mut slots = vec![base];
+    for name in ["SmolLM2-135M-Instruct.Q4_1.gguf", "models/smollm2-sft"] {
+        bench.press("ctrl-n").write("another place").press("enter");
+        bench.write(name).press("enter");
+        slots.push(model_is_there(bench, Some("the tokenizer's")));
+    }
+    bench.write(FRANCE).press("enter");
+    let prompt = |id| {
+        said(Event::Prompted {
+            command: id,
+            text: format!(
+                "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n{FRANCE}<|im_end|>\n<|im_start|>assistant\n"
+            ),
+            prompt_tokens: 36,
+        })
+    };
+    let words = |id| {
+        vec![
+            prompt(id),
+            token(id, "The", -0.05),
+            token(id, " capital", -0.3),
+            token(id, " of", -0.01),
+            token(id, " France", -0.9),
+            token(id, " is", -0.02),
+            token(id, " Paris", -1.6),
+            token(id, ", a", -3.5),
+            token(id, " city", -0.7),
+        ]
+    };
+    answer(
+        bench,
+        slots[0],
+        1,
+        vec![
+            token(1, " the common of the people", -2.5),
+            end(1, 6, StopReason::Length),
+        ],
+    );
+    let mut batch = words(2);
+    batch.push(end(2, 8, StopReason::Stop));
+    answer(bench, slots[1], 2, batch);
+    answer(bench, slots[2], 3, words(3));
 }

@@ -163,6 +163,31 @@ fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
             }),
         ),
         ("chat", scene(&chatting)),
+        ("chat-beside", scene(&side_by_side)),
+        (
+            "chat-colours",
+            scene(&|b| {
+                side_by_side(b);
+                b.press("ctrl-v");
+            }),
+        ),
+        (
+            "chat-prompt",
+            scene(&|b| {
+                side_by_side(b);
+                b.press("ctrl-b");
+            }),
+        ),
+        (
+            "chat-edit",
+            scene(&|b| {
+                chatting(b);
+                let slot = b.app.chat.focused().and_then(|c| c.slot()).unwrap();
+                let batch = vec![end(2, 2, StopReason::Cancelled)];
+                b.msg(Msg::Incoming { slot, batch });
+                b.press("ctrl-e");
+            }),
+        ),
         (
             "chat-settings",
             scene(&|b| {

@@ -1,15 +1,16 @@
-//! The chat as it is drawn.
+//! The chat as it is drawn: columns side by side where there is room, one at a time where there is not.
 
-use super::{Answer, ChatPane, Engine, Exchange};
+use super::column::{Column, Engine};
+use super::heat::Heat;
+use super::rows::{Look, rows};
+use super::{ChatPane, MAX_COLUMNS};
 use crate::base::human;
-use crate::base::text::{one_line, sanitize};
+use crate::base::text::one_line;
 use crate::ui::action::Action;
 use crate::ui::hit::Target;
-use crate::ui::layout::{fill, rule, split_bottom, split_top, wrap, wrap_ranges};
+use crate::ui::layout::{fill, rule, split_bottom, split_top, wrap};
 use crate::ui::panes::PaneContext;
-use crate::ui::store::short_run;
 use crate::ui::theme::{Meaning, Theme};
-use crate::wire::StopReason;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -18,73 +19,74 @@ use unicode_width::UnicodeWidthStr;
 
 /// Most rows of the input line.
 const MAX_INPUT: u16 = 5;
+/// Narrower than this a column cannot be read: then one is shown at a time.
+const MIN_COLUMN: u16 = 48;
+/// A loading model says how long it has been at it from here on, seconds.
+const PATIENCE: u64 = 2;
 
 impl ChatPane {
     /// ```text
-    ///  shakespeare-k3qf · step 1,000 · val 1.886      temperature 0.8 · 200 tokens · seed 1337
-    ///  A base model continues your text; it was not taught to answer questions.
+    ///  same prompt, same seed              temperature 0.8 · 200 tokens · seed 1337
+    ///  ▸ base · step 1,000 · val 1.886   │   sft · step 500 · val 1.2
+    ///    gpt2 · 0.8M · completes texts   │   llama · 135M · chat template
     ///
-    ///  ROMEO: What say'st thou to my lord the duke of heaven …
-    ///  ✓ 200 tokens · 812 tok/s
-    /// ─ your text ────────────────────────────────────────────
-    ///  ROMEO:
+    ///  ▸ What is a loss?                 │ ▸ What is a loss?
+    ///  …                                 │ …
+    /// ─ your turn ────────────────────────────────────────────────────────────────
     /// ```
     pub fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
-        let theme = context.theme;
         let (head, area) = split_top(area, 1);
-        self.draw_head(frame, head, context);
-        let (about, area) = split_top(area, if area.height > 8 { 2 } else { 0 });
-        let words = " A base model continues your text; it was not taught to answer questions.";
-        frame.render_widget(
-            Line::styled(words, theme.style(Meaning::Muted)),
-            split_top(about, 1).0,
-        );
+        let visible = self.visible(area.width);
+        self.draw_head(frame, head, context, visible.len());
         let width = area.width.saturating_sub(2);
-        let rows = self
-            .input
-            .rows(width)
-            .min(MAX_INPUT)
-            .min(area.height / 2)
-            .max(1);
-        let (texts, input) = split_bottom(area, rows + 1);
-        self.draw_texts(frame, texts, context);
-        let (title, input) = split_top(input, 1);
-        frame.render_widget(rule(theme, "your text", area.width), title);
-        let field = Rect {
-            x: input.x + 1.min(input.width),
-            width: input.width.saturating_sub(2),
-            ..input
+        let rows = self.input.rows(width).min(MAX_INPUT);
+        let (body, foot) = split_bottom(area, rows.min(area.height / 2).max(1) + 1);
+        self.draw_input(frame, foot, context);
+        let legend = if self.heat != Heat::Off && body.height > 4 {
+            1
+        } else {
+            0
         };
-        self.input.draw(frame, field, theme, self.typing);
-        context.hits.add(input, Target::Input);
+        let (body, legend) = split_bottom(body, legend);
+        frame.render_widget(self.heat.legend(context.theme), legend);
+        if self.columns.is_empty() {
+            let lines = self.nothing(body.width, context);
+            frame.render_widget(Paragraph::new(lines), body);
+            return;
+        }
+        self.page = usize::from(body.height).saturating_sub(4).max(1);
+        let n = u16::try_from(visible.len()).unwrap_or(1).max(1);
+        let each = (body.width.saturating_sub(n - 1)) / n;
+        for (at, x) in visible.zip((body.x..).step_by(usize::from(each) + 1)) {
+            let last = x + 2 * each + 1 > body.right();
+            let width = if last { body.right() - x } else { each };
+            let place = Rect { x, width, ..body };
+            self.draw_column(frame, place, at, context);
+            context.hits.add(place, Target::Row(at));
+            if !last {
+                draw_line(frame, place, context.theme);
+            }
+        }
     }
 
-    fn draw_head(&self, frame: &mut Frame, area: Rect, context: &PaneContext) {
+    /// Which columns are shown: as many as can be read, the focused one among them.
+    fn visible(&self, width: u16) -> std::ops::Range<usize> {
+        let n = self.columns.len();
+        let fit = usize::from((width + 1) / (MIN_COLUMN + 1))
+            .clamp(1, MAX_COLUMNS)
+            .min(n);
+        let from = (self.focus + 1).saturating_sub(fit).min(n - fit);
+        from..from + fit
+    }
+
+    fn draw_head(&self, frame: &mut Frame, area: Rect, context: &PaneContext, shown: usize) {
         let theme = context.theme;
         let dot = theme.glyphs().separator;
-        let left = match &self.engine {
-            Engine::None => " no checkpoint chosen".to_string(),
-            engine => engine.row().map_or_else(String::new, |row| {
-                let loss = row
-                    .val_loss
-                    .map(|x| format!(" {dot} val {}", human::number(x)))
-                    .unwrap_or_default();
-                let newer = self
-                    .newer(context)
-                    .map(|s| {
-                        format!(
-                            " {dot} step {} is there: {}",
-                            human::grouped(s),
-                            context.keymap.label(Action::Checkpoints)
-                        )
-                    })
-                    .unwrap_or_default();
-                format!(
-                    " {} {dot} step {}{loss}{newer}",
-                    one_line(short_run(&row.run)),
-                    human::grouped(row.step)
-                )
-            }),
+        let left = match (self.columns.len(), self.focused()) {
+            (0, _) | (_, None) => " no model chosen".to_string(),
+            (1, Some(column)) => format!(" {}{}", column.model.name(dot), self.newer(context)),
+            (n, _) if shown == n => " same prompt, same seed".to_string(),
+            _ => self.tabs(theme),
         };
         let s = &self.sampling;
         let words = [
@@ -107,164 +109,214 @@ impl ChatPane {
         frame.render_widget(line, area);
     }
 
-    /// A checkpoint of the same run that came after the one we talk to.
-    fn newer(&self, context: &PaneContext) -> Option<u64> {
-        let row = self.engine.row()?;
-        let held = context
-            .store
-            .held
-            .as_ref()
-            .filter(|h| h.state.run == row.run)?;
-        held.state
-            .checkpoints
-            .last()
-            .map(|c| c.step)
-            .filter(|step| *step > row.step)
+    /// ` ▸1 base  2 sft …`: all models where not all are shown, those that write with a mark.
+    fn tabs(&self, theme: &Theme) -> String {
+        let glyphs = theme.glyphs();
+        let tab = |(i, column): (usize, &Column)| {
+            let pointer = if i == self.focus { glyphs.pointer } else { " " };
+            let busy = match column.streaming() {
+                Some(_) => format!(" {}", glyphs.dot),
+                None => String::new(),
+            };
+            format!("{pointer}{} {}{busy}", i + 1, column.model.short())
+        };
+        let tabs: Vec<String> = self.columns.iter().enumerate().map(tab).collect();
+        format!(" {}", tabs.join(" "))
     }
 
-    fn draw_texts(&mut self, frame: &mut Frame, area: Rect, context: &PaneContext) {
-        let (theme, height) = (context.theme, usize::from(area.height));
-        self.page = height.saturating_sub(1).max(1);
-        if self.exchanges.is_empty() || !matches!(self.engine, Engine::Ready { .. }) {
-            let lines = self.empty(area.width, context);
-            if self.exchanges.is_empty() {
-                frame.render_widget(Paragraph::new(lines), area);
-                return;
-            }
-            let (note, _) = split_bottom(area, u16::try_from(lines.len()).unwrap_or(1));
-            let (_, foot) = split_bottom(area, area.height - note.height);
-            frame.render_widget(Paragraph::new(lines), foot);
-            self.draw_rows(frame, note, theme, usize::from(note.height));
+    /// ` · step 1,500 is there: ctrl-o`: a checkpoint of the same run that came after the one we talk to.
+    fn newer(&self, context: &PaneContext) -> String {
+        let row = self.focused().and_then(|c| c.model.row.as_ref());
+        let held = context.store.held.as_ref();
+        let newest = row.zip(held).and_then(|(row, held)| {
+            let newest = held.state.checkpoints.last()?.step;
+            (held.state.run == row.run && newest > row.step).then_some(newest)
+        });
+        newest.map_or_else(String::new, |step| {
+            format!(
+                " {} step {} is there: {}",
+                context.theme.glyphs().separator,
+                human::grouped(step),
+                context.keymap.label(Action::Checkpoints)
+            )
+        })
+    }
+
+    fn draw_column(&mut self, frame: &mut Frame, area: Rect, at: usize, context: &PaneContext) {
+        let theme = context.theme;
+        let several = self.columns.len() > 1;
+        let (title, area) = split_top(area, u16::from(several));
+        if several {
+            self.draw_title(frame, title, at, theme);
+        }
+        let (about, area) = split_top(area, if area.height > 6 { 2 } else { 0 });
+        let facts = self.columns[at].facts(theme, several, context.store.now.0);
+        let (facts, meaning) = facts;
+        let facts = fill(&facts, usize::from(area.width), theme.glyphs().ellipsis);
+        frame.render_widget(
+            Line::styled(facts, theme.style(meaning)),
+            split_top(about, 1).0,
+        );
+        let look = Look {
+            theme,
+            width: area.width,
+            heat: self.heat,
+            shows_prompt: self.shows_prompt,
+        };
+        let column = &mut self.columns[at];
+        let failed = matches!(column.engine, Engine::Failed(_));
+        let mut lines = Vec::new();
+        if self.conversation.said.is_empty() || failed {
+            lines = column.words(area.width, context);
+        }
+        let (texts, notes) = split_bottom(area, u16::try_from(lines.len()).unwrap_or(area.height));
+        let height = usize::from(texts.height);
+        let all = rows(
+            column,
+            &self.conversation,
+            look,
+            height.saturating_add(column.scroll),
+        );
+        column.scroll = column.scroll.min(all.len().saturating_sub(height));
+        if all.is_empty() {
+            frame.render_widget(Paragraph::new(lines), area);
             return;
         }
-        self.draw_rows(frame, area, theme, height);
+        frame.render_widget(Paragraph::new(lines), notes);
+        let end = all.len() - column.scroll;
+        let shown = all[end.saturating_sub(height)..end].to_vec();
+        frame.render_widget(Paragraph::new(shown), texts);
     }
 
-    /// Wraps from the newest text back, only as far as it is seen.
-    fn draw_rows(&mut self, frame: &mut Frame, area: Rect, theme: &Theme, height: usize) {
-        let mut rows: Vec<Line> = Vec::new();
-        let mut enough = false;
-        for exchange in self.exchanges.iter().rev() {
-            let mut block = exchange_rows(exchange, area.width, theme);
-            block.append(&mut rows);
-            rows = block;
-            if rows.len() >= height.saturating_add(self.scroll) {
-                enough = true;
-                break;
-            }
-        }
-        if !enough {
-            self.scroll = self.scroll.min(rows.len().saturating_sub(height));
-        }
-        let end = rows.len().saturating_sub(self.scroll);
-        let shown = rows[end.saturating_sub(height)..end].to_vec();
-        frame.render_widget(Paragraph::new(shown), area);
+    fn draw_title(&self, frame: &mut Frame, area: Rect, at: usize, theme: &Theme) {
+        let glyphs = theme.glyphs();
+        let (pointer, meaning) = match at == self.focus {
+            true => (glyphs.pointer, Meaning::Title),
+            false => (" ", Meaning::Text),
+        };
+        let name = self.columns[at].model.name(glyphs.separator);
+        let text = format!(" {pointer} {name}");
+        let text = fill(&text, usize::from(area.width), glyphs.ellipsis);
+        frame.render_widget(Line::styled(text, theme.style(meaning)), area);
     }
 
-    /// What to say instead of texts.
-    fn empty(&self, width: u16, context: &PaneContext) -> Vec<Line<'static>> {
+    fn draw_input(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         let theme = context.theme;
+        let (title, input) = split_top(area, 1);
+        let said = self.conversation.said.len();
+        let words = match self.editing {
+            Some(turn) => format!(
+                "turn {} of {said}: enter sends it again, what follows is forgotten; esc leaves it",
+                turn + 1
+            ),
+            None if self.columns.iter().any(Column::converses) => "your turn".into(),
+            None => "your text".into(),
+        };
+        frame.render_widget(rule(theme, &words, area.width), title);
+        let field = Rect {
+            x: input.x + 1.min(input.width),
+            width: input.width.saturating_sub(2),
+            ..input
+        };
+        self.input.draw(frame, field, theme, self.typing);
+        context.hits.add(input, Target::Input);
+    }
+
+    /// What to say while no model is chosen.
+    fn nothing(&self, width: u16, context: &PaneContext) -> Vec<Line<'static>> {
         let key = |action| context.keymap.label(action);
         let choose = key(Action::Checkpoints);
+        let words = if context.store.checkpoints.is_empty() {
+            format!(
+                "There is no checkpoint to talk to yet. Start a run on Home ({}); a live run saves one when you press {} on \
+                 its screen ({}). A model folder or a .gguf file does as well: {choose}.",
+                key(Action::Home),
+                key(Action::Checkpoint),
+                key(Action::RunPane)
+            )
+        } else {
+            format!("Choose a model to talk to: {choose}.")
+        };
+        paragraph(&words, Meaning::Text, width, context.theme)
+    }
+}
+
+impl Column {
+    /// What is known of the model, in one line.
+    fn facts(&self, theme: &Theme, several: bool, now: u64) -> (String, Meaning) {
+        let glyphs = theme.glyphs();
+        let indent = if several { "   " } else { " " };
+        match (&self.engine, &self.about) {
+            (Engine::Opening(_, since), _) => {
+                let waited = std::time::Duration::from_millis(now.saturating_sub(since.0));
+                let spin = waited.as_millis() / 250;
+                let spinner = glyphs.spinner[spin as usize % glyphs.spinner.len()];
+                let seconds = match waited.as_secs() {
+                    s if s < PATIENCE => String::new(),
+                    s => format!(" ({s} s)"),
+                };
+                (
+                    format!("{indent}{spinner} loading{seconds}"),
+                    Meaning::Muted,
+                )
+            }
+            (Engine::Ready(_), Some(about)) => {
+                let words = about.words(glyphs.separator);
+                (format!("{indent}{words}"), Meaning::Muted)
+            }
+            (Engine::Ready(_), None) => (String::new(), Meaning::Muted),
+            (Engine::Failed(_), _) => (
+                format!("{indent}{} cannot be used", glyphs.bad),
+                Meaning::Bad,
+            ),
+        }
+    }
+
+    /// What to say beside or instead of texts.
+    fn words(&self, width: u16, context: &PaneContext) -> Vec<Line<'static>> {
+        let key = |action| context.keymap.label(action);
         let (words, meaning) = match &self.engine {
-            Engine::None if context.store.checkpoints.is_empty() => (
-                format!(
-                    "There is no checkpoint to talk to yet. Start a run on Home ({}); a live run saves one when you press \
-                     {} on its screen ({}).",
-                    key(Action::Home),
-                    key(Action::Checkpoint),
-                    key(Action::RunPane)
-                ),
+            Engine::Opening(..) => return Vec::new(),
+            Engine::Ready(_) if self.converses() => (
+                format!("Say something and press {}.", key(Action::Send)),
                 Meaning::Text,
             ),
-            Engine::None => (
-                format!("Choose a checkpoint to talk to: {choose}."),
-                Meaning::Text,
-            ),
-            Engine::Opening { .. } => ("loading the checkpoint".to_string(), Meaning::Muted),
-            Engine::Ready { .. } => (
+            Engine::Ready(_) => (
                 format!(
-                    "Write the beginning of a text and press {}; the model writes on.",
+                    "A base model continues your text; it was not taught to answer questions. Write the beginning of one and \
+                     press {}.",
                     key(Action::Send)
                 ),
                 Meaning::Text,
             ),
-            Engine::Failed { why, .. } => (
+            Engine::Failed(why) => (
                 format!(
-                    "The checkpoint cannot be used: {}. Choose another one: {choose}.",
-                    one_line(why).trim_end_matches('.')
+                    "{}. Choose another model: {}.",
+                    one_line(why).trim_end_matches('.'),
+                    key(Action::Checkpoints)
                 ),
                 Meaning::Bad,
             ),
         };
-        wrap(&words, width.saturating_sub(2))
-            .into_iter()
-            .map(|row| Line::styled(format!(" {row}"), theme.style(meaning)))
-            .collect()
+        paragraph(&words, meaning, width, context.theme)
     }
 }
 
-fn exchange_rows(exchange: &Exchange, width: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let prompt = sanitize(&exchange.prompt).replace('\t', " ");
-    let mut text = prompt.clone() + &sanitize(&exchange.text).replace('\t', " ");
-    if exchange.answer == Answer::Streaming {
-        text.push_str(theme.glyphs().caret);
-    }
-    let split = prompt.len();
-    let mut rows: Vec<Line> = wrap_ranges(&text, width.saturating_sub(2))
+fn paragraph(words: &str, meaning: Meaning, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    wrap(words, width.saturating_sub(2))
         .into_iter()
-        .map(|range| {
-            let cut = split.clamp(range.start, range.end);
-            Line::from(vec![
-                Span::raw(" "),
-                Span::styled(
-                    text[range.start..cut].to_string(),
-                    theme.style(Meaning::Accent),
-                ),
-                Span::styled(text[cut..range.end].to_string(), theme.style(Meaning::Text)),
-            ])
-        })
-        .collect();
-    rows.extend(foot(exchange, width, theme));
-    rows.push(Line::default());
-    rows
+        .map(|row| Line::styled(format!(" {row}"), theme.style(meaning)))
+        .collect()
 }
 
-/// `✓ 200 tokens · 812 tok/s · length`
-fn foot(exchange: &Exchange, width: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let glyphs = theme.glyphs();
-    let dot = glyphs.separator;
-    let rate = exchange
-        .rate()
-        .map(|r| format!(" {dot} {} tok/s", human::short(r)))
-        .unwrap_or_default();
-    let quiet = |words: String| {
-        vec![Line::styled(
-            format!(" {words}"),
-            theme.style(Meaning::Muted),
-        )]
+/// Between two columns.
+fn draw_line(frame: &mut Frame, left: Rect, theme: &Theme) {
+    let place = Rect {
+        x: left.right(),
+        width: 1,
+        ..left
     };
-    match &exchange.answer {
-        Answer::Waiting => quiet("waiting for the checkpoint".into()),
-        Answer::Streaming => quiet(format!("{} tokens{rate}", exchange.n_tokens)),
-        Answer::Done {
-            n_tokens, reason, ..
-        } => {
-            let why = match reason {
-                StopReason::Length => "at the length limit; enter goes on",
-                StopReason::Stop => "at a stop",
-                StopReason::Context => "the context is full",
-                StopReason::Cancelled => "cut short",
-                StopReason::Failed => "failed",
-            };
-            quiet(format!("{n_tokens} tokens{rate} {dot} {why}"))
-        }
-        Answer::Failed(why) => wrap(
-            &format!("{} {}", glyphs.bad, one_line(why)),
-            width.saturating_sub(2),
-        )
-        .into_iter()
-        .map(|row| Line::styled(format!(" {row}"), theme.style(Meaning::Bad)))
-        .collect(),
-    }
+    let line = Line::styled(theme.glyphs().vertical, theme.style(Meaning::Border));
+    let lines = vec![line; usize::from(place.height)];
+    frame.render_widget(Paragraph::new(lines), place);
 }

@@ -1,81 +1,84 @@
-//! Chat with a checkpoint. A base model continues text, so a prompt and what follows are one text. What is drawn where
-//! is in `draw`; the texts themselves in `transcript`.
+//! Chat with up to three models side by side: the same turns, the same settings, the same seed. A model with a chat template
+//! answers turns; a base model continues texts. Here is what keys and events do to the conversation; one model's answers are
+//! `column`'s matter, what is drawn where `draw`'s.
 
+mod column;
 mod draw;
+mod heat;
+mod models;
+mod reply;
+mod rows;
+mod save;
 mod settings;
-mod transcript;
 
-pub use settings::{sampling_form, sampling_of};
-pub use transcript::{Answer, Exchange};
+pub use column::{Column, Conversation, Engine};
+pub use heat::Heat;
+pub use models::{About, ChatModel};
+pub use reply::{Answer, Reply};
+pub use save::Saved;
+pub use settings::{Settings, sampling_form};
 
 use crate::base::clock::UnixMillis;
 use crate::base::sampling::Sampling;
 use crate::ui::field::{Lines, TextField};
-use crate::ui::msg::{CheckpointRow, Slot};
+use crate::ui::msg::Slot;
 use crate::wire::{Command, CommandId, Event};
-use std::collections::VecDeque;
 
-/// Texts kept on the screen; the oldest go first.
-const MAX_EXCHANGES: usize = 100;
+/// Models side by side.
+pub const MAX_COLUMNS: usize = 3;
+/// Turns kept; the oldest go first.
+const MAX_TURNS: usize = 200;
 
-/// The engine that answers.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Engine {
-    None,
-    Opening { slot: Slot, row: CheckpointRow },
-    Ready { slot: Slot, row: CheckpointRow },
-    Failed { row: CheckpointRow, why: String },
+/// What a chosen model is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Picking {
+    /// It takes the place of the focused one.
+    #[default]
+    Replace,
+    /// It is put beside.
+    Add,
 }
 
-impl Engine {
-    pub fn slot(&self) -> Option<Slot> {
-        match self {
-            Engine::Opening { slot, .. } | Engine::Ready { slot, .. } => Some(*slot),
-            Engine::None | Engine::Failed { .. } => None,
-        }
-    }
-
-    pub fn row(&self) -> Option<&CheckpointRow> {
-        match self {
-            Engine::None => None,
-            Engine::Opening { row, .. }
-            | Engine::Ready { row, .. }
-            | Engine::Failed { row, .. } => Some(row),
-        }
-    }
-}
+/// A command and the engine that it is for.
+pub type Sent = (Slot, Command);
 
 /// The pane.
 #[derive(Debug)]
 pub struct ChatPane {
-    pub engine: Engine,
+    columns: Vec<Column>,
+    focus: usize,
+    conversation: Conversation,
     pub sampling: Sampling,
+    pub picking: Picking,
+    heat: Heat,
+    /// Show what the models read instead of what was said.
+    shows_prompt: bool,
     input: TextField,
     typing: bool,
-    exchanges: VecDeque<Exchange>,
-    /// Rows scrolled back from the end.
-    scroll: usize,
-    page: usize,
+    /// The turn that is being changed.
+    editing: Option<usize>,
     /// Prompts said before, oldest first, and which of them stands in the input.
     history: Vec<String>,
     recalled: Option<usize>,
-    /// Asked before the engine was there.
-    waiting: bool,
+    page: usize,
 }
 
 impl Default for ChatPane {
     fn default() -> Self {
         ChatPane {
-            engine: Engine::None,
+            columns: Vec::new(),
+            focus: 0,
+            conversation: Conversation::default(),
             sampling: Sampling::default(),
+            picking: Picking::default(),
+            heat: Heat::default(),
+            shows_prompt: false,
             input: TextField::new(Lines::Many, ""),
             typing: true,
-            exchanges: VecDeque::new(),
-            scroll: 0,
-            page: 1,
+            editing: None,
             history: Vec::new(),
             recalled: None,
-            waiting: false,
+            page: 1,
         }
     }
 }
@@ -93,180 +96,231 @@ impl ChatPane {
         &mut self.input
     }
 
-    /// The command whose answer is on its way.
-    pub fn answering(&self) -> Option<&Exchange> {
-        self.exchanges
-            .back()
-            .filter(|e| e.answer == Answer::Streaming)
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
     }
 
-    /// True while something moves that time drives.
+    /// The model that keys mean.
+    pub fn focused(&self) -> Option<&Column> {
+        self.columns.get(self.focus)
+    }
+
+    pub fn focus(&mut self, at: usize) {
+        self.focus = at.min(self.columns.len().saturating_sub(1));
+    }
+
+    pub fn focus_next(&mut self) {
+        self.focus = (self.focus + 1) % self.columns.len().max(1);
+    }
+
+    pub fn owns(&self, slot: Slot) -> bool {
+        self.columns.iter().any(|c| c.slot() == Some(slot))
+    }
+
+    /// Whether an answer is being written.
+    pub fn answering(&self) -> bool {
+        self.columns.iter().any(|c| c.streaming().is_some())
+    }
+
+    /// Whether a model is on its way.
     pub fn loading(&self) -> bool {
-        matches!(self.engine, Engine::Opening { .. }) || self.answering().is_some()
+        let opening = |c: &Column| matches!(c.engine, Engine::Opening(..));
+        self.columns.iter().any(opening)
     }
 
-    /// Enter: the command to send, or `None` when there is nothing to send yet.
-    pub fn send(&mut self, now: UnixMillis) -> Option<(Slot, Command)> {
+    pub fn system(&self) -> &str {
+        &self.conversation.system
+    }
+
+    /// Takes new settings over. Another system prompt holds from the next answer on.
+    pub fn set(&mut self, settings: Settings) {
+        self.sampling = settings.sampling;
+        self.conversation.system = settings.system;
+    }
+
+    /// Puts a model in the focused place or beside; returns the engine to let go.
+    pub fn place(&mut self, model: ChatModel, slot: Slot, now: UnixMillis) -> Option<Slot> {
+        let column = Column::new(model, slot, now);
+        let beside = self.picking == Picking::Add && self.columns.len() < MAX_COLUMNS;
+        self.picking = Picking::Replace;
+        if beside || self.columns.is_empty() {
+            self.columns.push(column);
+            self.focus = self.columns.len() - 1;
+            return None;
+        }
+        self.columns.get_mut(self.focus).and_then(|old| {
+            let slot = old.slot();
+            *old = column;
+            slot
+        })
+    }
+
+    /// Takes the focused model away; the last one stays. Returns the engine to let go.
+    pub fn drop_focused(&mut self) -> Option<Slot> {
+        if self.columns.len() < 2 {
+            return None;
+        }
+        let gone = self.columns.remove(self.focus);
+        self.focus(self.focus);
+        gone.slot()
+    }
+
+    /// Enter: what to send now. Models that are not there yet are asked when they are.
+    pub fn send(&mut self, now: UnixMillis) -> Vec<Sent> {
         if !self.typing {
             self.typing = true;
-            return None;
+            return Vec::new();
         }
-        if self.answering().is_some() {
-            return None;
+        if self.answering() {
+            return Vec::new();
         }
         let text = self.input.text();
-        if !text.is_empty() {
-            if self.history.last() != Some(&text) {
-                self.history.push(text.clone());
-            }
-            self.exchanges.push_back(Exchange::new(text));
-            self.input.clear();
-        } else if !self.exchanges.back().is_some_and(|e| e.answer.is_over()) {
-            self.exchanges.push_back(Exchange::new("\n".into()));
-        }
-        while self.exchanges.len() > MAX_EXCHANGES {
-            self.exchanges.pop_front();
-        }
         self.recalled = None;
-        self.scroll = 0;
+        self.wake();
+        match (text.is_empty(), self.editing.take()) {
+            (false, editing) => {
+                if let Some(turn) = editing {
+                    self.forget_from(turn);
+                }
+                if self.history.last() != Some(&text) {
+                    self.history.push(text.clone());
+                }
+                self.input.clear();
+                self.say(text);
+            }
+            // A base model writes from nothing; an answer that was cut goes on.
+            (true, _) if self.conversation.said.is_empty() && !self.converses() => {
+                self.say("\n".into());
+            }
+            (true, _) => {
+                let (conversation, sampling) = (&self.conversation, &self.sampling);
+                let columns = self.columns.iter_mut();
+                let sent: Vec<Sent> = columns
+                    .filter_map(|c| c.go_on(conversation, sampling, now))
+                    .collect();
+                if !sent.is_empty() {
+                    return sent;
+                }
+            }
+        }
         self.ask(now)
     }
 
-    /// Asks for what follows the last text; waits for the engine when it is not there yet.
-    fn ask(&mut self, now: UnixMillis) -> Option<(Slot, Command)> {
-        let exchange = self.exchanges.back_mut()?;
-        let Engine::Ready { slot, .. } = self.engine else {
-            self.waiting = matches!(self.engine, Engine::Opening { .. });
-            if !self.waiting {
-                exchange.answer = Answer::Failed("choose a checkpoint first".into());
-            }
-            return None;
-        };
-        self.waiting = false;
-        exchange.begin(now);
-        let prompt = exchange.whole();
-        Some((
-            slot,
-            Command::Generate {
-                prompt,
-                sampling: self.sampling.clone(),
-            },
-        ))
+    fn converses(&self) -> bool {
+        self.columns.iter().any(Column::converses)
     }
 
-    /// Asks the last prompt again, from its beginning.
-    pub fn resend(&mut self, now: UnixMillis) -> Option<(Slot, Command)> {
-        if self.answering().is_some() {
-            return None;
-        }
-        let prompt = self.exchanges.back()?.prompt.clone();
-        self.exchanges.push_back(Exchange::new(prompt));
-        self.scroll = 0;
-        self.ask(now)
-    }
-
-    /// The engine is there: what to send when somebody asked already.
-    pub fn opened(
-        &mut self,
-        slot: Slot,
-        result: Result<(), String>,
-        now: UnixMillis,
-    ) -> Option<(Slot, Command)> {
-        let row = self.engine.row()?.clone();
-        match result {
-            Ok(()) => self.engine = Engine::Ready { slot, row },
-            Err(why) => {
-                self.engine = Engine::Failed { row, why };
-                self.waiting = false;
-            }
-        }
-        if self.waiting { self.ask(now) } else { None }
-    }
-
-    /// The id under which the last command went out.
-    pub fn sent(&mut self, result: Result<CommandId, String>) {
-        if let Some(exchange) = self
-            .exchanges
-            .back_mut()
-            .filter(|e| e.answer == Answer::Streaming)
-        {
-            match result {
-                Ok(id) => exchange.command = Some(id),
-                Err(why) => exchange.answer = Answer::Failed(why),
+    fn say(&mut self, text: String) {
+        self.conversation.said.push(text);
+        if self.conversation.said.len() > MAX_TURNS {
+            self.conversation.said.remove(0);
+            for column in self.columns.iter_mut().filter(|c| !c.replies.is_empty()) {
+                column.replies.remove(0);
             }
         }
     }
 
-    /// Esc: the command to send when an answer is cut short; otherwise the input is left.
-    pub fn stop(&mut self) -> Option<(Slot, Command)> {
-        let slot = self.engine.slot();
-        match (self.answering().map(|e| e.command), slot) {
-            (Some(Some(target)), Some(slot)) => Some((slot, Command::Cancel { target })),
-            (Some(None), _) => None,
-            _ => {
-                self.typing = false;
-                None
-            }
+    fn wake(&mut self) {
+        for column in &mut self.columns {
+            column.wake();
         }
     }
 
-    /// Folds an event of the inference engine.
-    pub fn apply(&mut self, event: &Event, now: UnixMillis) {
-        match event {
-            Event::Token { command, text, .. } => {
-                if let Some(exchange) = self.exchange(*command) {
-                    exchange.token(text, now);
-                }
-            }
-            Event::Generated { command, .. } => {
-                if let Some(exchange) = self.exchange(*command) {
-                    exchange.finish(event);
-                }
-            }
-            Event::Rejected { id, why } => {
-                if let Some(exchange) = self.exchange(*id) {
-                    exchange.answer = Answer::Failed(why.clone());
-                }
-            }
-            Event::Finished { message, .. } => {
-                let why = if message.is_empty() {
-                    "the engine ended"
-                } else {
-                    message.as_str()
-                };
-                self.lost(why);
-            }
-            _ => {}
-        }
-    }
-
-    /// The answer on its way will not come.
-    pub fn lost_answer(&mut self, why: &str) {
-        if let Some(exchange) = self
-            .exchanges
-            .back_mut()
-            .filter(|e| e.answer == Answer::Streaming)
-        {
-            exchange.answer = Answer::Failed(why.to_string());
-        }
-    }
-
-    /// The engine is gone.
-    pub fn lost(&mut self, why: &str) {
-        self.lost_answer(why);
-        if let Engine::Opening { row, .. } | Engine::Ready { row, .. } = &self.engine {
-            self.engine = Engine::Failed {
-                row: row.clone(),
-                why: why.to_string(),
-            };
-        }
-    }
-
-    fn exchange(&mut self, command: CommandId) -> Option<&mut Exchange> {
-        self.exchanges
+    /// Asks every idle model for the next answer that it owes.
+    fn ask(&mut self, now: UnixMillis) -> Vec<Sent> {
+        let (conversation, sampling) = (&self.conversation, &self.sampling);
+        self.columns
             .iter_mut()
-            .rev()
-            .find(|e| e.command == Some(command) && e.answer == Answer::Streaming)
+            .filter_map(|c| c.ask(conversation, sampling, now))
+            .collect()
+    }
+
+    fn forget_from(&mut self, turn: usize) {
+        self.conversation.said.truncate(turn);
+        for column in &mut self.columns {
+            column.forget_from(turn);
+        }
+    }
+
+    /// Asks the last turn again, from its beginning.
+    pub fn resend(&mut self, now: UnixMillis) -> Vec<Sent> {
+        let Some(last) = self.conversation.said.len().checked_sub(1) else {
+            return Vec::new();
+        };
+        if self.answering() {
+            return Vec::new();
+        }
+        self.wake();
+        for column in &mut self.columns {
+            column.forget_from(last);
+        }
+        self.ask(now)
+    }
+
+    /// Brings the last turn into the input to be changed, then the one before it, and so on.
+    pub fn edit(&mut self) {
+        let newest = self.conversation.said.len();
+        let Some(turn) = self.editing.unwrap_or(newest).checked_sub(1) else {
+            return;
+        };
+        if self.answering() {
+            return;
+        }
+        self.editing = Some(turn);
+        self.typing = true;
+        let said = self.conversation.said[turn].clone();
+        self.input.set(&said);
+    }
+
+    /// Esc: cuts answers short; or leaves the turn that is being changed; or leaves the input.
+    pub fn stop(&mut self) -> Vec<Sent> {
+        if self.answering() {
+            return self.columns.iter_mut().filter_map(Column::stop).collect();
+        }
+        match self.editing.take() {
+            Some(_) => self.input.clear(),
+            None => self.typing = false,
+        }
+        Vec::new()
+    }
+
+    fn column(&mut self, slot: Slot) -> Option<&mut Column> {
+        self.columns.iter_mut().find(|c| c.slot() == Some(slot))
+    }
+
+    /// The process of an engine runs, or why not.
+    pub fn opened(&mut self, slot: Slot, result: Result<(), String>) {
+        if let Some(column) = self.column(slot) {
+            column.opened(result);
+        }
+    }
+
+    /// The id under which an engine's last command went out.
+    pub fn sent(&mut self, slot: Slot, result: Result<CommandId, String>) {
+        if let Some(column) = self.column(slot) {
+            column.sent(result);
+        }
+    }
+
+    /// Folds an event of an engine; returns what is to be asked next.
+    pub fn apply(&mut self, slot: Slot, event: &Event, now: UnixMillis) -> Vec<Sent> {
+        let Some(column) = self.column(slot) else {
+            return Vec::new();
+        };
+        column.apply(event, now);
+        match event {
+            Event::Loaded { .. } | Event::Generated { .. } | Event::Rejected { .. } => {
+                self.ask(now)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// An engine is gone.
+    pub fn lost(&mut self, slot: Slot, why: &str) {
+        if let Some(column) = self.column(slot) {
+            column.lost(why);
+        }
     }
 
     /// Up and Down inside the input move the cursor; at its edges they walk through earlier prompts.
@@ -292,21 +346,38 @@ impl ChatPane {
         true
     }
 
+    /// All columns together: the same turn stays beside itself as far as answers are alike in length.
     pub fn scroll(&mut self, back: bool, rows: usize) {
-        self.scroll = match back {
-            true => self.scroll.saturating_add(rows),
-            false => self.scroll.saturating_sub(rows),
-        };
+        for column in &mut self.columns {
+            column.scroll = match back {
+                true => column.scroll.saturating_add(rows),
+                false => column.scroll.saturating_sub(rows),
+            };
+        }
     }
 
     pub fn page(&self) -> usize {
         self.page
     }
 
+    pub fn next_heat(&mut self) {
+        self.heat = self.heat.next();
+    }
+
+    pub fn toggle_prompt(&mut self) {
+        self.shows_prompt = !self.shows_prompt;
+    }
+
+    /// The conversation as files; `None` while nobody has answered.
+    pub fn save(&self) -> Option<Saved> {
+        save::save(&self.conversation, &self.columns, &self.sampling)
+    }
+
+    /// Begins a new conversation with the same models.
     pub fn clear(&mut self) {
-        if self.answering().is_none() {
-            self.exchanges.clear();
-            self.scroll = 0;
+        if !self.answering() {
+            self.editing = None;
+            self.forget_from(0);
         }
     }
 }

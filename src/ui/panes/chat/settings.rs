@@ -3,8 +3,16 @@
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::ui::overlays::{Field, Form, FormKind};
 
+/// What the form sets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    pub sampling: Sampling,
+    /// What models with a chat template are told first.
+    pub system: String,
+}
+
 /// The form with the settings in force.
-pub fn sampling_form(sampling: &Sampling) -> Form {
+pub fn sampling_form(sampling: &Sampling, system: &str) -> Form {
     let stop = sampling.stop.join("|").replace('\n', "\\n");
     let fields = vec![
         Field::new(
@@ -67,12 +75,28 @@ pub fn sampling_form(sampling: &Sampling) -> Form {
                 _ => Some(format!("`{t}` is neither stop nor roll")),
             },
         ),
+        Field::new(
+            "system prompt",
+            "what chat models are told before the conversation; empty for nothing",
+            system,
+            |_| None,
+        ),
     ];
     Form::new(FormKind::Sampling, "how tokens are chosen", fields)
 }
 
-/// The settings from the form's values, which the form has checked; a value that is none keeps the old setting.
-pub fn sampling_of(values: &[String], old: &Sampling) -> Sampling {
+impl Settings {
+    /// From the form's values, which the form has checked; a value that is none keeps the old setting.
+    pub fn of(values: &[String], old: &Sampling) -> Settings {
+        let system = values.get(9).map(|s| s.trim().to_string());
+        Settings {
+            sampling: sampling_of(values, old),
+            system: system.unwrap_or_default(),
+        }
+    }
+}
+
+fn sampling_of(values: &[String], old: &Sampling) -> Sampling {
     let value = |i: usize| values.get(i).map(|v| v.trim()).unwrap_or_default();
     Sampling {
         temperature: value(0).parse().unwrap_or(old.temperature),
@@ -131,17 +155,19 @@ mod tests {
             context: ContextLimit::Stop,
             ..Sampling::default()
         };
-        let mut form = sampling_form(&sampling);
+        let mut form = sampling_form(&sampling, "Be short.");
         let Reply::Chosen(Choice::Form(FormKind::Sampling, values)) = form.act(Action::Accept)
         else {
             panic!("the settings in force are valid");
         };
-        assert_eq!(sampling_of(&values, &Sampling::default()), sampling);
+        let system = "Be short.".to_string();
+        let settings = Settings::of(&values, &Sampling::default());
+        assert_eq!(settings, Settings { sampling, system });
     }
 
     #[test]
     fn wrong_settings_are_refused() {
-        let mut form = sampling_form(&Sampling::default());
+        let mut form = sampling_form(&Sampling::default(), "");
         form.paste("x");
         assert_eq!(form.act(Action::Accept), Reply::Stay);
         assert_eq!(

@@ -1,27 +1,44 @@
-//! The chat without a screen: prompts, streams, cancelling, a lost engine.
+//! The chat without a screen: turns, streams, columns, cancelling, lost engines, saving.
 
 use super::*;
-use crate::wire::{Num, StopReason};
+use crate::ui::msg::CheckpointRow;
+use crate::wire::{Num, Prompt, StopReason, Turn};
 
-fn row() -> CheckpointRow {
-    CheckpointRow {
-        path: "/r/checkpoints/step-000500".into(),
+fn model(step: u64) -> ChatModel {
+    ChatModel::of_row(CheckpointRow {
+        path: format!("/r/checkpoints/step-{step:06}").into(),
         run: "2026-11-21-1422-shakespeare-k3qf".into(),
-        step: 500,
+        step,
         val_loss: Some(2.0),
         best: true,
         live: false,
+    })
+}
+
+fn loaded(template: Option<&str>) -> Event {
+    Event::Loaded {
+        architecture: "llama".into(),
+        n_params: 1_000,
+        vocab_size: 60,
+        context: 64,
+        template: template.map(String::from),
+        quantised: None,
+        seconds: 0.1,
+        notes: Vec::new(),
     }
 }
 
-fn ready() -> ChatPane {
-    ChatPane {
-        engine: Engine::Ready {
-            slot: Slot(7),
-            row: row(),
-        },
-        ..ChatPane::default()
+/// A chat with loaded models in slots 1, 2, …; each with a template or not.
+fn ready(templates: &[Option<&str>]) -> ChatPane {
+    let mut chat = ChatPane::default();
+    for (i, template) in templates.iter().enumerate() {
+        let slot = Slot(i as u32 + 1);
+        chat.picking = Picking::Add;
+        chat.place(model(500 * (i as u64 + 1)), slot, UnixMillis(0));
+        chat.opened(slot, Ok(()));
+        chat.apply(slot, &loaded(*template), UnixMillis(0));
     }
+    chat
 }
 
 fn token(command: CommandId, text: &str) -> Event {
@@ -29,84 +46,264 @@ fn token(command: CommandId, text: &str) -> Event {
         command,
         text: text.into(),
         logprob: Num(-1.0),
+        entropy: Some(Num(1.5)),
     }
 }
 
-fn done(command: CommandId) -> Event {
+fn done(command: CommandId, reason: StopReason) -> Event {
     Event::Generated {
         command,
-        n_tokens: 2,
-        prompt_tokens: 1,
-        seconds: 0.5,
-        reason: StopReason::Length,
+        n_tokens: 3,
+        prompt_tokens: 10,
+        seconds: 0.75,
+        prefill_seconds: 0.25,
+        reason,
         message: String::new(),
     }
 }
 
-#[test]
-fn a_prompt_streams_and_an_empty_line_goes_on() {
-    let mut chat = ready();
-    chat.field().set("ROMEO:");
-    let (slot, command) = chat.send(UnixMillis(0)).unwrap();
-    assert_eq!(slot, Slot(7));
-    assert!(matches!(command, Command::Generate { prompt, .. } if prompt == "ROMEO:"));
-    assert!(chat.send(UnixMillis(0)).is_none(), "one answer at a time");
-    chat.sent(Ok(3));
-    chat.apply(&token(3, " What"), UnixMillis(100));
-    chat.apply(&token(9, " not mine"), UnixMillis(100));
-    chat.apply(&token(3, " say"), UnixMillis(200));
-    assert_eq!(chat.answering().unwrap().rate(), Some(10.0));
-    chat.apply(&done(3), UnixMillis(300));
-    assert_eq!(chat.exchanges[0].rate(), Some(4.0));
-    let (_, command) = chat.send(UnixMillis(0)).unwrap();
-    assert!(matches!(command, Command::Generate { prompt, .. } if prompt == "ROMEO: What say"));
-    assert_eq!(chat.exchanges.len(), 1);
+/// Says a text; returns what each engine is asked.
+fn say(chat: &mut ChatPane, text: &str) -> Vec<Sent> {
+    chat.field().set(text);
+    chat.send(UnixMillis(0))
+}
+
+/// The engine of `slot` answers the command that was sent last.
+fn answer(chat: &mut ChatPane, slot: u32, id: CommandId, text: &str) -> Vec<Sent> {
+    chat.sent(Slot(slot), Ok(id));
+    chat.apply(Slot(slot), &token(id, text), UnixMillis(100));
+    chat.apply(Slot(slot), &done(id, StopReason::Length), UnixMillis(200))
+}
+
+fn prompt((_, command): &Sent) -> &Prompt {
+    match command {
+        Command::Generate { prompt, .. } => prompt,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn turns(sent: &Sent) -> Vec<(String, String)> {
+    match prompt(sent) {
+        Prompt::Turns(turns) => turns
+            .iter()
+            .map(|t: &Turn| (t.role.clone(), t.content.clone()))
+            .collect(),
+        Prompt::Text(text) => panic!("{text}"),
+    }
+}
+
+fn pair(role: &str, content: &str) -> (String, String) {
+    (role.into(), content.into())
 }
 
 #[test]
-fn what_is_asked_while_the_engine_loads_is_sent_when_it_is_there() {
-    let mut chat = ChatPane {
-        engine: Engine::Opening {
-            slot: Slot(1),
-            row: row(),
-        },
-        ..ChatPane::default()
+fn a_base_model_continues_a_text_and_an_empty_line_goes_on() {
+    let mut chat = ready(&[None]);
+    let sent = say(&mut chat, "ROMEO:");
+    assert_eq!(*prompt(&sent[0]), "ROMEO:".into());
+    assert!(say(&mut chat, "x").is_empty(), "one answer at a time");
+    chat.field().clear();
+    chat.sent(Slot(1), Ok(3));
+    chat.apply(Slot(1), &token(3, " What"), UnixMillis(100));
+    chat.apply(Slot(1), &token(9, " not mine"), UnixMillis(100));
+    chat.apply(Slot(1), &token(3, " say"), UnixMillis(200));
+    let streaming = chat.focused().unwrap().streaming().unwrap();
+    assert_eq!(streaming.decode_rate(), Some(10.0));
+    chat.apply(Slot(1), &done(3, StopReason::Length), UnixMillis(300));
+    let reply = &chat.columns()[0].replies[0];
+    assert_eq!(reply.decode_rate(), Some(4.0));
+    assert_eq!(reply.prefill_rate(), Some(40.0));
+    let sent = chat.send(UnixMillis(0));
+    assert_eq!(*prompt(&sent[0]), "ROMEO: What say".into());
+    assert_eq!(chat.columns()[0].replies.len(), 1);
+}
+
+#[test]
+fn a_chat_model_gets_the_turns_and_a_cut_answer_goes_on() {
+    let mut chat = ready(&[Some("chatml")]);
+    let settings = Settings {
+        sampling: Sampling::default(),
+        system: "Be short.".into(),
     };
-    chat.field().set("hello");
-    assert!(chat.send(UnixMillis(0)).is_none());
-    let sent = chat.opened(Slot(1), Ok(()), UnixMillis(5));
-    assert!(matches!(sent, Some((Slot(1), Command::Generate { .. }))));
+    chat.set(settings);
+    let sent = say(&mut chat, "hi");
+    let first = [pair("system", "Be short."), pair("user", "hi")];
+    assert_eq!(turns(&sent[0]), first);
+    answer(&mut chat, 1, 7, "ho");
+    let sent = say(&mut chat, "and?");
+    let second = [pair("assistant", "ho"), pair("user", "and?")];
+    assert_eq!(turns(&sent[0]), [first.as_slice(), &second].concat());
+    answer(&mut chat, 1, 8, "so");
+    let sent = chat.send(UnixMillis(0));
+    assert_eq!(turns(&sent[0]).last(), Some(&pair("assistant", "so")));
+    answer(&mut chat, 1, 9, " on");
+    assert_eq!(chat.columns()[0].replies[1].text, "so on");
 }
 
 #[test]
-fn escape_cancels_and_then_leaves_the_input() {
-    let mut chat = ready();
-    chat.field().set("x");
-    chat.send(UnixMillis(0));
-    chat.sent(Ok(3));
-    assert_eq!(chat.stop(), Some((Slot(7), Command::Cancel { target: 3 })));
-    chat.apply(&done(3), UnixMillis(1));
-    assert_eq!(chat.stop(), None);
-    assert!(!chat.typing());
+fn models_side_by_side_get_the_same_turn_each_in_its_own_way() {
+    let mut chat = ready(&[None, Some("chatml")]);
+    let sent = say(&mut chat, "hi");
+    assert_eq!(sent.len(), 2);
+    assert_eq!(*prompt(&sent[0]), "hi".into());
+    assert_eq!(turns(&sent[1]), [pair("user", "hi")]);
+    let seeds = sent.iter().map(|(_, c)| match c {
+        Command::Generate { sampling, .. } => sampling.clone(),
+        other => panic!("{other:?}"),
+    });
+    assert!(seeds.into_iter().all(|s| s == Sampling::default()));
+}
+
+#[test]
+fn a_model_that_comes_later_works_through_the_conversation() {
+    let mut chat = ready(&[Some("chatml")]);
+    say(&mut chat, "one");
+    answer(&mut chat, 1, 1, "first");
+    say(&mut chat, "two");
+    answer(&mut chat, 1, 2, "second");
+    chat.picking = Picking::Add;
+    assert_eq!(chat.place(model(900), Slot(5), UnixMillis(0)), None);
+    assert!(chat.loading());
+    let sent = chat.apply(Slot(5), &loaded(Some("chatml")), UnixMillis(0));
+    assert_eq!(turns(&sent[0]), [pair("user", "one")]);
+    let sent = answer(&mut chat, 5, 3, "eins");
+    let expected = [
+        pair("user", "one"),
+        pair("assistant", "eins"),
+        pair("user", "two"),
+    ];
+    assert_eq!(turns(&sent[0]), expected);
+    assert!(answer(&mut chat, 5, 4, "zwei").is_empty());
+}
+
+#[test]
+fn what_is_asked_while_a_model_loads_is_sent_when_it_is_there() {
+    let mut chat = ChatPane::default();
+    chat.place(model(500), Slot(1), UnixMillis(0));
+    assert!(say(&mut chat, "hello").is_empty());
+    chat.opened(Slot(1), Ok(()));
+    let sent = chat.apply(Slot(1), &loaded(None), UnixMillis(5));
+    assert_eq!(*prompt(&sent[0]), "hello".into());
+}
+
+#[test]
+fn escape_cancels_all_and_then_leaves_the_input() {
+    let mut chat = ready(&[None, None]);
+    say(&mut chat, "x");
+    chat.sent(Slot(1), Ok(3));
+    chat.sent(Slot(2), Ok(4));
+    let cancel = |slot, target| (Slot(slot), Command::Cancel { target });
+    assert_eq!(chat.stop(), [cancel(1, 3), cancel(2, 4)]);
+    chat.apply(Slot(1), &done(3, StopReason::Cancelled), UnixMillis(1));
+    chat.apply(Slot(2), &done(4, StopReason::Cancelled), UnixMillis(1));
+    assert!(chat.stop().is_empty() && !chat.typing());
     assert!(
-        chat.send(UnixMillis(0)).is_none() && chat.typing(),
+        chat.send(UnixMillis(0)).is_empty() && chat.typing(),
         "enter comes back to the input"
     );
 }
 
 #[test]
 fn a_lost_engine_is_told_and_earlier_prompts_come_back() {
-    let mut chat = ready();
-    chat.field().set("one");
-    chat.send(UnixMillis(0));
-    chat.lost("killed");
-    assert_eq!(chat.exchanges[0].answer, Answer::Failed("killed".into()));
-    assert!(matches!(chat.engine, Engine::Failed { .. }));
+    let mut chat = ready(&[None]);
+    say(&mut chat, "one");
+    chat.lost(Slot(1), "killed");
+    let column = &chat.columns()[0];
+    assert_eq!(column.replies[0].answer, Answer::Failed("killed".into()));
+    assert_eq!(column.engine, Engine::Failed("killed".into()));
     assert!(chat.recall(true));
     assert_eq!(chat.field().text(), "one");
     chat.recall(false);
     assert_eq!(chat.field().text(), "");
-    chat.field().set("again");
-    assert!(chat.send(UnixMillis(0)).is_none());
-    assert!(matches!(&chat.exchanges[1].answer, Answer::Failed(why) if why.contains("choose")));
+    assert!(say(&mut chat, "again").is_empty());
+    let mut chat = ready(&[None]);
+    chat.lost(Slot(1), "llmtui: x: no model\n  try: another\n");
+    let told = Engine::Failed("x: no model; try another".into());
+    assert_eq!(chat.columns()[0].engine, told);
+}
+
+#[test]
+fn an_earlier_turn_is_changed_and_what_followed_is_forgotten() {
+    let mut chat = ready(&[Some("chatml")]);
+    for (i, text) in ["one", "two"].into_iter().enumerate() {
+        say(&mut chat, text);
+        answer(&mut chat, 1, i as u64 + 1, "yes");
+    }
+    chat.edit();
+    assert_eq!(chat.field().text(), "two");
+    chat.edit();
+    assert_eq!(chat.field().text(), "one");
+    let sent = say(&mut chat, "uno");
+    assert_eq!(turns(&sent[0]), [pair("user", "uno")]);
+    assert_eq!(chat.conversation.said, ["uno"]);
+    answer(&mut chat, 1, 5, "si");
+    chat.edit();
+    chat.stop();
+    assert_eq!(chat.field().text(), "");
+    assert!(chat.typing(), "escape leaves the turn first");
+}
+
+#[test]
+fn resending_replaces_the_last_answers() {
+    let mut chat = ready(&[None, None]);
+    say(&mut chat, "x");
+    answer(&mut chat, 1, 1, "a");
+    answer(&mut chat, 2, 2, "b");
+    let sent = chat.resend(UnixMillis(0));
+    assert_eq!(sent.len(), 2);
+    assert_eq!(*prompt(&sent[1]), "x".into());
+    assert_eq!(chat.columns()[1].replies.len(), 1);
+}
+
+#[test]
+fn columns_come_and_go() {
+    let mut chat = ready(&[None, None, None]);
+    chat.picking = Picking::Add;
+    chat.focus(1);
+    // A fourth takes the focused one's place.
+    assert_eq!(chat.place(model(9), Slot(9), UnixMillis(0)), Some(Slot(2)));
+    assert_eq!(chat.drop_focused(), Some(Slot(9)));
+    assert_eq!(chat.drop_focused(), Some(Slot(3)));
+    assert_eq!(chat.drop_focused(), None, "the last one stays");
+    assert!(chat.owns(Slot(1)));
+}
+
+#[test]
+fn a_saved_conversation_is_rows_that_a_run_can_learn_from() {
+    use crate::data::source::ReadContext;
+    let mut chat = ready(&[Some("chatml"), None]);
+    assert_eq!(chat.save(), None);
+    let settings = Settings {
+        sampling: Sampling::default(),
+        system: "Be short.".into(),
+    };
+    chat.set(settings);
+    say(&mut chat, "hi\nthere");
+    answer(&mut chat, 1, 1, "ho");
+    answer(&mut chat, 2, 2, ", said he");
+    let saved = chat.save().unwrap();
+    assert_eq!(saved.jsonl.lines().count(), 2);
+    for part in ["## system", "## user\n\nhi\nthere", "step 1,000"] {
+        assert!(saved.markdown.contains(part), "{}", saved.markdown);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("chat.jsonl");
+    std::fs::write(&path, &saved.jsonl).unwrap();
+    let source = crate::data::source::SourceConfig::path(path.display().to_string());
+    let read = ReadContext::default();
+    let format = Default::default();
+    let rows: Vec<_> = crate::data::examples(&source, format, Default::default(), &read)
+        .unwrap()
+        .map(|row| row.unwrap().1.content)
+        .collect();
+    let message = |role: &str, content: &str| crate::data::Message::new(role, content);
+    let crate::data::Content::Chat(turns) = &rows[0] else {
+        panic!("{rows:?}")
+    };
+    let expected = [
+        message("system", "Be short."),
+        message("user", "hi\nthere"),
+        message("assistant", "ho"),
+    ];
+    assert_eq!(turns[..], expected);
 }

@@ -1,0 +1,91 @@
+//! `llmtui chat`: talk to a model in plain text: one prompt, line by line at a terminal, or the lines of a pipe.
+
+mod find;
+mod talk;
+
+use super::{
+    Context,
+    args::SamplingArgs,
+    exit::{Exit, Failure},
+};
+use crate::link::launch::Launcher;
+use std::io::BufRead;
+use talk::{Manner, Talk};
+
+/// Talk to a model: a conversation by its chat template, or the continuation of a text
+///
+/// Without --prompt, each line of standard input is a turn of one conversation; with --raw, or with a model that has no
+/// chat template, each line is a prompt of its own. A pipe gets the answers alone, one after the other.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A run (its best checkpoint), a checkpoint folder, a Hugging Face folder or a .gguf file
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// Ask this, print the answer and stop
+    #[arg(long, value_name = "P")]
+    pub prompt: Option<String>,
+    /// What the model is told before the conversation begins
+    #[arg(long, value_name = "S", conflicts_with = "raw")]
+    pub system: Option<String>,
+    /// Continue the text as it is, without a chat template
+    #[arg(long)]
+    pub raw: bool,
+    /// Print what the model reads, the rendered conversation, before each answer (to standard error)
+    #[arg(long)]
+    pub show_prompt: bool,
+    /// Print one JSON object per answer
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+}
+
+pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    let model = find::model(&args.model, cx)?;
+    let mut link = Launcher::this_program(&cx.env)?.infer(&model)?;
+    let manner = Manner {
+        sampling: args.sampling.sampling(),
+        system: args.system.clone(),
+        raw: args.raw,
+        show_prompt: args.show_prompt,
+        json: args.json,
+        terminal: cx.stdout_is_terminal,
+    };
+    let mut talk = Talk::begin(&mut link, std::io::stdout().lock(), manner)?;
+    for note in talk.notes() {
+        eprintln!("{note}");
+    }
+    match &args.prompt {
+        Some(prompt) => talk.say(prompt)?,
+        None => converse(&mut talk, &args.model, cx)?,
+    }
+    Ok(Exit::Done)
+}
+
+/// Each line of standard input is said. A terminal is asked for lines; a pipe is read as it is.
+fn converse<W: std::io::Write>(talk: &mut Talk<W>, name: &str, cx: &Context) -> anyhow::Result<()> {
+    let asking = cx.stdin_is_terminal;
+    if asking {
+        let what = match talk.converses() {
+            true => "each line is a turn of the conversation",
+            false => "each line is continued by the model",
+        };
+        eprintln!("{name}: {what}; Ctrl-D ends");
+    }
+    let mut lines = std::io::stdin().lock().lines();
+    loop {
+        if asking {
+            eprint!("> ");
+        }
+        let Some(line) = lines.next() else {
+            return Ok(());
+        };
+        let line = line.map_err(|e| {
+            Failure::yours(
+                format!("standard input cannot be read: {e}"),
+                "give it UTF-8 text",
+            )
+        })?;
+        talk.say(&line)?;
+    }
+}

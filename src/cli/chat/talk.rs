@@ -1,0 +1,272 @@
+//! A conversation in plain text over a link to an inference engine: what is asked, what is printed where.
+
+use crate::base::human;
+use crate::base::sampling::Sampling;
+use crate::base::text::{one_line, sanitize};
+use crate::cli::exit::Failure;
+use crate::link::{Incoming, Link};
+use crate::wire::{Command, CommandId, Event, Prompt, StopReason, Turn};
+use serde_json::json;
+use std::io::Write;
+
+/// How it is talked.
+#[derive(Debug, Clone, Default)]
+pub struct Manner {
+    pub sampling: Sampling,
+    pub system: Option<String>,
+    pub raw: bool,
+    pub show_prompt: bool,
+    pub json: bool,
+    /// Standard output is a terminal: nothing that a model says may steer it, and figures follow each answer.
+    pub terminal: bool,
+}
+
+/// The talk with one model.
+pub struct Talk<'a, W> {
+    link: &'a mut Link,
+    out: W,
+    manner: Manner,
+    /// The model has a template, and nobody asked for raw text.
+    converses: bool,
+    turns: Vec<Turn>,
+    notes: Vec<String>,
+}
+
+/// An answer on its way.
+#[derive(Default)]
+struct Answer {
+    prompt: String,
+    text: String,
+    n_tokens: u64,
+    prompt_tokens: u64,
+    seconds: f64,
+    prefill_seconds: f64,
+    reason: Option<StopReason>,
+    message: String,
+}
+
+impl<'a, W: Write> Talk<'a, W> {
+    /// Waits until the model is loaded.
+    ///
+    /// # Errors
+    /// It cannot be, and why.
+    pub fn begin(link: &'a mut Link, out: W, manner: Manner) -> anyhow::Result<Self> {
+        let (template, mut notes) = loop {
+            match link.blocking_recv() {
+                Incoming::Event(envelope) => {
+                    if let Event::Loaded {
+                        template, notes, ..
+                    } = envelope.event
+                    {
+                        break (template, notes);
+                    }
+                }
+                Incoming::CaughtUp => {}
+                Incoming::Closed(why) => return Err(gone(why.as_deref()).into()),
+            }
+        };
+        if template.is_none() && !manner.raw {
+            if manner.system.is_some() {
+                let what = "this model has no chat template, so there is no place for --system";
+                return Err(Failure::yours(what, "write it into the prompt, with --raw").into());
+            }
+            notes.push("this model has no chat template: it completes texts".into());
+        }
+        let system = manner
+            .system
+            .as_ref()
+            .map(|s| Turn::new("system", s.as_str()));
+        Ok(Talk {
+            converses: template.is_some() && !manner.raw,
+            turns: system.into_iter().collect(),
+            notes: notes.iter().map(|note| one_line(note)).collect(),
+            link,
+            out,
+            manner,
+        })
+    }
+
+    /// What the user should know before the first word.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Whether what is said are turns of one conversation.
+    pub fn converses(&self) -> bool {
+        self.converses
+    }
+
+    /// Asks, and prints the answer as it comes, a newline behind it. A turn and its answer stay in the conversation.
+    ///
+    /// # Errors
+    /// The model refuses, or is gone.
+    pub fn say(&mut self, text: &str) -> anyhow::Result<()> {
+        let prompt = match self.converses {
+            true => {
+                self.turns.push(Turn::new("user", text));
+                Prompt::Turns(self.turns.clone())
+            }
+            false => Prompt::Text(text.into()),
+        };
+        if self.manner.terminal && !self.converses && !self.manner.json {
+            self.print(text)?;
+        }
+        let asked = self.link.send(Command::Generate {
+            prompt,
+            sampling: self.manner.sampling.clone(),
+        })?;
+        let answer = self.answer(asked)?;
+        self.end(text, &answer)?;
+        if self.converses {
+            self.turns.push(Turn::new("assistant", answer.text));
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, asked: CommandId) -> anyhow::Result<Answer> {
+        let mut answer = Answer::default();
+        while answer.reason.is_none() {
+            match self.link.blocking_recv() {
+                Incoming::Event(envelope) => self.take(asked, envelope.event, &mut answer)?,
+                Incoming::CaughtUp => {}
+                Incoming::Closed(why) => return Err(gone(why.as_deref()).into()),
+            }
+        }
+        Ok(answer)
+    }
+
+    fn take(&mut self, asked: CommandId, event: Event, answer: &mut Answer) -> anyhow::Result<()> {
+        match event {
+            Event::Prompted { command, text, .. } if command == asked => {
+                if self.manner.show_prompt && !self.manner.json {
+                    eprintln!("{}", sanitize(&text));
+                }
+                answer.prompt = text;
+            }
+            Event::Token { command, text, .. } if command == asked => {
+                if !self.manner.json {
+                    self.print(&text)?;
+                }
+                answer.text.push_str(&text);
+            }
+            Event::Generated {
+                command,
+                n_tokens,
+                prompt_tokens,
+                seconds,
+                prefill_seconds,
+                reason,
+                message,
+            } if command == asked => {
+                if reason == StopReason::Failed {
+                    if !answer.text.is_empty() {
+                        writeln!(self.out)?;
+                    }
+                    return Err(Failure::yours(sanitize(&message), "").into());
+                }
+                answer.n_tokens = n_tokens;
+                answer.prompt_tokens = prompt_tokens;
+                answer.seconds = seconds;
+                answer.prefill_seconds = prefill_seconds;
+                answer.reason = Some(reason);
+                answer.message = message;
+            }
+            Event::Rejected { id, why } if id == asked => {
+                return Err(Failure::yours(sanitize(&why), "").into());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What stands behind an answer.
+    fn end(&mut self, said: &str, answer: &Answer) -> anyhow::Result<()> {
+        if self.manner.json {
+            writeln!(self.out, "{}", self.object(said, answer))?;
+            return Ok(());
+        }
+        writeln!(self.out)?;
+        self.out.flush()?;
+        if answer.reason == Some(StopReason::Context) {
+            eprintln!(
+                "{}; --context roll goes on without the beginning",
+                one_line(&answer.message)
+            );
+        }
+        if self.manner.terminal {
+            eprintln!("{}", figures(answer));
+        }
+        Ok(())
+    }
+
+    fn object(&self, said: &str, answer: &Answer) -> serde_json::Value {
+        let (prefill, decode) = speeds(answer);
+        let mut object = json!({
+            "prompt": said,
+            "text": answer.text,
+            "reason": answer.reason,
+            "prompt_tokens": answer.prompt_tokens,
+            "n_tokens": answer.n_tokens,
+            "seconds": answer.seconds,
+            "prefill_tok_per_sec": prefill,
+            "decode_tok_per_sec": decode,
+        });
+        if self.manner.show_prompt {
+            object["rendered"] = answer.prompt.as_str().into();
+        }
+        if !answer.message.is_empty() {
+            object["message"] = answer.message.as_str().into();
+        }
+        object
+    }
+
+    /// A pipe gets the model's very words; a terminal gets them without control sequences.
+    fn print(&mut self, text: &str) -> std::io::Result<()> {
+        if self.manner.terminal {
+            self.out.write_all(sanitize(text).as_bytes())?;
+        } else {
+            self.out.write_all(text.as_bytes())?;
+        }
+        self.out.flush()
+    }
+}
+
+/// Tokens per second of reading the prompt and of writing, where they can be told.
+fn speeds(answer: &Answer) -> (Option<f64>, Option<f64>) {
+    let rate =
+        |tokens: u64, seconds: f64| (tokens > 0 && seconds > 0.0).then(|| tokens as f64 / seconds);
+    let writing = answer.seconds - answer.prefill_seconds;
+    (
+        rate(answer.prompt_tokens, answer.prefill_seconds),
+        // The first token comes with the prompt.
+        rate(answer.n_tokens.saturating_sub(1), writing),
+    )
+}
+
+/// `8 tokens · 62 tok/s · prompt of 5 at 310 tok/s`
+fn figures(answer: &Answer) -> String {
+    let (prefill, decode) = speeds(answer);
+    let at = |rate: Option<f64>| rate.map(|r| format!("{} tok/s", human::short(r)));
+    let writing = at(decode).map(|r| format!(" · {r}")).unwrap_or_default();
+    let reading = at(prefill).map(|r| format!(" at {r}")).unwrap_or_default();
+    format!(
+        "{} tokens{writing} · prompt of {}{reading}",
+        answer.n_tokens, answer.prompt_tokens
+    )
+}
+
+/// What the process said when it died; its own prefix is cut, ours comes in front.
+fn gone(why: Option<&str>) -> Failure {
+    let why = why.unwrap_or("the model's process ended");
+    let mut lines = why.lines();
+    let first = lines.next().unwrap_or_default();
+    let what = first.strip_prefix("llmtui: ").unwrap_or(first);
+    let hint = lines
+        .next()
+        .and_then(|line| line.trim().strip_prefix("try: "))
+        .unwrap_or_default();
+    Failure::yours(what, hint)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! A talk with a scripted engine.
+
+use super::*;
+use crate::base::clock::UnixMillis;
+use crate::wire::{Envelope, Num, VERSION};
+use tokio::sync::mpsc;
+
+/// What the engine was asked, what was printed, and how it ended. Each inner list answers one command.
+struct Heard {
+    asked: Vec<Command>,
+    out: String,
+    result: anyhow::Result<()>,
+}
+
+fn talked(
+    template: Option<&str>,
+    answers: Vec<Vec<Event>>,
+    manner: Manner,
+    said: &[&str],
+) -> Heard {
+    let (send, incoming) = mpsc::channel(64);
+    let (commands, mut inbox) = mpsc::channel(4);
+    let mut link = Link::new(incoming, Some(commands));
+    let loaded = Event::Loaded {
+        architecture: "llama".into(),
+        n_params: 1,
+        vocab_size: 1,
+        context: 8,
+        template: template.map(String::from),
+        quantised: None,
+        seconds: 0.1,
+        notes: Vec::new(),
+    };
+    let engine = std::thread::spawn(move || {
+        let say = |event| {
+            let envelope = Envelope {
+                v: VERSION,
+                seq: 1,
+                t: UnixMillis(0),
+                event,
+            };
+            let _ = send.blocking_send(Incoming::Event(Box::new(envelope)));
+        };
+        say(loaded);
+        let mut asked = Vec::new();
+        for events in answers {
+            let request = inbox.blocking_recv().unwrap();
+            for mut event in events {
+                if let Event::Token { command, .. }
+                | Event::Generated { command, .. }
+                | Event::Prompted { command, .. } = &mut event
+                {
+                    *command += request.id;
+                }
+                say(event);
+            }
+            asked.push(request.command);
+        }
+        let last = "llmtui: it broke\n  try: again\n".to_string();
+        // Who has heard enough is gone.
+        let _ = send.blocking_send(Incoming::Closed(Some(last)));
+        asked
+    });
+    let mut out = Vec::new();
+    let result = Talk::begin(&mut link, &mut out, manner)
+        .and_then(|mut talk| said.iter().try_for_each(|text| talk.say(text)));
+    drop(link);
+    Heard {
+        asked: engine.join().unwrap(),
+        out: String::from_utf8(out).unwrap(),
+        result,
+    }
+}
+
+fn token(offset: u64, text: &str) -> Event {
+    Event::Token {
+        command: offset,
+        text: text.into(),
+        logprob: Num(-1.0),
+        entropy: None,
+    }
+}
+
+fn end(reason: StopReason) -> Event {
+    Event::Generated {
+        command: 0,
+        n_tokens: 3,
+        prompt_tokens: 10,
+        seconds: 0.5,
+        prefill_seconds: 0.1,
+        reason,
+        message: "bad luck".into(),
+    }
+}
+
+#[test]
+fn a_pipe_gets_the_words_and_a_terminal_gets_them_harmless() {
+    let events = || {
+        vec![vec![
+            token(0, "a\x1b[2J"),
+            token(5, "of another answer"),
+            token(0, "b"),
+            end(StopReason::Length),
+        ]]
+    };
+    let heard = talked(None, events(), Manner::default(), &["pro\x1bmpt"]);
+    heard.result.unwrap();
+    assert_eq!(heard.out, "a\x1b[2Jb\n");
+    let terminal = Manner {
+        terminal: true,
+        ..Manner::default()
+    };
+    let heard = talked(None, events(), terminal, &["pro\x1bmpt"]);
+    assert_eq!(heard.out, "pro·mpta·[2Jb\n");
+}
+
+#[test]
+fn failures_and_deaths_are_told_in_one_sentence() {
+    let failed = vec![vec![end(StopReason::Failed)]];
+    let heard = talked(None, failed, Manner::default(), &["x"]);
+    assert_eq!(heard.result.unwrap_err().to_string(), "bad luck");
+    let heard = talked(None, vec![Vec::new()], Manner::default(), &["x"]);
+    let error = heard.result.unwrap_err();
+    let failure = error.downcast_ref::<Failure>().unwrap();
+    assert_eq!(
+        (failure.what.as_str(), failure.hint.as_str()),
+        ("it broke", "again")
+    );
+}
+
+#[test]
+fn lines_are_turns_of_one_conversation_where_the_model_has_a_template() {
+    let answer = |text| vec![token(0, text), end(StopReason::Stop)];
+    let manner = Manner {
+        system: Some("Be short.".into()),
+        ..Manner::default()
+    };
+    let answers = vec![answer("ho"), answer("bye")];
+    let heard = talked(Some("chatml"), answers, manner, &["hi", "go"]);
+    heard.result.unwrap();
+    assert_eq!(heard.out, "ho\nbye\n");
+    let Command::Generate {
+        prompt: Prompt::Turns(turns),
+        ..
+    } = &heard.asked[1]
+    else {
+        panic!("{:?}", heard.asked)
+    };
+    let told: Vec<_> = turns.iter().map(|t| (&*t.role, &*t.content)).collect();
+    assert_eq!(
+        told,
+        [
+            ("system", "Be short."),
+            ("user", "hi"),
+            ("assistant", "ho"),
+            ("user", "go")
+        ]
+    );
+}
+
+#[test]
+fn raw_lines_are_prompts_of_their_own() {
+    let manner = Manner {
+        raw: true,
+        ..Manner::default()
+    };
+    let answers = vec![vec![end(StopReason::Length)], vec![end(StopReason::Length)]];
+    let heard = talked(Some("chatml"), answers, manner, &["hi", "go"]);
+    let prompts: Vec<_> = heard
+        .asked
+        .iter()
+        .map(|c| match c {
+            Command::Generate { prompt, .. } => prompt.clone(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(prompts, ["hi".into(), "go".into()]);
+}
+
+#[test]
+fn a_model_without_a_template_has_no_place_for_a_system_prompt() {
+    let manner = Manner {
+        system: Some("Be short.".into()),
+        ..Manner::default()
+    };
+    let heard = talked(None, Vec::new(), manner, &[]);
+    let error = heard.result.unwrap_err().to_string();
+    assert!(error.contains("no chat template"), "{error}");
+}
+
+#[test]
+fn json_has_the_speeds_and_the_rendered_prompt() {
+    let manner = Manner {
+        json: true,
+        show_prompt: true,
+        ..Manner::default()
+    };
+    let prompted = Event::Prompted {
+        command: 0,
+        text: "<user>hi".into(),
+        prompt_tokens: 10,
+    };
+    let answers = vec![vec![prompted, token(0, "ho"), end(StopReason::Stop)]];
+    let heard = talked(Some("chatml"), answers, manner, &["hi"]);
+    let object: serde_json::Value = serde_json::from_str(&heard.out).unwrap();
+    assert_eq!(object["text"], "ho");
+    assert_eq!(object["rendered"], "<user>hi");
+    assert_eq!(object["reason"], "stop");
+    assert_eq!(object["prefill_tok_per_sec"], 100.0);
+    assert_eq!(object["decode_tok_per_sec"], 5.0);
+}

@@ -1,0 +1,210 @@
+//! A small random model in a folder, asked in every way.
+
+use super::*;
+use crate::data::tokenizer::TokenizerConfig;
+use crate::nn::ModelConfig;
+
+const TEXT: &str = "abcdefgh \n";
+
+/// A folder with a small random model; the tokenizer's alphabet is `alphabet`.
+fn folder(alphabet: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let config = ModelConfig {
+        n_layer: 1,
+        n_head: 2,
+        d_model: 8,
+        seq_len: 8,
+        ..ModelConfig::default()
+    };
+    let cpu = candle_core::Device::Cpu;
+    let mut model = Model::new(&config, TEXT.chars().count(), &cpu).unwrap();
+    model.init(3).unwrap();
+    let tokenizer = TokenizerConfig::Char(Default::default())
+        .build(alphabet, alphabet)
+        .unwrap();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path(hf::CONFIG), hf::config_json(&model, None)).unwrap();
+    std::fs::write(path(hf::TOKENIZER), tokenizer.to_json()).unwrap();
+    let mut file = std::fs::File::create(path(hf::WEIGHTS)).unwrap();
+    hf::write_weights(&model, &mut file).unwrap();
+    dir
+}
+
+fn greedy(max_new_tokens: usize) -> Sampling {
+    Sampling {
+        temperature: 0.0,
+        max_new_tokens,
+        ..Sampling::default()
+    }
+}
+
+/// (text, pieces, end)
+fn continued(
+    held: &mut HeldModel,
+    prompt: &str,
+    sampling: &Sampling,
+) -> Result<(String, usize, Continued), String> {
+    let mut text = String::new();
+    let mut pieces = 0;
+    let reading = held.read(&prompt.into())?;
+    let end = held.go_on(&reading, sampling, &mut |piece| {
+        assert!(piece.logprob <= 0.0 && piece.entropy >= 0.0 || piece.logprob.is_nan());
+        text.push_str(&piece.text);
+        pieces += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok((text, pieces, end))
+}
+
+#[test]
+fn a_held_checkpoint_continues_and_repeats_itself() {
+    let dir = folder(TEXT);
+    let mut held = HeldModel::load(dir.path()).unwrap();
+    let rolling = Sampling {
+        context: ContextLimit::Roll,
+        ..greedy(20)
+    };
+    let (text, pieces, end) = continued(&mut held, "abc", &rolling).unwrap();
+    assert_eq!(text.chars().count(), 20, "beyond the context of 8");
+    assert_eq!((pieces, end.n_tokens), (20, 20));
+    assert_eq!(end.reason, StopReason::Length);
+    assert_eq!(continued(&mut held, "abc", &rolling).unwrap().0, text);
+    let (cut, _, end) = continued(&mut held, "abc", &greedy(20)).unwrap();
+    assert_eq!((end.reason, end.n_tokens), (StopReason::Context, 6));
+    assert!(end.message.contains("context of 8 tokens is full"));
+    assert!(text.starts_with(&cut));
+}
+
+#[test]
+fn stop_strings_and_the_callback_end_it() {
+    let dir = folder(TEXT);
+    let mut held = HeldModel::load(dir.path()).unwrap();
+    let (text, _, _) = continued(&mut held, "abc", &greedy(6)).unwrap();
+    let chars: Vec<char> = text.chars().collect();
+    let stop: String = chars[3..5].iter().collect();
+    let sampling = Sampling {
+        stop: vec![stop.clone()],
+        ..greedy(12)
+    };
+    let (cut, _, end) = continued(&mut held, "abc", &sampling).unwrap();
+    assert_eq!(end.reason, StopReason::Stop);
+    assert_eq!(Some(cut.len()), text.find(&stop));
+    let reading = held.read(&"abc".into()).unwrap();
+    let end = held
+        .go_on(&reading, &greedy(12), &mut |_| ControlFlow::Break(()))
+        .unwrap();
+    assert_eq!((end.reason, end.n_tokens), (StopReason::Cancelled, 1));
+}
+
+#[test]
+fn prompts_that_cannot_be_read_are_errors() {
+    let dir = folder(TEXT);
+    let mut held = HeldModel::load(dir.path()).unwrap();
+    let empty = continued(&mut held, "", &greedy(2)).unwrap_err();
+    assert!(empty.contains("empty"), "{empty}");
+    let unknown = continued(&mut held, "abcZ", &greedy(2)).unwrap_err();
+    assert!(unknown.contains('Z'), "{unknown}");
+}
+
+#[test]
+fn folders_that_are_no_model_name_the_file() {
+    let load = |dir: &Path| HeldModel::load(dir).err().unwrap().to_string();
+    let dir = folder(TEXT);
+    std::fs::write(dir.path().join(hf::TOKENIZER), "{}").unwrap();
+    assert!(load(dir.path()).contains("tokenizer.json"));
+    std::fs::remove_file(dir.path().join(hf::TOKENIZER)).unwrap();
+    assert!(load(dir.path()).contains("tokenizer.json"));
+    std::fs::remove_file(dir.path().join(hf::CONFIG)).unwrap();
+    assert!(load(dir.path()).contains("config.json"));
+    let other = folder("abcdefghijklmnop");
+    assert!(load(other.path()).contains("belong to different models"));
+}
+
+/// A chat template over the alphabet of the model: a turn is its role's first letter, its words and a line break.
+const TEMPLATE: &str = "{% for m in messages %}{{ m.role[0] | replace('u', 'a') | replace('s', 'c') }}{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}b{% endif %}";
+
+fn chat_folder() -> tempfile::TempDir {
+    let dir = folder(TEXT);
+    std::fs::write(dir.path().join("chat_template.jinja"), TEMPLATE).unwrap();
+    dir
+}
+
+#[test]
+fn conversations_are_rendered_and_an_answer_that_was_begun_is_continued() {
+    let held = HeldModel::load(chat_folder().path()).unwrap();
+    let read = |turns: &[Turn]| held.read(&Prompt::Turns(turns.to_vec())).map(|r| r.text);
+    let user = Turn::new("user", "dd");
+    assert_eq!(read(std::slice::from_ref(&user)).unwrap(), "add\nb");
+    let begun = [user.clone(), Turn::new("assistant", "ee")];
+    assert_eq!(read(&begun).unwrap(), "add\nbee");
+    let long = [begun[0].clone(), begun[1].clone(), user];
+    assert_eq!(read(&long).unwrap(), "add\naee\nadd\nb");
+    assert!(read(&[]).unwrap_err().contains("empty"));
+    let Event::Loaded {
+        template, context, ..
+    } = held.about(0.1)
+    else {
+        panic!("what is held")
+    };
+    assert_eq!((template.is_some(), context), (true, 8));
+}
+
+#[test]
+fn a_base_model_says_that_it_has_no_template() {
+    let held = HeldModel::load(folder(TEXT).path()).unwrap();
+    let turns = Prompt::Turns(vec![Turn::new("user", "a")]);
+    let error = held.read(&turns).unwrap_err();
+    assert!(error.contains("no chat template"), "{error}");
+}
+
+#[test]
+fn a_broken_template_is_a_note_and_not_the_end() {
+    let dir = folder(TEXT);
+    std::fs::write(dir.path().join("chat_template.jinja"), "{% if %}").unwrap();
+    let held = HeldModel::load(dir.path()).unwrap();
+    let Event::Loaded {
+        template, notes, ..
+    } = held.about(0.0)
+    else {
+        panic!("what is held")
+    };
+    assert!(template.is_none() && notes[0].contains("completes texts"));
+}
+
+#[test]
+fn every_token_that_the_files_call_an_end_ends_a_text() {
+    let dir = folder(TEXT);
+    let mut held = HeldModel::load(dir.path()).unwrap();
+    let (text, _, _) = continued(&mut held, "abc", &greedy(5)).unwrap();
+    let third = text.chars().nth(2).unwrap();
+    let id = TEXT.chars().position(|c| c == third);
+    // Ids follow the sorted alphabet.
+    let mut alphabet: Vec<char> = TEXT.chars().collect();
+    alphabet.sort_unstable();
+    let id = id
+        .and_then(|_| alphabet.iter().position(|c| *c == third))
+        .unwrap();
+    let said = format!("{{\"eos_token_id\": [{id}, 99999]}}");
+    std::fs::write(dir.path().join(hf::GENERATION), said).unwrap();
+    let mut held = HeldModel::load(dir.path()).unwrap();
+    assert_eq!(held.ends, [id as u32]);
+    let (cut, _, end) = continued(&mut held, "abc", &greedy(5)).unwrap();
+    assert_eq!(end.reason, StopReason::Stop);
+    assert_eq!(cut, text[..text.find(third).unwrap()]);
+}
+
+#[test]
+fn a_prompt_beyond_the_context_is_refused_unless_it_may_roll() {
+    let mut held = HeldModel::load(folder(TEXT).path()).unwrap();
+    let long = "abcdefgh abc";
+    let error = continued(&mut held, long, &greedy(2)).unwrap_err();
+    assert!(
+        error.contains("12 tokens") && error.contains("context of 8"),
+        "{error}"
+    );
+    let rolling = Sampling {
+        context: ContextLimit::Roll,
+        ..greedy(2)
+    };
+    assert_eq!(continued(&mut held, long, &rolling).unwrap().2.n_tokens, 2);
+}

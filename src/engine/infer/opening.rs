@@ -1,0 +1,134 @@
+//! What a model's files say besides its weights: how conversations become text, and which tokens end one.
+
+use crate::base::child::Child;
+use crate::base::text::one_line;
+use crate::data::Message;
+use crate::data::chat::{AUTO, GenerationPrompt, Template};
+use crate::data::tokenizer::Tokenizer;
+use crate::hf;
+use serde_json::Value;
+use std::path::Path;
+
+/// Larger files of these names are something else.
+const MAX_JSON: u64 = 1 << 20;
+/// Stands for an answer when a template is asked what comes behind one.
+const ANSWER: &str = "Quokka.";
+
+/// The template that the files bring, or none and why it cannot be used. Foreign templates are tried out in `child`.
+pub(super) fn template(tokenizer: &Tokenizer, child: &Child) -> (Option<Template>, Option<String>) {
+    match Template::choose(AUTO, tokenizer, child) {
+        Ok(template) => (template, None),
+        Err(e) => {
+            let note = format!(
+                "its chat template cannot be used, so it completes texts: {}",
+                one_line(&e.to_string())
+            );
+            (None, Some(note))
+        }
+    }
+}
+
+/// The tokens that end a text: what the files say, and what the template puts behind an answer. Ascending, each once.
+pub(super) fn ends(
+    said: Vec<u64>,
+    tokenizer: &Tokenizer,
+    template: Option<&Template>,
+    vocab_size: usize,
+) -> Vec<u32> {
+    let mut ends: Vec<u32> = said
+        .into_iter()
+        .filter_map(|id| u32::try_from(id).ok())
+        .chain(tokenizer.eos())
+        .chain(template.into_iter().flat_map(|t| turn_ends(t, tokenizer)))
+        .filter(|id| (*id as usize) < vocab_size)
+        .collect();
+    ends.sort_unstable();
+    ends.dedup();
+    ends
+}
+
+/// The tokens with which a template ends the assistant's turn: as its author said, and as it does.
+fn turn_ends(template: &Template, tokenizer: &Tokenizer) -> Vec<u32> {
+    let said = template.turn_end().and_then(|text| tokenizer.id(text));
+    said.into_iter()
+        .chain(behind_an_answer(template, tokenizer))
+        .collect()
+}
+
+/// The special token that stands behind an answer in a conversation that goes on.
+fn behind_an_answer(template: &Template, tokenizer: &Tokenizer) -> Option<u32> {
+    let turns = [
+        Message::new("user", "Which one?"),
+        Message::new("assistant", ANSWER),
+        Message::new("user", "Why?"),
+    ];
+    let text = template
+        .render(&turns, None, GenerationPrompt::Without)
+        .ok()?;
+    let behind = &text[text.rfind(ANSWER)? + ANSWER.len()..];
+    let first = *tokenizer.encode(behind.trim_start()).ok()?.first()?;
+    let added = tokenizer.added_tokens();
+    added.iter().any(|token| token.id == first).then_some(first)
+}
+
+/// Ends by generation_config.json and config.json. Files that are not there or say nothing of it are no fault here.
+pub(super) fn folder_ends(folder: &Path) -> Vec<u64> {
+    let mut ends = Vec::new();
+    for name in [hf::GENERATION, hf::CONFIG] {
+        match json(&folder.join(name)).map(|mut value| value["eos_token_id"].take()) {
+            Some(Value::Number(id)) => ends.extend(id.as_u64()),
+            Some(Value::Array(ids)) => ends.extend(ids.iter().filter_map(Value::as_u64)),
+            _ => {}
+        }
+    }
+    ends
+}
+
+/// `model_type` of config.json.
+pub(super) fn folder_architecture(folder: &Path) -> String {
+    let config = json(&folder.join(hf::CONFIG)).unwrap_or_default();
+    one_line(config["model_type"].as_str().unwrap_or("unknown"))
+}
+
+fn json(path: &Path) -> Option<Value> {
+    let length = std::fs::metadata(path).ok()?.len();
+    let text = (length <= MAX_JSON).then(|| std::fs::read(path).ok())??;
+    serde_json::from_slice(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::tokenizer::Marks;
+
+    const TOKENIZER: &str = include_str!("../../../tests/fixtures/chat/tokenizer.json");
+
+    /// Ends of a model whose files say that `<|endoftext|>` ends a text and whose template ends turns in its own way.
+    fn with_template(source: &str) -> Vec<String> {
+        let marks = Marks {
+            eos: Some("<|endoftext|>".into()),
+            ..Marks::default()
+        };
+        let tokenizer = Tokenizer::from_json(TOKENIZER)
+            .unwrap()
+            .with_marks(marks)
+            .unwrap();
+        let template = Template::from_jinja("t", source)
+            .unwrap()
+            .with_variable("eos_token", "<|endoftext|>");
+        let ends = ends(vec![], &tokenizer, Some(&template), tokenizer.vocab_size());
+        ends.iter()
+            .map(|id| tokenizer.token(*id).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn what_a_template_puts_behind_an_answer_ends_one_whatever_the_end_of_text_is() {
+        let chatml = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
+        let mut both = with_template(chatml);
+        both.sort();
+        assert_eq!(both, ["<|endoftext|>", "<|im_end|>"]);
+        let plain = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+        assert_eq!(with_template(plain), ["<|endoftext|>"]);
+    }
+}

@@ -1,0 +1,125 @@
+//! Files around the chat: which models lie near by, and saved conversations.
+
+use crate::base::clock::UnixMillis;
+use crate::run::id::new_id;
+use crate::ui::panes::chat::Saved;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Folders below the working directory that are looked into.
+const DEPTH: usize = 3;
+/// Entries that are looked at, and models that are told.
+const MAX_ENTRIES: usize = 5_000;
+const MAX_MODELS: usize = 100;
+
+/// Folders with a config.json and GGUF files, by name. Runs are left out: their checkpoints have a list of their own.
+pub fn model_files(root: &Path) -> Vec<PathBuf> {
+    let (mut found, mut entries) = (Vec::new(), 0);
+    let mut folders = vec![(root.to_path_buf(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        let Ok(listing) = fs::read_dir(&folder) else {
+            continue;
+        };
+        for entry in listing.flatten() {
+            entries += 1;
+            if entries > MAX_ENTRIES || found.len() >= MAX_MODELS {
+                found.sort();
+                return found;
+            }
+            let path = entry.path();
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            if kind.is_dir() {
+                if hidden || path.join("run.json").is_file() {
+                    continue;
+                }
+                if is_model(&path) {
+                    found.push(plain(&path));
+                } else if depth < DEPTH {
+                    folders.push((path, depth + 1));
+                }
+            } else if path
+                .extension()
+                .is_some_and(|e| e.eq_ignore_ascii_case("gguf"))
+            {
+                found.push(plain(&path));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn is_model(folder: &Path) -> bool {
+    folder.join("config.json").is_file()
+        && ["model.safetensors", "model.safetensors.index.json"]
+            .iter()
+            .any(|name| folder.join(name).is_file())
+}
+
+/// Without the `./` in front.
+fn plain(path: &Path) -> PathBuf {
+    path.strip_prefix(".").unwrap_or(path).to_path_buf()
+}
+
+/// Writes both files under a name that no other conversation has.
+pub fn save(folder: &Path, saved: &Saved, now: UnixMillis) -> Result<Vec<PathBuf>, String> {
+    let told = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
+    fs::create_dir_all(folder).map_err(|e| told(folder, e))?;
+    let stem = folder.join(new_id(&saved.name, now));
+    let files = [("md", &saved.markdown), ("jsonl", &saved.jsonl)];
+    files
+        .into_iter()
+        .map(|(extension, text)| {
+            let path = stem.with_extension(extension);
+            let mut file = fs::File::create_new(&path).map_err(|e| told(&path, e))?;
+            file.write_all(text.as_bytes())
+                .map_err(|e| told(&path, e))?;
+            Ok(path)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_near_by_are_found_and_runs_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |path: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        };
+        file("models/a/config.json");
+        file("models/a/model.safetensors");
+        file("models/b/config.json");
+        file("small.gguf");
+        file("runs/one/run.json");
+        file("runs/one/checkpoints/step-1/config.json");
+        file("runs/one/checkpoints/step-1/model.safetensors");
+        file(".cache/hidden.gguf");
+        let expected = ["models/a", "small.gguf"].map(|p| dir.path().join(p));
+        assert_eq!(model_files(dir.path()), expected);
+    }
+
+    #[test]
+    fn a_conversation_is_written_beside_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let saved = Saved {
+            name: "chat-x".into(),
+            markdown: "# Chat".into(),
+            jsonl: "{}\n".into(),
+        };
+        let folder = dir.path().join("chats");
+        let paths = save(&folder, &saved, UnixMillis(0)).unwrap();
+        assert_eq!(fs::read_to_string(&paths[0]).unwrap(), "# Chat");
+        assert_eq!(fs::read_to_string(&paths[1]).unwrap(), "{}\n");
+        let more = save(&folder, &saved, UnixMillis(0)).unwrap();
+        assert_ne!(paths, more);
+    }
+}

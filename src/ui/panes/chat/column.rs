@@ -1,0 +1,244 @@
+//! One model of the chat: its engine, and its answers to what was said. Answers come in the order of the turns, one at a
+//! time, so that a model that is put beside later works through the same conversation.
+
+use super::models::{About, ChatModel};
+use super::reply::{Answer, Reply};
+use crate::base::clock::UnixMillis;
+use crate::base::sampling::Sampling;
+use crate::ui::msg::Slot;
+use crate::wire::{Command, CommandId, Event, Prompt, StopReason, Turn};
+
+/// The engine that answers.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Engine {
+    /// On its way, since then.
+    Opening(Slot, UnixMillis),
+    /// The model is loaded.
+    Ready(Slot),
+    Failed(String),
+}
+
+/// What was said to all models.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Conversation {
+    /// What models are told first; empty for nothing.
+    pub system: String,
+    /// What the person said, oldest first.
+    pub said: Vec<String>,
+}
+
+/// A model and its answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    pub model: ChatModel,
+    pub engine: Engine,
+    pub about: Option<About>,
+    /// By turn; shorter than what was said while answers are missing.
+    pub replies: Vec<Reply>,
+    /// Rows scrolled back from the end.
+    pub scroll: usize,
+    /// Stopped by hand: asks nothing more by itself.
+    halted: bool,
+}
+
+impl Column {
+    pub fn new(model: ChatModel, slot: Slot, now: UnixMillis) -> Column {
+        Column {
+            model,
+            engine: Engine::Opening(slot, now),
+            about: None,
+            replies: Vec::new(),
+            scroll: 0,
+            halted: false,
+        }
+    }
+
+    pub fn slot(&self) -> Option<Slot> {
+        match self.engine {
+            Engine::Opening(slot, _) | Engine::Ready(slot) => Some(slot),
+            Engine::Failed(_) => None,
+        }
+    }
+
+    pub fn converses(&self) -> bool {
+        self.about.as_ref().is_some_and(About::converses)
+    }
+
+    /// The answer that is being written.
+    pub fn streaming(&self) -> Option<&Reply> {
+        self.replies.last().filter(|reply| reply.streaming())
+    }
+
+    /// Whether an answer is on its way or will be asked for.
+    pub fn busy(&self, said: usize) -> bool {
+        self.streaming().is_some()
+            || (self.replies.len() < said && !self.halted && self.slot().is_some())
+    }
+
+    /// Asks for the next answer that is missing, when the engine is there and idle.
+    pub fn ask(
+        &mut self,
+        conversation: &Conversation,
+        sampling: &Sampling,
+        now: UnixMillis,
+    ) -> Option<(Slot, Command)> {
+        let Engine::Ready(slot) = self.engine else {
+            return None;
+        };
+        let turn = self.replies.len();
+        if self.halted || self.streaming().is_some() || turn >= conversation.said.len() {
+            return None;
+        }
+        let prompt = self.prompt(conversation, turn);
+        self.replies.push(Reply::begin(now));
+        self.scroll = 0;
+        Some((slot, generate(prompt, sampling)))
+    }
+
+    /// Lets the last answer go on where it was cut: by its length, or by hand.
+    pub fn go_on(
+        &mut self,
+        conversation: &Conversation,
+        sampling: &Sampling,
+        now: UnixMillis,
+    ) -> Option<(Slot, Command)> {
+        let Engine::Ready(slot) = self.engine else {
+            return None;
+        };
+        let turn = self.replies.len().checked_sub(1)?;
+        let over = match &self.replies[turn].answer {
+            Answer::Done(done) => {
+                matches!(done.reason, StopReason::Length | StopReason::Cancelled)
+                    || !self.converses()
+            }
+            Answer::Streaming | Answer::Failed(_) => false,
+        };
+        if !over || turn + 1 != conversation.said.len() {
+            return None;
+        }
+        let prompt = self.prompt(conversation, turn);
+        self.replies[turn].begin_again(now);
+        self.scroll = 0;
+        Some((slot, generate(prompt, sampling)))
+    }
+
+    /// What the model is asked for turn number `turn`, behind what it has answered of that turn already.
+    fn prompt(&self, conversation: &Conversation, turn: usize) -> Prompt {
+        let begun = self.replies.get(turn).map_or("", |reply| &reply.text);
+        let said = conversation.said.get(turn).map_or("", String::as_str);
+        if !self.converses() {
+            return Prompt::Text(format!("{said}{begun}"));
+        }
+        let mut turns = Vec::new();
+        if !conversation.system.is_empty() {
+            turns.push(Turn::new("system", conversation.system.as_str()));
+        }
+        for (said, reply) in conversation.said.iter().zip(&self.replies).take(turn) {
+            if reply.text.is_empty() {
+                continue;
+            }
+            turns.push(Turn::new("user", said.as_str()));
+            turns.push(Turn::new("assistant", reply.text.as_str()));
+        }
+        turns.push(Turn::new("user", said));
+        if !begun.is_empty() {
+            turns.push(Turn::new("assistant", begun));
+        }
+        Prompt::Turns(turns)
+    }
+
+    /// Asks again by itself after a stop.
+    pub fn wake(&mut self) {
+        self.halted = false;
+    }
+
+    /// Forgets the answers from turn number `turn` on, and asks again.
+    pub fn forget_from(&mut self, turn: usize) {
+        self.replies.truncate(turn);
+        self.scroll = 0;
+    }
+
+    /// The engine's process runs, or why not. The model comes with [`Event::Loaded`].
+    pub fn opened(&mut self, result: Result<(), String>) {
+        if let Err(why) = result {
+            self.engine = Engine::Failed(why);
+        }
+    }
+
+    /// The id under which the last command went out.
+    pub fn sent(&mut self, result: Result<CommandId, String>) {
+        if let Some(reply) = self.replies.last_mut().filter(|reply| reply.streaming()) {
+            match result {
+                Ok(id) => reply.command = Some(id),
+                Err(why) => reply.answer = Answer::Failed(why),
+            }
+        }
+    }
+
+    /// Cuts the answer short that is being written, and asks nothing more.
+    pub fn stop(&mut self) -> Option<(Slot, Command)> {
+        self.halted = true;
+        let target = self.streaming()?.command?;
+        Some((self.slot()?, Command::Cancel { target }))
+    }
+
+    /// Folds an event of its engine.
+    pub fn apply(&mut self, event: &Event, now: UnixMillis) {
+        let command = match event {
+            Event::Loaded { .. } => {
+                self.about = About::of(event);
+                if let Engine::Opening(slot, _) = self.engine {
+                    self.engine = Engine::Ready(slot);
+                }
+                return;
+            }
+            Event::Finished { message, .. } => {
+                let why = match message.is_empty() {
+                    true => "the engine ended",
+                    false => message.as_str(),
+                };
+                return self.lost(why);
+            }
+            Event::Prompted { command, .. }
+            | Event::Token { command, .. }
+            | Event::Generated { command, .. } => *command,
+            Event::Rejected { id, .. } => *id,
+            _ => return,
+        };
+        let reply = self
+            .replies
+            .last_mut()
+            .filter(|r| r.command == Some(command) && r.streaming());
+        if let Some(reply) = reply {
+            reply.apply(event, now);
+        }
+    }
+
+    /// The engine is gone; `why` are the last words of its process.
+    pub fn lost(&mut self, why: &str) {
+        let why = &in_one_sentence(why);
+        if let Some(reply) = self.replies.last_mut().filter(|reply| reply.streaming()) {
+            reply.answer = Answer::Failed(why.to_string());
+        }
+        if self.slot().is_some() {
+            self.engine = Engine::Failed(why.to_string());
+        }
+    }
+}
+
+/// What a process said when it died: without its name, the hint behind the cause.
+fn in_one_sentence(why: &str) -> String {
+    let why = why.trim();
+    let why = why.strip_prefix("llmtui: ").unwrap_or(why);
+    match why.split_once("\n  try: ") {
+        Some((what, hint)) => format!("{what}; try {}", hint.trim()),
+        None => why.to_string(),
+    }
+}
+
+fn generate(prompt: Prompt, sampling: &Sampling) -> Command {
+    Command::Generate {
+        prompt,
+        sampling: sampling.clone(),
+    }
+}

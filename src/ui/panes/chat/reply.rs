@@ -1,0 +1,168 @@
+//! One answer of one model: its text, what is known of its tokens, and how far it has come.
+
+use crate::base::clock::UnixMillis;
+use crate::wire::{CommandId, Event, StopReason};
+
+/// Bytes kept of one text; a model that never stops must not fill the memory.
+const MAX_BYTES: usize = 256 << 10;
+
+/// How far an answer has come.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    Streaming,
+    Done(Done),
+    Failed(String),
+}
+
+/// The figures of a finished answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Done {
+    pub n_tokens: u64,
+    pub prompt_tokens: u64,
+    pub seconds: f64,
+    /// From the prompt to the first token.
+    pub prefill_seconds: f64,
+    pub reason: StopReason,
+    /// What the engine adds to the reason.
+    pub message: String,
+}
+
+/// What is known of a token, and where its text ends in [`Reply::text`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mark {
+    pub end: usize,
+    /// Nats; NaN for text that is no token's own.
+    pub logprob: f32,
+    pub entropy: f32,
+}
+
+/// An answer, as the model said it: not yet stripped of control sequences.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    pub text: String,
+    pub marks: Vec<Mark>,
+    pub answer: Answer,
+    pub command: Option<CommandId>,
+    /// What the model read, and its tokens.
+    pub prompt: Option<(String, u64)>,
+    /// Time of the first token, and of the newest.
+    first: Option<UnixMillis>,
+    newest: UnixMillis,
+    n_tokens: u64,
+}
+
+impl Reply {
+    pub fn begin(now: UnixMillis) -> Reply {
+        Reply {
+            text: String::new(),
+            marks: Vec::new(),
+            answer: Answer::Streaming,
+            command: None,
+            prompt: None,
+            first: None,
+            newest: now,
+            n_tokens: 0,
+        }
+    }
+
+    /// Asked to go on behind what is there.
+    pub fn begin_again(&mut self, now: UnixMillis) {
+        *self = Reply {
+            text: std::mem::take(&mut self.text),
+            marks: std::mem::take(&mut self.marks),
+            ..Reply::begin(now)
+        };
+    }
+
+    pub fn streaming(&self) -> bool {
+        self.answer == Answer::Streaming
+    }
+
+    /// Tokens that came since the last beginning.
+    pub fn n_tokens(&self) -> u64 {
+        self.n_tokens
+    }
+
+    /// Folds an event of its command.
+    pub fn apply(&mut self, event: &Event, now: UnixMillis) {
+        match event {
+            Event::Prompted {
+                text,
+                prompt_tokens,
+                ..
+            } => self.prompt = Some((text.clone(), *prompt_tokens)),
+            Event::Token {
+                text,
+                logprob,
+                entropy,
+                ..
+            } => {
+                let entropy = entropy.map_or(f64::NAN, |h| h.0);
+                self.token(text, logprob.0 as f32, entropy as f32, now);
+            }
+            Event::Generated {
+                n_tokens,
+                prompt_tokens,
+                seconds,
+                prefill_seconds,
+                reason,
+                message,
+                ..
+            } => {
+                self.answer = match reason {
+                    StopReason::Failed => Answer::Failed(message.clone()),
+                    reason => Answer::Done(Done {
+                        n_tokens: *n_tokens,
+                        prompt_tokens: *prompt_tokens,
+                        seconds: *seconds,
+                        prefill_seconds: *prefill_seconds,
+                        reason: *reason,
+                        message: message.clone(),
+                    }),
+                };
+            }
+            Event::Rejected { why, .. } => self.answer = Answer::Failed(why.clone()),
+            _ => {}
+        }
+    }
+
+    fn token(&mut self, text: &str, logprob: f32, entropy: f32, now: UnixMillis) {
+        if !logprob.is_nan() {
+            self.first.get_or_insert(now);
+            self.newest = now;
+            self.n_tokens += 1;
+        }
+        if self.text.len() + text.len() <= MAX_BYTES {
+            self.text.push_str(text);
+            self.marks.push(Mark {
+                end: self.text.len(),
+                logprob,
+                entropy,
+            });
+        }
+    }
+
+    /// Tokens a second of writing; `None` before the second token.
+    pub fn decode_rate(&self) -> Option<f64> {
+        let (tokens, seconds) = match &self.answer {
+            Answer::Done(done) => (done.n_tokens, done.seconds - done.prefill_seconds),
+            Answer::Streaming => {
+                let seconds = self.newest.since(self.first?).as_secs_f64();
+                (self.n_tokens, seconds)
+            }
+            Answer::Failed(_) => return None,
+        };
+        // The first token comes with the prompt.
+        (tokens > 1 && seconds > 0.0).then(|| (tokens - 1) as f64 / seconds)
+    }
+
+    /// Tokens a second of reading the prompt.
+    pub fn prefill_rate(&self) -> Option<f64> {
+        match &self.answer {
+            Answer::Done(done) if done.prefill_seconds > 0.0 => {
+                Some(done.prompt_tokens as f64 / done.prefill_seconds)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The rows of one column: turns, answers, figures. Made from the newest back, as far as they are seen.
+
+use super::column::{Column, Conversation, Engine};
+use super::heat::{Heat, means};
+use super::reply::{Answer, Done, Reply};
+use crate::base::human;
+use crate::base::text::{one_line, sanitize};
+use crate::ui::layout::{wrap, wrap_ranges};
+use crate::ui::theme::{Meaning, Theme};
+use crate::wire::StopReason;
+use ratatui::text::{Line, Span};
+use std::ops::Range;
+
+/// What rows are made with.
+#[derive(Clone, Copy)]
+pub struct Look<'a> {
+    pub theme: &'a Theme,
+    pub width: u16,
+    pub heat: Heat,
+    /// Show what the model read instead of what was said.
+    pub shows_prompt: bool,
+}
+
+/// The last `wanted` rows, or all of them when there are fewer.
+pub fn rows(
+    column: &Column,
+    conversation: &Conversation,
+    look: Look,
+    wanted: usize,
+) -> Vec<Line<'static>> {
+    let mut rows: Vec<Line> = Vec::new();
+    for turn in (0..conversation.said.len()).rev() {
+        let said = &conversation.said[turn];
+        let mut block = match column.replies.get(turn) {
+            Some(reply) => answered(column, said, reply, look),
+            None => unanswered(column, said, look),
+        };
+        block.append(&mut rows);
+        rows = block;
+        if rows.len() >= wanted {
+            break;
+        }
+    }
+    rows
+}
+
+/// A turn that this model has not come to.
+fn unanswered(column: &Column, said: &str, look: Look) -> Vec<Line<'static>> {
+    let mut rows = turn_rows(said, look);
+    let words = match &column.engine {
+        Engine::Opening(..) => "waits for the model",
+        Engine::Ready(_) => "not asked",
+        Engine::Failed(_) => "no answer: the model cannot be used",
+    };
+    rows.extend(note(words, Meaning::Muted, look));
+    rows.push(Line::default());
+    rows
+}
+
+fn answered(column: &Column, said: &str, reply: &Reply, look: Look) -> Vec<Line<'static>> {
+    let mut rows = Vec::new();
+    let mut text = Styled::default();
+    match (&reply.prompt, column.converses()) {
+        (Some((prompt, tokens)), _) if look.shows_prompt => {
+            let title = format!("what the model reads: {} tokens", human::grouped(*tokens));
+            rows.extend(note(&title, Meaning::Muted, look));
+            text.push(prompt, Meaning::Accent);
+            rows.extend(text.rows(look));
+            text = Styled::default();
+        }
+        (_, true) => rows.extend(turn_rows(said, look)),
+        // One text: what was said, and what follows.
+        (_, false) => text.push(said, Meaning::Accent),
+    }
+    let mut from = 0;
+    for mark in &reply.marks {
+        text.push(&reply.text[from..mark.end], look.heat.meaning(mark));
+        from = mark.end;
+    }
+    if reply.streaming() {
+        text.push(look.theme.glyphs().caret, Meaning::Text);
+    }
+    if !text.text.is_empty() {
+        rows.extend(text.rows(look));
+    }
+    rows.extend(foot(reply, look));
+    rows.push(Line::default());
+    rows
+}
+
+/// What the person said, behind a pointer.
+fn turn_rows(said: &str, look: Look) -> Vec<Line<'static>> {
+    let style = look.theme.style(Meaning::Accent);
+    let text = sanitize(said).replace('\t', " ");
+    let rows = wrap(&text, look.width.saturating_sub(4));
+    let pointer = look.theme.glyphs().pointer;
+    rows.into_iter()
+        .enumerate()
+        .map(|(i, row)| {
+            let mark = if i == 0 { pointer } else { " " };
+            Line::styled(format!(" {mark} {row}"), style)
+        })
+        .collect()
+}
+
+/// Text of several meanings, one behind the other.
+#[derive(Default)]
+struct Styled {
+    text: String,
+    /// Where each part ends.
+    parts: Vec<(usize, Meaning)>,
+}
+
+impl Styled {
+    fn push(&mut self, text: &str, meaning: Meaning) {
+        self.text.push_str(&sanitize(text).replace('\t', " "));
+        match self.parts.last_mut() {
+            Some((end, last)) if *last == meaning => *end = self.text.len(),
+            _ => self.parts.push((self.text.len(), meaning)),
+        }
+    }
+
+    fn rows(&self, look: Look) -> Vec<Line<'static>> {
+        let ranges = wrap_ranges(&self.text, look.width.saturating_sub(2));
+        ranges
+            .into_iter()
+            .map(|range| self.row(range, look.theme))
+            .collect()
+    }
+
+    fn row(&self, range: Range<usize>, theme: &Theme) -> Line<'static> {
+        let mut spans = vec![Span::raw(" ")];
+        let mut from = 0;
+        for (end, meaning) in &self.parts {
+            let (start, stop) = (from.max(range.start), (*end).min(range.end));
+            if start < stop {
+                spans.push(Span::styled(
+                    self.text[start..stop].to_string(),
+                    theme.style(*meaning),
+                ));
+            }
+            from = *end;
+        }
+        Line::from(spans)
+    }
+}
+
+/// `200 tokens · 812 tok/s · prompt 37 at 2.1k tok/s · at a stop`
+fn foot(reply: &Reply, look: Look) -> Vec<Line<'static>> {
+    let glyphs = look.theme.glyphs();
+    let dot = glyphs.separator;
+    let mut words = match &reply.answer {
+        Answer::Failed(why) => {
+            let why = format!("{} {}", glyphs.bad, one_line(why));
+            return note(&why, Meaning::Bad, look);
+        }
+        Answer::Streaming if reply.n_tokens() == 0 => match &reply.prompt {
+            Some((_, tokens)) => vec![format!("reads {} tokens", human::grouped(*tokens))],
+            None => vec!["asked".into()],
+        },
+        Answer::Streaming => vec![format!("{} tokens", human::grouped(reply.n_tokens()))],
+        Answer::Done(done) => vec![format!("{} tokens", human::grouped(done.n_tokens))],
+    };
+    let rate = |rate: f64| format!("{} tok/s", human::short(rate));
+    words.extend(reply.decode_rate().map(rate));
+    if let Answer::Done(done) = &reply.answer {
+        let at = reply.prefill_rate().map(|r| format!(" at {}", rate(r)));
+        let read = human::grouped(done.prompt_tokens);
+        words.push(format!("prompt {read}{}", at.unwrap_or_default()));
+        words.push(end_of(done));
+    }
+    if look.heat != Heat::Off {
+        words.extend(means(&reply.marks, dot));
+    }
+    note(&words.join(&format!(" {dot} ")), Meaning::Muted, look)
+}
+
+fn end_of(done: &Done) -> String {
+    match done.reason {
+        StopReason::Length => "length limit; enter goes on".into(),
+        StopReason::Stop => "at a stop".into(),
+        StopReason::Context => one_line(&done.message),
+        StopReason::Cancelled => "cut short; enter goes on".into(),
+        StopReason::Failed => "failed".into(),
+    }
+}
+
+fn note(words: &str, meaning: Meaning, look: Look) -> Vec<Line<'static>> {
+    wrap(words, look.width.saturating_sub(2))
+        .into_iter()
+        .map(|row| Line::styled(format!(" {row}"), look.theme.style(meaning)))
+        .collect()
+}

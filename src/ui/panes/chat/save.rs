@@ -1,0 +1,89 @@
+//! A conversation as files: Markdown to read, and rows of `messages` that a run can learn from. Writing them is a job's
+//! matter.
+
+use super::column::{Column, Conversation};
+use super::reply::Answer;
+use crate::base::sampling::Sampling;
+use serde_json::{Value, json};
+
+/// Both texts of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Saved {
+    /// For the files' names.
+    pub name: String,
+    pub markdown: String,
+    /// One row for each model.
+    pub jsonl: String,
+}
+
+/// `None` while nobody has answered anything.
+pub fn save(conversation: &Conversation, columns: &[Column], sampling: &Sampling) -> Option<Saved> {
+    let answered = |column: &&Column| column.replies.iter().any(has_answer);
+    let columns: Vec<&Column> = columns.iter().filter(answered).collect();
+    let name = columns.first()?.model.short();
+    let rows = columns.iter().map(|c| row(conversation, c, sampling));
+    Some(Saved {
+        name: format!("chat-{name}"),
+        jsonl: rows.map(|row| format!("{row}\n")).collect(),
+        markdown: markdown(conversation, &columns, sampling),
+    })
+}
+
+fn has_answer(reply: &super::Reply) -> bool {
+    matches!(reply.answer, Answer::Done(_)) && !reply.text.is_empty()
+}
+
+/// The turns that a model answered, as messages, and where they come from.
+fn row(conversation: &Conversation, column: &Column, sampling: &Sampling) -> Value {
+    let message = |role: &str, content: &str| json!({"role": role, "content": content});
+    let mut messages = Vec::new();
+    if column.converses() && !conversation.system.is_empty() {
+        messages.push(message("system", &conversation.system));
+    }
+    for (said, reply) in conversation.said.iter().zip(&column.replies) {
+        if has_answer(reply) {
+            messages.push(message("user", said));
+            messages.push(message("assistant", &reply.text));
+        }
+    }
+    json!({
+        "messages": messages,
+        "model": column.model.path.display().to_string(),
+        "sampling": sampling,
+    })
+}
+
+fn markdown(conversation: &Conversation, columns: &[&Column], sampling: &Sampling) -> String {
+    let mut out = String::from("# Chat\n\n");
+    for column in columns {
+        let path = column.model.path.display();
+        out.push_str(&format!("- {}: `{path}`\n", column.model.name("·")));
+    }
+    out.push_str(&format!(
+        "- temperature {}, top-k {}, top-p {}, min-p {}, repetition penalty {}, at most {} tokens, seed {}\n",
+        sampling.temperature,
+        sampling.top_k,
+        sampling.top_p,
+        sampling.min_p,
+        sampling.repetition_penalty,
+        sampling.max_new_tokens,
+        sampling.seed
+    ));
+    if !conversation.system.is_empty() {
+        out.push_str(&format!("\n## system\n\n{}\n", conversation.system.trim()));
+    }
+    for (turn, said) in conversation.said.iter().enumerate() {
+        out.push_str(&format!("\n## user\n\n{}\n", said.trim()));
+        for column in columns {
+            let Some(reply) = column.replies.get(turn).filter(|r| has_answer(r)) else {
+                continue;
+            };
+            let who = match columns.len() {
+                1 => "assistant".to_string(),
+                _ => format!("assistant: {}", column.model.name("·")),
+            };
+            out.push_str(&format!("\n## {who}\n\n{}\n", reply.text.trim()));
+        }
+    }
+    out
+}
