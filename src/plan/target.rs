@@ -180,7 +180,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         device: Device::limit("this machine", None),
         extras: EngineExtras {
             data_bytes: data.bytes,
-            eval_batch: micro_batch,
+            eval_batch: eval_batch(spec, data.epoch_tokens),
             preflight: if spec.preflight.enabled {
                 Preflight::On
             } else {
@@ -190,6 +190,20 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             kept_checkpoints: spec.checkpoint.keep_last as u64,
             epoch_tokens: data.epoch_tokens,
         },
+    }
+}
+
+/// Sequences that one evaluation reads at once. Those during training draw a full batch; the one at the end reads what was
+/// held out, which may be less.
+fn eval_batch(spec: &RunSpec, epoch_tokens: Option<u64>) -> u64 {
+    let full = spec.train.micro_batch_size as u64;
+    let share = spec.data.val_fraction.clamp(0.0, 0.9);
+    match epoch_tokens {
+        Some(tokens) if spec.eval.every == 0 && spec.data.val_path.is_none() => {
+            let held_out = tokens as f64 * share / (1.0 - share);
+            full.min((held_out / spec.model.seq_len as f64).ceil() as u64)
+        }
+        _ => full,
     }
 }
 
@@ -221,6 +235,23 @@ pub fn on_gpu(mut request: Request, device: Device) -> Request {
 mod tests {
     use super::*;
     use crate::plan::request::Checkpointing;
+
+    #[test]
+    fn an_evaluation_at_the_end_alone_holds_no_more_than_was_held_out() {
+        let batch = |set: &[&str]| {
+            let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+            resolve("quickstart", &set, &here())
+                .unwrap()
+                .extras
+                .eval_batch
+        };
+        assert_eq!(batch(&[]), 12);
+        assert_eq!(batch(&["eval.every=0"]), 12);
+        // 1,115,394 characters, a thousandth of them held out: 1,116 tokens in windows of 128.
+        let little = ["data.val_fraction=0.001", "seq_len=128", "eval.every=0"];
+        assert_eq!(batch(&little), 9);
+        assert_eq!(batch(&little[..2]), 12);
+    }
 
     fn here() -> SpecSources {
         SpecSources {
