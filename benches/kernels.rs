@@ -163,7 +163,7 @@ fn around_products(criterion: &mut Criterion, size: Size) {
     let ids: Vec<u32> = (0..rows).map(|i| (i * 31 % 65) as u32).collect();
     let mut dtable = values(65 * d);
     bench(criterion, "embedding backward", size, || {
-        embedding::backward(&ids, &x, &mut dtable);
+        embedding::backward(&ids, 1.0, &x, &mut dtable);
     });
     bench(criterion, "gradient norm", size, || {
         std::hint::black_box(reduce::l2_norm(&x));
@@ -234,6 +234,7 @@ fn attention_and_head(criterion: &mut Criterion, size: Size) {
     let mut outputs = logprob::Outputs::default();
     bench(criterion, "log-prob head forward", size, || {
         let inputs = logprob::Inputs {
+            cap: None,
             hidden: &dout,
             table: Matrix::Dense(&table),
             targets: &targets,

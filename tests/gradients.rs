@@ -17,9 +17,11 @@ fn configs() -> Vec<ModelConfig> {
     for position in members::<PositionConfig>(PositionConfig::ENTRIES) {
         for norm in members::<NormConfig>(NormConfig::ENTRIES) {
             for mlp in mlps() {
-                for n_kv_head in [4, 2, 1] {
-                    for (tie_embeddings, bias) in
-                        [(true, true), (true, false), (false, true), (false, false)]
+                // Each combination of members has a quarter of the others.
+                for at in 0..3 {
+                    let at = configs.len() + 5 * at;
+                    let n_kv_head = [4, 2, 1][at % 3];
+                    let (tie_embeddings, bias) = (at / 3 % 2 == 0, at / 6 % 2 == 0);
                     {
                         configs.push(ModelConfig {
                             n_layer: 2,
@@ -159,7 +161,7 @@ fn check_vocabulary(
 #[test]
 fn every_combination_of_parts_has_exact_gradients() {
     let configs = configs();
-    assert!(configs.len() >= 2 * 2 * 3 * 3 * 4);
+    assert!(configs.len() >= 5 * 2 * 7 * 3);
     for config in &configs {
         check(config, Door::Fused, 9);
     }
@@ -255,7 +257,7 @@ fn train(config: &ModelConfig, door: Door, steps: u64) -> (Vec<f32>, Vec<f32>) {
 
 #[test]
 fn both_doors_train_alike() {
-    for config in [&configs()[0], &configs()[130]] {
+    for config in [&configs()[0], &configs()[70]] {
         let (fused, _) = train(config, Door::Fused, 60);
         let (composite, _) = train(config, Door::Composite, 60);
         assert!(fused[59] < fused[0] - 0.2, "{fused:?}");
@@ -268,7 +270,7 @@ fn both_doors_train_alike() {
 /// Large enough that every kernel hands work to other threads.
 #[test]
 fn the_number_of_threads_does_not_change_a_bit() {
-    for config in [&configs()[0], &configs()[130]] {
+    for config in [&configs()[0], &configs()[70]] {
         let config = ModelConfig {
             d_model: 128,
             d_ff: Some(200),

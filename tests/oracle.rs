@@ -341,3 +341,65 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
     };
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
+
+/// One decoder for each option of a model, made by `tests/oracle/options_oracle.py`.
+#[test]
+fn every_option_computes_what_pytorch_and_transformers_do() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/oracle/options.safetensors"
+    );
+    let bytes = std::fs::read(path).unwrap();
+    let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+    let models = &header.metadata().clone().unwrap()["models"];
+    let models: HashMap<String, ModelConfig> = serde_json::from_str(models).unwrap();
+    let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu).unwrap();
+    assert!(models.len() >= 17);
+    for (name, config) in &models {
+        for door in [Door::Fused, Door::Composite] {
+            assert_option_agrees(name, config, door, &tensors);
+        }
+    }
+}
+
+fn assert_option_agrees(
+    name: &str,
+    config: &ModelConfig,
+    door: Door,
+    tensors: &HashMap<String, Tensor>,
+) {
+    let floats =
+        |name: String| -> Vec<f32> { tensors[&name].flatten_all().unwrap().to_vec1().unwrap() };
+    let ids = |name: &str| -> Vec<u32> { tensors[name].flatten_all().unwrap().to_vec1().unwrap() };
+    let (inputs, targets) = (ids("tokens"), ids("targets"));
+    let mut model = Model::with_door(config, 11, &Device::Cpu, door).unwrap();
+    let infos = model.params().infos().to_vec();
+    let fill = |weights: &mut [f32]| {
+        for info in &infos {
+            let part = &mut weights[info.offset..info.offset + info.len];
+            part.copy_from_slice(&floats(format!("{name}/weight.{}", info.name)));
+        }
+    };
+    model.params_mut().write_weights(fill).unwrap();
+    let logits = model.logits(&inputs, 2, 12).unwrap();
+    let logits: Vec<f32> = logits.flatten_all().unwrap().to_vec1().unwrap();
+    let what = format!("{name} on {door:?}");
+    compare(
+        &format!("logits of {what}"),
+        &logits,
+        &floats(format!("{name}/logits")),
+    );
+    let batch = TokenBatch::plain(&inputs, &targets, 2, 12);
+    let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
+    model.backward(&dlogp, None).unwrap();
+    for info in model.params().infos() {
+        let grad = model.params().grad(info).unwrap();
+        let grad: Vec<f32> = grad.flatten_all().unwrap().to_vec1().unwrap();
+        let exact = floats(format!("{name}/grad.{}", info.name));
+        compare(
+            &format!("gradient by {} of {what}", info.name),
+            &grad,
+            &exact,
+        );
+    }
+}

@@ -7,7 +7,7 @@ use crate::base::stats::median;
 use crate::data::Batch;
 use crate::methods::{StepContext, micro_step, weighted_sum};
 use crate::metrics::id;
-use crate::nn::{TokenBatch, TokenOutputs};
+use crate::nn::{ExpertLoad, Moment, TokenBatch, TokenOutputs};
 use crate::optim::clip_scale;
 use crate::wire::{Event, Num, Values};
 use candle_core::Tensor;
@@ -24,6 +24,7 @@ struct Reading {
     grad_norm: f64,
     lr: f64,
     clipped: bool,
+    experts: Option<ExpertLoad>,
 }
 
 /// What has piled up since the last `Stepped` event.
@@ -57,6 +58,7 @@ impl Trainer<'_, '_> {
         self.refuse_non_finite()?;
         let params = self.state.model.params_mut();
         self.state.optimizer.step(params, reading.lr, scale)?;
+        self.state.model.end_step()?;
 
         let tokens = reading.tokens;
         let by_source = std::mem::take(&mut self.log.by_source);
@@ -90,8 +92,13 @@ impl Trainer<'_, '_> {
             ..Reading::default()
         };
         self.state.model.params_mut().zero_grads()?;
-        for batch in &step.batches {
+        for (at, batch) in step.batches.iter().enumerate() {
             let model = &mut self.state.model;
+            model.set_moment(Moment {
+                seed: self.spec.seed,
+                micro_step: self.state.progress.micro_step + at as u64,
+                share: 1.0 / step.batches.len() as f64,
+            });
             let found = micro_step(&*self.spec.method, model, &view(batch), &context)?;
             reading.loss += found.loss;
             reading.entropy += found.entropy / context.step_tokens as f64;
@@ -99,6 +106,7 @@ impl Trainer<'_, '_> {
         }
         self.log.by_source = step.by_source();
         self.loader.recycle(step);
+        reading.experts = self.state.model.expert_load();
         reading.grad_norm = self.state.model.params().grad_norm()?;
         Ok(reading)
     }
@@ -202,6 +210,15 @@ impl Trainer<'_, '_> {
         ]
         .map(|(id, value)| (id.to_string(), Num(value)))
         .into();
+        if let Some(experts) = last.experts {
+            let readings = [
+                (id::EXPERT_LOAD, experts.busiest),
+                (id::EXPERT_ENTROPY, experts.entropy),
+                (id::AUX_LOSS, experts.aux_loss),
+                (id::Z_LOSS, experts.z_loss),
+            ];
+            values.extend(readings.map(|(id, value)| (id.to_string(), Num(value))));
+        }
         if self.spec.method.metrics().contains(&id::TOKEN_ACCURACY) {
             values.insert(id::TOKEN_ACCURACY.into(), Num(last.accuracy));
         }

@@ -11,6 +11,7 @@ use super::step::StepLog;
 use super::stop::Flow;
 use super::{EngineError, EngineJob, Summary, preflight};
 use crate::data::{Dataset, Loader};
+use crate::metrics::id;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome, Phase};
 use std::sync::Arc;
@@ -43,6 +44,9 @@ pub(super) fn begin(
     trainer.summarize();
     trainer.port.emit(start_event(&trainer));
     let mut metrics = crate::metrics::declarations();
+    if job.spec.model.moe.is_none() {
+        metrics.retain(|metric| !id::OF_EXPERTS.contains(&metric.id.as_str()));
+    }
     metrics.extend(trainer.mix.declarations());
     trainer.port.emit(Event::MetricsDeclared { metrics });
     if job.resume {

@@ -5,16 +5,17 @@ use super::positions::Positions;
 use super::threads;
 use candle_core::{IndexOp, Result, Tensor};
 
-/// `ids` (B, T) u32, `table` (V, D), `vectors` (a row for each position, D) → (B, T, D).
+/// `ids` (B, T) u32, `table` (V, D), whose rows are multiplied by `scale`, `vectors` (a row for each position, D)
+/// → (B, T, D).
 pub fn composite(
     ids: &Tensor,
-    table: &Tensor,
+    (table, scale): (&Tensor, f64),
     vectors: Option<&Tensor>,
     positions: Positions,
 ) -> Result<Tensor> {
     let (batch_size, seq_len) = ids.dims2()?;
     let rows = table.index_select(&ids.flatten_all()?, 0)?;
-    let x = rows.reshape((batch_size, seq_len, table.dim(1)?))?;
+    let x = (rows.reshape((batch_size, seq_len, table.dim(1)?))? * scale)?;
     let Some(vectors) = vectors else {
         return Ok(x);
     };
@@ -27,10 +28,10 @@ pub fn composite(
     }
 }
 
-/// `x` (B · T, D): row i is the `table` row of `ids` at i plus the `vectors` row of its position.
+/// `x` (B · T, D): row i is `scale` times the `table` row of `ids` at i plus the `vectors` row of its position.
 pub fn forward(
     ids: &[u32],
-    table: Matrix,
+    (table, scale): (Matrix, f32),
     vectors: Option<&[f32]>,
     positions: Positions,
     x: &mut [f32],
@@ -40,6 +41,9 @@ pub fn forward(
         for (i, row) in x.chunks_exact_mut(d).enumerate() {
             let token = first + i;
             table.row(ids[token] as usize, row);
+            if scale != 1.0 {
+                row.iter_mut().for_each(|x| *x *= scale);
+            }
             if let Some(vectors) = vectors {
                 for (x, p) in row.iter_mut().zip(&vectors[positions.at(token) * d..]) {
                     *x += p;
@@ -49,13 +53,13 @@ pub fn forward(
     });
 }
 
-/// `dtable` += the rows of `dx` (B · T, D) that used it. One thread: rows may meet in one place, and the work is a small
+/// `dtable` += `scale` times the rows of `dx` (B · T, D) that used it. One thread: rows may meet in one place, and the work is a small
 /// part of a step.
-pub fn backward(ids: &[u32], dx: &[f32], dtable: &mut [f32]) {
+pub fn backward(ids: &[u32], scale: f32, dx: &[f32], dtable: &mut [f32]) {
     let d = dx.len() / ids.len();
     for (&id, row) in ids.iter().zip(dx.chunks_exact(d)) {
         for (sum, x) in dtable[id as usize * d..][..d].iter_mut().zip(row) {
-            *sum += x;
+            *sum += scale * x;
         }
     }
 }
@@ -94,19 +98,19 @@ mod tests {
         let (lt, lp) = (leaf(&table, &[vocab, d]), leaf(&positions, &[4, d]));
         let (exact, grads) = oracle(&[&lt, &lp], &dy, || {
             let ids = Tensor::from_slice(&ids, (2, 3), &Device::Cpu)?;
-            composite(&ids, &lt, Some(&lp), places)
+            composite(&ids, (&lt, 1.5), Some(&lp), places)
         });
         let mut x = vec![9.0; ids.len() * d];
         forward(
             &ids,
-            Matrix::Dense(&table),
+            (Matrix::Dense(&table), 1.5),
             Some(&positions),
             places,
             &mut x,
         );
         assert_close("x", &x, &exact, 1e-6);
         let (mut dtable, mut dpositions) = (vec![0.0; vocab * d], vec![0.0; 4 * d]);
-        backward(&ids, &dy, &mut dtable);
+        backward(&ids, 1.5, &dy, &mut dtable);
         backward_positions(places, d, &dy, &mut dpositions);
         assert_close("dtable", &dtable, &grads[0], 1e-6);
         assert_close("dpositions", &dpositions, &grads[1], 1e-6);
@@ -121,7 +125,7 @@ mod tests {
             ..Positions::whole_rows(2)
         };
         let table = Matrix::Dense(&[1.0, 2.0]);
-        forward(&[0, 1], table, Some(&positions), places, &mut x);
+        forward(&[0, 1], (table, 1.0), Some(&positions), places, &mut x);
         assert_eq!(x, [21.0, 32.0]);
     }
 }

@@ -2,10 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::lanes::{Lanes, Vector, widest};
-use super::math::max;
+use super::math::{exp, max};
 use super::matmul::{Arithmetic, Compute, Into, Mat, Plus, matmul};
 use super::matrix::Matrix;
-use super::threads;
+use super::simd::multiversion;
+use super::{softcap, threads};
 use candle_core::{D, Result, Tensor};
 
 /// `hidden` (N, D), `table` (V, D), `targets` (N) u32 → log-probability (N) of each target and entropy (N), both in nats,
@@ -14,8 +15,12 @@ pub fn composite(
     hidden: &Tensor,
     table: &Tensor,
     targets: &Tensor,
+    cap: Option<f64>,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    let logits = hidden.matmul(&table.t()?)?;
+    let mut logits = hidden.matmul(&table.t()?)?;
+    if let Some(cap) = cap {
+        logits = softcap::composite(&logits, cap)?;
+    }
     let logp = candle_nn::ops::log_softmax(&logits, D::Minus1)?;
     let entropy = (logp.exp()? * &logp)?.sum(D::Minus1)?.neg()?;
     let target = logp.gather(&targets.unsqueeze(1)?, 1)?.squeeze(1)?;
@@ -74,6 +79,8 @@ pub struct Inputs<'a> {
     pub hidden: &'a [f32],
     pub table: Matrix<'a>,
     pub targets: &'a [u32],
+    /// Logits x become c · tanh(x / c).
+    pub cap: Option<f32>,
 }
 
 /// What the head answers for each row.
@@ -180,9 +187,16 @@ pub fn backward(
                 let dlogp = upstream.dlogp[from + at];
                 let dentropy = upstream.dentropy.map_or(0.0, |d| d[from + at]);
                 let constants = [lse[at], entropy[at], dlogp, dentropy];
+                let target = inputs.targets[from + at] as usize;
+                if let Some(cap) = inputs.cap {
+                    let slope = softcap::slope(row[target], 1.0 / cap);
+                    capped_logits_to_gradient(row, constants, 1.0 / cap);
+                    row[target] += dlogp * slope;
+                    continue;
+                }
                 // SAFETY: needs nothing but the instructions that it picks.
                 unsafe { logits_to_gradient(false, row, constants) };
-                row[inputs.targets[from + at] as usize] += dlogp;
+                row[target] += dlogp;
             }
         });
         let dlogits = Mat::new(logits, n, vocab);
@@ -212,6 +226,11 @@ fn chunk_logits(
     inputs
         .table
         .product(logits, hidden, vocab, nothing, compute);
+    if let Some(cap) = inputs.cap {
+        threads::rows1(logits, vocab, COST * vocab, |_, logits| {
+            softcap::apply(logits, cap)
+        });
+    }
 }
 
 widest! {
@@ -288,6 +307,18 @@ unsafe fn logits_to_gradient_with<V: Vector>(
     }
 }
 
+multiversion! {
+    /// The same by the logits before the cap.
+    fn capped_logits_to_gradient(row: &mut [f32], constants: [f32; 4], share: f32) {
+        let [lse, entropy, dlogp, dentropy] = constants;
+        for x in row {
+            let log_p = *x - lse;
+            let by_capped = -exp(log_p) * ((log_p + entropy) * dentropy + dlogp);
+            *x = by_capped * softcap::slope(*x, share);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,6 +327,11 @@ mod tests {
 
     /// Both outputs with random upstream gradients, against candle in f64.
     fn check(sizes: Sizes, tolerance: f64) {
+        check_capped(sizes, None, tolerance);
+        check_capped(sizes, Some(2.0), tolerance);
+    }
+
+    fn check_capped(sizes: Sizes, cap: Option<f64>, tolerance: f64) {
         let Sizes { rows, d, vocab, .. } = sizes;
         let hidden = normal(rows * d, 0);
         let table: Vec<f32> = normal(vocab * d, 1).iter().map(|x| 0.3 * x).collect();
@@ -303,7 +339,7 @@ mod tests {
         let (dlogp, dentropy) = (normal(rows, 2), normal(rows, 3));
         let (lh, lt) = (leaf(&hidden, &[rows, d]), leaf(&table, &[vocab, d]));
         let ids = Tensor::from_slice(&targets, rows, &Device::Cpu).unwrap();
-        let (logp, entropy, likeliest) = composite(&lh, &lt, &ids).unwrap();
+        let (logp, entropy, likeliest) = composite(&lh, &lt, &ids, cap).unwrap();
         let up = |x: &[f32]| {
             let x = Tensor::from_slice(x, rows, &Device::Cpu).unwrap();
             x.to_dtype(DType::F64).unwrap()
@@ -316,6 +352,7 @@ mod tests {
             hidden: &hidden,
             table: Matrix::Dense(&table),
             targets: &targets,
+            cap: cap.map(|cap| cap as f32),
         };
         let mut outputs = Outputs::default();
         forward(Arithmetic::F32, sizes, inputs, &mut outputs);
@@ -369,6 +406,7 @@ mod tests {
             hidden: &[0.0],
             table: Matrix::Dense(&[1.0; 65]),
             targets: &[3],
+            cap: None,
         };
         let mut outputs = Outputs::default();
         forward(Arithmetic::F32, sizes, inputs, &mut outputs);

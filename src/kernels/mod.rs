@@ -8,7 +8,9 @@ pub mod allocations;
 pub mod attention;
 #[cfg(test)]
 mod check;
+pub mod dropout;
 pub mod embedding;
+pub mod experts;
 pub mod flat;
 mod lanes;
 pub mod linear;
@@ -19,6 +21,7 @@ pub mod matrix;
 pub mod norm;
 pub mod pages;
 pub mod positions;
+pub mod qk_norm;
 pub mod quant;
 pub mod reduce;
 pub mod rotary;

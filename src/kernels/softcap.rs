@@ -26,6 +26,15 @@ pub fn slope(y: f32, share: f32) -> f32 {
     1.0 - t * t
 }
 
+multiversion! {
+    /// `gradients` by capped values become those by the values before the cap; `share` is 1 / c.
+    pub fn uncap(gradients: &mut [f32], capped: &[f32], share: f32) {
+        for (gradient, &y) in gradients.iter_mut().zip(capped) {
+            *gradient *= slope(y, share);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

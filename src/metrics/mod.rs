@@ -9,6 +9,12 @@ pub mod id {
     pub const GRAD_NORM: &str = "grad_norm";
     pub const ENTROPY: &str = "entropy";
     pub const TOKEN_ACCURACY: &str = "mean_token_accuracy";
+    pub const EXPERT_LOAD: &str = "expert_load";
+    pub const EXPERT_ENTROPY: &str = "expert_entropy";
+    pub const AUX_LOSS: &str = "aux_loss";
+    pub const Z_LOSS: &str = "z_loss";
+    /// What only models with experts have.
+    pub const OF_EXPERTS: [&str; 4] = [EXPERT_LOAD, EXPERT_ENTROPY, AUX_LOSS, Z_LOSS];
     pub const LR: &str = "lr";
     pub const CLIPPED: &str = "clipped";
     pub const UPDATE_RATIO: &str = "update_ratio";
@@ -75,6 +81,10 @@ pub const METRICS: &[Metric] = &[
     metric(id::GRAD_NORM, "Gradient norm", "", Neutral, Yes, "global L2 norm before clipping (Pascanu et al. 2013)"),
     metric(id::ENTROPY, "Token entropy", "nats", Neutral, Yes, "mean entropy of the predicted token distributions"),
     metric(id::TOKEN_ACCURACY, "Token accuracy", "share", Higher, Yes, "share of the learnt tokens that the model held likeliest (as TRL's mean_token_accuracy)"),
+    metric(id::EXPERT_LOAD, "Busiest expert", "× mean", Lower, Yes, "tokens of the busiest expert over the mean, averaged over blocks: 1 where all get alike"),
+    metric(id::EXPERT_ENTROPY, "Expert entropy", "share", Higher, Yes, "entropy of the tokens' distribution over experts over that of equal shares, averaged over blocks"),
+    metric(id::AUX_LOSS, "Balancing loss", "", Lower, Yes, "E · Σ f P before its coefficient, averaged over blocks (Fedus et al. 2021): top_k where all get alike; not in the training loss shown"),
+    metric(id::Z_LOSS, "Router z-loss", "", Lower, Yes, "mean squared log-sum-exp of router logits before its coefficient (Zoph et al. 2022); not in the training loss shown"),
     metric(id::LR, "Learning rate", "", Neutral, Yes, "schedule at this step, live changes included"),
     metric(id::TOK_PER_SEC, "Tokens per second", "1/s", Higher, No, "target tokens over wall time of the steps, without evaluations"),
     metric(id::STEP_MS, "Step time", "ms", Lower, No, "wall time of one optimizer step"),

@@ -1,12 +1,20 @@
 //! The whole decoder in plain candle: the door for devices without fused kernels, and the oracle of the gradient checks.
 
-use super::layout::{Layout, LinearSpans, NormSpans, Span};
+use super::layout::{
+    BlockSpans, ExpertSpans, FeedForwardSpans, Layout, LinearSpans, MlpSpans, NormSpans, Span,
+};
+use super::moment::{Moment, Place};
+use super::position::wave;
+use super::tables::rotations;
 use super::tape::Track;
-use super::{ModelConfig, ModelShape, TokenBatch};
+use super::{ModelConfig, ModelShape, NormPlacement, TokenBatch};
 use crate::kernels::attention::{Heads, Mask, Past, Scores};
 use crate::kernels::positions::Positions;
-use crate::kernels::{activation, attention, embedding, linear, logprob, norm};
-use candle_core::{DType, Device, Result, Tensor, Var};
+use crate::kernels::rotary::Rotation;
+use crate::kernels::{
+    activation, attention, dropout, embedding, experts, linear, logprob, norm, qk_norm, softcap,
+};
+use candle_core::{D, DType, Device, Result, Tensor, Var};
 use std::collections::BTreeMap;
 
 /// The parameters of one forward pass by their offset in the flat buffer; packed parts are one tensor.
@@ -60,6 +68,8 @@ pub(crate) struct Graph {
     pub entropy: Tensor,
     /// 1 where the target was the likeliest token, else 0.
     pub likeliest: Tensor,
+    /// What the losses that balance experts add to the loss.
+    pub balance: Option<Tensor>,
 }
 
 /// A decoder over one set of leaves.
@@ -68,6 +78,9 @@ pub(crate) struct Decoder<'a> {
     pub shape: &'a ModelShape,
     pub layout: &'a Layout,
     pub leaves: Leaves,
+    /// Features are dropped, and experts balanced, where gradients are tracked.
+    pub track: Track,
+    pub moment: Moment,
 }
 
 impl Decoder<'_> {
@@ -79,51 +92,160 @@ impl Decoder<'_> {
         past: &mut Vec<Past>,
         first: Option<&[u32]>,
     ) -> Result<Tensor> {
+        Ok(self.hidden_and_balance(ids, past, first)?.0)
+    }
+
+    /// The same with what the losses that balance experts come to, where there are experts.
+    fn hidden_and_balance(
+        &self,
+        ids: &Tensor,
+        past: &mut Vec<Past>,
+        first: Option<&[u32]>,
+    ) -> Result<(Tensor, Option<Tensor>)> {
         let start = match past.first() {
             Some(Some((k, _))) => k.dim(1)?,
             _ => 0,
         };
         past.resize(self.shape.n_layer, None);
-        let vectors = match self.layout.positions {
-            Some(span) => Some(self.leaves.get(span)?),
-            None => None,
-        };
         let positions = Positions {
             seq_len: ids.dim(1)?,
             start,
             first,
         };
-        let mask = Mask {
-            window: None,
-            first,
-        };
+        let mut x = self.embedded(ids, positions)?;
+        let rotations = rotations(self.config, self.shape);
+        let mut balance = None;
+        for (layer, past) in past.iter_mut().enumerate() {
+            let block = &self.layout.blocks[layer];
+            let h = self.norm(block.norm1.as_ref(), &x)?;
+            let mixed = self.attention((layer, block), &h, (past, first), &rotations)?;
+            let place = Place::Attention(layer);
+            x = self.joined(&x, mixed, block.norm1_after.as_ref(), place)?;
+            let h = self.norm(block.norm2.as_ref(), &x)?;
+            let mixed = match &block.mlp {
+                MlpSpans::One(spans) => self.feed_forward(spans, &h)?,
+                MlpSpans::Many(spans) => {
+                    let (y, share) = self.experts(layer, spans, &h)?;
+                    balance = Some(match balance {
+                        None => share,
+                        Some(sum) => (sum + share)?,
+                    });
+                    y
+                }
+            };
+            x = self.joined(&x, mixed, block.norm2_after.as_ref(), Place::Mlp(layer))?;
+        }
+        Ok((self.norm(self.layout.norm.as_ref(), &x)?, balance))
+    }
+
+    /// Token embeddings with what is added for positions.
+    fn embedded(&self, ids: &Tensor, positions: Positions) -> Result<Tensor> {
         let table = self.leaves.get(self.layout.tokens)?;
-        let mut x = embedding::composite(ids, table, vectors, positions)?;
+        let vectors = match self.layout.positions {
+            Some(span) => Some(self.leaves.get(span)?.clone()),
+            None if self.config.position.has_waves() => {
+                let (len, d) = (positions.start + positions.seq_len, self.shape.d_model);
+                let values: Vec<f64> = (0..len).flat_map(|at| wave(at, d)).collect();
+                let waves = Tensor::from_vec(values, (len, d), &Device::Cpu)?;
+                Some(waves.to_dtype(table.dtype())?.to_device(table.device())?)
+            }
+            None => None,
+        };
+        let scale = self.config.embedding_scale.unwrap_or(1.0);
+        let x = embedding::composite(ids, (table, scale), vectors.as_ref(), positions)?;
+        self.dropped(x, Place::Embedding)
+    }
+
+    fn attention(
+        &self,
+        (layer, block): (usize, &BlockSpans),
+        h: &Tensor,
+        (past, first): (&mut Past, Option<&[u32]>),
+        rotations: &[Option<Rotation>; 2],
+    ) -> Result<Tensor> {
         let heads = Heads {
             n_head: self.shape.n_head,
             n_kv_head: self.shape.n_kv_head,
             head_dim: self.shape.head_dim,
         };
-        let rope = self.config.position.rope();
-        let rotation = rope.map(|rope| rope.rotation(heads.head_dim, self.shape.seq_len));
-        let how = (mask, Scores::default());
-        for (block, past) in self.layout.blocks.iter().zip(past) {
-            let qkv = self.linear(&block.qkv, &self.norm(block.norm1.as_ref(), &x)?)?;
-            let (mixed, present) =
-                attention::composite_masked(heads, &qkv, rotation.as_ref(), past, how)?;
-            *past = Some(present);
-            x = (x + self.linear(&block.attn_out, &mixed)?)?;
-            let mlp = block.mlp.first();
-            let wide = self.linear(&mlp.wide, &self.norm(block.norm2.as_ref(), &x)?)?;
-            let wide = activation::composite(self.config.mlp.activation(), &wide)?;
-            x = (x + self.linear(&mlp.out, &wide)?)?;
+        let mut qkv = self.linear(&block.qkv, h)?;
+        if let Some([q, k]) = block.qk_norm {
+            let (q, k) = (self.gain(q)?, self.gain(k)?);
+            qkv = qk_norm::composite(heads, &qkv, [&q, &k], self.config.norm.eps())?;
         }
-        self.norm(self.layout.norm.as_ref(), &x)
+        let window = self.config.window(layer);
+        let slopes = self.config.position.slopes(heads.n_head);
+        let scores = Scores {
+            scale: self.config.attention_scale,
+            softcap: self.config.attention_softcap,
+            slopes: slopes.as_deref(),
+        };
+        let rotation = rotations[usize::from(window.is_some())].as_ref();
+        let how = (Mask { window, first }, scores);
+        let (mixed, present) = attention::composite_masked(heads, &qkv, rotation, past, how)?;
+        *past = Some(present);
+        self.linear(&block.attn_out, &mixed)
+    }
+
+    fn feed_forward(&self, spans: &FeedForwardSpans, h: &Tensor) -> Result<Tensor> {
+        let wide = self.linear(&spans.wide, h)?;
+        let active = activation::composite(self.config.mlp.activation(), &wide)?;
+        self.linear(&spans.out, &active)
+    }
+
+    /// All experts over all tokens, each weighed by its gate; and what the losses that balance them come to in this block.
+    fn experts(&self, layer: usize, spans: &ExpertSpans, h: &Tensor) -> Result<(Tensor, Tensor)> {
+        let Some(moe) = self.config.experts(layer) else {
+            candle_core::bail!("block {layer} has no experts")
+        };
+        let x = h.flatten_to(D::Minus2)?;
+        let logits = linear::composite(&x, self.leaves.get(spans.router)?, None)?;
+        let bias = match spans.bias {
+            Some(span) => Some(self.leaves.get(span)?),
+            None => None,
+        };
+        let [gates, probs, mask, lse] = experts::composite(moe.router(), &logits, bias)?;
+        let mut y = x.zeros_like()?;
+        for e in 0..spans.count {
+            let out = self.feed_forward(&spans.expert(e), &x)?;
+            y = (y + out.broadcast_mul(&gates.narrow(1, e, 1)?)?)?;
+        }
+        let aux = ((mask.mean(0)? * probs.mean(0)?)?.sum_all()? * spans.count as f64)?;
+        let z = lse.sqr()?.mean_all()?;
+        let blocks = self.config.expert_blocks() as f64;
+        let share = ((aux * moe.aux_loss_coef)? + (z * moe.z_loss_coef)?)?;
+        let share = (share * (self.moment.share / blocks))?;
+        Ok((y.reshape(h.shape())?, share))
+    }
+
+    /// The residual stream with what a sub-layer adds.
+    fn joined(
+        &self,
+        x: &Tensor,
+        added: Tensor,
+        after: Option<&NormSpans>,
+        place: Place,
+    ) -> Result<Tensor> {
+        match self.config.norm_placement {
+            NormPlacement::Both => x + self.dropped(self.norm(after, &added)?, place)?,
+            _ => self.norm(after, &(x + self.dropped(added, place)?)?),
+        }
+    }
+
+    fn dropped(&self, x: Tensor, place: Place) -> Result<Tensor> {
+        match self.moment.dropout(self.config.dropout, place) {
+            Some(drop) if self.track == Track::Gradients => dropout::composite(&drop, &x),
+            _ => Ok(x),
+        }
     }
 
     /// Hidden states (…, D) → logits (…, V).
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
-        linear::composite(hidden, self.leaves.get(self.layout.head)?, None)
+        let logits = linear::composite(hidden, self.leaves.get(self.layout.head)?, None)?;
+        match self.config.logit_softcap {
+            Some(cap) => softcap::composite(&logits, cap),
+            None => Ok(logits),
+        }
     }
 
     /// Log-probabilities and entropies of a batch with their graph, and whether targets were the likeliest tokens.
@@ -131,18 +253,23 @@ impl Decoder<'_> {
         let shape = (batch.batch_size, batch.seq_len);
         let ids = Tensor::from_slice(batch.inputs, shape, &self.device())?;
         let targets = Tensor::from_slice(batch.targets, batch.targets.len(), &self.device())?;
-        let hidden = self.hidden(&ids, &mut Vec::new(), batch.first)?;
+        let (hidden, balance) = self.hidden_and_balance(&ids, &mut Vec::new(), batch.first)?;
         let head = self.leaves.get(self.layout.head)?;
-        let (logp, entropy, likeliest) =
-            logprob::composite(&hidden.flatten(0, 1)?, head, &targets)?;
+        let (logp, entropy, likeliest) = logprob::composite(
+            &hidden.flatten(0, 1)?,
+            head,
+            &targets,
+            self.config.logit_softcap,
+        )?;
         Ok(Graph {
+            balance,
             logp: logp.reshape(shape)?,
             entropy: entropy.reshape(shape)?,
             likeliest: likeliest.reshape(shape)?,
         })
     }
 
-    /// Gradient of Σ dlogp · logp + Σ dentropy · entropy for each leaf.
+    /// Gradient of Σ dlogp · logp + Σ dentropy · entropy, and of what balances experts, for each leaf.
     pub fn gradients(
         &self,
         outputs: &Graph,
@@ -153,6 +280,9 @@ impl Decoder<'_> {
         let mut sum = (&outputs.logp * dlogp.detach().to_dtype(dtype)?)?.sum_all()?;
         if let Some(dentropy) = dentropy {
             sum = (sum + (&outputs.entropy * dentropy.detach().to_dtype(dtype)?)?.sum_all()?)?;
+        }
+        if let Some(balance) = &outputs.balance {
+            sum = (sum + balance)?;
         }
         let grads = sum.backward()?;
         self.leaves
@@ -192,13 +322,18 @@ impl Decoder<'_> {
             Some(span) => Some(self.leaves.get(span)?),
             None => None,
         };
-        let gain = self.leaves.get(spans.gain)?;
+        let gain = self.gain(spans.gain)?;
         norm::composite(
             self.config.norm.kind(),
             x,
-            gain,
+            &gain,
             bias,
             self.config.norm.eps(),
         )
+    }
+
+    /// A gain as features are multiplied by it.
+    fn gain(&self, span: Span) -> Result<Tensor> {
+        self.leaves.get(span)? + self.config.norm.gain_offset()
     }
 }

@@ -225,6 +225,12 @@ impl ModelConfig {
         self.sliding_window.filter(|_| !sees_all)
     }
 
+    /// Blocks that have experts.
+    pub fn expert_blocks(&self) -> usize {
+        let blocks = (0..self.n_layer).filter(|layer| self.experts(*layer).is_some());
+        blocks.count()
+    }
+
     /// The experts of block `layer`, where it has many.
     pub fn experts(&self, layer: usize) -> Option<&MoeConfig> {
         self.moe.as_ref().filter(|moe| moe.has_experts(layer))

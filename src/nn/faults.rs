@@ -20,7 +20,6 @@ impl ModelConfig {
         rotary(self, &mut faults);
         attention(self, &mut faults);
         experts(self, &mut faults);
-        not_yet(self, &mut faults);
         faults.0
     }
 }
@@ -197,37 +196,6 @@ fn experts(config: &ModelConfig, faults: &mut Faults) {
         ),
         "1 gives all blocks experts, 2 every other one",
     );
-}
-
-/// What can be said and not yet be computed.
-fn not_yet(config: &ModelConfig, faults: &mut Faults) {
-    use super::NormPlacement;
-    let mut want = |good: bool, key: &'static [&'static str]| {
-        faults.want(
-            good,
-            key,
-            "this cannot be computed yet",
-            "leave it out, or wait for a later version",
-        );
-    };
-    want(!config.position.has_waves(), &["position"]);
-    want(config.position.slopes(1).is_none(), &["position"]);
-    want(config.sliding_window.is_none(), &["sliding_window"]);
-    want(!config.qk_norm, &["qk_norm"]);
-    want(config.attention_scale.is_none(), &["attention_scale"]);
-    want(config.attention_softcap.is_none(), &["attention_softcap"]);
-    want(config.logit_softcap.is_none(), &["logit_softcap"]);
-    want(config.embedding_scale.is_none(), &["embedding_scale"]);
-    want(
-        config.norm.gain_offset() == 0.0,
-        &["norm.rmsnorm.unit_offset"],
-    );
-    want(
-        config.norm_placement == NormPlacement::Pre,
-        &["norm_placement"],
-    );
-    want(config.moe.is_none(), &["moe.n_expert"]);
-    want(config.dropout == 0.0, &["dropout"]);
 }
 
 /// Divisors of `n` around `wish`, at most three.

@@ -14,6 +14,7 @@ mod layout;
 pub mod mlp;
 mod model;
 mod moe;
+mod moment;
 pub mod norm;
 pub mod oracle;
 mod params;
@@ -21,6 +22,7 @@ pub mod position;
 mod precision;
 mod profile;
 mod sampler;
+mod tables;
 mod tape;
 mod weights;
 
@@ -29,8 +31,9 @@ pub use config::{AttentionBias, AttentionType, ModelConfig, ModelShape, NormPlac
 pub use faults::Fault;
 pub use flops::flops_per_token;
 pub use layout::Naming;
-pub use model::{Door, Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
+pub use model::{Door, ExpertLoad, Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
 pub use moe::{Balancing, MoeConfig};
+pub use moment::Moment;
 pub use params::{Init, ParamInfo, Params};
 pub use precision::{Precision, PrecisionError, arithmetic_name};
 pub use profile::Part;

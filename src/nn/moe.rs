@@ -1,5 +1,6 @@
 //! Mixture of experts, as said in a spec: a router sends each token to a few of many feed-forward blocks.
 
+use crate::kernels::experts::Router;
 use serde::{Deserialize, Serialize};
 
 /// Many feed-forward blocks of the kind that `mlp` says (Shazeer et al. 2017, arXiv 1701.06538; Jiang et al. 2024, Mixtral,
@@ -76,6 +77,14 @@ impl Default for MoeConfig {
 }
 
 impl MoeConfig {
+    pub(crate) fn router(&self) -> Router {
+        Router {
+            n_expert: self.n_expert,
+            top_k: self.top_k,
+            norm_topk: self.norm_topk,
+        }
+    }
+
     /// Whether block `layer`, counted from 0, has experts.
     pub fn has_experts(&self, layer: usize) -> bool {
         (layer + 1).is_multiple_of(self.every.max(1))

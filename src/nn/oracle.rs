@@ -12,7 +12,9 @@ pub struct Exact {
     pub logp: Vec<f64>,
     /// Entropy of each distribution, B · T.
     pub entropy: Vec<f64>,
-    /// Gradient of Σ dlogp · logp + Σ dentropy · entropy, flat like the weights.
+    /// What the losses that balance experts come to; 0 without.
+    pub balance: f64,
+    /// Gradient of Σ dlogp · logp + Σ dentropy · entropy + balance, flat like the weights.
     pub grads: Vec<f64>,
 }
 
@@ -26,6 +28,8 @@ pub fn exact(model: &Model, batch: &TokenBatch, dlogp: &[f64], dentropy: &[f64])
         shape: model.shape(),
         layout: model.layout(),
         leaves: Leaves::new(model.layout(), &weights, DType::F64, Track::Gradients)?,
+        track: Track::Gradients,
+        moment: model.moment(),
     };
     let outputs = decoder.outputs(batch)?;
     let upstream = |values: &[f64]| Tensor::from_slice(values, shape, &Device::Cpu);
@@ -34,7 +38,10 @@ pub fn exact(model: &Model, batch: &TokenBatch, dlogp: &[f64], dentropy: &[f64])
     for (span, grad) in decoder.gradients(&outputs, &dlogp, Some(&dentropy))? {
         grads[span.range()].copy_from_slice(&grad.to_vec1::<f64>()?);
     }
+    let balance = outputs.balance.as_ref();
+    let balance = balance.map(|b| b.to_scalar::<f64>()).transpose()?;
     Ok(Exact {
+        balance: balance.unwrap_or(0.0),
         logp: outputs.logp.flatten_all()?.to_vec1()?,
         entropy: outputs.entropy.flatten_all()?.to_vec1()?,
         grads,

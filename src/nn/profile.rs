@@ -21,10 +21,12 @@ pub enum Part {
     Head,
     /// Sums of gradients where the residual stream forks.
     Residual,
+    /// Choosing experts, laying tokens out for them and putting them together again.
+    Experts,
 }
 
 impl Part {
-    pub const ALL: [Part; 10] = [
+    pub const ALL: [Part; 11] = [
         Part::LinearForward,
         Part::LinearBackward,
         Part::AttentionForward,
@@ -35,6 +37,7 @@ impl Part {
         Part::Embedding,
         Part::Head,
         Part::Residual,
+        Part::Experts,
     ];
 
     /// The name in tables and JSON.
@@ -50,6 +53,7 @@ impl Part {
             Part::Embedding => "embedding",
             Part::Head => "head",
             Part::Residual => "residual",
+            Part::Experts => "experts",
         }
     }
 }

@@ -2,7 +2,8 @@
 //! models have which sizes stands in `models`.
 
 use crate::nn::position::PositionConfig;
-use crate::nn::{ModelConfig, ModelShape, mlp::MlpConfig, norm::NormConfig};
+use crate::nn::{AttentionBias, Balancing, ModelConfig, ModelShape, MoeConfig, NormPlacement};
+use crate::nn::{mlp::MlpConfig, norm::NormConfig};
 use serde::Serialize;
 
 /// How a token knows where it stands.
@@ -10,7 +11,7 @@ use serde::Serialize;
 pub enum Positions {
     /// A table of `max_len` × `d_model`.
     Learned,
-    /// Turned into queries and keys: no parameters.
+    /// Turned into queries and keys, or computed otherwise: no parameters.
     Rotary,
 }
 
@@ -43,6 +44,8 @@ pub enum Biases {
     None,
     /// Queries, keys and values only (Qwen2).
     Qkv,
+    /// All of attention's.
+    Attention,
     All,
 }
 
@@ -54,12 +57,32 @@ pub enum QkNorm {
     Yes,
 }
 
-/// Mixture of experts in every feed-forward block.
+/// Mixture of experts in feed-forward blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Experts {
     pub count: u64,
     /// Experts that a token passes through.
     pub active: u64,
+    /// Width inside one expert.
+    pub d_ff: u64,
+    /// Every n-th block has experts, the others one feed-forward block.
+    pub every: u64,
+    pub balance: Balance,
+}
+
+/// What keeps experts equally busy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Balance {
+    Loss,
+    /// A number for each expert.
+    Bias,
+}
+
+/// Whether training drops features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dropout {
+    No,
+    Yes,
 }
 
 /// The sizes of a decoder-only transformer.
@@ -80,6 +103,8 @@ pub struct Arch {
     pub norm: Norm,
     pub biases: Biases,
     pub qk_norm: QkNorm,
+    pub placement: NormPlacement,
+    pub dropout: Dropout,
     pub experts: Option<Experts>,
 }
 
@@ -123,7 +148,11 @@ impl Arch {
         } else {
             0
         };
-        let (experts, router) = self.experts.map_or((1, 0), |e| (e.count, h * e.count));
+        let (per_block, last) = match self.placement {
+            NormPlacement::Pre => (2, 1),
+            NormPlacement::Post => (2, 0),
+            NormPlacement::Both => (4, 1),
+        };
         Params {
             embeddings: self.vocab_size * h,
             positions: if self.positions == Positions::Learned {
@@ -132,8 +161,8 @@ impl Arch {
                 0
             },
             attention: self.n_layer * self.attention_params(),
-            mlp: self.n_layer * (experts * self.expert_params() + router),
-            norms: self.n_layer * (2 * norm + qk_norm) + norm,
+            mlp: self.mlp_params(),
+            norms: self.n_layer * (per_block * norm + qk_norm) + last * norm,
             head: if separate { self.vocab_size * h } else { 0 },
         }
     }
@@ -150,14 +179,33 @@ impl Arch {
         let biases = match self.biases {
             Biases::None => 0,
             Biases::Qkv => q + 2 * kv,
-            Biases::All => q + 2 * kv + h,
+            Biases::Attention | Biases::All => q + 2 * kv + h,
         };
         h * (q + 2 * kv) + q * h + biases
     }
 
-    /// One feed-forward block; one expert of a mixture.
-    fn expert_params(&self) -> u64 {
-        let (h, f) = (self.d_model, self.d_ff);
+    /// Blocks that have experts.
+    pub fn expert_blocks(&self) -> u64 {
+        self.experts.map_or(0, |e| self.n_layer / e.every.max(1))
+    }
+
+    /// All feed-forward blocks and experts, routers included.
+    fn mlp_params(&self) -> u64 {
+        let blocks = self.expert_blocks();
+        let one = (self.n_layer - blocks) * self.feed_forward_params(self.d_ff);
+        let many = self.experts.map_or(0, |e| {
+            let bias = match e.balance {
+                Balance::Loss => 0,
+                Balance::Bias => e.count,
+            };
+            e.count * (self.feed_forward_params(e.d_ff) + self.d_model) + bias
+        });
+        one + blocks * many
+    }
+
+    /// One feed-forward block of width `f`; one expert of a mixture.
+    fn feed_forward_params(&self, f: u64) -> u64 {
+        let h = self.d_model;
         let wide = if self.mlp == Mlp::Gated { 2 * f } else { f };
         let biases = if self.biases == Biases::All {
             wide + h
@@ -173,8 +221,10 @@ impl Arch {
 
     /// Parameters that one token passes: all but the experts that it is not sent to.
     pub fn n_active(&self) -> u64 {
-        let idle = self.experts.map_or(0, |e| e.count - e.active.min(e.count));
-        self.n_params() - self.n_layer * idle * self.expert_params()
+        let idle = self.experts.map_or(0, |e| {
+            (e.count - e.active.min(e.count)) * self.feed_forward_params(e.d_ff)
+        });
+        self.n_params() - self.expert_blocks() * idle
     }
 
     /// Parameters of one block, all experts included.
@@ -238,13 +288,33 @@ impl Arch {
             } else {
                 Norm::Gain
             },
-            biases: if config.bias {
-                Biases::All
-            } else {
-                Biases::None
+            biases: match (config.bias, config.attention_bias) {
+                (true, _) => Biases::All,
+                (false, AttentionBias::None) => Biases::None,
+                (false, AttentionBias::Qkv) => Biases::Qkv,
+                (false, AttentionBias::All) => Biases::Attention,
             },
-            qk_norm: QkNorm::No,
-            experts: None,
+            qk_norm: if config.qk_norm {
+                QkNorm::Yes
+            } else {
+                QkNorm::No
+            },
+            placement: config.norm_placement,
+            dropout: if config.dropout > 0.0 {
+                Dropout::Yes
+            } else {
+                Dropout::No
+            },
+            experts: config.moe.as_ref().map(|moe| Experts {
+                count: moe.n_expert as u64,
+                active: moe.top_k as u64,
+                d_ff: moe.d_ff.unwrap_or(s.d_ff) as u64,
+                every: moe.every as u64,
+                balance: match moe.balancing {
+                    Balancing::Loss {} => Balance::Loss,
+                    Balancing::Bias { .. } => Balance::Bias,
+                },
+            }),
         }
     }
 
@@ -254,6 +324,7 @@ impl Arch {
             n_layer: self.n_layer as usize,
             n_head: self.n_head as usize,
             n_kv_head: Some(self.n_kv_head as usize),
+            head_dim: Some(self.head_dim as usize),
             d_model: self.d_model as usize,
             d_ff: Some(self.d_ff as usize),
             seq_len: self.max_len as usize,
@@ -271,6 +342,25 @@ impl Arch {
                 Mlp::Gated => MlpConfig::SwiGlu(Default::default()),
             },
             bias: self.biases == Biases::All,
+            attention_bias: match self.biases {
+                Biases::None => AttentionBias::None,
+                Biases::Qkv => AttentionBias::Qkv,
+                Biases::Attention | Biases::All => AttentionBias::All,
+            },
+            qk_norm: self.qk_norm == QkNorm::Yes,
+            norm_placement: self.placement,
+            dropout: if self.dropout == Dropout::Yes {
+                0.1
+            } else {
+                0.0
+            },
+            moe: self.experts.map(|e| MoeConfig {
+                n_expert: e.count as usize,
+                top_k: e.active as usize,
+                d_ff: Some(e.d_ff as usize),
+                every: e.every as usize,
+                ..Default::default()
+            }),
             tie_embeddings: self.embeddings == Embeddings::Tied,
             ..ModelConfig::default()
         };
@@ -302,7 +392,15 @@ mod tests {
                 ..Default::default()
             },
         ];
-        for config in configs {
+        let options = [
+            r#"{"head_dim": 20, "attention_bias": "qkv", "qk_norm": true, "norm_placement": "both"}"#,
+            r#"{"attention_bias": "all", "norm_placement": "post", "position": {"alibi": {}}}"#,
+            r#"{"position": {"rope": {}}, "bias": true,
+                "moe": {"n_expert": 5, "top_k": 2, "d_ff": 24, "every": 2, "balancing": {"bias": {}}}}"#,
+            r#"{"position": {"rope": {}}, "mlp": {"swiglu": {}}, "moe": {"n_expert": 4, "top_k": 3}}"#,
+        ];
+        let options = options.map(|text| serde_json::from_str(text).unwrap());
+        for config in configs.into_iter().chain(options) {
             let model = crate::nn::Model::new(&config, 65, &Device::Cpu).unwrap();
             let arch = Arch::of(&config, 65);
             assert_eq!(arch.n_params(), model.n_params() as u64, "{config:?}");

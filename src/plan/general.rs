@@ -21,8 +21,8 @@ const FROZEN_BASE: f64 = 0.85;
 /// Elements kept for each token and layer: `4h + 2·q + 2·kv + k·f`, k = 4 gated (gate, up, silu, product), 2 plain.
 pub fn elements_per_token(arch: &Arch) -> u64 {
     let wide = if arch.mlp == Mlp::Gated { 4 } else { 2 };
-    let active = arch.experts.map_or(1, |e| e.active);
-    4 * arch.d_model + 2 * arch.q_width() + 2 * arch.kv_width() + active * wide * arch.d_ff
+    let d_ff = arch.experts.map_or(arch.d_ff, |e| e.active * e.d_ff);
+    4 * arch.d_model + 2 * arch.q_width() + 2 * arch.kv_width() + wide * d_ff
 }
 
 /// Bytes of all activations of `tokens` tokens in sequences of `seq_len`, in 16 bits.

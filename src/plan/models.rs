@@ -1,7 +1,10 @@
 //! Reference models by name, so that one can plan with a model before anything is downloaded. Sizes are those of the
 //! published `config.json` files; nothing here reads a disk.
 
-use super::arch::{Arch, Biases, Embeddings, Experts, Mlp, Norm, Positions, QkNorm};
+use super::arch::{
+    Arch, Balance, Biases, Dropout, Embeddings, Experts, Mlp, Norm, Positions, QkNorm,
+};
+use crate::nn::NormPlacement;
 
 /// A published model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +31,8 @@ const fn gpt2(name: &'static str, n_layer: u64, d_model: u64, n_head: u64) -> Re
             norm: Norm::GainAndBias,
             biases: Biases::All,
             qk_norm: QkNorm::No,
+            placement: NormPlacement::Pre,
+            dropout: Dropout::No,
             experts: None,
         },
     }
@@ -62,6 +67,8 @@ const fn llama(name: &'static str, sizes: [u64; 7]) -> ReferenceModel {
             norm: Norm::Gain,
             biases: Biases::None,
             qk_norm: QkNorm::No,
+            placement: NormPlacement::Pre,
+            dropout: Dropout::No,
             experts: None,
         },
     }
@@ -95,7 +102,13 @@ const fn qwen3(model: ReferenceModel) -> ReferenceModel {
 
 const fn experts(model: ReferenceModel, count: u64, active: u64) -> ReferenceModel {
     let arch = Arch {
-        experts: Some(Experts { count, active }),
+        experts: Some(Experts {
+            count,
+            active,
+            d_ff: model.arch.d_ff,
+            every: 1,
+            balance: Balance::Loss,
+        }),
         ..model.arch
     };
     ReferenceModel { arch, ..model }

@@ -108,8 +108,7 @@ impl LoraTargets {
 impl Lora {
     /// Trainable parameters: rank × (in + out) of every layer with an adapter.
     pub fn params(&self, arch: &Arch) -> u64 {
-        let (h, q, kv, f) = (arch.d_model, arch.q_width(), arch.kv_width(), arch.d_ff);
-        let experts = arch.experts.map_or(1, |e| e.count);
+        let (h, q, kv) = (arch.d_model, arch.q_width(), arch.kv_width());
         let n_wide = if arch.mlp == super::arch::Mlp::Gated {
             2
         } else {
@@ -117,14 +116,17 @@ impl Lora {
         };
         let minimal = (h + q) + (h + kv);
         let attention = minimal + (h + kv) + (q + h);
-        let ffn = experts * (n_wide + 1) * (h + f);
+        let ffn = |f: u64| (n_wide + 1) * (h + f);
+        let blocks = arch.expert_blocks();
+        let many = arch.experts.map_or(0, |e| e.count * ffn(e.d_ff));
+        let ffns = (arch.n_layer - blocks) * ffn(arch.d_ff) + blocks * many;
         let widths = match self.targets {
-            LoraTargets::Minimal => minimal,
-            LoraTargets::Attention => attention,
-            LoraTargets::Ffn => ffn,
-            LoraTargets::All => attention + ffn,
+            LoraTargets::Minimal => arch.n_layer * minimal,
+            LoraTargets::Attention => arch.n_layer * attention,
+            LoraTargets::Ffn => ffns,
+            LoraTargets::All => arch.n_layer * attention + ffns,
         };
-        arch.n_layer * self.rank * widths
+        self.rank * widths
     }
 }
 

@@ -46,6 +46,34 @@ fn every_precision_resumes_to_the_bit_with_and_without_checkpointing() {
     }
 }
 
+/// Dropout draws by micro-step, and the biases of experts are moved by what was seen: both go on where they were.
+#[test]
+fn dropout_and_experts_resume_to_the_bit_with_and_without_checkpointing() {
+    let words = [
+        "n_layer=3",
+        "dropout=0.2",
+        "model.position=rope",
+        "model.moe.n_expert=4",
+        "model.moe.balancing.bias.rate=0.01",
+        "grad_accum_steps=2",
+    ];
+    let kept = Run::new(&words);
+    let whole = kept.go();
+    let checkpointed = [&words[..], &["gradient_checkpointing=true"]].concat();
+    let mut parted = Run::new(&checkpointed);
+    parted.job.stop_after = Some(7);
+    let (first, second) = (parted.go(), parted.resumed());
+    assert_eq!(finished(&second).0, Outcome::Completed);
+    let logs = (loss_log(&[&whole]), loss_log(&[&first, &second]));
+    assert!(logs.0 == logs.1, "losses differ");
+    same_files(&kept.checkpoint(20), &parted.checkpoint(20));
+    let load = whole.iter().find_map(|event| match event {
+        Event::Stepped { values, .. } => values.get(crate::metrics::id::EXPERT_LOAD).copied(),
+        _ => None,
+    });
+    assert!(load.is_some_and(|load| load.0 >= 1.0), "{load:?}");
+}
+
 #[test]
 fn the_log_says_which_arithmetic_is_in_force() {
     let events = Run::new(&["precision=f32", "max_steps=1"]).go();

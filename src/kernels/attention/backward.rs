@@ -4,13 +4,14 @@
 //! by the scores is p (dp − Δ). The sums over queries and over keys run in the same order however the work is split.
 #![allow(unsafe_code)]
 
-use super::Sizes;
 use super::tile::{
     Block, KEYS, PANEL, QUERIES, Rows, column_words, left_words, padded, panels, scaled,
 };
+use super::{Scores, Sizes};
 use crate::kernels::lanes::{Buffer, LINE, Left, ROWS, Right, To, Vector, rows8, widest};
 use crate::kernels::math::sum2;
 use crate::kernels::matmul::Arithmetic;
+use crate::kernels::softcap;
 use crate::kernels::threads::{self, Shared};
 use std::cell::RefCell;
 use std::ops::Range;
@@ -54,6 +55,8 @@ struct BlockScratch {
     dscores: Buffer,
     dscore_words: Buffer,
     dscore_columns: Buffer,
+    /// Capped scores, before distance.
+    capped: Buffer,
 }
 
 thread_local! {
@@ -262,7 +265,7 @@ unsafe fn one_block<V: Vector>(task: &Task<'_>, h: usize, block: &Block, scratch
     }
     for tile in block.tiles().filter(|&tile| task.takes_tile(tile)) {
         // SAFETY: the buffers hold whole blocks of queries and whole tiles; the rest is the caller's.
-        unsafe { one_tile::<V>(task, block, tile, scratch, (&delta, &lse), width) }
+        unsafe { one_tile::<V>(task, h, (block, tile), scratch, (&delta, &lse), width) }
     }
     if task.wants != Wants::Keys {
         let dqueries = scratch.block.dqueries.get(n);
@@ -296,8 +299,8 @@ fn row_constants(
 #[inline(always)]
 unsafe fn one_tile<V: Vector>(
     task: &Task<'_>,
-    block: &Block,
-    tile: usize,
+    h: usize,
+    (block, tile): (&Block, usize),
     scratch: &mut Scratch,
     constants: (&[f32; QUERIES], &[f32; QUERIES]),
     width: usize,
@@ -329,9 +332,17 @@ unsafe fn one_tile<V: Vector>(
     }
     let (weights, dscores) = (own.weights.get(0), own.dscores.get(0));
     let used = block.rows() * KEYS;
+    let how = &task.sizes.scores;
+    if !how.is_plain() {
+        let capped = own.capped.get(QUERIES * KEYS);
+        finish_again(how, h, (block, tile), weights, capped);
+    }
     // SAFETY: the caller's.
     unsafe {
         softmax_backward::<V>(block, tile, weights, dscores, constants);
+        if let Some(cap) = how.cap() {
+            uncap(block, tile, own.capped.get(0), dscores, 1.0 / cap);
+        }
         let (weights, dscores) = (&weights[..used], &dscores[..used]);
         left_words::<V>(dscores, own.dscore_words.get(0));
         column_words::<V>(weights, KEYS, own.weight_columns.get(0));
@@ -392,6 +403,40 @@ unsafe fn softmax_backward<V: Vector>(
                 dscore.store(dp);
             }
         }
+    }
+}
+
+/// Cap and distance of scaled products, as in the forward; `capped` keeps the scores between the two.
+#[inline(always)]
+fn finish_again(
+    how: &Scores,
+    h: usize,
+    (block, tile): (&Block, usize),
+    scores: &mut [f32],
+    capped: &mut [f32],
+) {
+    let plain = Scores {
+        slopes: None,
+        ..*how
+    };
+    block.finish(&plain, h, tile, scores);
+    let used = block.rows() * KEYS;
+    capped[..used].copy_from_slice(&scores[..used]);
+    let tilted = Scores {
+        softcap: None,
+        ..*how
+    };
+    block.finish(&tilted, h, tile, scores);
+}
+
+/// Gradients by capped scores become gradients by the scores before the cap.
+#[inline(always)]
+fn uncap(block: &Block, tile: usize, capped: &[f32], dscores: &mut [f32], share: f32) {
+    for r in 0..block.rows() {
+        // Of what the row does not see, 0 stays 0, whatever stands there.
+        let (first, last) = block.visible(tile, r);
+        let row = &mut dscores[r * KEYS..][first..last.max(first)];
+        softcap::uncap(row, &capped[r * KEYS..][first..last.max(first)], share);
     }
 }
 

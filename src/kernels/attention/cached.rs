@@ -1,7 +1,7 @@
 //! Attention of new tokens over a cache of keys and values, without a backward: reading a text piece by piece.
 #![allow(unsafe_code)]
 
-use super::Heads;
+use super::{Scores, Sizes};
 use crate::kernels::math::{exp, max, sum1};
 use crate::kernels::matmul::{Arithmetic, Compute, Destination, Into, Mat, matmul, matmul_into};
 use crate::kernels::simd::multiversion;
@@ -16,16 +16,18 @@ thread_local! {
     static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Fused forward of `new` tokens of one text after `past` others, without a backward. `q` (new, q_width) is rotated;
-/// `keys` and `values` hold, for each key/value head, `capacity` rows of head_dim, of which past + new are filled.
+/// Fused forward of the `sizes.seq_len` tokens of one text that follow `past` others, without a backward. `q` (new, q_width)
+/// is rotated; `keys` and `values` hold, for each key/value head, `capacity` rows of head_dim, of which past + new are
+/// filled. A window counts what is held; documents there are none.
 pub fn forward_cached(
     arithmetic: Arithmetic,
-    heads: Heads,
-    (past, new): (usize, usize),
+    sizes: Sizes,
+    past: usize,
     q: (&[f32], usize),
     (keys, values, capacity): (&[f32], &[f32], usize),
     out: &mut [f32],
 ) {
+    let (heads, new) = (sizes.heads, sizes.seq_len);
     let (head_dim, q_width) = (heads.head_dim, heads.q_width());
     assert_eq!(out.len(), new * q_width, "attention output");
     let out = Shared(out.as_mut_ptr());
@@ -40,6 +42,9 @@ pub fn forward_cached(
             v: &values[from..from + (past + new) * head_dim],
             new,
             past,
+            h,
+            window: sizes.mask.window.unwrap_or(usize::MAX),
+            how: sizes.scores,
         };
         // SAFETY: the task owns head h of the output, whose size was checked.
         unsafe { forward_head(&text, out.at(h * head_dim), q_width) };
@@ -56,27 +61,40 @@ struct Text<'a> {
     v: &'a [f32],
     new: usize,
     past: usize,
+    /// Number of the query head.
+    h: usize,
+    /// A token sees this many up to itself.
+    window: usize,
+    how: Scores<'a>,
 }
 
 /// # Safety
 /// `out` must be valid for `text.new` rows of head_dim elements, `out_stride` apart, that nobody else touches.
 unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
     let d = text.head_dim;
-    let scale = 1.0 / (d as f32).sqrt();
+    let scale = text.how.scale(d);
     let compute = Compute::one(text.arithmetic);
     SCRATCH.with_borrow_mut(|scores| {
         for from in (0..text.new).step_by(BLOCK) {
             let to = (from + BLOCK).min(text.new);
-            let n = text.past + to;
+            // The first key that any query of the block sees.
+            let lowest = (text.past + from + 1).saturating_sub(text.window);
+            let n = text.past + to - lowest;
             scores.resize(scores.len().max((to - from) * n), 0.0);
             let scores = &mut scores[..(to - from) * n];
             let q = Mat::strided(&text.q[from * text.q_stride..], to - from, d, text.q_stride);
             let (k, v) = (
-                Mat::new(&text.k[..n * d], n, d),
-                Mat::new(&text.v[..n * d], n, d),
+                Mat::new(&text.k[lowest * d..(lowest + n) * d], n, d),
+                Mat::new(&text.v[lowest * d..(lowest + n) * d], n, d),
             );
             matmul(scores, q, k.t(), scale, Into::Overwrite, compute);
-            softmax_block(scores, n, text.past + from);
+            let first = text.past + from - lowest;
+            if !text.how.is_plain() {
+                for (i, row) in scores.chunks_exact_mut(n).enumerate() {
+                    text.how.finish(text.h, (first + i) as isize, row);
+                }
+            }
+            softmax_block(scores, n, first, text.window);
             let weights = Mat::new(scores, to - from, n);
             // SAFETY: rows from..to of the caller's block.
             unsafe {
@@ -92,11 +110,13 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
 }
 
 multiversion! {
-    /// Softmax of each row over its first `visible + i + 1` of `n` scores; the rest becomes 0.
-    fn softmax_block(scores: &mut [f32], n: usize, visible: usize) {
+    /// Softmax of each row over the last `window` of its first `visible + i + 1` of `n` scores; the rest becomes 0.
+    fn softmax_block(scores: &mut [f32], n: usize, visible: usize, window: usize) {
         for (i, row) in scores.chunks_exact_mut(n).enumerate() {
             let (row, future) = row.split_at_mut(visible + i + 1);
             future.fill(0.0);
+            let (past, row) = row.split_at_mut(row.len().saturating_sub(window));
+            past.fill(0.0);
             let top = max(row);
             for x in row.iter_mut() {
                 *x = exp(*x - top);

@@ -167,6 +167,9 @@ unsafe fn one_block<V: Vector>(task: &Task<'_>, h: usize, block: &Block, scratch
             };
             let n_words = width / V::NUMBERS;
             block.scores::<V>(tile, left, keys.as_ptr(), n_words, scores.as_mut_ptr());
+            if !task.sizes.scores.is_plain() {
+                block.finish(&task.sizes.scores, h, tile, scores);
+            }
             softmax::<V>(block, tile, &mut running, scores, out, width);
             left_words::<V>(&scores[..block.rows() * KEYS], weights);
             let p = if V::NUMBERS == 2 {

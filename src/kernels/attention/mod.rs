@@ -8,6 +8,7 @@
 mod backward;
 mod cached;
 mod forward;
+mod scores;
 #[cfg(test)]
 mod tests;
 mod tile;
@@ -15,6 +16,7 @@ mod tile;
 pub use backward::{Saved, backward};
 pub use cached::forward_cached;
 pub use forward::forward;
+pub use scores::Scores;
 
 use super::positions::Positions;
 use super::rotary::{self, Rotation};
@@ -75,27 +77,6 @@ impl Mask<'_> {
             .window
             .map_or(0, |window| (t + 1).saturating_sub(window));
         document.max(window).min(t)
-    }
-}
-
-/// How products of queries and keys become scores: scale, cap, distance, in this order.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Scores<'a> {
-    /// What products are multiplied by; `None`: 1 / √head_dim.
-    pub scale: Option<f64>,
-    /// A score s becomes c · tanh(s / c).
-    pub softcap: Option<f64>,
-    /// For each query head, what a score loses with each token of distance (ALiBi).
-    pub slopes: Option<&'a [f32]>,
-}
-
-impl Scores<'_> {
-    /// The scale for products of heads of `head_dim` features.
-    fn scale(&self, head_dim: usize) -> f32 {
-        match self.scale {
-            Some(scale) => scale as f32,
-            None => 1.0 / (head_dim as f32).sqrt(),
-        }
     }
 }
 

@@ -84,6 +84,34 @@ fn gradients_agree_with_candle_in_f64_under_every_mask() {
 }
 
 #[test]
+fn gradients_agree_with_candle_in_f64_under_every_score() {
+    let slopes: Vec<f32> = (0..4).map(|h| 0.5 / (1 + h) as f32).collect();
+    for (n_head, n_kv_head, head_dim, batch_size, seq_len) in CASES {
+        let documents = documents(batch_size, seq_len);
+        for (scale, softcap, tilted, window) in [
+            (Some(0.7), None, false, None),
+            (None, Some(2.0), false, Some(17)),
+            (None, None, true, None),
+            (Some(0.4), Some(3.0), true, Some(40)),
+        ] {
+            let sizes = Sizes {
+                mask: Mask {
+                    window,
+                    first: (n_head > 2).then_some(documents.as_slice()),
+                },
+                scores: Scores {
+                    scale,
+                    softcap,
+                    slopes: tilted.then_some(&slopes[..n_head]),
+                },
+                ..Sizes::causal(heads(n_head, n_kv_head, head_dim), seq_len)
+            };
+            check(Arithmetic::F32, sizes, batch_size, 2e-6);
+        }
+    }
+}
+
+#[test]
 fn bf16_products_stay_within_the_rounding_of_their_factors() {
     for (n_head, n_kv_head, head_dim, batch_size, seq_len) in CASES {
         let sizes = Sizes::causal(heads(n_head, n_kv_head, head_dim), seq_len);
@@ -162,18 +190,35 @@ fn the_future_has_no_influence() {
 
 #[test]
 fn cached_attention_equals_the_last_rows_of_the_whole() {
-    let heads = heads(4, 2, 4);
+    let slopes = [0.5, 0.25, 0.1, 0.05];
+    let plain = Sizes::causal(heads(4, 2, 4), 70);
+    check_cached(plain);
+    for window in [None, Some(1), Some(2), Some(30)] {
+        let mask = Mask {
+            window,
+            first: None,
+        };
+        let scores = Scores {
+            scale: Some(0.8),
+            softcap: Some(2.0),
+            slopes: Some(&slopes),
+        };
+        check_cached(Sizes { mask, ..plain });
+        check_cached(Sizes {
+            mask,
+            scores,
+            ..plain
+        });
+    }
+}
+
+fn check_cached(sizes: Sizes) {
+    let heads = sizes.heads;
     let (total, new, capacity) = (70, 3, 80);
     let width = heads.qkv_width();
     let qkv = normal(total * width, 0);
     let (mut out, mut lse) = (vec![0.0; total * 16], vec![0.0; 4 * total]);
-    forward(
-        Arithmetic::F32,
-        Sizes::causal(heads, total),
-        &qkv,
-        &mut out,
-        &mut lse,
-    );
+    forward(Arithmetic::F32, sizes, &qkv, &mut out, &mut lse);
     let mut cache = [vec![9.0; 2 * capacity * 4], vec![9.0; 2 * capacity * 4]];
     for t in 0..total {
         for kv in 0..2 {
@@ -189,8 +234,11 @@ fn cached_attention_equals_the_last_rows_of_the_whole() {
     let cached = (keys.as_slice(), values.as_slice(), capacity);
     forward_cached(
         Arithmetic::F32,
-        heads,
-        (total - new, new),
+        Sizes {
+            seq_len: new,
+            ..sizes
+        },
+        total - new,
         (q, width),
         cached,
         &mut last,

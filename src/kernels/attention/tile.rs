@@ -2,7 +2,7 @@
 //! which the products read them, and which part of a tile is visible.
 #![allow(unsafe_code)]
 
-use super::Sizes;
+use super::{Scores, Sizes};
 use crate::kernels::lanes::{LINE, Left, ROWS, Right, To, Vector, rows8};
 
 /// Queries of a tile.
@@ -248,6 +248,17 @@ impl Block {
                     rows8::<V>(to, left, right, PANEL / LINE, words);
                 }
             }
+        }
+    }
+
+    /// Cap and distance of head `h`'s scaled products with the tile's keys, row by row.
+    #[inline(always)]
+    pub fn finish(&self, how: &Scores, h: usize, tile: usize, scores: &mut [f32]) {
+        for r in 0..self.rows() {
+            let (from, to) = self.lines(tile, r);
+            let key = tile * KEYS + from;
+            let distance = (self.from + r) as isize - key as isize;
+            how.finish(h, distance, &mut scores[r * KEYS..][from..to]);
         }
     }
 

@@ -1,77 +1,32 @@
-//! The decoder on the tape: fused kernels on f32 slices, for the CPU. Here is the forward pass; `backward` walks back.
+//! The decoder on the tape: fused kernels on f32 slices, for the CPU. Here is the forward pass over whole batches; `block`
+//! puts a block together, each kind of node has a file with its forward and its backward, and `backward` walks back.
 
+mod activation;
+mod attention;
 mod backward;
+mod block;
+mod embedding;
+mod experts;
+mod linear;
+mod norm;
+mod plan;
+mod qk_norm;
 mod reading;
+mod residual;
 
-use super::checkpointing::ActivationCheckpointing;
+pub(crate) use experts::Experts;
+pub(crate) use plan::Plan;
+
+use super::TokenBatch;
 use super::footprint::Footprint;
 use super::kv_cache::Texts;
-use super::layout::{BlockSpans, Layout, LinearSpans, NormSpans, Span};
+use super::layout::{LinearSpans, NormSpans, Span};
 use super::profile::{Part, Profile};
 use super::tape::{Arena, Slot, Track};
-use super::weights::Weights;
-use super::{ModelConfig, ModelShape, TokenBatch};
-use crate::kernels::attention::{self, Heads, Mask};
-use crate::kernels::matmul::{Arithmetic, Into};
-use crate::kernels::matrix::Matrix;
+use crate::kernels::logprob;
+use crate::kernels::matmul::Into;
 use crate::kernels::positions::Positions;
-use crate::kernels::rotary::{self, RotaryTable, Turn};
-use crate::kernels::{activation, embedding, linear, logprob, norm};
-
-/// What does not change from step to step.
-#[derive(Clone, Copy)]
-pub(crate) struct Plan<'a> {
-    /// What all products of the pass are computed in.
-    pub arithmetic: Arithmetic,
-    pub checkpointing: ActivationCheckpointing,
-    pub config: &'a ModelConfig,
-    pub shape: &'a ModelShape,
-    pub layout: &'a Layout,
-    pub rotary: Option<&'a RotaryTable>,
-    pub weights: Weights<'a>,
-}
-
-impl<'a> Plan<'a> {
-    /// A matrix of weights: the one place where a pass reads it, whatever it is kept in. What a backward differentiates
-    /// by is always dense: [`Plan::dense`].
-    fn matrix(&self, span: Span) -> Matrix<'a> {
-        self.weights.matrix(span)
-    }
-
-    /// A vector of weights (gains, biases), or a table of which rows are added.
-    fn dense(&self, span: Span) -> &'a [f32] {
-        self.weights.dense(span)
-    }
-
-    fn heads(&self) -> Heads {
-        Heads {
-            n_head: self.shape.n_head,
-            n_kv_head: self.shape.n_kv_head,
-            head_dim: self.shape.head_dim,
-        }
-    }
-
-    fn norm_of(&self, spans: &NormSpans) -> norm::Norm<'a> {
-        norm::Norm {
-            kind: self.config.norm.kind(),
-            gain: self.dense(spans.gain),
-            gain_offset: self.config.norm.gain_offset() as f32,
-            bias: spans.bias.map(|span| self.dense(span)),
-            eps: self.config.norm.eps() as f32,
-        }
-    }
-
-    fn segment_len(&self) -> usize {
-        self.checkpointing.segment_len(self.shape.n_layer)
-    }
-
-    /// Blocks of segment number `segment`.
-    fn segment(&self, segment: usize) -> &[BlockSpans] {
-        let len = self.segment_len();
-        let blocks = &self.layout.blocks;
-        &blocks[segment * len..((segment + 1) * len).min(blocks.len())]
-    }
-}
+use crate::kernels::{self, dropout::Dropout};
 
 /// One layer as the forward left it.
 #[derive(Debug, Clone, Copy)]
@@ -88,14 +43,29 @@ enum Node {
         residual: Option<Slot>,
         spans: LinearSpans,
     },
+    QkNorm {
+        x: Slot,
+        y: Slot,
+        scales: Slot,
+        gains: [Span; 2],
+    },
     Attention {
         qkv: Slot,
         out: Slot,
         lse: Slot,
+        layer: usize,
     },
     Activation {
         x: Slot,
         y: Slot,
+    },
+    Experts(experts::ExpertsNode),
+    /// A sum with the residual stream, with features dropped.
+    Residual {
+        x: Slot,
+        residual: Slot,
+        y: Slot,
+        drop: Option<Dropout>,
     },
 }
 
@@ -129,18 +99,6 @@ impl Rows {
             first: self.documents(),
         }
     }
-
-    fn attention(&self, heads: Heads) -> attention::Sizes<'_> {
-        attention::Sizes {
-            heads,
-            seq_len: self.seq_len,
-            mask: Mask {
-                window: None,
-                first: self.documents(),
-            },
-            scores: Default::default(),
-        }
-    }
 }
 
 /// One kind of pass (training or evaluation) with the memory that it uses again and again.
@@ -161,6 +119,9 @@ pub(crate) struct Pass {
     into: Into,
     /// What the arena held after the first forward of this size.
     forward_bytes: u64,
+    /// What runs now ran before, for the backward.
+    replays: bool,
+    pub experts: Experts,
     pub outputs: logprob::Outputs,
     pub profile: Profile,
 }
@@ -179,6 +140,8 @@ impl Pass {
             hidden: None,
             into: Into::Accumulate,
             forward_bytes: 0,
+            replays: false,
+            experts: Experts::default(),
             outputs: logprob::Outputs::default(),
             profile: Profile::default(),
         }
@@ -203,6 +166,7 @@ impl Pass {
             hidden: self.arena.get(hidden),
             table: plan.matrix(plan.layout.head),
             targets: &self.targets,
+            cap: plan.logit_cap(),
         };
         let outputs = &mut self.outputs;
         self.profile.measure(Part::Head, || {
@@ -240,7 +204,8 @@ impl Pass {
                 let last = layer + segment_len >= n_layer;
                 self.keep = if last { self.track } else { Track::Off };
             }
-            let y = self.block(plan, x, block, texts.as_deref_mut(), layer, Output::New);
+            let at = (layer, block);
+            let y = self.block(plan, x, at, texts.as_deref_mut(), Output::New);
             let is_boundary = self.boundaries.last() == Some(&x);
             if self.track == Track::Off || !is_boundary {
                 self.read(x);
@@ -252,7 +217,7 @@ impl Pass {
         }
         let hidden = match &plan.layout.norm {
             Some(norm) => {
-                let hidden = self.norm(plan, x, norm);
+                let hidden = self.norm(plan, x, norm, Output::New);
                 self.read(x);
                 hidden
             }
@@ -278,6 +243,7 @@ impl Pass {
         self.rows.seq_len = seq_len;
         self.rows.first.clear();
         self.keep = self.track;
+        self.replays = false;
     }
 
     /// Says that the forward has read a slot for the last time.
@@ -293,193 +259,8 @@ impl Pass {
         }
     }
 
-    /// One transformer block over `x`, which is left alone.
-    fn block(
-        &mut self,
-        plan: &Plan,
-        x: Slot,
-        block: &BlockSpans,
-        texts: Option<&mut Texts>,
-        layer: usize,
-        output: Output,
-    ) -> Slot {
-        let h = self.norm_before(plan, x, block.norm1.as_ref());
-        let qkv = self.linear(plan, h, None, &block.qkv, Output::New);
-        self.read_unless(h, x);
-        let mixed = match texts {
-            Some(texts) => self.cached_attention(plan, qkv, texts, layer),
-            None => self.attention(plan, qkv),
-        };
-        self.read(qkv);
-        let after = self.linear(plan, mixed, Some(x), &block.attn_out, Output::New);
-        self.read(mixed);
-        let h = self.norm_before(plan, after, block.norm2.as_ref());
-        let mlp = block.mlp.first();
-        let wide = self.linear(plan, h, None, &mlp.wide, Output::New);
-        self.read_unless(h, after);
-        let active = self.activation(plan, wide);
-        self.read(wide);
-        let y = self.linear(plan, active, Some(after), &mlp.out, output);
-        self.read(active);
-        self.read(after);
-        y
-    }
-
-    /// The norm in front of a sub-layer, where there is one.
-    fn norm_before(&mut self, plan: &Plan, x: Slot, norm: Option<&NormSpans>) -> Slot {
-        norm.map_or(x, |norm| self.norm(plan, x, norm))
-    }
-
-    fn read_unless(&mut self, slot: Slot, other: Slot) {
-        if slot != other {
-            self.read(slot);
-        }
-    }
-
     fn head_sizes(&self, plan: &Plan) -> logprob::Sizes {
         logprob::Sizes::new(self.ids.len(), plan.shape.d_model, plan.shape.vocab_size)
-    }
-
-    fn embedding(&mut self, plan: &Plan, start: usize) -> Slot {
-        let slot = self.arena.slot(self.ids.len() * plan.shape.d_model);
-        let mut x = self.arena.take(slot);
-        let table = plan.matrix(plan.layout.tokens);
-        let vectors = plan.layout.positions;
-        let vectors = vectors.map(|span| plan.dense(span));
-        let positions = self.rows.positions(start);
-        self.profile.measure(Part::Embedding, || {
-            embedding::forward(&self.ids, table, vectors, positions, &mut x);
-        });
-        self.arena.put(slot, x);
-        slot
-    }
-
-    fn norm(&mut self, plan: &Plan, x: Slot, spans: &NormSpans) -> Slot {
-        let y = self.arena.slot(self.ids.len() * plan.shape.d_model);
-        let stats = self.arena.slot(self.ids.len() * 2);
-        let (mut y_values, mut stats_values) = (self.arena.take(y), self.arena.take(stats));
-        let x_values = self.arena.get(x);
-        self.profile.measure(Part::Norm, || {
-            norm::forward(
-                plan.norm_of(spans),
-                x_values,
-                &mut y_values,
-                &mut stats_values,
-            );
-        });
-        self.arena.put(y, y_values);
-        self.arena.put(stats, stats_values);
-        self.read(stats);
-        self.record(Node::Norm {
-            x,
-            y,
-            stats,
-            spans: *spans,
-        });
-        y
-    }
-
-    fn linear(
-        &mut self,
-        plan: &Plan,
-        x: Slot,
-        residual: Option<Slot>,
-        spans: &LinearSpans,
-        output: Output,
-    ) -> Slot {
-        let sizes = self.linear_sizes(spans);
-        let y = match output {
-            Output::Known(y) => y,
-            Output::New => {
-                let y = self.arena.slot(sizes.rows * sizes.d_out);
-                let mut values = self.arena.take(y);
-                let arena = &self.arena;
-                self.profile.measure(Part::LinearForward, || {
-                    linear::forward(
-                        plan.arithmetic,
-                        sizes,
-                        arena.get(x),
-                        plan.matrix(spans.weight),
-                        spans.bias.map(|span| plan.dense(span)),
-                        residual.map(|slot| arena.get(slot)),
-                        &mut values,
-                    );
-                });
-                self.arena.put(y, values);
-                y
-            }
-        };
-        self.record(Node::Linear {
-            x,
-            y,
-            residual,
-            spans: *spans,
-        });
-        y
-    }
-
-    fn linear_sizes(&self, spans: &LinearSpans) -> linear::Sizes {
-        linear::Sizes {
-            rows: self.ids.len(),
-            d_in: spans.weight.cols,
-            d_out: spans.weight.rows,
-        }
-    }
-
-    fn attention(&mut self, plan: &Plan, qkv: Slot) -> Slot {
-        self.turn_slot(plan, qkv, 0);
-        let (heads, rows) = (plan.heads(), self.ids.len());
-        let out = self.arena.slot(rows * heads.q_width());
-        let lse = self.arena.slot(rows * heads.n_head);
-        let (mut out_values, mut lse_values) = (self.arena.take(out), self.arena.take(lse));
-        let (sizes, qkv_values) = (self.rows.attention(heads), self.arena.get(qkv));
-        self.profile.measure(Part::AttentionForward, || {
-            attention::forward(
-                plan.arithmetic,
-                sizes,
-                qkv_values,
-                &mut out_values,
-                &mut lse_values,
-            );
-        });
-        self.arena.put(out, out_values);
-        self.arena.put(lse, lse_values);
-        self.read(lse);
-        self.record(Node::Attention { qkv, out, lse });
-        out
-    }
-
-    /// Turns queries and keys in place.
-    fn turn_slot(&mut self, plan: &Plan, qkv: Slot, start: usize) {
-        let mut values = self.arena.take(qkv);
-        self.turn(plan, &mut values, start, Turn::Forward);
-        self.arena.put(qkv, values);
-    }
-
-    fn turn(&mut self, plan: &Plan, qkv: &mut [f32], start: usize, turn: Turn) {
-        let heads = plan.heads();
-        if let Some(table) = plan.rotary {
-            let n_turned = heads.n_head + heads.n_kv_head;
-            let width = heads.qkv_width();
-            let positions = self.rows.positions(start);
-            self.profile.measure(Part::Rotary, || {
-                rotary::apply(table, qkv, width, n_turned, positions, turn);
-            });
-        }
-    }
-
-    fn activation(&mut self, plan: &Plan, x: Slot) -> Slot {
-        let d_ff = plan.shape.d_ff;
-        let y = self.arena.slot(self.ids.len() * d_ff);
-        let mut values = self.arena.take(y);
-        let kind = plan.config.mlp.activation();
-        let x_values = self.arena.get(x);
-        self.profile.measure(Part::Activation, || {
-            activation::forward(kind, d_ff, x_values, &mut values);
-        });
-        self.arena.put(y, values);
-        self.record(Node::Activation { x, y });
-        y
     }
 }
 
@@ -487,12 +268,15 @@ impl Pass {
 fn head(plan: &Plan, hidden: &[f32], logits: &mut Vec<f32>) {
     let (d, vocab) = (plan.shape.d_model, plan.shape.vocab_size);
     let rows = hidden.len() / d;
-    let sizes = linear::Sizes {
+    let sizes = kernels::linear::Sizes {
         rows,
         d_in: d,
         d_out: vocab,
     };
     let table = plan.matrix(plan.layout.head);
     logits.resize(rows * vocab, 0.0);
-    linear::forward(plan.arithmetic, sizes, hidden, table, None, None, logits);
+    kernels::linear::forward(plan.arithmetic, sizes, hidden, table, None, None, logits);
+    if let Some(cap) = plan.logit_cap() {
+        kernels::softcap::apply(logits, cap);
+    }
 }

@@ -39,7 +39,7 @@ impl Pass {
         layer: usize,
     ) -> Slot {
         let (heads, start) = (plan.heads(), texts.start());
-        self.turn_slot(plan, qkv, start);
+        self.turn_slot(plan, qkv, (layer, start));
         let (width, q_width) = (heads.qkv_width(), heads.q_width());
         let out = self.arena.slot(self.ids.len() * q_width);
         let mut values = self.arena.take(out);
@@ -51,8 +51,8 @@ impl Pass {
                 let held = cache.append(layer, heads, qkv);
                 attention::forward_cached(
                     plan.arithmetic,
-                    heads,
-                    (held.past, new),
+                    plan.attention(layer, new),
+                    held.past,
                     (qkv, width),
                     (held.keys, held.values, held.capacity),
                     &mut values[row * q_width..(row + new) * q_width],

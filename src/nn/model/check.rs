@@ -1,6 +1,7 @@
 //! What a model refuses: shapes that do not fit, tokens that would index out of a table.
 
-use super::{Model, ModelConfig, ModelShape, TokenBatch};
+use super::{Door, Model, ModelConfig, ModelShape, TokenBatch};
+use crate::nn::Balancing;
 use candle_core::{Result, Tensor, bail};
 
 impl Model {
@@ -76,7 +77,7 @@ pub(super) fn upstream(
     Ok(())
 }
 
-pub(super) fn shape(config: &ModelConfig, shape: &ModelShape) -> Result<()> {
+pub(super) fn shape(config: &ModelConfig, shape: &ModelShape, door: Door) -> Result<()> {
     let sizes = [
         shape.n_layer,
         shape.n_head,
@@ -89,6 +90,14 @@ pub(super) fn shape(config: &ModelConfig, shape: &ModelShape) -> Result<()> {
     ];
     if sizes.contains(&0) {
         bail!("model: every size must be at least 1, got {shape:?}")
+    }
+    if door == Door::Composite
+        && let Some(moe) = &config.moe
+        && moe.balancing != (Balancing::Loss {})
+    {
+        bail!(
+            "model: experts are balanced by biases on the CPU's fused kernels alone; say balancing: loss"
+        )
     }
     match config.faults().first() {
         Some(fault) => bail!("model: {}; {}", fault.what, fault.hint),

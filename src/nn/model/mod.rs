@@ -2,10 +2,14 @@
 //! model holds; `run` is what it does, `check` what it refuses.
 
 mod check;
+mod experts;
+#[cfg(test)]
+mod option_tests;
 mod run;
 #[cfg(test)]
 mod tests;
 
+pub use experts::ExpertLoad;
 pub use run::{TokenValues, Upstream};
 
 use super::checkpointing::ActivationCheckpointing;
@@ -13,13 +17,14 @@ use super::composite::{Graph, Leaves};
 use super::footprint::Footprint;
 use super::fused::Pass;
 use super::layout::{Layout, Span};
+use super::moment::Moment;
 use super::profile::Part;
+use super::tables::Tables;
 use super::tape::Track;
 use super::weights::{Stored, StoredTensor};
 use super::{Init, ModelConfig, ModelShape, Naming, ParamInfo, Params};
 use crate::base::rng::{Rng, Stream};
 use crate::kernels::matmul::Arithmetic;
-use crate::kernels::rotary::RotaryTable;
 use crate::kernels::threads;
 use candle_core::{Device, Result, Tensor, bail};
 use std::time::Duration;
@@ -97,7 +102,10 @@ pub struct Model {
     recorded: Option<Recorded>,
     training: Pass,
     evaluation: Pass,
-    rotary: Option<RotaryTable>,
+    tables: Tables,
+    moment: Moment,
+    /// What the experts of the optimizer step under way got so far.
+    loads: experts::Loads,
     /// Gradient of the loss by the head's outputs, used again every step.
     upstream: Upstream,
 }
@@ -135,7 +143,7 @@ impl Model {
             bail!("model: the fused door is for the CPU, not for {device:?}")
         }
         let shape = config.shape(vocab_size);
-        check::shape(config, &shape)?;
+        check::shape(config, &shape, door)?;
         let layout = Layout::new(config, &shape);
         let params = Params::new(layout.infos.clone(), device)?;
         Ok(Model::assemble((config, shape), layout, params, None, door))
@@ -155,7 +163,7 @@ impl Model {
         E: From<candle_core::Error>,
     {
         let shape = config.shape(vocab_size);
-        check::shape(config, &shape)?;
+        check::shape(config, &shape, Door::Fused)?;
         let layout = Layout::new(config, &shape);
         let params = Params::absent(layout.infos.clone())?;
         let stored = Stored::new(&layout, read)?;
@@ -188,10 +196,9 @@ impl Model {
             recorded: None,
             training: Pass::new(Track::Gradients),
             evaluation: Pass::new(Track::Off),
-            rotary: config.position.rope().map(|rope| {
-                let rotation = rope.rotation(shape.head_dim, shape.seq_len);
-                RotaryTable::new(rotation, shape.head_dim, shape.seq_len)
-            }),
+            tables: Tables::new(config, &shape),
+            moment: Moment::default(),
+            loads: experts::Loads::default(),
             upstream: Upstream::default(),
         }
     }
@@ -288,6 +295,10 @@ impl Model {
         &mut self.params
     }
 
+    pub(crate) fn moment(&self) -> Moment {
+        self.moment
+    }
+
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -300,12 +311,18 @@ impl Model {
                 Some(*span) == self.layout.positions
                     || (*span == self.layout.tokens && *span != self.layout.head)
             };
-            spans.retain(|span| !looked_up(span));
+            let idle = self.layout.idle(&self.config);
+            spans.retain(|span| !looked_up(span) && !idle.contains(span));
             spans.sort_by_key(|span| span.offset);
             spans.dedup();
             return spans.iter().map(|span| stored.bytes(*span)).sum();
         }
-        (self.n_params() - self.lookup_params()) * size_of::<f32>()
+        (self.n_params() - self.lookup_params() - self.idle_params()) * size_of::<f32>()
+    }
+
+    /// Parameters of experts that a token is not sent to.
+    pub(crate) fn idle_params(&self) -> usize {
+        self.layout.idle(&self.config).iter().map(Span::len).sum()
     }
 
     /// Parameters that are looked up and never multiplied: positions, and token embeddings that are not the head too.

@@ -116,7 +116,7 @@ impl Model {
         self.recorded = None;
         self.params.require_present()?;
         self.check_batch(batch)?;
-        self.extend_rotary(batch.seq_len);
+        self.tables.extend_to(batch.seq_len);
         let (grads, into) = self.params.open_grads();
         let result = self.with_plan(|plan, pass, _| {
             threads::enter(|| pass.forward(plan, batch));
@@ -134,6 +134,7 @@ impl Model {
             })?;
             Ok(result)
         })?;
+        self.loads.add(self.training.experts.tallies());
         if result.is_err() && into == Into::Overwrite {
             // Nothing was written: the gradients go on standing for zeros.
             self.params.zero_grads()?;
@@ -183,6 +184,8 @@ impl Model {
             shape: &self.shape,
             layout: &self.layout,
             leaves,
+            track: Track::Gradients,
+            moment: self.moment,
         };
         let flat = self.params.grads()?;
         for (span, grad) in decoder.gradients(&outputs, dlogp, dentropy)? {
@@ -224,7 +227,7 @@ impl Model {
     pub fn logits(&mut self, tokens: &[u32], batch_size: usize, seq_len: usize) -> Result<Tensor> {
         self.check_tokens("tokens", tokens, batch_size, seq_len)?;
         if self.door == Door::Fused {
-            self.extend_rotary(seq_len);
+            self.tables.extend_to(seq_len);
             let mut logits = Vec::new();
             self.with_plan(|plan, _, pass| {
                 threads::enter(|| {
@@ -255,9 +258,8 @@ impl Model {
             return read(&mut Decoding::composite(self.decoder(Track::Off)?, extent));
         }
         let heads = self.heads();
-        let windows: Vec<_> = (0..self.shape.n_layer)
-            .map(|layer| self.config.window(layer))
-            .collect();
+        let layers = 0..self.shape.n_layer;
+        let windows: Vec<_> = layers.map(|layer| self.config.window(layer)).collect();
         self.with_plan(|plan, _, pass| {
             read(&mut Decoding::fused(*plan, pass, heads, extent, &windows))
         })?
@@ -271,14 +273,8 @@ impl Model {
         }
     }
 
-    fn extend_rotary(&mut self, seq_len: usize) {
-        if let Some(rotary) = &mut self.rotary {
-            rotary.extend_to(seq_len);
-        }
-    }
-
     fn run_fused(&mut self, track: Track, batch: &TokenBatch) -> Result<TokenOutputs> {
-        self.extend_rotary(batch.seq_len);
+        self.tables.extend_to(batch.seq_len);
         let shape = (batch.batch_size, batch.seq_len);
         self.with_plan(|plan, training, evaluation| {
             let pass = match track {
@@ -304,7 +300,8 @@ impl Model {
             config,
             shape,
             layout,
-            rotary,
+            tables,
+            moment,
             params,
             stored,
             training,
@@ -318,7 +315,8 @@ impl Model {
                 config,
                 shape,
                 layout,
-                rotary: rotary.as_ref(),
+                tables,
+                moment: *moment,
                 weights,
             };
             work(&plan, training, evaluation)
@@ -335,6 +333,8 @@ impl Model {
             shape: &self.shape,
             layout: &self.layout,
             leaves: Leaves::new(&self.layout, self.params.weights(), DType::F32, track)?,
+            track,
+            moment: self.moment,
         })
     }
 }

@@ -10,6 +10,7 @@ mod sinusoidal;
 pub use alibi::slopes;
 pub use rope::{Config as RopeConfig, Rotation};
 pub use scaling::ScalingConfig;
+pub use sinusoidal::wave;
 
 /// What a position encoding has to tell. All that it does not do is left as it stands here.
 pub trait Position {

@@ -12,11 +12,14 @@
 //! log-sum-exp; both sides of the activation; statistics of the norms). Without activation checkpointing all n_layer blocks
 //! are kept; with it ⌈n_layer / n⌉ − 1 boundaries of d_model and one segment of n blocks. On top come the residual stream's
 //! first row and the last norm, and the few gradients that are alive at once. The exact number follows from playing the
-//! pass through without computing, because buffers are shared by size.
+//! pass through without computing, because buffers are shared by size; `play` does that, options and experts included.
 
+mod play;
+
+use super::tape::Track;
 use super::{ActivationCheckpointing, ModelConfig, ModelShape};
 use crate::kernels::logprob;
-use std::collections::BTreeMap;
+use play::Play;
 
 /// Bytes of f32.
 const F32: u64 = 4;
@@ -48,10 +51,10 @@ pub fn training(
 ) -> Footprint {
     let rows = batch * seq_len;
     let segment_len = checkpointing.segment_len(shape.n_layer);
-    let mut play = Play::new(config, shape, rows);
-    play.training_forward(shape.n_layer, segment_len);
+    let mut play = Play::new(config, shape, rows, Track::Gradients);
+    play.training_forward(segment_len);
     let activations = play.elements;
-    play.backward(shape.n_layer, segment_len);
+    play.backward(segment_len);
     Footprint {
         activations: F32 * activations as u64,
         gradients: F32 * (play.elements - activations) as u64,
@@ -67,8 +70,8 @@ pub fn evaluation(
     seq_len: usize,
 ) -> Footprint {
     let rows = batch * seq_len;
-    let mut play = Play::new(config, shape, rows);
-    play.evaluation_forward(shape.n_layer);
+    let mut play = Play::new(config, shape, rows, Track::Off);
+    play.evaluation_forward();
     Footprint {
         activations: F32 * play.elements as u64,
         gradients: 0,
@@ -80,142 +83,6 @@ fn head(shape: &ModelShape, rows: usize) -> u64 {
     let sizes = logprob::Sizes::new(rows, shape.d_model, shape.vocab_size);
     let chunk = sizes.chunk_rows() * (shape.vocab_size + 4);
     F32 * (chunk + 4 * rows) as u64
-}
-
-/// The pool of buffers as numbers: widths of rows that are free, and how often.
-struct Play {
-    rows: usize,
-    d: usize,
-    qkv: usize,
-    attended: usize,
-    wide: usize,
-    active: usize,
-    lse: usize,
-    stats: usize,
-    free: BTreeMap<usize, usize>,
-    elements: usize,
-}
-
-impl Play {
-    fn new(config: &ModelConfig, shape: &ModelShape, rows: usize) -> Play {
-        Play {
-            rows,
-            d: shape.d_model,
-            qkv: (shape.n_head + 2 * shape.n_kv_head) * shape.head_dim,
-            attended: shape.n_head * shape.head_dim,
-            wide: config.mlp.activation().input_width(shape.d_ff),
-            active: shape.d_ff,
-            lse: shape.n_head,
-            stats: 2,
-            free: BTreeMap::new(),
-            elements: 0,
-        }
-    }
-
-    fn get(&mut self, width: usize) {
-        match self.free.get_mut(&width) {
-            Some(n) if *n > 0 => *n -= 1,
-            _ => self.elements += width * self.rows,
-        }
-    }
-
-    fn free(&mut self, width: usize) {
-        *self.free.entry(width).or_default() += 1;
-    }
-
-    fn training_forward(&mut self, n_layer: usize, segment_len: usize) {
-        self.get(self.d);
-        let last = (n_layer - 1) / segment_len;
-        for layer in 0..n_layer {
-            let kept = layer / segment_len == last;
-            self.block(kept, true);
-            if !kept && layer % segment_len != 0 {
-                self.free(self.d);
-            }
-        }
-        self.swap(&[self.d, self.stats], &[]);
-    }
-
-    fn evaluation_forward(&mut self, n_layer: usize) {
-        self.get(self.d);
-        for _ in 0..n_layer {
-            self.block(false, true);
-            self.free(self.d);
-        }
-        self.swap(&[self.d, self.stats], &[]);
-    }
-
-    fn backward(&mut self, n_layer: usize, segment_len: usize) {
-        let last = (n_layer - 1) / segment_len;
-        // Gradient by the last norm's output, then by its input.
-        self.swap(&[self.d], &[self.d]);
-        self.swap(&[self.d], &[self.d, self.stats]);
-        self.segment_back(n_layer - last * segment_len, true);
-        for _ in 0..last {
-            self.free(self.d);
-            for block in 0..segment_len {
-                self.block(true, block + 1 < segment_len);
-            }
-            self.segment_back(segment_len, false);
-        }
-    }
-
-    /// Forward of one block; `output` says whether its last product is computed.
-    fn block(&mut self, kept: bool, output: bool) {
-        let done = |play: &mut Play, width: usize| {
-            if !kept {
-                play.free(width);
-            }
-        };
-        self.get(self.d);
-        self.get(self.stats);
-        done(self, self.stats);
-        self.get(self.qkv);
-        done(self, self.d);
-        self.get(self.attended);
-        self.get(self.lse);
-        done(self, self.lse);
-        done(self, self.qkv);
-        self.get(self.d);
-        done(self, self.attended);
-        self.get(self.d);
-        self.get(self.stats);
-        done(self, self.stats);
-        self.get(self.wide);
-        done(self, self.d);
-        self.get(self.active);
-        done(self, self.wide);
-        if output {
-            self.get(self.d);
-        }
-        done(self, self.active);
-        done(self, self.d);
-    }
-
-    /// Backward of kept blocks; `output` says whether the last one's output is still held.
-    fn segment_back(&mut self, blocks: usize, output: bool) {
-        for block in (0..blocks).rev() {
-            if output || block + 1 < blocks {
-                self.free(self.d);
-            }
-            // Feed-forward: out, activation, in, norm.
-            self.swap(&[self.active], &[self.active]);
-            self.swap(&[self.wide], &[self.active, self.wide]);
-            self.swap(&[self.d], &[self.wide, self.d, self.d, self.stats, self.d]);
-            // Attention: out, itself, in, norm.
-            self.get(self.attended);
-            self.swap(
-                &[self.qkv],
-                &[self.attended, self.attended, self.lse, self.qkv],
-            );
-            self.swap(&[self.d], &[self.qkv, self.d, self.d, self.stats]);
-        }
-    }
-
-    fn swap(&mut self, taken: &[usize], freed: &[usize]) {
-        taken.iter().for_each(|&width| self.get(width));
-        freed.iter().for_each(|&width| self.free(width));
-    }
 }
 
 #[cfg(test)]

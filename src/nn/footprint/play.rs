@@ -1,0 +1,387 @@
+//! A pass played through without computing: which buffers it asks for and gives back, in its own order. Each function here
+//! stands for the one of the same name in `fused`.
+
+use crate::nn::tape::Track;
+use crate::nn::{ModelConfig, ModelShape, MoeConfig, NormPlacement};
+use std::collections::BTreeMap;
+
+/// The pool of buffers as numbers: widths of rows that are free, and how often.
+pub(super) struct Play<'a> {
+    config: &'a ModelConfig,
+    rows: usize,
+    n_layer: usize,
+    d: usize,
+    qkv: usize,
+    attended: usize,
+    d_ff: usize,
+    lse: usize,
+    /// Heads whose scale a norm of queries and keys keeps.
+    scales: usize,
+    drops: bool,
+    free: BTreeMap<usize, usize>,
+    pub elements: usize,
+}
+
+/// Statistics of a norm.
+const STATS: usize = 2;
+
+/// The widths of a block's experts.
+#[derive(Clone, Copy)]
+struct Widths {
+    top_k: usize,
+    n_expert: usize,
+    routing: usize,
+    wide: usize,
+    active: usize,
+    outs: usize,
+}
+
+/// What a sub-layer ends with.
+#[derive(Clone, Copy)]
+enum Last {
+    /// A product from rows so wide.
+    Linear(usize),
+    Experts(Widths),
+}
+
+impl<'a> Play<'a> {
+    pub fn new(config: &'a ModelConfig, shape: &ModelShape, rows: usize, track: Track) -> Self {
+        Play {
+            config,
+            rows,
+            n_layer: shape.n_layer,
+            d: shape.d_model,
+            qkv: (shape.n_head + 2 * shape.n_kv_head) * shape.head_dim,
+            attended: shape.n_head * shape.head_dim,
+            d_ff: shape.d_ff,
+            lse: shape.n_head,
+            scales: shape.n_head + shape.n_kv_head,
+            drops: config.dropout > 0.0 && track == Track::Gradients,
+            free: BTreeMap::new(),
+            elements: 0,
+        }
+    }
+
+    fn get(&mut self, width: usize) {
+        match self.free.get_mut(&width) {
+            Some(n) if *n > 0 => *n -= 1,
+            _ => self.elements += width * self.rows,
+        }
+    }
+
+    fn free(&mut self, width: usize) {
+        *self.free.entry(width).or_default() += 1;
+    }
+
+    /// Gives back what a pass keeps only for its backward.
+    fn done(&mut self, kept: bool, width: usize) {
+        if !kept {
+            self.free(width);
+        }
+    }
+
+    pub fn training_forward(&mut self, segment_len: usize) {
+        self.get(self.d);
+        let last = (self.n_layer - 1) / segment_len;
+        for layer in 0..self.n_layer {
+            let kept = layer / segment_len == last;
+            self.block(layer, kept, true);
+            if !kept && layer % segment_len != 0 {
+                self.free(self.d);
+            }
+        }
+        self.last_norm();
+    }
+
+    pub fn evaluation_forward(&mut self) {
+        self.get(self.d);
+        for layer in 0..self.n_layer {
+            self.block(layer, false, true);
+            self.free(self.d);
+        }
+        self.last_norm();
+    }
+
+    fn last_norm(&mut self) {
+        if self.config.norm_placement != NormPlacement::Post {
+            self.get(self.d);
+            self.get(STATS);
+        }
+    }
+
+    pub fn backward(&mut self, segment_len: usize) {
+        let last = (self.n_layer - 1) / segment_len;
+        // Gradient by the hidden states.
+        self.get(self.d);
+        if self.config.norm_placement != NormPlacement::Post {
+            self.norm_back(true, false);
+        }
+        self.segment_back(last * segment_len..self.n_layer, true);
+        for segment in (0..last).rev() {
+            self.free(self.d);
+            let layers = segment * segment_len..(segment + 1) * segment_len;
+            for layer in layers.clone() {
+                self.block(layer, true, layer + 1 < layers.end);
+            }
+            self.segment_back(layers, false);
+        }
+    }
+
+    /// Whether sub-layers begin with a norm, and end with one.
+    fn norms(&self) -> (bool, bool) {
+        match self.config.norm_placement {
+            NormPlacement::Pre => (true, false),
+            NormPlacement::Post => (false, true),
+            NormPlacement::Both => (true, true),
+        }
+    }
+
+    fn widths(&self, moe: &MoeConfig) -> Widths {
+        let d_ff = moe.d_ff.unwrap_or(self.d_ff);
+        let wide = self.config.mlp.activation().input_width(d_ff);
+        Widths {
+            top_k: moe.top_k,
+            n_expert: moe.n_expert,
+            routing: moe.router().width(),
+            wide: moe.top_k * wide,
+            active: moe.top_k * d_ff,
+            outs: moe.top_k * self.d,
+        }
+    }
+
+    /// Forward of one block; `output` says whether its last values are wanted.
+    fn block(&mut self, layer: usize, kept: bool, output: bool) {
+        let (before, _) = self.norms();
+        if before {
+            self.norm(kept, true);
+        }
+        self.get(self.qkv);
+        if before {
+            self.done(kept, self.d);
+        }
+        if self.config.qk_norm {
+            self.get(self.qkv);
+            self.get(self.scales);
+            self.done(kept, self.scales);
+            self.done(kept, self.qkv);
+        }
+        self.get(self.attended);
+        self.get(self.lse);
+        self.done(kept, self.lse);
+        self.done(kept, self.qkv);
+        self.join(Last::Linear(self.attended), kept, true);
+        self.done(kept, self.attended);
+        if before {
+            self.norm(kept, true);
+        }
+        match self.config.experts(layer).map(|moe| self.widths(moe)) {
+            Some(widths) => {
+                self.join(Last::Experts(widths), kept, output);
+                if before {
+                    self.done(kept, self.d);
+                }
+            }
+            None => {
+                let wide = self.config.mlp.activation().input_width(self.d_ff);
+                self.get(wide);
+                if before {
+                    self.done(kept, self.d);
+                }
+                self.get(self.d_ff);
+                self.done(kept, wide);
+                self.join(Last::Linear(self.d_ff), kept, output);
+                self.done(kept, self.d_ff);
+            }
+        }
+        self.done(kept, self.d);
+    }
+
+    fn norm(&mut self, kept: bool, output: bool) {
+        self.get(self.d);
+        self.get(STATS);
+        if !output {
+            self.free(self.d);
+        }
+        self.done(kept, STATS);
+    }
+
+    fn join(&mut self, last: Last, kept: bool, output: bool) {
+        let (before, after) = self.norms();
+        if before && after {
+            self.last(last, kept, true);
+            self.norm(kept, true);
+            self.done(kept, self.d);
+            return self.residual(output);
+        }
+        let sum = output || after;
+        if self.drops {
+            self.last(last, kept, true);
+            self.residual(sum);
+        } else {
+            self.last(last, kept, sum);
+        }
+        if after {
+            self.norm(kept, output);
+            self.done(kept, self.d);
+        }
+    }
+
+    fn residual(&mut self, output: bool) {
+        if output {
+            self.get(self.d);
+        }
+        self.free(self.d);
+    }
+
+    fn last(&mut self, last: Last, kept: bool, output: bool) {
+        if let Last::Experts(w) = last {
+            self.get(w.routing);
+            self.get(w.n_expert);
+            self.free(w.n_expert);
+            self.get(w.outs);
+            self.get(w.wide);
+            self.free(w.outs);
+            self.get(w.active);
+            self.get(w.outs);
+            if output {
+                self.get(self.d);
+            }
+            for width in [w.wide, w.active, w.outs, w.routing] {
+                self.done(kept, width);
+            }
+        } else if output {
+            self.get(self.d);
+        }
+    }
+
+    /// Backward of kept blocks; `output` says whether the last one's output is still held.
+    fn segment_back(&mut self, layers: std::ops::Range<usize>, output: bool) {
+        let (before, _) = self.norms();
+        for layer in layers.clone().rev() {
+            let held = output || layer + 1 < layers.end;
+            match self.config.experts(layer).map(|moe| self.widths(moe)) {
+                Some(widths) => self.join_back(Last::Experts(widths), held),
+                None => {
+                    let wide = self.config.mlp.activation().input_width(self.d_ff);
+                    self.join_back(Last::Linear(self.d_ff), held);
+                    // Activation, product in.
+                    self.free(self.d_ff);
+                    self.get(wide);
+                    self.free(self.d_ff);
+                    self.free(wide);
+                    if before {
+                        self.get(self.d);
+                    }
+                    self.free(wide);
+                }
+            }
+            if before {
+                self.norm_back(true, true);
+            }
+            self.join_back(Last::Linear(self.attended), true);
+            self.attention_back();
+            if before {
+                self.norm_back(true, true);
+            }
+        }
+    }
+
+    /// From the output of attention to the norm in front of it.
+    fn attention_back(&mut self) {
+        self.get(self.qkv);
+        self.free(self.attended);
+        self.free(self.attended);
+        self.free(self.lse);
+        if self.config.qk_norm {
+            self.free(self.qkv);
+            self.get(self.qkv);
+            self.free(self.qkv);
+            self.free(self.scales);
+        }
+        self.free(self.qkv);
+        if self.norms().0 {
+            self.get(self.d);
+        }
+        self.free(self.qkv);
+    }
+
+    /// `held`: the output's values are there. `known`: the input has a gradient already.
+    fn norm_back(&mut self, held: bool, known: bool) {
+        if held {
+            self.free(self.d);
+        }
+        if !known {
+            self.get(self.d);
+        }
+        self.free(self.d);
+        self.free(STATS);
+    }
+
+    fn join_back(&mut self, last: Last, held: bool) {
+        let (before, after) = self.norms();
+        if before && after {
+            self.sum_back(held);
+            self.norm_back(false, false);
+            return self.last_back(last, true, false);
+        }
+        if after {
+            self.norm_back(held, false);
+        }
+        let held = held || after;
+        if self.drops {
+            self.sum_back(held);
+            self.last_back(last, false, false);
+        } else {
+            self.last_back(last, held, true);
+        }
+    }
+
+    fn sum_back(&mut self, held: bool) {
+        if held {
+            self.free(self.d);
+        }
+        self.get(self.d);
+    }
+
+    /// `residual`: the gradient by the output goes on as the residual stream's.
+    fn last_back(&mut self, last: Last, held: bool, residual: bool) {
+        if held {
+            self.free(self.d);
+        }
+        match last {
+            Last::Linear(width) => {
+                self.get(width);
+                if !residual {
+                    self.free(self.d);
+                }
+            }
+            Last::Experts(w) => self.experts_back(w, residual),
+        }
+    }
+
+    fn experts_back(&mut self, w: Widths, residual: bool) {
+        let (before, _) = self.norms();
+        self.get(w.top_k);
+        self.get(w.active);
+        self.free(w.active);
+        self.get(w.wide);
+        self.free(w.wide);
+        self.free(w.active);
+        self.get(w.outs);
+        self.free(w.outs);
+        self.free(w.wide);
+        // The input is the residual stream itself where no norm stands before; a sum has handed its gradient on.
+        let known = !before && !residual;
+        if !known {
+            self.get(self.d);
+        }
+        self.free(w.outs);
+        self.get(w.n_expert);
+        self.free(w.n_expert);
+        self.free(w.routing);
+        self.free(w.top_k);
+        if !residual || !before {
+            self.free(self.d);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Attention over whole rows, with the rotation of queries and keys.
+
+use super::{Node, Pass, Plan};
+use crate::kernels::attention;
+use crate::kernels::rotary::{self, Turn};
+use crate::nn::profile::Part;
+use crate::nn::tape::Slot;
+
+impl Pass {
+    pub(super) fn attention(&mut self, plan: &Plan, qkv: Slot, layer: usize) -> Slot {
+        self.turn_slot(plan, qkv, (layer, 0));
+        let (heads, rows) = (plan.heads(), self.ids.len());
+        let out = self.arena.slot(rows * heads.q_width());
+        let lse = self.arena.slot(rows * heads.n_head);
+        let (mut out_values, mut lse_values) = (self.arena.take(out), self.arena.take(lse));
+        let qkv_values = self.arena.get(qkv);
+        let mut sizes = plan.attention(layer, self.rows.seq_len);
+        sizes.mask.first = self.rows.documents();
+        self.profile.measure(Part::AttentionForward, || {
+            attention::forward(
+                plan.arithmetic,
+                sizes,
+                qkv_values,
+                &mut out_values,
+                &mut lse_values,
+            );
+        });
+        self.arena.put(out, out_values);
+        self.arena.put(lse, lse_values);
+        self.read(lse);
+        self.record(Node::Attention {
+            qkv,
+            out,
+            lse,
+            layer,
+        });
+        out
+    }
+
+    pub(super) fn attention_backward(
+        &mut self,
+        plan: &Plan,
+        [qkv, out, lse]: [Slot; 3],
+        layer: usize,
+    ) {
+        let Some(dout) = self.arena.take_gradient(out) else {
+            return;
+        };
+        let mut dqkv = self.arena.buffer(self.arena.get(qkv).len());
+        let saved = attention::Saved {
+            qkv: self.arena.get(qkv),
+            out: self.arena.get(out),
+            lse: self.arena.get(lse),
+        };
+        let mut sizes = plan.attention(layer, self.rows.seq_len);
+        sizes.mask.first = self.rows.documents();
+        self.profile.measure(Part::AttentionBackward, || {
+            attention::backward(plan.arithmetic, sizes, saved, &dout, &mut dqkv);
+        });
+        self.turn(plan, &mut dqkv, (layer, 0), Turn::Back);
+        self.arena.put_gradient(qkv, dqkv);
+        self.arena.free(dout);
+        self.arena.release(out);
+        self.arena.release(lse);
+    }
+
+    /// Turns queries and keys of a block in place; `start` tokens were read before.
+    pub(super) fn turn_slot(&mut self, plan: &Plan, qkv: Slot, (layer, start): (usize, usize)) {
+        let mut values = self.arena.take(qkv);
+        self.turn(plan, &mut values, (layer, start), Turn::Forward);
+        self.arena.put(qkv, values);
+    }
+
+    fn turn(&mut self, plan: &Plan, qkv: &mut [f32], (layer, start): (usize, usize), turn: Turn) {
+        let heads = plan.heads();
+        if let Some(table) = plan.rotary(layer) {
+            let n_turned = heads.n_head + heads.n_kv_head;
+            let width = heads.qkv_width();
+            let positions = self.rows.positions(start);
+            self.profile.measure(Part::Rotary, || {
+                rotary::apply(table, qkv, width, n_turned, positions, turn);
+            });
+        }
+    }
+}

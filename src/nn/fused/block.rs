@@ -1,0 +1,151 @@
+//! How nodes make a transformer block: what norms stand where, and what joins the residual stream.
+
+use super::{Output, Pass, Plan};
+use crate::kernels::dropout::Dropout;
+use crate::nn::NormPlacement;
+use crate::nn::kv_cache::Texts;
+use crate::nn::layout::{BlockSpans, ExpertSpans, LinearSpans, MlpSpans, NormSpans};
+use crate::nn::moment::Place;
+use crate::nn::tape::{Slot, Track};
+
+/// The last part of a sub-layer, whose output joins the residual stream.
+#[derive(Clone, Copy)]
+enum Last<'a> {
+    Linear { x: Slot, spans: &'a LinearSpans },
+    Experts { x: Slot, spans: &'a ExpertSpans },
+}
+
+/// What stands between a sub-layer and the residual stream.
+#[derive(Clone, Copy)]
+struct Joint<'a> {
+    layer: usize,
+    norm: Option<&'a NormSpans>,
+    drop: Option<Dropout>,
+}
+
+impl Pass {
+    /// One transformer block over `x`, which is left alone.
+    pub(super) fn block(
+        &mut self,
+        plan: &Plan,
+        x: Slot,
+        (layer, block): (usize, &BlockSpans),
+        texts: Option<&mut Texts>,
+        output: Output,
+    ) -> Slot {
+        let h = self.norm_before(plan, x, block.norm1.as_ref());
+        let mut qkv = self.linear(plan, h, None, &block.qkv, Output::New);
+        self.read_unless(h, x);
+        if let Some(gains) = block.qk_norm {
+            let normed = self.qk_norm(plan, qkv, gains);
+            self.read(qkv);
+            qkv = normed;
+        }
+        let mixed = match texts {
+            Some(texts) => self.cached_attention(plan, qkv, texts, layer),
+            None => self.attention(plan, qkv, layer),
+        };
+        self.read(qkv);
+        let last = Last::Linear {
+            x: mixed,
+            spans: &block.attn_out,
+        };
+        let joint = Joint {
+            layer,
+            norm: block.norm1_after.as_ref(),
+            drop: self.drops(plan, Place::Attention(layer)),
+        };
+        let after = self.join(plan, x, last, joint, Output::New);
+        self.read(mixed);
+        let joint = Joint {
+            layer,
+            norm: block.norm2_after.as_ref(),
+            drop: self.drops(plan, Place::Mlp(layer)),
+        };
+        let h = self.norm_before(plan, after, block.norm2.as_ref());
+        let y = match &block.mlp {
+            MlpSpans::One(spans) => {
+                let wide = self.linear(plan, h, None, &spans.wide, Output::New);
+                self.read_unless(h, after);
+                let active = self.activation(plan, wide);
+                self.read(wide);
+                let last = Last::Linear {
+                    x: active,
+                    spans: &spans.out,
+                };
+                let y = self.join(plan, after, last, joint, output);
+                self.read(active);
+                y
+            }
+            MlpSpans::Many(spans) => {
+                let y = self.join(plan, after, Last::Experts { x: h, spans }, joint, output);
+                self.read_unless(h, after);
+                y
+            }
+        };
+        self.read(after);
+        y
+    }
+
+    /// The norm in front of a sub-layer, where there is one.
+    fn norm_before(&mut self, plan: &Plan, x: Slot, norm: Option<&NormSpans>) -> Slot {
+        norm.map_or(x, |norm| self.norm(plan, x, norm, Output::New))
+    }
+
+    fn read_unless(&mut self, slot: Slot, other: Slot) {
+        if slot != other {
+            self.read(slot);
+        }
+    }
+
+    /// What is dropped at a place: nothing but in training.
+    pub(super) fn drops(&self, plan: &Plan, place: Place) -> Option<Dropout> {
+        plan.dropout(place)
+            .filter(|_| self.track == Track::Gradients)
+    }
+
+    /// The residual stream `x` with what the sub-layer's last part gives.
+    fn join(&mut self, plan: &Plan, x: Slot, last: Last, joint: Joint, output: Output) -> Slot {
+        let normed_first = plan.config.norm_placement == NormPlacement::Both;
+        if normed_first {
+            let added = self.last(plan, last, None, joint.layer, Output::New);
+            let normed = match joint.norm {
+                Some(norm) => {
+                    let normed = self.norm(plan, added, norm, Output::New);
+                    self.read(added);
+                    normed
+                }
+                None => added,
+            };
+            return self.residual(normed, x, joint.drop, output);
+        }
+        let sum_to = joint.norm.map_or(output, |_| Output::New);
+        let sum = match joint.drop {
+            None => self.last(plan, last, Some(x), joint.layer, sum_to),
+            drop => {
+                let added = self.last(plan, last, None, joint.layer, Output::New);
+                self.residual(added, x, drop, sum_to)
+            }
+        };
+        let Some(norm) = joint.norm else {
+            return sum;
+        };
+        let y = self.norm(plan, sum, norm, output);
+        self.read(sum);
+        y
+    }
+
+    fn last(
+        &mut self,
+        plan: &Plan,
+        last: Last,
+        residual: Option<Slot>,
+        layer: usize,
+        output: Output,
+    ) -> Slot {
+        match last {
+            Last::Linear { x, spans } => self.linear(plan, x, residual, spans, output),
+            Last::Experts { x, spans } => self.experts(plan, (x, residual), (layer, spans), output),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The residual stream's beginning: token embeddings with what is added for positions.
+
+use super::{Pass, Plan};
+use crate::kernels::matmul::Into;
+use crate::kernels::{dropout, embedding};
+use crate::nn::moment::Place;
+use crate::nn::profile::Part;
+use crate::nn::tape::Slot;
+
+impl Pass {
+    pub(super) fn embedding(&mut self, plan: &Plan, start: usize) -> Slot {
+        let d = plan.shape.d_model;
+        let slot = self.arena.slot(self.ids.len() * d);
+        let mut x = self.arena.take(slot);
+        let table = (plan.matrix(plan.layout.tokens), scale(plan));
+        let drop = self.drops(plan, Place::Embedding);
+        let positions = self.rows.positions(start);
+        self.profile.measure(Part::Embedding, || {
+            embedding::forward(&self.ids, table, plan.vectors(), positions, &mut x);
+            if let Some(drop) = &drop {
+                dropout::apply(drop, d, &mut x);
+            }
+        });
+        self.arena.put(slot, x);
+        slot
+    }
+
+    pub(super) fn embedding_backward(&mut self, plan: &Plan, x: Slot, grads: &mut [f32]) {
+        let Some(mut dx) = self.arena.take_gradient(x) else {
+            return;
+        };
+        let d = plan.shape.d_model;
+        let drop = self.drops(plan, Place::Embedding);
+        let (ids, into) = (&self.ids, self.into);
+        let positions = self.rows.positions(0);
+        self.profile.measure(Part::Embedding, || {
+            if let Some(drop) = &drop {
+                dropout::apply(drop, d, &mut dx);
+            }
+            let dtable = &mut grads[plan.layout.tokens.range()];
+            // A tied table has the head's gradient already; few rows of a free one are written.
+            if into == Into::Overwrite && plan.layout.tokens != plan.layout.head {
+                dtable.fill(0.0);
+            }
+            embedding::backward(ids, scale(plan), &dx, dtable);
+            if let Some(span) = plan.layout.positions {
+                if into == Into::Overwrite {
+                    grads[span.range()].fill(0.0);
+                }
+                embedding::backward_positions(positions, d, &dx, &mut grads[span.range()]);
+            }
+        });
+        self.arena.free(dx);
+    }
+}
+
+/// What token embeddings are multiplied by.
+fn scale(plan: &Plan) -> f32 {
+    plan.config.embedding_scale.unwrap_or(1.0) as f32
+}

@@ -1,0 +1,426 @@
+//! Experts: tokens are laid out by the experts that the router chose for them, each expert multiplies its own, and the
+//! results come together again.
+
+use super::{Node, Output, Pass, Plan};
+use crate::kernels::experts::{self, Balance, Order, Router, Tally};
+use crate::kernels::matmul::{Arithmetic, Into};
+use crate::kernels::{activation, linear};
+use crate::nn::MoeConfig;
+use crate::nn::layout::{ExpertSpans, LinearSpans};
+use crate::nn::profile::Part;
+use crate::nn::tape::{Slot, Track};
+
+/// What a forward over experts leaves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ExpertsNode {
+    x: Slot,
+    y: Slot,
+    residual: Option<Slot>,
+    /// Probabilities and choices, see `kernels::experts`.
+    routing: Slot,
+    /// By place, that is by token and expert: both sides of the activation, and the experts' outputs.
+    wide: Slot,
+    active: Slot,
+    outs: Slot,
+    layer: usize,
+    spans: ExpertSpans,
+}
+
+/// What a pass knows of its experts.
+#[derive(Debug, Default)]
+pub(crate) struct Experts {
+    order: Order,
+    /// Of the micro-step under way, by block.
+    now: Vec<Tally>,
+    /// Gradients by probabilities that a balancing loss gives.
+    by_probability: Vec<f32>,
+}
+
+impl Experts {
+    /// What the routers of the last pass did, block by block; empty for blocks without experts.
+    pub fn tallies(&self) -> &[Tally] {
+        &self.now
+    }
+
+    fn tally(&mut self, layer: usize, router: Router, routing: &[f32]) {
+        if self.now.len() <= layer {
+            self.now.resize_with(layer + 1, Tally::default);
+        }
+        self.now[layer].clear(router.n_expert);
+        self.now[layer].add(router, routing);
+    }
+}
+
+/// The sizes of a block's experts for one pass.
+#[derive(Clone, Copy)]
+struct Sizes {
+    rows: usize,
+    /// Rows times top_k.
+    places: usize,
+    d: usize,
+    wide: usize,
+    d_ff: usize,
+}
+
+impl Sizes {
+    fn of(rows: usize, router: Router, spans: &ExpertSpans) -> Sizes {
+        let one = spans.expert(0);
+        Sizes {
+            rows,
+            places: rows * router.top_k,
+            d: one.wide.weight.cols,
+            wide: one.wide.weight.rows,
+            d_ff: one.out.weight.cols,
+        }
+    }
+
+    fn router(&self, n_expert: usize) -> linear::Sizes {
+        linear::Sizes {
+            rows: self.rows,
+            d_in: self.d,
+            d_out: n_expert,
+        }
+    }
+}
+
+impl Pass {
+    /// `residual` + what the experts make of `x` (rows, D).
+    pub(super) fn experts(
+        &mut self,
+        plan: &Plan,
+        (x, residual): (Slot, Option<Slot>),
+        (layer, spans): (usize, &ExpertSpans),
+        output: Output,
+    ) -> Slot {
+        let router = router_of(plan, layer, spans);
+        let sizes = Sizes::of(self.ids.len(), router, spans);
+        let routing = self.route(plan, x, (layer, spans), router, sizes);
+        let mut gathered = self.arena.buffer(sizes.places * sizes.d);
+        let x_values = self.arena.get(x);
+        self.profile.measure(Part::Experts, || {
+            experts::gather(&self.experts.order, sizes.d, x_values, &mut gathered);
+        });
+        let wide = self.arena.slot(sizes.places * sizes.wide);
+        let mut values = self.arena.take(wide);
+        let part = |e: usize| spans.expert(e).wide;
+        self.expert_products(plan, (spans.count, &part), &gathered, &mut values);
+        self.arena.free(gathered);
+        self.arena.put(wide, values);
+        let active = self.expert_activation(plan, wide, sizes);
+        let outs = self.arena.slot(sizes.places * sizes.d);
+        let (mut values, active_values) = (self.arena.take(outs), self.arena.take(active));
+        let part = |e: usize| spans.expert(e).out;
+        self.expert_products(plan, (spans.count, &part), &active_values, &mut values);
+        self.arena.put(active, active_values);
+        self.arena.put(outs, values);
+        let y = self.combine(router, routing, outs, residual, (sizes, output));
+        for slot in [wide, active, outs, routing] {
+            self.read(slot);
+        }
+        self.record(Node::Experts(ExpertsNode {
+            x,
+            y,
+            residual,
+            routing,
+            wide,
+            active,
+            outs,
+            layer,
+            spans: *spans,
+        }));
+        y
+    }
+
+    /// Chooses experts for all rows and lays the rows out. The router computes in f32 whatever the rest does.
+    fn route(
+        &mut self,
+        plan: &Plan,
+        x: Slot,
+        (layer, spans): (usize, &ExpertSpans),
+        router: Router,
+        sizes: Sizes,
+    ) -> Slot {
+        let routing = self.arena.slot(sizes.rows * router.width());
+        let mut values = self.arena.take(routing);
+        let mut logits = self.arena.buffer(sizes.rows * router.n_expert);
+        let x_values = self.arena.get(x);
+        let counts = self.track == Track::Gradients && !self.replays;
+        let known = &mut self.experts;
+        self.profile.measure(Part::Experts, || {
+            let weight = plan.matrix(spans.router);
+            let bias = spans.bias.map(|span| plan.dense(span));
+            let product = sizes.router(router.n_expert);
+            let f32 = Arithmetic::F32;
+            linear::forward(f32, product, x_values, weight, None, None, &mut logits);
+            experts::route(router, &logits, bias, &mut values);
+            known.order.arrange(router, &values);
+            if counts {
+                known.tally(layer, router, &values);
+            }
+        });
+        self.arena.free(logits);
+        self.arena.put(routing, values);
+        routing
+    }
+
+    /// Each expert's product with the rows that are its own; `part` says which of its matrices.
+    fn expert_products(
+        &mut self,
+        plan: &Plan,
+        (count, part): (usize, &dyn Fn(usize) -> LinearSpans),
+        x: &[f32],
+        y: &mut [f32],
+    ) {
+        let order = &self.experts.order;
+        self.profile.measure(Part::LinearForward, || {
+            for e in (0..count).filter(|e| !order.of(*e).is_empty()) {
+                let (of, spans) = (order.of(e), part(e));
+                let sizes = expert_sizes(&spans, of.len());
+                linear::forward(
+                    plan.arithmetic,
+                    sizes,
+                    &x[of.start * sizes.d_in..of.end * sizes.d_in],
+                    plan.matrix(spans.weight),
+                    spans.bias.map(|span| plan.dense(span)),
+                    None,
+                    &mut y[of.start * sizes.d_out..of.end * sizes.d_out],
+                );
+            }
+        });
+    }
+
+    fn expert_activation(&mut self, plan: &Plan, wide: Slot, sizes: Sizes) -> Slot {
+        let active = self.arena.slot(sizes.places * sizes.d_ff);
+        let mut values = self.arena.take(active);
+        let (kind, x) = (plan.config.mlp.activation(), self.arena.get(wide));
+        self.profile.measure(Part::Activation, || {
+            activation::forward(kind, sizes.d_ff, x, &mut values);
+        });
+        self.arena.put(active, values);
+        active
+    }
+
+    fn combine(
+        &mut self,
+        router: Router,
+        routing: Slot,
+        outs: Slot,
+        residual: Option<Slot>,
+        (sizes, output): (Sizes, Output),
+    ) -> Slot {
+        if let Output::Known(y) = output {
+            return y;
+        }
+        let y = self.arena.slot(sizes.rows * sizes.d);
+        let mut values = self.arena.take(y);
+        let (arena, order) = (&self.arena, &self.experts.order);
+        self.profile.measure(Part::Experts, || {
+            let residual = residual.map(|slot| arena.get(slot));
+            let (routing, outs) = (arena.get(routing), arena.get(outs));
+            experts::combine(router, order, routing, outs, residual, &mut values);
+        });
+        self.arena.put(y, values);
+        y
+    }
+
+    pub(super) fn experts_backward(&mut self, plan: &Plan, node: &ExpertsNode, grads: &mut [f32]) {
+        let Some(dy) = self.arena.take_gradient(node.y) else {
+            return;
+        };
+        self.arena.release(node.y);
+        let spans = &node.spans;
+        let router = router_of(plan, node.layer, spans);
+        let sizes = Sizes::of(self.ids.len(), router, spans);
+        let routing = self.arena.take(node.routing);
+        let mut dgates = self.arena.buffer(sizes.places);
+        let mut douts = self.arena.take(node.outs);
+        let known = &mut self.experts;
+        self.profile.measure(Part::Experts, || {
+            known.order.arrange(router, &routing);
+            let order = &known.order;
+            experts::combine_backward(router, order, &routing, &dy, &mut douts, &mut dgates);
+        });
+        let dwide = self.experts_out_backward(plan, node, sizes, &douts, grads);
+        // The gradient by the gathered rows takes the place of that by the outputs.
+        let mut dgathered = douts;
+        self.experts_in_backward(plan, node, sizes, (&dwide, &mut dgathered), grads);
+        self.arena.free(dwide);
+        let (mut dx, into) = self.arena.open_gradient(node.x, sizes.rows * sizes.d);
+        let (order, add) = (&self.experts.order, into == Into::Accumulate);
+        self.profile.measure(Part::Experts, || {
+            experts::gather_backward(order, router.top_k, &dgathered, &mut dx, add);
+        });
+        self.arena.free(dgathered);
+        self.router_backward(plan, node, (&routing, &dgates), &mut dx, grads);
+        self.arena.put_gradient(node.x, dx);
+        for buffer in [routing, dgates] {
+            self.arena.free(buffer);
+        }
+        self.residual_backward(node.residual, dy);
+    }
+
+    /// Back through the second products and the activation: gives the gradient by `wide`.
+    fn experts_out_backward(
+        &mut self,
+        plan: &Plan,
+        node: &ExpertsNode,
+        sizes: Sizes,
+        douts: &[f32],
+        grads: &mut [f32],
+    ) -> Vec<f32> {
+        let active = self.arena.take(node.active);
+        let mut dactive = self.arena.buffer(active.len());
+        let part = |e: usize| node.spans.expert(e).out;
+        let count = node.spans.count;
+        self.expert_products_backward(plan, (count, &part), douts, (&active, &mut dactive), grads);
+        self.arena.free(active);
+        let wide = self.arena.take(node.wide);
+        let mut dwide = self.arena.buffer(wide.len());
+        let kind = plan.config.mlp.activation();
+        self.profile.measure(Part::Activation, || {
+            activation::backward(kind, sizes.d_ff, &wide, &dactive, &mut dwide);
+        });
+        self.arena.free(wide);
+        self.arena.free(dactive);
+        dwide
+    }
+
+    /// Back through the first products.
+    fn experts_in_backward(
+        &mut self,
+        plan: &Plan,
+        node: &ExpertsNode,
+        sizes: Sizes,
+        (dwide, dgathered): (&[f32], &mut [f32]),
+        grads: &mut [f32],
+    ) {
+        let mut gathered = self.arena.buffer(sizes.places * sizes.d);
+        let x = self.arena.get(node.x);
+        self.profile.measure(Part::Experts, || {
+            experts::gather(&self.experts.order, sizes.d, x, &mut gathered);
+        });
+        let part = |e: usize| node.spans.expert(e).wide;
+        let count = node.spans.count;
+        self.expert_products_backward(plan, (count, &part), dwide, (&gathered, dgathered), grads);
+        self.arena.free(gathered);
+    }
+
+    fn expert_products_backward(
+        &mut self,
+        plan: &Plan,
+        (count, part): (usize, &dyn Fn(usize) -> LinearSpans),
+        dy: &[f32],
+        (x, dx): (&[f32], &mut [f32]),
+        grads: &mut [f32],
+    ) {
+        let (order, into) = (&self.experts.order, self.into);
+        self.profile.measure(Part::LinearBackward, || {
+            for e in 0..count {
+                let (of, spans) = (order.of(e), part(e));
+                if of.is_empty() {
+                    leave_unused(&spans, into, grads);
+                    continue;
+                }
+                let sizes = expert_sizes(&spans, of.len());
+                let ins = of.start * sizes.d_in..of.end * sizes.d_in;
+                let dy = &dy[of.start * sizes.d_out..of.end * sizes.d_out];
+                let dweight = &mut grads[spans.weight.range()];
+                let x = &x[ins.clone()];
+                linear::backward_weight(plan.arithmetic, sizes, dy, x, dweight, into);
+                if let Some(span) = spans.bias {
+                    linear::backward_bias(dy, &mut grads[span.range()], into);
+                }
+                let (weight, dx) = (plan.dense(spans.weight), &mut dx[ins]);
+                linear::backward_input(plan.arithmetic, sizes, dy, weight, dx, Into::Overwrite);
+            }
+        });
+    }
+
+    /// Back through the choice, with the losses that balance experts, into `dx` (rows, D).
+    fn router_backward(
+        &mut self,
+        plan: &Plan,
+        node: &ExpertsNode,
+        (routing, dgates): (&[f32], &[f32]),
+        dx: &mut [f32],
+        grads: &mut [f32],
+    ) {
+        let (router, spans) = (router_of(plan, node.layer, &node.spans), &node.spans);
+        let sizes = Sizes::of(self.ids.len(), router, spans).router(router.n_expert);
+        let mut dlogits = self.arena.buffer(sizes.rows * router.n_expert);
+        let (x, into) = (self.arena.get(node.x), self.into);
+        let known = &mut self.experts;
+        self.profile.measure(Part::Experts, || {
+            let by_lse = known.weigh(plan, node.layer);
+            let balance = Balance {
+                by_probability: &known.by_probability,
+                by_lse,
+            };
+            experts::route_backward(router, routing, dgates, balance, &mut dlogits);
+            let dweight = &mut grads[spans.router.range()];
+            linear::backward_weight(Arithmetic::F32, sizes, &dlogits, x, dweight, into);
+            let weight = plan.dense(spans.router);
+            linear::backward_input(
+                Arithmetic::F32,
+                sizes,
+                &dlogits,
+                weight,
+                dx,
+                Into::Accumulate,
+            );
+            // What is balanced by hand has no gradient.
+            if let (Some(bias), Into::Overwrite) = (spans.bias, into) {
+                grads[bias.range()].fill(0.0);
+            }
+        });
+        self.arena.free(dlogits);
+    }
+}
+
+impl Experts {
+    /// Fills the gradients by probabilities that the balancing loss of a block gives; returns what a log-sum-exp's gradient
+    /// is per log-sum-exp, halved.
+    fn weigh(&mut self, plan: &Plan, layer: usize) -> f32 {
+        self.by_probability.clear();
+        let Some((moe, tally)) = plan.config.experts(layer).zip(self.now.get(layer)) else {
+            return 0.0;
+        };
+        let blocks = plan.config.expert_blocks().max(1) as f64;
+        let share = plan.moment.share / (blocks * tally.tokens.max(1.0));
+        let n_expert = tally.counts.len() as f64;
+        let by_probability = |count: &f64| {
+            let f = count / tally.tokens.max(1.0);
+            (moe.aux_loss_coef * share * n_expert * f) as f32
+        };
+        self.by_probability
+            .extend(tally.counts.iter().map(by_probability));
+        (moe.z_loss_coef * share) as f32
+    }
+}
+
+fn router_of(plan: &Plan, layer: usize, spans: &ExpertSpans) -> Router {
+    let router = plan.config.experts(layer).map(MoeConfig::router);
+    router.unwrap_or(Router {
+        n_expert: spans.count,
+        top_k: 1,
+        norm_topk: false,
+    })
+}
+
+fn expert_sizes(spans: &LinearSpans, rows: usize) -> linear::Sizes {
+    linear::Sizes {
+        rows,
+        d_in: spans.weight.cols,
+        d_out: spans.weight.rows,
+    }
+}
+
+/// The gradient of what no token passed is zero.
+fn leave_unused(spans: &LinearSpans, into: Into, grads: &mut [f32]) {
+    if into == Into::Overwrite {
+        grads[spans.weight.range()].fill(0.0);
+        if let Some(bias) = spans.bias {
+            grads[bias.range()].fill(0.0);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Norms of the residual stream.
+
+use super::{Node, Output, Pass, Plan};
+use crate::kernels::norm;
+use crate::nn::layout::NormSpans;
+use crate::nn::profile::Part;
+use crate::nn::tape::Slot;
+
+impl Pass {
+    pub(super) fn norm(&mut self, plan: &Plan, x: Slot, spans: &NormSpans, output: Output) -> Slot {
+        let len = self.ids.len() * plan.shape.d_model;
+        let y = match output {
+            Output::New => self.arena.slot(len),
+            Output::Known(y) => y,
+        };
+        let mut y_values = match output {
+            Output::New => self.arena.take(y),
+            // Only the statistics are wanted.
+            Output::Known(_) => self.arena.buffer(len),
+        };
+        let stats = self.arena.slot(self.ids.len() * 2);
+        let mut stats_values = self.arena.take(stats);
+        let x_values = self.arena.get(x);
+        self.profile.measure(Part::Norm, || {
+            norm::forward(
+                plan.norm_of(spans),
+                x_values,
+                &mut y_values,
+                &mut stats_values,
+            );
+        });
+        match output {
+            Output::New => self.arena.put(y, y_values),
+            Output::Known(_) => self.arena.free(y_values),
+        }
+        self.arena.put(stats, stats_values);
+        self.read(stats);
+        self.record(Node::Norm {
+            x,
+            y,
+            stats,
+            spans: *spans,
+        });
+        y
+    }
+
+    pub(super) fn norm_backward(
+        &mut self,
+        plan: &Plan,
+        [x, y, stats]: [Slot; 3],
+        spans: &NormSpans,
+        grads: &mut [f32],
+    ) {
+        let Some(dy) = self.arena.take_gradient(y) else {
+            return;
+        };
+        self.arena.release(y);
+        let (mut dx, into) = self.arena.open_gradient(x, dy.len());
+        let saved = norm::Saved {
+            x: self.arena.get(x),
+            stats: self.arena.get(stats),
+        };
+        let (dgain, dbias) = spans.split(grads);
+        let params = norm::ParamGradients {
+            gain: dgain,
+            bias: dbias,
+            into: self.into,
+        };
+        let norm = plan.norm_of(spans);
+        self.profile.measure(Part::Norm, || {
+            norm::backward(norm, saved, &dy, (&mut dx, into), params);
+        });
+        self.arena.put_gradient(x, dx);
+        self.arena.free(dy);
+        self.arena.release(stats);
+    }
+}

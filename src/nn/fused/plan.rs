@@ -1,0 +1,120 @@
+//! What a pass needs to know besides its tokens: the model's words, its weights and tables, and how to compute.
+
+use crate::kernels::attention::{self, Heads, Mask, Scores};
+use crate::kernels::dropout::Dropout;
+use crate::kernels::matmul::Arithmetic;
+use crate::kernels::matrix::Matrix;
+use crate::kernels::norm;
+use crate::kernels::qk_norm::QkNorm;
+use crate::kernels::rotary::RotaryTable;
+use crate::nn::checkpointing::ActivationCheckpointing;
+use crate::nn::layout::{BlockSpans, Layout, NormSpans, Span};
+use crate::nn::moment::{Moment, Place};
+use crate::nn::tables::Tables;
+use crate::nn::weights::Weights;
+use crate::nn::{ModelConfig, ModelShape};
+
+/// What does not change from step to step.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan<'a> {
+    /// What all products of the pass are computed in.
+    pub arithmetic: Arithmetic,
+    pub checkpointing: ActivationCheckpointing,
+    pub config: &'a ModelConfig,
+    pub shape: &'a ModelShape,
+    pub layout: &'a Layout,
+    pub tables: &'a Tables,
+    /// Where in a run the pass stands; what is dropped depends on it.
+    pub moment: Moment,
+    pub weights: Weights<'a>,
+}
+
+impl<'a> Plan<'a> {
+    /// A matrix of weights: the one place where a pass reads it, whatever it is kept in. What a backward differentiates
+    /// by is always dense: [`Plan::dense`].
+    pub(super) fn matrix(&self, span: Span) -> Matrix<'a> {
+        self.weights.matrix(span)
+    }
+
+    /// A vector of weights (gains, biases), or a table of which rows are added.
+    pub(super) fn dense(&self, span: Span) -> &'a [f32] {
+        self.weights.dense(span)
+    }
+
+    pub(super) fn heads(&self) -> Heads {
+        Heads {
+            n_head: self.shape.n_head,
+            n_kv_head: self.shape.n_kv_head,
+            head_dim: self.shape.head_dim,
+        }
+    }
+
+    pub(super) fn norm_of(&self, spans: &NormSpans) -> norm::Norm<'a> {
+        norm::Norm {
+            kind: self.config.norm.kind(),
+            gain: self.dense(spans.gain),
+            gain_offset: self.config.norm.gain_offset() as f32,
+            bias: spans.bias.map(|span| self.dense(span)),
+            eps: self.config.norm.eps() as f32,
+        }
+    }
+
+    /// What attention of block `layer` computes over rows of tokens; nothing is said of documents yet.
+    pub(super) fn attention(&self, layer: usize, seq_len: usize) -> attention::Sizes<'a> {
+        attention::Sizes {
+            heads: self.heads(),
+            seq_len,
+            mask: Mask {
+                window: self.config.window(layer),
+                first: None,
+            },
+            scores: Scores {
+                scale: self.config.attention_scale,
+                softcap: self.config.attention_softcap,
+                slopes: self.tables.slopes(),
+            },
+        }
+    }
+
+    /// How queries and keys of block `layer` turn.
+    pub(super) fn rotary(&self, layer: usize) -> Option<&'a RotaryTable> {
+        self.tables.rotary(self.config.window(layer))
+    }
+
+    pub(super) fn qk_norm(&self, gains: [Span; 2]) -> QkNorm<'a> {
+        QkNorm {
+            heads: self.heads(),
+            gains: gains.map(|span| self.dense(span)),
+            gain_offset: self.config.norm.gain_offset() as f32,
+            eps: self.config.norm.eps() as f32,
+        }
+    }
+
+    /// What is added to token embeddings: learned vectors of positions, or fixed ones.
+    pub(super) fn vectors(&self) -> Option<&'a [f32]> {
+        match self.layout.positions {
+            Some(span) => Some(self.dense(span)),
+            None => self.tables.waves(),
+        }
+    }
+
+    /// What is dropped at a place of a training pass.
+    pub(super) fn dropout(&self, place: Place) -> Option<Dropout> {
+        self.moment.dropout(self.config.dropout, place)
+    }
+
+    pub(super) fn logit_cap(&self) -> Option<f32> {
+        self.config.logit_softcap.map(|cap| cap as f32)
+    }
+
+    pub(super) fn segment_len(&self) -> usize {
+        self.checkpointing.segment_len(self.shape.n_layer)
+    }
+
+    /// Blocks of segment number `segment`.
+    pub(super) fn segment(&self, segment: usize) -> &[BlockSpans] {
+        let len = self.segment_len();
+        let blocks = &self.layout.blocks;
+        &blocks[segment * len..((segment + 1) * len).min(blocks.len())]
+    }
+}

@@ -1,0 +1,76 @@
+//! What a sub-layer gives, added to the residual stream; with features dropped in training.
+
+use super::{Node, Output, Pass};
+use crate::kernels::dropout::{self, Dropout};
+use crate::kernels::reduce;
+use crate::nn::profile::Part;
+use crate::nn::tape::Slot;
+
+impl Pass {
+    /// `residual` + `x`, of which features are dropped; `x` is read for the last time.
+    pub(super) fn residual(
+        &mut self,
+        x: Slot,
+        residual: Slot,
+        drop: Option<Dropout>,
+        output: Output,
+    ) -> Slot {
+        let y = match output {
+            Output::Known(y) => y,
+            Output::New => {
+                let len = self.arena.get(x).len();
+                let y = self.arena.slot(len);
+                let mut values = self.arena.take(y);
+                let (width, arena) = (len / self.ids.len(), &self.arena);
+                self.profile.measure(Part::Residual, || {
+                    let (x, residual) = (arena.get(x), arena.get(residual));
+                    dropout::add(drop.as_ref(), width, x, residual, &mut values);
+                });
+                self.arena.put(y, values);
+                y
+            }
+        };
+        // A sum needs no terms on its way back.
+        self.arena.release(x);
+        self.record(Node::Residual {
+            x,
+            residual,
+            y,
+            drop,
+        });
+        y
+    }
+
+    pub(super) fn sum_backward(&mut self, [x, residual, y]: [Slot; 3], drop: Option<Dropout>) {
+        let Some(dy) = self.arena.take_gradient(y) else {
+            return;
+        };
+        self.arena.release(y);
+        let mut dx = self.arena.buffer(dy.len());
+        let width = dy.len() / self.ids.len();
+        self.profile.measure(Part::Residual, || {
+            dx.copy_from_slice(&dy);
+            if let Some(drop) = &drop {
+                dropout::apply(drop, width, &mut dx);
+            }
+        });
+        self.arena.put_gradient(x, dx);
+        self.residual_backward(Some(residual), dy);
+    }
+
+    /// The residual's gradient is `dy` itself: handed on where it is the first.
+    pub(super) fn residual_backward(&mut self, residual: Option<Slot>, dy: Vec<f32>) {
+        let Some(residual) = residual else {
+            return self.arena.free(dy);
+        };
+        match self.arena.take_gradient(residual) {
+            None => self.arena.put_gradient(residual, dy),
+            Some(mut sum) => {
+                self.profile
+                    .measure(Part::Residual, || reduce::add(&mut sum, &dy));
+                self.arena.put_gradient(residual, sum);
+                self.arena.free(dy);
+            }
+        }
+    }
+}

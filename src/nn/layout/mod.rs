@@ -1,0 +1,231 @@
+//! Which parameters a model has, in which order they lie in the flat buffers, and what they are called.
+//!
+//! Parts that one matrix product can serve lie side by side: q, k, v of a block, and gate and up of a gated one.
+
+use super::config::{AttentionBias, ModelConfig, ModelShape, NormPlacement};
+use super::params::ParamInfo;
+use crate::kernels::norm::NormKind;
+
+mod build;
+#[cfg(test)]
+mod tests;
+
+/// Whose names the parameters carry. The memory layout of linear layers is (out, in) under both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// `transformer.h.N.attn.c_attn.weight`, q, k, v in one: learned positions, LayerNorm, plain MLP, multi-head.
+    Gpt2,
+    /// `model.layers.N.self_attn.q_proj.weight` …: everything else.
+    Llama,
+}
+
+impl Naming {
+    /// The names that a model of this kind carries.
+    pub fn of(config: &ModelConfig) -> Naming {
+        let multi_head = config.kv_heads() == config.n_head && config.head_dim.is_none();
+        let plain = !config.mlp.gated() && config.norm.kind() == NormKind::Layer;
+        let usual = config.norm_placement == NormPlacement::Pre
+            && !config.qk_norm
+            && config.moe.is_none()
+            && config.attention_bias == AttentionBias::None;
+        if config.position.has_table() && plain && multi_head && usual {
+            Naming::Gpt2
+        } else {
+            Naming::Llama
+        }
+    }
+}
+
+/// A part of the flat buffers, seen as a matrix (rows, cols) or as a vector (rows = 1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub offset: usize,
+    pub rows: usize,
+    pub cols: usize,
+}
+
+impl Span {
+    pub fn len(&self) -> usize {
+        self.rows * self.cols
+    }
+
+    pub fn range(&self) -> std::ops::Range<usize> {
+        self.offset..self.offset + self.len()
+    }
+}
+
+/// A linear layer: weight (out, in) and bias (1, out).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LinearSpans {
+    pub weight: Span,
+    pub bias: Option<Span>,
+}
+
+/// A normalisation: gain and bias, each (1, D).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NormSpans {
+    pub gain: Span,
+    pub bias: Option<Span>,
+}
+
+impl NormSpans {
+    /// Gain and bias of flat gradients.
+    pub fn split<'a>(&self, grads: &'a mut [f32]) -> (&'a mut [f32], Option<&'a mut [f32]>) {
+        let grads = &mut grads[self.gain.offset..];
+        let (gain, rest) = grads.split_at_mut(self.gain.len());
+        let bias = self.bias.map(|span| {
+            let from = span.offset - self.gain.offset - self.gain.len();
+            &mut rest[from..from + span.len()]
+        });
+        (gain, bias)
+    }
+}
+
+/// One transformer block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlockSpans {
+    /// In front of attention, unless norms come after alone.
+    pub norm1: Option<NormSpans>,
+    pub qkv: LinearSpans,
+    /// Gains of queries and of keys, each (1, head_dim).
+    pub qk_norm: Option<[Span; 2]>,
+    pub attn_out: LinearSpans,
+    /// Behind attention.
+    pub norm1_after: Option<NormSpans>,
+    /// In front of the feed-forward block.
+    pub norm2: Option<NormSpans>,
+    pub mlp: MlpSpans,
+    /// Behind the feed-forward block.
+    pub norm2_after: Option<NormSpans>,
+}
+
+/// What stands in the feed-forward part of a block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum MlpSpans {
+    One(FeedForwardSpans),
+    Many(ExpertSpans),
+}
+
+/// A feed-forward block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FeedForwardSpans {
+    /// Gate and up projection side by side where the block is gated.
+    pub wide: LinearSpans,
+    pub out: LinearSpans,
+}
+
+/// Feed-forward blocks of one size, laid out one behind another, and the router.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ExpertSpans {
+    /// (n_expert, D).
+    pub router: Span,
+    /// What is added to probabilities for the choice alone, (1, n_expert): balanced by hand, not learnt.
+    pub bias: Option<Span>,
+    /// The first expert.
+    first: FeedForwardSpans,
+    pub count: usize,
+}
+
+impl ExpertSpans {
+    /// Expert number `e`.
+    pub fn expert(&self, e: usize) -> FeedForwardSpans {
+        let one = self.first.wide.len() + self.first.out.len();
+        FeedForwardSpans {
+            wide: self.first.wide.behind(e * one),
+            out: self.first.out.behind(e * one),
+        }
+    }
+}
+
+impl LinearSpans {
+    fn len(&self) -> usize {
+        self.weight.len() + self.bias.map_or(0, |span| span.len())
+    }
+
+    /// The same `elements` further on.
+    fn behind(&self, elements: usize) -> LinearSpans {
+        let shift = |span: Span| Span {
+            offset: span.offset + elements,
+            ..span
+        };
+        LinearSpans {
+            weight: shift(self.weight),
+            bias: self.bias.map(shift),
+        }
+    }
+}
+
+/// Where everything lies.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    pub tokens: Span,
+    pub positions: Option<Span>,
+    pub blocks: Vec<BlockSpans>,
+    /// Behind the last block, unless it ends with a norm itself.
+    pub norm: Option<NormSpans>,
+    /// The output head; equals `tokens` where embeddings are tied.
+    pub head: Span,
+    pub infos: Vec<ParamInfo>,
+}
+
+impl Layout {
+    pub fn new(config: &ModelConfig, shape: &ModelShape) -> Layout {
+        build::Builder::new(config, shape).build()
+    }
+
+    /// Parts that a token does not pass: of each block's experts as many as it is not sent to.
+    pub fn idle(&self, config: &ModelConfig) -> Vec<Span> {
+        let mut idle = Vec::new();
+        for (layer, block) in self.blocks.iter().enumerate() {
+            let moe = config.experts(layer);
+            if let (MlpSpans::Many(experts), Some(moe)) = (&block.mlp, moe) {
+                for mlp in (moe.top_k..experts.count).map(|e| experts.expert(e)) {
+                    for part in [mlp.wide, mlp.out] {
+                        idle.push(part.weight);
+                        idle.extend(part.bias);
+                    }
+                }
+            }
+        }
+        idle
+    }
+
+    /// Every part that a pass reads as one, each at least once: tied ones stand twice.
+    pub fn spans(&self) -> Vec<Span> {
+        let mut spans = vec![self.tokens, self.head];
+        spans.extend(self.positions);
+        let mut norm = |norm: &NormSpans| {
+            spans.push(norm.gain);
+            spans.extend(norm.bias);
+        };
+        self.norm.iter().for_each(&mut norm);
+        for block in &self.blocks {
+            let norms = [
+                block.norm1,
+                block.norm2,
+                block.norm1_after,
+                block.norm2_after,
+            ];
+            norms.iter().flatten().for_each(&mut norm);
+        }
+        for block in &self.blocks {
+            let mut linears = vec![block.qkv, block.attn_out];
+            spans.extend(block.qk_norm.into_iter().flatten());
+            match &block.mlp {
+                MlpSpans::One(mlp) => linears.extend([mlp.wide, mlp.out]),
+                MlpSpans::Many(experts) => {
+                    spans.push(experts.router);
+                    spans.extend(experts.bias);
+                    for mlp in (0..experts.count).map(|e| experts.expert(e)) {
+                        linears.extend([mlp.wide, mlp.out]);
+                    }
+                }
+            }
+            for part in linears {
+                spans.push(part.weight);
+                spans.extend(part.bias);
+            }
+        }
+        spans
+    }
+}

@@ -1,0 +1,50 @@
+//! Where in a training run a pass stands: what is drawn at random in it, and how much it counts in its step.
+
+use crate::kernels::dropout::Dropout;
+
+/// The place of a micro-step in a run. Passes that know none are the first of a run with seed 0.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Moment {
+    pub seed: u64,
+    /// Counted over the whole run.
+    pub micro_step: u64,
+    /// What the losses that balance experts count in the optimizer step: one over its micro-steps.
+    pub share: f64,
+}
+
+impl Default for Moment {
+    fn default() -> Self {
+        Moment {
+            seed: 0,
+            micro_step: 0,
+            share: 1.0,
+        }
+    }
+}
+
+/// Where features are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Embedding,
+    /// What attention of a block adds to the residual stream.
+    Attention(usize),
+    /// What the feed-forward part of a block adds.
+    Mlp(usize),
+}
+
+impl Moment {
+    /// What is dropped at a place, if anything is.
+    pub(crate) fn dropout(&self, rate: f64, place: Place) -> Option<Dropout> {
+        let lane = match place {
+            Place::Embedding => 0,
+            Place::Attention(layer) => 1 + 2 * layer as u32,
+            Place::Mlp(layer) => 2 + 2 * layer as u32,
+        };
+        (rate > 0.0).then_some(Dropout {
+            seed: self.seed,
+            micro_step: self.micro_step,
+            lane,
+            rate,
+        })
+    }
+}
