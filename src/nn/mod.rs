@@ -30,7 +30,7 @@ pub use checkpointing::ActivationCheckpointing;
 pub use config::{AttentionBias, AttentionType, ModelConfig, ModelShape, NormPlacement};
 pub use faults::Fault;
 pub use flops::flops_per_token;
-pub use layout::Naming;
+pub use layout::{Naming, param_infos};
 pub use model::{Door, ExpertLoad, Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
 pub use moe::{Balancing, MoeConfig};
 pub use moment::Moment;

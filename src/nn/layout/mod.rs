@@ -22,7 +22,8 @@ pub enum Naming {
 impl Naming {
     /// The names that a model of this kind carries.
     pub fn of(config: &ModelConfig) -> Naming {
-        let multi_head = config.kv_heads() == config.n_head && config.head_dim.is_none();
+        let multi_head = config.kv_heads() == config.n_head
+            && config.head_width() * config.n_head == config.d_model;
         let plain = !config.mlp.gated() && config.norm.kind() == NormKind::Layer;
         let usual = config.norm_placement == NormPlacement::Pre
             && !config.qk_norm
@@ -166,6 +167,11 @@ pub(crate) struct Layout {
     /// The output head; equals `tokens` where embeddings are tied.
     pub head: Span,
     pub infos: Vec<ParamInfo>,
+}
+
+/// The parameters of a model, without making it; `vocab_size` is the tokenizer's, used where the config names none.
+pub fn param_infos(config: &ModelConfig, vocab_size: usize) -> Vec<ParamInfo> {
+    Layout::new(config, &config.shape(vocab_size)).infos
 }
 
 impl Layout {

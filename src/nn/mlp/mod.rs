@@ -9,7 +9,9 @@ mod relu;
 mod silu;
 mod swiglu;
 
-pub use gelu::Approximate;
+pub use geglu::Config as GeGluConfig;
+pub use gelu::{Approximate, Config as GeluConfig};
+pub use relu::Config as ReluConfig;
 
 /// What a feed-forward block has to tell.
 pub trait Mlp {

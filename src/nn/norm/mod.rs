@@ -5,6 +5,9 @@ use crate::kernels::norm::NormKind;
 mod layernorm;
 mod rmsnorm;
 
+pub use layernorm::Config as LayerNormConfig;
+pub use rmsnorm::Config as RmsNormConfig;
+
 /// What a normalisation has to tell.
 pub trait Norm {
     /// The operation that computes it.
