@@ -1,43 +1,82 @@
 //! `config.json`: the model's words as Hugging Face says them, where a family of theirs computes the same, and ours under
 //! the key `llmtui` for the exact way back.
 
-use crate::nn::mlp::{Approximate, MlpConfig};
-use crate::nn::norm::NormConfig;
-use crate::nn::position::PositionConfig;
+use super::Naming;
+use super::dtype::Dtype;
+use super::families::{self, Family};
+use crate::base::text::one_line;
 use crate::nn::{ModelConfig, ModelShape};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-/// A Hugging Face model class that computes what our config says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// `GPT2LMHeadModel`: learned positions, LayerNorm, GELU, multi-head attention.
-    Gpt2,
-    /// `LlamaForCausalLM`: rotary positions, RMSNorm, SwiGLU, grouped-query attention.
-    Llama,
+/// The `model_type` of models that no family of theirs computes.
+pub const OWN: &str = "llmtui";
+/// What stands in both kinds of keys and may be changed by other programs without changing the model.
+const FREE: [&str; 12] = [
+    "architectures",
+    "bos_token_id",
+    "dtype",
+    "eos_token_id",
+    "initializer_range",
+    "llmtui",
+    "n_ctx",
+    "pad_token_id",
+    "rope_scaling",
+    "rope_theta",
+    "torch_dtype",
+    "use_cache",
+];
+/// Bounds of foreign sizes, those of a spec; and of tensors, which are counted before any is made.
+const MAX_LAYERS: usize = 1000;
+const MAX_WIDTH: usize = 1 << 20;
+const MAX_HEADS: usize = 1024;
+const MAX_CONTEXT: usize = 1 << 24;
+const MAX_VOCAB: usize = 10_000_000;
+const MAX_EXPERTS: usize = 1024;
+const MAX_EXPERTS_IN_ALL: usize = 100_000;
+
+/// Tokens that generation needs to know, by id.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TokenIds {
+    pub bos: Option<u32>,
+    /// Each of them ends a text: the tokenizer's end mark first, then what ends a turn.
+    pub eos: Vec<u32>,
+    pub pad: Option<u32>,
 }
 
-impl Family {
-    /// The family that computes the same as `config`; `None` when no class of theirs does.
-    pub fn of(config: &ModelConfig) -> Option<Family> {
-        let multi_head = config.n_kv_head.is_none_or(|n| n == config.n_head);
-        match (&config.position, &config.norm, &config.mlp) {
-            (PositionConfig::Learned(_), NormConfig::LayerNorm(_), MlpConfig::Gelu(_)) => {
-                multi_head.then_some(Family::Gpt2)
-            }
-            (PositionConfig::Rope(_), NormConfig::RmsNorm(_), MlpConfig::SwiGlu(_)) => {
-                Some(Family::Llama)
-            }
-            _ => None,
+impl From<Option<u32>> for TokenIds {
+    /// One mark between texts, that begins them too.
+    fn from(mark: Option<u32>) -> TokenIds {
+        TokenIds {
+            bos: mark,
+            eos: mark.into_iter().collect(),
+            pad: None,
         }
     }
 }
 
-/// The whole `config.json`. `eos` is the id of the end-of-text token, when the tokenizer has one.
-pub fn write(config: &ModelConfig, shape: &ModelShape, eos: Option<u32>) -> Value {
-    let mut value = match Family::of(config) {
-        Some(Family::Gpt2) => gpt2(config, shape),
-        Some(Family::Llama) => llama(config, shape),
-        None => json!({"model_type": "llmtui"}),
+impl TokenIds {
+    /// As their files say it: nothing, one id, or several.
+    pub fn eos_value(&self) -> Value {
+        match &self.eos[..] {
+            [] => Value::Null,
+            [one] => json!(one),
+            several => json!(several),
+        }
+    }
+}
+
+/// The whole `config.json`; the weights beside it are in `dtype`.
+pub fn write(
+    config: &ModelConfig,
+    shape: &ModelShape,
+    ids: &TokenIds,
+    dtype: Dtype,
+    naming: Naming,
+) -> Value {
+    let family = families::of(config).filter(|_| naming == Naming::Family);
+    let mut value = match family {
+        Some(family) => of_family(family, config, shape),
+        None => json!({"model_type": OWN}),
     };
     // The tokenizer's vocabulary decides where the spec named none; written out, the folder stands on its own.
     let mut own = config.clone();
@@ -45,69 +84,129 @@ pub fn write(config: &ModelConfig, shape: &ModelShape, eos: Option<u32>) -> Valu
     value["vocab_size"] = json!(shape.vocab_size);
     value["tie_word_embeddings"] = json!(config.tie_embeddings);
     value["initializer_range"] = json!(config.init_std);
-    value["bos_token_id"] = json!(eos);
-    value["eos_token_id"] = json!(eos);
-    value["torch_dtype"] = json!("float32");
+    value["bos_token_id"] = json!(ids.bos);
+    value["eos_token_id"] = ids.eos_value();
+    value["pad_token_id"] = json!(ids.pad);
+    value["torch_dtype"] = json!(dtype.torch_word());
     value["llmtui"] = json!({"version": env!("CARGO_PKG_VERSION"), "model": own});
     value
 }
 
-fn gpt2(config: &ModelConfig, shape: &ModelShape) -> Value {
-    let activation = match &config.mlp {
-        MlpConfig::Gelu(gelu) if gelu.approximate == Approximate::Tanh => "gelu_new",
-        _ => "gelu",
-    };
-    json!({
-        "architectures": ["GPT2LMHeadModel"],
-        "model_type": "gpt2",
-        "n_layer": shape.n_layer,
-        "n_head": shape.n_head,
-        "n_embd": shape.d_model,
-        "n_inner": shape.d_ff,
-        "n_positions": shape.seq_len,
-        "n_ctx": shape.seq_len,
-        "activation_function": activation,
-        "layer_norm_epsilon": config.norm.eps(),
-        "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
-    })
+fn of_family(family: &dyn Family, config: &ModelConfig, shape: &ModelShape) -> Value {
+    let canonical = family.canonical(families::canonical(config, shape));
+    let mut value = json!({
+        "architectures": [family.class()],
+        "model_type": family.model_type(),
+    });
+    if let (Some(map), Value::Object(keys)) = (value.as_object_mut(), family.write(&canonical)) {
+        map.extend(keys);
+    }
+    value
 }
 
-fn llama(config: &ModelConfig, shape: &ModelShape) -> Value {
-    let theta = config.position.rotary_theta().unwrap_or(10_000.0);
-    json!({
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "num_hidden_layers": shape.n_layer,
-        "num_attention_heads": shape.n_head,
-        "num_key_value_heads": shape.n_kv_head,
-        "head_dim": shape.head_dim,
-        "hidden_size": shape.d_model,
-        "intermediate_size": shape.d_ff,
-        "max_position_embeddings": shape.seq_len,
-        "hidden_act": "silu",
-        "rms_norm_eps": config.norm.eps(),
-        "rope_theta": theta,
-        "rope_parameters": {"rope_type": "default", "rope_theta": theta},
-        "attention_bias": config.bias,
-        "mlp_bias": config.bias,
-        "attention_dropout": 0.0,
-    })
-}
-
-/// Our own words in a `config.json`; an error says what is missing or wrong.
+/// The model of a `config.json`: our own words where the file has them, else those of its family.
+///
+/// # Errors
+/// An unknown kind of model (with the list of known ones), a key that is missing, wrong or not computed here, sizes beyond
+/// reason, and our words contradicting theirs.
 pub fn read(value: &Value) -> Result<ModelConfig, String> {
-    let Some(own) = value.pointer("/llmtui/model") else {
-        let family = value["model_type"].as_str().unwrap_or("unknown");
-        return Err(format!(
-            "no `llmtui` entry: this folder (model_type `{family}`) was not written by llmtui, and foreign models cannot be read yet"
-        ));
+    let Some(map) = value.as_object() else {
+        return Err("not a table of keys".into());
     };
-    serde_json::from_value(own.clone()).map_err(|e| format!("llmtui.model: {e}"))
+    let config = match value.pointer("/llmtui/model") {
+        Some(own) => read_own(own, map)?,
+        None => read_foreign(map)?,
+    };
+    bounds(&config)?;
+    if let Some(fault) = config.faults().first() {
+        let keys = fault.keys.join(", ");
+        return Err(format!("{keys}: {}; {}", fault.what, fault.hint));
+    }
+    Ok(config)
+}
+
+fn read_foreign(map: &Map<String, Value>) -> Result<ModelConfig, String> {
+    let Some(model_type) = map.get("model_type").and_then(Value::as_str) else {
+        return Err("it has no `model_type`: is this the config.json of a model?".into());
+    };
+    let family = families::named(model_type)?;
+    let class = map
+        .get("architectures")
+        .and_then(|list| list.get(0))
+        .and_then(Value::as_str);
+    let base = |class: &str| class.ends_with("Model") && !class.contains("For");
+    if let Some(other) = class.filter(|c| *c != family.class() && !base(c)) {
+        return Err(format!(
+            "architectures names {}; llmtui reads {} of this family",
+            one_line(other),
+            family.class()
+        ));
+    }
+    families::read_keys(family, map)
+}
+
+fn read_own(own: &Value, map: &Map<String, Value>) -> Result<ModelConfig, String> {
+    let config: ModelConfig = serde_json::from_value(own.clone())
+        .map_err(|e| format!("llmtui.model: {}", one_line(&e.to_string())))?;
+    bounds(&config)?;
+    let shape = config.shape(0);
+    let naming = match map.get("model_type").and_then(Value::as_str) {
+        Some(OWN) => Naming::Own,
+        _ => Naming::Family,
+    };
+    let said = write(&config, &shape, &TokenIds::default(), Dtype::F32, naming);
+    let contradiction = said.as_object().into_iter().flatten().find(|(key, value)| {
+        let theirs = map.get(*key).filter(|_| !FREE.contains(&key.as_str()));
+        theirs.is_some_and(|theirs| !families::same(theirs, value))
+    });
+    match contradiction {
+        None => Ok(config),
+        Some((key, value)) => {
+            let theirs = map.get(key).map(|v| one_line(&v.to_string()));
+            Err(format!(
+                "{key} is {}, and its entry `llmtui` means {value}: the file was changed after llmtui wrote it; take the entry `llmtui` out to go by the rest",
+                theirs.unwrap_or_default()
+            ))
+        }
+    }
+}
+
+/// Foreign sizes are held against these before anything is made of them.
+fn bounds(config: &ModelConfig) -> Result<(), String> {
+    let within = |name: &str, value: usize, most: usize| match value {
+        0 => Err(format!("{name} is 0")),
+        n if n > most => Err(format!("{name} is {n}; llmtui goes up to {most}")),
+        _ => Ok(()),
+    };
+    within("the number of layers", config.n_layer, MAX_LAYERS)?;
+    within("the number of heads", config.n_head, MAX_HEADS)?;
+    within(
+        "the number of key/value heads",
+        config.kv_heads(),
+        MAX_HEADS,
+    )?;
+    within("the hidden size", config.d_model, MAX_WIDTH)?;
+    within("the head size", config.head_width(), MAX_WIDTH)?;
+    within("the feed-forward size", config.shape(1).d_ff, MAX_WIDTH)?;
+    within("the context", config.seq_len, MAX_CONTEXT)?;
+    within("the vocabulary", config.vocab_size.unwrap_or(1), MAX_VOCAB)?;
+    if let Some(moe) = &config.moe {
+        within("the number of experts", moe.n_expert, MAX_EXPERTS)?;
+        within("an expert's size", moe.d_ff.unwrap_or(1), MAX_WIDTH)?;
+        let all = moe.n_expert * config.n_layer;
+        within(
+            "the number of experts in all layers",
+            all,
+            MAX_EXPERTS_IN_ALL,
+        )?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nn::{mlp::MlpConfig, norm::NormConfig, position::PositionConfig};
 
     fn llama_config() -> ModelConfig {
         ModelConfig {
@@ -119,42 +218,85 @@ mod tests {
         }
     }
 
-    #[test]
-    fn families_are_told_by_their_parts() {
-        assert_eq!(Family::of(&ModelConfig::default()), Some(Family::Gpt2));
-        assert_eq!(Family::of(&llama_config()), Some(Family::Llama));
-        let mixed = ModelConfig {
-            norm: NormConfig::LayerNorm(Default::default()),
-            ..llama_config()
-        };
-        assert_eq!(Family::of(&mixed), None);
-        let grouped = ModelConfig {
-            n_kv_head: Some(2),
-            ..Default::default()
-        };
-        assert_eq!(Family::of(&grouped), None, "GPT-2 has no grouped queries");
+    fn written(config: &ModelConfig) -> Value {
+        write(
+            config,
+            &config.shape(65),
+            &Some(3).into(),
+            Dtype::F32,
+            Naming::Family,
+        )
     }
 
     #[test]
     fn our_words_come_back_exactly_with_the_vocabulary_filled_in() {
-        for config in [ModelConfig::default(), llama_config()] {
-            let written = write(&config, &config.shape(65), Some(3));
-            let text = serde_json::to_string(&written).unwrap();
+        let mixed = ModelConfig {
+            norm: NormConfig::LayerNorm(Default::default()),
+            ..llama_config()
+        };
+        assert_eq!(written(&mixed)["model_type"], OWN);
+        for config in [ModelConfig::default(), llama_config(), mixed] {
+            let text = serde_json::to_string(&written(&config)).unwrap();
             let read = read(&serde_json::from_str(&text).unwrap()).unwrap();
-            assert_eq!(
-                read,
-                ModelConfig {
-                    vocab_size: Some(65),
-                    ..config
-                }
-            );
+            let wanted = ModelConfig {
+                vocab_size: Some(65),
+                ..config
+            };
+            assert_eq!(read, wanted);
         }
+    }
+
+    #[test]
+    fn what_others_change_is_noticed_and_bookkeeping_is_not() {
+        let mut value = written(&llama_config());
+        value["torch_dtype"] = json!("bfloat16");
+        value["transformers_version"] = json!("5.0.0");
+        value["eos_token_id"] = json!([1, 2]);
+        assert!(read(&value).is_ok());
+        value["vocab_size"] = json!(70);
+        let error = read(&value).unwrap_err();
+        assert!(
+            error.contains("vocab_size is 70") && error.contains("take the entry `llmtui` out"),
+            "{error}"
+        );
+        value.as_object_mut().unwrap().remove("llmtui");
+        assert_eq!(read(&value).unwrap().vocab_size, Some(70));
     }
 
     #[test]
     fn foreign_configs_are_refused_by_name() {
         let error = read(&json!({"model_type": "mamba"})).unwrap_err();
-        assert!(error.contains("mamba"), "{error}");
+        assert!(
+            error.contains("mamba") && error.contains("gpt2, llama"),
+            "{error}"
+        );
         assert!(read(&json!({"llmtui": {"model": {"n_layer": "x"}}})).is_err());
+        assert!(read(&json!([])).is_err());
+        assert!(read(&json!({})).unwrap_err().contains("model_type"));
+        let mut classifier = written(&llama_config());
+        classifier.as_object_mut().unwrap().remove("llmtui");
+        classifier["architectures"] = json!(["LlamaForSequenceClassification"]);
+        let error = read(&classifier).unwrap_err();
+        assert!(error.contains("LlamaForSequenceClassification"), "{error}");
+        classifier["architectures"] = json!(["LlamaForCausalLM"]);
+        classifier["quantization_config"] = json!({"quant_method": "gptq"});
+        assert!(read(&classifier).unwrap_err().contains("quantised"));
+    }
+
+    #[test]
+    fn sizes_beyond_reason_are_refused_before_anything_is_made() {
+        let mut value = written(&llama_config());
+        value.as_object_mut().unwrap().remove("llmtui");
+        for (key, size) in [
+            ("num_hidden_layers", 1_000_000_000u64),
+            ("vocab_size", 1 << 40),
+            ("hidden_size", 1 << 30),
+            ("num_key_value_heads", 1 << 39),
+            ("intermediate_size", 1 << 39),
+        ] {
+            let mut value = value.clone();
+            value[key] = json!(size);
+            assert!(read(&value).is_err(), "{key}");
+        }
     }
 }

@@ -1,20 +1,30 @@
-//! Hugging Face model folders: config.json, model.safetensors, tokenizer.json, generation_config.json ⇄ our model. What
-//! makes a folder a point to resume from (moments, counters, manifest) is the engine's business.
+//! Hugging Face model folders: config.json, model.safetensors (or shards), tokenizer.json, generation_config.json ⇄ our
+//! model. What makes a folder a point to resume from (moments, counters, manifest) is the engine's business.
 
 pub mod config;
+mod dtype;
+mod families;
+mod keys;
 pub mod safetensors;
+mod tensor_file;
+mod tensors;
+mod weights;
 
-pub use config::Family;
-pub use safetensors::TensorFileError;
+pub use config::TokenIds;
+pub use dtype::Dtype;
+pub use families::{FAMILIES, Family, of as family_of};
+pub use tensor_file::TensorFileError;
+pub use weights::{INDEX, WEIGHTS, Weights, absence as why_no_weights, shard_name, shards_of};
 
+use crate::base::text::one_line;
 use crate::nn::{Model, ModelConfig, ParamInfo};
-use safetensors::{TensorFile, TensorHead};
+use safetensors::{TensorHead, TensorSink};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use tensors::{DiskTensor, Reading};
 
 pub const CONFIG: &str = "config.json";
-pub const WEIGHTS: &str = "model.safetensors";
 pub const TOKENIZER: &str = "tokenizer.json";
 pub const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 pub const GENERATION: &str = "generation_config.json";
@@ -35,14 +45,36 @@ pub enum HfError {
     Model(#[from] candle_core::Error),
 }
 
-/// `config.json` as text.
-pub fn config_json(model: &Model, eos: Option<u32>) -> String {
-    pretty(&config::write(model.config(), model.shape(), eos))
+/// Whose names and layouts the tensors of a file have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// Those of the model's family, where it has one.
+    Family,
+    /// Ours.
+    Own,
+}
+
+/// `config.json` as text, for weights in f32.
+pub fn config_json(model: &Model, ids: impl Into<TokenIds>) -> String {
+    config_json_for(model, &ids.into(), Dtype::F32, Naming::Family)
+}
+
+/// `config.json` as text, for weights in `dtype` with the names of `naming`.
+pub fn config_json_for(model: &Model, ids: &TokenIds, dtype: Dtype, naming: Naming) -> String {
+    let (config, shape) = (model.config(), model.shape());
+    pretty(&config::write(config, shape, ids, dtype, naming))
 }
 
 /// `generation_config.json` as text: what `generate` of transformers starts from.
-pub fn generation_json(eos: Option<u32>) -> String {
-    pretty(&json!({"bos_token_id": eos, "eos_token_id": eos, "do_sample": true}))
+pub fn generation_json(ids: impl Into<TokenIds>) -> String {
+    let ids = ids.into();
+    let mut value = json!({
+        "bos_token_id": ids.bos, "eos_token_id": ids.eos_value(), "do_sample": true,
+    });
+    if let Some(pad) = ids.pad {
+        value["pad_token_id"] = json!(pad);
+    }
+    pretty(&value)
 }
 
 fn pretty(value: &Value) -> String {
@@ -51,55 +83,151 @@ fn pretty(value: &Value) -> String {
     text
 }
 
-/// Writes `model.safetensors` with Hugging Face's names and layouts. Holds one turned matrix at most.
-pub fn write_weights(model: &Model, out: &mut dyn Write) -> io::Result<()> {
-    let family = Family::of(model.config());
-    let params = model.params();
-    let with_biases = family == Some(Family::Gpt2) && !model.config().bias;
-    let bias = |info: &ParamInfo| zero_bias(info).filter(|_| with_biases);
-    let heads: Vec<TensorHead> = params
-        .infos()
-        .iter()
-        .flat_map(|info| std::iter::once(outward(info, family)).chain(bias(info)))
-        .collect();
-    let written = params.read_weights(|weights| {
-        safetensors::write_to(out, &heads, &mut |sink| {
-            for info in params.infos() {
-                let values = &weights[info.offset..info.offset + info.len];
-                match turned(info, family) {
-                    Some((rows, cols)) => sink.put(&transposed(values, rows, cols))?,
-                    None => sink.put(values)?,
-                }
-                if let Some(bias) = bias(info) {
-                    sink.put(&vec![0.0; bias.shape[0]])?;
-                }
-            }
-            Ok(())
-        })
-    });
-    written.map_err(io::Error::other)?
+/// The table of a model's tensors as files have them.
+fn disk_tensors(config: &ModelConfig, infos: &[ParamInfo], naming: Naming) -> Vec<DiskTensor> {
+    match families::of(config).filter(|_| naming == Naming::Family) {
+        Some(family) => family.tensors(config, infos),
+        None => families::one_by_one(infos),
+    }
 }
 
-/// Fills the model's weights from a folder's `model.safetensors`; every parameter must be there with its shape. Where one is
-/// not, no weight is changed.
-pub fn read_weights(folder: &Path, model: &mut Model) -> Result<(), HfError> {
-    let file = TensorFile::open(&folder.join(WEIGHTS))?;
-    let family = Family::of(model.config());
-    let infos = model.params().infos().to_vec();
-    for info in &infos {
-        file.expect(&info.name, &outward(info, family).shape)?;
+/// A model's weights on their way to files: which tensors, in which type, how many to a file.
+pub struct Outgoing<'a> {
+    model: &'a Model,
+    dtype: Dtype,
+    /// Of each file its tensors.
+    shards: Vec<Vec<DiskTensor>>,
+}
+
+impl<'a> Outgoing<'a> {
+    /// Files of at most `max_bytes` each; a tensor larger than that has a file of its own.
+    pub fn new(model: &'a Model, naming: Naming, dtype: Dtype, max_bytes: u64) -> Outgoing<'a> {
+        let mut shards: Vec<Vec<DiskTensor>> = vec![Vec::new()];
+        let mut filled = 0;
+        for tensor in disk_tensors(model.config(), model.params().infos(), naming) {
+            let bytes = (tensor.len() * dtype.size()) as u64;
+            if filled > 0 && filled + bytes > max_bytes {
+                shards.push(Vec::new());
+                filled = 0;
+            }
+            filled += bytes;
+            if let Some(last) = shards.last_mut() {
+                last.push(tensor);
+            }
+        }
+        Outgoing {
+            model,
+            dtype,
+            shards,
+        }
     }
-    model.params_mut().write_weights(|weights| {
-        infos.iter().try_for_each(|info| {
-            let part = &mut weights[info.offset..info.offset + info.len];
-            inward(info, &file, family, part)
-        })
-    })??;
+
+    /// The files by name, in order.
+    pub fn files(&self) -> Vec<String> {
+        match self.shards.len() {
+            1 => vec![WEIGHTS.into()],
+            n => (1..=n).map(|number| shard_name(number, n)).collect(),
+        }
+    }
+
+    /// The text of the table of contents; `None` where there is one file.
+    pub fn index_json(&self) -> Option<String> {
+        let files = self.files();
+        if files.len() == 1 {
+            return None;
+        }
+        let map: serde_json::Map<String, Value> = self
+            .shards
+            .iter()
+            .zip(&files)
+            .flat_map(|(tensors, file)| tensors.iter().map(move |t| (t.name.clone(), json!(file))))
+            .collect();
+        let values: usize = self.shards.iter().flatten().map(DiskTensor::len).sum();
+        let bytes = values * self.dtype.size();
+        let metadata = json!({"total_parameters": values, "total_size": bytes});
+        Some(pretty(&json!({"metadata": metadata, "weight_map": map})))
+    }
+
+    /// Writes file number `at` (from 0). Holds one turned matrix at most.
+    ///
+    /// # Errors
+    /// What the writer says; numbers that the type cannot hold.
+    pub fn write(&self, at: usize, out: &mut dyn Write) -> io::Result<()> {
+        let tensors = self.shards.get(at).map_or(&[][..], Vec::as_slice);
+        let heads: Vec<TensorHead> = tensors
+            .iter()
+            .map(|tensor| TensorHead {
+                name: tensor.name.clone(),
+                shape: tensor.shape.clone(),
+                dtype: self.dtype,
+            })
+            .collect();
+        let written = self.model.params().read_weights(|weights| {
+            safetensors::write_to(out, &heads, &mut |sink: &mut TensorSink| {
+                tensors
+                    .iter()
+                    .try_for_each(|tensor| tensor.write(weights, &mut |part| sink.put(part)))
+            })
+        });
+        written.map_err(io::Error::other)?
+    }
+}
+
+/// Writes `model.safetensors` in f32, with Hugging Face's names and layouts. Holds one turned matrix at most.
+pub fn write_weights(model: &Model, out: &mut dyn Write) -> io::Result<()> {
+    Outgoing::new(model, Naming::Family, Dtype::F32, u64::MAX).write(0, out)
+}
+
+/// Fills the model's weights from a folder's files; every parameter must be there with its shape, and nothing else. Where
+/// one is not, no weight is changed.
+pub fn read_weights(folder: &Path, model: &mut Model) -> Result<(), HfError> {
+    let naming = naming_of(&read_json(folder)?);
+    let (file, infos) = (Weights::open(folder)?, model.params().infos());
+    let tensors = disk_tensors(model.config(), infos, naming);
+    let reading = Reading::plan(&file, &tensors, &|name| is_buffer(model.config(), name))?;
+    model
+        .params_mut()
+        .write_weights(|weights| reading.read(weights))??;
     Ok(())
+}
+
+fn is_buffer(config: &ModelConfig, name: &str) -> bool {
+    families::of(config).is_some_and(|family| family.is_buffer(name))
+}
+
+/// A folder of our own format says so.
+fn naming_of(value: &Value) -> Naming {
+    match value["model_type"] == config::OWN {
+        true => Naming::Own,
+        false => Naming::Family,
+    }
 }
 
 /// The model's words as a folder's `config.json` has them; its vocabulary size is filled in.
 pub fn read_config(folder: &Path) -> Result<ModelConfig, HfError> {
+    let value = read_json(folder)?;
+    config::read(&value).map_err(|what| HfError::Config {
+        path: folder.join(CONFIG),
+        what,
+    })
+}
+
+/// Begin, end and padding as a folder's `config.json` says them; what is no id is none.
+pub fn token_ids(folder: &Path) -> Result<TokenIds, HfError> {
+    let value = read_json(folder)?;
+    let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
+    let eos = match &value["eos_token_id"] {
+        Value::Array(list) => list.iter().filter_map(id).collect(),
+        one => id(one).into_iter().collect(),
+    };
+    Ok(TokenIds {
+        bos: id(&value["bos_token_id"]),
+        eos,
+        pad: id(&value["pad_token_id"]),
+    })
+}
+
+fn read_json(folder: &Path) -> Result<Value, HfError> {
     let path = folder.join(CONFIG);
     let io = |source| HfError::Io {
         path: path.clone(),
@@ -113,81 +241,27 @@ pub fn read_config(folder: &Path) -> Result<ModelConfig, HfError> {
         return Err(config(format!("larger than {MAX_CONFIG_BYTES} bytes")));
     }
     let text = std::fs::read(&path).map_err(io)?;
-    let value: Value = serde_json::from_slice(&text).map_err(|e| config(e.to_string()))?;
-    config::read(&value).map_err(config)
+    serde_json::from_slice(&text).map_err(|e| config(one_line(&e.to_string())))
 }
 
-/// The model of a folder, weights included, on the CPU.
+/// Holds a folder's weights against a config without reading them: names, shapes and types. Takes no memory for weights.
+pub fn check_weights(folder: &Path, config: &ModelConfig) -> Result<(), HfError> {
+    let naming = naming_of(&read_json(folder)?);
+    let file = Weights::open(folder)?;
+    let infos = crate::nn::param_infos(config, config.vocab_size.unwrap_or_default());
+    let tensors = disk_tensors(config, &infos, naming);
+    Reading::plan(&file, &tensors, &|name| is_buffer(config, name))?;
+    Ok(())
+}
+
+/// The model of a folder, weights included, on the CPU. Its files are held against its config before memory is taken.
 pub fn load(folder: &Path) -> Result<Model, HfError> {
     let config = read_config(folder)?;
+    check_weights(folder, &config)?;
     let vocab_size = config.vocab_size.unwrap_or_default();
     let mut model = Model::new(&config, vocab_size, &candle_core::Device::Cpu)?;
     read_weights(folder, &mut model)?;
     Ok(model)
-}
-
-/// The rows and columns, as we keep them, of a matrix that Hugging Face keeps turned: GPT-2 has its linear layers as
-/// (in, out), transformers' `Conv1D`.
-fn turned(info: &ParamInfo, family: Option<Family>) -> Option<(usize, usize)> {
-    const CONV1D: [&str; 3] = ["c_attn.weight", "c_proj.weight", "c_fc.weight"];
-    let conv1d = family == Some(Family::Gpt2) && CONV1D.iter().any(|end| info.name.ends_with(end));
-    match info.shape[..] {
-        [rows, cols] if conv1d => Some((rows, cols)),
-        _ => None,
-    }
-}
-
-/// One parameter's name and shape as Hugging Face lays it out.
-fn outward(info: &ParamInfo, family: Option<Family>) -> TensorHead {
-    TensorHead {
-        name: info.name.clone(),
-        shape: match turned(info, family) {
-            Some((rows, cols)) => vec![cols, rows],
-            None => info.shape.clone(),
-        },
-    }
-}
-
-/// One parameter back in our layout.
-fn inward(
-    info: &ParamInfo,
-    file: &TensorFile,
-    family: Option<Family>,
-    into: &mut [f32],
-) -> Result<(), TensorFileError> {
-    match turned(info, family) {
-        Some((rows, cols)) => {
-            let values = file.read(&info.name, &[cols, rows])?;
-            into.copy_from_slice(&transposed(&values, cols, rows));
-            Ok(())
-        }
-        None => file.read_into(&info.name, &info.shape, into),
-    }
-}
-
-/// transformers' GPT-2 has biases everywhere; a model without them is one whose biases are zero.
-fn zero_bias(info: &ParamInfo) -> Option<TensorHead> {
-    let part = info.name.strip_suffix(".weight")?;
-    let biased = ["ln_1", "ln_2", "ln_f", "c_attn", "c_proj", "c_fc"];
-    let len = info.shape[0];
-    biased
-        .iter()
-        .any(|end| part.ends_with(end))
-        .then(|| TensorHead {
-            name: format!("{part}.bias"),
-            shape: vec![len],
-        })
-}
-
-/// (rows, cols) → (cols, rows).
-fn transposed(values: &[f32], rows: usize, cols: usize) -> Vec<f32> {
-    let mut out = vec![0.0; values.len()];
-    for row in 0..rows {
-        for col in 0..cols {
-            out[col * rows + row] = values[row * cols + col];
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -195,6 +269,7 @@ mod tests {
     use super::*;
     use crate::nn::{mlp::MlpConfig, norm::NormConfig, position::PositionConfig};
     use candle_core::Device;
+    use tensor_file::TensorFile;
 
     fn tiny() -> ModelConfig {
         ModelConfig {

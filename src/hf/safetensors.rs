@@ -1,66 +1,89 @@
-//! Reading and writing safetensors files: f32 tensors, written as a stream while their SHA-256 is taken, read tensor by
-//! tensor into place (never memory-mapped: a file truncated under a map kills the process).
+//! Writing safetensors files as a stream: the header first, then the values in portions. Reading is in `tensor_file`.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use super::dtype::Dtype;
+use std::io::{self, Write};
 
-use safetensors::Dtype;
-use safetensors::tensor::Metadata;
+pub use super::tensor_file::{TensorFile, TensorFileError};
 
-/// Largest accepted header: a hostile one must not make us hold gigabytes.
-const MAX_HEADER_BYTES: u64 = 16 << 20;
 /// Values converted at a time.
 const CHUNK: usize = 16 * 1024;
 
-/// Why tensors could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum TensorFileError {
-    #[error("{path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
-    #[error("{path} is not a whole safetensors file: {what}")]
-    Malformed { path: PathBuf, what: String },
-    #[error("{path}: tensor `{tensor}` is missing; the model expects it with shape {expected:?}")]
-    Missing {
-        path: PathBuf,
-        tensor: String,
-        expected: Vec<usize>,
-    },
-    #[error("{path}: tensor `{tensor}` has {found}, expected {expected}")]
-    Mismatch {
-        path: PathBuf,
-        tensor: String,
-        found: String,
-        expected: String,
-    },
-}
-
-/// A tensor to write: row-major f32.
+/// A row-major tensor to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorHead {
     pub name: String,
     pub shape: Vec<usize>,
+    pub dtype: Dtype,
+}
+
+impl TensorHead {
+    /// A tensor in f32.
+    pub fn f32(name: impl Into<String>, shape: Vec<usize>) -> TensorHead {
+        TensorHead {
+            name: name.into(),
+            shape,
+            dtype: Dtype::F32,
+        }
+    }
+
+    /// Bytes of its values.
+    pub fn bytes(&self) -> usize {
+        self.len() * self.dtype.size()
+    }
+
+    fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
 }
 
 /// Takes the values of tensors, in the order of their heads.
 pub struct TensorSink<'a> {
     out: &'a mut dyn Write,
+    heads: &'a [TensorHead],
+    /// The tensor that is being filled, and how many values it has.
+    current: usize,
+    filled: usize,
     buffer: Vec<u8>,
-    written: usize,
 }
 
 impl TensorSink<'_> {
-    /// The next values; one tensor may come in several portions.
-    pub fn put(&mut self, values: &[f32]) -> io::Result<()> {
-        for chunk in values.chunks(CHUNK) {
+    /// The next values; one tensor may come in several portions, and one portion may fill several tensors.
+    ///
+    /// # Errors
+    /// What the writer says; more values than the heads announce; a number that its tensor's type cannot hold.
+    pub fn put(&mut self, mut values: &[f32]) -> io::Result<()> {
+        self.close_full();
+        while !values.is_empty() {
+            let Some(head) = self.heads.get(self.current) else {
+                return Err(io::Error::other("more values than tensors announce"));
+            };
+            let room = head.len() - self.filled;
+            let (now, later) = values.split_at(values.len().min(room).min(CHUNK));
             self.buffer.clear();
-            self.buffer
-                .extend(chunk.iter().flat_map(|x| x.to_le_bytes()));
+            if head.dtype.narrow(now, &mut self.buffer).is_none() {
+                return Err(io::Error::other(format!(
+                    "tensor `{}` has numbers that {} cannot hold; bf16 and f32 can",
+                    head.name,
+                    head.dtype.header_word()
+                )));
+            }
             self.out.write_all(&self.buffer)?;
+            self.filled += now.len();
+            values = later;
+            self.close_full();
         }
-        self.written += values.len();
         Ok(())
+    }
+
+    fn close_full(&mut self) {
+        while self
+            .heads
+            .get(self.current)
+            .is_some_and(|h| h.len() == self.filled)
+        {
+            self.current += 1;
+            self.filled = 0;
+        }
     }
 }
 
@@ -78,10 +101,11 @@ pub fn write_to(
     header.insert("__metadata__".into(), serde_json::json!({"format": "pt"}));
     let mut offset = 0usize;
     for head in heads {
-        let end = offset + head.shape.iter().product::<usize>() * 4;
+        let end = offset + head.bytes();
+        let dtype = head.dtype.header_word();
         header.insert(
             head.name.clone(),
-            serde_json::json!({"dtype": "F32", "shape": head.shape, "data_offsets": [offset, end]}),
+            serde_json::json!({"dtype": dtype, "shape": head.shape, "data_offsets": [offset, end]}),
         );
         offset = end;
     }
@@ -91,185 +115,34 @@ pub fn write_to(
     out.write_all(&header)?;
     let mut sink = TensorSink {
         out,
+        heads,
+        current: 0,
+        filled: 0,
         buffer: Vec::with_capacity(CHUNK * 4),
-        written: 0,
     };
     fill(&mut sink)?;
-    if sink.written * 4 != offset {
-        return Err(io::Error::other(format!(
-            "{} values for tensors of {}",
-            sink.written,
-            offset / 4
-        )));
-    }
-    Ok(())
-}
-
-/// An open safetensors file: its header is read and checked, tensors are read when they are asked for.
-#[derive(Debug)]
-pub struct TensorFile {
-    path: PathBuf,
-    file: File,
-    /// Where the data begins.
-    start: u64,
-    /// Name → (dtype, shape, first byte after `start`).
-    index: HashMap<String, (Dtype, Vec<usize>, u64)>,
-}
-
-impl TensorFile {
-    pub fn open(path: &Path) -> Result<TensorFile, TensorFileError> {
-        let io = |source| TensorFileError::Io {
-            path: path.into(),
-            source,
-        };
-        let malformed = |what: String| TensorFileError::Malformed {
-            path: path.into(),
-            what,
-        };
-        let mut file = File::open(path).map_err(io)?;
-        let mut length = [0; 8];
-        file.read_exact(&mut length)
-            .map_err(|_| malformed("shorter than its 8-byte header length".into()))?;
-        let header = u64::from_le_bytes(length);
-        if header > MAX_HEADER_BYTES {
-            return Err(malformed(format!(
-                "a header of {header} bytes is over the limit of {MAX_HEADER_BYTES}"
-            )));
-        }
-        let mut text = vec![0; header as usize];
-        file.read_exact(&mut text)
-            .map_err(|_| malformed("shorter than its header".into()))?;
-        // Refuses tensors that overlap, leave gaps, or have other sizes than their shapes.
-        let heads: Metadata =
-            serde_json::from_slice(&text).map_err(|e| malformed(e.to_string()))?;
-        let (start, whole) = (8 + header, file.metadata().map_err(io)?.len());
-        let wanted = start + heads.data_len() as u64;
-        if wanted != whole {
-            return Err(malformed(format!(
-                "{whole} bytes, its header speaks of {wanted}"
-            )));
-        }
-        let index = heads
-            .tensors()
-            .into_iter()
-            .map(|(name, info)| {
-                let from = info.data_offsets.0 as u64;
-                (name, (info.dtype, info.shape.clone(), from))
-            })
-            .collect();
-        Ok(TensorFile {
-            path: path.into(),
-            file,
-            start,
-            index,
-        })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.index.keys().map(String::as_str)
-    }
-
-    pub fn contains(&self, name: &str) -> bool {
-        self.index.contains_key(name)
-    }
-
-    /// Holds one tensor against the expected shape and the types that are read, without reading it.
-    pub fn expect(&self, name: &str, expected: &[usize]) -> Result<(), TensorFileError> {
-        self.find(name, expected).map(|_| ())
-    }
-
-    /// The type of a tensor that is as expected, its number of values, and where it begins in the file.
-    fn find(&self, name: &str, expected: &[usize]) -> Result<(Dtype, usize, u64), TensorFileError> {
-        let Some((dtype, shape, from)) = self.index.get(name) else {
-            return Err(TensorFileError::Missing {
-                path: self.path.clone(),
-                tensor: name.into(),
-                expected: expected.to_vec(),
-            });
-        };
-        let mismatch = |found: String, expected: String| TensorFileError::Mismatch {
-            path: self.path.clone(),
-            tensor: name.into(),
-            found,
-            expected,
-        };
-        if shape != expected {
-            return Err(mismatch(
-                format!("shape {shape:?}"),
-                format!("{expected:?} as the model's config says"),
-            ));
-        }
-        match dtype {
-            Dtype::F32 | Dtype::BF16 => Ok((*dtype, shape.iter().product(), self.start + from)),
-            other => Err(mismatch(format!("dtype {other:?}"), "F32 or BF16".into())),
-        }
-    }
-
-    /// The values of one tensor as f32 (bf16 is widened); the shape must be the expected one.
-    pub fn read(&self, name: &str, expected: &[usize]) -> Result<Vec<f32>, TensorFileError> {
-        let (_, len, _) = self.find(name, expected)?;
-        let mut values = vec![0.0; len];
-        self.read_into(name, expected, &mut values)?;
-        Ok(values)
-    }
-
-    /// Reads one tensor into `into`, which has its number of values; holds one chunk besides.
-    pub fn read_into(
-        &self,
-        name: &str,
-        expected: &[usize],
-        into: &mut [f32],
-    ) -> Result<(), TensorFileError> {
-        let (dtype, len, from) = self.find(name, expected)?;
-        let io = |source| TensorFileError::Io {
-            path: self.path.clone(),
-            source,
-        };
-        if into.len() != len {
-            return Err(TensorFileError::Mismatch {
-                path: self.path.clone(),
-                tensor: name.into(),
-                found: format!("{len} values"),
-                expected: format!("{} values", into.len()),
-            });
-        }
-        let mut file = &self.file;
-        file.seek(SeekFrom::Start(from)).map_err(io)?;
-        let wide = if dtype == Dtype::BF16 { 2 } else { 4 };
-        let mut buffer = vec![0; CHUNK.min(len) * wide];
-        for chunk in into.chunks_mut(CHUNK) {
-            let bytes = &mut buffer[..chunk.len() * wide];
-            file.read_exact(bytes).map_err(io)?;
-            match dtype {
-                Dtype::BF16 => widen(bytes, chunk, |b: [u8; 2]| {
-                    f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16)
-                }),
-                _ => widen(bytes, chunk, f32::from_le_bytes),
-            }
-        }
-        Ok(())
-    }
-}
-
-fn widen<const N: usize>(bytes: &[u8], into: &mut [f32], f: impl Fn([u8; N]) -> f32) {
-    for (value, b) in into.iter_mut().zip(bytes.as_chunks::<N>().0) {
-        *value = f(*b);
+    sink.close_full();
+    match heads.get(sink.current) {
+        None => Ok(()),
+        Some(head) => Err(io::Error::other(format!(
+            "{} values for tensor `{}` of {}",
+            sink.filled,
+            head.name,
+            head.len()
+        ))),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
+    use std::path::Path;
 
     type Named = (TensorHead, Vec<f32>);
 
     fn tensor(name: &str, shape: &[usize], values: &[f32]) -> Named {
-        let (name, shape) = (name.into(), shape.to_vec());
-        (TensorHead { name, shape }, values.to_vec())
+        (TensorHead::f32(name, shape.to_vec()), values.to_vec())
     }
 
     fn write(path: &Path, tensors: &[Named]) -> io::Result<()> {
@@ -366,15 +239,41 @@ mod tests {
 
     #[test]
     fn values_that_are_not_as_many_as_announced_are_no_file() {
-        let head = TensorHead {
-            name: "w".into(),
-            shape: vec![3],
-        };
+        let head = TensorHead::f32("w", vec![3]);
         for n in [2, 4] {
             let written = write_to(&mut Vec::new(), std::slice::from_ref(&head), &mut |sink| {
                 sink.put(&vec![0.0; n])
             });
             assert!(written.is_err(), "{n}");
         }
+    }
+
+    #[test]
+    fn half_precision_is_read_back_and_too_large_numbers_are_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.safetensors");
+        let heads = Dtype::ALL.map(|dtype| TensorHead {
+            name: dtype.header_word().into(),
+            shape: vec![2],
+            dtype,
+        });
+        let mut out = File::create(&path).unwrap();
+        // One portion over all three.
+        write_to(&mut out, &heads, &mut |sink| {
+            sink.put(&[1.0, -2.5, 3.0, 0.5, 4.0, 8.0])
+        })
+        .unwrap();
+        let file = TensorFile::open(&path).unwrap();
+        assert_eq!(file.read("F16", &[2]).unwrap(), [3.0, 0.5]);
+        assert_eq!(file.read("BF16", &[2]).unwrap(), [4.0, 8.0]);
+        let mut last = [0.0];
+        file.read_part("F32", &[2], 1, &mut last).unwrap();
+        assert_eq!(last, [-2.5]);
+        assert!(file.read_part("F32", &[2], 2, &mut last).is_err());
+        let error = write_to(&mut Vec::new(), &heads[1..2], &mut |sink| {
+            sink.put(&[1e6, 0.0])
+        });
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("`F16`") && error.contains("bf16"), "{error}");
     }
 }

@@ -106,10 +106,7 @@ fn write_moments(optimizer: &dyn UpdateRule, out: &mut dyn io::Write) -> io::Res
     let parts = optimizer.state();
     let heads: Vec<TensorHead> = parts
         .iter()
-        .map(|part| TensorHead {
-            name: part.name.into(),
-            shape: vec![part.len],
-        })
+        .map(|part| TensorHead::f32(part.name, vec![part.len]))
         .collect();
     write_to(out, &heads, &mut |sink| {
         parts.iter().try_for_each(|part| {

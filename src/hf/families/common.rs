@@ -1,0 +1,298 @@
+//! What most families share: Llama's keys.
+
+use super::super::keys::Keys;
+use super::rope::{self, Rope};
+use crate::nn::mlp::{Approximate, GeGluConfig, MlpConfig};
+use crate::nn::norm::{NormConfig, RmsNormConfig};
+use crate::nn::position::PositionConfig;
+use crate::nn::{AttentionBias, ModelConfig};
+use serde_json::{Value, json};
+
+/// What the keys mean where a file leaves them out: transformers' class defaults.
+#[derive(Debug, Clone, Copy)]
+pub struct Defaults {
+    pub rope: Rope,
+    pub eps: f64,
+    pub tied: bool,
+    pub gain: Gain,
+}
+
+/// How a family keeps the gains of its norms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gain {
+    Plain,
+    /// Less one (Gemma).
+    UnitOffset,
+}
+
+impl Defaults {
+    pub const LLAMA: Defaults = Defaults {
+        rope: Rope {
+            theta: 10_000.0,
+            partial: false,
+        },
+        eps: 1e-6,
+        tied: false,
+        gain: Gain::Plain,
+    };
+
+    /// Sizes, norms, rotary positions, SwiGLU: all but what makes a family one of its own. `hidden_act` is not read.
+    ///
+    /// # Errors
+    /// A key that is missing or wrong, named.
+    pub fn read(self, keys: &Keys) -> Result<ModelConfig, String> {
+        let rope = self.rope.read(keys)?;
+        self.with(keys, PositionConfig::Rope(rope))
+    }
+
+    /// The same with positions that were read already.
+    ///
+    /// # Errors
+    /// As [`Defaults::read`].
+    pub fn with(self, keys: &Keys, position: PositionConfig) -> Result<ModelConfig, String> {
+        let (d_model, n_head) = (
+            keys.need_size("hidden_size")?,
+            keys.need_size("num_attention_heads")?,
+        );
+        Ok(ModelConfig {
+            n_layer: keys.need_size("num_hidden_layers")?,
+            n_head,
+            n_kv_head: Some(keys.size("num_key_value_heads")?.unwrap_or(n_head)),
+            head_dim: Some(keys.size("head_dim")?.unwrap_or(d_model / n_head)),
+            d_model,
+            d_ff: Some(keys.need_size("intermediate_size")?),
+            seq_len: keys.need_size("max_position_embeddings")?,
+            vocab_size: Some(keys.need_size("vocab_size")?),
+            position,
+            norm: NormConfig::RmsNorm(RmsNormConfig {
+                eps: keys.number("rms_norm_eps")?.unwrap_or(self.eps),
+                unit_offset: self.gain == Gain::UnitOffset,
+            }),
+            mlp: MlpConfig::SwiGlu(Default::default()),
+            bias: false,
+            tie_embeddings: keys.flag("tie_word_embeddings", self.tied)?,
+            ..ModelConfig::default()
+        })
+    }
+
+    /// The keys of a canonical config, old and new.
+    pub fn write(self, config: &ModelConfig) -> Value {
+        let mut value = json!({
+            "num_hidden_layers": config.n_layer,
+            "num_attention_heads": config.n_head,
+            "num_key_value_heads": config.kv_heads(),
+            "head_dim": config.head_width(),
+            "hidden_size": config.d_model,
+            "intermediate_size": config.d_ff,
+            "max_position_embeddings": config.seq_len,
+            "hidden_act": "silu",
+            "rms_norm_eps": config.norm.eps(),
+            "attention_dropout": 0.0,
+            "use_cache": true,
+        });
+        rope::write(&config.position, &mut value);
+        value
+    }
+}
+
+/// Refuses every activation but SwiGLU's.
+///
+/// # Errors
+/// Another one.
+pub fn silu(keys: &Keys) -> Result<(), String> {
+    match keys.word("hidden_act")? {
+        None | Some("silu" | "swish") => Ok(()),
+        Some(other) => Err(format!(
+            "hidden_act `{}`: llmtui computes this kind of model with silu alone",
+            crate::base::text::one_line(other)
+        )),
+    }
+}
+
+/// Gemma's feed-forward block: `hidden_activation`, and `hidden_act` in files of the first days.
+///
+/// # Errors
+/// An activation that is not computed here.
+pub fn geglu(keys: &Keys) -> Result<MlpConfig, String> {
+    let old = keys.word("hidden_act")?;
+    let word = keys.word("hidden_activation")?.or(old);
+    let approximate = match word.unwrap_or("gelu_pytorch_tanh") {
+        "gelu_pytorch_tanh" | "gelu_new" | "gelu_fast" => Approximate::Tanh,
+        "gelu" => Approximate::None,
+        other => {
+            return Err(format!(
+                "hidden_activation `{}` is not computed by llmtui; known are gelu_pytorch_tanh and gelu",
+                crate::base::text::one_line(other)
+            ));
+        }
+    };
+    Ok(MlpConfig::GeGlu(GeGluConfig { approximate }))
+}
+
+/// `attention_bias` of Llama's kind: all four projections.
+///
+/// # Errors
+/// No flag.
+pub fn attention_bias(keys: &Keys) -> Result<AttentionBias, String> {
+    Ok(match keys.flag("attention_bias", false)? {
+        true => AttentionBias::All,
+        false => AttentionBias::None,
+    })
+}
+
+const SLIDING: &str = "sliding_attention";
+const FULL: &str = "full_attention";
+
+/// (sliding_window, global_every) of a config.
+pub type Windows = (Option<usize>, Option<usize>);
+
+/// `layer_types`: which blocks have the window, as (window, global_every) for `window` tokens. `None` where the file has no
+/// such list.
+///
+/// # Errors
+/// A pattern that is none: blocks without the window at other places than every n-th.
+pub fn layer_types(
+    keys: &Keys,
+    n_layer: usize,
+    window: Option<usize>,
+) -> Result<Option<Windows>, String> {
+    let Some(types) = keys.words("layer_types")? else {
+        return Ok(None);
+    };
+    if types.len() != n_layer {
+        return Err(format!(
+            "layer_types has {} entries for {n_layer} layers",
+            types.len()
+        ));
+    }
+    if let Some(other) = types.iter().find(|t| ![SLIDING, FULL].contains(t)) {
+        return Err(format!(
+            "layer_types: `{}` is not computed by llmtui; known are {FULL} and {SLIDING}",
+            crate::base::text::one_line(other)
+        ));
+    }
+    if types.iter().all(|t| *t == FULL) {
+        return Ok(Some((None, None)));
+    }
+    let window =
+        window.ok_or("layer_types names sliding_attention, but sliding_window is missing")?;
+    let Some(first) = types.iter().position(|t| *t == FULL) else {
+        return Ok(Some((Some(window), None)));
+    };
+    let every = first + 1;
+    let regular = types
+        .iter()
+        .enumerate()
+        .all(|(i, t)| (*t == FULL) == (i + 1).is_multiple_of(every));
+    match regular {
+        true => Ok(Some((Some(window), Some(every)))),
+        false => Err(format!(
+            "layer_types: llmtui knows blocks without the window at every n-th place alone; here the first is number {every} and the others stand elsewhere"
+        )),
+    }
+}
+
+/// The same list for a canonical config.
+pub fn write_layer_types(config: &ModelConfig) -> Value {
+    let word = |layer| match config.window(layer) {
+        Some(_) => SLIDING,
+        None => FULL,
+    };
+    (0..config.n_layer).map(word).collect::<Vec<_>>().into()
+}
+
+/// Qwen's way to say it: a window that `use_sliding_window` turns on from block `max_window_layers` on.
+///
+/// # Errors
+/// A pattern that is not computed here.
+pub fn qwen_window(keys: &Keys, n_layer: usize) -> Result<Option<usize>, String> {
+    let on = keys.flag("use_sliding_window", false)?;
+    let window = keys.size("sliding_window")?.filter(|_| on);
+    let from = keys.value("max_window_layers").and_then(Value::as_u64);
+    if let Some((window, every)) = layer_types(keys, n_layer, window)? {
+        return match every {
+            None => Ok(window),
+            Some(_) => Err(
+                "layer_types: this kind of model has the window in all blocks or in none".into(),
+            ),
+        };
+    }
+    match (window, from.unwrap_or(28)) {
+        (None, _) => Ok(None),
+        (Some(window), 0) => Ok(Some(window)),
+        (Some(_), from) if from >= n_layer as u64 => Ok(None),
+        (Some(_), from) => Err(format!(
+            "max_window_layers {from}: llmtui computes a sliding window in all blocks or in none"
+        )),
+    }
+}
+
+/// Its keys for a canonical config.
+pub fn write_qwen_window(config: &ModelConfig, into: &mut Value) {
+    into["use_sliding_window"] = json!(config.sliding_window.is_some());
+    into["sliding_window"] = json!(config.sliding_window);
+    into["max_window_layers"] = json!(0);
+    into["layer_types"] = write_layer_types(config);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn types(words: &[&str], window: Option<usize>) -> Result<Option<Windows>, String> {
+        let value = json!({"layer_types": words});
+        layer_types(&Keys::new(value.as_object().unwrap()), words.len(), window)
+    }
+
+    #[test]
+    fn patterns_are_told_from_lists() {
+        assert_eq!(types(&[FULL, FULL], Some(5)), Ok(Some((None, None))));
+        assert_eq!(
+            types(&[SLIDING, SLIDING], Some(5)),
+            Ok(Some((Some(5), None)))
+        );
+        let three = [SLIDING, SLIDING, FULL, SLIDING];
+        assert_eq!(types(&three, Some(5)), Ok(Some((Some(5), Some(3)))));
+        let config = ModelConfig {
+            sliding_window: Some(5),
+            global_every: Some(3),
+            ..ModelConfig::default()
+        };
+        assert_eq!(write_layer_types(&config), json!(three));
+        for bad in [
+            &[FULL, SLIDING][..],
+            &[SLIDING, FULL, FULL],
+            &[SLIDING, "chunked"],
+        ] {
+            assert!(types(bad, Some(5)).is_err(), "{bad:?}");
+        }
+        assert!(
+            types(&[SLIDING], None)
+                .unwrap_err()
+                .contains("sliding_window is missing")
+        );
+        let value = json!({"layer_types": [FULL]});
+        assert!(layer_types(&Keys::new(value.as_object().unwrap()), 2, None).is_err());
+    }
+
+    #[test]
+    fn qwens_window_is_on_in_all_blocks_or_in_none() {
+        let read = |value: Value| qwen_window(&Keys::new(value.as_object().unwrap()), 4);
+        assert_eq!(
+            read(json!({"sliding_window": 5, "use_sliding_window": false})),
+            Ok(None)
+        );
+        assert_eq!(
+            read(json!({"sliding_window": 5, "use_sliding_window": true, "max_window_layers": 4})),
+            Ok(None)
+        );
+        assert_eq!(
+            read(json!({"sliding_window": 5, "use_sliding_window": true, "max_window_layers": 0})),
+            Ok(Some(5))
+        );
+        assert!(
+            read(json!({"sliding_window": 5, "use_sliding_window": true, "max_window_layers": 2}))
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! Gemma 3's text model: Gemma 2 with normalised queries and keys instead of soft caps, a window in five blocks of six, and
+//! another rotary base in blocks with a window.
+
+use super::super::keys::Keys;
+use super::gemma2::DEFAULTS;
+use super::rope::{self, Rope};
+use super::{Family, common, gemma};
+use crate::nn::ModelConfig;
+use crate::nn::position::{PositionConfig, RopeConfig};
+use serde_json::{Value, json};
+
+pub struct Gemma3;
+
+const GLOBAL: Rope = Rope {
+    theta: 1_000_000.0,
+    partial: false,
+};
+const LOCAL: Rope = Rope {
+    theta: 10_000.0,
+    partial: false,
+};
+
+impl Family for Gemma3 {
+    fn model_type(&self) -> &'static str {
+        "gemma3_text"
+    }
+
+    fn class(&self) -> &'static str {
+        "Gemma3ForCausalLM"
+    }
+
+    fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
+        let position = PositionConfig::Rope(position(keys)?);
+        keys.only("attn_logit_softcapping", &Value::Null)?;
+        let every = keys.size("sliding_window_pattern")?;
+        let every = every.or(keys.size("_sliding_window_pattern")?).unwrap_or(6);
+        let config = gemma::read(DEFAULTS.with(keys, position)?, keys, every)?;
+        Ok(ModelConfig {
+            qk_norm: true,
+            logit_softcap: keys.number("final_logit_softcapping")?,
+            ..config
+        })
+    }
+
+    fn write(&self, config: &ModelConfig) -> Value {
+        let mut value = gemma::write(config, DEFAULTS.write(config));
+        if let Some(map) = value.as_object_mut() {
+            map.remove("rope_theta");
+        }
+        if let Some(rope) = config.position.rope() {
+            let local = rope.local_theta.unwrap_or(rope.theta);
+            value["rope_theta"] = json!(rope.theta);
+            value["rope_local_base_freq"] = json!(local);
+            value["rope_parameters"] = json!({
+                "full_attention": rope::parameters(rope),
+                "sliding_attention": {"rope_type": "default", "rope_theta": local},
+            });
+        }
+        value["final_logit_softcapping"] = json!(config.logit_softcap);
+        value["attn_logit_softcapping"] = Value::Null;
+        value["layer_types"] = common::write_layer_types(config);
+        value
+    }
+
+    fn disk_name(&self, own: &str) -> String {
+        gemma::disk_name(own)
+    }
+}
+
+/// Two tables by kind of block; or the keys of transformers 4, where a stretching is that of the blocks without a window.
+fn position(keys: &Keys) -> Result<RopeConfig, String> {
+    let above = keys.number("rope_theta")?;
+    let local = keys.number("rope_local_base_freq")?;
+    let tables = keys.table("rope_parameters")?;
+    let Some(tables) = tables else {
+        let rope = GLOBAL.read(keys)?;
+        return Ok(RopeConfig {
+            local_theta: Some(local.unwrap_or(LOCAL.theta)),
+            ..rope
+        });
+    };
+    // Said twice by files for both versions; the new table counts.
+    keys.value("rope_scaling");
+    let inner = |key: &str, rope: Rope, above| {
+        let table = tables.table(key)?;
+        table.map_or_else(
+            || {
+                Ok(RopeConfig {
+                    theta: above,
+                    ..RopeConfig::default()
+                })
+            },
+            |table| rope.table(keys, &table, Some(above)),
+        )
+    };
+    let global = inner("full_attention", GLOBAL, above.unwrap_or(GLOBAL.theta))?;
+    let window = inner("sliding_attention", LOCAL, local.unwrap_or(LOCAL.theta))?;
+    tables.finish()?;
+    if window.scaling.is_some() || window.fraction != 1.0 || global.fraction != 1.0 {
+        return Err("rope_parameters: llmtui stretches positions in blocks without a window alone, and rotates whole heads".into());
+    }
+    Ok(RopeConfig {
+        local_theta: Some(window.theta),
+        ..global
+    })
+}

@@ -1,0 +1,40 @@
+//! Mistral: Llama with a sliding window (and a head_dim of its own).
+
+use super::super::keys::Keys;
+use super::Family;
+use super::common::{self, Defaults};
+use crate::nn::ModelConfig;
+use serde_json::{Value, json};
+
+pub struct Mistral;
+
+/// The window where a file says nothing; null is none.
+const WINDOW: usize = 4096;
+
+impl Family for Mistral {
+    fn model_type(&self) -> &'static str {
+        "mistral"
+    }
+
+    fn class(&self) -> &'static str {
+        "MistralForCausalLM"
+    }
+
+    fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
+        common::silu(keys)?;
+        let sliding_window = match keys.has("sliding_window") {
+            true => keys.size("sliding_window")?,
+            false => Some(WINDOW),
+        };
+        Ok(ModelConfig {
+            sliding_window,
+            ..Defaults::LLAMA.read(keys)?
+        })
+    }
+
+    fn write(&self, config: &ModelConfig) -> Value {
+        let mut value = Defaults::LLAMA.write(config);
+        value["sliding_window"] = json!(config.sliding_window);
+        value
+    }
+}

@@ -1,0 +1,240 @@
+//! The families of Hugging Face models that are read and written: one file each. A family knows the keys of its
+//! `config.json` and the names of its tensors; what these compute is `nn`'s matter.
+
+mod common;
+mod gemma;
+mod gemma2;
+mod gemma3;
+mod gpt2;
+mod llama;
+mod mistral;
+mod mixtral;
+mod phi3;
+mod qwen2;
+mod qwen3;
+mod qwen3_moe;
+mod rope;
+
+use super::keys::Keys;
+use super::tensors::DiskTensor;
+use crate::nn::position::{PositionConfig, ScalingConfig};
+use crate::nn::{ModelConfig, ModelShape, ParamInfo};
+use serde_json::{Map, Value, json};
+
+/// One model class of transformers.
+pub trait Family: Sync {
+    /// The word in `config.json`.
+    fn model_type(&self) -> &'static str;
+
+    /// The class in `architectures`.
+    fn class(&self) -> &'static str;
+
+    /// The model that the keys describe.
+    ///
+    /// # Errors
+    /// A key that is missing or wrong, or asks for what is not computed here. Keys that nobody read are the caller's
+    /// matter.
+    fn read(&self, keys: &Keys) -> Result<ModelConfig, String>;
+
+    /// The keys of a canonical config, as far as the family can say it: what it cannot is found by reading them back.
+    fn write(&self, config: &ModelConfig) -> Value;
+
+    /// `config` in the words of [`Family::read`], where this family computes the same with others.
+    fn canonical(&self, config: ModelConfig) -> ModelConfig {
+        config
+    }
+
+    /// Their name of a tensor that is kept as ours is.
+    fn disk_name(&self, own: &str) -> String {
+        own.to_string()
+    }
+
+    /// Where each tensor of their files lies in our weights.
+    fn tensors(&self, _config: &ModelConfig, infos: &[ParamInfo]) -> Vec<DiskTensor> {
+        let renamed = |tensor: DiskTensor| {
+            let name = self.disk_name(&tensor.name);
+            tensor.named(name)
+        };
+        one_by_one(infos).into_iter().map(renamed).collect()
+    }
+
+    /// Files may carry tensors that follow from the config.
+    fn is_buffer(&self, name: &str) -> bool {
+        name.ends_with(".rotary_emb.inv_freq")
+    }
+}
+
+/// Every family; where several could write a model, the first does.
+pub const FAMILIES: &[&dyn Family] = &[
+    &gpt2::Gpt2,
+    &llama::Llama,
+    &mistral::Mistral,
+    &qwen2::Qwen2,
+    &qwen3::Qwen3,
+    &gemma2::Gemma2,
+    &gemma3::Gemma3,
+    &phi3::Phi3,
+    &mixtral::Mixtral,
+    &qwen3_moe::Qwen3Moe,
+];
+
+/// The family of a `model_type`.
+///
+/// # Errors
+/// It is not known; says which are.
+pub fn named(model_type: &str) -> Result<&'static dyn Family, String> {
+    if let Some(family) = FAMILIES.iter().find(|f| f.model_type() == model_type) {
+        return Ok(*family);
+    }
+    let known: Vec<&str> = FAMILIES.iter().map(|f| f.model_type()).collect();
+    let hint = match model_type {
+        "gemma3" => {
+            "; of Gemma 3 the text models are read (model_type gemma3_text, as google/gemma-3-1b-it), not those that see"
+        }
+        "gemma" => "; of Gemma the second and the third generation are read",
+        _ => "",
+    };
+    Err(format!(
+        "model_type `{}` is unknown; known are {}{hint}",
+        crate::base::text::one_line(model_type),
+        known.join(", ")
+    ))
+}
+
+/// The family that computes the same as `config`; `None` where no class of theirs does.
+pub fn of(config: &ModelConfig) -> Option<&'static dyn Family> {
+    let shape = config.shape(1);
+    FAMILIES
+        .iter()
+        .copied()
+        .find(|family| covers(*family, config, &shape))
+}
+
+/// True when the keys that the family writes describe this very model.
+fn covers(family: &dyn Family, config: &ModelConfig, shape: &ModelShape) -> bool {
+    let wanted = family.canonical(canonical(config, shape));
+    let mut written = family.write(&wanted);
+    written["vocab_size"] = json!(shape.vocab_size);
+    written["tie_word_embeddings"] = json!(wanted.tie_embeddings);
+    let Some(map) = written.as_object() else {
+        return false;
+    };
+    let Ok(read) = read_keys(family, map) else {
+        return false;
+    };
+    let read_shape = read.shape(shape.vocab_size);
+    let read = family.canonical(canonical(&read, &read_shape));
+    match (serde_json::to_value(&wanted), serde_json::to_value(&read)) {
+        (Ok(wanted), Ok(read)) => same(&wanted, &read),
+        _ => false,
+    }
+}
+
+/// The model of a table of keys, every key accounted for.
+pub(super) fn read_keys(
+    family: &dyn Family,
+    map: &Map<String, Value>,
+) -> Result<ModelConfig, String> {
+    let keys = Keys::new(map);
+    if keys.value("quantization_config").is_some() {
+        return Err("quantization_config: these weights are quantised in a way that llmtui does not read; take the original model, or a GGUF file of it".into());
+    }
+    let config = family.read(&keys)?;
+    keys.finish()?;
+    Ok(config)
+}
+
+/// The same model with every default said, equal things said one way, and nothing in it that no logit depends on.
+pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
+    let standard = ModelConfig::default();
+    let mut c = config.clone();
+    c.attention_bias = config.attention_biases();
+    c.attention_type = None;
+    c.n_kv_head = Some(shape.n_kv_head);
+    c.head_dim = Some(shape.head_dim);
+    c.d_ff = Some(shape.d_ff);
+    c.vocab_size = Some(shape.vocab_size);
+    c.dropout = 0.0;
+    c.init_std = standard.init_std;
+    let plain_scale = (shape.head_dim as f64).powf(-0.5);
+    c.attention_scale = c.attention_scale.filter(|s| !near(*s, plain_scale));
+    c.embedding_scale = c.embedding_scale.filter(|s| *s != 1.0);
+    if (0..c.n_layer).all(|layer| config.window(layer).is_none()) {
+        c.sliding_window = None;
+    }
+    if c.sliding_window.is_none() || (0..c.n_layer).all(|layer| config.window(layer).is_some()) {
+        c.global_every = None;
+    }
+    if let Some(moe) = &mut c.moe {
+        let of_loss = crate::nn::MoeConfig::default();
+        (moe.aux_loss_coef, moe.z_loss_coef) = (of_loss.aux_loss_coef, of_loss.z_loss_coef);
+        moe.d_ff = Some(moe.d_ff.unwrap_or(shape.d_ff));
+        if moe.every == 1 {
+            // No block has a feed-forward block of the model's own width.
+            c.d_ff = moe.d_ff;
+        }
+    }
+    let windows = c.sliding_window.is_some();
+    if let PositionConfig::Rope(rope) = &mut c.position {
+        let half = rope.width(shape.head_dim) / 2;
+        match &mut rope.scaling {
+            Some(ScalingConfig::Ntk(ntk)) => {
+                let d = 2.0 * half as f64;
+                if half > 1 {
+                    rope.theta *= ntk.factor.powf(d / (d - 2.0));
+                }
+                rope.scaling = None;
+            }
+            Some(ScalingConfig::Yarn(yarn)) => {
+                let old = (shape.seq_len as f64 / yarn.factor).max(1.0) as usize;
+                yarn.original_len = Some(yarn.original_len.unwrap_or(old));
+                let usual = 0.1 * yarn.factor.ln() + 1.0;
+                yarn.attention_factor = Some(yarn.attention_factor.unwrap_or(usual));
+            }
+            _ => {}
+        }
+        let same_everywhere = rope.scaling.is_none() && rope.local_theta == Some(rope.theta);
+        if !windows || same_everywhere {
+            rope.local_theta = None;
+        }
+    }
+    c
+}
+
+/// Each parameter as one tensor, in our order; a table of positions may be longer in the file.
+pub(super) fn one_by_one(infos: &[ParamInfo]) -> Vec<DiskTensor> {
+    const POSITIONS: [&str; 2] = ["transformer.wpe.weight", "model.embed_positions.weight"];
+    infos
+        .iter()
+        .map(|info| DiskTensor {
+            more_rows: POSITIONS.contains(&info.name.as_str()),
+            ..DiskTensor::own(info)
+        })
+        .collect()
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+/// Equal up to the rounding of numbers.
+pub(super) fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => match (a.as_f64(), b.as_f64()) {
+            (Some(a), Some(b)) => near(a, b),
+            _ => a == b,
+        },
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter()
+                    .all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+#[cfg(test)]
+mod tests;

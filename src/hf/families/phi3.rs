@@ -1,0 +1,100 @@
+//! Phi-3 and Phi-4: Llama with q, k, v in one tensor and gate and up in another; a part of each head may be rotated.
+
+use super::super::keys::Keys;
+use super::super::tensors::DiskTensor;
+use super::common::{self, Defaults};
+use super::rope::Rope;
+use super::{Family, one_by_one};
+use crate::nn::{ModelConfig, ParamInfo};
+use serde_json::{Value, json};
+
+pub struct Phi3;
+
+const DEFAULTS: Defaults = Defaults {
+    rope: Rope {
+        theta: 10_000.0,
+        partial: true,
+    },
+    eps: 1e-5,
+    ..Defaults::LLAMA
+};
+
+/// Their tensor ← ours, first to last.
+const FUSED: [(&str, &[&str]); 2] = [
+    ("qkv_proj", &["q_proj", "k_proj", "v_proj"]),
+    ("gate_up_proj", &["gate_proj", "up_proj"]),
+];
+
+impl Family for Phi3 {
+    fn model_type(&self) -> &'static str {
+        "phi3"
+    }
+
+    fn class(&self) -> &'static str {
+        "Phi3ForCausalLM"
+    }
+
+    fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
+        common::silu(keys)?;
+        // Read with the stretching, where there is one; said by every file.
+        let _ = keys.size("original_max_position_embeddings")?;
+        let config = DEFAULTS.read(keys)?;
+        if config
+            .position
+            .rope()
+            .is_some_and(|rope| rope.scaling.is_some())
+        {
+            return Err("rotary scaling: transformers stretches Phi-3's positions with longrope alone, which llmtui does not compute".into());
+        }
+        Ok(ModelConfig {
+            sliding_window: keys.size("sliding_window")?,
+            ..config
+        })
+    }
+
+    fn write(&self, config: &ModelConfig) -> Value {
+        let mut value = DEFAULTS.write(config);
+        value["sliding_window"] = json!(config.sliding_window);
+        value["original_max_position_embeddings"] = json!(config.seq_len);
+        value["resid_pdrop"] = json!(0.0);
+        value["embd_pdrop"] = json!(0.0);
+        // transformers would take the default, which is outside of small vocabularies.
+        value["pad_token_id"] = Value::Null;
+        value
+    }
+
+    fn tensors(&self, _config: &ModelConfig, infos: &[ParamInfo]) -> Vec<DiskTensor> {
+        let mut tensors: Vec<DiskTensor> = Vec::new();
+        for tensor in one_by_one(infos) {
+            match place(&tensor.name) {
+                Some((name, First::Yes)) => tensors.push(tensor.named(name)),
+                Some((name, First::No)) => {
+                    if let Some(fused) = tensors.iter_mut().rfind(|t| t.name == name) {
+                        fused.append(tensor);
+                    }
+                }
+                None => tensors.push(tensor),
+            }
+        }
+        tensors
+    }
+}
+
+enum First {
+    Yes,
+    No,
+}
+
+/// The tensor that one of ours belongs into.
+fn place(name: &str) -> Option<(String, First)> {
+    FUSED.iter().find_map(|(fused, parts)| {
+        let part = parts
+            .iter()
+            .find(|part| name.contains(&format!(".{part}.")))?;
+        let first = match *part == parts[0] {
+            true => First::Yes,
+            false => First::No,
+        };
+        Some((name.replace(part, fused), first))
+    })
+}

@@ -1,0 +1,35 @@
+//! Qwen2 and Qwen2.5: Llama with biases on queries, keys and values.
+
+use super::super::keys::Keys;
+use super::Family;
+use super::common::{self, Defaults};
+use crate::nn::{AttentionBias, ModelConfig};
+use serde_json::Value;
+
+pub struct Qwen2;
+
+impl Family for Qwen2 {
+    fn model_type(&self) -> &'static str {
+        "qwen2"
+    }
+
+    fn class(&self) -> &'static str {
+        "Qwen2ForCausalLM"
+    }
+
+    fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
+        common::silu(keys)?;
+        let config = Defaults::LLAMA.read(keys)?;
+        Ok(ModelConfig {
+            attention_bias: AttentionBias::Qkv,
+            sliding_window: common::qwen_window(keys, config.n_layer)?,
+            ..config
+        })
+    }
+
+    fn write(&self, config: &ModelConfig) -> Value {
+        let mut value = Defaults::LLAMA.write(config);
+        common::write_qwen_window(config, &mut value);
+        value
+    }
+}

@@ -1,0 +1,264 @@
+//! Rotary positions as `config.json` says them: transformers 4 (`rope_theta` and `rope_scaling`) and 5 (`rope_parameters`).
+
+use super::super::keys::Keys;
+use crate::nn::position::scaling::{Linear, Llama3, Yarn};
+use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig};
+use serde_json::{Value, json};
+
+/// The table of transformers 5, and the one of transformers 4.
+const NEW: &str = "rope_parameters";
+const OLD: &str = "rope_scaling";
+
+/// What a family is told besides its keys.
+#[derive(Debug, Clone, Copy)]
+pub struct Rope {
+    /// The base where the file names none.
+    pub theta: f64,
+    /// Whether the family can rotate a part of each head.
+    pub partial: bool,
+}
+
+impl Rope {
+    /// All of the rotary keys.
+    ///
+    /// # Errors
+    /// A stretching that is not computed here, or keys that make none.
+    pub fn read(self, keys: &Keys) -> Result<RopeConfig, String> {
+        // Files for both versions have both tables; the new one counts.
+        let old = keys.value(OLD);
+        let table = match (keys.table(NEW)?, old) {
+            (None, Some(_)) => keys.table(OLD)?,
+            (table, _) => table,
+        };
+        let above = keys.number("rope_theta")?;
+        let fraction = keys.number("partial_rotary_factor")?;
+        let rope = match table {
+            Some(table) => self.table(keys, &table, above)?,
+            None => RopeConfig {
+                theta: above.unwrap_or(self.theta),
+                ..RopeConfig::default()
+            },
+        };
+        let rope = RopeConfig {
+            fraction: fraction.unwrap_or(rope.fraction),
+            ..rope
+        };
+        if rope.fraction != 1.0 && !self.partial {
+            return Err(format!(
+                "partial_rotary_factor {}: this kind of model rotates whole heads in transformers",
+                rope.fraction
+            ));
+        }
+        Ok(rope)
+    }
+
+    /// One table of parameters; every key in it is accounted for.
+    ///
+    /// # Errors
+    /// As [`Rope::read`].
+    pub fn table(
+        self,
+        keys: &Keys,
+        table: &Keys,
+        above: Option<f64>,
+    ) -> Result<RopeConfig, String> {
+        let theta = table.number("rope_theta")?.or(above);
+        let fraction = table.number("partial_rotary_factor")?;
+        let old = table.word("type")?;
+        let kind = table.word("rope_type")?.or(old).unwrap_or("default");
+        let scaling = scaling(kind, keys, table)?;
+        table.finish()?;
+        Ok(RopeConfig {
+            theta: theta.unwrap_or(self.theta),
+            fraction: fraction.unwrap_or(1.0),
+            scaling,
+            local_theta: None,
+        })
+    }
+}
+
+fn scaling(kind: &str, keys: &Keys, table: &Keys) -> Result<Option<ScalingConfig>, String> {
+    let need = |key: &str| {
+        table
+            .number(key)?
+            .ok_or_else(|| format!("rotary scaling `{kind}` without {key}"))
+    };
+    // Said by some files in every kind of table.
+    let original = table.size("original_max_position_embeddings")?;
+    let original = match keys.size("original_max_position_embeddings")? {
+        Some(len) => Some(len),
+        None => original,
+    };
+    let longest = || keys.need_size("max_position_embeddings");
+    Ok(match kind {
+        "default" => None,
+        "linear" => Some(ScalingConfig::Linear(Linear {
+            factor: need("factor")?,
+        })),
+        "llama3" => Some(ScalingConfig::Llama3(Llama3 {
+            factor: need("factor")?,
+            low_freq_factor: need("low_freq_factor")?,
+            high_freq_factor: need("high_freq_factor")?,
+            original_len: original.map_or_else(longest, Ok)?,
+        })),
+        "yarn" => {
+            table.only("truncate", &json!(true))?;
+            table.only("mscale", &json!(1.0))?;
+            table.only("mscale_all_dim", &json!(0.0))?;
+            Some(ScalingConfig::Yarn(Yarn {
+                factor: need("factor")?,
+                original_len: Some(original.map_or_else(longest, Ok)?),
+                beta_fast: table.number("beta_fast")?.unwrap_or(32.0),
+                beta_slow: table.number("beta_slow")?.unwrap_or(1.0),
+                attention_factor: table.number("attention_factor")?,
+            }))
+        }
+        other => {
+            let other = crate::base::text::one_line(other);
+            return Err(format!(
+                "rotary scaling `{other}` is not computed by llmtui; known are default, linear, llama3 and yarn"
+            ));
+        }
+    })
+}
+
+/// `rope_parameters` of transformers 5 for a canonical config (see `families::canonical`).
+pub fn parameters(rope: &RopeConfig) -> Value {
+    let mut table = match &rope.scaling {
+        // Canonical configs have no NTK: it is another theta.
+        None | Some(ScalingConfig::Ntk(_)) => json!({"rope_type": "default"}),
+        Some(ScalingConfig::Linear(c)) => json!({"rope_type": "linear", "factor": c.factor}),
+        Some(ScalingConfig::Llama3(c)) => json!({
+            "rope_type": "llama3",
+            "factor": c.factor,
+            "low_freq_factor": c.low_freq_factor,
+            "high_freq_factor": c.high_freq_factor,
+            "original_max_position_embeddings": c.original_len,
+        }),
+        Some(ScalingConfig::Yarn(c)) => json!({
+            "rope_type": "yarn",
+            "factor": c.factor,
+            "original_max_position_embeddings": c.original_len,
+            "beta_fast": c.beta_fast,
+            "beta_slow": c.beta_slow,
+            "attention_factor": c.attention_factor,
+        }),
+    };
+    table["rope_theta"] = json!(rope.theta);
+    if rope.fraction != 1.0 {
+        table["partial_rotary_factor"] = json!(rope.fraction);
+    }
+    table
+}
+
+/// The keys of both versions: transformers 4 looks for `rope_theta` and `rope_scaling`, 5 for `rope_parameters`.
+pub fn write(position: &PositionConfig, into: &mut Value) {
+    let Some(rope) = position.rope() else {
+        return;
+    };
+    let new = parameters(rope);
+    if rope.scaling.is_some() {
+        let mut old = new.clone();
+        if let Some(old) = old.as_object_mut() {
+            old.remove("rope_theta");
+            old.remove("partial_rotary_factor");
+        }
+        into[OLD] = old;
+    }
+    into["rope_theta"] = json!(rope.theta);
+    into[NEW] = new;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LLAMA: Rope = Rope {
+        theta: 10_000.0,
+        partial: false,
+    };
+
+    fn read(value: Value) -> Result<RopeConfig, String> {
+        let map = value.as_object().unwrap();
+        let keys = Keys::new(map);
+        let rope = LLAMA.read(&keys)?;
+        keys.value("max_position_embeddings");
+        keys.finish()?;
+        Ok(rope)
+    }
+
+    #[test]
+    fn both_versions_say_the_same() {
+        let old = json!({"rope_theta": 5e5, "max_position_embeddings": 131072, "rope_scaling":
+            {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"}});
+        let new = json!({"max_position_embeddings": 131072, "rope_parameters": {"rope_theta": 5e5,
+            "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"}});
+        let rope = read(old).unwrap();
+        assert_eq!(rope, read(new).unwrap());
+        assert_eq!(rope.theta, 5e5);
+        assert_eq!(read(json!({"rope_scaling": null})).unwrap().theta, 10_000.0);
+        let su = json!({"rope_scaling": {"type": "linear", "factor": 2.5}});
+        assert!(matches!(
+            read(su).unwrap().scaling,
+            Some(ScalingConfig::Linear(Linear { factor: 2.5 }))
+        ));
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let scalings = [
+            None,
+            Some(ScalingConfig::Linear(Linear { factor: 3.0 })),
+            Some(ScalingConfig::Llama3(Llama3::default())),
+            Some(ScalingConfig::Yarn(Yarn {
+                original_len: Some(64),
+                attention_factor: Some(1.25),
+                ..Yarn::default()
+            })),
+        ];
+        for scaling in scalings {
+            let rope = RopeConfig {
+                theta: 77.0,
+                scaling,
+                ..RopeConfig::default()
+            };
+            let mut value = json!({"max_position_embeddings": 9});
+            write(&PositionConfig::Rope(rope.clone()), &mut value);
+            assert_eq!(read(value.clone()), Ok(rope.clone()));
+            // transformers 4 alone.
+            value.as_object_mut().unwrap().remove(NEW);
+            assert_eq!(read(value), Ok(rope));
+        }
+    }
+
+    #[test]
+    fn what_is_not_computed_is_refused() {
+        for (value, part) in [
+            (
+                json!({"rope_scaling": {"type": "dynamic", "factor": 2.0}}),
+                "`dynamic`",
+            ),
+            (
+                json!({"rope_parameters": {"rope_type": "longrope"}}),
+                "`longrope`",
+            ),
+            (
+                json!({"rope_parameters": {"rope_type": "linear"}}),
+                "without factor",
+            ),
+            (json!({"partial_rotary_factor": 0.5}), "whole heads"),
+            (
+                json!({"rope_parameters": {"rope_type": "default", "twist": 2}}),
+                "rope_parameters.twist",
+            ),
+            (
+                json!({"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "truncate": false}}),
+                "truncate",
+            ),
+            (json!({"rope_parameters": 3}), "a table"),
+        ] {
+            let error = read(value.clone()).unwrap_err();
+            assert!(error.contains(part), "{value}: {error}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What every family promises, and what each refuses.
+
+use super::super::config::{self, TokenIds};
+use super::super::{Dtype, Naming};
+use super::*;
+use crate::nn::mlp::MlpConfig;
+use crate::nn::norm::NormConfig;
+use crate::nn::position::RopeConfig;
+use crate::nn::position::scaling::{Ntk, Yarn};
+use crate::nn::{AttentionBias, NormPlacement};
+
+fn llama() -> ModelConfig {
+    ModelConfig {
+        position: PositionConfig::Rope(RopeConfig::default()),
+        norm: NormConfig::RmsNorm(Default::default()),
+        mlp: MlpConfig::SwiGlu(Default::default()),
+        n_kv_head: Some(2),
+        ..ModelConfig::default()
+    }
+}
+
+fn model_type(config: &ModelConfig) -> Option<&'static str> {
+    of(config).map(|family| family.model_type())
+}
+
+#[test]
+fn families_are_told_by_what_they_compute() {
+    let with = |change: fn(&mut ModelConfig)| {
+        let mut config = llama();
+        change(&mut config);
+        model_type(&config)
+    };
+    assert_eq!(model_type(&ModelConfig::default()), Some("gpt2"));
+    assert_eq!(with(|_| {}), Some("llama"));
+    assert_eq!(with(|c| c.head_dim = Some(64)), Some("llama"));
+    assert_eq!(
+        with(|c| c.attention_bias = AttentionBias::All),
+        Some("llama")
+    );
+    assert_eq!(with(|c| c.sliding_window = Some(8)), Some("mistral"));
+    assert_eq!(
+        with(|c| c.attention_bias = AttentionBias::Qkv),
+        Some("qwen2")
+    );
+    assert_eq!(with(|c| c.qk_norm = true), Some("qwen3"));
+    assert_eq!(with(|c| c.moe = Some(Default::default())), Some("mixtral"));
+    let experts = |c: &mut ModelConfig| {
+        c.qk_norm = true;
+        c.moe = Some(Default::default());
+    };
+    assert_eq!(with(experts), Some("qwen3_moe"));
+    assert_eq!(
+        with(|c| c.dropout = 0.1),
+        Some("llama"),
+        "of training alone"
+    );
+    let partly = PositionConfig::Rope(RopeConfig {
+        fraction: 0.5,
+        ..RopeConfig::default()
+    });
+    let phi = ModelConfig {
+        position: partly,
+        ..llama()
+    };
+    assert_eq!(model_type(&phi), Some("phi3"));
+}
+
+#[test]
+fn what_no_class_computes_has_no_family() {
+    let with = |change: fn(&mut ModelConfig)| {
+        let mut config = llama();
+        change(&mut config);
+        model_type(&config)
+    };
+    assert_eq!(
+        with(|c| c.norm = NormConfig::LayerNorm(Default::default())),
+        None
+    );
+    assert_eq!(with(|c| c.norm_placement = NormPlacement::Post), None);
+    assert_eq!(with(|c| c.attention_softcap = Some(30.0)), None);
+    assert_eq!(with(|c| c.embedding_scale = Some(3.0)), None);
+    assert_eq!(with(|c| c.mlp = MlpConfig::Gelu(Default::default())), None);
+    let windowed = |c: &mut ModelConfig| {
+        c.sliding_window = Some(8);
+        c.global_every = Some(2);
+    };
+    assert_eq!(with(windowed), None);
+    let grouped = ModelConfig {
+        n_kv_head: Some(2),
+        ..ModelConfig::default()
+    };
+    assert_eq!(model_type(&grouped), None, "GPT-2 has no grouped queries");
+}
+
+#[test]
+fn equal_things_said_differently_are_the_same_model() {
+    let same = |change: fn(&mut ModelConfig)| {
+        let mut config = llama();
+        change(&mut config);
+        model_type(&config)
+    };
+    assert_eq!(
+        same(|c| c.attention_scale = Some(32f64.powf(-0.5))),
+        Some("llama")
+    );
+    assert_eq!(
+        same(|c| c.global_every = Some(2)),
+        Some("llama"),
+        "no window, so nothing"
+    );
+    let scaled = |scaling: ScalingConfig| ModelConfig {
+        position: PositionConfig::Rope(RopeConfig {
+            scaling: Some(scaling),
+            ..RopeConfig::default()
+        }),
+        ..llama()
+    };
+    let ntk = scaled(ScalingConfig::Ntk(Ntk { factor: 4.0 }));
+    assert_eq!(model_type(&ntk), Some("llama"));
+    let written = config::write(
+        &ntk,
+        &ntk.shape(65),
+        &TokenIds::default(),
+        Dtype::F32,
+        Naming::Family,
+    );
+    let theta = written["rope_theta"].as_f64().unwrap();
+    assert!(
+        (theta - 1e4 * 4f64.powf(32.0 / 30.0)).abs() < 1e-6,
+        "{theta}"
+    );
+    let yarn = scaled(ScalingConfig::Yarn(Yarn::default()));
+    let written = config::write(
+        &yarn,
+        &yarn.shape(65),
+        &TokenIds::default(),
+        Dtype::F32,
+        Naming::Family,
+    );
+    assert_eq!(
+        written["rope_parameters"]["original_max_position_embeddings"],
+        16
+    );
+}
+
+#[test]
+fn every_family_has_a_name_of_its_own_and_reads_what_it_writes() {
+    let mut seen = std::collections::BTreeSet::new();
+    for family in FAMILIES {
+        assert!(seen.insert(family.model_type()) && seen.insert(family.class()));
+        assert!(named(family.model_type()).is_ok());
+    }
+    let error = named("gemma3").err().unwrap();
+    assert!(error.contains("gemma3_text"), "{error}");
+    assert!(
+        named("\u{1b}[2J")
+            .err()
+            .unwrap()
+            .chars()
+            .all(|c| !c.is_control())
+    );
+}
+
+#[test]
+fn keys_that_change_the_computation_are_never_skipped() {
+    let base = |family: &str| {
+        let text = std::fs::read(format!("tests/oracle/families/{family}/config.json")).unwrap();
+        serde_json::from_slice::<Value>(&text).unwrap()
+    };
+    for (family, key, value, part) in [
+        ("llama", "hidden_act", json!("relu"), "relu"),
+        ("llama", "mlp_bias", json!(true), "mlp_bias"),
+        ("llama", "rope_interleaved", json!(true), "rope_interleaved"),
+        ("llama", "rms_norm_eps", json!("small"), "rms_norm_eps"),
+        (
+            "gpt2",
+            "scale_attn_weights",
+            json!(false),
+            "scale_attn_weights",
+        ),
+        (
+            "gpt2",
+            "scale_attn_by_inverse_layer_idx",
+            json!(true),
+            "scale_attn_by_inverse_layer_idx",
+        ),
+        (
+            "gpt2",
+            "add_cross_attention",
+            json!(true),
+            "add_cross_attention",
+        ),
+        (
+            "gemma2",
+            "use_bidirectional_attention",
+            json!(true),
+            "use_bidirectional_attention",
+        ),
+        ("gemma2", "hidden_activation", json!("silu"), "silu"),
+        (
+            "qwen3_moe",
+            "mlp_only_layers",
+            json!([1]),
+            "mlp_only_layers",
+        ),
+        (
+            "qwen2",
+            "layer_types",
+            json!(["full_attention", "linear_attention"]),
+            "linear_attention",
+        ),
+        (
+            "phi3",
+            "rope_scaling",
+            json!({"type": "longrope", "factor": 2.0}),
+            "rope",
+        ),
+        (
+            "mistral",
+            "num_attention_heads",
+            json!(null),
+            "num_attention_heads is missing",
+        ),
+        ("mistral", "head_dim", json!(5), "odd"),
+        ("mixtral", "num_experts_per_tok", json!(9), "4"),
+    ] {
+        let mut value_of = base(family);
+        if key == "rope_scaling" {
+            value_of.as_object_mut().unwrap().remove("rope_parameters");
+        }
+        value_of[key] = value;
+        let error = config::read(&value_of).unwrap_err();
+        assert!(error.contains(part), "{family} {key}: {error}");
+    }
+}

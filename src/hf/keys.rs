@@ -1,0 +1,291 @@
+//! The keys of a foreign `config.json`: read by type, with the place in every error, and accounted for. What nobody asked
+//! for might change what the model computes, so it is refused unless it is known to be harmless or says nothing.
+
+use crate::base::text::one_line;
+use serde_json::{Map, Value};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+/// Keys that no logit depends on: bookkeeping, training, generation.
+const HARMLESS: &[&str] = &[
+    "architectures",
+    "attention_dropout",
+    "attn_implementation",
+    "attn_pdrop",
+    "auto_map",
+    "begin_suppress_tokens",
+    "bos_token_id",
+    "cache_implementation",
+    "decoder_start_token_id",
+    "do_sample",
+    "dtype",
+    "embd_pdrop",
+    "eos_token_id",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "gradient_checkpointing",
+    "hidden_dropout",
+    "id2label",
+    "initializer_range",
+    "keys_to_ignore_at_inference",
+    "label2id",
+    "llmtui",
+    "max_length",
+    "model_type",
+    "n_ctx",
+    "output_attentions",
+    "output_hidden_states",
+    "output_router_logits",
+    "pad_token_id",
+    "pretraining_tp",
+    "problem_type",
+    "reorder_and_upcast_attn",
+    "repetition_penalty",
+    "resid_pdrop",
+    "return_dict",
+    "return_dict_in_generate",
+    "router_jitter_noise",
+    "sep_token_id",
+    "suppress_tokens",
+    "task_specific_params",
+    "temperature",
+    "tokenizer_class",
+    "top_k",
+    "top_p",
+    "torch_dtype",
+    "torchscript",
+    "transformers_version",
+    "transformers.js_config",
+    "use_cache",
+];
+/// The same by how they begin.
+const HARMLESS_STEMS: &[&str] = &["_", "summary_", "unsloth_", "fsdp_"];
+
+/// A table of settings, and which of them were looked at.
+#[derive(Debug)]
+pub struct Keys<'a> {
+    map: &'a Map<String, Value>,
+    /// In front of names in messages: `rope_parameters.`.
+    above: String,
+    seen: RefCell<BTreeSet<String>>,
+}
+
+impl<'a> Keys<'a> {
+    pub fn new(map: &'a Map<String, Value>) -> Keys<'a> {
+        Keys {
+            map,
+            above: String::new(),
+            seen: RefCell::default(),
+        }
+    }
+
+    /// True when the key is there, be it null.
+    pub fn has(&self, key: &str) -> bool {
+        self.map.contains_key(key)
+    }
+
+    /// What stands at a key; null is nothing.
+    pub fn value(&self, key: &str) -> Option<&'a Value> {
+        self.seen.borrow_mut().insert(key.to_string());
+        self.map.get(key).filter(|value| !value.is_null())
+    }
+
+    /// A table inside.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn table(&self, key: &str) -> Result<Option<Keys<'a>>, String> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let map = value
+            .as_object()
+            .ok_or_else(|| self.wrong(key, "a table"))?;
+        Ok(Some(Keys {
+            map,
+            above: format!("{}{key}.", self.above),
+            seen: RefCell::default(),
+        }))
+    }
+
+    fn wrong(&self, key: &str, expected: &str) -> String {
+        let found = self.map.get(key).map(Value::to_string).unwrap_or_default();
+        let found: String = one_line(&found).chars().take(60).collect();
+        format!("{}{key}: expected {expected}, found {found}", self.above)
+    }
+
+    /// A whole number of at least 1.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn size(&self, key: &str) -> Result<Option<usize>, String> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let number = value.as_u64().filter(|n| (1..=1 << 40).contains(n));
+        match number {
+            Some(number) => Ok(Some(number as usize)),
+            None => Err(self.wrong(key, "a whole number of at least 1")),
+        }
+    }
+
+    /// A size that has to be there.
+    ///
+    /// # Errors
+    /// It is not, or something else.
+    pub fn need_size(&self, key: &str) -> Result<usize, String> {
+        self.size(key)?
+            .ok_or_else(|| format!("{}{key} is missing", self.above))
+    }
+
+    /// # Errors
+    /// No finite number.
+    pub fn number(&self, key: &str) -> Result<Option<f64>, String> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        match value.as_f64().filter(|x| x.is_finite()) {
+            Some(number) => Ok(Some(number)),
+            None => Err(self.wrong(key, "a number")),
+        }
+    }
+
+    /// # Errors
+    /// Neither true nor false.
+    pub fn flag(&self, key: &str, default: bool) -> Result<bool, String> {
+        match self.value(key) {
+            None => Ok(default),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(_) => Err(self.wrong(key, "true or false")),
+        }
+    }
+
+    /// # Errors
+    /// No text.
+    pub fn word(&self, key: &str) -> Result<Option<&'a str>, String> {
+        match self.value(key) {
+            None => Ok(None),
+            Some(Value::String(word)) => Ok(Some(word)),
+            Some(_) => Err(self.wrong(key, "text")),
+        }
+    }
+
+    /// A list of words.
+    ///
+    /// # Errors
+    /// Something else.
+    pub fn words(&self, key: &str) -> Result<Option<Vec<&'a str>>, String> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let words = value
+            .as_array()
+            .and_then(|list| list.iter().map(Value::as_str).collect());
+        match words {
+            Some(words) => Ok(Some(words)),
+            None => Err(self.wrong(key, "a list of words")),
+        }
+    }
+
+    /// Refuses every value but `expected` at a key that may be absent: the only one that is computed here.
+    ///
+    /// # Errors
+    /// Another value.
+    pub fn only(&self, key: &str, expected: &Value) -> Result<(), String> {
+        match self.value(key) {
+            None => Ok(()),
+            Some(value) if value == expected => Ok(()),
+            Some(_) => Err(self.wrong(
+                key,
+                &format!("{expected}, the only value that llmtui computes"),
+            )),
+        }
+    }
+
+    /// Refuses what nobody looked at.
+    ///
+    /// # Errors
+    /// A key that may change what the model computes.
+    pub fn finish(&self) -> Result<(), String> {
+        let seen = self.seen.borrow();
+        let stray = self.map.iter().find(|(key, value)| {
+            let known = seen.contains(*key) || (self.above.is_empty() && harmless(key));
+            !known && !says_nothing(value)
+        });
+        let Some((key, value)) = stray else {
+            return Ok(());
+        };
+        let value: String = one_line(&value.to_string()).chars().take(60).collect();
+        Err(format!(
+            "the key `{}{}` ({value}) is unknown for this kind of model and may change what it computes; if it does not, take it out of the file",
+            self.above,
+            one_line(key)
+        ))
+    }
+}
+
+fn harmless(key: &str) -> bool {
+    HARMLESS.contains(&key) || HARMLESS_STEMS.iter().any(|stem| key.starts_with(stem))
+}
+
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn map(value: &Value) -> &Map<String, Value> {
+        value.as_object().unwrap()
+    }
+
+    #[test]
+    fn values_are_read_by_type_and_errors_name_the_key() {
+        let value = json!({"n": 3, "x": 0.5, "w": "gelu", "l": ["a"], "t": {"k": "no"}, "null": null, "big": 1e30});
+        let keys = Keys::new(map(&value));
+        assert_eq!(keys.need_size("n"), Ok(3));
+        assert_eq!(keys.number("x"), Ok(Some(0.5)));
+        assert_eq!(keys.word("w"), Ok(Some("gelu")));
+        assert_eq!(keys.words("l"), Ok(Some(vec!["a"])));
+        assert_eq!(keys.size("null"), Ok(None));
+        assert_eq!(keys.flag("absent", true), Ok(true));
+        assert!(
+            keys.need_size("absent")
+                .unwrap_err()
+                .contains("absent is missing")
+        );
+        let inner = keys.table("t").unwrap().unwrap();
+        let error = inner.number("k").unwrap_err();
+        assert!(error.contains("t.k") && error.contains("\"no\""), "{error}");
+        assert!(keys.size("x").is_err() && keys.size("big").is_err());
+    }
+
+    #[test]
+    fn what_nobody_asked_for_is_refused_unless_it_is_harmless_or_says_nothing() {
+        for good in [
+            json!({"torch_dtype": "bfloat16", "_name_or_path": "x", "alibi": false, "extra": null, "lists": []}),
+            json!({"summary_type": "cls_index", "unsloth_fixed": true}),
+        ] {
+            assert_eq!(Keys::new(map(&good)).finish(), Ok(()));
+        }
+        let value = json!({"alibi": true});
+        let error = Keys::new(map(&value)).finish().unwrap_err();
+        assert!(error.contains("`alibi` (true)"), "{error}");
+        let keys = Keys::new(map(&value));
+        assert!(
+            keys.only("alibi", &json!(false))
+                .unwrap_err()
+                .contains("expected false")
+        );
+        assert_eq!(keys.finish(), Ok(()), "it was looked at");
+    }
+}

@@ -1,0 +1,233 @@
+//! Reading safetensors files: the header is held within bounds and checked first, the numbers are read through a memory map
+//! when they are asked for.
+
+use super::dtype::Dtype;
+use crate::base::mapped::Mapped;
+use crate::base::text::one_line;
+use safetensors::tensor::Metadata;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Largest accepted header: a hostile one must not make us hold gigabytes.
+const MAX_HEADER_BYTES: u64 = 16 << 20;
+
+/// Why tensors could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TensorFileError {
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{path} is not a whole safetensors file: {what}")]
+    Malformed { path: PathBuf, what: String },
+    #[error("{path}: tensor `{tensor}` is missing; the model expects it with shape {expected:?}")]
+    Missing {
+        path: PathBuf,
+        tensor: String,
+        expected: Vec<usize>,
+    },
+    #[error("{path}: tensor `{tensor}` has {found}, expected {expected}")]
+    Mismatch {
+        path: PathBuf,
+        tensor: String,
+        found: String,
+        expected: String,
+    },
+    #[error("{path}: {what}")]
+    Folder { path: PathBuf, what: String },
+}
+
+/// One tensor of a file.
+#[derive(Debug, Clone)]
+struct Place {
+    dtype: safetensors::Dtype,
+    shape: Vec<usize>,
+    /// First byte behind the header.
+    from: usize,
+}
+
+/// An open safetensors file.
+#[derive(Debug)]
+pub struct TensorFile {
+    path: PathBuf,
+    map: Mapped,
+    /// Where the data begins.
+    start: usize,
+    index: HashMap<String, Place>,
+}
+
+impl TensorFile {
+    /// Opens a file and checks its header against its size.
+    ///
+    /// # Errors
+    /// A header that is none; tensors that overlap, leave gaps, or have other sizes than their shapes; a file that is
+    /// shorter or longer than its header says.
+    pub fn open(path: &Path) -> Result<TensorFile, TensorFileError> {
+        let io = |source| TensorFileError::Io {
+            path: path.into(),
+            source,
+        };
+        let malformed = |what: String| TensorFileError::Malformed {
+            path: path.into(),
+            what: one_line(&what),
+        };
+        let text = header(path)?;
+        // Refuses tensors that overlap, leave gaps, or have other sizes than their shapes.
+        let heads: Metadata =
+            serde_json::from_slice(&text).map_err(|e| malformed(e.to_string()))?;
+        let map = Mapped::open(path).map_err(io)?;
+        let (start, whole) = (8 + text.len(), map.len());
+        let wanted = start.saturating_add(heads.data_len());
+        if wanted != whole {
+            return Err(malformed(format!(
+                "{whole} bytes, its header speaks of {wanted}"
+            )));
+        }
+        let index = heads.tensors().into_iter().map(|(name, info)| {
+            let place = Place {
+                dtype: info.dtype,
+                shape: info.shape.clone(),
+                from: info.data_offsets.0,
+            };
+            (name, place)
+        });
+        Ok(TensorFile {
+            path: path.into(),
+            index: index.collect(),
+            map,
+            start,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.index.keys().map(String::as_str)
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.index.contains_key(name)
+    }
+
+    /// The shape of a tensor, when there is one of this name.
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.index.get(name).map(|place| place.shape.as_slice())
+    }
+
+    /// Holds one tensor against the expected shape and the types that are read, without reading it.
+    pub fn expect(&self, name: &str, expected: &[usize]) -> Result<(), TensorFileError> {
+        self.find(name, expected).map(|_| ())
+    }
+
+    /// The type and the bytes of a tensor that is as expected.
+    fn find(&self, name: &str, expected: &[usize]) -> Result<(Dtype, &[u8]), TensorFileError> {
+        let Some(place) = self.index.get(name) else {
+            return Err(TensorFileError::Missing {
+                path: self.path.clone(),
+                tensor: name.into(),
+                expected: expected.to_vec(),
+            });
+        };
+        if place.shape != expected {
+            let found = format!("shape {:?}", place.shape);
+            let expected = format!("{expected:?} as the model's config says");
+            return Err(self.mismatch(name, found, expected));
+        }
+        let Some(dtype) = Dtype::of(place.dtype) else {
+            let found = format!("dtype {:?}", place.dtype);
+            return Err(self.mismatch(name, found, "F32, F16 or BF16".into()));
+        };
+        let len = place.shape.iter().product::<usize>() * dtype.size();
+        let from = self.start + place.from;
+        match self.map.get(from..from + len) {
+            Some(bytes) => Ok((dtype, bytes)),
+            None => Err(TensorFileError::Malformed {
+                path: self.path.clone(),
+                what: format!("`{}` lies outside of it", one_line(name)),
+            }),
+        }
+    }
+
+    fn mismatch(&self, name: &str, found: String, expected: String) -> TensorFileError {
+        TensorFileError::Mismatch {
+            path: self.path.clone(),
+            tensor: one_line(name),
+            found,
+            expected,
+        }
+    }
+
+    /// The values of one tensor as f32; the shape must be the expected one.
+    pub fn read(&self, name: &str, expected: &[usize]) -> Result<Vec<f32>, TensorFileError> {
+        let (dtype, bytes) = self.find(name, expected)?;
+        let mut values = vec![0.0; bytes.len() / dtype.size()];
+        dtype.widen(bytes, &mut values);
+        Ok(values)
+    }
+
+    /// Reads one tensor into `into`, which has its number of values.
+    pub fn read_into(
+        &self,
+        name: &str,
+        expected: &[usize],
+        into: &mut [f32],
+    ) -> Result<(), TensorFileError> {
+        let (_, bytes) = self.find(name, expected)?;
+        let len = expected.iter().product::<usize>();
+        debug_assert!(bytes.len() >= len * 2);
+        if into.len() != len {
+            let expected = format!("{} values", into.len());
+            return Err(self.mismatch(name, format!("{len} values"), expected));
+        }
+        self.read_part(name, expected, 0, into)
+    }
+
+    /// Reads the values from number `first` on into `into`; the tensor holds at least as many.
+    pub fn read_part(
+        &self,
+        name: &str,
+        expected: &[usize],
+        first: usize,
+        into: &mut [f32],
+    ) -> Result<(), TensorFileError> {
+        let (dtype, bytes) = self.find(name, expected)?;
+        let range = first * dtype.size()..(first + into.len()) * dtype.size();
+        match bytes.get(range) {
+            Some(bytes) => dtype.widen(bytes, into),
+            None => {
+                let found = format!("{} values", bytes.len() / dtype.size());
+                let expected = format!("at least {}", first + into.len());
+                return Err(self.mismatch(name, found, expected));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The header's text, read before anything is mapped.
+fn header(path: &Path) -> Result<Vec<u8>, TensorFileError> {
+    let io = |source| TensorFileError::Io {
+        path: path.into(),
+        source,
+    };
+    let malformed = |what: String| TensorFileError::Malformed {
+        path: path.into(),
+        what,
+    };
+    let mut file = File::open(path).map_err(io)?;
+    let mut length = [0; 8];
+    file.read_exact(&mut length)
+        .map_err(|_| malformed("shorter than its 8-byte header length".into()))?;
+    let length = u64::from_le_bytes(length);
+    if length > MAX_HEADER_BYTES {
+        return Err(malformed(format!(
+            "a header of {length} bytes is over the limit of {MAX_HEADER_BYTES}"
+        )));
+    }
+    let mut text = vec![0; length as usize];
+    file.read_exact(&mut text)
+        .map_err(|_| malformed("shorter than its header".into()))?;
+    Ok(text)
+}

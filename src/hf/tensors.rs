@@ -1,0 +1,375 @@
+//! How the tensors of a family's files lie in our flat buffer of weights: renamed, turned, several of ours in one of theirs.
+
+use super::tensor_file::TensorFileError;
+use super::weights::Weights;
+use crate::nn::ParamInfo;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// What stands in front of names in the files of a whole model and is absent in those of a bare trunk (the first GPT-2).
+const TRUNKS: [&str; 2] = ["transformer.", "model."];
+/// The output head, by the name that it has in every family.
+const HEAD: &str = "lm_head.weight";
+
+/// Where a tensor's values come from and go to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Values {
+    /// These parts of the flat weights, one behind the other.
+    Own(Vec<Range<usize>>),
+    /// One matrix of ours, turned: theirs is (in, out), ours (out, in). The shape is theirs.
+    Turned(Range<usize>),
+    /// Nothing of ours: all zero.
+    Zeros,
+}
+
+/// One tensor of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskTensor {
+    pub name: String,
+    pub shape: Vec<usize>,
+    pub values: Values,
+    /// The file may have more rows: ours are its first (positions beyond our seq_len).
+    pub more_rows: bool,
+}
+
+impl DiskTensor {
+    /// A parameter as it is.
+    pub fn own(info: &ParamInfo) -> DiskTensor {
+        let whole = info.offset..info.offset + info.len;
+        DiskTensor {
+            name: info.name.clone(),
+            shape: info.shape.clone(),
+            values: Values::Own(Vec::from([whole])),
+            more_rows: false,
+        }
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn named(self, name: String) -> DiskTensor {
+        DiskTensor { name, ..self }
+    }
+
+    /// A matrix (out, in) of ours as (in, out).
+    #[must_use]
+    pub fn turned(mut self) -> DiskTensor {
+        if let (Values::Own(parts), [_, _]) = (&self.values, &self.shape[..])
+            && let [range] = &parts[..]
+        {
+            self.values = Values::Turned(range.clone());
+            self.shape.reverse();
+        }
+        self
+    }
+
+    /// `other`'s rows below this one's.
+    pub fn append(&mut self, other: DiskTensor) {
+        if let (Values::Own(mine), Values::Own(theirs)) = (&mut self.values, other.values) {
+            mine.extend(theirs);
+            if let (Some(rows), Some(more)) = (self.shape.first_mut(), other.shape.first()) {
+                *rows += more;
+            }
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// The values, read from the flat weights; `put` takes them in portions.
+    ///
+    /// # Errors
+    /// Whatever `put` says.
+    pub fn write<E>(
+        &self,
+        weights: &[f32],
+        put: &mut dyn FnMut(&[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match &self.values {
+            Values::Own(parts) => parts
+                .iter()
+                .try_for_each(|part| put(&weights[part.clone()])),
+            Values::Turned(range) => {
+                let (cols, rows) = (self.shape[0], self.shape[1]);
+                put(&transposed(&weights[range.clone()], rows, cols))
+            }
+            Values::Zeros => put(&vec![0.0; self.len()]),
+        }
+    }
+
+    /// The values, read from a file into the flat weights. `name` and `shape` are the file's.
+    fn read(
+        &self,
+        file: &Weights,
+        name: &str,
+        shape: &[usize],
+        weights: &mut [f32],
+    ) -> Result<(), TensorFileError> {
+        match &self.values {
+            Values::Own(parts) => {
+                let mut first = 0;
+                for part in parts {
+                    let into = &mut weights[part.clone()];
+                    file.read_part(name, shape, first, into)?;
+                    first += into.len();
+                }
+                Ok(())
+            }
+            Values::Turned(range) => {
+                let (rows, cols) = (self.shape[0], self.shape[1]);
+                let values = file.read(name, shape)?;
+                weights[range.clone()].copy_from_slice(&transposed(&values, rows, cols));
+                Ok(())
+            }
+            Values::Zeros => Ok(()),
+        }
+    }
+}
+
+/// (rows, cols) → (cols, rows).
+pub(super) fn transposed(values: &[f32], rows: usize, cols: usize) -> Vec<f32> {
+    let mut out = vec![0.0; values.len()];
+    for row in 0..rows {
+        for col in 0..cols {
+            out[col * rows + row] = values[row * cols + col];
+        }
+    }
+    out
+}
+
+/// A table of tensors, held against the files of a folder.
+#[derive(Debug)]
+pub struct Reading<'a> {
+    file: &'a Weights,
+    /// Each tensor with the name and the shape that it has in the file.
+    found: Vec<(&'a DiskTensor, String, Vec<usize>)>,
+}
+
+impl<'a> Reading<'a> {
+    /// Finds every tensor, with its shape and a type that is read; refuses what is too many. `ignored` tells buffers that
+    /// files carry though they follow from the config. Nothing is read yet.
+    ///
+    /// # Errors
+    /// A tensor that is missing, of another shape or type, or has no place in the model.
+    pub fn plan(
+        file: &'a Weights,
+        tensors: &'a [DiskTensor],
+        ignored: &dyn Fn(&str) -> bool,
+    ) -> Result<Reading<'a>, TensorFileError> {
+        let trunk = missing_trunk(file, tensors);
+        let mut found = Vec::with_capacity(tensors.len());
+        for tensor in tensors {
+            let name = match trunk.and_then(|trunk| tensor.name.strip_prefix(trunk)) {
+                Some(bare) => bare.to_string(),
+                None => tensor.name.clone(),
+            };
+            let shape = match file.shape(&name) {
+                Some(shape) if tensor.more_rows && shape[1..] == tensor.shape[1..] => {
+                    let mut shape = shape.to_vec();
+                    shape[0] = shape[0].max(tensor.shape[0]);
+                    shape
+                }
+                _ => tensor.shape.clone(),
+            };
+            file.expect(&name, &shape)?;
+            found.push((tensor, name, shape));
+        }
+        let mut known: BTreeSet<&str> = found.iter().map(|(_, name, _)| name.as_str()).collect();
+        known.extend(file.names().filter(|name| ignored(name)));
+        let reading_head = found.iter().any(|(tensor, ..)| tensor.name == HEAD);
+        if !reading_head {
+            known.extend(file.names().filter(|name| *name == HEAD));
+        }
+        file.nothing_but(&known)?;
+        drop(known);
+        let reading = Reading { file, found };
+        reading.zeros_are_zero()?;
+        if !reading_head {
+            reading.tied_head_is_the_embedding()?;
+        }
+        Ok(reading)
+    }
+
+    /// Reads all values. The flat weights are those that the tensors were made for.
+    ///
+    /// # Errors
+    /// The file cannot be read any more.
+    pub fn read(&self, weights: &mut [f32]) -> Result<(), TensorFileError> {
+        self.found
+            .iter()
+            .try_for_each(|(tensor, name, shape)| tensor.read(self.file, name, shape, weights))
+    }
+
+    /// What this model has not must be nothing in the file.
+    fn zeros_are_zero(&self) -> Result<(), TensorFileError> {
+        for (tensor, name, shape) in &self.found {
+            if tensor.values == Values::Zeros
+                && self.file.read(name, shape)?.iter().any(|x| *x != 0.0)
+            {
+                return Err(TensorFileError::Mismatch {
+                    path: self.file.path().into(),
+                    tensor: name.clone(),
+                    found: "values that are not zero".into(),
+                    expected: "zeros, as the config says that the model has no biases".into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A head that stands in the file though the config calls it tied must be the embedding itself.
+    fn tied_head_is_the_embedding(&self) -> Result<(), TensorFileError> {
+        let (Some((_, name, shape)), Some(head)) = (self.found.first(), self.file.shape(HEAD))
+        else {
+            return Ok(());
+        };
+        let same = head == shape && {
+            let head = self.file.read(HEAD, shape)?;
+            let embedding = self.file.read(name, shape)?;
+            head.iter()
+                .map(|x| x.to_bits())
+                .eq(embedding.iter().map(|x| x.to_bits()))
+        };
+        if same {
+            return Ok(());
+        }
+        Err(TensorFileError::Mismatch {
+            path: self.file.path().into(),
+            tensor: HEAD.into(),
+            found: format!("other values than `{name}`"),
+            expected: "the same, as config.json says tie_word_embeddings: true; set it to false if the head is one of its own".into(),
+        })
+    }
+}
+
+/// The prefix that our names have and the file's have not.
+fn missing_trunk(file: &Weights, tensors: &[DiskTensor]) -> Option<&'static str> {
+    let first = &tensors.first()?.name;
+    TRUNKS.into_iter().find(|trunk| {
+        let bare = first.strip_prefix(trunk);
+        bare.is_some_and(|bare| !file.contains(first) && file.contains(bare))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::safetensors::{TensorHead, write_to};
+    use super::*;
+    use crate::nn::Init;
+    use std::path::Path;
+
+    fn info(name: &str, shape: &[usize], offset: usize) -> ParamInfo {
+        ParamInfo {
+            name: name.into(),
+            shape: shape.to_vec(),
+            offset,
+            len: shape.iter().product(),
+            decay: true,
+            init: Init::Ones,
+        }
+    }
+
+    fn file(folder: &Path, tensors: &[(&str, &[usize], &[f32])]) -> Weights {
+        let heads: Vec<TensorHead> = tensors
+            .iter()
+            .map(|(name, shape, _)| TensorHead::f32(*name, shape.to_vec()))
+            .collect();
+        let mut out = std::fs::File::create(folder.join(super::super::WEIGHTS)).unwrap();
+        write_to(&mut out, &heads, &mut |sink| {
+            tensors
+                .iter()
+                .try_for_each(|(_, _, values)| sink.put(values))
+        })
+        .unwrap();
+        Weights::open(folder).unwrap()
+    }
+
+    fn read(file: &Weights, tensors: &[DiskTensor], len: usize) -> Result<Vec<f32>, String> {
+        let mut weights = vec![9.0; len];
+        Reading::plan(file, tensors, &|name| name.ends_with(".buffer"))
+            .and_then(|reading| reading.read(&mut weights))
+            .map_err(|e| e.to_string())?;
+        Ok(weights)
+    }
+
+    #[test]
+    fn parts_that_share_a_tensor_and_turned_matrices_find_their_places() {
+        let dir = tempfile::tempdir().unwrap();
+        let all = [
+            ("ab", &[3, 2][..], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..]),
+            ("c", &[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
+            ("x.buffer", &[1], &[0.0]),
+        ];
+        let file = file(dir.path(), &all);
+        // b lies in front of a, with a gap between them.
+        let mut ab = DiskTensor::own(&info("ab", &[1, 2], 3));
+        ab.append(DiskTensor::own(&info("b", &[2, 2], 5)));
+        let c = DiskTensor::own(&info("c", &[3, 2], 9)).turned();
+        let tensors = [ab, c];
+        let weights = read(&file, &tensors, 15).unwrap();
+        assert_eq!(weights[3..9], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        assert_eq!(weights[9..], [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+        // And out again.
+        for (tensor, (_, _, values)) in tensors.iter().zip(all) {
+            let mut out = Vec::new();
+            let put = &mut |part: &[f32]| {
+                out.extend_from_slice(part);
+                Ok::<(), ()>(())
+            };
+            tensor.write(&weights, put).unwrap();
+            assert_eq!(out, values);
+        }
+    }
+
+    #[test]
+    fn more_rows_are_cut_and_fewer_are_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(dir.path(), &[("wpe", &[3, 1], &[1.0, 2.0, 3.0])]);
+        let table = |rows: usize| {
+            let mut tensor = DiskTensor::own(&info("wpe", &[rows, 1], 0));
+            tensor.more_rows = true;
+            [tensor]
+        };
+        assert_eq!(read(&file, &table(2), 2).unwrap(), [1.0, 2.0]);
+        let error = read(&file, &table(4), 4).unwrap_err();
+        assert!(
+            error.contains("[3, 1]") && error.contains("[4, 1]"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn bare_trunks_are_read_and_strangers_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(
+            dir.path(),
+            &[("wte.weight", &[2], &[1.0, 2.0]), ("other", &[1], &[0.0])],
+        );
+        let tensors = [DiskTensor::own(&info("transformer.wte.weight", &[2], 0))];
+        let error = read(&file, &tensors, 2).unwrap_err();
+        assert!(error.contains("`other` has no place"), "{error}");
+    }
+
+    #[test]
+    fn a_tied_head_must_be_the_embedding_and_absent_biases_must_be_zero() {
+        let dir = tempfile::tempdir().unwrap();
+        let (e, other) = ([1.0, 2.0], [1.0, 3.0]);
+        let tensors = [DiskTensor::own(&info(
+            "model.embed_tokens.weight",
+            &[2, 1],
+            0,
+        ))];
+        let name = "model.embed_tokens.weight";
+        let same = file(dir.path(), &[(name, &[2, 1], &e), (HEAD, &[2, 1], &e)]);
+        assert_eq!(read(&same, &tensors, 2).unwrap(), e);
+        let differs = file(dir.path(), &[(name, &[2, 1], &e), (HEAD, &[2, 1], &other)]);
+        let error = read(&differs, &tensors, 2).unwrap_err();
+        assert!(error.contains("tie_word_embeddings"), "{error}");
+        let zero = DiskTensor {
+            values: Values::Zeros,
+            ..DiskTensor::own(&info(HEAD, &[2, 1], 0))
+        };
+        let error = read(&differs, &[tensors[0].clone(), zero], 2).unwrap_err();
+        assert!(error.contains("not zero"), "{error}");
+    }
+}

@@ -1,0 +1,356 @@
+//! The weights of a model folder: one safetensors file, or shards with the index that names them. What else a folder may
+//! hold instead is refused with the way out.
+
+use super::tensor_file::{TensorFile, TensorFileError};
+use crate::base::text::one_line;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The one file.
+pub const WEIGHTS: &str = "model.safetensors";
+/// The table of contents of shards.
+pub const INDEX: &str = "model.safetensors.index.json";
+
+/// Largest index that is read: a mixture of experts with a hundred thousand tensors has 12 MB.
+const MAX_INDEX_BYTES: u64 = 64 << 20;
+const MAX_SHARDS: usize = 4096;
+
+/// The name of shard `number` (from 1) of `count`.
+pub fn shard_name(number: usize, count: usize) -> String {
+    format!("model-{number:05}-of-{count:05}.safetensors")
+}
+
+/// All tensors of a folder.
+#[derive(Debug)]
+pub struct Weights {
+    /// For messages: the file, or the index.
+    path: PathBuf,
+    files: Vec<TensorFile>,
+    /// Name → number of the file.
+    index: BTreeMap<String, usize>,
+}
+
+impl Weights {
+    /// Opens what a folder has.
+    ///
+    /// # Errors
+    /// No weights, weights of another kind, an index that does not fit its shards.
+    pub fn open(folder: &Path) -> Result<Weights, TensorFileError> {
+        let (one, index) = (folder.join(WEIGHTS), folder.join(INDEX));
+        if one.is_file() {
+            let file = TensorFile::open(&one)?;
+            let index = file.names().map(|name| (name.to_string(), 0)).collect();
+            return Ok(Weights {
+                path: one,
+                files: vec![file],
+                index,
+            });
+        }
+        if index.is_file() {
+            return sharded(folder, &index);
+        }
+        Err(TensorFileError::Folder {
+            path: folder.into(),
+            what: absent(folder),
+        })
+    }
+
+    /// The file, or the index of shards.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.index.keys().map(String::as_str)
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.index.contains_key(name)
+    }
+
+    /// The file that holds a tensor; for an absent one the first, whose error names it.
+    fn file(&self, name: &str, expected: &[usize]) -> Result<&TensorFile, TensorFileError> {
+        let file = self.index.get(name).and_then(|at| self.files.get(*at));
+        file.ok_or_else(|| TensorFileError::Missing {
+            path: self.path.clone(),
+            tensor: name.into(),
+            expected: expected.to_vec(),
+        })
+    }
+
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.files.get(*self.index.get(name)?)?.shape(name)
+    }
+
+    /// Holds one tensor against the expected shape and the types that are read.
+    pub fn expect(&self, name: &str, expected: &[usize]) -> Result<(), TensorFileError> {
+        self.file(name, expected)?.expect(name, expected)
+    }
+
+    /// One tensor as f32.
+    pub fn read(&self, name: &str, expected: &[usize]) -> Result<Vec<f32>, TensorFileError> {
+        self.file(name, expected)?.read(name, expected)
+    }
+
+    /// The values from number `first` on.
+    pub fn read_part(
+        &self,
+        name: &str,
+        expected: &[usize],
+        first: usize,
+        into: &mut [f32],
+    ) -> Result<(), TensorFileError> {
+        self.file(name, expected)?
+            .read_part(name, expected, first, into)
+    }
+
+    /// Refuses a file that has more than the model knows of.
+    pub fn nothing_but(&self, known: &BTreeSet<&str>) -> Result<(), TensorFileError> {
+        let extra: Vec<String> = self
+            .names()
+            .filter(|name| !known.contains(name))
+            .map(one_line)
+            .collect();
+        let (Some(first), n) = (extra.first(), extra.len()) else {
+            return Ok(());
+        };
+        let others = match n {
+            1 => String::new(),
+            n => format!(" and {} others", n - 1),
+        };
+        Err(TensorFileError::Folder {
+            path: self.path.clone(),
+            what: format!(
+                "tensor `{first}`{others} has no place in the model that config.json describes: one of the two files is of another model"
+            ),
+        })
+    }
+}
+
+/// The files that an index names, in the order in which it names them first; and for each tensor the number of its file.
+fn contents(path: &Path) -> Result<(Vec<String>, BTreeMap<String, usize>), TensorFileError> {
+    let malformed = |what: String| TensorFileError::Folder {
+        path: path.into(),
+        what,
+    };
+    let io = |source| TensorFileError::Io {
+        path: path.into(),
+        source,
+    };
+    if std::fs::metadata(path).map_err(io)?.len() > MAX_INDEX_BYTES {
+        return Err(malformed(format!("larger than {MAX_INDEX_BYTES} bytes")));
+    }
+    let text = std::fs::read(path).map_err(io)?;
+    let value: Value = serde_json::from_slice(&text).map_err(|e| {
+        malformed(format!(
+            "not an index of shards: {}",
+            one_line(&e.to_string())
+        ))
+    })?;
+    let map = value["weight_map"]
+        .as_object()
+        .ok_or_else(|| malformed("not an index of shards: it has no table `weight_map`".into()))?;
+    let mut names: Vec<String> = Vec::new();
+    let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut index = BTreeMap::new();
+    for (tensor, file) in map {
+        let file = file.as_str().filter(|name| plain(name)).ok_or_else(|| {
+            let (tensor, file) = (one_line(tensor), one_line(&file.to_string()));
+            malformed(format!(
+                "`{tensor}` shall be in {file}, which is no name of a safetensors file in this folder"
+            ))
+        })?;
+        let number = *numbers.entry(file).or_insert_with(|| {
+            names.push(file.to_string());
+            names.len() - 1
+        });
+        index.insert(tensor.clone(), number);
+    }
+    if names.len() > MAX_SHARDS {
+        return Err(malformed(format!("more than {MAX_SHARDS} shards")));
+    }
+    Ok((names, index))
+}
+
+/// The files that an index names.
+///
+/// # Errors
+/// It is no index, or names files elsewhere.
+pub fn shards_of(index: &Path) -> Result<Vec<String>, TensorFileError> {
+    Ok(contents(index)?.0)
+}
+
+fn sharded(folder: &Path, path: &Path) -> Result<Weights, TensorFileError> {
+    let (names, index) = contents(path)?;
+    let files = names
+        .iter()
+        .map(|name| TensorFile::open(&folder.join(name)))
+        .collect::<Result<Vec<_>, _>>()?;
+    for (number, file) in files.iter().enumerate() {
+        if let Some(stray) = file.names().find(|name| index.get(*name) != Some(&number)) {
+            let (file, stray) = (file.path().display(), one_line(stray));
+            return Err(TensorFileError::Folder {
+                path: path.into(),
+                what: format!("does not say that `{stray}` is in {file}"),
+            });
+        }
+    }
+    Ok(Weights {
+        path: path.into(),
+        files,
+        index,
+    })
+}
+
+/// A name of a file beside the index, and of no other kind: indices come from strangers.
+fn plain(name: &str) -> bool {
+    Path::new(name).file_name() == Some(name.as_ref())
+        && name.ends_with(".safetensors")
+        && !name.contains(['\\', '\0'])
+}
+
+/// Why there is nothing to read.
+fn absent(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    absence(&names)
+}
+
+/// The same for the names of a repository's files.
+pub fn absence(names: &[String]) -> String {
+    let with = |ends: &[&str]| {
+        let found = names
+            .iter()
+            .find(|name| ends.iter().any(|end| name.ends_with(end)));
+        found.map(|name| one_line(name))
+    };
+    if let Some(name) = with(&[".bin", ".pt", ".pth", ".ckpt"]) {
+        return format!(
+            "{name} is a pickle: a program that runs when it is read, so llmtui never opens one. Convert it once where you trust it: \
+             in Python, `from transformers import AutoModelForCausalLM as M; M.from_pretrained(\"FOLDER\").save_pretrained(\"OUT\")` \
+             writes {WEIGHTS}; many repositories of the hub have a branch with it (refs/pr/…)"
+        );
+    }
+    if let Some(name) = with(&[".gguf"]) {
+        return format!("no {WEIGHTS}, but {name}: name that file itself");
+    }
+    if let Some(name) = with(&["adapter_model.safetensors"]) {
+        return format!("{name} is an adapter, not a model: merge it into its base first");
+    }
+    if let Some(name) = with(&[".safetensors"]) {
+        return format!(
+            "no {WEIGHTS} and no {INDEX}; {name} has another layout than transformers': look for the version of the model \"for transformers\""
+        );
+    }
+    if let Some(name) = with(&[".h5", ".msgpack", ".onnx", ".tflite"]) {
+        return format!(
+            "no {WEIGHTS}; {name} belongs to another framework: convert it with transformers' save_pretrained"
+        );
+    }
+    format!("no {WEIGHTS} and no {INDEX}: this folder has no weights")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::safetensors::{TensorHead, write_to};
+    use super::*;
+
+    fn file(folder: &Path, name: &str, tensors: &[&str]) {
+        let heads: Vec<TensorHead> = tensors
+            .iter()
+            .map(|t| TensorHead::f32(*t, vec![2]))
+            .collect();
+        let mut out = std::fs::File::create(folder.join(name)).unwrap();
+        write_to(&mut out, &heads, &mut |sink| {
+            (0..heads.len()).try_for_each(|i| sink.put(&[i as f32, 7.0]))
+        })
+        .unwrap();
+    }
+
+    fn index(folder: &Path, map: &[(&str, &str)]) {
+        let map: serde_json::Map<String, Value> = map
+            .iter()
+            .map(|(t, f)| ((*t).into(), (*f).into()))
+            .collect();
+        let text = serde_json::json!({"metadata": {}, "weight_map": map}).to_string();
+        std::fs::write(folder.join(INDEX), text).unwrap();
+    }
+
+    fn fault(folder: &Path) -> String {
+        Weights::open(folder).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn shards_are_one_table() {
+        let dir = tempfile::tempdir().unwrap();
+        file(dir.path(), "a.safetensors", &["x", "y"]);
+        file(dir.path(), "b.safetensors", &["z"]);
+        let all = [
+            ("x", "a.safetensors"),
+            ("y", "a.safetensors"),
+            ("z", "b.safetensors"),
+        ];
+        index(dir.path(), &all);
+        let weights = Weights::open(dir.path()).unwrap();
+        assert_eq!(weights.names().collect::<Vec<_>>(), ["x", "y", "z"]);
+        assert_eq!(weights.read("y", &[2]).unwrap(), [1.0, 7.0]);
+        let missing = weights.read("w", &[3]).unwrap_err().to_string();
+        assert!(
+            missing.contains("index.json") && missing.contains("`w`"),
+            "{missing}"
+        );
+        let known: BTreeSet<&str> = ["x", "z"].into();
+        let extra = weights.nothing_but(&known).unwrap_err().to_string();
+        assert!(extra.contains("`y` has no place"), "{extra}");
+    }
+
+    #[test]
+    fn an_index_that_lies_is_refused_and_never_leads_out_of_the_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        file(dir.path(), "a.safetensors", &["x", "y"]);
+        index(dir.path(), &[("x", "a.safetensors")]);
+        assert!(fault(dir.path()).contains("`y`"));
+        index(
+            dir.path(),
+            &[("x", "a.safetensors"), ("y", "gone.safetensors")],
+        );
+        assert!(fault(dir.path()).contains("gone.safetensors"));
+        for name in [
+            "../a.safetensors",
+            "/etc/a.safetensors",
+            "a\0.safetensors",
+            "",
+            "weights.bin",
+        ] {
+            index(dir.path(), &[("x", name)]);
+            assert!(
+                fault(dir.path()).contains("no name of a safetensors file"),
+                "{name}"
+            );
+        }
+        std::fs::write(dir.path().join(INDEX), "[]").unwrap();
+        assert!(fault(dir.path()).contains("weight_map"));
+    }
+
+    #[test]
+    fn folders_without_safetensors_say_what_they_have_and_what_to_do() {
+        for (name, part) in [
+            ("pytorch_model.bin", "pickle"),
+            ("model.pt", "save_pretrained"),
+            ("m-Q4_0.gguf", "m-Q4_0.gguf"),
+            ("adapter_model.safetensors", "merge"),
+            ("consolidated.safetensors", "for transformers"),
+            ("tf_model.h5", "another framework"),
+            ("notes.txt", "no weights"),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join(name), "x").unwrap();
+            let said = fault(dir.path());
+            assert!(said.contains(part), "{name}: {said}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Tiny random models of every family as transformers writes them: their logits are ours, and what goes in comes out
+//! again, tensor for tensor. tests/oracle/families_oracle.py made them.
+
+#![expect(clippy::unwrap_used, reason = "a test without its files has failed")]
+
+use candle_core::Device;
+use llmtui::hf::safetensors::TensorFile;
+use llmtui::hf::{self, Dtype, Naming, Outgoing, Weights};
+use llmtui::nn::{Door, Model};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+/// The type of the weights, and the family.
+const FOLDERS: [(&str, Dtype, &str); 7] = [
+    ("gpt2", Dtype::F32, "gpt2"),
+    ("llama", Dtype::F32, "llama"),
+    ("llama3", Dtype::Bf16, "llama"),
+    ("llama_linear", Dtype::F32, "llama"),
+    ("llama_yarn", Dtype::F32, "llama"),
+    ("smollm", Dtype::F16, "llama"),
+    ("qwen2", Dtype::F32, "qwen2"),
+];
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/oracle/families")
+        .join(name)
+}
+
+/// The largest difference between our logits and theirs.
+fn difference(model: &mut Model, folder: &Path) -> f32 {
+    let expected = TensorFile::open(&folder.join("expected.safetensors")).unwrap();
+    let shape = expected.shape("ids").unwrap().to_vec();
+    let ids = expected.read("ids", &shape).unwrap();
+    let ids: Vec<u32> = ids.iter().map(|id| *id as u32).collect();
+    let logits = model.logits(&ids, shape[0], shape[1]).unwrap();
+    let ours: Vec<f32> = logits.flatten_all().unwrap().to_vec1().unwrap();
+    let vocab_size = model.shape().vocab_size;
+    let theirs = expected
+        .read("logits", &[shape[0], shape[1], vocab_size])
+        .unwrap();
+    let differences = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs());
+    assert_eq!(ours.len(), theirs.len());
+    differences.fold(
+        0.0,
+        |most, d| if d.is_nan() { f32::NAN } else { most.max(d) },
+    )
+}
+
+/// Families of which some part cannot be computed yet.
+const NOT_YET: [&str; 7] = [
+    "mistral",
+    "qwen3",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "mixtral",
+    "qwen3_moe",
+];
+
+#[test]
+fn what_cannot_be_computed_yet_says_so() {
+    for name in NOT_YET {
+        let error = hf::load(&folder(name)).err().unwrap().to_string();
+        assert!(error.contains("cannot be computed yet"), "{name}: {error}");
+    }
+}
+
+#[test]
+fn logits_are_those_of_transformers_on_both_doors() {
+    let mut faults = Vec::new();
+    for (name, _, _) in FOLDERS {
+        let folder = folder(name);
+        let mut model = match hf::load(&folder) {
+            Ok(model) => model,
+            Err(error) => {
+                faults.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        let fused = difference(&mut model, &folder);
+        let (config, cpu) = (hf::read_config(&folder).unwrap(), Device::Cpu);
+        let mut model = Model::with_door(&config, 0, &cpu, Door::Composite).unwrap();
+        hf::read_weights(&folder, &mut model).unwrap();
+        let composite = difference(&mut model, &folder);
+        println!("{name:14} fused {fused:.1e}, composite {composite:.1e}");
+        if !(fused <= 1e-4 && composite <= 1e-4) {
+            faults.push(format!("{name}: off by {fused:e} and {composite:e}"));
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// Every tensor of a folder: name, shape and bits.
+fn tensors(folder: &Path) -> BTreeMap<String, (Vec<usize>, Vec<u32>)> {
+    let weights = Weights::open(folder).unwrap();
+    let names: Vec<String> = weights.names().map(String::from).collect();
+    let read = |name: String| {
+        let shape = weights.shape(&name).unwrap().to_vec();
+        let values = weights.read(&name, &shape).unwrap();
+        (name, (shape, values.iter().map(|x| x.to_bits()).collect()))
+    };
+    names.into_iter().map(read).collect()
+}
+
+fn write(model: &Model, folder: &Path, naming: Naming, dtype: Dtype, max_bytes: u64) -> usize {
+    let ids = hf::TokenIds::default();
+    let config = hf::config_json_for(model, &ids, dtype, naming);
+    fs::write(folder.join(hf::CONFIG), config).unwrap();
+    let outgoing = Outgoing::new(model, naming, dtype, max_bytes);
+    let files = outgoing.files();
+    for (at, name) in files.iter().enumerate() {
+        let mut out = File::create(folder.join(name)).unwrap();
+        outgoing.write(at, &mut out).unwrap();
+    }
+    if let Some(index) = outgoing.index_json() {
+        fs::write(folder.join(hf::INDEX), index).unwrap();
+    }
+    files.len()
+}
+
+#[test]
+fn what_comes_in_goes_out_tensor_for_tensor_in_one_file_and_in_shards() {
+    for (name, dtype, family) in FOLDERS {
+        let from = folder(name);
+        let model = hf::load(&from).unwrap();
+        let wanted = tensors(&from);
+        for (max_bytes, several) in [(u64::MAX, false), (4000, true)] {
+            let to = tempfile::tempdir().unwrap();
+            let files = write(&model, to.path(), Naming::Family, dtype, max_bytes);
+            assert_eq!(files > 1, several, "{name}");
+            assert!(tensors(to.path()) == wanted, "{name}: other tensors");
+            let text = fs::read_to_string(to.path().join(hf::CONFIG)).unwrap();
+            let value: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(value["model_type"], family, "{name}");
+        }
+    }
+}
+
+#[test]
+fn our_own_format_and_their_keys_alone_describe_the_same_model() {
+    for (name, _, _) in FOLDERS {
+        let from = folder(name);
+        let model = hf::load(&from).unwrap();
+        let bits = |model: &Model| {
+            let read = |weights: &[f32]| weights.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            model.params().read_weights(read).unwrap()
+        };
+        let own = tempfile::tempdir().unwrap();
+        write(&model, own.path(), Naming::Own, Dtype::F32, u64::MAX);
+        let back = hf::load(own.path()).unwrap();
+        assert_eq!(back.config(), model.config(), "{name}");
+        assert!(bits(&back) == bits(&model), "{name}");
+        // As another program would keep the config: without our entry.
+        let theirs = tempfile::tempdir().unwrap();
+        write(&model, theirs.path(), Naming::Family, Dtype::F32, u64::MAX);
+        let path = theirs.path().join(hf::CONFIG);
+        let mut value: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        value.as_object_mut().unwrap().remove("llmtui");
+        fs::write(&path, value.to_string()).unwrap();
+        let mut back = hf::load(theirs.path()).unwrap();
+        assert!(bits(&back) == bits(&model), "{name}");
+        let off = difference(&mut back, &from);
+        assert!(off <= 1e-4, "{name}: {off}");
+    }
+}
+
+#[test]
+fn a_model_of_another_family_is_told_by_file_and_tensor() {
+    let fault = |config: &str, weights: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let copy = |from: &str, name: &str| {
+            fs::copy(folder(from).join(name), dir.path().join(name)).unwrap();
+        };
+        copy(config, hf::CONFIG);
+        copy(weights, hf::WEIGHTS);
+        hf::load(dir.path()).err().unwrap().to_string()
+    };
+    let missing = fault("llama_yarn", "qwen2");
+    assert!(
+        missing.contains("model.safetensors") && missing.contains("`lm_head.weight` is missing"),
+        "{missing}"
+    );
+    let biases = fault("llama_yarn", "llama_linear");
+    assert!(
+        biases.contains("has no place") && biases.contains("bias"),
+        "{biases}"
+    );
+    let shape = fault("llama3", "llama_yarn");
+    assert!(
+        shape.contains("[32, 16]") && shape.contains("q_proj"),
+        "{shape}"
+    );
+    let names = fault("gpt2", "llama_yarn");
+    assert!(names.contains("transformer.wte.weight"), "{names}");
+}

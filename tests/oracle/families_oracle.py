@@ -1,0 +1,154 @@
+"""Writes a tiny random model of every Hugging Face family that llmtui reads, with what transformers computes on it.
+
+    python -m venv /tmp/oracle && /tmp/oracle/bin/pip install torch numpy transformers==5.23.0 safetensors
+    /tmp/oracle/bin/python tests/oracle/families_oracle.py tests/oracle/families
+
+Each folder is what `save_pretrained` of transformers writes (config.json and safetensors), plus expected.safetensors:
+`ids` (B, T) and `logits` (B, T, V), both f32. Weights are drawn far wider than a fresh model's, gains and biases away
+from one and zero: whatever is mistaken shows in the logits. Sequences are longer than the windows. Some folders are
+rewritten by hand afterwards into what older versions of transformers wrote (`old keys`), are in half precision or in
+shards. The logits are those of the weights as they stand in the file, computed in f32.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+import transformers as tf
+from transformers.utils import logging
+from safetensors.torch import save_file
+
+torch.set_num_threads(1)
+logging.disable_progress_bar()
+VOCAB, T = 64, 14
+SMALL = dict(
+    vocab_size=VOCAB, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+    num_key_value_heads=2, max_position_embeddings=32, tie_word_embeddings=False, bos_token_id=0, eos_token_id=1,
+    pad_token_id=None, attn_implementation="eager",
+)
+
+
+def small(**more):
+    return {**SMALL, **more}
+
+
+def rope(theta=10000.0, **more):
+    return dict(rope_type="default", rope_theta=theta) | more
+
+
+def old_rope(config, scaling):
+    """The keys of transformers 4: rope_theta and rope_scaling beside each other, torch_dtype."""
+    parameters = config.pop("rope_parameters")
+    config["rope_theta"] = parameters["rope_theta"]
+    config["rope_scaling"] = scaling
+    config["torch_dtype"] = config.pop("dtype", "float32")
+    config.pop("layer_types", None)
+    config["transformers_version"] = "4.44.0"
+
+
+# name → (config, dtype, change of config.json, shard size)
+def families():
+    yarn = rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=8, beta_fast=32.0, beta_slow=1.0)
+    llama3 = rope(
+        500.0, rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+        original_max_position_embeddings=64,
+    )
+    yield "gpt2", tf.GPT2Config(
+        vocab_size=VOCAB, n_embd=16, n_layer=2, n_head=4, n_positions=16, n_inner=None, bos_token_id=0, eos_token_id=1,
+        attn_implementation="eager",
+    ), torch.float32, None, None
+    yield "llama", tf.LlamaConfig(**small()), torch.float32, None, "8KB"
+    yield "llama3", tf.LlamaConfig(**small(rope_parameters=llama3, head_dim=8, max_position_embeddings=128)), torch.bfloat16, None, None
+    yield "llama_linear", tf.LlamaConfig(
+        **small(rope_parameters=rope(rope_type="linear", factor=2.5), attention_bias=True)
+    ), torch.float32, lambda c: old_rope(c, {"type": "linear", "factor": 2.5}), None
+    yield "llama_yarn", tf.LlamaConfig(**small(rope_parameters=yarn)), torch.float32, None, None
+    yield "smollm", tf.LlamaConfig(
+        **small(tie_word_embeddings=True, num_attention_heads=3, num_key_value_heads=1, hidden_size=24)
+    ), torch.float16, lambda c: old_rope(c, None), None
+    yield "mistral", tf.MistralConfig(**small(sliding_window=5)), torch.float32, lambda c: old_rope(c, None), None
+    yield "qwen2", tf.Qwen2Config(
+        **small(tie_word_embeddings=True, rope_parameters=rope(1e6), sliding_window=5, use_sliding_window=False)
+    ), torch.float32, None, None
+    yield "qwen3", tf.Qwen3Config(**small(head_dim=8, rope_parameters=rope(1e6))), torch.float32, None, None
+    yield "gemma2", tf.Gemma2Config(
+        **small(
+            num_hidden_layers=4, head_dim=6, query_pre_attn_scalar=10, sliding_window=5, attn_logit_softcapping=5.0,
+            final_logit_softcapping=4.0, tie_word_embeddings=True,
+        )
+    ), torch.float32, None, None
+    yield "gemma3", tf.Gemma3TextConfig(
+        **small(
+            num_hidden_layers=7, head_dim=6, query_pre_attn_scalar=10, sliding_window=5, num_key_value_heads=1,
+            rope_parameters={
+                "full_attention": rope(1e6, rope_type="linear", factor=8.0),
+                "sliding_attention": rope(),
+            },
+            tie_word_embeddings=True,
+        )
+    ), torch.float32, None, None
+    yield "phi3", tf.Phi3Config(
+        **small(sliding_window=5, rope_parameters=rope(partial_rotary_factor=0.5))
+    ), torch.float32, None, None
+    yield "mixtral", tf.MixtralConfig(
+        **small(num_local_experts=4, num_experts_per_tok=2, sliding_window=None, intermediate_size=20)
+    ), torch.float32, None, None
+    yield "qwen3_moe", tf.Qwen3MoeConfig(
+        **small(
+            head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12, norm_topk_prob=True,
+            decoder_sparse_step=1, mlp_only_layers=[],
+        )
+    ), torch.float32, None, None
+
+
+def randomize(model, seed):
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        norm = "norm" in name or ".ln_" in name
+        with torch.no_grad():
+            if norm and name.endswith("weight"):
+                # Gemma keeps the gain less one.
+                parameter.copy_((0.0 if "Gemma" in type(model).__name__ else 1.0) + 0.3 * noise)
+            elif parameter.dim() == 1:
+                parameter.copy_(0.3 * noise)
+            else:
+                parameter.copy_(noise * (0.6 if "embed" in name or "wte" in name else 0.35))
+
+
+def main(root):
+    for seed, (name, config, dtype, change, shard) in enumerate(families()):
+        folder = root / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        torch.manual_seed(seed)
+        model = tf.AutoModelForCausalLM.from_config(config)
+        randomize(model, seed)
+        model = model.to(dtype)
+        model.config.dtype = dtype
+        model.save_pretrained(folder, **({"max_shard_size": shard} if shard else {}))
+        (folder / "generation_config.json").unlink(missing_ok=True)
+        if change:
+            path = folder / "config.json"
+            said = json.loads(path.read_text())
+            change(said)
+            path.write_text(json.dumps(said, indent=2, sort_keys=True) + "\n")
+        back, info = tf.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+        )
+        assert not info["missing_keys"] and not info["unexpected_keys"], (name, info)
+        ids = torch.randint(0, VOCAB, (2, T), generator=torch.Generator().manual_seed(1000 + seed))
+        with torch.no_grad():
+            logits = back.eval()(ids).logits
+            same = model.float().eval()(ids).logits
+        # A model that was in half precision has rounded its rotary frequencies too: only the folder's logits count.
+        assert dtype != torch.float32 or torch.equal(logits, same), name
+        save_file({"ids": ids.float(), "logits": logits.contiguous()}, folder / "expected.safetensors")
+        size = sum(f.stat().st_size for f in folder.iterdir())
+        print(f"{name:14} {size / 1000:6.1f} kB   logits {logits.std():.2f} ± , largest {logits.abs().max():.2f}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
