@@ -27,7 +27,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("methods", &["nn", "optim", "data", "metrics", "kernels"]),
     (
         "spec",
-        &["methods", "metrics", "nn", "optim", "data", "embed"],
+        &[
+            "methods", "metrics", "nn", "optim", "data", "embed", "hf", "hub",
+        ],
     ),
     (
         "engine",

@@ -53,6 +53,7 @@ impl Place {
         let sources = SpecSources {
             config_dir: None,
             project_dir: dir.path().into(),
+            ..SpecSources::default()
         };
         let loaded = load("quickstart", &words, &sources).unwrap();
         let run = RunDir::create(

@@ -12,6 +12,7 @@ fn nowhere() -> (tempfile::TempDir, SpecSources) {
     let sources = SpecSources {
         config_dir: None,
         project_dir: dir.path().to_path_buf(),
+        ..SpecSources::default()
     };
     (dir, sources)
 }
@@ -241,10 +242,117 @@ fn an_unknown_preset_or_file_is_named_with_what_is_near() {
     }
 }
 
+/// A model folder `ckpt` without weights: the model of a spec, and a tokenizer's name.
+fn base(dir: &Path, spec: &RunSpec) {
+    let folder = dir.join("ckpt");
+    fs::create_dir(&folder).unwrap();
+    let cpu = candle_core::Device::Cpu;
+    let model = llmtui::nn::Model::new(&spec.model, 65, &cpu).unwrap();
+    fs::write(
+        folder.join("config.json"),
+        llmtui::hf::config_json(&model, None),
+    )
+    .unwrap();
+    fs::write(folder.join("tokenizer.json"), "{}").unwrap();
+}
+
+#[test]
+fn a_base_fills_in_what_a_spec_leaves_out_and_contradictions_are_errors() {
+    let (dir, sources) = nowhere();
+    let words = [
+        "model.position=rope",
+        "model.d_model=64",
+        "model.seq_len=32",
+    ];
+    base(dir.path(), &set(&words).unwrap().spec);
+    let load = |text: &str| {
+        fs::write(dir.path().join("f.yaml"), text).unwrap();
+        spec::load("f.yaml", &[], &sources)
+    };
+    let loaded = load("train: {from: ckpt}\ndata: {corpus: tinyshakespeare}\n").unwrap();
+    let model = &loaded.spec.model;
+    assert_eq!(
+        (model.d_model, model.seq_len, model.vocab_size),
+        (64, 32, Some(65))
+    );
+    assert!(model.position.rope().is_some());
+    let origin = loaded.origins.get("model.d_model");
+    assert!(
+        matches!(&origin, Origin::Model(folder) if folder.ends_with("ckpt")),
+        "{origin}"
+    );
+    let tokenizer = loaded.spec.data.tokenizer.entry().id;
+    assert_eq!(tokenizer, "file");
+    assert!(!loaded.asked.contains("d_model"), "{}", loaded.asked);
+    // Its own word for what training alone depends on, and a shorter context.
+    let shorter = load("train: {from: ckpt}\ndata: {corpus: tinyshakespeare}\nmodel: {seq_len: 16, init_std: 0.5, d_model: 64}\n").unwrap();
+    assert_eq!(
+        (shorter.spec.model.seq_len, shorter.spec.model.init_std),
+        (16, 0.5)
+    );
+    for (said, parts) in [
+        ("d_model: 128", ["model.d_model", "has 64"]),
+        ("seq_len: 64", ["model.seq_len", "at most 32"]),
+        ("position: learned", ["model.position", "leave"]),
+        ("n_kv_head: 2", ["model.n_kv_head", "has 4"]),
+    ] {
+        let text = format!(
+            "train: {{from: ckpt}}\ndata: {{corpus: tinyshakespeare}}\nmodel: {{{said}}}\n"
+        );
+        let error = load(&text).unwrap_err().to_string();
+        for part in parts {
+            assert!(
+                error.contains(part) && error.contains("f.yaml:3"),
+                "{said}: {error}"
+            );
+        }
+    }
+    fs::write(
+        dir.path().join("ckpt/config.json"),
+        "{\"model_type\": \"mamba\"}",
+    )
+    .unwrap();
+    let error = load("train: {from: ckpt}\n").unwrap_err().to_string();
+    assert!(
+        error.contains("f.yaml:1") && error.contains("mamba"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_model_of_the_hub_is_found_in_its_cache() {
+    let (dir, mut sources) = nowhere();
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    let root = dir.path().join("hub/models--org--name");
+    fs::create_dir_all(root.join("snapshots")).unwrap();
+    fs::create_dir_all(root.join("refs")).unwrap();
+    fs::write(root.join("refs/main"), commit).unwrap();
+    base(dir.path(), &set(&[]).unwrap().spec);
+    fs::rename(dir.path().join("ckpt"), root.join("snapshots").join(commit)).unwrap();
+    let words = ["train.from=org/name".to_string()];
+    assert_eq!(
+        spec::hub_models("quickstart", &words, &sources),
+        ["org/name"]
+    );
+    let error = spec::load("quickstart", &words, &sources).unwrap_err();
+    assert!(
+        error.to_string().contains("llmtui model pull org/name"),
+        "{error}"
+    );
+    sources.hub_cache = Some(dir.path().join("hub"));
+    let loaded = spec::load("quickstart", &words, &sources).unwrap();
+    let from = loaded.spec.train.from.clone().unwrap();
+    assert!(from.ends_with(commit), "{}", from.display());
+    assert!(loaded.asked.contains("org/name"), "{}", loaded.asked);
+}
+
 #[test]
 fn every_alias_works_on_the_command_line_and_in_a_file() {
     let (dir, sources) = nowhere();
-    fs::create_dir(dir.path().join("ckpt")).unwrap();
+    base(
+        dir.path(),
+        &spec::load("quickstart", &[], &sources).unwrap().spec,
+    );
     fs::write(dir.path().join("t.txt"), "text").unwrap();
     for (name, target) in spec::alias::ALIASES {
         let value = match *target {

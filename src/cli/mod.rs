@@ -16,10 +16,13 @@ mod data;
 mod doctor;
 mod engine_cmd;
 pub mod exit;
+mod export;
 mod headless;
 mod home;
 mod import;
 mod ladder;
+mod model;
+mod model_ref;
 mod new;
 mod parse_child;
 mod plan;
@@ -74,6 +77,7 @@ impl Context {
         crate::spec::SpecSources {
             config_dir: self.env.config_dir.clone(),
             project_dir: ".".into(),
+            hub_cache: crate::hub::HubConfig::from_env(&self.env).cache,
         }
     }
 }
@@ -106,6 +110,8 @@ enum Verb {
     Attach(attach::Args),
     Runs(runs::Args),
     Chat(chat::Args),
+    Model(model::Args),
+    Export(export::Args),
     New(new::Args),
     Import(import::Args),
     Presets(presets::Args),
@@ -155,6 +161,8 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Attach(args) => attach::run(args, &cx),
         Verb::Runs(args) => runs::run(args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
+        Verb::Model(args) => model::run(&args, &cx),
+        Verb::Export(args) => export::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),
         Verb::Import(args) => import::run(args, &cx),
         Verb::Presets(args) => presets::run(args, &cx),

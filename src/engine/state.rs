@@ -2,7 +2,8 @@
 //! random numbers need no state, because each draw is a function of its counters.
 
 use super::EngineError;
-use crate::data::Dataset;
+use crate::base::child::Child;
+use crate::data::{Dataset, tokenizer};
 use crate::kernels::matmul::Arithmetic;
 use crate::nn::{Model, PrecisionError};
 use crate::optim::UpdateRule;
@@ -130,19 +131,14 @@ fn start_from(
     model: &mut Model,
     data: &Dataset,
 ) -> Result<(), EngineError> {
-    let path = folder.join(crate::hf::TOKENIZER);
-    let theirs = std::fs::read_to_string(&path).map_err(|e| {
-        EngineError::Setup(format!(
-            "train.from: {}: {e}; name a checkpoint folder such as runs/…/checkpoints/step-001000",
-            path.display()
-        ))
-    })?;
-    if theirs.trim() != data.tokenizer.to_json().trim() {
+    let theirs = tokenizer::load(folder, &Child::of_this_program())
+        .map_err(|e| EngineError::Setup(format!("train.from: {e}; {}", e.hint())))?;
+    if theirs.to_json().trim() != data.tokenizer.to_json().trim() {
         return Err(EngineError::Setup(format!(
             "train.from: the tokenizer of {} differs from this run's, so its weights would read other text; \
-             set data.tokenizer to {{file: {{path: {}}}}}",
+             leave data.tokenizer out, or set it to {{file: {{path: {}}}}}",
             folder.display(),
-            path.display()
+            folder.display()
         )));
     }
     crate::hf::read_weights(folder, model)

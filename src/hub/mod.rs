@@ -9,6 +9,7 @@ mod download;
 mod error;
 mod http;
 mod list;
+mod model;
 mod name;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ pub use card::{CardConfig, configs as card_configs};
 pub use choose::{Chosen, Wanted, choose};
 pub use config::{HubConfig, Secret};
 pub use error::HubError;
+pub use model::{cached_model, model_id};
 pub use name::{confined, is_repo_id};
 
 use cache::RepoCache;

@@ -5,6 +5,7 @@
 //! and this program's own engine on a CPU, counted from what it allocates.
 
 mod advice;
+pub mod anatomy;
 pub mod arch;
 pub mod changes;
 mod engine;

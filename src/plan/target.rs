@@ -69,7 +69,8 @@ pub fn resolve(word: &str, set: &[String], sources: &SpecSources) -> Result<Requ
     }
 }
 
-fn is_spec(word: &str, sources: &SpecSources) -> bool {
+/// True when a word names a preset or a spec file.
+pub fn is_spec(word: &str, sources: &SpecSources) -> bool {
     let like_a_file = [".yaml", ".yml", ".json"]
         .iter()
         .any(|end| word.ends_with(end));
@@ -99,7 +100,7 @@ fn near(word: &str, sources: &SpecSources) -> Vec<String> {
 
 /// Reads a spec's data as far as its size matters. Data that are not there matter only where the vocabulary follows from
 /// them.
-fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
+pub fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
     let said = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
     if let (Some(vocab_size), false) = (said, spec.data.is_corpus(std::path::Path::new(""))) {
         // Rows may be more than one would read for a plan.
@@ -257,6 +258,7 @@ mod tests {
         SpecSources {
             config_dir: None,
             project_dir: std::env::temp_dir().join("llmtui-no-such-folder"),
+            ..SpecSources::default()
         }
     }
 

@@ -64,7 +64,9 @@ pub struct TrainConfig {
     /// Which activations wait for the backward pass in memory, and which are computed a second time instead. The numbers
     /// are the same, bit for bit. `true` is `full`.
     pub activation_checkpointing: ActivationCheckpointing,
-    /// Start from the weights of this checkpoint folder instead of random ones (short name `model.from`).
+    /// Start from the weights of a model instead of random ones (short name `model.from`): a checkpoint folder, a model
+    /// folder of Hugging Face, or an id of the hub (`org/name`). What the spec leaves out of `model` and
+    /// `data.tokenizer` then comes from there; `model.seq_len` may be smaller than the base's.
     pub from: Option<std::path::PathBuf>,
     /// Number of compute threads. Default: all cores this process may use.
     #[schemars(range(min = 1, max = 1024))]

@@ -12,6 +12,8 @@ pub enum Origin {
     File { name: String, line: Option<usize> },
     /// `-s KEY=VALUE`, as typed.
     Set(String),
+    /// The base model that `train.from` names.
+    Model(String),
     /// Follows from other values.
     Derived,
 }
@@ -26,6 +28,7 @@ impl fmt::Display for Origin {
             } => write!(f, "{name}:{line}"),
             Origin::File { name, line: None } => f.write_str(name),
             Origin::Set(text) => write!(f, "-s {text}"),
+            Origin::Model(folder) => write!(f, "from {folder}"),
             Origin::Derived => f.write_str("derived"),
         }
     }

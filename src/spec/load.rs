@@ -4,7 +4,7 @@ use super::issue::{Issue, Origin, Origins, SpecErrors};
 use super::layer::{self, Setting};
 use super::merge::Merged;
 use super::presets::{self, Source, SpecSources};
-use super::{RunConfig, RunSpec, validate, yaml};
+use super::{RunConfig, RunSpec, base, validate, yaml};
 use serde_json::Value;
 
 /// A spec ready to run, and how it came about.
@@ -31,6 +31,18 @@ pub fn load(
 pub fn load_text(label: &str, text: &str, sources: &SpecSources) -> Result<Loaded, SpecErrors> {
     let files = presets::open_text(label, text, sources).map_err(SpecErrors::one)?;
     finish(files, label, &[], sources)
+}
+
+/// The models of the hub that a spec names, as it says them: they have to be in the cache before it is loaded. What is
+/// wrong with the spec is not this function's matter.
+pub fn hub_models(target: &str, overrides: &[String], sources: &SpecSources) -> Vec<String> {
+    let mut issues = Vec::new();
+    let Ok(files) = presets::open(target, sources) else {
+        return Vec::new();
+    };
+    let mut merged = merge_files(files, &mut issues);
+    merged.lay(layer::from_words(overrides, &mut issues), &mut issues);
+    base::wanted(&merged.value, sources)
 }
 
 /// Lays files upon each other, lowest first.
@@ -67,6 +79,7 @@ fn finish(
             .collect::<String>()
     );
     let asked = heading + &yaml::write(&merged.value);
+    base::lay(&mut merged, sources, &mut issues);
     let config = typed(&merged.value, &mut issues);
     if let Some(config) = &config {
         // Rules between values are checked even when single values are wrong, as far as a config can be made.

@@ -4,6 +4,7 @@
 //! `presets` (which files) → `layer` (names resolved) → `merge` (values judged) → `load` (typed, validated).
 
 pub mod alias;
+mod base;
 mod config;
 mod draft;
 pub mod import;
@@ -22,7 +23,7 @@ pub use config::{
 };
 pub use draft::{Change, Draft, Place, save_new, shown};
 pub use issue::{Issue, Origin, Origins, SpecErrors};
-pub use load::{Loaded, load, load_text};
+pub use load::{Loaded, hub_models, load, load_text};
 pub use presets::{Preset, SpecSources, preset_text, presets};
 pub use run_spec::{Advice, RunSpec, line_origins};
 

@@ -16,6 +16,8 @@ pub struct SpecSources {
     pub config_dir: Option<PathBuf>,
     /// The folder that relative paths start from; its `presets/` is read. Usually the working directory.
     pub project_dir: PathBuf,
+    /// The cache of models of the hub: where a spec names one by its id, it is found here.
+    pub hub_cache: Option<PathBuf>,
 }
 
 /// A preset as the list shows it.

@@ -207,13 +207,11 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
     {
         let full = base.join(&file.path);
         let here = full.is_file() || full.is_dir();
-        exists(
-            &mut judge,
-            "data.tokenizer.file.path",
-            &file.path,
-            &full,
-            here,
-        );
+        let key = "data.tokenizer.file.path";
+        match here {
+            true => exists(&mut judge, key, &file.path, &full, here),
+            false => model_folder(&mut judge, key, &file.path, &full),
+        }
     }
     if let Err(error) = config.train.precision.resolve() {
         let hint = crate::nn::PrecisionError::HINT;
@@ -221,7 +219,21 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
     }
     if let Some(path) = &config.train.from {
         let full = base.join(path);
-        exists(&mut judge, "train.from", path, &full, full.is_dir());
+        model_folder(&mut judge, "train.from", path, &full);
+    }
+}
+
+/// A folder, or an id of the hub that is not in the cache yet.
+fn model_folder(judge: &mut Judge, key: &str, said: &Path, full: &Path) {
+    let word = said.to_string_lossy();
+    match crate::hub::model_id(&word) {
+        Some(_) if !full.exists() => judge.want(
+            false,
+            &[key],
+            format!("{word} is neither here nor in the cache of the hub"),
+            format!("llmtui model pull {word}"),
+        ),
+        _ => exists(judge, key, said, full, full.is_dir()),
     }
 }
 

@@ -1,13 +1,14 @@
 //! `llmtui chat`: talk to a model in plain text: one prompt, line by line at a terminal, or the lines of a pipe.
 
-mod find;
 mod talk;
 
 use super::{
     Context,
     args::SamplingArgs,
     exit::{Exit, Failure},
+    model_ref,
 };
+use crate::engine::models::Parts;
 use crate::link::launch::Launcher;
 use std::io::BufRead;
 use talk::{Manner, Talk};
@@ -18,7 +19,7 @@ use talk::{Manner, Talk};
 /// chat template, each line is a prompt of its own. A pipe gets the answers alone, one after the other.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A run (its best checkpoint), a checkpoint folder, a Hugging Face folder or a .gguf file
+    /// A run (its best checkpoint), a checkpoint folder, a Hugging Face folder, a .gguf file or an id of the hub (org/name)
     #[arg(value_name = "MODEL")]
     pub model: String,
     /// Ask this, print the answer and stop
@@ -41,7 +42,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
-    let model = find::model(&args.model, cx)?;
+    let model = model_ref::find(&args.model, Parts::Everything, cx)?;
     let mut link = Launcher::this_program(&cx.env)?.infer(&model)?;
     let manner = Manner {
         sampling: args.sampling.sampling(),

@@ -148,6 +148,7 @@ fn every_key_is_reported_once_and_the_file_loads() {
         let sources = SpecSources {
             config_dir: None,
             project_dir: dir.path().into(),
+            ..SpecSources::default()
         };
         let written = imported.draft.to_yaml(&[]);
         let loaded =

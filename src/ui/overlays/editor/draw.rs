@@ -209,6 +209,7 @@ fn row_words(
 fn origin_words(origin: &Origin) -> String {
     match origin {
         Origin::Set(_) => "yours".into(),
+        Origin::Model(_) => "base".into(),
         other => other.to_string(),
     }
 }

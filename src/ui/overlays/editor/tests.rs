@@ -1,3 +1,5 @@
+//! The editor: keys in, values out.
+
 use super::*;
 use crate::spec::SpecSources;
 

@@ -1,0 +1,71 @@
+//! `llmtui export`: a checkpoint as other programs read it.
+
+use super::Context;
+use super::exit::{Exit, Failure};
+use super::model_ref;
+use crate::base::human;
+use crate::engine::export::{self, ExportError, FORMATS, Options, Source};
+use crate::engine::models::Parts;
+use crate::plan::quantity::parse_bytes;
+use std::path::PathBuf;
+
+/// Write a model for other programs: transformers, vLLM, llama.cpp
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui export shakespeare --to out/shakespeare
+  llmtui export runs/…/checkpoints/step-001000 --dtype bf16 --max-shard-size 2GB --to out/model
+  llmtui export Qwen/Qwen2.5-0.5B --dtype f16 --to out/qwen")]
+pub struct Args {
+    /// A checkpoint folder, a run (its best checkpoint), a model folder of Hugging Face, or an id of the hub
+    #[arg(value_name = "CHECKPOINT")]
+    pub checkpoint: String,
+    /// What comes out
+    #[arg(long, value_name = "FORMAT", default_value = "hf", value_parser = formats())]
+    pub format: String,
+    /// Type of the numbers; default: the format's first
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<String>,
+    /// The folder to write; it must not be there, or be empty
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+    /// Largest file with weights; more are split
+    #[arg(long, value_name = "SIZE", default_value = "5GB", value_parser = parse_bytes)]
+    pub max_shard_size: u64,
+}
+
+/// The words after `--format`, for help and completion.
+fn formats() -> clap::builder::PossibleValuesParser {
+    let value = |format: &&dyn export::Format| {
+        let help = format!("{} ({})", format.summary(), format.dtypes().join(", "));
+        clap::builder::PossibleValue::new(format.word()).help(help)
+    };
+    clap::builder::PossibleValuesParser::new(FORMATS.iter().map(value))
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let format = export::format(&args.format).map_err(|e| failed(&e))?;
+    let options = Options {
+        dtype: args
+            .dtype
+            .clone()
+            .unwrap_or_else(|| format.dtypes()[0].to_string()),
+        max_shard_bytes: args.max_shard_size,
+    };
+    export::check_free(&args.to).map_err(|e| failed(&e))?;
+    let folder = model_ref::find(&args.checkpoint, Parts::Everything, cx)?;
+    let source = Source::open(&folder).map_err(|e| failed(&e))?;
+    let written = export::export(&source, format, &options, &args.to).map_err(|e| failed(&e))?;
+    println!("{}", args.to.display());
+    for file in &written {
+        println!("  {:>10}  {}", human::bytes(file.bytes), file.name);
+    }
+    Ok(Exit::Done)
+}
+
+fn failed(error: &ExportError) -> Failure {
+    let what = crate::base::text::one_line(&error.to_string());
+    match error {
+        ExportError::Io { .. } => Failure::machine(what, error.hint()),
+        _ => Failure::yours(what, error.hint()),
+    }
+}

@@ -1,0 +1,211 @@
+//! `llmtui model show`: the layer table, parameters, arithmetic and memory of a model, without its weights.
+
+use super::super::Context;
+use super::super::exit::{Exit, Failure};
+use super::super::model_ref;
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::engine::models::Parts;
+use crate::hf;
+use crate::nn::ModelConfig;
+use crate::plan::anatomy::{Anatomy, Step, anatomy};
+use crate::plan::target;
+use serde_json::json;
+use std::fmt::Write as _;
+
+/// Show what a model is made of: its layers, parameters part by part, arithmetic and memory
+///
+/// Nothing is computed and no weights are needed: sizes of any model can be looked at before there is one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui model show quickstart
+  llmtui model show size-1b
+  llmtui model show my.yaml -s model.n_layer=8
+  llmtui model show runs/…/checkpoints/step-001000
+  llmtui model show Qwen/Qwen2.5-0.5B --json")]
+pub struct Args {
+    /// A preset, a spec file, a checkpoint or model folder, a run, or an id of the hub
+    #[arg(value_name = "SPEC|FOLDER|HUB-ID")]
+    pub target: String,
+    /// Change one value of a spec; may be repeated
+    #[arg(short = 's', long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is shown.
+struct Shown {
+    config: ModelConfig,
+    vocab_size: usize,
+    step: Step,
+    place: String,
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let shown = look_up(args, cx)?;
+    let anatomy = anatomy(&shown.config, shown.vocab_size, shown.step);
+    let family = hf::family_of(&shown.config);
+    if args.json {
+        let shape = shown.config.shape(shown.vocab_size);
+        let value = json!({
+            "place": shown.place,
+            "class": family.map(|f| f.class()),
+            "model": shown.config,
+            "vocab_size": shape.vocab_size,
+            "anatomy": anatomy,
+        });
+        println!("{value:#}");
+        return Ok(Exit::Done);
+    }
+    let class = family.map_or(
+        "no class of transformers computes it: kept in llmtui's own format",
+        |f| f.class(),
+    );
+    print!("{}", text(&shown, class, &anatomy));
+    Ok(Exit::Done)
+}
+
+fn look_up(args: &Args, cx: &Context) -> anyhow::Result<Shown> {
+    let sources = cx.spec_sources();
+    if target::is_spec(&args.target, &sources) {
+        model_ref::pull_for_spec(&args.target, &args.set, cx)?;
+        let spec = crate::spec::load(&args.target, &args.set, &sources)?.spec;
+        let data = target::measure(&spec)
+            .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+        return Ok(Shown {
+            vocab_size: data.vocab_size,
+            step: Step {
+                rows: spec.train.micro_batch_size,
+                checkpointing: spec.train.activation_checkpointing,
+            },
+            config: spec.model.clone(),
+            place: args.target.clone(),
+        });
+    }
+    if !args.set.is_empty() {
+        let what = "-s changes values of a spec, and this is a model";
+        return Err(Failure::yours(what, "write a spec with train.from, or leave -s out").into());
+    }
+    let folder = model_ref::find(&args.target, Parts::Description, cx)?;
+    let config = hf::read_config(&folder).map_err(|e| {
+        Failure::yours(
+            one_line(&e.to_string()),
+            "docs/models.md lists what is read",
+        )
+    })?;
+    Ok(Shown {
+        vocab_size: config.vocab_size.unwrap_or_default(),
+        step: Step {
+            rows: 1,
+            checkpointing: Default::default(),
+        },
+        config,
+        place: folder.display().to_string(),
+    })
+}
+
+fn text(shown: &Shown, class: &str, anatomy: &Anatomy) -> String {
+    let mut out = String::new();
+    let config = &shown.config;
+    let shape = config.shape(shown.vocab_size);
+    let _ = writeln!(out, "{}\n{class}\n", one_line(&shown.place));
+    let _ = writeln!(
+        out,
+        "{} layers, width {}, {} heads of {} ({} key/value), feed-forward {}, context {}, vocabulary {}",
+        shape.n_layer,
+        shape.d_model,
+        shape.n_head,
+        shape.head_dim,
+        shape.n_kv_head,
+        shape.d_ff,
+        human::grouped(shape.seq_len as u64),
+        human::grouped(shape.vocab_size as u64)
+    );
+    let _ = writeln!(
+        out,
+        "position {}, norm {}, feed-forward {}{}\n",
+        config.position.entry().id,
+        config.norm.entry().id,
+        config.mlp.entry().id,
+        config.moe.as_ref().map_or(String::new(), |moe| format!(
+            ", {} experts of which a token passes {}",
+            moe.n_expert, moe.top_k
+        )),
+    );
+    table(&mut out, anatomy);
+    parts(&mut out, anatomy);
+    let flops = anatomy.flops_per_token;
+    let _ = writeln!(
+        out,
+        "\n{} floating-point operations for each training token (forward and backward, full context)\n",
+        human::short(flops)
+    );
+    memory(&mut out, anatomy);
+    out
+}
+
+fn table(out: &mut String, anatomy: &Anatomy) {
+    let name = anatomy.rows.iter().map(|r| r.name.len()).max();
+    let name = name.unwrap_or(0).max(6);
+    let _ = writeln!(
+        out,
+        "{:name$}  {:>16} {:>7} {:>18}",
+        "tensor", "shape", "times", "parameters"
+    );
+    for row in &anatomy.rows {
+        let shape: Vec<String> = row.shape.iter().map(usize::to_string).collect();
+        let _ = writeln!(
+            out,
+            "{:name$}  {:>16} {:>7} {:>18}",
+            row.name,
+            shape.join(" × "),
+            row.count,
+            human::grouped(row.params)
+        );
+    }
+}
+
+fn parts(out: &mut String, anatomy: &Anatomy) {
+    let _ = writeln!(out);
+    for (part, params) in &anatomy.parts {
+        let share = 100.0 * *params as f64 / anatomy.total.max(1) as f64;
+        let (title, params) = (part.title(), human::grouped(*params));
+        let _ = writeln!(out, "{title:<18} {params:>18} {share:>6.1} %");
+    }
+    let total = human::grouped(anatomy.total);
+    let _ = writeln!(out, "{:<18} {total:>18}", "all");
+    if anatomy.active != anatomy.total {
+        let active = human::grouped(anatomy.active);
+        let _ = writeln!(out, "{:<18} {active:>18}", "of a token");
+    }
+}
+
+fn memory(out: &mut String, anatomy: &Anatomy) {
+    let m = &anatomy.memory;
+    let sequences = match m.rows {
+        1 => "one sequence".to_string(),
+        n => format!("{n} sequences"),
+    };
+    let length = human::grouped(m.seq_len as u64);
+    let lines = [
+        ("weights, f32".to_string(), m.weights),
+        ("weights, bf16 in files".to_string(), m.weights_bf16),
+        ("gradients, f32".to_string(), m.gradients),
+        ("AdamW's moments, f32".to_string(), m.moments),
+        (
+            format!("activations of {sequences} of {length} tokens"),
+            m.activations,
+        ),
+        (format!("keys and values of {length} tokens"), m.kv_context),
+    ];
+    let wide = lines
+        .iter()
+        .map(|(title, _)| title.len())
+        .max()
+        .unwrap_or(0);
+    for (title, bytes) in lines {
+        let _ = writeln!(out, "{title:<wide$}  {:>10}", human::bytes(bytes));
+    }
+}

@@ -1,0 +1,174 @@
+//! A model as people name it: a folder, a file, a run, an id of the hub. Every verb that takes one asks here.
+
+use super::Context;
+use super::exit::{Exit, Failure};
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::engine::models::{self, Parts};
+use crate::hf;
+use crate::hub::{Hub, HubConfig, HubError};
+use crate::run::index;
+use std::cell::Cell;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+/// The folder (or the GGUF file) that a word means: itself, a run's best checkpoint, or the hub's files in the cache, brought
+/// there if need be.
+///
+/// # Errors
+/// Nothing of that name; says what was looked for.
+pub fn find(word: &str, parts: Parts, cx: &Context) -> anyhow::Result<PathBuf> {
+    let path = Path::new(word);
+    if path.join(hf::CONFIG).is_file() || is_gguf(path) {
+        return Ok(path.into());
+    }
+    if path.join("run.json").is_file() {
+        return best_of(word, cx);
+    }
+    if path.is_dir() {
+        let names = listing(path);
+        let what = format!(
+            "{word} holds no {}: {}",
+            hf::CONFIG,
+            hf::why_no_weights(&names)
+        );
+        return Err(Failure::yours(one_line(&what), "llmtui runs").into());
+    }
+    if path.is_file() {
+        let names = [one_line(word)];
+        let what = match word.rsplit_once('.').map(|(_, end)| end) {
+            Some("bin" | "pt" | "pth" | "ckpt") => hf::why_no_weights(&names),
+            _ => format!(
+                "{} is neither a model folder nor a GGUF file",
+                one_line(word)
+            ),
+        };
+        return Err(Failure::yours(what, "name the folder that the file lies in").into());
+    }
+    let run = index::resolve(&cx.runs_dir, word);
+    match (run, models::repo(word)) {
+        (Ok(_), _) => best_of(word, cx),
+        (Err(_), Some(_)) => pull(word, parts, cx),
+        (Err(error), None) => {
+            let hint = "llmtui runs; a folder of Hugging Face, a .gguf file, or an id of the hub (org/name, hf:gpt2) works too";
+            Err(Failure::yours(error.to_string(), hint).into())
+        }
+    }
+}
+
+fn is_gguf(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|e| e.eq_ignore_ascii_case("gguf"))
+        && path.is_file()
+}
+
+fn listing(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+fn best_of(word: &str, cx: &Context) -> anyhow::Result<PathBuf> {
+    let run = super::attach::named(word, cx)?;
+    match run.best_checkpoint() {
+        Some(checkpoint) => Ok(checkpoint.path),
+        None => {
+            let what = format!("the run {} has no checkpoint yet", run.id());
+            let hint = "wait for its first one, or lower checkpoint.every";
+            Err(Failure::yours(what, hint).into())
+        }
+    }
+}
+
+/// Brings a model of the hub into the cache, telling how far it is.
+///
+/// # Errors
+/// As [`models::fetch`].
+pub fn pull(word: &str, parts: Parts, cx: &Context) -> anyhow::Result<PathBuf> {
+    let Some(repo) = models::repo(word) else {
+        let what = format!("`{}` is no id of the hub", one_line(word));
+        return Err(Failure::yours(what, "org/name, org/name@revision, or hf:name").into());
+    };
+    let hub = Hub::new(&HubConfig::from_env(&cx.env));
+    let teller = Teller::default();
+    let progress = |name: &str, done: u64, all: u64| teller.tell(&repo.id, name, done, all);
+    let found = models::fetch(&hub, &repo, parts, &progress);
+    teller.end();
+    Ok(found.map_err(|error| failed(word, &error))?)
+}
+
+fn failed(word: &str, error: &HubError) -> Failure {
+    let exit = match error.is_outage() {
+        true => Exit::Machine,
+        false => Exit::Yours,
+    };
+    Failure {
+        exit,
+        what: one_line(&format!(
+            "{word} is no folder, file or run here; as a model of the hub: {error}"
+        )),
+        hint: error.hint(),
+    }
+}
+
+/// Models of the hub that a spec names are brought before it is loaded.
+///
+/// # Errors
+/// As [`pull`].
+pub fn pull_for_spec(target: &str, set: &[String], cx: &Context) -> anyhow::Result<()> {
+    for word in crate::spec::hub_models(target, set, &cx.spec_sources()) {
+        let hub = HubConfig::from_env(&cx.env);
+        let cached = models::repo(&word).and_then(|repo| {
+            let revision = Some(repo.revision.as_str());
+            crate::hub::cached_model(hub.cache.as_deref()?, &repo.id, revision)
+        });
+        let whole = cached.is_some_and(|folder| hf::Weights::open(&folder).is_ok());
+        if !whole {
+            pull(&word, Parts::Everything, cx)?;
+        }
+    }
+    Ok(())
+}
+
+/// Says on standard error how far a download is: one line that changes on a terminal, one line a file elsewhere.
+#[derive(Default)]
+struct Teller {
+    /// Tenths of a percent told last.
+    told: Cell<u64>,
+    open: Cell<bool>,
+}
+
+impl Teller {
+    fn tell(&self, repo: &str, name: &str, done: u64, all: u64) {
+        let share = (1000 * done).checked_div(all).unwrap_or(1000);
+        let terminal = std::io::stderr().is_terminal();
+        let whole = done == all;
+        if !whole && (share == self.told.get() || !terminal) {
+            return;
+        }
+        self.told.set(share);
+        let line = format!(
+            "{}/{}  {} of {}",
+            one_line(repo),
+            one_line(name),
+            human::bytes(done),
+            human::bytes(all)
+        );
+        let mut out = std::io::stderr().lock();
+        // A closed standard error is no reason to stop a download.
+        let _ = match (terminal, whole) {
+            (true, false) => write!(out, "\r\x1b[2K{line}"),
+            (true, true) => writeln!(out, "\r\x1b[2K{line}"),
+            (false, _) => writeln!(out, "{line}"),
+        };
+        self.open.set(terminal && !whole);
+    }
+
+    /// Leaves no half a line behind.
+    fn end(&self) {
+        if self.open.get() {
+            let _ = writeln!(std::io::stderr());
+        }
+    }
+}

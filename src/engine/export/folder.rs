@@ -1,0 +1,109 @@
+//! A folder that is being written: each file on the disk before the next, and the files that travel along.
+
+use super::ExportError;
+use crate::hf;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// What stands beside a model's weights and says how its text is read: copied as it is.
+const BESIDE: [&str; 8] = [
+    hf::TOKENIZER,
+    hf::TOKENIZER_CONFIG,
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+];
+
+/// A file that was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    pub name: String,
+    pub bytes: u64,
+}
+
+/// An empty folder that fills.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    written: Vec<Written>,
+}
+
+impl Folder {
+    pub(super) fn new(path: &Path) -> Folder {
+        Folder {
+            path: path.to_path_buf(),
+            written: Vec::new(),
+        }
+    }
+
+    pub(super) fn written(self) -> Vec<Written> {
+        self.written
+    }
+
+    /// Writes one file as a stream, through to the disk.
+    ///
+    /// # Errors
+    /// What the disk or `fill` says.
+    pub fn file(
+        &mut self,
+        name: &str,
+        fill: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), ExportError> {
+        let path = self.path.join(name);
+        let done = File::create(&path).and_then(|file| {
+            let mut out = BufWriter::with_capacity(1 << 20, file);
+            fill(&mut out)?;
+            out.flush()?;
+            out.get_ref().sync_all()?;
+            Ok(out.get_ref().metadata()?.len())
+        });
+        match done {
+            Ok(bytes) => {
+                self.written.push(Written {
+                    name: name.into(),
+                    bytes,
+                });
+                Ok(())
+            }
+            Err(source) => Err(ExportError::Io { path, source }),
+        }
+    }
+
+    /// Writes a short text.
+    ///
+    /// # Errors
+    /// As [`Folder::file`].
+    pub fn text(&mut self, name: &str, text: &str) -> Result<(), ExportError> {
+        self.file(name, &mut |out| out.write_all(text.as_bytes()))
+    }
+
+    /// Copies the tokenizer's files that `from` has; says whether there is any.
+    ///
+    /// # Errors
+    /// One of them cannot be read.
+    pub fn tokenizer(&mut self, from: &Path) -> Result<bool, ExportError> {
+        let mut any = false;
+        for name in BESIDE {
+            any |= self.copy(from, name)?;
+        }
+        Ok(any)
+    }
+
+    /// Copies one file where `from` has it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn copy(&mut self, from: &Path, name: &str) -> Result<bool, ExportError> {
+        let path = from.join(name);
+        if !path.is_file() {
+            return Ok(false);
+        }
+        let mut file = File::open(&path).map_err(|source| ExportError::Io { path, source })?;
+        self.file(name, &mut |out| io::copy(&mut file, out).map(|_| ()))?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,66 @@
+//! A Hugging Face model folder: transformers, vLLM and others open it as it is.
+
+use super::{ExportError, FLOATS, Folder, Format, Options, Source, card, float};
+use crate::hf::{self, Naming, Outgoing};
+
+pub struct Hf;
+
+impl Format for Hf {
+    fn word(&self) -> &'static str {
+        "hf"
+    }
+
+    fn summary(&self) -> &'static str {
+        "a folder that transformers opens: config.json, safetensors, tokenizer, chat template, model card"
+    }
+
+    fn dtypes(&self) -> &'static [&'static str] {
+        FLOATS
+    }
+
+    fn write(
+        &self,
+        source: &Source,
+        options: &Options,
+        folder: &mut Folder,
+    ) -> Result<(), ExportError> {
+        if hf::family_of(source.model.config()).is_none() {
+            return Err(ExportError::Cannot {
+                what: "no model class of transformers computes what this model does: its parts are mixed in a way of their own".into(),
+                fix: "--format safetensors writes it for llmtui; docs/models.md lists the families".into(),
+            });
+        }
+        weights(source, options, Naming::Family, folder)?;
+        beside(source, folder)?;
+        folder.text("README.md", &card::card(source, options))
+    }
+}
+
+/// config.json and the files with weights.
+pub(super) fn weights(
+    source: &Source,
+    options: &Options,
+    naming: Naming,
+    folder: &mut Folder,
+) -> Result<(), ExportError> {
+    let (model, dtype) = (&source.model, float(options));
+    let config = hf::config_json_for(model, &source.ids, dtype, naming);
+    folder.text(hf::CONFIG, &config)?;
+    let outgoing = Outgoing::new(model, naming, dtype, options.max_shard_bytes);
+    for (at, name) in outgoing.files().iter().enumerate() {
+        folder.file(name, &mut |out| outgoing.write(at, out))?;
+    }
+    match outgoing.index_json() {
+        Some(index) => folder.text(hf::INDEX, &index),
+        None => Ok(()),
+    }
+}
+
+/// The tokenizer's files and what generation starts from.
+pub(super) fn beside(source: &Source, folder: &mut Folder) -> Result<(), ExportError> {
+    folder.tokenizer(&source.folder)?;
+    if !folder.copy(&source.folder, hf::GENERATION)? {
+        folder.text(hf::GENERATION, &hf::generation_json(source.ids.clone()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! A model out of this program: one file a format, one line in [`FORMATS`]. What is written stands beside its final name
+//! until it is whole.
+
+mod card;
+mod folder;
+mod hf;
+mod safetensors;
+
+pub use folder::{Folder, Written};
+
+use crate::base::files::sync_dir;
+use crate::hf::{Dtype, HfError, TokenIds};
+use crate::nn::Model;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A way to write a model.
+pub trait Format: Sync {
+    /// The word after `--format`.
+    fn word(&self) -> &'static str;
+
+    /// One sentence on what comes out.
+    fn summary(&self) -> &'static str;
+
+    /// The words after `--dtype` that it knows, the standard one first.
+    fn dtypes(&self) -> &'static [&'static str];
+
+    /// Writes the model into `folder`, which is there and empty.
+    ///
+    /// # Errors
+    /// What cannot be said in this format, and why; a full disk.
+    fn write(
+        &self,
+        source: &Source,
+        options: &Options,
+        folder: &mut Folder,
+    ) -> Result<(), ExportError>;
+}
+
+/// Every format.
+pub const FORMATS: &[&dyn Format] = &[&hf::Hf, &safetensors::Safetensors];
+
+/// Types that safetensors files are written in.
+const FLOATS: &[&str] = &["f32", "f16", "bf16"];
+
+/// What is exported.
+pub struct Source {
+    /// Where it came from.
+    pub folder: PathBuf,
+    pub model: Model,
+    /// Begin, end and padding, as its config.json says.
+    pub ids: TokenIds,
+}
+
+/// How it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// One of the format's words.
+    pub dtype: String,
+    /// Bytes of the largest file with weights.
+    pub max_shard_bytes: u64,
+}
+
+/// Why nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error("{0}")]
+    Model(#[from] HfError),
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("`{said}` is no format; known are {known}")]
+    Format { said: String, known: String },
+    #[error("the format {format} has no type `{said}`; it has {known}")]
+    Dtype {
+        format: &'static str,
+        said: String,
+        known: String,
+    },
+    #[error("{0} is there already and not empty: it is not written over")]
+    Occupied(PathBuf),
+    #[error("{what}")]
+    Cannot { what: String, fix: String },
+}
+
+impl ExportError {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            ExportError::Model(_) => {
+                "llmtui runs lists what can be exported; a folder of Hugging Face works too".into()
+            }
+            ExportError::Io { .. } => "check the room and the permissions there".into(),
+            ExportError::Format { .. } | ExportError::Dtype { .. } => "llmtui export --help".into(),
+            ExportError::Occupied(_) => "choose another folder, or remove this one".into(),
+            ExportError::Cannot { fix, .. } => fix.clone(),
+        }
+    }
+}
+
+/// The format of a word.
+///
+/// # Errors
+/// There is none; says which there are.
+pub fn format(word: &str) -> Result<&'static dyn Format, ExportError> {
+    let found = FORMATS.iter().find(|format| format.word() == word);
+    found.copied().ok_or_else(|| ExportError::Format {
+        said: crate::base::text::one_line(word),
+        known: FORMATS
+            .iter()
+            .map(|format| format.word())
+            .collect::<Vec<_>>()
+            .join(", "),
+    })
+}
+
+impl Source {
+    /// A model folder with its weights.
+    ///
+    /// # Errors
+    /// The folder is none, or its files do not fit each other.
+    pub fn open(folder: &Path) -> Result<Source, ExportError> {
+        Ok(Source {
+            model: crate::hf::load(folder)?,
+            ids: crate::hf::token_ids(folder)?,
+            folder: folder.to_path_buf(),
+        })
+    }
+}
+
+/// Writes a model to the folder `to` and says what stands there.
+///
+/// # Errors
+/// As [`Format::write`]; nothing is left of what was begun.
+pub fn export(
+    source: &Source,
+    format: &dyn Format,
+    options: &Options,
+    to: &Path,
+) -> Result<Vec<Written>, ExportError> {
+    if !format.dtypes().contains(&options.dtype.as_str()) {
+        return Err(ExportError::Dtype {
+            format: format.word(),
+            said: crate::base::text::one_line(&options.dtype),
+            known: format.dtypes().join(", "),
+        });
+    }
+    check_free(to)?;
+    let io = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| ExportError::Io { path, source }
+    };
+    let parent = match to.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    std::fs::create_dir_all(parent).map_err(io(parent))?;
+    let name = to.file_name().unwrap_or_default().to_string_lossy();
+    let partial = parent.join(format!(".{name}.partial"));
+    if partial.exists() {
+        std::fs::remove_dir_all(&partial).map_err(io(&partial))?;
+    }
+    std::fs::create_dir(&partial).map_err(io(&partial))?;
+    let mut folder = Folder::new(&partial);
+    let done = format.write(source, options, &mut folder).and_then(|()| {
+        sync_dir(&partial).map_err(io(&partial))?;
+        // An empty folder of the user's gives way.
+        if to.exists() {
+            std::fs::remove_dir(to).map_err(io(to))?;
+        }
+        std::fs::rename(&partial, to).map_err(io(to))?;
+        sync_dir(parent).map_err(io(parent))
+    });
+    match done {
+        Ok(()) => Ok(folder.written()),
+        Err(error) => {
+            let _ = std::fs::remove_dir_all(&partial);
+            Err(error)
+        }
+    }
+}
+
+/// Nothing is overwritten.
+///
+/// # Errors
+/// Something stands there.
+pub fn check_free(to: &Path) -> Result<(), ExportError> {
+    let empty = std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
+    match to.exists() && !empty {
+        true => Err(ExportError::Occupied(to.to_path_buf())),
+        false => Ok(()),
+    }
+}
+
+/// The type of a word that [`FLOATS`] has.
+fn float(options: &Options) -> Dtype {
+    options.dtype.parse().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

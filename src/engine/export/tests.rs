@@ -1,0 +1,159 @@
+//! Exports of a small model: what stands in the folder, and what is refused.
+
+use super::*;
+use crate::nn::norm::NormConfig;
+use crate::nn::{Model, ModelConfig};
+use candle_core::Device;
+use std::fs;
+
+/// A checkpoint-like folder with a random model.
+fn source(change: fn(&mut ModelConfig)) -> (tempfile::TempDir, Source) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = ModelConfig {
+        n_layer: 1,
+        n_head: 2,
+        d_model: 8,
+        seq_len: 8,
+        ..ModelConfig::default()
+    };
+    change(&mut config);
+    let mut model = Model::new(&config, 11, &Device::Cpu).unwrap();
+    model.init(3).unwrap();
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    write(crate::hf::CONFIG, &crate::hf::config_json(&model, Some(7)));
+    write(crate::hf::TOKENIZER, "{\"a tokenizer\": 1}");
+    write(crate::hf::TOKENIZER_CONFIG, "{\"chat_template\": \"x\"}");
+    let mut out = fs::File::create(dir.path().join(crate::hf::WEIGHTS)).unwrap();
+    crate::hf::write_weights(&model, &mut out).unwrap();
+    let source = Source::open(dir.path()).unwrap();
+    (dir, source)
+}
+
+fn options(dtype: &str, max_shard_bytes: u64) -> Options {
+    Options {
+        dtype: dtype.into(),
+        max_shard_bytes,
+    }
+}
+
+#[test]
+fn a_folder_for_transformers_has_all_its_files_and_loads_again() {
+    let (dir, source) = source(|_| {});
+    let to = dir.path().join("out/model");
+    let written = export(&source, format("hf").unwrap(), &options("f32", 700), &to).unwrap();
+    let names: Vec<&str> = written.iter().map(|w| w.name.as_str()).collect();
+    for name in [
+        "config.json",
+        "model.safetensors.index.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "generation_config.json",
+        "README.md",
+    ] {
+        assert!(names.contains(&name), "{name} of {names:?}");
+    }
+    assert!(names.iter().filter(|n| n.starts_with("model-0")).count() > 1);
+    for file in &written {
+        assert_eq!(fs::metadata(to.join(&file.name)).unwrap().len(), file.bytes);
+    }
+    let back = Source::open(&to).unwrap();
+    let bits = |s: &Source| s.model.params().read_weights(<[f32]>::to_vec).unwrap();
+    assert_eq!(bits(&back), bits(&source));
+    assert_eq!(back.ids.eos, [7]);
+    let card = fs::read_to_string(to.join("README.md")).unwrap();
+    assert!(
+        card.contains("GPT2LMHeadModel") && card.contains("brings a chat template"),
+        "{card}"
+    );
+}
+
+#[test]
+fn half_precision_halves_the_file_and_rounds_once() {
+    let (dir, source) = source(|_| {});
+    let size = |dtype: &str| {
+        let to = dir.path().join(dtype);
+        let written = export(
+            &source,
+            format("hf").unwrap(),
+            &options(dtype, u64::MAX),
+            &to,
+        )
+        .unwrap();
+        let file = written.iter().find(|w| w.name == crate::hf::WEIGHTS);
+        (to, file.unwrap().bytes)
+    };
+    let (_, whole) = size("f32");
+    for dtype in ["f16", "bf16"] {
+        let (to, half) = size(dtype);
+        assert!(half < whole * 2 / 3, "{half} of {whole}");
+        let config = fs::read_to_string(to.join(crate::hf::CONFIG)).unwrap();
+        assert!(config.contains(if dtype == "f16" {
+            "float16"
+        } else {
+            "bfloat16"
+        }));
+        let back = Source::open(&to).unwrap();
+        // A second time nothing is lost.
+        let again = dir.path().join(format!("{dtype}-again"));
+        export(
+            &back,
+            format("hf").unwrap(),
+            &options(dtype, u64::MAX),
+            &again,
+        )
+        .unwrap();
+        let bytes = |folder: &Path| fs::read(folder.join(crate::hf::WEIGHTS)).unwrap();
+        assert!(bytes(&to) == bytes(&again));
+    }
+}
+
+#[test]
+fn a_model_without_a_class_goes_out_in_our_own_format_alone() {
+    let mixed: fn(&mut ModelConfig) = |c| c.norm = NormConfig::RmsNorm(Default::default());
+    let (dir, source) = source(mixed);
+    let to = dir.path().join("out");
+    let refused = export(
+        &source,
+        format("hf").unwrap(),
+        &options("f32", u64::MAX),
+        &to,
+    );
+    let error = refused.unwrap_err();
+    assert!(error.to_string().contains("no model class") && error.hint().contains("safetensors"));
+    assert!(
+        !to.exists() && !dir.path().join(".out.partial").exists(),
+        "nothing is left"
+    );
+    export(
+        &source,
+        format("safetensors").unwrap(),
+        &options("f32", u64::MAX),
+        &to,
+    )
+    .unwrap();
+    assert_eq!(
+        Source::open(&to).unwrap().model.config(),
+        source.model.config()
+    );
+}
+
+#[test]
+fn nothing_is_written_over_and_words_are_checked() {
+    let (dir, source) = source(|_| {});
+    let to = dir.path().join("out");
+    fs::create_dir(&to).unwrap();
+    fs::write(to.join("mine.txt"), "mine").unwrap();
+    let hf = format("hf").unwrap();
+    let error = export(&source, hf, &options("f32", u64::MAX), &to).unwrap_err();
+    assert!(matches!(error, ExportError::Occupied(_)));
+    assert_eq!(fs::read_to_string(to.join("mine.txt")).unwrap(), "mine");
+    fs::remove_file(to.join("mine.txt")).unwrap();
+    assert!(
+        export(&source, hf, &options("f32", u64::MAX), &to).is_ok(),
+        "an empty folder may be there"
+    );
+    let error = export(&source, hf, &options("int3", 1), &dir.path().join("x")).unwrap_err();
+    assert!(error.to_string().contains("f32, f16, bf16"), "{error}");
+    let error = format("onnx").err().unwrap().to_string();
+    assert!(error.contains("hf, safetensors"), "{error}");
+}

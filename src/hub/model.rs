@@ -1,0 +1,73 @@
+//! Models of the hub by name, and where the cache has them. What makes a model is not known here.
+
+use super::name::{confined, is_hex, is_repo_id};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// In front of an id that could be taken for something else: `hf:gpt2`.
+const PREFIX: &str = "hf:";
+
+/// The id and the revision that a word names: `org/name`, `org/name@revision`, `hf:name`. `None` for words that are no id.
+pub fn model_id(word: &str) -> Option<(&str, Option<&str>)> {
+    let (prefixed, id) = match word.strip_prefix(PREFIX) {
+        Some(id) => (true, id),
+        None => (false, word),
+    };
+    let (id, revision) = match id.split_once('@') {
+        Some((id, revision)) => (id, Some(revision)),
+        None => (id, None),
+    };
+    let good = is_repo_id(id)
+        && (prefixed || id.contains('/'))
+        && revision.is_none_or(|revision| confined(revision).is_ok());
+    good.then_some((id, revision))
+}
+
+/// The folder in `cache` that holds a model's config.json at a revision; the network is not asked.
+pub fn cached_model(cache: &Path, id: &str, revision: Option<&str>) -> Option<PathBuf> {
+    let root = cache.join(format!("models--{}", id.replace('/', "--")));
+    let revision = revision.unwrap_or("main");
+    let commit = match fs::read_to_string(root.join("refs").join(revision)) {
+        Ok(commit) => commit.trim().to_string(),
+        Err(_) => revision.to_string(),
+    };
+    let folder = root.join("snapshots").join(&commit);
+    (is_hex(&commit) && folder.join("config.json").is_file()).then_some(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_told_from_paths_and_runs() {
+        let main = |id| Some((id, None));
+        assert_eq!(model_id("Qwen/Qwen2.5-0.5B"), main("Qwen/Qwen2.5-0.5B"));
+        assert_eq!(model_id("hf:gpt2"), main("gpt2"));
+        assert_eq!(model_id("a/b@v1"), Some(("a/b", Some("v1"))));
+        for word in [
+            "gpt2", "runs/a/b", "./a/b", "/a/b", "hf:", "a/b@", "a/b@../x",
+        ] {
+            assert_eq!(model_id(word), None, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_revision_in_the_cache_is_found_by_name_and_by_commit() {
+        let cache = tempfile::tempdir().unwrap();
+        let commit = "0123456789abcdef0123456789abcdef01234567";
+        let root = cache.path().join("models--a--b");
+        let folder = root.join("snapshots").join(commit);
+        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(root.join("refs")).unwrap();
+        fs::write(root.join("refs/main"), commit).unwrap();
+        let find = |revision| cached_model(cache.path(), "a/b", revision);
+        assert_eq!(find(None), None, "no config.json yet");
+        fs::write(folder.join("config.json"), "{}").unwrap();
+        assert_eq!(find(None), Some(folder.clone()));
+        assert_eq!(find(Some(commit)), Some(folder));
+        assert_eq!(find(Some("v2")), None);
+        fs::write(root.join("refs/main"), "../../elsewhere").unwrap();
+        assert_eq!(find(None), None);
+    }
+}

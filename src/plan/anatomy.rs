@@ -1,0 +1,294 @@
+//! What a model is made of: every parameter by the part and the layer that it belongs to, exactly as the model itself would
+//! allocate it; its arithmetic; its memory.
+
+use crate::nn::{ActivationCheckpointing, ModelConfig, ModelShape, ParamInfo, footprint};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Bytes of f32.
+const F32: u64 = 4;
+
+/// What a parameter is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    Embeddings,
+    Positions,
+    Attention,
+    FeedForward,
+    Router,
+    Norms,
+    Head,
+}
+
+impl Part {
+    /// The name as people write it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Part::Embeddings => "token embeddings",
+            Part::Positions => "positions",
+            Part::Attention => "attention",
+            Part::FeedForward => "feed-forward",
+            Part::Router => "router",
+            Part::Norms => "norms",
+            Part::Head => "output head",
+        }
+    }
+
+    /// Told from the name that a parameter has in files.
+    fn of(name: &str) -> Part {
+        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+        if has(&["wte.", "embed_tokens."]) {
+            Part::Embeddings
+        } else if has(&["wpe.", "embed_positions."]) {
+            Part::Positions
+        } else if name.starts_with("lm_head.") {
+            Part::Head
+        } else if has(&["norm", ".ln_"]) {
+            Part::Norms
+        } else if has(&[".mlp.gate."]) {
+            Part::Router
+        } else if has(&[".attn.", ".self_attn."]) {
+            Part::Attention
+        } else {
+            Part::FeedForward
+        }
+    }
+}
+
+/// One line of the table: a tensor, or the like tensors of all layers and experts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// With `N` for the layer and `E` for the expert.
+    pub name: String,
+    pub part: Part,
+    pub shape: Vec<usize>,
+    /// How many such tensors there are.
+    pub count: u64,
+    /// Parameters of all of them.
+    pub params: u64,
+}
+
+/// Bytes, part by part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// In f32.
+    pub weights: u64,
+    /// In bf16, as many files have them.
+    pub weights_bf16: u64,
+    pub gradients: u64,
+    /// AdamW's two.
+    pub moments: u64,
+    /// Activations, logits and what the backward needs, of `rows` sequences of `seq_len`.
+    pub activations: u64,
+    pub rows: usize,
+    pub seq_len: usize,
+    /// Keys and values of one token, in f32.
+    pub kv_per_token: u64,
+    /// Of a full context.
+    pub kv_context: u64,
+}
+
+/// A model laid open.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Anatomy {
+    pub rows: Vec<Row>,
+    pub parts: BTreeMap<Part, u64>,
+    pub total: u64,
+    /// Parameters that one token passes: all but the experts that it is not sent to.
+    pub active: u64,
+    /// Floating-point operations of one training token, forward and backward, at full context.
+    pub flops_per_token: f64,
+    pub memory: Memory,
+}
+
+/// How a training step would be cut.
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    pub rows: usize,
+    pub checkpointing: ActivationCheckpointing,
+}
+
+/// Lays a model open. `vocab_size` is the tokenizer's, used where the config names none.
+pub fn anatomy(config: &ModelConfig, vocab_size: usize, step: Step) -> Anatomy {
+    let shape = config.shape(vocab_size);
+    let infos = crate::nn::param_infos(config, vocab_size);
+    let rows = rows(&infos);
+    let mut parts = BTreeMap::new();
+    for row in &rows {
+        *parts.entry(row.part).or_insert(0) += row.params;
+    }
+    let total: u64 = parts.values().sum();
+    let idle = idle(config, &infos);
+    let part = |part: Part| parts.get(&part).copied().unwrap_or(0);
+    let looked_up = part(Part::Positions)
+        + match config.tie_embeddings {
+            true => 0,
+            false => part(Part::Embeddings),
+        };
+    let active = total - idle;
+    Anatomy {
+        flops_per_token: crate::nn::flops_per_token(&shape, (active - looked_up) as usize),
+        memory: memory(config, &shape, total, step),
+        rows,
+        parts,
+        total,
+        active,
+    }
+}
+
+fn memory(config: &ModelConfig, shape: &ModelShape, total: u64, step: Step) -> Memory {
+    let pass = footprint::training(config, shape, step.rows, shape.seq_len, step.checkpointing);
+    let kv_per_token = 2 * F32 * (shape.n_layer * shape.n_kv_head * shape.head_dim) as u64;
+    // A block with a window keeps its window.
+    let kept: usize = (0..shape.n_layer)
+        .map(|layer| {
+            config
+                .window(layer)
+                .unwrap_or(shape.seq_len)
+                .min(shape.seq_len)
+        })
+        .sum();
+    Memory {
+        weights: F32 * total,
+        weights_bf16: 2 * total,
+        gradients: F32 * total,
+        moments: 2 * F32 * total,
+        activations: pass.total(),
+        rows: step.rows,
+        seq_len: shape.seq_len,
+        kv_per_token,
+        kv_context: kv_per_token / shape.n_layer.max(1) as u64 * kept as u64,
+    }
+}
+
+/// Parameters of experts that a token does not pass.
+fn idle(config: &ModelConfig, infos: &[ParamInfo]) -> u64 {
+    let Some(moe) = &config.moe else {
+        return 0;
+    };
+    let experts: u64 = infos
+        .iter()
+        .filter(|info| info.name.contains(".experts."))
+        .map(|info| info.len as u64)
+        .sum();
+    let n = moe.n_expert.max(1) as u64;
+    experts / n * n.saturating_sub(moe.top_k as u64)
+}
+
+/// Like tensors together, in the order of the first.
+fn rows(infos: &[ParamInfo]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut places: BTreeMap<(String, Vec<usize>), usize> = BTreeMap::new();
+    for info in infos {
+        let name = general(&info.name);
+        let at = *places
+            .entry((name.clone(), info.shape.clone()))
+            .or_insert(rows.len());
+        if at == rows.len() {
+            rows.push(Row {
+                part: Part::of(&info.name),
+                shape: info.shape.clone(),
+                count: 0,
+                params: 0,
+                name,
+            });
+        }
+        rows[at].count += 1;
+        rows[at].params += info.len as u64;
+    }
+    rows
+}
+
+/// `model.layers.3.mlp.experts.7.up_proj.weight` → `model.layers.N.mlp.experts.E.up_proj.weight`.
+fn general(name: &str) -> String {
+    let mut letters = ["N", "E"].into_iter();
+    let words = name.split('.').map(|word| {
+        let number = !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
+        match number {
+            true => letters.next().unwrap_or(word),
+            false => word,
+        }
+    });
+    words.collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::MoeConfig;
+    use crate::nn::mlp::MlpConfig;
+    use crate::nn::norm::NormConfig;
+    use crate::nn::position::PositionConfig;
+
+    const STEP: Step = Step {
+        rows: 1,
+        checkpointing: ActivationCheckpointing::None {},
+    };
+
+    fn mixtral() -> ModelConfig {
+        ModelConfig {
+            n_layer: 32,
+            n_head: 32,
+            n_kv_head: Some(8),
+            d_model: 4096,
+            d_ff: Some(14_336),
+            seq_len: 4096,
+            vocab_size: Some(32_000),
+            position: PositionConfig::Rope(Default::default()),
+            norm: NormConfig::RmsNorm(Default::default()),
+            mlp: MlpConfig::SwiGlu(Default::default()),
+            tie_embeddings: false,
+            moe: Some(MoeConfig {
+                n_expert: 8,
+                top_k: 2,
+                ..MoeConfig::default()
+            }),
+            ..ModelConfig::default()
+        }
+    }
+
+    #[test]
+    fn counts_are_those_of_known_models() {
+        let found = anatomy(&mixtral(), 0, STEP);
+        assert_eq!(
+            (found.total, found.active),
+            (46_702_792_704, 12_879_925_248)
+        );
+        let llama = ModelConfig {
+            moe: None,
+            n_kv_head: Some(32),
+            d_ff: Some(11_008),
+            ..mixtral()
+        };
+        let found = anatomy(&llama, 0, STEP);
+        assert_eq!((found.total, found.active), (6_738_415_616, 6_738_415_616));
+        assert_eq!(found.parts[&Part::Head], 32_000 * 4096);
+        assert_eq!(found.memory.kv_per_token, 2 * 4 * 32 * 4096);
+    }
+
+    #[test]
+    fn like_tensors_stand_on_one_line_and_lines_add_up() {
+        let found = anatomy(&mixtral(), 0, STEP);
+        let sum: u64 = found.rows.iter().map(|row| row.params).sum();
+        assert_eq!(sum, found.total);
+        let up = "model.layers.N.mlp.experts.E.up_proj.weight";
+        let row = found.rows.iter().find(|row| row.name == up).unwrap();
+        assert_eq!((row.count, row.part), (256, Part::FeedForward));
+        assert_eq!(row.shape, [14_336, 4096]);
+        assert_eq!(found.parts[&Part::Router], 32 * 8 * 4096);
+    }
+
+    #[test]
+    fn a_window_bounds_what_a_context_keeps() {
+        let whole = anatomy(&mixtral(), 0, STEP).memory;
+        assert_eq!(whole.kv_context, whole.kv_per_token * 4096);
+        let windowed = ModelConfig {
+            sliding_window: Some(1024),
+            global_every: Some(2),
+            ..mixtral()
+        };
+        let memory = anatomy(&windowed, 0, STEP).memory;
+        assert_eq!(memory.kv_context, memory.kv_per_token / 2 * (1024 + 4096));
+    }
+}
