@@ -207,7 +207,7 @@ fn sharded(folder: &Path, path: &Path) -> Result<Weights, TensorFileError> {
 fn plain(name: &str) -> bool {
     Path::new(name).file_name() == Some(name.as_ref())
         && name.ends_with(".safetensors")
-        && !name.contains(['\\', '\0'])
+        && !name.contains(|c: char| c == '\\' || c.is_control())
 }
 
 /// Why there is nothing to read.
