@@ -337,7 +337,7 @@ fn chat_continues_text_with_the_best_checkpoint_of_a_run() {
     let id = place.run.id().to_string();
     let chat = |arguments: &[&str]| {
         let child = place
-            .program(&["chat", &id])
+            .program(&["chat", &id, "--context", "roll"])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -370,6 +370,38 @@ fn chat_continues_text_with_the_best_checkpoint_of_a_run() {
         "7",
     ]);
     assert_eq!(said.stdout, again.stdout);
+    // Each line of a pipe is a prompt of its own for a model without a template.
+    let mut piped = place
+        .program(&[
+            "chat",
+            &id,
+            "--context",
+            "roll",
+            "--max-new-tokens",
+            "5",
+            "--json",
+            "--show-prompt",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = piped.stdin.take().unwrap();
+    std::io::Write::write_all(&mut lines, b"ROMEO:\nJULIET:\n").unwrap();
+    drop(lines);
+    let piped = wait_output(piped);
+    let note = String::from_utf8_lossy(&piped.stderr);
+    assert!(note.contains("no chat template"), "{note}");
+    let answers: Vec<serde_json::Value> = String::from_utf8(piped.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(answers.len(), 2);
+    assert_eq!(answers[1]["rendered"], "JULIET:");
+    assert_eq!(answers[1]["n_tokens"], 5);
+    assert_eq!(answers[1]["reason"], "length");
     let refused = chat(&["--prompt", "☃"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     let missing = chat(&["--prompt", "x", "--runs-dir", "/nowhere"]);

@@ -12,6 +12,16 @@ fn greedy(max_new_tokens: usize) -> Sampling {
     }
 }
 
+fn positions() -> [PositionConfig; 5] {
+    [
+        PositionConfig::Learned(Default::default()),
+        PositionConfig::Rope(Default::default()),
+        PositionConfig::Sinusoidal(Default::default()),
+        PositionConfig::Alibi(Default::default()),
+        PositionConfig::None(Default::default()),
+    ]
+}
+
 fn model(position: &PositionConfig, n_kv_head: usize, door: Door) -> Model {
     let config = ModelConfig {
         n_layer: 2,
@@ -61,10 +71,7 @@ fn without_cache(model: &mut Model, prompt: &[u32], n: usize) -> Vec<u32> {
 
 #[test]
 fn greedy_with_cache_equals_greedy_without_even_beyond_the_context() {
-    let positions = [
-        PositionConfig::Learned(Default::default()),
-        PositionConfig::Rope(Default::default()),
-    ];
+    let positions = positions();
     for position in &positions {
         for n_kv_head in [4, 2, 1] {
             for door in [Door::Fused, Door::Composite] {
@@ -145,10 +152,7 @@ fn a_full_context_ends_the_text_where_it_does_not_roll() {
 /// Prompts of several lengths, some ending early, some beyond the context: each as it comes out alone.
 #[test]
 fn texts_side_by_side_come_out_as_they_do_alone() {
-    let positions = [
-        PositionConfig::Learned(Default::default()),
-        PositionConfig::Rope(Default::default()),
-    ];
+    let positions = positions();
     let prompts: [&[u32]; 4] = [&[3, 1, 4, 1, 5, 9], &[2], &[6; 17], &[5, 3, 5]];
     for position in &positions {
         for door in [Door::Fused, Door::Composite] {
@@ -267,5 +271,38 @@ fn log_probabilities_and_entropies_are_those_of_score() {
     for ((a, h), (b, g)) in logprobs.iter().zip(expected) {
         assert!((a - b).abs() < 1e-5, "{a} {b}");
         assert!((h - g).abs() < 1e-4, "{h} {g}");
+    }
+}
+
+/// Layers with a window forget old tokens once they have to: far beyond the window, with long and short texts together.
+#[test]
+fn windows_that_forgot_give_what_windows_that_see_all_give() {
+    use crate::nn::kv_cache::CHUNK;
+    let config = ModelConfig {
+        n_layer: 2,
+        n_head: 2,
+        n_kv_head: Some(1),
+        d_model: 8,
+        seq_len: CHUNK + 120,
+        position: PositionConfig::Rope(Default::default()),
+        sliding_window: Some(6),
+        global_every: Some(2),
+        init_std: 0.4,
+        ..Default::default()
+    };
+    let mut model = Model::new(&config, 29, &Device::Cpu).unwrap();
+    model.init(5).unwrap();
+    let long: Vec<u32> = (0..CHUNK as u32 + 90).map(|i| i * i % 29).collect();
+    let prompts: [&[u32]; 2] = [&long, &[3, 1, 4]];
+    let sampling = greedy(15);
+    let number = |(i, tokens)| Prompt {
+        tokens,
+        number: i as u32,
+    };
+    let batch: Vec<Prompt> = prompts.into_iter().enumerate().map(number).collect();
+    let mut go = |_, _| ControlFlow::Continue(());
+    let together = generate_batch(&mut model, &batch, rolling(&sampling), &mut go).unwrap();
+    for (text, prompt) in together.iter().zip(prompts) {
+        assert_eq!(text.tokens, without_cache(&mut model, prompt, 15));
     }
 }

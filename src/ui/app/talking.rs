@@ -22,6 +22,10 @@ impl App {
     pub(super) fn act_chat(&mut self, action: Action) -> Vec<Effect> {
         let now = self.store.now;
         match action {
+            Action::Send if self.chat.typing() && self.chat.columns().is_empty() => {
+                let choose = self.keymap.label(Action::Checkpoints);
+                self.toast(Level::Info, &format!("choose a model first: {choose}"));
+            }
             Action::Send => return generate(self.chat.send(now)),
             Action::Resend => return generate(self.chat.resend(now)),
             Action::StopAnswer => return effects(Asked::CancelAnswer, self.chat.stop()),

@@ -293,7 +293,9 @@ fn a_fourth_model_is_refused_and_a_model_that_cannot_load_says_why() {
 #[test]
 fn the_conversation_is_saved_and_said_where() {
     let mut bench = Bench::new();
-    bench.press("3").press("ctrl-y");
+    bench.press("3").write("hi").press("enter");
+    assert!(bench.picture(100, 30).contains("choose a model first"));
+    bench.wait(10_000).press("ctrl-y");
     assert!(bench.effects.is_empty());
     assert!(bench.picture(100, 30).contains("nothing was answered"));
     let mut bench = Bench::new();

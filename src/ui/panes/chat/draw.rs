@@ -298,7 +298,12 @@ impl Column {
                 Meaning::Bad,
             ),
         };
-        paragraph(&words, meaning, width, context.theme)
+        let notes = self.about.iter().flat_map(|about| &about.notes);
+        notes
+            .map(|note| (one_line(note), Meaning::Warn))
+            .chain([(words, meaning)])
+            .flat_map(|(words, meaning)| paragraph(&words, meaning, width, context.theme))
+            .collect()
     }
 }
 

@@ -105,7 +105,6 @@ impl About {
         ];
         words.extend(self.quantised.as_deref().map(one_line));
         words.push(format!("context {}", human::grouped(self.context)));
-        words.extend(self.notes.iter().map(|note| one_line(note)));
         words.join(&format!(" {dot} "))
     }
 }

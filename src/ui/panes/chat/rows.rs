@@ -179,7 +179,7 @@ fn end_of(done: &Done) -> String {
     match done.reason {
         StopReason::Length => "length limit; enter goes on".into(),
         StopReason::Stop => "at a stop".into(),
-        StopReason::Context => one_line(&done.message),
+        StopReason::Context => format!("{}; settings let it roll", one_line(&done.message)),
         StopReason::Cancelled => "cut short; enter goes on".into(),
         StopReason::Failed => "failed".into(),
     }
