@@ -3,9 +3,11 @@
 use super::{
     Context, attach,
     exit::{Exit, Failure},
+    model_ref,
 };
 use crate::base::clock::{Clock, SystemClock};
 use crate::engine::infer::{self, HeldModel};
+use crate::engine::models::Parts;
 use crate::engine::{self, EngineJob};
 use crate::link::signals::{self, Hangup};
 use crate::link::stdio::{self, Speaker};
@@ -46,7 +48,7 @@ pub struct Args {
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     match (&args.infer, &args.run_dir) {
-        (Some(checkpoint), _) => hold_model(checkpoint),
+        (Some(checkpoint), _) => hold_model(checkpoint, cx),
         (None, Some(run_dir)) if args.stdio => {
             let run = attach::named(&run_dir.to_string_lossy(), cx)?;
             link::relay(&cx.env, run.id(), std::io::stdin(), &mut std::io::stdout())?;
@@ -145,7 +147,12 @@ pub fn ending(outcome: Outcome) -> Exit {
 }
 
 /// Holds a model and answers prompts until standard input closes.
-fn hold_model(checkpoint: &Path) -> anyhow::Result<Exit> {
+fn hold_model(model: &Path, cx: &Context) -> anyhow::Result<Exit> {
+    // A viewer may name a run or an id of the hub, too.
+    let checkpoint = &match model.exists() {
+        true => model.to_path_buf(),
+        false => model_ref::find(&model.to_string_lossy(), Parts::Everything, cx)?,
+    };
     // The run that goes on beside has the first word on the processors.
     let _ = rustix::process::setpriority_process(None, 5);
     let clock = SystemClock::new();

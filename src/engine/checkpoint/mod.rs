@@ -19,8 +19,9 @@ pub use store::{Found, Store, name_of};
 use super::EngineError;
 use super::state::{Progress, TrainState};
 use super::train::Trainer;
-use crate::hf;
+use crate::data::Dataset;
 use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
+use crate::hf::{self, TokenIds};
 use crate::optim::UpdateRule;
 use crate::wire::{Event, Phase};
 use serde::{Deserialize, Serialize};
@@ -65,7 +66,7 @@ pub struct SavedState {
 pub fn save(
     store: &mut Store,
     state: &TrainState,
-    tokenizer: &crate::data::tokenizer::Tokenizer,
+    data: &Dataset,
     fingerprint: &Fingerprint,
 ) -> Result<(PathBuf, Manifest), CheckpointError> {
     let step = state.progress.step;
@@ -75,10 +76,10 @@ pub fn save(
     };
     let failed = |source| CheckpointError::Write { step, source };
     let text = serde_json::to_vec_pretty(&saved).map_err(|e| failed(e.into()))?;
-    let eos = tokenizer.eos();
-    let config = hf::config_json(&state.model, eos);
-    let (generation, marks) = (hf::generation_json(eos), tokenizer.config_json());
-    let tokenizer = tokenizer.to_json();
+    let ids = token_ids(data);
+    let config = hf::config_json(&state.model, ids.clone());
+    let (generation, marks) = (hf::generation_json(ids), data.tokenizer.config_json());
+    let tokenizer = data.tokenizer.to_json();
     let bytes = |name, bytes| part(name, move |out| out.write_all(bytes));
     let parts = [
         bytes(hf::CONFIG, config.as_bytes()),
@@ -90,6 +91,17 @@ pub fn save(
         bytes(STATE, &text),
     ];
     store.commit(step, &parts).map_err(failed)
+}
+
+/// The mark between texts, and all that a text or a turn ends with.
+fn token_ids(data: &Dataset) -> TokenIds {
+    let mark = data.tokenizer.eos();
+    let turn_ends = data.ends.iter().copied().filter(|id| Some(*id) != mark);
+    TokenIds {
+        bos: mark,
+        eos: mark.into_iter().chain(turn_ends).collect(),
+        pad: None,
+    }
 }
 
 fn part<'a>(
@@ -176,12 +188,7 @@ impl Trainer<'_, '_> {
         self.port.enter(Phase::Checkpointing, step);
         let begun = self.port.clock.elapsed();
         let fingerprint = Fingerprint::of(self.spec, &self.data);
-        let (path, manifest) = save(
-            &mut self.store,
-            &self.state,
-            &self.data.tokenizer,
-            &fingerprint,
-        )?;
+        let (path, manifest) = save(&mut self.store, &self.state, &self.data, &fingerprint)?;
         self.store.verify(step)?;
         self.saved_at = Some(step);
         let progress = &self.state.progress;

@@ -34,12 +34,8 @@ fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
     let mut store = Store::open(&scratch, Box::new(RealDisk)).map_err(written)?;
     // The twin has been trained for a moment, so its moments are not zero.
     let twin = subject.twin()?;
-    let (path, manifest) = checkpoint::save(
-        &mut store,
-        twin,
-        &data.tokenizer,
-        &Fingerprint::of(spec, data),
-    )?;
+    let fingerprint = Fingerprint::of(spec, data);
+    let (path, manifest) = checkpoint::save(&mut store, twin, data, &fingerprint)?;
     checkpoint::Manifest::verify(&path).map_err(checkpoint::CheckpointError::from)?;
     let saved = Digest::of(twin)?;
     wipe(twin)?;

@@ -240,6 +240,10 @@ fn a_checkpoint_speaks_the_format_that_it_learnt() {
         panic!("what is held")
     };
     assert!(template.is_some());
+    // Other programs learn from the folder, too, that a turn ends there.
+    let generation = std::fs::read_to_string(learnt.checkpoint(20).join(crate::hf::GENERATION));
+    let generation: serde_json::Value = serde_json::from_str(&generation.unwrap()).unwrap();
+    assert_eq!(generation["eos_token_id"].as_array().map(Vec::len), Some(2));
     // Plain text has no format of its own.
     let plain = Run::new(&["train.max_steps=5"]);
     plain.go();

@@ -94,7 +94,7 @@ impl App {
         items.extend(self.store.model_files.iter().map(|path| file_item(path)));
         items.push(Item {
             title: "another place".into(),
-            detail: "type the path of a model folder or a .gguf file".into(),
+            detail: "a path, or an id of the hub (org/name)".into(),
             right: String::new(),
             choice: Choice::ModelPath,
         });

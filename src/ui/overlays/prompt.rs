@@ -97,8 +97,8 @@ impl Prompt {
                 "enter keeps it; esc leaves it as it was; empty shows all",
             ),
             PromptKind::ModelPath => (
-                "model: a folder or a .gguf file",
-                "enter loads it; a Hugging Face folder has a config.json",
+                "model: a folder, a .gguf file, or an id of the hub",
+                "enter loads it; org/name is brought from the hub first",
             ),
             PromptKind::Note => ("note", "enter writes it into the log, at this step"),
         };
