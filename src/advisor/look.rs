@@ -200,8 +200,10 @@ pub struct ModelFacts {
     pub family: String,
     /// By the size of its weights.
     pub n_params: Option<u64>,
-    /// Keys and values that give a spec the same model; empty when this program did not write the folder.
+    /// Keys and values that give a spec the same model; empty where `unfit` says why not.
     pub settings: Vec<(String, String)>,
+    /// Why this build cannot train it; empty when it can.
+    pub unfit: String,
     pub chat_template: bool,
 }
 
@@ -221,15 +223,24 @@ pub fn model(path: &Path) -> Result<ModelFacts, String> {
         .map_err(|e| format!("{}: not valid JSON: {e}", config.display()))?;
     let weights = fs::metadata(path.join("model.safetensors")).map(|m| m.len());
     let mut settings = Vec::new();
-    if let Some(own) = value.pointer("/llmtui/model") {
-        flatten("model", own, &mut settings);
-        let tokenizer = path.join("tokenizer.json");
-        let tokenizer = std::path::absolute(&tokenizer).unwrap_or(tokenizer);
-        settings.push(("data.tokenizer".into(), "file".into()));
-        settings.push((
-            "data.tokenizer.file.path".into(),
-            tokenizer.display().to_string(),
-        ));
+    let mut unfit = String::new();
+    match crate::spec::base_model(path) {
+        Ok(words) => {
+            flatten("model", &words, &mut settings);
+            let file = path.join("tokenizer.json");
+            let tokenizer = if file.is_file() {
+                file
+            } else {
+                path.to_path_buf()
+            };
+            let tokenizer = std::path::absolute(&tokenizer).unwrap_or(tokenizer);
+            settings.push(("data.tokenizer".into(), "file".into()));
+            settings.push((
+                "data.tokenizer.file.path".into(),
+                tokenizer.display().to_string(),
+            ));
+        }
+        Err(e) => unfit = e.to_string(),
     }
     let bytes_each = match value["torch_dtype"].as_str().or(value["dtype"].as_str()) {
         Some("bfloat16" | "float16") => 2,
@@ -242,6 +253,7 @@ pub fn model(path: &Path) -> Result<ModelFacts, String> {
             .to_string(),
         n_params: weights.ok().map(|bytes| bytes / bytes_each),
         settings,
+        unfit,
         chat_template: path.join("chat_template.jinja").exists() || names_template(path),
     })
 }
@@ -442,8 +454,9 @@ mod tests {
     fn a_checkpoint_gives_its_model_as_settings() {
         let dir = tempfile::tempdir().unwrap();
         assert!(model(dir.path()).unwrap_err().contains("config.json"));
-        let config = serde_json::json!({"model_type": "llama", "llmtui": {"model": {
-            "n_layer": 2, "n_kv_head": null, "position": {"rope": {"theta": 500.0}}}}});
+        let config = serde_json::json!({"model_type": "llama", "hidden_size": 8, "intermediate_size": 16,
+            "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 32,
+            "max_position_embeddings": 4096, "rope_theta": 500.0, "rms_norm_eps": 1e-5, "tie_word_embeddings": true});
         fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
         fs::write(dir.path().join("model.safetensors"), [0; 400]).unwrap();
         let facts = model(dir.path()).unwrap();
@@ -460,8 +473,15 @@ mod tests {
         };
         assert_eq!(said("model.position"), Some("rope"));
         assert_eq!(said("model.position.rope.theta"), Some("500.0"));
-        assert_eq!(said("model.n_kv_head"), Some("null"));
+        assert_eq!(said("model.n_kv_head"), Some("1"));
+        assert!(facts.unfit.is_empty());
         assert_eq!(said("data.tokenizer"), Some("file"));
+        fs::write(dir.path().join("config.json"), r#"{"model_type": "t5"}"#).unwrap();
+        let facts = model(dir.path()).unwrap();
+        assert!(
+            facts.settings.is_empty() && facts.unfit.contains("t5"),
+            "{facts:?}"
+        );
     }
 
     #[test]

@@ -25,6 +25,14 @@ const FREE: [&str; 6] = [
     "model.attention_type",
 ];
 
+/// The model of a folder as a spec would say it.
+///
+/// # Errors
+/// Why its config.json is none that this build computes.
+pub fn base_model(folder: &Path) -> Result<Value, hf::HfError> {
+    hf::read_config(folder).map(|config| said_in_full(&config))
+}
+
 /// Replaces ids of the hub by their folders in its cache, and fills in from the base model.
 pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<Issue>) {
     resolve(merged, sources, "/data/tokenizer/file/path");

@@ -18,6 +18,7 @@ pub mod schema;
 mod validate;
 pub mod yaml;
 
+pub use base::base_model;
 pub use config::{
     CheckpointConfig, EvalConfig, PreflightConfig, RunConfig, SampleConfig, TrainConfig,
 };

@@ -457,7 +457,7 @@ impl Wizard {
     fn start_notes(&self) -> Vec<Note> {
         let mut notes = vec![note(
             "Runs here",
-            "From nothing, or from a checkpoint that this program trained. Models from elsewhere are advised on and cannot be loaded yet.",
+            "From nothing, from a checkpoint, or from a Hugging Face model folder of ten families (docs/models.md); `llmtui model pull ID` brings one from the hub.",
         )];
         if self.selected() > 0
             && let Some((known, Ok(facts))) = &self.model

@@ -20,6 +20,8 @@ const CHARACTERS: usize = 256;
 const SUBWORD: f64 = 2.5;
 /// The longest context that is recommended for rows from scratch: longer ones cost more than they teach a small model.
 const LONGEST: usize = 512;
+/// The longest rows that are recommended for a start model that reads longer ones.
+const LONG_CONTEXT: u64 = 1024;
 /// A start model is trained on at a tenth of the pretraining peak.
 const CONTINUE_LR: f64 = 0.1;
 
@@ -104,13 +106,21 @@ impl Wizard {
             );
             list.push(rec("train.from", folder, words));
             for (path, text) in &model.settings {
-                let why = match path.as_str() {
-                    "data.tokenizer.file.path" => {
-                        "the start model's own: its weights read no other tokens"
+                let length = text.parse::<u64>().ok().filter(|n| *n > LONG_CONTEXT);
+                match (path.as_str(), length) {
+                    ("model.seq_len", Some(length)) => {
+                        let why = format!(
+                            "the start model reads up to {}; shorter rows cost less",
+                            human::grouped(length)
+                        );
+                        list.push(rec(path, LONG_CONTEXT.to_string(), why));
                     }
-                    _ => "",
-                };
-                list.push(rec(path, text.clone(), why));
+                    ("data.tokenizer.file.path", _) => {
+                        let why = "the start model's own: its weights read no other tokens";
+                        list.push(rec(path, text.clone(), why));
+                    }
+                    _ => list.push(rec(path, text.clone(), "")),
+                }
             }
             let turns = |facts: &DataFacts| facts.rows.is_some() && facts.kind == DataKind::Demos;
             if !model.chat_template && self.chosen_data().is_some_and(turns) {

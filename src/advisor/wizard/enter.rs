@@ -223,10 +223,12 @@ impl Wizard {
         if from && self.start_model().is_none() {
             return Some("no start model was named: go back to start and name a folder".into());
         }
-        if from && self.start_model().is_some_and(|m| m.settings.is_empty()) {
-            return Some(
-                "this build continues models that it trained itself; the named one comes from elsewhere".into(),
-            );
+        let unfit = self
+            .start_model()
+            .map(|m| &m.unfit)
+            .filter(|why| from && !why.is_empty());
+        if let Some(why) = unfit {
+            return Some(format!("this build cannot train the start model: {why}"));
         }
         None
     }

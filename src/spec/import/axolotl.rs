@@ -1,8 +1,8 @@
 //! Keys of Axolotl's flat YAML.
 
 use super::{
-    EPOCHS, FOREIGN_MODEL, HELD_OUT, NO_ADAPTER, NO_TRACKER, OPTIMIZERS, RUNS_DIR, Row, SCHEDULES,
-    Sets, To, WINDOWS, row,
+    BASE, EPOCHS, HELD_OUT, NO_ADAPTER, NO_TRACKER, OPTIMIZERS, RUNS_DIR, Row, SCHEDULES, Sets, To,
+    WINDOWS, row,
 };
 
 pub(super) const MARKS: &[&str] = &[
@@ -39,7 +39,7 @@ const TEMPLATES: &[(&str, &str)] = &[
 ];
 
 pub(super) const ROWS: &[Row] = &[
-    row("base_model", To::NoEqual(FOREIGN_MODEL)),
+    row("base_model", To::Near("train.from", BASE)),
     row("model_type", To::NoEqual("model.* says what it is made of")),
     row(
         "tokenizer_type",

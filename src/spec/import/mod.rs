@@ -121,7 +121,7 @@ const SCHEDULES: &[(&str, &str)] = &[
     ("constant_with_warmup", "constant"),
 ];
 
-const FOREIGN_MODEL: &str = "models from elsewhere cannot be loaded yet: the spec trains from nothing; train.from takes a checkpoint that llmtui wrote";
+const BASE: &str = "a folder here, or an id of the hub that `llmtui model pull` has brought; the model's words come from it";
 const NO_ADAPTER: &str = "this build trains all weights: adapters are not in it yet";
 const EPOCHS: &str =
     "set train.max_steps: an epoch is the training tokens divided by tokens per step";
@@ -133,7 +133,7 @@ const RUNS_DIR: &str = "the command line says where runs live: --runs-dir DIR";
 
 /// Keys of Hugging Face's TrainingArguments, which several tools share.
 const TRAINER: &[Row] = &[
-    row("model_name_or_path", To::NoEqual(FOREIGN_MODEL)),
+    row("model_name_or_path", To::Near("train.from", BASE)),
     row(
         "per_device_train_batch_size",
         To::Key("train.micro_batch_size"),
