@@ -22,6 +22,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("nn", &["kernels"]),
     ("optim", &["kernels", "nn"]),
     ("hf", &["nn", "kernels"]),
+    ("llama_cpp", &["nn", "kernels", "gguf"]),
     ("data", &["embed", "wire", "gguf", "hub"]),
     ("metrics", &["wire"]),
     ("methods", &["nn", "optim", "data", "metrics", "kernels"]),
@@ -35,7 +36,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "engine",
         &[
             "spec", "methods", "metrics", "nn", "optim", "data", "hf", "run", "wire", "kernels",
-            "hardware", "hub",
+            "hardware", "hub", "llama_cpp", "gguf",
         ],
     ),
     (
@@ -57,7 +58,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "cli",
         &[
             "ui", "link", "advisor", "engine", "plan", "spec", "methods", "metrics", "nn", "optim",
-            "data", "hf", "run", "wire", "kernels", "embed", "hardware", "hub",
+            "data", "hf", "run", "wire", "kernels", "embed", "hardware", "hub", "llama_cpp", "gguf",
         ],
     ),
 ];
@@ -80,6 +81,7 @@ const OWNERS: &[(&str, &[&str])] = &[
             "nn/",
             "optim/",
             "hf/",
+            "llama_cpp/",
             "methods/",
             "engine/",
             "cli/bench",

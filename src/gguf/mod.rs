@@ -1,6 +1,6 @@
 //! GGUF files: what stands in front of the weights. The header, the metadata and the list of tensors are read with
 //! checked arithmetic and bounds taken from the file's own length, so that no file can make this program allocate more than
-//! a few times its size, divide by zero or point outside of itself. The weights themselves are not read here.
+//! a few times its size, divide by zero or point outside of itself. What weights mean is not known here; `write` makes files.
 //!
 //! Layout: ggml-org/ggml, docs/gguf.md, versions 2 and 3, little endian.
 
@@ -8,10 +8,12 @@ mod cursor;
 mod kinds;
 mod metadata;
 mod tensors;
+mod write;
 
 pub use kinds::TensorKind;
 pub use metadata::{Array, Metadata, Value};
 pub use tensors::TensorInfo;
+pub use write::{NewTensor, write};
 
 use cursor::Cursor;
 use std::fs::File;

@@ -27,4 +27,5 @@ pub mod reduce;
 pub mod rotary;
 pub mod simd;
 pub mod softcap;
+mod team;
 pub mod threads;

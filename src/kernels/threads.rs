@@ -1,7 +1,8 @@
 //! Splits work by rows over the threads of the current rayon pool, where there is enough of it.
 #![allow(unsafe_code)]
 
-use rayon::prelude::*;
+use super::team;
+pub use super::team::team;
 
 /// Elementary operations below which a task is not worth a hand-over to another thread (about 10 µs).
 const GRAIN: usize = 1 << 15;
@@ -71,9 +72,14 @@ pub fn rows1(out: &mut [f32], width: usize, cost: usize, f: impl Fn(usize, &mut 
     if out.len() <= per_task * width {
         return f(0, out);
     }
-    out.par_chunks_mut(per_task * width)
-        .enumerate()
-        .for_each(|(task, rows)| f(task * per_task, rows));
+    let n = out.len();
+    let shared = SharedSlice::new(out);
+    fan_out(n.div_ceil(per_task * width), &|task| {
+        let from = task * per_task * width;
+        // SAFETY: tasks have rows of their own.
+        let rows = unsafe { shared.range(from..n.min(from + per_task * width)) };
+        f(task * per_task, rows);
+    });
 }
 
 /// The same over two outputs with the same number of rows.
@@ -87,10 +93,19 @@ pub fn rows2(
     if a.len() <= per_task * a_width {
         return f(0, a, b);
     }
-    a.par_chunks_mut(per_task * a_width)
-        .zip(b.par_chunks_mut(per_task * b_width))
-        .enumerate()
-        .for_each(|(task, (a, b))| f(task * per_task, a, b));
+    let rows = a.len() / a_width;
+    let (a, b) = (SharedSlice::new(a), SharedSlice::new(b));
+    fan_out(rows.div_ceil(per_task), &|task| {
+        let (from, to) = (task * per_task, rows.min((task + 1) * per_task));
+        // SAFETY: tasks have rows of their own.
+        let (a, b) = unsafe {
+            (
+                a.range(from * a_width..to * a_width),
+                b.range(from * b_width..to * b_width),
+            )
+        };
+        f(from, a, b);
+    });
 }
 
 /// Calls `f(task)` for 0..tasks, on several threads when one of them does at least `cost` operations.
@@ -98,7 +113,36 @@ pub fn tasks(tasks: usize, cost: usize, f: impl Fn(usize) + Sync + Send) {
     if tasks * cost < 2 * GRAIN || tasks == 1 {
         (0..tasks).for_each(f);
     } else {
-        (0..tasks).into_par_iter().for_each(f);
+        fan_out(tasks, &f);
+    }
+}
+
+/// Calls `f` for 0..tasks on several threads, without allocating: those of the team that is led here, else the pool's.
+pub fn fan_out(tasks: usize, f: &(impl Fn(usize) + Sync)) {
+    match tasks {
+        0 => {}
+        1 => f(0),
+        _ if team::fan_out(tasks, f) => {}
+        _ => halve(0, tasks, f),
+    }
+}
+
+fn halve(from: usize, to: usize, f: &(impl Fn(usize) + Sync)) {
+    if to - from == 1 {
+        return f(from);
+    }
+    let middle = from + (to - from) / 2;
+    rayon::join(|| halve(from, middle, f), || halve(middle, to, f));
+}
+
+/// Into how many shares a product with `rows` rows is cut: small work one for each thread, large work more, so that all
+/// threads are busy to the end although others use the machine too.
+pub fn shares(rows: usize) -> usize {
+    let threads = rayon::current_num_threads();
+    if threads == 1 || rows < 64 {
+        threads
+    } else {
+        4 * threads
     }
 }
 

@@ -305,7 +305,7 @@ impl<'a> Decoding<'a> {
                 ids,
             } => {
                 texts.take_up(pieces, ids);
-                threads::enter(|| pass.next_logits(plan, ids, texts, logits));
+                threads::team(|| pass.next_logits(plan, ids, texts, logits));
             }
         }
         Ok(())

@@ -42,6 +42,11 @@ impl<'a> Mat<'a> {
         self.cols
     }
 
+    /// Row number `row` of a row-major view.
+    pub fn row(&self, row: usize) -> &'a [f32] {
+        &self.data[row * self.row_stride..][..self.cols]
+    }
+
     /// Rows from..to of a row-major view.
     pub fn rows(self, from: usize, to: usize) -> Self {
         let data = &self.data[from * self.row_stride..];

@@ -149,6 +149,16 @@ impl Model {
         Ok(Model::assemble((config, shape), layout, params, None, door))
     }
 
+    /// The parameters that a model of this config has, in memory order, without making it.
+    ///
+    /// # Errors
+    /// The config's.
+    pub fn parameters(config: &ModelConfig, vocab_size: usize) -> Result<Vec<ParamInfo>> {
+        let shape = config.shape(vocab_size);
+        check::shape(config, &shape)?;
+        Ok(Layout::new(config, &shape).infos)
+    }
+
     /// A model that is only read: its weights stay in the formats in which `read` gives them, one parameter at a time.
     /// Training it is an error.
     ///

@@ -3,6 +3,7 @@
 use super::instructions::Instructions;
 use super::pack::{Source, distance};
 use super::tile::Write;
+use crate::kernels::threads;
 use std::cell::RefCell;
 
 /// Rows of the left factor that are packed at once: with a panel of the right factor they should stay in the second-level
@@ -102,18 +103,18 @@ fn room(buffer: &mut Vec<Line>, words: usize) -> *mut u32 {
     buffer.as_mut_ptr().cast()
 }
 
-/// Computes the job on up to `threads` threads of the pool.
+/// Computes the job on up to `n_threads` threads of the pool.
 ///
 /// # Safety
 /// The machine must have the instructions; the factors must be readable and the destination writable, by nobody else.
-pub(super) unsafe fn product<I: Instructions>(job: &Job, threads: usize) {
-    let threads = if job.m * job.n * job.k < WORTHWHILE {
+pub(super) unsafe fn product<I: Instructions>(job: &Job, n_threads: usize) {
+    let n_threads = if job.m * job.n * job.k < WORTHWHILE {
         1
     } else {
-        threads
+        n_threads
     };
-    let (down, right) = grid::<I>(job, threads);
-    fan_out(0, down * right, &|task| {
+    let (down, right) = grid::<I>(job, n_threads);
+    threads::fan_out(down * right, &|task| {
         let rows = share(job.m, I::ROWS, task / right, down);
         let cols = share(job.n, I::COLS, task % right, right);
         if rows.1 > 0 && cols.1 > 0 {
@@ -145,15 +146,6 @@ pub(super) fn share(total: usize, panel: usize, index: usize, parts: usize) -> (
     let from = (panels * index / parts * panel).min(total);
     let to = (panels * (index + 1) / parts * panel).min(total);
     (from, to - from)
-}
-
-/// Calls `f` for from..to on several threads, without allocating.
-pub(super) fn fan_out(from: usize, to: usize, f: &(impl Fn(usize) + Sync)) {
-    if to - from == 1 {
-        return f(from);
-    }
-    let middle = from + (to - from) / 2;
-    rayon::join(|| fan_out(from, middle, f), || fan_out(middle, to, f));
 }
 
 /// Computes the job on this thread. The cut along k into even blocks depends on nothing but k, so that the bits do not

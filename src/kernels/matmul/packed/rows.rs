@@ -1,7 +1,8 @@
 //! Few rows times a large matrix whose rows lie along k, as in decoding: the matrix is read once, straight from memory.
 
-use super::blocked::{Job, fan_out, share};
+use super::blocked::{Job, share};
 use super::instructions::Instructions;
+use crate::kernels::threads;
 
 /// Rows up to which this beats packing the matrix.
 pub(super) const MAX_ROWS: usize = 8;
@@ -13,19 +14,19 @@ pub(super) fn fits(job: &Job) -> bool {
     job.m <= MAX_ROWS && job.a.k_stride == 1 && job.b.k_stride == 1
 }
 
-/// Computes the job on up to `threads` threads of the pool. Every element is summed in the same order whatever the number
+/// Computes the job on up to `n_threads` threads of the pool. Every element is summed in the same order whatever the number
 /// of rows and threads is.
 ///
 /// # Safety
 /// As for [`super::blocked::product`]; the job must fit.
-pub(super) unsafe fn product<I: Instructions>(job: &Job, threads: usize) {
-    let threads = if job.n * job.k < WORTHWHILE {
+pub(super) unsafe fn product<I: Instructions>(job: &Job, n_threads: usize) {
+    let n_threads = if job.n * job.k < WORTHWHILE {
         1
     } else {
-        threads
+        n_threads
     };
-    fan_out(0, threads, &|task| {
-        let cols = share(job.n, GROUP, task, threads);
+    threads::fan_out(n_threads, &|task| {
+        let cols = share(job.n, GROUP, task, n_threads);
         if cols.1 > 0 {
             // SAFETY: parts do not overlap; the rest is the caller's word.
             unsafe { I::few_rows(&job.part((0, job.m), cols)) };

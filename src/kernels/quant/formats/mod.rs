@@ -127,6 +127,21 @@ impl Kind {
         }
     }
 
+    /// The first row of whole rows that holds a number that is not finite, or a scale that is none.
+    pub fn first_not_finite(self, bytes: &[u8], row_bytes: usize) -> Option<usize> {
+        let mut values = [0.0; VALUES];
+        let format = self.format();
+        let chunk = VALUES / format.values;
+        let mut finite = |bytes: &[u8]| {
+            let values = &mut values[..bytes.len() / format.bytes * format.values];
+            self.decode(bytes, values);
+            // A number times 0 is 0, anything else is not.
+            values.iter().map(|x| x * 0.0).sum::<f32>() == 0.0
+        };
+        let mut rows = bytes.chunks_exact(row_bytes.max(1));
+        rows.position(|row| !row.chunks(chunk * format.bytes).all(&mut finite))
+    }
+
     /// Values → whole blocks; false where this format is only read.
     ///
     /// # Panics
@@ -155,7 +170,7 @@ impl Kind {
 }
 
 /// 32 codes out of 16 bytes: the low four bits first, then the high ones.
-fn nibbles(bytes: &[u8]) -> impl Iterator<Item = u8> {
+pub(super) fn nibbles(bytes: &[u8]) -> impl Iterator<Item = u8> {
     let low = bytes.iter().map(|b| b & 15);
     low.chain(bytes.iter().map(|b| b >> 4))
 }
@@ -168,7 +183,7 @@ fn pack_nibbles(bytes: &mut [u8], values: &[f32], code: impl Fn(f32) -> u8) {
 }
 
 /// 32 codes of five bits: four bytes of fifth bits, then the low four as in [`nibbles`].
-fn fives(bytes: &[u8]) -> impl Iterator<Item = u8> {
+pub(super) fn fives(bytes: &[u8]) -> impl Iterator<Item = u8> {
     let fifth = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     let low = nibbles(&bytes[4..]).enumerate();
     low.map(move |(i, q)| q | ((fifth >> i & 1) as u8) << 4)
