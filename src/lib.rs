@@ -13,8 +13,8 @@
 //! | 5 | [`plan`] | before a run: what it needs, takes and costs |
 //! | 4 | [`spec`] | presets and overrides → a validated `RunSpec` |
 //! | 3 | [`methods`] | what a loss is: one file per training method |
-//! | 2 | [`nn`] [`hf`] [`optim`] [`data`] [`metrics`] | models, file formats, optimizers, batches, readings |
-//! | 1 | [`run`] [`kernels`] [`hardware`] [`hub`] [`wire`] [`gguf`] | run directories and logs; fused operations; the machine; the Hugging Face hub; the vocabulary; heads of GGUF files |
+//! | 2 | [`nn`] [`hf`] [`llama_cpp`] [`optim`] [`data`] [`metrics`] | models, file formats, optimizers, batches, readings |
+//! | 1 | [`run`] [`kernels`] [`hardware`] [`hub`] [`wire`] [`gguf`] | run directories and logs; fused operations; the machine; the Hugging Face hub; the vocabulary; GGUF files |
 //! | 0 | [`base`] [`embed`] | clocks, files, random numbers, text; embedded files |
 
 pub mod advisor;
@@ -29,6 +29,7 @@ pub mod hf;
 pub mod hub;
 pub mod kernels;
 pub mod link;
+pub mod llama_cpp;
 pub mod methods;
 pub mod metrics;
 pub mod nn;

@@ -51,7 +51,9 @@ pub fn write(
         }
         head.extend(tensor.kind.id.to_le_bytes());
         head.extend(offset.to_le_bytes());
-        let bytes = tensor.bytes().ok_or_else(|| wrong(tensor, "no whole blocks"))?;
+        let bytes = tensor
+            .bytes()
+            .ok_or_else(|| wrong(tensor, "no whole blocks"))?;
         offset = (offset + bytes).next_multiple_of(DEFAULT_ALIGNMENT);
     }
     pad(&mut head);
@@ -126,7 +128,12 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
 }
 
 fn put_array(out: &mut Vec<u8>, array: &Array) {
-    fn numbers<T, const N: usize>(out: &mut Vec<u8>, tag: u32, v: &[T], put: impl Fn(&T) -> [u8; N]) {
+    fn numbers<T, const N: usize>(
+        out: &mut Vec<u8>,
+        tag: u32,
+        v: &[T],
+        put: impl Fn(&T) -> [u8; N],
+    ) {
         out.extend(tag.to_le_bytes());
         out.extend((v.len() as u64).to_le_bytes());
         out.extend(v.iter().flat_map(put));
@@ -174,7 +181,10 @@ mod tests {
             ("d".into(), Value::Float(0.5)),
             ("e".into(), Value::Bool(true)),
             ("f".into(), Value::String("tä".into())),
-            ("g".into(), Value::Array(Array::Strings(vec!["".into(), "x y".into()]))),
+            (
+                "g".into(),
+                Value::Array(Array::Strings(vec!["".into(), "x y".into()])),
+            ),
             ("h".into(), Value::Array(Array::F32(vec![1.5, -2.0]))),
             ("i".into(), Value::Array(Array::I32(vec![1, -1]))),
             ("j".into(), Value::Array(Array::Bool(vec![true, false]))),
@@ -184,7 +194,11 @@ mod tests {
             dims: dims.to_vec(),
             kind: kind(id),
         };
-        let tensors = [tensor("x", &[32, 3], 8), tensor("y", &[5], 0), tensor("z", &[2, 2, 2], 1)];
+        let tensors = [
+            tensor("x", &[32, 3], 8),
+            tensor("y", &[5], 0),
+            tensor("z", &[2, 2, 2], 1),
+        ];
         let bytes = written(&keys, &tensors).unwrap();
         let file = Gguf::read(bytes.as_slice(), bytes.len() as u64).unwrap();
         let read: Vec<(String, Value)> = file
@@ -194,7 +208,10 @@ mod tests {
             .collect();
         assert_eq!(read, keys);
         for (i, (read, new)) in file.tensors.iter().zip(&tensors).enumerate() {
-            assert_eq!((&read.name, &read.dims, read.kind), (&new.name, &new.dims, new.kind));
+            assert_eq!(
+                (&read.name, &read.dims, read.kind),
+                (&new.name, &new.dims, new.kind)
+            );
             let at = (file.data_start + read.offset) as usize;
             let values = &bytes[at..at + read.bytes as usize];
             assert!(values.iter().all(|b| *b == i as u8 + 1), "{i}");

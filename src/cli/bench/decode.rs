@@ -8,6 +8,7 @@ use crate::base::human;
 use crate::base::stats::median;
 use crate::cli::Context;
 use crate::cli::exit::Failure;
+use crate::llama_cpp::{GgufModel, is_gguf};
 use crate::nn::{Model, Precision, arithmetic_name};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -16,8 +17,8 @@ use std::time::Duration;
 /// Tokens per second of reading a prompt and of writing, one text at a time
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A checkpoint folder; without it, random weights in the shape of SmolLM2-135M
-    #[arg(long, value_name = "DIR")]
+    /// A checkpoint folder or a GGUF file; without it, random weights in the shape of SmolLM2-135M
+    #[arg(long, value_name = "PATH")]
     pub model: Option<PathBuf>,
     /// Number format of products: auto, f32 or bf16; auto takes the best there is
     #[arg(long, value_name = "WORD", default_value = "auto", value_parser = precision)]
@@ -47,6 +48,8 @@ const BANDWIDTH_SECONDS: f64 = 0.5;
 #[derive(Debug, Serialize)]
 struct Report {
     precision: &'static str,
+    /// Number formats of the weights, the most first.
+    weights: Vec<&'static str>,
     n_params: usize,
     threads: usize,
     prompt_tokens: usize,
@@ -55,6 +58,10 @@ struct Report {
     prefill_tok_per_sec: f64,
     decode_tok_per_sec: f64,
     read_bandwidth_gb_per_sec: f64,
+    /// Bytes of weights that every written token reads.
+    bytes_per_token: usize,
+    /// Of the memory's speed, weights alone: 0 to 1, and more where a cache holds them.
+    bandwidth_share: f64,
     /// Tokens that memory can deliver the weights for: each token reads each of them once.
     decode_limit_tok_per_sec: f64,
     peak_rss_bytes: Option<u64>,
@@ -73,15 +80,26 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn model(args: &Args) -> anyhow::Result<Model> {
-    let mut model = match &args.model {
-        Some(folder) => crate::hf::load(folder).map_err(|e| {
-            Failure::yours(
-                e.to_string(),
-                "name a checkpoint folder such as runs/…/checkpoints/step-001000",
-            )
-        })?,
-        None => random_model()?,
+/// The model, and the number formats of its weights.
+fn model(args: &Args) -> anyhow::Result<(Model, Vec<&'static str>)> {
+    let yours = |e: String| {
+        Failure::yours(
+            e,
+            "name a checkpoint folder such as runs/…/checkpoints/step-001000, or a GGUF file",
+        )
+    };
+    let (mut model, formats) = match &args.model {
+        Some(path) if is_gguf(path) => {
+            let file = GgufModel::open(path).map_err(|e| yours(e.to_string()))?;
+            let formats = file.formats().into_iter().map(|(name, _)| name).collect();
+            let model = file.quantised().map_err(|e| yours(e.to_string()))?;
+            (model, formats)
+        }
+        Some(folder) => {
+            let model = crate::hf::load(folder).map_err(|e| yours(e.to_string()))?;
+            (model, vec!["F32"])
+        }
+        None => (random_model()?, vec!["F32"]),
     };
     model.set_arithmetic(arithmetic(args.precision)?)?;
     let (seq_len, wanted) = (model.shape().seq_len, args.prompt as usize + WRITTEN);
@@ -92,7 +110,7 @@ fn model(args: &Args) -> anyhow::Result<Model> {
         let hint = format!("--prompt {}", seq_len.saturating_sub(WRITTEN).max(1));
         return Err(Failure::yours(what, hint).into());
     }
-    Ok(model)
+    Ok((model, formats))
 }
 
 /// Weights of the right size; drawing millions of normal numbers would take longer than the measurement.
@@ -110,7 +128,7 @@ fn random_model() -> candle_core::Result<Model> {
 }
 
 fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> {
-    let mut model = model(args)?;
+    let (mut model, weights) = model(args)?;
     let (shape, arithmetic) = (*model.shape(), model.arithmetic());
     let prompt: Vec<u32> = (0..args.prompt)
         .map(|i| i * 7919 % shape.vocab_size as u32)
@@ -128,17 +146,22 @@ fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> 
     let rate = |tokens: usize, times: &[f64]| tokens as f64 / median(times).unwrap_or(f64::NAN);
     let peak_rss_bytes = peak_rss();
     let bandwidth = read_bandwidth(BANDWIDTH_SECONDS);
-    let bytes_per_token = model.decode_bytes_per_token() as f64;
+    let bytes_per_token = model.decode_bytes_per_token();
+    let decode_limit = bandwidth * 1e9 / bytes_per_token as f64;
+    let decode_tok_per_sec = rate(1, &decode);
     Ok(Report {
         precision: arithmetic_name(arithmetic),
+        weights,
         n_params: model.n_params(),
         threads,
         prompt_tokens: prompt.len(),
         rounds: prefill.len(),
         prefill_tok_per_sec: rate(prompt.len(), &prefill),
-        decode_tok_per_sec: rate(1, &decode),
+        decode_tok_per_sec,
         read_bandwidth_gb_per_sec: bandwidth,
-        decode_limit_tok_per_sec: bandwidth * 1e9 / bytes_per_token,
+        bytes_per_token,
+        bandwidth_share: decode_tok_per_sec / decode_limit,
+        decode_limit_tok_per_sec: decode_limit,
         peak_rss_bytes,
     })
 }
@@ -169,8 +192,9 @@ fn round(
 
 fn print_table(report: &Report) {
     println!(
-        "{} parameters in {}, {} threads",
+        "{} parameters, weights in {}, the rest in {}, {} threads",
         human::short(report.n_params as f64),
+        report.weights.join(" and "),
         report.precision,
         report.threads
     );
@@ -184,6 +208,10 @@ fn print_table(report: &Report) {
         100.0 * report.decode_tok_per_sec / report.decode_limit_tok_per_sec,
         report.decode_limit_tok_per_sec,
         report.read_bandwidth_gb_per_sec
+    );
+    println!(
+        "a written token    reads {} of weights",
+        human::bytes(report.bytes_per_token as u64)
     );
     if let Some(bytes) = report.peak_rss_bytes {
         println!("peak memory        {}", human::bytes(bytes));

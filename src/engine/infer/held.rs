@@ -1,4 +1,4 @@
-//! A model with its tokenizer and its template, out of a checkpoint folder or a Hugging Face folder.
+//! A model with its tokenizer and its template, out of a checkpoint folder, a Hugging Face folder or a GGUF file.
 
 use super::opening;
 use super::stops::StopWatch;
@@ -10,8 +10,9 @@ use crate::data::chat::{GenerationPrompt, Template};
 use crate::data::tokenizer::{self, TextStream, Tokenizer};
 use crate::data::{DataError, Message};
 use crate::hf;
-use crate::nn::Model;
+use crate::llama_cpp::{GgufModel, ModelFileError, is_gguf};
 use crate::nn::generate::{Continuing, Finish, WhenFull, generate};
+use crate::nn::{Model, Precision};
 use crate::wire::{Event, Prompt, StopReason, Turn};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -22,6 +23,8 @@ use std::path::{Path, PathBuf};
 pub enum LoadError {
     #[error(transparent)]
     Model(#[from] hf::HfError),
+    #[error(transparent)]
+    File(#[from] ModelFileError),
     #[error("{path}: {}", one_line(&why.to_string()))]
     Tokenizer { path: PathBuf, why: DataError },
     #[error(
@@ -45,6 +48,9 @@ impl LoadError {
             LoadError::Model(_) => {
                 "name a checkpoint folder, a Hugging Face folder or a .gguf file".into()
             }
+            LoadError::File(_) => {
+                "fetch the file again, or take the model in another format".into()
+            }
             LoadError::Tokenizer { why, .. } => why.hint(),
             LoadError::Vocabulary { .. } => {
                 "put the tokenizer files of this model beside it".into()
@@ -64,23 +70,49 @@ pub struct HeldModel {
     /// Tokens that end a text or a turn.
     ends: Vec<u32>,
     architecture: String,
+    /// Number formats of weights that are kept in few bits.
+    quantised: Option<String>,
     /// What the user should know.
     notes: Vec<String>,
 }
 
 impl HeldModel {
-    /// Loads a folder: its model, its tokenizer of whatever kind, and its chat template where there is one. Foreign
+    /// Loads a folder or a GGUF file: its model, its tokenizer of whatever kind, and its chat template where there is one. Foreign
     /// tokenizers and templates are tried out in a child process first.
     ///
     /// # Errors
     /// What is missing or wrong, with its file.
     pub fn load(path: &Path) -> Result<HeldModel, LoadError> {
         if path.is_file() {
-            return Err(LoadError::NoModel(path.into()));
+            return HeldModel::load_gguf(path);
         }
         let model = hf::load(path)?;
         let said = opening::folder_ends(path);
         HeldModel::assemble(path, model, said, opening::folder_architecture(path))
+    }
+
+    /// A GGUF file; its weights stay in its number formats.
+    fn load_gguf(path: &Path) -> Result<HeldModel, LoadError> {
+        if !is_gguf(path) {
+            return Err(LoadError::NoModel(path.into()));
+        }
+        let file = GgufModel::open(path)?;
+        let mut model = file.quantised()?;
+        // What is not quantised is computed as fast as the machine can: it is less exact already.
+        if let Ok(arithmetic) = Precision::Auto.resolve() {
+            model
+                .set_arithmetic(arithmetic)
+                .map_err(ModelFileError::from)?;
+        }
+        let metadata = &file.head().metadata;
+        let end = |key: &str| metadata.u64(&format!("tokenizer.ggml.{key}"));
+        let ends = ["eos_token_id", "eot_token_id"].into_iter().filter_map(end);
+        let held = HeldModel::assemble(path, model, ends.collect(), file.architecture().into())?;
+        let formats: Vec<&str> = file.formats().into_iter().map(|(name, _)| name).collect();
+        Ok(HeldModel {
+            quantised: Some(formats.join(", ")),
+            ..held
+        })
     }
 
     fn assemble(
@@ -111,6 +143,7 @@ impl HeldModel {
             lead: tokenizer.frame().0,
             notes: note.into_iter().collect(),
             architecture,
+            quantised: None,
             template,
             tokenizer,
             model,
@@ -126,7 +159,7 @@ impl HeldModel {
             vocab_size: shape.vocab_size as u64,
             context: shape.seq_len as u64,
             template: self.template.as_ref().map(|t| one_line(t.name())),
-            quantised: None,
+            quantised: self.quantised.clone(),
             seconds,
             notes: self.notes.clone(),
         }

@@ -155,7 +155,7 @@ impl Model {
     /// The config's.
     pub fn parameters(config: &ModelConfig, vocab_size: usize) -> Result<Vec<ParamInfo>> {
         let shape = config.shape(vocab_size);
-        check::shape(config, &shape)?;
+        check::shape(config, &shape, Door::Fused)?;
         Ok(Layout::new(config, &shape).infos)
     }
 

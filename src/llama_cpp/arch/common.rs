@@ -1,0 +1,241 @@
+//! What decoders with rotary positions and RMSNorm have in common: nearly everything.
+
+use super::{Keys, OwnKeys, Seen};
+use crate::gguf::Value;
+use crate::nn::mlp::MlpConfig;
+use crate::nn::norm::NormConfig;
+use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig, scaling};
+use crate::nn::{AttentionBias, ModelConfig, ModelShape, MoeConfig, NormPlacement};
+
+/// Longest context that is made room for where a file names a longer one.
+const MAX_SEQ_LEN: usize = 1 << 20;
+
+/// The model that the keys describe, if it is of Llama's kind: gated by SiLU, normalised in front.
+pub fn read(keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
+    let (n_head, d_model) = (
+        keys.count("attention.head_count")?,
+        keys.count("embedding_length")?,
+    );
+    let plain = d_model.checked_div(n_head).unwrap_or(0);
+    let head_dim = keys.count_if("attention.key_length")?.unwrap_or(plain);
+    let value_dim = keys.count_if("attention.value_length")?.unwrap_or(head_dim);
+    if value_dim != head_dim {
+        return Err(format!(
+            "values of {value_dim} features beside keys of {head_dim} are not computed here"
+        ));
+    }
+    let rope = rope(keys, seen, head_dim)?;
+    Ok(ModelConfig {
+        n_layer: keys.count("block_count")?,
+        n_head,
+        n_kv_head: keys.count_if("attention.head_count_kv")?,
+        head_dim: Some(head_dim).filter(|n| *n != plain),
+        d_model,
+        d_ff: keys.count_if("feed_forward_length")?,
+        seq_len: keys.count("context_length")?.min(MAX_SEQ_LEN),
+        vocab_size: Some(seen.vocab_size),
+        position: PositionConfig::Rope(rope),
+        norm: rms(keys.number("attention.layer_norm_rms_epsilon")?, false),
+        mlp: MlpConfig::SwiGlu(Default::default()),
+        moe: experts(keys)?,
+        bias: seen.has_mlp_bias,
+        attention_bias: match (seen.has_qkv_bias, seen.has_out_bias) {
+            _ if seen.has_mlp_bias => AttentionBias::None,
+            (false, false) => AttentionBias::None,
+            (true, false) => AttentionBias::Qkv,
+            (_, true) => AttentionBias::All,
+        },
+        tie_embeddings: !seen.has_head,
+        ..ModelConfig::default()
+    })
+}
+
+pub fn rms(eps: f64, unit_offset: bool) -> NormConfig {
+    let mut norm = NormConfig::RmsNorm(Default::default());
+    if let NormConfig::RmsNorm(config) = &mut norm {
+        // Files keep f32: 1e-5 comes back as 0.0000099999997.
+        config.eps = seven_digits(eps);
+        config.unit_offset = unit_offset;
+    }
+    norm
+}
+
+/// The shortest decimal of seven digits: what was meant before it became an f32.
+pub fn seven_digits(x: f64) -> f64 {
+    format!("{x:.6e}").parse().unwrap_or(x)
+}
+
+fn rope(keys: Keys, seen: &Seen, head_dim: usize) -> Result<RopeConfig, String> {
+    let width = keys.count_if("rope.dimension_count")?.unwrap_or(head_dim);
+    if width == 0 || width > head_dim {
+        return Err(format!("{width} features of {head_dim} cannot be rotated"));
+    }
+    let theta = keys.number_if("rope.freq_base")?.unwrap_or(10_000.0);
+    Ok(RopeConfig {
+        theta: seven_digits(theta),
+        fraction: width as f64 / head_dim as f64,
+        scaling: scaling(keys, seen)?,
+        local_theta: None,
+    })
+}
+
+fn scaling(keys: Keys, seen: &Seen) -> Result<Option<ScalingConfig>, String> {
+    if let Some(factors) = &seen.rope_factors {
+        let theta = keys.number_if("rope.freq_base")?.unwrap_or(10_000.0);
+        return llama3(factors, theta).map(Some);
+    }
+    let Some(kind) = keys.word_if("rope.scaling.type") else {
+        return Ok(None);
+    };
+    if kind == "none" {
+        return Ok(None);
+    }
+    let factor = keys.number("rope.scaling.factor")?;
+    match kind {
+        "linear" => Ok(Some(ScalingConfig::Linear(scaling::Linear { factor }))),
+        "yarn" => {
+            let standard = scaling::Yarn::default();
+            let own = keys.number_if("rope.scaling.attn_factor")?;
+            Ok(Some(ScalingConfig::Yarn(scaling::Yarn {
+                factor,
+                original_len: keys.count_if("rope.scaling.original_context_length")?,
+                beta_fast: keys
+                    .number_if("rope.scaling.yarn_beta_fast")?
+                    .unwrap_or(standard.beta_fast),
+                beta_slow: keys
+                    .number_if("rope.scaling.yarn_beta_slow")?
+                    .unwrap_or(standard.beta_slow),
+                // The file's factor comes on top of the usual one.
+                attention_factor: own
+                    .filter(|own| *own != 1.0)
+                    .map(|own| own * (0.1 * factor.ln() + 1.0)),
+            })))
+        }
+        _ => Err(format!(
+            "{}.rope.scaling.type is {kind:?}; linear and yarn are known",
+            keys.architecture
+        )),
+    }
+}
+
+/// Files hold the factors that follow from Llama 3's scaling, not the scaling: the one with the known constants that gives
+/// the same factors.
+fn llama3(factors: &[f32], theta: f64) -> Result<ScalingConfig, String> {
+    use crate::nn::position::scaling::Scaling;
+    let factor = factors.iter().copied().fold(1.0_f32, f32::max);
+    let tried = scaling::Llama3 {
+        factor: seven_digits(factor.into()),
+        ..scaling::Llama3::default()
+    };
+    let half = factors.len();
+    let plain = crate::nn::position::Rotation::plain(theta, half).frequencies;
+    let stretched = tried.rotation(theta, half, 0).frequencies;
+    let same = plain
+        .iter()
+        .zip(&stretched)
+        .zip(factors)
+        .all(|((a, b), f)| {
+            let expected = a / b;
+            (expected - f64::from(*f)).abs() <= 1e-3 * expected
+        });
+    if same {
+        Ok(ScalingConfig::Llama3(tried))
+    } else {
+        Err("rope_freqs.weight holds factors that are not those of Llama 3's scaling".into())
+    }
+}
+
+fn experts(keys: Keys) -> Result<Option<MoeConfig>, String> {
+    let Some(n_expert) = keys.count_if("expert_count")?.filter(|n| *n > 0) else {
+        return Ok(None);
+    };
+    if keys.count_if("expert_shared_count")?.unwrap_or(0) > 0 {
+        return Err("shared experts are not computed here".into());
+    }
+    Ok(Some(MoeConfig {
+        n_expert,
+        top_k: keys.count("expert_used_count")?,
+        d_ff: keys.count_if("expert_feed_forward_length")?,
+        ..MoeConfig::default()
+    }))
+}
+
+/// Whole numbers are written as 32 bits, which llama.cpp insists on.
+pub fn count(n: usize) -> Value {
+    Value::Unsigned(n as u64)
+}
+
+pub fn float(x: f64) -> Value {
+    Value::Float(x)
+}
+
+/// The keys of a model of Llama's kind.
+pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
+    let rope = config.position.rope()?;
+    let mut keys = vec![
+        ("context_length", count(shape.seq_len)),
+        ("embedding_length", count(shape.d_model)),
+        ("block_count", count(shape.n_layer)),
+        ("feed_forward_length", count(shape.d_ff)),
+        ("attention.head_count", count(shape.n_head)),
+        ("attention.head_count_kv", count(shape.n_kv_head)),
+        ("attention.key_length", count(shape.head_dim)),
+        ("attention.value_length", count(shape.head_dim)),
+        ("attention.layer_norm_rms_epsilon", float(config.norm.eps())),
+        ("vocab_size", count(shape.vocab_size)),
+        ("rope.dimension_count", count(rope.width(shape.head_dim))),
+        ("rope.freq_base", float(rope.theta)),
+    ];
+    match &rope.scaling {
+        // Llama 3's goes into a tensor of factors.
+        None | Some(ScalingConfig::Llama3(_)) => {}
+        Some(ScalingConfig::Linear(linear)) => {
+            keys.push(("rope.scaling.type", Value::String("linear".into())));
+            keys.push(("rope.scaling.factor", float(linear.factor)));
+        }
+        Some(ScalingConfig::Yarn(yarn)) => {
+            let original = yarn.original_len;
+            let original = original.unwrap_or((shape.seq_len as f64 / yarn.factor) as usize);
+            keys.push(("rope.scaling.type", Value::String("yarn".into())));
+            keys.push(("rope.scaling.factor", float(yarn.factor)));
+            keys.push(("rope.scaling.original_context_length", count(original)));
+            keys.push(("rope.scaling.yarn_beta_fast", float(yarn.beta_fast)));
+            keys.push(("rope.scaling.yarn_beta_slow", float(yarn.beta_slow)));
+            if let Some(factor) = yarn.attention_factor {
+                let usual = 0.1 * yarn.factor.ln() + 1.0;
+                keys.push(("rope.scaling.attn_factor", float(factor / usual)));
+            }
+        }
+        Some(ScalingConfig::Ntk(_)) => return None,
+    }
+    if let Some(moe) = &config.moe {
+        keys.push(("expert_count", count(moe.n_expert)));
+        keys.push(("expert_used_count", count(moe.top_k)));
+        let d_ff = moe.d_ff.unwrap_or(shape.d_ff);
+        keys.push(("expert_feed_forward_length", count(d_ff)));
+    }
+    Some(keys)
+}
+
+/// Whether a model is of Llama's kind up to biases, QK-norm and experts.
+pub fn is_plain(config: &ModelConfig) -> bool {
+    let plain_norm = match &config.norm {
+        NormConfig::RmsNorm(norm) => !norm.unit_offset,
+        NormConfig::LayerNorm(_) => false,
+    };
+    plain_norm
+        && config
+            .position
+            .rope()
+            .is_some_and(|rope| rope.local_theta.is_none())
+        && matches!(config.mlp, MlpConfig::SwiGlu(_))
+        && config.norm_placement == NormPlacement::Pre
+        && config.sliding_window.is_none()
+        && config.attention_scale.is_none()
+        && config.attention_softcap.is_none()
+        && config.logit_softcap.is_none()
+        && config.embedding_scale.is_none()
+        && config.moe.as_ref().is_none_or(|moe| {
+            moe.every == 1 && matches!(moe.balancing, crate::nn::Balancing::Loss {})
+        })
+}

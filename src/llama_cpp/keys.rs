@@ -1,0 +1,73 @@
+//! Keys of one architecture, with errors that name them.
+
+use crate::gguf::{Array, Metadata, Value};
+
+/// The metadata of a file, seen from its architecture: `block_count` is `llama.block_count`.
+#[derive(Clone, Copy)]
+pub(super) struct Keys<'a> {
+    pub metadata: &'a Metadata,
+    pub architecture: &'a str,
+}
+
+impl Keys<'_> {
+    fn name(&self, key: &str) -> String {
+        format!("{}.{key}", self.architecture)
+    }
+
+    fn get(&self, key: &str) -> Option<&Value> {
+        self.metadata.get(&self.name(key))
+    }
+
+    /// A whole number, if the key is there. A list stands for its one value where all are alike.
+    pub fn count_if(&self, key: &str) -> Result<Option<usize>, String> {
+        let number = match self.get(key) {
+            None => return Ok(None),
+            Some(Value::Unsigned(n)) => Some(*n),
+            Some(Value::Signed(n)) => u64::try_from(*n).ok(),
+            Some(Value::Array(array)) => alike(array),
+            Some(_) => None,
+        };
+        let number = number.and_then(|n| usize::try_from(n).ok());
+        let wrong = || format!("{} is not one whole number", self.name(key));
+        number.filter(|n| *n < 1 << 31).map(Some).ok_or_else(wrong)
+    }
+
+    pub fn count(&self, key: &str) -> Result<usize, String> {
+        let missing = || format!("{} is missing", self.name(key));
+        self.count_if(key)?.ok_or_else(missing)
+    }
+
+    /// A positive number, if the key is there.
+    pub fn number_if(&self, key: &str) -> Result<Option<f64>, String> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Float(x)) if x.is_finite() && *x > 0.0 => Ok(Some(*x)),
+            Some(_) => Err(format!("{} is no positive number", self.name(key))),
+        }
+    }
+
+    pub fn number(&self, key: &str) -> Result<f64, String> {
+        let missing = || format!("{} is missing", self.name(key));
+        self.number_if(key)?.ok_or_else(missing)
+    }
+
+    pub fn word_if(&self, key: &str) -> Option<&str> {
+        match self.get(key)? {
+            Value::String(word) => Some(word),
+            _ => None,
+        }
+    }
+}
+
+fn alike(array: &Array) -> Option<u64> {
+    let numbers: Vec<u64> = match array {
+        Array::I32(v) => v
+            .iter()
+            .map(|n| u64::try_from(*n).ok())
+            .collect::<Option<_>>()?,
+        Array::Unsigned(v) => v.clone(),
+        _ => return None,
+    };
+    let first = *numbers.first()?;
+    numbers.iter().all(|n| *n == first).then_some(first)
+}

@@ -1,0 +1,293 @@
+//! A file → a model: quantised weights kept as they are, or all of them in f32 for training.
+
+use super::ModelFileError;
+use super::arch::{self, Architecture, Seen};
+use super::keys::Keys;
+use super::names::{Place, place, shuffled_row};
+use crate::base::mapped::Mapped;
+use crate::gguf::{Gguf, MAGIC, TensorInfo};
+use crate::kernels::quant::Kind;
+use crate::nn::{Model, ModelConfig, ModelShape, ParamInfo, StoredTensor};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Whether a file begins as a GGUF file does.
+pub fn is_gguf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    std::fs::File::open(path)
+        .and_then(|mut file| file.read_exact(&mut magic))
+        .is_ok_and(|()| magic == MAGIC)
+}
+
+/// A model in a file, its head read and its tensors checked against the config.
+pub struct GgufModel {
+    path: PathBuf,
+    head: Gguf,
+    bytes: Mapped,
+    architecture: &'static dyn Architecture,
+    config: ModelConfig,
+    shape: ModelShape,
+    /// Where each parameter lies.
+    places: BTreeMap<String, Place>,
+    tensors: BTreeMap<String, TensorInfo>,
+}
+
+/// Tensors that follow from the keys, or that say what keys say.
+const NOT_WEIGHTS: [&str; 1] = ["rope_freqs.weight"];
+
+impl GgufModel {
+    /// Reads the head of a file and finds all parameters of the model that it describes. Weights are read later, through
+    /// the memory map: the file must not change while this lives.
+    ///
+    /// # Errors
+    /// The file is broken, of an architecture or number format that is not known, or a tensor is missing, one too many or
+    /// of another shape.
+    pub fn open(path: &Path) -> Result<GgufModel, ModelFileError> {
+        let wrong = |what: String| ModelFileError::file(path, what);
+        let head = Gguf::open(path).map_err(|e| wrong(format!("not a sound GGUF file: {e}")))?;
+        let bytes = Mapped::open(path).map_err(|e| wrong(e.to_string()))?;
+        let tensors: BTreeMap<String, TensorInfo> = head
+            .tensors
+            .iter()
+            .map(|tensor| (tensor.name.clone(), tensor.clone()))
+            .collect();
+        let name = head.metadata.str("general.architecture");
+        let name = name.ok_or_else(|| wrong("general.architecture is missing".into()))?;
+        let architecture = arch::named(name).map_err(wrong)?;
+        let seen = seen(&head, &tensors, &bytes).map_err(wrong)?;
+        let keys = Keys {
+            metadata: &head.metadata,
+            architecture: architecture.name(),
+        };
+        let config = architecture.read(keys, &seen).map_err(wrong)?;
+        // Every block and every expert has a tensor, or a row of one: what is announced beyond them is not made room for.
+        let experts = config.moe.as_ref().map_or(0, |moe| moe.n_expert);
+        if config.n_layer > tensors.len() || experts > 1 << 12 {
+            let (name, n) = (architecture.name(), tensors.len());
+            return Err(wrong(format!(
+                "{name}.block_count {} or {name}.expert_count {experts} is beyond the file's {n} tensors",
+                config.n_layer
+            )));
+        }
+        let shape = config.shape(seen.vocab_size);
+        let mut model = GgufModel {
+            path: path.to_path_buf(),
+            head,
+            bytes,
+            architecture,
+            config,
+            shape,
+            places: BTreeMap::new(),
+            tensors,
+        };
+        model.find().map_err(wrong)?;
+        Ok(model)
+    }
+
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// As `general.architecture` has it.
+    pub fn architecture(&self) -> &'static str {
+        self.architecture.name()
+    }
+
+    /// The head of the file: keys and tensors.
+    pub fn head(&self) -> &Gguf {
+        &self.head
+    }
+
+    /// Bytes of weights by number format, the most first.
+    pub fn formats(&self) -> Vec<(&'static str, u64)> {
+        let mut sums = BTreeMap::new();
+        for tensor in self.tensors.values() {
+            *sums.entry(tensor.kind.name).or_insert(0) += tensor.bytes;
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        sums
+    }
+
+    /// The model with its weights as the file has them, for reading only.
+    ///
+    /// # Errors
+    /// A tensor holds what is no finite number, or memory does not suffice.
+    pub fn quantised(&self) -> Result<Model, ModelFileError> {
+        Model::stored(&self.config, self.shape.vocab_size, |info| {
+            self.stored(info)
+        })
+    }
+
+    /// The model in f32, which can be trained.
+    ///
+    /// # Errors
+    /// As for [`GgufModel::quantised`].
+    pub fn dequantised(&self) -> Result<Model, ModelFileError> {
+        let cpu = candle_core::Device::Cpu;
+        let mut model = Model::new(&self.config, self.shape.vocab_size, &cpu)?;
+        let infos = model.params().infos().to_vec();
+        model.params_mut().write_weights(|weights| {
+            infos.iter().try_for_each(|info| {
+                let to = &mut weights[info.offset..info.offset + info.len];
+                self.values(info, to)
+            })
+        })??;
+        Ok(model)
+    }
+
+    /// Finds the place of every parameter, and sees that no tensor is left over.
+    fn find(&mut self) -> Result<(), String> {
+        let infos = Model::parameters(&self.config, self.shape.vocab_size)
+            .map_err(ModelFileError::from)
+            .map_err(|e| format!("the model that it describes is none: {e}"))?;
+        let mut used: BTreeSet<&str> = NOT_WEIGHTS.into();
+        for info in &infos {
+            let place = place(self.architecture, &self.config, &self.shape, info)?;
+            let Some((name, tensor)) = self.tensors.get_key_value(&place.tensor) else {
+                return Err(format!("tensor {} is missing", place.tensor));
+            };
+            check(tensor, info, &place)?;
+            used.insert(name);
+            self.places.insert(info.name.clone(), place);
+        }
+        match self
+            .tensors
+            .keys()
+            .find(|name| !used.contains(name.as_str()))
+        {
+            Some(name) => Err(format!(
+                "tensor {name} belongs to no parameter of the {} that the keys describe",
+                self.architecture.name()
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Format and bytes of one parameter, rows in our order.
+    fn bytes(&self, info: &ParamInfo) -> Result<(Kind, Vec<u8>), ModelFileError> {
+        let missing = || ModelFileError::Model(format!("{} has no place", info.name));
+        let place = self.places.get(&info.name).ok_or_else(missing)?;
+        let tensor = self.tensors.get(&place.tensor).ok_or_else(missing)?;
+        let kind = Kind::by_ggml_id(tensor.kind.id).ok_or_else(missing)?;
+        let all = tensor_bytes(&self.head, tensor, &self.bytes);
+        // A vector is one row of its values; shuffled, it is as many rows of one.
+        let is_vector = info.shape.len() == 1;
+        let (rows, cols) = match info.shape[..] {
+            [rows, cols] => (rows, cols),
+            _ if place.shuffled.is_some() || place.rows != info.len => (info.len, 1),
+            _ => (1, info.len),
+        };
+        let row_bytes = kind.row_bytes(cols).ok_or_else(missing)?;
+        let first = match (place.expert, is_vector) {
+            (Some((expert, _)), _) => expert * rows,
+            (None, _) => place.first,
+        };
+        let mine = &all[first * row_bytes..][..rows * row_bytes];
+        let bytes = match place.shuffled {
+            None => mine.to_vec(),
+            Some(head_dim) => {
+                let row = |row| &mine[shuffled_row(row, head_dim) * row_bytes..][..row_bytes];
+                (0..rows).flat_map(row).copied().collect()
+            }
+        };
+        Ok((kind, bytes))
+    }
+
+    fn stored(&self, info: &ParamInfo) -> Result<StoredTensor, ModelFileError> {
+        if info.shape.len() == 1 {
+            let mut values = vec![0.0; info.len];
+            self.values(info, &mut values)?;
+            return Ok(StoredTensor::Dense(values));
+        }
+        let (kind, bytes) = self.bytes(info)?;
+        Ok(StoredTensor::Packed(kind, bytes))
+    }
+
+    fn values(&self, info: &ParamInfo, to: &mut [f32]) -> Result<(), ModelFileError> {
+        let (kind, bytes) = self.bytes(info)?;
+        kind.decode(&bytes, to);
+        let place = self.places.get(&info.name);
+        let offset = place.map_or(0.0, |place| place.offset);
+        if offset != 0.0 {
+            to.iter_mut().for_each(|x| *x -= offset);
+        }
+        if to.iter().all(|x| x.is_finite()) {
+            return Ok(());
+        }
+        let tensor = place.map_or("", |place| &place.tensor);
+        let what = format!("tensor {tensor} holds a value that is no finite number");
+        Err(ModelFileError::file(&self.path, what))
+    }
+}
+
+fn tensor_bytes<'a>(head: &Gguf, tensor: &TensorInfo, bytes: &'a [u8]) -> &'a [u8] {
+    let start = (head.data_start + tensor.offset) as usize;
+    // The head was checked against the file's length; a file that was cut since then has no bytes here.
+    bytes
+        .get(start..start + tensor.bytes as usize)
+        .unwrap_or_default()
+}
+
+/// What the list of tensors tells.
+fn seen(head: &Gguf, tensors: &BTreeMap<String, TensorInfo>, bytes: &[u8]) -> Result<Seen, String> {
+    for tensor in tensors.values() {
+        if Kind::by_ggml_id(tensor.kind.id).is_none() {
+            let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+            return Err(format!(
+                "tensor {} is in {}, which is not read here; {} are",
+                tensor.name,
+                tensor.kind.name,
+                known.join(", ")
+            ));
+        }
+        let end = head.data_start + tensor.offset + tensor.bytes;
+        if end > bytes.len() as u64 {
+            return Err(format!(
+                "tensor {} ends behind the end of the file",
+                tensor.name
+            ));
+        }
+    }
+    let vocab_size = match tensors.get("token_embd.weight").map(|t| &t.dims[..]) {
+        Some([_, vocab]) => usize::try_from(*vocab).unwrap_or(0),
+        Some(dims) => return Err(format!("token_embd.weight has the shape {dims:?}")),
+        None => return Err("tensor token_embd.weight is missing".into()),
+    };
+    let has = |name: &str| tensors.contains_key(name);
+    let rope_factors = tensors.get("rope_freqs.weight").map(|tensor| {
+        let values = tensor.dims.iter().product::<u64>() as usize;
+        let mut factors = vec![0.0; values];
+        if let Some(kind) = Kind::by_ggml_id(tensor.kind.id) {
+            kind.decode(tensor_bytes(head, tensor, bytes), &mut factors);
+        }
+        factors
+    });
+    Ok(Seen {
+        vocab_size,
+        has_head: has("output.weight"),
+        has_qkv_bias: has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias"),
+        has_out_bias: has("blk.0.attn_output.bias"),
+        has_mlp_bias: has("blk.0.ffn_down.bias"),
+        rope_factors,
+    })
+}
+
+/// Whether a tensor is as large as the parameter needs it.
+fn check(tensor: &TensorInfo, info: &ParamInfo, place: &Place) -> Result<(), String> {
+    let mut expected = vec![place.rows as u64];
+    if let [_, cols] = info.shape[..] {
+        expected.insert(0, cols as u64);
+    }
+    if let Some((_, count)) = place.expert {
+        expected.push(count as u64);
+    }
+    if tensor.dims == expected {
+        return Ok(());
+    }
+    Err(format!(
+        "tensor {} has the shape {:?}; {:?} was expected",
+        tensor.name, tensor.dims, expected
+    ))
+}

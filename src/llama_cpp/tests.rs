@@ -1,0 +1,418 @@
+//! Small models of every architecture through a file and back, and files that lie.
+
+use super::*;
+use crate::gguf::{Array, Gguf, NewTensor, TensorKind, Value};
+use crate::kernels::quant::Kind;
+use crate::nn::mlp::{Approximate, MlpConfig};
+use crate::nn::norm::NormConfig;
+use crate::nn::position::{PositionConfig, ScalingConfig};
+use crate::nn::{AttentionBias, Model, ModelConfig, MoeConfig};
+use candle_core::Device;
+
+fn llama() -> ModelConfig {
+    ModelConfig {
+        n_layer: 2,
+        n_head: 4,
+        n_kv_head: Some(2),
+        d_model: 64,
+        d_ff: Some(96),
+        seq_len: 32,
+        vocab_size: Some(40),
+        position: PositionConfig::Rope(Default::default()),
+        norm: NormConfig::RmsNorm(Default::default()),
+        mlp: MlpConfig::SwiGlu(Default::default()),
+        init_std: 0.2,
+        ..Default::default()
+    }
+}
+
+fn gpt2(bias: bool) -> ModelConfig {
+    let mut mlp = MlpConfig::Gelu(Default::default());
+    if let MlpConfig::Gelu(gelu) = &mut mlp {
+        gelu.approximate = Approximate::Tanh;
+    }
+    ModelConfig {
+        n_layer: 2,
+        d_model: 64,
+        seq_len: 32,
+        d_ff: Some(128),
+        vocab_size: Some(40),
+        init_std: 0.2,
+        mlp,
+        bias,
+        ..Default::default()
+    }
+}
+
+fn with_rope(change: impl Fn(&mut crate::nn::position::RopeConfig)) -> ModelConfig {
+    let mut config = llama();
+    if let PositionConfig::Rope(rope) = &mut config.position {
+        change(rope);
+    }
+    config
+}
+
+/// (architecture, model), as far as this program computes them.
+fn models() -> Vec<(&'static str, ModelConfig)> {
+    let all = vec![
+        ("llama", llama()),
+        (
+            "llama",
+            ModelConfig {
+                tie_embeddings: false,
+                attention_bias: AttentionBias::All,
+                head_dim: Some(32),
+                ..llama()
+            },
+        ),
+        (
+            "llama",
+            with_rope(|rope| rope.scaling = Some(ScalingConfig::Llama3(Default::default()))),
+        ),
+        (
+            "llama",
+            with_rope(|rope| rope.scaling = Some(ScalingConfig::Linear(Default::default()))),
+        ),
+        (
+            "llama",
+            ModelConfig {
+                moe: Some(MoeConfig {
+                    n_expert: 4,
+                    d_ff: Some(96),
+                    ..Default::default()
+                }),
+                ..llama()
+            },
+        ),
+        (
+            "qwen2",
+            ModelConfig {
+                attention_bias: AttentionBias::Qkv,
+                ..llama()
+            },
+        ),
+        (
+            "qwen3",
+            ModelConfig {
+                qk_norm: true,
+                ..llama()
+            },
+        ),
+        ("gpt2", gpt2(true)),
+        ("gpt2", gpt2(false)),
+    ];
+    let computed = |config: &ModelConfig| config.faults().is_empty();
+    all.into_iter().filter(|(_, c)| computed(c)).collect()
+}
+
+fn random(config: &ModelConfig) -> Model {
+    let mut model = Model::new(config, 40, &Device::Cpu).unwrap();
+    model.init(9).unwrap();
+    // Biases and gains that are not all alike.
+    let infos = model.params().infos().to_vec();
+    model
+        .params_mut()
+        .write_weights(|weights| {
+            for info in infos.iter().filter(|info| info.shape.len() == 1) {
+                for (i, x) in weights[info.offset..][..info.len].iter_mut().enumerate() {
+                    *x += 0.05 * ((i * 7 + info.offset) % 11) as f32;
+                }
+            }
+        })
+        .unwrap();
+    model
+}
+
+fn saved(model: &Model, kind: Kind) -> (tempfile::TempDir, std::path::PathBuf, Written) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    let mut bytes = Vec::new();
+    let written = write(model, kind, "tiny", &[], &mut bytes).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    (dir, path, written)
+}
+
+fn logits(model: &mut Model) -> Vec<f32> {
+    let tokens: Vec<u32> = (0..20).map(|i| i * 7 % 40).collect();
+    let logits = model.logits(&tokens, 1, 20).unwrap();
+    logits.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+fn off(a: &[f32], b: &[f32]) -> f64 {
+    let square = |x: f32| f64::from(x * x);
+    let off: f64 = a.iter().zip(b).map(|(a, b)| square(a - b)).sum();
+    (off / b.iter().map(|b| square(*b)).sum::<f64>()).sqrt()
+}
+
+#[test]
+fn every_architecture_comes_back_with_the_same_logits() {
+    let models = models();
+    assert!(models.len() >= 4);
+    for (name, config) in models {
+        let mut model = random(&config);
+        let expected = logits(&mut model);
+        let (_dir, path, written) = saved(&model, Kind::F32);
+        assert_eq!(written.architecture, name);
+        assert!(is_gguf(&path));
+        let file = GgufModel::open(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(file.architecture(), name);
+        let mut dense = file.dequantised().unwrap();
+        assert!(
+            off(&logits(&mut dense), &expected) < 1e-6,
+            "{name}: {config:?}"
+        );
+        let mut stored = file.quantised().unwrap();
+        assert!(off(&logits(&mut stored), &expected) < 1e-6, "{name}");
+    }
+}
+
+#[test]
+fn quantised_files_say_about_the_same() {
+    for (_, config) in models().into_iter().take(2) {
+        let mut model = random(&config);
+        let expected = logits(&mut model);
+        let limits = [
+            (Kind::F16, 0.01),
+            (Kind::Bf16, 0.05),
+            (Kind::Q8_0, 0.06),
+            (Kind::Q4_0, 0.7),
+            (Kind::Q4_1, 0.7),
+        ];
+        for (kind, limit) in limits {
+            let (_dir, path, _) = saved(&model, kind);
+            let file = GgufModel::open(&path).unwrap();
+            let mut stored = file.quantised().unwrap();
+            let mut dense = file.dequantised().unwrap();
+            let (stored, dense) = (logits(&mut stored), logits(&mut dense));
+            assert!(
+                off(&stored, &expected) < limit,
+                "{kind:?} {}",
+                off(&stored, &expected)
+            );
+            assert!(
+                off(&stored, &dense) < 0.06,
+                "{kind:?} {}",
+                off(&stored, &dense)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_dequantised_file_is_written_again_without_loss() {
+    let model = random(&llama());
+    for kind in [Kind::F16, Kind::Bf16] {
+        let (_dir, path, _) = saved(&model, kind);
+        let dense = GgufModel::open(&path).unwrap().dequantised().unwrap();
+        let (_dir, again, _) = saved(&dense, kind);
+        assert_eq!(std::fs::read(path).unwrap(), std::fs::read(again).unwrap());
+    }
+}
+
+#[test]
+fn formats_that_do_not_fit_are_replaced_aloud() {
+    let model = random(&llama());
+    let (_dir, path, written) = saved(&model, Kind::Q4K);
+    // 64 and 96 values in a row: no super-block fits.
+    assert_eq!(
+        written.formats.keys().copied().collect::<Vec<_>>(),
+        ["Q5_0", "Q8_0"]
+    );
+    assert_eq!(written.instead.len(), 15);
+    assert!(
+        written.instead[0].contains("token_embd.weight") && written.instead[0].contains("Q8_0")
+    );
+    assert!(GgufModel::open(&path).unwrap().quantised().is_ok());
+    let odd = ModelConfig {
+        d_ff: Some(90),
+        ..llama()
+    };
+    let (_dir, path, written) = saved(&random(&odd), Kind::Q8_0);
+    assert_eq!(written.formats.get("F16"), Some(&2));
+    assert!(GgufModel::open(&path).unwrap().quantised().is_ok());
+}
+
+#[test]
+fn models_that_llama_cpp_does_not_compute_are_refused() {
+    let erf = ModelConfig {
+        mlp: MlpConfig::Gelu(Default::default()),
+        ..gpt2(false)
+    };
+    let refused = |config: &ModelConfig| {
+        let result = write(&random(config), Kind::F32, "", &[], &mut Vec::new());
+        result.unwrap_err().to_string()
+    };
+    assert!(refused(&erf).contains("no architecture"));
+    let model = random(&llama());
+    let error = write(&model, Kind::Q5K, "", &[], &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("read, not written"));
+    let (_dir, path, _) = saved(&model, Kind::Q8_0);
+    let stored = GgufModel::open(&path).unwrap().quantised().unwrap();
+    let error = write(&stored, Kind::Q8_0, "", &[], &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("--dequantize"), "{error}");
+}
+
+/// A file with another set of keys and tensors.
+fn changed(
+    path: &Path,
+    keys: impl Fn(&mut Vec<(String, Value)>),
+    tensors: impl Fn(&mut Vec<NewTensor>),
+) -> Result<GgufModel, ModelFileError> {
+    let head = Gguf::open(path).unwrap();
+    let mut new_keys: Vec<(String, Value)> = head
+        .metadata
+        .iter()
+        .map(|(k, v)| (k.to_string(), v.clone()))
+        .collect();
+    let mut new_tensors: Vec<NewTensor> = head
+        .tensors
+        .iter()
+        .map(|t| NewTensor {
+            name: t.name.clone(),
+            dims: t.dims.clone(),
+            kind: t.kind,
+        })
+        .collect();
+    keys(&mut new_keys);
+    tensors(&mut new_tensors);
+    let mut bytes = Vec::new();
+    crate::gguf::write(&mut bytes, &new_keys, &new_tensors, &mut |i, bytes| {
+        bytes.resize(new_tensors[i].bytes().unwrap() as usize, 0);
+        Ok(())
+    })
+    .unwrap();
+    let changed = path.with_extension("changed");
+    std::fs::write(&changed, bytes).unwrap();
+    GgufModel::open(&changed)
+}
+
+fn set(key: &'static str, value: Value) -> impl Fn(&mut Vec<(String, Value)>) {
+    move |keys| {
+        keys.retain(|(k, _)| k != key);
+        keys.push((key.into(), value.clone()));
+    }
+}
+
+#[test]
+fn keys_that_lie_are_errors_with_their_names() {
+    let (_dir, path, _) = saved(&random(&llama()), Kind::Q8_0);
+    let with = |key, value| {
+        let result = changed(&path, set(key, value), |_| {});
+        result.err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    let cases = [
+        (
+            "general.architecture",
+            Value::String("mamba".into()),
+            "mamba",
+        ),
+        ("llama.block_count", Value::Unsigned(3), "blk.2"),
+        ("llama.block_count", Value::Unsigned(1), "blk.1"),
+        ("llama.block_count", Value::Unsigned(1 << 30), "block_count"),
+        (
+            "llama.embedding_length",
+            Value::Unsigned(128),
+            "token_embd.weight",
+        ),
+        ("llama.feed_forward_length", Value::Unsigned(64), "ffn_"),
+        (
+            "llama.attention.head_count",
+            Value::Unsigned(0),
+            "n_head: 0",
+        ),
+        (
+            "llama.attention.head_count",
+            Value::String("4".into()),
+            "head_count",
+        ),
+        (
+            "llama.attention.head_count_kv",
+            Value::Unsigned(3),
+            "n_kv_head",
+        ),
+        (
+            "llama.attention.head_count_kv",
+            Value::Array(Array::I32(vec![2, 4])),
+            "head_count_kv",
+        ),
+        (
+            "llama.rope.dimension_count",
+            Value::Unsigned(1 << 20),
+            "rotated",
+        ),
+        (
+            "llama.rope.scaling.type",
+            Value::String("longrope".into()),
+            "scaling",
+        ),
+        (
+            "llama.attention.layer_norm_rms_epsilon",
+            Value::Float(f64::NAN),
+            "rms_epsilon",
+        ),
+        ("llama.expert_count", Value::Unsigned(1 << 30), "expert"),
+    ];
+    for (key, value, part) in cases {
+        let error = with(key, value);
+        assert!(error.contains(part), "{key}: {error:?}");
+        assert!(error.contains("model.changed"), "{error}");
+    }
+}
+
+#[test]
+fn tensors_that_lie_are_errors_with_their_names() {
+    let (_dir, path, _) = saved(&random(&llama()), Kind::Q8_0);
+    let with = |change: &dyn Fn(&mut Vec<NewTensor>)| {
+        let result = changed(&path, |_| {}, change);
+        result.err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    let missing = with(&|t| t.retain(|t| t.name != "blk.1.ffn_up.weight"));
+    assert!(
+        missing.contains("blk.1.ffn_up.weight is missing"),
+        "{missing}"
+    );
+    let extra = with(&|t| {
+        let mut one = t[1].clone();
+        one.name = "blk.0.attn_sinks.weight".into();
+        t.push(one);
+    });
+    assert!(extra.contains("attn_sinks"), "{extra}");
+    let shape = with(&|t| t[3].dims.reverse());
+    assert!(shape.contains("was expected"), "{shape}");
+    let format = with(&|t| t[0].kind = TensorKind::by_id(20).unwrap());
+    assert!(
+        format.contains("IQ4_NL") && format.contains("Q4_K"),
+        "{format}"
+    );
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_named() {
+    let (_dir, path, _) = saved(&random(&llama()), Kind::Q8_0);
+    let head = Gguf::open(&path).unwrap();
+    for name in ["blk.1.attn_q.weight", "blk.0.attn_norm.weight"] {
+        let mut bytes = std::fs::read(&path).unwrap();
+        let tensor = head.tensors.iter().find(|t| t.name == name).unwrap();
+        let at = (head.data_start + tensor.offset) as usize;
+        // A scale, or a gain, that is NaN.
+        bytes[at..at + 4].copy_from_slice(&[0xff; 4]);
+        let broken = path.with_extension("broken");
+        std::fs::write(&broken, bytes).unwrap();
+        let file = GgufModel::open(&broken).unwrap();
+        for result in [file.quantised(), file.dequantised()] {
+            let error = result.err().unwrap().to_string();
+            assert!(error.contains("finite"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn every_cut_of_a_file_is_an_error() {
+    let (_dir, path, _) = saved(&random(&llama()), Kind::Q4_0);
+    let bytes = std::fs::read(&path).unwrap();
+    let cut_path = path.with_extension("cut");
+    for cut in (0..bytes.len()).step_by(bytes.len() / 97) {
+        std::fs::write(&cut_path, &bytes[..cut]).unwrap();
+        assert!(GgufModel::open(&cut_path).is_err(), "{cut}");
+    }
+}

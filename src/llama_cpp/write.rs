@@ -1,0 +1,270 @@
+//! A model → a file that llama.cpp reads, in a number format of choice.
+
+use super::ModelFileError;
+use super::arch::{self, Architecture};
+use super::names::{Place, place, shuffled_row};
+use crate::gguf::{NewTensor, TensorKind, Value};
+use crate::kernels::quant::Kind;
+use crate::nn::position::scaling::Scaling;
+use crate::nn::position::{Rotation, ScalingConfig};
+use crate::nn::{Model, ParamInfo};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// As `general.architecture` has it.
+    pub architecture: &'static str,
+    /// Number formats of matrices, with how many there are of each.
+    pub formats: BTreeMap<&'static str, usize>,
+    /// Tensors that could not have the format that was asked for, with why and which they got instead.
+    pub instead: Vec<String>,
+}
+
+/// One tensor of the file: the parameters that it is made of, one behind the other.
+struct Part<'a> {
+    tensor: NewTensor,
+    kind: Kind,
+    made_of: Vec<(&'a ParamInfo, Place)>,
+    /// What there is no parameter for: zeros, or the factors of rotary frequencies.
+    values: Option<Vec<f32>>,
+}
+
+/// Writes a model with its matrices in `kind`. `name` is for people; `tokenizer` has the keys of the model's tokenizer.
+///
+/// # Errors
+/// llama.cpp has no architecture that computes this model, the model's weights are quantised, `kind` is only read, or
+/// writing fails.
+pub fn write(
+    model: &Model,
+    kind: Kind,
+    name: &str,
+    tokenizer: &[(String, Value)],
+    out: &mut dyn Write,
+) -> Result<Written, ModelFileError> {
+    if !kind.writable() {
+        let what = format!("{} is read, not written", kind.name());
+        return Err(ModelFileError::Model(what));
+    }
+    let (config, shape) = (model.config(), model.shape());
+    let (architecture, own) = arch::of(config, shape).ok_or_else(|| {
+        ModelFileError::Model(
+            "llama.cpp has no architecture that computes this model: GGUF knows those of GPT-2 (with GELU's tanh form), Llama, Qwen2, Qwen3 and Gemma; --format safetensors takes any".into(),
+        )
+    })?;
+    let mut instead = Vec::new();
+    let parts = parts(model, architecture, kind, &mut instead)?;
+    let mut keys = vec![
+        text("general.architecture", architecture.name()),
+        text("general.type", "model"),
+        text("general.name", name),
+        ("general.file_type".into(), Value::Unsigned(file_type(kind))),
+        ("general.quantization_version".into(), Value::Unsigned(2)),
+    ];
+    let prefix = architecture.name();
+    keys.extend(
+        own.into_iter()
+            .map(|(key, value)| (format!("{prefix}.{key}"), value)),
+    );
+    keys.extend(tokenizer.iter().cloned());
+    let mut formats = BTreeMap::new();
+    for part in parts.iter().filter(|part| part.tensor.dims.len() > 1) {
+        *formats.entry(part.kind.name()).or_insert(0) += 1;
+    }
+    let tensors: Vec<NewTensor> = parts.iter().map(|part| part.tensor.clone()).collect();
+    let written = model.params().read_weights(|weights| {
+        crate::gguf::write(out, &keys, &tensors, &mut |index, bytes| {
+            parts[index].encode(weights, bytes);
+            Ok(())
+        })
+    })?;
+    written.map_err(|e: io::Error| ModelFileError::Model(format!("writing: {e}")))?;
+    Ok(Written {
+        architecture: architecture.name(),
+        formats,
+        instead,
+    })
+}
+
+fn text(key: &str, value: &str) -> (String, Value) {
+    (key.into(), Value::String(value.into()))
+}
+
+/// llama.h, `enum llama_ftype`: what most matrices are in.
+fn file_type(kind: Kind) -> u64 {
+    match kind {
+        Kind::F32 => 0,
+        Kind::F16 => 1,
+        Kind::Q4_0 => 2,
+        Kind::Q4_1 => 3,
+        Kind::Q8_0 => 7,
+        Kind::Q5_0 => 8,
+        Kind::Q5_1 => 9,
+        Kind::Q4K => 14,
+        Kind::Q5K => 16,
+        Kind::Q6K => 18,
+        Kind::Bf16 => 32,
+    }
+}
+
+fn parts<'a>(
+    model: &'a Model,
+    architecture: &dyn Architecture,
+    kind: Kind,
+    instead: &mut Vec<String>,
+) -> Result<Vec<Part<'a>>, ModelFileError> {
+    let (config, shape) = (model.config(), model.shape());
+    let mut parts: Vec<Part> = Vec::new();
+    let mut at = BTreeMap::new();
+    for info in model.params().infos() {
+        let place = place(architecture, config, shape, info).map_err(ModelFileError::Model)?;
+        if let Some(&index) = at.get(&place.tensor) {
+            let part: &mut Part = &mut parts[index];
+            part.made_of.push((info, place));
+            continue;
+        }
+        let mut dims: Vec<u64> = info.shape.iter().rev().map(|n| *n as u64).collect();
+        dims.extend(place.expert.map(|(_, count)| count as u64));
+        let is_head = place.tensor == "output.weight"
+            || (place.tensor == "token_embd.weight" && config.tie_embeddings);
+        let kind = match keeps_f32(&place.tensor) || dims.len() == 1 {
+            true => Kind::F32,
+            false => fitting(kind, is_head, dims[0] as usize, &place.tensor, instead),
+        };
+        at.insert(place.tensor.clone(), parts.len());
+        parts.push(Part {
+            tensor: new_tensor(place.tensor.clone(), dims, kind)?,
+            kind,
+            made_of: vec![(info, place)],
+            values: None,
+        });
+    }
+    let added = match architecture.needs_biases() {
+        true => zero_biases(&parts, &at)?,
+        false => Vec::new(),
+    };
+    parts.extend(added);
+    if let Some(factors) = rope_factors(model) {
+        let dims = vec![factors.len() as u64];
+        parts.push(Part {
+            tensor: new_tensor("rope_freqs.weight".into(), dims, Kind::F32)?,
+            kind: Kind::F32,
+            made_of: Vec::new(),
+            values: Some(factors),
+        });
+    }
+    Ok(parts)
+}
+
+fn new_tensor(name: String, dims: Vec<u64>, kind: Kind) -> Result<NewTensor, ModelFileError> {
+    let id = kind.format().ggml_id;
+    let kind = TensorKind::by_id(id);
+    let kind = kind.ok_or_else(|| ModelFileError::Model(format!("no tensor type {id}")))?;
+    Ok(NewTensor { name, dims, kind })
+}
+
+/// Tables that are added or decide: small, and what they lose everything loses.
+fn keeps_f32(tensor: &str) -> bool {
+    tensor == "position_embd.weight" || tensor.ends_with("ffn_gate_inp.weight")
+}
+
+/// The format of one matrix. The head of a four-bit model gets six or eight bits, as llama.cpp has it; rows that are no
+/// whole blocks get the next format whose blocks fit.
+fn fitting(
+    kind: Kind,
+    is_head: bool,
+    cols: usize,
+    tensor: &str,
+    instead: &mut Vec<String>,
+) -> Kind {
+    let wanted = match kind {
+        Kind::Q4_0 | Kind::Q4_1 | Kind::Q4K if is_head => Kind::Q6K,
+        other => other,
+    };
+    let next = |kind| match kind {
+        Kind::Q4K => Kind::Q5_0,
+        Kind::Q6K => Kind::Q8_0,
+        _ => Kind::F16,
+    };
+    let mut found = wanted;
+    while found.row_bytes(cols).is_none() {
+        found = next(found);
+    }
+    if found != wanted {
+        let block = wanted.format().values;
+        instead.push(format!(
+            "{tensor}: rows of {cols} values are no whole blocks of {block}, so {} instead of {}",
+            found.name(),
+            wanted.name()
+        ));
+    } else if wanted != kind {
+        instead.push(format!(
+            "{tensor}: the head is in {}, as llama.cpp has it",
+            wanted.name()
+        ));
+    }
+    found
+}
+
+/// The biases that a model without them does not have.
+fn zero_biases<'a>(
+    parts: &[Part<'a>],
+    at: &BTreeMap<String, usize>,
+) -> Result<Vec<Part<'a>>, ModelFileError> {
+    let mut added = Vec::new();
+    for part in parts {
+        let Some(stem) = part.tensor.name.strip_suffix(".weight") else {
+            continue;
+        };
+        let bias = format!("{stem}.bias");
+        let is_table = matches!(stem, "token_embd" | "position_embd" | "output");
+        if is_table || at.contains_key(&bias) {
+            continue;
+        }
+        let len = *part.tensor.dims.last().unwrap_or(&0);
+        added.push(Part {
+            tensor: new_tensor(bias, vec![len], Kind::F32)?,
+            kind: Kind::F32,
+            made_of: Vec::new(),
+            values: Some(vec![0.0; len as usize]),
+        });
+    }
+    Ok(added)
+}
+
+/// What Llama 3's scaling divides each frequency by.
+fn rope_factors(model: &Model) -> Option<Vec<f32>> {
+    let rope = model.config().position.rope()?;
+    let Some(ScalingConfig::Llama3(scaling)) = &rope.scaling else {
+        return None;
+    };
+    let half = rope.width(model.shape().head_dim) / 2;
+    let plain = Rotation::plain(rope.theta, half).frequencies;
+    let stretched = scaling.rotation(rope.theta, half, 0).frequencies;
+    let pairs = plain.iter().zip(&stretched);
+    Some(pairs.map(|(a, b)| (a / b) as f32).collect())
+}
+
+impl Part<'_> {
+    fn encode(&self, weights: &[f32], bytes: &mut Vec<u8>) {
+        let mut values = self.values.clone().unwrap_or_default();
+        for (info, place) in &self.made_of {
+            let own = &weights[info.offset..info.offset + info.len];
+            let from = values.len();
+            values.extend(own.iter().map(|x| x + place.offset));
+            if let Some(head_dim) = place.shuffled {
+                let cols = info.len / info.shape[0];
+                for (row, own) in own.chunks_exact(cols).enumerate() {
+                    let to = from + shuffled_row(row, head_dim) * cols;
+                    values[to..to + cols].copy_from_slice(own);
+                }
+            }
+        }
+        let format = self.kind.format();
+        bytes.resize(values.len() / format.values * format.bytes, 0);
+        // Encoding is a search for the best scales: row by row, on all threads.
+        let cols = (self.tensor.dims[0] as usize).max(1);
+        crate::kernels::quant::encode_rows(self.kind, &values, cols, bytes);
+    }
+}

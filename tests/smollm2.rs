@@ -1,0 +1,110 @@
+//! A real model in a GGUF file, against what llama.cpp (llama-cpp-python 0.3.36) computes from the same file. Needs
+//! SmolLM2-135M-Instruct.Q4_1.gguf, so it runs on demand:
+//!
+//! ```text
+//! LLMTUI_SMOLLM2=/path/to/SmolLM2-135M-Instruct.Q4_1.gguf cargo test --release --test smollm2 -- --ignored
+//! ```
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test on demand that shows what it compares"
+)]
+
+use llmtui::base::sampling::Sampling;
+use llmtui::llama_cpp::GgufModel;
+use llmtui::nn::Model;
+use llmtui::nn::generate::{Continuing, WhenFull, generate};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+/// Ids of a prompt, its five greatest logits, and what greedy decoding continues with.
+struct Golden {
+    ids: &'static [u32],
+    top: [(f32, u32); 5],
+    greedy: &'static [u32],
+}
+
+/// "The capital of France is"
+const RAW: Golden = Golden {
+    ids: &[504, 3575, 282, 4649, 314],
+    top: [
+        (17.371267, 7042),
+        (14.888599, 260),
+        (13.244985, 4528),
+        (13.009462, 2250),
+        (12.951521, 1315),
+    ],
+    greedy: &[7042, 30, 198, 198, 504, 2988, 314, 42, 216, 34, 32, 33],
+};
+
+/// "Are dogs real?", in the model's chat template.
+const CHAT: Golden = Golden {
+    ids: &[
+        1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411,
+        407, 19712, 8182, 2, 198, 1, 4093, 198, 9215, 5046, 1345, 47, 2, 198, 1, 520, 9531, 198,
+    ],
+    top: [
+        (31.142363, 504),
+        (30.362043, 40833),
+        (29.877407, 3965),
+        (29.433458, 5230),
+        (28.81484, 57),
+    ],
+    greedy: &[
+        504, 1962, 282, 1991, 5046, 359, 1345, 314, 253, 4234, 282, 5185, 6866, 284, 3097, 13926,
+        30, 2445, 5046, 457, 719, 4537, 281, 1461, 2717, 282, 1029, 28, 1285, 2973, 28, 502, 359,
+        441, 2500, 288, 325, 253, 2242, 1036,
+    ],
+};
+
+fn file() -> Option<GgufModel> {
+    let path = option_env!("LLMTUI_SMOLLM2")?;
+    Some(GgufModel::open(Path::new(path)).unwrap())
+}
+
+fn check(model: &mut Model, golden: &Golden, tolerance: f32) {
+    let n = golden.ids.len();
+    let logits = model.logits(golden.ids, 1, n).unwrap();
+    let rows: Vec<Vec<f32>> = logits.squeeze(0).unwrap().to_vec2().unwrap();
+    for (logit, id) in golden.top {
+        let own = rows[n - 1][id as usize];
+        println!("{id}: {own} {logit}");
+        assert!((own - logit).abs() < tolerance, "{id}: {own} {logit}");
+    }
+    let sampling = Sampling {
+        temperature: 0.0,
+        max_new_tokens: golden.greedy.len(),
+        ..Default::default()
+    };
+    let how = Continuing {
+        sampling: &sampling,
+        ends: &[],
+        when_full: WhenFull::Stop,
+    };
+    let generated = generate(model, golden.ids, how, &mut |_| ControlFlow::Continue(()));
+    let tokens = generated.unwrap().tokens;
+    println!("{tokens:?}");
+    assert_eq!(tokens, golden.greedy);
+}
+
+#[test]
+#[ignore = "needs the file of a real model"]
+fn quantised_weights_give_the_golden_logits_and_tokens() {
+    let Some(file) = file() else {
+        return println!("skipped: LLMTUI_SMOLLM2 names no file at build time");
+    };
+    let mut model = file.quantised().unwrap();
+    check(&mut model, &RAW, 0.5);
+    check(&mut model, &CHAT, 0.5);
+}
+
+#[test]
+#[ignore = "needs the file of a real model"]
+fn the_same_weights_in_f32_do_too() {
+    let Some(file) = file() else {
+        return println!("skipped: LLMTUI_SMOLLM2 names no file at build time");
+    };
+    let mut model = file.dequantised().unwrap();
+    check(&mut model, &RAW, 0.5);
+    check(&mut model, &CHAT, 0.5);
+}
