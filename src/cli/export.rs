@@ -6,6 +6,7 @@ use super::model_ref;
 use crate::base::human;
 use crate::engine::export::{self, ExportError, FORMATS, Options, Source};
 use crate::engine::models::Parts;
+use crate::llama_cpp::is_gguf;
 use crate::plan::quantity::parse_bytes;
 use std::path::PathBuf;
 
@@ -14,9 +15,11 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   llmtui export shakespeare --to out/shakespeare
   llmtui export runs/…/checkpoints/step-001000 --dtype bf16 --max-shard-size 2GB --to out/model
-  llmtui export Qwen/Qwen2.5-0.5B --dtype f16 --to out/qwen")]
+  llmtui export Qwen/Qwen2.5-0.5B --dtype f16 --to out/qwen
+  llmtui export shakespeare --format gguf --dtype q8_0 --to out/gguf
+  llmtui export model-q4_k.gguf --dequantize --to out/base")]
 pub struct Args {
-    /// A checkpoint folder, a run (its best checkpoint), a model folder of Hugging Face, or an id of the hub
+    /// A checkpoint folder, a run (its best checkpoint), a model folder of Hugging Face, a GGUF file, or an id of the hub
     #[arg(value_name = "CHECKPOINT")]
     pub checkpoint: String,
     /// What comes out
@@ -28,6 +31,9 @@ pub struct Args {
     /// The folder to write; it must not be there, or be empty
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
+    /// Of a GGUF file: write its weights in f32, f16 or bf16, which can be trained
+    #[arg(long)]
+    pub dequantize: bool,
     /// Largest file with weights; more are split
     #[arg(long, value_name = "SIZE", default_value = "5GB", value_parser = parse_bytes)]
     pub max_shard_size: u64,
@@ -53,11 +59,19 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     };
     export::check_free(&args.to).map_err(|e| failed(&e))?;
     let folder = model_ref::find(&args.checkpoint, Parts::Everything, cx)?;
+    if is_gguf(&folder) && args.format != "gguf" && !args.dequantize {
+        let what = format!("{} holds weights in few bits", folder.display());
+        let hint = "say --dequantize to write them out in full, for training";
+        return Err(Failure::yours(what, hint).into());
+    }
     let source = Source::open(&folder).map_err(|e| failed(&e))?;
     let written = export::export(&source, format, &options, &args.to).map_err(|e| failed(&e))?;
     println!("{}", args.to.display());
     for file in &written {
         println!("  {:>10}  {}", human::bytes(file.bytes), file.name);
+        for note in &file.notes {
+            println!("              {note}");
+        }
     }
     Ok(Exit::Done)
 }

@@ -30,6 +30,7 @@ mod preflight;
 mod presets;
 pub mod probe;
 mod progress;
+mod quantize;
 mod runs;
 mod tokenizer;
 pub mod train;
@@ -112,6 +113,7 @@ enum Verb {
     Chat(chat::Args),
     Model(model::Args),
     Export(export::Args),
+    Quantize(quantize::Args),
     New(new::Args),
     Import(import::Args),
     Presets(presets::Args),
@@ -163,6 +165,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::Model(args) => model::run(&args, &cx),
         Verb::Export(args) => export::run(&args, &cx),
+        Verb::Quantize(args) => quantize::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),
         Verb::Import(args) => import::run(args, &cx),
         Verb::Presets(args) => presets::run(args, &cx),

@@ -11,6 +11,7 @@ pub mod infer;
 mod mix;
 pub mod models;
 mod obey;
+pub mod perplexity;
 pub mod preflight;
 mod prepare;
 mod rescue;

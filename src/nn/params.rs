@@ -63,7 +63,7 @@ impl Params {
     pub(crate) fn require_present(&self) -> Result<()> {
         if !self.is_present() {
             candle_core::bail!(
-                "the model's weights are quantised, for reading only; --dequantize makes a copy in f32 that can be trained"
+                "the model's weights are quantised, for reading only; `llmtui export FILE.gguf --dequantize --to DIR` makes a copy that can be trained"
             )
         }
         Ok(())

@@ -11,6 +11,7 @@ mod marks;
 mod pipeline;
 mod scan;
 mod stream;
+mod to_gguf;
 mod training;
 mod unigram;
 mod vet;

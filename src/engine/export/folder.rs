@@ -23,6 +23,8 @@ const BESIDE: [&str; 8] = [
 pub struct Written {
     pub name: String,
     pub bytes: u64,
+    /// What is not as it was asked for.
+    pub notes: Vec<String>,
 }
 
 /// An empty folder that fills.
@@ -30,6 +32,7 @@ pub struct Written {
 pub struct Folder {
     path: PathBuf,
     written: Vec<Written>,
+    notes: Vec<String>,
 }
 
 impl Folder {
@@ -37,11 +40,20 @@ impl Folder {
         Folder {
             path: path.to_path_buf(),
             written: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
-    pub(super) fn written(self) -> Vec<Written> {
+    pub(super) fn written(mut self) -> Vec<Written> {
+        if let Some(last) = self.written.last_mut() {
+            last.notes = self.notes;
+        }
         self.written
+    }
+
+    /// What the user should know of the last file.
+    pub fn note(&mut self, notes: Vec<String>) {
+        self.notes.extend(notes);
     }
 
     /// Writes one file as a stream, through to the disk.
@@ -66,6 +78,7 @@ impl Folder {
                 self.written.push(Written {
                     name: name.into(),
                     bytes,
+                    notes: Vec::new(),
                 });
                 Ok(())
             }

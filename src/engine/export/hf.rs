@@ -1,6 +1,8 @@
 //! A Hugging Face model folder: transformers, vLLM and others open it as it is.
 
 use super::{ExportError, FLOATS, Folder, Format, Options, Source, card, float};
+use crate::base::child::Child;
+use crate::data::tokenizer;
 use crate::hf::{self, Naming, Outgoing};
 
 pub struct Hf;
@@ -58,6 +60,17 @@ pub(super) fn weights(
 
 /// The tokenizer's files and what generation starts from.
 pub(super) fn beside(source: &Source, folder: &mut Folder) -> Result<(), ExportError> {
+    if source.folder.is_file() {
+        // A GGUF file has its tokenizer inside.
+        let tokenizer = tokenizer::load(&source.folder, &Child::of_this_program());
+        let tokenizer = tokenizer.map_err(|e| ExportError::Cannot {
+            what: e.to_string(),
+            fix: e.hint().into_owned(),
+        })?;
+        folder.text(hf::TOKENIZER, tokenizer.to_json())?;
+        folder.text(hf::TOKENIZER_CONFIG, &tokenizer.config_json())?;
+        return folder.text(hf::GENERATION, &hf::generation_json(source.ids.clone()));
+    }
     folder.tokenizer(&source.folder)?;
     if !folder.copy(&source.folder, hf::GENERATION)? {
         folder.text(hf::GENERATION, &hf::generation_json(source.ids.clone()))?;

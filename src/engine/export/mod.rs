@@ -3,13 +3,16 @@
 
 mod card;
 mod folder;
+mod gguf;
 mod hf;
 mod safetensors;
 
 pub use folder::{Folder, Written};
+pub use gguf::tokenizer_keys;
 
 use crate::base::files::sync_dir;
 use crate::hf::{Dtype, HfError, TokenIds};
+use crate::llama_cpp::{GgufModel, ModelFileError, is_gguf};
 use crate::nn::Model;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,14 +41,14 @@ pub trait Format: Sync {
 }
 
 /// Every format.
-pub const FORMATS: &[&dyn Format] = &[&hf::Hf, &safetensors::Safetensors];
+pub const FORMATS: &[&dyn Format] = &[&hf::Hf, &safetensors::Safetensors, &gguf::GgufFile];
 
 /// Types that safetensors files are written in.
 const FLOATS: &[&str] = &["f32", "f16", "bf16"];
 
 /// What is exported.
 pub struct Source {
-    /// Where it came from.
+    /// Where it came from: a model folder or a GGUF file.
     pub folder: PathBuf,
     pub model: Model,
     /// Begin, end and padding, as its config.json says.
@@ -66,6 +69,8 @@ pub struct Options {
 pub enum ExportError {
     #[error("{0}")]
     Model(#[from] HfError),
+    #[error("{0}")]
+    File(#[from] ModelFileError),
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
     #[error("`{said}` is no format; known are {known}")]
@@ -86,6 +91,9 @@ impl ExportError {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
+            ExportError::File(_) => {
+                "fetch the file again, or take the model in another format".into()
+            }
             ExportError::Model(_) => {
                 "llmtui runs lists what can be exported; a folder of Hugging Face works too".into()
             }
@@ -114,11 +122,31 @@ pub fn format(word: &str) -> Result<&'static dyn Format, ExportError> {
 }
 
 impl Source {
-    /// A model folder with its weights.
+    /// A model folder with its weights; a GGUF file with its weights in f32.
     ///
     /// # Errors
     /// The folder is none, or its files do not fit each other.
     pub fn open(folder: &Path) -> Result<Source, ExportError> {
+        if is_gguf(folder) {
+            let file = GgufModel::open(folder)?;
+            let metadata = &file.head().metadata;
+            let id = |key: &str| {
+                let id = metadata.u64(&format!("tokenizer.ggml.{key}"))?;
+                u32::try_from(id).ok()
+            };
+            return Ok(Source {
+                ids: TokenIds {
+                    bos: id("bos_token_id"),
+                    eos: ["eos_token_id", "eot_token_id"]
+                        .into_iter()
+                        .filter_map(id)
+                        .collect(),
+                    pad: id("padding_token_id"),
+                },
+                model: file.dequantised()?,
+                folder: folder.to_path_buf(),
+            });
+        }
         Ok(Source {
             model: crate::hf::load(folder)?,
             ids: crate::hf::token_ids(folder)?,

@@ -12,6 +12,7 @@ mod sentencepiece;
 
 pub(super) use assemble::Added;
 pub use patterns::Split;
+pub(super) use patterns::gguf_name;
 pub(super) use patterns::{Rule, rule_of_regex};
 
 use super::Tokenizer;

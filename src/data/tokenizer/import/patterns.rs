@@ -74,6 +74,21 @@ const DIGITS_GPT2_RULE: Pattern = Pattern {
     ..GPT2_RULE
 };
 
+/// llama.cpp's name of the rule that cuts by `splits` one after the other, and by GPT-2's own rule at last; none where it
+/// has none.
+pub fn gguf_name(splits: &[String], gpt2: bool, ignore_merges: bool) -> Option<&'static str> {
+    let splits: Vec<&str> = splits.iter().map(String::as_str).collect();
+    Some(match (splits.as_slice(), gpt2, ignore_merges) {
+        ([], true, false) => "gpt-2",
+        ([ONE_DIGIT], true, false) => "smollm",
+        ([LLAMA3], false, true) => "llama-bpe",
+        ([LLAMA3], false, false) => "dbrx",
+        ([QWEN2], false, false) => "qwen2",
+        ([QWEN35], false, false) => "qwen35",
+        _ => return None,
+    })
+}
+
 impl Pattern {
     /// The rule of `tokenizer.ggml.pre` (llama.cpp, src/llama-vocab.cpp); `None` for one that is not known here.
     pub fn of_gguf(pre: &str) -> Option<Pattern> {

@@ -1,0 +1,138 @@
+//! `llmtui quantize`: a model in fewer bits, and what that costs on a text.
+
+use super::Context;
+use super::exit::{Exit, Failure};
+use super::model_ref;
+use crate::base::child::Child;
+use crate::base::files::write_atomic;
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::data::tokenizer;
+use crate::embed;
+use crate::engine::export::{Source, tokenizer_keys};
+use crate::engine::models::Parts;
+use crate::engine::perplexity::{Perplexity, perplexity};
+use crate::kernels::quant::Kind;
+use crate::llama_cpp::{self, GgufModel};
+use std::path::{Path, PathBuf};
+
+/// Write a model with weights in fewer bits, and tell its perplexity before and after
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui quantize runs/…/checkpoints/step-001000 --dtype q4_k --to model-q4_k.gguf
+  llmtui quantize model-f16.gguf --dtype q8_0 --to model-q8_0.gguf --text held-out.txt")]
+pub struct Args {
+    /// A checkpoint folder, a run (its best checkpoint), a model folder of Hugging Face, a GGUF file, or an id of the hub
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// Number format of the matrices
+    #[arg(long, value_name = "TYPE", value_parser = kind)]
+    pub dtype: Kind,
+    /// The GGUF file to write; it must not be there
+    #[arg(long, value_name = "FILE")]
+    pub to: PathBuf,
+    /// A text that the model has not seen; default: the end of the built-in Shakespeare, which no preset trains on
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<PathBuf>,
+}
+
+/// Tokens of the text that are read at most.
+const MAX_TOKENS: usize = 8192;
+/// Tokens that a model sees at once.
+const WINDOW: usize = 512;
+/// Of the built-in text, the part at its end that runs hold out.
+const HELD_OUT: f64 = 0.1;
+
+fn kind(word: &str) -> Result<Kind, String> {
+    Kind::by_word(word)
+        .filter(|kind| kind.writable())
+        .ok_or_else(|| {
+            let known = Kind::ALL.iter().filter(|kind| kind.writable());
+            let known: Vec<&str> = known.map(|kind| kind.format().word).collect();
+            format!("the types are {}", known.join(", "))
+        })
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    if args.to.exists() {
+        let what = format!(
+            "{} is there already: it is not written over",
+            args.to.display()
+        );
+        return Err(Failure::yours(what, "choose another name, or remove it").into());
+    }
+    let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
+    let path = model_ref::find(&args.model, Parts::Everything, cx)?;
+    let mut source =
+        Source::open(&path).map_err(|e| yours(e.to_string(), "llmtui runs lists what is here"))?;
+    let tokens = tokens(args, &path)?;
+    let window = WINDOW.min(source.model.shape().seq_len);
+    let before = perplexity(&mut source.model, &tokens, window)?;
+    let keys = tokenizer_keys(&source).map_err(|e| yours(e.to_string(), &e.hint()))?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let mut bytes = Vec::new();
+    let written = llama_cpp::write(&source.model, args.dtype, &name, &keys, &mut bytes)
+        .map_err(|e| yours(e.to_string(), "llmtui export --help lists other formats"))?;
+    drop(source);
+    write_atomic(&args.to, &bytes).map_err(|e| {
+        Failure::machine(
+            format!("{}: {e}", args.to.display()),
+            "check the room there",
+        )
+    })?;
+    drop(bytes);
+    let mut after = GgufModel::open(&args.to)?.quantised()?;
+    let after = perplexity(&mut after, &tokens, window)?;
+    tell(args, &written, before, after)?;
+    Ok(Exit::Done)
+}
+
+/// The text as the model's own tokenizer reads it.
+fn tokens(args: &Args, path: &Path) -> anyhow::Result<Vec<u32>> {
+    let text = match &args.text {
+        Some(file) => std::fs::read_to_string(file).map_err(|e| {
+            let what = format!("{}: {e}", file.display());
+            Failure::yours(what, "--text takes a file of plain text in UTF-8")
+        })?,
+        None => {
+            let all = embed::text("assets/corpora/tinyshakespeare.txt").unwrap_or_default();
+            let from = all.floor_char_boundary((all.len() as f64 * (1.0 - HELD_OUT)) as usize);
+            all[from..].to_string()
+        }
+    };
+    let tokenizer = tokenizer::load(path, &Child::of_this_program()).map_err(|e| {
+        Failure::yours(
+            one_line(&e.to_string()),
+            "put the model's tokenizer beside it",
+        )
+    })?;
+    let mut tokens = tokenizer
+        .encode(&text)
+        .map_err(|e| Failure::yours(one_line(&e.to_string()), "choose another --text"))?;
+    tokens.truncate(MAX_TOKENS);
+    Ok(tokens)
+}
+
+fn tell(
+    args: &Args,
+    written: &llama_cpp::Written,
+    before: Perplexity,
+    after: Perplexity,
+) -> anyhow::Result<()> {
+    let bytes = std::fs::metadata(&args.to)?.len();
+    let formats = written.formats.iter();
+    let formats: Vec<String> = formats.map(|(name, n)| format!("{n} in {name}")).collect();
+    println!("{}  {}", args.to.display(), human::bytes(bytes));
+    println!("matrices           {}", formats.join(", "));
+    for line in &written.instead {
+        println!("                   {line}");
+    }
+    println!("text               {} tokens", before.tokens);
+    println!("perplexity before  {:.4}", before.value());
+    println!(
+        "perplexity after   {:.4}  ({:+.2} %)",
+        after.value(),
+        100.0 * (after.value() / before.value() - 1.0)
+    );
+    Ok(())
+}
