@@ -37,7 +37,7 @@ pub struct Args {
 }
 
 /// Tokens of the text that are read at most.
-const MAX_TOKENS: usize = 8192;
+const MAX_TOKENS: usize = 4096;
 /// Tokens that a model sees at once.
 const WINDOW: usize = 512;
 /// Of the built-in text, the part at its end that runs hold out.

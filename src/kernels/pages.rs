@@ -25,7 +25,7 @@ pub fn written_zeros(tensor: &Tensor) -> Result<Tensor> {
 }
 
 #[cfg(target_os = "linux")]
-fn prefer_huge_for(values: &[f32]) {
+pub(super) fn prefer_huge_for<T>(values: &[T]) {
     /// Of the smallest page; advice is for whole pages.
     const PAGE: usize = 4096;
     /// Less than a few huge pages is not worth a system call.
@@ -48,7 +48,7 @@ fn prefer_huge_for(values: &[f32]) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn prefer_huge_for(_values: &[f32]) {}
+pub(super) fn prefer_huge_for<T>(_values: &[T]) {}
 
 /// Hands memory that was freed back to the system: the allocator would keep buffers of up to 32 MiB for later. Only glibc
 /// has a word for it; elsewhere nothing happens. Takes milliseconds: for the end of a phase, not for a loop.

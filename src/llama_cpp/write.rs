@@ -18,7 +18,7 @@ pub struct Written {
     pub architecture: &'static str,
     /// Number formats of matrices, with how many there are of each.
     pub formats: BTreeMap<&'static str, usize>,
-    /// Tensors that could not have the format that was asked for, with why and which they got instead.
+    /// Tensors that could not have the format that was asked for: how many, why, and which they got instead.
     pub instead: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub fn write(
             "llama.cpp has no architecture that computes this model: GGUF knows those of GPT-2 (with GELU's tanh form), Llama, Qwen2, Qwen3 and Gemma; --format safetensors takes any".into(),
         )
     })?;
-    let mut instead = Vec::new();
+    let mut instead = BTreeMap::new();
     let parts = parts(model, architecture, kind, &mut instead)?;
     let mut keys = vec![
         text("general.architecture", architecture.name()),
@@ -83,7 +83,7 @@ pub fn write(
     Ok(Written {
         architecture: architecture.name(),
         formats,
-        instead,
+        instead: told(instead),
     })
 }
 
@@ -112,7 +112,7 @@ fn parts<'a>(
     model: &'a Model,
     architecture: &dyn Architecture,
     kind: Kind,
-    instead: &mut Vec<String>,
+    instead: &mut Instead,
 ) -> Result<Vec<Part<'a>>, ModelFileError> {
     let (config, shape) = (model.config(), model.shape());
     let mut parts: Vec<Part> = Vec::new();
@@ -169,15 +169,21 @@ fn keeps_f32(tensor: &str) -> bool {
     tensor == "position_embd.weight" || tensor.ends_with("ffn_gate_inp.weight")
 }
 
+/// Why, and which tensors.
+type Instead = BTreeMap<String, Vec<String>>;
+
+fn told(instead: Instead) -> Vec<String> {
+    let line = |(why, tensors): (String, Vec<String>)| match tensors.as_slice() {
+        [one] => format!("{one}: {why}"),
+        [first, ..] => format!("{} tensors ({first}, …): {why}", tensors.len()),
+        [] => why,
+    };
+    instead.into_iter().map(line).collect()
+}
+
 /// The format of one matrix. The head of a four-bit model gets six or eight bits, as llama.cpp has it; rows that are no
 /// whole blocks get the next format whose blocks fit.
-fn fitting(
-    kind: Kind,
-    is_head: bool,
-    cols: usize,
-    tensor: &str,
-    instead: &mut Vec<String>,
-) -> Kind {
+fn fitting(kind: Kind, is_head: bool, cols: usize, tensor: &str, instead: &mut Instead) -> Kind {
     let wanted = match kind {
         Kind::Q4_0 | Kind::Q4_1 | Kind::Q4K if is_head => Kind::Q6K,
         other => other,
@@ -191,18 +197,19 @@ fn fitting(
     while found.row_bytes(cols).is_none() {
         found = next(found);
     }
-    if found != wanted {
+    let why = if found != wanted {
         let block = wanted.format().values;
-        instead.push(format!(
-            "{tensor}: rows of {cols} values are no whole blocks of {block}, so {} instead of {}",
+        Some(format!(
+            "rows of {cols} values are no whole blocks of {block}: {} instead of {}",
             found.name(),
             wanted.name()
-        ));
-    } else if wanted != kind {
-        instead.push(format!(
-            "{tensor}: the head is in {}, as llama.cpp has it",
-            wanted.name()
-        ));
+        ))
+    } else {
+        let head = format!("the head is in {}, as llama.cpp has it", wanted.name());
+        (wanted != kind).then_some(head)
+    };
+    if let Some(why) = why {
+        instead.entry(why).or_default().push(tensor.to_string());
     }
     found
 }

@@ -74,6 +74,7 @@ impl Panels {
         let panel_rows = rows.chunks(ROWS * row_bytes.max(1));
         let total = panel_rows.len() * panel_bytes;
         let mut lines = vec![Line([0; LINE]); total.div_ceil(LINE)];
+        crate::kernels::pages::prefer_huge_for(&lines);
         let bytes = &mut lines.as_flattened_bytes_mut()[..total];
         let fill = |panel: &mut [u8], rows: &[u8]| {
             with_layout!(kind, fill_of(panel, kind, rows, row_bytes), ());

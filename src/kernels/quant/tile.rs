@@ -56,6 +56,9 @@ pub(super) unsafe fn tile<S: Lanes, L: Layout, const M: usize>(job: &Job) {
             for _ in 0..job.units {
                 let mut block_codes = at.add(L::Scales::BYTES);
                 for block in 0..L::Scales::BLOCKS {
+                    if M == 1 {
+                        prefetch(block_codes, L::Codes::BYTES);
+                    }
                     let x = Columns {
                         codes,
                         cols: job.cols,
@@ -72,6 +75,22 @@ pub(super) unsafe fn tile<S: Lanes, L: Layout, const M: usize>(job: &Job) {
             finish::<S, M>(&sums, &job.write, panel * ROWS);
         }
     }
+}
+
+/// Bytes between what is read and what is asked for: memory's latency at its speed.
+const AHEAD: usize = 4096;
+
+/// Asks for the block that lies so much further on; machines that see streams do not look beyond a page.
+#[inline(always)]
+fn prefetch(block: *const u8, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..bytes).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint may name any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(block.wrapping_add(AHEAD + line).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (block, bytes, AHEAD);
 }
 
 /// One block of all rows of activations.

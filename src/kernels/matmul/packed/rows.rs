@@ -73,6 +73,17 @@ pub(super) unsafe fn all<I: Instructions>(job: &Job) {
     }
 }
 
+/// Asks for a cache line that will be read soon.
+#[inline(always)]
+fn prefetch(at: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint may name any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+}
+
 /// The elements of R rows from `row` and C columns from `col`.
 #[inline(always)]
 unsafe fn group<I: Instructions, const R: usize, const C: usize>(
@@ -87,6 +98,10 @@ unsafe fn group<I: Instructions, const R: usize, const C: usize>(
         for k in (0..job.k).step_by(square) {
             let n = square.min(job.k - k);
             let at = |j: usize| job.b.start.add((col + j) * job.b.stride + k);
+            // Rows are too short for the machine to see where memory is read next: the group after this one is asked for.
+            for j in 0..C {
+                prefetch(at(j).wrapping_add(C * job.b.stride));
+            }
             let mut columns = [I::along(at(0), n); C];
             for (j, column) in columns.iter_mut().enumerate().skip(1) {
                 *column = I::along(at(j), n);
