@@ -11,8 +11,8 @@ use crate::data::tokenizer::{self, TextStream, Tokenizer};
 use crate::data::{DataError, Message};
 use crate::hf;
 use crate::llama_cpp::{GgufModel, ModelFileError, is_gguf};
+use crate::nn::Model;
 use crate::nn::generate::{Continuing, Finish, WhenFull, generate};
-use crate::nn::{Model, Precision};
 use crate::wire::{Event, Prompt, StopReason, Turn};
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -97,13 +97,7 @@ impl HeldModel {
             return Err(LoadError::NoModel(path.into()));
         }
         let file = GgufModel::open(path)?;
-        let mut model = file.quantised()?;
-        // What is not quantised is computed as fast as the machine can: it is less exact already.
-        if let Ok(arithmetic) = Precision::Auto.resolve() {
-            model
-                .set_arithmetic(arithmetic)
-                .map_err(ModelFileError::from)?;
-        }
+        let model = file.quantised()?;
         let metadata = &file.head().metadata;
         let end = |key: &str| metadata.u64(&format!("tokenizer.ggml.{key}"));
         let ends = ["eos_token_id", "eot_token_id"].into_iter().filter_map(end);
