@@ -300,9 +300,9 @@ fn a_run_outlives_its_viewer_and_is_chatted_with_and_stopped() {
     });
     term.wait_text("training");
     term.press("3");
-    term.wait_text("Write the beginning of a text");
+    term.wait_text("A base model continues your text");
     term.press("KING:\r");
-    term.wait_text("at the length limit");
+    term.wait_text("the context of");
     expect_growth("the log, while chatting", || place.log().len());
 
     term.press("\x1b");

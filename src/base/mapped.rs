@@ -5,7 +5,7 @@
 use memmap2::Mmap;
 use std::fs::File;
 use std::io;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::Path;
 
 /// The bytes of a file that nobody changes any more.
@@ -31,6 +31,26 @@ impl Mapped {
         let map = unsafe { Mmap::map(&file) }?;
         Ok(Mapped { map: Some(map) })
     }
+
+    /// Says that these bytes are not needed for now: their memory goes back to the system, and whoever reads them again
+    /// waits for the disk. A hint, and none where systems know no such thing.
+    pub fn release(&self, bytes: Range<usize>) {
+        #[cfg(unix)]
+        if let Some(map) = &self.map
+            && bytes.end <= map.len()
+        {
+            // SAFETY: the pages are backed by the file and never written, so that they come back as they were.
+            let _ = unsafe {
+                map.unchecked_advise_range(
+                    memmap2::UncheckedAdvice::DontNeed,
+                    bytes.start,
+                    bytes.len(),
+                )
+            };
+        }
+        #[cfg(not(unix))]
+        let _ = bytes;
+    }
 }
 
 impl Deref for Mapped {
@@ -52,6 +72,9 @@ mod tests {
         std::fs::write(&path, b"bytes").unwrap();
         let mapped = Mapped::open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
+        assert_eq!(&*mapped, b"bytes");
+        mapped.release(1..3);
+        mapped.release(3..99);
         assert_eq!(&*mapped, b"bytes");
         std::fs::write(&path, b"").unwrap();
         assert!(Mapped::open(&path).unwrap().is_empty());

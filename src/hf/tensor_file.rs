@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 /// Largest accepted header: a hostile one must not make us hold gigabytes.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
+/// Bytes that are read before their memory goes back.
+const PIECE: usize = 1 << 20;
+
 /// Why tensors could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TensorFileError {
@@ -163,8 +166,20 @@ impl TensorFile {
     pub fn read(&self, name: &str, expected: &[usize]) -> Result<Vec<f32>, TensorFileError> {
         let (dtype, bytes) = self.find(name, expected)?;
         let mut values = vec![0.0; bytes.len() / dtype.size()];
-        dtype.widen(bytes, &mut values);
+        self.widen(dtype, bytes, &mut values);
         Ok(values)
+    }
+
+    /// Reads bytes of the map piece by piece, and gives the memory of each back: a file that is read once would otherwise
+    /// stand in memory beside its values.
+    fn widen(&self, dtype: Dtype, bytes: &[u8], into: &mut [f32]) {
+        let base = bytes.as_ptr() as usize - self.map.as_ptr() as usize;
+        let step = PIECE / dtype.size();
+        for (i, (from, to)) in bytes.chunks(PIECE).zip(into.chunks_mut(step)).enumerate() {
+            dtype.widen(from, to);
+            let at = base + i * PIECE;
+            self.map.release(at..at + from.len());
+        }
     }
 
     /// Reads one tensor into `into`, which has its number of values.
@@ -195,7 +210,7 @@ impl TensorFile {
         let (dtype, bytes) = self.find(name, expected)?;
         let range = first * dtype.size()..(first + into.len()) * dtype.size();
         match bytes.get(range) {
-            Some(bytes) => dtype.widen(bytes, into),
+            Some(bytes) => self.widen(dtype, bytes, into),
             None => {
                 let found = format!("{} values", bytes.len() / dtype.size());
                 let expected = format!("at least {}", first + into.len());
