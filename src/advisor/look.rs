@@ -221,7 +221,7 @@ pub fn model(path: &Path) -> Result<ModelFacts, String> {
     })?;
     let value: Value = serde_json::from_str(&text)
         .map_err(|e| format!("{}: not valid JSON: {e}", config.display()))?;
-    let weights = fs::metadata(path.join("model.safetensors")).map(|m| m.len());
+    let weights = weight_bytes(path);
     let mut settings = Vec::new();
     let mut unfit = String::new();
     match crate::spec::base_model(path) {
@@ -251,11 +251,22 @@ pub fn model(path: &Path) -> Result<ModelFacts, String> {
             .as_str()
             .unwrap_or("unknown")
             .to_string(),
-        n_params: weights.ok().map(|bytes| bytes / bytes_each),
+        n_params: weights.map(|bytes| bytes / bytes_each),
         settings,
         unfit,
         chat_template: path.join("chat_template.jinja").exists() || names_template(path),
     })
+}
+
+/// Bytes of a folder's weights, in one file or in shards; `None` where there are none.
+fn weight_bytes(folder: &Path) -> Option<u64> {
+    let is_weights = |name: &str| name.starts_with("model") && name.ends_with(".safetensors");
+    let files = fs::read_dir(folder).ok()?.flatten();
+    let weights = files.filter(|file| is_weights(&file.file_name().to_string_lossy()));
+    let bytes: u64 = weights
+        .filter_map(|file| Some(file.metadata().ok()?.len()))
+        .sum();
+    (bytes > 0).then_some(bytes)
 }
 
 /// Whether tokenizer_config.json carries a template.

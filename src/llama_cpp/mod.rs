@@ -8,7 +8,7 @@ mod names;
 mod read;
 mod write;
 
-pub use read::{GgufModel, is_gguf};
+pub use read::{GgufModel, SpecialTokens, is_gguf};
 pub use write::{Written, write};
 
 use crate::base::text::one_line;

@@ -33,6 +33,15 @@ pub struct GgufModel {
     tensors: BTreeMap<String, TensorInfo>,
 }
 
+/// Ids that a file gives a meaning.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SpecialTokens {
+    pub bos: Option<u32>,
+    /// The end of a text, of a turn and of a message: each ends an answer.
+    pub ends: Vec<u32>,
+    pub pad: Option<u32>,
+}
+
 /// Tensors that follow from the keys, or that say what keys say.
 const NOT_WEIGHTS: [&str; 1] = ["rope_freqs.weight"];
 
@@ -97,6 +106,22 @@ impl GgufModel {
     /// The head of the file: keys and tensors.
     pub fn head(&self) -> &Gguf {
         &self.head
+    }
+
+    /// Ids of special tokens, by the tokenizer's keys.
+    pub fn special_tokens(&self) -> SpecialTokens {
+        let id = |key: &str| {
+            let id = self
+                .head
+                .metadata
+                .u64(&format!("tokenizer.ggml.{key}_token_id"))?;
+            u32::try_from(id).ok()
+        };
+        SpecialTokens {
+            bos: id("bos"),
+            ends: ["eos", "eot", "eom"].into_iter().filter_map(id).collect(),
+            pad: id("padding"),
+        }
     }
 
     /// Bytes of weights by number format, the most first.

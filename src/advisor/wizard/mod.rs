@@ -461,12 +461,10 @@ impl Wizard {
         let method = self.answers.method;
         let facts = method.and_then(|id| choose::FACTS.iter().find(|f| f.id == id));
         let word = facts.map_or("pretrain", |f| f.spec_word);
+        let nothing = |value: Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
         let open = |p: &&PresetInfo| {
-            let given = |key: &str| !matches!(p.draft.value(key), Value::Null | Value::Array(_));
-            let sources = p.draft.value("data.sources");
-            !given("data.path")
-                && !given("data.synthetic")
-                && sources.as_array().is_none_or(Vec::is_empty)
+            let own = ["data.path", "data.sources", "data.synthetic"];
+            own.iter().all(|key| nothing(p.draft.value(key)))
         };
         let mut presets: Vec<&PresetInfo> = self.context.presets.iter().filter(open).collect();
         if presets.iter().any(|p| p.draft.value("method") == word) {

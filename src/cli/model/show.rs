@@ -7,11 +7,13 @@ use crate::base::human;
 use crate::base::text::one_line;
 use crate::engine::models::Parts;
 use crate::hf;
+use crate::llama_cpp::{GgufModel, is_gguf};
 use crate::nn::ModelConfig;
 use crate::plan::anatomy::{Anatomy, Step, anatomy};
 use crate::plan::target;
 use serde_json::json;
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// Show what a model is made of: its layers, parameters part by part, arithmetic and memory
 ///
@@ -24,8 +26,8 @@ use std::fmt::Write as _;
   llmtui model show runs/…/checkpoints/step-001000
   llmtui model show Qwen/Qwen2.5-0.5B --json")]
 pub struct Args {
-    /// A preset, a spec file, a checkpoint or model folder, a run, or an id of the hub
-    #[arg(value_name = "SPEC|FOLDER|HUB-ID")]
+    /// A preset, a spec file, a checkpoint or model folder, a .gguf file, a run, or an id of the hub
+    #[arg(value_name = "SPEC|FOLDER|FILE.gguf|HUB-ID")]
     pub target: String,
     /// Change one value of a spec; may be repeated
     #[arg(short = 's', long = "set", value_name = "KEY=VALUE")]
@@ -68,6 +70,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 fn look_up(args: &Args, cx: &Context) -> anyhow::Result<Shown> {
+    let unread =
+        |what: String| Failure::yours(one_line(&what), "docs/models.md lists what is read");
+    let path = Path::new(&args.target);
+    if is_gguf(path) && args.set.is_empty() {
+        let file = GgufModel::open(path).map_err(|e| unread(e.to_string()))?;
+        return Ok(of_model(file.config().clone(), path));
+    }
     let sources = cx.spec_sources();
     if target::is_spec(&args.target, &sources) {
         model_ref::pull_for_spec(&args.target, &args.set, cx)?;
@@ -89,21 +98,20 @@ fn look_up(args: &Args, cx: &Context) -> anyhow::Result<Shown> {
         return Err(Failure::yours(what, "write a spec with train.from, or leave -s out").into());
     }
     let folder = model_ref::find(&args.target, Parts::Description, cx)?;
-    let config = hf::read_config(&folder).map_err(|e| {
-        Failure::yours(
-            one_line(&e.to_string()),
-            "docs/models.md lists what is read",
-        )
-    })?;
-    Ok(Shown {
+    let config = hf::read_config(&folder).map_err(|e| unread(e.to_string()))?;
+    Ok(of_model(config, &folder))
+}
+
+fn of_model(config: ModelConfig, place: &Path) -> Shown {
+    Shown {
         vocab_size: config.vocab_size.unwrap_or_default(),
         step: Step {
             rows: 1,
             checkpointing: Default::default(),
         },
         config,
-        place: folder.display().to_string(),
-    })
+        place: place.display().to_string(),
+    }
 }
 
 fn text(shown: &Shown, class: &str, anatomy: &Anatomy) -> String {

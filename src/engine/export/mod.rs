@@ -129,19 +129,12 @@ impl Source {
     pub fn open(folder: &Path) -> Result<Source, ExportError> {
         if is_gguf(folder) {
             let file = GgufModel::open(folder)?;
-            let metadata = &file.head().metadata;
-            let id = |key: &str| {
-                let id = metadata.u64(&format!("tokenizer.ggml.{key}"))?;
-                u32::try_from(id).ok()
-            };
+            let special = file.special_tokens();
             return Ok(Source {
                 ids: TokenIds {
-                    bos: id("bos_token_id"),
-                    eos: ["eos_token_id", "eot_token_id"]
-                        .into_iter()
-                        .filter_map(id)
-                        .collect(),
-                    pad: id("padding_token_id"),
+                    bos: special.bos,
+                    eos: special.ends,
+                    pad: special.pad,
                 },
                 model: file.dequantised()?,
                 folder: folder.to_path_buf(),

@@ -98,9 +98,7 @@ impl HeldModel {
         }
         let file = GgufModel::open(path)?;
         let model = file.quantised()?;
-        let metadata = &file.head().metadata;
-        let end = |key: &str| metadata.u64(&format!("tokenizer.ggml.{key}"));
-        let ends = ["eos_token_id", "eot_token_id"].into_iter().filter_map(end);
+        let ends = file.special_tokens().ends.into_iter().map(u64::from);
         let held = HeldModel::assemble(path, model, ends.collect(), file.architecture().into())?;
         let formats: Vec<&str> = file.formats().into_iter().map(|(name, _)| name).collect();
         Ok(HeldModel {

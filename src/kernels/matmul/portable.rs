@@ -79,27 +79,5 @@ fn rounded(x: Mat) -> Vec<f32> {
 
 /// The nearest bf16 number, ties to even; NaN stays NaN.
 pub(super) fn to_bf16(x: f32) -> f32 {
-    if x.is_nan() {
-        return x;
-    }
-    let bits = x.to_bits();
-    let tie_to_even = (bits >> 16) & 1;
-    f32::from_bits(bits.wrapping_add(0x7fff + tie_to_even) & 0xffff_0000)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::to_bf16;
-
-    #[test]
-    fn rounding_goes_to_the_nearest_and_ties_to_the_even() {
-        let ulp = 2.0_f32.powi(-7);
-        assert_eq!(to_bf16(1.0 + 0.49 * ulp), 1.0);
-        assert_eq!(to_bf16(1.0 + 0.51 * ulp), 1.0 + ulp);
-        assert_eq!(to_bf16(1.0 + 0.5 * ulp), 1.0);
-        assert_eq!(to_bf16(1.0 + 1.5 * ulp), 1.0 + 2.0 * ulp);
-        assert_eq!(to_bf16(f32::MAX), f32::INFINITY);
-        assert_eq!(to_bf16(-0.0).to_bits(), (-0.0_f32).to_bits());
-        assert!(to_bf16(f32::NAN).is_nan());
-    }
+    half::bf16::from_f32_const(x).to_f32_const()
 }

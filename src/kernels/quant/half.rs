@@ -1,4 +1,5 @@
-//! Sixteen-bit floats ⇄ f32. Rounding is to nearest, ties to even (IEEE 754).
+//! Sixteen-bit floats ⇄ f32. Rounding is to nearest, ties to even (IEEE 754). Not those of crate `half`: these compile to
+//! lanes in the inner loops of `floats.rs`, which `half`'s do not (a count of leading zeros, or a call).
 
 /// f16 → f32, exactly.
 #[inline(always)]

@@ -138,6 +138,10 @@ impl Reader {
 
     /// Writes what was gathered. A run without data of its own would learn the embedded corpus, which nobody asked for.
     pub(super) fn lay_sources(&mut self) {
+        if self.sources.is_empty() && !self.parts.is_empty() {
+            let nameless = ("name".to_string(), json!(MISSING));
+            self.sources.push(Map::from_iter([nameless]));
+        }
         if let [only] = self.sources.as_mut_slice() {
             only.append(&mut self.parts);
         }
