@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{Scores, Sizes};
-use crate::kernels::math::{exp, max, sum1};
+use crate::kernels::math::{exp, max, sum1, sum2};
 use crate::kernels::matmul::{Arithmetic, Compute, Destination, Into, Mat, matmul, matmul_into};
 use crate::kernels::simd::multiversion;
 use crate::kernels::threads::{self, Shared};
@@ -10,6 +10,8 @@ use std::cell::RefCell;
 
 /// Queries that are computed together.
 const BLOCK: usize = 64;
+/// Queries of a head up to which keys and values are read as they lie; products of matrices would pack them first.
+const FEW: usize = 4;
 
 thread_local! {
     /// Weights of one block, up to BLOCK × T.
@@ -83,11 +85,17 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
             scores.resize(scores.len().max((to - from) * n), 0.0);
             let scores = &mut scores[..(to - from) * n];
             let q = Mat::strided(&text.q[from * text.q_stride..], to - from, d, text.q_stride);
-            let (k, v) = (
-                Mat::new(&text.k[lowest * d..(lowest + n) * d], n, d),
-                Mat::new(&text.v[lowest * d..(lowest + n) * d], n, d),
-            );
-            matmul(scores, q, k.t(), scale, Into::Overwrite, compute);
+            let held = lowest * d..(lowest + n) * d;
+            let (keys, values) = (&text.k[held.clone()], &text.v[held]);
+            let few = to - from <= FEW;
+            if few {
+                for (i, row) in scores.chunks_exact_mut(n).enumerate() {
+                    score(row, q.row(i), keys, scale);
+                }
+            } else {
+                let keys = Mat::new(keys, n, d);
+                matmul(scores, q, keys.t(), scale, Into::Overwrite, compute);
+            }
             let first = text.past + from - lowest;
             if !text.how.is_plain() {
                 for (i, row) in scores.chunks_exact_mut(n).enumerate() {
@@ -95,6 +103,16 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
                 }
             }
             softmax_block(scores, n, first, text.window);
+            if few {
+                for (i, row) in scores.chunks_exact(n).enumerate() {
+                    // SAFETY: row from + i of the caller's block.
+                    let out = unsafe {
+                        std::slice::from_raw_parts_mut(out.add((from + i) * out_stride), d)
+                    };
+                    blend(out, &row[..first + i + 1], values);
+                }
+                continue;
+            }
             let weights = Mat::new(scores, to - from, n);
             // SAFETY: rows from..to of the caller's block.
             unsafe {
@@ -103,10 +121,51 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
                     row_stride: out_stride,
                     into: Into::Overwrite,
                 };
-                matmul_into(destination, weights, v, 1.0, compute);
+                matmul_into(destination, weights, Mat::new(values, n, d), 1.0, compute);
             }
         }
     });
+}
+
+multiversion! {
+    /// scores_j = scale · q · k_j for the keys (n, head_dim).
+    fn score(scores: &mut [f32], q: &[f32], keys: &[f32], scale: f32) {
+        for (score, key) in scores.iter_mut().zip(keys.chunks_exact(q.len())) {
+            *score = scale * sum2(q, key, |q, k| q * k);
+        }
+    }
+}
+
+multiversion! {
+    /// out = Σ_j weights_j · values_j for the values (n, head_dim).
+    fn blend(out: &mut [f32], weights: &[f32], values: &[f32]) {
+        let mut at = 0;
+        while at + 64 <= out.len() {
+            blend_columns::<64>(out, at, weights, values);
+            at += 64;
+        }
+        while at + 16 <= out.len() {
+            blend_columns::<16>(out, at, weights, values);
+            at += 16;
+        }
+        while at < out.len() {
+            blend_columns::<1>(out, at, weights, values);
+            at += 1;
+        }
+    }
+}
+
+/// N columns of [`blend`], kept in registers.
+#[inline(always)]
+fn blend_columns<const N: usize>(out: &mut [f32], at: usize, weights: &[f32], values: &[f32]) {
+    let mut sums = [0.0_f32; N];
+    for (weight, row) in weights.iter().zip(values.chunks_exact(out.len())) {
+        let row = &row[at..at + N];
+        for i in 0..N {
+            sums[i] += weight * row[i];
+        }
+    }
+    out[at..at + N].copy_from_slice(&sums);
 }
 
 multiversion! {

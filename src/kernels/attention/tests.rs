@@ -214,7 +214,7 @@ fn cached_attention_equals_the_last_rows_of_the_whole() {
 
 fn check_cached(sizes: Sizes) {
     let heads = sizes.heads;
-    let (total, new, capacity) = (70, 3, 80);
+    let (total, capacity) = (70, 80);
     let width = heads.qkv_width();
     let qkv = normal(total * width, 0);
     let (mut out, mut lse) = (vec![0.0; total * 16], vec![0.0; 4 * total]);
@@ -228,24 +228,23 @@ fn check_cached(sizes: Sizes) {
             }
         }
     }
-    let mut last = vec![0.0; new * 16];
-    let q = &qkv[(total - new) * width..];
     let [keys, values] = &cache;
     let cached = (keys.as_slice(), values.as_slice(), capacity);
-    forward_cached(
-        Arithmetic::F32,
-        Sizes {
-            seq_len: new,
-            ..sizes
-        },
-        total - new,
-        (q, width),
-        cached,
-        &mut last,
-    );
-    let exact: Vec<f64> = out[(total - new) * 16..]
-        .iter()
-        .map(|&x| f64::from(x))
-        .collect();
-    assert_close("cached", &last, &exact, 1e-6);
+    // One, few, and enough for products of matrices.
+    for new in [1, 3, 9] {
+        let mut last = vec![0.0; new * 16];
+        let q = &qkv[(total - new) * width..];
+        let seq_len = new;
+        let sizes = Sizes { seq_len, ..sizes };
+        forward_cached(
+            Arithmetic::F32,
+            sizes,
+            total - new,
+            (q, width),
+            cached,
+            &mut last,
+        );
+        let exact = out[(total - new) * 16..].iter().map(|&x| f64::from(x));
+        assert_close("cached", &last, &exact.collect::<Vec<f64>>(), 1e-6);
+    }
 }

@@ -152,8 +152,13 @@ unsafe fn add_block<S: Lanes, L: Layout, const M: usize>(
 unsafe fn finish<S: Lanes, const M: usize>(sums: &[S::Floats; M], write: &Write, first: usize) {
     let n = ROWS.min(write.columns - first);
     for (m, sum) in sums.iter().enumerate() {
-        let mut values = [0.0_f32; ROWS];
         let at = m * write.stride + first;
+        if n == ROWS && write.residual.is_none() && write.bias.is_none() {
+            // SAFETY: ROWS columns of this row exist, says the caller.
+            unsafe { S::store(write.to.add(at), *sum) };
+            continue;
+        }
+        let mut values = [0.0_f32; ROWS];
         // SAFETY: n columns of this row exist, says the caller.
         unsafe {
             S::store(values.as_mut_ptr(), *sum);

@@ -34,10 +34,15 @@ pub(super) unsafe fn product<I: Instructions>(job: &Job, n_threads: usize) {
     });
 }
 
-/// Columns that are computed together.
+/// Columns per share are a multiple of this.
 const GROUP: usize = 4;
+/// Rows that are computed together.
+const ROWS: usize = 4;
+/// Sums of one element that grow side by side: one would wait for itself.
+const CHAINS: usize = 2;
 
-/// All elements of the job, on this thread.
+/// All elements of the job, on this thread. Column after column, so that memory is read as one stream: four columns at a
+/// time come at two thirds of the speed.
 ///
 /// # Safety
 /// As for [`product`].
@@ -45,78 +50,53 @@ const GROUP: usize = 4;
 pub(super) unsafe fn all<I: Instructions>(job: &Job) {
     // SAFETY: rows and columns of the job, whose factors the caller vouches for.
     unsafe {
-        let mut col = 0;
-        while col + GROUP <= job.n {
-            match job.m {
-                1 => group::<I, 1, GROUP>(job, 0, col),
-                2 => group::<I, 2, GROUP>(job, 0, col),
-                3 => group::<I, 3, GROUP>(job, 0, col),
-                rows => {
-                    for row in (0..rows / 4 * 4).step_by(4) {
-                        group::<I, 4, GROUP>(job, row, col);
-                    }
-                    match rows % 4 {
-                        1 => group::<I, 1, GROUP>(job, rows - 1, col),
-                        2 => group::<I, 2, GROUP>(job, rows - 2, col),
-                        3 => group::<I, 3, GROUP>(job, rows - 3, col),
-                        _ => {}
-                    }
+        for col in 0..job.n {
+            for row in (0..job.m).step_by(ROWS) {
+                match job.m - row {
+                    1 => column::<I, 1>(job, row, col),
+                    2 => column::<I, 2>(job, row, col),
+                    3 => column::<I, 3>(job, row, col),
+                    _ => column::<I, ROWS>(job, row, col),
                 }
             }
-            col += GROUP;
-        }
-        for col in col..job.n {
-            for row in 0..job.m {
-                group::<I, 1, 1>(job, row, col);
-            }
         }
     }
 }
 
-/// Asks for a cache line that will be read soon.
+/// The elements of R rows from `row` in one column.
 #[inline(always)]
-fn prefetch(at: *const f32) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint may name any address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(at.cast());
-    }
-}
-
-/// The elements of R rows from `row` and C columns from `col`.
-#[inline(always)]
-unsafe fn group<I: Instructions, const R: usize, const C: usize>(
-    job: &Job,
-    row: usize,
-    col: usize,
-) {
-    let square = I::LANES * I::PER_WORD;
+unsafe fn column<I: Instructions, const R: usize>(job: &Job, row: usize, col: usize) {
+    let step = I::LANES * I::PER_WORD;
     // SAFETY: passed on to the caller.
     unsafe {
-        let mut sums = [[I::zero(); C]; R];
-        for k in (0..job.k).step_by(square) {
-            let n = square.min(job.k - k);
-            let at = |j: usize| job.b.start.add((col + j) * job.b.stride + k);
-            // Rows are too short for the machine to see where memory is read next: the group after this one is asked for.
-            for j in 0..C {
-                prefetch(at(j).wrapping_add(C * job.b.stride));
-            }
-            let mut columns = [I::along(at(0), n); C];
-            for (j, column) in columns.iter_mut().enumerate().skip(1) {
-                *column = I::along(at(j), n);
-            }
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let x = I::along(job.a.start.add((row + i) * job.a.stride + k), n);
-                for (sum, column) in sums.iter_mut().zip(columns) {
-                    *sum = I::dot(*sum, x, column);
+        let weights = job.b.start.add(col * job.b.stride);
+        let x = |i: usize, k: usize| job.a.start.add((row + i) * job.a.stride + k);
+        let mut sums = [[I::zero(); CHAINS]; R];
+        let mut k = 0;
+        while k + CHAINS * step <= job.k {
+            for chain in 0..CHAINS {
+                let at = k + chain * step;
+                let column = I::along(weights.add(at), step);
+                for (i, sums) in sums.iter_mut().enumerate() {
+                    sums[chain] = I::dot(sums[chain], I::along(x(i, at), step), column);
                 }
             }
+            k += CHAINS * step;
         }
-        for (i, sums) in sums.iter().enumerate() {
-            for (j, &sum) in sums.iter().enumerate() {
-                job.write.one(row + i, col + j, I::total(sum));
+        while k < job.k {
+            let n = step.min(job.k - k);
+            let column = I::along(weights.add(k), n);
+            for (i, sums) in sums.iter_mut().enumerate() {
+                sums[0] = I::dot(sums[0], I::along(x(i, k), n), column);
             }
+            k += n;
+        }
+        for (i, chains) in sums.iter().enumerate() {
+            let mut sum = chains[0];
+            for chain in &chains[1..] {
+                sum = I::add(sum, *chain);
+            }
+            job.write.one(row + i, col, I::total(sum));
         }
     }
 }
