@@ -1,0 +1,169 @@
+//! What the app asks for is done here: on this thread when it takes no time, else by a job or a thread whose answer comes
+//! back as a message.
+
+use super::signals::Stop;
+use super::{Done, Shell};
+use crate::base::clock::Clock;
+use crate::link::SendError;
+use crate::ui::effect::Effect;
+use crate::ui::jobs::{self, Linked, Workplace};
+use crate::ui::msg::{Asked, Msg, Slot};
+use crate::wire::Command;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+impl Shell {
+    pub(super) fn do_effects(&mut self, mut effects: VecDeque<Effect>) {
+        while let Some(effect) = effects.pop_front() {
+            match effect {
+                Effect::StartRun { slot, target } => {
+                    self.link_job(slot, move |place| place.start(&target))
+                }
+                Effect::ResumeRun { slot, run_dir } => {
+                    self.link_job(slot, move |place| place.resume(&run_dir))
+                }
+                Effect::StartSpec { slot, name, yaml } => {
+                    self.link_job(slot, move |place| place.start_text(&name, &yaml))
+                }
+                Effect::OpenWizard => self.job(|place| {
+                    let (context, answers) = place.wizard();
+                    Done::Msg(Msg::Wizard(Box::new(context), Box::new(answers)))
+                }),
+                Effect::OpenEditor(target) => {
+                    self.job(move |place| Done::Msg(Msg::Editor(place.draft(&target))))
+                }
+                Effect::Look(look) => self.job(move |_| Done::Msg(Msg::Seen(Box::new(look.now())))),
+                Effect::SaveSpec { path, yaml } => {
+                    self.job(move |_| Done::Msg(Msg::Saved(jobs::save(path, &yaml))))
+                }
+                Effect::Remember(answers) => {
+                    // On this thread: answers of a wizard that starts a run and leaves must not be lost, and it is one
+                    // small file.
+                    self.place.remember(&answers);
+                }
+                Effect::Attach { slot, run_dir } => {
+                    self.link_job(slot, move |place| place.attach(&run_dir))
+                }
+                Effect::OpenChat { slot, model } => {
+                    self.link_job(slot, move |place| place.chat(&model))
+                }
+                Effect::Detach { slot } => self.links.retain(|(s, _)| *s != slot),
+                Effect::Send {
+                    slot,
+                    asked,
+                    command,
+                } => effects.extend(self.send(slot, asked, command)),
+                Effect::LookAtMachine => {
+                    self.job(|place| Done::Msg(Msg::Machine(Box::new(place.machine()))));
+                }
+                Effect::PlanTarget { name } => self.job(move |place| {
+                    let result = place.plan(&name);
+                    Done::Msg(Msg::Planned { name, result })
+                }),
+                Effect::InspectData(subject) => self.inspect_data(*subject),
+                Effect::RefreshRuns => self.job(|place| Done::Msg(Msg::Runs(place.runs()))),
+                Effect::ListCheckpoints => {
+                    self.job(|place| Done::Msg(Msg::Checkpoints(place.checkpoints())))
+                }
+                Effect::ListModelFiles => {
+                    self.job(|place| Done::Msg(Msg::ModelFiles(place.model_files())))
+                }
+                Effect::SaveChat(saved) => {
+                    self.job(move |place| Done::Msg(Msg::ChatSaved(place.save_chat(&saved))))
+                }
+                Effect::WatchHardware => self.watch_hardware(),
+                Effect::Preflight { round, yaml } => self.preflight(round, yaml),
+                Effect::Redraw => {
+                    let _ = self.guard.redraw();
+                }
+                Effect::Suspend => self.suspended_by = Some(Stop::Group),
+                Effect::Quit => self.over = true,
+            }
+        }
+    }
+
+    fn send(&mut self, slot: Slot, asked: Asked, command: Command) -> Vec<Effect> {
+        let link = self.links.iter_mut().find(|(s, _)| *s == slot);
+        let result = match link {
+            Some((_, link)) => link.send(command).map_err(|e| e.to_string()),
+            None => Err(SendError::Closed.to_string()),
+        };
+        self.app.update(
+            Msg::Sent {
+                slot,
+                asked,
+                result,
+            },
+            self.clock.now(),
+        )
+    }
+
+    fn job(&self, work: impl FnOnce(&Workplace) -> Done + Send + 'static) {
+        let (place, sender) = (self.place.clone(), self.jobs.0.clone());
+        tokio::task::spawn_blocking(move || {
+            // The receiver is gone only when the workbench is.
+            let _ = sender.blocking_send(work(&place));
+        });
+    }
+
+    /// Looks at data on a thread of its own; an inspection before it that still goes on is given up.
+    fn inspect_data(&mut self, subject: crate::data::inspect::Subject) {
+        let given_up = Arc::new(AtomicBool::new(false));
+        if let Some(before) = self.inspecting.replace(given_up.clone()) {
+            before.store(true, Ordering::Relaxed);
+        }
+        let sender = self.jobs.0.clone();
+        let context = self.place.reading();
+        let spawned = std::thread::Builder::new()
+            .name("inspect".into())
+            .spawn(move || {
+                jobs::inspect(&subject, &context, &given_up, |msg| {
+                    sender.blocking_send(Done::Msg(msg)).is_ok()
+                })
+            });
+        if let Err(e) = spawned {
+            tracing::warn!("the data are not read: {e}");
+        }
+    }
+
+    /// Starts the thread that reads this machine; it ends with the workbench.
+    fn watch_hardware(&mut self) {
+        if std::mem::replace(&mut self.watching, true) {
+            return;
+        }
+        let (place, sender) = (self.place.clone(), self.jobs.0.clone());
+        let spawned = std::thread::Builder::new()
+            .name("hardware".into())
+            .spawn(move || {
+                place.watch_hardware(|msg| sender.blocking_send(Done::Msg(msg)).is_ok())
+            });
+        if let Err(e) = spawned {
+            tracing::warn!("the machine is not read: {e}");
+        }
+    }
+
+    /// Starts the thread that runs a round of checks; an earlier round ends with its next check.
+    fn preflight(&mut self, round: u64, yaml: String) {
+        self.round.store(round, Ordering::Relaxed);
+        let (wanted, place) = (self.round.clone(), self.place.clone());
+        let sender = self.jobs.0.clone();
+        tokio::task::spawn_blocking(move || {
+            let mut take = |event| {
+                let event = Box::new(event);
+                let told = sender.blocking_send(Done::Msg(Msg::Checked { round, event }));
+                told.is_ok() && wanted.load(Ordering::Relaxed) == round
+            };
+            let result = place.preflight(&yaml, &mut take);
+            let _ = sender.blocking_send(Done::Msg(Msg::ChecksOver { round, result }));
+        });
+    }
+
+    pub(super) fn link_job(
+        &self,
+        slot: Slot,
+        work: impl FnOnce(&Workplace) -> Linked + Send + 'static,
+    ) {
+        self.job(move |place| Done::Linked(slot, work(place)));
+    }
+}

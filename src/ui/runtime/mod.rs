@@ -1,0 +1,357 @@
+//! The loop around the app: terminal, links, jobs and signals come in, effects go out, frames are drawn when they are due.
+
+mod effects;
+mod options;
+mod signals;
+
+use crate::base::clock::{Clock, SystemClock};
+use crate::base::paths::Env;
+use crate::hardware::Recording;
+use crate::link::launch::EngineOptions;
+use crate::link::{Incoming, Link};
+use crate::plan::probe::Measure;
+use crate::run::RunDir;
+use crate::spec::SpecSources;
+use crate::ui::app::{App, First, Freshness};
+use crate::ui::jobs::{Linked, Workplace};
+use crate::ui::msg::{Holder, Msg, Opened, Slot};
+use crate::ui::term::Guard;
+use crossterm::event::{Event as TermEvent, EventStream};
+use futures_util::StreamExt;
+use signals::{Caught, Signals, Stop};
+use std::future::{Future, pending, poll_fn};
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+/// Shortest time between two frames that somebody asked for, here and over SSH.
+const FRAME: Duration = Duration::from_millis(33);
+const FRAME_SSH: Duration = Duration::from_millis(100);
+/// Shortest time between two frames that only data asked for: numbers that change more often cannot be read, and each
+/// frame costs a slow line some hundred bytes.
+const DATA_FRAME: Duration = Duration::from_millis(500);
+/// Most events folded between two frames, and the longest time spent on it.
+const DRAIN: usize = 2_000;
+const DRAIN_TIME: Duration = Duration::from_millis(8);
+/// Events folded between two looks at the clock.
+const CHUNK: usize = 128;
+/// Job results waiting.
+const JOBS: usize = 64;
+
+/// What stands open at the start.
+#[derive(Debug)]
+pub enum What {
+    Home,
+    /// Join a run, or read its log when it is over.
+    Run(RunDir),
+    /// Start the engine of a run that was just made or is to be resumed, in a process of its own, and join it.
+    Start(RunDir, EngineOptions),
+    /// A run whose engine lives in this process.
+    Here(RunDir, Link),
+}
+
+/// How to open the workbench.
+#[derive(Debug)]
+pub struct UiOptions {
+    pub runs_dir: PathBuf,
+    pub open: What,
+    /// Only ASCII, whatever the locale says.
+    pub ascii: bool,
+    /// A theme's name; the default otherwise.
+    pub theme: Option<String>,
+    pub env: Env,
+    /// A recorded machine to show instead of this one.
+    pub hardware: Option<Recording>,
+    /// How this machine's speed is found.
+    pub measure: Measure,
+    /// Where presets and themes are looked for.
+    pub sources: SpecSources,
+}
+
+/// Opens the workbench and returns when it is left. Runs in other processes go on.
+pub fn run(options: UiOptions) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(async {
+        // Before the terminal is taken: a signal that nobody handles would leave it raw.
+        let signals = Signals::new()?;
+        Shell::open(options)?.serve(signals).await
+    });
+    // A job may still wait for an engine; nobody waits for the job.
+    runtime.shutdown_background();
+    result
+}
+
+/// What jobs send back.
+enum Done {
+    Msg(Msg),
+    Linked(Slot, Linked),
+}
+
+struct Shell {
+    app: App,
+    guard: Guard,
+    clock: SystemClock,
+    place: Workplace,
+    links: Vec<(Slot, Link)>,
+    jobs: (mpsc::Sender<Done>, mpsc::Receiver<Done>),
+    frame: Duration,
+    drawn: Option<Instant>,
+    /// Links are read again at this time; a full drain goes on at once.
+    read_links: Instant,
+    ticked: Instant,
+    suspended_by: Option<Stop>,
+    over: bool,
+    /// This machine is being read.
+    watching: bool,
+    /// Set to give the inspection of data up that is under way.
+    inspecting: Option<Arc<AtomicBool>>,
+    /// The newest round of checks.
+    round: Arc<AtomicU64>,
+}
+
+impl Shell {
+    fn open(options: UiOptions) -> anyhow::Result<Shell> {
+        let place = Workplace {
+            runs_dir: options.runs_dir.clone(),
+            env: options.env.clone(),
+            sources: options.sources.clone(),
+            hardware: options.hardware.clone(),
+            measure: options.measure,
+        };
+        let app_options = options::app_options(&options);
+        let clock = SystemClock::new();
+        let first = match &options.open {
+            What::Home => First::Home,
+            What::Run(run) => First::Run(run.path().to_path_buf()),
+            What::Start(run, _) | What::Here(run, _) => First::Starting(run.id().to_string()),
+        };
+        let (app, effects) = App::new(app_options, first, clock.now());
+        let now = Instant::now();
+        let mut shell = Shell {
+            app,
+            guard: Guard::enter()?,
+            clock,
+            place,
+            links: Vec::new(),
+            jobs: mpsc::channel(JOBS),
+            frame: if options.env.ssh { FRAME_SSH } else { FRAME },
+            drawn: None,
+            read_links: now,
+            ticked: now,
+            suspended_by: None,
+            over: false,
+            watching: false,
+            inspecting: None,
+            round: Arc::default(),
+        };
+        shell.draw()?;
+        shell.do_effects(effects.into());
+        shell.begin(options.open);
+        Ok(shell)
+    }
+
+    /// Starts what was asked for on the command line.
+    fn begin(&mut self, what: What) {
+        let Some(slot) = self.app.run_slot() else {
+            return;
+        };
+        match what {
+            What::Home | What::Run(_) => {}
+            What::Start(run, engine) => {
+                self.link_job(slot, move |place| place.launch(&run, &engine))
+            }
+            What::Here(run, link) => {
+                let opened = Opened {
+                    path: run.path().to_path_buf(),
+                    holder: Holder::Here,
+                };
+                self.linked(slot, Ok((opened, link)));
+            }
+        }
+    }
+
+    async fn serve(mut self, mut signals: Signals) -> anyhow::Result<()> {
+        let mut terminal = EventStream::new();
+        while !self.over {
+            let now = Instant::now();
+            let due = self.frame_due();
+            if due.is_some_and(|at| at <= now) {
+                self.draw()?;
+                continue;
+            }
+            let tick = self.app.tick().map(|every| self.ticked + every);
+            tokio::select! {
+                biased;
+                caught = signals.next() => self.caught(caught),
+                event = terminal.next() => self.typed(event),
+                Some(done) = self.jobs.1.recv() => self.done(done),
+                () = at(due) => {}
+                first = next(&mut self.links, self.read_links) => self.drain(first),
+                () = at(tick) => {
+                    self.ticked = Instant::now();
+                    self.update(Msg::Tick);
+                }
+            }
+            if let Some(stop) = self.suspended_by.take() {
+                self.suspend(stop, &mut signals).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, msg: Msg) {
+        let effects = self.app.update(msg, self.clock.now());
+        self.do_effects(effects.into());
+    }
+
+    /// When a draw is due; `None` while the screen shows the state.
+    fn frame_due(&self) -> Option<Instant> {
+        let wait = match self.app.freshness() {
+            Freshness::Fresh => return None,
+            Freshness::DataMoved => DATA_FRAME,
+            Freshness::Asked => self.frame,
+        };
+        Some(self.drawn.map_or_else(Instant::now, |drawn| drawn + wait))
+    }
+
+    fn draw(&mut self) -> anyhow::Result<()> {
+        self.guard.draw(|frame| self.app.draw(frame))?;
+        self.app.drawn();
+        self.drawn = Some(Instant::now());
+        Ok(())
+    }
+
+    fn typed(&mut self, event: Option<std::io::Result<TermEvent>>) {
+        match event {
+            Some(Ok(event)) => self.term_event(event),
+            // The terminal is gone.
+            Some(Err(_)) | None => self.update(Msg::Terminated),
+        }
+    }
+
+    fn term_event(&mut self, event: TermEvent) {
+        match event {
+            TermEvent::Key(key) => self.update(Msg::Key(key)),
+            TermEvent::Mouse(mouse) => self.update(Msg::Mouse(mouse)),
+            TermEvent::Paste(text) => self.update(Msg::Paste(text)),
+            TermEvent::Resize(..) => self.update(Msg::Resize),
+            TermEvent::FocusGained | TermEvent::FocusLost => {}
+        }
+    }
+
+    fn caught(&mut self, caught: Caught) {
+        match caught {
+            Caught::End => self.update(Msg::Terminated),
+            Caught::Stop => self.suspended_by = Some(Stop::Process),
+            Caught::Continue => {
+                let _ = self.guard.redraw();
+                self.update(Msg::Resumed);
+            }
+        }
+    }
+
+    fn done(&mut self, done: Done) {
+        match done {
+            Done::Msg(msg) => self.update(msg),
+            Done::Linked(slot, linked) => self.linked(slot, linked),
+        }
+    }
+
+    fn linked(&mut self, slot: Slot, linked: Linked) {
+        let result = linked.map(|(opened, link)| {
+            self.links.push((slot, link));
+            opened
+        });
+        self.update(Msg::Opened { slot, result });
+    }
+
+    /// Folds what has arrived on every link, within the bounds of one frame.
+    fn drain(&mut self, first: (Slot, Incoming)) {
+        let began = Instant::now();
+        let mut full = false;
+        let mut first = Some(first);
+        let slots: Vec<Slot> = self.links.iter().map(|(slot, _)| *slot).collect();
+        for slot in slots {
+            let mut batch: Vec<Incoming> = match &first {
+                Some((of, _)) if *of == slot => {
+                    first.take().map(|(_, item)| item).into_iter().collect()
+                }
+                _ => Vec::new(),
+            };
+            let mut folded = 0;
+            loop {
+                let more = self.take_chunk(slot, &mut batch);
+                folded += batch.len();
+                if !batch.is_empty() {
+                    self.update(Msg::Incoming {
+                        slot,
+                        batch: std::mem::take(&mut batch),
+                    });
+                }
+                if !more {
+                    break;
+                }
+                if folded >= DRAIN || began.elapsed() >= DRAIN_TIME {
+                    full = true;
+                    break;
+                }
+            }
+        }
+        self.read_links = if full {
+            Instant::now()
+        } else {
+            Instant::now() + self.frame
+        };
+    }
+
+    /// Moves waiting arrivals of a link into `batch`; true when there may be more. A closed link is let go.
+    fn take_chunk(&mut self, slot: Slot, batch: &mut Vec<Incoming>) -> bool {
+        let closed = |batch: &Vec<Incoming>| matches!(batch.last(), Some(Incoming::Closed(_)));
+        let Some(at) = self.links.iter().position(|(s, _)| *s == slot) else {
+            return false;
+        };
+        while batch.len() < CHUNK && !closed(batch) {
+            match self.links[at].1.try_recv() {
+                Some(item) => batch.push(item),
+                None => return false,
+            }
+        }
+        if closed(batch) {
+            self.links.remove(at);
+            return false;
+        }
+        true
+    }
+}
+
+/// Sleeps until then, or for ever.
+async fn at(then: Option<Instant>) {
+    match then {
+        Some(then) => sleep_until(then).await,
+        None => pending().await,
+    }
+}
+
+/// The first arrival on any link, not before `from`.
+async fn next(links: &mut [(Slot, Link)], from: Instant) -> (Slot, Incoming) {
+    if links.is_empty() {
+        return pending().await;
+    }
+    sleep_until(from).await;
+    poll_fn(|cx| {
+        for (slot, link) in links.iter_mut() {
+            if let Poll::Ready(item) = pin!(link.recv()).poll(cx) {
+                return Poll::Ready((*slot, item));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}

@@ -1,0 +1,89 @@
+//! What the app is told at its start: the user's own keys and themes, presets, and what the terminal can show.
+
+use super::UiOptions;
+use crate::base::clock::{Clock, SystemClock};
+use crate::ui::app::AppOptions;
+use crate::ui::keymap::Keymap;
+use crate::ui::store::PresetRow;
+use crate::ui::theme::{ColorDepth, Themes};
+use std::path::{Path, PathBuf};
+
+/// Reads the user's own files; what is wrong with them becomes a complaint, never a silent default.
+pub(super) fn app_options(options: &UiOptions) -> AppOptions {
+    let env = &options.env;
+    let mut complaints = Vec::new();
+    let mut keymap = Keymap::embedded();
+    if let Some(path) = env.config_dir.as_ref().map(|dir| dir.join("keymap.yaml"))
+        && let Ok(text) = std::fs::read_to_string(&path)
+    {
+        let errors = keymap.overlay(&path.display().to_string(), &text);
+        complaints.extend(errors.iter().map(ToString::to_string));
+    }
+    let mut themes = Themes::embedded();
+    let folders = [
+        env.config_dir.clone(),
+        Some(options.sources.project_dir.clone()),
+    ];
+    for folder in folders.into_iter().flatten() {
+        let errors = themes.add_all(theme_files(&folder.join("themes")));
+        complaints.extend(errors.iter().map(ToString::to_string));
+    }
+    let wanted = options.theme.clone().unwrap_or_else(|| "ansi".into());
+    if !themes.contains(&wanted) {
+        let names: Vec<&str> = themes.names().map(|(name, _)| name).collect();
+        complaints.push(format!(
+            "there is no theme {wanted}; there are {}",
+            names.join(", ")
+        ));
+    }
+    let presets = crate::spec::presets(&options.sources)
+        .into_iter()
+        .map(|p| PresetRow {
+            name: p.name,
+            about: crate::base::text::one_line(&p.about),
+        })
+        .collect();
+    AppOptions {
+        runs_dir: options.runs_dir.clone(),
+        presets: quickstart_first(presets),
+        keymap,
+        themes,
+        theme: wanted,
+        depth: ColorDepth::of(env),
+        ascii: options.ascii || !env.utf8,
+        utc_offset: utc_offset(),
+        complaints,
+    }
+}
+
+fn quickstart_first(mut presets: Vec<PresetRow>) -> Vec<PresetRow> {
+    presets.sort_by_key(|preset| preset.name != "quickstart");
+    presets
+}
+
+fn theme_files(folder: &Path) -> Vec<(String, String)> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == "yaml"));
+    paths.sort();
+    paths
+        .into_iter()
+        .filter_map(|path| {
+            Some((
+                path.display().to_string(),
+                std::fs::read_to_string(&path).ok()?,
+            ))
+        })
+        .collect()
+}
+
+/// Seconds east of Greenwich, now and here.
+fn utc_offset() -> i64 {
+    let now = jiff::Timestamp::from_millisecond(
+        i64::try_from(SystemClock::new().now().0).unwrap_or_default(),
+    );
+    let zone = jiff::tz::TimeZone::system();
+    now.map_or(0, |now| zone.to_offset(now).seconds().into())
+}
