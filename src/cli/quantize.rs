@@ -68,7 +68,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let tokens = tokens(args, &path)?;
     let window = WINDOW.min(source.model.shape().seq_len);
     let before = perplexity(&mut source.model, &tokens, window)?;
-    let keys = tokenizer_keys(&source).map_err(|e| yours(e.to_string(), &e.hint()))?;
+    let keys = tokenizer_keys(&source)
+        .map(|tokenizer| tokenizer.keys)
+        .map_err(|e| yours(e.to_string(), &e.hint()))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let mut bytes = Vec::new();
     let written = llama_cpp::write(&source.model, args.dtype, &name, &keys, &mut bytes)
@@ -124,7 +126,7 @@ fn tell(
     let formats: Vec<String> = formats.map(|(name, n)| format!("{n} in {name}")).collect();
     println!("{}  {}", args.to.display(), human::bytes(bytes));
     println!("matrices           {}", formats.join(", "));
-    for line in &written.instead {
+    for line in &written.notes {
         println!("                   {line}");
     }
     println!("text               {} tokens", before.tokens);

@@ -51,6 +51,14 @@ impl Keys<'_> {
         self.number_if(key)?.ok_or_else(missing)
     }
 
+    /// Yes or no of each block, if the key is such a list.
+    pub fn flags_if(&self, key: &str) -> Option<&[bool]> {
+        match self.get(key)? {
+            Value::Array(Array::Bool(flags)) => Some(flags),
+            _ => None,
+        }
+    }
+
     pub fn word_if(&self, key: &str) -> Option<&str> {
         match self.get(key)? {
             Value::String(word) => Some(word),

@@ -18,6 +18,8 @@ pub(super) struct Place {
     pub shuffled: Option<usize>,
     /// Added to each value on the way into a file.
     pub offset: f32,
+    /// What queries are made of: a factor of scores can go here.
+    pub makes_queries: bool,
 }
 
 /// The place of a parameter.
@@ -40,6 +42,7 @@ pub(super) fn place(
         expert: None,
         shuffled: None,
         offset: 0.0,
+        makes_queries: false,
     };
     let is_gain = info.shape.len() == 1 && end == "weight";
     if is_gain && matches!(&config.norm, NormConfig::RmsNorm(norm) if norm.unit_offset) {
@@ -70,6 +73,10 @@ pub(super) fn place(
         shape.n_head * shape.head_dim,
         shape.n_kv_head * shape.head_dim,
     );
+    place.makes_queries = match config.qk_norm {
+        true => part == "self_attn.q_norm",
+        false => part == "self_attn.q_proj",
+    };
     if architecture.is_fused() {
         let fused = match part {
             "self_attn.q_proj" => Some(("attn_qkv", 0, q + 2 * kv)),

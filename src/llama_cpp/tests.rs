@@ -6,7 +6,7 @@ use crate::kernels::quant::Kind;
 use crate::nn::mlp::{Approximate, MlpConfig};
 use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, ScalingConfig};
-use crate::nn::{AttentionBias, Model, ModelConfig, MoeConfig};
+use crate::nn::{AttentionBias, Model, ModelConfig, MoeConfig, NormPlacement};
 use candle_core::Device;
 
 fn llama() -> ModelConfig {
@@ -41,6 +41,45 @@ fn gpt2(bias: bool) -> ModelConfig {
         mlp,
         bias,
         ..Default::default()
+    }
+}
+
+fn gemma2() -> ModelConfig {
+    let mut mlp = MlpConfig::GeGlu(Default::default());
+    if let MlpConfig::GeGlu(gate) = &mut mlp {
+        gate.approximate = Approximate::Tanh;
+    }
+    let mut norm = NormConfig::RmsNorm(Default::default());
+    if let NormConfig::RmsNorm(rms) = &mut norm {
+        rms.unit_offset = true;
+    }
+    ModelConfig {
+        norm,
+        norm_placement: NormPlacement::Both,
+        mlp,
+        embedding_scale: Some(8.0),
+        sliding_window: Some(6),
+        global_every: Some(2),
+        attention_softcap: Some(20.0),
+        logit_softcap: Some(10.0),
+        ..llama()
+    }
+}
+
+/// With a scale of scores that no key can say.
+fn gemma3() -> ModelConfig {
+    let local = with_rope(|rope| {
+        rope.local_theta = Some(10_000.0);
+        rope.theta = 1e6;
+    });
+    ModelConfig {
+        n_layer: 6,
+        position: local.position,
+        global_every: Some(6),
+        qk_norm: true,
+        attention_softcap: None,
+        attention_scale: Some(0.2),
+        ..gemma2()
     }
 }
 
@@ -98,6 +137,9 @@ fn models() -> Vec<(&'static str, ModelConfig)> {
                 ..llama()
             },
         ),
+        ("phi3", with_rope(|rope| rope.fraction = 0.5)),
+        ("gemma2", gemma2()),
+        ("gemma3", gemma3()),
         ("gpt2", gpt2(true)),
         ("gpt2", gpt2(false)),
     ];
@@ -147,7 +189,7 @@ fn off(a: &[f32], b: &[f32]) -> f64 {
 #[test]
 fn every_architecture_comes_back_with_the_same_logits() {
     let models = models();
-    assert!(models.len() >= 4);
+    assert_eq!(models.len(), 12);
     for (name, config) in models {
         let mut model = random(&config);
         let expected = logits(&mut model);
@@ -219,8 +261,8 @@ fn formats_that_do_not_fit_are_replaced_aloud() {
         ["Q5_0", "Q8_0"]
     );
     // By width: the head and the rest of 64, and the projections down of 96.
-    assert_eq!(written.instead.len(), 3, "{:?}", written.instead);
-    let said = written.instead.join("\n");
+    assert_eq!(written.notes.len(), 3, "{:?}", written.notes);
+    let said = written.notes.join("\n");
     for part in [
         "token_embd.weight: ",
         "Q8_0 instead of Q6_K",
@@ -249,7 +291,39 @@ fn models_that_llama_cpp_does_not_compute_are_refused() {
         let result = write(&random(config), Kind::F32, "", &[], &mut Vec::new());
         result.unwrap_err().to_string()
     };
-    assert!(refused(&erf).contains("no architecture"));
+    let yarn = |beta_fast| {
+        ScalingConfig::Yarn(crate::nn::position::scaling::Yarn {
+            beta_fast,
+            ..Default::default()
+        })
+    };
+    let qwen = |scaling: Option<ScalingConfig>, fraction| ModelConfig {
+        qk_norm: true,
+        ..with_rope(move |rope| {
+            rope.scaling = scaling.clone();
+            rope.fraction = fraction;
+        })
+    };
+    assert!(
+        write(
+            &random(&qwen(None, 1.0)),
+            Kind::F32,
+            "",
+            &[],
+            &mut Vec::new()
+        )
+        .is_ok()
+    );
+    let none = [
+        erf,
+        // A part of each head, and factors of frequencies, where llama.cpp takes neither.
+        qwen(None, 0.5),
+        qwen(Some(ScalingConfig::Llama3(Default::default())), 1.0),
+        with_rope(|rope| rope.scaling = Some(yarn(16.0))),
+    ];
+    for config in &none {
+        assert!(refused(config).contains("no architecture"), "{config:?}");
+    }
     let model = random(&llama());
     let error = write(&model, Kind::Q5K, "", &[], &mut Vec::new()).unwrap_err();
     assert!(error.to_string().contains("read, not written"));
@@ -257,6 +331,84 @@ fn models_that_llama_cpp_does_not_compute_are_refused() {
     let stored = GgufModel::open(&path).unwrap().quantised().unwrap();
     let error = write(&stored, Kind::Q8_0, "", &[], &mut Vec::new()).unwrap_err();
     assert!(error.to_string().contains("--dequantize"), "{error}");
+}
+
+#[test]
+fn what_is_said_otherwise_is_told() {
+    let windowed = ModelConfig {
+        sliding_window: Some(20),
+        ..llama()
+    };
+    let mut model = random(&windowed);
+    let (_dir, path, written) = saved(&model, Kind::F32);
+    assert!(
+        written.notes[0].contains("from 32 to 20 tokens"),
+        "{:?}",
+        written.notes
+    );
+    let file = GgufModel::open(&path).unwrap();
+    assert_eq!(
+        (file.config().seq_len, file.config().sliding_window),
+        (20, None)
+    );
+    // 20 tokens are what `logits` asks for.
+    assert!(
+        off(
+            &logits(&mut file.dequantised().unwrap()),
+            &logits(&mut model)
+        ) < 1e-6
+    );
+    let (_dir, _, written) = saved(&random(&gemma3()), Kind::F32);
+    assert!(
+        written.notes[0].contains("scaled by 0.2000"),
+        "{:?}",
+        written.notes
+    );
+    let (_dir, _, written) = saved(&random(&llama()), Kind::F32);
+    assert!(written.notes.is_empty());
+}
+
+#[test]
+fn factors_of_frequencies_tell_the_scaling_that_they_came_from() {
+    for (factor, original_len) in [(8.0, 8192), (32.0, 8192), (4.0, 64)] {
+        let scaling = crate::nn::position::scaling::Llama3 {
+            factor,
+            original_len,
+            ..Default::default()
+        };
+        let config = with_rope(|rope| {
+            rope.theta = 500_000.0;
+            rope.scaling = Some(ScalingConfig::Llama3(scaling.clone()));
+        });
+        let (_dir, path, _) = saved(&random(&config), Kind::F32);
+        let file = GgufModel::open(&path).unwrap();
+        let rope = file.config().position.rope().unwrap();
+        assert_eq!(rope.scaling, Some(ScalingConfig::Llama3(scaling)));
+    }
+}
+
+#[test]
+fn windows_and_bases_of_gemma_are_read_where_a_file_says_them() {
+    let (_dir, path, _) = saved(&random(&gemma3()), Kind::F32);
+    let config =
+        |key, value| changed(&path, set(key, value), |_| {}).map(|file| file.config().clone());
+    let every = |n: usize| (1..=6).map(|at| at % n != 0).collect();
+    let key = "gemma3.attention.sliding_window_pattern";
+    let read = config(key, Value::Array(Array::Bool(every(3)))).unwrap();
+    assert_eq!(read.global_every, Some(3));
+    let read = config(key, Value::Unsigned(2)).unwrap();
+    assert_eq!(read.global_every, Some(2));
+    let odd = Value::Array(Array::Bool(vec![true, false, false, true, true, true]));
+    assert!(
+        config(key, odd)
+            .unwrap_err()
+            .to_string()
+            .contains("every n-th")
+    );
+    let read = config("gemma3.rope.freq_base_swa", Value::Float(5000.0)).unwrap();
+    assert_eq!(read.position.rope().unwrap().local_theta, Some(5000.0));
+    let read = config("gemma3.attention.sliding_window", Value::Unsigned(0)).unwrap();
+    assert_eq!(read.sliding_window, None);
 }
 
 /// A file with another set of keys and tensors.

@@ -1,7 +1,7 @@
 //! A model → a file that llama.cpp reads, in a number format of choice.
 
 use super::ModelFileError;
-use super::arch::{self, Architecture};
+use super::arch::{self, Chosen};
 use super::names::{Place, place, shuffled_row};
 use crate::gguf::{NewTensor, TensorKind, Value};
 use crate::kernels::quant::Kind;
@@ -18,8 +18,9 @@ pub struct Written {
     pub architecture: &'static str,
     /// Number formats of matrices, with how many there are of each.
     pub formats: BTreeMap<&'static str, usize>,
-    /// Tensors that could not have the format that was asked for: how many, why, and which they got instead.
-    pub instead: Vec<String>,
+    /// What is said otherwise than the model says it, and tensors that could not have the format that was asked for: how many,
+    /// why, and which they got instead.
+    pub notes: Vec<String>,
 }
 
 /// One tensor of the file: the parameters that it is made of, one behind the other.
@@ -29,6 +30,8 @@ struct Part<'a> {
     made_of: Vec<(&'a ParamInfo, Place)>,
     /// What there is no parameter for: zeros, or the factors of rotary frequencies.
     values: Option<Vec<f32>>,
+    /// What the values of queries are multiplied by.
+    query_factor: f32,
 }
 
 /// Writes a model with its matrices in `kind`. `name` is for people; `tokenizer` has the keys of the model's tokenizer.
@@ -48,13 +51,14 @@ pub fn write(
         return Err(ModelFileError::Model(what));
     }
     let (config, shape) = (model.config(), model.shape());
-    let (architecture, own) = arch::of(config, shape).ok_or_else(|| {
+    let chosen = arch::of(config, shape).ok_or_else(|| {
         ModelFileError::Model(
-            "llama.cpp has no architecture that computes this model: GGUF knows those of GPT-2 (with GELU's tanh form), Llama, Qwen2, Qwen3 and Gemma; --format safetensors takes any".into(),
+            "llama.cpp has no architecture that computes this model: GGUF knows those of GPT-2 (with GELU's tanh form), Llama, Qwen2, Qwen3, Gemma 2 and 3 and Phi-3; --format safetensors takes any".into(),
         )
     })?;
+    let architecture = chosen.architecture;
     let mut instead = BTreeMap::new();
-    let parts = parts(model, architecture, kind, &mut instead)?;
+    let parts = parts(model, &chosen, kind, &mut instead)?;
     let mut keys = vec![
         text("general.architecture", architecture.name()),
         text("general.type", "model"),
@@ -64,7 +68,9 @@ pub fn write(
     ];
     let prefix = architecture.name();
     keys.extend(
-        own.into_iter()
+        chosen
+            .keys
+            .into_iter()
             .map(|(key, value)| (format!("{prefix}.{key}"), value)),
     );
     keys.extend(tokenizer.iter().cloned());
@@ -83,7 +89,7 @@ pub fn write(
     Ok(Written {
         architecture: architecture.name(),
         formats,
-        instead: told(instead),
+        notes: chosen.notes.into_iter().chain(told(instead)).collect(),
     })
 }
 
@@ -110,7 +116,7 @@ fn file_type(kind: Kind) -> u64 {
 
 fn parts<'a>(
     model: &'a Model,
-    architecture: &dyn Architecture,
+    chosen: &Chosen,
     kind: Kind,
     instead: &mut Instead,
 ) -> Result<Vec<Part<'a>>, ModelFileError> {
@@ -118,13 +124,15 @@ fn parts<'a>(
     let mut parts: Vec<Part> = Vec::new();
     let mut at = BTreeMap::new();
     for info in model.params().infos() {
-        let place = place(architecture, config, shape, info).map_err(ModelFileError::Model)?;
+        let place = place(chosen.architecture, config, shape, info);
+        let place = place.map_err(ModelFileError::Model)?;
         if let Some(&index) = at.get(&place.tensor) {
             let part: &mut Part = &mut parts[index];
             part.made_of.push((info, place));
             continue;
         }
-        let mut dims: Vec<u64> = info.shape.iter().rev().map(|n| *n as u64).collect();
+        let mut dims: Vec<u64> = info.shape[1..].iter().map(|n| *n as u64).collect();
+        dims.push(place.rows as u64);
         dims.extend(place.expert.map(|(_, count)| count as u64));
         let is_head = place.tensor == "output.weight"
             || (place.tensor == "token_embd.weight" && config.tie_embeddings);
@@ -138,9 +146,14 @@ fn parts<'a>(
             kind,
             made_of: vec![(info, place)],
             values: None,
+            query_factor: chosen.query_factor as f32,
         });
     }
-    let added = match architecture.needs_biases() {
+    for part in &mut parts {
+        part.made_of
+            .sort_by_key(|(_, place)| (place.expert, place.first));
+    }
+    let added = match chosen.architecture.needs_biases() {
         true => zero_biases(&parts, &at)?,
         false => Vec::new(),
     };
@@ -152,6 +165,7 @@ fn parts<'a>(
             kind: Kind::F32,
             made_of: Vec::new(),
             values: Some(factors),
+            query_factor: 1.0,
         });
     }
     Ok(parts)
@@ -235,6 +249,7 @@ fn zero_biases<'a>(
             kind: Kind::F32,
             made_of: Vec::new(),
             values: Some(vec![0.0; len as usize]),
+            query_factor: 1.0,
         });
     }
     Ok(added)
@@ -259,7 +274,11 @@ impl Part<'_> {
         for (info, place) in &self.made_of {
             let own = &weights[info.offset..info.offset + info.len];
             let from = values.len();
-            values.extend(own.iter().map(|x| x + place.offset));
+            let factor = match place.makes_queries {
+                true => self.query_factor,
+                false => 1.0,
+            };
+            values.extend(own.iter().map(|x| (x + place.offset) * factor));
             if let Some(head_dim) = place.shuffled {
                 let cols = info.len / info.shape[0];
                 for (row, own) in own.chunks_exact(cols).enumerate() {

@@ -19,7 +19,7 @@ mod wordpiece;
 mod words;
 
 pub use codec::{AddedToken, Tokenizer};
-pub use import::{Split, load};
+pub use import::{Split, has_tokenizer, load};
 pub use marks::{CONFIG, Marks};
 pub use stream::TextStream;
 pub use training::ChatMarkers;

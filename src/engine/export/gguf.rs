@@ -36,13 +36,13 @@ impl Format for GgufFile {
             fix: "--format hf and --format safetensors write it otherwise".into(),
         };
         let kind = Kind::by_word(&options.dtype).ok_or_else(|| cannot("no such type".into()))?;
-        let keys = tokenizer_keys(source)?;
+        let tokenizer = tokenizer_keys(source)?;
         let stem = source.folder.file_stem();
         let stem = stem.map_or("model".into(), |name| name.to_string_lossy().into_owned());
         let name = format!("{stem}-{}.gguf", kind.name());
         let mut result = None;
         let done = folder.file(&name, &mut |out| {
-            let written = llama_cpp::write(&source.model, kind, &stem, &keys, out);
+            let written = llama_cpp::write(&source.model, kind, &stem, &tokenizer.keys, out);
             let ended = written.as_ref().map(|_| ());
             // The cause is kept; this only ends the file.
             let ended = ended.map_err(|e| io::Error::other(e.to_string()));
@@ -52,18 +52,28 @@ impl Format for GgufFile {
         match (done, result) {
             (_, Some(Err(cause))) => return Err(cannot(cause.to_string())),
             (Err(error), _) => return Err(error),
-            (Ok(()), Some(Ok(written))) => folder.note(written.instead),
+            (Ok(()), Some(Ok(written))) => {
+                folder.note(written.notes.into_iter().chain(tokenizer.notes).collect());
+            }
             (Ok(()), None) => {}
         }
         Ok(())
     }
 }
 
-/// The keys of the model's tokenizer: those of the file that it came from, or those that its tokenizer amounts to.
+/// A tokenizer as a GGUF file has it.
+pub struct TokenizerKeys {
+    pub keys: Vec<(String, Value)>,
+    /// What is otherwise there.
+    pub notes: Vec<String>,
+}
+
+/// The keys of the model's tokenizer: those of the file that it came from, or those that its tokenizer amounts to. A model
+/// without one goes out without one.
 ///
 /// # Errors
-/// It has none, or one that GGUF has no words for.
-pub fn tokenizer_keys(source: &Source) -> Result<Vec<(String, Value)>, ExportError> {
+/// It has one that GGUF has no words for.
+pub fn tokenizer_keys(source: &Source) -> Result<TokenizerKeys, ExportError> {
     let cannot = |what: String| ExportError::Cannot {
         what,
         fix: "--format hf writes the model with its tokenizer as it is".into(),
@@ -74,13 +84,28 @@ pub fn tokenizer_keys(source: &Source) -> Result<Vec<(String, Value)>, ExportErr
             .metadata
             .iter()
             .filter(|(key, _)| key.starts_with("tokenizer."));
-        return Ok(keys
-            .map(|(key, value)| (key.to_string(), value.clone()))
-            .collect());
+        return Ok(TokenizerKeys {
+            keys: keys
+                .map(|(key, value)| (key.to_string(), value.clone()))
+                .collect(),
+            notes: Vec::new(),
+        });
+    }
+    if !tokenizer::has_tokenizer(&source.folder) {
+        let none = (
+            "tokenizer.ggml.model".into(),
+            Value::String("no_vocab".into()),
+        );
+        return Ok(TokenizerKeys {
+            keys: vec![none],
+            notes: vec!["the folder has no tokenizer: the file holds the model alone".into()],
+        });
     }
     let tokenizer = tokenizer::load(&source.folder, &Child::of_this_program())
         .map_err(|e| cannot(e.to_string()))?;
-    tokenizer
-        .gguf_keys(source.model.shape().vocab_size)
-        .map_err(|e| cannot(e.to_string()))
+    let keys = tokenizer.gguf_keys(source.model.shape().vocab_size);
+    Ok(TokenizerKeys {
+        keys: keys.map_err(|e| cannot(e.to_string()))?,
+        notes: Vec::new(),
+    })
 }

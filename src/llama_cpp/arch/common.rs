@@ -84,18 +84,30 @@ fn scaling(keys: Keys, seen: &Seen) -> Result<Option<ScalingConfig>, String> {
         let theta = keys.number_if("rope.freq_base")?.unwrap_or(10_000.0);
         return llama3(factors, theta).map(Some);
     }
-    let Some(kind) = keys.word_if("rope.scaling.type") else {
-        return Ok(None);
+    // Older files have a factor and no kind.
+    let factor = match keys.number_if("rope.scaling.factor")? {
+        None => keys.number_if("rope.scale_linear")?,
+        factor => factor,
     };
-    if kind == "none" {
-        return Ok(None);
-    }
-    let factor = keys.number("rope.scaling.factor")?;
+    let kind = keys.word_if("rope.scaling.type").unwrap_or("linear");
+    let known = matches!(kind, "linear" | "yarn");
+    let Some(factor) = factor.filter(|_| known) else {
+        return match (kind, known) {
+            ("none", _) | ("linear", true) => Ok(None),
+            (_, true) => keys.number("rope.scaling.factor").map(|_| None),
+            (_, false) => Err(format!(
+                "{}.rope.scaling.type is {kind:?}, which is not computed here; linear and yarn are",
+                keys.architecture
+            )),
+        };
+    };
     match kind {
         "linear" => Ok(Some(ScalingConfig::Linear(scaling::Linear { factor }))),
         "yarn" => {
             let standard = scaling::Yarn::default();
             let own = keys.number_if("rope.scaling.attn_factor")?;
+            // Said as Hugging Face says it: the whole of it.
+            let whole = keys.number_if("rope.scaling.yarn_attn_factor")?;
             Ok(Some(ScalingConfig::Yarn(scaling::Yarn {
                 factor,
                 original_len: keys.count_if("rope.scaling.original_context_length")?,
@@ -108,41 +120,50 @@ fn scaling(keys: Keys, seen: &Seen) -> Result<Option<ScalingConfig>, String> {
                 // The file's factor comes on top of the usual one.
                 attention_factor: own
                     .filter(|own| *own != 1.0)
-                    .map(|own| own * (0.1 * factor.ln() + 1.0)),
+                    .map(|own| own * (0.1 * factor.ln() + 1.0))
+                    .or(whole),
             })))
         }
-        _ => Err(format!(
-            "{}.rope.scaling.type is {kind:?}; linear and yarn are known",
-            keys.architecture
-        )),
+        _ => Ok(None),
     }
 }
 
-/// Files hold the factors that follow from Llama 3's scaling, not the scaling: the one with the known constants that gives
-/// the same factors.
+/// Files hold the factors that follow from Llama 3's scaling, not the scaling. Its bounds of waves are 1 and 4 in all models;
+/// a factor on the ramp between them tells the old context.
 fn llama3(factors: &[f32], theta: f64) -> Result<ScalingConfig, String> {
+    use crate::nn::position::Rotation;
     use crate::nn::position::scaling::Scaling;
-    let factor = factors.iter().copied().fold(1.0_f32, f32::max);
-    let tried = scaling::Llama3 {
-        factor: seven_digits(factor.into()),
-        ..scaling::Llama3::default()
-    };
-    let half = factors.len();
-    let plain = crate::nn::position::Rotation::plain(theta, half).frequencies;
-    let stretched = tried.rotation(theta, half, 0).frequencies;
-    let same = plain
-        .iter()
-        .zip(&stretched)
-        .zip(factors)
-        .all(|((a, b), f)| {
+    let standard = scaling::Llama3::default();
+    let plain = Rotation::plain(theta, factors.len()).frequencies;
+    let greatest = seven_digits(factors.iter().copied().fold(1.0_f32, f32::max).into());
+    let same = |tried: &scaling::Llama3| {
+        let stretched = tried.rotation(theta, factors.len(), 0).frequencies;
+        let pairs = plain.iter().zip(&stretched).zip(factors);
+        pairs.into_iter().all(|((a, b), f)| {
             let expected = a / b;
             (expected - f64::from(*f)).abs() <= 1e-3 * expected
-        });
-    if same {
-        Ok(ScalingConfig::Llama3(tried))
-    } else {
-        Err("rope_freqs.weight holds factors that are not those of Llama 3's scaling".into())
-    }
+        })
+    };
+    let ramp = plain
+        .iter()
+        .zip(factors)
+        .find(|(_, f)| **f > 1.001 && f64::from(**f) < 0.999 * greatest);
+    let (low, high) = (standard.low_freq_factor, standard.high_freq_factor);
+    let original_len = ramp.map(|(frequency, f)| {
+        let kept = (1.0 / f64::from(*f) - 1.0 / greatest) / (1.0 - 1.0 / greatest);
+        let waves = low + kept * (high - low);
+        (waves * std::f64::consts::TAU / frequency).round() as usize
+    });
+    let lengths = [standard.original_len].into_iter().chain(original_len);
+    let tried = lengths.map(|original_len| scaling::Llama3 {
+        factor: greatest,
+        original_len,
+        ..standard.clone()
+    });
+    let found = tried.into_iter().find(|tried| same(tried));
+    found.map(ScalingConfig::Llama3).ok_or_else(|| {
+        "rope_freqs.weight holds factors that are not those of Llama 3's scaling".into()
+    })
 }
 
 fn experts(keys: Keys) -> Result<Option<MoeConfig>, String> {
@@ -169,7 +190,7 @@ pub fn float(x: f64) -> Value {
     Value::Float(x)
 }
 
-/// The keys of a model of Llama's kind.
+/// The keys of a model of Llama's kind; none where its positions cannot be said.
 pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
     let rope = config.position.rope()?;
     let mut keys = vec![
@@ -194,6 +215,11 @@ pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
             keys.push(("rope.scaling.factor", float(linear.factor)));
         }
         Some(ScalingConfig::Yarn(yarn)) => {
+            // llama.cpp reads no other bounds of the ramp in these architectures.
+            let standard = scaling::Yarn::default();
+            if (yarn.beta_fast, yarn.beta_slow) != (standard.beta_fast, standard.beta_slow) {
+                return None;
+            }
             let original = yarn.original_len;
             let original = original.unwrap_or((shape.seq_len as f64 / yarn.factor) as usize);
             keys.push(("rope.scaling.type", Value::String("yarn".into())));
@@ -217,7 +243,19 @@ pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
     Some(keys)
 }
 
-/// Whether a model is of Llama's kind up to biases, QK-norm and experts.
+/// Whether whole heads are rotated, which most architectures insist on.
+pub fn rotates_all(config: &ModelConfig, shape: &ModelShape) -> bool {
+    let rope = config.position.rope();
+    rope.is_some_and(|rope| rope.width(shape.head_dim) == shape.head_dim)
+}
+
+/// Whether frequencies have factors of their own, a tensor that `llama` alone has.
+pub fn has_factors(config: &ModelConfig) -> bool {
+    let rope = config.position.rope();
+    rope.is_some_and(|rope| matches!(rope.scaling, Some(ScalingConfig::Llama3(_))))
+}
+
+/// Whether a model is of Llama's kind up to biases, QK-norm, experts and which part of a head is rotated.
 pub fn is_plain(config: &ModelConfig) -> bool {
     let plain_norm = match &config.norm {
         NormConfig::RmsNorm(norm) => !norm.unit_offset,
@@ -231,7 +269,6 @@ pub fn is_plain(config: &ModelConfig) -> bool {
         && matches!(config.mlp, MlpConfig::SwiGlu(_))
         && config.norm_placement == NormPlacement::Pre
         && config.sliding_window.is_none()
-        && config.attention_scale.is_none()
         && config.attention_softcap.is_none()
         && config.logit_softcap.is_none()
         && config.embedding_scale.is_none()

@@ -2,7 +2,7 @@
 //! the architecture alone does not stand in the file: gains have 1 added, and the largest model scales scores by its own
 //! rule.
 
-use super::common::{self, count, float};
+use super::common::{self, count, float, seven_digits};
 use super::{Architecture, Keys, OwnKeys, Seen};
 use crate::nn::mlp::{Approximate, MlpConfig};
 use crate::nn::norm::NormConfig;
@@ -11,6 +11,33 @@ use crate::nn::{AttentionBias, ModelConfig, ModelShape, NormPlacement};
 
 /// Base of the angles in blocks with a window (Gemma 3).
 const LOCAL_THETA: f64 = 10_000.0;
+
+/// The scale of scores: the largest model has its own.
+fn scale(config: &ModelConfig, shape: &ModelShape, layers_of_27b: usize) -> f64 {
+    let of = match config.n_layer == layers_of_27b {
+        true => shape.d_model / shape.n_head,
+        false => shape.head_dim,
+    };
+    (of as f64).powf(-0.5)
+}
+
+/// Which blocks see everything: every n-th, as a number or as a list that says of each block whether it has a window.
+fn pattern(keys: Keys, usual: usize) -> Result<usize, String> {
+    let key = "attention.sliding_window_pattern";
+    let Some(windows) = keys.flags_if(key) else {
+        return Ok(keys.count_if(key)?.unwrap_or(usual));
+    };
+    let every = windows.iter().position(|window| !window);
+    let every = every.map_or(windows.len() + 1, |at| at + 1);
+    let regular = |(at, window): (usize, &bool)| *window != (at + 1).is_multiple_of(every);
+    match windows.iter().enumerate().all(regular) {
+        true => Ok(every),
+        false => Err(format!(
+            "{}.{key} is not every n-th block, which alone is computed here",
+            keys.architecture
+        )),
+    }
+}
 
 fn base(keys: Keys, seen: &Seen, layers_of_27b: usize) -> Result<ModelConfig, String> {
     let config = common::read(keys, seen)?;
@@ -25,21 +52,15 @@ fn base(keys: Keys, seen: &Seen, layers_of_27b: usize) -> Result<ModelConfig, St
         mlp,
         embedding_scale: Some((config.d_model as f64).sqrt()),
         attention_scale: (config.n_layer == layers_of_27b).then_some(of_model),
-        sliding_window: Some(keys.count("attention.sliding_window")?),
         ..config
     })
 }
 
 /// Whether a model is of Gemma's kind; what the two differ in is the caller's to check.
-fn is_gemma(config: &ModelConfig, shape: &ModelShape, layers_of_27b: usize) -> bool {
+fn is_gemma(config: &ModelConfig, shape: &ModelShape) -> bool {
     let close = |a: f64, b: f64| (a - b).abs() <= 1e-3 * b.abs();
     let unit_offset = matches!(&config.norm, NormConfig::RmsNorm(norm) if norm.unit_offset);
     let geglu = matches!(&config.mlp, MlpConfig::GeGlu(g) if g.approximate == Approximate::Tanh);
-    let of_keys = (shape.head_dim as f64).powf(-0.5);
-    let scale = match config.n_layer == layers_of_27b {
-        true => (shape.d_model as f64 / shape.n_head as f64).powf(-0.5),
-        false => of_keys,
-    };
     unit_offset
         && geglu
         && config.norm_placement == NormPlacement::Both
@@ -49,8 +70,10 @@ fn is_gemma(config: &ModelConfig, shape: &ModelShape, layers_of_27b: usize) -> b
         && config
             .embedding_scale
             .is_some_and(|s| close(s, (shape.d_model as f64).sqrt()))
-        && close(config.attention_scale.unwrap_or(of_keys), scale)
 }
+
+/// Blocks of a Gemma 2 of 27 billion parameters, and of a Gemma 3.
+const LAYERS_OF_27B: [usize; 2] = [46, 62];
 
 pub struct Gemma2;
 
@@ -60,11 +83,15 @@ impl Architecture for Gemma2 {
     }
 
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
+        // What a file does not say is as in the models of that name.
+        let or = |key, usual| keys.number_if(key).map(|x| x.or(Some(usual)));
+        let window = keys.count_if("attention.sliding_window")?;
         Ok(ModelConfig {
-            global_every: Some(2),
-            attention_softcap: keys.number_if("attn_logit_softcapping")?,
-            logit_softcap: keys.number_if("final_logit_softcapping")?,
-            ..base(keys, seen, 46)?
+            sliding_window: window.or(Some(4096)),
+            global_every: Some(pattern(keys, 2)?),
+            attention_softcap: or("attn_logit_softcapping", 50.0)?,
+            logit_softcap: or("final_logit_softcapping", 30.0)?,
+            ..base(keys, seen, LAYERS_OF_27B[0])?
         })
     }
 
@@ -76,7 +103,7 @@ impl Architecture for Gemma2 {
                 .rope()
                 .is_some_and(|r| r.local_theta.is_none() && r.scaling.is_none());
         let (scores, logits) = (config.attention_softcap?, config.logit_softcap?);
-        if !own || !is_gemma(config, shape, 46) {
+        if !own || !is_gemma(config, shape) {
             return None;
         }
         let mut keys = common::write(config, shape)?;
@@ -84,6 +111,10 @@ impl Architecture for Gemma2 {
         keys.push(("final_logit_softcapping", float(logits)));
         keys.push(("attention.sliding_window", count(config.sliding_window?)));
         Some(keys)
+    }
+
+    fn attention_scale(&self, config: &ModelConfig, shape: &ModelShape) -> f64 {
+        scale(config, shape, LAYERS_OF_27B[0])
     }
 }
 
@@ -95,12 +126,21 @@ impl Architecture for Gemma3 {
     }
 
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
-        let mut config = base(keys, seen, 62)?;
-        if let PositionConfig::Rope(rope) = &mut config.position {
-            rope.local_theta = Some(LOCAL_THETA);
+        let mut config = base(keys, seen, LAYERS_OF_27B[1])?;
+        // Without a window all blocks see everything, and turn alike.
+        let window = keys.count_if("attention.sliding_window")?;
+        let window = window.filter(|n| *n > 0);
+        let local = keys.number_if("rope.freq_base_swa")?.map(seven_digits);
+        if let (Some(_), PositionConfig::Rope(rope)) = (window, &mut config.position) {
+            rope.local_theta = Some(local.unwrap_or(LOCAL_THETA));
         }
         Ok(ModelConfig {
-            global_every: Some(6),
+            sliding_window: window,
+            global_every: match window {
+                Some(_) => Some(pattern(keys, 6)?),
+                None => None,
+            },
+            logit_softcap: keys.number_if("final_logit_softcapping")?,
             qk_norm: true,
             ..config
         })
@@ -111,13 +151,21 @@ impl Architecture for Gemma3 {
         let own = config.global_every == Some(6)
             && config.qk_norm
             && config.attention_softcap.is_none()
-            && config.logit_softcap.is_none()
+            && !common::has_factors(config)
             && rope.local_theta == Some(LOCAL_THETA);
-        if !own || !is_gemma(config, shape, 62) {
+        if !own || !is_gemma(config, shape) {
             return None;
         }
         let mut keys = common::write(config, shape)?;
         keys.push(("attention.sliding_window", count(config.sliding_window?)));
+        keys.push(("rope.freq_base_swa", float(LOCAL_THETA)));
+        if let Some(cap) = config.logit_softcap {
+            keys.push(("final_logit_softcapping", float(cap)));
+        }
         Some(keys)
+    }
+
+    fn attention_scale(&self, config: &ModelConfig, shape: &ModelShape) -> f64 {
+        scale(config, shape, LAYERS_OF_27B[1])
     }
 }

@@ -25,10 +25,20 @@ impl Architecture for Llama {
             .moe
             .as_ref()
             .is_none_or(|moe| moe.norm_topk && !config.bias);
-        if !plain || !weighted || config.attention_biases() == AttentionBias::Qkv {
+        let rotated = common::rotates_all(config, shape);
+        if !plain || !weighted || !rotated || config.attention_biases() == AttentionBias::Qkv {
             return None;
         }
-        common::write(config, shape)
+        let mut keys = common::write(config, shape)?;
+        if let Some(d_ff) = config.moe.as_ref().and_then(|moe| moe.d_ff) {
+            // Experts have no width of their own here.
+            for (key, value) in &mut keys {
+                if *key == "feed_forward_length" {
+                    *value = common::count(d_ff);
+                }
+            }
+        }
+        Some(keys)
     }
 
     fn rotated(&self) -> Rotated {

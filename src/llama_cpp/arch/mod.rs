@@ -1,6 +1,7 @@
 //! Architectures as llama.cpp names them: one file each. An architecture knows its keys and which of our models it
 //! computes.
 
+mod choice;
 mod common;
 mod gemma;
 mod gpt2;
@@ -11,6 +12,8 @@ mod qwen;
 use super::keys::Keys;
 use crate::gguf::Value;
 use crate::nn::{ModelConfig, ModelShape};
+
+pub(super) use choice::{Chosen, of};
 
 /// What the tensors of a file tell of a model beyond its keys.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +58,11 @@ pub(super) trait Architecture: Sync {
     /// The keys of a model, without the architecture's name in front; none where it computes another.
     fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys>;
 
+    /// What the architecture multiplies scores by; no file says it.
+    fn attention_scale(&self, _: &ModelConfig, shape: &ModelShape) -> f64 {
+        (shape.head_dim as f64).powf(-0.5)
+    }
+
     fn rotated(&self) -> Rotated {
         Rotated::Halves
     }
@@ -70,7 +78,8 @@ pub(super) trait Architecture: Sync {
     }
 }
 
-/// All; where several could write a model, the first does.
+/// All; where several could write a model, the first does: Phi-3's fused tensors hold what Llama's hold apart, and a part of
+/// each head that is not rotated besides.
 const ALL: &[&dyn Architecture] = &[
     &gpt2::Gpt2,
     &llama::Llama,
@@ -97,12 +106,4 @@ pub(super) fn named(name: &str) -> Result<&'static dyn Architecture, String> {
                 known.join(", ")
             )
         })
-}
-
-/// The architecture that computes a model, with its keys.
-pub(super) fn of(
-    config: &ModelConfig,
-    shape: &ModelShape,
-) -> Option<(&'static dyn Architecture, OwnKeys)> {
-    ALL.iter().find_map(|a| Some((*a, a.write(config, shape)?)))
 }

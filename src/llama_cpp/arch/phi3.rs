@@ -1,7 +1,8 @@
-//! `phi3`: Llama with fused projections. Read only: without them the same model is a `llama`.
+//! `phi3`: Llama with fused projections, of which a part of each head may be rotated. Without them, and with whole heads
+//! rotated, the same model is a `llama` and is written so.
 
 use super::{Architecture, Keys, OwnKeys, Seen, common};
-use crate::nn::{ModelConfig, ModelShape};
+use crate::nn::{AttentionBias, ModelConfig, ModelShape};
 
 pub struct Phi3;
 
@@ -20,8 +21,14 @@ impl Architecture for Phi3 {
         })
     }
 
-    fn write(&self, _: &ModelConfig, _: &ModelShape) -> Option<OwnKeys> {
-        None
+    fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
+        let own = common::is_plain(config)
+            && !config.qk_norm
+            && config.moe.is_none()
+            && config.attention_biases() == AttentionBias::None
+            && !common::has_factors(config)
+            && shape.n_head * shape.head_dim == shape.d_model;
+        own.then(|| common::write(config, shape))?
     }
 
     fn is_fused(&self) -> bool {

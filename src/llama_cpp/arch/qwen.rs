@@ -18,7 +18,7 @@ impl Architecture for Qwen2 {
 
     fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Written {
         let has_bias = config.attention_biases() == AttentionBias::Qkv;
-        let plain = common::is_plain(config) && !config.qk_norm && config.moe.is_none();
+        let plain = is_whole(config, shape) && !config.qk_norm && config.moe.is_none();
         (plain && has_bias).then(|| common::write(config, shape))?
     }
 }
@@ -30,8 +30,14 @@ fn normed(config: ModelConfig) -> ModelConfig {
     }
 }
 
-fn is_normed(config: &ModelConfig) -> bool {
-    common::is_plain(config) && config.qk_norm && config.attention_biases() == AttentionBias::None
+/// Of Llama's kind, with whole heads rotated.
+fn is_whole(config: &ModelConfig, shape: &ModelShape) -> bool {
+    let plain = common::is_plain(config) && !common::has_factors(config);
+    plain && common::rotates_all(config, shape)
+}
+
+fn is_normed(config: &ModelConfig, shape: &ModelShape) -> bool {
+    is_whole(config, shape) && config.qk_norm && config.attention_biases() == AttentionBias::None
 }
 
 pub struct Qwen3;
@@ -46,7 +52,7 @@ impl Architecture for Qwen3 {
     }
 
     fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Written {
-        (is_normed(config) && config.moe.is_none()).then(|| common::write(config, shape))?
+        (is_normed(config, shape) && config.moe.is_none()).then(|| common::write(config, shape))?
     }
 }
 
@@ -58,11 +64,17 @@ impl Architecture for Qwen3Moe {
     }
 
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
-        common::read(keys, seen).map(normed)
+        let mut config = common::read(keys, seen).map(normed)?;
+        let width = config.d_ff;
+        if let Some(moe) = config.moe.as_mut().filter(|moe| moe.d_ff.is_none()) {
+            // Without a width of one expert, the block's is that of all who are chosen.
+            moe.d_ff = width.map(|width| width / moe.top_k.max(1));
+        }
+        Ok(config)
     }
 
     fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Written {
         let weighted = config.moe.as_ref().is_some_and(|moe| moe.norm_topk);
-        (is_normed(config) && weighted).then(|| common::write(config, shape))?
+        (is_normed(config, shape) && weighted).then(|| common::write(config, shape))?
     }
 }

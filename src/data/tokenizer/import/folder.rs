@@ -46,6 +46,13 @@ pub(super) fn read(folder: &Path) -> Result<Imported, DataError> {
     }
 }
 
+/// Whether a folder holds a tokenizer of any kind.
+pub fn has_tokenizer(folder: &Path) -> bool {
+    let whole = ["tokenizer.json", gpt2::VOCAB];
+    let known = whole.iter().chain(&MODELS);
+    known.into_iter().any(|name| folder.join(name).is_file()) || !ggufs(folder).is_empty()
+}
+
 fn ggufs(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries

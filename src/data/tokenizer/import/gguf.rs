@@ -26,6 +26,12 @@ fn import(metadata: &Metadata) -> Result<Imported, String> {
     let json = match model {
         "gpt2" => byte_level(metadata, tokens, &added)?,
         "llama" | "t5" => pieces(metadata, tokens, &added, model)?,
+        "no_vocab" | "none" => {
+            return Err(
+                "it holds a model without a tokenizer: it was made of a folder that had none"
+                    .into(),
+            );
+        }
         other => {
             return Err(format!(
                 "its tokenizer is of the kind {other:?}; gpt2, llama and t5 are known. The model's tokenizer.json does as well"

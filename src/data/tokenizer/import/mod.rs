@@ -11,6 +11,7 @@ mod protobuf;
 mod sentencepiece;
 
 pub(super) use assemble::Added;
+pub use folder::has_tokenizer;
 pub use patterns::Split;
 pub(super) use patterns::gguf_name;
 pub(super) use patterns::{Rule, rule_of_regex};

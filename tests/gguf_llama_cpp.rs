@@ -1,0 +1,364 @@
+//! Models in GGUF files, against what llama.cpp computes from the same files: ours are written, read back and compared with
+//! its recorded logits and greedy tokens; those of its own conversion script are read. tests/oracle/gguf_llama_cpp.py
+//! recorded them (llama-cpp-python 0.3.36).
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a fixture that cannot be read has failed"
+)]
+
+use candle_core::Device;
+use llmtui::base::sampling::Sampling;
+use llmtui::gguf::Value;
+use llmtui::hf;
+use llmtui::hf::safetensors::TensorFile;
+use llmtui::kernels::quant::Kind;
+use llmtui::llama_cpp::{self, GgufModel};
+use llmtui::nn::generate::{Continuing, WhenFull, generate};
+use llmtui::nn::mlp::MlpConfig;
+use llmtui::nn::norm::NormConfig;
+use llmtui::nn::position::PositionConfig;
+use llmtui::nn::{Model, ModelConfig, MoeConfig};
+use sha2::{Digest, Sha256};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+fn oracle(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/oracle")
+        .join(name)
+}
+
+/// Folders of tests/oracle/families, as transformers wrote them.
+const FAMILIES: [&str; 14] = [
+    "gpt2",
+    "llama",
+    "llama3",
+    "llama_linear",
+    "llama_yarn",
+    "smollm",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "mixtral",
+    "qwen3_moe",
+];
+
+/// A file that is written, and how far llama.cpp may be from what we compute from it.
+struct Case {
+    name: String,
+    model: Model,
+    kind: Kind,
+    ids: Vec<u32>,
+    limit: Limit,
+}
+
+/// How far two tables of logits may be from each other.
+#[derive(Debug, Clone, Copy)]
+enum Limit {
+    /// The largest difference.
+    Most(f32),
+    /// The root of the mean square of differences, over that of the logits.
+    Mean(f32),
+}
+
+impl Limit {
+    /// llama.cpp adds in another order, and takes GELU from a table of f16 values (GPT-2, Gemma).
+    fn f32(name: &str) -> Limit {
+        match name.contains("gemma") || name.contains("gpt2") {
+            true => Limit::Most(1e-2),
+            false => Limit::Most(1e-4),
+        }
+    }
+
+    /// How far off, and whether that is within the limit.
+    fn check(self, ours: &[f32], theirs: &[f32]) -> (f32, bool) {
+        assert_eq!(ours.len(), theirs.len());
+        let differences = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs());
+        let square = |all: &mut dyn Iterator<Item = f32>| all.map(|x| x * x).sum::<f32>();
+        let (off, limit) = match self {
+            Limit::Most(limit) => (
+                differences.fold(0.0, |most, d| if d.is_nan() { d } else { most.max(d) }),
+                limit,
+            ),
+            Limit::Mean(limit) => {
+                let all = square(&mut theirs.iter().copied());
+                ((square(&mut { differences }) / all).sqrt(), limit)
+            }
+        };
+        (off, off <= limit)
+    }
+}
+
+/// Logits that transformers computed for a family's folder: ids and logits of the first text.
+fn transformers(name: &str) -> (Vec<u32>, Vec<f32>) {
+    let path = oracle("families").join(name).join("expected.safetensors");
+    let file = TensorFile::open(&path).unwrap();
+    let shape = file.shape("logits").unwrap().to_vec();
+    let ids = file.read("ids", &shape[..2]).unwrap();
+    let logits = file.read("logits", &shape).unwrap();
+    let (t, vocab) = (shape[1], shape[2]);
+    (
+        ids[..t].iter().map(|id| *id as u32).collect(),
+        logits[..t * vocab].to_vec(),
+    )
+}
+
+fn family(name: &str) -> Case {
+    let model = hf::load(&oracle("families").join(name)).unwrap();
+    let mut ids = transformers(name).0;
+    // Within the window alone llama.cpp computes these.
+    if let (Some(window), None) = (model.config().sliding_window, model.config().global_every) {
+        ids.truncate(window);
+    }
+    Case {
+        name: name.into(),
+        model,
+        kind: Kind::F32,
+        ids,
+        limit: Limit::f32(name),
+    }
+}
+
+/// The same weights without the window, so that all positions can be compared.
+fn without_window(name: &str) -> Case {
+    let from = family(name);
+    let config = ModelConfig {
+        sliding_window: None,
+        ..from.model.config().clone()
+    };
+    let mut model = Model::new(&config, 0, &Device::Cpu).unwrap();
+    hf::read_weights(&oracle("families").join(name), &mut model).unwrap();
+    Case {
+        name: format!("{name}_whole"),
+        model,
+        ids: transformers(name).0,
+        ..from
+    }
+}
+
+/// Rows of 256 values, which every number format can hold.
+fn wide(moe: Option<MoeConfig>) -> ModelConfig {
+    ModelConfig {
+        n_layer: 2,
+        n_head: 4,
+        n_kv_head: Some(2),
+        d_model: 256,
+        d_ff: Some(256),
+        seq_len: 64,
+        vocab_size: Some(64),
+        position: PositionConfig::Rope(Default::default()),
+        norm: NormConfig::RmsNorm(Default::default()),
+        mlp: MlpConfig::SwiGlu(Default::default()),
+        init_std: 0.1,
+        moe,
+        ..Default::default()
+    }
+}
+
+/// Models with rows wide enough for blocks, one of them with experts, in a number format.
+fn quantised(kind: Kind, limit: f32) -> [Case; 2] {
+    let moe = MoeConfig {
+        n_expert: 4,
+        top_k: 2,
+        d_ff: Some(256),
+        norm_topk: true,
+        ..Default::default()
+    };
+    [("wide", None), ("wide_moe", Some(moe))].map(|(name, moe)| {
+        let mut model = Model::new(&wide(moe), 64, &Device::Cpu).unwrap();
+        model.init(5).unwrap();
+        Case {
+            name: format!("{name}_{}", kind.name()),
+            model,
+            kind,
+            ids: (0..14).map(|i| (i * 23 + 5) % 64).collect(),
+            limit: Limit::Mean(limit),
+        }
+    })
+}
+
+/// Files of tests/oracle/gguf, which llama.cpp's script made of the folders of these names.
+const CONVERTED: [&str; 10] = [
+    "gpt2",
+    "llama3",
+    "llama_linear",
+    "mistral",
+    "qwen2",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "mixtral",
+    "qwen3_moe",
+];
+
+fn cases() -> Vec<Case> {
+    let mut cases: Vec<Case> = FAMILIES.into_iter().map(family).collect();
+    cases.extend(["mistral", "phi3"].map(without_window));
+    // llama.cpp rounds the other factor of a product too: to f16 or bf16, or to eight bits in blocks of 32 (of 256 for Q4_K).
+    // So do we, for eight bits; but a value between two codes falls to either side by its last bit, and after some products the
+    // two are as far from each other as either is from what it rounds.
+    for (kind, limit) in [
+        (Kind::F16, 0.004),
+        (Kind::Bf16, 0.03),
+        (Kind::Q8_0, 0.05),
+        (Kind::Q4_0, 0.06),
+        (Kind::Q4K, 0.1),
+    ] {
+        cases.extend(quantised(kind, limit));
+    }
+    cases
+}
+
+/// Tells llama.cpp that there is no tokenizer.
+fn no_tokenizer() -> Vec<(String, Value)> {
+    vec![(
+        "tokenizer.ggml.model".into(),
+        Value::String("no_vocab".into()),
+    )]
+}
+
+fn written(case: &Case) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    llama_cpp::write(&case.model, case.kind, "tiny", &no_tokenizer(), &mut bytes)
+        .unwrap_or_else(|e| panic!("{}: {e}", case.name));
+    bytes
+}
+
+/// Writes the files and the ids for the script, into target/tmp/gguf.
+#[test]
+#[ignore = "the first half of tests/oracle/gguf_llama_cpp.py"]
+fn write_files() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gguf");
+    std::fs::create_dir_all(&folder).unwrap();
+    for case in cases() {
+        std::fs::write(folder.join(format!("{}.gguf", case.name)), written(&case)).unwrap();
+        let ids: Vec<String> = case.ids.iter().map(u32::to_string).collect();
+        std::fs::write(folder.join(format!("{}.ids", case.name)), ids.join(" ")).unwrap();
+    }
+    for name in CONVERTED {
+        let from = oracle("gguf").join(format!("{name}.gguf"));
+        std::fs::copy(from, folder.join(format!("converted_{name}.gguf"))).unwrap();
+        let ids: Vec<String> = transformers(name).0.iter().map(u32::to_string).collect();
+        std::fs::write(folder.join(format!("converted_{name}.ids")), ids.join(" ")).unwrap();
+    }
+    println!("{}", folder.display());
+}
+
+fn logits(model: &mut Model, ids: &[u32]) -> Vec<f32> {
+    let logits = model.logits(ids, 1, ids.len()).unwrap();
+    logits.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+fn greedy(model: &mut Model, prompt: &[u32], n: usize) -> Vec<u32> {
+    let sampling = Sampling {
+        temperature: 0.0,
+        max_new_tokens: n,
+        ..Default::default()
+    };
+    let how = Continuing {
+        sampling: &sampling,
+        ends: &[],
+        when_full: WhenFull::Stop,
+    };
+    generate(model, prompt, how, &mut |_| ControlFlow::Continue(()))
+        .unwrap()
+        .tokens
+}
+
+/// What llama.cpp computed: a list of numbers by name.
+fn recorded(file: &TensorFile, case: &str, what: &str) -> Vec<f32> {
+    let name = format!("{case}.{what}");
+    let shape = file
+        .shape(&name)
+        .unwrap_or_else(|| panic!("{name} was not recorded"))
+        .to_vec();
+    file.read(&name, &shape).unwrap()
+}
+
+#[test]
+fn files_of_ours_give_llama_cpps_logits_and_tokens_when_they_are_read_back() {
+    let file = TensorFile::open(&oracle("gguf_llama_cpp.safetensors")).unwrap();
+    let mut faults = Vec::new();
+    for case in cases() {
+        let bytes = written(&case);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.gguf");
+        std::fs::write(&path, &bytes).unwrap();
+        let digest: Vec<f32> = Sha256::digest(&bytes)
+            .iter()
+            .map(|b| f32::from(*b))
+            .collect();
+        // How numbers are rounded into blocks may differ in a bit between processors.
+        if case.kind == Kind::F32 && recorded(&file, &case.name, "sha256") != digest {
+            faults.push(format!(
+                "{}: llama.cpp read another file than this one: run tests/oracle/gguf_llama_cpp.py",
+                case.name
+            ));
+        }
+        let theirs = recorded(&file, &case.name, "logits");
+        let tokens: Vec<u32> = recorded(&file, &case.name, "greedy")
+            .iter()
+            .map(|id| *id as u32)
+            .collect();
+        let prompt = recorded(&file, &case.name, "prompt")[0] as usize;
+        let gguf = GgufModel::open(&path).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+        let doors = [
+            ("dequantised", gguf.dequantised().unwrap()),
+            ("quantised", gguf.quantised().unwrap()),
+        ];
+        for (door, mut model) in doors {
+            let (off, within) = case.limit.check(&logits(&mut model, &case.ids), &theirs);
+            let same = greedy(&mut model, &case.ids[..prompt], tokens.len()) == tokens;
+            println!(
+                "{:16} {door:12} off by {off:.1e}, greedy same: {same}",
+                case.name
+            );
+            if !within || !same {
+                faults.push(format!("{} {door}: off by {off}, same: {same}", case.name));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn what_transformers_computes_survives_a_file_of_ours() {
+    for name in FAMILIES {
+        let case = family(name);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model.gguf");
+        std::fs::write(&path, written(&case)).unwrap();
+        let mut model = GgufModel::open(&path).unwrap().dequantised().unwrap();
+        let (_, theirs) = transformers(name);
+        let theirs = &theirs[..case.ids.len() * model.shape().vocab_size];
+        let (off, within) = Limit::Most(1e-4).check(&logits(&mut model, &case.ids), theirs);
+        assert!(within, "{name}: off by {off}");
+    }
+}
+
+#[test]
+fn files_of_llama_cpps_script_are_read_as_llama_cpp_reads_them() {
+    let file = TensorFile::open(&oracle("gguf_llama_cpp.safetensors")).unwrap();
+    for name in CONVERTED {
+        let path = oracle("gguf").join(format!("{name}.gguf"));
+        let gguf = GgufModel::open(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let mut model = gguf.dequantised().unwrap();
+        let (ids, original) = transformers(name);
+        let ours = logits(&mut model, &ids);
+        // The script drops Mistral's window and what scales Gemma's scores. llama.cpp does not compute Phi-3's window.
+        if !matches!(name, "mistral" | "gemma2" | "gemma3") {
+            let (off, within) = Limit::Most(1e-4).check(&ours, &original);
+            assert!(within, "{name}: off by {off} from transformers");
+        }
+        if name != "phi3" {
+            let theirs = recorded(&file, &format!("converted_{name}"), "logits");
+            let (off, within) = Limit::f32(name).check(&ours, &theirs);
+            assert!(within, "{name}: off by {off} from llama.cpp");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+"""GGUF files as llama.cpp's own conversion script writes them, from the tiny models of tests/oracle/families.
+
+    pip download --no-deps --no-binary :all: llama-cpp-python==0.3.36    # vendor/llama.cpp holds the script
+    PYTHONPATH=LLAMA_CPP:LLAMA_CPP/gguf-py /tmp/oracle/bin/python tests/oracle/gguf_converted.py tests/oracle/families tests/oracle/gguf
+
+(torch and transformers as for families_oracle.py.) The models have no tokenizers, which the script is told, and how many tokens there are; everything else is its own
+doing: names, layouts and keys. What the reader makes of the files is held against the logits of transformers.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import conversion
+import gguf
+from conversion.base import ModelBase, ModelType
+
+NAMES = ["gpt2", "llama3", "llama_linear", "mistral", "qwen2", "gemma2", "gemma3", "phi3", "mixtral", "qwen3_moe"]
+
+
+def convert(folder, out):
+    hparams = ModelBase.load_hparams(folder, False)
+    made_by = conversion.get_model_class(hparams["architectures"][0])
+
+    def no_vocab(self):
+        self._set_vocab_none()
+        self.gguf_writer.add_vocab_size(hparams["vocab_size"])
+
+    made_by.set_vocab = no_vocab
+    with tempfile.TemporaryDirectory() as scratch:
+        # The script looks for a tokenizer's size where it cuts Gemma 3's embedding.
+        copy = Path(scratch)
+        for file in folder.iterdir():
+            if file.name != "expected.safetensors":
+                (copy / file.name).write_bytes(file.read_bytes())
+        vocab = {str(i): i for i in range(hparams["vocab_size"])}
+        (copy / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocab}, "added_tokens": []}))
+        if hparams["model_type"] == "gpt2":
+            # Its config says n_positions alone, as transformers 5 does.
+            hparams["n_ctx"] = hparams["n_positions"]
+            (copy / "config.json").write_text(json.dumps(hparams))
+        made_by(copy, gguf.LlamaFileType.ALL_F32, out, eager=True).write()
+
+
+def main(families, out):
+    out.mkdir(exist_ok=True)
+    for name in NAMES:
+        path = out / f"{name}.gguf"
+        convert(families / name, path)
+        print(f"{name:14} {path.stat().st_size / 1000:.1f} kB")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
