@@ -139,8 +139,36 @@ fn vocabularies_of_real_models_give_their_ids() {
             }
         }
         println!("{name}: {} texts", texts.len().min(ids.len()));
+        // What we write of it is read back alike; tests/oracle/gguf_tokenizers.py lets llama.cpp read the files.
+        let written = written(&tokenizer, name, &texts);
+        let back = load(&written);
+        for text in &texts {
+            let (before, after) = (tokenizer.encode(text), back.encode(text));
+            if before.unwrap() != after.unwrap() {
+                faults.push(format!("{name}: {text:?} is another in our file"));
+            }
+        }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// A file of the tokenizer's keys alone, in target/tmp/gguf_vocabs.
+fn written(tokenizer: &Tokenizer, name: &str, texts: &[&str]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gguf_vocabs");
+    std::fs::create_dir_all(&folder).unwrap();
+    let llama = llmtui::gguf::Value::String("llama".into());
+    let mut keys = vec![("general.architecture".to_string(), llama)];
+    keys.extend(tokenizer.gguf_keys(tokenizer.vocab_size()).unwrap().keys);
+    let mut bytes = Vec::new();
+    llmtui::gguf::write(&mut bytes, &keys, &[], &mut |_, _| Ok(())).unwrap();
+    let path = folder.join(format!("{name}.gguf"));
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::write(
+        folder.join(format!("{name}.json")),
+        serde_json::to_string(texts).unwrap(),
+    )
+    .unwrap();
+    path
 }
 
 fn llmtui(dir: &Path, args: &[&str]) -> Output {

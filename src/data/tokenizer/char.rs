@@ -72,7 +72,7 @@ impl Alphabet {
         Alphabet::new(chars.into_iter().collect())
     }
 
-    fn new(chars: Vec<char>) -> Alphabet {
+    pub fn new(chars: Vec<char>) -> Alphabet {
         let mut alphabet = Alphabet {
             low: vec![NONE; LOW],
             rest: HashMap::new(),

@@ -22,6 +22,7 @@ pub use codec::{AddedToken, Tokenizer};
 pub use import::{Split, has_tokenizer, load};
 pub use marks::{CONFIG, Marks};
 pub use stream::TextStream;
+pub use to_gguf::GgufTokenizer;
 pub use training::ChatMarkers;
 pub(super) use vet::PARSER;
 

@@ -2,7 +2,7 @@
 
 use super::{ExportError, Folder, Format, Options, Source};
 use crate::base::child::Child;
-use crate::data::tokenizer;
+use crate::data::tokenizer::{self, GgufTokenizer};
 use crate::gguf::{Gguf, Value};
 use crate::kernels::quant::Kind;
 use crate::llama_cpp;
@@ -61,19 +61,12 @@ impl Format for GgufFile {
     }
 }
 
-/// A tokenizer as a GGUF file has it.
-pub struct TokenizerKeys {
-    pub keys: Vec<(String, Value)>,
-    /// What is otherwise there.
-    pub notes: Vec<String>,
-}
-
 /// The keys of the model's tokenizer: those of the file that it came from, or those that its tokenizer amounts to. A model
 /// without one goes out without one.
 ///
 /// # Errors
 /// It has one that GGUF has no words for.
-pub fn tokenizer_keys(source: &Source) -> Result<TokenizerKeys, ExportError> {
+pub fn tokenizer_keys(source: &Source) -> Result<GgufTokenizer, ExportError> {
     let cannot = |what: String| ExportError::Cannot {
         what,
         fix: "--format hf writes the model with its tokenizer as it is".into(),
@@ -84,7 +77,7 @@ pub fn tokenizer_keys(source: &Source) -> Result<TokenizerKeys, ExportError> {
             .metadata
             .iter()
             .filter(|(key, _)| key.starts_with("tokenizer."));
-        return Ok(TokenizerKeys {
+        return Ok(GgufTokenizer {
             keys: keys
                 .map(|(key, value)| (key.to_string(), value.clone()))
                 .collect(),
@@ -96,16 +89,14 @@ pub fn tokenizer_keys(source: &Source) -> Result<TokenizerKeys, ExportError> {
             "tokenizer.ggml.model".into(),
             Value::String("no_vocab".into()),
         );
-        return Ok(TokenizerKeys {
+        return Ok(GgufTokenizer {
             keys: vec![none],
             notes: vec!["the folder has no tokenizer: the file holds the model alone".into()],
         });
     }
     let tokenizer = tokenizer::load(&source.folder, &Child::of_this_program())
         .map_err(|e| cannot(e.to_string()))?;
-    let keys = tokenizer.gguf_keys(source.model.shape().vocab_size);
-    Ok(TokenizerKeys {
-        keys: keys.map_err(|e| cannot(e.to_string()))?,
-        notes: Vec::new(),
-    })
+    tokenizer
+        .gguf_keys(source.model.shape().vocab_size)
+        .map_err(|e| cannot(e.to_string()))
 }

@@ -8,7 +8,7 @@ mod hf;
 mod safetensors;
 
 pub use folder::{Folder, Written};
-pub use gguf::{TokenizerKeys, tokenizer_keys};
+pub use gguf::tokenizer_keys;
 
 use crate::base::files::sync_dir;
 use crate::hf::{Dtype, HfError, TokenIds};

@@ -2,9 +2,10 @@
 
 use super::assemble::{Added, Pieces, Spaces, byte_level_bpe, sentencepiece};
 use super::patterns::Pattern;
-use super::sentencepiece::{CONTROL, UNKNOWN, USER_DEFINED};
+use super::sentencepiece::{CONTROL, UNKNOWN, UNUSED, USER_DEFINED};
 use super::{Imported, fault};
 use crate::data::DataError;
+use crate::data::tokenizer::char::Alphabet;
 use crate::data::tokenizer::marks::Marks;
 use crate::gguf::{Array, Gguf, Metadata};
 use std::path::Path;
@@ -26,6 +27,7 @@ fn import(metadata: &Metadata) -> Result<Imported, String> {
     let json = match model {
         "gpt2" => byte_level(metadata, tokens, &added)?,
         "llama" | "t5" => pieces(metadata, tokens, &added, model)?,
+        "rwkv" => characters(metadata, tokens)?,
         "no_vocab" | "none" => {
             return Err(
                 "it holds a model without a tokenizer: it was made of a folder that had none"
@@ -34,7 +36,7 @@ fn import(metadata: &Metadata) -> Result<Imported, String> {
         }
         other => {
             return Err(format!(
-                "its tokenizer is of the kind {other:?}; gpt2, llama and t5 are known. The model's tokenizer.json does as well"
+                "its tokenizer is of the kind {other:?}; gpt2, llama and t5 are known, and rwkv of single characters. The model's tokenizer.json does as well"
             ));
         }
     };
@@ -96,6 +98,49 @@ fn added(metadata: &Metadata, tokens: &[String]) -> Result<Vec<Added>, String> {
         .collect())
 }
 
+/// Single characters; ids behind them may be unused.
+fn characters(metadata: &Metadata, tokens: &[String]) -> Result<String, String> {
+    let is_used = |id: usize| match metadata.array("tokenizer.ggml.token_type") {
+        Some(Array::I32(kinds)) => kinds.get(id).is_none_or(|kind| *kind as u64 != UNUSED),
+        _ => true,
+    };
+    let used = (0..tokens.len())
+        .rposition(is_used)
+        .map_or(0, |last| last + 1);
+    let mut chars = Vec::with_capacity(used);
+    for token in &tokens[..used] {
+        let plain = unescaped(token).filter(|text| text.chars().count() == 1);
+        let plain = plain.ok_or_else(|| {
+            format!(
+                "its tokenizer is of the kind rwkv, and the token {token:?} is no single character"
+            )
+        })?;
+        chars.extend(plain.chars());
+    }
+    Ok(Alphabet::new(chars).to_json())
+}
+
+/// What a token of the kind rwkv stands for; none where that is no text.
+fn unescaped(token: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = token.chars();
+    while let Some(c) = rest.next() {
+        match (c, if c == '\\' { rest.next() } else { None }) {
+            ('\\', Some('n')) => bytes.push(b'\n'),
+            ('\\', Some('r')) => bytes.push(b'\r'),
+            ('\\', Some('t')) => bytes.push(b'\t'),
+            ('\\', Some('x')) => {
+                let digits: String = rest.by_ref().take(2).collect();
+                bytes.push(u8::from_str_radix(&digits, 16).ok()?);
+            }
+            ('\\', Some(other)) => bytes.extend(other.to_string().bytes()),
+            ('\\', None) => return None,
+            (other, _) => bytes.extend(other.to_string().bytes()),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
 fn byte_level(metadata: &Metadata, tokens: &[String], added: &[Added]) -> Result<String, String> {
     let pre = metadata.str("tokenizer.ggml.pre").unwrap_or("gpt-2");
     let pattern = Pattern::of_gguf(pre).ok_or_else(|| {
@@ -117,6 +162,18 @@ fn byte_level(metadata: &Metadata, tokens: &[String], added: &[Added]) -> Result
         .map(|(id, token)| (token.clone(), id.into()))
         .collect();
     Ok(byte_level_bpe(vocab, &merges, &pattern, added))
+}
+
+/// Whether tokens of several characters have the same score, so that scores do not say which comes first.
+fn has_ties(tokens: &[String], scores: &[f32]) -> bool {
+    let long = tokens.iter().zip(scores);
+    let long = long.filter(|(token, score)| token.chars().count() > 1 && **score < 0.0);
+    let mut seen = std::collections::HashSet::new();
+    let bytes = |token: &str| token.starts_with("<0x");
+    !long
+        .filter(|(token, _)| !bytes(token))
+        .filter(|(_, score)| **score > -1e9)
+        .all(|(_, score)| seen.insert(score.to_bits()))
 }
 
 fn pieces(
@@ -142,10 +199,10 @@ fn pieces(
             unk: unk.ok_or("it has no unknown token")?,
             scores,
         },
-        // Gemma's scores do not follow its merges; the order of its tokens does.
+        // Gemma's scores do not follow its merges in all files; the order of its tokens does.
         _ => Pieces::Bpe {
             unk: Some(tokens[unk.unwrap_or(0)].clone()),
-            scores: match architecture.starts_with("gemma") {
+            scores: match architecture.starts_with("gemma") && has_ties(tokens, &scores) {
                 true => (0..tokens.len()).map(|id| -(id as f32)).collect(),
                 false => scores,
             },

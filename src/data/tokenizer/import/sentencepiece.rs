@@ -11,6 +11,7 @@ use std::path::Path;
 pub const UNKNOWN: u64 = 2;
 pub const CONTROL: u64 = 3;
 pub const USER_DEFINED: u64 = 4;
+pub const UNUSED: u64 = 5;
 
 #[derive(Debug, Clone)]
 struct Piece {

@@ -1,0 +1,61 @@
+//! Byte-level BPE, llama.cpp's `gpt2`: the rule by which words are cut must be one that it has a name for.
+
+use super::{Words, merges};
+use crate::data::tokenizer::Tokenizer;
+use crate::data::tokenizer::import::gguf_name;
+use serde_json::Value as Json;
+
+/// The byte 0xFF, as byte-level vocabularies spell it.
+const NEVER: &str = "ÿ";
+
+fn steps(json: &Json) -> Vec<&Json> {
+    match &json["pre_tokenizer"]["pretokenizers"] {
+        Json::Array(steps) => steps.iter().collect(),
+        _ => vec![&json["pre_tokenizer"]],
+    }
+}
+
+pub fn is_byte_level(json: &Json) -> bool {
+    let steps = steps(json);
+    steps.last().is_some_and(|last| last["type"] == "ByteLevel")
+}
+
+pub fn words(tokenizer: &Tokenizer, json: &Json, vocab_size: usize) -> Result<Words, String> {
+    let pairs = merges(json).ok_or("its merges are no pairs of tokens")?;
+    let (tokens, kinds) = tokenizer.listed(vocab_size);
+    Ok(Words {
+        model: "gpt2",
+        pre: pre(json)?,
+        tokens,
+        kinds,
+        merges: Some(pairs.iter().map(|(l, r)| format!("{l} {r}")).collect()),
+        never: tokenizer.id(NEVER),
+        ..Words::default()
+    })
+}
+
+/// How words are cut, by llama.cpp's name.
+fn pre(json: &Json) -> Result<&'static str, String> {
+    let kind = json["model"]["type"].as_str().unwrap_or("none");
+    let is_bpe = kind == "BPE" && json["model"]["byte_fallback"] != true;
+    let steps = steps(json);
+    let Some((last, before)) = steps.split_last() else {
+        return Err("it does not cut words".into());
+    };
+    if !is_bpe || last["add_prefix_space"] == true {
+        return Err(format!(
+            "a {kind} tokenizer with bytes as this one has no name in llama.cpp"
+        ));
+    }
+    let regex = |step: &Json| match step["type"].as_str() {
+        Some("Digits") if step["individual_digits"] == true => Some(r"\p{N}".to_string()),
+        Some("Split") => step["pattern"]["Regex"].as_str().map(String::from),
+        _ => None,
+    };
+    let splits: Option<Vec<String>> = before.iter().map(|step| regex(step)).collect();
+    let ignores_merges = json["model"]["ignore_merges"] == true;
+    let uses_gpt2 = last["use_regex"] != false;
+    splits
+        .and_then(|splits| gguf_name(&splits, uses_gpt2, ignores_merges))
+        .ok_or_else(|| "the rule by which it cuts words has no name in llama.cpp".into())
+}
