@@ -283,10 +283,6 @@ fn formats_that_do_not_fit_are_replaced_aloud() {
 
 #[test]
 fn models_that_llama_cpp_does_not_compute_are_refused() {
-    let erf = ModelConfig {
-        mlp: MlpConfig::Gelu(Default::default()),
-        ..gpt2(false)
-    };
     let refused = |config: &ModelConfig| {
         let result = write(&random(config), Kind::F32, "", &[], &mut Vec::new());
         result.unwrap_err().to_string()
@@ -315,7 +311,11 @@ fn models_that_llama_cpp_does_not_compute_are_refused() {
         .is_ok()
     );
     let none = [
-        erf,
+        // Another activation.
+        ModelConfig {
+            mlp: MlpConfig::Relu(Default::default()),
+            ..gpt2(false)
+        },
         // A part of each head, and factors of frequencies, where llama.cpp takes neither.
         qwen(None, 0.5),
         qwen(Some(ScalingConfig::Llama3(Default::default())), 1.0),
@@ -358,6 +358,16 @@ fn what_is_said_otherwise_is_told() {
             &logits(&mut model)
         ) < 1e-6
     );
+    let erf = ModelConfig {
+        mlp: MlpConfig::Gelu(Default::default()),
+        ..gpt2(false)
+    };
+    let mut model = random(&erf);
+    let (_dir, path, written) = saved(&model, Kind::F32);
+    assert!(written.notes[0].contains("GELU"), "{:?}", written.notes);
+    let mut tanh = GgufModel::open(&path).unwrap().dequantised().unwrap();
+    let apart = off(&logits(&mut tanh), &logits(&mut model));
+    assert!(apart < 1e-3, "{apart}");
     let (_dir, _, written) = saved(&random(&gemma3()), Kind::F32);
     assert!(
         written.notes[0].contains("scaled by 0.2000"),

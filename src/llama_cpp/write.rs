@@ -53,7 +53,7 @@ pub fn write(
     let (config, shape) = (model.config(), model.shape());
     let chosen = arch::of(config, shape).ok_or_else(|| {
         ModelFileError::Model(
-            "llama.cpp has no architecture that computes this model: GGUF knows those of GPT-2 (with GELU's tanh form), Llama, Qwen2, Qwen3, Gemma 2 and 3 and Phi-3; --format safetensors takes any".into(),
+            "llama.cpp has no architecture that computes this model: GGUF knows those of GPT-2, Llama, Qwen2, Qwen3, Gemma 2 and 3 and Phi-3; --format safetensors takes any".into(),
         )
     })?;
     let architecture = chosen.architecture;

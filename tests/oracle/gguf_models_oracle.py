@@ -25,7 +25,7 @@ def theirs(llama, prompt):
         gaps.append(float(last[order[-1]] - last[order[-2]]))
         tokens.append(int(order[-1]))
         if tokens[-1] == llama.token_eos():
-            break
+            return tokens[:-1], gaps
         llama.eval(tokens[-1:])
     return tokens, gaps
 
@@ -44,12 +44,11 @@ for kind in kinds:
             tokens, gaps = theirs(llama, prompt)
             command = [program, "chat", file, "--raw", "--prompt", prompt, "--max-new-tokens", str(N), "--temperature", "0"]
             ours = subprocess.run(command, check=True, capture_output=True, text=True).stdout.rstrip("\n")
-            same = 0
-            while same < len(tokens):
-                text = llama.detokenize(tokens[: same + 1]).decode(errors="ignore").rstrip("\n")
-                if not ours.startswith(text) and not ours.startswith(prompt + text):
-                    break
-                same += 1
+            mine = llama.tokenize(ours.removeprefix(prompt).encode(), add_bos=False, special=True)
+            # Line ends at the end of an answer are not printed.
+            while tokens and len(mine) < len(tokens) and not llama.detokenize(tokens[-1:]).strip():
+                tokens = tokens[:-1]
+            same = next((at for at, (a, b) in enumerate(zip(tokens, mine)) if a != b), min(len(tokens), len(mine)))
             failed += same < len(tokens)
             parting = "" if same == len(tokens) else f", then the two likeliest are {gaps[same]:.3f} apart\n  ours   {ours!r}\n  theirs {llama.detokenize(tokens).decode()!r}"
             print(f"{kind:5} {prompt[:16]!r:20} {same} of {len(tokens)} tokens are the same{parting}", flush=True)

@@ -38,7 +38,11 @@ fn as_it_is(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
             architecture: *architecture,
             keys,
             query_factor: if is_usual { 1.0 } else { query_factor },
-            notes: (!is_usual).then(note).into_iter().collect(),
+            notes: (!is_usual)
+                .then(note)
+                .into_iter()
+                .chain(architecture.notes(config))
+                .collect(),
         })
     })
 }

@@ -1,4 +1,5 @@
-//! `gpt2`: learned positions, LayerNorm, GELU by its tanh form, one projection for queries, keys and values.
+//! `gpt2`: learned positions, LayerNorm, GELU by its tanh form, one projection for queries, keys and values. A model with the
+//! exact GELU is written too: the two differ by less than what llama.cpp's table of values rounds.
 
 use super::common::{count, float, seven_digits};
 use super::{Architecture, Keys, OwnKeys, Seen};
@@ -40,13 +41,13 @@ impl Architecture for Gpt2 {
     }
 
     fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
-        let tanh = matches!(&config.mlp, MlpConfig::Gelu(g) if g.approximate == Approximate::Tanh);
         let plain = config.sliding_window.is_none()
             && config.attention_scale.is_none()
             && config.attention_softcap.is_none()
             && config.logit_softcap.is_none()
             && config.embedding_scale.is_none();
-        if Naming::of(config) != Naming::Gpt2 || !tanh || !plain {
+        let gelu = matches!(&config.mlp, MlpConfig::Gelu(_));
+        if Naming::of(config) != Naming::Gpt2 || !gelu || !plain {
             return None;
         }
         Some(vec![
@@ -58,6 +59,12 @@ impl Architecture for Gpt2 {
             ("attention.layer_norm_epsilon", float(config.norm.eps())),
             ("vocab_size", count(shape.vocab_size)),
         ])
+    }
+
+    fn notes(&self, config: &ModelConfig) -> Vec<String> {
+        let tanh = matches!(&config.mlp, MlpConfig::Gelu(g) if g.approximate == Approximate::Tanh);
+        let note = "llama.cpp computes GELU by its tanh form, this model the exact one: values differ by less than 0.0005";
+        (!tanh).then(|| note.into()).into_iter().collect()
     }
 
     fn needs_biases(&self) -> bool {

@@ -63,6 +63,11 @@ pub(super) trait Architecture: Sync {
         (shape.head_dim as f64).powf(-0.5)
     }
 
+    /// What llama.cpp computes a little otherwise.
+    fn notes(&self, _: &ModelConfig) -> Vec<String> {
+        Vec::new()
+    }
+
     fn rotated(&self) -> Rotated {
         Rotated::Halves
     }
