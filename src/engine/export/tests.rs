@@ -157,3 +157,29 @@ fn nothing_is_written_over_and_words_are_checked() {
     let error = format("onnx").err().unwrap().to_string();
     assert!(error.contains("hf, safetensors"), "{error}");
 }
+
+#[test]
+fn a_folder_without_a_tokenizer_becomes_a_file_without_one() {
+    let (dir, mut source) = source(|_| {});
+    let bare = dir.path().join("bare");
+    fs::create_dir(&bare).unwrap();
+    source.folder = bare;
+    let to = dir.path().join("out");
+    let written = export(
+        &source,
+        format("gguf").unwrap(),
+        &options("f32", u64::MAX),
+        &to,
+    )
+    .unwrap();
+    let notes = written[0].notes.join("\n");
+    assert!(
+        notes.contains("no tokenizer") && notes.contains("GELU"),
+        "{notes}"
+    );
+    let path = to.join(&written[0].name);
+    assert_eq!(GgufModel::open(&path).unwrap().architecture(), "gpt2");
+    let child = crate::base::child::Child::default();
+    let error = crate::data::tokenizer::load(&path, &child).unwrap_err();
+    assert!(error.to_string().contains("without a tokenizer"), "{error}");
+}

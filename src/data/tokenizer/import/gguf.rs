@@ -19,6 +19,11 @@ fn import(metadata: &Metadata) -> Result<Imported, String> {
     let model = metadata
         .str("tokenizer.ggml.model")
         .ok_or("it has no tokenizer (no key tokenizer.ggml.model)")?;
+    if matches!(model, "no_vocab" | "none") {
+        return Err(
+            "it holds a model without a tokenizer: it was made of a folder that had none".into(),
+        );
+    }
     let tokens = metadata
         .strings("tokenizer.ggml.tokens")
         .filter(|tokens| !tokens.is_empty())
@@ -28,12 +33,6 @@ fn import(metadata: &Metadata) -> Result<Imported, String> {
         "gpt2" => byte_level(metadata, tokens, &added)?,
         "llama" | "t5" => pieces(metadata, tokens, &added, model)?,
         "rwkv" => characters(metadata, tokens)?,
-        "no_vocab" | "none" => {
-            return Err(
-                "it holds a model without a tokenizer: it was made of a folder that had none"
-                    .into(),
-            );
-        }
         other => {
             return Err(format!(
                 "its tokenizer is of the kind {other:?}; gpt2, llama and t5 are known, and rwkv of single characters. The model's tokenizer.json does as well"
