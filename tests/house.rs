@@ -29,7 +29,15 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "spec",
         &[
-            "methods", "metrics", "nn", "optim", "data", "embed", "hf", "hub",
+            "methods",
+            "metrics",
+            "nn",
+            "optim",
+            "data",
+            "embed",
+            "hf",
+            "hub",
+            "llama_cpp",
         ],
     ),
     (

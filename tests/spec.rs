@@ -307,6 +307,22 @@ fn a_base_fills_in_what_a_spec_leaves_out_and_contradictions_are_errors() {
             );
         }
     }
+    // A preset describes a new model: it gives way, but not its recipe, nor what is said besides it.
+    let preset = spec::load("quickstart", &["train.from=ckpt".into()], &sources).unwrap();
+    assert_eq!(preset.spec.model.position.entry().id, "rope");
+    assert_eq!(preset.spec.model.seq_len, 32);
+    let tokenizer = preset.spec.data.tokenizer.entry().id;
+    assert_eq!(tokenizer, "file");
+    assert!(
+        preset.origins.iter().all(|(path, origin)| !path.starts_with("model")
+            || matches!(origin, Origin::Model(_))
+            || path == "model.dropout"),
+        "{:?}",
+        preset.origins
+    );
+    let words = ["train.from=ckpt".to_string(), "model.n_layer=9".to_string()];
+    let error = spec::load("quickstart", &words, &sources).unwrap_err();
+    assert!(error.to_string().contains("-s model.n_layer=9"), "{error}");
     fs::write(
         dir.path().join("ckpt/config.json"),
         "{\"model_type\": \"mamba\"}",

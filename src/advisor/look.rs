@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Text beyond this is counted by its beginning.
 const READ_WHOLE: u64 = 64 << 20;
@@ -207,16 +207,19 @@ pub struct ModelFacts {
     pub chat_template: bool,
 }
 
-/// Looks at a checkpoint or model folder.
+/// Looks at a checkpoint or model folder, or at a GGUF file.
 ///
 /// # Errors
 /// Why it is none.
 pub fn model(path: &Path) -> Result<ModelFacts, String> {
+    if path.is_file() {
+        return gguf(path);
+    }
     let shown = path.display();
     let config = path.join("config.json");
     let text = fs::read_to_string(&config).map_err(|_| {
         format!(
-            "{shown} has no config.json: name a model folder such as runs/…/checkpoints/step-001000"
+            "{shown} has no config.json: name a model folder such as runs/…/checkpoints/step-001000, or a .gguf file"
         )
     })?;
     let value: Value = serde_json::from_str(&text)
@@ -225,20 +228,15 @@ pub fn model(path: &Path) -> Result<ModelFacts, String> {
     let mut settings = Vec::new();
     let mut unfit = String::new();
     match crate::spec::base_model(path) {
-        Ok(words) => {
-            flatten("model", &words, &mut settings);
+        Ok(base) => {
+            flatten("model", &base.words, &mut settings);
             let file = path.join("tokenizer.json");
             let tokenizer = if file.is_file() {
                 file
             } else {
                 path.to_path_buf()
             };
-            let tokenizer = std::path::absolute(&tokenizer).unwrap_or(tokenizer);
-            settings.push(("data.tokenizer".into(), "file".into()));
-            settings.push((
-                "data.tokenizer.file.path".into(),
-                tokenizer.display().to_string(),
-            ));
+            settings.extend(tokenizer_of(tokenizer));
         }
         Err(e) => unfit = e.to_string(),
     }
@@ -256,6 +254,32 @@ pub fn model(path: &Path) -> Result<ModelFacts, String> {
         unfit,
         chat_template: path.join("chat_template.jinja").exists() || names_template(path),
     })
+}
+
+/// A file with everything in it.
+fn gguf(path: &Path) -> Result<ModelFacts, String> {
+    let base = crate::spec::base_model(path).map_err(|e| e.to_string())?;
+    let mut settings = Vec::new();
+    flatten("model", &base.words, &mut settings);
+    if base.has_tokenizer {
+        settings.extend(tokenizer_of(path.to_path_buf()));
+    }
+    Ok(ModelFacts {
+        family: base.family.unwrap_or_default(),
+        n_params: base.n_params,
+        settings,
+        unfit: String::new(),
+        chat_template: base.chat_template.is_some(),
+    })
+}
+
+/// The settings that name a tokenizer.
+fn tokenizer_of(path: PathBuf) -> [(String, String); 2] {
+    let path = std::path::absolute(&path).unwrap_or(path);
+    [
+        ("data.tokenizer".into(), "file".into()),
+        ("data.tokenizer.file.path".into(), path.display().to_string()),
+    ]
 }
 
 /// Bytes of a folder's weights, in one file or in shards; `None` where there are none.

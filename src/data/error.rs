@@ -133,7 +133,7 @@ impl DataError {
             }
             DataError::Template { fix, .. } => fix,
             DataError::Tokenizer { .. } => {
-                "use a tokenizer.json written by the tokenizers library, version 1.0 of its format"
+                "use a tokenizer.json written by the tokenizers library, version 1.0 of its format: data.tokenizer.file.path names it"
             }
         }
     }

@@ -3,13 +3,17 @@
 
 use super::EngineError;
 use crate::base::child::Child;
-use crate::data::{Dataset, tokenizer};
+use crate::base::text::one_line;
+use crate::data::tokenizer::{self, Tokenizer};
+use crate::data::Dataset;
 use crate::kernels::matmul::Arithmetic;
+use crate::llama_cpp::GgufModel;
 use crate::nn::{Model, PrecisionError};
 use crate::optim::UpdateRule;
 use crate::spec::RunSpec;
 use crate::wire::Num;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// The lowest validation loss so far.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -125,24 +129,47 @@ pub(super) fn arithmetic(spec: &RunSpec) -> Result<Arithmetic, EngineError> {
     asked.map_err(|e| EngineError::Setup(format!("train.precision: {e}; {}", PrecisionError::HINT)))
 }
 
-/// Weights of another run. Its tokenizer must be ours: ids of another one mean other text.
-fn start_from(
-    folder: &std::path::Path,
-    model: &mut Model,
-    data: &Dataset,
-) -> Result<(), EngineError> {
-    let theirs = tokenizer::load(folder, &Child::of_this_program())
-        .map_err(|e| EngineError::Setup(format!("train.from: {e}; {}", e.hint())))?;
-    if theirs.to_json().trim() != data.tokenizer.to_json().trim() {
-        return Err(EngineError::Setup(format!(
-            "train.from: the tokenizer of {} differs from this run's, so its weights would read other text; \
-             leave data.tokenizer out, or set it to {{file: {{path: {}}}}}",
-            folder.display(),
-            folder.display()
+/// Weights of another model: a folder's, or those of a GGUF file in f32. Its tokenizer must be ours: ids of another one
+/// mean other text.
+fn start_from(place: &Path, model: &mut Model, data: &Dataset) -> Result<(), EngineError> {
+    let fault = |what: String| EngineError::Setup(format!("train.from: {what}"));
+    let file = match place.is_file() {
+        true => Some(GgufModel::open(place).map_err(|e| fault(e.to_string()))?),
+        false => None,
+    };
+    let same = match tokenizer::load(place, &Child::of_this_program()) {
+        Ok(theirs) => theirs.to_json().trim() == data.tokenizer.to_json().trim(),
+        // A tokenizer of a kind that is not known here still has its list of tokens.
+        Err(error) => match file.as_ref().and_then(tokens_of) {
+            Some(tokens) => same_tokens(tokens, &data.tokenizer),
+            None => return Err(fault(format!("{error}; {}", error.hint()))),
+        },
+    };
+    if !same {
+        let shown = one_line(&place.display().to_string());
+        return Err(fault(format!(
+            "the tokenizer of {shown} differs from this run's, so its weights would read other text; \
+             leave data.tokenizer out, or set it to {{file: {{path: {shown}}}}}",
         )));
     }
-    crate::hf::read_weights(folder, model)
-        .map_err(|e| EngineError::Setup(format!("train.from: {e}")))
+    match file {
+        Some(file) => file.fill(model).map_err(|e| fault(e.to_string())),
+        None => crate::hf::read_weights(place, model).map_err(|e| fault(e.to_string())),
+    }
+}
+
+fn tokens_of(file: &GgufModel) -> Option<&[String]> {
+    let tokens = file.head().metadata.strings("tokenizer.ggml.tokens")?;
+    (!tokens.is_empty()).then_some(tokens)
+}
+
+/// Whether every token of a tokenizer is the file's of the same number.
+fn same_tokens(tokens: &[String], tokenizer: &Tokenizer) -> bool {
+    let mut ids = 0..tokenizer.vocab_size();
+    ids.all(|id| {
+        let ours = u32::try_from(id).ok().and_then(|id| tokenizer.token(id));
+        ours.is_none() || ours.as_ref() == tokens.get(id)
+    })
 }
 
 #[cfg(test)]

@@ -157,14 +157,36 @@ impl GgufModel {
     pub fn dequantised(&self) -> Result<Model, ModelFileError> {
         let cpu = candle_core::Device::Cpu;
         let mut model = Model::new(&self.config, self.shape.vocab_size, &cpu)?;
+        self.fill(&mut model)?;
+        Ok(model)
+    }
+
+    /// Fills the weights of a model that is there already, in f32.
+    ///
+    /// # Errors
+    /// The model has other parameters than the file; as for [`GgufModel::quantised`].
+    pub fn fill(&self, model: &mut Model) -> Result<(), ModelFileError> {
         let infos = model.params().infos().to_vec();
+        let theirs = Model::parameters(&self.config, self.shape.vocab_size)?;
+        let same = |(a, b): (&ParamInfo, &ParamInfo)| a.name == b.name && a.shape == b.shape;
+        if let Some((ours, theirs)) = infos.iter().zip(&theirs).find(|pair| !same(*pair)) {
+            let what = format!(
+                "its parameter {} has the shape {:?}; {} of {:?} was expected",
+                theirs.name, theirs.shape, ours.name, ours.shape
+            );
+            return Err(ModelFileError::file(&self.path, what));
+        }
+        if infos.len() != theirs.len() {
+            let (n, all) = (theirs.len(), infos.len());
+            let what = format!("it has {n} parameters; {all} were expected");
+            return Err(ModelFileError::file(&self.path, what));
+        }
         model.params_mut().write_weights(|weights| {
             infos.iter().try_for_each(|info| {
                 let to = &mut weights[info.offset..info.offset + info.len];
                 self.values(info, to)
             })
-        })??;
-        Ok(model)
+        })?
     }
 
     /// Finds the place of every parameter, and sees that no tensor is left over.

@@ -1,12 +1,15 @@
-//! `train.from`: what a model folder says about the model and its tokenizer stands in for what the spec leaves out, with the
-//! folder as its origin. What the spec says otherwise is a contradiction, except for what may differ from a base.
+//! `train.from`: what a model folder or a GGUF file says about the model and its tokenizer stands in for what the spec leaves
+//! out, with the place as its origin. What the spec says otherwise is a contradiction, except for what may differ from a base;
+//! what a preset of this program says of a new model gives way.
 
-use super::issue::{Issue, Origin};
+use super::issue::{Issue, Origin, Origins};
 use super::merge::Merged;
 use super::presets::SpecSources;
 use crate::base::text::one_line;
+use crate::embed;
 use crate::hf;
 use crate::hub;
+use crate::llama_cpp::{GgufModel, ModelFileError, is_gguf};
 use crate::nn::ModelConfig;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -25,31 +28,80 @@ const FREE: [&str; 6] = [
     "model.attention_type",
 ];
 
-/// The model of a folder as a spec would say it.
+/// Why a base tells no model that this build computes.
+#[derive(Debug, thiserror::Error)]
+pub enum BaseError {
+    #[error(transparent)]
+    Folder(#[from] hf::HfError),
+    #[error(transparent)]
+    File(#[from] ModelFileError),
+}
+
+/// What training can start from.
+#[derive(Debug, Clone)]
+pub struct BaseModel {
+    /// The model as a spec would say it.
+    pub words: Value,
+    /// A tokenizer stands beside the model, or in its file.
+    pub has_tokenizer: bool,
+    /// Its chat template, of a GGUF file: a folder's lies in files of its own.
+    pub chat_template: Option<String>,
+    /// `model_type`, or the architecture in a GGUF file.
+    pub family: Option<String>,
+    pub n_params: Option<u64>,
+    config: ModelConfig,
+}
+
+/// The model of a folder or of a GGUF file.
 ///
 /// # Errors
-/// Why its config.json is none that this build computes.
-pub fn base_model(folder: &Path) -> Result<Value, hf::HfError> {
-    hf::read_config(folder).map(|config| said_in_full(&config))
+/// Why its config.json, or the head of the file, is none that this build computes.
+pub fn base_model(place: &Path) -> Result<BaseModel, BaseError> {
+    if !place.is_file() {
+        let config = hf::read_config(place)?;
+        return Ok(BaseModel {
+            words: said_in_full(&config),
+            has_tokenizer: TOKENIZER_FILES.iter().any(|f| place.join(f).is_file()),
+            chat_template: None,
+            family: None,
+            n_params: None,
+            config,
+        });
+    }
+    let file = GgufModel::open(place)?;
+    let keys = &file.head().metadata;
+    let vocab_size = file.config().vocab_size.unwrap_or_default();
+    let parameters = crate::nn::param_infos(file.config(), vocab_size);
+    Ok(BaseModel {
+        words: said_in_full(file.config()),
+        has_tokenizer: keys.str("tokenizer.ggml.model").is_some(),
+        chat_template: keys.str("tokenizer.chat_template").map(String::from),
+        family: Some(file.architecture().into()),
+        n_params: Some(parameters.iter().map(|info| info.len as u64).sum()),
+        config: file.config().clone(),
+    })
 }
 
 /// Replaces ids of the hub by their folders in its cache, and fills in from the base model.
 pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<Issue>) {
     resolve(merged, sources, "/data/tokenizer/file/path");
-    let Some(folder) = resolve(merged, sources, "/train/from") else {
+    let Some(place) = resolve(merged, sources, "/train/from") else {
         return;
     };
     // Absent folders and other kinds of files are judged with all other paths.
-    if !folder.is_dir() {
+    if !place.is_dir() && !is_gguf(&place) {
         return;
     }
-    match hf::read_config(&folder) {
-        Ok(config) => fill(merged, &folder, &config, issues),
+    match base_model(&place) {
+        Ok(base) => fill(merged, &place, base, issues),
         Err(error) => issues.push(Issue {
             origin: merged.origins.get(FROM),
             path: FROM.into(),
-            what: error.to_string(),
-            hint: "name a checkpoint folder such as runs/…/checkpoints/step-001000, a Hugging Face model folder, or an id of the hub".into(),
+            hint: match &error {
+                BaseError::Folder(_) => "name a checkpoint folder such as runs/…/checkpoints/step-001000, a Hugging Face model folder, a .gguf file, or an id of the hub".into(),
+                BaseError::File(_) => "fetch the file again, or name the model's folder of Hugging Face; docs/models.md says what is read".into(),
+            },
+            what: one_line(&error.to_string()),
         }),
     }
 }
@@ -68,17 +120,18 @@ fn resolve(merged: &mut Merged, sources: &SpecSources, pointer: &str) -> Option<
     Some(cached)
 }
 
-fn fill(merged: &mut Merged, folder: &Path, config: &ModelConfig, issues: &mut Vec<Issue>) {
-    let origin = Origin::Model(one_line(&folder.display().to_string()));
-    let mut base = said_in_full(config);
+fn fill(merged: &mut Merged, place: &Path, model: BaseModel, issues: &mut Vec<Issue>) {
+    let origin = Origin::Model(one_line(&place.display().to_string()));
+    let mut base = model.words;
+    give_way(merged, &model.config, model.has_tokenizer);
     let said = merged.value.get("model").cloned().unwrap_or_default();
     let mut checking = Checking {
         merged,
         issues,
-        place: folder,
+        place,
     };
     checking.hold("model", &said, &base);
-    checking.length(&said, config.seq_len);
+    checking.length(&said, model.config.seq_len);
     for path in FREE {
         let pointer = path.replace('.', "/").replacen("model", "", 1);
         if let (Some(value), Some((above, name))) = (said.pointer(&pointer), path.rsplit_once('.'))
@@ -91,9 +144,8 @@ fn fill(merged: &mut Merged, folder: &Path, config: &ModelConfig, issues: &mut V
     }
     note(&mut merged.origins, "model", &base, &origin);
     merged.value["model"] = base;
-    let has_tokenizer = TOKENIZER_FILES.iter().any(|f| folder.join(f).is_file());
-    if merged.value.pointer("/data/tokenizer").is_none() && has_tokenizer {
-        let path = folder.to_string_lossy();
+    if merged.value.pointer("/data/tokenizer").is_none() && model.has_tokenizer {
+        let path = place.to_string_lossy();
         if !merged.value["data"].is_object() {
             merged.value["data"] = json!({});
         }
@@ -101,6 +153,54 @@ fn fill(merged: &mut Merged, folder: &Path, config: &ModelConfig, issues: &mut V
         merged.origins.set("data.tokenizer", origin.clone());
         merged.origins.set(TOKENIZER, origin);
     }
+}
+
+/// What a preset of this program says of a new model is not meant for a base: the base's own stands instead.
+fn give_way(merged: &mut Merged, config: &ModelConfig, has_tokenizer: bool) {
+    let Merged { value, origins } = merged;
+    if let Some(model) = value.get_mut("model") {
+        retain_said(origins, "model", model, config.seq_len);
+    }
+    if has_tokenizer && is_presets(&origins.get("data.tokenizer")) {
+        if let Some(data) = value["data"].as_object_mut() {
+            data.remove("tokenizer");
+        }
+        origins.forget("data.tokenizer");
+    }
+}
+
+/// Drops what presets say, except what a run may choose; returns whether anything is left. `longest` is the base's context.
+fn retain_said(origins: &mut Origins, path: &str, value: &mut Value, longest: usize) -> bool {
+    let keep = match value {
+        Value::Object(map) if !map.is_empty() => {
+            map.retain(|name, v| retain_said(origins, &format!("{path}.{name}"), v, longest));
+            !map.is_empty()
+        }
+        value => {
+            let too_long = path == "model.seq_len" && value.as_u64() > Some(longest as u64);
+            let free = FREE.contains(&path) && !too_long;
+            free || !is_presets(&origin_at(origins, path))
+        }
+    };
+    if !keep {
+        origins.forget(path);
+    }
+    keep
+}
+
+fn is_presets(origin: &Origin) -> bool {
+    matches!(origin, Origin::File { name, .. } if embed::text(name).is_some())
+}
+
+/// Where a value, or the choice that it belongs to, was said.
+fn origin_at(origins: &Origins, path: &str) -> Origin {
+    let mut said = path;
+    while origins.get(said) == Origin::Default
+        && let Some((above, _)) = said.rsplit_once('.')
+    {
+        said = above;
+    }
+    origins.get(said)
 }
 
 /// The config as a spec would say it, with what follows from the rest, and without what is nothing.
@@ -123,7 +223,7 @@ fn drop_nulls(value: &mut Value) {
 }
 
 /// Notes the origin of every value that nobody said.
-fn note(origins: &mut super::issue::Origins, path: &str, value: &Value, origin: &Origin) {
+fn note(origins: &mut Origins, path: &str, value: &Value, origin: &Origin) {
     match value {
         Value::Object(map) if !map.is_empty() => {
             for (key, value) in map {
@@ -195,15 +295,9 @@ impl Checking<'_> {
     }
 
     fn complain(&mut self, path: &str, what: String, hint: String) {
-        // A choice stands at its registry.
-        let mut said = path;
-        while self.merged.origins.get(said) == Origin::Default
-            && let Some((above, _)) = said.rsplit_once('.')
-        {
-            said = above;
-        }
         self.issues.push(Issue {
-            origin: self.merged.origins.get(said),
+            // A choice stands at its registry.
+            origin: origin_at(&self.merged.origins, path),
             path: path.to_string(),
             what: one_line(&what),
             hint: one_line(&hint),

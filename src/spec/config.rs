@@ -65,7 +65,7 @@ pub struct TrainConfig {
     /// are the same, bit for bit. `true` is `full`.
     pub activation_checkpointing: ActivationCheckpointing,
     /// Start from the weights of a model instead of random ones (short name `model.from`): a checkpoint folder, a model
-    /// folder of Hugging Face, or an id of the hub (`org/name`). What the spec leaves out of `model` and
+    /// folder of Hugging Face, a GGUF file (its weights become f32), or an id of the hub (`org/name`). What the spec leaves out of `model` and
     /// `data.tokenizer` then comes from there; `model.seq_len` may be smaller than the base's.
     pub from: Option<std::path::PathBuf>,
     /// Number of compute threads. Default: all cores this process may use.

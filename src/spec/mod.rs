@@ -18,7 +18,7 @@ pub mod schema;
 mod validate;
 pub mod yaml;
 
-pub use base::base_model;
+pub use base::{BaseError, BaseModel, base_model};
 pub use config::{
     CheckpointConfig, EvalConfig, PreflightConfig, RunConfig, SampleConfig, TrainConfig,
 };

@@ -6,6 +6,7 @@ use super::run_spec::{Advice, RunSpec};
 use super::{RunConfig, embed_corpora};
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
+use crate::llama_cpp::is_gguf;
 use crate::nn::ActivationCheckpointing;
 use crate::optim::schedule::ScheduleConfig;
 use std::path::{Path, PathBuf};
@@ -219,8 +220,22 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
     }
     if let Some(path) = &config.train.from {
         let full = base.join(path);
-        model_folder(&mut judge, "train.from", path, &full);
+        start_model(&mut judge, path, &full);
     }
+}
+
+/// What `train.from` names: a model folder, a GGUF file, or an id of the hub.
+fn start_model(judge: &mut Judge, said: &Path, full: &Path) {
+    let key = "train.from";
+    if !full.is_file() {
+        return model_folder(judge, key, said, full);
+    }
+    judge.want(
+        is_gguf(full),
+        &[key],
+        format!("{} is a file, and no GGUF file", said.display()),
+        "name the folder that a model's config.json and weights lie in, or a .gguf file",
+    );
 }
 
 /// A folder, or an id of the hub that is not in the cache yet.

@@ -224,7 +224,7 @@ impl Wizard {
 
     fn start_rows(&self) -> Vec<Row> {
         let path = &self.answers.start_path;
-        let hint = "path of a model folder; empty: for advice";
+        let hint = "path of a model folder or .gguf file; empty: for advice";
         vec![
             Row::choice(
                 "nothing: random weights",
@@ -457,7 +457,7 @@ impl Wizard {
     fn start_notes(&self) -> Vec<Note> {
         let mut notes = vec![note(
             "Runs here",
-            "From nothing, from a checkpoint, or from a Hugging Face model folder of ten families (docs/models.md); `llmtui model pull ID` brings one from the hub.",
+            "From nothing, from a checkpoint, from a Hugging Face model folder of ten families, or from a .gguf file (docs/models.md); `llmtui model pull ID` brings one from the hub.",
         )];
         if self.selected() > 0
             && let Some((known, Ok(facts))) = &self.model

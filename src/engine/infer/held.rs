@@ -51,7 +51,12 @@ impl LoadError {
             LoadError::File(_) => {
                 "fetch the file again, or take the model in another format".into()
             }
-            LoadError::Tokenizer { why, .. } => why.hint(),
+            LoadError::Tokenizer { path, .. } if path.ends_with(hf::TOKENIZER) => {
+                "put the model's own tokenizer.json there, as the tokenizers library writes it".into()
+            }
+            LoadError::Tokenizer { .. } => {
+                "take the model as a folder of Hugging Face, with its tokenizer.json".into()
+            }
             LoadError::Vocabulary { .. } => {
                 "put the tokenizer files of this model beside it".into()
             }
