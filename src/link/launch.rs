@@ -7,6 +7,7 @@ use crate::base::text::sanitize;
 use crate::run::{RunDir, RunError};
 use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -161,10 +162,12 @@ impl Launcher {
         })
     }
 
-    /// Starts a process that holds the model of `checkpoint` and answers `Generate`. It ends with the link.
+    /// Starts a process that holds the model of `checkpoint` and answers `Generate`. It ends with the link, and with nothing that
+    /// is typed at the terminal.
     pub fn infer(&self, checkpoint: &Path) -> Result<Link, LaunchError> {
         let mut command = Command::new(&self.program);
         command.arg("engine").arg("--infer").arg(checkpoint);
+        command.process_group(0);
         stdio::spawn(command).map_err(|error| LaunchError::Spawn {
             program: self.program.clone(),
             error,

@@ -1,11 +1,12 @@
 //! What an engine process does with signals: a hang-up is none of its business, a request to end means save and stop, and
-//! a file-size limit is an error of the write that hit it.
+//! a file-size limit is an error of the write that hit it. And interrupts for whoever talks at a terminal.
 
 use crate::wire::{Command, Request, StopWhen};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, channel};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::error::TrySendError;
 
 /// What a closed terminal means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,24 @@ pub fn handle(stop: Arc<AtomicBool>, engine: SyncSender<Request>, hangup: Hangup
         }
     });
     let _ = installed.recv();
+}
+
+/// SIGINT goes into a channel from now on, and ends this process no more.
+pub fn interrupts() -> tokio::sync::mpsc::Receiver<()> {
+    let (send, receive) = tokio::sync::mpsc::channel(4);
+    let (ready, installed) = channel::<()>();
+    super::on_own_runtime(async move {
+        let mut interrupt = signal(SignalKind::interrupt()).ok();
+        drop(ready);
+        loop {
+            heard(&mut interrupt).await;
+            if matches!(send.try_send(()), Err(TrySendError::Closed(()))) {
+                return;
+            }
+        }
+    });
+    let _ = installed.recv();
+    receive
 }
 
 async fn heard(signal: &mut Option<Signal>) {

@@ -6,6 +6,7 @@
 
 use super::Model;
 use super::kv_cache::{Decoding, Extent};
+pub use super::kv_cache::Kept;
 use super::sampler::Sampler;
 use crate::base::sampling::Sampling;
 use candle_core::{Result, bail};
@@ -69,6 +70,15 @@ pub struct Prompt<'a> {
     pub number: u32,
 }
 
+/// What is heard while texts are continued.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Step {
+    /// So many tokens of the prompt are read by now, `kept` of them in an earlier text. Comes before reading and between two
+    /// pieces of a long prompt.
+    Read { tokens: usize, kept: usize },
+    Token(GeneratedToken),
+}
+
 /// Continues `prompt` by at most `sampling.max_new_tokens`. `on_token` sees each token as it comes and may break off.
 ///
 /// # Errors
@@ -90,6 +100,42 @@ pub fn generate(
     }
 }
 
+/// [`generate`] of one text after the other with the same model: keys and values of the last one are kept, and of a prompt
+/// that begins alike only the rest is read. `hear` may break off between the pieces of a long prompt, too.
+///
+/// # Errors
+/// As [`generate`].
+pub fn generate_on(
+    model: &mut Model,
+    kept: &mut Kept,
+    prompt: &[u32],
+    how: Continuing,
+    hear: &mut dyn FnMut(Step) -> ControlFlow<()>,
+) -> Result<Generated> {
+    let prompt = Prompt {
+        tokens: prompt,
+        number: 0,
+    };
+    let tokens = room(model, &[prompt], how)?;
+    let mut text = Text::of(model, prompt, how);
+    let begun = text.window.clone();
+    model.decode_on(kept, (&begun, tokens), |decoding| {
+        text.read = decoding.held(0);
+        let kept = text.read;
+        let first = Step::Read { tokens: kept, kept };
+        if text.finish.is_none() && hear(first).is_break() {
+            text.finish = Some(Finish::Stopped);
+        }
+        let texts = std::slice::from_mut(&mut text);
+        go_on(texts, decoding, how, &mut |_, step| match step {
+            Step::Read { tokens, .. } => hear(Step::Read { tokens, kept }),
+            token => hear(token),
+        })?;
+        Ok(text.window.clone())
+    })?;
+    Ok(text.generated())
+}
+
 /// Continues several prompts side by side, of whatever lengths: each comes out as it would alone. `on_token` hears the
 /// text's place in `prompts` with each token; breaking off ends that text alone.
 ///
@@ -101,7 +147,24 @@ pub fn generate_batch(
     how: Continuing,
     on_token: &mut dyn FnMut(usize, GeneratedToken) -> ControlFlow<()>,
 ) -> Result<Vec<Generated>> {
-    let (limit, vocab_size) = (model.shape().seq_len, model.shape().vocab_size);
+    let extent = Extent {
+        texts: prompts.len(),
+        tokens: room(model, prompts, how)?,
+    };
+    let texts = prompts.iter().map(|prompt| Text::of(model, *prompt, how));
+    let mut texts: Vec<Text> = texts.collect();
+    model.decode_batch(extent, |decoding| {
+        go_on(&mut texts, decoding, how, &mut |i, step| match step {
+            Step::Read { .. } => ControlFlow::Continue(()),
+            Step::Token(token) => on_token(i, token),
+        })
+    })?;
+    Ok(texts.into_iter().map(Text::generated).collect())
+}
+
+/// Sees that prompts can be read, and tells for how many tokens each text needs room.
+fn room(model: &Model, prompts: &[Prompt], how: Continuing) -> Result<usize> {
+    let limit = model.shape().seq_len;
     for prompt in prompts {
         if prompt.tokens.is_empty() {
             bail!("generate: the prompt is empty; give at least one token")
@@ -113,37 +176,44 @@ pub fn generate_batch(
         }
     }
     let longest = prompts.iter().map(|p| p.tokens.len()).max().unwrap_or(0);
-    let extent = Extent {
-        texts: prompts.len(),
-        tokens: limit.min(longest.saturating_add(how.sampling.max_new_tokens)),
-    };
-    let mut texts: Vec<Text> = prompts
-        .iter()
-        .map(|prompt| Text::new(*prompt, how, limit, vocab_size))
-        .collect();
-    model.decode_batch(extent, |decoding| {
-        let mut logits = Vec::new();
-        loop {
-            let running: Vec<usize> = (0..texts.len())
-                .filter(|&i| texts[i].finish.is_none())
-                .collect();
-            if running.is_empty() {
-                return Ok(());
-            }
-            let pieces: Vec<(usize, &[u32])> =
-                running.iter().map(|&i| (i, texts[i].unread())).collect();
-            decoding.read_batch(&pieces, &mut logits)?;
-            for (&i, logits) in running.iter().zip(logits.chunks_exact(vocab_size)) {
-                texts[i].go_on(logits, how.ends, &mut |token| on_token(i, token))?;
-                texts[i].settle(i, decoding);
-            }
+    Ok(limit.min(longest.saturating_add(how.sampling.max_new_tokens)))
+}
+
+/// Continues texts until each is at its end. A text that is broken off while its prompt is read ends all of them.
+fn go_on(
+    texts: &mut [Text],
+    decoding: &mut Decoding,
+    how: Continuing,
+    hear: &mut dyn FnMut(usize, Step) -> ControlFlow<()>,
+) -> Result<()> {
+    let mut logits = Vec::new();
+    loop {
+        let running: Vec<usize> = (0..texts.len())
+            .filter(|&i| texts[i].finish.is_none())
+            .collect();
+        if running.is_empty() {
+            return Ok(());
         }
-    })?;
-    let generated = texts.into_iter().map(|text| Generated {
-        tokens: text.new,
-        finish: text.finish.unwrap_or(Finish::Stopped),
-    });
-    Ok(generated.collect())
+        let pieces: Vec<(usize, &[u32])> =
+            running.iter().map(|&i| (i, texts[i].unread())).collect();
+        let mut read: Vec<usize> = texts.iter().map(|text| text.read).collect();
+        let done = decoding.read_batch(&pieces, &mut logits, &mut |i, more| {
+            read[i] += more;
+            let (tokens, kept) = (read[i], 0);
+            hear(i, Step::Read { tokens, kept })
+        })?;
+        if done.is_break() {
+            for &i in &running {
+                texts[i].finish = Some(Finish::Stopped);
+            }
+            return Ok(());
+        }
+        let vocab_size = logits.len() / running.len();
+        for (&i, logits) in running.iter().zip(logits.chunks_exact(vocab_size)) {
+            texts[i].go_on(logits, how.ends, &mut |token| hear(i, Step::Token(token)))?;
+            texts[i].settle(i, decoding);
+        }
+    }
 }
 
 /// A text on its way.
@@ -162,7 +232,8 @@ struct Text<'a> {
 
 impl<'a> Text<'a> {
     /// Of a prompt over the limit its last tokens are read.
-    fn new(prompt: Prompt, how: Continuing<'a>, limit: usize, vocab_size: usize) -> Self {
+    fn of(model: &Model, prompt: Prompt, how: Continuing<'a>) -> Self {
+        let (limit, vocab_size) = (model.shape().seq_len, model.shape().vocab_size);
         let tokens = prompt.tokens;
         let nothing_to_do = how.sampling.max_new_tokens == 0;
         Text {
@@ -174,6 +245,13 @@ impl<'a> Text<'a> {
             limit,
             when_full: how.when_full,
             finish: nothing_to_do.then_some(Finish::Length),
+        }
+    }
+
+    fn generated(self) -> Generated {
+        Generated {
+            tokens: self.new,
+            finish: self.finish.unwrap_or(Finish::Stopped),
         }
     }
 

@@ -6,6 +6,7 @@ use super::fused::{Pass, Plan};
 use crate::kernels::attention::{Heads, Past};
 use crate::kernels::threads;
 use candle_core::{DType, IndexOp, Result, Tensor};
+use std::ops::ControlFlow;
 
 /// Tokens that one pass reads at most: bounds the activations of long prompts, and what a layer with a window keeps beyond
 /// it.
@@ -33,6 +34,33 @@ impl LayerCache {
             window,
             dropped: 0,
         }
+    }
+
+    /// The same rows with room for more.
+    fn grown(self, heads: Heads, capacity: usize, len: usize) -> Self {
+        let mut new = LayerCache::new(heads, capacity, self.window);
+        if new.capacity <= self.capacity {
+            return self;
+        }
+        let d = heads.head_dim;
+        let held = (len - self.dropped) * d;
+        for (from, to) in [
+            (&self.keys, &mut new.keys),
+            (&self.values, &mut new.values),
+        ] {
+            let from = from.chunks_exact(self.capacity * d);
+            for (from, to) in from.zip(to.chunks_exact_mut(new.capacity * d)) {
+                to[..held].copy_from_slice(&from[..held]);
+            }
+        }
+        new.dropped = self.dropped;
+        new
+    }
+
+    /// Whether all is held that tokens behind the first `len` can see.
+    fn reaches_back_to(&self, len: usize) -> bool {
+        let seen = self.window.map_or(len, |window| len.min(window - 1));
+        self.dropped <= len - seen
     }
 
     /// Makes room for `new` rows behind `len` tokens of text, by forgetting those that no token to come can see.
@@ -100,11 +128,82 @@ impl KvCache {
         }
     }
 
+    /// Forgets what stands behind the first `len` tokens; all, where a window has dropped what is to be seen from there.
+    fn go_back(&mut self, len: usize) {
+        match self.layers.iter().all(|layer| layer.reaches_back_to(len)) {
+            true => self.len = self.len.min(len),
+            false => self.clear(),
+        }
+    }
+
+    fn grown(self, heads: Heads, capacity: usize) -> Self {
+        let len = self.len;
+        let layers = self.layers.into_iter();
+        KvCache {
+            layers: layers.map(|l| l.grown(heads, capacity, len)).collect(),
+            len,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let values = |layer: &LayerCache| layer.keys.len() + layer.values.len();
+        4 * self.layers.iter().map(values).sum::<usize>()
+    }
+
     fn clear(&mut self) {
         self.len = 0;
         for layer in &mut self.layers {
             layer.dropped = 0;
         }
+    }
+}
+
+/// Keys and values of the text that was read last, kept for a text that begins alike. They belong to one model, whose weights
+/// do not change meanwhile.
+#[derive(Default)]
+pub struct Kept {
+    /// What the cache has read.
+    tokens: Vec<u32>,
+    cache: Option<KvCache>,
+}
+
+impl Kept {
+    /// Larger ones are given back once a text is at its end.
+    const MAX_BYTES: usize = 1 << 30;
+    /// Room grows in steps of so many tokens.
+    const STEP: usize = 1024;
+
+    /// A cache with room for `capacity` tokens that holds as much of `text` as it can, but never all of it: its last token has
+    /// to be read for what follows.
+    pub(crate) fn take_up(
+        &mut self,
+        text: &[u32],
+        capacity: usize,
+        heads: Heads,
+        windows: &[Option<usize>],
+    ) -> KvCache {
+        let tokens = std::mem::take(&mut self.tokens);
+        let Some(mut cache) = self.cache.take() else {
+            return KvCache::new(heads, capacity, windows);
+        };
+        let alike = tokens.iter().zip(text).take_while(|(a, b)| a == b).count();
+        let len = alike.min(cache.len).min(text.len().saturating_sub(1));
+        cache.go_back(len);
+        cache.grown(heads, capacity)
+    }
+
+    /// Takes a cache back, with the text of which it has read the beginning.
+    pub(crate) fn remember(&mut self, cache: Option<KvCache>, text: &[u32]) {
+        let cache = cache.filter(|cache| cache.bytes() <= Self::MAX_BYTES);
+        self.tokens = cache
+            .as_ref()
+            .map_or_else(Vec::new, |cache| text[..cache.len.min(text.len())].to_vec());
+        self.cache = cache;
+    }
+
+    /// `tokens` in steps, at most `limit`: so a conversation does not move its keys and values in every turn.
+    pub(crate) fn room(tokens: usize, limit: usize) -> usize {
+        tokens.div_ceil(Self::STEP).saturating_mul(Self::STEP).min(limit)
     }
 }
 
@@ -209,35 +308,52 @@ impl<'a> Decoding<'a> {
         }
     }
 
-    /// `windows` has how far each layer sees.
-    pub fn fused(
-        plan: Plan<'a>,
-        pass: &'a mut Pass,
-        heads: Heads,
-        extent: Extent,
-        windows: &[Option<usize>],
-    ) -> Self {
-        let cache = || KvCache::new(heads, extent.tokens, windows);
+    /// One cache for each text; what they hold is read already.
+    pub fn fused(plan: Plan<'a>, pass: &'a mut Pass, caches: Vec<KvCache>) -> Self {
         Decoding::Fused {
             plan,
             pass,
             texts: Texts {
-                caches: (0..extent.texts).map(|_| cache()).collect(),
+                caches,
                 pieces: Vec::new(),
             },
             ids: Vec::new(),
         }
     }
 
+    /// How many tokens of a text are read.
+    pub fn held(&self, text: usize) -> usize {
+        match self {
+            Decoding::Composite { .. } => 0,
+            Decoding::Fused { texts, .. } => texts.caches[text].len,
+        }
+    }
+
+    /// The cache of the first text.
+    pub fn into_cache(self) -> Option<KvCache> {
+        match self {
+            Decoding::Composite { .. } => None,
+            Decoding::Fused { texts, .. } => texts.caches.into_iter().next(),
+        }
+    }
+
     /// Reads the first text on by `tokens` and fills `logits` (V), those after the last of them; the buffer may be used
     /// again.
     pub fn read(&mut self, tokens: &[u32], logits: &mut Vec<f32>) -> Result<()> {
-        self.read_batch(&[(0, tokens)], logits)
+        let mut go_on = |_, _| ControlFlow::Continue(());
+        let _ = self.read_batch(&[(0, tokens)], logits, &mut go_on)?;
+        Ok(())
     }
 
     /// Reads on in several texts: (text, tokens) in the order of the texts, no tokens for none. Fills `logits` (pieces, V),
-    /// those after the last token of each.
-    pub fn read_batch(&mut self, pieces: &[(usize, &[u32])], logits: &mut Vec<f32>) -> Result<()> {
+    /// those after the last token of each. Between two chunks of a long piece `pause` hears the text and how many more of its
+    /// tokens are read, and may break off: then there are no logits.
+    pub fn read_batch(
+        &mut self,
+        pieces: &[(usize, &[u32])],
+        logits: &mut Vec<f32>,
+        pause: &mut dyn FnMut(usize, usize) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
         debug_assert!(pieces.is_sorted_by_key(|(text, _)| *text));
         // Long pieces come in chunks; the last chunk of all brings the logits.
         let mut skip = 0;
@@ -253,6 +369,9 @@ impl<'a> Decoding<'a> {
                 let chunk = &rest[..rest.len().saturating_sub(1).min(CHUNK)];
                 if !chunk.is_empty() {
                     self.read_chunk(&[(*text, chunk)], logits)?;
+                    if pause(*text, chunk.len()).is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
                 }
             }
             skip += CHUNK;
@@ -261,7 +380,8 @@ impl<'a> Decoding<'a> {
             .iter()
             .map(|(text, tokens)| (*text, &tokens[skip.min(tokens.len() - 1)..]))
             .collect();
-        self.read_rests(&rests, logits)
+        self.read_rests(&rests, logits)?;
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Pieces of at most [`CHUNK`] tokens, as many in a pass as fit.

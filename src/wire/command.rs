@@ -54,6 +54,12 @@ pub enum Prompt {
     Text(String),
     /// The model's chat template makes a text of the turns. Where the last one is the assistant's, it is continued.
     Turns(Vec<Turn>),
+    /// The same with tools that the model may call.
+    WithTools {
+        messages: Vec<Turn>,
+        /// Definitions as transformers' `apply_chat_template` takes them; the template writes them into the text.
+        tools: Vec<serde_json::Value>,
+    },
 }
 
 impl From<&str> for Prompt {

@@ -177,6 +177,14 @@ pub enum Event {
         /// With the token that begins a text, where the model has one.
         prompt_tokens: u64,
     },
+    /// How far a `Generate` has read its prompt: comes before reading and between two pieces of a long prompt.
+    PromptRead {
+        command: CommandId,
+        /// Tokens of the prompt that are read by now, the kept ones among them.
+        tokens: u64,
+        /// Those at its beginning that an earlier prompt had too: they are not read again.
+        kept: u64,
+    },
     /// One piece of a `Generate` answer.
     Token {
         command: CommandId,
@@ -192,6 +200,9 @@ pub enum Event {
         command: CommandId,
         n_tokens: u64,
         prompt_tokens: u64,
+        /// Those of the prompt that were not read again, because an earlier one began alike.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        kept_tokens: u64,
         seconds: f64,
         /// From the prompt to the first token: reading the prompt. 0 where none came.
         #[serde(default)]
@@ -270,3 +281,8 @@ pub enum Event {
     #[serde(untagged)]
     Unknown(serde_json::Value),
 }
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+

@@ -1,6 +1,8 @@
 //! `llmtui chat`: talk to a model in plain text: one prompt, line by line at a terminal, or the lines of a pipe.
 
+mod keyboard;
 mod talk;
+mod tools;
 
 use super::{
     Context,
@@ -10,7 +12,9 @@ use super::{
 };
 use crate::engine::models::Parts;
 use crate::link::launch::Launcher;
+use keyboard::Keyboard;
 use std::io::BufRead;
+use std::path::PathBuf;
 use talk::{Manner, Talk};
 
 /// Talk to a model: a conversation by its chat template, or the continuation of a text
@@ -28,6 +32,9 @@ pub struct Args {
     /// What the model is told before the conversation begins
     #[arg(long, value_name = "S", conflicts_with = "raw")]
     pub system: Option<String>,
+    /// A file with tools that the model may call: a list of JSON definitions, as transformers' apply_chat_template takes them
+    #[arg(long, value_name = "FILE.json", conflicts_with = "raw")]
+    pub tools: Option<PathBuf>,
     /// Continue the text as it is, without a chat template
     #[arg(long)]
     pub raw: bool,
@@ -42,11 +49,16 @@ pub struct Args {
 }
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    let tools = match &args.tools {
+        Some(path) => tools::read(path)?,
+        None => Vec::new(),
+    };
     let model = model_ref::find(&args.model, Parts::Everything, cx)?;
     let mut link = Launcher::this_program(&cx.env)?.infer(&model)?;
     let manner = Manner {
         sampling: args.sampling.sampling(),
         system: args.system.clone(),
+        tools,
         raw: args.raw,
         show_prompt: args.show_prompt,
         json: args.json,
@@ -65,28 +77,35 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 
 /// Each line of standard input is said. A terminal is asked for lines; a pipe is read as it is.
 fn converse<W: std::io::Write>(talk: &mut Talk<W>, name: &str, cx: &Context) -> anyhow::Result<()> {
-    let asking = cx.stdin_is_terminal;
-    if asking {
-        let what = match talk.converses() {
-            true => "each line is a turn of the conversation",
-            false => "each line is continued by the model",
-        };
-        eprintln!("{name}: {what}; Ctrl-D ends");
+    if cx.stdin_is_terminal {
+        return at_a_terminal(talk, name);
     }
-    let mut lines = std::io::stdin().lock().lines();
+    for line in std::io::stdin().lock().lines() {
+        talk.say(&line.map_err(unreadable)?)?;
+    }
+    Ok(())
+}
+
+/// Ctrl-C cuts an answer short; where there is none, it ends the program.
+fn at_a_terminal<W: std::io::Write>(talk: &mut Talk<W>, name: &str) -> anyhow::Result<()> {
+    let what = match talk.converses() {
+        true => "each line is a turn of the conversation",
+        false => "each line is continued by the model",
+    };
+    eprintln!("{name}: {what}; Ctrl-C cuts an answer short, Ctrl-D ends");
+    let mut keyboard = Keyboard::listen()?;
     loop {
-        if asking {
-            eprint!("> ");
+        eprint!("> ");
+        match keyboard.line() {
+            Some(line) => talk.say_until(&line.map_err(unreadable)?, &mut keyboard)?,
+            None => return Ok(()),
         }
-        let Some(line) = lines.next() else {
-            return Ok(());
-        };
-        let line = line.map_err(|e| {
-            Failure::yours(
-                format!("standard input cannot be read: {e}"),
-                "give it UTF-8 text",
-            )
-        })?;
-        talk.say(&line)?;
     }
+}
+
+fn unreadable(error: std::io::Error) -> Failure {
+    Failure::yours(
+        format!("standard input cannot be read: {error}"),
+        "give it UTF-8 text",
+    )
 }

@@ -1,12 +1,13 @@
 //! A conversation in plain text over a link to an inference engine: what is asked, what is printed where.
 
+use super::keyboard::Keyboard;
 use crate::base::human;
 use crate::base::sampling::Sampling;
 use crate::base::text::{one_line, sanitize};
 use crate::cli::exit::Failure;
 use crate::link::{Incoming, Link};
 use crate::wire::{Command, CommandId, Event, Prompt, StopReason, Turn};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::Write;
 
 /// How it is talked.
@@ -14,6 +15,8 @@ use std::io::Write;
 pub struct Manner {
     pub sampling: Sampling,
     pub system: Option<String>,
+    /// Definitions of tools that the model may call.
+    pub tools: Vec<Value>,
     pub raw: bool,
     pub show_prompt: bool,
     pub json: bool,
@@ -39,6 +42,7 @@ struct Answer {
     text: String,
     n_tokens: u64,
     prompt_tokens: u64,
+    kept_tokens: u64,
     seconds: f64,
     prefill_seconds: f64,
     reason: Option<StopReason>,
@@ -66,8 +70,13 @@ impl<'a, W: Write> Talk<'a, W> {
             }
         };
         if template.is_none() && !manner.raw {
-            if manner.system.is_some() {
-                let what = "this model has no chat template, so there is no place for --system";
+            let said = [
+                (manner.system.is_some(), "--system"),
+                (!manner.tools.is_empty(), "--tools"),
+            ];
+            if let Some((_, option)) = said.iter().find(|(said, _)| *said) {
+                let what =
+                    format!("this model has no chat template, so there is no place for {option}");
                 return Err(Failure::yours(what, "write it into the prompt, with --raw").into());
             }
             notes.push("this model has no chat template: it completes texts".into());
@@ -101,10 +110,29 @@ impl<'a, W: Write> Talk<'a, W> {
     /// # Errors
     /// The model refuses, or is gone.
     pub fn say(&mut self, text: &str) -> anyhow::Result<()> {
+        self.said(text, None)
+    }
+
+    /// [`Talk::say`] where Ctrl-C cuts the answer short; what is there of it stays.
+    ///
+    /// # Errors
+    /// As [`Talk::say`].
+    pub fn say_until(&mut self, text: &str, keyboard: &mut Keyboard) -> anyhow::Result<()> {
+        self.said(text, Some(keyboard))
+    }
+
+    fn said(&mut self, text: &str, keyboard: Option<&mut Keyboard>) -> anyhow::Result<()> {
         let prompt = match self.converses {
             true => {
                 self.turns.push(Turn::new("user", text));
-                Prompt::Turns(self.turns.clone())
+                let messages = self.turns.clone();
+                match self.manner.tools.is_empty() {
+                    true => Prompt::Turns(messages),
+                    false => Prompt::WithTools {
+                        messages,
+                        tools: self.manner.tools.clone(),
+                    },
+                }
             }
             false => Prompt::Text(text.into()),
         };
@@ -115,18 +143,36 @@ impl<'a, W: Write> Talk<'a, W> {
             prompt,
             sampling: self.manner.sampling.clone(),
         })?;
-        let answer = self.answer(asked)?;
+        let answer = self.answer(asked, keyboard)?;
         self.end(text, &answer)?;
-        if self.converses {
-            self.turns.push(Turn::new("assistant", answer.text));
+        match (self.converses, answer.text.is_empty()) {
+            (true, false) => self.turns.push(Turn::new("assistant", answer.text)),
+            // Cut short before its first word: as if it had not been asked.
+            (true, true) if answer.reason == Some(StopReason::Cancelled) => {
+                self.turns.pop();
+            }
+            (true, true) => self.turns.push(Turn::new("assistant", "")),
+            (false, _) => {}
         }
         Ok(())
     }
 
-    fn answer(&mut self, asked: CommandId) -> anyhow::Result<Answer> {
+    fn answer(
+        &mut self,
+        asked: CommandId,
+        mut keyboard: Option<&mut Keyboard>,
+    ) -> anyhow::Result<Answer> {
         let mut answer = Answer::default();
         while answer.reason.is_none() {
-            match self.link.blocking_recv() {
+            let incoming = match &mut keyboard {
+                Some(keyboard) => keyboard.incoming(self.link),
+                None => Some(self.link.blocking_recv()),
+            };
+            let Some(incoming) = incoming else {
+                self.link.send(Command::Cancel { target: asked })?;
+                continue;
+            };
+            match incoming {
                 Incoming::Event(envelope) => self.take(asked, envelope.event, &mut answer)?,
                 Incoming::CaughtUp => {}
                 Incoming::Closed(why) => return Err(gone(why.as_deref()).into()),
@@ -153,6 +199,7 @@ impl<'a, W: Write> Talk<'a, W> {
                 command,
                 n_tokens,
                 prompt_tokens,
+                kept_tokens,
                 seconds,
                 prefill_seconds,
                 reason,
@@ -166,6 +213,7 @@ impl<'a, W: Write> Talk<'a, W> {
                 }
                 answer.n_tokens = n_tokens;
                 answer.prompt_tokens = prompt_tokens;
+                answer.kept_tokens = kept_tokens;
                 answer.seconds = seconds;
                 answer.prefill_seconds = prefill_seconds;
                 answer.reason = Some(reason);
@@ -193,19 +241,23 @@ impl<'a, W: Write> Talk<'a, W> {
                 one_line(&answer.message)
             );
         }
+        if answer.reason == Some(StopReason::Cancelled) {
+            eprintln!("cut short");
+        }
         if self.manner.terminal {
             eprintln!("{}", figures(answer));
         }
         Ok(())
     }
 
-    fn object(&self, said: &str, answer: &Answer) -> serde_json::Value {
+    fn object(&self, said: &str, answer: &Answer) -> Value {
         let (prefill, decode) = speeds(answer);
         let mut object = json!({
             "prompt": said,
             "text": answer.text,
             "reason": answer.reason,
             "prompt_tokens": answer.prompt_tokens,
+            "kept_tokens": answer.kept_tokens,
             "n_tokens": answer.n_tokens,
             "seconds": answer.seconds,
             "prefill_tok_per_sec": prefill,
@@ -237,22 +289,30 @@ fn speeds(answer: &Answer) -> (Option<f64>, Option<f64>) {
         |tokens: u64, seconds: f64| (tokens > 0 && seconds > 0.0).then(|| tokens as f64 / seconds);
     let writing = answer.seconds - answer.prefill_seconds;
     (
-        rate(answer.prompt_tokens, answer.prefill_seconds),
+        rate(
+            answer.prompt_tokens.saturating_sub(answer.kept_tokens),
+            answer.prefill_seconds,
+        ),
         // The first token comes with the prompt.
         rate(answer.n_tokens.saturating_sub(1), writing),
     )
 }
 
-/// `8 tokens · 62 tok/s · prompt of 5 at 310 tok/s`
+/// `8 tokens · 62 tok/s · prompt of 5 at 310 tok/s`; `read 31 of 532 tokens at 310 tok/s` where the rest was kept.
 fn figures(answer: &Answer) -> String {
     let (prefill, decode) = speeds(answer);
     let at = |rate: Option<f64>| rate.map(|r| format!("{} tok/s", human::short(r)));
     let writing = at(decode).map(|r| format!(" · {r}")).unwrap_or_default();
     let reading = at(prefill).map(|r| format!(" at {r}")).unwrap_or_default();
-    format!(
-        "{} tokens{writing} · prompt of {}{reading}",
-        answer.n_tokens, answer.prompt_tokens
-    )
+    let prompt = match answer.kept_tokens {
+        0 => format!("prompt of {}", answer.prompt_tokens),
+        kept => format!(
+            "read {} of {} tokens",
+            answer.prompt_tokens.saturating_sub(kept),
+            answer.prompt_tokens
+        ),
+    };
+    format!("{} tokens{writing} · {prompt}{reading}", answer.n_tokens)
 }
 
 /// What the process said when it died; its own prefix is cut, ours comes in front.

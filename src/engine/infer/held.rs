@@ -2,7 +2,7 @@
 
 use super::opening;
 use super::stops::StopWatch;
-use super::{Continued, Piece, Reading, TextModel};
+use super::{Continued, Piece, Reading, Step, TextModel};
 use crate::base::child::Child;
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::base::text::one_line;
@@ -12,8 +12,9 @@ use crate::data::{DataError, Message};
 use crate::hf;
 use crate::llama_cpp::{GgufModel, ModelFileError, is_gguf};
 use crate::nn::Model;
-use crate::nn::generate::{Continuing, Finish, WhenFull, generate};
+use crate::nn::generate::{self, Continuing, Finish, Kept, WhenFull, generate_on};
 use crate::wire::{Event, Prompt, StopReason, Turn};
+use serde_json::Value;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -68,6 +69,8 @@ impl LoadError {
 /// A loaded model.
 pub struct HeldModel {
     model: Model,
+    /// Keys and values of the prompt and the answer before.
+    kept: Kept,
     tokenizer: Tokenizer,
     template: Option<Template>,
     /// What the tokenizer's own file puts in front of a text. Templates write it themselves.
@@ -144,6 +147,7 @@ impl HeldModel {
             template,
             tokenizer,
             model,
+            kept: Kept::default(),
         })
     }
 
@@ -182,7 +186,7 @@ impl HeldModel {
     }
 
     /// A conversation as the template writes it, up to where the assistant goes on.
-    fn of_turns(&self, turns: &[Turn]) -> Result<Reading, String> {
+    fn of_turns(&self, turns: &[Turn], tools: Option<&Value>) -> Result<Reading, String> {
         let Some(template) = &self.template else {
             return Err(
                 "this model brings no chat template: it is a base model, which completes texts. Send it a text"
@@ -196,9 +200,14 @@ impl HeldModel {
             Some((last, before)) if last.role == "assistant" => (before, last.content.as_str()),
             Some(_) => (messages.as_slice(), ""),
         };
-        let text = template
-            .render(before, None, GenerationPrompt::With)
-            .map_err(|e| format!("{e}; {}", e.hint()))?;
+        let render = |tools| {
+            let text = template.render(before, tools, GenerationPrompt::With);
+            text.map_err(|e| format!("{e}; {}", e.hint()))
+        };
+        let text = render(tools)?;
+        if tools.is_some() && render(None)? == text {
+            return Err("this model's chat template has no place for tools: it was not taught to call any".into());
+        }
         let text = text + begun;
         let tokens = self.tokenizer.encode(&text).map_err(|e| e.to_string())?;
         match tokens.is_empty() {
@@ -225,7 +234,11 @@ impl TextModel for HeldModel {
     fn read(&self, prompt: &Prompt) -> Result<Reading, String> {
         match prompt {
             Prompt::Text(text) => self.of_text(text),
-            Prompt::Turns(turns) => self.of_turns(turns),
+            Prompt::Turns(turns) => self.of_turns(turns, None),
+            Prompt::WithTools { messages, tools } => {
+                let tools = Value::Array(tools.clone());
+                self.of_turns(messages, Some(&tools))
+            }
         }
     }
 
@@ -233,7 +246,7 @@ impl TextModel for HeldModel {
         &mut self,
         reading: &Reading,
         sampling: &Sampling,
-        on_piece: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+        hear: &mut dyn FnMut(Step) -> ControlFlow<()>,
     ) -> Result<Continued, String> {
         let when_full = match sampling.context {
             ContextLimit::Roll => WhenFull::Roll,
@@ -256,7 +269,14 @@ impl TextModel for HeldModel {
             ends: &self.ends,
             when_full,
         };
-        let generated = generate(&mut self.model, &reading.tokens, how, &mut |token| {
+        let (model, kept) = (&mut self.model, &mut self.kept);
+        let generated = generate_on(model, kept, &reading.tokens, how, &mut |step| {
+            let token = match step {
+                generate::Step::Read { tokens, kept } => {
+                    return hear(Step::Read { tokens, kept });
+                }
+                generate::Step::Token(token) => token,
+            };
             n_tokens += 1;
             let (text, stopped) = watch.push(&stream.push(tokenizer, token.id));
             let piece = Piece {
@@ -264,7 +284,7 @@ impl TextModel for HeldModel {
                 logprob: token.logprob,
                 entropy: token.entropy,
             };
-            if on_piece(piece).is_break() {
+            if hear(Step::Wrote(piece)).is_break() {
                 broken = Some(StopReason::Cancelled);
             } else if stopped {
                 broken = Some(StopReason::Stop);
@@ -275,18 +295,18 @@ impl TextModel for HeldModel {
             }
         });
         let generated = generated.map_err(|e| format!("the model cannot compute: {e}"))?;
-        if broken.is_none() {
+        if broken.is_none() && generated.finish != Finish::Stopped {
             let (mut text, stopped) = watch.push(&stream.finish(tokenizer));
             if !stopped {
                 text.push_str(&watch.rest());
             }
             // Text without a token of its own: what was held back until it was sure.
             if !text.is_empty() {
-                let _ = on_piece(Piece {
+                let _ = hear(Step::Wrote(Piece {
                     text,
                     logprob: f32::NAN,
                     entropy: f32::NAN,
-                });
+                }));
             }
         }
         Ok(Continued {

@@ -42,6 +42,17 @@ pub struct Reading {
     pub tokens: Vec<u32>,
 }
 
+/// What is heard of a model at work.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// So many tokens of the prompt are read by now, `kept` of them for an earlier prompt.
+    Read {
+        tokens: usize,
+        kept: usize,
+    },
+    Wrote(Piece),
+}
+
 /// How a continuation ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Continued {
@@ -57,12 +68,13 @@ pub trait TextModel {
     /// What the model reads for a prompt. The error is a sentence for the user.
     fn read(&self, prompt: &Prompt) -> Result<Reading, String>;
 
-    /// Continues what was read; `on_piece` hears every token and may break off. The error is a sentence for the user.
+    /// Continues what was read; `hear` hears of every token, and between the pieces of a long prompt, and may break off. The
+    /// error is a sentence for the user.
     fn go_on(
         &mut self,
         reading: &Reading,
         sampling: &Sampling,
-        on_piece: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+        hear: &mut dyn FnMut(Step) -> ControlFlow<()>,
     ) -> Result<Continued, String>;
 }
 
@@ -96,6 +108,7 @@ struct Asked {
 /// What is told at the end of an answer.
 struct Ending {
     prompt_tokens: usize,
+    kept_tokens: usize,
     continued: Continued,
     seconds: Duration,
     /// From the prompt to the first token.
@@ -143,20 +156,28 @@ impl Desk<'_> {
             text: end_of(&reading.text).into(),
             prompt_tokens: reading.tokens.len() as u64,
         });
-        let mut first = None;
+        let (mut first, mut kept_tokens) = (None, 0);
         let read_from = self.clock.elapsed();
-        let continued = model.go_on(&reading, &sampling, &mut |piece| {
-            first.get_or_insert_with(|| self.clock.elapsed());
-            (self.emit)(Event::Token {
-                command: id,
-                text: piece.text,
-                logprob: Num(piece.logprob.into()),
-                entropy: Some(Num(piece.entropy.into())),
-            });
+        let continued = model.go_on(&reading, &sampling, &mut |step| {
+            match step {
+                Step::Read { tokens, kept } => {
+                    kept_tokens = kept;
+                    (self.emit)(Event::PromptRead {
+                        command: id,
+                        tokens: tokens as u64,
+                        kept: kept as u64,
+                    });
+                }
+                Step::Wrote(piece) => {
+                    first.get_or_insert_with(|| self.clock.elapsed());
+                    (self.emit)(token(id, piece));
+                }
+            }
             self.look_up(id)
         });
         let ending = Ending {
             prompt_tokens: reading.tokens.len(),
+            kept_tokens,
             continued: continued.unwrap_or_else(failed),
             seconds: self.clock.elapsed() - begun,
             prefill: first.map_or(Duration::ZERO, |first| first - read_from),
@@ -164,7 +185,7 @@ impl Desk<'_> {
         (self.emit)(generated(id, ending));
     }
 
-    /// Between two tokens: what has arrived meanwhile.
+    /// Between two tokens, and between two pieces of a prompt: what has arrived meanwhile.
     fn look_up(&mut self, current: CommandId) -> ControlFlow<()> {
         loop {
             match self.inbox.try_recv() {
@@ -245,6 +266,7 @@ impl Ending {
     fn without_answer(continued: Continued) -> Ending {
         Ending {
             prompt_tokens: 0,
+            kept_tokens: 0,
             continued,
             seconds: Duration::ZERO,
             prefill: Duration::ZERO,
@@ -260,9 +282,19 @@ fn failed(message: String) -> Continued {
     }
 }
 
+fn token(command: CommandId, piece: Piece) -> Event {
+    Event::Token {
+        command,
+        text: piece.text,
+        logprob: Num(piece.logprob.into()),
+        entropy: Some(Num(piece.entropy.into())),
+    }
+}
+
 fn generated(command: CommandId, ending: Ending) -> Event {
     Event::Generated {
         command,
+        kept_tokens: ending.kept_tokens as u64,
         n_tokens: ending.continued.n_tokens as u64,
         prompt_tokens: ending.prompt_tokens as u64,
         seconds: ending.seconds.as_secs_f64(),

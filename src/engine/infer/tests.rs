@@ -17,7 +17,7 @@ impl TextModel for Parrot<'_> {
                 text: text.clone(),
                 tokens: text.chars().map(u32::from).collect(),
             }),
-            Prompt::Turns(turns) => Ok(Reading {
+            Prompt::Turns(turns) | Prompt::WithTools { messages: turns, .. } => Ok(Reading {
                 text: turns.iter().map(|t| t.content.as_str()).collect(),
                 tokens: vec![1; turns.len()],
             }),
@@ -28,10 +28,21 @@ impl TextModel for Parrot<'_> {
         &mut self,
         reading: &Reading,
         sampling: &Sampling,
-        on_piece: &mut dyn FnMut(Piece) -> ControlFlow<()>,
+        hear: &mut dyn FnMut(Step) -> ControlFlow<()>,
     ) -> Result<Continued, String> {
         let mut reason = StopReason::Length;
         let mut n_tokens = 0;
+        // Long prompts are read in pieces.
+        for tokens in (0..reading.tokens.len()).step_by(512).skip(1) {
+            (self.at_token)(0);
+            if hear(Step::Read { tokens, kept: 100 }).is_break() {
+                return Ok(Continued {
+                    n_tokens,
+                    reason: StopReason::Cancelled,
+                    message: String::new(),
+                });
+            }
+        }
         for c in reading.text.chars().cycle().take(sampling.max_new_tokens) {
             n_tokens += 1;
             (self.at_token)(n_tokens);
@@ -40,7 +51,7 @@ impl TextModel for Parrot<'_> {
                 logprob: -0.5,
                 entropy: 1.25,
             };
-            if on_piece(piece).is_break() {
+            if hear(Step::Wrote(piece)).is_break() {
                 reason = StopReason::Cancelled;
                 break;
             }
@@ -290,4 +301,27 @@ fn long_prompts_are_told_by_their_end() {
     let told = end_of(&long);
     assert!(told.len() <= MAX_TOLD && long.ends_with(told));
     assert_eq!(end_of("short"), "short");
+}
+
+#[test]
+fn reading_a_long_prompt_is_told_and_can_be_cancelled() {
+    let mut pieces = 0;
+    let long = "long ".repeat(500);
+    let events = served(vec![generate(1, &long, 3)], |token, send| {
+        assert_eq!(token, 0, "nothing is written");
+        pieces += 1;
+        if pieces == 2 {
+            send.send(ask(2, Command::Cancel { target: 1 })).unwrap();
+            send.send(detach(3)).unwrap();
+        }
+    });
+    let read = |e: &Event| match e {
+        Event::PromptRead { command: 1, tokens, kept: 100 } => Some(*tokens),
+        _ => None,
+    };
+    assert_eq!(events.iter().filter_map(read).collect::<Vec<_>>(), [512, 1024]);
+    assert!(matches!(
+        events.iter().find(|e| matches!(e, Event::Generated { .. })),
+        Some(Event::Generated { command: 1, n_tokens: 0, kept_tokens: 100, reason: StopReason::Cancelled, .. })
+    ));
 }

@@ -25,6 +25,8 @@ const MIN_STEPS: usize = 6;
 const TIME: Duration = Duration::from_millis(250);
 /// Learning rate of the probe, whatever the run's: wiring is tested here, not tuning.
 const LR: f64 = 2e-3;
+/// The same for weights that are trained already: steps as large as a random model's would only break them.
+const GIVEN_LR: f64 = 2e-4;
 /// Learnt by heart: this share of the first loss is left.
 const LEARNT: f64 = 0.5;
 /// When the time is up: the loss must at least be this share lower.
@@ -33,6 +35,10 @@ const FALLING: f64 = 0.05;
 fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
     let batch = probe(&subject.first_batch(ROWS));
     let (spec, clock) = (subject.spec, subject.clock);
+    let lr = match spec.train.from {
+        Some(_) => GIVEN_LR,
+        None => LR,
+    };
     let state = subject.twin()?;
     let context = StepContext {
         step_tokens: batch.learnt().max(1),
@@ -42,7 +48,7 @@ fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
         state.model.params_mut().zero_grads()?;
         let found = micro_step(&*spec.method, &mut state.model, &view(&batch), &context)?;
         let scale = clip_scale(state.model.params().grad_norm()?, 1.0);
-        state.optimizer.step(state.model.params_mut(), LR, scale)?;
+        state.optimizer.step(state.model.params_mut(), lr, scale)?;
         Ok(found.loss)
     };
     judge(&mut step, &mut || clock.elapsed() - begun >= TIME)

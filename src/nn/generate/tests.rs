@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::nn::{Door, ModelConfig, position::PositionConfig};
+use crate::nn::kv_cache::CHUNK;
 use candle_core::Device;
 
 fn greedy(max_new_tokens: usize) -> Sampling {
@@ -211,13 +212,15 @@ fn long_prompts_are_read_in_chunks() {
         tokens: config.seq_len,
     };
     let mut read = Vec::new();
-    model
+    let done = model
         .decode_batch(extent, |decoding| {
             let pieces: Vec<(usize, &[u32])> =
                 texts.iter().map(|t| t.as_slice()).enumerate().collect();
-            decoding.read_batch(&pieces, &mut read)
+            let mut go_on = |_, _| ControlFlow::Continue(());
+            decoding.read_batch(&pieces, &mut read, &mut go_on)
         })
         .unwrap();
+    assert!(done.is_continue());
     for (text, read) in texts.iter().zip(read.chunks_exact(29)) {
         let all = model.logits(text, 1, text.len()).unwrap();
         let rows: Vec<Vec<f32>> = all.squeeze(0).unwrap().to_vec2().unwrap();
@@ -305,4 +308,134 @@ fn windows_that_forgot_give_what_windows_that_see_all_give() {
     for (text, prompt) in together.iter().zip(prompts) {
         assert_eq!(text.tokens, without_cache(&mut model, prompt, 15));
     }
+}
+
+/// A model with a window in every other layer and without one in the rest, whose context is longer than two chunks.
+fn windowed() -> Model {
+    let config = ModelConfig {
+        n_layer: 2,
+        n_head: 2,
+        n_kv_head: Some(1),
+        d_model: 16,
+        seq_len: 3 * CHUNK,
+        position: PositionConfig::Rope(Default::default()),
+        sliding_window: Some(20),
+        global_every: Some(2),
+        init_std: 0.4,
+        ..Default::default()
+    };
+    let mut model = Model::new(&config, 29, &Device::Cpu).unwrap();
+    model.init(7).unwrap();
+    model
+}
+
+#[test]
+fn a_text_that_begins_as_the_last_one_comes_out_as_if_it_were_read_afresh() {
+    for mut model in [windowed(), fused()] {
+        let limit = model.shape().seq_len;
+        let mut rng = crate::base::rng::Rng::new(5, crate::base::rng::Stream::Test, 0, 0);
+        let (mut kept, mut text) = (Kept::default(), Vec::<u32>::new());
+        let mut reused = 0;
+        for turn in 0..60 {
+            // Now and then something before is changed, near the end or far from it; mostly more is said.
+            if turn % 3 == 2 {
+                text.truncate(rng.below(text.len() as u64) as usize);
+            }
+            let more = 1 + rng.below(limit as u64 / 4) as usize;
+            text.extend((0..more).map(|_| rng.below(29) as u32));
+            if text.len() > limit - 2 {
+                text.truncate(limit / 3);
+            }
+            let sampling = greedy(1 + rng.below(4) as usize);
+            let how = Continuing {
+                when_full: WhenFull::Stop,
+                ..rolling(&sampling)
+            };
+            let mut heard = Vec::new();
+            let on = generate_on(&mut model, &mut kept, &text, how, &mut |step| {
+                match step {
+                    Step::Read { kept, .. } => reused = kept,
+                    Step::Token(token) => heard.push(token),
+                }
+                ControlFlow::Continue(())
+            });
+            assert!(reused < text.len());
+            let mut alone = Vec::new();
+            let fresh = generate(&mut model, &text, how, &mut |token| {
+                alone.push(token);
+                ControlFlow::Continue(())
+            });
+            let (on, fresh) = (on.unwrap(), fresh.unwrap());
+            assert_eq!(on, fresh, "turn {turn}, {reused} of {} kept", text.len());
+            for (a, b) in heard.iter().zip(&alone) {
+                assert!((a.logprob - b.logprob).abs() < 1e-4, "{a:?} {b:?}");
+            }
+            text.extend(on.tokens);
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_is_used_as_far_as_windows_reach_back_and_rolling_forgets() {
+    let mut model = windowed();
+    let limit = model.shape().seq_len;
+    let sampling = greedy(2);
+    let how = rolling(&sampling);
+    let mut kept = Kept::default();
+    let mut read = |text: &[u32]| {
+        let mut reused = 0;
+        let generated = generate_on(&mut model, &mut kept, text, how, &mut |step| {
+            if let Step::Read { kept, .. } = step {
+                reused = kept;
+            }
+            ControlFlow::Continue(())
+        });
+        generated.unwrap();
+        reused
+    };
+    let text: Vec<u32> = (0..1300).map(|i| i * 7 % 29).collect();
+    assert_eq!(read(&text), 0);
+    assert_eq!(read(&text), 1299);
+    assert_eq!(read(&text[..1290]), 1289);
+    // The window has dropped what is to be seen from there: it is read anew.
+    assert_eq!(read(&text[..600]), 0);
+    assert_eq!(read(&text[..590]), 589);
+    assert_eq!(read(&[&text[..100], &[1, 2, 3]].concat()), 0);
+    assert_eq!(read(&[&text[..100], &[1, 9, 3]].concat()), 101);
+    // A text that rolled left something else behind.
+    let full: Vec<u32> = (0..limit as u32).map(|i| i % 29).collect();
+    read(&full);
+    assert_eq!(read(&full), 0);
+}
+
+#[test]
+fn reading_a_long_prompt_can_be_broken_off_between_its_pieces() {
+    let mut model = windowed();
+    let text: Vec<u32> = (0..1300).map(|i| i * 7 % 29).collect();
+    let sampling = greedy(3);
+    let mut kept = Kept::default();
+    let mut heard = Vec::new();
+    let how = rolling(&sampling);
+    let generated = generate_on(&mut model, &mut kept, &text, how, &mut |step| {
+        heard.push(step);
+        match heard.len() {
+            2 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    });
+    let generated = generated.unwrap();
+    assert_eq!((generated.tokens.len(), generated.finish), (0, Finish::Stopped));
+    let read = |tokens| Step::Read { tokens, kept: 0 };
+    assert_eq!(heard, [read(0), read(CHUNK)]);
+    // What was read is not lost.
+    let mut reused = 0;
+    let again = generate_on(&mut model, &mut kept, &text, how, &mut |step| {
+        if let Step::Read { kept, .. } = step {
+            reused = kept;
+        }
+        ControlFlow::Continue(())
+    });
+    let mut go = |_| ControlFlow::Continue(());
+    let fresh = generate(&mut model, &text, how, &mut go).unwrap();
+    assert_eq!((again.unwrap(), reused), (fresh, CHUNK));
 }

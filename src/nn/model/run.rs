@@ -6,7 +6,7 @@ use crate::kernels::matmul::Into;
 use crate::kernels::{flat, logprob, threads};
 use crate::nn::composite::{Decoder, Graph, Leaves};
 use crate::nn::fused::{Pass, Plan};
-use crate::nn::kv_cache::{Decoding, Extent};
+use crate::nn::kv_cache::{Decoding, Extent, Kept, KvCache};
 use crate::nn::tape::Track;
 use crate::nn::weights::Weights;
 use candle_core::{DType, Device, Result, Tensor, bail};
@@ -257,12 +257,39 @@ impl Model {
         if self.door == Door::Composite {
             return read(&mut Decoding::composite(self.decoder(Track::Off)?, extent));
         }
-        let heads = self.heads();
-        let layers = 0..self.shape.n_layer;
-        let windows: Vec<_> = layers.map(|layer| self.config.window(layer)).collect();
+        let (heads, windows) = (self.heads(), self.windows());
+        let cache = |_| KvCache::new(heads, extent.tokens, &windows);
+        let caches = (0..extent.texts).map(cache).collect();
+        self.with_plan(|plan, _, pass| read(&mut Decoding::fused(*plan, pass, caches)))?
+    }
+
+    /// Lets `read` read on behind what `kept` holds of `text`, up to `tokens` tokens in all, and keeps what was read. `read`
+    /// answers with the text as far as it then is.
+    pub(crate) fn decode_on(
+        &mut self,
+        kept: &mut Kept,
+        (text, tokens): (&[u32], usize),
+        read: impl FnOnce(&mut Decoding) -> Result<Vec<u32>>,
+    ) -> Result<()> {
+        if self.door == Door::Composite {
+            let texts = Extent { texts: 1, tokens };
+            read(&mut Decoding::composite(self.decoder(Track::Off)?, texts))?;
+            return Ok(());
+        }
+        let room = Kept::room(tokens, self.shape.seq_len);
+        let cache = kept.take_up(text, room, self.heads(), &self.windows());
         self.with_plan(|plan, _, pass| {
-            read(&mut Decoding::fused(*plan, pass, heads, extent, &windows))
+            let mut decoding = Decoding::fused(*plan, pass, vec![cache]);
+            let text = read(&mut decoding)?;
+            kept.remember(decoding.into_cache(), &text);
+            Ok(())
         })?
+    }
+
+    /// How far each layer sees.
+    fn windows(&self) -> Vec<Option<usize>> {
+        let layers = 0..self.shape.n_layer;
+        layers.map(|layer| self.config.window(layer)).collect()
     }
 
     fn heads(&self) -> Heads {

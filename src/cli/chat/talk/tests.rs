@@ -86,6 +86,7 @@ fn end(reason: StopReason) -> Event {
         command: 0,
         n_tokens: 3,
         prompt_tokens: 10,
+        kept_tokens: 0,
         seconds: 0.5,
         prefill_seconds: 0.1,
         reason,

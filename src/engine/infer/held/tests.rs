@@ -47,7 +47,10 @@ fn continued(
     let mut text = String::new();
     let mut pieces = 0;
     let reading = held.read(&prompt.into())?;
-    let end = held.go_on(&reading, sampling, &mut |piece| {
+    let end = held.go_on(&reading, sampling, &mut |step| {
+        let Step::Wrote(piece) = step else {
+            return ControlFlow::Continue(());
+        };
         assert!(piece.logprob <= 0.0 && piece.entropy >= 0.0 || piece.logprob.is_nan());
         text.push_str(&piece.text);
         pieces += 1;
@@ -91,7 +94,10 @@ fn stop_strings_and_the_callback_end_it() {
     assert_eq!(Some(cut.len()), text.find(&stop));
     let reading = held.read(&"abc".into()).unwrap();
     let end = held
-        .go_on(&reading, &greedy(12), &mut |_| ControlFlow::Break(()))
+        .go_on(&reading, &greedy(12), &mut |step| match step {
+            Step::Read { .. } => ControlFlow::Continue(()),
+            Step::Wrote(_) => ControlFlow::Break(()),
+        })
         .unwrap();
     assert_eq!((end.reason, end.n_tokens), (StopReason::Cancelled, 1));
 }
@@ -207,4 +213,55 @@ fn a_prompt_beyond_the_context_is_refused_unless_it_may_roll() {
         ..greedy(2)
     };
     assert_eq!(continued(&mut held, long, &rolling).unwrap().2.n_tokens, 2);
+}
+
+#[test]
+fn what_an_earlier_prompt_began_with_is_not_read_again_and_reading_can_be_broken_off() {
+    let mut held = HeldModel::load(folder(TEXT).path()).unwrap();
+    let mut asked = |prompt: &str, stop: bool| {
+        let reading = held.read(&prompt.into()).unwrap();
+        let (mut kept_tokens, mut text) = (0, String::new());
+        let end = held.go_on(&reading, &greedy(2), &mut |step| match step {
+            Step::Read { kept, .. } => {
+                kept_tokens = kept;
+                match stop {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            }
+            Step::Wrote(piece) => {
+                text.push_str(&piece.text);
+                ControlFlow::Continue(())
+            }
+        });
+        (kept_tokens, text, end.unwrap().reason)
+    };
+    let (kept, first, _) = asked("abcd", false);
+    assert_eq!(kept, 0);
+    // The same again reads its last token; one that goes on reads what is new.
+    assert_eq!(asked("abcd", false).0, 3);
+    assert_eq!(asked(&format!("abcd{first}"), false).0, 5);
+    assert_eq!(asked("abdd", false).0, 2);
+    assert_eq!(asked("ddd", false).0, 0);
+    assert_eq!(asked("abcd", false), (0, first.clone(), StopReason::Length));
+    let broken = asked("abc", true);
+    assert_eq!(broken, (2, String::new(), StopReason::Cancelled));
+    assert_eq!(asked("abcd", false).1, first);
+}
+
+#[test]
+fn tools_stand_where_the_template_puts_them_and_one_without_a_place_says_so() {
+    let with_tools = |template: &str| {
+        let dir = folder(TEXT);
+        std::fs::write(dir.path().join("chat_template.jinja"), template).unwrap();
+        let held = HeldModel::load(dir.path()).unwrap();
+        held.read(&Prompt::WithTools {
+            messages: vec![Turn::new("user", "dd")],
+            tools: vec![serde_json::json!({"name": "fab"})],
+        })
+    };
+    let tools = format!("{{% for t in tools %}}{{{{ t.name }}}} {{% endfor %}}{TEMPLATE}");
+    assert_eq!(with_tools(&tools).unwrap().text, "fab add\nb");
+    let error = with_tools(TEMPLATE).unwrap_err();
+    assert!(error.contains("no place for tools"), "{error}");
 }

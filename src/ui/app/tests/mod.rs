@@ -320,6 +320,7 @@ fn end(id: CommandId, n_tokens: u64, reason: StopReason) -> Incoming {
         command: id,
         n_tokens,
         prompt_tokens: 36,
+        kept_tokens: 0,
         seconds: 0.62,
         prefill_seconds: 0.12,
         reason,

@@ -200,6 +200,7 @@ impl Column {
                 return self.lost(why);
             }
             Event::Prompted { command, .. }
+            | Event::PromptRead { command, .. }
             | Event::Token { command, .. }
             | Event::Generated { command, .. } => *command,
             Event::Rejected { id, .. } => *id,

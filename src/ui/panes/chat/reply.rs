@@ -19,6 +19,8 @@ pub enum Answer {
 pub struct Done {
     pub n_tokens: u64,
     pub prompt_tokens: u64,
+    /// Tokens of the prompt that were read for an earlier one.
+    pub kept_tokens: u64,
     pub seconds: f64,
     /// From the prompt to the first token.
     pub prefill_seconds: f64,
@@ -45,6 +47,8 @@ pub struct Reply {
     pub command: Option<CommandId>,
     /// What the model read, and its tokens.
     pub prompt: Option<(String, u64)>,
+    /// Tokens of the prompt that are read by now.
+    pub read: u64,
     /// Time of the first token, and of the newest.
     first: Option<UnixMillis>,
     newest: UnixMillis,
@@ -59,6 +63,7 @@ impl Reply {
             answer: Answer::Streaming,
             command: None,
             prompt: None,
+            read: 0,
             first: None,
             newest: now,
             n_tokens: 0,
@@ -91,6 +96,7 @@ impl Reply {
                 prompt_tokens,
                 ..
             } => self.prompt = Some((text.clone(), *prompt_tokens)),
+            Event::PromptRead { tokens, .. } => self.read = *tokens,
             Event::Token {
                 text,
                 logprob,
@@ -103,6 +109,7 @@ impl Reply {
             Event::Generated {
                 n_tokens,
                 prompt_tokens,
+                kept_tokens,
                 seconds,
                 prefill_seconds,
                 reason,
@@ -114,6 +121,7 @@ impl Reply {
                     reason => Answer::Done(Done {
                         n_tokens: *n_tokens,
                         prompt_tokens: *prompt_tokens,
+                        kept_tokens: *kept_tokens,
                         seconds: *seconds,
                         prefill_seconds: *prefill_seconds,
                         reason: *reason,
@@ -156,11 +164,12 @@ impl Reply {
         (tokens > 1 && seconds > 0.0).then(|| (tokens - 1) as f64 / seconds)
     }
 
-    /// Tokens a second of reading the prompt.
+    /// Tokens a second of reading what had to be read of the prompt.
     pub fn prefill_rate(&self) -> Option<f64> {
         match &self.answer {
             Answer::Done(done) if done.prefill_seconds > 0.0 => {
-                Some(done.prompt_tokens as f64 / done.prefill_seconds)
+                let read = done.prompt_tokens.saturating_sub(done.kept_tokens);
+                Some(read as f64 / done.prefill_seconds)
             }
             _ => None,
         }

@@ -155,7 +155,14 @@ fn foot(reply: &Reply, look: Look) -> Vec<Line<'static>> {
             return note(&why, Meaning::Bad, look);
         }
         Answer::Streaming if reply.n_tokens() == 0 => match &reply.prompt {
-            Some((_, tokens)) => vec![format!("reads {} tokens", human::grouped(*tokens))],
+            Some((_, tokens)) => vec![match reply.read {
+                0 => format!("reads {} tokens", human::grouped(*tokens)),
+                read => format!(
+                    "has read {} of {} tokens",
+                    human::grouped(read),
+                    human::grouped(*tokens)
+                ),
+            }],
             None => vec!["asked".into()],
         },
         Answer::Streaming => vec![format!("{} tokens", human::grouped(reply.n_tokens()))],
@@ -165,8 +172,15 @@ fn foot(reply: &Reply, look: Look) -> Vec<Line<'static>> {
     words.extend(reply.decode_rate().map(rate));
     if let Answer::Done(done) = &reply.answer {
         let at = reply.prefill_rate().map(|r| format!(" at {}", rate(r)));
-        let read = human::grouped(done.prompt_tokens);
-        words.push(format!("prompt {read}{}", at.unwrap_or_default()));
+        let prompt = human::grouped(done.prompt_tokens);
+        let prompt = match done.kept_tokens {
+            0 => format!("prompt {prompt}"),
+            kept => {
+                let read = done.prompt_tokens.saturating_sub(kept);
+                format!("read {} of {prompt}", human::grouped(read))
+            }
+        };
+        words.push(format!("{prompt}{}", at.unwrap_or_default()));
         words.push(end_of(done));
     }
     if look.heat != Heat::Off {

@@ -55,6 +55,7 @@ fn done(command: CommandId, reason: StopReason) -> Event {
         command,
         n_tokens: 3,
         prompt_tokens: 10,
+        kept_tokens: 0,
         seconds: 0.75,
         prefill_seconds: 0.25,
         reason,
@@ -88,7 +89,7 @@ fn turns(sent: &Sent) -> Vec<(String, String)> {
             .iter()
             .map(|t: &Turn| (t.role.clone(), t.content.clone()))
             .collect(),
-        Prompt::Text(text) => panic!("{text}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -1,0 +1,90 @@
+//! Definitions of tools in a file: a list, each a function with its name and parameters.
+
+use crate::base::text::one_line;
+use crate::cli::exit::Failure;
+use serde_json::Value;
+use std::path::Path;
+
+/// Larger files are something else.
+const MAX_BYTES: u64 = 1 << 20;
+const HINT: &str = r#"a list such as [{"type": "function", "function": {"name": "add", "description": "…", "parameters": {"type": "object", "properties": {…}}}}]"#;
+
+/// Reads a list of definitions. What a template reads of them is its own matter, but each is an object and has a name.
+///
+/// # Errors
+/// The file and the place in it.
+pub fn read(path: &Path) -> Result<Vec<Value>, Failure> {
+    let fault = |what: String| {
+        let place = path.display();
+        Failure::yours(one_line(&format!("{place}: {what}")), HINT)
+    };
+    let length = std::fs::metadata(path).map_err(|e| fault(e.to_string()))?.len();
+    if length > MAX_BYTES {
+        return Err(fault(format!("{length} bytes are no list of tools")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| fault(e.to_string()))?;
+    let value: Value = serde_json::from_str(&text).map_err(|e| fault(format!("not JSON: {e}")))?;
+    let Value::Array(tools) = value else {
+        return Err(fault("a list of definitions was expected".into()));
+    };
+    if tools.is_empty() {
+        return Err(fault("the list is empty".into()));
+    }
+    for (at, tool) in tools.iter().enumerate() {
+        check(tool).map_err(|(key, what)| fault(format!("[{at}]{key}: {what}")))?;
+    }
+    Ok(tools)
+}
+
+/// The key and what is wrong with it.
+fn check(tool: &Value) -> Result<(), (&'static str, &'static str)> {
+    if !tool.is_object() {
+        return Err(("", "an object was expected"));
+    }
+    // transformers takes a function as it is, too.
+    let (function, name) = match tool.get("function") {
+        Some(function) => (function, ".function.name"),
+        None => (tool, ".name"),
+    };
+    match &function["name"] {
+        Value::String(word) if !word.trim().is_empty() => {}
+        Value::Null => return Err((name, "the function has no name")),
+        _ => return Err((name, "the name of a function was expected")),
+    }
+    match (&function["parameters"], name) {
+        (Value::Null | Value::Object(_), _) => Ok(()),
+        (_, ".name") => Err((".parameters", "a JSON schema was expected")),
+        _ => Err((".function.parameters", "a JSON schema was expected")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said_with_file_and_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tools.json");
+        let told = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            read(&path).map(|tools| tools.len()).map_err(|e| e.what)
+        };
+        let sound = r#"[{"type": "function", "function": {"name": "a", "parameters": {}}}, {"name": "b"}]"#;
+        assert_eq!(told(sound), Ok(2));
+        for (text, part) in [
+            ("[{]", "line 1 column 3"),
+            ("{\"name\": \"a\"}", "a list"),
+            ("[]", "empty"),
+            ("[{\"name\": \"a\"}, 3]", "[1]: an object"),
+            ("[{\"function\": {}}]", "[0].function.name: the function has no name"),
+            ("[{\"name\": 3}]", "[0].name"),
+            ("[{\"name\": \"a\", \"parameters\": 1}]", "[0].parameters: a JSON schema"),
+        ] {
+            let error = told(text).unwrap_err();
+            assert!(error.contains(part) && error.contains("tools.json: "), "{text}: {error}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(read(&path).unwrap_err().what.contains("tools.json: "));
+    }
+}
