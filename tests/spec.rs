@@ -314,9 +314,12 @@ fn a_base_fills_in_what_a_spec_leaves_out_and_contradictions_are_errors() {
     let tokenizer = preset.spec.data.tokenizer.entry().id;
     assert_eq!(tokenizer, "file");
     assert!(
-        preset.origins.iter().all(|(path, origin)| !path.starts_with("model")
-            || matches!(origin, Origin::Model(_))
-            || path == "model.dropout"),
+        preset
+            .origins
+            .iter()
+            .all(|(path, origin)| !path.starts_with("model")
+                || matches!(origin, Origin::Model(_))
+                || path == "model.dropout"),
         "{:?}",
         preset.origins
     );

@@ -376,7 +376,12 @@ fn a_run_starts_from_a_gguf_file_as_from_its_dequantised_folder() {
         let run = place.run();
         let newest = run.checkpoints_path().join("step-000003");
         let read = |name: &str| std::fs::read(newest.join(name)).unwrap();
-        let files = ["tokenizer.json", "tokenizer_config.json", "model.safetensors"].map(read);
+        let files = [
+            "tokenizer.json",
+            "tokenizer_config.json",
+            "model.safetensors",
+        ]
+        .map(read);
         let losses = losses(&run);
         std::fs::remove_dir_all(place.dir.path().join("runs")).unwrap();
         (losses, files)
@@ -393,7 +398,14 @@ fn a_run_starts_from_a_gguf_file_as_from_its_dequantised_folder() {
     for arguments in [
         &["model", "show", "smoke", "-s", "train.from=m.gguf"][..],
         &["plan", "smoke", "-s", "train.from=m.gguf"],
-        &["presets", "show", "smoke", "-s", "train.from=m.gguf", "--origins"],
+        &[
+            "presets",
+            "show",
+            "smoke",
+            "-s",
+            "train.from=m.gguf",
+            "--origins",
+        ],
     ] {
         let output = place.go(arguments);
         assert_eq!(code(&output), 0, "{arguments:?}: {}", err(&output));
@@ -426,7 +438,10 @@ fn what_a_gguf_file_does_not_bring_is_said_with_the_way_out() {
         "{unknown}"
     );
     let named = "data.tokenizer.file.path=folder/tokenizer.json";
-    let output = place.train(&["train.from=m.gguf", named, "train.max_steps=1"], &["--headless"]);
+    let output = place.train(
+        &["train.from=m.gguf", named, "train.max_steps=1"],
+        &["--headless"],
+    );
     assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
     let other = failed(&["train.from=m.gguf", "data.tokenizer=char"]);
     assert!(other.contains("differs from this run's"), "{other}");

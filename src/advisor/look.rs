@@ -278,7 +278,10 @@ fn tokenizer_of(path: PathBuf) -> [(String, String); 2] {
     let path = std::path::absolute(&path).unwrap_or(path);
     [
         ("data.tokenizer".into(), "file".into()),
-        ("data.tokenizer.file.path".into(), path.display().to_string()),
+        (
+            "data.tokenizer.file.path".into(),
+            path.display().to_string(),
+        ),
     ]
 }
 

@@ -4,8 +4,8 @@
 use super::EngineError;
 use crate::base::child::Child;
 use crate::base::text::one_line;
-use crate::data::tokenizer::{self, Tokenizer};
 use crate::data::Dataset;
+use crate::data::tokenizer::{self, Tokenizer};
 use crate::kernels::matmul::Arithmetic;
 use crate::llama_cpp::GgufModel;
 use crate::nn::{Model, PrecisionError};

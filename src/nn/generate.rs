@@ -5,8 +5,8 @@
 //! first position, and generation goes on from there.
 
 use super::Model;
-use super::kv_cache::{Decoding, Extent};
 pub use super::kv_cache::Kept;
+use super::kv_cache::{Decoding, Extent};
 use super::sampler::Sampler;
 use crate::base::sampling::Sampling;
 use candle_core::{Result, bail};
@@ -75,7 +75,10 @@ pub struct Prompt<'a> {
 pub enum Step {
     /// So many tokens of the prompt are read by now, `kept` of them in an earlier text. Comes before reading and between two
     /// pieces of a long prompt.
-    Read { tokens: usize, kept: usize },
+    Read {
+        tokens: usize,
+        kept: usize,
+    },
     Token(GeneratedToken),
 }
 

@@ -44,10 +44,7 @@ impl LayerCache {
         }
         let d = heads.head_dim;
         let held = (len - self.dropped) * d;
-        for (from, to) in [
-            (&self.keys, &mut new.keys),
-            (&self.values, &mut new.values),
-        ] {
+        for (from, to) in [(&self.keys, &mut new.keys), (&self.values, &mut new.values)] {
             let from = from.chunks_exact(self.capacity * d);
             for (from, to) in from.zip(to.chunks_exact_mut(new.capacity * d)) {
                 to[..held].copy_from_slice(&from[..held]);
@@ -203,7 +200,10 @@ impl Kept {
 
     /// `tokens` in steps, at most `limit`: so a conversation does not move its keys and values in every turn.
     pub(crate) fn room(tokens: usize, limit: usize) -> usize {
-        tokens.div_ceil(Self::STEP).saturating_mul(Self::STEP).min(limit)
+        tokens
+            .div_ceil(Self::STEP)
+            .saturating_mul(Self::STEP)
+            .min(limit)
     }
 }
 

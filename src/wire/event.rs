@@ -285,4 +285,3 @@ pub enum Event {
 fn is_zero(n: &u64) -> bool {
     *n == 0
 }
-

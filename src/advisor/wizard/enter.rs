@@ -221,7 +221,10 @@ impl Wizard {
         }
         let from = self.answers.start.is_some_and(|s| s != Start::Scratch);
         if from && self.start_model().is_none() {
-            return Some("no start model was named: go back to start and name a folder or a .gguf file".into());
+            return Some(
+                "no start model was named: go back to start and name a folder or a .gguf file"
+                    .into(),
+            );
         }
         let unfit = self
             .start_model()

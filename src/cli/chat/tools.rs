@@ -18,7 +18,9 @@ pub fn read(path: &Path) -> Result<Vec<Value>, Failure> {
         let place = path.display();
         Failure::yours(one_line(&format!("{place}: {what}")), HINT)
     };
-    let length = std::fs::metadata(path).map_err(|e| fault(e.to_string()))?.len();
+    let length = std::fs::metadata(path)
+        .map_err(|e| fault(e.to_string()))?
+        .len();
     if length > MAX_BYTES {
         return Err(fault(format!("{length} bytes are no list of tools")));
     }
@@ -70,19 +72,29 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             read(&path).map(|tools| tools.len()).map_err(|e| e.what)
         };
-        let sound = r#"[{"type": "function", "function": {"name": "a", "parameters": {}}}, {"name": "b"}]"#;
+        let sound =
+            r#"[{"type": "function", "function": {"name": "a", "parameters": {}}}, {"name": "b"}]"#;
         assert_eq!(told(sound), Ok(2));
         for (text, part) in [
             ("[{]", "line 1 column 3"),
             ("{\"name\": \"a\"}", "a list"),
             ("[]", "empty"),
             ("[{\"name\": \"a\"}, 3]", "[1]: an object"),
-            ("[{\"function\": {}}]", "[0].function.name: the function has no name"),
+            (
+                "[{\"function\": {}}]",
+                "[0].function.name: the function has no name",
+            ),
             ("[{\"name\": 3}]", "[0].name"),
-            ("[{\"name\": \"a\", \"parameters\": 1}]", "[0].parameters: a JSON schema"),
+            (
+                "[{\"name\": \"a\", \"parameters\": 1}]",
+                "[0].parameters: a JSON schema",
+            ),
         ] {
             let error = told(text).unwrap_err();
-            assert!(error.contains(part) && error.contains("tools.json: "), "{text}: {error}");
+            assert!(
+                error.contains(part) && error.contains("tools.json: "),
+                "{text}: {error}"
+            );
         }
         std::fs::remove_file(&path).unwrap();
         assert!(read(&path).unwrap_err().what.contains("tools.json: "));

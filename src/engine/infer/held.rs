@@ -53,7 +53,8 @@ impl LoadError {
                 "fetch the file again, or take the model in another format".into()
             }
             LoadError::Tokenizer { path, .. } if path.ends_with(hf::TOKENIZER) => {
-                "put the model's own tokenizer.json there, as the tokenizers library writes it".into()
+                "put the model's own tokenizer.json there, as the tokenizers library writes it"
+                    .into()
             }
             LoadError::Tokenizer { .. } => {
                 "take the model as a folder of Hugging Face, with its tokenizer.json".into()
@@ -206,7 +207,10 @@ impl HeldModel {
         };
         let text = render(tools)?;
         if tools.is_some() && render(None)? == text {
-            return Err("this model's chat template has no place for tools: it was not taught to call any".into());
+            return Err(
+                "this model's chat template has no place for tools: it was not taught to call any"
+                    .into(),
+            );
         }
         let text = text + begun;
         let tokens = self.tokenizer.encode(&text).map_err(|e| e.to_string())?;

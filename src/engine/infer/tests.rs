@@ -17,7 +17,10 @@ impl TextModel for Parrot<'_> {
                 text: text.clone(),
                 tokens: text.chars().map(u32::from).collect(),
             }),
-            Prompt::Turns(turns) | Prompt::WithTools { messages: turns, .. } => Ok(Reading {
+            Prompt::Turns(turns)
+            | Prompt::WithTools {
+                messages: turns, ..
+            } => Ok(Reading {
                 text: turns.iter().map(|t| t.content.as_str()).collect(),
                 tokens: vec![1; turns.len()],
             }),
@@ -316,12 +319,25 @@ fn reading_a_long_prompt_is_told_and_can_be_cancelled() {
         }
     });
     let read = |e: &Event| match e {
-        Event::PromptRead { command: 1, tokens, kept: 100 } => Some(*tokens),
+        Event::PromptRead {
+            command: 1,
+            tokens,
+            kept: 100,
+        } => Some(*tokens),
         _ => None,
     };
-    assert_eq!(events.iter().filter_map(read).collect::<Vec<_>>(), [512, 1024]);
+    assert_eq!(
+        events.iter().filter_map(read).collect::<Vec<_>>(),
+        [512, 1024]
+    );
     assert!(matches!(
         events.iter().find(|e| matches!(e, Event::Generated { .. })),
-        Some(Event::Generated { command: 1, n_tokens: 0, kept_tokens: 100, reason: StopReason::Cancelled, .. })
+        Some(Event::Generated {
+            command: 1,
+            n_tokens: 0,
+            kept_tokens: 100,
+            reason: StopReason::Cancelled,
+            ..
+        })
     ));
 }

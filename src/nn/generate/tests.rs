@@ -1,8 +1,8 @@
 //! Generation with a cache against generation without one, alone and in batches.
 
 use super::*;
-use crate::nn::{Door, ModelConfig, position::PositionConfig};
 use crate::nn::kv_cache::CHUNK;
+use crate::nn::{Door, ModelConfig, position::PositionConfig};
 use candle_core::Device;
 
 fn greedy(max_new_tokens: usize) -> Sampling {
@@ -424,7 +424,10 @@ fn reading_a_long_prompt_can_be_broken_off_between_its_pieces() {
         }
     });
     let generated = generated.unwrap();
-    assert_eq!((generated.tokens.len(), generated.finish), (0, Finish::Stopped));
+    assert_eq!(
+        (generated.tokens.len(), generated.finish),
+        (0, Finish::Stopped)
+    );
     let read = |tokens| Step::Read { tokens, kept: 0 };
     assert_eq!(heard, [read(0), read(CHUNK)]);
     // What was read is not lost.
