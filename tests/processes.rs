@@ -16,9 +16,13 @@ use llmtui::run::{RunDir, RunError};
 use llmtui::spec::{SpecSources, load};
 use llmtui::wire::{Command as Order, Event, Outcome, StopWhen};
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::BufRead;
+use sha2::{Digest, Sha256};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
@@ -426,4 +430,161 @@ fn runs_and_attach_tell_of_a_finished_run() {
     assert!(text.contains("completed at step 30"), "{text}");
     let none = place.program(&["attach"]).output().unwrap();
     assert_eq!(none.status.code(), Some(2), "no run goes on");
+}
+
+/// The files of a small model as the hub serves them. While `stalls`, of a file with weights half is sent, and no more.
+struct HubServer {
+    endpoint: String,
+    stalls: Arc<AtomicBool>,
+    /// Paths and ranges that were asked for.
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl HubServer {
+    fn start(folder: &Path) -> HubServer {
+        let files: Vec<(String, Vec<u8>)> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|e| {
+                (
+                    e.file_name().into_string().unwrap(),
+                    std::fs::read(e.path()).unwrap(),
+                )
+            })
+            .collect();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = HubServer {
+            endpoint: format!("http://{}", listener.local_addr().unwrap()),
+            stalls: Arc::new(AtomicBool::new(true)),
+            log: Arc::default(),
+        };
+        let (stalls, log) = (server.stalls.clone(), server.log.clone());
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (files, stalls, log) = (files.clone(), stalls.clone(), log.clone());
+                std::thread::spawn(move || HubServer::answer(stream, &files, &stalls, &log));
+            }
+        });
+        server
+    }
+
+    fn answer(
+        mut stream: TcpStream,
+        files: &[(String, Vec<u8>)],
+        stalls: &AtomicBool,
+        log: &Mutex<Vec<String>>,
+    ) {
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        let head: Vec<String> = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .take_while(|l| !l.is_empty())
+            .collect();
+        let path = head[0].split(' ').nth(1).unwrap().to_string();
+        let range = head.iter().find_map(|l| {
+            l.to_lowercase()
+                .strip_prefix("range: bytes=")
+                .map(String::from)
+        });
+        log.lock()
+            .unwrap()
+            .push(format!("{path} {}", range.clone().unwrap_or_default()));
+        if path.starts_with("/api/") {
+            let siblings: Vec<_> = files.iter().map(|(name, content)| {
+                let sha: String = Sha256::digest(content).iter().map(|b| format!("{b:02x}")).collect();
+                serde_json::json!({"rfilename": name, "size": content.len(), "blobId": sha[..40],
+                    "lfs": {"sha256": sha, "size": content.len()}})
+            }).collect();
+            let body = serde_json::json!({"sha": "0123456789abcdef0123456789abcdef01234567", "siblings": siblings});
+            let body = body.to_string();
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            return;
+        }
+        let name = path.rsplit('/').next().unwrap();
+        let content = &files.iter().find(|(n, _)| n == name).unwrap().1;
+        let from: usize = range.map_or(0, |r| r.trim_end_matches('-').parse().unwrap());
+        let rest = &content[from..];
+        let _ = match from {
+            0 => write!(stream, "HTTP/1.1 200 X\r\n"),
+            _ => write!(
+                stream,
+                "HTTP/1.1 206 X\r\nContent-Range: bytes {from}-{}/{}\r\n",
+                content.len() - 1,
+                content.len()
+            ),
+        };
+        let _ = write!(
+            stream,
+            "Content-Length: {}\r\nConnection: close\r\n\r\n",
+            rest.len()
+        );
+        if stalls.load(Ordering::Relaxed) && name.ends_with(".safetensors") {
+            let _ = stream.write_all(&rest[..rest.len() / 2]);
+            // Until the other side hangs up.
+            let _ = stream.read(&mut [0]);
+        } else {
+            let _ = stream.write_all(rest);
+        }
+    }
+
+    /// An engine that is to hold a model of this hub.
+    fn infer(&self, home: &Path) -> Child {
+        Command::new(PROGRAM)
+            .args(["engine", "--infer", "org/tiny"])
+            .env("HF_ENDPOINT", &self.endpoint)
+            .env("HF_HOME", home)
+            .env_remove("HF_HUB_CACHE")
+            .env_remove("HF_HUB_OFFLINE")
+            .current_dir(home)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+}
+
+#[test]
+fn a_download_for_the_chat_is_told_and_goes_on_after_it_was_stopped() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/families/llama");
+    let (server, home) = (HubServer::start(&folder), tempfile::tempdir().unwrap());
+    let mut child = server.infer(home.path());
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let half = lines.map_while(Result::ok).find_map(|line| {
+        match llmtui::wire::decode_envelope(&line).unwrap().event {
+            Event::Downloading {
+                file, bytes, total, ..
+            } if file.ends_with(".safetensors") => Some((file, bytes, total)),
+            _ => None,
+        }
+    });
+    let (file, bytes, total) = half.unwrap();
+    assert!(
+        file.starts_with("org/tiny/") && bytes * 2 <= total && bytes > 0,
+        "{file} {bytes} {total}"
+    );
+    // As the chat pane does it: the input closes, and what does not heed that is killed.
+    drop(child.stdin.take());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    server.stalls.store(false, Ordering::Relaxed);
+    server.log.lock().unwrap().clear();
+    let mut child = server.infer(home.path());
+    drop(child.stdin.take());
+    child.wait_with_output().unwrap();
+    let name = file.rsplit('/').next().unwrap().to_string();
+    let log = server.log.lock().unwrap().clone();
+    let resumed = log.iter().find(|l| l.contains(&name)).unwrap();
+    assert!(resumed.ends_with(&format!("{name} {bytes}-")), "{resumed}");
+    let snapshot = home
+        .path()
+        .join("hub/models--org--tiny/snapshots/0123456789abcdef0123456789abcdef01234567");
+    assert_eq!(
+        std::fs::read(snapshot.join(&name)).unwrap(),
+        std::fs::read(folder.join(&name)).unwrap()
+    );
 }

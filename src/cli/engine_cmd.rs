@@ -16,6 +16,7 @@ use crate::plan::learn;
 use crate::run::{RunDir, RunState, Tail};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome};
+use std::cell::RefCell;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -148,10 +149,26 @@ pub fn ending(outcome: Outcome) -> Exit {
 
 /// Holds a model and answers prompts until standard input closes.
 fn hold_model(model: &Path, cx: &Context) -> anyhow::Result<Exit> {
+    let speaker = RefCell::new(Speaker::new(std::io::stdout()));
+    let seldom = model_ref::Seldom::default();
+    let tell = |download: &model_ref::Download| {
+        if seldom.due(download) {
+            // A viewer that is gone ends us.
+            let _ = speaker.borrow_mut().emit(Event::Downloading {
+                file: download.file.clone(),
+                bytes: download.bytes,
+                total: download.total,
+                bytes_per_sec: download.bytes_per_sec,
+            });
+        }
+    };
     // A viewer may name a run or an id of the hub, too.
     let checkpoint = &match model.exists() {
         true => model.to_path_buf(),
-        false => model_ref::find(&model.to_string_lossy(), Parts::Everything, cx)?,
+        false => {
+            let word = model.to_string_lossy();
+            model_ref::find_with(&word, Parts::Everything, cx, &tell)?
+        }
     };
     // The run that goes on beside has the first word on the processors.
     let _ = rustix::process::setpriority_process(None, 5);
@@ -159,7 +176,7 @@ fn hold_model(model: &Path, cx: &Context) -> anyhow::Result<Exit> {
     let mut model =
         HeldModel::load(checkpoint).map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
     let seconds = clock.elapsed().as_secs_f64();
-    let mut speaker = Speaker::new(std::io::stdout());
+    let mut speaker = speaker.into_inner();
     speaker.emit(Event::Hello {
         run: checkpoint.display().to_string(),
         engine: env!("CARGO_PKG_VERSION").into(),

@@ -2,15 +2,17 @@
 
 use super::Context;
 use super::exit::{Exit, Failure};
+use crate::base::clock::{Clock, SystemClock};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::engine::models::{self, Parts};
 use crate::hf;
-use crate::hub::{Hub, HubConfig, HubError};
+use crate::hub::{Hub, HubConfig, HubError, Pace};
 use crate::run::index;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The folder (or the GGUF file) that a word means: itself, a run's best checkpoint, or the hub's files in the cache, brought
 /// there if need be.
@@ -18,6 +20,22 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// Nothing of that name; says what was looked for.
 pub fn find(word: &str, parts: Parts, cx: &Context) -> anyhow::Result<PathBuf> {
+    let teller = Teller::default();
+    let found = find_with(word, parts, cx, &|download| teller.tell(download));
+    teller.end();
+    found
+}
+
+/// [`find`], with whoever is told of downloads.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_with(
+    word: &str,
+    parts: Parts,
+    cx: &Context,
+    tell: &dyn Fn(&Download),
+) -> anyhow::Result<PathBuf> {
     let path = Path::new(word);
     if path.join(hf::CONFIG).is_file() || is_gguf(path) {
         return Ok(path.into());
@@ -48,7 +66,7 @@ pub fn find(word: &str, parts: Parts, cx: &Context) -> anyhow::Result<PathBuf> {
     let run = index::resolve(&cx.runs_dir, word);
     match (run, models::repo(word)) {
         (Ok(_), _) => best_of(word, cx),
-        (Err(_), Some(_)) => pull(word, parts, cx),
+        (Err(_), Some(_)) => pull_with(word, parts, cx, tell),
         (Err(error), None) => {
             let hint = "llmtui runs; a folder of Hugging Face, a .gguf file, or an id of the hub (org/name, hf:gpt2) works too";
             Err(Failure::yours(error.to_string(), hint).into())
@@ -86,15 +104,35 @@ fn best_of(word: &str, cx: &Context) -> anyhow::Result<PathBuf> {
 /// # Errors
 /// As [`models::fetch`].
 pub fn pull(word: &str, parts: Parts, cx: &Context) -> anyhow::Result<PathBuf> {
+    let teller = Teller::default();
+    let found = pull_with(word, parts, cx, &|download| teller.tell(download));
+    teller.end();
+    found
+}
+
+fn pull_with(
+    word: &str,
+    parts: Parts,
+    cx: &Context,
+    tell: &dyn Fn(&Download),
+) -> anyhow::Result<PathBuf> {
     let Some(repo) = models::repo(word) else {
         let what = format!("`{}` is no id of the hub", one_line(word));
         return Err(Failure::yours(what, "org/name, org/name@revision, or hf:name").into());
     };
     let hub = Hub::new(&HubConfig::from_env(&cx.env));
-    let teller = Teller::default();
-    let progress = |name: &str, done: u64, all: u64| teller.tell(&repo.id, name, done, all);
+    let (clock, pace) = (SystemClock::new(), RefCell::new(Pace::default()));
+    let progress = |name: &str, bytes: u64, total: u64| {
+        let rate = pace.borrow_mut().note(name, bytes, clock.elapsed());
+        tell(&Download {
+            file: one_line(&format!("{}/{name}", repo.id)),
+            bytes,
+            total,
+            bytes_per_sec: rate,
+            at: clock.elapsed(),
+        });
+    };
     let found = models::fetch(&hub, &repo, parts, &progress);
-    teller.end();
     Ok(found.map_err(|error| failed(word, &error))?)
 }
 
@@ -131,34 +169,73 @@ pub fn pull_for_spec(target: &str, set: &[String], cx: &Context) -> anyhow::Resu
     Ok(())
 }
 
+/// How far the download of a file is.
+pub struct Download {
+    /// With the repository in front; safe to show.
+    pub file: String,
+    pub bytes: u64,
+    /// 0 where the hub does not tell.
+    pub total: u64,
+    pub bytes_per_sec: Option<f64>,
+    /// Since downloading began.
+    pub at: Duration,
+}
+
+impl Download {
+    pub fn is_whole(&self) -> bool {
+        self.bytes == self.total
+    }
+
+    /// `org/name/model.safetensors  1.2 GiB of 4.9 GiB  35 MiB/s`
+    fn words(&self) -> String {
+        let total = match self.total {
+            0 => String::new(),
+            total => format!(" of {}", human::bytes(total)),
+        };
+        let rate = self.bytes_per_sec.filter(|_| !self.is_whole());
+        let rate = rate.map_or(String::new(), |r| format!("  {}/s", human::bytes(r as u64)));
+        format!("{}  {}{total}{rate}", self.file, human::bytes(self.bytes))
+    }
+}
+
+/// Tells of a download often enough to be seen moving, and of each file's end.
+#[derive(Default)]
+pub struct Seldom {
+    last: Cell<Option<Duration>>,
+}
+
+impl Seldom {
+    const STEP: Duration = Duration::from_millis(200);
+
+    pub fn due(&self, download: &Download) -> bool {
+        let last = self.last.get();
+        let due = last.is_none_or(|last| download.at.saturating_sub(last) >= Self::STEP);
+        if due {
+            self.last.set(Some(download.at));
+        }
+        due || download.is_whole()
+    }
+}
+
 /// Says on standard error how far a download is: one line that changes on a terminal, one line a file elsewhere.
 #[derive(Default)]
 struct Teller {
-    /// Tenths of a percent told last.
-    told: Cell<u64>,
+    seldom: Seldom,
     open: Cell<bool>,
 }
 
 impl Teller {
-    fn tell(&self, repo: &str, name: &str, done: u64, all: u64) {
-        let share = (1000 * done).checked_div(all).unwrap_or(1000);
+    fn tell(&self, download: &Download) {
         let terminal = std::io::stderr().is_terminal();
-        let whole = done == all;
-        if !whole && (share == self.told.get() || !terminal) {
+        let whole = download.is_whole();
+        if !self.seldom.due(download) || !(whole || terminal) {
             return;
         }
-        self.told.set(share);
-        let line = format!(
-            "{}/{}  {} of {}",
-            one_line(repo),
-            one_line(name),
-            human::bytes(done),
-            human::bytes(all)
-        );
+        let line = download.words();
         let mut out = std::io::stderr().lock();
         // A closed standard error is no reason to stop a download.
         let _ = match (terminal, whole) {
-            (true, false) => write!(out, "\r\x1b[2K{line}"),
+            (true, false) => write!(out, "\r\x1b[2K{line}  Ctrl-C stops, it goes on later"),
             (true, true) => writeln!(out, "\r\x1b[2K{line}"),
             (false, _) => writeln!(out, "{line}"),
         };

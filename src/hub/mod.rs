@@ -11,6 +11,7 @@ mod http;
 mod list;
 mod model;
 mod name;
+mod pace;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ pub use config::{HubConfig, Secret};
 pub use error::HubError;
 pub use model::{cached_model, model_id};
 pub use name::{confined, is_repo_id};
+pub use pace::Pace;
 
 use cache::RepoCache;
 use http::Http;

@@ -169,6 +169,16 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         notes: Vec<String>,
     },
+    /// A model that is on its way from the hub: how much of a file is there. Comes before `Loaded`, a few times a second.
+    Downloading {
+        /// `org/name/model.safetensors`
+        file: String,
+        bytes: u64,
+        /// 0 where the hub does not tell.
+        total: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes_per_sec: Option<f64>,
+    },
     /// What a `Generate` gives the model to read; comes before its first `Token`.
     Prompted {
         command: CommandId,

@@ -28,6 +28,16 @@ impl App {
             }
             Action::Send => return generate(self.chat.send(now)),
             Action::Resend => return generate(self.chat.resend(now)),
+            Action::StopAnswer if !self.chat.answering() => {
+                let gone = self.chat.stop_downloads();
+                return match gone.is_empty() {
+                    true => effects(Asked::CancelAnswer, self.chat.stop()),
+                    false => gone
+                        .into_iter()
+                        .map(|slot| Effect::Detach { slot })
+                        .collect(),
+                };
+            }
             Action::StopAnswer => return effects(Asked::CancelAnswer, self.chat.stop()),
             Action::NewLine => self.chat.field().new_line(),
             Action::Checkpoints => return self.pick_model(Picking::Replace),

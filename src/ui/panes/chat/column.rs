@@ -4,7 +4,9 @@
 use super::models::{About, ChatModel};
 use super::reply::{Answer, Reply};
 use crate::base::clock::UnixMillis;
+use crate::base::human;
 use crate::base::sampling::Sampling;
+use crate::base::text::one_line;
 use crate::ui::msg::Slot;
 use crate::wire::{Command, CommandId, Event, Prompt, StopReason, Turn};
 
@@ -27,12 +29,49 @@ pub struct Conversation {
     pub said: Vec<String>,
 }
 
+/// A file that comes from the hub.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Download {
+    /// With its repository.
+    pub file: String,
+    pub bytes: u64,
+    /// 0 where it is not known.
+    pub total: u64,
+    pub bytes_per_sec: Option<f64>,
+}
+
+impl Download {
+    /// `1.2 GiB of 4.9 GiB`
+    pub fn so_far(&self) -> String {
+        match self.total {
+            0 => human::bytes(self.bytes),
+            total => format!("{} of {}", human::bytes(self.bytes), human::bytes(total)),
+        }
+    }
+
+    /// `downloading model.safetensors: 1.2 GiB of 4.9 GiB, 35 MiB/s`
+    pub fn words(&self) -> String {
+        let file = self.file.rsplit('/').next().unwrap_or(&self.file);
+        let rate = self
+            .bytes_per_sec
+            .map(|r| format!(", {}/s", human::bytes(r as u64)));
+        let file = one_line(file);
+        format!(
+            "downloading {file}: {}{}",
+            self.so_far(),
+            rate.unwrap_or_default()
+        )
+    }
+}
+
 /// A model and its answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
     pub model: ChatModel,
     pub engine: Engine,
     pub about: Option<About>,
+    /// How far a download from the hub is, while there is one.
+    pub download: Option<Download>,
     /// By turn; shorter than what was said while answers are missing.
     pub replies: Vec<Reply>,
     /// Rows scrolled back from the end.
@@ -47,6 +86,7 @@ impl Column {
             model,
             engine: Engine::Opening(slot, now),
             about: None,
+            download: None,
             replies: Vec::new(),
             scroll: 0,
             halted: false,
@@ -158,6 +198,19 @@ impl Column {
         self.scroll = 0;
     }
 
+    /// Gives a download up; what is there of it stays. Returns whose engine is to go.
+    pub fn stop_download(&mut self) -> Option<Slot> {
+        let Engine::Opening(slot, _) = self.engine else {
+            return None;
+        };
+        let download = self.download.take()?;
+        let so_far = download.so_far();
+        self.engine = Engine::Failed(format!(
+            "The download was stopped at {so_far}; it goes on there when the model is chosen again"
+        ));
+        Some(slot)
+    }
+
     /// The engine's process runs, or why not. The model comes with [`Event::Loaded`].
     pub fn opened(&mut self, result: Result<(), String>) {
         if let Err(why) = result {
@@ -185,7 +238,22 @@ impl Column {
     /// Folds an event of its engine.
     pub fn apply(&mut self, event: &Event, now: UnixMillis) {
         let command = match event {
+            Event::Downloading {
+                file,
+                bytes,
+                total,
+                bytes_per_sec,
+            } => {
+                self.download = Some(Download {
+                    file: file.clone(),
+                    bytes: *bytes,
+                    total: *total,
+                    bytes_per_sec: *bytes_per_sec,
+                });
+                return;
+            }
             Event::Loaded { .. } => {
+                self.download = None;
                 self.about = About::of(event);
                 if let Engine::Opening(slot, _) = self.engine {
                     self.engine = Engine::Ready(slot);

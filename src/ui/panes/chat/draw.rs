@@ -255,10 +255,11 @@ impl Column {
                     s if s < PATIENCE => String::new(),
                     s => format!(" ({s} s)"),
                 };
-                (
-                    format!("{indent}{spinner} loading{seconds}"),
-                    Meaning::Muted,
-                )
+                let words = match &self.download {
+                    Some(download) => format!("{}; esc stops", download.words()),
+                    None => format!("loading{seconds}"),
+                };
+                (format!("{indent}{spinner} {words}"), Meaning::Muted)
             }
             (Engine::Ready(_), Some(about)) => {
                 let words = about.words(glyphs.separator);

@@ -284,6 +284,12 @@ impl ChatPane {
         Vec::new()
     }
 
+    /// Gives up the downloads that are under way; returns whose engines are to go.
+    pub fn stop_downloads(&mut self) -> Vec<Slot> {
+        let columns = self.columns.iter_mut();
+        columns.filter_map(Column::stop_download).collect()
+    }
+
     fn column(&mut self, slot: Slot) -> Option<&mut Column> {
         self.columns.iter_mut().find(|c| c.slot() == Some(slot))
     }

@@ -1,5 +1,6 @@
 //! The chat without a screen: turns, streams, columns, cancelling, lost engines, saving.
 
+use super::column::Download;
 use super::*;
 use crate::ui::msg::CheckpointRow;
 use crate::wire::{Num, Prompt, StopReason, Turn};
@@ -307,4 +308,37 @@ fn a_saved_conversation_is_rows_that_a_run_can_learn_from() {
         message("assistant", "ho"),
     ];
     assert_eq!(turns[..], expected);
+}
+
+#[test]
+fn a_download_is_told_and_can_be_stopped() {
+    let mut chat = ChatPane::default();
+    chat.place(
+        ChatModel::of_path("org/name".into()),
+        Slot(1),
+        UnixMillis(0),
+    );
+    chat.opened(Slot(1), Ok(()));
+    assert!(chat.stop_downloads().is_empty(), "loading is no download");
+    let event = |bytes| Event::Downloading {
+        file: "org/name/model.safetensors".into(),
+        bytes,
+        total: 5 << 20,
+        bytes_per_sec: Some((2 << 20) as f64),
+    };
+    chat.apply(Slot(1), &event(1 << 20), UnixMillis(10));
+    let column = &chat.columns()[0];
+    assert_eq!(
+        column.download.as_ref().map(Download::words),
+        Some("downloading model.safetensors: 1.0 MiB of 5.0 MiB, 2.0 MiB/s".into())
+    );
+    assert_eq!(chat.stop_downloads(), [Slot(1)]);
+    let Engine::Failed(why) = &chat.columns()[0].engine else {
+        panic!("stopped")
+    };
+    assert!(why.contains("1.0 MiB of 5.0 MiB"), "{why}");
+    // What the process still says is nobody's matter.
+    chat.apply(Slot(1), &event(2 << 20), UnixMillis(20));
+    chat.lost(Slot(1), "killed");
+    assert!(matches!(&chat.columns()[0].engine, Engine::Failed(why) if why.contains("stopped")));
 }
