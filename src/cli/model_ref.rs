@@ -201,17 +201,19 @@ impl Download {
 /// Tells of a download often enough to be seen moving, and of each file's end.
 #[derive(Default)]
 pub struct Seldom {
-    last: Cell<Option<Duration>>,
+    last: RefCell<Option<(String, Duration)>>,
 }
 
 impl Seldom {
     const STEP: Duration = Duration::from_millis(200);
 
     pub fn due(&self, download: &Download) -> bool {
-        let last = self.last.get();
-        let due = last.is_none_or(|last| download.at.saturating_sub(last) >= Self::STEP);
+        let mut last = self.last.borrow_mut();
+        let due = last.as_ref().is_none_or(|(file, at)| {
+            *file != download.file || download.at.saturating_sub(*at) >= Self::STEP
+        });
         if due {
-            self.last.set(Some(download.at));
+            *last = Some((download.file.clone(), download.at));
         }
         due || download.is_whole()
     }

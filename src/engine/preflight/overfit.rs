@@ -6,6 +6,7 @@ use crate::engine::EngineError;
 use crate::engine::step::view;
 use crate::methods::{StepContext, micro_step};
 use crate::optim::clip_scale;
+use crate::wire::CheckStatus;
 use std::time::Duration;
 
 pub const CHECK: Check = Check {
@@ -25,7 +26,7 @@ const MIN_STEPS: usize = 6;
 const TIME: Duration = Duration::from_millis(250);
 /// Learning rate of the probe, whatever the run's: wiring is tested here, not tuning.
 const LR: f64 = 2e-3;
-/// The same for weights that are trained already: steps as large as a random model's would only break them.
+/// The same for weights that are trained already, where steps as large as a random model's only break them.
 const GIVEN_LR: f64 = 2e-4;
 /// Learnt by heart: this share of the first loss is left.
 const LEARNT: f64 = 0.5;
@@ -33,12 +34,18 @@ const LEARNT: f64 = 0.5;
 const FALLING: f64 = 0.05;
 
 fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+    let verdict = by_heart(subject, LR)?;
+    if verdict.status == CheckStatus::Pass || subject.spec.train.from.is_none() {
+        return Ok(verdict);
+    }
+    // Once more from the weights as they were given.
+    subject.twin = None;
+    by_heart(subject, GIVEN_LR)
+}
+
+fn by_heart(subject: &mut Subject<'_>, lr: f64) -> Result<Verdict, EngineError> {
     let batch = probe(&subject.first_batch(ROWS));
     let (spec, clock) = (subject.spec, subject.clock);
-    let lr = match spec.train.from {
-        Some(_) => GIVEN_LR,
-        None => LR,
-    };
     let state = subject.twin()?;
     let context = StepContext {
         step_tokens: batch.learnt().max(1),
@@ -95,7 +102,6 @@ fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::CheckStatus;
 
     fn verdict(loss: impl Fn(usize) -> f64, steps_in_time: usize) -> Verdict {
         let n = std::cell::Cell::new(0);
