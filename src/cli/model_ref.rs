@@ -186,7 +186,7 @@ impl Download {
         self.bytes == self.total
     }
 
-    /// `org/name/model.safetensors  1.2 GiB of 4.9 GiB  35 MiB/s`
+    /// `model.safetensors  1.2 GiB of 4.9 GiB  35 MiB/s`
     fn words(&self) -> String {
         let total = match self.total {
             0 => String::new(),
@@ -194,7 +194,8 @@ impl Download {
         };
         let rate = self.bytes_per_sec.filter(|_| !self.is_whole());
         let rate = rate.map_or(String::new(), |r| format!("  {}/s", human::bytes(r as u64)));
-        format!("{}  {}{total}{rate}", self.file, human::bytes(self.bytes))
+        let file = self.file.rsplit('/').next().unwrap_or(&self.file);
+        format!("{file}  {}{total}{rate}", human::bytes(self.bytes))
     }
 }
 
@@ -219,10 +220,14 @@ impl Seldom {
     }
 }
 
+/// Of a line that is written over.
+const COLUMNS: usize = 79;
+
 /// Says on standard error how far a download is: one line that changes on a terminal, one line a file elsewhere.
 #[derive(Default)]
 struct Teller {
     seldom: Seldom,
+    begun: Cell<bool>,
     open: Cell<bool>,
 }
 
@@ -235,9 +240,14 @@ impl Teller {
         }
         let line = download.words();
         let mut out = std::io::stderr().lock();
+        if terminal && !self.begun.replace(true) {
+            let _ = writeln!(out, "from the hub; Ctrl-C stops it, and it goes on later");
+        }
+        // A line that wraps could not be written over.
+        let shown: String = line.chars().take(COLUMNS).collect();
         // A closed standard error is no reason to stop a download.
         let _ = match (terminal, whole) {
-            (true, false) => write!(out, "\r\x1b[2K{line}  Ctrl-C stops, it goes on later"),
+            (true, false) => write!(out, "\r\x1b[2K{shown}"),
             (true, true) => writeln!(out, "\r\x1b[2K{line}"),
             (false, _) => writeln!(out, "{line}"),
         };
