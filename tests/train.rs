@@ -348,7 +348,7 @@ fn gguf(dir: &std::path::Path, change: impl Fn(&mut Vec<(String, GgufValue)>)) {
     .unwrap();
     let mut model = Model::new(&config, 272, &candle_core::Device::Cpu).unwrap();
     model.init(3).unwrap();
-    let mut keys = tokenizer.gguf_keys(272).unwrap();
+    let mut keys = tokenizer.gguf_keys(272).unwrap().keys;
     change(&mut keys);
     let mut file = std::fs::File::create(dir.join("m.gguf")).unwrap();
     llmtui::llama_cpp::write(&model, Kind::Q8_0, "m", &keys, &mut file).unwrap();
