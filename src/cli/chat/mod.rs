@@ -98,7 +98,10 @@ fn at_a_terminal<W: std::io::Write>(talk: &mut Talk<W>, name: &str) -> anyhow::R
         eprint!("> ");
         match keyboard.line() {
             Some(line) => talk.say_until(&line.map_err(unreadable)?, &mut keyboard)?,
-            None => return Ok(()),
+            None => {
+                eprintln!();
+                return Ok(());
+            }
         }
     }
 }
