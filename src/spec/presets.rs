@@ -45,7 +45,7 @@ pub(super) struct Source {
 /// Longest chain of `extends:`.
 const MAX_CHAIN: usize = 16;
 
-/// Every preset that can be named, in name order, the built-in `quickstart` first.
+/// Every preset that can be named, in name order (sizes by size), the built-in `quickstart` first.
 pub fn presets(sources: &SpecSources) -> Vec<Preset> {
     let mut list: Vec<Preset> = names(sources)
         .into_iter()
@@ -63,8 +63,34 @@ pub fn presets(sources: &SpecSources) -> Vec<Preset> {
             }
         })
         .collect();
-    list.sort_by_key(|p| p.name != "quickstart");
+    list.sort_by_cached_key(|p| (p.name != "quickstart", words(&p.name)));
     list
+}
+
+/// A word of a name. `100m`, `7b` and the like are sizes and follow each other as numbers, behind other words.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Word {
+    Text(String),
+    Size(u64, String),
+}
+
+fn words(name: &str) -> Vec<Word> {
+    let word = |word: &str| {
+        let text = word.to_string();
+        let unit = match word.as_bytes().last() {
+            Some(b'k') => 1_000,
+            Some(b'm') => 1_000_000,
+            Some(b'b') => 1_000_000_000,
+            _ => return Word::Text(text),
+        };
+        let number = word[..word.len() - 1].parse::<f64>();
+        let number = number.ok().filter(|n| (0.0..1e9).contains(n));
+        match number {
+            Some(n) => Word::Size((n * unit as f64) as u64, text),
+            None => Word::Text(text),
+        }
+    };
+    name.split('-').map(word).collect()
 }
 
 /// The text of a preset's topmost file, for editing.
@@ -353,4 +379,23 @@ fn source(label: &str, stem: &str, text: String, folder: PathBuf) -> Result<Sour
         value,
         folder,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_listed_by_size_and_quickstart_first() {
+        let names: Vec<String> = presets(&SpecSources::default())
+            .into_iter()
+            .map(|p| p.name)
+            .collect();
+        let place = |name: &str| names.iter().position(|n| n == name).unwrap();
+        assert_eq!(place("quickstart"), 0);
+        let sizes = ["toy", "100m", "500m", "1b", "7b", "13b", "70b"];
+        let places: Vec<usize> = sizes.iter().map(|s| place(&format!("size-{s}"))).collect();
+        assert!(places.is_sorted(), "{names:?}");
+        assert!(place("shakespeare") < place("shakespeare-bpe"));
+    }
 }
