@@ -445,6 +445,14 @@ fn what_a_gguf_file_does_not_bring_is_said_with_the_way_out() {
     assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
     let other = failed(&["train.from=m.gguf", "data.tokenizer=char"]);
     assert!(other.contains("differs from this run's"), "{other}");
+    gguf(dir, |keys| keys.clear());
+    let none = failed(&["train.from=m.gguf"]);
+    assert!(none.contains("holds no tokenizer"), "{none}");
+    let output = place.train(
+        &["train.from=m.gguf", named, "train.max_steps=1"],
+        &["--headless"],
+    );
+    assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
     let contradiction = failed(&["train.from=m.gguf", "model.n_layer=3"]);
     assert!(contradiction.contains("m.gguf has 2"), "{contradiction}");
 }

@@ -5,7 +5,7 @@ use super::EngineError;
 use crate::base::child::Child;
 use crate::base::text::one_line;
 use crate::data::Dataset;
-use crate::data::tokenizer::{self, Tokenizer};
+use crate::data::tokenizer::{self, Tokenizer, TokenizerConfig};
 use crate::kernels::matmul::Arithmetic;
 use crate::llama_cpp::GgufModel;
 use crate::nn::{Model, PrecisionError};
@@ -69,7 +69,7 @@ impl TrainState {
     pub fn fresh(spec: &RunSpec, data: &Dataset) -> Result<TrainState, EngineError> {
         let mut state = TrainState::blank(spec, data)?;
         match &spec.train.from {
-            Some(folder) => start_from(folder, &mut state.model, data)?,
+            Some(place) => start_from(place, &mut state.model, spec, data)?,
             None => state.model.init(spec.seed)?,
         }
         Ok(state)
@@ -131,22 +131,35 @@ pub(super) fn arithmetic(spec: &RunSpec) -> Result<Arithmetic, EngineError> {
 
 /// Weights of another model: a folder's, or those of a GGUF file in f32. Its tokenizer must be ours: ids of another one
 /// mean other text.
-fn start_from(place: &Path, model: &mut Model, data: &Dataset) -> Result<(), EngineError> {
+fn start_from(
+    place: &Path,
+    model: &mut Model,
+    spec: &RunSpec,
+    data: &Dataset,
+) -> Result<(), EngineError> {
     let fault = |what: String| EngineError::Setup(format!("train.from: {what}"));
     let file = match place.is_file() {
         true => Some(GgufModel::open(place).map_err(|e| fault(e.to_string()))?),
         false => None,
     };
+    let shown = one_line(&place.display().to_string());
+    let named = matches!(spec.data.tokenizer, TokenizerConfig::File(_));
     let same = match tokenizer::load(place, &Child::of_this_program()) {
         Ok(theirs) => theirs.to_json().trim() == data.tokenizer.to_json().trim(),
         // A tokenizer of a kind that is not known here still has its list of tokens.
         Err(error) => match file.as_ref().and_then(tokens_of) {
             Some(tokens) => same_tokens(tokens, &data.tokenizer),
+            // A file without any contradicts none that was named.
+            None if file.is_some() && named => true,
+            None if file.is_some() => {
+                return Err(fault(format!(
+                    "{shown} holds no tokenizer; name the model's own: data.tokenizer.file.path"
+                )));
+            }
             None => return Err(fault(format!("{error}; {}", error.hint()))),
         },
     };
     if !same {
-        let shown = one_line(&place.display().to_string());
         return Err(fault(format!(
             "the tokenizer of {shown} differs from this run's, so its weights would read other text; \
              leave data.tokenizer out, or set it to {{file: {{path: {shown}}}}}",

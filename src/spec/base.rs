@@ -74,7 +74,10 @@ pub fn base_model(place: &Path) -> Result<BaseModel, BaseError> {
     let parameters = crate::nn::param_infos(file.config(), vocab_size);
     Ok(BaseModel {
         words: said_in_full(file.config()),
-        has_tokenizer: keys.str("tokenizer.ggml.model").is_some(),
+        // llama.cpp's words for a model without one.
+        has_tokenizer: keys
+            .str("tokenizer.ggml.model")
+            .is_some_and(|kind| !matches!(kind, "no_vocab" | "none")),
         chat_template: keys.str("tokenizer.chat_template").map(String::from),
         family: Some(file.architecture().into()),
         n_params: Some(parameters.iter().map(|info| info.len as u64).sum()),
