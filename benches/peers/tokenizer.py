@@ -1,6 +1,6 @@
 """Tokenisation beside Hugging Face's tokenizers from Python: the same file, the same tokenizer, the same threads, in turn.
 
-    RAYON_NUM_THREADS=2 python benches/peers/tokenize.py tokenizer.json corpus.txt --program target/release/llmtui
+    RAYON_NUM_THREADS=2 python benches/peers/tokenizer.py tokenizer.json corpus.txt --program target/release/llmtui
 
 Needs `pip install tokenizers`. Python gets the text in the pieces that llmtui cuts (64 KiB, before a newline behind a letter or
 digit, where no byte-level token can cross), so that its threads have work; the time is that of encode_batch (and of
