@@ -62,15 +62,23 @@ fn file() -> Option<GgufModel> {
     Some(GgufModel::open(Path::new(path)).unwrap())
 }
 
-fn check(model: &mut Model, golden: &Golden, tolerance: f32) {
-    let n = golden.ids.len();
-    let logits = model.logits(golden.ids, 1, n).unwrap();
-    let rows: Vec<Vec<f32>> = logits.squeeze(0).unwrap().to_vec2().unwrap();
+/// Logits behind the prompt and behind each golden token, (1 + greedy, V).
+fn logits(model: &mut Model, golden: &Golden) -> Vec<Vec<f32>> {
+    let text = [golden.ids, golden.greedy].concat();
+    let logits = model.logits(&text, 1, text.len()).unwrap();
+    let mut rows: Vec<Vec<f32>> = logits.squeeze(0).unwrap().to_vec2().unwrap();
+    rows.split_off(golden.ids.len() - 1)
+}
+
+fn top_is_near(row: &[f32], golden: &Golden, tolerance: f32) {
     for (logit, id) in golden.top {
-        let own = rows[n - 1][id as usize];
+        let own = row[id as usize];
         println!("{id}: {own} {logit}");
         assert!((own - logit).abs() < tolerance, "{id}: {own} {logit}");
     }
+}
+
+fn written(model: &mut Model, golden: &Golden) -> Vec<u32> {
     let sampling = Sampling {
         temperature: 0.0,
         max_new_tokens: golden.greedy.len(),
@@ -82,29 +90,45 @@ fn check(model: &mut Model, golden: &Golden, tolerance: f32) {
         when_full: WhenFull::Stop,
     };
     let generated = generate(model, golden.ids, how, &mut |_| ControlFlow::Continue(()));
-    let tokens = generated.unwrap().tokens;
-    println!("{tokens:?}");
-    assert_eq!(tokens, golden.greedy);
+    generated.unwrap().tokens
 }
+
+/// Activations of eight bits move logits by as much: llama.cpp's own change with the size of its batches, and then it says
+/// "The United" where it says "The answer" otherwise.
+const EIGHT_BITS: f32 = 0.5;
 
 #[test]
 #[ignore = "needs the file of a real model"]
-fn quantised_weights_give_the_golden_logits_and_tokens() {
+fn quantised_weights_give_the_golden_logits_and_tokens_but_for_ties() {
     let Some(file) = file() else {
         return println!("skipped: LLMTUI_SMOLLM2 names no file at build time");
     };
     let mut model = file.quantised().unwrap();
-    check(&mut model, &RAW, 0.5);
-    check(&mut model, &CHAT, 0.5);
+    for golden in [&RAW, &CHAT] {
+        let rows = logits(&mut model, golden);
+        top_is_near(&rows[0], golden, EIGHT_BITS);
+        for (row, id) in rows.iter().zip(golden.greedy) {
+            let best = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let behind = best - row[*id as usize];
+            if behind > 0.0 {
+                println!("{id} is {behind} behind the likeliest");
+            }
+            assert!(behind < EIGHT_BITS, "{id}: {behind}");
+        }
+        println!("{:?}", written(&mut model, golden));
+    }
 }
 
 #[test]
 #[ignore = "needs the file of a real model"]
-fn the_same_weights_in_f32_do_too() {
+fn the_same_weights_in_f32_give_the_golden_tokens() {
     let Some(file) = file() else {
         return println!("skipped: LLMTUI_SMOLLM2 names no file at build time");
     };
     let mut model = file.dequantised().unwrap();
-    check(&mut model, &RAW, 0.5);
-    check(&mut model, &CHAT, 0.5);
+    for golden in [&RAW, &CHAT] {
+        let rows = logits(&mut model, golden);
+        top_is_near(&rows[0], golden, 1e-3);
+        assert_eq!(written(&mut model, golden), golden.greedy);
+    }
 }
