@@ -93,13 +93,15 @@ fn written(model: &mut Model, golden: &Golden) -> Vec<u32> {
     generated.unwrap().tokens
 }
 
-/// Activations of eight bits move logits by as much: llama.cpp's own change with the size of its batches, and then it says
-/// "The United" where it says "The answer" otherwise.
+/// What eight bits of activations move logits by; llama.cpp rounds them too.
 const EIGHT_BITS: f32 = 0.5;
+/// The one golden token that is not the likeliest here, " answer" behind "The": " United" is 0.12 ahead, and 0.19 where
+/// llama.cpp reads the text at once.
+const TIED: u32 = 2988;
 
 #[test]
 #[ignore = "needs the file of a real model"]
-fn quantised_weights_give_the_golden_logits_and_tokens_but_for_ties() {
+fn quantised_weights_give_the_golden_logits_and_tokens_but_for_a_tie() {
     let Some(file) = file() else {
         return println!("skipped: LLMTUI_SMOLLM2 names no file at build time");
     };
@@ -110,13 +112,14 @@ fn quantised_weights_give_the_golden_logits_and_tokens_but_for_ties() {
         for (row, id) in rows.iter().zip(golden.greedy) {
             let best = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             let behind = best - row[*id as usize];
-            if behind > 0.0 {
-                println!("{id} is {behind} behind the likeliest");
-            }
-            assert!(behind < EIGHT_BITS, "{id}: {behind}");
+            let bound = if *id == TIED { 0.2 } else { 0.0 };
+            assert!(behind <= bound, "{id}: {behind}");
         }
-        println!("{:?}", written(&mut model, golden));
     }
+    assert_eq!(written(&mut model, &CHAT), CHAT.greedy);
+    let raw = written(&mut model, &RAW);
+    let tie = RAW.greedy.iter().position(|id| *id == TIED).unwrap();
+    assert_eq!(raw[..tie], RAW.greedy[..tie]);
 }
 
 #[test]
