@@ -68,13 +68,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let tokens = tokens(args, &path)?;
     let window = WINDOW.min(source.model.shape().seq_len);
     let before = perplexity(&mut source.model, &tokens, window)?;
-    let keys = tokenizer_keys(&source)
-        .map(|tokenizer| tokenizer.keys)
-        .map_err(|e| yours(e.to_string(), &e.hint()))?;
+    let tokenizer = tokenizer_keys(&source).map_err(|e| yours(e.to_string(), &e.hint()))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let mut bytes = Vec::new();
-    let written = llama_cpp::write(&source.model, args.dtype, &name, &keys, &mut bytes)
+    let keys = &tokenizer.keys;
+    let mut written = llama_cpp::write(&source.model, args.dtype, &name, keys, &mut bytes)
         .map_err(|e| yours(e.to_string(), "llmtui export --help lists other formats"))?;
+    written.notes.extend(tokenizer.notes);
     drop(source);
     write_atomic(&args.to, &bytes).map_err(|e| {
         Failure::machine(
