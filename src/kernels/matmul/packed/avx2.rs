@@ -4,6 +4,7 @@
     reason = "every line is an instruction; the trait says what callers owe"
 )]
 
+use super::ahead::Ahead;
 use super::blocked::Job;
 use super::instructions::Instructions;
 use super::pack::{Source, panels};
@@ -169,6 +170,7 @@ impl Instructions for F32 {
         left: *const u32,
         right: *const u32,
         write: Write,
+        ahead: &mut Ahead,
     ) {
         #[target_feature(enable = "avx2,fma")]
         unsafe fn sized<const M: usize, const N: usize>(
@@ -176,10 +178,11 @@ impl Instructions for F32 {
             left: *const u32,
             right: *const u32,
             write: Write,
+            ahead: &mut Ahead,
         ) {
-            tile::<F32, M, N>(words, left, right, write);
+            tile::<F32, M, N>(words, left, right, write, ahead);
         }
-        by_size!(size, [1 2 3 4 5 6], [1 2], sized(words, left, right, write))
+        by_size!(size, [1 2 3 4 5 6], [1 2], sized(words, left, right, write, ahead))
     }
 
     unsafe fn few_rows(job: &Job) {

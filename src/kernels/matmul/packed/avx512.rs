@@ -4,6 +4,7 @@
     reason = "every line is an instruction; the trait says what callers owe"
 )]
 
+use super::ahead::Ahead;
 use super::blocked::Job;
 use super::instructions::Instructions;
 use super::pack::{Source, panels};
@@ -233,6 +234,7 @@ macro_rules! kernel {
                 left: *const u32,
                 right: *const u32,
                 write: Write,
+                ahead: &mut Ahead,
             ) {
                 #[target_feature(enable = $features)]
                 unsafe fn sized<const M: usize, const N: usize>(
@@ -240,10 +242,11 @@ macro_rules! kernel {
                     left: *const u32,
                     right: *const u32,
                     write: Write,
+                    ahead: &mut Ahead,
                 ) {
-                    tile::<$name, M, N>(words, left, right, write);
+                    tile::<$name, M, N>(words, left, right, write, ahead);
                 }
-                by_size!(size, $each_row, $each_vector, sized(words, left, right, write))
+                by_size!(size, $each_row, $each_vector, sized(words, left, right, write, ahead))
             }
             unsafe fn few_rows(job: &Job) {
                 #[target_feature(enable = $features)]
@@ -258,12 +261,12 @@ macro_rules! kernel {
 
 kernel!(
     /// Sixteen f32 at a time.
-    F32, single, "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma", per_word: 1, depth: 256,
+    F32, single, "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma", per_word: 1, depth: 384,
     rows: 12 of [1 2 3 4 5 6 7 8 9 10 11 12], vectors: 2 of [1 2]
 );
 
 kernel!(
     /// Sixteen pairs of bf16 at a time. Denormal numbers count as 0, as `vdpbf16ps` has it.
-    Bf16, pairs, "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma", per_word: 2, depth: 256,
+    Bf16, pairs, "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma", per_word: 2, depth: 384,
     rows: 12 of [1 2 3 4 5 6 7 8 9 10 11 12], vectors: 2 of [1 2]
 );

@@ -1,14 +1,15 @@
 //! The loops around the tiles: blocks that stay in the caches, and parts for threads.
 
+use super::ahead::Ahead;
 use super::instructions::Instructions;
 use super::pack::{Source, distance};
-use super::tile::Write;
+use super::tile::{TURN_WORDS, Write};
 use crate::kernels::threads;
 use std::cell::RefCell;
 
 /// Rows of the left factor that are packed at once: with a panel of the right factor they should stay in the second-level
 /// cache.
-const BLOCK_ROWS: usize = 240;
+const BLOCK_ROWS: usize = 156;
 /// Columns of the right factor that are packed at once: they should stay in the third-level cache.
 const BLOCK_COLS: usize = 2016;
 /// Multiplications below which a product is not worth a hand-over to another thread.
@@ -151,59 +152,123 @@ pub(super) fn share(total: usize, panel: usize, index: usize, parts: usize) -> (
 /// Computes the job on this thread. The cut along k into even blocks depends on nothing but k, so that the bits do not
 /// depend on anything else. A product without terms (k = 0) is one block without words.
 unsafe fn single<I: Instructions>(job: &Job) {
-    let words = job.k.div_ceil(I::PER_WORD);
-    let words = words.div_ceil(words.div_ceil(I::DEPTH).max(1));
-    let depth = words * I::PER_WORD;
+    let words = even(job.k.div_ceil(I::PER_WORD), I::DEPTH, 1);
+    let cuts = Cuts {
+        rows: even(job.m, BLOCK_ROWS, I::ROWS),
+        cols: BLOCK_COLS,
+        terms: (words * I::PER_WORD).max(1),
+    };
     PACKED.with_borrow_mut(|[left, right]| {
-        let left_panels = BLOCK_ROWS.min(job.m).div_ceil(I::ROWS);
-        let left = room(left, left_panels * distance::<I>(words, I::ROWS));
-        let right_panels = BLOCK_COLS.min(job.n).div_ceil(I::COLS);
-        let right = room(right, right_panels * distance::<I>(words, I::COLS));
-        for col in (0..job.n).step_by(BLOCK_COLS) {
-            let n = BLOCK_COLS.min(job.n - col);
-            for from in (0..job.k.max(1)).step_by(depth.max(1)) {
-                let k = depth.min(job.k - from);
-                // SAFETY: blocks lie within the factors and the buffers have room for them.
-                unsafe {
-                    I::pack_right(right, job.b.block((col, from), n, k));
-                    for row in (0..job.m).step_by(BLOCK_ROWS) {
-                        let m = BLOCK_ROWS.min(job.m - row);
-                        I::pack_left(left, job.a.block((row, from), m, k));
-                        let mut write = job.write.at(row, col);
-                        if from > 0 {
-                            write.base = Some((write.to, write.stride));
-                            write.bias = None;
-                        }
-                        tiles::<I>((m, n), k.div_ceil(I::PER_WORD), left, right, write);
-                    }
-                }
-            }
+        let panels = cuts.rows.div_ceil(I::ROWS);
+        let left = room(left, panels * distance::<I>(words, I::ROWS));
+        let panels = BLOCK_COLS.min(job.n).div_ceil(I::COLS);
+        let right = room(right, panels * distance::<I>(words, I::COLS));
+        let mut next = cuts.block(job, 0);
+        for index in 1.. {
+            let Some(block) = next else { break };
+            next = cuts.block(job, index);
+            // SAFETY: blocks lie within the factors and the buffers have room for them.
+            unsafe { self::block::<I>(job, block, next, left, right) };
         }
     });
 }
 
-/// All tiles of one packed block.
-unsafe fn tiles<I: Instructions>(
-    (m, n): (usize, usize),
-    words: usize,
-    left: *const u32,
-    right: *const u32,
-    write: Write,
+/// The largest part of `total`, cut into as few even parts as there must be for none to be larger than `most`; a multiple of
+/// `unit`, as `most` is.
+fn even(total: usize, most: usize, unit: usize) -> usize {
+    let parts = total.div_ceil(most).max(1);
+    total.div_ceil(parts).next_multiple_of(unit)
+}
+
+/// Rows, columns and terms of a block whose factors are packed at once.
+struct Cuts {
+    rows: usize,
+    cols: usize,
+    terms: usize,
+}
+
+/// Part of a product: (first, count) of its rows, columns and terms.
+#[derive(Clone, Copy)]
+struct Block {
+    rows: (usize, usize),
+    cols: (usize, usize),
+    terms: (usize, usize),
+}
+
+impl Cuts {
+    /// Block number `index` of a job, if it has so many: rows change fastest, then terms, then columns.
+    fn block(&self, job: &Job, index: usize) -> Option<Block> {
+        let downwards = job.m.div_ceil(self.rows);
+        let inwards = job.k.div_ceil(self.terms).max(1);
+        let row = index % downwards * self.rows;
+        let term = index / downwards % inwards * self.terms;
+        let col = index / downwards / inwards * self.cols;
+        (col < job.n).then(|| Block {
+            rows: (row, self.rows.min(job.m - row)),
+            cols: (col, self.cols.min(job.n - col)),
+            terms: (term, self.terms.min(job.k - term)),
+        })
+    }
+}
+
+impl Block {
+    fn left(&self, job: &Job) -> Source {
+        job.a
+            .block((self.rows.0, self.terms.0), self.rows.1, self.terms.1)
+    }
+
+    /// The right factor's panel that begins at column `col` of the block.
+    fn right<I: Instructions>(&self, job: &Job, col: usize) -> Source {
+        let width = I::COLS.min(self.cols.1 - col);
+        job.b
+            .block((self.cols.0 + col, self.terms.0), width, self.terms.1)
+    }
+}
+
+/// All tiles of one block. Panels of the right factor are packed right before they are used for the first time, by the
+/// uppermost block, and stay for those below.
+unsafe fn block<I: Instructions>(
+    job: &Job,
+    block: Block,
+    next: Option<Block>,
+    left: *mut u32,
+    right: *mut u32,
 ) {
-    let left_distance = distance::<I>(words, I::ROWS);
-    let right_distance = distance::<I>(words, I::COLS);
-    for col in (0..n).step_by(I::COLS) {
-        let cols = I::COLS.min(n - col);
-        for row in (0..m).step_by(I::ROWS) {
-            let rows = I::ROWS.min(m - row);
-            // SAFETY: panels are `words` words deep and lie one behind the other.
-            unsafe {
+    let words = block.terms.1.div_ceil(I::PER_WORD);
+    let [left_distance, right_distance] =
+        [I::ROWS, I::COLS].map(|panel| distance::<I>(words, panel));
+    let (m, n) = (block.rows.1, block.cols.1);
+    let is_first = block.rows.0 == 0;
+    let turns = m.div_ceil(I::ROWS) * words / TURN_WORDS;
+    // SAFETY: panels are `words` words deep and lie one behind the other, within what the caller vouches for.
+    unsafe {
+        I::pack_left(left, block.left(job));
+        let next_left = next.map(|next| next.left(job));
+        let mut ahead = Ahead::of_left(next_left, left);
+        let mut write = job.write.at(block.rows.0, block.cols.0);
+        if block.terms.0 > 0 {
+            write.base = Some((write.to, write.stride));
+            write.bias = None;
+        }
+        for col in (0..n).step_by(I::COLS) {
+            let right = right.add(col / I::COLS * right_distance);
+            if is_first {
+                I::pack_right(right, block.right::<I>(job, col));
+            }
+            let next_right = if col + I::COLS < n {
+                is_first.then(|| block.right::<I>(job, col + I::COLS))
+            } else {
+                next.filter(|next| next.rows.0 == 0)
+                    .map(|next| next.right::<I>(job, 0))
+            };
+            ahead.panel(next_right, turns, turns * (n - col).div_ceil(I::COLS));
+            let cols = I::COLS.min(n - col);
+            for row in (0..m).step_by(I::ROWS) {
                 let mut write = write.at(row, col);
                 write.cols = cols;
-                let size = (rows, cols.div_ceil(I::LANES));
+                let size = (I::ROWS.min(m - row), cols.div_ceil(I::LANES));
                 let left = left.add(row / I::ROWS * left_distance);
-                let right = right.add(col / I::COLS * right_distance);
-                I::tile(size, words, left, right, write);
+                I::tile(size, words, left, right, write, &mut ahead);
             }
         }
     }

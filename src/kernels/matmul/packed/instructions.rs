@@ -2,6 +2,7 @@
 //!
 //! Factors are packed into 32-bit *words*: one f32, or two bf16 that are neighbours along k, the first in the low half.
 
+use super::ahead::Ahead;
 use super::tile::Write;
 
 /// The vector instructions of one product kernel.
@@ -73,6 +74,7 @@ pub(super) trait Instructions {
         left: *const u32,
         right: *const u32,
         write: Write,
+        ahead: &mut Ahead,
     );
     /// [`super::rows::all`] with the instructions switched on.
     unsafe fn few_rows(job: &super::blocked::Job);

@@ -4,6 +4,7 @@
 //!
 //! The scheme is that of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 
+mod ahead;
 mod avx2;
 mod avx512;
 mod blocked;

@@ -1,5 +1,6 @@
 //! The innermost loop alone: what the arithmetic units reach when nothing else gets in their way.
 
+use super::ahead::Ahead;
 use super::instructions::Instructions;
 use super::tile::Write;
 
@@ -22,10 +23,11 @@ pub(super) unsafe fn trial<I: Instructions>() -> f64 {
             base: None,
             bias: None,
         };
+        let mut ahead = Ahead::of_left(None, left.as_ptr());
         for _ in 0..TILES {
             let (left, right) = (left.as_ptr(), right.as_ptr());
             // SAFETY: panels and destination are as large as a whole tile's.
-            unsafe { I::tile((I::ROWS, I::VECTORS), WORDS, left, right, write) };
+            unsafe { I::tile((I::ROWS, I::VECTORS), WORDS, left, right, write, &mut ahead) };
         }
         std::hint::black_box(&mut out);
     });

@@ -1,5 +1,6 @@
 //! The micro-kernel: one tile of the destination in registers, its sum along k, and how it is written.
 
+use super::ahead::Ahead;
 use super::instructions::Instructions;
 
 /// Where a tile goes and what is added to it: `to` = `scale` · sum (+ `base`) (+ `bias`).
@@ -54,6 +55,9 @@ impl Write {
     }
 }
 
+/// Words along k between two looks ahead.
+pub(super) const TURN_WORDS: usize = 4;
+
 /// A tile of `M` rows and up to `N` vectors. Every element is summed in the order of k whatever M and N are, so that the
 /// way in which a matrix is cut into tiles does not change a bit.
 ///
@@ -66,26 +70,48 @@ pub(super) unsafe fn tile<I: Instructions, const M: usize, const N: usize>(
     mut left: *const u32,
     mut right: *const u32,
     write: Write,
+    ahead: &mut Ahead,
 ) {
     // SAFETY: passed on to the caller.
     unsafe {
         let mut sums = [[I::zero(); N]; M];
         prefetch::<I, M, N>(write);
-        for _ in 0..words {
-            let mut columns = [I::words(right); N];
-            for (j, column) in columns.iter_mut().enumerate().skip(1) {
-                *column = I::words(right.add(j * I::LANES));
+        for _ in 0..words / TURN_WORDS {
+            ahead.turn();
+            for _ in 0..TURN_WORDS {
+                step::<I, M, N>(&mut sums, left, right);
+                left = left.add(I::ROWS);
+                right = right.add(I::COLS);
             }
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let row = I::broadcast(left.add(i));
-                for (sum, column) in sums.iter_mut().zip(columns) {
-                    *sum = I::dot(*sum, row, column);
-                }
-            }
+        }
+        for _ in 0..words % TURN_WORDS {
+            step::<I, M, N>(&mut sums, left, right);
             left = left.add(I::ROWS);
             right = right.add(I::COLS);
         }
         finish::<I, M, N>(&sums, write);
+    }
+}
+
+/// Adds the products of one word along k.
+#[inline(always)]
+unsafe fn step<I: Instructions, const M: usize, const N: usize>(
+    sums: &mut [[I::Sum; N]; M],
+    left: *const u32,
+    right: *const u32,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let mut columns = [I::words(right); N];
+        for (j, column) in columns.iter_mut().enumerate().skip(1) {
+            *column = I::words(right.add(j * I::LANES));
+        }
+        for (i, sums) in sums.iter_mut().enumerate() {
+            let row = I::broadcast(left.add(i));
+            for (sum, column) in sums.iter_mut().zip(columns) {
+                *sum = I::dot(*sum, row, column);
+            }
+        }
     }
 }
 
