@@ -25,11 +25,11 @@ pub fn written_zeros(tensor: &Tensor) -> Result<Tensor> {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) fn prefer_huge_for<T>(values: &[T]) {
+pub(crate) fn prefer_huge_for<T>(values: &[T]) {
     /// Of the smallest page; advice is for whole pages.
     const PAGE: usize = 4096;
     /// Less than a few huge pages is not worth a system call.
-    const WORTHWHILE: usize = 8 << 20;
+    const WORTHWHILE: usize = 4 << 20;
     let range = values.as_ptr_range();
     let start = (range.start as usize).next_multiple_of(PAGE);
     let end = range.end as usize / PAGE * PAGE;
@@ -48,7 +48,7 @@ pub(super) fn prefer_huge_for<T>(values: &[T]) {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn prefer_huge_for<T>(_values: &[T]) {}
+pub(crate) fn prefer_huge_for<T>(_values: &[T]) {}
 
 /// Hands memory that was freed back to the system: the allocator would keep buffers of up to 32 MiB for later. Only glibc
 /// has a word for it; elsewhere nothing happens. Takes milliseconds: for the end of a phase, not for a loop.

@@ -3,6 +3,7 @@
 //! them again, so gradients live where activations were, and the same calls get the same memory in every step.
 
 use crate::kernels::matmul::Into;
+use crate::kernels::pages;
 
 /// A place of the arena: a value, and later the gradient by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +93,9 @@ impl Arena {
             Some(at) => self.pool.swap_remove(at),
             None => {
                 self.elements += len;
-                vec![0.0; len]
+                let buffer = vec![0.0; len];
+                pages::prefer_huge_for(&buffer);
+                buffer
             }
         }
     }

@@ -1,6 +1,7 @@
 //! A pass played through without computing: which buffers it asks for and gives back, in its own order. Each function here
 //! stands for the one of the same name in `fused`.
 
+use crate::nn::fused::is_remade;
 use crate::nn::tape::Track;
 use crate::nn::{ModelConfig, ModelShape, MoeConfig, NormPlacement};
 use std::collections::BTreeMap;
@@ -80,6 +81,11 @@ impl<'a> Play<'a> {
         }
     }
 
+    /// Whether values so wide wait for the backward, or are made anew.
+    fn waits(&self, kept: bool, width: usize) -> bool {
+        kept && !is_remade(width * self.rows)
+    }
+
     pub fn training_forward(&mut self, segment_len: usize) {
         self.get(self.d);
         let last = (self.n_layer - 1) / segment_len;
@@ -157,7 +163,7 @@ impl<'a> Play<'a> {
         }
         self.get(self.qkv);
         if before {
-            self.done(kept, self.d);
+            self.done(self.waits(kept, self.d), self.d);
         }
         if self.config.qk_norm {
             self.get(self.qkv);
@@ -185,12 +191,12 @@ impl<'a> Play<'a> {
                 let wide = self.config.mlp.activation().input_width(self.d_ff);
                 self.get(wide);
                 if before {
-                    self.done(kept, self.d);
+                    self.done(self.waits(kept, self.d), self.d);
                 }
                 self.get(self.d_ff);
                 self.done(kept, wide);
                 self.join(Last::Linear(self.d_ff), kept, output);
-                self.done(kept, self.d_ff);
+                self.done(self.waits(kept, self.d_ff), self.d_ff);
             }
         }
         self.done(kept, self.d);
@@ -260,12 +266,19 @@ impl<'a> Play<'a> {
         for layer in layers.clone().rev() {
             let held = output || layer + 1 < layers.end;
             match self.config.experts(layer).map(|moe| self.widths(moe)) {
-                Some(widths) => self.join_back(Last::Experts(widths), held),
+                Some(widths) => {
+                    self.join_back(Last::Experts(widths), held);
+                    if before {
+                        self.norm_back(true, true);
+                    }
+                }
                 None => {
                     let wide = self.config.mlp.activation().input_width(self.d_ff);
                     self.join_back(Last::Linear(self.d_ff), held);
                     // Activation, product in.
-                    self.free(self.d_ff);
+                    if self.waits(true, self.d_ff) {
+                        self.free(self.d_ff);
+                    }
                     self.get(wide);
                     self.free(self.d_ff);
                     self.free(wide);
@@ -273,15 +286,15 @@ impl<'a> Play<'a> {
                         self.get(self.d);
                     }
                     self.free(wide);
+                    if before {
+                        self.norm_back(self.waits(true, self.d), true);
+                    }
                 }
-            }
-            if before {
-                self.norm_back(true, true);
             }
             self.join_back(Last::Linear(self.attended), true);
             self.attention_back();
             if before {
-                self.norm_back(true, true);
+                self.norm_back(self.waits(true, self.d), true);
             }
         }
     }

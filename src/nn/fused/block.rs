@@ -35,7 +35,9 @@ impl Pass {
     ) -> Slot {
         let h = self.norm_before(plan, x, block.norm1.as_ref());
         let mut qkv = self.linear(plan, h, None, &block.qkv, Output::New);
-        self.read_unless(h, x);
+        if h != x {
+            self.read_remade(h);
+        }
         if let Some(gains) = block.qk_norm {
             let normed = self.qk_norm(plan, qkv, gains);
             self.read(qkv);
@@ -66,7 +68,9 @@ impl Pass {
         let y = match &block.mlp {
             MlpSpans::One(spans) => {
                 let wide = self.linear(plan, h, None, &spans.wide, Output::New);
-                self.read_unless(h, after);
+                if h != after {
+                    self.read_remade(h);
+                }
                 let active = self.activation(plan, wide);
                 self.read(wide);
                 let last = Last::Linear {
@@ -74,12 +78,14 @@ impl Pass {
                     spans: &spans.out,
                 };
                 let y = self.join(plan, after, last, joint, output);
-                self.read(active);
+                self.read_remade(active);
                 y
             }
             MlpSpans::Many(spans) => {
                 let y = self.join(plan, after, Last::Experts { x: h, spans }, joint, output);
-                self.read_unless(h, after);
+                if h != after {
+                    self.read(h);
+                }
                 y
             }
         };
@@ -90,12 +96,6 @@ impl Pass {
     /// The norm in front of a sub-layer, where there is one.
     fn norm_before(&mut self, plan: &Plan, x: Slot, norm: Option<&NormSpans>) -> Slot {
         norm.map_or(x, |norm| self.norm(plan, x, norm, Output::New))
-    }
-
-    fn read_unless(&mut self, slot: Slot, other: Slot) {
-        if slot != other {
-            self.read(slot);
-        }
     }
 
     /// What is dropped at a place: nothing but in training.

@@ -67,9 +67,8 @@ impl Pass {
         };
         self.arena.release(y);
         let sizes = self.linear_sizes(spans);
-        let (mut dx, into) = self.arena.open_gradient(x, sizes.rows * sizes.d_in);
+        let is_remade = self.remake(plan, x);
         let x_values = self.arena.get(x);
-        let weight = plan.dense(spans.weight);
         let (arithmetic, params_into) = (plan.arithmetic, self.into);
         self.profile.measure(Part::LinearBackward, || {
             let dweight = &mut grads[spans.weight.range()];
@@ -77,6 +76,13 @@ impl Pass {
             if let Some(span) = spans.bias {
                 linear::backward_bias(&dy, &mut grads[span.range()], params_into);
             }
+        });
+        if is_remade {
+            self.arena.release(x);
+        }
+        let (mut dx, into) = self.arena.open_gradient(x, sizes.rows * sizes.d_in);
+        let weight = plan.dense(spans.weight);
+        self.profile.measure(Part::LinearBackward, || {
             linear::backward_input(arithmetic, sizes, &dy, weight, &mut dx, into);
         });
         self.arena.put_gradient(x, dx);

@@ -12,10 +12,12 @@ mod norm;
 mod plan;
 mod qk_norm;
 mod reading;
+mod remake;
 mod residual;
 
 pub(crate) use experts::Experts;
 pub(crate) use plan::Plan;
+pub(crate) use remake::is_remade;
 
 use super::TokenBatch;
 use super::footprint::Footprint;

@@ -1,0 +1,140 @@
+//! Values that one cheap pass over a kept slot gives again, as norms and activations do: where they are large, the forward
+//! lets them go as soon as a product has read them, and the backward of that product makes them anew. For a buffer that no
+//! cache holds this costs hardly more than reading it back, and a third of the memory of activations is never needed.
+
+use super::{Node, Pass, Plan};
+use crate::kernels::{activation, norm};
+use crate::nn::profile::Part;
+use crate::nn::tape::{Slot, Track};
+
+/// Bytes of a buffer from which on it is made anew: smaller ones may still lie in a cache when they are wanted.
+const LARGE: usize = 4 << 20;
+
+/// Whether so many elements are made anew for the backward.
+pub(crate) fn is_remade(elements: usize) -> bool {
+    elements * size_of::<f32>() >= LARGE
+}
+
+impl Pass {
+    /// Says that the forward has read for the last time what a norm or an activation made.
+    pub(super) fn read_remade(&mut self, slot: Slot) {
+        if self.keep == Track::Off || is_remade(self.arena.get(slot).len()) {
+            self.arena.release(slot);
+        }
+    }
+
+    /// Makes the value of `slot` anew, if it was let go: the node in front of the one under way made it. Tells whether so.
+    pub(super) fn remake(&mut self, plan: &Plan, slot: Slot) -> bool {
+        if !self.arena.get(slot).is_empty() {
+            return false;
+        }
+        match self.nodes.last() {
+            Some(&Node::Norm { x, y, stats, spans }) if y == slot => {
+                let mut values = self.arena.buffer(self.arena.get(x).len());
+                let mut stats_values = self.arena.take(stats);
+                let x_values = self.arena.get(x);
+                self.profile.measure(Part::Norm, || {
+                    norm::forward(
+                        plan.norm_of(&spans),
+                        x_values,
+                        &mut values,
+                        &mut stats_values,
+                    );
+                });
+                self.arena.put(stats, stats_values);
+                self.arena.put(slot, values);
+            }
+            Some(&Node::Activation { x, y }) if y == slot => {
+                let d_ff = plan.shape.d_ff;
+                let mut values = self.arena.buffer(self.ids.len() * d_ff);
+                let x_values = self.arena.get(x);
+                self.profile.measure(Part::Activation, || {
+                    activation::forward(plan.config.mlp.activation(), d_ff, x_values, &mut values);
+                });
+                self.arena.put(slot, values);
+            }
+            _ => unreachable!("only what a norm or an activation made is let go"),
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::footprint;
+    use crate::nn::mlp::MlpConfig;
+    use crate::nn::position::PositionConfig;
+    use crate::nn::{ActivationCheckpointing, Model, ModelConfig, TokenBatch};
+    use candle_core::{Device, Tensor};
+
+    const VOCAB: usize = 11;
+    const SEQ_LEN: usize = 64;
+    const ROWS: usize = 1 << 16;
+
+    fn config(llama: bool) -> ModelConfig {
+        let config = ModelConfig {
+            n_layer: 2,
+            n_head: 2,
+            d_model: 16,
+            seq_len: SEQ_LEN,
+            bias: !llama,
+            ..Default::default()
+        };
+        if !llama {
+            return config;
+        }
+        ModelConfig {
+            n_kv_head: Some(1),
+            d_ff: Some(20),
+            position: PositionConfig::Rope(Default::default()),
+            mlp: MlpConfig::SwiGlu(Default::default()),
+            ..config
+        }
+    }
+
+    /// Gradients of all rows in micro-steps of `batch_size` texts.
+    fn gradients(model: &mut Model, batch_size: usize) -> Vec<f32> {
+        model.params_mut().zero_grads().unwrap();
+        let tokens: Vec<u32> = (0..=ROWS as u32).map(|i| i % 997 * 31 % 11).collect();
+        let n = batch_size * SEQ_LEN;
+        for from in (0..ROWS).step_by(n) {
+            let batch = TokenBatch {
+                inputs: &tokens[from..from + n],
+                targets: &tokens[from + 1..=from + n],
+                batch_size,
+                seq_len: SEQ_LEN,
+                weights: None,
+                first: None,
+            };
+            model.forward(&batch).unwrap();
+            let dlogp = Tensor::full(-1.0f32 / ROWS as f32, (batch_size, SEQ_LEN), &Device::Cpu);
+            model.backward(&dlogp.unwrap(), None).unwrap();
+        }
+        model.params().read_grads(<[f32]>::to_vec).unwrap()
+    }
+
+    #[test]
+    fn gradients_are_those_of_small_batches_and_the_foretold_bytes_are_exact() {
+        assert!(is_remade(ROWS * 16) && !is_remade(1024 * 64));
+        let cases = [
+            (config(false), ActivationCheckpointing::None {}),
+            (config(false), ActivationCheckpointing::Full {}),
+            (config(true), ActivationCheckpointing::None {}),
+        ];
+        for (config, checkpointing) in cases {
+            let mut model = Model::new(&config, VOCAB, &Device::Cpu).unwrap();
+            model.init(5).unwrap();
+            model.set_checkpointing(checkpointing);
+            let kept = gradients(&mut model, 16);
+            let remade = gradients(&mut model, ROWS / SEQ_LEN);
+            let largest = kept.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
+            for (a, b) in kept.iter().zip(&remade) {
+                assert!((a - b).abs() < 1e-4 * largest, "{a} and {b} of {largest}");
+            }
+            let (shape, texts) = (config.shape(VOCAB), ROWS / SEQ_LEN);
+            let foretold = footprint::training(&config, &shape, texts, SEQ_LEN, checkpointing);
+            assert_eq!(model.footprints().0, foretold, "{checkpointing:?}");
+        }
+    }
+}
