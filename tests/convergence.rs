@@ -4,7 +4,8 @@
 //! cargo test --release --test convergence -- --ignored --nocapture
 //! ```
 //!
-//! `LLMTUI_CONVERGENCE=quickstart:2000:3` chooses another preset, number of steps and number of seeds.
+//! `LLMTUI_CONVERGENCE=quickstart:2000:3` chooses another preset, number of steps and number of seeds; a fourth part sets
+//! values of the spec, as in `shakespeare:1000:3:micro_batch_size=8,grad_accum_steps=1`.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,6 +29,7 @@ struct Asked {
     preset: String,
     steps: u64,
     seeds: u64,
+    settings: Vec<String>,
 }
 
 #[expect(
@@ -36,14 +38,16 @@ struct Asked {
 )]
 fn asked() -> Asked {
     let words = std::env::var("LLMTUI_CONVERGENCE").unwrap_or(DEFAULT.into());
-    let parts: Vec<&str> = words.split(':').collect();
-    let [preset, steps, seeds] = parts[..] else {
-        panic!("LLMTUI_CONVERGENCE=preset:steps:seeds, not {words}")
+    let parts: Vec<&str> = words.splitn(4, ':').collect();
+    let [preset, steps, seeds, ref settings @ ..] = parts[..] else {
+        panic!("LLMTUI_CONVERGENCE=preset:steps:seeds[:key=value,…], not {words}")
     };
+    let settings = settings.iter().flat_map(|words| words.split(','));
     Asked {
         preset: preset.into(),
         steps: steps.parse().unwrap(),
         seeds: seeds.parse().unwrap(),
+        settings: settings.map(String::from).collect(),
     }
 }
 
@@ -64,7 +68,12 @@ fn final_loss(asked: &Asked, precision: &str, seed: u64) -> f64 {
     let status = Command::new(env!("CARGO_BIN_EXE_llmtui"))
         .args(["train", &asked.preset, "--headless", "--json", "--runs-dir"])
         .arg(&runs)
-        .args(words.iter().flat_map(|word| ["-s", word.as_str()]))
+        .args(
+            words
+                .iter()
+                .chain(&asked.settings)
+                .flat_map(|word| ["-s", word.as_str()]),
+        )
         .env("XDG_RUNTIME_DIR", dir.path())
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -3,7 +3,7 @@
 use super::ahead::Ahead;
 use super::instructions::Instructions;
 use super::pack::{Source, distance};
-use super::tile::{TURN_WORDS, Write};
+use super::tile::{WORDS_PER_TURN, Write};
 use crate::kernels::threads;
 use std::cell::RefCell;
 
@@ -239,7 +239,7 @@ unsafe fn block<I: Instructions>(
         [I::ROWS, I::COLS].map(|panel| distance::<I>(words, panel));
     let (m, n) = (block.rows.1, block.cols.1);
     let is_first = block.rows.0 == 0;
-    let turns = m.div_ceil(I::ROWS) * words / TURN_WORDS;
+    let turns = m.div_ceil(I::ROWS) * words / WORDS_PER_TURN;
     // SAFETY: panels are `words` words deep and lie one behind the other, within what the caller vouches for.
     unsafe {
         I::pack_left(left, block.left(job));

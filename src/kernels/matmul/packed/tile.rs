@@ -56,7 +56,7 @@ impl Write {
 }
 
 /// Words along k between two looks ahead.
-pub(super) const TURN_WORDS: usize = 4;
+pub(super) const WORDS_PER_TURN: usize = 4;
 
 /// A tile of `M` rows and up to `N` vectors. Every element is summed in the order of k whatever M and N are, so that the
 /// way in which a matrix is cut into tiles does not change a bit.
@@ -76,15 +76,15 @@ pub(super) unsafe fn tile<I: Instructions, const M: usize, const N: usize>(
     unsafe {
         let mut sums = [[I::zero(); N]; M];
         prefetch::<I, M, N>(write);
-        for _ in 0..words / TURN_WORDS {
+        for _ in 0..words / WORDS_PER_TURN {
             ahead.turn();
-            for _ in 0..TURN_WORDS {
+            for _ in 0..WORDS_PER_TURN {
                 step::<I, M, N>(&mut sums, left, right);
                 left = left.add(I::ROWS);
                 right = right.add(I::COLS);
             }
         }
-        for _ in 0..words % TURN_WORDS {
+        for _ in 0..words % WORDS_PER_TURN {
             step::<I, M, N>(&mut sums, left, right);
             left = left.add(I::ROWS);
             right = right.add(I::COLS);
