@@ -261,7 +261,7 @@ macro_rules! kernel {
 
 kernel!(
     /// Sixteen f32 at a time.
-    F32, single, "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma", per_word: 1, depth: 384,
+    F32, single, "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma", per_word: 1, depth: 256,
     rows: 12 of [1 2 3 4 5 6 7 8 9 10 11 12], vectors: 2 of [1 2]
 );
 
