@@ -3,6 +3,8 @@
 
 mod pretrain;
 mod sft;
+#[cfg(test)]
+mod tests;
 
 use crate::nn::{Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
 use candle_core::{Device, Result, Tensor, Var};
@@ -39,6 +41,18 @@ pub trait Method: Send + Sync {
         &[]
     }
 
+    /// Writes the gradient of the loss where it is known before the model's values are, and says so: the head then goes
+    /// forward and backward at once and never holds all logits. `weights` are those of the targets. What is written is what
+    /// [`Method::closed_form`] writes; `gradient` comes filled with zeros and stays so with a no.
+    fn known_gradient(
+        &self,
+        _weights: Option<&[f32]>,
+        _context: &StepContext,
+        _gradient: &mut Upstream,
+    ) -> bool {
+        false
+    }
+
     /// The same loss and its gradient written by hand, for methods in which it is a line: no graph, nothing allocated.
     /// `None` leaves it to candle's autograd over [`Method::loss`]. The two must agree; tests compare them.
     fn closed_form(
@@ -69,7 +83,8 @@ pub fn micro_step(
     batch: &TokenBatch,
     context: &StepContext,
 ) -> Result<MicroStep> {
-    model.accumulate(batch, |values, gradient| {
+    let known = |gradient: &mut Upstream| method.known_gradient(batch.weights, context, gradient);
+    model.accumulate_known(batch, known, |values, gradient| {
         let entropy = weighted_sum(values.entropy, values.weights);
         let correct = weighted_sum(values.likeliest, values.weights);
         let loss = match method.closed_form(values, context, gradient) {
@@ -101,23 +116,32 @@ fn mean_likelihood(out: &TokenOutputs, context: &StepContext) -> Result<Tensor> 
         None => out.logp.sum_all()?,
         Some(weights) => (&out.logp * weights)?.sum_all()?,
     };
-    learnt * (-1.0 / context.step_tokens as f64)
+    learnt * share(context)
 }
 
-/// [`mean_likelihood`] and its gradient by hand: every learnt token pulls alike.
+/// [`mean_likelihood`] and its gradient by hand.
 fn mean_likelihood_by_hand(
     values: TokenValues,
     context: &StepContext,
     gradient: &mut Upstream,
 ) -> f64 {
-    let share = -1.0 / context.step_tokens as f64;
-    gradient.dlogp.fill(share as f32);
-    if let Some(weights) = values.weights {
+    pull_alike(values.weights, context, gradient);
+    weighted_sum(values.logp, values.weights) * share(context)
+}
+
+/// The gradient of [`mean_likelihood`], known beforehand: every learnt token pulls alike.
+fn pull_alike(weights: Option<&[f32]>, context: &StepContext, gradient: &mut Upstream) {
+    gradient.dlogp.fill(share(context) as f32);
+    if let Some(weights) = weights {
         for (gradient, weight) in gradient.dlogp.iter_mut().zip(weights) {
             *gradient *= weight;
         }
     }
-    weighted_sum(values.logp, values.weights) * share
+}
+
+/// A learnt token's share in [`mean_likelihood`].
+fn share(context: &StepContext) -> f64 {
+    -1.0 / context.step_tokens as f64
 }
 
 fn by_autograd(
@@ -183,152 +207,4 @@ pub fn differentiate(
 crate::registry! {
     /// What the model learns from.
     pub enum MethodConfig: dyn Method { pretrain: Pretrain, sft: Sft }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use candle_core::Device;
-
-    fn outputs(logp: &[f32]) -> TokenOutputs {
-        let logp = Tensor::from_slice(logp, (1, logp.len()), &Device::Cpu).unwrap();
-        TokenOutputs {
-            entropy: logp.zeros_like().unwrap(),
-            likeliest: logp.zeros_like().unwrap(),
-            weights: None,
-            logp,
-        }
-    }
-
-    #[test]
-    fn pretraining_is_the_mean_over_the_whole_step_whatever_its_portions() {
-        let method = MethodConfig::Pretrain(Default::default());
-        let context = StepContext { step_tokens: 4 };
-        let whole = differentiate(&*method, &outputs(&[-1.0, -2.0, -3.0, -6.0]), &context).unwrap();
-        let parts: f64 = [[-1.0, -2.0], [-3.0, -6.0]]
-            .iter()
-            .map(|p| differentiate(&*method, &outputs(p), &context).unwrap().loss)
-            .sum();
-        assert!((whole.loss - 3.0).abs() < 1e-6 && (parts - 3.0).abs() < 1e-6);
-        assert_eq!(whole.dlogp.to_vec2::<f32>().unwrap(), [[-0.25; 4]]);
-        assert!(whole.dentropy.is_none());
-    }
-
-    /// Hides what a method wrote by hand.
-    struct Autograd<'a>(&'a dyn Method);
-    impl Method for Autograd<'_> {
-        fn loss(&self, out: &TokenOutputs, context: &StepContext) -> Result<Tensor> {
-            self.0.loss(out, context)
-        }
-    }
-
-    fn tiny_model() -> Model {
-        let config = crate::nn::ModelConfig {
-            n_layer: 2,
-            n_head: 2,
-            d_model: 8,
-            seq_len: 6,
-            ..Default::default()
-        };
-        let mut model = Model::new(&config, 11, &Device::Cpu).unwrap();
-        model.init(3).unwrap();
-        model
-    }
-
-    const BATCH: TokenBatch = TokenBatch {
-        inputs: &[1, 2, 3, 4, 5, 6],
-        targets: &[2, 3, 4, 5, 6, 7],
-        batch_size: 2,
-        seq_len: 3,
-        weights: None,
-        first: None,
-    };
-
-    /// Micro-step and flat gradients.
-    fn measured(method: &dyn Method, batch: &TokenBatch) -> (MicroStep, Vec<f32>) {
-        let mut model = tiny_model();
-        let context = StepContext { step_tokens: 12 };
-        let step = micro_step(method, &mut model, batch, &context).unwrap();
-        let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
-        (step, grads)
-    }
-
-    #[test]
-    fn every_closed_form_agrees_with_autograd() {
-        let masked = TokenBatch {
-            weights: Some(&[0.0, 1.0, 1.0, 0.0, 0.0, 1.0]),
-            ..BATCH
-        };
-        for (entry, batch) in MethodConfig::ENTRIES
-            .iter()
-            .flat_map(|e| [(e, BATCH), (e, masked)])
-        {
-            let method: MethodConfig =
-                serde_json::from_value(serde_json::json!({ entry.id: {} })).unwrap();
-            let (by_hand, hand_grads) = measured(&*method, &batch);
-            let (exact, grads) = measured(&Autograd(&*method), &batch);
-            assert!((by_hand.loss - exact.loss).abs() < 1e-6, "{}", entry.id);
-            assert_eq!(by_hand.entropy, exact.entropy);
-            assert!(hand_grads == grads, "{}: gradients differ", entry.id);
-        }
-    }
-
-    #[test]
-    fn a_micro_step_is_forward_differentiate_backward() {
-        let (step, grads) = measured(&EntropyBonus, &BATCH);
-        let mut model = tiny_model();
-        let out = model.forward(&BATCH).unwrap();
-        let context = StepContext { step_tokens: 12 };
-        let gradient = differentiate(&EntropyBonus, &out, &context).unwrap();
-        model
-            .backward(&gradient.dlogp, gradient.dentropy.as_ref())
-            .unwrap();
-        assert_eq!(step.loss, gradient.loss);
-        assert!(model.params().read_grads(|g| g == grads).unwrap());
-    }
-
-    /// What is not learnt has no say: other targets there change neither loss nor gradient nor readings.
-    #[test]
-    fn targets_that_are_not_learnt_have_no_influence() {
-        let weights = [0.0, 1.0, 1.0, 0.0, 0.0, 1.0];
-        for entry in MethodConfig::ENTRIES {
-            let method: MethodConfig =
-                serde_json::from_value(serde_json::json!({ entry.id: {} })).unwrap();
-            let read = |targets| {
-                let batch = TokenBatch {
-                    targets,
-                    weights: Some(&weights),
-                    ..BATCH
-                };
-                measured(&*method, &batch)
-            };
-            assert!(
-                read(&[2, 3, 4, 5, 6, 7]) == read(&[9, 3, 4, 1, 0, 7]),
-                "{}",
-                entry.id
-            );
-            assert!(
-                read(&[2, 3, 4, 5, 6, 7]) != read(&[2, 1, 4, 5, 6, 7]),
-                "{}",
-                entry.id
-            );
-        }
-    }
-
-    struct EntropyBonus;
-    impl Method for EntropyBonus {
-        fn loss(&self, out: &TokenOutputs, context: &StepContext) -> Result<Tensor> {
-            (out.entropy.sqr()? - &out.logp)?.sum_all()? / context.step_tokens as f64
-        }
-    }
-
-    #[test]
-    fn a_method_that_uses_entropies_gets_their_gradient() {
-        let mut out = outputs(&[-1.0, -1.0]);
-        out.entropy = Tensor::new(&[[3f32, 5.0]], &Device::Cpu).unwrap();
-        let gradient = differentiate(&EntropyBonus, &out, &StepContext { step_tokens: 2 }).unwrap();
-        let dentropy = gradient.dentropy.unwrap().to_vec2::<f32>().unwrap();
-        assert_eq!(dentropy, [[3.0, 5.0]]);
-        assert_eq!(gradient.loss, 18.0);
-    }
 }

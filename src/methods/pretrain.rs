@@ -22,6 +22,16 @@ impl super::Method for Config {
         super::mean_likelihood(out, context)
     }
 
+    fn known_gradient(
+        &self,
+        weights: Option<&[f32]>,
+        context: &StepContext,
+        gradient: &mut Upstream,
+    ) -> bool {
+        super::pull_alike(weights, context, gradient);
+        true
+    }
+
     fn closed_form(
         &self,
         values: TokenValues,

@@ -68,16 +68,17 @@ fn passes(request: &Request, ledger: &mut Ledger) {
         Checkpointing::Full => "one block computed again, and its gradients".into(),
     };
     ledger.add(Part::GradientBuffers, train.gradients as f64, how);
-    let whole = (tokens as u64 * request.arch.vocab_size * 4) as f64;
-    let how = if train.head as f64 >= whole {
-        format!(
-            "{} tokens × {} words × 4 B",
-            grouped(tokens as u64),
-            grouped(request.arch.vocab_size)
-        )
+    let at_once = footprint::head_rows(&shape, tokens);
+    let of = if at_once < tokens {
+        format!(" of {} at a time", grouped(tokens as u64))
     } else {
-        "in chunks: all of them would take more than 64 MiB".to_string()
+        String::new()
     };
+    let how = format!(
+        "{} tokens{of} × {} words × 4 B",
+        grouped(at_once as u64),
+        grouped(request.arch.vocab_size)
+    );
     ledger.add(Part::Logits, train.head as f64, how);
     let eval_batch = request.extras.eval_batch as usize;
     if eval_batch > 0 {

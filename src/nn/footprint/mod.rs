@@ -31,7 +31,7 @@ pub struct Footprint {
     pub activations: u64,
     /// What the backward needs on top: gradients that find no room where activations were, and blocks that run again.
     pub gradients: u64,
-    /// Logits of all rows or of one chunk, and what the head says of each row.
+    /// Logits of one chunk or of all rows, and what the head says of each row.
     pub head: u64,
 }
 
@@ -41,7 +41,8 @@ impl Footprint {
     }
 }
 
-/// A training pass over `batch` sequences of `seq_len` tokens on the fused door.
+/// A training pass over `batch` sequences of `seq_len` tokens on the fused door, for a loss whose gradient is known
+/// beforehand. Others keep the logits of all rows up to 64 MiB.
 pub fn training(
     config: &ModelConfig,
     shape: &ModelShape,
@@ -58,7 +59,7 @@ pub fn training(
     Footprint {
         activations: F32 * activations as u64,
         gradients: F32 * (play.elements - activations) as u64,
-        head: head(shape, rows),
+        head: chunks(shape, rows).bytes(),
     }
 }
 
@@ -75,14 +76,17 @@ pub fn evaluation(
     Footprint {
         activations: F32 * play.elements as u64,
         gradients: 0,
-        head: head(shape, rows),
+        head: chunks(shape, rows).bytes(),
     }
 }
 
-fn head(shape: &ModelShape, rows: usize) -> u64 {
-    let sizes = logprob::Sizes::new(rows, shape.d_model, shape.vocab_size);
-    let chunk = sizes.chunk_rows() * (shape.vocab_size + 4);
-    F32 * (chunk + 4 * rows) as u64
+/// Rows whose logits are there at once, of so many.
+pub fn head_rows(shape: &ModelShape, rows: usize) -> usize {
+    chunks(shape, rows).chunk_rows
+}
+
+fn chunks(shape: &ModelShape, rows: usize) -> logprob::Sizes {
+    logprob::Sizes::in_chunks(rows, shape.d_model, shape.vocab_size)
 }
 
 #[cfg(test)]
@@ -210,5 +214,39 @@ mod tests {
         assert!(train.activations > 8 * eval.activations);
         assert!(train.gradients < train.activations / 8);
         assert_eq!(train.head, eval.head);
+    }
+
+    #[test]
+    fn a_head_at_once_holds_a_chunk_of_logits() {
+        const VOCAB: usize = 1100;
+        let config = ModelConfig {
+            n_layer: 2,
+            n_head: 1,
+            d_model: 4,
+            seq_len: 66,
+            ..Default::default()
+        };
+        let tokens: Vec<u32> = (0..=1056).map(|i| i * 31 % VOCAB as u32).collect();
+        let batch = TokenBatch::plain(&tokens[..1056], &tokens[1..], 16, 66);
+        for checkpointing in [
+            ActivationCheckpointing::None {},
+            ActivationCheckpointing::Full {},
+        ] {
+            let mut model = Model::new(&config, VOCAB, &Device::Cpu).unwrap();
+            model.init(5).unwrap();
+            model.set_checkpointing(checkpointing);
+            for _ in 0..2 {
+                let known = |gradient: &mut crate::nn::Upstream| {
+                    gradient.dlogp.fill(-0.1);
+                    true
+                };
+                let same = |_: crate::nn::TokenValues, _: &mut _| Ok(());
+                model.accumulate_known(&batch, known, same).unwrap();
+            }
+            let shape = config.shape(VOCAB);
+            let foretold = training(&config, &shape, 16, 66, checkpointing);
+            assert_eq!(model.footprints().0, foretold);
+            assert_eq!(foretold.head, 4 * (528 * (1100 + 4) + 4 * 1056));
+        }
     }
 }

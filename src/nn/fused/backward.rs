@@ -1,11 +1,11 @@
 //! The way back: nodes from last to first, segment by segment. A node first gives back its own output, which nobody reads
 //! any more, so that its gradient can live there.
 
+use super::head::Way;
 use super::{Node, Output, Pass, Plan};
 use crate::kernels::logprob;
 use crate::kernels::matmul::Into;
-use crate::nn::profile::Part;
-use crate::nn::tape::{Slot, Track};
+use crate::nn::tape::Track;
 
 impl Pass {
     /// `grads`, flat like the weights, = (or +=) the gradient of Σ dlogp · logp + Σ dentropy · entropy.
@@ -22,7 +22,9 @@ impl Pass {
             return;
         };
         self.into = into;
-        self.head_backward(plan, hidden, upstream, grads);
+        if !self.head_done {
+            self.head_backward(plan, hidden, upstream, grads, Way::Back);
+        }
         self.walk(plan, grads);
         let replayed = self.boundaries.len().saturating_sub(1);
         for segment in (0..replayed).rev() {
@@ -85,36 +87,5 @@ impl Pass {
                 } => self.sum_backward([x, residual, y], drop),
             }
         }
-    }
-
-    fn head_backward(
-        &mut self,
-        plan: &Plan,
-        hidden: Slot,
-        upstream: logprob::Upstream,
-        grads: &mut [f32],
-    ) {
-        let sizes = self.head_sizes(plan);
-        let mut dhidden = self.arena.buffer(self.arena.get(hidden).len());
-        let inputs = logprob::Inputs {
-            hidden: self.arena.get(hidden),
-            table: plan.matrix(plan.layout.head),
-            targets: &self.targets,
-            cap: plan.logit_cap(),
-        };
-        let dtable = &mut grads[plan.layout.head.range()];
-        let (outputs, into) = (&mut self.outputs, self.into);
-        self.profile.measure(Part::Head, || {
-            logprob::backward(
-                plan.arithmetic,
-                sizes,
-                inputs,
-                outputs,
-                upstream,
-                &mut dhidden,
-                (dtable, into),
-            );
-        });
-        self.arena.put_gradient(hidden, dhidden);
     }
 }

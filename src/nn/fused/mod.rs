@@ -7,6 +7,7 @@ mod backward;
 mod block;
 mod embedding;
 mod experts;
+mod head;
 mod linear;
 mod norm;
 mod plan;
@@ -25,10 +26,12 @@ use super::kv_cache::Texts;
 use super::layout::{LinearSpans, NormSpans, Span};
 use super::profile::{Part, Profile};
 use super::tape::{Arena, Slot, Track};
+use crate::kernels::dropout::Dropout;
 use crate::kernels::logprob;
 use crate::kernels::matmul::Into;
 use crate::kernels::positions::Positions;
-use crate::kernels::{self, dropout::Dropout};
+
+use head::Way;
 
 /// One layer as the forward left it.
 #[derive(Debug, Clone, Copy)]
@@ -116,7 +119,10 @@ pub(crate) struct Pass {
     ids: Vec<u32>,
     targets: Vec<u32>,
     rows: Rows,
+    /// Hidden states of a batch that waits for its backward.
     hidden: Option<Slot>,
+    /// Whether the gradient by them is there already.
+    head_done: bool,
     /// How the backward under way writes gradients of parameters.
     into: Into,
     /// What the arena held after the first forward of this size.
@@ -140,6 +146,7 @@ impl Pass {
             targets: Vec::new(),
             rows: Rows::default(),
             hidden: None,
+            head_done: false,
             into: Into::Accumulate,
             forward_bytes: 0,
             replays: false,
@@ -160,27 +167,36 @@ impl Pass {
 
     /// Fills `outputs` with log-probabilities and entropies of the batch.
     pub fn forward(&mut self, plan: &Plan, batch: &TokenBatch) {
-        let hidden = self.hidden(plan, (batch.inputs, batch.first), batch.seq_len, None);
+        let hidden = self.hidden_of(plan, batch);
+        self.head_forward(plan, hidden);
+    }
+
+    /// The same where the gradient by `outputs` is known beforehand: the head goes forward and backward at once. What
+    /// follows is a [`Pass::backward`] with the same `upstream` and `grads`.
+    pub fn forward_at_once(
+        &mut self,
+        plan: &Plan,
+        batch: &TokenBatch,
+        upstream: logprob::Upstream,
+        (grads, into): (&mut [f32], Into),
+    ) {
+        let hidden = self.hidden_of(plan, batch);
+        self.into = into;
+        self.head_backward(plan, hidden, upstream, grads, Way::Both);
+    }
+
+    /// Hidden states of a batch whose targets the head will ask for.
+    fn hidden_of(&mut self, plan: &Plan, batch: &TokenBatch) -> Slot {
         self.targets.clear();
         self.targets.extend_from_slice(batch.targets);
-        let sizes = self.head_sizes(plan);
-        let inputs = logprob::Inputs {
-            hidden: self.arena.get(hidden),
-            table: plan.matrix(plan.layout.head),
-            targets: &self.targets,
-            cap: plan.logit_cap(),
-        };
-        let outputs = &mut self.outputs;
-        self.profile.measure(Part::Head, || {
-            logprob::forward(plan.arithmetic, sizes, inputs, outputs);
-        });
+        self.hidden(plan, (batch.inputs, batch.first), batch.seq_len, None)
     }
 
     /// Logits (B · T, V) of all tokens of `ids`, into a buffer that may be used again.
     pub fn logits(&mut self, plan: &Plan, ids: &[u32], seq_len: usize, logits: &mut Vec<f32>) {
         let hidden = self.hidden(plan, (ids, None), seq_len, None);
         let Pass { arena, profile, .. } = self;
-        profile.measure(Part::Head, || head(plan, arena.get(hidden), logits));
+        profile.measure(Part::Head, || head::logits(plan, arena.get(hidden), logits));
     }
 
     /// Hidden states (B · T, D) after the last norm.
@@ -245,6 +261,7 @@ impl Pass {
         self.rows.seq_len = seq_len;
         self.rows.first.clear();
         self.keep = self.track;
+        self.head_done = false;
         self.replays = false;
     }
 
@@ -259,26 +276,5 @@ impl Pass {
         if self.keep == Track::Gradients {
             self.nodes.push(node);
         }
-    }
-
-    fn head_sizes(&self, plan: &Plan) -> logprob::Sizes {
-        logprob::Sizes::new(self.ids.len(), plan.shape.d_model, plan.shape.vocab_size)
-    }
-}
-
-/// Logits (rows, V) of `hidden` states (rows, D) after the last norm.
-fn head(plan: &Plan, hidden: &[f32], logits: &mut Vec<f32>) {
-    let (d, vocab) = (plan.shape.d_model, plan.shape.vocab_size);
-    let rows = hidden.len() / d;
-    let sizes = kernels::linear::Sizes {
-        rows,
-        d_in: d,
-        d_out: vocab,
-    };
-    let table = plan.matrix(plan.layout.head);
-    logits.resize(rows * vocab, 0.0);
-    kernels::linear::forward(plan.arithmetic, sizes, hidden, table, None, None, logits);
-    if let Some(cap) = plan.logit_cap() {
-        kernels::softcap::apply(logits, cap);
     }
 }

@@ -26,7 +26,7 @@ impl Pass {
             row.copy_from_slice(&states[(end - 1) * d..end * d]);
         }
         self.profile
-            .measure(Part::Head, || head(plan, &last, logits));
+            .measure(Part::Head, || head::logits(plan, &last, logits));
         self.arena.free(last);
     }
 

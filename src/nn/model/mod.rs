@@ -1,6 +1,7 @@
 //! The decoder as methods and the engine see it: token batches in, log-probabilities out, gradients back. Here is what a
-//! model holds; `run` is what it does, `check` what it refuses.
+//! model holds; `run` is what it does, `accumulate` a micro-step of it in one go, `check` what it refuses.
 
+mod accumulate;
 mod check;
 mod experts;
 #[cfg(test)]
@@ -9,8 +10,8 @@ mod run;
 #[cfg(test)]
 mod tests;
 
+pub use accumulate::{TokenValues, Upstream};
 pub use experts::ExpertLoad;
-pub use run::{TokenValues, Upstream};
 
 use super::checkpointing::ActivationCheckpointing;
 use super::composite::{Graph, Leaves};

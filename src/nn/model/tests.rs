@@ -168,3 +168,67 @@ fn cleared_gradients_show_nothing_of_earlier_ones() {
         );
     }
 }
+
+#[test]
+fn a_loss_that_refuses_leaves_no_half_gradient() {
+    let batch = TokenBatch::plain(&[1, 2, 3, 4], &[2, 3, 4, 5], 2, 2);
+    let pull = |upstream: &mut Upstream| {
+        upstream.dlogp.fill(-0.25);
+        true
+    };
+    let refuse = |_: TokenValues, _: &mut Upstream| -> Result<()> { bail!("not this one") };
+    let grads = |model: &Model| model.params().read_grads(<[f32]>::to_vec).unwrap();
+    for earlier in [false, true] {
+        let mut model = tiny();
+        model.params_mut().write_grads(|g| g.fill(7.0)).unwrap();
+        model.params_mut().zero_grads().unwrap();
+        if earlier {
+            let accept = |_: TokenValues, _: &mut Upstream| Ok(());
+            model.accumulate_known(&batch, pull, accept).unwrap();
+        }
+        let before = grads(&model);
+        assert_eq!(before.iter().any(|g| *g != 0.0), earlier);
+        if !earlier {
+            model.params_mut().zero_grads().unwrap();
+        }
+        // Nothing was written yet where the gradient comes with the loss.
+        assert!(model.accumulate(&batch, refuse).is_err());
+        assert!(grads(&model) == before, "{earlier}");
+        if !earlier {
+            model.params_mut().zero_grads().unwrap();
+        }
+        assert!(model.accumulate_known(&batch, pull, refuse).is_err());
+        assert!(grads(&model).iter().all(|g| *g == 0.0), "{earlier}");
+        // And the next micro-step begins anew.
+        let mut fresh = tiny();
+        for model in [&mut model, &mut fresh] {
+            let accept = |_: TokenValues, _: &mut Upstream| Ok(());
+            model.accumulate_known(&batch, pull, accept).unwrap();
+        }
+        assert!(grads(&model) == grads(&fresh), "{earlier}");
+    }
+}
+
+#[test]
+fn both_doors_give_the_gradient_of_a_loss_that_is_known_beforehand() {
+    let batch = TokenBatch::plain(&[1, 2, 3, 4], &[2, 3, 4, 5], 2, 2);
+    let grads = |door| {
+        let fused = tiny();
+        let mut model = Model::with_door(fused.config(), 11, &Device::Cpu, door).unwrap();
+        model.init(3).unwrap();
+        let pull = |upstream: &mut Upstream| {
+            upstream.dlogp.fill(-0.25);
+            upstream.dentropy.fill(0.5);
+            upstream.uses_entropy = true;
+            true
+        };
+        let same = |_: TokenValues, upstream: &mut Upstream| Ok(pull(upstream));
+        assert!(model.accumulate_known(&batch, pull, same).unwrap());
+        model.params().read_grads(<[f32]>::to_vec).unwrap()
+    };
+    let (fused, exact) = (grads(Door::Fused), grads(Door::Composite));
+    let largest = exact.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
+    for (a, b) in fused.iter().zip(&exact) {
+        assert!((a - b).abs() < 1e-5 * largest, "{a} and {b} of {largest}");
+    }
+}

@@ -1,0 +1,64 @@
+//! How much of the head is there at once.
+
+use super::rows::ANSWERS;
+
+/// Logits that are there at once at most: 64 MiB of f32. What the backward does not find it computes again.
+const MOST_LOGITS: usize = 16 << 20;
+
+/// Logits that are not worth a second chunk: 4 MiB of f32.
+const FEW_LOGITS: usize = 1 << 20;
+
+/// Rows of a chunk: with 1,024 chunks cost no time that could be measured, with 256 a tenth of the head's.
+const CHUNK_ROWS: usize = 1024;
+
+/// Sizes of the fused head: `rows` hidden states of `d` features over `vocab` tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    pub rows: usize,
+    pub d: usize,
+    pub vocab: usize,
+    /// Rows whose logits are there at once.
+    pub chunk_rows: usize,
+}
+
+impl Sizes {
+    /// For [`super::forward`] and a [`super::backward`] later: logits wait for it up to 64 MiB, beyond come in chunks of an eighth of that.
+    pub fn new(rows: usize, d: usize, vocab: usize) -> Self {
+        let chunk_rows = if rows * vocab <= MOST_LOGITS {
+            rows
+        } else {
+            (MOST_LOGITS / 8 / vocab).clamp(1, rows)
+        };
+        Sizes {
+            rows,
+            d,
+            vocab,
+            chunk_rows,
+        }
+    }
+
+    /// For [`super::forward_backward`], and for [`super::forward`] alone: few logits at once, in chunks of one size. Each chunk packs the
+    /// table for its products, and reads and writes the table's gradient, which is little beside the products of many rows.
+    pub fn in_chunks(rows: usize, d: usize, vocab: usize) -> Self {
+        let most = CHUNK_ROWS.max(FEW_LOGITS / vocab);
+        let most = most.min(MOST_LOGITS / vocab).max(1);
+        let chunks = rows.div_ceil(most).max(1);
+        Sizes {
+            rows,
+            d,
+            vocab,
+            chunk_rows: rows.div_ceil(chunks),
+        }
+    }
+
+    /// Whether all logits live from forward to backward.
+    pub fn keeps_logits(&self) -> bool {
+        self.chunk_rows == self.rows
+    }
+
+    /// Bytes of [`super::Outputs`] so large.
+    pub fn bytes(&self) -> u64 {
+        let numbers = self.chunk_rows * (self.vocab + ANSWERS) + self.rows * ANSWERS;
+        (numbers * size_of::<f32>()) as u64
+    }
+}

@@ -1,0 +1,107 @@
+//! The head over a pass: forward and backward, or both at once where the gradient is known beforehand. Its kernel is
+//! `kernels::logprob`.
+
+use super::{Pass, Plan};
+use crate::kernels::matmul::{Arithmetic, Into};
+use crate::kernels::{linear, logprob, softcap};
+use crate::nn::profile::Part;
+use crate::nn::tape::{Slot, Track};
+
+/// How the head comes to its gradients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// From what its forward left.
+    Back,
+    /// Forward and backward at once: fills `outputs` too.
+    Both,
+}
+
+/// A function of the kernel that does so.
+type Differentiate = fn(
+    Arithmetic,
+    logprob::Sizes,
+    logprob::Inputs,
+    &mut logprob::Outputs,
+    logprob::Upstream,
+    &mut [f32],
+    (&mut [f32], Into),
+);
+
+/// What the head is asked of `hidden` states (rows, D).
+fn inputs<'a>(plan: &Plan<'a>, hidden: &'a [f32], targets: &'a [u32]) -> logprob::Inputs<'a> {
+    logprob::Inputs {
+        hidden,
+        table: plan.matrix(plan.layout.head),
+        targets,
+        cap: plan.logit_cap(),
+    }
+}
+
+impl Pass {
+    /// Fills `outputs`.
+    pub(super) fn head_forward(&mut self, plan: &Plan, hidden: Slot) {
+        let (rows, d, vocab) = (self.ids.len(), plan.shape.d_model, plan.shape.vocab_size);
+        let sizes = match self.track {
+            Track::Gradients => logprob::Sizes::new(rows, d, vocab),
+            Track::Off => logprob::Sizes::in_chunks(rows, d, vocab),
+        };
+        let inputs = inputs(plan, self.arena.get(hidden), &self.targets);
+        let outputs = &mut self.outputs;
+        self.profile.measure(Part::Head, || {
+            logprob::forward(plan.arithmetic, sizes, inputs, outputs);
+        });
+    }
+
+    /// From `upstream` to the gradient by the hidden states; the table's goes to `grads`.
+    pub(super) fn head_backward(
+        &mut self,
+        plan: &Plan,
+        hidden: Slot,
+        upstream: logprob::Upstream,
+        grads: &mut [f32],
+        way: Way,
+    ) {
+        let (rows, d, vocab) = (self.ids.len(), plan.shape.d_model, plan.shape.vocab_size);
+        let (sizes, differentiate): (_, Differentiate) = match way {
+            Way::Back => (logprob::Sizes::new(rows, d, vocab), logprob::backward),
+            Way::Both => (
+                logprob::Sizes::in_chunks(rows, d, vocab),
+                logprob::forward_backward,
+            ),
+        };
+        let mut dhidden = self.arena.buffer(self.arena.get(hidden).len());
+        let inputs = inputs(plan, self.arena.get(hidden), &self.targets);
+        let dtable = (&mut grads[plan.layout.head.range()], self.into);
+        let outputs = &mut self.outputs;
+        self.profile.measure(Part::Head, || {
+            differentiate(
+                plan.arithmetic,
+                sizes,
+                inputs,
+                outputs,
+                upstream,
+                &mut dhidden,
+                dtable,
+            );
+        });
+        self.arena.put_gradient(hidden, dhidden);
+        self.head_done = true;
+    }
+}
+
+/// Logits (rows, V) of `hidden` states (rows, D) after the last norm.
+pub(super) fn logits(plan: &Plan, hidden: &[f32], logits: &mut Vec<f32>) {
+    let (d, vocab) = (plan.shape.d_model, plan.shape.vocab_size);
+    let rows = hidden.len() / d;
+    let sizes = linear::Sizes {
+        rows,
+        d_in: d,
+        d_out: vocab,
+    };
+    let table = plan.matrix(plan.layout.head);
+    logits.resize(rows * vocab, 0.0);
+    linear::forward(plan.arithmetic, sizes, hidden, table, None, None, logits);
+    if let Some(cap) = plan.logit_cap() {
+        softcap::apply(logits, cap);
+    }
+}
