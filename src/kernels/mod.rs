@@ -4,6 +4,7 @@
 
 pub mod activation;
 pub mod adamw;
+pub mod aligned;
 pub mod allocations;
 pub mod attention;
 #[cfg(test)]

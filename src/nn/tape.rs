@@ -2,8 +2,8 @@
 //! backward walks the nodes from last to first. All buffers come from one pool and go back to it as soon as nobody reads
 //! them again, so gradients live where activations were, and the same calls get the same memory in every step.
 
+use crate::kernels::aligned::Aligned;
 use crate::kernels::matmul::Into;
-use crate::kernels::pages;
 
 /// A place of the arena: a value, and later the gradient by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub(crate) enum Track {
 /// An empty buffer stands for none.
 #[derive(Debug, Default)]
 struct Cell {
-    value: Vec<f32>,
-    gradient: Vec<f32>,
+    value: Aligned,
+    gradient: Aligned,
 }
 
 /// Slots in call order over one pool of buffers. Buffers are handed out by exact length: a pass that repeats its calls
@@ -29,7 +29,7 @@ struct Cell {
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     cells: Vec<Cell>,
-    pool: Vec<Vec<f32>>,
+    pool: Vec<Aligned>,
     /// Elements of all buffers, in use or not.
     elements: usize,
 }
@@ -63,7 +63,7 @@ impl Arena {
         let value = self.buffer(len);
         self.cells.push(Cell {
             value,
-            gradient: Vec::new(),
+            gradient: Aligned::default(),
         });
         Slot(self.cells.len() - 1)
     }
@@ -79,29 +79,27 @@ impl Arena {
     }
 
     /// Takes a value out for writing while others are read; [`Arena::put`] brings it back.
-    pub fn take(&mut self, slot: Slot) -> Vec<f32> {
+    pub fn take(&mut self, slot: Slot) -> Aligned {
         std::mem::take(&mut self.cells[slot.0].value)
     }
 
-    pub fn put(&mut self, slot: Slot, value: Vec<f32>) {
+    pub fn put(&mut self, slot: Slot, value: Aligned) {
         self.cells[slot.0].value = value;
     }
 
     /// A buffer of `len` arbitrary elements, the last one freed first: it is the likeliest to be in a cache.
-    pub fn buffer(&mut self, len: usize) -> Vec<f32> {
+    pub fn buffer(&mut self, len: usize) -> Aligned {
         match self.pool.iter().rposition(|buffer| buffer.len() == len) {
             Some(at) => self.pool.swap_remove(at),
             None => {
                 self.elements += len;
-                let buffer = vec![0.0; len];
-                pages::prefer_huge_for(&buffer);
-                buffer
+                Aligned::zeros(len)
             }
         }
     }
 
     /// Gives a buffer back for others.
-    pub fn free(&mut self, buffer: Vec<f32>) {
+    pub fn free(&mut self, buffer: Aligned) {
         if !buffer.is_empty() {
             self.pool.push(buffer);
         }
@@ -109,19 +107,19 @@ impl Arena {
 
     /// The slot's gradient so far (`len` elements) and how to add to it: the first contribution overwrites, later ones
     /// add. [`Arena::put_gradient`] brings it back.
-    pub fn open_gradient(&mut self, slot: Slot, len: usize) -> (Vec<f32>, Into) {
+    pub fn open_gradient(&mut self, slot: Slot, len: usize) -> (Aligned, Into) {
         match self.take_gradient(slot) {
             Some(gradient) => (gradient, Into::Accumulate),
             None => (self.buffer(len), Into::Overwrite),
         }
     }
 
-    pub fn take_gradient(&mut self, slot: Slot) -> Option<Vec<f32>> {
+    pub fn take_gradient(&mut self, slot: Slot) -> Option<Aligned> {
         let gradient = std::mem::take(&mut self.cells[slot.0].gradient);
         (!gradient.is_empty()).then_some(gradient)
     }
 
-    pub fn put_gradient(&mut self, slot: Slot, gradient: Vec<f32>) {
+    pub fn put_gradient(&mut self, slot: Slot, gradient: Aligned) {
         self.cells[slot.0].gradient = gradient;
     }
 }

@@ -2,6 +2,7 @@
 //! results come together again.
 
 use super::{Node, Output, Pass, Plan};
+use crate::kernels::aligned::Aligned;
 use crate::kernels::experts::{self, Balance, Order, Router, Tally};
 use crate::kernels::matmul::{Arithmetic, Into};
 use crate::kernels::{activation, linear};
@@ -267,7 +268,7 @@ impl Pass {
         sizes: Sizes,
         douts: &[f32],
         grads: &mut [f32],
-    ) -> Vec<f32> {
+    ) -> Aligned {
         let active = self.arena.take(node.active);
         let mut dactive = self.arena.buffer(active.len());
         let part = |e: usize| node.spans.expert(e).out;

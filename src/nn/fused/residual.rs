@@ -1,6 +1,7 @@
 //! What a sub-layer gives, added to the residual stream; with features dropped in training.
 
 use super::{Node, Output, Pass};
+use crate::kernels::aligned::Aligned;
 use crate::kernels::dropout::{self, Dropout};
 use crate::kernels::reduce;
 use crate::nn::profile::Part;
@@ -59,7 +60,7 @@ impl Pass {
     }
 
     /// The residual's gradient is `dy` itself: handed on where it is the first.
-    pub(super) fn residual_backward(&mut self, residual: Option<Slot>, dy: Vec<f32>) {
+    pub(super) fn residual_backward(&mut self, residual: Option<Slot>, dy: Aligned) {
         let Some(residual) = residual else {
             return self.arena.free(dy);
         };
