@@ -115,7 +115,7 @@ unsafe fn step<I: Instructions, const M: usize, const N: usize>(
     }
 }
 
-/// Asks for what the tile will be written to, so that it is there when the sum is.
+/// Asks for what the tile will be written to, and for what is added to it, so that both are there when the sum is.
 #[inline(always)]
 unsafe fn prefetch<I: Instructions, const M: usize, const N: usize>(write: Write) {
     #[cfg(target_arch = "x86_64")]
@@ -125,6 +125,13 @@ unsafe fn prefetch<I: Instructions, const M: usize, const N: usize>(write: Write
             let at = write.to.wrapping_add(i * write.stride + j * I::LANES);
             // SAFETY: a hint may name any address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+            if let Some((base, stride)) = write.base
+                && base != write.to.cast_const()
+            {
+                let at = base.wrapping_add(i * stride + j * I::LANES);
+                // SAFETY: as above.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+            }
         }
     }
 }
