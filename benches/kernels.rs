@@ -101,9 +101,17 @@ fn kernels(criterion: &mut Criterion) {
         bench(criterion, "gelu forward", size, || {
             activation::forward(Activation::Gelu, 4 * d, &wide, &mut y);
         });
-        bench(criterion, "gelu backward", size, || {
-            activation::backward(Activation::Gelu, 4 * d, &wide, &wide, &mut y);
-        });
+        let mut dx = wide.clone();
+        bench(
+            criterion,
+            "gelu backward, in place, and two copies",
+            size,
+            || {
+                dx.copy_from_slice(&wide);
+                y.copy_from_slice(&wide);
+                activation::backward(Activation::Gelu, 4 * d, &mut dx, &mut y);
+            },
+        );
         let gain = values(d);
         let (mut y, mut stats) = (values(rows * d), values(rows * 2));
         bench(criterion, "layernorm forward", size, || {

@@ -102,24 +102,25 @@ pub fn forward(kind: Activation, d_ff: usize, x: &[f32], y: &mut [f32]) {
     });
 }
 
-/// `x` as in [`forward`], `dy` (rows, d_ff) → `dx` (rows, input width).
-pub fn backward(kind: Activation, d_ff: usize, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+/// `x` (rows, input width) becomes the gradient by it, and `dy` (rows, d_ff) what the activation gave: its backward wants
+/// both at once, and in place no memory is touched twice.
+pub fn backward(kind: Activation, d_ff: usize, x: &mut [f32], dy: &mut [f32]) {
     let width = kind.input_width(d_ff);
-    threads::rows1(dx, width, COST * width, |first, dx| {
-        let rows = dx.len() / width;
-        let x = &x[first * width..][..rows * width];
-        let dy = &dy[first * d_ff..][..rows * d_ff];
-        match kind {
-            Activation::Relu => leaky_relu_backward(x, dy, dx, 0.0),
-            Activation::LeakyRelu(slope) => leaky_relu_backward(x, dy, dx, slope),
-            Activation::Silu => silu_backward(x, dy, dx),
-            Activation::Gelu => gelu_backward(x, dy, dx),
-            Activation::GeluTanh => gelu_tanh_backward(x, dy, dx),
-            Activation::SwiGlu => swiglu_backward(x, dy, dx, d_ff),
-            Activation::GeGlu => geglu_backward(x, dy, dx, d_ff),
-            Activation::GeGluTanh => geglu_tanh_backward(x, dy, dx, d_ff),
-        }
-    });
+    threads::rows2(
+        (x, width),
+        (dy, d_ff),
+        COST * width,
+        |_, x, dy| match kind {
+            Activation::Relu => leaky_relu_backward(x, dy, 0.0),
+            Activation::LeakyRelu(slope) => leaky_relu_backward(x, dy, slope),
+            Activation::Silu => silu_backward(x, dy),
+            Activation::Gelu => gelu_backward(x, dy),
+            Activation::GeluTanh => gelu_tanh_backward(x, dy),
+            Activation::SwiGlu => swiglu_backward(x, dy, d_ff),
+            Activation::GeGlu => geglu_backward(x, dy, d_ff),
+            Activation::GeGluTanh => geglu_tanh_backward(x, dy, d_ff),
+        },
+    );
 }
 
 multiversion! {
@@ -131,94 +132,20 @@ multiversion! {
 }
 
 multiversion! {
-    fn leaky_relu_backward(x: &[f32], dy: &[f32], dx: &mut [f32], slope: f32) {
-        for ((dx, &dy), &x) in dx.iter_mut().zip(dy).zip(x) {
-            *dx = if x > 0.0 { dy } else { dy * slope };
+    fn leaky_relu_backward(x: &mut [f32], dy: &mut [f32], slope: f32) {
+        for (x, dy) in x.iter_mut().zip(dy) {
+            let dx = if *x > 0.0 { *dy } else { *dy * slope };
+            *dy = if *x < 0.0 { *x * slope } else { *x };
+            *x = dx;
         }
     }
 }
 
-multiversion! {
-    fn silu(x: &[f32], y: &mut [f32]) {
-        for (y, &x) in y.iter_mut().zip(x) {
-            *y = x * sigmoid(x);
-        }
-    }
-}
-
-multiversion! {
-    fn silu_backward(x: &[f32], dy: &[f32], dx: &mut [f32]) {
-        for ((dx, &dy), &x) in dx.iter_mut().zip(dy).zip(x) {
-            let s = sigmoid(x);
-            *dx = dy * s * (1.0 + x * (1.0 - s));
-        }
-    }
-}
-
-multiversion! {
-    fn gelu(x: &[f32], y: &mut [f32]) {
-        for (y, &x) in y.iter_mut().zip(x) {
-            *y = x * normal_cdf_pdf(x).0;
-        }
-    }
-}
-
-multiversion! {
-    fn gelu_backward(x: &[f32], dy: &[f32], dx: &mut [f32]) {
-        for ((dx, &dy), &x) in dx.iter_mut().zip(dy).zip(x) {
-            let (cdf, pdf) = normal_cdf_pdf(x);
-            *dx = dy * (cdf + x * pdf);
-        }
-    }
-}
-
-/// 2 √(2/π): 0.5 (1 + tanh u) is the logistic function of 2 u.
-const SLOPE: f32 = 1.595_769;
-const CUBIC: f32 = 0.044_715;
-
-multiversion! {
-    fn gelu_tanh(x: &[f32], y: &mut [f32]) {
-        for (y, &x) in y.iter_mut().zip(x) {
-            *y = x * sigmoid(SLOPE * (x + CUBIC * x * x * x));
-        }
-    }
-}
-
-multiversion! {
-    fn gelu_tanh_backward(x: &[f32], dy: &[f32], dx: &mut [f32]) {
-        for ((dx, &dy), &x) in dx.iter_mut().zip(dy).zip(x) {
-            let s = sigmoid(SLOPE * (x + CUBIC * x * x * x));
-            let slope = SLOPE * (1.0 + 3.0 * CUBIC * x * x);
-            *dx = dy * (s + x * s * (1.0 - s) * slope);
-        }
-    }
-}
-
-multiversion! {
-    fn swiglu(x: &[f32], y: &mut [f32], d_ff: usize) {
-        for (y, x) in y.chunks_exact_mut(d_ff).zip(x.chunks_exact(2 * d_ff)) {
-            let (gate, up) = x.split_at(d_ff);
-            for ((y, &g), &u) in y.iter_mut().zip(gate).zip(up) {
-                *y = g * sigmoid(g) * u;
-            }
-        }
-    }
-}
-
-multiversion! {
-    fn swiglu_backward(x: &[f32], dy: &[f32], dx: &mut [f32], d_ff: usize) {
-        let rows = x.chunks_exact(2 * d_ff).zip(dy.chunks_exact(d_ff));
-        for (dx, (x, dy)) in dx.chunks_exact_mut(2 * d_ff).zip(rows) {
-            let (gate, up) = x.split_at(d_ff);
-            let (dgate, dup) = dx.split_at_mut(d_ff);
-            let inputs = gate.iter().zip(up).zip(dy);
-            for ((dg, du), ((&g, &u), &dy)) in dgate.iter_mut().zip(dup).zip(inputs) {
-                let s = sigmoid(g);
-                *dg = dy * u * s * (1.0 + g * (1.0 - s));
-                *du = dy * g * s;
-            }
-        }
-    }
+/// silu(x) and its derivative.
+#[inline(always)]
+fn silu_and_slope(x: f32) -> (f32, f32) {
+    let s = sigmoid(x);
+    (x * s, s * (1.0 + x * (1.0 - s)))
 }
 
 /// gelu(x) and its derivative.
@@ -228,12 +155,43 @@ fn gelu_and_slope(x: f32) -> (f32, f32) {
     (x * cdf, cdf + x * pdf)
 }
 
+/// 2 √(2/π): 0.5 (1 + tanh u) is the logistic function of 2 u.
+const SLOPE: f32 = 1.595_769;
+const CUBIC: f32 = 0.044_715;
+
 #[inline(always)]
 fn gelu_tanh_and_slope(x: f32) -> (f32, f32) {
     let s = sigmoid(SLOPE * (x + CUBIC * x * x * x));
     let slope = SLOPE * (1.0 + 3.0 * CUBIC * x * x);
     (x * s, s + x * s * (1.0 - s) * slope)
 }
+
+/// A function and its derivative make a forward and a backward.
+macro_rules! plain {
+    ($forward:ident, $backward:ident, $function:ident) => {
+        multiversion! {
+            fn $forward(x: &[f32], y: &mut [f32]) {
+                for (y, &x) in y.iter_mut().zip(x) {
+                    *y = $function(x).0;
+                }
+            }
+        }
+
+        multiversion! {
+            fn $backward(x: &mut [f32], dy: &mut [f32]) {
+                for (x, dy) in x.iter_mut().zip(dy) {
+                    let (value, slope) = $function(*x);
+                    *x = *dy * slope;
+                    *dy = value;
+                }
+            }
+        }
+    };
+}
+
+plain!(silu, silu_backward, silu_and_slope);
+plain!(gelu, gelu_backward, gelu_and_slope);
+plain!(gelu_tanh, gelu_tanh_backward, gelu_tanh_and_slope);
 
 /// A gate's function and its derivative make a gated forward and backward.
 macro_rules! gated {
@@ -250,16 +208,15 @@ macro_rules! gated {
         }
 
         multiversion! {
-            fn $backward(x: &[f32], dy: &[f32], dx: &mut [f32], d_ff: usize) {
-                let rows = x.chunks_exact(2 * d_ff).zip(dy.chunks_exact(d_ff));
-                for (dx, (x, dy)) in dx.chunks_exact_mut(2 * d_ff).zip(rows) {
-                    let (gate, up) = x.split_at(d_ff);
-                    let (dgate, dup) = dx.split_at_mut(d_ff);
-                    let inputs = gate.iter().zip(up).zip(dy);
-                    for ((dg, du), ((&g, &u), &dy)) in dgate.iter_mut().zip(dup).zip(inputs) {
-                        let (value, slope) = $gate(g);
-                        *dg = dy * u * slope;
-                        *du = dy * value;
+            fn $backward(x: &mut [f32], dy: &mut [f32], d_ff: usize) {
+                for (x, dy) in x.chunks_exact_mut(2 * d_ff).zip(dy.chunks_exact_mut(d_ff)) {
+                    let (gate, up) = x.split_at_mut(d_ff);
+                    for ((g, u), dy) in gate.iter_mut().zip(up).zip(dy) {
+                        let (value, slope) = $gate(*g);
+                        let (d, up) = (*dy, *u);
+                        *g = d * up * slope;
+                        *u = d * value;
+                        *dy = value * up;
                     }
                 }
             }
@@ -267,6 +224,7 @@ macro_rules! gated {
     };
 }
 
+gated!(swiglu, swiglu_backward, silu_and_slope);
 gated!(geglu, geglu_backward, gelu_and_slope);
 gated!(geglu_tanh, geglu_tanh_backward, gelu_tanh_and_slope);
 
@@ -298,9 +256,10 @@ mod tests {
                 let mut y = vec![9.0; rows * d_ff];
                 forward(kind, d_ff, &x, &mut y);
                 assert_close("y", &y, &exact, 1e-6);
-                let mut dx = vec![9.0; rows * width];
-                backward(kind, d_ff, &x, &dy, &mut dx);
+                let (mut dx, mut again) = (x, dy);
+                backward(kind, d_ff, &mut dx, &mut again);
                 assert_close("dx", &dx, &grads[0], 2e-6);
+                assert!(again == y, "{kind:?}: made anew");
             }
         }
     }

@@ -9,9 +9,10 @@ mod tests;
 
 pub use sizes::Sizes;
 
+use super::aligned::Aligned;
 use super::matmul::{Arithmetic, Compute, Into, Mat, Plus, matmul};
 use super::matrix::Matrix;
-use super::{pages, softcap, threads};
+use super::{softcap, threads};
 use candle_core::{D, Result, Tensor};
 use rows::{ANSWERS, Constants, answer, turn};
 use std::ops::Range;
@@ -61,7 +62,7 @@ pub struct Outputs {
     /// Log of the sum of exponentials.
     lse: Vec<f32>,
     /// Logits of all rows, or of one chunk.
-    logits: Vec<f32>,
+    logits: Aligned,
     /// Log-probability, entropy, log-sum-exp and `likeliest` side by side, of one chunk.
     answers: Vec<f32>,
 }
@@ -78,7 +79,12 @@ impl Outputs {
         for part in rows {
             make_room(part, sizes.rows);
         }
-        make_room(&mut self.logits, sizes.chunk_rows * sizes.vocab);
+        let logits = sizes.chunk_rows * sizes.vocab;
+        if self.logits.len() < logits {
+            // What is there goes first: never both.
+            self.logits = Aligned::default();
+            self.logits = Aligned::zeros(logits);
+        }
         make_room(&mut self.answers, sizes.chunk_rows * ANSWERS);
     }
 
@@ -101,18 +107,16 @@ impl Outputs {
             &self.lse,
             &self.answers,
         ];
-        let parts = rows.into_iter().chain([&self.logits]);
-        parts.map(|part| 4 * part.capacity() as u64).sum()
+        let numbers: usize = rows.into_iter().map(Vec::capacity).sum();
+        ((numbers + self.logits.len()) * size_of::<f32>()) as u64
     }
 }
 
 /// Makes `part` so long, whatever it then holds.
 fn make_room(part: &mut Vec<f32>, len: usize) {
     if part.capacity() < len {
-        // What is there goes first: never both.
-        *part = Vec::new();
+        // To the byte: a vector that grows by itself would take more.
         *part = vec![0.0; len];
-        pages::prefer_huge_for(part);
     }
     part.resize(len, 0.0);
 }

@@ -22,23 +22,21 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// For [`super::forward`] and a [`super::backward`] later: logits wait for it up to 64 MiB, beyond come in chunks of an eighth of that.
+    /// For [`super::forward`] and a [`super::backward`] later: logits wait for it up to 64 MiB; more come twice, in chunks.
     pub fn new(rows: usize, d: usize, vocab: usize) -> Self {
-        let chunk_rows = if rows * vocab <= MOST_LOGITS {
-            rows
-        } else {
-            (MOST_LOGITS / 8 / vocab).clamp(1, rows)
-        };
+        let in_chunks = Sizes::in_chunks(rows, d, vocab);
+        if rows * vocab > MOST_LOGITS {
+            return in_chunks;
+        }
         Sizes {
-            rows,
-            d,
-            vocab,
-            chunk_rows,
+            chunk_rows: rows,
+            ..in_chunks
         }
     }
 
-    /// For [`super::forward_backward`], and for [`super::forward`] alone: few logits at once, in chunks of one size. Each chunk packs the
-    /// table for its products, and reads and writes the table's gradient, which is little beside the products of many rows.
+    /// For [`super::forward_backward`], and for [`super::forward`] alone: few logits at once, in chunks of one size. Each
+    /// chunk packs the table for its products, and reads and writes the table's gradient, which is little beside the
+    /// products of many rows.
     pub fn in_chunks(rows: usize, d: usize, vocab: usize) -> Self {
         let most = CHUNK_ROWS.max(FEW_LOGITS / vocab);
         let most = most.min(MOST_LOGITS / vocab).max(1);

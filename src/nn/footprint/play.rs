@@ -196,7 +196,7 @@ impl<'a> Play<'a> {
                 self.get(self.d_ff);
                 self.done(kept, wide);
                 self.join(Last::Linear(self.d_ff), kept, output);
-                self.done(self.waits(kept, self.d_ff), self.d_ff);
+                self.free(self.d_ff);
             }
         }
         self.done(kept, self.d);
@@ -275,13 +275,8 @@ impl<'a> Play<'a> {
                 None => {
                     let wide = self.config.mlp.activation().input_width(self.d_ff);
                     self.join_back(Last::Linear(self.d_ff), held);
-                    // Activation, product in.
-                    if self.waits(true, self.d_ff) {
-                        self.free(self.d_ff);
-                    }
-                    self.get(wide);
+                    // The gradient by the wide side lies where its values were; product in.
                     self.free(self.d_ff);
-                    self.free(wide);
                     if before {
                         self.get(self.d);
                     }
@@ -377,8 +372,6 @@ impl<'a> Play<'a> {
         self.get(w.top_k);
         self.get(w.active);
         self.free(w.active);
-        self.get(w.wide);
-        self.free(w.wide);
         self.free(w.active);
         self.get(w.outs);
         self.free(w.outs);

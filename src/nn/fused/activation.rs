@@ -2,6 +2,9 @@
 
 use super::{Node, Pass, Plan};
 use crate::kernels::activation;
+use crate::kernels::aligned::Aligned;
+use crate::kernels::matmul::Into;
+use crate::nn::layout::LinearSpans;
 use crate::nn::profile::Part;
 use crate::nn::tape::Slot;
 
@@ -20,18 +23,27 @@ impl Pass {
         y
     }
 
-    pub(super) fn activation_backward(&mut self, plan: &Plan, x: Slot, y: Slot) {
-        let Some(dy) = self.arena.take_gradient(y) else {
-            return;
-        };
-        self.arena.release(y);
-        let mut dx = self.arena.buffer(self.arena.get(x).len());
-        let x_values = self.arena.get(x);
+    /// Back through a linear layer, whose output's gradient is `dy`, and through the activation of `wide` in front of it.
+    /// One pass gives the gradient by `wide` and the layer's input, which the forward let go: for nothing, as the
+    /// derivative has the same terms.
+    pub(super) fn activated_backward(
+        &mut self,
+        plan: &Plan,
+        wide: Slot,
+        (dy, residual): (Aligned, Option<Slot>),
+        spans: &LinearSpans,
+        grads: &mut [f32],
+    ) {
         let (kind, d_ff) = (plan.config.mlp.activation(), plan.shape.d_ff);
+        let mut active = self.arena.buffer(self.ids.len() * d_ff);
+        self.input_gradient(plan, spans, &dy, (&mut active, Into::Overwrite));
+        let mut values = self.arena.take(wide);
         self.profile.measure(Part::Activation, || {
-            activation::backward(kind, d_ff, x_values, &dy, &mut dx);
+            activation::backward(kind, d_ff, &mut values, &mut active);
         });
-        self.arena.put_gradient(x, dx);
-        self.arena.free(dy);
+        self.arena.put_gradient(wide, values);
+        self.weight_gradient(plan, spans, (&active, &dy), grads);
+        self.arena.free(active);
+        self.residual_backward(residual, dy);
     }
 }

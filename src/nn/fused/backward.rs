@@ -77,7 +77,8 @@ impl Pass {
                     lse,
                     layer,
                 } => self.attention_backward(plan, [qkv, out, lse], layer),
-                Node::Activation { x, y } => self.activation_backward(plan, x, y),
+                // Its linear layer has taken it along.
+                Node::Activation { .. } => {}
                 Node::Experts(node) => self.experts_backward(plan, &node, grads),
                 Node::Residual {
                     x,

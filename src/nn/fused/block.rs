@@ -78,7 +78,8 @@ impl Pass {
                     spans: &spans.out,
                 };
                 let y = self.join(plan, after, last, joint, output);
-                self.read_remade(active);
+                // The backward gets it together with its gradient.
+                self.arena.release(active);
                 y
             }
             MlpSpans::Many(spans) => {

@@ -275,15 +275,13 @@ impl Pass {
         let count = node.spans.count;
         self.expert_products_backward(plan, (count, &part), douts, (&active, &mut dactive), grads);
         self.arena.free(active);
-        let wide = self.arena.take(node.wide);
-        let mut dwide = self.arena.buffer(wide.len());
+        let mut wide = self.arena.take(node.wide);
         let kind = plan.config.mlp.activation();
         self.profile.measure(Part::Activation, || {
-            activation::backward(kind, sizes.d_ff, &wide, &dactive, &mut dwide);
+            activation::backward(kind, sizes.d_ff, &mut wide, &mut dactive);
         });
-        self.arena.free(wide);
         self.arena.free(dactive);
-        dwide
+        wide
     }
 
     /// Back through the first products.

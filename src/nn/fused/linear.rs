@@ -2,6 +2,7 @@
 
 use super::{Node, Output, Pass, Plan};
 use crate::kernels::linear;
+use crate::kernels::matmul::Into;
 use crate::nn::layout::LinearSpans;
 use crate::nn::profile::Part;
 use crate::nn::tape::Slot;
@@ -66,26 +67,55 @@ impl Pass {
             return;
         };
         self.arena.release(y);
-        let sizes = self.linear_sizes(spans);
+        if let Some(&Node::Activation { x: wide, y: active }) = self.nodes.last()
+            && active == x
+        {
+            self.nodes.pop();
+            return self.activated_backward(plan, wide, (dy, residual), spans, grads);
+        }
         let is_remade = self.remake(plan, x);
-        let x_values = self.arena.get(x);
-        let (arithmetic, params_into) = (plan.arithmetic, self.into);
-        self.profile.measure(Part::LinearBackward, || {
-            let dweight = &mut grads[spans.weight.range()];
-            linear::backward_weight(arithmetic, sizes, &dy, x_values, dweight, params_into);
-            if let Some(span) = spans.bias {
-                linear::backward_bias(&dy, &mut grads[span.range()], params_into);
-            }
-        });
+        let x_values = self.arena.take(x);
+        let len = x_values.len();
+        self.weight_gradient(plan, spans, (&x_values, &dy), grads);
+        self.arena.put(x, x_values);
         if is_remade {
             self.arena.release(x);
         }
-        let (mut dx, into) = self.arena.open_gradient(x, sizes.rows * sizes.d_in);
-        let weight = plan.dense(spans.weight);
-        self.profile.measure(Part::LinearBackward, || {
-            linear::backward_input(arithmetic, sizes, &dy, weight, &mut dx, into);
-        });
+        let (mut dx, into) = self.arena.open_gradient(x, len);
+        self.input_gradient(plan, spans, &dy, (&mut dx, into));
         self.arena.put_gradient(x, dx);
         self.residual_backward(residual, dy);
+    }
+
+    /// Gradients by weight and bias from the layer's input and the gradient by its output.
+    pub(super) fn weight_gradient(
+        &mut self,
+        plan: &Plan,
+        spans: &LinearSpans,
+        (x, dy): (&[f32], &[f32]),
+        grads: &mut [f32],
+    ) {
+        let (sizes, into) = (self.linear_sizes(spans), self.into);
+        self.profile.measure(Part::LinearBackward, || {
+            let dweight = &mut grads[spans.weight.range()];
+            linear::backward_weight(plan.arithmetic, sizes, dy, x, dweight, into);
+            if let Some(span) = spans.bias {
+                linear::backward_bias(dy, &mut grads[span.range()], into);
+            }
+        });
+    }
+
+    /// The gradient by the layer's input.
+    pub(super) fn input_gradient(
+        &mut self,
+        plan: &Plan,
+        spans: &LinearSpans,
+        dy: &[f32],
+        (dx, into): (&mut [f32], Into),
+    ) {
+        let (sizes, weight) = (self.linear_sizes(spans), plan.dense(spans.weight));
+        self.profile.measure(Part::LinearBackward, || {
+            linear::backward_input(plan.arithmetic, sizes, dy, weight, dx, into);
+        });
     }
 }

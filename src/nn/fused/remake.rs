@@ -1,9 +1,9 @@
-//! Values that one cheap pass over a kept slot gives again, as norms and activations do: where they are large, the forward
-//! lets them go as soon as a product has read them, and the backward of that product makes them anew. For a buffer that no
-//! cache holds this costs hardly more than reading it back, and a third of the memory of activations is never needed.
+//! Values that one cheap pass over a kept slot gives again, as norms do: where they are large, the forward lets them go as
+//! soon as a product has read them, and the backward of that product makes them anew. For a buffer that no cache holds this
+//! costs hardly more than reading it back. What activations give is never kept: `activation` has it for nothing.
 
 use super::{Node, Pass, Plan};
-use crate::kernels::{activation, norm};
+use crate::kernels::norm;
 use crate::nn::profile::Part;
 use crate::nn::tape::{Slot, Track};
 
@@ -16,7 +16,7 @@ pub(crate) fn is_remade(elements: usize) -> bool {
 }
 
 impl Pass {
-    /// Says that the forward has read for the last time what a norm or an activation made.
+    /// Says that the forward has read for the last time what a norm made.
     pub(super) fn read_remade(&mut self, slot: Slot) {
         if self.keep == Track::Off || is_remade(self.arena.get(slot).len()) {
             self.arena.release(slot);
@@ -44,16 +44,7 @@ impl Pass {
                 self.arena.put(stats, stats_values);
                 self.arena.put(slot, values);
             }
-            Some(&Node::Activation { x, y }) if y == slot => {
-                let d_ff = plan.shape.d_ff;
-                let mut values = self.arena.buffer(self.ids.len() * d_ff);
-                let x_values = self.arena.get(x);
-                self.profile.measure(Part::Activation, || {
-                    activation::forward(plan.config.mlp.activation(), d_ff, x_values, &mut values);
-                });
-                self.arena.put(slot, values);
-            }
-            _ => unreachable!("only what a norm or an activation made is let go"),
+            _ => unreachable!("only what a norm made is let go"),
         }
         true
     }
