@@ -92,20 +92,18 @@ impl Model {
         let known = known(upstream);
         let (grads, into) = self.params.open_grads();
         let result = self.with_plan(|plan, pass, _| {
-            if known {
-                flat::write(&grads, |grads| {
-                    threads::enter(|| {
-                        pass.forward_at_once(plan, batch, upstream.view(), (grads, into));
-                    });
-                })?;
-            } else {
-                threads::enter(|| pass.forward(plan, batch));
-            }
-            let result = loss(values(&pass.outputs, batch), upstream)?;
             flat::write(&grads, |grads| {
+                threads::enter(|| match known {
+                    true => {
+                        let grads = (&mut *grads, into);
+                        pass.forward_at_once(plan, batch, upstream.view(), grads);
+                    }
+                    false => pass.forward(plan, batch),
+                });
+                let result = loss(values(&pass.outputs, batch), upstream)?;
                 threads::enter(|| pass.backward(plan, upstream.view(), (grads, into)));
-            })?;
-            Ok(result)
+                Ok(result)
+            })?
         })?;
         self.loads.add(self.training.experts.tallies());
         if result.is_err() && (known || into == Into::Overwrite) {
