@@ -9,6 +9,7 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use super::aligned::Aligned;
 pub(super) use portable::Portable;
 pub(super) use rows8::{Left, ROWS, Right, To, rows8};
 
@@ -162,23 +163,15 @@ impl<V: Vector> Lanes<V> {
 
 /// Memory aligned to cache lines, for scratch that is used again.
 #[derive(Default)]
-pub(super) struct Buffer(Vec<Aligned>);
-
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Aligned {
-    _line: [f32; LINE],
-}
+pub(super) struct Buffer(Aligned);
 
 impl Buffer {
     /// All of it, at least `len` elements, whose contents are arbitrary; allocates only when it grows.
     pub fn get(&mut self, len: usize) -> &mut [f32] {
-        let lines = len.div_ceil(LINE);
-        if self.0.len() < lines {
-            self.0.resize(lines, Aligned { _line: [0.0; LINE] });
+        if self.0.len() < len {
+            self.0 = Aligned::zeros(len.next_multiple_of(LINE));
         }
-        // SAFETY: an Aligned is sixteen f32 without padding.
-        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * LINE) }
+        &mut self.0
     }
 }
 

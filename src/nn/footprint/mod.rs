@@ -9,10 +9,11 @@
 //! ```
 //!
 //! (norm outputs, the middle and the end of the residual stream; queries, keys and values; attention's output and
-//! log-sum-exp; what goes into the activation; statistics of the norms), less the norm outputs where they are large. Without activation checkpointing all n_layer blocks
-//! are kept; with it ⌈n_layer / n⌉ − 1 boundaries of d_model and one segment of n blocks. On top come the residual stream's
-//! first row and the last norm, and the few gradients that are alive at once. The exact number follows from playing the
-//! pass through without computing, because buffers are shared by size; `play` does that, options and experts included.
+//! log-sum-exp; what goes into the activation; statistics of the norms), less the norm outputs where they are large.
+//! Without activation checkpointing all n_layer blocks are kept; with it ⌈n_layer / n⌉ − 1 boundaries of d_model and one
+//! segment of n blocks. On top come the residual stream's first row and the last norm, and the few gradients that are alive
+//! at once. The exact number follows from playing the pass through without computing, because buffers are shared by size;
+//! `play` does that, options and experts included.
 
 mod play;
 

@@ -4,6 +4,7 @@ use super::ahead::Ahead;
 use super::instructions::Instructions;
 use super::pack::{Source, distance};
 use super::tile::{WORDS_PER_TURN, Write};
+use crate::kernels::lanes::Buffer;
 use crate::kernels::threads;
 use std::cell::RefCell;
 
@@ -83,25 +84,14 @@ impl Job {
     }
 }
 
-/// A cache line, so that buffers are aligned.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line([u32; LINE]);
-const LINE: usize = 16;
-
 thread_local! {
     /// Packed blocks of the left and the right factor; they grow to what is needed and stay.
-    static PACKED: RefCell<[Vec<Line>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
+    static PACKED: RefCell<[Buffer; 2]> = RefCell::default();
 }
 
 /// Room for `words` words.
-fn room(buffer: &mut Vec<Line>, words: usize) -> *mut u32 {
-    let lines = words.div_ceil(LINE);
-    if buffer.len() < lines {
-        buffer.resize(lines, Line([0; LINE]));
-    }
-    debug_assert_eq!(size_of_val(&buffer[0].0), 64);
-    buffer.as_mut_ptr().cast()
+fn room(buffer: &mut Buffer, words: usize) -> *mut u32 {
+    buffer.get(words).as_mut_ptr().cast()
 }
 
 /// Computes the job on up to `n_threads` threads of the pool.
