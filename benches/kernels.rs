@@ -6,7 +6,7 @@ use candle_core::{Device, Tensor};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use llmtui::kernels::activation::Activation;
 use llmtui::kernels::attention::{Heads, Saved};
-use llmtui::kernels::matmul::{Arithmetic, Into};
+use llmtui::kernels::matmul::{Accumulation, ComputeDtype};
 use llmtui::kernels::matrix::Matrix;
 use llmtui::kernels::norm::NormKind;
 use llmtui::kernels::positions::Positions;
@@ -73,28 +73,28 @@ fn kernels(criterion: &mut Criterion) {
         let mut y = values(rows * 4 * d);
         bench(criterion, "linear forward", size, || {
             let weight = Matrix::Dense(&weight);
-            linear::forward(Arithmetic::F32, sizes, &x, weight, None, None, &mut y);
+            linear::forward(ComputeDtype::F32, sizes, &x, weight, None, None, &mut y);
         });
         let mut dx = values(rows * d);
         bench(criterion, "linear backward input", size, || {
             linear::backward_input(
-                Arithmetic::F32,
+                ComputeDtype::F32,
                 sizes,
                 &wide,
                 &weight,
                 &mut dx,
-                Into::Overwrite,
+                Accumulation::Overwrite,
             );
         });
         let mut dweight = values(4 * d * d);
         bench(criterion, "linear backward weight", size, || {
             linear::backward_weight(
-                Arithmetic::F32,
+                ComputeDtype::F32,
                 sizes,
                 &wide,
                 &x,
                 &mut dweight,
-                Into::Overwrite,
+                Accumulation::Overwrite,
             );
         });
         let mut y = values(rows * 4 * d);
@@ -150,13 +150,13 @@ fn around_products(criterion: &mut Criterion, size: Size) {
         let params = norm::ParamGradients {
             gain: &mut dgain,
             bias: Some(&mut dbias),
-            into: Into::Overwrite,
+            into: Accumulation::Overwrite,
         };
         let norm = layer_norm(&gain);
-        norm::backward(norm, saved, &dy, (&mut dx, Into::Accumulate), params);
+        norm::backward(norm, saved, &dy, (&mut dx, Accumulation::Add), params);
     });
     bench(criterion, "column sums", size, || {
-        reduce::column_sums(&mut dbias, &x, Into::Overwrite);
+        reduce::column_sums(&mut dbias, &x, Accumulation::Overwrite);
     });
     let table = {
         let head_dim = d / size.n_head;
@@ -215,7 +215,7 @@ fn attention_and_head(criterion: &mut Criterion, size: Size) {
     let (mut out, mut lse) = (values(rows * d), values(rows * size.n_head));
     bench(criterion, "attention forward", size, || {
         attention::forward(
-            Arithmetic::F32,
+            ComputeDtype::F32,
             attention::Sizes::causal(heads, size.seq_len),
             &qkv,
             &mut out,
@@ -230,7 +230,7 @@ fn attention_and_head(criterion: &mut Criterion, size: Size) {
             lse: &lse,
         };
         attention::backward(
-            Arithmetic::F32,
+            ComputeDtype::F32,
             attention::Sizes::causal(heads, size.seq_len),
             saved,
             &dout,
@@ -248,7 +248,7 @@ fn attention_and_head(criterion: &mut Criterion, size: Size) {
             targets: &targets,
         };
         logprob::forward(
-            Arithmetic::F32,
+            ComputeDtype::F32,
             logprob::Sizes::new(rows, d, 65),
             inputs,
             &mut outputs,

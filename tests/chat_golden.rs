@@ -102,7 +102,7 @@ fn foreign_templates_print_what_transformers_prints() {
         let template = compiled(&name, &entry);
         for row in entry["rows"].as_array().unwrap() {
             total += 1;
-            // `'…'|safe + x` escapes x as HTML there; what a model learnt from such text is anyone's guess.
+            // `'…'|safe + x` escapes x as HTML there; what a model supervised from such text is anyone's guess.
             let known = name.contains("functionary-medium-v3.1") && row.get("tools").is_some();
             match difference(&template, row) {
                 Some(found) if !known => {
@@ -115,7 +115,7 @@ fn foreign_templates_print_what_transformers_prints() {
     assert!(same == total, "{same} of {total} are the same\n{report}");
 }
 
-/// A mask is right or refused: the learnt text is the two answers, with whatever of the template ends them.
+/// A mask is right or refused: the supervised text is the two answers, with whatever of the template ends them.
 #[test]
 #[ignore = "needs a folder that chat_oracle.py wrote, named by LLMTUI_FOREIGN_TEMPLATES"]
 fn masks_of_foreign_templates_are_right_or_refused() {
@@ -149,9 +149,9 @@ fn masks_of_foreign_templates_are_right_or_refused() {
                 continue;
             }
         };
-        let ids = document.ids.iter().zip(&document.learnt);
+        let ids = document.ids.iter().zip(&document.supervised);
         let ids: Vec<u32> = ids
-            .filter(|(_, learnt)| **learnt)
+            .filter(|(_, supervised)| **supervised)
             .map(|(id, _)| *id)
             .collect();
         let said = tokenizer.decode(&ids);

@@ -122,9 +122,12 @@ fn every_shape_of_the_demonstration_sets_loads_renders_and_shows() {
         let report: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(report["rows"], 12, "{file}");
         let tokens = &report["tokens"];
-        assert!(tokens["learnt"].as_u64().unwrap() > 0, "{file}: {tokens}");
         assert!(
-            tokens["learnt"].as_u64() < tokens["total"].as_u64(),
+            tokens["supervised"].as_u64().unwrap() > 0,
+            "{file}: {tokens}"
+        );
+        assert!(
+            tokens["supervised"].as_u64() < tokens["total"].as_u64(),
             "{file}"
         );
     }

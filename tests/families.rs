@@ -6,7 +6,7 @@
 use candle_core::Device;
 use llmtui::hf::safetensors::TensorFile;
 use llmtui::hf::{self, Dtype, Naming, Outgoing, Weights};
-use llmtui::nn::{Door, Model};
+use llmtui::nn::{Backend, Model};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -57,7 +57,7 @@ fn difference(model: &mut Model, folder: &Path) -> f32 {
 }
 
 #[test]
-fn logits_are_those_of_transformers_on_both_doors() {
+fn logits_are_those_of_transformers_on_both_backends() {
     let mut faults = Vec::new();
     for (name, _, _) in FOLDERS {
         let folder = folder(name);
@@ -70,7 +70,7 @@ fn logits_are_those_of_transformers_on_both_doors() {
         };
         let fused = difference(&mut model, &folder);
         let (config, cpu) = (hf::read_config(&folder).unwrap(), Device::Cpu);
-        let mut model = Model::with_door(&config, 0, &cpu, Door::Composite).unwrap();
+        let mut model = Model::with_backend(&config, 0, &cpu, Backend::Composite).unwrap();
         hf::read_weights(&folder, &mut model).unwrap();
         let composite = difference(&mut model, &folder);
         println!("{name:14} fused {fused:.1e}, composite {composite:.1e}");

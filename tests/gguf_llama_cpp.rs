@@ -307,19 +307,22 @@ fn files_of_ours_give_llama_cpps_logits_and_tokens_when_they_are_read_back() {
             .collect();
         let prompt = recorded(&file, &case.name, "prompt")[0] as usize;
         let gguf = GgufModel::open(&path).unwrap_or_else(|e| panic!("{}: {e}", case.name));
-        let doors = [
+        let backends = [
             ("dequantised", gguf.dequantised().unwrap()),
             ("quantised", gguf.quantised().unwrap()),
         ];
-        for (door, mut model) in doors {
+        for (backend, mut model) in backends {
             let (off, within) = case.limit.check(&logits(&mut model, &case.ids), &theirs);
             let same = greedy(&mut model, &case.ids[..prompt], tokens.len()) == tokens;
             println!(
-                "{:16} {door:12} off by {off:.1e}, greedy same: {same}",
+                "{:16} {backend:12} off by {off:.1e}, greedy same: {same}",
                 case.name
             );
             if !within || !same {
-                faults.push(format!("{} {door}: off by {off}, same: {same}", case.name));
+                faults.push(format!(
+                    "{} {backend}: off by {off}, same: {same}",
+                    case.name
+                ));
             }
         }
     }

@@ -42,7 +42,7 @@ fn changed(change: impl Fn(&mut Json)) -> Tokenizer {
     changed.with_marks(made.marks().clone()).unwrap()
 }
 
-fn learnt(config: Json) -> Tokenizer {
+fn supervised(config: Json) -> Tokenizer {
     let config: TokenizerConfig = serde_json::from_value(config).unwrap();
     let all = texts().join("\n");
     config.build(&all.repeat(3), &all).unwrap()
@@ -70,7 +70,7 @@ fn cases() -> Vec<(&'static str, Tokenizer, Vec<String>)> {
         .cloned();
     let composed: Vec<String> = composed.collect();
     vec![
-        ("characters", learnt(json!({"char": {}})), all.clone()),
+        ("characters", supervised(json!({"char": {}})), all.clone()),
         (
             "llama2",
             load(&oracle("tokenizers/llama2.model")),
@@ -81,7 +81,7 @@ fn cases() -> Vec<(&'static str, Tokenizer, Vec<String>)> {
         ("gpt2", load(&oracle("tokenizers/gpt2")), all.clone()),
         ("llama3", load(&oracle("tokenizers/llama3")), all.clone()),
         ("qwen2", load(&oracle("tokenizers/qwen2")), composed),
-        ("bpe", learnt(json!({"bpe": {"vocab_size": 400}})), all),
+        ("bpe", supervised(json!({"bpe": {"vocab_size": 400}})), all),
     ]
 }
 

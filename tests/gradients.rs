@@ -1,4 +1,4 @@
-//! The whole decoder in f32 against candle's autograd in f64, for every combination of parts, through both doors.
+//! The whole decoder in f32 against candle's autograd in f64, for every combination of parts, through both backends.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use candle_core::{Device, Tensor};
@@ -6,7 +6,7 @@ use llmtui::base::rng::{Rng, Stream};
 use llmtui::nn::mlp::MlpConfig;
 use llmtui::nn::norm::NormConfig;
 use llmtui::nn::position::PositionConfig;
-use llmtui::nn::{Door, Model, ModelConfig, TokenBatch, oracle};
+use llmtui::nn::{Backend, Model, ModelConfig, TokenBatch, oracle};
 
 const VOCAB: usize = 13;
 const BATCH: usize = 2;
@@ -60,8 +60,8 @@ fn mlps() -> Vec<MlpConfig> {
 }
 
 /// A model whose gains and biases are no ones and zeros.
-fn model(config: &ModelConfig, vocab: usize, door: Door) -> Model {
-    let mut model = Model::with_door(config, vocab, &Device::Cpu, door).unwrap();
+fn model(config: &ModelConfig, vocab: usize, backend: Backend) -> Model {
+    let mut model = Model::with_backend(config, vocab, &Device::Cpu, backend).unwrap();
     let mut rng = Rng::new(1, Stream::Test, 0, 0);
     let infos = model.params().infos().to_vec();
     let fill = |weights: &mut [f32]| {
@@ -93,14 +93,14 @@ fn compare(what: &str, values: &[f32], exact: &[f64], floor: f64, tolerance: f64
     }
 }
 
-fn check(config: &ModelConfig, door: Door, seq_len: usize) {
-    check_vocabulary(config, VOCAB, door, seq_len, 1e-5);
+fn check(config: &ModelConfig, backend: Backend, seq_len: usize) {
+    check_vocabulary(config, VOCAB, backend, seq_len, 1e-5);
 }
 
 fn check_vocabulary(
     config: &ModelConfig,
     vocab: usize,
-    door: Door,
+    backend: Backend,
     seq_len: usize,
     tolerance: f64,
 ) {
@@ -118,7 +118,7 @@ fn check_vocabulary(
     };
     let dlogp: Vec<f64> = (0..n).map(|_| f64::from(rng.normal())).collect();
     let dentropy: Vec<f64> = (0..n).map(|_| f64::from(rng.normal())).collect();
-    let mut model = model(config, vocab, door);
+    let mut model = model(config, vocab, backend);
     let exact = oracle::exact(&model, &batch, &dlogp, &dentropy).unwrap();
 
     let up = |values: &[f64]| {
@@ -128,7 +128,7 @@ fn check_vocabulary(
     let outputs = model.forward(&batch).unwrap();
     model.backward(&up(&dlogp), Some(&up(&dentropy))).unwrap();
     let flat = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    let name = format!("{config:?} {door:?} T={seq_len}");
+    let name = format!("{config:?} {backend:?} T={seq_len}");
     compare(
         &format!("logp of {name}"),
         &flat(&outputs.logp),
@@ -163,7 +163,7 @@ fn every_combination_of_parts_has_exact_gradients() {
     let configs = configs();
     assert!(configs.len() >= 5 * 2 * 7 * 3);
     for config in &configs {
-        check(config, Door::Fused, 9);
+        check(config, Backend::Fused, 9);
     }
 }
 
@@ -171,7 +171,7 @@ fn every_combination_of_parts_has_exact_gradients() {
 fn a_single_token_and_ragged_lengths_have_exact_gradients() {
     for config in configs().iter().step_by(7) {
         for seq_len in [1, 2, 5] {
-            check(config, Door::Fused, seq_len);
+            check(config, Backend::Fused, seq_len);
         }
     }
 }
@@ -183,7 +183,7 @@ fn sequences_of_several_attention_blocks_have_exact_gradients() {
             seq_len: 131,
             ..config.clone()
         };
-        check(&config, Door::Fused, 131);
+        check(&config, Backend::Fused, 131);
     }
 }
 
@@ -199,7 +199,7 @@ fn layers_of_real_width_and_vocabulary_have_exact_gradients() {
         ..Default::default()
     };
     // Sums over thousands of terms: rounding alone reaches 1e-5 in one of 38 million places.
-    check_vocabulary(&gpt2, 50_257, Door::Fused, 64, 3e-5);
+    check_vocabulary(&gpt2, 50_257, Backend::Fused, 64, 3e-5);
     let llama = ModelConfig {
         n_layer: 1,
         n_head: 8,
@@ -212,20 +212,20 @@ fn layers_of_real_width_and_vocabulary_have_exact_gradients() {
         mlp: MlpConfig::SwiGlu(Default::default()),
         ..Default::default()
     };
-    check_vocabulary(&llama, 8192, Door::Fused, 512, 3e-5);
+    check_vocabulary(&llama, 8192, Backend::Fused, 512, 3e-5);
 }
 
 #[test]
 fn the_composite_door_has_exact_gradients() {
     for config in configs().iter().step_by(5) {
-        check(config, Door::Composite, 9);
+        check(config, Backend::Composite, 9);
     }
 }
 
 /// Losses over `steps` of AdamW and the weights after them.
-fn train(config: &ModelConfig, door: Door, steps: u64) -> (Vec<f32>, Vec<f32>) {
+fn train(config: &ModelConfig, backend: Backend, steps: u64) -> (Vec<f32>, Vec<f32>) {
     use llmtui::optim::{OptimizerConfig, clip_scale};
-    let mut model = Model::with_door(config, VOCAB, &Device::Cpu, door).unwrap();
+    let mut model = Model::with_backend(config, VOCAB, &Device::Cpu, backend).unwrap();
     model.init(3).unwrap();
     let optimizer = OptimizerConfig::AdamW(Default::default());
     let mut rule = optimizer.build(model.params()).unwrap();
@@ -256,10 +256,10 @@ fn train(config: &ModelConfig, door: Door, steps: u64) -> (Vec<f32>, Vec<f32>) {
 }
 
 #[test]
-fn both_doors_train_alike() {
+fn both_backends_train_alike() {
     for config in [&configs()[0], &configs()[70]] {
-        let (fused, _) = train(config, Door::Fused, 60);
-        let (composite, _) = train(config, Door::Composite, 60);
+        let (fused, _) = train(config, Backend::Fused, 60);
+        let (composite, _) = train(config, Backend::Composite, 60);
         assert!(fused[59] < fused[0] - 0.2, "{fused:?}");
         for (a, b) in fused.iter().zip(&composite) {
             assert!((a - b).abs() < 2e-5, "{a} {b}");
@@ -279,7 +279,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
         };
         let run = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            pool.unwrap().install(|| train(&config, Door::Fused, 3))
+            pool.unwrap().install(|| train(&config, Backend::Fused, 3))
         };
         let one = run(1);
         assert!(one == run(2), "2 threads");
@@ -315,8 +315,8 @@ fn packed(lengths: &[&[usize]], seq_len: usize) -> Packed {
             packed.first[place..place + len].fill(at as u32);
             // Every third token is a prompt's.
             for i in 0..len {
-                let learnt = !(place + i).is_multiple_of(3);
-                packed.weights[place + i] = f32::from(u8::from(learnt));
+                let supervised = !(place + i).is_multiple_of(3);
+                packed.weights[place + i] = f32::from(u8::from(supervised));
             }
             packed.documents.push((place, len));
             at += len;
@@ -325,8 +325,8 @@ fn packed(lengths: &[&[usize]], seq_len: usize) -> Packed {
     packed
 }
 
-/// Log-probabilities of the learnt tokens and the gradient of Σ w · logp + Σ w · entropy².
-fn learnt(model: &mut Model, batches: &[TokenBatch]) -> (Vec<f32>, Vec<f64>) {
+/// Log-probabilities of the supervised tokens and the gradient of Σ w · logp + Σ w · entropy².
+fn supervised(model: &mut Model, batches: &[TokenBatch]) -> (Vec<f32>, Vec<f64>) {
     model.params_mut().zero_grads().unwrap();
     let mut logps = Vec::new();
     for batch in batches {
@@ -342,8 +342,8 @@ fn learnt(model: &mut Model, batches: &[TokenBatch]) -> (Vec<f32>, Vec<f64>) {
                     *d = 2.0 * w * h;
                 }
                 upstream.uses_entropy = true;
-                let learnt = values.logp.iter().zip(weights).filter(|(_, w)| **w > 0.0);
-                logps.extend(learnt.map(|(x, _)| *x));
+                let supervised = values.logp.iter().zip(weights).filter(|(_, w)| **w > 0.0);
+                logps.extend(supervised.map(|(x, _)| *x));
                 Ok(())
             })
             .unwrap();
@@ -353,7 +353,7 @@ fn learnt(model: &mut Model, batches: &[TokenBatch]) -> (Vec<f32>, Vec<f64>) {
 }
 
 /// What documents share is a row, nothing else: loss and gradient are those of the documents one by one.
-fn check_packed(config: &ModelConfig, door: Door, lengths: &[&[usize]], seq_len: usize) {
+fn check_packed(config: &ModelConfig, backend: Backend, lengths: &[&[usize]], seq_len: usize) {
     let packed = packed(lengths, seq_len);
     let whole = TokenBatch {
         inputs: &packed.inputs,
@@ -372,10 +372,10 @@ fn check_packed(config: &ModelConfig, door: Door, lengths: &[&[usize]], seq_len:
             len,
         )
     });
-    let mut model = model(config, VOCAB, door);
-    let together = learnt(&mut model, &[whole]);
-    let apart = learnt(&mut model, &alone.collect::<Vec<_>>());
-    let name = format!("{config:?} {door:?}");
+    let mut model = model(config, VOCAB, backend);
+    let together = supervised(&mut model, &[whole]);
+    let apart = supervised(&mut model, &alone.collect::<Vec<_>>());
+    let name = format!("{config:?} {backend:?}");
     let exact: Vec<f64> = apart.0.iter().map(|&x| f64::from(x)).collect();
     compare(&format!("logp of {name}"), &together.0, &exact, 1e-3, 1e-5);
     let grads: Vec<f32> = together.1.iter().map(|&x| x as f32).collect();
@@ -388,7 +388,7 @@ fn check_packed(config: &ModelConfig, door: Door, lengths: &[&[usize]], seq_len:
         1e-5,
     );
     // And the other way round: without boundaries the numbers are others.
-    let leaking = learnt(
+    let leaking = supervised(
         &mut model,
         &[TokenBatch {
             first: None,
@@ -399,12 +399,12 @@ fn check_packed(config: &ModelConfig, door: Door, lengths: &[&[usize]], seq_len:
 }
 
 #[test]
-fn packed_rows_are_the_sum_of_their_documents_on_both_doors() {
+fn packed_rows_are_the_sum_of_their_documents_on_both_backends() {
     let rows: &[&[usize]] = &[&[4, 1, 3], &[2, 7]];
     for (i, config) in configs().iter().enumerate() {
-        check_packed(config, Door::Fused, rows, 9);
+        check_packed(config, Backend::Fused, rows, 9);
         if i % 5 == 0 {
-            check_packed(config, Door::Composite, rows, 9);
+            check_packed(config, Backend::Composite, rows, 9);
         }
     }
 }
@@ -417,17 +417,17 @@ fn packed_rows_of_several_attention_blocks_are_the_sum_of_their_documents() {
             seq_len: 131,
             ..config.clone()
         };
-        check_packed(&config, Door::Fused, rows, 131);
+        check_packed(&config, Backend::Fused, rows, 131);
     }
 }
 
 /// Evaluation keeps documents apart, too, and tells which targets were the likeliest.
 #[test]
 fn evaluation_sees_what_training_sees() {
-    for door in [Door::Fused, Door::Composite] {
+    for backend in [Backend::Fused, Backend::Composite] {
         let config = &configs()[0];
         let packed = packed(&[&[4, 1, 3], &[2, 7]], 9);
-        let mut model = model(config, VOCAB, door);
+        let mut model = model(config, VOCAB, backend);
         let batch = TokenBatch {
             weights: Some(&packed.weights),
             first: Some(&packed.first),

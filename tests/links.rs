@@ -1,4 +1,4 @@
-//! Links under real conditions: many viewers, slow viewers, killed processes, wrong doors. The engine here is a script of
+//! Links under real conditions: many viewers, slow viewers, killed processes, wrong backends. The engine here is a script of
 //! events: what it says does not matter, that every viewer hears all of it does.
 
 #![allow(
@@ -105,7 +105,7 @@ fn a_viewer_that_does_not_read_holds_up_nobody_and_misses_nothing() {
     host.wait().unwrap();
     let (seqs, _, why) = lazy.join().unwrap();
     let total = read_all(&place.run.events_path()).unwrap().len();
-    // What the lazy viewer had not read when the engine closed its door is in the log, and it was told why.
+    // What the lazy viewer had not read when the engine closed its backend is in the log, and it was told why.
     assert_eq!(seqs, whole(seqs.len()));
     assert!(
         seqs.len() == total || why.is_some(),

@@ -5,9 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use candle_core::{Device, Tensor};
-use llmtui::kernels::matmul::Arithmetic;
+use llmtui::kernels::matmul::ComputeDtype;
 use llmtui::nn::norm::NormConfig;
-use llmtui::nn::{Door, Model, ModelConfig, TokenBatch};
+use llmtui::nn::{Backend, Model, ModelConfig, TokenBatch};
 use llmtui::optim::schedule::ScheduleConfig;
 use llmtui::optim::{OptimizerConfig, clip_scale};
 use safetensors::SafeTensors;
@@ -58,9 +58,10 @@ impl Fixture {
     }
 
     /// The model with the weights that PyTorch began with.
-    fn start(&self, door: Door) -> Model {
+    fn start(&self, backend: Backend) -> Model {
         let vocab_size = self.train.vocab_size;
-        let mut model = Model::with_door(&self.model, vocab_size, &Device::Cpu, door).unwrap();
+        let mut model =
+            Model::with_backend(&self.model, vocab_size, &Device::Cpu, backend).unwrap();
         let infos = model.params().infos().to_vec();
         let fill = |weights: &mut [f32]| {
             for info in &infos {
@@ -99,13 +100,13 @@ struct Record {
 }
 
 /// Trains as the fixture says; `steps` of it.
-fn train(fixture: &Fixture, door: Door, steps: u64) -> Record {
-    train_in(fixture, door, Arithmetic::F32, steps)
+fn train(fixture: &Fixture, backend: Backend, steps: u64) -> Record {
+    train_in(fixture, backend, ComputeDtype::F32, steps)
 }
 
-fn train_in(fixture: &Fixture, door: Door, arithmetic: Arithmetic, steps: u64) -> Record {
+fn train_in(fixture: &Fixture, backend: Backend, arithmetic: ComputeDtype, steps: u64) -> Record {
     let settings = &fixture.train;
-    let mut model = fixture.start(door);
+    let mut model = fixture.start(backend);
     model.set_arithmetic(arithmetic).unwrap();
     let optimizer = OptimizerConfig::AdamW(
         serde_json::from_value(serde_json::json!({
@@ -162,8 +163,8 @@ fn distance(fixture: &Fixture, record: &Record) -> f64 {
     pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-fn assert_start_agrees(fixture: &Fixture, door: Door) {
-    let mut model = fixture.start(door);
+fn assert_start_agrees(fixture: &Fixture, backend: Backend) {
+    let mut model = fixture.start(backend);
     let stream = fixture.values::<u32>("tokens");
     let (inputs, targets) = fixture.batch(&stream, 0);
     let (rows, seq_len) = (fixture.train.batch_size, fixture.model.seq_len);
@@ -198,9 +199,9 @@ fn compare(name: &str, values: &[f32], exact: &[f32]) {
 
 fn assert_run_agrees(name: &str) {
     let fixture = Fixture::load(name);
-    assert_start_agrees(&fixture, Door::Fused);
-    assert_start_agrees(&fixture, Door::Composite);
-    let record = train(&fixture, Door::Fused, fixture.train.steps);
+    assert_start_agrees(&fixture, Backend::Fused);
+    assert_start_agrees(&fixture, Backend::Composite);
+    let record = train(&fixture, Backend::Fused, fixture.train.steps);
     let distance = distance(&fixture, &record);
     assert!(
         distance <= TOLERANCE,
@@ -260,7 +261,7 @@ fn every_mistake_is_seen() {
         for (what, make) in MISTAKES {
             let mut fixture = Fixture::load(name);
             make(&mut fixture);
-            let record = train(&fixture, Door::Fused, fixture.train.steps);
+            let record = train(&fixture, Backend::Fused, fixture.train.steps);
             let distance = distance(&fixture, &record);
             println!("{name}: {what}: losses differ by {distance:e}");
             assert!(
@@ -283,7 +284,12 @@ const BF16_COSINE: (f64, f64) = (0.999, 0.9999);
 fn products_in_bf16_stay_beside_pytorchs_f32() {
     for name in ["gpt2", "llama"] {
         let fixture = Fixture::load(name);
-        let record = train_in(&fixture, Door::Fused, Arithmetic::Bf16, fixture.train.steps);
+        let record = train_in(
+            &fixture,
+            Backend::Fused,
+            ComputeDtype::Bf16,
+            fixture.train.steps,
+        );
         let exact = fixture.values::<f64>("loss");
         let errors: Vec<f64> = record
             .losses
@@ -305,11 +311,11 @@ fn gradients_in_bf16_point_where_those_in_f32_do() {
     for name in ["gpt2", "llama"] {
         let fixture = Fixture::load(name);
         let [exact, rounded] =
-            [Arithmetic::F32, Arithmetic::Bf16].map(|a| first_gradient(&fixture, a));
+            [ComputeDtype::F32, ComputeDtype::Bf16].map(|a| first_gradient(&fixture, a));
         let whole = cosine(&exact, &rounded);
         println!("{name}: cosine {whole:.6}");
         assert!(whole >= BF16_COSINE.1, "{name}: {whole}");
-        for info in fixture.start(Door::Fused).params().infos() {
+        for info in fixture.start(Backend::Fused).params().infos() {
             let range = info.offset..info.offset + info.len;
             let cosine = cosine(&exact[range.clone()], &rounded[range]);
             assert!(cosine >= BF16_COSINE.0, "{name}: {}: {cosine}", info.name);
@@ -317,8 +323,8 @@ fn gradients_in_bf16_point_where_those_in_f32_do() {
     }
 }
 
-fn first_gradient(fixture: &Fixture, arithmetic: Arithmetic) -> Vec<f32> {
-    let mut model = fixture.start(Door::Fused);
+fn first_gradient(fixture: &Fixture, arithmetic: ComputeDtype) -> Vec<f32> {
+    let mut model = fixture.start(Backend::Fused);
     model.set_arithmetic(arithmetic).unwrap();
     let (inputs, targets) = fixture.batch(&fixture.values::<u32>("tokens"), 0);
     let batch = TokenBatch {
@@ -356,8 +362,8 @@ fn every_option_computes_what_pytorch_and_transformers_do() {
     let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu).unwrap();
     assert!(models.len() >= 17);
     for (name, config) in &models {
-        for door in [Door::Fused, Door::Composite] {
-            assert_option_agrees(name, config, door, &tensors);
+        for backend in [Backend::Fused, Backend::Composite] {
+            assert_option_agrees(name, config, backend, &tensors);
         }
     }
 }
@@ -365,14 +371,14 @@ fn every_option_computes_what_pytorch_and_transformers_do() {
 fn assert_option_agrees(
     name: &str,
     config: &ModelConfig,
-    door: Door,
+    backend: Backend,
     tensors: &HashMap<String, Tensor>,
 ) {
     let floats =
         |name: String| -> Vec<f32> { tensors[&name].flatten_all().unwrap().to_vec1().unwrap() };
     let ids = |name: &str| -> Vec<u32> { tensors[name].flatten_all().unwrap().to_vec1().unwrap() };
     let (inputs, targets) = (ids("tokens"), ids("targets"));
-    let mut model = Model::with_door(config, 11, &Device::Cpu, door).unwrap();
+    let mut model = Model::with_backend(config, 11, &Device::Cpu, backend).unwrap();
     let infos = model.params().infos().to_vec();
     let fill = |weights: &mut [f32]| {
         for info in &infos {
@@ -383,7 +389,7 @@ fn assert_option_agrees(
     model.params_mut().write_weights(fill).unwrap();
     let logits = model.logits(&inputs, 2, 12).unwrap();
     let logits: Vec<f32> = logits.flatten_all().unwrap().to_vec1().unwrap();
-    let what = format!("{name} on {door:?}");
+    let what = format!("{name} on {backend:?}");
     compare(
         &format!("logits of {what}"),
         &logits,

@@ -93,7 +93,7 @@ impl Place {
 
 /// When the killer strikes.
 #[derive(Debug, Clone, Copy)]
-enum Moment {
+enum StepPosition {
     /// Once the log tells of this step.
     Step(u64),
     /// While a checkpoint behind this step is being written.
@@ -101,7 +101,7 @@ enum Moment {
 }
 
 /// Kills the process at its moment. False when it ended before.
-fn kill_at(place: &Place, child: &mut Child, moment: Moment) -> bool {
+fn kill_at(place: &Place, child: &mut Child, moment: StepPosition) -> bool {
     let clock = SystemClock::new();
     let mut log = None;
     let mut step = 0;
@@ -121,8 +121,8 @@ fn kill_at(place: &Place, child: &mut Child, moment: Moment) -> bool {
             };
         }
         let strike = match moment {
-            Moment::Step(at) => step >= at,
-            Moment::Save(behind) => step >= behind && place.save_goes_on(),
+            StepPosition::Step(at) => step >= at,
+            StepPosition::Save(behind) => step >= behind && place.save_goes_on(),
         };
         if strike {
             child.kill().unwrap();
@@ -186,10 +186,10 @@ fn torture(place: &Place, kills: u64, save_share: u64) -> u64 {
         let stride = 2 * (place.max_steps - reached) / (kills - kill + 1);
         let at = (reached + 1 + rng.below(stride.max(1))).min(place.max_steps - 1);
         let moment = if kill % save_share == save_share - 1 {
-            Moment::Save(reached.saturating_sub(place.save_every))
+            StepPosition::Save(reached.saturating_sub(place.save_every))
         } else {
             reached = at;
-            Moment::Step(at)
+            StepPosition::Step(at)
         };
         assert!(
             kill_at(place, &mut child, moment),

@@ -70,7 +70,7 @@ pub fn corpus(name: &str) -> Option<DataFacts> {
 /// Looks at a file or a folder of `.txt` files.
 ///
 /// # Errors
-/// Why nothing can be learnt from it, and what to do.
+/// Why nothing can be trained on it, and what to do.
 pub fn data(path: &Path) -> Result<DataFacts, String> {
     let shown = path.display();
     if path.starts_with("~") {

@@ -120,11 +120,11 @@ pub fn learn_from(run: &RunDir, cx: &Context) {
     let Some(folder) = &cx.env.state_dir else {
         return;
     };
-    let learnt = observed(run).and_then(|found| match found {
+    let outcome = observed(run).and_then(|found| match found {
         Some(observation) => learn::record(folder, &observation),
         None => Ok(()),
     });
-    if let Err(e) = learnt {
+    if let Err(e) = outcome {
         tracing::warn!("{}: {e}", folder.display());
     }
 }
@@ -150,9 +150,9 @@ pub fn ending(outcome: Outcome) -> Exit {
 /// Holds a model and answers prompts until standard input closes.
 fn hold_model(model: &Path, cx: &Context) -> anyhow::Result<Exit> {
     let speaker = RefCell::new(Speaker::new(std::io::stdout()));
-    let seldom = model_ref::Seldom::default();
+    let throttle = model_ref::Throttle::default();
     let tell = |download: &model_ref::Download| {
-        if seldom.due(download) {
+        if throttle.due(download) {
             // A viewer that is gone ends us.
             let _ = speaker.borrow_mut().emit(Event::Downloading {
                 file: download.file.clone(),

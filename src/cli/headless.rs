@@ -70,14 +70,14 @@ fn start(
     cx: &Context,
 ) -> Result<Host<Outcome>, HostError> {
     let run = job.run_dir.clone();
-    let door = match crate::link::socket_path(&cx.env, run.id()) {
+    let backend = match crate::link::socket_path(&cx.env, run.id()) {
         Ok(_) => Some(&cx.env),
         Err(e) => {
             eprintln!("warning: this run cannot be watched from elsewhere: {e}");
             None
         }
     };
-    Host::start(&run, claim, door, move |io| drive(&job, io))
+    Host::start(&run, claim, backend, move |io| drive(&job, io))
 }
 
 /// Prints the events behind number `before`: of a run that goes on, what was told then is not told again.

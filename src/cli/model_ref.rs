@@ -201,11 +201,11 @@ impl Download {
 
 /// Tells of a download often enough to be seen moving, and of each file's end.
 #[derive(Default)]
-pub struct Seldom {
+pub struct Throttle {
     last: RefCell<Option<(String, Duration)>>,
 }
 
-impl Seldom {
+impl Throttle {
     const STEP: Duration = Duration::from_millis(200);
 
     pub fn due(&self, download: &Download) -> bool {
@@ -226,7 +226,7 @@ const COLUMNS: usize = 79;
 /// Says on standard error how far a download is: one line that changes on a terminal, one line a file elsewhere.
 #[derive(Default)]
 struct Teller {
-    seldom: Seldom,
+    throttle: Throttle,
     begun: Cell<bool>,
     open: Cell<bool>,
 }
@@ -235,7 +235,7 @@ impl Teller {
     fn tell(&self, download: &Download) {
         let terminal = std::io::stderr().is_terminal();
         let whole = download.is_whole();
-        if !self.seldom.due(download) || !(whole || terminal) {
+        if !self.throttle.due(download) || !(whole || terminal) {
             return;
         }
         let line = download.words();

@@ -1,6 +1,6 @@
 //! How fast this machine multiplies, for plans: a moment of products. The planner remembers what comes of it.
 
-use crate::kernels::matmul::{Arithmetic, bf16_available, product_gflops};
+use crate::kernels::matmul::{ComputeDtype, bf16_available, product_gflops};
 
 /// Time for each number format.
 const SECONDS: f64 = 0.12;
@@ -8,9 +8,9 @@ const SECONDS: f64 = 0.12;
 /// FLOP/s of products in `f32` or `bf16`; `None` where the processor has no arithmetic for them.
 pub fn measure(products: &str) -> Option<f64> {
     let arithmetic = match products {
-        "bf16" if bf16_available() => Arithmetic::Bf16,
+        "bf16" if bf16_available() => ComputeDtype::Bf16,
         "bf16" => return None,
-        _ => Arithmetic::F32,
+        _ => ComputeDtype::F32,
     };
     Some(1e9 * product_gflops(arithmetic, SECONDS))
 }

@@ -11,7 +11,7 @@ pub struct Batch {
     pub seq_len: usize,
     /// Where each window starts in its split; empty where rows are made of documents.
     pub starts: Vec<usize>,
-    /// Same shape: 1 where the target is learnt, 0 for prompts and padding. Empty: all are.
+    /// Same shape: 1 where the target is supervised, 0 for prompts and padding. Empty: all are.
     pub weights: Vec<f32>,
     /// Same shape: where in its row the document of each token begins. Empty: each row is one text.
     pub first: Vec<u32>,
@@ -32,7 +32,7 @@ impl Batch {
     }
 
     /// Targets that count in the loss.
-    pub fn learnt(&self) -> usize {
+    pub fn supervised(&self) -> usize {
         match self.weights.is_empty() {
             true => self.targets.len(),
             false => self.weights.iter().filter(|w| **w > 0.0).count(),
@@ -79,13 +79,13 @@ mod tests {
             seq_len: 2,
             ..Batch::default()
         };
-        assert_eq!((batch.learnt(), batch.n_tokens()), (4, 4));
+        assert_eq!((batch.supervised(), batch.n_tokens()), (4, 4));
         batch.weights = vec![0.0, 1.0, 1.0, 0.0];
         batch.tokens = vec![2, 1];
-        assert_eq!((batch.learnt(), batch.n_tokens()), (2, 3));
+        assert_eq!((batch.supervised(), batch.n_tokens()), (2, 3));
         let cut = batch.cut(1);
         assert_eq!((cut.inputs, cut.weights), (vec![1, 3], vec![0.0, 1.0]));
         batch.clear();
-        assert_eq!((batch.learnt(), batch.n_tokens()), (0, 0));
+        assert_eq!((batch.supervised(), batch.n_tokens()), (0, 0));
     }
 }

@@ -55,7 +55,7 @@ pub struct DataConfig {
     /// How turns become text: a built-in template such as `chatml`, a `.jinja` file or a model folder. `auto`: the one that
     /// the tokenizer's files bring, and chatml for tokenizers that are made here.
     pub template: String,
-    /// Which tokens are learnt; `auto` leaves it to the method.
+    /// Which tokens are supervised; `auto` leaves it to the method.
     pub train_on: TrainOn,
     /// How documents are laid into rows; `auto`: stream for plain text, packed for conversations and completions.
     pub packing: PackingChoice,

@@ -34,8 +34,8 @@ pub struct Dataset {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Learning {
     pub documents: u64,
-    /// Documents of which nothing is learnt: no answer, or it was cut off.
-    pub nothing_learnt: u64,
+    /// Documents of which nothing is supervised: no answer, or it was cut off.
+    pub nothing_supervised: u64,
     /// Documents longer than a row, whatever was done about it.
     pub too_long: u64,
     /// Tokens that went with truncated and dropped documents.
@@ -210,7 +210,7 @@ impl Dataset {
         }
     }
 
-    /// Mean bytes of UTF-8 behind one validation token; `None` where only a part of the text is learnt.
+    /// Mean bytes of UTF-8 behind one validation token; `None` where only a part of the text is supervised.
     pub fn val_bytes_per_token(&self) -> Option<f64> {
         match &self.splits {
             Splits::Corpus(corpus) => Some(corpus.val_bytes_per_token()),

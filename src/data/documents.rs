@@ -143,7 +143,7 @@ pub(crate) struct Documents {
     pub val: Vec<Portion>,
     pub stages: Vec<Wanted>,
     pub how: Layouting,
-    /// Mean bytes of text behind a token, where all tokens are learnt.
+    /// Mean bytes of text behind a token, where all tokens are supervised.
     pub bytes_per_token: Option<f64>,
 }
 
@@ -413,7 +413,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Documents whose every token is another number, learnt but for their first third.
+    /// Documents whose every token is another number, supervised but for their first third.
     fn documents(lens: &[usize], from: u32) -> Vec<Document> {
         let mut next = from;
         let document = |len: &usize| {
@@ -421,7 +421,7 @@ mod tests {
             next += *len as u32;
             Document {
                 ids,
-                learnt: (0..*len).map(|i| i > len / 3).collect(),
+                supervised: (0..*len).map(|i| i > len / 3).collect(),
             }
         };
         lens.iter().map(document).collect()
@@ -453,7 +453,7 @@ mod tests {
         }
     }
 
-    /// How often each token was predicted and learnt; checks that rows keep documents apart.
+    /// How often each token was predicted and supervised; checks that rows keep documents apart.
     fn seen(batch: &Batch, counts: &mut BTreeMap<u32, (u32, u32)>) {
         let n = batch.batch_size * batch.seq_len;
         assert!(
@@ -507,17 +507,17 @@ mod tests {
                 data.fill_train(&mut batch, 5, micro_step, batch_size);
                 seen(&batch, &mut counts);
             }
-            // Each third was cut: parts of long documents of which nothing is learnt are left out.
+            // Each third was cut: parts of long documents of which nothing is supervised are left out.
             let document = documents(&lens, 0);
             for document in &document {
-                for (id, learnt) in document.ids.iter().zip(&document.learnt).skip(1) {
+                for (id, supervised) in document.ids.iter().zip(&document.supervised).skip(1) {
                     match counts.get(id) {
                         Some((predicted, weight)) => {
-                            prop_assert_eq!((*predicted, *weight), (1, u32::from(*learnt)));
+                            prop_assert_eq!((*predicted, *weight), (1, u32::from(*supervised)));
                         }
-                        None => prop_assert!(!learnt || document.ids.len() > 13),
+                        None => prop_assert!(!supervised || document.ids.len() > 13),
                     }
-                    prop_assert!(!learnt || counts.contains_key(id));
+                    prop_assert!(!supervised || counts.contains_key(id));
                 }
             }
             // Evaluation covers the same.
@@ -568,8 +568,8 @@ mod tests {
         assert_eq!((batch.batch_size, batch.seq_len), (2, 12));
         assert_eq!(batch.inputs[..12], (0..12).collect::<Vec<_>>());
         assert!(batch.first.is_empty());
-        // Documents begin at 0, 5 and 9; the first third of each and its first token are not learnt.
-        let learnt: Vec<u32> = batch
+        // Documents begin at 0, 5 and 9; the first third of each and its first token are not supervised.
+        let supervised: Vec<u32> = batch
             .targets
             .iter()
             .zip(&batch.weights)
@@ -577,7 +577,7 @@ mod tests {
             .map(|(t, _)| *t)
             .collect();
         assert_eq!(
-            learnt,
+            supervised,
             [2, 3, 4, 7, 8]
                 .into_iter()
                 .chain(20..25)

@@ -55,7 +55,7 @@ mod tests {
 
     fn store(documents: usize, len: u32) -> Store {
         let documents: Vec<Document> = (0..documents)
-            .map(|_| Document::all_learnt((0..len).collect()))
+            .map(|_| Document::all_supervised((0..len).collect()))
             .collect();
         of_documents(&[&documents])
     }

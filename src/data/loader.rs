@@ -18,8 +18,8 @@ pub struct StepBatches {
 
 impl StepBatches {
     /// Targets that count in the loss, all micro-batches together: what a token-weighted mean divides by.
-    pub fn learnt(&self) -> usize {
-        self.batches.iter().map(Batch::learnt).sum()
+    pub fn supervised(&self) -> usize {
+        self.batches.iter().map(Batch::supervised).sum()
     }
 
     /// Tokens of each source that are no padding; empty where there is one text.
@@ -42,7 +42,7 @@ impl StepBatches {
 
 /// How a run takes its batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rhythm {
+pub struct BatchSchedule {
     pub seed: u64,
     /// Rows of a micro-batch.
     pub batch_size: usize,
@@ -63,7 +63,7 @@ pub enum Prefetch {
 #[derive(Debug)]
 pub struct Loader {
     data: Arc<Dataset>,
-    rhythm: Rhythm,
+    schedule: BatchSchedule,
     prefetch: Prefetch,
     worker: Option<Worker>,
 }
@@ -78,10 +78,10 @@ struct Worker {
 }
 
 impl Loader {
-    pub fn new(data: Arc<Dataset>, rhythm: Rhythm, prefetch: Prefetch) -> Loader {
+    pub fn new(data: Arc<Dataset>, schedule: BatchSchedule, prefetch: Prefetch) -> Loader {
         Loader {
             data,
-            rhythm,
+            schedule,
             prefetch,
             worker: None,
         }
@@ -96,13 +96,13 @@ impl Loader {
             if let Some(worker) = &mut self.worker
                 && let Ok(step) = worker.ready.recv()
             {
-                worker.next += self.rhythm.accum as u64;
+                worker.next += self.schedule.accum as u64;
                 return step;
             }
             self.worker = None;
         }
         let mut step = StepBatches::default();
-        fill(&self.data, self.rhythm, micro_step, &mut step);
+        fill(&self.data, self.schedule, micro_step, &mut step);
         step
     }
 
@@ -117,13 +117,13 @@ impl Loader {
     fn start(&self, from: u64) -> Option<Worker> {
         let (send, ready) = sync_channel(AHEAD);
         let (used, back) = sync_channel::<StepBatches>(AHEAD + 1);
-        let (data, rhythm) = (self.data.clone(), self.rhythm);
+        let (data, schedule) = (self.data.clone(), self.schedule);
         let work = move || {
             let mut micro_step = from;
             loop {
                 let mut step = back.try_recv().unwrap_or_default();
-                fill(&data, rhythm, micro_step, &mut step);
-                micro_step += rhythm.accum as u64;
+                fill(&data, schedule, micro_step, &mut step);
+                micro_step += schedule.accum as u64;
                 if send.send(step).is_err() {
                     return;
                 }
@@ -139,11 +139,16 @@ impl Loader {
     }
 }
 
-fn fill(data: &Dataset, rhythm: Rhythm, micro_step: u64, step: &mut StepBatches) {
+fn fill(data: &Dataset, schedule: BatchSchedule, micro_step: u64, step: &mut StepBatches) {
     step.micro_step = micro_step;
-    step.batches.resize_with(rhythm.accum, Batch::default);
+    step.batches.resize_with(schedule.accum, Batch::default);
     for (i, batch) in step.batches.iter_mut().enumerate() {
-        data.fill_train_batch(batch, rhythm.seed, micro_step + i as u64, rhythm.batch_size);
+        data.fill_train_batch(
+            batch,
+            schedule.seed,
+            micro_step + i as u64,
+            schedule.batch_size,
+        );
     }
 }
 
@@ -155,18 +160,18 @@ mod tests {
     #[test]
     fn working_ahead_changes_no_batch_and_a_jump_begins_anew() {
         let data = Arc::new(Dataset::prepare(&DataConfig::default(), 16).unwrap());
-        let rhythm = Rhythm {
+        let schedule = BatchSchedule {
             seed: 3,
             batch_size: 2,
             accum: 2,
         };
-        let mut ahead = Loader::new(data.clone(), rhythm, Prefetch::Ahead);
-        let mut plain = Loader::new(data.clone(), rhythm, Prefetch::Off);
+        let mut ahead = Loader::new(data.clone(), schedule, Prefetch::Ahead);
+        let mut plain = Loader::new(data.clone(), schedule, Prefetch::Off);
         for micro_step in [0, 2, 4, 6, 8, 10, 100, 102, 4, 6] {
             let step = ahead.step(micro_step);
             assert_eq!(step, plain.step(micro_step), "{micro_step}");
             assert_eq!(step.batches[1], data.train_batch(3, micro_step + 1, 2));
-            assert_eq!((step.learnt(), step.n_tokens()), (64, 64));
+            assert_eq!((step.supervised(), step.n_tokens()), (64, 64));
             ahead.recycle(step);
         }
     }

@@ -1,4 +1,4 @@
-//! The engine's only door: events go out, commands and the stop flag come in.
+//! The engine's only backend: events go out, commands and the stop flag come in.
 
 use super::telemetry::Telemetry;
 use crate::base::clock::Clock;
@@ -24,7 +24,7 @@ impl<F: FnMut(Event) + Send> Emit for F {
 /// How long a paused engine sleeps before it looks at the stop flag again.
 const PAUSE_TICK: Duration = Duration::from_millis(100);
 
-/// Both directions of the door.
+/// Both directions of the backend.
 pub(super) struct Port<'a> {
     emit: &'a mut dyn Emit,
     commands: Receiver<Request>,

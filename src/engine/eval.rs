@@ -21,9 +21,9 @@ pub enum Extent {
 /// What an evaluation found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Evaluation {
-    /// Mean negative log-likelihood, nats per learnt token.
+    /// Mean negative log-likelihood, nats per supervised token.
     pub loss: f64,
-    /// Share of the learnt tokens that the model held likeliest.
+    /// Share of the supervised tokens that the model held likeliest.
     pub accuracy: f64,
     pub n_windows: u64,
     pub whole: bool,
@@ -44,7 +44,7 @@ pub fn evaluate(
         Extent::Whole => data.val_windows().div_ceil(batch_size),
     };
     let (mut total, mut correct) = (0.0, 0.0);
-    let (mut n_windows, mut learnt) = (0, 0);
+    let (mut n_windows, mut supervised) = (0, 0);
     for i in 0..n_batches {
         if broken_off() {
             return Ok(None);
@@ -57,12 +57,12 @@ pub fn evaluate(
         total -= weighted(&out)?;
         correct += weighted_values(&out.likeliest, out.weights.as_ref())?;
         n_windows += batch.batch_size;
-        learnt += batch.learnt();
+        supervised += batch.supervised();
     }
-    let learnt = learnt.max(1) as f64;
+    let supervised = supervised.max(1) as f64;
     Ok(Some(Evaluation {
-        loss: total / learnt,
-        accuracy: correct / learnt,
+        loss: total / supervised,
+        accuracy: correct / supervised,
         n_windows: n_windows as u64,
         whole: extent == Extent::Whole,
     }))
@@ -111,7 +111,7 @@ impl Trainer<'_, '_> {
 
     fn readings(&self, found: &Evaluation) -> Values {
         let mut values = vec![(id::VAL_LOSS, found.loss), (id::VAL_PPL, found.loss.exp())];
-        // Where only a part of the text is learnt, its bytes are not known.
+        // Where only a part of the text is supervised, its bytes are not known.
         if let Some(bytes) = self.data.val_bytes_per_token() {
             let bits = found.loss / std::f64::consts::LN_2;
             values.push((id::VAL_BPB, bits / bytes));

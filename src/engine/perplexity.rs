@@ -1,4 +1,4 @@
-//! How well a model foretells a text: exp of the mean loss per token, in windows that do not overlap.
+//! How well a model predicts a text: exp of the mean loss per token, in windows that do not overlap.
 
 use crate::nn::{Model, TokenBatch};
 use candle_core::Result;
@@ -6,7 +6,7 @@ use candle_core::Result;
 /// A model's perplexity on a text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Perplexity {
-    /// Tokens that were foretold.
+    /// Tokens that were predicted.
     pub tokens: usize,
     /// Mean loss in nats.
     pub loss: f64,

@@ -11,8 +11,8 @@ use super::train::Trainer;
 use super::{EngineError, EngineJob, Summary};
 use crate::base::human;
 use crate::base::text::one_line;
-use crate::data::{Dataset, Loader, Prefetch, Progress, Request, Rhythm, Surroundings};
-use crate::nn::arithmetic_name;
+use crate::data::{BatchSchedule, Dataset, Loader, Prefetch, Progress, Request, Surroundings};
+use crate::nn::compute_dtype_name;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Phase};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(super) fn prepare<'a, 'p>(
         spec,
         port,
         summary,
-        loader: Loader::new(data.clone(), rhythm(spec), Prefetch::Ahead),
+        loader: Loader::new(data.clone(), schedule(spec), Prefetch::Ahead),
         mix: Mix::of(&data),
         data,
         state,
@@ -126,8 +126,8 @@ fn mixed(data: &Dataset, spec: &RunSpec) -> Option<String> {
     Some(format!("mix: {}", words.collect::<Vec<_>>().join("; ")))
 }
 
-fn rhythm(spec: &RunSpec) -> Rhythm {
-    Rhythm {
+fn schedule(spec: &RunSpec) -> BatchSchedule {
+    BatchSchedule {
         seed: spec.seed,
         batch_size: spec.train.micro_batch_size,
         accum: spec.train.grad_accum_steps,
@@ -195,6 +195,6 @@ pub(super) fn start_event(trainer: &Trainer<'_, '_>) -> Event {
         batch_tokens: trainer.batch_tokens() as u64,
         epoch_tokens: trainer.data.epoch_tokens(),
         resumed_from: trainer.saved_at,
-        precision: Some(arithmetic_name(trainer.state.model.arithmetic()).into()),
+        precision: Some(compute_dtype_name(trainer.state.model.arithmetic()).into()),
     }
 }

@@ -6,7 +6,7 @@ use crate::base::child::Child;
 use crate::base::text::one_line;
 use crate::data::Dataset;
 use crate::data::tokenizer::{self, Tokenizer, TokenizerConfig};
-use crate::kernels::matmul::Arithmetic;
+use crate::kernels::matmul::ComputeDtype;
 use crate::llama_cpp::GgufModel;
 use crate::nn::{Model, PrecisionError};
 use crate::optim::UpdateRule;
@@ -124,7 +124,7 @@ impl TrainState {
 }
 
 /// What products of this run are computed in, on this machine.
-pub(super) fn arithmetic(spec: &RunSpec) -> Result<Arithmetic, EngineError> {
+pub(super) fn arithmetic(spec: &RunSpec) -> Result<ComputeDtype, EngineError> {
     let asked = spec.train.precision.resolve();
     asked.map_err(|e| EngineError::Setup(format!("train.precision: {e}; {}", PrecisionError::HINT)))
 }

@@ -7,7 +7,7 @@ use crate::base::stats::median;
 use crate::data::Batch;
 use crate::methods::{StepContext, micro_step, weighted_sum};
 use crate::metrics::id;
-use crate::nn::{ExpertLoad, Moment, TokenBatch, TokenOutputs};
+use crate::nn::{ExpertLoad, StepPosition, TokenBatch, TokenOutputs};
 use crate::optim::clip_scale;
 use crate::wire::{Event, Num, Values};
 use candle_core::Tensor;
@@ -79,13 +79,13 @@ impl Trainer<'_, '_> {
         Ok(())
     }
 
-    /// Sums the gradient over the micro-steps; the loss is the mean over all their learnt tokens.
+    /// Sums the gradient over the micro-steps; the loss is the mean over all their supervised tokens.
     fn gradients(&mut self) -> Result<Reading, EngineError> {
         let asked = self.port.clock.elapsed();
         let step = self.loader.step(self.state.progress.micro_step);
         self.log.waited += self.port.clock.elapsed() - asked;
         let context = StepContext {
-            step_tokens: step.learnt().max(1),
+            step_tokens: step.supervised().max(1),
         };
         let mut reading = Reading {
             tokens: step.n_tokens(),
@@ -94,7 +94,7 @@ impl Trainer<'_, '_> {
         self.state.model.params_mut().zero_grads()?;
         for (at, batch) in step.batches.iter().enumerate() {
             let model = &mut self.state.model;
-            model.set_moment(Moment {
+            model.set_step_position(StepPosition {
                 seed: self.spec.seed,
                 micro_step: self.state.progress.micro_step + at as u64,
                 share: 1.0 / step.batches.len() as f64,
@@ -238,7 +238,7 @@ pub(super) fn view(batch: &Batch) -> TokenBatch<'_> {
     }
 }
 
-/// Σ of the log-probabilities of learnt tokens, accumulated in f64 in a fixed order.
+/// Σ of the log-probabilities of supervised tokens, accumulated in f64 in a fixed order.
 pub(super) fn weighted(out: &TokenOutputs) -> candle_core::Result<f64> {
     weighted_values(&out.logp, out.weights.as_ref())
 }

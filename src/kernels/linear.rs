@@ -1,6 +1,6 @@
 //! A linear layer: y = x Wᵀ (+ b), weights stored (out, in).
 
-use super::matmul::{Arithmetic, Compute, Into, Mat, Plus, matmul};
+use super::matmul::{Accumulation, Compute, ComputeDtype, Mat, Plus, matmul};
 use super::matrix::Matrix;
 use super::reduce;
 use candle_core::{Result, Tensor};
@@ -24,7 +24,7 @@ pub struct Sizes {
 
 /// `y` (rows, d_out) = `residual` + `bias` + `x` (rows, d_in) · `weight` (d_out, d_in)ᵀ.
 pub fn forward(
-    arithmetic: Arithmetic,
+    arithmetic: ComputeDtype,
     sizes: Sizes,
     x: &[f32],
     weight: Matrix,
@@ -40,12 +40,12 @@ pub fn forward(
 
 /// `dx` (rows, d_in) = (or +=) `dy` (rows, d_out) · `weight`.
 pub fn backward_input(
-    arithmetic: Arithmetic,
+    arithmetic: ComputeDtype,
     sizes: Sizes,
     dy: &[f32],
     weight: &[f32],
     dx: &mut [f32],
-    into: Into,
+    into: Accumulation,
 ) {
     let Sizes { rows, d_in, d_out } = sizes;
     let (dy, w) = (Mat::new(dy, rows, d_out), Mat::new(weight, d_out, d_in));
@@ -54,12 +54,12 @@ pub fn backward_input(
 
 /// `dweight` (d_out, d_in) = (or +=) `dy`ᵀ · `x`.
 pub fn backward_weight(
-    arithmetic: Arithmetic,
+    arithmetic: ComputeDtype,
     sizes: Sizes,
     dy: &[f32],
     x: &[f32],
     dweight: &mut [f32],
-    into: Into,
+    into: Accumulation,
 ) {
     let Sizes { rows, d_in, d_out } = sizes;
     let (dy, x) = (Mat::new(dy, rows, d_out), Mat::new(x, rows, d_in));
@@ -67,7 +67,7 @@ pub fn backward_weight(
 }
 
 /// `dbias` (d_out) = (or +=) Σ over rows of `dy`.
-pub fn backward_bias(dy: &[f32], dbias: &mut [f32], into: Into) {
+pub fn backward_bias(dy: &[f32], dbias: &mut [f32], into: Accumulation) {
     reduce::column_sums(dbias, dy, into);
 }
 
@@ -97,7 +97,7 @@ mod tests {
             });
             let mut y = vec![9.0; rows * d_out];
             forward(
-                Arithmetic::F32,
+                ComputeDtype::F32,
                 sizes,
                 &x,
                 Matrix::Dense(&weight),
@@ -108,19 +108,19 @@ mod tests {
             assert_close("y", &y, &exact, 1e-6);
             let mut dx = vec![9.0; rows * d_in];
             backward_input(
-                Arithmetic::F32,
+                ComputeDtype::F32,
                 sizes,
                 &dy,
                 &weight,
                 &mut dx,
-                Into::Overwrite,
+                Accumulation::Overwrite,
             );
             assert_close("dx", &dx, &grads[0], 1e-6);
             let mut dweight = vec![f32::NAN; d_out * d_in];
             let mut dbias = vec![f32::NAN; d_out];
-            for (times, into) in [(1.0, Into::Overwrite), (2.0, Into::Accumulate)] {
+            for (times, into) in [(1.0, Accumulation::Overwrite), (2.0, Accumulation::Add)] {
                 let exact = |i: usize| grads[i].iter().map(|x| times * x).collect::<Vec<_>>();
-                backward_weight(Arithmetic::F32, sizes, &dy, &x, &mut dweight, into);
+                backward_weight(ComputeDtype::F32, sizes, &dy, &x, &mut dweight, into);
                 assert_close("dweight", &dweight, &exact(1), 1e-6);
                 backward_bias(&dy, &mut dbias, into);
                 assert_close("dbias", &dbias, &exact(2), 1e-6);

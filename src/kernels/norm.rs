@@ -3,7 +3,7 @@
 
 use super::lanes::{Lanes, Vector, widest};
 use super::math::sum1;
-use super::matmul::Into;
+use super::matmul::Accumulation;
 use super::simd::multiversion;
 use super::threads::Shared;
 use super::{reduce, threads};
@@ -41,7 +41,7 @@ pub fn composite(
 /// Operations per element, for deciding on threads.
 const COST: usize = 6;
 
-/// A fused norm: what it is and what it has learnt, (D) each.
+/// A fused norm: what it is and what it has supervised, (D) each.
 #[derive(Debug, Clone, Copy)]
 pub struct Norm<'a> {
     pub kind: NormKind,
@@ -100,7 +100,7 @@ pub struct Saved<'a> {
 pub struct ParamGradients<'a> {
     pub gain: &'a mut [f32],
     pub bias: Option<&'a mut [f32]>,
-    pub into: Into,
+    pub into: Accumulation,
 }
 
 /// `dx` (rows, D) = (or +=) the gradient by the input, for `dy` (rows, D), and in the same pass the gradients by gain and
@@ -109,7 +109,7 @@ pub fn backward(
     norm: Norm,
     saved: Saved,
     dy: &[f32],
-    (dx, into): (&mut [f32], Into),
+    (dx, into): (&mut [f32], Accumulation),
     params: ParamGradients,
 ) {
     let d = norm.gain.len();
@@ -129,7 +129,7 @@ pub fn backward(
                 stats: &saved.stats[rows.start * 2..rows.end * 2],
             },
             dy: &dy[from..from + len],
-            add: into == Into::Accumulate,
+            add: into == Accumulation::Add,
         };
         let (dgain, dbias) = sums.split_at_mut(d);
         // SAFETY: all slices are of the rows' length, the sums of d.
@@ -249,7 +249,7 @@ mod tests {
                 };
                 let mut dx = vec![f32::NAN; rows * d];
                 let (mut dgain, mut dbias) = (vec![f32::NAN; d], vec![f32::NAN; d]);
-                for (times, into) in [(1.0, Into::Overwrite), (2.0, Into::Accumulate)] {
+                for (times, into) in [(1.0, Accumulation::Overwrite), (2.0, Accumulation::Add)] {
                     let params = ParamGradients {
                         gain: &mut dgain,
                         bias: Some(&mut dbias),

@@ -2,7 +2,7 @@
 
 use super::attention::Heads;
 use super::math::{sum1, sum2};
-use super::matmul::Into;
+use super::matmul::Accumulation;
 use super::norm::{self, NormKind};
 use super::reduce;
 use super::simd::multiversion;
@@ -29,7 +29,7 @@ pub fn composite(heads: Heads, qkv: &Tensor, gains: [&Tensor; 2], eps: f64) -> R
     Tensor::cat(&[q, k, v], D::Minus1)
 }
 
-/// What the fused form has learnt: gains of queries and of keys (head_dim).
+/// What the fused form has supervised: gains of queries and of keys (head_dim).
 #[derive(Debug, Clone, Copy)]
 pub struct QkNorm<'a> {
     pub heads: Heads,
@@ -98,7 +98,7 @@ pub fn backward(
     saved: Saved,
     dy: &[f32],
     dx: &mut [f32],
-    (dgains, into): (&mut [f32], Into),
+    (dgains, into): (&mut [f32], Accumulation),
 ) {
     let (d, width, n) = (
         norm.heads.head_dim,
@@ -199,7 +199,7 @@ mod tests {
             scales: &scales,
         };
         let (mut dx, mut dgains) = (vec![f32::NAN; x.len()], vec![f32::NAN; 2 * d]);
-        for (times, into) in [(1.0, Into::Overwrite), (2.0, Into::Accumulate)] {
+        for (times, into) in [(1.0, Accumulation::Overwrite), (2.0, Accumulation::Add)] {
             backward(norm, saved, &dy, &mut dx, (&mut dgains, into));
             assert_close("dx", &dx, &grads[0], 5e-6);
             let gains = grads[1].iter().chain(&grads[2]);

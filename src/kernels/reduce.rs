@@ -1,7 +1,7 @@
 //! Sums over long slices with a fixed partition, so that the result does not depend on the number of threads.
 #![allow(unsafe_code)]
 
-use super::matmul::Into;
+use super::matmul::Accumulation;
 use super::simd::multiversion;
 use super::threads::{self, Shared};
 use rayon::prelude::*;
@@ -40,7 +40,7 @@ multiversion! {
 }
 
 /// `sums` (D) = (or +=) Σ over rows of `x` (N, D).
-pub fn column_sums(sums: &mut [f32], x: &[f32], into: Into) {
+pub fn column_sums(sums: &mut [f32], x: &[f32], into: Accumulation) {
     let width = sums.len();
     let rows = x.len() / width.max(1);
     let add = |rows: Range<usize>, sums: &mut [f32]| {
@@ -50,10 +50,10 @@ pub fn column_sums(sums: &mut [f32], x: &[f32], into: Into) {
 }
 
 /// `sums` = (or +=) `total`.
-pub(super) fn join(sums: &mut [f32], total: &[f32], into: Into) {
+pub(super) fn join(sums: &mut [f32], total: &[f32], into: Accumulation) {
     match into {
-        Into::Overwrite => sums.copy_from_slice(total),
-        Into::Accumulate => add_part(sums, total),
+        Accumulation::Overwrite => sums.copy_from_slice(total),
+        Accumulation::Add => add_part(sums, total),
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
         for (rows, width) in [(1, 1), (3, 70), (130, 65), (1000, 129)] {
             let x: Vec<f32> = (0..rows * width).map(|i| (i % 7) as f32).collect();
             let mut sums = vec![1.0; width];
-            column_sums(&mut sums, &x, Into::Accumulate);
+            column_sums(&mut sums, &x, Accumulation::Add);
             for (column, sum) in sums.iter().enumerate() {
                 let exact: f32 = (0..rows).map(|r| x[r * width + column]).sum();
                 assert_eq!(*sum, 1.0 + exact, "{rows} {width} {column}");

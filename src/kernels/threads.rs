@@ -135,7 +135,7 @@ fn halve(from: usize, to: usize, f: &(impl Fn(usize) + Sync)) {
     rayon::join(|| halve(from, middle, f), || halve(middle, to, f));
 }
 
-/// Into how many shares a product with `rows` rows is cut: small work one for each thread, large work more, so that all
+/// Accumulation how many shares a product with `rows` rows is cut: small work one for each thread, large work more, so that all
 /// threads are busy to the end although others use the machine too.
 pub fn shares(rows: usize) -> usize {
     let threads = rayon::current_num_threads();
@@ -151,7 +151,7 @@ pub fn enough(tasks: usize) -> bool {
     tasks >= rayon::current_num_threads()
 }
 
-/// Into how many parts, at most `most`, each of `tasks` is to be split so that all threads are busy to the end.
+/// Accumulation how many parts, at most `most`, each of `tasks` is to be split so that all threads are busy to the end.
 pub fn parts(tasks: usize, most: usize) -> usize {
     let threads = rayon::current_num_threads();
     if threads == 1 || tasks >= 4 * threads {

@@ -12,18 +12,18 @@ use candle_core::{Device, Result, Tensor, Var};
 /// What a method may know of the optimizer step that its micro-step belongs to.
 #[derive(Debug, Clone, Copy)]
 pub struct StepContext {
-    /// Learnt tokens of the whole optimizer step, all micro-steps together; padding and prompts are none. Dividing by it
+    /// Supervised tokens of the whole optimizer step, all micro-steps together; padding and prompts are none. Dividing by it
     /// (and not by the tokens of the micro-step) makes gradient accumulation equal to one large batch.
     pub step_tokens: usize,
 }
 
 /// Which tokens of its data a method learns by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Learns {
+pub enum LossMask {
     /// Every token.
-    Everything,
-    /// What the model is to say; prompts are read and not learnt.
-    Answers,
+    AllTokens,
+    /// What the model is to say; prompts are read and not supervised.
+    CompletionOnly,
 }
 
 /// A training method.
@@ -32,8 +32,8 @@ pub trait Method: Send + Sync {
     fn loss(&self, out: &TokenOutputs, context: &StepContext) -> Result<Tensor>;
 
     /// Which tokens of a conversation it learns where the spec does not say.
-    fn learns(&self) -> Learns {
-        Learns::Everything
+    fn learns(&self) -> LossMask {
+        LossMask::AllTokens
     }
 
     /// Metrics of this method besides those that every method has.
@@ -70,9 +70,9 @@ pub trait Method: Send + Sync {
 pub struct MicroStep {
     /// This micro-step's share of the loss, in nats.
     pub loss: f64,
-    /// Σ of the entropies of its learnt predictions, in nats.
+    /// Σ of the entropies of its supervised predictions, in nats.
     pub entropy: f64,
-    /// Learnt tokens that were the likeliest ones, each by its weight.
+    /// Supervised tokens that were the likeliest ones, each by its weight.
     pub correct: f64,
 }
 
@@ -110,13 +110,13 @@ pub fn weighted_sum(values: &[f32], weights: Option<&[f32]>) -> f64 {
     }
 }
 
-/// −Σ w · logp / N, N the learnt tokens of the optimizer step: what pretraining and SFT have in common.
+/// −Σ w · logp / N, N the supervised tokens of the optimizer step: what pretraining and SFT have in common.
 fn mean_likelihood(out: &TokenOutputs, context: &StepContext) -> Result<Tensor> {
-    let learnt = match &out.weights {
+    let supervised = match &out.weights {
         None => out.logp.sum_all()?,
         Some(weights) => (&out.logp * weights)?.sum_all()?,
     };
-    learnt * share(context)
+    supervised * share(context)
 }
 
 /// [`mean_likelihood`] and its gradient by hand.
@@ -129,7 +129,7 @@ fn mean_likelihood_by_hand(
     weighted_sum(values.logp, values.weights) * share(context)
 }
 
-/// The gradient of [`mean_likelihood`], known beforehand: every learnt token pulls alike.
+/// The gradient of [`mean_likelihood`], known beforehand: every supervised token pulls alike.
 fn pull_alike(weights: Option<&[f32]>, context: &StepContext, gradient: &mut Upstream) {
     gradient.dlogp.fill(share(context) as f32);
     if let Some(weights) = weights {
@@ -139,7 +139,7 @@ fn pull_alike(weights: Option<&[f32]>, context: &StepContext, gradient: &mut Ups
     }
 }
 
-/// A learnt token's share in [`mean_likelihood`].
+/// A supervised token's share in [`mean_likelihood`].
 fn share(context: &StepContext) -> f64 {
     -1.0 / context.step_tokens as f64
 }

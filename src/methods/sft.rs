@@ -1,7 +1,7 @@
 //! Supervised fine-tuning: the mean negative log-probability of the answers' tokens over the whole optimizer step. Prompts
-//! are read and not learnt; which tokens are answers is the data's matter.
+//! are read and not supervised; which tokens are answers is the data's matter.
 
-use super::{Learns, StepContext};
+use super::{LossMask, StepContext};
 use crate::base::registry::Entry;
 use crate::metrics::id;
 use crate::nn::{TokenOutputs, TokenValues, Upstream};
@@ -24,8 +24,8 @@ impl super::Method for Config {
         super::mean_likelihood(out, context)
     }
 
-    fn learns(&self) -> Learns {
-        Learns::Answers
+    fn learns(&self) -> LossMask {
+        LossMask::CompletionOnly
     }
 
     fn metrics(&self) -> &'static [&'static str] {

@@ -168,7 +168,7 @@ fn a_micro_step_is_forward_differentiate_backward() {
     assert!(model.params().read_grads(|g| g == grads).unwrap());
 }
 
-/// What is not learnt has no say: other targets there change neither loss nor gradient nor readings.
+/// What is not supervised has no say: other targets there change neither loss nor gradient nor readings.
 #[test]
 fn targets_that_are_not_learnt_have_no_influence() {
     for (id, method) in methods() {

@@ -1,10 +1,10 @@
-//! The whole decoder in plain candle: the door for devices without fused kernels, and the oracle of the gradient checks.
+//! The whole decoder in plain candle: the backend for devices without fused kernels, and the oracle of the gradient checks.
 
 use super::layout::{
     BlockSpans, ExpertSpans, FeedForwardSpans, Layout, LinearSpans, MlpSpans, NormSpans, Span,
 };
-use super::moment::{Moment, Place};
 use super::position::wave;
+use super::step_position::{Place, StepPosition};
 use super::tables::rotations;
 use super::tape::Track;
 use super::{ModelConfig, ModelShape, NormPlacement, TokenBatch};
@@ -80,7 +80,7 @@ pub(crate) struct Decoder<'a> {
     pub leaves: Leaves,
     /// Features are dropped, and experts balanced, where gradients are tracked.
     pub track: Track,
-    pub moment: Moment,
+    pub moment: StepPosition,
 }
 
 impl Decoder<'_> {

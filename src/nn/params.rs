@@ -1,6 +1,6 @@
 //! All weights of a model in one flat tensor, their gradients in another: norms, clipping and optimizers are one pass each.
 
-use crate::kernels::matmul::Into;
+use crate::kernels::matmul::Accumulation;
 use crate::kernels::{flat, pages};
 use candle_core::{DType, Device, Result, Tensor};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -114,11 +114,11 @@ impl Params {
     }
 
     /// The flat gradients for a backward, and how it has to write them: all of them anew, or adding to what is there.
-    pub(crate) fn open_grads(&mut self) -> (Tensor, Into) {
+    pub(crate) fn open_grads(&mut self) -> (Tensor, Accumulation) {
         let into = if std::mem::take(self.cleared.get_mut()) {
-            Into::Overwrite
+            Accumulation::Overwrite
         } else {
-            Into::Accumulate
+            Accumulation::Add
         };
         (self.grads.clone(), into)
     }

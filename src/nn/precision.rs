@@ -1,6 +1,6 @@
 //! In which number format a model computes: what a spec asks for, and what the machine can do.
 
-use crate::kernels::matmul::{Arithmetic, bf16_available};
+use crate::kernels::matmul::{ComputeDtype, bf16_available};
 use serde::{Deserialize, Serialize};
 
 /// Number format of matrix products, which are nearly all the arithmetic. Weights, gradients, moments and everything
@@ -35,24 +35,24 @@ impl Precision {
     ///
     /// # Errors
     /// bf16 on a processor without it: numbers would be the same, but slower than f32.
-    pub fn resolve(self) -> Result<Arithmetic, PrecisionError> {
+    pub fn resolve(self) -> Result<ComputeDtype, PrecisionError> {
         self.resolve_with(bf16_available())
     }
 
-    fn resolve_with(self, bf16_available: bool) -> Result<Arithmetic, PrecisionError> {
+    fn resolve_with(self, bf16_available: bool) -> Result<ComputeDtype, PrecisionError> {
         match (self, bf16_available) {
-            (Precision::F32, _) | (Precision::Auto, false) => Ok(Arithmetic::F32),
-            (Precision::Auto | Precision::Bf16, true) => Ok(Arithmetic::Bf16),
+            (Precision::F32, _) | (Precision::Auto, false) => Ok(ComputeDtype::F32),
+            (Precision::Auto | Precision::Bf16, true) => Ok(ComputeDtype::Bf16),
             (Precision::Bf16, false) => Err(PrecisionError),
         }
     }
 }
 
 /// The word for an arithmetic in specs, logs and tables.
-pub fn arithmetic_name(arithmetic: Arithmetic) -> &'static str {
+pub fn compute_dtype_name(arithmetic: ComputeDtype) -> &'static str {
     match arithmetic {
-        Arithmetic::F32 => "f32",
-        Arithmetic::Bf16 => "bf16",
+        ComputeDtype::F32 => "f32",
+        ComputeDtype::Bf16 => "bf16",
     }
 }
 
@@ -67,17 +67,17 @@ mod tests {
         assert_eq!(
             with,
             [
-                Ok(Arithmetic::Bf16),
-                Ok(Arithmetic::F32),
-                Ok(Arithmetic::Bf16)
+                Ok(ComputeDtype::Bf16),
+                Ok(ComputeDtype::F32),
+                Ok(ComputeDtype::Bf16)
             ]
         );
         let without = [Auto, F32, Bf16].map(|p| p.resolve_with(false));
         assert_eq!(
             without,
             [
-                Ok(Arithmetic::F32),
-                Ok(Arithmetic::F32),
+                Ok(ComputeDtype::F32),
+                Ok(ComputeDtype::F32),
                 Err(PrecisionError)
             ]
         );

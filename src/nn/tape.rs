@@ -3,7 +3,7 @@
 //! them again, so gradients live where activations were, and the same calls get the same memory in every step.
 
 use crate::kernels::aligned::Aligned;
-use crate::kernels::matmul::Into;
+use crate::kernels::matmul::Accumulation;
 
 /// A place of the arena: a value, and later the gradient by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,10 +107,10 @@ impl Arena {
 
     /// The slot's gradient so far (`len` elements) and how to add to it: the first contribution overwrites, later ones
     /// add. [`Arena::put_gradient`] brings it back.
-    pub fn open_gradient(&mut self, slot: Slot, len: usize) -> (Aligned, Into) {
+    pub fn open_gradient(&mut self, slot: Slot, len: usize) -> (Aligned, Accumulation) {
         match self.take_gradient(slot) {
-            Some(gradient) => (gradient, Into::Accumulate),
-            None => (self.buffer(len), Into::Overwrite),
+            Some(gradient) => (gradient, Accumulation::Add),
+            None => (self.buffer(len), Accumulation::Overwrite),
         }
     }
 
@@ -161,7 +161,10 @@ mod tests {
         let other = arena.buffer(4);
         assert_ne!(other.as_ptr(), address);
         let (gradient, into) = arena.open_gradient(b, 8);
-        assert_eq!((gradient.as_ptr(), into), (address, Into::Overwrite));
+        assert_eq!(
+            (gradient.as_ptr(), into),
+            (address, Accumulation::Overwrite)
+        );
         assert!(arena.get(a).is_empty());
     }
 
@@ -170,11 +173,11 @@ mod tests {
         let mut arena = Arena::default();
         let slot = arena.slot(4);
         let (gradient, into) = arena.open_gradient(slot, 2);
-        assert_eq!((gradient.len(), into), (2, Into::Overwrite));
+        assert_eq!((gradient.len(), into), (2, Accumulation::Overwrite));
         let address = gradient.as_ptr();
         arena.put_gradient(slot, gradient);
         let (gradient, into) = arena.open_gradient(slot, 2);
-        assert_eq!((gradient.as_ptr(), into), (address, Into::Accumulate));
+        assert_eq!((gradient.as_ptr(), into), (address, Accumulation::Add));
         assert!(arena.take_gradient(slot).is_none());
     }
 

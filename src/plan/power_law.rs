@@ -31,7 +31,7 @@ pub struct Prediction {
     pub loss: f64,
     pub low: f64,
     pub high: f64,
-    /// What the same method, from the smaller runs alone, foretold too much (or too little) for the largest one, nats.
+    /// What the same method, from the smaller runs alone, predicted too much (or too little) for the largest one, nats.
     pub missed: Option<f64>,
     pub trend: Trend,
 }
@@ -142,11 +142,11 @@ fn deepest(sorted: &[(f64, f64)], x: f64) -> Option<f64> {
 /// What the largest run's loss would have been by the smaller ones alone, less what it was.
 fn miss(sorted: &[(f64, f64)]) -> Option<f64> {
     let ((x, l), rest) = sorted.split_last()?;
-    let foretold = match rest {
+    let predicted = match rest {
         [(x0, l0), (x1, l1)] => l1 + (l1 - l0) / (x1 / x0).ln() * (x / x1).ln(),
         rest => fit(rest)?.at(*x),
     };
-    Some(foretold - l)
+    Some(predicted - l)
 }
 
 /// The loss at `x`. The range covers all lines that a difference of seeds could turn into the best, a fall that goes on as
@@ -235,7 +235,7 @@ mod tests {
     }
 
     /// The quickstart, measured: validation losses of whole runs of so many tokens, and of the target. Each stands on the
-    /// plateau before the next thing is learnt.
+    /// plateau before the next thing is supervised.
     #[test]
     fn measured_runs_end_inside_their_ranges() {
         let short = [

@@ -313,7 +313,7 @@ pub enum Said {
     Stated,
     Assumed,
     /// From earlier runs on this machine.
-    Learnt,
+    Supervised,
     /// Measured on this machine a moment ago, or before.
     Probed,
 }

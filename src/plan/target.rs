@@ -9,7 +9,7 @@ use super::request::{
 };
 use super::scheme::{Precision, UpdateState};
 use crate::data::{DataError, Surroundings};
-use crate::nn::{self, arithmetic_name};
+use crate::nn::{self, compute_dtype_name};
 use crate::spec::{self, RunSpec, SpecErrors, SpecSources};
 
 /// Why a word names nothing that could be planned.
@@ -211,7 +211,7 @@ fn eval_batch(spec: &RunSpec, epoch_tokens: Option<u64>) -> u64 {
 /// What this engine computes with on this machine. A spec that asks for more than the machine has is planned as asked: the
 /// run itself refuses it.
 fn products(asked: nn::Precision) -> Precision {
-    match asked.resolve().map(arithmetic_name) {
+    match asked.resolve().map(compute_dtype_name) {
         Ok("f32") => Precision::Fp32,
         _ => Precision::Fp32Bf16Products,
     }

@@ -4,7 +4,7 @@ use super::issue::{Origin, Origins, SpecErrors};
 use super::schema::{Kind, Node, root};
 use super::{RunConfig, load, yaml};
 use crate::data::{DataError, Dataset, Request, Surroundings, TrainOn};
-use crate::methods::Learns;
+use crate::methods::LossMask;
 use crate::optim::schedule::ScheduleConfig;
 use serde_json::Value;
 
@@ -54,8 +54,8 @@ impl RunSpec {
     pub fn data_request(&self, surroundings: &Surroundings) -> Request<'static> {
         Request {
             train_on: match self.config.method.learns() {
-                Learns::Everything => TrainOn::All,
-                Learns::Answers => TrainOn::Auto,
+                LossMask::AllTokens => TrainOn::All,
+                LossMask::CompletionOnly => TrainOn::Auto,
             },
             surroundings: surroundings.clone(),
             ..Request::new(self.config.model.seq_len)

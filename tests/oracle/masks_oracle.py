@@ -74,7 +74,7 @@ def labels(tokens, rows, template=None, **config):
         trainer = SFTTrainer(model=model, args=settings, train_dataset=Dataset.from_list(rows), processing_class=tokens)
         prepared = [dict(row) for row in trainer.train_dataset]
     return [
-        dict(ids=row["input_ids"], learnt=[label != -100 for label in row["labels"]])
+        dict(ids=row["input_ids"], supervised=[label != -100 for label in row["labels"]])
         for row in prepared
     ]
 

@@ -65,7 +65,7 @@ pub const FACTS: &[Facts] = &[
         cost: "6 FLOPs per parameter and token",
         risks: &[
             "the loss stays at ln(vocabulary): targets are not shifted",
-            "validation loss rises while training loss falls: the text is too small, it is learnt by heart",
+            "validation loss rises while training loss falls: the text is too small, the model memorizes it",
             "spikes: the learning rate is too high",
         ],
         watch: "training and validation loss, gradient norm",
@@ -184,7 +184,7 @@ pub const FACTS: &[Facts] = &[
         flops_per_token: 24.0,
         cost: "the model writes every answer itself: rollouts are most of the time",
         risks: &[
-            "every answer of a group gets the same mark: nothing is learnt",
+            "every answer of a group gets the same mark: nothing is learned",
             "entropy collapses: all answers become one",
             "the checker has a hole, and the model finds it",
         ],

@@ -85,7 +85,7 @@ pub const RULES: &[Rule] = &[
             human::short(tokens(i) as f64), human::short(i.n_params as f64))),
     rule!("1.kind" Pretrain Good when |i| i.start == Start::Scratch;
     |i| match i.data {
-        DataKind::Demos => "random weights know no language yet: all of each row is learnt, questions too; a base model would learn the answers alone".into(),
+        DataKind::Demos => "random weights know no language yet, so all of each row is supervised, questions too; with a base model only the answers would be".into(),
         _ => format!("random weights cannot learn from {} yet: plain text first, then fine-tuning", i.data.title()),
     }),
     rule!("1.start" Pretrain Unfit when |_| true;
@@ -113,7 +113,7 @@ pub const RULES: &[Rule] = &[
         |_| "random weights understand no prompt".into()),
     // 3. Form and task.
     rule!("1.sft" Sft Unfit when |i| !post(i);
-        |_| "answers cannot be learnt before language is: pretrain first, or start from a base model".into()),
+        |_| "a model with random weights cannot learn answers: pretrain first, or start from a base model".into()),
     rule!("5.cold" Sft Good when |i| i.goal == Goal::Reasoning && i.reward != Reward::None;
         |_| "a cold start: 2k to 5k worked solutions before reinforcement learning, when fewer than 1 % are solved now".into()),
     rule!("5.distil" Sft Best when |i| matches!(i.goal, Goal::Reasoning | Goal::Compress) && i.data == DataKind::Demos;

@@ -131,7 +131,7 @@ impl Wizard {
                 && let Some(lr) = preset.value(&path).as_f64()
             {
                 let lr = crate::spec::shown(&Value::from(round(lr * CONTINUE_LR)));
-                let why = "a tenth of the preset's: the model has learnt before, and would forget";
+                let why = "a tenth of the preset's: the model is pretrained and would forget";
                 list.push(rec(&path, lr, why));
                 if let Some(path) = preset.settle("schedule.*.min_lr") {
                     list.push(rec(&path, "null", ""));
@@ -197,7 +197,7 @@ impl Wizard {
 fn tokenizer(preset: &Draft, facts: &DataFacts) -> Option<Recommended> {
     let by_char = preset.value("data.tokenizer") == "char";
     let Some(distinct) = facts.distinct else {
-        let why = "rows hold marks and words of any script: subwords, learnt from them";
+        let why = "rows hold marks and words of any script: subwords, trained on them";
         return by_char.then(|| rec("data.tokenizer", "bpe", why));
     };
     (by_char && distinct > CHARACTERS).then(|| {

@@ -119,7 +119,7 @@ pub(super) fn lines(
         ),
     ));
     let flops = plan.work.flops + plan.work.attention_flops;
-    lines.push(("Arithmetic", format!("{flops:.1e} FLOPs")));
+    lines.push(("ComputeDtype", format!("{flops:.1e} FLOPs")));
     lines.push((
         "Time",
         time_words(&plan).map_or_else(
@@ -130,7 +130,7 @@ pub(super) fn lines(
                 )
             },
             |time| match plan.request.mfu_said {
-                Said::Learnt => format!("{time}, by the speed of earlier runs here"),
+                Said::Supervised => format!("{time}, by the speed of earlier runs here"),
                 _ => format!("{time}, by a measured product; the first steps tell better"),
             },
         ),

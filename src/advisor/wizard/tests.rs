@@ -91,7 +91,7 @@ fn forth_and_back_never_loses_an_answer() {
 
 fn line(mark: Mark) -> CheckLine {
     CheckLine {
-        title: "One batch can be learnt by heart".into(),
+        title: "Can overfit one batch".into(),
         mark,
         evidence: "loss 4.17 → 4.16".into(),
         hint: "gradients do not reach the weights".into(),
@@ -118,7 +118,7 @@ fn a_failed_check_is_explained_and_leads_back_to_the_settings() {
     );
     assert_eq!(wizard.enter(), Outcome::Moved);
     assert_eq!(wizard.step(), Step::Settings);
-    assert!(wizard.error().unwrap().contains("learnt by heart"));
+    assert!(wizard.error().unwrap().contains("overfit"));
     // The next round begins anew, and one that cannot be made says why.
     until(&mut wizard, Step::Finish);
     wizard.enter();

@@ -9,7 +9,7 @@ use crate::base::stats::median;
 use crate::cli::Context;
 use crate::cli::exit::Failure;
 use crate::llama_cpp::{GgufModel, is_gguf};
-use crate::nn::{Model, Precision, arithmetic_name};
+use crate::nn::{Model, Precision, compute_dtype_name};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -150,7 +150,7 @@ fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> 
     let decode_limit = bandwidth * 1e9 / bytes_per_token as f64;
     let decode_tok_per_sec = rate(1, &decode);
     Ok(Report {
-        precision: arithmetic_name(arithmetic),
+        precision: compute_dtype_name(arithmetic),
         weights,
         n_params: model.n_params(),
         threads,

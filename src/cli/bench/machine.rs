@@ -2,7 +2,7 @@
 
 use crate::base::clock::{Clock, SystemClock};
 use crate::kernels::allocations;
-use crate::kernels::matmul::{Arithmetic, bf16_available, peak_gflops};
+use crate::kernels::matmul::{ComputeDtype, bf16_available, peak_gflops};
 use serde::Serialize;
 
 /// The best products of this machine on the same threads, in GFLOP/s.
@@ -17,16 +17,16 @@ impl Peaks {
     /// Measures each for about `seconds`.
     pub fn measure(seconds: f64) -> Peaks {
         Peaks {
-            f32: peak_gflops(Arithmetic::F32, seconds),
-            bf16: bf16_available().then(|| peak_gflops(Arithmetic::Bf16, seconds)),
+            f32: peak_gflops(ComputeDtype::F32, seconds),
+            bf16: bf16_available().then(|| peak_gflops(ComputeDtype::Bf16, seconds)),
         }
     }
 
     /// The peak of one arithmetic; f32's where the machine has no bf16.
-    pub fn of(&self, arithmetic: Arithmetic) -> f64 {
+    pub fn of(&self, arithmetic: ComputeDtype) -> f64 {
         match arithmetic {
-            Arithmetic::F32 => self.f32,
-            Arithmetic::Bf16 => self.bf16.unwrap_or(self.f32),
+            ComputeDtype::F32 => self.f32,
+            ComputeDtype::Bf16 => self.bf16.unwrap_or(self.f32),
         }
     }
 }

@@ -9,7 +9,7 @@ mod trainee;
 
 use super::Context;
 use super::exit::{Exit, Failure};
-use crate::kernels::matmul::Arithmetic;
+use crate::kernels::matmul::ComputeDtype;
 use crate::nn::{Precision, PrecisionError};
 
 /// Measure this machine
@@ -49,7 +49,7 @@ fn precision(word: &str) -> Result<Precision, String> {
 }
 
 /// What a precision means on this machine.
-fn arithmetic(precision: Precision) -> anyhow::Result<Arithmetic> {
+fn arithmetic(precision: Precision) -> anyhow::Result<ComputeDtype> {
     let refused = |e: PrecisionError| Failure::yours(e.to_string(), PrecisionError::HINT);
     Ok(precision.resolve().map_err(refused)?)
 }

@@ -6,7 +6,7 @@ use super::{Exit, check, pool};
 use crate::base::clock::Clock;
 use crate::base::stats::median;
 use crate::cli::Context;
-use crate::kernels::matmul::{Arithmetic, Compute, Into, Mat, bf16_available, matmul};
+use crate::kernels::matmul::{Accumulation, Compute, ComputeDtype, Mat, bf16_available, matmul};
 use crate::kernels::threads;
 use serde::Serialize;
 
@@ -97,7 +97,7 @@ fn measure(args: &Args, threads: usize, clock: &dyn Clock) -> Report {
         peak_gflops: Peaks::measure(args.seconds * PEAK_SHARE),
         read_gb_per_sec: read_bandwidth(args.seconds * PEAK_SHARE),
         // 2 operations for each weight of 4 bytes
-        one_row_gb_per_sec: 2.0 * one_row.forward(Arithmetic::F32, each, clock),
+        one_row_gb_per_sec: 2.0 * one_row.forward(ComputeDtype::F32, each, clock),
         layers: layers
             .iter()
             .map(|layer| layer.measure(each, clock))
@@ -158,12 +158,12 @@ impl Layer {
             rows: self.rows,
             d_in: self.d_in,
             d_out: self.d_out,
-            f32: passes(Arithmetic::F32),
-            bf16: bf16_available().then(|| passes(Arithmetic::Bf16)),
+            f32: passes(ComputeDtype::F32),
+            bf16: bf16_available().then(|| passes(ComputeDtype::Bf16)),
         }
     }
 
-    fn forward(&self, arithmetic: Arithmetic, seconds: f64, clock: &dyn Clock) -> f64 {
+    fn forward(&self, arithmetic: ComputeDtype, seconds: f64, clock: &dyn Clock) -> f64 {
         let (x, w) = (
             values(self.rows * self.d_in),
             values(self.d_out * self.d_in),
@@ -171,11 +171,18 @@ impl Layer {
         let x = Mat::new(&x, self.rows, self.d_in);
         let w = Mat::new(&w, self.d_out, self.d_in).t();
         self.rate(self.d_out * self.rows, seconds, clock, |y| {
-            matmul(y, x, w, 1.0, Into::Overwrite, Compute::pool(arithmetic));
+            matmul(
+                y,
+                x,
+                w,
+                1.0,
+                Accumulation::Overwrite,
+                Compute::pool(arithmetic),
+            );
         })
     }
 
-    fn backward_input(&self, arithmetic: Arithmetic, seconds: f64, clock: &dyn Clock) -> f64 {
+    fn backward_input(&self, arithmetic: ComputeDtype, seconds: f64, clock: &dyn Clock) -> f64 {
         let (dy, w) = (
             values(self.rows * self.d_out),
             values(self.d_out * self.d_in),
@@ -183,11 +190,18 @@ impl Layer {
         let dy = Mat::new(&dy, self.rows, self.d_out);
         let w = Mat::new(&w, self.d_out, self.d_in);
         self.rate(self.d_in * self.rows, seconds, clock, |dx| {
-            matmul(dx, dy, w, 1.0, Into::Overwrite, Compute::pool(arithmetic));
+            matmul(
+                dx,
+                dy,
+                w,
+                1.0,
+                Accumulation::Overwrite,
+                Compute::pool(arithmetic),
+            );
         })
     }
 
-    fn backward_weight(&self, arithmetic: Arithmetic, seconds: f64, clock: &dyn Clock) -> f64 {
+    fn backward_weight(&self, arithmetic: ComputeDtype, seconds: f64, clock: &dyn Clock) -> f64 {
         let (dy, x) = (
             values(self.rows * self.d_out),
             values(self.rows * self.d_in),
@@ -195,7 +209,7 @@ impl Layer {
         let dy = Mat::new(&dy, self.rows, self.d_out).t();
         let x = Mat::new(&x, self.rows, self.d_in);
         self.rate(self.d_in * self.d_out, seconds, clock, |dw| {
-            matmul(dw, dy, x, 1.0, Into::Accumulate, Compute::pool(arithmetic));
+            matmul(dw, dy, x, 1.0, Accumulation::Add, Compute::pool(arithmetic));
         })
     }
 

@@ -8,7 +8,7 @@ use crate::base::clock::Clock;
 use crate::base::human;
 use crate::base::stats::median;
 use crate::cli::Context;
-use crate::nn::{Precision, arithmetic_name};
+use crate::nn::{Precision, compute_dtype_name};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -130,7 +130,7 @@ fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> 
     let faults = before.page_faults.zip(after.page_faults);
     Ok(Report {
         size: args.size,
-        precision: arithmetic_name(arithmetic),
+        precision: compute_dtype_name(arithmetic),
         n_params: trainee.model.n_params(),
         threads,
         batch_size: trainee.batch_size,

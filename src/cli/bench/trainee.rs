@@ -3,7 +3,7 @@
 use super::sizes::Setup;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::rng::{Rng, Stream};
-use crate::kernels::matmul::Arithmetic;
+use crate::kernels::matmul::ComputeDtype;
 use crate::methods::{MethodConfig, StepContext, micro_step};
 use crate::nn::{Model, TokenBatch};
 use crate::optim::{OptimizerConfig, UpdateRule, clip_scale};
@@ -38,7 +38,7 @@ pub struct Share {
 }
 
 impl Trainee {
-    pub fn new(setup: &Setup, arithmetic: Arithmetic) -> candle_core::Result<Trainee> {
+    pub fn new(setup: &Setup, arithmetic: ComputeDtype) -> candle_core::Result<Trainee> {
         let mut model = Model::new(&setup.model, setup.vocab_size, &candle_core::Device::Cpu)?;
         model.init(1)?;
         model.set_arithmetic(arithmetic)?;
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_step_changes_the_weights_and_its_shares_are_the_whole() {
-        let mut trainee = Trainee::new(&Size::S.setup(), Arithmetic::F32).unwrap();
+        let mut trainee = Trainee::new(&Size::S.setup(), ComputeDtype::F32).unwrap();
         let first = |t: &Trainee| t.model.params().read_weights(|w| w[0]).unwrap();
         let before = first(&trainee);
         trainee.step(0).unwrap();

@@ -8,7 +8,7 @@ use std::io::Write;
 
 /// Rows, lengths, tokens, sources, duplicates, broken text, overlap: what a data set holds and what is wrong with it
 ///
-/// Shows samples as the model sees them: tokens apart by │, learnt ones marked by ▔. Exit codes: 0 whatever is found, 2 with
+/// Shows samples as the model sees them: tokens apart by │, supervised ones marked by ▔. Exit codes: 0 whatever is found, 2 with
 /// --strict where a problem is.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -17,7 +17,7 @@ use std::io::Write;
 pub struct Args {
     #[command(flatten)]
     pub source: Source,
-    /// A tokenizer file (tokenizer.json, .model, .gguf) or a model's folder. Default: byte-level BPE learnt from the data
+    /// A tokenizer file (tokenizer.json, .model, .gguf) or a model's folder. Default: byte-level BPE trained on the data
     #[arg(long, value_name = "FILE|DIR")]
     pub tokenizer: Option<String>,
     /// A chat template: a built-in name or a .jinja file. Default: the model folder's own, else chatml
@@ -74,7 +74,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         if !rows.is_empty() {
             writeln!(
                 out,
-                "\n  as the model sees them: │ parts tokens, ▔ marks what is learnt\n"
+                "\n  as the model sees them: │ parts tokens, ▔ marks what is supervised\n"
             )?;
         }
         for row in rows {

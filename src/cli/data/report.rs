@@ -52,13 +52,13 @@ fn numbers(out: &mut String, report: &Report) {
         return;
     };
     line(out, "tokens", &spread(&tokens.lengths));
-    let share = 100.0 * tokens.learnt as f64 / tokens.total.max(1) as f64;
+    let share = 100.0 * tokens.supervised as f64 / tokens.total.max(1) as f64;
     line(
         out,
-        "learnt",
+        "supervised",
         &format!(
             "{:>12}   {share:.1} % of the tokens count in the loss",
-            grouped(tokens.learnt)
+            grouped(tokens.supervised)
         ),
     );
     let never = 100.0 * (1.0 - tokens.used as f64 / tokens.vocab_size.max(1) as f64);

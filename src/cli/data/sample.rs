@@ -1,4 +1,4 @@
-//! Samples as a model sees them: tokens apart by a bar, learnt ones marked below.
+//! Samples as a model sees them: tokens apart by a bar, supervised ones marked below.
 
 use super::report::visible;
 use crate::base::human::grouped;
@@ -33,7 +33,7 @@ pub fn sample(row: &KeptRow, view: Option<&dyn View>) -> String {
                     let _ = writeln!(out, "     {}", seen.label);
                 }
                 let pieces = view.pieces(&seen.document.ids);
-                tokens(&mut out, &pieces, &seen.document.learnt);
+                tokens(&mut out, &pieces, &seen.document.supervised);
             }
         }
         _ => {
@@ -54,10 +54,10 @@ struct Row {
     tokens: usize,
 }
 
-/// Two lines at a time: the tokens, and `▔` under those that are learnt. Of a long row the beginning and the end: there
+/// Two lines at a time: the tokens, and `▔` under those that are supervised. Of a long row the beginning and the end: there
 /// stands the answer.
-fn tokens(out: &mut String, pieces: &[String], learnt: &[bool]) {
-    let rows = rows(pieces, learnt);
+fn tokens(out: &mut String, pieces: &[String], supervised: &[bool]) {
+    let rows = rows(pieces, supervised);
     let cut = rows.len() > HEAD + TAIL;
     for (i, row) in rows.iter().enumerate() {
         if cut && i == HEAD {
@@ -74,11 +74,11 @@ fn tokens(out: &mut String, pieces: &[String], learnt: &[bool]) {
     }
 }
 
-fn rows(pieces: &[String], learnt: &[bool]) -> Vec<Row> {
+fn rows(pieces: &[String], supervised: &[bool]) -> Vec<Row> {
     const INDENT: usize = 5;
     let mut rows = Vec::new();
     let (mut row, mut column) = (Row::default(), 0);
-    for (at, (piece, learnt)) in pieces.iter().zip(learnt).enumerate() {
+    for (at, (piece, supervised)) in pieces.iter().zip(supervised).enumerate() {
         let shown = visible(piece);
         let width = shown.width();
         if column > 0 && INDENT + column + width + 1 > WIDTH {
@@ -88,7 +88,7 @@ fn rows(pieces: &[String], learnt: &[bool]) -> Vec<Row> {
         row.text.push_str(&shown);
         row.text.push('│');
         row.marks
-            .push_str(&if *learnt { "▔" } else { " " }.repeat(width));
+            .push_str(&if *supervised { "▔" } else { " " }.repeat(width));
         row.marks.push(' ');
         row.tokens += 1;
         column += width + 1;
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn learnt_tokens_are_marked_below_themselves() {
+    fn supervised_tokens_are_marked_below_themselves() {
         let pieces = ["<s>", "Hi", "\n", "Hello", " you"].map(String::from);
         let mut out = String::new();
         tokens(&mut out, &pieces, &[false, false, false, true, true]);

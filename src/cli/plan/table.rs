@@ -318,7 +318,7 @@ fn time(plan: &Plan) -> String {
         n => format!(" on {n} GPUs"),
     };
     let basis = match r.mfu_said {
-        Said::Learnt => {
+        Said::Supervised => {
             return format!(
                 "{}, as fast as earlier runs here ({}FLOP/s)",
                 hours_words(hours),

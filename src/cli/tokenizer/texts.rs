@@ -11,7 +11,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// A line longer than this is cut: nothing may take all memory.
 const MAX_LINE: u64 = 16 << 20;
 
-/// Endings of files that hold rows or compressed bytes, which would be learnt with their braces and commas.
+/// Endings of files that hold rows or compressed bytes, which would be learned with their braces and commas.
 const NOT_TEXT: [&str; 9] = [
     "jsonl", "json", "csv", "tsv", "parquet", "gz", "zst", "arrow", "gguf",
 ];
@@ -45,7 +45,7 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         if NOT_TEXT.contains(&ending.to_lowercase().as_str()) {
             return Err(Failure::yours(
                 format!("{}: .{ending} is not plain text", path.display()),
-                "a vocabulary is learnt from text: write the text of its rows to a .txt file first",
+                "a vocabulary is trained on text: write the text of its rows to a .txt file first",
             ));
         }
         files.push(path.clone());

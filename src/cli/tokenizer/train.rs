@@ -1,4 +1,4 @@
-//! `llmtui tokenizer train`: a vocabulary learnt from text files, written as a folder that other programs open too.
+//! `llmtui tokenizer train`: a vocabulary trained on text files, written as a folder that other programs open too.
 
 use super::super::Context;
 use super::super::exit::{Exit, Failure};
@@ -132,12 +132,12 @@ fn learn(config: &TokenizerConfig, files: &[PathBuf]) -> anyhow::Result<Tokenize
         .map(|info| info.len())
         .sum();
     let (mut pieces, fault) = texts::Pieces::new(files.to_vec(), progress(total));
-    let learnt = config.learn(&mut pieces);
+    let outcome = config.learn(&mut pieces);
     // A file that ended the reading is the cause of whatever came after.
     if let Some(fault) = fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(fault.into());
     }
-    Ok(learnt.map_err(|e| yours(&e))?)
+    Ok(outcome.map_err(|e| yours(&e))?)
 }
 
 /// Says on standard error how far the reading is: over one line in a terminal, in lines elsewhere.

@@ -162,8 +162,9 @@ fn add_parts(
                 }
             }
             _ => {
-                let what =
-                    format!("{place}: a part of the kind `{kind}`, and only text is learnt here");
+                let what = format!(
+                    "{place}: a part of the kind `{kind}`, and only text is supervised here"
+                );
                 return Err(row.fault(what, "drop such rows, or data.on_bad_row: skip"));
             }
         }

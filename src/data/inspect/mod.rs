@@ -83,7 +83,7 @@ pub struct Inspector {
     characters: Lengths,
     tokens: Lengths,
     total_tokens: u64,
-    learnt_tokens: u64,
+    supervised_tokens: u64,
     vocabulary: Vec<u64>,
     sources: BTreeMap<Arc<str>, SourceShare>,
     other_sources: u64,
@@ -101,7 +101,12 @@ impl Inspector {
             ..Setup::default()
         };
         let wanted = |kind: &&Kind| options.only.is_empty() || options.only.contains(&kind.id);
-        let needs_view = ["unrendered", "left_out", "nothing_learnt", "eos_not_learnt"];
+        let needs_view = [
+            "unrendered",
+            "left_out",
+            "nothing_supervised",
+            "eos_not_supervised",
+        ];
         let mut checks: Vec<Running> = KINDS
             .iter()
             .filter(wanted)
@@ -129,7 +134,7 @@ impl Inspector {
             characters: Lengths::default(),
             tokens: Lengths::default(),
             total_tokens: 0,
-            learnt_tokens: 0,
+            supervised_tokens: 0,
             vocabulary: vec![0; view.as_ref().map_or(0, |view| view.vocab_size())],
             sources: BTreeMap::new(),
             other_sources: 0,
@@ -199,7 +204,7 @@ impl Inspector {
         let mut tokens = 0;
         for seen in &row.seen {
             tokens += seen.document.ids.len() as u64;
-            self.learnt_tokens += seen.document.learnt_tokens() as u64;
+            self.supervised_tokens += seen.document.supervised_tokens() as u64;
             for id in &seen.document.ids {
                 if let Some(count) = self.vocabulary.get_mut(*id as usize) {
                     *count += 1;
@@ -286,7 +291,7 @@ impl Inspector {
         Some(Tokens {
             view: view.name().to_string(),
             total: self.total_tokens,
-            learnt: self.learnt_tokens,
+            supervised: self.supervised_tokens,
             seq_len: limit,
             over_seq_len: limit
                 .map(|limit| self.tokens.over(limit) as f64 / self.tokens.rows().max(1) as f64),

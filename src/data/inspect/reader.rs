@@ -3,13 +3,13 @@
 use super::view::{Seen, View};
 use crate::base::human::grouped;
 use crate::data::chat::Template;
-use crate::data::render::{Renderer, Sides, TrainOn};
+use crate::data::render::{PostTrainingExample, Renderer, TrainOn};
 use crate::data::tokenizer::TokenizerConfig;
 use crate::data::{Content, DataError, Document, Example, Place, RowFault, TextStream, Tokenizer};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Entries of the vocabulary that is learnt from the data where no tokenizer is named.
+/// Entries of the vocabulary that is trained on the data where no tokenizer is named.
 const LEARNT_VOCAB: usize = 4096;
 
 /// A tokenizer with what renders rows for it.
@@ -35,14 +35,14 @@ impl Reader {
         }
     }
 
-    /// A reader with a tokenizer that was learnt from the data, with the template's marks as tokens of their own.
+    /// A reader with a tokenizer that was trained on the data, with the template's marks as tokens of their own.
     ///
     /// # Errors
     /// As reading a tokenizer.
-    pub fn of_learnt(tokenizer: &Tokenizer, template: Template) -> Result<Reader, DataError> {
+    pub fn of_trained(tokenizer: &Tokenizer, template: Template) -> Result<Reader, DataError> {
         let tokenizer = with_specials(tokenizer, &marks(&template))?;
         let name = format!(
-            "byte-level BPE of {} learnt from these data, template {}",
+            "byte-level BPE of {} trained on these data, template {}",
             grouped(LEARNT_VOCAB as u64),
             template.name()
         );
@@ -50,11 +50,11 @@ impl Reader {
     }
 }
 
-/// A byte-level BPE learnt from `text`.
+/// A byte-level BPE trained on `text`.
 ///
 /// # Errors
 /// As the tokenizer's training.
-pub(super) fn learnt(text: &str) -> Result<Tokenizer, DataError> {
+pub(super) fn supervised(text: &str) -> Result<Tokenizer, DataError> {
     let mut config = TokenizerConfig::Bpe(Default::default());
     if let TokenizerConfig::Bpe(bpe) = &mut config {
         bpe.vocab_size = LEARNT_VOCAB;
@@ -94,7 +94,7 @@ fn marks(template: &Template) -> Vec<String> {
 /// The tokenizer with more tokens that stand for themselves alone.
 fn with_specials(tokenizer: &Tokenizer, marks: &[String]) -> Result<Tokenizer, DataError> {
     let fault = |what: String| DataError::Tokenizer {
-        place: "the tokenizer learnt from the data".into(),
+        place: "the tokenizer trained on the data".into(),
         what,
     };
     let mut file: Value =
@@ -136,10 +136,10 @@ impl View for Reader {
                 vec![seen("", self.renderer.document(example, place)?)]
             }
             _ => match self.renderer.sides(example, place)? {
-                Sides::Preference { chosen, rejected } => {
+                PostTrainingExample::Preference { chosen, rejected } => {
                     vec![seen("chosen", chosen), seen("rejected", rejected)]
                 }
-                Sides::Labelled { answer, desirable } => {
+                PostTrainingExample::Labelled { answer, desirable } => {
                     let label = if desirable {
                         "desirable"
                     } else {
@@ -147,13 +147,13 @@ impl View for Reader {
                     };
                     vec![seen(label, answer)]
                 }
-                Sides::Prompt { prompt, .. } => {
-                    let learnt = vec![false; prompt.len()];
+                PostTrainingExample::Prompt { prompt, .. } => {
+                    let supervised = vec![false; prompt.len()];
                     vec![seen(
                         "",
                         Document {
                             ids: prompt,
-                            learnt,
+                            supervised,
                         },
                     )]
                 }
@@ -198,15 +198,15 @@ mod tests {
 
     fn reader() -> Reader {
         let text = "user assistant hello how are you, I am fine. ".repeat(20);
-        Reader::of_learnt(
-            &learnt(&text).unwrap(),
+        Reader::of_trained(
+            &supervised(&text).unwrap(),
             Template::builtin("chatml").unwrap(),
         )
         .unwrap()
     }
 
     #[test]
-    fn a_conversation_is_cut_with_its_marks_whole_and_its_end_learnt() {
+    fn a_conversation_is_cut_with_its_marks_whole_and_its_end_supervised() {
         let reader = reader();
         let example = Example::new(Content::Chat(vec![
             Message::new("user", "hello"),
@@ -216,19 +216,22 @@ mod tests {
         let document = &seen[0].document;
         let pieces = reader.pieces(&document.ids);
         assert_eq!(pieces.iter().filter(|p| *p == "<|im_end|>").count(), 2);
-        let learnt: String = pieces
+        let supervised: String = pieces
             .iter()
-            .zip(&document.learnt)
-            .filter(|(_, learnt)| **learnt)
+            .zip(&document.supervised)
+            .filter(|(_, supervised)| **supervised)
             .map(|(piece, _)| piece.as_str())
             .collect();
-        assert!(learnt.starts_with("I am fine.<|im_end|>"), "{learnt}");
+        assert!(
+            supervised.starts_with("I am fine.<|im_end|>"),
+            "{supervised}"
+        );
         let specials = reader.specials();
         assert!(reader.ends().iter().all(|end| specials.contains(end)));
     }
 
     #[test]
-    fn pairs_have_two_sides_and_prompts_nothing_learnt() {
+    fn pairs_have_two_sides_and_prompts_nothing_supervised() {
         let reader = reader();
         let text = |text: &str| Turns::Text(text.into());
         let pair = Example::new(Content::Preference {
@@ -248,7 +251,7 @@ mod tests {
             answer: None,
         });
         let seen = reader.see(&prompt, &place()).unwrap();
-        assert_eq!(seen[0].document.learnt_tokens(), 0);
+        assert_eq!(seen[0].document.supervised_tokens(), 0);
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub struct Tokens {
     pub lengths: Spread,
     /// All tokens, both sides of pairs, and those that count in the loss.
     pub total: u64,
-    pub learnt: u64,
+    pub supervised: u64,
     /// The longest row that is to be trained on, and the share of rows above it.
     pub seq_len: Option<u64>,
     pub over_seq_len: Option<f64>,

@@ -3,7 +3,7 @@
 use super::drive::{Fed, Progress, drive};
 use super::feed::{Feed, Item};
 use super::ngrams::Reference;
-use super::reader::{Reader, learnt};
+use super::reader::{Reader, supervised};
 use super::row::tool_names;
 use super::view::View;
 use super::words::push_words;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// Bytes of rows that are kept for browsing.
 const KEEP: usize = 48 << 20;
-/// Text from which a tokenizer is learnt where none is named.
+/// Text on which a tokenizer is trained where none is named.
 const LEARN_FROM: usize = 1 << 20;
 
 /// Where the rows are.
@@ -44,7 +44,7 @@ pub struct Subject {
     what: What,
     format: Option<FormatId>,
     columns: Columns,
-    /// A tokenizer's file or a model's folder; one learnt from the data otherwise.
+    /// A tokenizer's file or a model's folder; one trained on the data otherwise.
     pub tokenizer: Option<String>,
     /// A built-in template or a .jinja file; the tokenizer's own otherwise, else ChatML.
     pub template: Option<String>,
@@ -294,12 +294,12 @@ impl Subject {
                 Ok(Reader::new(&name, tokenizer, Some(template), train_on))
             }
             What::Path(_) => {
-                let bare = learnt(&text)?;
+                let bare = supervised(&text)?;
                 let template = match Template::choose(said, &bare, &child)? {
                     Some(template) => template,
                     None => Template::builtin(usual)?,
                 };
-                Reader::of_learnt(&bare, template)
+                Reader::of_trained(&bare, template)
             }
         }
     }
@@ -410,7 +410,7 @@ fn beginning(feed: &mut Feed) -> Vec<Item> {
     items
 }
 
-/// The beginning as one text, for a tokenizer to be learnt from.
+/// The beginning as one text, for a tokenizer to be trained on.
 fn text_of(beginning: &[Item]) -> String {
     let mut text = String::new();
     for part in beginning
@@ -460,7 +460,7 @@ mod tests {
         assert_eq!((report.rows, sources), (32, vec![30, 2]));
         let tokens = report.tokens.unwrap();
         // Every token but the first of each document.
-        assert_eq!(tokens.learnt, tokens.total - 32);
+        assert_eq!(tokens.supervised, tokens.total - 32);
         assert!(
             report.format.contains("prompt_completion") && report.format.contains("plain text")
         );

@@ -3,7 +3,7 @@
 use super::*;
 use crate::data::{Content, Document, Message};
 
-/// One token a character, every character of an assistant learnt, `0` as the end of a turn.
+/// One token a character, every character of an assistant supervised, `0` as the end of a turn.
 pub(crate) struct Letters;
 
 impl View for Letters {
@@ -16,7 +16,9 @@ impl View for Letters {
         for part in parts(example) {
             for c in part.text.chars().chain(['\0']) {
                 document.ids.push(u32::from(c).min(255));
-                document.learnt.push(part.answer && document.ids.len() > 1);
+                document
+                    .supervised
+                    .push(part.answer && document.ids.len() > 1);
             }
         }
         Ok(vec![Seen {
@@ -114,7 +116,7 @@ fn a_report_counts_rows_tokens_and_findings_worst_first() {
     // 2+5+2, twice; 11+0+2; 12+3+2.
     assert_eq!((tokens.total, tokens.lengths.max), (9 + 9 + 13 + 17, 17));
     // The assistants' turns with their ends.
-    assert_eq!(tokens.learnt, 6 + 6 + 1 + 4);
+    assert_eq!(tokens.supervised, 6 + 6 + 1 + 4);
     assert_eq!(tokens.specials[0].count, 8);
     assert!(report.passed.contains(&"Near duplicates"));
     assert_eq!(kept.rows.len(), 5);

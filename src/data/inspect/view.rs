@@ -1,4 +1,4 @@
-//! A row as a model sees it: rendered, cut into tokens, some of them learnt.
+//! A row as a model sees it: rendered, cut into tokens, some of them supervised.
 
 use crate::data::{Document, Example, Place, RowFault};
 

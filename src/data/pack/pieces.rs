@@ -27,15 +27,15 @@ pub(crate) struct Account {
     pub dropped: u64,
     /// Tokens that went with truncated and dropped documents.
     pub lost_tokens: u64,
-    /// Documents of which nothing is learnt: too short, or their answer was cut off.
-    pub nothing_learnt: u64,
+    /// Documents of which nothing is supervised: too short, or their answer was cut off.
+    pub nothing_supervised: u64,
 }
 
 impl Account {
     /// One line for each kind of loss; `source` and `seq_len` are for people.
     pub fn notes(&self, source: &str, documents: u64, seq_len: usize) -> Vec<String> {
         let longer = format!("of {documents} documents are longer than a row of {seq_len} tokens");
-        let lost = format!("{} tokens are not learnt", self.lost_tokens);
+        let lost = format!("{} tokens are not supervised", self.lost_tokens);
         let mut notes = Vec::new();
         if self.split > 0 {
             notes.push(format!(
@@ -55,10 +55,10 @@ impl Account {
                 self.dropped
             ));
         }
-        if self.nothing_learnt > 0 {
+        if self.nothing_supervised > 0 {
             notes.push(format!(
-                "{source}: {} of {documents} documents are left out because nothing of them is learnt",
-                self.nothing_learnt
+                "{source}: {} of {documents} documents are left out because nothing of them is supervised",
+                self.nothing_supervised
             ));
         }
         notes
@@ -79,7 +79,7 @@ pub(crate) fn cut(
         let before = pieces.len();
         let mut push = |start: u64, len: u64| {
             let len = len as u32;
-            let learns = || !masked || store.learnt(start + 1, len as usize - 1) > 0;
+            let learns = || !masked || store.supervised(start + 1, len as usize - 1) > 0;
             if len >= 2 && learns() {
                 pieces.push(Piece { start, len });
             }
@@ -109,7 +109,7 @@ pub(crate) fn cut(
             }
         }
         if pieces.len() == before {
-            account.nothing_learnt += 1;
+            account.nothing_supervised += 1;
         }
     }
     (pieces, account)
@@ -124,7 +124,7 @@ mod tests {
     fn of(lens: &[u32], too_long: TooLong) -> (Vec<(u64, u32)>, Account) {
         let documents: Vec<Document> = lens
             .iter()
-            .map(|n| Document::all_learnt((0..*n).collect()))
+            .map(|n| Document::all_supervised((0..*n).collect()))
             .collect();
         let store = store(&[&documents]);
         let (pieces, account) = cut(&store, store.spans(), 4, too_long);
@@ -136,7 +136,7 @@ mod tests {
         let lens = [3, 12, 5, 1];
         let (pieces, account) = of(&lens, TooLong::Split);
         assert_eq!(pieces, [(0, 3), (3, 5), (7, 5), (11, 4), (15, 5)]);
-        assert_eq!((account.split, account.nothing_learnt), (1, 1));
+        assert_eq!((account.split, account.nothing_supervised), (1, 1));
         let (pieces, account) = of(&lens, TooLong::Truncate);
         assert_eq!(pieces, [(0, 3), (3, 5), (15, 5)]);
         assert_eq!((account.truncated, account.lost_tokens), (1, 7));
@@ -156,11 +156,11 @@ mod tests {
     fn a_document_whose_answer_was_cut_off_is_left_out() {
         let document = Document {
             ids: (0..8).collect(),
-            learnt: (0..8).map(|i| i >= 6).collect(),
+            supervised: (0..8).map(|i| i >= 6).collect(),
         };
         let store = store(&[&[document]]);
         let (pieces, account) = cut(&store, store.spans(), 4, TooLong::Truncate);
-        assert!(pieces.is_empty() && account.nothing_learnt == 1);
+        assert!(pieces.is_empty() && account.nothing_supervised == 1);
         let (pieces, _) = cut(&store, store.spans(), 4, TooLong::TruncateStart);
         assert_eq!(pieces.len(), 1);
     }

@@ -65,7 +65,7 @@ impl Stream {
         }
     }
 
-    /// The seq_len + 1 tokens from `start` on, and which of them are learnt where the store has a mask.
+    /// The seq_len + 1 tokens from `start` on, and which of them are supervised where the store has a mask.
     pub fn read(&self, store: &Store, start: u64, ids: &mut Vec<u32>, weights: &mut Vec<f32>) {
         let masked = store.masked();
         let (mut at, end) = (start, start + self.seq_len as u64 + 1);
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn windows_run_over_the_documents_that_were_left() {
         let documents: Vec<Document> = (0..6)
-            .map(|i| Document::all_learnt(vec![2 * i, 2 * i + 1]))
+            .map(|i| Document::all_supervised(vec![2 * i, 2 * i + 1]))
             .collect();
         let store = store(&[&documents[..3], &documents[3..]]);
         let kept = store

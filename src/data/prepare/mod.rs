@@ -23,7 +23,7 @@ use tokenize::{Ready, Tokenizing};
 pub struct Request<'a> {
     /// Tokens of the longest row.
     pub seq_len: usize,
-    /// What is learnt where the spec says `auto`.
+    /// What is supervised where the spec says `auto`.
     pub train_on: TrainOn,
     /// Where files and the hub are.
     pub surroundings: Surroundings,
@@ -147,8 +147,8 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
         .collect::<Result<_, _>>()?;
     let notes = work.notes;
     // What conversations were written in goes with the model.
-    let learnt_in = template.filter(|_| train.iter().any(|source| source.templated));
-    let tokenizer = match learnt_in {
+    let supervised_in = template.filter(|_| train.iter().any(|source| source.templated));
+    let tokenizer = match supervised_in {
         Some(template) => Arc::new(Arc::unwrap_or_clone(tokenizer).with_template(&template)),
         None => tokenizer,
     };
@@ -194,7 +194,7 @@ fn lay_out(
         let (kept, held): (Vec<Span>, Vec<Span>) = hold_out::split(&source.store, fraction);
         let (portion, account) = Portion::new(&source.name, &source.store, &kept, how);
         learning.documents += portion.documents;
-        learning.nothing_learnt += account.nothing_learnt;
+        learning.nothing_supervised += account.nothing_supervised;
         learning.too_long += account.split + account.truncated + account.dropped;
         learning.lost_tokens += account.lost_tokens;
         let longest = kept.iter().map(|(_, len)| *len).max();
@@ -242,7 +242,7 @@ fn nothing_left(source: &Ready, how: Layouting) -> DataError {
         format!(
             "gives no row to train on: {documents} documents, {tokens} tokens, rows of {seq_len}"
         ),
-        "check with `llmtui data inspect` what is learnt of it; more rows, a larger model.seq_len or another data.too_long may help",
+        "check with `llmtui data inspect` what is supervised of it; more rows, a larger model.seq_len or another data.too_long may help",
     )
 }
 
@@ -259,7 +259,7 @@ fn stages(config: &DataConfig, train: &[Ready]) -> Vec<Wanted> {
     said.chain([last]).collect()
 }
 
-/// Known where every token is learnt.
+/// Known where every token is supervised.
 fn bytes_per_token(train: &[Ready]) -> Option<f64> {
     if train.iter().any(|source| source.store.masked()) {
         return None;

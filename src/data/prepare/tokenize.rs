@@ -22,7 +22,7 @@ pub(super) struct Ready {
     pub store: Arc<Store>,
     /// Hash of everything that its tokens depend on.
     pub key: String,
-    /// Its rows are turns or prompts with completions, of which a part is learnt.
+    /// Its rows are turns or prompts with completions, of which a part is supervised.
     pub conversations: bool,
     /// A template writes its rows.
     pub templated: bool,
@@ -60,11 +60,11 @@ impl Tokenizing<'_> {
         let hash = key.hash();
         let entry = self.entry(&name, source, &key, rows)?;
         let (documents, tokens) = (entry.store.documents(), entry.store.tokens());
-        let learnt = entry.store.learnt(0, tokens as usize);
+        let supervised = entry.store.supervised(0, tokens as usize);
         self.notes.extend(entry.notes);
         self.notes.push(format!(
-            "{name}: {documents} documents, {tokens} tokens, {:.1} % of them learnt",
-            100.0 * learnt as f64 / tokens.max(1) as f64
+            "{name}: {documents} documents, {tokens} tokens, {:.1} % of them supervised",
+            100.0 * supervised as f64 / tokens.max(1) as f64
         ));
         Ok(Ready {
             weight: source.weight,

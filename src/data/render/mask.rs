@@ -1,4 +1,4 @@
-//! From places in a text to tokens that are learnt, and the assistant's places where a template does not tell them.
+//! From places in a text to tokens that are supervised, and the assistant's places where a template does not tell them.
 
 use crate::data::Message;
 use crate::data::chat::{GenerationPrompt, Template};
@@ -7,21 +7,21 @@ use std::ops::Range;
 
 pub const UNSTABLE_FIX: &str = "use a template with {% generation %} around what the assistant writes, a built-in one if it fits, or data.train_on: all";
 
-/// For each token whether it is learnt: those that stand for a byte of a span, as transformers' assistant masks have it.
+/// For each token whether it is supervised: those that stand for a byte of a span, as transformers' assistant masks have it.
 /// The first token of a document never is: nothing precedes it.
-pub fn learnt_in(offsets: &[Range<usize>], spans: &[Range<usize>]) -> Vec<bool> {
+pub fn supervised_in(offsets: &[Range<usize>], spans: &[Range<usize>]) -> Vec<bool> {
     let mut spans = spans.iter().filter(|s| !s.is_empty()).peekable();
-    let mut learnt = Vec::with_capacity(offsets.len());
+    let mut supervised = Vec::with_capacity(offsets.len());
     for token in offsets {
         // A token of no bytes counts where it stands.
         let end = token.end.max(token.start + 1);
         while spans.next_if(|span| span.end <= token.start).is_some() {}
-        learnt.push(spans.peek().is_some_and(|span| span.start < end));
+        supervised.push(spans.peek().is_some_and(|span| span.start < end));
     }
-    if let Some(first) = learnt.first_mut() {
+    if let Some(first) = supervised.first_mut() {
         *first = false;
     }
-    learnt
+    supervised
 }
 
 /// How many elements two lists begin with in common.
@@ -113,18 +113,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_that_touch_a_span_are_learnt() {
+    fn tokens_that_touch_a_span_are_supervised() {
         let offsets = [0..2, 2..4, 4..4, 4..7, 7..7, 7..9];
         assert_eq!(
-            learnt_in(&offsets, std::slice::from_ref(&(3..5))),
+            supervised_in(&offsets, std::slice::from_ref(&(3..5))),
             [false, true, true, true, false, false]
         );
         assert_eq!(
-            learnt_in(&offsets, &[0..1, 7..8]),
+            supervised_in(&offsets, &[0..1, 7..8]),
             [false, false, false, false, true, true]
         );
-        assert!(learnt_in(&offsets, &[]).iter().all(|l| !l));
-        assert!(learnt_in(&[], &[0..3, 4..5]).is_empty());
+        assert!(supervised_in(&offsets, &[]).iter().all(|l| !l));
+        assert!(supervised_in(&[], &[0..3, 4..5]).is_empty());
     }
 
     fn conversation() -> Vec<Message> {

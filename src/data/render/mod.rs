@@ -6,14 +6,14 @@
 //! template that never rewrites what it printed before. A template that does so is refused, not guessed at.
 
 mod mask;
-mod sides;
+mod post_training;
 mod turns;
 
-pub use sides::Sides;
+pub use post_training::PostTrainingExample;
 
 use super::chat::{BUILTIN, GenerationPrompt, Template};
 use super::{Content, DataError, Document, Example, Message, Place, RowFault, Tokenizer, Turns};
-use mask::{common_prefix, learnt_in};
+use mask::{common_prefix, supervised_in};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::ops::Range;
@@ -41,8 +41,8 @@ pub enum TrainOn {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RenderCounts {
     pub documents: u64,
-    /// Documents without a learnt token.
-    pub nothing_learnt: u64,
+    /// Documents without a supervised token.
+    pub nothing_supervised: u64,
     /// Rows whose own text spells a special token, which the model then sees as that token, as with transformers.
     pub special_tokens_in_data: u64,
     /// Rows whose last prompt token changed because the completion follows it: the model is trained on a prompt that it
@@ -53,7 +53,7 @@ pub struct RenderCounts {
 #[derive(Debug, Default)]
 struct Counters {
     documents: AtomicU64,
-    nothing_learnt: AtomicU64,
+    nothing_supervised: AtomicU64,
     special_tokens_in_data: AtomicU64,
     merged_boundaries: AtomicU64,
 }
@@ -104,7 +104,7 @@ impl Renderer {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         RenderCounts {
             documents: read(&self.counters.documents),
-            nothing_learnt: read(&self.counters.nothing_learnt),
+            nothing_supervised: read(&self.counters.nothing_supervised),
             special_tokens_in_data: read(&self.counters.special_tokens_in_data),
             merged_boundaries: read(&self.counters.merged_boundaries),
         }
@@ -144,14 +144,16 @@ impl Renderer {
 
     fn note(&self, document: &Document) {
         count(&self.counters.documents);
-        if document.learnt_tokens() == 0 {
-            count(&self.counters.nothing_learnt);
+        if document.supervised_tokens() == 0 {
+            count(&self.counters.nothing_supervised);
         }
     }
 
     fn text(&self, text: &str, place: &Place) -> Result<Document, RowFault> {
         self.notice_special_tokens(&[text]);
-        Ok(Document::all_learnt(self.ended(self.begun(text, place)?)))
+        Ok(Document::all_supervised(
+            self.ended(self.begun(text, place)?),
+        ))
     }
 
     /// The ids of a text with the token that begins one in front, once, where the tokenizer has such a rule.
@@ -191,7 +193,7 @@ impl Renderer {
         let text = self.rendered(&messages, tools, GenerationPrompt::Without, place)?;
         if self.train_on == TrainOn::All {
             let ids = self.tokenizer.encode(&text).map_err(at(place))?;
-            return Ok(Document::all_learnt(ids));
+            return Ok(Document::all_supervised(ids));
         }
         let mut spans = self.assistant_spans(&messages, tools, &text, place)?;
         if self.train_on == TrainOn::Completion {
@@ -201,8 +203,8 @@ impl Renderer {
             .tokenizer
             .encode_with_offsets(&text)
             .map_err(at(place))?;
-        let learnt = learnt_in(&offsets, &spans);
-        Ok(Document { ids, learnt })
+        let supervised = supervised_in(&offsets, &spans);
+        Ok(Document { ids, supervised })
     }
 
     /// Prompt and completion as TRL joins them: what both share with the prompt alone is the prompt.
@@ -223,7 +225,7 @@ impl Renderer {
             _ => self.completion_turns((prompt, completion), tools, place, train_on)?,
         };
         Ok(match train_on {
-            TrainOn::All => Document::all_learnt(document.ids),
+            TrainOn::All => Document::all_supervised(document.ids),
             _ => document,
         })
     }
@@ -250,9 +252,9 @@ impl Renderer {
         let mut document = self.split_at_prompt(alone, ids);
         if train_on == TrainOn::Assistant {
             let spans = self.assistant_spans(&all, tools, &text, place)?;
-            let written = learnt_in(&offsets, &spans);
-            let both = document.learnt.iter().zip(written);
-            document.learnt = both.map(|(a, b)| *a && b).collect();
+            let written = supervised_in(&offsets, &spans);
+            let both = document.supervised.iter().zip(written);
+            document.supervised = both.map(|(a, b)| *a && b).collect();
         }
         Ok(document)
     }
@@ -262,8 +264,8 @@ impl Renderer {
         if shared < alone.len() {
             count(&self.counters.merged_boundaries);
         }
-        let learnt = (0..ids.len()).map(|at| at >= shared.max(1)).collect();
-        Document { ids, learnt }
+        let supervised = (0..ids.len()).map(|at| at >= shared.max(1)).collect();
+        Document { ids, supervised }
     }
 
     fn rendered(
@@ -315,7 +317,7 @@ impl Renderer {
 }
 
 /// The ids after which an assistant falls silent: the token that ends a turn of the template, and the one that ends a text,
-/// where the vocabulary has them. One of them must be learnt for a model to learn when to stop.
+/// where the vocabulary has them. One of them must be supervised for a model to learn when to stop.
 pub fn end_tokens(tokenizer: &Tokenizer, template: Option<&Template>) -> Vec<u32> {
     let turn_end = template.and_then(Template::turn_end);
     let turn_end = turn_end.and_then(|text| tokenizer.id(text));
@@ -335,7 +337,7 @@ fn at(place: &Place) -> impl Fn(DataError) -> RowFault {
 fn not_a_document(what: &str, place: &Place) -> RowFault {
     RowFault::new(
         place,
-        format!("{what}, where a text, a completion or a conversation is learnt"),
+        format!("{what}, where a text, a completion or a conversation is supervised"),
         "choose a method that learns from such rows, or say with data.format how they are to be read",
     )
 }

@@ -36,10 +36,10 @@ fn messages(turns: &[(&str, &str)]) -> Vec<Message> {
         .collect()
 }
 
-fn learnt(renderer: &Renderer, document: &Document) -> String {
-    let ids = document.ids.iter().zip(&document.learnt);
+fn supervised(renderer: &Renderer, document: &Document) -> String {
+    let ids = document.ids.iter().zip(&document.supervised);
     let ids: Vec<u32> = ids
-        .filter(|(_, learnt)| **learnt)
+        .filter(|(_, supervised)| **supervised)
         .map(|(id, _)| *id)
         .collect();
     renderer.tokenizer().decode(&ids)
@@ -71,11 +71,11 @@ fn ids_and_masks_are_those_of_trl() {
         let document = renderer.document(&example(case), &place()).unwrap();
         let ids: Vec<u32> = serde_json::from_value(case["ids"].clone()).unwrap();
         assert_eq!(document.ids, ids, "{case}");
-        let mut theirs: Vec<bool> = serde_json::from_value(case["learnt"].clone()).unwrap();
+        let mut theirs: Vec<bool> = serde_json::from_value(case["supervised"].clone()).unwrap();
         // TRL leaves the first token's label where it is: its trainer drops it when it shifts.
         theirs[0] = false;
         assert_eq!(
-            document.learnt,
+            document.supervised,
             theirs,
             "{case}\n{}",
             renderer.tokenizer().decode(&ids)
@@ -84,13 +84,13 @@ fn ids_and_masks_are_those_of_trl() {
 }
 
 #[test]
-fn the_token_that_ends_a_turn_or_a_text_is_learnt() {
+fn the_token_that_ends_a_turn_or_a_text_is_supervised() {
     for builtin in BUILTIN {
         let renderer = renderer(builtin.name, TrainOn::Auto);
         let document = renderer
             .document(&chat(&[("user", "QQ"), ("assistant", "hello")]), &place())
             .unwrap();
-        let said = learnt(&renderer, &document);
+        let said = supervised(&renderer, &document);
         let end = format!("hello{}", builtin.turn_end);
         assert!(
             said.ends_with(&end) && !said.contains("QQ"),
@@ -98,10 +98,10 @@ fn the_token_that_ends_a_turn_or_a_text_is_learnt() {
             builtin.name
         );
         let ends = renderer.end_tokens();
-        let ids = document.ids.iter().zip(&document.learnt);
+        let ids = document.ids.iter().zip(&document.supervised);
         assert!(
             ids.into_iter()
-                .any(|(id, learnt)| *learnt && ends.contains(id))
+                .any(|(id, supervised)| *supervised && ends.contains(id))
         );
     }
     let plain = Renderer::new(tokenizer(), None, TrainOn::Auto);
@@ -152,7 +152,7 @@ fn a_tokenizers_own_first_token_begins_texts_and_completions_once() {
             1,
             "{document:?}"
         );
-        assert_eq!((document.ids[0], document.learnt[0]), (id, false));
+        assert_eq!((document.ids[0], document.supervised[0]), (id, false));
     }
     let prompt = renderer
         .prompt(&Turns::Text("one".into()), None, &place())
@@ -213,7 +213,7 @@ fn only_the_last_answer_is_learnt_where_the_completion_of_a_conversation_is_aske
     ]);
     let renderer = renderer("chatml", TrainOn::Completion);
     let document = renderer.document(&row, &place()).unwrap();
-    assert_eq!(learnt(&renderer, &document), "two<|im_end|>");
+    assert_eq!(supervised(&renderer, &document), "two<|im_end|>");
 }
 
 #[test]
@@ -236,14 +236,17 @@ fn rows_without_an_answer_are_counted_and_merged_boundaries_too() {
     let document = renderer
         .document(&chat(&[("user", "a")]), &place())
         .unwrap();
-    assert_eq!(document.learnt_tokens(), 0);
+    assert_eq!(document.supervised_tokens(), 0);
     let merging = Example::new(Content::Completion {
         prompt: Turns::Text("th".into()),
         completion: Turns::Text("e".into()),
     });
     renderer.document(&merging, &place()).unwrap();
     let counts = renderer.counts();
-    assert_eq!((counts.nothing_learnt, counts.merged_boundaries), (1, 1));
+    assert_eq!(
+        (counts.nothing_supervised, counts.merged_boundaries),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -279,11 +282,11 @@ fn preferences_labels_and_prompts_become_sides() {
         }),
         &place(),
     );
-    let Ok(Sides::Preference { chosen, rejected }) = sides else {
+    let Ok(PostTrainingExample::Preference { chosen, rejected }) = sides else {
         panic!("{sides:?}");
     };
-    assert_eq!(learnt(&renderer, &chosen), "good<|im_end|>\n");
-    assert_eq!(learnt(&renderer, &rejected), "bad<|im_end|>\n");
+    assert_eq!(supervised(&renderer, &chosen), "good<|im_end|>\n");
+    assert_eq!(supervised(&renderer, &rejected), "bad<|im_end|>\n");
     let prompt = renderer.prompt(&turn("user", "q"), None, &place()).unwrap();
     assert_eq!(chosen.ids[..prompt.len()], prompt);
     let labelled = Example::new(Content::Labelled {
@@ -291,19 +294,20 @@ fn preferences_labels_and_prompts_become_sides() {
         completion: Turns::Text(" two".into()),
         desirable: false,
     });
-    let Ok(Sides::Labelled {
+    let Ok(PostTrainingExample::Labelled {
         answer,
         desirable: false,
     }) = renderer.sides(&labelled, &place())
     else {
         panic!("a labelled row has one answer");
     };
-    assert_eq!(learnt(&renderer, &answer), " two<|endoftext|>");
+    assert_eq!(supervised(&renderer, &answer), " two<|endoftext|>");
     let asked = Example::new(Content::Prompt {
         prompt: turn("user", "1+1"),
         answer: Some("2".into()),
     });
-    let Ok(Sides::Prompt { prompt, answer }) = renderer.sides(&asked, &place()) else {
+    let Ok(PostTrainingExample::Prompt { prompt, answer }) = renderer.sides(&asked, &place())
+    else {
         panic!("a prompt stays one");
     };
     assert!(
@@ -325,14 +329,14 @@ fn a_tool_call_is_learnt_as_the_object_that_it_is() {
     let renderer = renderer("qwen", TrainOn::Auto);
     let document = renderer.document(&row, &place()).unwrap();
     assert_eq!(
-        learnt(&renderer, &document),
+        supervised(&renderer, &document),
         "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call><|im_end|>"
     );
 }
 
-/// A conversation's learnt tokens, decoded, are its answers, whatever the turns hold.
+/// A conversation's supervised tokens, decoded, are its answers, whatever the turns hold.
 #[test]
-fn every_answer_and_nothing_else_is_learnt() {
+fn every_answer_and_nothing_else_is_supervised() {
     let texts = [
         "plain",
         " spaced ",
@@ -355,7 +359,7 @@ fn every_answer_and_nothing_else_is_learnt() {
             let document = renderer.document(&chat(&turns), &place()).unwrap();
             let expected = format!("{first}<|im_end|>{second}<|im_end|>");
             assert_eq!(
-                learnt(&renderer, &document),
+                supervised(&renderer, &document),
                 expected,
                 "{first:?} {second:?}"
             );

@@ -384,7 +384,7 @@ mod tests {
             return Err(RowFault::new(place, "is bad", "mend it"));
         }
         Ok(Piece {
-            document: Document::all_learnt(vec![place.row as u32; 2 << 20]),
+            document: Document::all_supervised(vec![place.row as u32; 2 << 20]),
             continues: false,
             text_bytes: 6,
         })

@@ -47,7 +47,7 @@ impl Store {
         self.shards.iter().map(|s| s.documents() as u64).sum()
     }
 
-    /// Whether some tokens are read and not learnt.
+    /// Whether some tokens are read and not supervised.
     pub fn masked(&self) -> bool {
         self.shards.iter().any(Shard::masked)
     }
@@ -80,23 +80,23 @@ impl Store {
         self.walk(start, len, |shard, range| shard.copy(range, out));
     }
 
-    /// Appends 1 for each learnt token and 0 for the others.
+    /// Appends 1 for each supervised token and 0 for the others.
     pub fn weights(&self, start: u64, len: usize, out: &mut Vec<f32>) {
         self.walk(start, len, |shard, range| {
             if shard.masked() {
-                out.extend(range.map(|token| f32::from(u8::from(shard.learnt(token)))));
+                out.extend(range.map(|token| f32::from(u8::from(shard.supervised(token)))));
             } else {
                 out.extend(range.map(|_| 1.0));
             }
         });
     }
 
-    /// Number of learnt tokens.
-    pub fn learnt(&self, start: u64, len: usize) -> usize {
+    /// Number of supervised tokens.
+    pub fn supervised(&self, start: u64, len: usize) -> usize {
         let mut n = 0;
         self.walk(start, len, |shard, range| {
             n += match shard.masked() {
-                true => range.filter(|token| shard.learnt(*token)).count(),
+                true => range.filter(|token| shard.supervised(*token)).count(),
                 false => range.len(),
             };
         });
@@ -142,10 +142,10 @@ mod tests {
 
     #[test]
     fn shards_read_as_one() {
-        let plain = |ids: std::ops::Range<u32>| Document::all_learnt(ids.collect());
+        let plain = |ids: std::ops::Range<u32>| Document::all_supervised(ids.collect());
         let masked = Document {
             ids: vec![6, 7, 8],
-            learnt: vec![false, false, true],
+            supervised: vec![false, false, true],
         };
         let store = store(&[
             &[plain(0..2), plain(2..5)],
@@ -165,6 +165,6 @@ mod tests {
         let mut weights = Vec::new();
         store.weights(4, 7, &mut weights);
         assert_eq!(weights, [1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
-        assert_eq!((store.learnt(6, 3), store.learnt(9, 3)), (1, 3));
+        assert_eq!((store.supervised(6, 3), store.supervised(9, 3)), (1, 3));
     }
 }

@@ -1,11 +1,11 @@
-//! One shard: the token ids of some documents, which of them are learnt, and where documents end, as bytes that can be
+//! One shard: the token ids of some documents, which of them are supervised, and where documents end, as bytes that can be
 //! mapped from a file. All numbers are little-endian.
 //!
 //! ```text
-//! magic (8) · length of the head (8) · head (JSON) · ids (2 or 4 bytes each) · learnt (a bit each) · ends (8 bytes each)
+//! magic (8) · length of the head (8) · head (JSON) · ids (2 or 4 bytes each) · supervised (a bit each) · ends (8 bytes each)
 //! ```
 //!
-//! Each part begins at a multiple of 8. Where every token but the first of each document is learnt, the bits are left out.
+//! Each part begins at a multiple of 8. Where every token but the first of each document is supervised, the bits are left out.
 
 use crate::base::mapped::Mapped;
 use crate::data::Document;
@@ -58,7 +58,7 @@ struct Head {
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     ids: Vec<u32>,
-    learnt: Vec<bool>,
+    supervised: Vec<bool>,
     ends: Vec<u64>,
     masked: bool,
 }
@@ -69,9 +69,13 @@ impl Draft {
     }
 
     pub fn push(&mut self, document: &Document) {
-        self.masked |= document.learnt.iter().skip(1).any(|learnt| !learnt);
+        self.masked |= document
+            .supervised
+            .iter()
+            .skip(1)
+            .any(|supervised| !supervised);
         self.ids.extend_from_slice(&document.ids);
-        self.learnt.extend_from_slice(&document.learnt);
+        self.supervised.extend_from_slice(&document.supervised);
         self.ends.push(self.ids.len() as u64);
     }
 
@@ -83,7 +87,7 @@ impl Draft {
         };
         if self.ids.last() == Some(&id) && *end > begin + 1 {
             self.ids.pop();
-            self.learnt.pop();
+            self.supervised.pop();
             *end -= 1;
         }
     }
@@ -109,7 +113,7 @@ impl Draft {
         }
         align(&mut bytes);
         if self.masked {
-            for bits in self.learnt.chunks(8) {
+            for bits in self.supervised.chunks(8) {
                 let byte = bits.iter().enumerate();
                 bytes.push(byte.fold(0, |byte, (i, bit)| byte | (u8::from(*bit) << i)));
             }
@@ -146,7 +150,7 @@ pub(super) struct Shard {
     bytes: Bytes,
     head: Head,
     ids: usize,
-    learnt: usize,
+    supervised: usize,
     ends: usize,
 }
 
@@ -178,18 +182,18 @@ impl Shard {
         }
         let sizes = || {
             let ids = (16 + json.len()).next_multiple_of(8);
-            let learnt = ids.checked_add(head.tokens.checked_mul(head.width)?)?;
-            let learnt = learnt.checked_next_multiple_of(8)?;
+            let supervised = ids.checked_add(head.tokens.checked_mul(head.width)?)?;
+            let supervised = supervised.checked_next_multiple_of(8)?;
             let bits = if head.masked {
                 head.tokens.div_ceil(8)
             } else {
                 0
             };
-            let ends = learnt.checked_add(bits.next_multiple_of(8))?;
+            let ends = supervised.checked_add(bits.next_multiple_of(8))?;
             let len = ends.checked_add(head.documents.checked_mul(8)?)?;
-            Some((ids, learnt, ends, len))
+            Some((ids, supervised, ends, len))
         };
-        let (ids, learnt, ends, len) = sizes().ok_or("its sizes overflow")?;
+        let (ids, supervised, ends, len) = sizes().ok_or("its sizes overflow")?;
         if all.len() != len {
             return Err(format!("it has {} bytes instead of {len}", all.len()));
         }
@@ -204,7 +208,7 @@ impl Shard {
             bytes,
             head,
             ids,
-            learnt,
+            supervised,
             ends,
         })
     }
@@ -250,11 +254,11 @@ impl Shard {
         }
     }
 
-    /// Whether the token is learnt where documents are kept apart. Without bits: all but the first of each document, which
+    /// Whether the token is supervised where documents are kept apart. Without bits: all but the first of each document, which
     /// is the caller's to know.
-    pub fn learnt(&self, token: usize) -> bool {
+    pub fn supervised(&self, token: usize) -> bool {
         !self.head.masked || {
-            let byte = self.bytes.get()[self.learnt + token / 8];
+            let byte = self.bytes.get()[self.supervised + token / 8];
             byte >> (token % 8) & 1 == 1
         }
     }
@@ -264,10 +268,10 @@ impl Shard {
 mod tests {
     use super::*;
 
-    fn document(ids: &[u32], learnt: &[bool]) -> Document {
+    fn document(ids: &[u32], supervised: &[bool]) -> Document {
         Document {
             ids: ids.to_vec(),
-            learnt: learnt.to_vec(),
+            supervised: supervised.to_vec(),
         }
     }
 
@@ -276,9 +280,9 @@ mod tests {
         for width in [2, 4] {
             for masked in [false, true] {
                 let mut draft = Draft::default();
-                draft.push(&Document::all_learnt(vec![1, 2, 65_535]));
+                draft.push(&Document::all_supervised(vec![1, 2, 65_535]));
                 draft.push(&document(&[7, 8], &[false, !masked]));
-                draft.push(&Document::all_learnt(vec![9]));
+                draft.push(&Document::all_supervised(vec![9]));
                 let tally = Tally {
                     rows: 4,
                     ..Tally::default()
@@ -292,7 +296,7 @@ mod tests {
                 let mut ids = Vec::new();
                 shard.copy(1..5, &mut ids);
                 assert_eq!(ids, [2, 65_535, 7, 8]);
-                assert_eq!((shard.learnt(1), shard.learnt(4)), (true, !masked));
+                assert_eq!((shard.supervised(1), shard.supervised(4)), (true, !masked));
                 assert_eq!(shard.tally(), &tally);
                 assert_eq!(draft.tokens(), 0);
             }
@@ -303,10 +307,10 @@ mod tests {
     fn a_document_that_goes_on_loses_the_end_that_was_put_behind_it() {
         let mut draft = Draft::default();
         draft.reopen(0);
-        draft.push(&Document::all_learnt(vec![5, 6, 0]));
+        draft.push(&Document::all_supervised(vec![5, 6, 0]));
         draft.reopen(0);
         draft.reopen(0);
-        draft.push(&Document::all_learnt(vec![0]));
+        draft.push(&Document::all_supervised(vec![0]));
         draft.reopen(0);
         let shard = Shard::held(draft.finish(4, &Tally::default())).unwrap();
         assert_eq!(shard.ends().collect::<Vec<_>>(), [2, 3]);
@@ -315,7 +319,7 @@ mod tests {
     #[test]
     fn damaged_bytes_are_refused() {
         let mut draft = Draft::default();
-        draft.push(&Document::all_learnt(vec![1, 2, 3]));
+        draft.push(&Document::all_supervised(vec![1, 2, 3]));
         let whole = draft.finish(4, &Tally::default());
         for cut in 0..whole.len() {
             assert!(Shard::held(whole[..cut].to_vec()).is_err(), "{cut}");

@@ -97,7 +97,7 @@ impl Tokenizer {
         Ok(self)
     }
 
-    /// With the template that conversations are learnt in, so that whoever reads the files beside the vocabulary writes them
+    /// With the template that conversations are rendered with, so that whoever reads the files beside the vocabulary writes them
     /// alike. Begin and end mark become those that the template names, where it names any.
     #[must_use]
     pub fn with_template(mut self, template: &Template) -> Tokenizer {

@@ -11,7 +11,7 @@ use tokenizers::models::TrainerWrapper;
 /// The token that ends a document in every vocabulary made here.
 pub const END_OF_TEXT: &str = "<|endoftext|>";
 
-/// Texts are learnt from in pieces of about this size.
+/// Texts are counted in pieces of about this size.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// The marks of a chat template, as tokens that are never cut.

@@ -1,8 +1,8 @@
 //! What a bit-exact resume depends on besides the checkpoint: the same data, the same program, the same machine class.
 
 use crate::data::Dataset;
-use crate::kernels::matmul::Arithmetic;
-use crate::nn::arithmetic_name;
+use crate::kernels::matmul::ComputeDtype;
+use crate::nn::compute_dtype_name;
 use crate::spec::RunSpec;
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub enum Match {
 }
 
 fn f32_word() -> String {
-    arithmetic_name(Arithmetic::F32).into()
+    compute_dtype_name(ComputeDtype::F32).into()
 }
 
 impl Fingerprint {
@@ -45,7 +45,7 @@ impl Fingerprint {
         // A run whose precision this machine cannot do ends before its first checkpoint.
         let arithmetic = spec.train.precision.resolve().unwrap_or_default();
         Fingerprint {
-            arithmetic: arithmetic_name(arithmetic).into(),
+            arithmetic: compute_dtype_name(arithmetic).into(),
             data: data.fingerprint.clone(),
             tokenizer: data.tokenizer_fingerprint.clone(),
             threads: crate::engine::threads(spec),

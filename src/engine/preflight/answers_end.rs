@@ -1,20 +1,20 @@
-//! Answers end with a token that is learnt. Where none does, the model never learns to stop: the most common way to spoil a
+//! Answers end with a token that is supervised. Where none does, the model never learns to stop: the most common way to spoil a
 //! fine-tuning, and nothing in its loss shows it.
 
 use super::samples::{self, Sample};
 use super::{Check, Subject, Verdict};
 use crate::engine::EngineError;
-use crate::methods::Learns;
+use crate::methods::LossMask;
 use crate::wire::CheckStatus;
 
 pub const CHECK: Check = Check {
     id: "answers_end",
-    title: "Answers end with a learnt token",
+    title: "Answers end with a supervised token",
     run,
 };
 
 fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
-    if subject.spec.method.learns() != Learns::Answers {
+    if subject.spec.method.learns() != LossMask::CompletionOnly {
         return Ok(Verdict::pass(
             "text goes on; it has no answers that must end",
         ));
@@ -34,7 +34,7 @@ fn judge(samples: &[Sample], ends: &[u32], names: &dyn Fn(&[u32]) -> String) -> 
     }
     let ended = samples
         .iter()
-        .filter(|sample| sample.learnt.iter().any(|id| ends.contains(id)))
+        .filter(|sample| sample.supervised.iter().any(|id| ends.contains(id)))
         .count();
     let all = samples.len();
     let evidence = format!("{} is a target in {ended} of {all} samples", names(ends));
@@ -50,12 +50,12 @@ fn judge(samples: &[Sample], ends: &[u32], names: &dyn Fn(&[u32]) -> String) -> 
 mod tests {
     use super::*;
 
-    fn status(learnt: &[&[u32]], ends: &[u32]) -> CheckStatus {
-        let samples: Vec<Sample> = learnt
+    fn status(supervised: &[&[u32]], ends: &[u32]) -> CheckStatus {
+        let samples: Vec<Sample> = supervised
             .iter()
-            .map(|learnt| Sample {
+            .map(|supervised| Sample {
                 ids: vec![1, 9],
-                learnt: learnt.to_vec(),
+                supervised: supervised.to_vec(),
             })
             .collect();
         judge(&samples, ends, &|_| "<|im_end|>".into()).status

@@ -23,7 +23,7 @@ const MAX_EXCESS: f64 = 1.0;
 fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
     let batch = subject.first_batch(ROWS);
     let out = subject.state.model.score(&view(&batch))?;
-    let loss = -weighted(&out)? / batch.learnt().max(1) as f64;
+    let loss = -weighted(&out)? / batch.supervised().max(1) as f64;
     let shape = subject.state.model.shape();
     if subject.spec.train.from.is_some() {
         return Ok(judge_trained(loss, shape.vocab_size));

@@ -5,13 +5,13 @@ mod answers_end;
 mod causal_mask;
 mod disk_room;
 mod init_loss;
-mod learnt;
 mod longest;
 mod overfit;
 mod overlap;
 mod round_trip;
 mod same_seed;
 mod samples;
+mod supervised;
 mod token_ids;
 mod token_shift;
 
@@ -84,7 +84,7 @@ impl Verdict {
 pub const CHECKS: &[Check] = &[
     token_shift::CHECK,
     token_ids::CHECK,
-    learnt::CHECK,
+    supervised::CHECK,
     answers_end::CHECK,
     longest::CHECK,
     overlap::CHECK,

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 pub const CHECK: Check = Check {
     id: "overfit",
-    title: "One batch can be learnt by heart",
+    title: "Can overfit one batch",
     run,
 };
 
 /// The batch: short, so that many steps fit.
 const ROWS: usize = 2;
 const LEN: usize = 32;
-/// Learnt tokens that a probe should have: prompts before the first answer may be long.
+/// Supervised tokens that a probe should have: prompts before the first answer may be long.
 const ENOUGH: usize = 16;
 /// Steps done at most, and those that are done however long they take.
 const MAX_STEPS: usize = 80;
@@ -28,7 +28,7 @@ const TIME: Duration = Duration::from_millis(250);
 const LR: f64 = 2e-3;
 /// The same for weights that are trained already, where steps as large as a random model's only break them.
 const GIVEN_LR: f64 = 2e-4;
-/// Learnt by heart: this share of the first loss is left.
+/// Memorized: this share of the first loss is left.
 const LEARNT: f64 = 0.5;
 /// When the time is up: the loss must at least be this share lower.
 const FALLING: f64 = 0.05;
@@ -48,7 +48,7 @@ fn by_heart(subject: &mut Subject<'_>, lr: f64) -> Result<Verdict, EngineError> 
     let (spec, clock) = (subject.spec, subject.clock);
     let state = subject.twin()?;
     let context = StepContext {
-        step_tokens: batch.learnt().max(1),
+        step_tokens: batch.supervised().max(1),
     };
     let begun = clock.elapsed();
     let mut step = || -> Result<f64, EngineError> {
@@ -66,14 +66,14 @@ fn probe(full: &Batch) -> Batch {
     let mut len = LEN;
     loop {
         let batch = full.cut(len);
-        if batch.learnt() >= ENOUGH || len >= full.seq_len {
+        if batch.supervised() >= ENOUGH || len >= full.seq_len {
             return batch;
         }
         len *= 2;
     }
 }
 
-/// Trains by `step`, which gives the loss before its update, until learnt, out of steps, or out of time.
+/// Trains by `step`, which gives the loss before its update, until the batch is memorized, out of steps, or out of time.
 fn judge(
     step: &mut dyn FnMut() -> Result<f64, EngineError>,
     time_is_up: &mut dyn FnMut() -> bool,

@@ -40,7 +40,7 @@ fn read(
     let model = &mut state.model;
     model.params_mut().zero_grads()?;
     let context = StepContext {
-        step_tokens: batch.learnt().max(1),
+        step_tokens: batch.supervised().max(1),
     };
     let found = micro_step(&*spec.method, model, &view(batch), &context)?;
     let grad_norm = model.params().grad_norm()?;

@@ -15,10 +15,10 @@ pub struct Sample {
     /// The first token, and every predicted one.
     pub ids: Vec<u32>,
     /// The predicted tokens that count in the loss.
-    pub learnt: Vec<u32>,
+    pub supervised: Vec<u32>,
 }
 
-/// The first documents of the run of which something is learnt.
+/// The first documents of the run of which something is supervised.
 pub fn first(subject: &Subject<'_>) -> Vec<Sample> {
     let mut samples = Vec::new();
     let rows = subject.spec.train.micro_batch_size;
@@ -35,7 +35,7 @@ pub fn first(subject: &Subject<'_>) -> Vec<Sample> {
     samples
 }
 
-/// The documents of a batch; padding, of which nothing is learnt, is none.
+/// The documents of a batch; padding, of which nothing is supervised, is none.
 pub fn cut(batch: &Batch) -> Vec<Sample> {
     let mut samples: Vec<Sample> = Vec::new();
     let mut begun = None;
@@ -46,7 +46,7 @@ pub fn cut(batch: &Batch) -> Vec<Sample> {
             begun = Some(document);
             samples.push(Sample {
                 ids: vec![*input],
-                learnt: Vec::new(),
+                supervised: Vec::new(),
             });
         }
         let Some(sample) = samples.last_mut() else {
@@ -54,10 +54,10 @@ pub fn cut(batch: &Batch) -> Vec<Sample> {
         };
         sample.ids.push(*target);
         if batch.weights.get(at).is_none_or(|weight| *weight > 0.0) {
-            sample.learnt.push(*target);
+            sample.supervised.push(*target);
         }
     }
-    samples.retain(|sample| !sample.learnt.is_empty());
+    samples.retain(|sample| !sample.supervised.is_empty());
     samples
 }
 
@@ -76,9 +76,9 @@ mod tests {
             first: vec![0, 0, 2, 3, 0, 0, 0, 0],
             ..Batch::default()
         };
-        let sample = |ids: &[u32], learnt: &[u32]| Sample {
+        let sample = |ids: &[u32], supervised: &[u32]| Sample {
             ids: ids.to_vec(),
-            learnt: learnt.to_vec(),
+            supervised: supervised.to_vec(),
         };
         assert_eq!(
             cut(&batch),

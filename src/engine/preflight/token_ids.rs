@@ -53,7 +53,7 @@ mod tests {
     fn status(ids: &[u32], vocab_size: usize) -> CheckStatus {
         let sample = Sample {
             ids: ids.to_vec(),
-            learnt: vec![1],
+            supervised: vec![1],
         };
         judge(&[sample], vocab_size, Some(1)).status
     }

@@ -115,7 +115,7 @@ fn fine_tuning_on_conversations_lowers_the_loss_of_answers_it_has_not_seen() {
     let notes = notes(&events);
     for word in [
         "200 documents",
-        "% of them learnt",
+        "% of them supervised",
         "% full",
         "tokens/s",
         "messages",
@@ -160,7 +160,7 @@ fn rows_of_documents_resume_to_the_bit_however_they_are_laid() {
 }
 
 #[test]
-fn learnt_tokens_weigh_alike_however_a_step_is_portioned() {
+fn supervised_tokens_weigh_alike_however_a_step_is_portioned() {
     let files = Files::new();
     let losses = |rows: &str, accum: &str| {
         let words = [
@@ -222,14 +222,14 @@ fn tokens_are_made_once_and_taken_from_the_cache_afterwards() {
 }
 
 #[test]
-fn a_checkpoint_speaks_the_format_that_it_learnt() {
+fn a_checkpoint_speaks_the_format_that_it_supervised() {
     use crate::engine::infer::{HeldModel, TextModel};
     use crate::wire::{Prompt, Turn};
     let files = Files::new();
-    let learnt = sft(&[&files.one(), "data.tokenizer={bpe: {vocab_size: 300}}"]);
-    let events = learnt.go();
+    let supervised = sft(&[&files.one(), "data.tokenizer={bpe: {vocab_size: 300}}"]);
+    let events = supervised.go();
     assert_eq!(finished(&events).0, Outcome::Completed);
-    let held = HeldModel::load(&learnt.checkpoint(20)).unwrap();
+    let held = HeldModel::load(&supervised.checkpoint(20)).unwrap();
     let turns = Prompt::Turns(vec![Turn::new("user", "3+4=")]);
     let reading = held.read(&turns).unwrap();
     assert_eq!(
@@ -241,7 +241,7 @@ fn a_checkpoint_speaks_the_format_that_it_learnt() {
     };
     assert!(template.is_some());
     // Other programs learn from the folder, too, that a turn ends there.
-    let generation = std::fs::read_to_string(learnt.checkpoint(20).join(crate::hf::GENERATION));
+    let generation = std::fs::read_to_string(supervised.checkpoint(20).join(crate::hf::GENERATION));
     let generation: serde_json::Value = serde_json::from_str(&generation.unwrap()).unwrap();
     assert_eq!(generation["eos_token_id"].as_array().map(Vec::len), Some(2));
     // Plain text has no format of its own.

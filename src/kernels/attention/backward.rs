@@ -10,7 +10,7 @@ use super::tile::{
 use super::{Scores, Sizes};
 use crate::kernels::lanes::{Buffer, LINE, Left, ROWS, Right, To, Vector, rows8, widest};
 use crate::kernels::math::sum2;
-use crate::kernels::matmul::Arithmetic;
+use crate::kernels::matmul::ComputeDtype;
 use crate::kernels::softcap;
 use crate::kernels::threads::{self, Shared};
 use std::cell::RefCell;
@@ -65,7 +65,7 @@ thread_local! {
 
 /// `dqkv` (B · T, qkv_width) = the gradient by the rotated queries, keys and values, for `dout` (B · T, q_width).
 pub fn backward(
-    arithmetic: Arithmetic,
+    arithmetic: ComputeDtype,
     sizes: Sizes,
     saved: Saved,
     dout: &[f32],
@@ -100,7 +100,7 @@ pub fn backward(
             SCRATCH.with_borrow_mut(|scratch| {
                 // SAFETY: the task owns what it writes of dqkv, whose size was checked: queries in its blocks of queries,
                 // keys and values in its tiles of keys.
-                unsafe { run(arithmetic == Arithmetic::Bf16, &task, scratch) }
+                unsafe { run(arithmetic == ComputeDtype::Bf16, &task, scratch) }
             });
         });
     };

@@ -3,7 +3,9 @@
 
 use super::{Scores, Sizes};
 use crate::kernels::math::{exp, max, sum1, sum2};
-use crate::kernels::matmul::{Arithmetic, Compute, Destination, Into, Mat, matmul, matmul_into};
+use crate::kernels::matmul::{
+    Accumulation, Compute, ComputeDtype, Destination, Mat, matmul, matmul_into,
+};
 use crate::kernels::simd::multiversion;
 use crate::kernels::threads::{self, Shared};
 use std::cell::RefCell;
@@ -22,7 +24,7 @@ thread_local! {
 /// is rotated; `keys` and `values` hold, for each key/value head, `capacity` rows of head_dim, of which past + new are
 /// filled. A window counts what is held; documents there are none.
 pub fn forward_cached(
-    arithmetic: Arithmetic,
+    arithmetic: ComputeDtype,
     sizes: Sizes,
     past: usize,
     q: (&[f32], usize),
@@ -55,7 +57,7 @@ pub fn forward_cached(
 
 /// One head of one text: `new` queries over past + new keys and values.
 struct Text<'a> {
-    arithmetic: Arithmetic,
+    arithmetic: ComputeDtype,
     head_dim: usize,
     q: &'a [f32],
     q_stride: usize,
@@ -94,7 +96,7 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
                 }
             } else {
                 let keys = Mat::new(keys, n, d);
-                matmul(scores, q, keys.t(), scale, Into::Overwrite, compute);
+                matmul(scores, q, keys.t(), scale, Accumulation::Overwrite, compute);
             }
             let first = text.past + from - lowest;
             if !text.how.is_plain() {
@@ -119,7 +121,7 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
                 let destination = Destination {
                     start: out.add(from * out_stride),
                     row_stride: out_stride,
-                    into: Into::Overwrite,
+                    into: Accumulation::Overwrite,
                 };
                 matmul_into(destination, weights, Mat::new(values, n, d), 1.0, compute);
             }

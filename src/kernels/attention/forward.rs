@@ -7,7 +7,7 @@ use super::tile::{
 };
 use crate::kernels::lanes::{Buffer, Lanes, Vector, widest};
 use crate::kernels::math::{exp, max};
-use crate::kernels::matmul::Arithmetic;
+use crate::kernels::matmul::ComputeDtype;
 use crate::kernels::threads::{self, Shared};
 use std::cell::RefCell;
 
@@ -31,7 +31,7 @@ thread_local! {
 /// Fused forward over rotated `qkv` (B · T, qkv_width): `out` (B · T, q_width), `lse` (B, n_head, T). With bf16 arithmetic
 /// the factors of all products are rounded to bf16, where the machine has instructions for it; sums and softmax are f32.
 pub fn forward(
-    arithmetic: Arithmetic,
+    arithmetic: ComputeDtype,
     sizes: Sizes,
     qkv: &[f32],
     out: &mut [f32],
@@ -62,7 +62,7 @@ pub fn forward(
         };
         SCRATCH.with_borrow_mut(|scratch| {
             // SAFETY: the task owns its heads and blocks of queries in both outputs, whose sizes were checked.
-            unsafe { run(arithmetic == Arithmetic::Bf16, &task, scratch) }
+            unsafe { run(arithmetic == ComputeDtype::Bf16, &task, scratch) }
         });
     });
 }

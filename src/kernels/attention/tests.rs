@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kernels::check::{assert_close, leaf, normal, oracle};
-use crate::kernels::matmul::Arithmetic;
+use crate::kernels::matmul::ComputeDtype;
 
 fn heads(n_head: usize, n_kv_head: usize, head_dim: usize) -> Heads {
     Heads {
@@ -38,7 +38,7 @@ fn documents(batch_size: usize, seq_len: usize) -> Vec<u32> {
 }
 
 /// The fused forms against candle in f64.
-fn check(arithmetic: Arithmetic, sizes: Sizes, batch_size: usize, tolerance: f64) {
+fn check(arithmetic: ComputeDtype, sizes: Sizes, batch_size: usize, tolerance: f64) {
     let Sizes {
         heads,
         seq_len,
@@ -77,7 +77,7 @@ fn gradients_agree_with_candle_in_f64_under_every_mask() {
                     mask: Mask { window, first },
                     ..Sizes::causal(heads, seq_len)
                 };
-                check(Arithmetic::F32, sizes, batch_size, 1e-6);
+                check(ComputeDtype::F32, sizes, batch_size, 1e-6);
             }
         }
     }
@@ -106,7 +106,7 @@ fn gradients_agree_with_candle_in_f64_under_every_score() {
                 },
                 ..Sizes::causal(heads(n_head, n_kv_head, head_dim), seq_len)
             };
-            check(Arithmetic::F32, sizes, batch_size, 2e-6);
+            check(ComputeDtype::F32, sizes, batch_size, 2e-6);
         }
     }
 }
@@ -115,7 +115,7 @@ fn gradients_agree_with_candle_in_f64_under_every_score() {
 fn bf16_products_stay_within_the_rounding_of_their_factors() {
     for (n_head, n_kv_head, head_dim, batch_size, seq_len) in CASES {
         let sizes = Sizes::causal(heads(n_head, n_kv_head, head_dim), seq_len);
-        check(Arithmetic::Bf16, sizes, batch_size, 4e-3);
+        check(ComputeDtype::Bf16, sizes, batch_size, 4e-3);
     }
 }
 
@@ -128,14 +128,14 @@ fn the_number_of_threads_does_not_change_a_bit() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         pool.unwrap().install(|| {
             let (mut out, mut lse) = (vec![0.0; 400 * 32], vec![0.0; 2 * 400]);
-            forward(Arithmetic::F32, sizes, &qkv, &mut out, &mut lse);
+            forward(ComputeDtype::F32, sizes, &qkv, &mut out, &mut lse);
             let mut dqkv = vec![0.0; qkv.len()];
             let saved = Saved {
                 qkv: &qkv,
                 out: &out,
                 lse: &lse,
             };
-            backward(Arithmetic::F32, sizes, saved, &dout, &mut dqkv);
+            backward(ComputeDtype::F32, sizes, saved, &dout, &mut dqkv);
             (out, lse, dqkv)
         })
     };
@@ -155,7 +155,7 @@ fn what_lies_outside_the_window_has_no_influence() {
     };
     let run = |qkv: &[f32]| {
         let (mut out, mut lse) = (vec![0.0; 300 * 16], vec![0.0; 300]);
-        forward(Arithmetic::F32, sizes, qkv, &mut out, &mut lse);
+        forward(ComputeDtype::F32, sizes, qkv, &mut out, &mut lse);
         out
     };
     let mut qkv = normal(300 * 48, 0);
@@ -172,7 +172,7 @@ fn the_future_has_no_influence() {
     let run = |qkv: &[f32]| {
         let (mut out, mut lse) = (vec![0.0; 70 * 8], vec![0.0; 2 * 70]);
         forward(
-            Arithmetic::F32,
+            ComputeDtype::F32,
             Sizes::causal(heads, 70),
             qkv,
             &mut out,
@@ -218,7 +218,7 @@ fn check_cached(sizes: Sizes) {
     let width = heads.qkv_width();
     let qkv = normal(total * width, 0);
     let (mut out, mut lse) = (vec![0.0; total * 16], vec![0.0; 4 * total]);
-    forward(Arithmetic::F32, sizes, &qkv, &mut out, &mut lse);
+    forward(ComputeDtype::F32, sizes, &qkv, &mut out, &mut lse);
     let mut cache = [vec![9.0; 2 * capacity * 4], vec![9.0; 2 * capacity * 4]];
     for t in 0..total {
         for kv in 0..2 {
@@ -237,7 +237,7 @@ fn check_cached(sizes: Sizes) {
         let seq_len = new;
         let sizes = Sizes { seq_len, ..sizes };
         forward_cached(
-            Arithmetic::F32,
+            ComputeDtype::F32,
             sizes,
             total - new,
             (q, width),

@@ -10,7 +10,7 @@ mod tests;
 pub use sizes::Sizes;
 
 use super::aligned::Aligned;
-use super::matmul::{Arithmetic, Compute, Into, Mat, Plus, matmul};
+use super::matmul::{Accumulation, Compute, ComputeDtype, Mat, Plus, matmul};
 use super::matrix::Matrix;
 use super::{softcap, threads};
 use candle_core::{D, Result, Tensor};
@@ -142,7 +142,7 @@ impl Upstream<'_> {
 }
 
 /// Fills `outputs`, whose memory is used again.
-pub fn forward(arithmetic: Arithmetic, sizes: Sizes, inputs: Inputs, outputs: &mut Outputs) {
+pub fn forward(arithmetic: ComputeDtype, sizes: Sizes, inputs: Inputs, outputs: &mut Outputs) {
     let head = Head::new(arithmetic, sizes, inputs);
     let vocab = sizes.vocab;
     outputs.resize(sizes);
@@ -162,13 +162,13 @@ pub fn forward(arithmetic: Arithmetic, sizes: Sizes, inputs: Inputs, outputs: &m
 
 /// `dhidden` (rows, d) = and `dtable` (vocab, d) = (or +=) the gradients for `upstream`. Uses up the logits in `outputs`.
 pub fn backward(
-    arithmetic: Arithmetic,
+    arithmetic: ComputeDtype,
     sizes: Sizes,
     inputs: Inputs,
     outputs: &mut Outputs,
     upstream: Upstream,
     dhidden: &mut [f32],
-    (dtable, into): (&mut [f32], Into),
+    (dtable, into): (&mut [f32], Accumulation),
 ) {
     let head = Head::new(arithmetic, sizes, inputs);
     let vocab = sizes.vocab;
@@ -192,13 +192,13 @@ pub fn backward(
 /// [`forward`] and [`backward`] in one, for an `upstream` that is known beforehand: a row's logits become the gradient by them
 /// as soon as they have answered.
 pub fn forward_backward(
-    arithmetic: Arithmetic,
+    arithmetic: ComputeDtype,
     sizes: Sizes,
     inputs: Inputs,
     outputs: &mut Outputs,
     upstream: Upstream,
     dhidden: &mut [f32],
-    (dtable, into): (&mut [f32], Into),
+    (dtable, into): (&mut [f32], Accumulation),
 ) {
     let head = Head::new(arithmetic, sizes, inputs);
     let vocab = sizes.vocab;
@@ -233,7 +233,7 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    fn new(arithmetic: Arithmetic, sizes: Sizes, inputs: Inputs<'a>) -> Self {
+    fn new(arithmetic: ComputeDtype, sizes: Sizes, inputs: Inputs<'a>) -> Self {
         debug_assert_eq!(inputs.hidden.len(), sizes.rows * sizes.d);
         Head {
             sizes,
@@ -275,18 +275,25 @@ impl<'a> Head<'a> {
         rows: &Range<usize>,
         dlogits: &[f32],
         dhidden: &mut [f32],
-        (dtable, into): (&mut [f32], Into),
+        (dtable, into): (&mut [f32], Accumulation),
     ) {
         let Sizes { d, vocab, .. } = self.sizes;
         let dlogits = Mat::new(dlogits, rows.len(), vocab);
         let table = Mat::new(self.inputs.table.dense(), vocab, d);
         let dhidden = &mut dhidden[rows.start * d..rows.end * d];
-        matmul(dhidden, dlogits, table, 1.0, Into::Overwrite, self.compute);
+        matmul(
+            dhidden,
+            dlogits,
+            table,
+            1.0,
+            Accumulation::Overwrite,
+            self.compute,
+        );
         // Later chunks add to the first one's.
         let into = if rows.start == 0 {
             into
         } else {
-            Into::Accumulate
+            Accumulation::Add
         };
         let hidden = self.hidden(rows);
         matmul(dtable, dlogits.t(), hidden, 1.0, into, self.compute);

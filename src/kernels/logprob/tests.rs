@@ -45,7 +45,7 @@ fn check_capped(sizes: Sizes, cap: Option<f64>, tolerance: f64) {
         flat(grads.get(&lt).unwrap()),
     ];
     let names = ["logp", "entropy", "likeliest", "dhidden", "dtable"];
-    let ways = [Way::OneByOne, Way::AtOnce].map(|way| run(way, sizes, inputs, upstream));
+    let ways = [HeadPass::Separate, HeadPass::AtOnce].map(|way| run(way, sizes, inputs, upstream));
     for found in &ways {
         for ((name, found), exact) in names.iter().zip(found).zip(&exact) {
             let tolerance = if *name == "likeliest" { 0.0 } else { tolerance };
@@ -57,31 +57,31 @@ fn check_capped(sizes: Sizes, cap: Option<f64>, tolerance: f64) {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
-    OneByOne,
+enum HeadPass {
+    Separate,
     AtOnce,
 }
 
 /// Log-probabilities, entropies, likeliest, gradients by hidden states and table.
-fn run(way: Way, sizes: Sizes, inputs: Inputs, upstream: Upstream) -> [Vec<f32>; 5] {
+fn run(way: HeadPass, sizes: Sizes, inputs: Inputs, upstream: Upstream) -> [Vec<f32>; 5] {
     let Sizes { rows, d, vocab, .. } = sizes;
     let mut outputs = Outputs::default();
     let (mut dhidden, mut dtable) = (vec![9.0; rows * d], vec![f32::NAN; vocab * d]);
     let differentiate = match way {
-        Way::OneByOne => {
-            forward(Arithmetic::F32, sizes, inputs, &mut outputs);
+        HeadPass::Separate => {
+            forward(ComputeDtype::F32, sizes, inputs, &mut outputs);
             backward
         }
-        Way::AtOnce => forward_backward,
+        HeadPass::AtOnce => forward_backward,
     };
     differentiate(
-        Arithmetic::F32,
+        ComputeDtype::F32,
         sizes,
         inputs,
         &mut outputs,
         upstream,
         &mut dhidden,
-        (&mut dtable, Into::Overwrite),
+        (&mut dtable, Accumulation::Overwrite),
     );
     assert_eq!(outputs.bytes(), sizes.bytes());
     let Outputs {
@@ -130,16 +130,16 @@ fn a_gradient_that_is_there_already_is_added_to() {
         chunk_rows: 2,
         ..Sizes::in_chunks(rows, d, vocab)
     };
-    let [.., anew] = run(Way::AtOnce, sizes, inputs, upstream);
+    let [.., anew] = run(HeadPass::AtOnce, sizes, inputs, upstream);
     let mut added = vec![1.0; vocab * d];
     forward_backward(
-        Arithmetic::F32,
+        ComputeDtype::F32,
         sizes,
         inputs,
         &mut Outputs::default(),
         upstream,
         &mut vec![0.0; rows * d],
-        (&mut added, Into::Accumulate),
+        (&mut added, Accumulation::Add),
     );
     let exact: Vec<f64> = anew.iter().map(|x| f64::from(*x) + 1.0).collect();
     assert_close("dtable", &added, &exact, 1e-6);
@@ -170,7 +170,7 @@ fn the_entropy_of_equal_logits_is_ln_of_the_vocabulary() {
         cap: None,
     };
     let mut outputs = Outputs::default();
-    forward(Arithmetic::F32, sizes, inputs, &mut outputs);
+    forward(ComputeDtype::F32, sizes, inputs, &mut outputs);
     assert!((outputs.entropy[0] - 65f32.ln()).abs() < 1e-6);
     assert!((outputs.logp[0] + 65f32.ln()).abs() < 1e-6);
 }

@@ -2,7 +2,7 @@
 
 /// The number format of the factors. Destinations and sums are f32 in both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Arithmetic {
+pub enum ComputeDtype {
     /// Products of f32 numbers.
     #[default]
     F32,
@@ -30,13 +30,13 @@ impl Threads {
 /// How a product is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compute {
-    pub arithmetic: Arithmetic,
+    pub arithmetic: ComputeDtype,
     pub threads: Threads,
 }
 
 impl Compute {
     /// On the calling thread alone.
-    pub const fn one(arithmetic: Arithmetic) -> Self {
+    pub const fn one(arithmetic: ComputeDtype) -> Self {
         Compute {
             arithmetic,
             threads: Threads::One,
@@ -44,7 +44,7 @@ impl Compute {
     }
 
     /// On all threads of the current pool.
-    pub const fn pool(arithmetic: Arithmetic) -> Self {
+    pub const fn pool(arithmetic: ComputeDtype) -> Self {
         Compute {
             arithmetic,
             threads: Threads::Pool,
@@ -52,7 +52,7 @@ impl Compute {
     }
 }
 
-/// Whether this machine multiplies bf16 numbers faster than f32 ones. Without it [`Arithmetic::Bf16`] still gives the same
+/// Whether this machine multiplies bf16 numbers faster than f32 ones. Without it [`ComputeDtype::Bf16`] still gives the same
 /// numbers up to the order of the sum, only slower than f32: a policy should not choose it.
 pub fn bf16_available() -> bool {
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]

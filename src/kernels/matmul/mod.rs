@@ -11,12 +11,12 @@ mod portable;
 mod tests;
 mod view;
 
-pub use compute::{Arithmetic, Compute, Threads, bf16_available};
+pub use compute::{Compute, ComputeDtype, Threads, bf16_available};
 pub use peak::{peak_gflops, product_gflops};
-pub use view::{Destination, Into, Mat, Plus};
+pub use view::{Accumulation, Destination, Mat, Plus};
 
 /// `out` (a.rows, b.cols) = (or +=) `scale` · a b.
-pub fn matmul(out: &mut [f32], a: Mat, b: Mat, scale: f32, into: Into, compute: Compute) {
+pub fn matmul(out: &mut [f32], a: Mat, b: Mat, scale: f32, into: Accumulation, compute: Compute) {
     check_length(out, a, b);
     let destination = Destination {
         start: out.as_mut_ptr(),
@@ -41,14 +41,14 @@ pub fn matmul_plus(out: &mut [f32], a: Mat, b: Mat, plus: Plus, compute: Compute
         let to = Destination {
             start: out.as_mut_ptr(),
             row_stride: b.cols,
-            into: Into::Overwrite,
+            into: Accumulation::Overwrite,
         };
         let job = job(to, a, b, 1.0, plus);
         // SAFETY: as in `matmul`; the machine has the kernel, and the residual is as large as the destination.
         return unsafe { packed::product(kernel, &job, compute.threads.count()) };
     }
     portable::prepare(out, b.cols, plus);
-    matmul(out, a, b, 1.0, Into::Accumulate, compute);
+    matmul(out, a, b, 1.0, Accumulation::Add, compute);
 }
 
 fn check_length(out: &[f32], a: Mat, b: Mat) {
@@ -82,8 +82,8 @@ pub unsafe fn matmul_into(to: Destination, a: Mat, b: Mat, scale: f32, compute: 
 fn job(to: Destination, a: Mat, b: Mat, scale: f32, plus: Plus) -> packed::Job {
     assert_eq!(a.cols, b.rows, "inner sizes of a matrix product");
     let base = match to.into {
-        Into::Accumulate => Some((to.start.cast_const(), to.row_stride)),
-        Into::Overwrite => plus.residual.map(|x| (x.as_ptr(), b.cols)),
+        Accumulation::Add => Some((to.start.cast_const(), to.row_stride)),
+        Accumulation::Overwrite => plus.residual.map(|x| (x.as_ptr(), b.cols)),
     };
     packed::Job {
         m: a.rows,

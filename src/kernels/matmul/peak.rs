@@ -1,18 +1,18 @@
 //! What the machine's arithmetic units reach at best.
 
-use super::{Arithmetic, Compute, Into, Mat, matmul};
+use super::{Accumulation, Compute, ComputeDtype, Mat, matmul};
 use crate::base::clock::{Clock, SystemClock};
 
 /// The machine's peak in this arithmetic: the best of repeated trials within `seconds`, in GFLOP/s, on all threads of the
 /// pool. A trial is the innermost loop alone, on factors in the first-level cache; where this machine has no kernel of
 /// ours, it is a 768³ product.
-pub fn peak_gflops(arithmetic: Arithmetic, seconds: f64) -> f64 {
+pub fn peak_gflops(arithmetic: ComputeDtype, seconds: f64) -> f64 {
     best_gflops(seconds, || trial(arithmetic))
 }
 
 /// What whole products of the size that training makes reach, packing and memory included: the best of repeated 768³
 /// products within `seconds`, in GFLOP/s, on all threads of the pool.
-pub fn product_gflops(arithmetic: Arithmetic, seconds: f64) -> f64 {
+pub fn product_gflops(arithmetic: ComputeDtype, seconds: f64) -> f64 {
     best_gflops(seconds, || product(arithmetic))
 }
 
@@ -29,7 +29,7 @@ fn best_gflops(seconds: f64, trial: impl Fn() -> f64) -> f64 {
 }
 
 /// Does something and tells how many operations it took.
-fn trial(arithmetic: Arithmetic) -> f64 {
+fn trial(arithmetic: ComputeDtype) -> f64 {
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     if let Some(kernel) = super::packed::Kernel::best(arithmetic) {
         // SAFETY: the machine has the kernel.
@@ -38,13 +38,13 @@ fn trial(arithmetic: Arithmetic) -> f64 {
     product(arithmetic)
 }
 
-fn product(arithmetic: Arithmetic) -> f64 {
+fn product(arithmetic: ComputeDtype) -> f64 {
     const N: usize = 768;
     let x = vec![0.5; N * N];
     let mut out = vec![0.0; N * N];
     let view = Mat::new(&x, N, N);
     let compute = Compute::pool(arithmetic);
-    matmul(&mut out, view, view, 1.0, Into::Overwrite, compute);
+    matmul(&mut out, view, view, 1.0, Accumulation::Overwrite, compute);
     2.0 * (N * N * N) as f64
 }
 
@@ -54,8 +54,8 @@ mod tests {
 
     #[test]
     fn the_peak_is_a_positive_number() {
-        assert!(peak_gflops(Arithmetic::F32, 0.0) > 0.1);
-        assert!(product_gflops(Arithmetic::F32, 0.0) > 0.01);
-        assert!(product(Arithmetic::Bf16) > 0.1);
+        assert!(peak_gflops(ComputeDtype::F32, 0.0) > 0.1);
+        assert!(product_gflops(ComputeDtype::F32, 0.0) > 0.01);
+        assert!(product(ComputeDtype::Bf16) > 0.1);
     }
 }

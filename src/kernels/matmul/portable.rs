@@ -1,7 +1,7 @@
 //! Products on machines that have no kernel of ours: the `gemm` crate, which chooses its instructions at run time. bf16 is
 //! imitated there: right, not fast.
 
-use super::{Arithmetic, Compute, Destination, Into, Mat, Plus, Threads};
+use super::{Accumulation, Compute, ComputeDtype, Destination, Mat, Plus, Threads};
 use crate::kernels::threads;
 use gemm::Parallelism;
 
@@ -11,8 +11,8 @@ pub(super) unsafe fn product(to: Destination, a: Mat, b: Mat, scale: f32, comput
     assert_eq!(a.cols, b.rows, "inner sizes of a matrix product");
     match compute.arithmetic {
         // SAFETY: passed on to the caller.
-        Arithmetic::F32 => unsafe { f32_product(to, a, b, scale, compute.threads) },
-        Arithmetic::Bf16 => {
+        ComputeDtype::F32 => unsafe { f32_product(to, a, b, scale, compute.threads) },
+        ComputeDtype::Bf16 => {
             let (a_rounded, b_rounded) = (rounded(a), rounded(b));
             let a = Mat::new(&a_rounded, a.rows, a.cols);
             let b = Mat::new(&b_rounded, b.rows, b.cols);
@@ -54,7 +54,7 @@ unsafe fn f32_product(to: Destination, a: Mat, b: Mat, scale: f32, threads: Thre
             to.start,
             1,
             to.row_stride as isize,
-            to.into == Into::Accumulate,
+            to.into == Accumulation::Add,
             a.data.as_ptr(),
             a.col_stride as isize,
             a.row_stride as isize,

@@ -5,7 +5,7 @@ use super::*;
 use crate::base::rng::{Rng, Stream};
 use proptest::prelude::*;
 
-const BOTH: [Arithmetic; 2] = [Arithmetic::F32, Arithmetic::Bf16];
+const BOTH: [ComputeDtype; 2] = [ComputeDtype::F32, ComputeDtype::Bf16];
 
 /// Numbers in −1..1.
 fn values(n: usize, lane: u32) -> Vec<f32> {
@@ -47,21 +47,21 @@ impl Stored {
     }
 
     /// Element (i, j) as the arithmetic takes it.
-    fn at(&self, arithmetic: Arithmetic, i: usize, j: usize) -> f64 {
+    fn at(&self, arithmetic: ComputeDtype, i: usize, j: usize) -> f64 {
         let x = if self.transposed {
             self.data[j * (self.rows + self.gap) + i]
         } else {
             self.data[i * (self.cols + self.gap) + j]
         };
         f64::from(match arithmetic {
-            Arithmetic::F32 => x,
-            Arithmetic::Bf16 => to_bf16(x),
+            ComputeDtype::F32 => x,
+            ComputeDtype::Bf16 => to_bf16(x),
         })
     }
 }
 
 /// Checks every element of c (+)= scale · a b, and that nothing beside the destination is written.
-fn check(a: &Stored, b: &Stored, scale: f32, into: Into, compute: Compute) {
+fn check(a: &Stored, b: &Stored, scale: f32, into: Accumulation, compute: Compute) {
     let (m, n, k) = (a.rows, b.cols, a.cols);
     let (stride, before) = (n + 3, 7.5);
     each_way(compute, |product| {
@@ -77,8 +77,8 @@ fn check(a: &Stored, b: &Stored, scale: f32, into: Into, compute: Compute) {
             f64::from(scale) * (0..k).map(term).sum::<f64>()
         };
         let base = match into {
-            Into::Overwrite => 0.0,
-            Into::Accumulate => f64::from(before),
+            Accumulation::Overwrite => 0.0,
+            Accumulation::Add => f64::from(before),
         };
         for (at, &x) in out.iter().enumerate() {
             let (i, j) = (at / stride, at % stride);
@@ -122,7 +122,7 @@ proptest! {
         (left_gap, right_gap) in (0..3_usize, 0..3_usize),
         (left_t, right_t) in any::<(bool, bool)>(),
         scale in prop_oneof![Just(1.0_f32), Just(0.25), Just(-3.0)],
-        into in prop_oneof![Just(Into::Overwrite), Just(Into::Accumulate)],
+        into in prop_oneof![Just(Accumulation::Overwrite), Just(Accumulation::Add)],
     ) {
         let a = Stored::new((m, k), left_gap, left_t, 1);
         let b = Stored::new((k, n), right_gap, right_t, 2);
@@ -141,7 +141,7 @@ fn products_of_several_blocks_equal_the_plain_sum() {
             let a = Stored::new((m, k), 0, left_t, 3);
             let b = Stored::new((k, n), 0, right_t, 4);
             for arithmetic in BOTH {
-                check(&a, &b, 1.0, Into::Accumulate, Compute::pool(arithmetic));
+                check(&a, &b, 1.0, Accumulation::Add, Compute::pool(arithmetic));
             }
         }
     }
@@ -153,7 +153,7 @@ fn an_empty_sum_overwrites_with_zeros() {
         let mut out = [f32::NAN; 6];
         let (a, b) = (Mat::new(&[], 2, 0), Mat::new(&[], 0, 3));
         let compute = Compute::pool(arithmetic);
-        matmul(&mut out, a, b, 1.0, Into::Overwrite, compute);
+        matmul(&mut out, a, b, 1.0, Accumulation::Overwrite, compute);
         assert_eq!(out, [0.0; 6]);
     }
 }
@@ -166,7 +166,7 @@ fn what_is_not_a_number_stays_visible() {
         let mut out = vec![0.0; 40 * 40];
         let (a, b) = (Mat::new(&a, 40, 40), Mat::new(&b, 40, 40));
         let compute = Compute::one(arithmetic);
-        matmul(&mut out, a, b, 1.0, Into::Overwrite, compute);
+        matmul(&mut out, a, b, 1.0, Accumulation::Overwrite, compute);
         assert!(out[3 * 40..4 * 40].iter().all(|x| x.is_nan()));
         assert!(out[5 * 40..6 * 40].iter().all(|&x| x == f32::INFINITY));
         assert_eq!(out[4 * 40], 40.0);
@@ -183,7 +183,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
                 let mut out = vec![0.0; m * n];
                 pool.unwrap().install(|| {
                     let (a, b) = (Mat::new(&a, m, k), Mat::new(&b, k, n));
-                    matmul(&mut out, a, b, 1.0, Into::Overwrite, compute);
+                    matmul(&mut out, a, b, 1.0, Accumulation::Overwrite, compute);
                 });
                 out
             };
@@ -203,7 +203,7 @@ fn a_residual_and_a_bias_are_added_to_the_product() {
         let (a, b) = (Mat::new(&a, m, k), Mat::new(&b, n, k).t());
         for compute in BOTH.map(Compute::pool) {
             let mut plain = vec![0.0; m * n];
-            matmul(&mut plain, a, b, 1.0, Into::Overwrite, compute);
+            matmul(&mut plain, a, b, 1.0, Accumulation::Overwrite, compute);
             for (with_residual, with_bias) in [(true, true), (true, false), (false, true)] {
                 let plus = Plus {
                     residual: with_residual.then_some(&residual[..]),

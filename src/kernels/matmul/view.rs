@@ -67,9 +67,9 @@ impl<'a> Mat<'a> {
 
 /// What happens to the values that stand in the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Into {
+pub enum Accumulation {
     Overwrite,
-    Accumulate,
+    Add,
 }
 
 /// A row-major destination with `row_stride` elements from one row to the next.
@@ -77,7 +77,7 @@ pub enum Into {
 pub struct Destination {
     pub start: *mut f32,
     pub row_stride: usize,
-    pub into: Into,
+    pub into: Accumulation,
 }
 
 /// What is added to a product on its way into the destination.

@@ -6,8 +6,8 @@
 //! from the sum instead. Columns come in groups of four: byte 4 r + i of a group is column i of row r.
 
 use super::activations::BLOCK;
-use super::doors::{Lanes, ROWS};
 use super::formats::super_block;
+use super::isa::{Lanes, ROWS};
 use std::marker::PhantomData;
 
 /// Groups of four columns in a block.

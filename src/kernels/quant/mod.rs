@@ -3,10 +3,10 @@
 #![allow(unsafe_code)]
 
 mod activations;
-mod doors;
 mod floats;
 mod formats;
 pub mod half;
+mod isa;
 mod layout;
 mod packed;
 mod repack;

@@ -1,9 +1,9 @@
 //! A matrix kept in few bits, multiplied without ever being whole in f32.
 
 use super::activations::Activations;
-use super::doors::{Door, ROWS};
 use super::floats::Floats;
 use super::formats::Kind;
+use super::isa::{Isa, ROWS};
 use super::layout::with_layout;
 use super::repack;
 use super::tile::{Job, Write};
@@ -224,10 +224,10 @@ impl Packed {
 
     /// `y` (x.rows, rows) = `x` (x.rows, cols) · selfᵀ + what is to be added.
     pub fn product(&self, y: &mut [f32], x: Mat, plus: Plus, compute: Compute) {
-        self.product_through(Door::best(), y, x, plus, compute);
+        self.product_through(Isa::best(), y, x, plus, compute);
     }
 
-    fn product_through(&self, door: Door, y: &mut [f32], x: Mat, plus: Plus, compute: Compute) {
+    fn product_through(&self, isa: Isa, y: &mut [f32], x: Mat, plus: Plus, compute: Compute) {
         let n = x.row_count();
         assert_eq!(x.cols(), self.cols, "inner sizes of a matrix product");
         assert_eq!(y.len(), n * self.rows, "destination of a matrix product");
@@ -245,7 +245,7 @@ impl Packed {
         if self.parts.iter().any(|p| matches!(p.body, Body::Panels(_))) {
             let mut activations = ACTIVATIONS.take();
             activations.fill(x);
-            self.panels_product(door, y, &activations, plus, compute.threads);
+            self.panels_product(isa, y, &activations, plus, compute.threads);
             ACTIVATIONS.set(activations);
         }
     }
@@ -253,7 +253,7 @@ impl Packed {
     /// All quantised parts, shared out panel by panel.
     fn panels_product(
         &self,
-        door: Door,
+        isa: Isa,
         y: &mut [f32],
         x: &Activations,
         plus: Plus,
@@ -285,9 +285,9 @@ impl Packed {
                         residual: plus.residual.map(|r| r[part.first..].as_ptr()),
                         bias: plus.bias.map(|b| b[part.first..].as_ptr()),
                     };
-                    // SAFETY: the machine has the door; panels and rows of activations exist, and tasks write columns of
+                    // SAFETY: the machine has the isa; panels and rows of activations exist, and tasks write columns of
                     // their own.
-                    unsafe { some_panels(door, panels, range, x, self.cols, write) };
+                    unsafe { some_panels(isa, panels, range, x, self.cols, write) };
                 }
             }
         };
@@ -307,16 +307,16 @@ impl Part {
 /// Some panels times all rows of activations: as many rows as stay in the cache, panel by panel.
 ///
 /// # Safety
-/// The machine must have the door; `write` must be valid for all rows of `x` and the panels' columns.
+/// The machine must have the isa; `write` must be valid for all rows of `x` and the panels' columns.
 unsafe fn some_panels(
-    door: Door,
+    isa: Isa,
     panels: &Panels,
     range: std::ops::Range<usize>,
     x: &Activations,
     cols: usize,
     write: Write,
 ) {
-    let step = door.rows();
+    let step = isa.rows();
     let cached = (CACHED / cols.max(1)).next_multiple_of(step).max(step);
     for block in (0..x.rows()).step_by(cached) {
         let end = x.rows().min(block + cached);
@@ -338,7 +338,7 @@ unsafe fn some_panels(
                         bias: write.bias.map(|b| b.add(skipped)),
                         ..write
                     };
-                    door.run(&Job {
+                    isa.run(&Job {
                         kind: panels.kind,
                         panels: panels.panel(panel).as_ptr(),
                         n_panels: at_once,

@@ -1,10 +1,10 @@
 //! File blocks → panels, and one row of a panel back to f32.
 
 use super::activations::BLOCK;
-use super::doors::portable::Portable;
-use super::doors::{Lanes, ROWS};
 use super::formats::{Kind, VALUES, fives, nibbles, q4_k, q5_k, q6_k, super_block};
 use super::half::word;
+use super::isa::portable::Portable;
+use super::isa::{Lanes, ROWS};
 use super::layout::{Codes, Layout, RowScales, RowUnit, Scales};
 
 /// Reads one block of a file.
@@ -100,7 +100,7 @@ pub(super) fn row<L: Layout>(panel: &[u8], row: usize, to: &mut [f32]) {
         let codes = codes.chunks_exact(L::Codes::BYTES);
         for ((block, codes), to) in codes.enumerate().zip(blocks.by_ref()) {
             let part_len = BLOCK / L::Scales::PARTS;
-            // SAFETY: the portable door needs no instructions, and the head is whole.
+            // SAFETY: the portable isa needs no instructions, and the head is whole.
             let minimum = unsafe { L::Scales::minimum::<Portable>(head.as_ptr(), block) }[row];
             for (part, to) in to.chunks_exact_mut(part_len).enumerate() {
                 // SAFETY: as above.

@@ -1,8 +1,8 @@
-//! The innermost loop: a few rows of activations times panels of weights, whatever the format and the door.
+//! The innermost loop: a few rows of activations times panels of weights, whatever the format and the isa.
 
 use super::activations::{BLOCK, Head};
-use super::doors::{Lanes, ROWS};
 use super::formats::Kind;
+use super::isa::{Lanes, ROWS};
 use super::layout::{Codes, GROUPS, Layout, Scales};
 
 /// A part of a product that one thread computes in one go.
@@ -14,7 +14,7 @@ pub(super) struct Job {
     pub n_panels: usize,
     /// Units of a panel.
     pub units: usize,
-    /// Rows of activations, as many as the door takes at once or fewer.
+    /// Rows of activations, as many as the isa takes at once or fewer.
     pub rows: usize,
     /// Codes of the first row; others follow `cols` apart.
     pub codes: *const i8,

@@ -1,4 +1,4 @@
-//! What a pass needs besides weights, gradients and moments, foretold to the byte: the planner asks, and tests below hold
+//! What a pass needs besides weights, gradients and moments, predicted to the byte: the planner asks, and tests below hold
 //! it against real steps.
 //!
 //! With R = batch_size · seq_len rows, Q = (n_head + 2 n_kv_head) · head_dim, A = n_head · head_dim, F = d_ff and W = F, or 2 F
@@ -13,14 +13,14 @@
 //! Without activation checkpointing all n_layer blocks are kept; with it ⌈n_layer / n⌉ − 1 boundaries of d_model and one
 //! segment of n blocks. On top come the residual stream's first row and the last norm, and the few gradients that are alive
 //! at once. The exact number follows from playing the pass through without computing, because buffers are shared by size;
-//! `play` does that, options and experts included.
+//! `simulation` does that, options and experts included.
 
-mod play;
+mod simulation;
 
 use super::tape::Track;
 use super::{ActivationCheckpointing, ModelConfig, ModelShape};
 use crate::kernels::logprob;
-use play::Play;
+use simulation::Simulation;
 
 /// Bytes of f32.
 const F32: u64 = 4;
@@ -42,7 +42,7 @@ impl Footprint {
     }
 }
 
-/// A training pass over `batch` sequences of `seq_len` tokens on the fused door, for a loss whose gradient is known
+/// A training pass over `batch` sequences of `seq_len` tokens on the fused backend, for a loss whose gradient is known
 /// beforehand. Others keep the logits of all rows up to 64 MiB.
 pub fn training(
     config: &ModelConfig,
@@ -53,13 +53,13 @@ pub fn training(
 ) -> Footprint {
     let rows = batch * seq_len;
     let segment_len = checkpointing.segment_len(shape.n_layer);
-    let mut play = Play::new(config, shape, rows, Track::Gradients);
-    play.training_forward(segment_len);
-    let activations = play.elements;
-    play.backward(segment_len);
+    let mut simulation = Simulation::new(config, shape, rows, Track::Gradients);
+    simulation.training_forward(segment_len);
+    let activations = simulation.elements;
+    simulation.backward(segment_len);
     Footprint {
         activations: F32 * activations as u64,
-        gradients: F32 * (play.elements - activations) as u64,
+        gradients: F32 * (simulation.elements - activations) as u64,
         head: chunks(shape, rows).bytes(),
     }
 }
@@ -72,10 +72,10 @@ pub fn evaluation(
     seq_len: usize,
 ) -> Footprint {
     let rows = batch * seq_len;
-    let mut play = Play::new(config, shape, rows, Track::Off);
-    play.evaluation_forward();
+    let mut simulation = Simulation::new(config, shape, rows, Track::Off);
+    simulation.evaluation_forward();
     Footprint {
-        activations: F32 * play.elements as u64,
+        activations: F32 * simulation.elements as u64,
         gradients: 0,
         head: chunks(shape, rows).bytes(),
     }
@@ -176,11 +176,11 @@ mod tests {
                     assert!(grads == kept.0, "{what}: gradients differ");
                     assert_eq!(logp, kept.1, "{what}");
                     let shape = config.shape(VOCAB);
-                    let foretold = (
+                    let predicted = (
                         training(&config, &shape, 2, 6, checkpointing),
                         evaluation(&config, &shape, 2, 6),
                     );
-                    assert_eq!(bytes, [foretold; 2], "{what}");
+                    assert_eq!(bytes, [predicted; 2], "{what}");
                 }
             }
         }
@@ -245,9 +245,9 @@ mod tests {
                 model.accumulate_known(&batch, known, same).unwrap();
             }
             let shape = config.shape(VOCAB);
-            let foretold = training(&config, &shape, 16, 66, checkpointing);
-            assert_eq!(model.footprints().0, foretold);
-            assert_eq!(foretold.head, 4 * (528 * (1100 + 4) + 4 * 1056));
+            let predicted = training(&config, &shape, 16, 66, checkpointing);
+            assert_eq!(model.footprints().0, predicted);
+            assert_eq!(predicted.head, 4 * (528 * (1100 + 4) + 4 * 1056));
         }
     }
 }

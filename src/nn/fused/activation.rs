@@ -3,7 +3,7 @@
 use super::{Node, Pass, Plan};
 use crate::kernels::activation;
 use crate::kernels::aligned::Aligned;
-use crate::kernels::matmul::Into;
+use crate::kernels::matmul::Accumulation;
 use crate::nn::layout::LinearSpans;
 use crate::nn::profile::Part;
 use crate::nn::tape::Slot;
@@ -36,7 +36,7 @@ impl Pass {
     ) {
         let (kind, d_ff) = (plan.config.mlp.activation(), plan.shape.d_ff);
         let mut active = self.arena.buffer(self.ids.len() * d_ff);
-        self.input_gradient(plan, spans, &dy, (&mut active, Into::Overwrite));
+        self.input_gradient(plan, spans, &dy, (&mut active, Accumulation::Overwrite));
         let mut values = self.arena.take(wide);
         self.profile.measure(Part::Activation, || {
             activation::backward(kind, d_ff, &mut values, &mut active);

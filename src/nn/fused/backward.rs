@@ -1,10 +1,10 @@
 //! The way back: nodes from last to first, segment by segment. A node first gives back its own output, which nobody reads
 //! any more, so that its gradient can live there.
 
-use super::head::Way;
+use super::head::HeadPass;
 use super::{Node, Output, Pass, Plan};
 use crate::kernels::logprob;
-use crate::kernels::matmul::Into;
+use crate::kernels::matmul::Accumulation;
 use crate::nn::tape::Track;
 
 impl Pass {
@@ -13,17 +13,17 @@ impl Pass {
         &mut self,
         plan: &Plan,
         upstream: logprob::Upstream,
-        (grads, into): (&mut [f32], Into),
+        (grads, into): (&mut [f32], Accumulation),
     ) {
         let Some(hidden) = self.hidden.take() else {
-            if into == Into::Overwrite {
+            if into == Accumulation::Overwrite {
                 grads.fill(0.0);
             }
             return;
         };
         self.into = into;
         if !self.head_done {
-            self.head_backward(plan, hidden, upstream, grads, Way::Back);
+            self.head_backward(plan, hidden, upstream, grads, HeadPass::Backward);
         }
         self.walk(plan, grads);
         let replayed = self.boundaries.len().saturating_sub(1);

@@ -5,7 +5,7 @@ use crate::kernels::dropout::Dropout;
 use crate::nn::NormPlacement;
 use crate::nn::kv_cache::Texts;
 use crate::nn::layout::{BlockSpans, ExpertSpans, LinearSpans, MlpSpans, NormSpans};
-use crate::nn::moment::Place;
+use crate::nn::step_position::Place;
 use crate::nn::tape::{Slot, Track};
 
 /// The last part of a sub-layer, whose output joins the residual stream.
@@ -36,7 +36,7 @@ impl Pass {
         let h = self.norm_before(plan, x, block.norm1.as_ref());
         let mut qkv = self.linear(plan, h, None, &block.qkv, Output::New);
         if h != x {
-            self.read_remade(h);
+            self.release_recomputable(h);
         }
         if let Some(gains) = block.qk_norm {
             let normed = self.qk_norm(plan, qkv, gains);
@@ -69,7 +69,7 @@ impl Pass {
             MlpSpans::One(spans) => {
                 let wide = self.linear(plan, h, None, &spans.wide, Output::New);
                 if h != after {
-                    self.read_remade(h);
+                    self.release_recomputable(h);
                 }
                 let active = self.activation(plan, wide);
                 self.read(wide);

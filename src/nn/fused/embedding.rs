@@ -1,10 +1,10 @@
 //! The residual stream's beginning: token embeddings with what is added for positions.
 
 use super::{Pass, Plan};
-use crate::kernels::matmul::Into;
+use crate::kernels::matmul::Accumulation;
 use crate::kernels::{dropout, embedding};
-use crate::nn::moment::Place;
 use crate::nn::profile::Part;
+use crate::nn::step_position::Place;
 use crate::nn::tape::Slot;
 
 impl Pass {
@@ -39,12 +39,12 @@ impl Pass {
             }
             let dtable = &mut grads[plan.layout.tokens.range()];
             // A tied table has the head's gradient already; few rows of a free one are written.
-            if into == Into::Overwrite && plan.layout.tokens != plan.layout.head {
+            if into == Accumulation::Overwrite && plan.layout.tokens != plan.layout.head {
                 dtable.fill(0.0);
             }
             embedding::backward(ids, scale(plan), &dx, dtable);
             if let Some(span) = plan.layout.positions {
-                if into == Into::Overwrite {
+                if into == Accumulation::Overwrite {
                     grads[span.range()].fill(0.0);
                 }
                 embedding::backward_positions(positions, d, &dx, &mut grads[span.range()]);

@@ -4,7 +4,7 @@
 use super::{Node, Output, Pass, Plan};
 use crate::kernels::aligned::Aligned;
 use crate::kernels::experts::{self, Balance, Order, Router, Tally};
-use crate::kernels::matmul::{Arithmetic, Into};
+use crate::kernels::matmul::{Accumulation, ComputeDtype};
 use crate::kernels::{activation, linear};
 use crate::nn::MoeConfig;
 use crate::nn::layout::{ExpertSpans, LinearSpans};
@@ -151,7 +151,7 @@ impl Pass {
             let weight = plan.matrix(spans.router);
             let bias = spans.bias.map(|span| plan.dense(span));
             let product = sizes.router(router.n_expert);
-            let f32 = Arithmetic::F32;
+            let f32 = ComputeDtype::F32;
             linear::forward(f32, product, x_values, weight, None, None, &mut logits);
             experts::route(router, &logits, bias, &mut values);
             known.order.arrange(router, &values);
@@ -247,7 +247,7 @@ impl Pass {
         self.experts_in_backward(plan, node, sizes, (&dwide, &mut dgathered), grads);
         self.arena.free(dwide);
         let (mut dx, into) = self.arena.open_gradient(node.x, sizes.rows * sizes.d);
-        let (order, add) = (&self.experts.order, into == Into::Accumulate);
+        let (order, add) = (&self.experts.order, into == Accumulation::Add);
         self.profile.measure(Part::Experts, || {
             experts::gather_backward(order, router.top_k, &dgathered, &mut dx, add);
         });
@@ -330,7 +330,14 @@ impl Pass {
                     linear::backward_bias(dy, &mut grads[span.range()], into);
                 }
                 let (weight, dx) = (plan.dense(spans.weight), &mut dx[ins]);
-                linear::backward_input(plan.arithmetic, sizes, dy, weight, dx, Into::Overwrite);
+                linear::backward_input(
+                    plan.arithmetic,
+                    sizes,
+                    dy,
+                    weight,
+                    dx,
+                    Accumulation::Overwrite,
+                );
             }
         });
     }
@@ -357,18 +364,18 @@ impl Pass {
             };
             experts::route_backward(router, routing, dgates, balance, &mut dlogits);
             let dweight = &mut grads[spans.router.range()];
-            linear::backward_weight(Arithmetic::F32, sizes, &dlogits, x, dweight, into);
+            linear::backward_weight(ComputeDtype::F32, sizes, &dlogits, x, dweight, into);
             let weight = plan.dense(spans.router);
             linear::backward_input(
-                Arithmetic::F32,
+                ComputeDtype::F32,
                 sizes,
                 &dlogits,
                 weight,
                 dx,
-                Into::Accumulate,
+                Accumulation::Add,
             );
             // What is balanced by hand has no gradient.
-            if let (Some(bias), Into::Overwrite) = (spans.bias, into) {
+            if let (Some(bias), Accumulation::Overwrite) = (spans.bias, into) {
                 grads[bias.range()].fill(0.0);
             }
         });
@@ -415,8 +422,8 @@ fn expert_sizes(spans: &LinearSpans, rows: usize) -> linear::Sizes {
 }
 
 /// The gradient of what no token passed is zero.
-fn leave_unused(spans: &LinearSpans, into: Into, grads: &mut [f32]) {
-    if into == Into::Overwrite {
+fn leave_unused(spans: &LinearSpans, into: Accumulation, grads: &mut [f32]) {
+    if into == Accumulation::Overwrite {
         grads[spans.weight.range()].fill(0.0);
         if let Some(bias) = spans.bias {
             grads[bias.range()].fill(0.0);

@@ -2,29 +2,29 @@
 //! `kernels::logprob`.
 
 use super::{Pass, Plan};
-use crate::kernels::matmul::{Arithmetic, Into};
+use crate::kernels::matmul::{Accumulation, ComputeDtype};
 use crate::kernels::{linear, logprob, softcap};
 use crate::nn::profile::Part;
 use crate::nn::tape::{Slot, Track};
 
 /// How the head comes to its gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum HeadPass {
     /// From what its forward left.
-    Back,
+    Backward,
     /// Forward and backward at once: fills `outputs` too.
     Both,
 }
 
 /// A function of the kernel that does so.
 type Differentiate = fn(
-    Arithmetic,
+    ComputeDtype,
     logprob::Sizes,
     logprob::Inputs,
     &mut logprob::Outputs,
     logprob::Upstream,
     &mut [f32],
-    (&mut [f32], Into),
+    (&mut [f32], Accumulation),
 );
 
 /// What the head is asked of `hidden` states (rows, D).
@@ -59,12 +59,12 @@ impl Pass {
         hidden: Slot,
         upstream: logprob::Upstream,
         grads: &mut [f32],
-        way: Way,
+        pass: HeadPass,
     ) {
         let (rows, d, vocab) = (self.ids.len(), plan.shape.d_model, plan.shape.vocab_size);
-        let (sizes, differentiate): (_, Differentiate) = match way {
-            Way::Back => (logprob::Sizes::new(rows, d, vocab), logprob::backward),
-            Way::Both => (
+        let (sizes, differentiate): (_, Differentiate) = match pass {
+            HeadPass::Backward => (logprob::Sizes::new(rows, d, vocab), logprob::backward),
+            HeadPass::Both => (
                 logprob::Sizes::in_chunks(rows, d, vocab),
                 logprob::forward_backward,
             ),

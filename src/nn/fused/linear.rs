@@ -2,7 +2,7 @@
 
 use super::{Node, Output, Pass, Plan};
 use crate::kernels::linear;
-use crate::kernels::matmul::Into;
+use crate::kernels::matmul::Accumulation;
 use crate::nn::layout::LinearSpans;
 use crate::nn::profile::Part;
 use crate::nn::tape::Slot;
@@ -73,12 +73,12 @@ impl Pass {
             self.nodes.pop();
             return self.activated_backward(plan, wide, (dy, residual), spans, grads);
         }
-        let is_remade = self.remake(plan, x);
+        let is_recomputed = self.recompute(plan, x);
         let x_values = self.arena.take(x);
         let len = x_values.len();
         self.weight_gradient(plan, spans, (&x_values, &dy), grads);
         self.arena.put(x, x_values);
-        if is_remade {
+        if is_recomputed {
             self.arena.release(x);
         }
         let (mut dx, into) = self.arena.open_gradient(x, len);
@@ -111,7 +111,7 @@ impl Pass {
         plan: &Plan,
         spans: &LinearSpans,
         dy: &[f32],
-        (dx, into): (&mut [f32], Into),
+        (dx, into): (&mut [f32], Accumulation),
     ) {
         let (sizes, weight) = (self.linear_sizes(spans), plan.dense(spans.weight));
         self.profile.measure(Part::LinearBackward, || {

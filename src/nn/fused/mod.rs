@@ -13,12 +13,12 @@ mod norm;
 mod plan;
 mod qk_norm;
 mod reading;
-mod remake;
+mod recompute;
 mod residual;
 
 pub(crate) use experts::Experts;
 pub(crate) use plan::Plan;
-pub(crate) use remake::is_remade;
+pub(crate) use recompute::is_recomputed;
 
 use super::TokenBatch;
 use super::footprint::Footprint;
@@ -28,10 +28,10 @@ use super::profile::{Part, Profile};
 use super::tape::{Arena, Slot, Track};
 use crate::kernels::dropout::Dropout;
 use crate::kernels::logprob;
-use crate::kernels::matmul::Into;
+use crate::kernels::matmul::Accumulation;
 use crate::kernels::positions::Positions;
 
-use head::Way;
+use head::HeadPass;
 
 /// One layer as the forward left it.
 #[derive(Debug, Clone, Copy)]
@@ -124,7 +124,7 @@ pub(crate) struct Pass {
     /// Whether the gradient by them is there already.
     head_done: bool,
     /// How the backward under way writes gradients of parameters.
-    into: Into,
+    into: Accumulation,
     /// What the arena held after the first forward of this size.
     forward_bytes: u64,
     /// What runs now ran before, for the backward.
@@ -147,7 +147,7 @@ impl Pass {
             rows: Rows::default(),
             hidden: None,
             head_done: false,
-            into: Into::Accumulate,
+            into: Accumulation::Add,
             forward_bytes: 0,
             replays: false,
             experts: Experts::default(),
@@ -178,11 +178,11 @@ impl Pass {
         plan: &Plan,
         batch: &TokenBatch,
         upstream: logprob::Upstream,
-        (grads, into): (&mut [f32], Into),
+        (grads, into): (&mut [f32], Accumulation),
     ) {
         let hidden = self.hidden_of(plan, batch);
         self.into = into;
-        self.head_backward(plan, hidden, upstream, grads, Way::Both);
+        self.head_backward(plan, hidden, upstream, grads, HeadPass::Both);
     }
 
     /// Hidden states of a batch whose targets the head will ask for.

@@ -2,14 +2,14 @@
 
 use crate::kernels::attention::{self, Heads, Mask, Scores};
 use crate::kernels::dropout::Dropout;
-use crate::kernels::matmul::Arithmetic;
+use crate::kernels::matmul::ComputeDtype;
 use crate::kernels::matrix::Matrix;
 use crate::kernels::norm;
 use crate::kernels::qk_norm::QkNorm;
 use crate::kernels::rotary::RotaryTable;
 use crate::nn::checkpointing::ActivationCheckpointing;
 use crate::nn::layout::{BlockSpans, Layout, NormSpans, Span};
-use crate::nn::moment::{Moment, Place};
+use crate::nn::step_position::{Place, StepPosition};
 use crate::nn::tables::Tables;
 use crate::nn::weights::Weights;
 use crate::nn::{ModelConfig, ModelShape};
@@ -18,14 +18,14 @@ use crate::nn::{ModelConfig, ModelShape};
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'a> {
     /// What all products of the pass are computed in.
-    pub arithmetic: Arithmetic,
+    pub arithmetic: ComputeDtype,
     pub checkpointing: ActivationCheckpointing,
     pub config: &'a ModelConfig,
     pub shape: &'a ModelShape,
     pub layout: &'a Layout,
     pub tables: &'a Tables,
     /// Where in a run the pass stands; what is dropped depends on it.
-    pub moment: Moment,
+    pub moment: StepPosition,
     pub weights: Weights<'a>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::nn::kv_cache::CHUNK;
-use crate::nn::{Door, ModelConfig, position::PositionConfig};
+use crate::nn::{Backend, ModelConfig, position::PositionConfig};
 use candle_core::Device;
 
 fn greedy(max_new_tokens: usize) -> Sampling {
@@ -23,7 +23,7 @@ fn positions() -> [PositionConfig; 5] {
     ]
 }
 
-fn model(position: &PositionConfig, n_kv_head: usize, door: Door) -> Model {
+fn model(position: &PositionConfig, n_kv_head: usize, backend: Backend) -> Model {
     let config = ModelConfig {
         n_layer: 2,
         n_head: 4,
@@ -35,7 +35,7 @@ fn model(position: &PositionConfig, n_kv_head: usize, door: Door) -> Model {
         init_std: 0.4,
         ..Default::default()
     };
-    let mut model = Model::with_door(&config, 29, &Device::Cpu, door).unwrap();
+    let mut model = Model::with_backend(&config, 29, &Device::Cpu, backend).unwrap();
     model.init(5).unwrap();
     model
 }
@@ -75,8 +75,8 @@ fn greedy_with_cache_equals_greedy_without_even_beyond_the_context() {
     let positions = positions();
     for position in &positions {
         for n_kv_head in [4, 2, 1] {
-            for door in [Door::Fused, Door::Composite] {
-                let mut model = model(position, n_kv_head, door);
+            for backend in [Backend::Fused, Backend::Composite] {
+                let mut model = model(position, n_kv_head, backend);
                 let prompt = [3, 1, 4, 1, 5];
                 let expected = without_cache(&mut model, &prompt, 30);
                 let mut seen = Vec::new();
@@ -87,7 +87,7 @@ fn greedy_with_cache_equals_greedy_without_even_beyond_the_context() {
                 let generated = generated.unwrap();
                 assert_eq!(
                     generated.tokens, expected,
-                    "{position:?} {n_kv_head} {door:?}"
+                    "{position:?} {n_kv_head} {backend:?}"
                 );
                 assert_eq!(generated.finish, Finish::Length);
                 assert_eq!(seen, expected);
@@ -98,7 +98,7 @@ fn greedy_with_cache_equals_greedy_without_even_beyond_the_context() {
 
 fn fused() -> Model {
     let position = PositionConfig::Learned(Default::default());
-    model(&position, 4, Door::Fused)
+    model(&position, 4, Backend::Fused)
 }
 
 #[test]
@@ -156,8 +156,8 @@ fn texts_side_by_side_come_out_as_they_do_alone() {
     let positions = positions();
     let prompts: [&[u32]; 4] = [&[3, 1, 4, 1, 5, 9], &[2], &[6; 17], &[5, 3, 5]];
     for position in &positions {
-        for door in [Door::Fused, Door::Composite] {
-            let mut model = model(position, 2, door);
+        for backend in [Backend::Fused, Backend::Composite] {
+            let mut model = model(position, 2, backend);
             for temperature in [0.0, 1.0] {
                 let sampling = Sampling {
                     temperature,
@@ -181,7 +181,10 @@ fn texts_side_by_side_come_out_as_they_do_alone() {
                 for (i, text) in together.iter().enumerate() {
                     let mut go = |_, _| ControlFlow::Continue(());
                     let alone = generate_batch(&mut model, &batch[i..=i], how, &mut go).unwrap();
-                    assert_eq!(*text, alone[0], "{position:?} {door:?} {temperature} {i}");
+                    assert_eq!(
+                        *text, alone[0],
+                        "{position:?} {backend:?} {temperature} {i}"
+                    );
                     assert_eq!(heard[i], text.tokens);
                 }
             }

@@ -120,7 +120,7 @@ pub(crate) struct FeedForwardSpans {
 pub(crate) struct ExpertSpans {
     /// (n_expert, D).
     pub router: Span,
-    /// What is added to probabilities for the choice alone, (1, n_expert): balanced by hand, not learnt.
+    /// What is added to probabilities for the choice alone, (1, n_expert): balanced by hand, not supervised.
     pub bias: Option<Span>,
     /// The first expert.
     first: FeedForwardSpans,

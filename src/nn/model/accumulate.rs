@@ -1,7 +1,7 @@
 //! A micro-step in one go: forward, the loss and its gradient, backward.
 
-use super::{Door, Model, TokenBatch};
-use crate::kernels::matmul::Into;
+use super::{Backend, Model, TokenBatch};
+use crate::kernels::matmul::Accumulation;
 use crate::kernels::{flat, logprob, threads};
 use candle_core::{Result, Tensor};
 
@@ -70,9 +70,9 @@ impl Model {
     ) -> Result<R> {
         let mut upstream = std::mem::take(&mut self.upstream);
         upstream.begin(batch.inputs.len());
-        let result = match self.door {
-            Door::Composite => self.accumulate_composite(batch, loss, &mut upstream),
-            Door::Fused => self.accumulate_fused(batch, known, loss, &mut upstream),
+        let result = match self.backend {
+            Backend::Composite => self.accumulate_composite(batch, loss, &mut upstream),
+            Backend::Fused => self.accumulate_fused(batch, known, loss, &mut upstream),
         };
         self.upstream = upstream;
         result
@@ -106,7 +106,7 @@ impl Model {
             })?
         })?;
         self.loads.add(self.training.experts.tallies());
-        if result.is_err() && (known || into == Into::Overwrite) {
+        if result.is_err() && (known || into == Accumulation::Overwrite) {
             // Nothing was written: the gradients go on standing for zeros. Or the head's part was: zeros are a state that
             // can be told, half a gradient is none.
             self.params.zero_grads()?;

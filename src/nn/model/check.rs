@@ -1,6 +1,6 @@
 //! What a model refuses: shapes that do not fit, tokens that would index out of a table.
 
-use super::{Door, Model, ModelConfig, ModelShape, TokenBatch};
+use super::{Backend, Model, ModelConfig, ModelShape, TokenBatch};
 use crate::nn::Balancing;
 use candle_core::{Result, Tensor, bail};
 
@@ -77,7 +77,7 @@ pub(super) fn upstream(
     Ok(())
 }
 
-pub(super) fn shape(config: &ModelConfig, shape: &ModelShape, door: Door) -> Result<()> {
+pub(super) fn shape(config: &ModelConfig, shape: &ModelShape, backend: Backend) -> Result<()> {
     let sizes = [
         shape.n_layer,
         shape.n_head,
@@ -91,7 +91,7 @@ pub(super) fn shape(config: &ModelConfig, shape: &ModelShape, door: Door) -> Res
     if sizes.contains(&0) {
         bail!("model: every size must be at least 1, got {shape:?}")
     }
-    if door == Door::Composite
+    if backend == Backend::Composite
         && let Some(moe) = &config.moe
         && moe.balancing != (Balancing::Loss {})
     {

@@ -1,6 +1,6 @@
 //! The experts of a model over an optimizer step: how busy they were, and the biases that balance them.
 
-use super::{Model, Moment};
+use super::{Model, StepPosition};
 use crate::kernels::experts::Tally;
 use crate::nn::Balancing;
 use crate::nn::layout::MlpSpans;
@@ -56,11 +56,11 @@ impl Loads {
 
 impl Model {
     /// Says where in a run the next passes stand: what they drop, and how much balancing counts in them, depends on it.
-    pub fn set_moment(&mut self, moment: Moment) {
+    pub fn set_step_position(&mut self, moment: StepPosition) {
         self.moment = moment;
     }
 
-    /// How busy the experts have been; `None` without experts, or before a training pass. Known on the fused door alone.
+    /// How busy the experts have been; `None` without experts, or before a training pass. Known on the fused backend alone.
     pub fn expert_load(&self) -> Option<ExpertLoad> {
         let seen = self.loads.0.iter().filter(|tally| tally.tokens > 0.0);
         let loads: Vec<ExpertLoad> = seen.map(ExpertLoad::of).collect();

@@ -18,14 +18,14 @@ use super::composite::{Graph, Leaves};
 use super::footprint::Footprint;
 use super::fused::Pass;
 use super::layout::{Layout, Span};
-use super::moment::Moment;
 use super::profile::Part;
+use super::step_position::StepPosition;
 use super::tables::Tables;
 use super::tape::Track;
 use super::weights::{Stored, StoredTensor};
 use super::{Init, ModelConfig, ModelShape, Naming, ParamInfo, Params};
 use crate::base::rng::{Rng, Stream};
-use crate::kernels::matmul::Arithmetic;
+use crate::kernels::matmul::ComputeDtype;
 use crate::kernels::threads;
 use candle_core::{Device, Result, Tensor, bail};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct TokenBatch<'a> {
     pub targets: &'a [u32],
     pub batch_size: usize,
     pub seq_len: usize,
-    /// How much each target counts in the loss: 1 for what is learnt, 0 for prompts and padding. None: all count.
+    /// How much each target counts in the loss: 1 for what is supervised, 0 for prompts and padding. None: all count.
     pub weights: Option<&'a [f32]>,
     /// Where in its row the document of each token begins, in packed rows: attention does not look before it and
     /// positions begin again there. None: each row is one document.
@@ -45,7 +45,7 @@ pub struct TokenBatch<'a> {
 }
 
 impl<'a> TokenBatch<'a> {
-    /// Rows that are one text each, of which every token is learnt.
+    /// Rows that are one text each, of which every token is supervised.
     pub const fn plain(
         inputs: &'a [u32],
         targets: &'a [u32],
@@ -81,7 +81,7 @@ const NORMAL_COST: usize = 64;
 
 /// How a model computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Door {
+pub enum Backend {
     /// Fused kernels on a tape: CPU.
     Fused,
     /// Plain candle operations and candle's autograd: any device.
@@ -96,15 +96,15 @@ pub struct Model {
     params: Params,
     /// Weights in a file's own formats, where `params` has none.
     stored: Option<Stored>,
-    door: Door,
-    arithmetic: Arithmetic,
+    backend: Backend,
+    arithmetic: ComputeDtype,
     checkpointing: ActivationCheckpointing,
     /// What the last training forward left for its backward.
     recorded: Option<Recorded>,
     training: Pass,
     evaluation: Pass,
     tables: Tables,
-    moment: Moment,
+    moment: StepPosition,
     /// What the experts of the optimizer step under way got so far.
     loads: experts::Loads,
     /// Gradient of the loss by the head's outputs, used again every step.
@@ -125,29 +125,35 @@ impl Model {
     /// the config names none.
     /// On a CPU the fused kernels compute, elsewhere the composites.
     pub fn new(config: &ModelConfig, vocab_size: usize, device: &Device) -> Result<Model> {
-        let door = if device.is_cpu() {
-            Door::Fused
+        let backend = if device.is_cpu() {
+            Backend::Fused
         } else {
-            Door::Composite
+            Backend::Composite
         };
-        Model::with_door(config, vocab_size, device, door)
+        Model::with_backend(config, vocab_size, device, backend)
     }
 
-    /// The same through a door of choice; the fused one is for CPUs alone.
-    pub fn with_door(
+    /// The same through a backend of choice; the fused one is for CPUs alone.
+    pub fn with_backend(
         config: &ModelConfig,
         vocab_size: usize,
         device: &Device,
-        door: Door,
+        backend: Backend,
     ) -> Result<Model> {
-        if door == Door::Fused && !device.is_cpu() {
-            bail!("model: the fused door is for the CPU, not for {device:?}")
+        if backend == Backend::Fused && !device.is_cpu() {
+            bail!("model: the fused backend is for the CPU, not for {device:?}")
         }
         let shape = config.shape(vocab_size);
-        check::shape(config, &shape, door)?;
+        check::shape(config, &shape, backend)?;
         let layout = Layout::new(config, &shape);
         let params = Params::new(layout.infos.clone(), device)?;
-        Ok(Model::assemble((config, shape), layout, params, None, door))
+        Ok(Model::assemble(
+            (config, shape),
+            layout,
+            params,
+            None,
+            backend,
+        ))
     }
 
     /// The parameters that a model of this config has, in memory order, without making it.
@@ -156,7 +162,7 @@ impl Model {
     /// The config's.
     pub fn parameters(config: &ModelConfig, vocab_size: usize) -> Result<Vec<ParamInfo>> {
         let shape = config.shape(vocab_size);
-        check::shape(config, &shape, Door::Fused)?;
+        check::shape(config, &shape, Backend::Fused)?;
         Ok(Layout::new(config, &shape).infos)
     }
 
@@ -174,7 +180,7 @@ impl Model {
         E: From<candle_core::Error>,
     {
         let shape = config.shape(vocab_size);
-        check::shape(config, &shape, Door::Fused)?;
+        check::shape(config, &shape, Backend::Fused)?;
         let layout = Layout::new(config, &shape);
         let params = Params::absent(layout.infos.clone())?;
         let stored = Stored::new(&layout, read)?;
@@ -184,7 +190,7 @@ impl Model {
             layout,
             params,
             Some(stored),
-            Door::Fused,
+            Backend::Fused,
         ))
     }
 
@@ -193,7 +199,7 @@ impl Model {
         layout: Layout,
         params: Params,
         stored: Option<Stored>,
-        door: Door,
+        backend: Backend,
     ) -> Model {
         Model {
             config: config.clone(),
@@ -201,14 +207,14 @@ impl Model {
             layout,
             params,
             stored,
-            door,
-            arithmetic: Arithmetic::F32,
+            backend,
+            arithmetic: ComputeDtype::F32,
             checkpointing: ActivationCheckpointing::default(),
             recorded: None,
             training: Pass::new(Track::Gradients),
             evaluation: Pass::new(Track::Off),
             tables: Tables::new(config, &shape),
-            moment: Moment::default(),
+            moment: StepPosition::default(),
             loads: experts::Loads::default(),
             upstream: Upstream::default(),
         }
@@ -235,10 +241,10 @@ impl Model {
         })
     }
 
-    /// What all products are computed in from now on: training, evaluation and generation. The composite door knows f32
+    /// What all products are computed in from now on: training, evaluation and generation. The composite backend knows f32
     /// alone.
-    pub fn set_arithmetic(&mut self, arithmetic: Arithmetic) -> Result<()> {
-        if self.door == Door::Composite && arithmetic != Arithmetic::F32 {
+    pub fn set_arithmetic(&mut self, arithmetic: ComputeDtype) -> Result<()> {
+        if self.backend == Backend::Composite && arithmetic != ComputeDtype::F32 {
             bail!(
                 "model: {arithmetic:?} arithmetic is for the fused kernels of the CPU; use f32 here"
             )
@@ -247,11 +253,11 @@ impl Model {
         Ok(())
     }
 
-    pub fn arithmetic(&self) -> Arithmetic {
+    pub fn arithmetic(&self) -> ComputeDtype {
         self.arithmetic
     }
 
-    /// Which activations the next training forwards keep. The composite door keeps all.
+    /// Which activations the next training forwards keep. The composite backend keeps all.
     pub fn set_checkpointing(&mut self, checkpointing: ActivationCheckpointing) {
         self.checkpointing = checkpointing;
         self.recorded = None;
@@ -272,7 +278,7 @@ impl Model {
     }
 
     /// What the training and the evaluation pass hold in memory after what they have done so far; nothing on the
-    /// composite door. [`super::footprint`] foretells it.
+    /// composite backend. [`super::footprint`] predicts it.
     pub fn footprints(&self) -> (Footprint, Footprint) {
         (self.training.footprint(), self.evaluation.footprint())
     }
@@ -306,7 +312,7 @@ impl Model {
         &mut self.params
     }
 
-    pub(crate) fn moment(&self) -> Moment {
+    pub(crate) fn moment(&self) -> StepPosition {
         self.moment
     }
 

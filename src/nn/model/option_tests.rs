@@ -1,4 +1,4 @@
-//! Every option of a model, alone and together: gradients against f64, both doors, checkpointing, memory, reading on.
+//! Every option of a model, alone and together: gradients against f64, both backends, checkpointing, memory, reading on.
 //! Combinations of the registries' members stand in tests/gradients.rs.
 
 use super::*;
@@ -137,8 +137,8 @@ fn with(says: Value) -> ModelConfig {
     serde_json::from_value(whole).unwrap()
 }
 
-fn model(config: &ModelConfig, door: Door) -> Model {
-    let mut model = Model::with_door(config, VOCAB, &Device::Cpu, door).unwrap();
+fn model(config: &ModelConfig, backend: Backend) -> Model {
+    let mut model = Model::with_backend(config, VOCAB, &Device::Cpu, backend).unwrap();
     let mut rng = Rng::new(1, Stream::Test, 0, 0);
     let offset = config.norm.gain_offset() as f32;
     let infos = model.params().infos().to_vec();
@@ -155,7 +155,7 @@ fn model(config: &ModelConfig, door: Door) -> Model {
         }
     };
     model.params_mut().write_weights(fill).unwrap();
-    model.set_moment(Moment {
+    model.set_step_position(StepPosition {
         seed: 3,
         micro_step: 7,
         share: 0.5,
@@ -199,16 +199,16 @@ fn upstream(values: &[f64]) -> Tensor {
     Tensor::from_vec(values, (2, 9), &Device::Cpu).unwrap()
 }
 
-fn check(name: &str, config: &ModelConfig, door: Door) {
+fn check(name: &str, config: &ModelConfig, backend: Backend) {
     let texts = texts(18);
     let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
-    let mut model = model(config, door);
+    let mut model = model(config, backend);
     let exact = oracle::exact(&model, &batch, &texts.dlogp, &texts.dentropy).unwrap();
     let outputs = model.forward(&batch).unwrap();
     let (dlogp, dentropy) = (upstream(&texts.dlogp), upstream(&texts.dentropy));
     model.backward(&dlogp, Some(&dentropy)).unwrap();
     let flat = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    let what = |part: &str| format!("{part} of {name} on {door:?}");
+    let what = |part: &str| format!("{part} of {name} on {backend:?}");
     compare(&what("logp"), &flat(&outputs.logp), &exact.logp, 1e-3);
     compare(
         &what("entropy"),
@@ -231,10 +231,10 @@ fn check(name: &str, config: &ModelConfig, door: Door) {
 }
 
 #[test]
-fn every_option_has_exact_gradients_on_both_doors() {
+fn every_option_has_exact_gradients_on_both_backends() {
     for (name, config) in options() {
-        check(name, &config, Door::Fused);
-        check(name, &config, Door::Composite);
+        check(name, &config, Backend::Fused);
+        check(name, &config, Backend::Composite);
     }
 }
 
@@ -244,7 +244,7 @@ fn gradients_are_slopes() {
     for (name, config) in options() {
         let texts = texts(18);
         let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
-        let mut model = model(&config, Door::Fused);
+        let mut model = model(&config, Backend::Fused);
         let exact = oracle::exact(&model, &batch, &texts.dlogp, &texts.dentropy).unwrap();
         let mut rng = Rng::new(9, Stream::Test, 0, 0);
         let n = model.n_params();
@@ -295,7 +295,7 @@ fn checkpointing_changes_no_bit_of_any_option_and_its_memory_is_foretold() {
     let (dlogp, dentropy) = (upstream(&texts.dlogp), upstream(&texts.dentropy));
     for (name, config) in options() {
         let run = |policy| {
-            let mut model = model(&config, Door::Fused);
+            let mut model = model(&config, Backend::Fused);
             model.set_checkpointing(policy);
             let bytes = [(); 2].map(|()| {
                 model.forward(&batch).unwrap();
@@ -311,11 +311,11 @@ fn checkpointing_changes_no_bit_of_any_option_and_its_memory_is_foretold() {
             let (grads, bytes) = run(policy);
             assert!(grads == kept.0, "{name}: {policy:?}: gradients differ");
             let shape = config.shape(VOCAB);
-            let foretold = (
+            let predicted = (
                 footprint::training(&config, &shape, 2, 9, policy),
                 footprint::evaluation(&config, &shape, 2, 9),
             );
-            assert_eq!(bytes, [foretold; 2], "{name}: {policy:?}");
+            assert_eq!(bytes, [predicted; 2], "{name}: {policy:?}");
         }
     }
 }
@@ -323,8 +323,8 @@ fn checkpointing_changes_no_bit_of_any_option_and_its_memory_is_foretold() {
 #[test]
 fn reading_on_gives_what_reading_at_once_gives() {
     for (name, config) in options() {
-        for door in [Door::Fused, Door::Composite] {
-            let mut model = model(&config, door);
+        for backend in [Backend::Fused, Backend::Composite] {
+            let mut model = model(&config, backend);
             let ids = texts(9).inputs;
             let whole = model.logits(&ids, 1, 9).unwrap().squeeze(0).unwrap();
             let whole: Vec<Vec<f32>> = whole.to_vec2().unwrap();
@@ -341,7 +341,12 @@ fn reading_on_gives_what_reading_at_once_gives() {
                 .unwrap();
             for (row, at) in rows.iter().zip([3, 4, 6, 7, 8]) {
                 let exact: Vec<f64> = whole[at].iter().map(|&x| f64::from(x)).collect();
-                compare(&format!("{name} on {door:?}, token {at}"), row, &exact, 0.1);
+                compare(
+                    &format!("{name} on {backend:?}, token {at}"),
+                    row,
+                    &exact,
+                    0.1,
+                );
             }
         }
     }
@@ -352,18 +357,18 @@ fn evaluation_drops_nothing_and_training_drops_by_step() {
     let config = with(json!({"dropout": 0.5}));
     let texts = texts(18);
     let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
-    let mut plain = model(&with(json!({})), Door::Fused);
-    let mut model = model(&config, Door::Fused);
+    let mut plain = model(&with(json!({})), Backend::Fused);
+    let mut model = model(&config, Backend::Fused);
     let flat = |t: Tensor| t.flatten_all().unwrap().to_vec1::<f32>().unwrap();
     let expected = flat(plain.score(&batch).unwrap().logp);
     assert_eq!(flat(model.score(&batch).unwrap().logp), expected);
     let mut at = |micro_step| {
-        let moment = Moment {
+        let moment = StepPosition {
             seed: 3,
             micro_step,
             share: 1.0,
         };
-        model.set_moment(moment);
+        model.set_step_position(moment);
         flat(model.forward(&batch).unwrap().logp)
     };
     let first = at(1);
@@ -377,7 +382,7 @@ fn biases_bring_the_load_of_experts_towards_equal() {
     let config = with(json!({
         "moe": {"n_expert": 4, "top_k": 1, "aux_loss_coef": 0.0, "balancing": {"bias": {"rate": 0.02}}},
     }));
-    let mut model = model(&config, Door::Fused);
+    let mut model = model(&config, Backend::Fused);
     let texts = texts(180);
     let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 20, 9);
     let mut loads = Vec::new();
@@ -403,7 +408,7 @@ fn biases_bring_the_load_of_experts_towards_equal() {
 fn balancing_losses_pull_towards_equal_work() {
     let config =
         with(json!({"moe": {"n_expert": 4, "top_k": 1, "aux_loss_coef": 1.0, "z_loss_coef": 0.0}}));
-    let mut model = model(&config, Door::Fused);
+    let mut model = model(&config, Backend::Fused);
     let texts = texts(180);
     let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 20, 9);
     let mut aux = Vec::new();

@@ -1,6 +1,6 @@
-//! Forward, backward, evaluation and reading, through either door.
+//! Forward, backward, evaluation and reading, through either backend.
 
-use super::{Door, Model, Recorded, TokenBatch, TokenOutputs, check};
+use super::{Backend, Model, Recorded, TokenBatch, TokenOutputs, check};
 use crate::kernels::attention::Heads;
 use crate::kernels::{flat, logprob, threads};
 use crate::nn::composite::{Decoder, Graph, Leaves};
@@ -17,7 +17,7 @@ impl Model {
         self.recorded = None;
         self.params.require_present()?;
         self.check_batch(batch)?;
-        if self.door == Door::Fused {
+        if self.backend == Backend::Fused {
             let outputs = self.run_fused(Track::Gradients, batch)?;
             self.recorded = Some(Recorded::Fused(batch.batch_size, batch.seq_len));
             return Ok(outputs);
@@ -91,7 +91,7 @@ impl Model {
     /// Evaluation forward: keeps nothing for a backward, and an earlier training forward keeps its record.
     pub fn score(&mut self, batch: &TokenBatch) -> Result<TokenOutputs> {
         self.check_batch(batch)?;
-        if self.door == Door::Fused {
+        if self.backend == Backend::Fused {
             return self.run_fused(Track::Off, batch);
         }
         of_graph(&self.decoder(Track::Off)?.outputs(batch)?, batch)
@@ -100,7 +100,7 @@ impl Model {
     /// All logits (B, T, V) of `tokens` (B, T): for tests and preflight, where memory does not matter.
     pub fn logits(&mut self, tokens: &[u32], batch_size: usize, seq_len: usize) -> Result<Tensor> {
         self.check_tokens("tokens", tokens, batch_size, seq_len)?;
-        if self.door == Door::Fused {
+        if self.backend == Backend::Fused {
             self.tables.extend_to(seq_len);
             let mut logits = Vec::new();
             self.with_plan(|plan, _, pass| {
@@ -128,7 +128,7 @@ impl Model {
         extent: Extent,
         read: impl FnOnce(&mut Decoding) -> Result<R>,
     ) -> Result<R> {
-        if self.door == Door::Composite {
+        if self.backend == Backend::Composite {
             return read(&mut Decoding::composite(self.decoder(Track::Off)?, extent));
         }
         let (heads, windows) = (self.heads(), self.windows());
@@ -145,7 +145,7 @@ impl Model {
         (text, tokens): (&[u32], usize),
         read: impl FnOnce(&mut Decoding) -> Result<Vec<u32>>,
     ) -> Result<()> {
-        if self.door == Door::Composite {
+        if self.backend == Backend::Composite {
             let texts = Extent { texts: 1, tokens };
             read(&mut Decoding::composite(self.decoder(Track::Off)?, texts))?;
             return Ok(());
@@ -243,7 +243,7 @@ impl Model {
     }
 }
 
-/// What the composite door gave, without its graph.
+/// What the composite backend gave, without its graph.
 fn of_graph(graph: &Graph, batch: &TokenBatch) -> Result<TokenOutputs> {
     let shape = (batch.batch_size, batch.seq_len);
     let device = graph.logp.device();

@@ -210,11 +210,11 @@ fn a_loss_that_refuses_leaves_no_half_gradient() {
 }
 
 #[test]
-fn both_doors_give_the_gradient_of_a_loss_that_is_known_beforehand() {
+fn both_backends_give_the_gradient_of_a_loss_that_is_known_beforehand() {
     let batch = TokenBatch::plain(&[1, 2, 3, 4], &[2, 3, 4, 5], 2, 2);
-    let grads = |door| {
+    let grads = |backend| {
         let fused = tiny();
-        let mut model = Model::with_door(fused.config(), 11, &Device::Cpu, door).unwrap();
+        let mut model = Model::with_backend(fused.config(), 11, &Device::Cpu, backend).unwrap();
         model.init(3).unwrap();
         let pull = |upstream: &mut Upstream| {
             upstream.dlogp.fill(-0.25);
@@ -226,7 +226,7 @@ fn both_doors_give_the_gradient_of_a_loss_that_is_known_beforehand() {
         assert!(model.accumulate_known(&batch, pull, same).unwrap());
         model.params().read_grads(<[f32]>::to_vec).unwrap()
     };
-    let (fused, exact) = (grads(Door::Fused), grads(Door::Composite));
+    let (fused, exact) = (grads(Backend::Fused), grads(Backend::Composite));
     let largest = exact.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
     for (a, b) in fused.iter().zip(&exact) {
         assert!((a - b).abs() < 1e-5 * largest, "{a} and {b} of {largest}");

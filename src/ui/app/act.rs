@@ -28,7 +28,7 @@ impl App {
             Action::RunPane => self.go(Tab::Run),
             Action::Chat => self.go(Tab::Chat),
             Action::DataPane => self.go(Tab::Data),
-            Action::OpenData => self.grant_data(crate::ui::panes::data::Wish::Path),
+            Action::OpenData => self.grant_data(crate::ui::panes::data::PaneRequest::Path),
             Action::PlanPane => self.go(Tab::Plan),
             Action::Hardware => self.go(Tab::Hardware),
             Action::NextTab => self.go(self.neighbour(1)),
@@ -41,12 +41,12 @@ impl App {
                 Tab::Run => self.act_run(action),
                 Tab::Chat => self.act_chat(action),
                 Tab::Data => {
-                    let wish = self.data.act(action);
-                    self.grant_data(wish)
+                    let request = self.data.act(action);
+                    self.grant_data(request)
                 }
                 Tab::Plan => {
-                    let wish = self.plan.act(action);
-                    self.grant(wish)
+                    let request = self.plan.act(action);
+                    self.grant(request)
                 }
                 Tab::Hardware => {
                     self.hardware.act(action, &self.store);

@@ -6,7 +6,7 @@ use crate::data::inspect::{Inspected, Progress, Subject};
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
 use crate::ui::overlays::{Overlay, Prompt, PromptKind};
-use crate::ui::panes::data::Wish;
+use crate::ui::panes::data::PaneRequest;
 use std::sync::Arc;
 
 impl App {
@@ -38,20 +38,20 @@ impl App {
         vec![Effect::InspectData(Box::new(subject))]
     }
 
-    pub(super) fn grant_data(&mut self, wish: Wish) -> Vec<Effect> {
-        let (kind, text) = match wish {
-            Wish::None => return Vec::new(),
-            Wish::Again => return self.inspect_again(|_| {}),
-            Wish::Path => {
+    pub(super) fn grant_data(&mut self, request: PaneRequest) -> Vec<Effect> {
+        let (kind, text) = match request {
+            PaneRequest::None => return Vec::new(),
+            PaneRequest::Again => return self.inspect_again(|_| {}),
+            PaneRequest::Path => {
                 let path = self.data.subject().and_then(Subject::path);
                 (PromptKind::DataPath, path.unwrap_or_default().to_string())
             }
-            Wish::Tokenizer => {
+            PaneRequest::Tokenizer => {
                 let tokenizer = self.data.subject().and_then(|s| s.tokenizer.clone());
                 (PromptKind::DataTokenizer, tokenizer.unwrap_or_default())
             }
-            Wish::Row => (PromptKind::DataRow, String::new()),
-            Wish::Search => (PromptKind::DataSearch, self.data.search_text().to_string()),
+            PaneRequest::Row => (PromptKind::DataRow, String::new()),
+            PaneRequest::Search => (PromptKind::DataSearch, self.data.search_text().to_string()),
         };
         self.open(Overlay::Prompt(Prompt::new(kind, &text)))
     }

@@ -446,8 +446,8 @@ impl App {
             return Vec::new();
         }
         if self.tab == Tab::Plan {
-            let wish = self.plan.click(row);
-            return self.grant(wish);
+            let request = self.plan.click(row);
+            return self.grant(request);
         }
         let before = self.home.current(&self.store);
         self.home.select(row);

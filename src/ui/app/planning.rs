@@ -6,7 +6,7 @@ use crate::plan::{Request, gpus, measured, models, target};
 use crate::ui::effect::Effect;
 use crate::ui::overlays::{Choice, Item, Overlay, Picker};
 use crate::ui::panes::home::HomeRow;
-use crate::ui::panes::plan::Wish;
+use crate::ui::panes::plan::PaneRequest;
 
 /// Planned when nothing else suggests itself.
 const FIRST: &str = "quickstart";
@@ -86,11 +86,11 @@ impl App {
         });
     }
 
-    pub(super) fn grant(&mut self, wish: Wish) -> Vec<Effect> {
-        match wish {
-            Wish::None => Vec::new(),
-            Wish::Targets => self.open(Overlay::Picker(self.target_picker())),
-            Wish::Devices => self.open(Overlay::Picker(device_picker())),
+    pub(super) fn grant(&mut self, request: PaneRequest) -> Vec<Effect> {
+        match request {
+            PaneRequest::None => Vec::new(),
+            PaneRequest::Targets => self.open(Overlay::Picker(self.target_picker())),
+            PaneRequest::Devices => self.open(Overlay::Picker(device_picker())),
         }
     }
 

@@ -100,8 +100,8 @@ kinds! {
     left_out
     contamination
     overlap
-    nothing_learnt
-    eos_not_learnt
+    nothing_supervised
+    eos_not_supervised
     empty
     over_length
     duplicates
@@ -151,13 +151,13 @@ pub(super) mod testing {
     }
 
     /// A row that a model sees as these tokens.
-    pub fn seen(content: Content, ids: &[u32], learnt: &[usize]) -> Row {
+    pub fn seen(content: Content, ids: &[u32], supervised: &[usize]) -> Row {
         let mut row = row(content);
         row.seen = vec![Seen {
             label: "",
             document: Document {
                 ids: ids.to_vec(),
-                learnt: (0..ids.len()).map(|i| learnt.contains(&i)).collect(),
+                supervised: (0..ids.len()).map(|i| supervised.contains(&i)).collect(),
             },
         }];
         row

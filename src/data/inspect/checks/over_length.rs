@@ -33,8 +33,8 @@ impl Check for OverLength {
         let tokens = row.tokens().filter(|tokens| *tokens > self.limit)?;
         let limit = self.limit as usize;
         for seen in &row.seen {
-            let behind = seen.document.learnt.iter().skip(limit);
-            self.lost += behind.filter(|learnt| **learnt).count() as u64;
+            let behind = seen.document.supervised.iter().skip(limit);
+            self.lost += behind.filter(|supervised| **supervised).count() as u64;
         }
         Some(format!("{} tokens", grouped(tokens)))
     }

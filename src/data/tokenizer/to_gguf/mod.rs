@@ -189,7 +189,7 @@ mod tests {
 
     const TEXT: &str = "the theme of the thesis: there are 12 of them\n";
 
-    fn learnt() -> Tokenizer {
+    fn supervised() -> Tokenizer {
         let config: TokenizerConfig =
             serde_json::from_value(serde_json::json!({"bpe": {"vocab_size": 270}})).unwrap();
         config.build(&TEXT.repeat(50), TEXT).unwrap()
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_tokenizer_comes_back_from_a_file_with_the_same_ids() {
-        let tokenizer = learnt();
+        let tokenizer = supervised();
         let eos = tokenizer.eos().and_then(|id| tokenizer.token(id));
         let marks = Marks {
             eos,
@@ -243,7 +243,7 @@ mod tests {
         );
         let unigram = built(serde_json::json!({"unigram": {"vocab_size": 500}}));
         assert!(error(&unigram).contains("in bytes"), "{}", error(&unigram));
-        let odd = learnt()
+        let odd = supervised()
             .to_json()
             .replace("\"use_regex\": true", "\"use_regex\": false");
         let odd = Tokenizer::from_json(&odd).unwrap();

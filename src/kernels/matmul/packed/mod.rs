@@ -14,7 +14,7 @@ mod peak;
 mod rows;
 mod tile;
 
-use super::{Arithmetic, bf16_available};
+use super::{ComputeDtype, bf16_available};
 use crate::kernels::simd::{Level, level};
 pub(super) use blocked::{Factor, Job};
 use instructions::Instructions;
@@ -30,18 +30,18 @@ pub(super) enum Kernel {
 
 impl Kernel {
     /// The fastest that this machine has.
-    pub fn best(arithmetic: Arithmetic) -> Option<Kernel> {
+    pub fn best(arithmetic: ComputeDtype) -> Option<Kernel> {
         Kernel::all(arithmetic).next()
     }
 
     /// All that this machine has, the fastest first.
-    pub fn all(arithmetic: Arithmetic) -> impl Iterator<Item = Kernel> {
+    pub fn all(arithmetic: ComputeDtype) -> impl Iterator<Item = Kernel> {
         [Kernel::Avx512Bf16, Kernel::Avx512, Kernel::Avx2]
             .into_iter()
             .filter(move |kernel| match (arithmetic, kernel) {
-                (Arithmetic::Bf16, Kernel::Avx512Bf16) => bf16_available(),
-                (Arithmetic::F32, Kernel::Avx512) => level() == Level::Avx512,
-                (Arithmetic::F32, Kernel::Avx2) => level() >= Level::Avx2,
+                (ComputeDtype::Bf16, Kernel::Avx512Bf16) => bf16_available(),
+                (ComputeDtype::F32, Kernel::Avx512) => level() == Level::Avx512,
+                (ComputeDtype::F32, Kernel::Avx2) => level() >= Level::Avx2,
                 _ => false,
             })
     }

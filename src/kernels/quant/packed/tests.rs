@@ -1,8 +1,8 @@
-//! Products against dequantise-then-f32, door against door, and broken bytes.
+//! Products against dequantise-then-f32, isa against isa, and broken bytes.
 
 use super::*;
 use crate::kernels::check::normal;
-use crate::kernels::matmul::Arithmetic;
+use crate::kernels::matmul::ComputeDtype;
 
 const QUANTISED: [Kind; 8] = [
     Kind::Q8_0,
@@ -53,7 +53,7 @@ fn dense(packed: &Packed) -> Vec<f32> {
 }
 
 fn pool() -> Compute {
-    Compute::pool(Arithmetic::F32)
+    Compute::pool(ComputeDtype::F32)
 }
 
 #[test]
@@ -107,20 +107,14 @@ fn every_door_gives_the_same_bits() {
         let packed = packed(&[(kind, rows)], cols);
         for n in [1, 2, 3, 7, 8, 11] {
             let x = normal(n * cols, 60);
-            let through = |door: Door| {
+            let through = |isa: Isa| {
                 let mut y = vec![f32::NAN; n * rows];
-                packed.product_through(
-                    door,
-                    &mut y,
-                    Mat::new(&x, n, cols),
-                    Plus::default(),
-                    pool(),
-                );
+                packed.product_through(isa, &mut y, Mat::new(&x, n, cols), Plus::default(), pool());
                 y
             };
-            let expected = through(Door::Portable);
-            for door in Door::all() {
-                assert_eq!(through(door), expected, "{} {n} {door:?}", kind.name());
+            let expected = through(Isa::Portable);
+            for isa in Isa::all() {
+                assert_eq!(through(isa), expected, "{} {n} {isa:?}", kind.name());
             }
         }
     }

@@ -22,12 +22,12 @@ impl Words {
         at as u32
     }
 
-    fn push(&self, text: &str, learnt: bool, document: &mut Document) {
+    fn push(&self, text: &str, supervised: bool, document: &mut Document) {
         let mut start = 0;
         for (i, c) in text.char_indices().skip(1).chain([(text.len(), ' ')]) {
             if (c == ' ' || c == '\n' || i == text.len()) && i > start {
                 document.ids.push(self.id(&text[start..i]));
-                document.learnt.push(learnt);
+                document.supervised.push(supervised);
                 start = i;
             }
         }
@@ -35,12 +35,12 @@ impl Words {
 
     fn document(&self, turns: &[(String, String, bool)]) -> Document {
         let mut document = Document::default();
-        for (role, text, learnt) in turns {
+        for (role, text, supervised) in turns {
             self.push("<|im_start|>", false, &mut document);
             self.push(role, false, &mut document);
             self.push("\n", false, &mut document);
-            self.push(text, *learnt, &mut document);
-            self.push("<|im_end|>", *learnt, &mut document);
+            self.push(text, *supervised, &mut document);
+            self.push("<|im_end|>", *supervised, &mut document);
             self.push("\n", false, &mut document);
         }
         document

@@ -26,7 +26,7 @@ const TITLE_DECAY: f64 = 0.9;
 
 /// What the words depend on besides the run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wish {
+pub struct GlanceOptions {
     pub charts: Vec<Chart>,
     pub cursor: Option<u64>,
     pub smoothed: bool,
@@ -48,37 +48,37 @@ pub struct Glance {
     /// Readings behind each chart's name.
     pub titles: Vec<Vec<Word>>,
     pub facts: Vec<Fact>,
-    made: Option<(u64, Wish)>,
+    made: Option<(u64, GlanceOptions)>,
 }
 
 impl Glance {
     /// Makes the words anew when it is time.
-    pub fn renew(&mut self, state: &RunState, wish: Wish, now: UnixMillis) {
+    pub fn renew(&mut self, state: &RunState, options: GlanceOptions, now: UnixMillis) {
         let slot = now.0 / RENEWAL_MS;
         let training = state.running() && state.phase == Some(Phase::Training) && state.step > 1;
         if training
             && self
                 .made
                 .as_ref()
-                .is_some_and(|(at, old)| *at == slot && *old == wish)
+                .is_some_and(|(at, old)| *at == slot && *old == options)
         {
             return;
         }
-        let glyphs = Glyphs::of(wish.ascii);
+        let glyphs = Glyphs::of(options.ascii);
         self.step = step_words(state, glyphs);
         self.progress = state.progress().unwrap_or(0.0);
         self.parts = parts(state);
-        self.titles = wish
+        self.titles = options
             .charts
             .iter()
-            .map(|chart| title(state, chart, &wish, glyphs))
+            .map(|chart| title(state, chart, &options, glyphs))
             .collect();
         let before = self.made.as_ref().map(|(at, _)| at / FACTS_RENEWALS);
         self.renew_facts(
             health::facts(state),
             !training || before != Some(slot / FACTS_RENEWALS),
         );
-        self.made = Some((slot, wish));
+        self.made = Some((slot, options));
     }
 
     /// A fact that changes its tone is shown at once; a digit of it can wait.
@@ -189,9 +189,9 @@ fn time_part(state: &RunState) -> Option<Vec<Word>> {
     ])
 }
 
-fn title(state: &RunState, chart: &Chart, wish: &Wish, glyphs: &Glyphs) -> Vec<Word> {
+fn title(state: &RunState, chart: &Chart, options: &GlanceOptions, glyphs: &Glyphs) -> Vec<Word> {
     let mut words = Vec::new();
-    if let Some(step) = wish.cursor {
+    if let Some(step) = options.cursor {
         words.push(word(format!("at {}  ", human::grouped(step)), AT));
     }
     let paired = chart.validation.is_some();
@@ -205,7 +205,7 @@ fn title(state: &RunState, chart: &Chart, wish: &Wish, glyphs: &Glyphs) -> Vec<W
     if let Some(value) = state
         .series
         .get(&chart.id)
-        .and_then(|s| reading(s, chart, wish))
+        .and_then(|s| reading(s, chart, options))
     {
         if paired {
             words.push(word("train ", Meaning::Muted));
@@ -220,17 +220,17 @@ fn title(state: &RunState, chart: &Chart, wish: &Wish, glyphs: &Glyphs) -> Vec<W
             words.push(word(" nats", Meaning::Muted));
         }
     }
-    words.extend(validation(state, chart, wish, glyphs));
+    words.extend(validation(state, chart, options, glyphs));
     words
 }
 
 /// The number that stands for a series: under the cursor, or now.
-fn reading(series: &Series, chart: &Chart, wish: &Wish) -> Option<f64> {
+fn reading(series: &Series, chart: &Chart, options: &GlanceOptions) -> Option<f64> {
     let last = series.last()?.value;
-    if let Some(step) = wish.cursor {
+    if let Some(step) = options.cursor {
         return series.nearest(step).map(|b| b.mean().unwrap_or(f64::NAN));
     }
-    if !wish.smoothed || !chart.smooths() || !last.is_finite() {
+    if !options.smoothed || !chart.smooths() || !last.is_finite() {
         return Some(last);
     }
     let mut ema = Ema::new(TITLE_DECAY);
@@ -241,7 +241,12 @@ fn reading(series: &Series, chart: &Chart, wish: &Wish) -> Option<f64> {
     ema.value()
 }
 
-fn validation(state: &RunState, chart: &Chart, wish: &Wish, glyphs: &Glyphs) -> Vec<Word> {
+fn validation(
+    state: &RunState,
+    chart: &Chart,
+    options: &GlanceOptions,
+    glyphs: &Glyphs,
+) -> Vec<Word> {
     let Some(series) = chart
         .validation
         .as_ref()
@@ -249,7 +254,7 @@ fn validation(state: &RunState, chart: &Chart, wish: &Wish, glyphs: &Glyphs) -> 
     else {
         return Vec::new();
     };
-    let at = wish.cursor.unwrap_or(u64::MAX);
+    let at = options.cursor.unwrap_or(u64::MAX);
     let Some(bucket) = series.nearest(at) else {
         return Vec::new();
     };
@@ -263,7 +268,7 @@ fn validation(state: &RunState, chart: &Chart, wish: &Wish, glyphs: &Glyphs) -> 
         word("  val ", Meaning::Muted),
         word(chart.reading(value), meaning),
     ];
-    if wish.cursor.is_some() {
+    if options.cursor.is_some() {
         words.push(word(
             format!(" (step {})", human::grouped(bucket.last)),
             Meaning::Muted,

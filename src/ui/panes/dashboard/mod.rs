@@ -15,7 +15,7 @@ use crate::run::RunState;
 use crate::ui::theme::Theme;
 use crate::ui::widgets::axis;
 use crate::ui::widgets::line_chart::Plot;
-use glance::{Glance, Wish};
+use glance::{Glance, GlanceOptions};
 use plan::Mode;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -135,14 +135,14 @@ impl Dashboard {
             return;
         };
         let visible = self.visible(charts.len(), plan.charts.len());
-        let wish = Wish {
+        let options = GlanceOptions {
             charts: visible.iter().map(|i| charts[*i].clone()).collect(),
             cursor: self.cursor,
             smoothed: self.smoothing > 0,
             ascii: theme.ascii,
         };
-        let shown_charts = wish.charts.clone();
-        self.glance.renew(state, wish, now);
+        let shown_charts = options.charts.clone();
+        self.glance.renew(state, options, now);
         let marks = state.marks.iter().collect();
         let canvas = frame::Canvas {
             state,

@@ -76,9 +76,9 @@ pub(super) fn draw(
     foot(pane, buffer, outline, shown, theme);
 }
 
-/// A gutter that tells where something is learnt, then the line.
+/// A gutter that tells where something is supervised, then the line.
 fn draw_line(buffer: &mut Buffer, (x, y): (u16, u16), width: u16, line: &Line, theme: &Theme) {
-    let gutter = match (line.learnt, theme.ascii) {
+    let gutter = match (line.supervised, theme.ascii) {
         (true, false) => "▎",
         (true, true) => "|",
         (false, _) => " ",
@@ -135,8 +135,8 @@ fn foot(pane: &DataPane, buffer: &mut Buffer, outline: Rect, shown: &Inspected, 
     let Some(sample) = &pane.sample else { return };
     let dot = theme.glyphs().separator;
     let mut words: Vec<Word> = vec![word(format!(" as {} ", pane.mode.word()), Meaning::Title)];
-    let (n, learnt) = sample.sides.iter().fold((0, 0), |(n, learnt), side| {
-        (n + side.n, learnt + side.learnt)
+    let (n, supervised) = sample.sides.iter().fold((0, 0), |(n, supervised), side| {
+        (n + side.n, supervised + side.supervised)
     });
     if n > 0 {
         words.push(word(
@@ -145,8 +145,8 @@ fn foot(pane: &DataPane, buffer: &mut Buffer, outline: Rect, shown: &Inspected, 
         ));
         let marks = if theme.ascii { "[[ ]]" } else { "⟦ ⟧" };
         if pane.mode != Mode::Raw {
-            let learnt = format!("{dot} {} learnt {marks} ", grouped(learnt as u64));
-            words.push(word(learnt, Meaning::Good));
+            let supervised = format!("{dot} {} supervised {marks} ", grouped(supervised as u64));
+            words.push(word(supervised, Meaning::Good));
         }
     }
     let room = outline.width.saturating_sub(2);

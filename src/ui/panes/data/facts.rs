@@ -131,8 +131,8 @@ fn numbers(buffer: &mut Buffer, area: Rect, report: &Report, theme: &Theme) {
     let spread = match &report.tokens {
         Some(tokens) => {
             rows.push(("tokens", grouped(tokens.total)));
-            let share = 100.0 * tokens.learnt as f64 / tokens.total.max(1) as f64;
-            rows.push(("of them learnt", format!("{share:.1} %")));
+            let share = 100.0 * tokens.supervised as f64 / tokens.total.max(1) as f64;
+            rows.push(("of them supervised", format!("{share:.1} %")));
             &tokens.lengths
         }
         None => {

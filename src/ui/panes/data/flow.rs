@@ -19,8 +19,8 @@ pub struct Span {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Line {
     pub spans: Vec<Span>,
-    /// Something on it is learnt.
-    pub learnt: bool,
+    /// Something on it is supervised.
+    pub supervised: bool,
 }
 
 /// Breaks a sample into lines of at most `width` columns.
@@ -89,14 +89,14 @@ impl Flow<'_> {
     }
 
     /// A text that may not fit on the rest of the line: on a new line where it fits there, else broken anywhere.
-    fn flow(&mut self, text: &str, meaning: Meaning, shaded: bool, learnt: bool) {
+    fn flow(&mut self, text: &str, meaning: Meaning, shaded: bool, supervised: bool) {
         let width = text.width();
         if self.column > 0 && self.column + width > self.width && width <= self.width {
             self.break_line();
         }
         let mut rest = text;
         loop {
-            self.line.learnt |= learnt && !rest.is_empty();
+            self.line.supervised |= supervised && !rest.is_empty();
             let end = fitting(rest, self.width - self.column);
             self.put(&rest[..end], meaning, shaded);
             rest = &rest[end..];
@@ -110,19 +110,19 @@ impl Flow<'_> {
     fn side(&mut self, side: &Side, mode: Mode) {
         if !side.label.is_empty() {
             self.heading(&format!(
-                "{}: {} tokens, {} learnt",
-                side.label, side.n, side.learnt
+                "{}: {} tokens, {} supervised",
+                side.label, side.n, side.supervised
             ));
         }
-        let mut learnt = false;
+        let mut supervised = false;
         for (i, token) in side.tokens.iter().enumerate() {
-            if token.learnt != learnt {
-                self.bound(token.learnt);
-                learnt = token.learnt;
+            if token.supervised != supervised {
+                self.bound(token.supervised);
+                supervised = token.supervised;
             }
             self.token(token, mode == Mode::Tokens, i % 2 == 1);
         }
-        if learnt {
+        if supervised {
             self.bound(false);
         }
         self.end();
@@ -153,11 +153,11 @@ impl Flow<'_> {
             self.break_line();
         }
         self.put(mark, Meaning::Good, false);
-        self.line.learnt = true;
+        self.line.supervised = true;
     }
 
     fn token(&mut self, token: &Token, delimited: bool, odd: bool) {
-        let meaning = match (token.special, token.learnt) {
+        let meaning = match (token.special, token.supervised) {
             (true, _) => Meaning::Mark,
             (_, true) => Meaning::Good,
             _ => Meaning::Text,
@@ -169,7 +169,7 @@ impl Flow<'_> {
                 self.theme.glyphs().separator,
                 Meaning::Muted,
                 shaded,
-                token.learnt,
+                token.supervised,
             );
         }
         let newline = if self.theme.ascii { "$" } else { "⏎" };
@@ -180,12 +180,12 @@ impl Flow<'_> {
         {
             if i > 0 {
                 if delimited {
-                    self.flow(newline, Meaning::Muted, shaded, token.learnt);
+                    self.flow(newline, Meaning::Muted, shaded, token.supervised);
                 }
                 self.break_line();
             }
             if !part.is_empty() {
-                self.flow(part, meaning, shaded, token.learnt);
+                self.flow(part, meaning, shaded, token.supervised);
             }
         }
     }
@@ -219,10 +219,10 @@ fn fitting(text: &str, columns: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn token(text: &str, learnt: bool) -> Token {
+    fn token(text: &str, supervised: bool) -> Token {
         Token {
             text: text.into(),
-            learnt,
+            supervised,
             special: text.starts_with('<'),
         }
     }
@@ -239,7 +239,7 @@ mod tests {
         };
         let line = |line: &Line| {
             let text: String = line.spans.iter().map(|s| s.word.text.as_str()).collect();
-            let mark = if line.learnt { "|" } else { " " };
+            let mark = if line.supervised { "|" } else { " " };
             format!("{mark}{text}")
         };
         lines(&sample, mode, width, &Theme::ansi())

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// What the pane asks the app to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
+pub enum PaneRequest {
     None,
     /// Ask for a path.
     Path,
@@ -223,18 +223,18 @@ impl DataPane {
         }
     }
 
-    pub fn act(&mut self, action: Action) -> Wish {
+    pub fn act(&mut self, action: Action) -> PaneRequest {
         let last = self.matching.len().saturating_sub(1);
         match action {
-            Action::OpenData => return Wish::Path,
-            Action::DataTokenizer if self.subject.is_some() => return Wish::Tokenizer,
-            Action::DataAgain if self.subject.is_some() => return Wish::Again,
-            Action::Accept if self.idle() => return Wish::Path,
+            Action::OpenData => return PaneRequest::Path,
+            Action::DataTokenizer if self.subject.is_some() => return PaneRequest::Tokenizer,
+            Action::DataAgain if self.subject.is_some() => return PaneRequest::Again,
+            Action::Accept if self.idle() => return PaneRequest::Path,
             _ if self.shown.is_none() => {}
             Action::NextRow if self.at < last => self.show_row(self.at + 1),
             Action::PreviousRow => self.show_row(self.at.saturating_sub(1)),
-            Action::JumpRow => return Wish::Row,
-            Action::SearchData => return Wish::Search,
+            Action::JumpRow => return PaneRequest::Row,
+            Action::SearchData => return PaneRequest::Search,
             Action::DataMode => (self.mode, self.scroll) = (self.mode.next(), 0),
             Action::Up => self.finding = self.finding.saturating_sub(1),
             Action::Down if self.finding + 1 < self.findings().len() => self.finding += 1,
@@ -250,7 +250,7 @@ impl DataPane {
             }
             _ => {}
         }
-        Wish::None
+        PaneRequest::None
     }
 
     /// Shows only the rows of the selected finding, or all again.

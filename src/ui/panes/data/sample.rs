@@ -12,7 +12,7 @@ const MAX_TOKENS: usize = 12_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     pub text: String,
-    pub learnt: bool,
+    pub supervised: bool,
     pub special: bool,
 }
 
@@ -22,9 +22,9 @@ pub struct Side {
     /// Empty, or `chosen`, `rejected`.
     pub label: &'static str,
     pub tokens: Vec<Token>,
-    /// Tokens of it, those that are learnt, and those that are not shown.
+    /// Tokens of it, those that are supervised, and those that are not shown.
     pub n: usize,
-    pub learnt: usize,
+    pub supervised: usize,
     pub left_out: usize,
 }
 
@@ -58,16 +58,16 @@ impl Sample {
 }
 
 fn side(seen: crate::data::inspect::Seen, view: &dyn View) -> Side {
-    let (n, learnt) = (seen.document.ids.len(), seen.document.learnt_tokens());
+    let (n, supervised) = (seen.document.ids.len(), seen.document.supervised_tokens());
     let ids = &seen.document.ids[..n.min(MAX_TOKENS)];
     let specials = view.specials();
     let tokens = view
         .pieces(ids)
         .into_iter()
-        .zip(ids.iter().zip(&seen.document.learnt))
-        .map(|(text, (id, learnt))| Token {
+        .zip(ids.iter().zip(&seen.document.supervised))
+        .map(|(text, (id, supervised))| Token {
             text,
-            learnt: *learnt,
+            supervised: *supervised,
             special: specials.contains(id),
         })
         .collect();
@@ -75,7 +75,7 @@ fn side(seen: crate::data::inspect::Seen, view: &dyn View) -> Side {
         label: seen.label,
         tokens,
         n,
-        learnt,
+        supervised,
         left_out: n - ids.len(),
     }
 }

@@ -18,7 +18,7 @@ use ratatui::layout::Rect;
 
 /// What the pane asks the app to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum PaneRequest {
     None,
     /// Open the list of things to plan.
     Targets,
@@ -145,13 +145,13 @@ impl PlanPane {
             .unwrap_or_default()
     }
 
-    pub fn act(&mut self, action: Action) -> Wish {
+    pub fn act(&mut self, action: Action) -> PaneRequest {
         let fields = self.fields();
         let Some(field) = fields.get(self.selected).copied() else {
             return if matches!(action, Action::Accept | Action::PlanTarget) {
-                Wish::Targets
+                PaneRequest::Targets
             } else {
-                Wish::None
+                PaneRequest::None
             };
         };
         if self.editing.is_some() {
@@ -161,7 +161,7 @@ impl PlanPane {
                 Action::Up | Action::Down if self.commit_quietly() => return self.act(action),
                 _ => {}
             }
-            return Wish::None;
+            return PaneRequest::None;
         }
         let last = fields.len() - 1;
         match action {
@@ -182,8 +182,8 @@ impl PlanPane {
                     r
                 });
             }
-            Action::PlanTarget => return Wish::Targets,
-            Action::PlanDevice => return Wish::Devices,
+            Action::PlanTarget => return PaneRequest::Targets,
+            Action::PlanDevice => return PaneRequest::Devices,
             Action::PlanApply => self.apply(),
             Action::PlanReset => {
                 if let Some(shown) = self.shown.take() {
@@ -192,13 +192,13 @@ impl PlanPane {
             }
             _ => {}
         }
-        Wish::None
+        PaneRequest::None
     }
 
-    fn enter(&mut self, field: Field) -> Wish {
+    fn enter(&mut self, field: Field) -> PaneRequest {
         match (field.kind(), field) {
-            (Kind::List, Field::Device) => return Wish::Devices,
-            (Kind::List, _) => return Wish::Targets,
+            (Kind::List, Field::Device) => return PaneRequest::Devices,
+            (Kind::List, _) => return PaneRequest::Targets,
             (Kind::Word, _) => self.change(|mut r| {
                 field.step(&mut r, true);
                 r
@@ -213,7 +213,7 @@ impl PlanPane {
                 });
             }
         }
-        Wish::None
+        PaneRequest::None
     }
 
     /// Takes the changes that make it fit.
@@ -260,13 +260,13 @@ impl PlanPane {
     }
 
     /// A click selects a row, a second one changes it.
-    pub fn click(&mut self, row: usize) -> Wish {
+    pub fn click(&mut self, row: usize) -> PaneRequest {
         if self.selected == row && self.editing.is_none() {
             return self.act(Action::Accept);
         }
         self.editing = None;
         self.selected = row.min(self.fields().len().saturating_sub(1));
-        Wish::None
+        PaneRequest::None
     }
 
     pub fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {

@@ -76,7 +76,7 @@ fn one_key_makes_it_fit() {
 fn lists_are_asked_for_and_late_answers_are_dropped() {
     let mut pane = PlanPane::default();
     assert!(pane.idle());
-    assert_eq!(pane.act(Action::Accept), Wish::Targets);
+    assert_eq!(pane.act(Action::Accept), PaneRequest::Targets);
     pane.read("quickstart");
     let request = || {
         Ok(Box::new(
@@ -88,7 +88,7 @@ fn lists_are_asked_for_and_late_answers_are_dropped() {
     pane.planned("quickstart", request());
     assert_eq!(pane.request().unwrap().name, "quickstart");
     select(&mut pane, Field::Device);
-    assert_eq!(pane.act(Action::Accept), Wish::Devices);
+    assert_eq!(pane.act(Action::Accept), PaneRequest::Devices);
     pane.read("gone.yaml");
     pane.planned("gone.yaml", Err("no such file".into()));
     assert!(pane.error.is_some() && pane.request().is_some());

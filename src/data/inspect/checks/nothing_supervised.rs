@@ -5,7 +5,7 @@ use crate::data::Content;
 use crate::data::inspect::row::Row;
 
 pub const KIND: Kind = Kind {
-    id: "nothing_learnt",
+    id: "nothing_supervised",
     title: "Rows without a token to learn",
     severity: Severity::Problem,
     cleans: false,
@@ -22,7 +22,7 @@ impl Check for NothingLearnt {
         if matches!(row.example.content, Content::Prompt { .. }) {
             return None;
         }
-        let empty = row.seen.iter().find(|s| s.document.learnt_tokens() == 0)?;
+        let empty = row.seen.iter().find(|s| s.document.supervised_tokens() == 0)?;
         let n = empty.document.ids.len();
         Some(match empty.label {
             "" => format!("0 of {n} tokens"),
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_hidden_row_is_found_and_a_prompt_is_none() {
-        let mut check = testing::make("nothing_learnt", Setup::default());
+        let mut check = testing::make("nothing_supervised", Setup::default());
         let text = || Content::Text("a".into());
         let hidden = testing::seen(text(), &[1, 2, 3], &[]);
         assert_eq!(check.row(&hidden).unwrap(), "0 of 3 tokens");

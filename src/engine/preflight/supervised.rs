@@ -8,34 +8,37 @@ use crate::engine::EngineError;
 use crate::wire::CheckStatus;
 
 pub const CHECK: Check = Check {
-    id: "learnt",
-    title: "Every document has learnt tokens",
+    id: "supervised",
+    title: "Every document has supervised tokens",
     run,
 };
 
-/// Shares of documents without a learnt token at which we warn and fail.
+/// Shares of documents without a supervised token at which we warn and fail.
 const WARN: f64 = 0.01;
 const FAIL: f64 = 0.2;
 
 fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
     Ok(match &subject.data.learning {
         Some(learning) => judge(learning),
-        None => Verdict::pass("one text, of which every token is learnt"),
+        None => Verdict::pass("one text, of which every token is supervised"),
     })
 }
 
 fn judge(learning: &Learning) -> Verdict {
     let Learning {
         documents,
-        nothing_learnt,
+        nothing_supervised,
         ..
     } = *learning;
-    let share = nothing_learnt as f64 / documents.max(1) as f64;
-    let evidence = match nothing_learnt {
-        0 => format!("all {} documents have learnt tokens", grouped(documents)),
+    let share = nothing_supervised as f64 / documents.max(1) as f64;
+    let evidence = match nothing_supervised {
+        0 => format!(
+            "all {} documents have supervised tokens",
+            grouped(documents)
+        ),
         _ => format!(
             "{} of {} documents ({:.1} %) have none and are left out",
-            grouped(nothing_learnt),
+            grouped(nothing_supervised),
             grouped(documents),
             100.0 * share
         ),
@@ -63,10 +66,10 @@ mod tests {
 
     #[test]
     fn a_few_are_passed_over_and_many_stop_the_run() {
-        let judged = |nothing_learnt| {
+        let judged = |nothing_supervised| {
             judge(&Learning {
                 documents: 1000,
-                nothing_learnt,
+                nothing_supervised,
                 ..Learning::default()
             })
         };

@@ -1,4 +1,4 @@
-//! Answers whose end is not learnt: a model trained on them never stops.
+//! Answers whose end is not supervised: a model trained on them never stops.
 
 use super::{Check, Kind, Setup, Severity};
 use crate::data::Content;
@@ -8,8 +8,8 @@ use crate::data::inspect::row::Row;
 const BEHIND: usize = 3;
 
 pub const KIND: Kind = Kind {
-    id: "eos_not_learnt",
-    title: "Answers whose end is not learnt",
+    id: "eos_not_supervised",
+    title: "Answers whose end is not supervised",
     severity: Severity::Problem,
     cleans: false,
     cause: "the template writes no end token, or the mask hides it: the model will not know when to stop",
@@ -31,15 +31,15 @@ impl Check for EosNotLearnt {
         }
         let unended = row.seen.iter().find(|seen| {
             let document = &seen.document;
-            let end = document.ids.iter().zip(&document.learnt).rev();
-            document.learnt_tokens() > 0
+            let end = document.ids.iter().zip(&document.supervised).rev();
+            document.supervised_tokens() > 0
                 && !end
                     .take(BEHIND)
-                    .any(|(id, learnt)| self.ends.contains(id) && *learnt)
+                    .any(|(id, supervised)| self.ends.contains(id) && *supervised)
         })?;
         Some(match unended.label {
-            "" => "the answer has no learnt end".into(),
-            label => format!("{label} has no learnt end"),
+            "" => "the answer has no supervised end".into(),
+            label => format!("{label} has no supervised end"),
         })
     }
 }
@@ -50,12 +50,12 @@ mod tests {
     use crate::data::{Content, Message};
 
     #[test]
-    fn an_end_counts_only_when_it_is_learnt() {
+    fn an_end_counts_only_when_it_is_supervised() {
         let setup = || Setup {
             ends: vec![0],
             ..Setup::default()
         };
-        let mut check = testing::make("eos_not_learnt", setup());
+        let mut check = testing::make("eos_not_supervised", setup());
         let chat = || Content::Chat(vec![Message::new("assistant", "hi")]);
         assert_eq!(check.row(&testing::seen(chat(), &[5, 6, 0, 9], &[1, 2])), None);
         assert!(check.row(&testing::seen(chat(), &[5, 6, 0], &[1])).is_some());

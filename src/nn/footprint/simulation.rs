@@ -1,13 +1,13 @@
-//! A pass played through without computing: which buffers it asks for and gives back, in its own order. Each function here
+//! A pass simulated through without computing: which buffers it asks for and gives back, in its own order. Each function here
 //! stands for the one of the same name in `fused`.
 
-use crate::nn::fused::is_remade;
+use crate::nn::fused::is_recomputed;
 use crate::nn::tape::Track;
 use crate::nn::{ModelConfig, ModelShape, MoeConfig, NormPlacement};
 use std::collections::BTreeMap;
 
 /// The pool of buffers as numbers: widths of rows that are free, and how often.
-pub(super) struct Play<'a> {
+pub(super) struct Simulation<'a> {
     config: &'a ModelConfig,
     rows: usize,
     n_layer: usize,
@@ -45,9 +45,9 @@ enum Last {
     Experts(Widths),
 }
 
-impl<'a> Play<'a> {
+impl<'a> Simulation<'a> {
     pub fn new(config: &'a ModelConfig, shape: &ModelShape, rows: usize, track: Track) -> Self {
-        Play {
+        Simulation {
             config,
             rows,
             n_layer: shape.n_layer,
@@ -83,7 +83,7 @@ impl<'a> Play<'a> {
 
     /// Whether values so wide wait for the backward, or are made anew.
     fn waits(&self, kept: bool, width: usize) -> bool {
-        kept && !is_remade(width * self.rows)
+        kept && !is_recomputed(width * self.rows)
     }
 
     pub fn training_forward(&mut self, segment_len: usize) {

@@ -4,7 +4,7 @@ use crate::kernels::dropout::Dropout;
 
 /// The place of a micro-step in a run. Passes that know none are the first of a run with seed 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Moment {
+pub struct StepPosition {
     pub seed: u64,
     /// Counted over the whole run.
     pub micro_step: u64,
@@ -12,9 +12,9 @@ pub struct Moment {
     pub share: f64,
 }
 
-impl Default for Moment {
+impl Default for StepPosition {
     fn default() -> Self {
-        Moment {
+        StepPosition {
             seed: 0,
             micro_step: 0,
             share: 1.0,
@@ -32,7 +32,7 @@ pub(crate) enum Place {
     Mlp(usize),
 }
 
-impl Moment {
+impl StepPosition {
     /// What is dropped at a place, if anything is.
     pub(crate) fn dropout(&self, rate: f64, place: Place) -> Option<Dropout> {
         let lane = match place {

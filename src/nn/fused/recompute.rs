@@ -11,20 +11,20 @@ use crate::nn::tape::{Slot, Track};
 const LARGE: usize = 4 << 20;
 
 /// Whether so many elements are made anew for the backward.
-pub(crate) fn is_remade(elements: usize) -> bool {
+pub(crate) fn is_recomputed(elements: usize) -> bool {
     elements * size_of::<f32>() >= LARGE
 }
 
 impl Pass {
     /// Says that the forward has read for the last time what a norm made.
-    pub(super) fn read_remade(&mut self, slot: Slot) {
-        if self.keep == Track::Off || is_remade(self.arena.get(slot).len()) {
+    pub(super) fn release_recomputable(&mut self, slot: Slot) {
+        if self.keep == Track::Off || is_recomputed(self.arena.get(slot).len()) {
             self.arena.release(slot);
         }
     }
 
     /// Makes the value of `slot` anew, if it was let go: the node in front of the one under way made it. Tells whether so.
-    pub(super) fn remake(&mut self, plan: &Plan, slot: Slot) -> bool {
+    pub(super) fn recompute(&mut self, plan: &Plan, slot: Slot) -> bool {
         if !self.arena.get(slot).is_empty() {
             return false;
         }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn gradients_are_those_of_small_batches_and_the_foretold_bytes_are_exact() {
-        assert!(is_remade(ROWS * 16) && !is_remade(1024 * 64));
+        assert!(is_recomputed(ROWS * 16) && !is_recomputed(1024 * 64));
         let cases = [
             (config(false), ActivationCheckpointing::None {}),
             (config(false), ActivationCheckpointing::Full {}),
@@ -118,14 +118,14 @@ mod tests {
             model.init(5).unwrap();
             model.set_checkpointing(checkpointing);
             let kept = gradients(&mut model, 16);
-            let remade = gradients(&mut model, ROWS / SEQ_LEN);
+            let recomputed = gradients(&mut model, ROWS / SEQ_LEN);
             let largest = kept.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
-            for (a, b) in kept.iter().zip(&remade) {
+            for (a, b) in kept.iter().zip(&recomputed) {
                 assert!((a - b).abs() < 1e-4 * largest, "{a} and {b} of {largest}");
             }
             let (shape, texts) = (config.shape(VOCAB), ROWS / SEQ_LEN);
-            let foretold = footprint::training(&config, &shape, texts, SEQ_LEN, checkpointing);
-            assert_eq!(model.footprints().0, foretold, "{checkpointing:?}");
+            let predicted = footprint::training(&config, &shape, texts, SEQ_LEN, checkpointing);
+            assert_eq!(model.footprints().0, predicted, "{checkpointing:?}");
         }
     }
 }

@@ -7,9 +7,9 @@ use crate::data::{Content, Document, Example, Place, RowFault, Turns};
 use serde_json::Value;
 
 /// A row as the methods take it that do not simply learn a text. In every document prompt and answer stand together, and
-/// the answer's tokens are the learnt ones.
+/// the answer's tokens are the supervised ones.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Sides {
+pub enum PostTrainingExample {
     /// Two answers to one prompt.
     Preference {
         chosen: Document,
@@ -25,11 +25,11 @@ pub enum Sides {
 }
 
 impl Renderer {
-    /// One example as [`Sides`]; `data.train_on` has no say here.
+    /// One example as [`PostTrainingExample`]; `data.train_on` has no say here.
     ///
     /// # Errors
     /// As [`Renderer::document`]; and rows that are one text to learn.
-    pub fn sides(&self, example: &Example, place: &Place) -> Result<Sides, RowFault> {
+    pub fn sides(&self, example: &Example, place: &Place) -> Result<PostTrainingExample, RowFault> {
         let tools = example.tools.as_ref();
         let answer = |prompt, completion| {
             let sides = (prompt, completion);
@@ -42,7 +42,7 @@ impl Renderer {
                 prompt,
                 chosen,
                 rejected,
-            } => Ok(Sides::Preference {
+            } => Ok(PostTrainingExample::Preference {
                 chosen: answer(prompt, chosen)?,
                 rejected: answer(prompt, rejected)?,
             }),
@@ -50,11 +50,11 @@ impl Renderer {
                 prompt,
                 completion,
                 desirable,
-            } => Ok(Sides::Labelled {
+            } => Ok(PostTrainingExample::Labelled {
                 answer: answer(prompt, completion)?,
                 desirable: *desirable,
             }),
-            Content::Prompt { prompt, answer } => Ok(Sides::Prompt {
+            Content::Prompt { prompt, answer } => Ok(PostTrainingExample::Prompt {
                 prompt: self.prompt(prompt, tools, place)?,
                 answer: answer.clone(),
             }),

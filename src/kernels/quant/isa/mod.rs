@@ -1,5 +1,5 @@
-//! What a quantised product needs of an instruction set: sixteen rows of weights side by side. A door is one file; the
-//! loops are written once, in `tile`. All doors give the same bits: sums of whole numbers are exact, and floats are
+//! What a quantised product needs of an instruction set: sixteen rows of weights side by side. A isa is one file; the
+//! loops are written once, in `tile`. All isa give the same bits: sums of whole numbers are exact, and floats are
 //! multiplied and added one by one, in one order.
 
 #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
@@ -13,7 +13,7 @@ use super::tile::Job;
 /// Rows of weights that are multiplied at once.
 pub(super) const ROWS: usize = 16;
 
-/// The instructions of one door.
+/// The instructions of one isa.
 ///
 /// # Safety
 /// Methods need the instructions of the implementing type; pointers must be valid for what is said.
@@ -49,9 +49,9 @@ pub(super) trait Lanes {
     unsafe fn store(to: *mut f32, x: Self::Floats);
 }
 
-/// The doors, the fastest first.
+/// The isa, the fastest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Door {
+pub(super) enum Isa {
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     Avx512,
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
@@ -59,52 +59,52 @@ pub(super) enum Door {
     Portable,
 }
 
-impl Door {
+impl Isa {
     /// The fastest that this machine has, found once.
-    pub fn best() -> Door {
-        static BEST: std::sync::OnceLock<Door> = std::sync::OnceLock::new();
-        *BEST.get_or_init(|| Door::all().next().unwrap_or(Door::Portable))
+    pub fn best() -> Isa {
+        static BEST: std::sync::OnceLock<Isa> = std::sync::OnceLock::new();
+        *BEST.get_or_init(|| Isa::all().next().unwrap_or(Isa::Portable))
     }
 
     /// All that this machine has.
-    pub fn all() -> impl Iterator<Item = Door> {
+    pub fn all() -> impl Iterator<Item = Isa> {
         #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
         let wide = {
             use crate::kernels::simd::{Level, level};
             let avx512 = level() == Level::Avx512 && is_x86_feature_detected!("avx512vnni");
             let avx2 = level() >= Level::Avx2 && is_x86_feature_detected!("f16c");
-            let avx512 = avx512.then_some(Door::Avx512);
-            avx512.into_iter().chain(avx2.then_some(Door::Avx2))
+            let avx512 = avx512.then_some(Isa::Avx512);
+            avx512.into_iter().chain(avx2.then_some(Isa::Avx2))
         };
         #[cfg(not(all(target_arch = "x86_64", not(llmtui_portable))))]
         let wide = std::iter::empty();
-        wide.chain([Door::Portable])
+        wide.chain([Isa::Portable])
     }
 
     /// Rows of activations that are multiplied at once.
     pub fn rows(self) -> usize {
         match self {
             #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
-            Door::Avx512 => 8,
+            Isa::Avx512 => 8,
             #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
-            Door::Avx2 => 2,
-            Door::Portable => 1,
+            Isa::Avx2 => 2,
+            Isa::Portable => 1,
         }
     }
 
     /// Computes a job.
     ///
     /// # Safety
-    /// The machine must have the door; the job's pointers must be valid for what it says.
+    /// The machine must have the isa; the job's pointers must be valid for what it says.
     pub unsafe fn run(self, job: &Job) {
         // SAFETY: passed on to the caller.
         unsafe {
             match self {
                 #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
-                Door::Avx512 => avx512::run(job),
+                Isa::Avx512 => avx512::run(job),
                 #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
-                Door::Avx2 => avx2::run(job),
-                Door::Portable => portable::run(job),
+                Isa::Avx2 => avx2::run(job),
+                Isa::Portable => portable::run(job),
             }
         }
     }
