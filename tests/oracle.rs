@@ -129,7 +129,6 @@ fn train_in(fixture: &Fixture, backend: Backend, arithmetic: ComputeDtype, steps
             targets: &targets,
             batch_size: settings.batch_size,
             seq_len: fixture.model.seq_len,
-            weights: None,
             first: None,
         };
         model.params_mut().zero_grads().unwrap();
@@ -176,7 +175,6 @@ fn assert_start_agrees(fixture: &Fixture, backend: Backend) {
         targets: &targets,
         batch_size: rows,
         seq_len,
-        weights: None,
         first: None,
     };
     let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
@@ -332,7 +330,6 @@ fn first_gradient(fixture: &Fixture, arithmetic: ComputeDtype) -> Vec<f32> {
         targets: &targets,
         batch_size: fixture.train.batch_size,
         seq_len: fixture.model.seq_len,
-        weights: None,
         first: None,
     };
     let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);

@@ -307,7 +307,7 @@ mod tests {
                     step: 10,
                     tokens: 1,
                     val_loss: Some(Num(1.9)),
-                    best_val_loss: None,
+                    best: None,
                     train_loss: None,
                     seconds: 61.0,
                     message: String::new(),

@@ -197,7 +197,7 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
         .open_data(&Surroundings::from_env(&cx.env))
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
     let state = TrainState::blank(&spec, &data)?;
-    for line in describe(&spec, &data, state.model.n_params()) {
+    for line in describe(&spec, &data, state.models.policy.n_params()) {
         println!("{line}");
     }
     if let Target::Resumed(run) = target {

@@ -6,6 +6,7 @@ pub mod checkpoint;
 mod due;
 mod emit;
 mod eval;
+pub mod experience;
 pub mod export;
 pub mod infer;
 mod mix;
@@ -15,15 +16,17 @@ pub mod perplexity;
 pub mod preflight;
 mod prepare;
 mod rescue;
+pub mod roles;
 mod sample;
 mod state;
 mod step;
 mod stop;
 mod telemetry;
 mod train;
+pub mod update;
 
 pub use emit::Emit;
-pub use state::{Adjustments, Best, Progress, TrainState};
+pub use state::{Adjustments, Progress, TrainState};
 
 use crate::base::clock::Clock;
 use crate::base::paths::Env;
@@ -116,7 +119,7 @@ pub fn run(
         step: progress.step,
         tokens: progress.tokens,
         val_loss: summary.final_val_loss,
-        best_val_loss: progress.best.map(|best| best.val_loss),
+        best: progress.best.clone(),
         train_loss: progress.train_loss,
         seconds: (clock.elapsed() - started).as_secs_f64(),
         message,

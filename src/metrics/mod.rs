@@ -1,7 +1,12 @@
 //! The readings that the engine takes: what each is called, what it measures and where its definition comes from. How a
 //! reading is computed stands where its ingredients are (engine, methods); what it means is told by the guide.
 
-use crate::wire::{Direction, MetricInfo};
+mod readings;
+
+pub use readings::Readings;
+
+pub use crate::wire::Direction;
+use crate::wire::MetricInfo;
 
 /// Ids of the built-in metrics, as they stand in `values` on the wire.
 pub mod id {
@@ -52,7 +57,7 @@ pub struct Metric {
     pub source: &'static str,
 }
 
-const fn metric(
+pub const fn metric(
     id: &'static str,
     title: &'static str,
     unit: &'static str,
@@ -73,6 +78,16 @@ const fn metric(
 use Direction::{Higher, Lower, Neutral};
 use Repeatable::{No, Yes};
 
+/// Of methods that teach answers; evaluations measure it too.
+pub const TOKEN_ACCURACY: Metric = metric(
+    id::TOKEN_ACCURACY,
+    "Token accuracy",
+    "share",
+    Higher,
+    Yes,
+    "share of the supervised tokens that the model gave the highest probability (TRL's mean_token_accuracy)",
+);
+
 /// Every built-in metric, in the order in which a dashboard shows them. One row each.
 #[rustfmt::skip]
 pub const METRICS: &[Metric] = &[
@@ -80,7 +95,7 @@ pub const METRICS: &[Metric] = &[
     metric(id::VAL_LOSS, "Validation loss", "nats", Lower, Yes, "mean negative log-likelihood of held-out tokens"),
     metric(id::GRAD_NORM, "Gradient norm", "", Neutral, Yes, "global L2 norm before clipping (Pascanu et al. 2013)"),
     metric(id::ENTROPY, "Token entropy", "nats", Neutral, Yes, "mean entropy of the predicted token distributions"),
-    metric(id::TOKEN_ACCURACY, "Token accuracy", "share", Higher, Yes, "share of the supervised tokens that the model held likeliest (as TRL's mean_token_accuracy)"),
+    TOKEN_ACCURACY,
     metric(id::EXPERT_LOAD, "Busiest expert", "× mean", Lower, Yes, "tokens of the busiest expert over the mean, averaged over blocks: 1 where all get alike"),
     metric(id::EXPERT_ENTROPY, "Expert entropy", "share", Higher, Yes, "entropy of the tokens' distribution over experts over that of equal shares, averaged over blocks"),
     metric(id::AUX_LOSS, "Balancing loss", "", Lower, Yes, "E · Σ f P before its coefficient, averaged over blocks (Fedus et al. 2021): top_k where all get alike; not in the training loss shown"),
@@ -93,25 +108,45 @@ pub const METRICS: &[Metric] = &[
     metric(id::UPDATE_RATIO, "Update to weight ratio", "", Neutral, Yes, "norm of a step's change over the norm of the weights, median over matrices (Karpathy, CS231n: about 1e-3)"),
     metric(id::VAL_PPL, "Validation perplexity", "", Lower, Yes, "exp(validation loss)"),
     metric(id::VAL_BPB, "Validation bits per byte", "bits", Lower, Yes, "loss / ln 2 × tokens per byte: comparable between tokenizers"),
-    metric(id::VAL_TOKEN_ACCURACY, "Validation token accuracy", "share", Higher, Yes, "share of the supervised held-out tokens that the model held likeliest"),
+    metric(id::VAL_TOKEN_ACCURACY, "Validation token accuracy", "share", Higher, Yes, "share of the supervised held-out tokens that the model gave the highest probability"),
     metric(id::CPU_PERCENT, "CPU, whole machine", "%", Neutral, No, "operating system"),
     metric(id::RAM_USED, "Memory in use, whole machine", "bytes", Neutral, No, "operating system"),
     metric(id::RAM_TOTAL, "Memory of the machine", "bytes", Neutral, No, "operating system"),
     metric(id::RSS, "Memory of this run", "bytes", Neutral, No, "resident set size of the engine process"),
 ];
 
+impl Metric {
+    /// As it is declared on the wire.
+    pub fn info(&self) -> MetricInfo {
+        MetricInfo {
+            id: self.id.into(),
+            title: self.title.into(),
+            unit: self.unit.into(),
+            direction: self.direction,
+            source: self.source.into(),
+        }
+    }
+
+    /// The same measured on held-out data.
+    pub fn validation_info(&self) -> MetricInfo {
+        let info = self.info();
+        MetricInfo {
+            id: validation_id(self.id),
+            title: format!("Validation: {}", info.title.to_lowercase()),
+            source: format!("{}, on held-out data", info.source),
+            ..info
+        }
+    }
+}
+
+/// The id of a reading measured on held-out data.
+pub fn validation_id(id: &str) -> String {
+    format!("val/{id}")
+}
+
 /// The declarations sent before the first value.
 pub fn declarations() -> Vec<MetricInfo> {
-    METRICS
-        .iter()
-        .map(|m| MetricInfo {
-            id: m.id.into(),
-            title: m.title.into(),
-            unit: m.unit.into(),
-            direction: m.direction,
-            source: m.source.into(),
-        })
-        .collect()
+    METRICS.iter().map(Metric::info).collect()
 }
 
 /// The row of one id.

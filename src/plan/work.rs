@@ -1,4 +1,4 @@
-//! ComputeDtype, time and money. `C = 6·N·D`, `time = C / (devices · peak · MFU)`, `cost = device-hours · price`.
+//! Arithmetic, time and money. `C = 6·N·D`, `time = C / (devices · peak · MFU)`, `cost = device-hours · price`.
 
 use super::arch::Arch;
 use super::request::{Checkpointing, Estimator, Method, Request};
@@ -45,7 +45,7 @@ pub struct Work {
     pub cost: Option<f64>,
 }
 
-/// ComputeDtype, time and money of a request. Time follows `6·N·D` for the general estimator, as published GPU-hours do; for
+/// Arithmetic, time and money of a request. Time follows `6·N·D` for the general estimator, as published GPU-hours do; for
 /// this engine it follows the count with attention, as the dashboard's MFU does.
 pub fn work(request: &Request) -> Work {
     let (arch, tokens) = (&request.arch, request.tokens as f64);

@@ -346,14 +346,15 @@ impl Scan {
             Event::Finished {
                 outcome,
                 step,
-                best_val_loss,
+                best,
                 seconds,
                 message,
                 ..
             } => {
                 self.outcome = Some(outcome);
                 self.step = step;
-                self.best_said = best_val_loss.map(|n| n.0).filter(|x| x.is_finite());
+                let lowest = best.filter(|best| best.metric == "val/loss");
+                self.best_said = lowest.map(|best| best.value.0).filter(|x| x.is_finite());
                 self.seconds += seconds;
                 self.open_since = None;
                 self.message = message;

@@ -53,7 +53,8 @@ impl RunSpec {
     /// What this run asks of its data.
     pub fn data_request(&self, surroundings: &Surroundings) -> Request<'static> {
         Request {
-            train_on: match self.config.method.learns() {
+            unit: self.config.method.needs().unit,
+            train_on: match self.config.method.needs().mask {
                 LossMask::AllTokens => TrainOn::All,
                 LossMask::CompletionOnly => TrainOn::Auto,
             },

@@ -1,6 +1,6 @@
 //! What happened. Events are appended to the run's log before any viewer hears of them; the log is the truth.
 
-use super::{CommandId, MetricInfo, Num};
+use super::{Best, CommandId, MetricInfo, Num};
 use crate::base::clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -277,8 +277,13 @@ pub enum Event {
         /// Validation loss over the whole split, nats per token, when it was measured at the end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         val_loss: Option<Num>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        best_val_loss: Option<Num>,
+        /// The best evaluation by the reading that the method names.
+        #[serde(
+            default,
+            alias = "best_val_loss",
+            skip_serializing_if = "Option::is_none"
+        )]
+        best: Option<Best>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         train_loss: Option<Num>,
         /// Time spent by this engine process.

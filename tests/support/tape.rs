@@ -335,7 +335,7 @@ impl Tape {
                 step,
                 tokens: step * BATCH_TOKENS,
                 val_loss: completed.then(|| Num(val_loss(step))),
-                best_val_loss: Some(Num(val_loss(step))),
+                best: serde_json::from_value(serde_json::json!(val_loss(step))).ok(),
                 train_loss: Some(Num(loss(step))),
                 seconds: if completed { 24.6 } else { 73.9 },
                 message: message.into(),

@@ -3,10 +3,12 @@
 use super::sizes::Setup;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::rng::{Rng, Stream};
+use crate::data::Batch;
+use crate::engine::update::{At, Rates, apply, gradients};
 use crate::kernels::matmul::ComputeDtype;
-use crate::methods::{MethodConfig, StepContext, micro_step};
-use crate::nn::{Model, TokenBatch};
-use crate::optim::{OptimizerConfig, UpdateRule, clip_scale};
+use crate::methods::MethodConfig;
+use crate::nn::Model;
+use crate::optim::{OptimizerConfig, UpdateRule};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -18,9 +20,9 @@ pub struct Trainee {
     pub batch_size: usize,
     optimizer: Box<dyn UpdateRule>,
     method: MethodConfig,
-    tokens: Vec<u32>,
+    batch: [Batch; 1],
     clock: SystemClock,
-    /// Clipping and AdamW, since the profile began.
+    /// Clipping and the optimizer, since the profile began.
     optimizing: Duration,
     /// Whole steps since then.
     total: Duration,
@@ -48,7 +50,7 @@ impl Trainee {
             batch_size: setup.batch_size,
             optimizer,
             method: MethodConfig::Pretrain(Default::default()),
-            tokens: Vec::new(),
+            batch: [Batch::default()],
             clock: SystemClock::new(),
             optimizing: Duration::ZERO,
             total: Duration::ZERO,
@@ -68,23 +70,22 @@ impl Trainee {
         let count = self.step_tokens();
         let mut rng = Rng::new(1, Stream::Test, n, 0);
         let draw = || rng.below(shape.vocab_size as u64) as u32;
-        self.tokens.clear();
-        self.tokens
+        let batch = &mut self.batch[0];
+        batch.inputs.clear();
+        batch
+            .inputs
             .extend(std::iter::repeat_with(draw).take(count + 1));
-        self.model.params_mut().zero_grads()?;
-        let batch = TokenBatch {
-            inputs: &self.tokens[..count],
-            targets: &self.tokens[1..],
-            batch_size: self.batch_size,
-            seq_len: shape.seq_len,
-            weights: None,
-            first: None,
-        };
-        let context = StepContext { step_tokens: count };
-        micro_step(&*self.method, &mut self.model, &batch, &context)?;
+        batch.targets.clear();
+        batch.targets.extend_from_slice(&batch.inputs[1..]);
+        batch.inputs.truncate(count);
+        (batch.batch_size, batch.seq_len) = (self.batch_size, shape.seq_len);
+        let found = gradients(&*self.method, &mut self.model, &self.batch, At::default())?;
         let differentiated = self.clock.elapsed();
-        let scale = clip_scale(self.model.params().grad_norm()?, 1.0);
-        self.optimizer.step(self.model.params_mut(), LR, scale)?;
+        let rates = Rates {
+            lr: LR,
+            clip_norm: 1.0,
+        };
+        apply(&mut self.model, &mut *self.optimizer, found.norm, rates)?;
         let done = self.clock.elapsed();
         self.optimizing += done - differentiated;
         self.total += done - begun;

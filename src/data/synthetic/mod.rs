@@ -40,7 +40,7 @@ pub trait Generator {
 crate::registry! {
     /// What a made-up data set teaches.
     pub enum SyntheticConfig: dyn Generator {
-        arithmetic: ComputeDtype, copy: Copy, sort: Sort, grammar: Grammar, recall: Recall
+        arithmetic: Arithmetic, copy: Copy, sort: Sort, grammar: Grammar, recall: Recall
     }
 }
 

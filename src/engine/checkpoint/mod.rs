@@ -77,7 +77,7 @@ pub fn save(
     let failed = |source| CheckpointError::Write { step, source };
     let text = serde_json::to_vec_pretty(&saved).map_err(|e| failed(e.into()))?;
     let ids = token_ids(data);
-    let config = hf::config_json(&state.model, ids.clone());
+    let config = hf::config_json(&state.models.policy, ids.clone());
     let (generation, marks) = (hf::generation_json(ids), data.tokenizer.config_json());
     let tokenizer = data.tokenizer.to_json();
     let bytes = |name, bytes| part(name, move |out| out.write_all(bytes));
@@ -86,7 +86,9 @@ pub fn save(
         bytes(hf::GENERATION, generation.as_bytes()),
         bytes(hf::TOKENIZER, tokenizer.as_bytes()),
         bytes(hf::TOKENIZER_CONFIG, marks.as_bytes()),
-        part(hf::WEIGHTS, |out| hf::write_weights(&state.model, out)),
+        part(hf::WEIGHTS, |out| {
+            hf::write_weights(&state.models.policy, out)
+        }),
         part(OPTIMIZER, |out| write_moments(&*state.optimizer, out)),
         bytes(STATE, &text),
     ];
@@ -157,7 +159,7 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
     for part in &parts {
         file.expect(part.name, &[part.len])?;
     }
-    hf::read_weights(folder, &mut state.model)?;
+    hf::read_weights(folder, &mut state.models.policy)?;
     for part in &parts {
         let mut read = Ok(());
         let mut fill = |values: &mut [f32]| read = file.read_into(part.name, &[part.len], values);
@@ -192,7 +194,7 @@ impl Trainer<'_, '_> {
         self.store.verify(step)?;
         self.saved_at = Some(step);
         let progress = &self.state.progress;
-        let best = progress.best;
+        let best = progress.best.clone();
         let evaluated_here = progress.evaluated_at == Some(step);
         let event = Event::Checkpointed {
             step,
@@ -202,7 +204,7 @@ impl Trainer<'_, '_> {
             ),
             bytes: manifest.total_bytes(),
             seconds: (self.port.clock.elapsed() - begun).as_secs_f64(),
-            best: best.is_some_and(|b| b.step == step),
+            best: best.as_ref().is_some_and(|b| b.step == step),
             val_loss: progress.val_loss.filter(|_| evaluated_here),
         };
         self.port.emit(event);

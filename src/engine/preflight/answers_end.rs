@@ -14,7 +14,7 @@ pub const CHECK: Check = Check {
 };
 
 fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
-    if subject.spec.method.learns() != LossMask::CompletionOnly {
+    if subject.spec.method.needs().mask != LossMask::CompletionOnly {
         return Ok(Verdict::pass(
             "text goes on; it has no answers that must end",
         ));

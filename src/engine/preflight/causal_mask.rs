@@ -18,7 +18,7 @@ fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
     if tokens.len() < 2 {
         return Ok(Verdict::pass("sequences of one token have no future"));
     }
-    let model = &mut subject.state.model;
+    let model = &mut subject.state.models.policy;
     let vocab_size = model.shape().vocab_size;
     judge(tokens, vocab_size, &mut |tokens| {
         model

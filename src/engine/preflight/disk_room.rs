@@ -20,7 +20,7 @@ const MARGIN: f64 = 1.2;
 fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
     let free = free_space(subject.room)
         .map_err(|e| EngineError::Setup(format!("{}: {e}", subject.room.display())))?;
-    let n_params = subject.state.model.n_params() as u64;
+    let n_params = subject.state.models.policy.n_params() as u64;
     let one = n_params * BYTES_PER_PARAM + REST;
     // The newest ones, the best, and the one that is being written.
     let kept = subject.spec.checkpoint.keep_last as u64 + 2;

@@ -3,7 +3,7 @@
 
 use super::{Check, Subject, Verdict};
 use crate::engine::EngineError;
-use crate::engine::step::{view, weighted};
+use crate::methods::{likelihood, tokens};
 use crate::wire::CheckStatus;
 
 pub const CHECK: Check = Check {
@@ -22,9 +22,9 @@ const MAX_EXCESS: f64 = 1.0;
 
 fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
     let batch = subject.first_batch(ROWS);
-    let out = subject.state.model.score(&view(&batch))?;
-    let loss = -weighted(&out)? / batch.supervised().max(1) as f64;
-    let shape = subject.state.model.shape();
+    let out = subject.state.models.policy.score(&tokens(&batch))?;
+    let loss = likelihood(&batch, &out)?;
+    let shape = subject.state.models.policy.shape();
     if subject.spec.train.from.is_some() {
         return Ok(judge_trained(loss, shape.vocab_size));
     }

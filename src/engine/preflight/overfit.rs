@@ -3,9 +3,8 @@
 use super::{Check, Subject, Verdict};
 use crate::data::Batch;
 use crate::engine::EngineError;
-use crate::engine::step::view;
-use crate::methods::{StepContext, micro_step};
-use crate::optim::clip_scale;
+use crate::engine::roles::add_own_reference;
+use crate::engine::update::{At, Rates, update};
 use crate::wire::CheckStatus;
 use std::time::Duration;
 
@@ -44,18 +43,16 @@ fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
 }
 
 fn by_heart(subject: &mut Subject<'_>, lr: f64) -> Result<Verdict, EngineError> {
-    let batch = probe(&subject.first_batch(ROWS));
+    let mut batch = probe(&subject.first_batch(ROWS));
     let (spec, clock) = (subject.spec, subject.clock);
     let state = subject.twin()?;
-    let context = StepContext {
-        step_tokens: batch.supervised().max(1),
-    };
+    add_own_reference(&*spec.method, &mut state.models.policy, &mut batch)?;
+    let rates = Rates { lr, clip_norm: 1.0 };
     let begun = clock.elapsed();
     let mut step = || -> Result<f64, EngineError> {
-        state.model.params_mut().zero_grads()?;
-        let found = micro_step(&*spec.method, &mut state.model, &view(&batch), &context)?;
-        let scale = clip_scale(state.model.params().grad_norm()?, 1.0);
-        state.optimizer.step(state.model.params_mut(), lr, scale)?;
+        let (model, optimizer) = (&mut state.models.policy, &mut *state.optimizer);
+        let (method, batches) = (&*spec.method, std::slice::from_ref(&batch));
+        let (found, _) = update(method, model, optimizer, batches, At::default(), rates)?;
         Ok(found.loss)
     };
     judge(&mut step, &mut || clock.elapsed() - begun >= TIME)

@@ -19,7 +19,7 @@ pub const CHECK: Check = Check {
 const MAX_PARAMS: usize = 30_000_000;
 
 fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
-    let n_params = subject.state.model.n_params();
+    let n_params = subject.state.models.policy.n_params();
     if n_params > MAX_PARAMS {
         return Ok(Verdict::of(
             CheckStatus::Skipped,
@@ -53,7 +53,7 @@ struct Digest {
 
 impl Digest {
     fn of(state: &TrainState) -> Result<Digest, EngineError> {
-        let params = state.model.params();
+        let params = state.models.policy.params();
         let mut tensors: Vec<(String, u64)> = params.read_weights(|weights| {
             let of = |i: &ParamInfo| hash(&weights[i.offset..i.offset + i.len]);
             params
@@ -78,7 +78,8 @@ impl Digest {
 /// Leaves nothing of a state that a reader who reads nothing could pass off as read.
 fn wipe(state: &mut TrainState) -> Result<(), EngineError> {
     state
-        .model
+        .models
+        .policy
         .params_mut()
         .write_weights(|w| w.fill(f32::NAN))?;
     for part in state.optimizer.state() {
@@ -125,9 +126,9 @@ mod tests {
         };
         assert_eq!(against(&fresh()).status, CheckStatus::Pass);
         let mut other = fresh();
-        let infos = other.model.params().infos().to_vec();
+        let infos = other.models.policy.params().infos().to_vec();
         let last = infos.last().unwrap();
-        let params = other.model.params_mut();
+        let params = other.models.policy.params_mut();
         // The lowest bit of one weight.
         let flip = |w: &mut f32| *w = f32::from_bits(w.to_bits() ^ 1);
         params.write_weights(|w| flip(&mut w[last.offset])).unwrap();

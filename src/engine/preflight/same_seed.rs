@@ -3,9 +3,9 @@
 use super::{Check, Subject, Verdict, hash};
 use crate::data::Batch;
 use crate::engine::EngineError;
+use crate::engine::roles::add_own_reference;
 use crate::engine::state::TrainState;
-use crate::engine::step::view;
-use crate::methods::{StepContext, micro_step};
+use crate::engine::update::{At, gradients};
 
 pub const CHECK: Check = Check {
     id: "same_seed",
@@ -37,18 +37,15 @@ fn read(
     batch: &Batch,
     spec: &crate::spec::RunSpec,
 ) -> Result<Reading, EngineError> {
-    let model = &mut state.model;
-    model.params_mut().zero_grads()?;
-    let context = StepContext {
-        step_tokens: batch.supervised().max(1),
-    };
-    let found = micro_step(&*spec.method, model, &view(batch), &context)?;
-    let grad_norm = model.params().grad_norm()?;
+    let model = &mut state.models.policy;
+    let mut batch = batch.clone();
+    add_own_reference(&*spec.method, model, &mut batch)?;
+    let found = gradients(&*spec.method, model, &[batch], At::default())?;
     model.params_mut().zero_grads()?;
     Ok(Reading {
         weights: model.params().read_weights(hash)?,
         loss: found.loss,
-        grad_norm,
+        grad_norm: found.norm,
     })
 }
 

@@ -11,7 +11,7 @@ pub const CHECK: Check = Check {
 };
 
 fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
-    let vocab_size = subject.state.model.shape().vocab_size;
+    let vocab_size = subject.state.models.policy.shape().vocab_size;
     let samples = samples::first(subject);
     Ok(judge(&samples, vocab_size, subject.data.tokenizer.bos()))
 }

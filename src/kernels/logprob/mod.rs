@@ -18,7 +18,7 @@ use rows::{ANSWERS, Constants, answer, turn};
 use std::ops::Range;
 
 /// `hidden` (N, D), `table` (V, D), `targets` (N) u32 → log-probability (N) of each target and entropy (N), both in nats,
-/// and whether the target was the likeliest token (N): 1 or 0, without a graph.
+/// and whether the target had the highest probability (top-1) (N): 1 or 0, without a graph.
 pub fn composite(
     hidden: &Tensor,
     table: &Tensor,
@@ -33,8 +33,8 @@ pub fn composite(
     let entropy = (logp.exp()? * &logp)?.sum(D::Minus1)?.neg()?;
     let target = logp.gather(&targets.unsqueeze(1)?, 1)?.squeeze(1)?;
     let top = logp.detach().max(D::Minus1)?;
-    let likeliest = target.detach().ge(&top)?.to_dtype(target.dtype())?;
-    Ok((target, entropy, likeliest))
+    let top1 = target.detach().ge(&top)?.to_dtype(target.dtype())?;
+    Ok((target, entropy, top1))
 }
 
 /// Operations per logit, for deciding on threads.
@@ -57,13 +57,13 @@ pub struct Outputs {
     pub logp: Vec<f32>,
     /// Entropy of the distribution.
     pub entropy: Vec<f32>,
-    /// 1 where no token is likelier than the target, else 0.
-    pub likeliest: Vec<f32>,
+    /// 1 where no token is more probable than the target, else 0.
+    pub top1: Vec<f32>,
     /// Log of the sum of exponentials.
     lse: Vec<f32>,
     /// Logits of all rows, or of one chunk.
     logits: Aligned,
-    /// Log-probability, entropy, log-sum-exp and `likeliest` side by side, of one chunk.
+    /// Log-probability, entropy, log-sum-exp and `top1` side by side, of one chunk.
     answers: Vec<f32>,
 }
 
@@ -73,7 +73,7 @@ impl Outputs {
         let rows = [
             &mut self.logp,
             &mut self.entropy,
-            &mut self.likeliest,
+            &mut self.top1,
             &mut self.lse,
         ];
         for part in rows {
@@ -94,7 +94,7 @@ impl Outputs {
             self.logp[at] = answer[0];
             self.entropy[at] = answer[1];
             self.lse[at] = answer[2];
-            self.likeliest[at] = answer[3];
+            self.top1[at] = answer[3];
         }
     }
 
@@ -103,7 +103,7 @@ impl Outputs {
         let rows = [
             &self.logp,
             &self.entropy,
-            &self.likeliest,
+            &self.top1,
             &self.lse,
             &self.answers,
         ];

@@ -6,7 +6,7 @@ use crate::kernels::math::{exp, max};
 use crate::kernels::simd::multiversion;
 use crate::kernels::softcap;
 
-/// What the head says of a row: log-probability, entropy, log-sum-exp, and whether the target was the likeliest token.
+/// What the head says of a row: log-probability, entropy, log-sum-exp, and whether the target had the highest probability (top-1).
 pub(super) const ANSWERS: usize = 4;
 
 /// The [`ANSWERS`] of each row of `logits` (rows, vocab), side by side.

@@ -18,7 +18,7 @@ fn check_capped(sizes: Sizes, cap: Option<f64>, tolerance: f64) {
     let (dlogp, dentropy) = (normal(rows, 2), normal(rows, 3));
     let (lh, lt) = (leaf(&hidden, &[rows, d]), leaf(&table, &[vocab, d]));
     let ids = Tensor::from_slice(&targets, rows, &Device::Cpu).unwrap();
-    let (logp, entropy, likeliest) = composite(&lh, &lt, &ids, cap).unwrap();
+    let (logp, entropy, top1) = composite(&lh, &lt, &ids, cap).unwrap();
     let up = |x: &[f32]| {
         let x = Tensor::from_slice(x, rows, &Device::Cpu).unwrap();
         x.to_dtype(DType::F64).unwrap()
@@ -40,15 +40,15 @@ fn check_capped(sizes: Sizes, cap: Option<f64>, tolerance: f64) {
     let exact = [
         flat(&logp),
         flat(&entropy),
-        flat(&likeliest),
+        flat(&top1),
         flat(grads.get(&lh).unwrap()),
         flat(grads.get(&lt).unwrap()),
     ];
-    let names = ["logp", "entropy", "likeliest", "dhidden", "dtable"];
+    let names = ["logp", "entropy", "top1", "dhidden", "dtable"];
     let ways = [HeadPass::Separate, HeadPass::AtOnce].map(|way| run(way, sizes, inputs, upstream));
     for found in &ways {
         for ((name, found), exact) in names.iter().zip(found).zip(&exact) {
-            let tolerance = if *name == "likeliest" { 0.0 } else { tolerance };
+            let tolerance = if *name == "top1" { 0.0 } else { tolerance };
             assert_close(name, found, exact, tolerance);
         }
     }
@@ -62,7 +62,7 @@ enum HeadPass {
     AtOnce,
 }
 
-/// Log-probabilities, entropies, likeliest, gradients by hidden states and table.
+/// Log-probabilities, entropies, top1, gradients by hidden states and table.
 fn run(way: HeadPass, sizes: Sizes, inputs: Inputs, upstream: Upstream) -> [Vec<f32>; 5] {
     let Sizes { rows, d, vocab, .. } = sizes;
     let mut outputs = Outputs::default();
@@ -87,10 +87,10 @@ fn run(way: HeadPass, sizes: Sizes, inputs: Inputs, upstream: Upstream) -> [Vec<
     let Outputs {
         logp,
         entropy,
-        likeliest,
+        top1,
         ..
     } = outputs;
-    [logp, entropy, likeliest, dhidden, dtable]
+    [logp, entropy, top1, dhidden, dtable]
 }
 
 #[test]

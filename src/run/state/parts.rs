@@ -3,7 +3,7 @@
 use super::MAX_SAMPLE_BYTES;
 use crate::base::clock::UnixMillis;
 use crate::base::text;
-use crate::wire::{CheckStatus, CommandId, Event, Outcome};
+use crate::wire::{Best, CheckStatus, CommandId, Event, Outcome};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Adds at the back; the oldest goes when there are `max`.
@@ -301,7 +301,8 @@ pub struct Finish {
     pub step: u64,
     /// Over the whole split, when it was measured at the end.
     pub val_loss: Option<f64>,
-    pub best_val_loss: Option<f64>,
+    /// The best evaluation by the reading that the method names.
+    pub best: Option<Best>,
     pub train_loss: Option<f64>,
     /// Time spent by that process.
     pub seconds: f64,
@@ -310,12 +311,18 @@ pub struct Finish {
 }
 
 impl Finish {
+    /// The validation loss of the last evaluation, or else the lowest.
+    pub fn loss(&self) -> Option<f64> {
+        let lowest = self.best.as_ref().filter(|b| b.metric == "val/loss");
+        self.val_loss.or(lowest.map(|best| best.value.0))
+    }
+
     pub(super) fn from_event(t: UnixMillis, event: &Event) -> Option<Self> {
         let Event::Finished {
             outcome,
             step,
             val_loss,
-            best_val_loss,
+            best,
             train_loss,
             seconds,
             message,
@@ -329,7 +336,7 @@ impl Finish {
             outcome: *outcome,
             step: *step,
             val_loss: val_loss.map(|x| x.0),
-            best_val_loss: best_val_loss.map(|x| x.0),
+            best: best.clone(),
             train_loss: train_loss.map(|x| x.0),
             seconds: *seconds,
             message: text::sanitize(message),

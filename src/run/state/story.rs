@@ -171,13 +171,14 @@ impl RunState {
                 outcome,
                 step,
                 val_loss,
-                best_val_loss,
+                best,
                 seconds,
                 message,
                 ..
             } => {
+                let lowest = best.as_ref().filter(|best| best.metric == "val/loss");
                 let val = val_loss
-                    .or(*best_val_loss)
+                    .or(lowest.map(|best| best.value))
                     .map(|x| format!(", val {}", human::number(x.0)));
                 let why = if message.is_empty() {
                     String::new()

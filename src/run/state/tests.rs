@@ -100,7 +100,7 @@ fn finished(outcome: Outcome, step: u64) -> Event {
         step,
         tokens: step * 10,
         val_loss: Some(Num(1.9)),
-        best_val_loss: None,
+        best: None,
         train_loss: None,
         seconds: 61.0,
         message: String::new(),

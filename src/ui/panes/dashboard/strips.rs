@@ -447,13 +447,22 @@ pub fn result(buffer: &mut Buffer, area: Rect, state: &RunState, finish: &Finish
     let at = format!("at step {}", human::grouped(finish.step));
     let head = vec![word(outcome, meaning), word(at, Meaning::Text)];
     let mut tail = Vec::new();
-    if let Some(loss) = finish.val_loss.or(finish.best_val_loss) {
+    if let Some(loss) = finish.loss() {
         let best = word(best_words(state, loss), Meaning::Muted);
         tail.push(vec![
             label("val loss"),
             word(human::number(loss), Meaning::Validation),
             best,
         ]);
+    }
+    if let Some(best) = finish.best.as_ref().filter(|b| b.metric != "val/loss") {
+        let value = format!(
+            "{} at {}",
+            human::number(best.value.0),
+            human::grouped(best.step)
+        );
+        let name = word(format!("  {}", best.metric), Meaning::Muted);
+        tail.push(vec![label("best"), word(value, Meaning::Validation), name]);
     }
     if let Some(kept) = best_checkpoint(state) {
         tail.push(vec![
@@ -494,7 +503,7 @@ fn result_line(state: &RunState, finish: &Finish, theme: &Theme) -> Vec<Word> {
         words.push(word(one_line(&finish.message), meaning));
         return words;
     }
-    if let Some(loss) = finish.val_loss.or(finish.best_val_loss) {
+    if let Some(loss) = finish.loss() {
         words.push(word("val loss ", Meaning::Muted));
         words.push(word(
             format!("{}  ", human::number(loss)),
