@@ -71,7 +71,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "ui",
         &[
-            "link", "advisor", "run", "spec", "plan", "wire", "embed", "hardware", "data",
+            "link", "advisor", "run", "spec", "plan", "wire", "embed", "hardware", "data", "metrics",
         ],
     ),
     (

@@ -4,6 +4,9 @@
 //! `tests/oracle/train_oracle.py` made the fixtures and says how.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[path = "oracle/preference.rs"]
+mod preference;
+
 use candle_core::{Device, Tensor};
 use llmtui::kernels::matmul::ComputeDtype;
 use llmtui::nn::norm::NormConfig;
@@ -38,13 +41,18 @@ struct Fixture {
     tensors: HashMap<String, Tensor>,
 }
 
+/// Metadata and tensors of a fixture.
+fn tensors_of(name: &str) -> (HashMap<String, String>, HashMap<String, Tensor>) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/");
+    let bytes = std::fs::read(format!("{folder}{name}.safetensors")).unwrap();
+    let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+    let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu).unwrap();
+    (header.metadata().clone().unwrap(), tensors)
+}
+
 impl Fixture {
     fn load(name: &str) -> Fixture {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/");
-        let bytes = std::fs::read(format!("{folder}{name}.safetensors")).unwrap();
-        let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
-        let metadata = header.metadata().clone().unwrap();
-        let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu).unwrap();
+        let (metadata, tensors) = tensors_of(name);
         Fixture {
             model: serde_json::from_str(&metadata["model"]).unwrap(),
             train: serde_json::from_str(&metadata["train"]).unwrap(),

@@ -111,6 +111,8 @@ impl Trainer<'_, '_> {
             seconds: (self.port.clock.elapsed() - begun).as_secs_f64(),
         };
         self.port.emit(event);
+        let examined = self.examine()?;
+        self.port.emit(examined);
         if !found.loss.is_finite() {
             let lr = self.state.lr(self.spec);
             return Err(self.fail_non_finite("the validation loss", found.loss, step, lr));

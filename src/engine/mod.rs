@@ -6,6 +6,7 @@ pub mod checkpoint;
 mod due;
 mod emit;
 mod eval;
+mod examine;
 pub mod experience;
 pub mod export;
 pub mod infer;

@@ -3,7 +3,7 @@
 use super::host::Root;
 use super::nvml::{Library, Pulse};
 use crate::base::clock::{Clock, SystemClock};
-use crate::wire::{Direction, MetricInfo, Num, Values};
+use crate::wire::{ChartPlace, Direction, MetricInfo, Num, Values};
 use std::time::Duration;
 
 /// Ids of the machine's readings, as they stand in `values` on the wire.
@@ -38,9 +38,9 @@ type Row = (&'static str, &'static str, &'static str);
 
 const HOST: &[Row] = &[
     (id::CPU, "CPU, whole machine", "%"),
+    (id::RSS, "Memory of this process", "bytes"),
     (id::RAM_USED, "Memory in use, whole machine", "bytes"),
     (id::RAM_TOTAL, "Memory of the machine", "bytes"),
-    (id::RSS, "Memory of this process", "bytes"),
     (id::SWAP, "Swap in use", "bytes"),
     (id::DISK_READ, "Read from disks", "bytes/s"),
     (id::DISK_WRITE, "Written to disks", "bytes/s"),
@@ -66,10 +66,25 @@ pub fn declarations(gpus: impl IntoIterator<Item = u32>) -> Vec<MetricInfo> {
         unit: unit.into(),
         direction: Direction::Neutral,
         source: source.into(),
+        place: ChartPlace::Hardware,
+        ..MetricInfo::default()
     };
-    let host = HOST
-        .iter()
-        .map(|(id, title, unit)| info((*id).into(), (*title).into(), unit, "operating system"));
+    let host = HOST.iter().map(|(id, title, unit)| {
+        let info = info((*id).into(), (*title).into(), unit, "operating system");
+        let (label, exact, place) = match *id {
+            self::id::CPU => ("CPU", false, ChartPlace::Dashboard),
+            self::id::RSS => ("memory of the run", true, ChartPlace::Dashboard),
+            self::id::RAM_USED => ("RAM used", true, ChartPlace::Dashboard),
+            self::id::RAM_TOTAL => ("", false, ChartPlace::Nowhere),
+            _ => ("", false, ChartPlace::Hardware),
+        };
+        MetricInfo {
+            label: label.into(),
+            exact,
+            place,
+            ..info
+        }
+    });
     let gpus = gpus.into_iter().flat_map(|index| {
         GPU.iter().map(move |(what, title, unit)| {
             let title = format!("GPU {index}, {title}");

@@ -8,6 +8,7 @@ use super::{plan, target, work};
 use crate::base::files::write_atomic;
 use crate::base::paths::Env;
 use crate::base::stats::median;
+use crate::hardware::sampler::id::RSS;
 use crate::metrics::id;
 use crate::run::RunState;
 use serde::{Deserialize, Serialize};
@@ -46,7 +47,7 @@ pub fn observe(state: &RunState) -> Option<Observation> {
         return None;
     }
     let request = target::of_run(&head.spec, head.vocab_size, head.epoch_tokens)?;
-    let rss = state.series.get(id::RSS).filter(|s| s.len() >= READINGS)?;
+    let rss = state.series.get(RSS).filter(|s| s.len() >= READINGS)?;
     // Step 0 is preflight, whose twins are gone when training begins.
     let (_, most) = rss.extent(1.0, f64::MAX)?;
     let speeds: Vec<f64> = state

@@ -255,6 +255,11 @@ pub enum Event {
         step: u64,
         text: String,
     },
+    /// Held-out examples as the method sees them, the same ones at every evaluation.
+    Examined {
+        step: u64,
+        examples: Vec<ExaminedExample>,
+    },
     Warned {
         step: u64,
         /// Stable word for filters, e.g. `checkpoint_failed`.
@@ -295,6 +300,30 @@ pub enum Event {
     /// From a newer writer: kept whole and shown as unknown.
     #[serde(untagged)]
     Unknown(serde_json::Value),
+}
+
+/// One example: a text, or the sides of a pair.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExaminedExample {
+    pub sequences: Vec<ExaminedSequence>,
+}
+
+/// A sequence and what the model says of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExaminedSequence {
+    /// `text`, `chosen`, `rejected`.
+    pub label: String,
+    /// The end of what stands before the supervised tokens.
+    pub prompt: String,
+    /// The beginning of the supervised tokens.
+    pub answer: String,
+    /// Supervised tokens.
+    pub tokens: u32,
+    /// Σ of their log-probabilities, nats.
+    pub logp: Num,
+    /// The same by the reference model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference_logp: Option<Num>,
 }
 
 fn is_zero(n: &u64) -> bool {

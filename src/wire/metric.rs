@@ -4,17 +4,18 @@ use super::Num;
 use serde::{Deserialize, Serialize};
 
 /// Which way is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     Lower,
     Higher,
     /// Neither: a reading such as the learning rate.
+    #[default]
     Neutral,
 }
 
 /// The declaration of one metric.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MetricInfo {
     /// Key in `values`, e.g. `train/loss`, `grad_norm`, `val/loss`, `host/rss_bytes`.
     pub id: String,
@@ -25,6 +26,32 @@ pub struct MetricInfo {
     pub direction: Direction,
     /// Where the definition comes from.
     pub source: String,
+    /// Title of its chart where that is shorter; empty: the title.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
+    /// It is set, not measured: no average is drawn through it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exact: bool,
+    #[serde(default, skip_serializing_if = "ChartPlace::is_dashboard")]
+    pub place: ChartPlace,
+}
+
+/// Where a metric has its chart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChartPlace {
+    #[default]
+    Dashboard,
+    /// With the other readings of the machine.
+    Hardware,
+    /// Part of other readings.
+    Nowhere,
+}
+
+impl ChartPlace {
+    fn is_dashboard(&self) -> bool {
+        *self == ChartPlace::Dashboard
+    }
 }
 
 /// The best evaluation of a run so far, by the reading that its method names.

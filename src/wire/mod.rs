@@ -9,8 +9,8 @@ mod num;
 
 pub use codec::{DecodeError, MAX_LINE, decode_command, decode_envelope, encode};
 pub use command::{Command, CommandId, Prompt, Request, StopWhen, Turn};
-pub use event::{CheckStatus, Envelope, Event, Outcome, Phase, StopReason, Values};
-pub use metric::{Best, Direction, MetricInfo};
+pub use event::{CheckStatus, Envelope, Event, ExaminedExample, ExaminedSequence, Outcome, Phase, StopReason, Values};
+pub use metric::{Best, ChartPlace, Direction, MetricInfo};
 pub use num::Num;
 
 /// Version of the envelope; a viewer refuses a larger one and reads a smaller one.

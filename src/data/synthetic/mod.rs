@@ -33,6 +33,12 @@ pub trait Generator {
     /// One problem.
     fn problem(&self, rng: &mut Rng) -> Problem;
 
+    /// An answer to a problem that is wrong and looks like one; the answer to another problem where nothing better is known.
+    fn wrong_answer(&self, problem: &Problem, rng: &mut Rng) -> Option<String> {
+        let others = (0..MAX_DRAWS).map(|_| self.problem(rng).answer);
+        others.into_iter().find(|answer| *answer != problem.answer)
+    }
+
     /// What is wrong with the settings, and how to say it right; `None` when nothing is.
     fn fault(&self) -> Option<String>;
 }
@@ -59,6 +65,8 @@ pub enum Shape {
     Prompt,
     /// A user who asks and an assistant who answers.
     Chat,
+    /// A prompt, the right answer as the chosen one and a wrong one as the rejected one.
+    Preference,
 }
 
 /// A made-up data set as a spec says it.
@@ -81,7 +89,8 @@ impl SyntheticSource {
         }
     }
 
-    /// The rows, in the columns that formats know: `prompt` and `completion`, `text`, `prompt` and `answer`, `messages`.
+    /// The rows, in the columns that formats know: `prompt` and `completion`, `text`, `prompt` and `answer`, `messages`,
+    /// `prompt`, `chosen` and `rejected`.
     pub fn rows(&self) -> Problems {
         Problems {
             place: format!("synthetic {}", self.generator.entry().id).into(),
@@ -92,7 +101,11 @@ impl SyntheticSource {
         }
     }
 
-    fn record(&self, place: Place, problem: Problem) -> Record {
+    fn record(&self, place: Place, problem: Problem) -> Result<Record, RowFault> {
+        let wrong = match self.shape {
+            Shape::Preference => Some(self.wrong_answer(&place, &problem)?),
+            _ => None,
+        };
         let Problem { prompt, answer } = problem;
         // The answer ends with its line: a model without a token that ends texts learns to stop there.
         let fields = match self.shape {
@@ -105,12 +118,29 @@ impl SyntheticSource {
                 {"role": "user", "content": prompt.trim()},
                 {"role": "assistant", "content": answer.trim()},
             ]}),
+            Shape::Preference => serde_json::json!({
+                "prompt": prompt,
+                "chosen": format!("{answer}\n"),
+                "rejected": format!("{}\n", wrong.unwrap_or_default()),
+            }),
         };
         let fields = match fields {
             serde_json::Value::Object(map) => map,
             _ => Map::new(),
         };
-        Record { place, fields }
+        Ok(Record { place, fields })
+    }
+
+    fn wrong_answer(&self, place: &Place, problem: &Problem) -> Result<String, RowFault> {
+        let mut rng = Rng::new(self.seed, Stream::Test, place.row, MAX_DRAWS);
+        let wrong = self.generator.wrong_answer(problem, &mut rng);
+        wrong.ok_or_else(|| {
+            RowFault::new(
+                place,
+                "this generator has only one answer, so none can be rejected",
+                "choose harder problems",
+            )
+        })
     }
 }
 
@@ -169,7 +199,7 @@ impl Iterator for Problems {
             )));
         };
         self.next += 1;
-        Some(Ok(self.source.record(place, problem)))
+        Some(self.source.record(place, problem))
     }
 }
 

@@ -7,7 +7,7 @@ mod story;
 
 pub use pace::Pace;
 pub use parts::{
-    Answer, Check, CheckpointMark, Evaluation, Finish, Head, Level, LogLine, Mark, MarkKind,
+    Answer, Check, CheckpointMark, Evaluation, Examined, Finish, Head, Level, LogLine, Mark, MarkKind,
     Notice, Sample,
 };
 
@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// Samples kept, newest last.
 pub const MAX_SAMPLES: usize = 64;
+/// Looks at held-out examples that are kept.
+const MAX_EXAMINED: usize = 32;
 /// Log lines kept.
 pub const MAX_LOG: usize = 2_000;
 /// Notices kept; a viewer that draws ten frames a second misses none.
@@ -59,6 +61,8 @@ pub struct RunState {
     pub series: BTreeMap<String, Series>,
     pub evaluations: VecDeque<Evaluation>,
     pub samples: VecDeque<Sample>,
+    /// Held-out examples at the last evaluations.
+    pub examined: VecDeque<Examined>,
     pub checkpoints: Vec<CheckpointMark>,
     pub marks: VecDeque<Mark>,
     /// Preflight checks of the newest engine process.
@@ -180,6 +184,10 @@ impl RunState {
                 let sample = Sample::new(t, *step, prompt, text, *seconds);
                 push_bounded(&mut self.samples, sample, MAX_SAMPLES);
             }
+            Event::Examined { step, examples } => {
+                let examined = Examined::new(*step, examples);
+                push_bounded(&mut self.examined, examined, MAX_EXAMINED);
+            }
             Event::HardwareSampled { values } => {
                 self.host
                     .extend(values.iter().map(|(id, x)| (id.clone(), x.0)));
@@ -258,6 +266,8 @@ impl RunState {
                 unit: text::one_line(&metric.unit),
                 direction: metric.direction,
                 source: text::one_line(&metric.source),
+                label: text::one_line(&metric.label),
+                ..metric.clone()
             };
             match self.metrics.iter_mut().find(|known| known.id == metric.id) {
                 Some(known) => *known = clean,
@@ -295,6 +305,7 @@ impl RunState {
         }
         self.evaluations.retain(|e| e.step <= step);
         self.samples.retain(|s| s.step <= step);
+        self.examined.retain(|e| e.step <= step);
         self.checkpoints.retain(|c| c.step <= step);
         self.marks.retain(|m| m.step <= step);
         if self.step > step {

@@ -3,7 +3,7 @@
 use super::MAX_SAMPLE_BYTES;
 use crate::base::clock::UnixMillis;
 use crate::base::text;
-use crate::wire::{Best, CheckStatus, CommandId, Event, Outcome};
+use crate::wire::{Best, ExaminedExample, ExaminedSequence, CheckStatus, CommandId, Event, Outcome};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Adds at the back; the oldest goes when there are `max`.
@@ -161,6 +161,31 @@ pub struct Sample {
     /// The continuation, without the prompt.
     pub text: String,
     pub seconds: f64,
+}
+
+/// Held-out examples at one evaluation, made safe to draw.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Examined {
+    pub step: u64,
+    pub examples: Vec<ExaminedExample>,
+}
+
+impl Examined {
+    pub(super) fn new(step: u64, examples: &[ExaminedExample]) -> Self {
+        let clean = |sequence: &ExaminedSequence| ExaminedSequence {
+            label: text::one_line(&sequence.label),
+            prompt: text::sanitize(&sequence.prompt),
+            answer: text::sanitize(&sequence.answer),
+            ..sequence.clone()
+        };
+        let example = |example: &ExaminedExample| ExaminedExample {
+            sequences: example.sequences.iter().map(clean).collect(),
+        };
+        Examined {
+            step,
+            examples: examples.iter().map(example).collect(),
+        }
+    }
 }
 
 impl Sample {

@@ -239,7 +239,7 @@ fn a_redeclared_metric_keeps_its_place() {
         title: title.into(),
         unit: String::new(),
         direction: Direction::Lower,
-        source: String::new(),
+        ..MetricInfo::default()
     };
     let mut tape = Tape::new();
     tape.add(Event::MetricsDeclared {

@@ -223,7 +223,7 @@ fn a_metric_that_nobody_knew_is_drawn_under_its_own_title() {
         title: "reward margin".into(),
         unit: "nats".into(),
         direction: crate::wire::Direction::Higher,
-        source: String::new(),
+        ..MetricInfo::default()
     };
     let values = |x: f64| [("rewards/margins".to_string(), Num(x))].into();
     let state = live_and(vec![
