@@ -17,8 +17,12 @@
 //! | 1 | [`run`] [`kernels`] [`hardware`] [`hub`] [`wire`] [`gguf`] | run directories and logs; fused operations; the machine; the Hugging Face hub; the vocabulary; GGUF files |
 //! | 0 | [`base`] [`embed`] | clocks, files, random numbers, text; embedded files |
 
+/// Clocks, files, random numbers, text: what every room may use.
+pub use llmtui_base as base;
+/// Fused operations and their composites.
+pub use llmtui_kernels as kernels;
+
 pub mod advisor;
-pub mod base;
 pub mod cli;
 pub mod data;
 pub mod embed;
@@ -27,7 +31,6 @@ pub mod gguf;
 pub mod hardware;
 pub mod hf;
 pub mod hub;
-pub mod kernels;
 pub mod link;
 pub mod llama_cpp;
 pub mod methods;

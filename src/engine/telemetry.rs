@@ -2,8 +2,7 @@
 
 use crate::base::paths::Env;
 use crate::hardware::{Live, Machine, Provider, sampler};
-use crate::metrics;
-use crate::wire::{Event, MetricInfo};
+use crate::wire::Event;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 

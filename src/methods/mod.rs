@@ -268,7 +268,7 @@ fn by_autograd(
     Ok(f64::from(loss.to_scalar::<f32>()?))
 }
 
-crate::registry! {
+crate::base::registry! {
     /// What the model learns from.
     pub enum MethodConfig: dyn Method { pretrain: Pretrain, sft: Sft, dpo: Dpo }
 }

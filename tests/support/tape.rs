@@ -351,6 +351,7 @@ fn metrics() -> Vec<MetricInfo> {
         unit: unit.into(),
         direction,
         source: String::new(),
+        ..MetricInfo::default()
     };
     use Direction::{Higher, Lower, Neutral};
     vec![

@@ -43,7 +43,7 @@ pub trait Generator {
     fn fault(&self) -> Option<String>;
 }
 
-crate::registry! {
+crate::base::registry! {
     /// What a made-up data set teaches.
     pub enum SyntheticConfig: dyn Generator {
         arithmetic: Arithmetic, copy: Copy, sort: Sort, grammar: Grammar, recall: Recall

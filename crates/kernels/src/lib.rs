@@ -1,0 +1,32 @@
+//! The operations a decoder is made of. Each file holds one operation twice: a *composite* in plain candle (any device,
+//! any float type, differentiable by candle: the CUDA backend and the oracle of the gradient checks) and a *fused* forward and
+//! backward on f32 slices (the CPU backend). Models, layouts of parameters and optimizers' settings live above.
+
+pub mod activation;
+pub mod adamw;
+pub mod aligned;
+pub mod allocations;
+pub mod attention;
+#[cfg(test)]
+mod check;
+pub mod dropout;
+pub mod embedding;
+pub mod experts;
+pub mod flat;
+mod lanes;
+pub mod linear;
+pub mod logprob;
+pub mod math;
+pub mod matmul;
+pub mod matrix;
+pub mod norm;
+pub mod pages;
+pub mod positions;
+pub mod qk_norm;
+pub mod quant;
+pub mod reduce;
+pub mod rotary;
+pub mod simd;
+pub mod softcap;
+mod team;
+pub mod threads;
