@@ -233,7 +233,8 @@ fn room(path: &str) -> &str {
 /// Rooms named as `crate::room` or inside `use crate::{…}`, or by the crate that a room is.
 fn imported_rooms(code: &str) -> Vec<String> {
     let named = |room: &&str| code.contains(&format!("llmtui_{room}::"));
-    let mut rooms: Vec<String> = CRATES.iter().filter(named).map(ToString::to_string).collect();
+    let crates = CRATES.into_iter().filter(named);
+    let mut rooms: Vec<String> = crates.map(String::from).collect();
     for (at, _) in code.match_indices("crate::") {
         let before = code[..at].chars().next_back();
         if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '$') {

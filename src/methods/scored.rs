@@ -82,11 +82,13 @@ pub fn read(readings: &mut Readings, id: &'static str, values: &Tensor) -> Resul
     Ok(())
 }
 
-/// ln σ(x), exact for large |x|: min(x, 0) − ln(1 + e^−|x|).
+/// ln σ(x), exact for large |x|: min(x, 0) − ln(1 + e^−|x|). The sign is a constant of the graph: at 0 the kinks of min and
+/// |·| would each take a derivative of their own, and the sum would not be that of ln σ.
 ///
 /// # Errors
 /// Those of candle.
 pub fn log_sigmoid(x: &Tensor) -> Result<Tensor> {
-    let tail = (x.abs()?.neg()?.exp()? + 1.0)?.log()?;
-    x.neg()?.relu()?.neg()? - tail
+    let negative = x.detach().lt(0.0)?.to_dtype(x.dtype())?;
+    let minus_abs = (x * ((&negative * 2.0)? - 1.0)?)?;
+    (x * negative)? - (minus_abs.exp()? + 1.0)?.log()?
 }

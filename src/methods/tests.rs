@@ -279,3 +279,15 @@ fn dpo_says_what_its_batch_lacks() {
     assert!(error(&batch, &mut readings).contains("no column `reference_logp`"));
     assert!(error(&rows(TARGETS, MASK), &mut readings).contains("which sequence"));
 }
+
+/// At 0 too, where DPO begins.
+#[test]
+fn the_gradient_of_log_sigmoid_is_one_minus_sigmoid() {
+    let x = Var::new(&[-90.0_f32, -2.0, 0.0, 0.5, 90.0], &Device::Cpu).unwrap();
+    let sum = log_sigmoid(x.as_tensor()).unwrap().sum_all().unwrap();
+    let gradients = sum.backward().unwrap();
+    let gradient = gradients.get(&x).unwrap().to_vec1::<f32>().unwrap();
+    for (gradient, exact) in gradient.iter().zip([1.0, 0.880_797, 0.5, 0.377_541, 0.0]) {
+        assert!((gradient - exact).abs() < 1e-6, "{gradient}, {exact}");
+    }
+}
