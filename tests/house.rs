@@ -71,7 +71,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "ui",
         &[
-            "link", "advisor", "run", "spec", "plan", "wire", "embed", "hardware", "data", "metrics",
+            "link", "advisor", "run", "spec", "plan", "wire", "embed", "hardware", "data",
+            "metrics",
         ],
     ),
     (
@@ -184,7 +185,10 @@ fn sources() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let crates = CRATES.map(|room| (format!("{room}/"), root.join(format!("crates/{room}/src"))));
     let mut sources = Vec::new();
-    for (prefix, folder) in [(String::new(), root.join("src"))].into_iter().chain(crates) {
+    for (prefix, folder) in [(String::new(), root.join("src"))]
+        .into_iter()
+        .chain(crates)
+    {
         let mut files = Vec::new();
         collect(&folder, &mut files);
         files.sort();

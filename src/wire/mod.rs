@@ -9,7 +9,10 @@ mod num;
 
 pub use codec::{DecodeError, MAX_LINE, decode_command, decode_envelope, encode};
 pub use command::{Command, CommandId, Prompt, Request, StopWhen, Turn};
-pub use event::{CheckStatus, Envelope, Event, ExaminedExample, ExaminedSequence, Outcome, Phase, StopReason, Values};
+pub use event::{
+    CheckStatus, Envelope, Event, ExaminedExample, ExaminedSequence, Outcome, Phase, StopReason,
+    Values,
+};
 pub use metric::{Best, ChartPlace, Direction, MetricInfo};
 pub use num::Num;
 

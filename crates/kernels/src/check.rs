@@ -1,7 +1,7 @@
 //! Gradient checks: a fused kernel in f32 against candle's autograd through its composite in f64.
 
-use llmtui_base::rng::{Rng, Stream};
 use candle_core::{DType, Device, Result, Tensor, Var};
+use llmtui_base::rng::{Rng, Stream};
 
 /// Standard normal numbers.
 pub fn normal(n: usize, lane: u32) -> Vec<f32> {

@@ -4,8 +4,8 @@
 
 use super::simd::multiversion;
 use super::threads;
-use llmtui_base::rng::{Rng, Stream};
 use candle_core::{Result, Tensor};
+use llmtui_base::rng::{Rng, Stream};
 
 /// What is dropped at one place of one pass.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -101,11 +101,7 @@ impl SyntheticSource {
         }
     }
 
-    fn record(&self, place: Place, problem: Problem) -> Result<Record, RowFault> {
-        let wrong = match self.shape {
-            Shape::Preference => Some(self.wrong_answer(&place, &problem)?),
-            _ => None,
-        };
+    fn record(&self, place: Place, problem: Problem, wrong: Option<String>) -> Record {
         let Problem { prompt, answer } = problem;
         // The answer ends with its line: a model without a token that ends texts learns to stop there.
         let fields = match self.shape {
@@ -128,19 +124,7 @@ impl SyntheticSource {
             serde_json::Value::Object(map) => map,
             _ => Map::new(),
         };
-        Ok(Record { place, fields })
-    }
-
-    fn wrong_answer(&self, place: &Place, problem: &Problem) -> Result<String, RowFault> {
-        let mut rng = Rng::new(self.seed, Stream::Test, place.row, MAX_DRAWS);
-        let wrong = self.generator.wrong_answer(problem, &mut rng);
-        wrong.ok_or_else(|| {
-            RowFault::new(
-                place,
-                "this generator has only one answer, so none can be rejected",
-                "choose harder problems",
-            )
-        })
+        Record { place, fields }
     }
 }
 
@@ -156,14 +140,27 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// The problem of the next row, drawn again while its prompt was there before.
-    fn draw(&mut self) -> Option<Problem> {
+    /// The problem of the next row, drawn again while its prompt was there before, and a wrong answer where one is needed:
+    /// a problem that has none is drawn again too.
+    fn draw(&mut self) -> Option<(Problem, Option<String>)> {
+        let SyntheticSource {
+            generator,
+            shape,
+            seed,
+            ..
+        } = &self.source;
         (0..MAX_DRAWS).find_map(|lane| {
-            let mut rng = Rng::new(self.source.seed, Stream::Test, self.next, lane);
-            let problem = self.source.generator.problem(&mut rng);
+            let mut rng = Rng::new(*seed, Stream::Test, self.next, lane);
+            let problem = generator.problem(&mut rng);
             let mut hasher = DefaultHasher::new();
             problem.prompt.hash(&mut hasher);
-            self.seen.insert(hasher.finish()).then_some(problem)
+            let wrong = match shape {
+                Shape::Preference => Some(generator.wrong_answer(&problem, &mut rng)?),
+                _ => None,
+            };
+            self.seen
+                .insert(hasher.finish())
+                .then_some((problem, wrong))
         })
     }
 }
@@ -187,7 +184,7 @@ impl Iterator for Problems {
                 "correct the generator's settings",
             )));
         }
-        let Some(problem) = self.draw() else {
+        let Some((problem, wrong)) = self.draw() else {
             self.over = true;
             return Some(Err(RowFault::new(
                 &place,
@@ -199,7 +196,7 @@ impl Iterator for Problems {
             )));
         };
         self.next += 1;
-        Some(self.source.record(place, problem))
+        Some(Ok(self.source.record(place, problem, wrong)))
     }
 }
 

@@ -7,8 +7,8 @@ mod story;
 
 pub use pace::Pace;
 pub use parts::{
-    Answer, Check, CheckpointMark, Evaluation, Examined, Finish, Head, Level, LogLine, Mark, MarkKind,
-    Notice, Sample,
+    Answer, Check, CheckpointMark, Evaluation, Examined, Finish, Head, Level, LogLine, Mark,
+    MarkKind, Notice, Sample,
 };
 
 use super::series::Series;

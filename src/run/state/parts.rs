@@ -3,7 +3,9 @@
 use super::MAX_SAMPLE_BYTES;
 use crate::base::clock::UnixMillis;
 use crate::base::text;
-use crate::wire::{Best, ExaminedExample, ExaminedSequence, CheckStatus, CommandId, Event, Outcome};
+use crate::wire::{
+    Best, CheckStatus, CommandId, Event, ExaminedExample, ExaminedSequence, Outcome,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Adds at the back; the oldest goes when there are `max`.

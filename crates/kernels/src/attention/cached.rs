@@ -3,9 +3,7 @@
 
 use super::{Scores, Sizes};
 use crate::math::{exp, max, sum1, sum2};
-use crate::matmul::{
-    Accumulation, Compute, ComputeDtype, Destination, Mat, matmul, matmul_into,
-};
+use crate::matmul::{Accumulation, Compute, ComputeDtype, Destination, Mat, matmul, matmul_into};
 use crate::simd::multiversion;
 use crate::threads::{self, Shared};
 use std::cell::RefCell;

@@ -35,13 +35,7 @@ pub(crate) struct To {
 /// # Safety
 /// The pointers must reach all elements named, `to` exclusively, and the machine must have V's instructions.
 #[inline(always)]
-pub(crate) unsafe fn rows8<V: Vector>(
-    to: To,
-    left: Left,
-    right: Right,
-    lines: usize,
-    k: usize,
-) {
+pub(crate) unsafe fn rows8<V: Vector>(to: To, left: Left, right: Right, lines: usize, k: usize) {
     let mut line = 0;
     // SAFETY: the caller's; offsets stay within the 8 × lines · 16 block.
     unsafe {

@@ -2,9 +2,9 @@
 //! come after the known ones.
 
 use crate::base::human;
-use crate::run::RunState;
 use crate::hardware::sampler;
 use crate::metrics::{METRICS, Metric};
+use crate::run::RunState;
 use crate::wire::{ChartPlace, Direction, MetricInfo};
 
 /// One chart: a metric, and its twin on the validation split.
@@ -55,7 +55,9 @@ pub fn charts(state: &RunState, filter: &str) -> Vec<Chart> {
 
 /// Whether a metric has its chart on the hardware pane, or none.
 fn elsewhere(state: &RunState, id: &str) -> bool {
-    let machine = ["host/", "gpu/"].iter().any(|prefix| id.starts_with(prefix));
+    let machine = ["host/", "gpu/"]
+        .iter()
+        .any(|prefix| id.starts_with(prefix));
     let declared = state.metric(id).map(|info| info.place);
     machine || declared.is_some_and(|place| place != ChartPlace::Dashboard)
 }
