@@ -58,7 +58,7 @@ pub fn run(args: Args, _cx: &Context) -> anyhow::Result<Exit> {
 }
 
 /// ```text
-/// llama-factory: 9 mapped, 3 mapped, with a difference, 4 no equal here
+/// llama-factory: 9 mapped, 3 mapped, with a difference, 4 no equivalent
 ///
 /// mapped
 ///   learning_rate: 1e-4       optimizer.adamw.lr: 1e-4
