@@ -172,7 +172,7 @@ fn a_resume_takes_back_what_came_after_its_checkpoint() {
             .back()
             .unwrap()
             .text
-            .contains("20 steps no longer count")
+            .contains("20 steps discarded")
     );
 }
 
