@@ -1,4 +1,4 @@
-//! Made files, sound and crafted.
+//! Generated files, valid and malicious.
 
 use super::*;
 
@@ -109,10 +109,10 @@ fn crafted_numbers_are_refused() {
     }
     let mut w = Writer::head(1, 0);
     w.tensor("x", &[1 << 32, 1 << 32], 0, 0);
-    refused(&w, 64, "cannot have the shape");
+    refused(&w, 64, "cannot have shape");
     let mut w = Writer::head(1, 0);
     w.tensor("x", &[33], 8, 0);
-    refused(&w, 64, "cannot have the shape");
+    refused(&w, 64, "cannot have shape");
     let mut w = Writer::head(1, 0);
     w.tensor("x", &[8], 0, u64::MAX - 31);
     refused(&w, 64, "ends behind");

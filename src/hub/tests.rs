@@ -1,4 +1,4 @@
-//! The hub against a server of our own: what is asked, what is kept, and what every kind of trouble ends in.
+//! The hub client against a local test server: requests, cache contents, and the outcome of every kind of failure.
 
 use super::*;
 use sha2::{Digest, Sha256};
