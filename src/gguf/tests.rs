@@ -73,7 +73,7 @@ fn keys_arrays_and_tensors_are_read() {
     assert_eq!(file.tensors[0].bytes, 68);
     assert_eq!(file.tensors[1].kind.name, "F32");
     assert_eq!(file.data_start % 32, 0);
-    refused(&w, 96 + 11, "ends behind the end");
+    refused(&w, 96 + 11, "extends past the end");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn crafted_numbers_are_refused() {
     refused(&w, 64, "cannot have shape");
     let mut w = Writer::head(1, 0);
     w.tensor("x", &[8], 0, u64::MAX - 31);
-    refused(&w, 64, "ends behind");
+    refused(&w, 64, "extends past");
     let mut w = Writer::head(2, 0);
     w.tensor("x", &[16], 0, 0).tensor("y", &[16], 0, 32);
     refused(&w, 128, "overlaps");
