@@ -90,11 +90,11 @@ fn what_is_no_gguf_is_said_to_be_none() {
 
 #[test]
 fn counts_beyond_the_file_allocate_nothing() {
-    refused(&Writer::head(u64::MAX, 0), 0, "tensors are announced");
-    refused(&Writer::head(0, 1 << 40), 0, "keys are announced");
+    refused(&Writer::head(u64::MAX, 0), 0, "tensors declared");
+    refused(&Writer::head(0, 1 << 40), 0, "keys declared");
     let mut w = Writer::head(0, 1);
     w.string("k").u32(9).u32(6).u64(1 << 61);
-    refused(&w, 0, "values are announced");
+    refused(&w, 0, "values declared");
     let mut w = Writer::head(0, 1);
     w.u64(u64::MAX);
     refused(&w, 64, "a string of 18446744073709551615 bytes");
