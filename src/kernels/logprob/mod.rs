@@ -1,6 +1,6 @@
 //! The log-prob head: hidden states × vocabulary → log-probability of each target and entropy of each distribution.
-//! The fused form goes two ways: forward and, when the gradient is there, backward; or both at once, chunk by chunk, where
-//! the gradient is known beforehand. `rows` holds what happens to a row, `sizes` how much is there at once.
+//! The fused form has two modes: forward and, once the gradient is there, backward; or both together, chunk by chunk, if
+//! the gradient is known beforehand. `rows` holds the per-row computation, `sizes` the chunking.
 
 mod rows;
 mod sizes;
