@@ -86,7 +86,7 @@ pub(super) fn check_places(
     let mut free = 0;
     for tensor in order {
         if !names.insert(tensor.name.as_str()) {
-            return Err(bad(tensor, "stands twice".into()));
+            return Err(bad(tensor, "is a duplicate".into()));
         }
         let end = tensor.offset.checked_add(tensor.bytes);
         let inside = end.and_then(|end| end.checked_add(data_start));

@@ -267,7 +267,7 @@ mod tests {
                 let (mut dx, mut again) = (x, dy);
                 backward(kind, d_ff, &mut dx, &mut again);
                 assert_close("dx", &dx, &grads[0], 2e-6);
-                assert!(again == y, "{kind:?}: made anew");
+                assert!(again == y, "{kind:?}: recomputed");
             }
         }
     }

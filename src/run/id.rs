@@ -1,5 +1,4 @@
 //! Names of run directories: `2026-11-21-1422-shakespeare-k3qf` sorts by time, is descriptive and practically unique.
-//! accident.
 
 use crate::base::clock::UnixMillis;
 use std::hash::{BuildHasher, Hasher};

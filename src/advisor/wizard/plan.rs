@@ -227,7 +227,7 @@ mod tests {
         });
         let time = line(&machine, "Time");
         assert!(
-            time.starts_with("about 1:") && time.contains("measured product"),
+            time.starts_with("about 1:") && time.contains("matmul benchmark"),
             "{time}"
         );
         assert_eq!(line(&machine, "Machine"), "2 cores, 24 GiB");

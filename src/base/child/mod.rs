@@ -1,6 +1,6 @@
 //! Parsing untrusted bytes where a crash is harmless: in a child process of this program with its own limits.
 //!
-//! Libraries that read binary formats panic and abort on crafted files. A [`Parser`] therefore runs in a child that gives
+//! Libraries that read binary formats panic and abort on crafted files. A [`Parser`] therefore runs in a child that
 //! restricts its own memory, CPU time and file writes ([`serve()`]); results come back as lines of text,
 //! one JSON value each. Any failure there becomes an error here, with its cause and a fix. Which bytes are untrusted,
 //! and what the lines mean, is decided by the rooms that own a parser.

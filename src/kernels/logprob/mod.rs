@@ -18,7 +18,7 @@ use rows::{ANSWERS, Constants, answer, turn};
 use std::ops::Range;
 
 /// `hidden` (N, D), `table` (V, D), `targets` (N) u32 → log-probability (N) of each target and entropy (N), both in nats,
-/// and whether the target was the likeliest token (N): 1 or 0, without a graph.
+/// and whether the target was the top-1 token (N): 1 or 0, detached.
 pub fn composite(
     hidden: &Tensor,
     table: &Tensor,
@@ -224,7 +224,7 @@ pub fn forward_backward(
     }
 }
 
-/// The products of the head, chunk by chunk.
+/// The matmuls of the head, chunk by chunk.
 #[derive(Clone, Copy)]
 struct Head<'a> {
     sizes: Sizes,

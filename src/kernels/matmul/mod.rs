@@ -31,10 +31,10 @@ pub fn matmul(out: &mut [f32], a: Mat, b: Mat, scale: f32, into: Accumulation, c
 pub fn matmul_plus(out: &mut [f32], a: Mat, b: Mat, plus: Plus, compute: Compute) {
     check_length(out, a, b);
     if let Some(residual) = plus.residual {
-        assert_eq!(residual.len(), out.len(), "what is added to a product");
+        assert_eq!(residual.len(), out.len(), "residual of a matmul");
     }
     if let Some(bias) = plus.bias {
-        assert_eq!(bias.len(), b.cols, "bias of a product");
+        assert_eq!(bias.len(), b.cols, "bias of a matmul");
     }
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     if let Some(kernel) = packed::Kernel::best(compute.arithmetic) {
@@ -52,11 +52,7 @@ pub fn matmul_plus(out: &mut [f32], a: Mat, b: Mat, plus: Plus, compute: Compute
 }
 
 fn check_length(out: &[f32], a: Mat, b: Mat) {
-    assert_eq!(
-        out.len(),
-        a.rows * b.cols,
-        "destination of a matrix product"
-    );
+    assert_eq!(out.len(), a.rows * b.cols, "destination of a matmul");
 }
 
 /// [`matmul`] into a block of a larger matrix.
@@ -80,7 +76,7 @@ pub unsafe fn matmul_into(to: Destination, a: Mat, b: Mat, scale: f32, compute: 
 
 #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
 fn job(to: Destination, a: Mat, b: Mat, scale: f32, plus: Plus) -> packed::Job {
-    assert_eq!(a.cols, b.rows, "inner sizes of a matrix product");
+    assert_eq!(a.cols, b.rows, "inner dimensions of a matmul");
     let base = match to.into {
         Accumulation::Add => Some((to.start.cast_const(), to.row_stride)),
         Accumulation::Overwrite => plus.residual.map(|x| (x.as_ptr(), b.cols)),

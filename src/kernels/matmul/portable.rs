@@ -8,7 +8,7 @@ use gemm::Parallelism;
 /// # Safety
 /// As for [`super::matmul_into`].
 pub(super) unsafe fn product(to: Destination, a: Mat, b: Mat, scale: f32, compute: Compute) {
-    assert_eq!(a.cols, b.rows, "inner sizes of a matrix product");
+    assert_eq!(a.cols, b.rows, "inner dimensions of a matmul");
     match compute.arithmetic {
         // SAFETY: passed on to the caller.
         ComputeDtype::F32 => unsafe { f32_product(to, a, b, scale, compute.threads) },

@@ -229,13 +229,13 @@ impl Packed {
 
     fn product_through(&self, isa: Isa, y: &mut [f32], x: Mat, plus: Plus, compute: Compute) {
         let n = x.row_count();
-        assert_eq!(x.cols(), self.cols, "inner sizes of a matrix product");
-        assert_eq!(y.len(), n * self.rows, "destination of a matrix product");
+        assert_eq!(x.cols(), self.cols, "inner dimensions of a matmul");
+        assert_eq!(y.len(), n * self.rows, "destination of a matmul");
         if let Some(residual) = plus.residual {
-            assert_eq!(residual.len(), y.len(), "what is added to a product");
+            assert_eq!(residual.len(), y.len(), "residual of a matmul");
         }
         if let Some(bias) = plus.bias {
-            assert_eq!(bias.len(), self.rows, "bias of a product");
+            assert_eq!(bias.len(), self.rows, "bias of a matmul");
         }
         for part in &self.parts {
             if let Body::Floats(floats) = &part.body {
