@@ -121,7 +121,7 @@ fn crafted_numbers_are_refused() {
     refused(&w, 128, "overlaps");
     let mut w = Writer::head(0, 2);
     w.string("k").u32(4).u32(1).string("k").u32(4).u32(2);
-    refused(&w, 0, "is a duplicate");
+    refused(&w, 0, "duplicate key");
 }
 
 #[test]

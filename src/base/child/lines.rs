@@ -161,7 +161,7 @@ impl Iterator for Lines {
                 Some(Err(ChildError::Refused(one_line(&line[1..]))))
             }
             Ok(Ok(line)) => Some(Err(ChildError::Crashed(format!(
-                "it said {}",
+                "unexpected output: {}",
                 one_line(&line).chars().take(TOLD).collect::<String>()
             )))),
             Ok(Err(e)) => Some(Err(e)),
