@@ -644,7 +644,7 @@ fn what_was_asked_is_a_spec_of_its_own() {
     assert!(
         loaded
             .asked
-            .starts_with("# What was asked for: quickstart -s lr=3e-3")
+            .starts_with("# Requested: quickstart -s lr=3e-3")
     );
     assert!(
         !loaded.asked.contains("init_std"),

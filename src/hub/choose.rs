@@ -386,7 +386,7 @@ mod tests {
         assert!(
             run(None, None)
                 .unwrap_err()
-                .contains("say the subset, one of: main, b")
+                .contains("set the subset, one of: main, b")
         );
     }
 }

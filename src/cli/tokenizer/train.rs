@@ -241,7 +241,7 @@ mod tests {
     fn what_a_kind_does_not_know_is_refused() {
         let error = config(&args("char")).unwrap_err();
         assert!(
-            error.what.contains("--kind char cannot take that"),
+            error.what.contains("--kind char does not accept this"),
             "{}",
             error.what
         );
