@@ -469,7 +469,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_is_said_with_the_place() {
-        for (name, text, words) in [("a.zip", "PK", "are not read"), ("a.txt", " \n", "no text")] {
+        for (name, text, words) in [
+            ("a.zip", "PK", "are not supported"),
+            ("a.txt", " \n", "no text"),
+        ] {
             let error = look(name, text).unwrap_err();
             assert!(error.contains(words), "{name}: {error}");
         }

@@ -309,7 +309,7 @@ mod tests {
         let (wizard, done, out) = talk("\n\n\n\n\n\n\n");
         assert!(done.unwrap(), "{out}");
         assert!(wizard.yaml().unwrap().contains("extends: quickstart"));
-        assert!(out.contains("[7/9] What it will take"), "{out}");
+        assert!(out.contains("[7/9] What it will cost"), "{out}");
     }
 
     #[test]

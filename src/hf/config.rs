@@ -280,7 +280,7 @@ mod tests {
         assert!(error.contains("LlamaForSequenceClassification"), "{error}");
         classifier["architectures"] = json!(["LlamaForCausalLM"]);
         classifier["quantization_config"] = json!({"quant_method": "gptq"});
-        assert!(read(&classifier).unwrap_err().contains("quantised"));
+        assert!(read(&classifier).unwrap_err().contains("quantization"));
     }
 
     #[test]

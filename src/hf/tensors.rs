@@ -347,7 +347,7 @@ mod tests {
         );
         let tensors = [DiskTensor::own(&info("transformer.wte.weight", &[2], 0))];
         let error = read(&file, &tensors, 2).unwrap_err();
-        assert!(error.contains("`other` has no place"), "{error}");
+        assert!(error.contains("`other` does not belong"), "{error}");
     }
 
     #[test]

@@ -305,7 +305,7 @@ mod tests {
         );
         let known: BTreeSet<&str> = ["x", "z"].into();
         let extra = weights.nothing_but(&known).unwrap_err().to_string();
-        assert!(extra.contains("`y` has no place"), "{extra}");
+        assert!(extra.contains("`y` does not belong"), "{extra}");
     }
 
     #[test]
@@ -343,7 +343,7 @@ mod tests {
             ("model.pt", "save_pretrained"),
             ("m-Q4_0.gguf", "m-Q4_0.gguf"),
             ("adapter_model.safetensors", "merge"),
-            ("consolidated.safetensors", "for transformers"),
+            ("consolidated.safetensors", "transformers version"),
             ("tf_model.h5", "another framework"),
             ("notes.txt", "no weights"),
         ] {

@@ -362,7 +362,7 @@ mod tests {
         assert!(
             pick(&["a.parquet", "a.jsonl"], None, None)
                 .unwrap_err()
-                .contains("several kinds")
+                .contains("several types")
         );
     }
 

@@ -341,7 +341,7 @@ fn offline_the_cache_answers_and_says_what_it_lacks() {
     );
     let other = Repo::new(RepoKind::Dataset, "org/other", None).unwrap();
     let error = Hub::new(&config).list(&other).unwrap_err();
-    assert!(matches!(error, HubError::NotCached { .. }) && error.hint().contains("network"));
+    assert!(matches!(error, HubError::NotCached { .. }) && error.hint().contains("online"));
     assert_eq!(server.log().len(), asked);
 }
 

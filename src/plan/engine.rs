@@ -74,7 +74,7 @@ fn passes(request: &Request, ledger: &mut Ledger) {
         String::new()
     };
     let how = format!(
-        "{} tokens{of} × {} vocabulary × 4 B",
+        "{} tokens{of} × {} logits × 4 B",
         grouped(at_once as u64),
         grouped(request.arch.vocab_size)
     );

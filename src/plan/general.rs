@@ -224,7 +224,7 @@ fn batch(request: &Request, ledger: &mut Ledger) {
         Logits::Chunked(chunk) => (chunk.min(tokens), "a chunk of"),
     };
     let how = format!(
-        "{words} {} tokens × {} vocabulary × 10 B",
+        "{words} {} tokens × {} logits × 10 B",
         grouped(rows),
         grouped(arch.vocab_size)
     );

@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn nonsense_is_named() {
         assert!(parse_bytes("24 parsecs").unwrap_err().contains("parsecs"));
-        assert!(parse_bytes("GB").unwrap_err().contains("no number"));
+        assert!(parse_bytes("GB").unwrap_err().contains("not a number"));
         assert!(
             parse_count("0").is_err() && parse_count("-3").is_err() && parse_count("").is_err()
         );

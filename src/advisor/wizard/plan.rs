@@ -119,13 +119,13 @@ pub(super) fn lines(
         ),
     ));
     let flops = plan.work.flops + plan.work.attention_flops;
-    lines.push(("ComputeDtype", format!("{flops:.1e} FLOPs")));
+    lines.push(("Compute", format!("{flops:.1e} FLOPs")));
     lines.push((
         "Time",
         time_words(&plan).map_or_else(
             || {
                 format!(
-                    "unknown until the first steps: no earlier run with {}",
+                    "unknown until the first steps: no earlier run on {}",
                     machine.name
                 )
             },

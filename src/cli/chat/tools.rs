@@ -81,7 +81,7 @@ mod tests {
             ("[{]", "line 1 column 3"),
             ("{\"name\": \"a\"}", "a list"),
             ("[]", "empty"),
-            ("[{\"name\": \"a\"}, 3]", "[1]: an object"),
+            ("[{\"name\": \"a\"}, 3]", "[1]: expected an object"),
             (
                 "[{\"function\": {}}]",
                 "[0].function.name: the function has no name",
@@ -89,7 +89,7 @@ mod tests {
             ("[{\"name\": 3}]", "[0].name"),
             (
                 "[{\"name\": \"a\", \"parameters\": 1}]",
-                "[0].parameters: a JSON schema",
+                "[0].parameters: expected a JSON schema",
             ),
         ] {
             let error = told(text).unwrap_err();
