@@ -1,4 +1,4 @@
-//! `llmtui doctor`: is this machine fit to train on? Only reads.
+//! `llmtui doctor`: is this machine fit to train on? Read-only.
 
 use super::{
     Context,
@@ -12,21 +12,21 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Look for what would spoil a training run on this machine; only reads
+/// Check this machine for problems that would affect training; read-only
 ///
-/// Exit codes: 0 nothing fails, 3 something fails.
+/// Exit codes: 0 if nothing fails, 3 if something fails.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print the findings as JSON: [{id, title, status, evidence, cause, fix}]
     #[arg(long)]
     pub json: bool,
-    /// Show also what passes and what does not apply
+    /// Also list checks that pass or do not apply
     #[arg(long)]
     pub all: bool,
-    /// Also write this machine to FILE, for others to look at with --hardware; never overwrites
+    /// Also record this machine to FILE, for use with --hardware; never overwrites
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Measure the disk of the runs: writes 256 MiB and deletes them
+    /// Measure write speed on the runs disk: writes 256 MiB, then deletes them
     #[arg(long)]
     pub measure: bool,
 }
@@ -50,9 +50,8 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 fn machine(args: &Args, cx: &Context) -> anyhow::Result<Machine> {
     if let Some(recording) = cx.recording()? {
         if args.measure {
-            let what =
-                "--measure writes to this machine's disk, and --hardware looks at another machine";
-            return Err(Failure::yours(what, "leave one of them out").into());
+            let what = "--measure writes to this machine's disk, but --hardware selects a recorded machine";
+            return Err(Failure::yours(what, "drop one of them").into());
         }
         return Ok(Recorded::new(recording).machine());
     }
@@ -78,7 +77,7 @@ fn record(machine: &Machine, path: &std::path::Path) -> anyhow::Result<()> {
         .and_then(|mut file| file.write_all(recording.to_json().as_bytes()))
         .map_err(|e| {
             let what = format!("{} cannot be written: {e}", path.display());
-            Failure::machine(what, "choose another name").into()
+            Failure::machine(what, "choose another file name").into()
         })
 }
 

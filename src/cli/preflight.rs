@@ -8,17 +8,17 @@ use crate::spec::RunSpec;
 use crate::wire::{CheckStatus, Event, encode};
 use std::io::{Read, Write};
 
-/// Largest spec that is read from standard input.
+/// Largest spec accepted on standard input, in bytes.
 const MAX_SPEC_BYTES: u64 = 1 << 20;
 
-/// Run the checks that save expensive mistakes, and train nothing
+/// Run the preflight checks without training
 ///
-/// `-` in the place of the spec reads it from standard input.
+/// `-` instead of a spec reads it from standard input.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     pub spec: SpecArgs,
-    /// Print the results as JSON, one object a line
+    /// Print the results as JSON, one object per line
     #[arg(long)]
     pub json: bool,
 }
@@ -52,7 +52,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         },
     );
     if !existed {
-        // Left as it was found: only an empty folder goes.
+        // Leave the directory as it was: remove it only if empty.
         let _ = std::fs::remove_dir(&cx.runs_dir);
     }
     made?;
@@ -67,7 +67,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     })
 }
 
-/// A spec that stands in no file: all of standard input, relative paths from the working directory.
+/// A spec from standard input; relative paths start at the working directory.
 fn from_input(cx: &Context) -> anyhow::Result<RunSpec> {
     let mut text = String::new();
     std::io::stdin()
@@ -80,9 +80,9 @@ fn from_input(cx: &Context) -> anyhow::Result<RunSpec> {
 fn verdict(failed: usize) -> String {
     match failed {
         0 => "ready to train".into(),
-        1 => "1 check failed: correct what it names, or train all the same with --force".into(),
+        1 => "1 check failed: fix it, or train anyway with --force".into(),
         n => {
-            format!("{n} checks failed: correct what they name, or train all the same with --force")
+            format!("{n} checks failed: fix them, or train anyway with --force")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A run told in lines, for pipes and terminals without the workbench. Decides what is worth a line; prints nothing.
+//! Progress lines of a run, for pipes and terminals without the workbench. Decides what deserves a line; prints nothing.
 
 use crate::base::clock::UnixMillis;
 use crate::base::human;
@@ -9,17 +9,17 @@ use crate::wire::{CheckStatus, Envelope, Event, Values};
 use std::path::Path;
 use std::time::Duration;
 
-/// Least time between two lines about steps, by the engine's clock.
+/// Least time between two step lines, by the engine's clock.
 const PACE: Duration = Duration::from_secs(1);
 /// Characters of a sample that are shown.
 const SAMPLE_CHARS: usize = 500;
 
-/// Folds a run's events and says what is worth a line.
+/// Folds a run's events into progress lines.
 #[derive(Debug, Default)]
 pub struct Progress {
     state: RunState,
     last_line: UnixMillis,
-    /// The step of the last line about steps.
+    /// The step of the last step line.
     last_step: u64,
 }
 
@@ -28,12 +28,12 @@ impl Progress {
         Progress::default()
     }
 
-    /// The run as told so far.
+    /// The run state so far.
     pub fn state(&self) -> &RunState {
         &self.state
     }
 
-    /// Takes an event; the lines to print, mostly none.
+    /// Consumes an event; returns the lines to print, usually none.
     pub fn tell(&mut self, envelope: &Envelope) -> Vec<String> {
         self.state.apply(envelope);
         match &envelope.event {
@@ -47,7 +47,7 @@ impl Progress {
             Event::Checkpointed {
                 path, bytes, best, ..
             } => {
-                let best = if *best { ", the best so far" } else { "" };
+                let best = if *best { ", best so far" } else { "" };
                 vec![format!(
                     "checkpoint {} ({}){best}",
                     one_line(path),
@@ -59,7 +59,7 @@ impl Progress {
                 lines.extend((!hint.is_empty()).then(|| format!("  try: {}", one_line(hint))));
                 lines
             }
-            Event::RolledBack { step } => vec![format!("back at step {step}")],
+            Event::RolledBack { step } => vec![format!("rolled back to step {step}")],
             Event::Finished { .. } => self.finished(),
             _ => Vec::new(),
         }
@@ -140,7 +140,7 @@ impl Progress {
         lines
     }
 
-    /// Where the run lies and what to type next.
+    /// Where the run is and what to type next.
     pub fn next_steps(&self, run: &Path, runs_dir: &Path) -> Vec<String> {
         let id = run.file_name().unwrap_or_default().to_string_lossy();
         let mut options = String::new();
@@ -149,14 +149,12 @@ impl Progress {
         }
         let mut lines = vec![format!("run {}", run.display())];
         if !self.state.checkpoints.is_empty() {
-            lines.push(format!("talk to it: llmtui chat {id}{options}"));
+            lines.push(format!("chat: llmtui chat {id}{options}"));
         }
-        lines.push(format!("look at it: llmtui attach {id}{options}"));
+        lines.push(format!("view: llmtui attach {id}{options}"));
         let done = self.state.progress() == Some(1.0);
         if self.state.finished.is_some() && !done && !self.state.checkpoints.is_empty() {
-            lines.push(format!(
-                "go on with it: llmtui train --resume {id}{options}"
-            ));
+            lines.push(format!("resume: llmtui train --resume {id}{options}"));
         }
         lines
     }

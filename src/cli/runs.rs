@@ -9,7 +9,7 @@ use std::io::Write;
 /// List runs: live ones first, then the newest
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 }
@@ -56,7 +56,7 @@ fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool) -> String {
     for row in &rows {
         let mut line = String::new();
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            // Words to the left, numbers to the right.
+            // Text left-aligned, numbers right-aligned.
             let padded = match column {
                 0 | 1 | 8 => format!("{cell:<width$}  "),
                 _ => format!("{cell:>width$}  "),
@@ -97,7 +97,7 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; 9] {
     ]
 }
 
-/// Eight heights between the least and the greatest value.
+/// A sparkline of eight heights between minimum and maximum.
 fn sparkline(curve: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let low = curve.iter().copied().fold(f64::INFINITY, f64::min);

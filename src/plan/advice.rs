@@ -1,4 +1,4 @@
-//! What a plan has to say beyond its numbers. Each sentence has a source.
+//! Advice on a plan beyond its numbers. Each sentence has a source.
 
 use super::quantity::decimal;
 use super::request::{Estimator, Method, Request, Said};
@@ -28,7 +28,7 @@ pub enum Level {
     Problem,
 }
 
-/// Everything worth saying, the worst first.
+/// All advice, worst first.
 pub(super) fn advise(plan: &Plan) -> Vec<Advice> {
     let mut list = Vec::new();
     memory(plan, &mut list);
@@ -64,7 +64,7 @@ fn memory(plan: &Plan, list: &mut Vec<Advice>) {
             id: "tight",
             level: Level::Warn,
             what: format!(
-                "probably fits ({} of {}), but a long batch or fragmentation may end it: leave 10 to 15 % free",
+                "probably fits ({} of {}), but a long batch or fragmentation may exhaust it: leave 10 to 15 % free",
                 decimal(p50),
                 decimal(limit)
             ),
@@ -75,14 +75,14 @@ fn memory(plan: &Plan, list: &mut Vec<Advice>) {
                 id: "room",
                 level: Level::Note,
                 what: "less than half of the memory is used: a larger micro-batch is faster".into(),
-                source: "throughput grows with the micro-batch until arithmetic, not memory, is the limit",
+                source: "throughput grows with the micro-batch until compute, not memory, is the bottleneck",
             });
         }
         _ => {}
     }
 }
 
-/// Tokens against Chinchilla.
+/// Token count against Chinchilla.
 fn tokens(request: &Request, list: &mut Vec<Advice>) {
     let n = request.arch.n_active() as f64;
     let ratio = request.tokens as f64 / n;
@@ -90,10 +90,10 @@ fn tokens(request: &Request, list: &mut Vec<Advice>) {
     let source = "Hoffmann et al. 2022, arXiv 2203.15556; Besiroglu et al. 2024, arXiv 2404.10102";
     if ratio < 5.0 {
         let (small, _) = BESIROGLU.optimal(6.0 * n * request.tokens as f64);
-        // The fit saw models from 44M to 16B: it says nothing of toys.
+        // The fit used models from 44M to 16B: it does not apply to toys.
         let remedy = match small {
             small if small > 1e7 => format!(
-                "a model of about {} reaches a lower loss for the same arithmetic",
+                "a model of about {} reaches a lower loss with the same FLOPs",
                 short(small)
             ),
             _ => "more text, or a smaller model, would use the time better".into(),
@@ -102,7 +102,7 @@ fn tokens(request: &Request, list: &mut Vec<Advice>) {
             id: "few_tokens",
             level: Level::Warn,
             what: format!(
-                "{} tokens a parameter, {} times under 20 ({} tokens): {remedy}",
+                "{} tokens per parameter, {} times below 20 ({} tokens): {remedy}",
                 two_digits(ratio),
                 two_digits(TOKENS_PER_PARAM / ratio),
                 short(best)
@@ -114,7 +114,7 @@ fn tokens(request: &Request, list: &mut Vec<Advice>) {
             id: "many_tokens",
             level: Level::Note,
             what: format!(
-                "{} tokens a parameter, far over 20: right for a model that is used a lot, costly for its loss",
+                "{} tokens per parameter, far above 20: right for a model with heavy inference use, expensive for its loss",
                 two_digits(ratio)
             ),
             source,
@@ -132,7 +132,7 @@ fn repeated_data(request: &Request, list: &mut Vec<Advice>) {
             id: "repeated_data",
             level: Level::Warn,
             what: format!(
-                "{} passes over the same {} tokens: up to 4 count as new text, later ones less and less",
+                "{} epochs over the same {} tokens: up to 4 are nearly as good as new text, later ones less and less",
                 two_digits(epochs),
                 short(epoch as f64)
             ),
@@ -147,8 +147,8 @@ fn attention(work: &Work, list: &mut Vec<Advice>) {
         list.push(Advice {
             id: "attention_share",
             level: Level::Note,
-            what: format!("attention adds {:.0} % to the arithmetic at this length", 100.0 * share),
-            source: "12 · layers · width · length operations a token (PaLM, arXiv 2204.02311, appendix B)",
+            what: format!("attention adds {:.0} % to the FLOPs at this length", 100.0 * share),
+            source: "12 · layers · width · length FLOPs per token (PaLM, arXiv 2204.02311, appendix B)",
         });
     }
 }
@@ -157,10 +157,8 @@ fn assumptions(plan: &Plan, list: &mut Vec<Advice>) {
     let request = &plan.request;
     if request.tokens_said == Said::Assumed {
         let what = match request.method {
-            Method::Pretrain => {
-                "tokens are assumed: 20 for each parameter; set yours with --tokens"
-            }
-            _ => "tokens are assumed: 10,000 examples of this length; set yours with --tokens",
+            Method::Pretrain => "token count assumed: 20 per parameter; set it with --tokens",
+            _ => "token count assumed: 10,000 examples of this length; set it with --tokens",
         };
         list.push(Advice {
             id: "assumed_tokens",
@@ -174,7 +172,7 @@ fn assumptions(plan: &Plan, list: &mut Vec<Advice>) {
             id: "assumed_mfu",
             level: Level::Note,
             what: format!(
-                "time assumes {:.0} % of the peak; 30 to 40 % is usual, under 30 % worth a look; state it with --mfu",
+                "time assumes {:.0} % MFU; 30 to 40 % is typical, below 30 % worth investigating; set it with --mfu",
                 100.0 * request.mfu
             ),
             source: "PaLM reached 46 %, Llama 2 7B 39 %",

@@ -1,20 +1,20 @@
-//! One JSON object per line. Lines are bounded: a peer cannot make us hold more than [`MAX_LINE`] bytes.
+//! One JSON object per line. Lines are bounded: a peer cannot make us buffer more than [`MAX_LINE`] bytes.
 
 use super::{Envelope, Request, VERSION};
 
 /// Longest accepted line in bytes, without the newline.
 pub const MAX_LINE: usize = 1 << 20;
 
-/// Why a line is not a message.
+/// Why a line is not a valid message.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     #[error("the line has {0} bytes, more than the limit of {MAX_LINE}")]
     TooLong(usize),
     #[error(
-        "the peer speaks version {0} of the wire, this program speaks up to {VERSION}; update llmtui here"
+        "the peer uses wire version {0}, this program supports up to {VERSION}; update llmtui on this machine"
     )]
     Version(u32),
-    #[error("not a message of the wire: {0}")]
+    #[error("not a wire message: {0}")]
     Malformed(#[from] serde_json::Error),
 }
 
@@ -25,7 +25,7 @@ pub fn encode<T: serde::Serialize>(message: &T) -> String {
             line.push('\n');
             line
         }
-        // Only maps with non-string keys can fail, and the wire has none; an empty line is skipped by every reader.
+        // Only maps with non-string keys can fail, and the wire has none; readers skip empty lines.
         Err(_) => String::from("\n"),
     }
 }

@@ -1,4 +1,4 @@
-//! What a metric is, declared before its first value so that a viewer can draw one that it was not compiled with.
+//! Metric declarations, sent before the first value so that viewers can plot metrics they were not compiled with.
 
 use super::Num;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum Direction {
     Lower,
     Higher,
-    /// Neither: a reading such as the learning rate.
+    /// Neither: e.g. the learning rate.
     #[default]
     Neutral,
 }
@@ -19,12 +19,12 @@ pub enum Direction {
 pub struct MetricInfo {
     /// Key in `values`, e.g. `train/loss`, `grad_norm`, `val/loss`, `host/rss_bytes`.
     pub id: String,
-    /// Words for a chart title.
+    /// Chart title.
     pub title: String,
     /// Unit as shown: `nats`, `1/s`, `bytes`, or empty.
     pub unit: String,
     pub direction: Direction,
-    /// Where the definition comes from.
+    /// Source of the definition.
     pub source: String,
     /// Title of its chart where that is shorter; empty: the title.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -1,4 +1,4 @@
-//! The wire: the only vocabulary that engines and viewers share, the same in memory, over a socket, through a pipe and
+//! The wire: the protocol between engines and viewers, the same in memory, over a socket, through a pipe and
 //! on disk (`events.jsonl`). Commands are imperative, events are past tense.
 
 mod codec;
@@ -16,5 +16,5 @@ pub use event::{
 pub use metric::{Best, ChartPlace, Direction, MetricInfo};
 pub use num::Num;
 
-/// Version of the envelope; a viewer refuses a larger one and reads a smaller one.
+/// Version of the envelope; a viewer rejects a larger one and accepts smaller ones.
 pub const VERSION: u32 = 1;

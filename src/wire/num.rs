@@ -1,8 +1,8 @@
-//! Numbers that may be NaN or infinite: plain JSON would turn them into null, and a NaN loss is the event that matters most.
+//! Floats that may be non-finite: plain JSON would turn them into null, and a NaN loss is the event that matters most.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// An f64 that survives JSON: non-finite values travel as "NaN", "inf" and "-inf".
+/// An f64 that survives JSON: non-finite values are serialized as "NaN", "inf" and "-inf".
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub struct Num(pub f64);
 

@@ -1,8 +1,8 @@
-//! Time, passed in wherever it matters so that tests can hold it still.
+//! Time, passed in so that tests can control it.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Milliseconds since the Unix epoch: what stands on the wire and in file names.
+/// Milliseconds since the Unix epoch, as used on the wire and in file names.
 #[derive(
     Debug,
     Clone,
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub struct UnixMillis(pub u64);
 
 impl UnixMillis {
-    /// Time from `earlier` to `self`; zero when the wall clock was set back in between.
+    /// Time from `earlier` to `self`; zero if the wall clock was set back in between.
     pub fn since(self, earlier: UnixMillis) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
@@ -29,7 +29,7 @@ impl UnixMillis {
 pub trait Clock: Send + Sync {
     /// Wall time; may jump when the machine's clock is set.
     fn now(&self) -> UnixMillis;
-    /// Time since the clock was made; never goes back.
+    /// Time since the clock was created; never decreases.
     fn elapsed(&self) -> Duration;
 }
 
@@ -41,7 +41,7 @@ impl SystemClock {
     pub fn new() -> Self {
         #[expect(
             clippy::disallowed_methods,
-            reason = "the one place that reads the machine's clock"
+            reason = "the one place that reads the system clock"
         )]
         SystemClock(Instant::now())
     }
@@ -57,7 +57,7 @@ impl Clock for SystemClock {
     fn now(&self) -> UnixMillis {
         #[expect(
             clippy::disallowed_methods,
-            reason = "the one place that reads the machine's clock"
+            reason = "the one place that reads the system clock"
         )]
         let since_epoch = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -70,7 +70,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told to.
+/// A clock that advances only on request.
 #[derive(Debug, Default)]
 pub struct ManualClock(std::sync::atomic::AtomicU64);
 

@@ -1,10 +1,10 @@
-//! Files that are whole or absent, exclusive locks, and room on the disk.
+//! Atomic files, exclusive locks, and free disk space.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes `bytes` to `path` through a temporary neighbour: readers see the old file or the new one, never a part.
+/// Writes `bytes` to `path` through a temporary file: readers see the old contents or the new ones, never a mix.
 /// The file and its folder are fsynced.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = path
@@ -34,7 +34,7 @@ pub fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Makes renames and new names inside `dir` durable.
+/// Makes renames and new files inside `dir` durable.
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
@@ -45,7 +45,7 @@ pub struct Lock {
     _file: File,
 }
 
-/// Takes the lock on `path` (created when absent); `Ok(None)` when another holder is alive.
+/// Takes the lock on `path` (created if absent); `Ok(None)` if another holder is alive.
 pub fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
     let file = OpenOptions::new()
         .create(true)
@@ -67,7 +67,7 @@ pub fn is_locked(path: &Path) -> bool {
     }
 }
 
-/// Bytes that an unprivileged process may still write on the file system of `path`.
+/// Bytes available to an unprivileged process on the file system of `path`.
 pub fn free_space(path: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(path)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))

@@ -1,4 +1,4 @@
-//! Numbers as people read them, in few columns and fixed shapes.
+//! Human-readable numbers, in few columns and fixed shapes.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ pub fn age(d: Duration) -> String {
     }
 }
 
-/// A reading with four significant digits: `1.764`, `0.0821`, `6.40e-4`, `NaN`.
+/// A value with four significant digits: `1.764`, `0.0821`, `6.40e-4`, `NaN`.
 pub fn number(x: f64) -> String {
     if x.is_nan() {
         return "NaN".into();

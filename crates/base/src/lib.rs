@@ -1,4 +1,4 @@
-//! The ground floor: what every room may use and what knows no room. Nothing here knows of runs, models or screens.
+//! The ground floor: shared by every room, depending on none. Nothing here is about runs, models or UI.
 
 pub mod child;
 pub mod clock;

@@ -1,5 +1,5 @@
-//! Files read through the memory map, so that what is larger than memory can be read as if it were in it. What the bytes
-//! mean is their owner's matter.
+//! Memory-mapped files, so that data larger than memory can be read as a slice. Contents are interpreted by their
+//! owners.
 #![allow(unsafe_code)]
 
 use memmap2::Mmap;
@@ -8,16 +8,16 @@ use std::io;
 use std::ops::{Deref, Range};
 use std::path::Path;
 
-/// The bytes of a file that nobody changes any more.
+/// The bytes of an immutable file.
 #[derive(Debug)]
 pub struct Mapped {
-    /// None where the file is empty: there is nothing to map.
+    /// `None` for an empty file: there is nothing to map.
     map: Option<Mmap>,
 }
 
 impl Mapped {
-    /// Maps a whole file. It must be one that is written once, renamed into place and never changed: whoever shortens it
-    /// while it is mapped ends this process.
+    /// Maps a whole file. The file must be written once, renamed into place and never changed: truncating it
+    /// while it is mapped kills this process.
     ///
     /// # Errors
     /// The file cannot be opened or mapped.
@@ -26,20 +26,20 @@ impl Mapped {
         if file.metadata()?.len() == 0 {
             return Ok(Mapped { map: None });
         }
-        // SAFETY: the map is read-only, and the files that are opened here are whole before they get their name and are
-        // replaced by renaming or removed, never written in place: their bytes stay as they are while the map lives.
+        // SAFETY: the map is read-only, and files opened here are complete before they get their name and are
+        // replaced by renaming or removed, never written in place: their bytes do not change while the map lives.
         let map = unsafe { Mmap::map(&file) }?;
         Ok(Mapped { map: Some(map) })
     }
 
-    /// Says that these bytes are not needed for now: their memory goes back to the system, and whoever reads them again
-    /// waits for the disk. A hint, and none where systems know no such thing.
+    /// Tells the system that these bytes are not needed for now, so their pages can be released; reading them again
+    /// goes to the disk. A hint, without effect on systems that lack it.
     pub fn release(&self, bytes: Range<usize>) {
         #[cfg(unix)]
         if let Some(map) = &self.map
             && bytes.end <= map.len()
         {
-            // SAFETY: the pages are backed by the file and never written, so that they come back as they were.
+            // SAFETY: the pages are backed by the file and never written, so that they are reloaded unchanged.
             let _ = unsafe {
                 map.unchecked_advise_range(
                     memmap2::UncheckedAdvice::DontNeed,

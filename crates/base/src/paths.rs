@@ -1,16 +1,16 @@
-//! Where things live, and the environment: read once in `main`, passed in everywhere else so that tests never touch a
+//! Directories and environment variables: read once in `main`, passed in everywhere else so that tests never touch a
 //! developer's home.
 
 use std::path::{Path, PathBuf};
 
-/// The environment as the program uses it.
+/// The environment of the program.
 #[derive(Debug, Clone, Default)]
 pub struct Env {
-    /// `$XDG_CONFIG_HOME/llmtui` or `~/.config/llmtui`: presets, themes, keymap of the user's own.
+    /// `$XDG_CONFIG_HOME/llmtui` or `~/.config/llmtui`: the user's presets, themes and keymap.
     pub config_dir: Option<PathBuf>,
-    /// `$XDG_STATE_HOME/llmtui` or `~/.local/state/llmtui`: what is remembered between sessions.
+    /// `$XDG_STATE_HOME/llmtui` or `~/.local/state/llmtui`: state kept between sessions.
     pub state_dir: Option<PathBuf>,
-    /// `$XDG_CACHE_HOME/llmtui` or `~/.cache/llmtui`: what can be made again.
+    /// `$XDG_CACHE_HOME/llmtui` or `~/.cache/llmtui`: data that can be regenerated.
     pub cache_dir: Option<PathBuf>,
     /// Sockets: `$XDG_RUNTIME_DIR/llmtui` or `/tmp/llmtui-UID`.
     pub runtime_dir: PathBuf,
@@ -18,26 +18,26 @@ pub struct Env {
     pub no_color: bool,
     pub term: String,
     pub colorterm: String,
-    /// The locale says UTF-8.
+    /// The locale is UTF-8.
     pub utf8: bool,
-    /// Inside SSH: fewer frames a second.
+    /// Inside SSH: a lower frame rate.
     pub ssh: bool,
     pub tmux: bool,
-    /// `CUDA_VISIBLE_DEVICES`, set to nothing included.
+    /// `CUDA_VISIBLE_DEVICES`, even if empty.
     pub cuda_visible_devices: Option<String>,
     pub cuda_device_order: Option<String>,
     /// The folders of `PATH`.
     pub path: Vec<PathBuf>,
-    /// What the variables of the Hugging Face hub say.
+    /// The Hugging Face hub's variables.
     pub hub: HubEnv,
 }
 
-/// The variables that Hugging Face's own programs know.
+/// Variables of Hugging Face's own tools.
 #[derive(Debug, Clone, Default)]
 pub struct HubEnv {
     /// `HF_HOME`, or `huggingface` in the user's cache folder.
     pub home: Option<PathBuf>,
-    /// `HF_HUB_CACHE` (or `HUGGINGFACE_HUB_CACHE`), when set.
+    /// `HF_HUB_CACHE` (or `HUGGINGFACE_HUB_CACHE`), if set.
     pub cache: Option<PathBuf>,
     /// `HF_ENDPOINT`: a mirror.
     pub endpoint: Option<String>,
@@ -45,14 +45,14 @@ pub struct HubEnv {
     pub token: Option<String>,
     /// `HF_TOKEN_PATH`: a file with the token.
     pub token_path: Option<PathBuf>,
-    /// `HF_HUB_OFFLINE`: never ask the network.
+    /// `HF_HUB_OFFLINE`: never use the network.
     pub offline: bool,
     /// `HF_HUB_DOWNLOAD_TIMEOUT`, seconds.
     pub timeout_seconds: Option<u64>,
 }
 
 impl HubEnv {
-    /// `var` gives a variable that is set and not empty.
+    /// `var` returns a variable that is set and not empty.
     fn read(var: &dyn Fn(&str) -> Option<String>, cache_dir: Option<PathBuf>) -> HubEnv {
         let yes =
             |text: String| matches!(text.to_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE");

@@ -1,30 +1,30 @@
-//! Lists of interchangeable members: one file a member, one word in its list.
+//! Registries of interchangeable members: one file per member, one line in its list.
 //!
 //! `registry!` turns the list into an externally tagged serde enum (`optimizer: {adamw: {lr: 0.001}}`), a table of
 //! [`Entry`] for help, docs and the wizard, and a dereference to the trait that every member's `Config` implements.
 
-/// What a list, a help page and the docs say of one member.
+/// Description of one member for lists, help and docs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// The word used in a spec.
+    /// Its name in a spec.
     pub id: &'static str,
-    /// The name as people write it.
+    /// Its display name.
     pub title: &'static str,
-    /// One sentence on what it is for.
+    /// One sentence on its purpose.
     pub summary: &'static str,
-    /// Where it comes from: paper with its arXiv number, or the code that set the convention.
+    /// Its source: paper with its arXiv number, or the code that set the convention.
     pub source: &'static str,
 }
 
-/// Declares a registry. Each member module exports `Config` and `ENTRY`; `Config` implements the named trait. The word in
-/// a spec is the variant in lower case, or what is said behind it (`leaky_relu: LeakyRelu = "leaky_relu"`); it must equal
+/// Declares a registry. Each member module exports `Config` and `ENTRY`; `Config` implements the named trait. The name in
+/// a spec is the variant in lower case, or the given string (`leaky_relu: LeakyRelu = "leaky_relu"`); it must equal
 /// the module's name and `ENTRY.id` (`tests/registry.rs` checks).
 ///
 /// ```ignore
 /// mod layernorm;
 /// mod rmsnorm;
 /// registry! {
-///     /// Normalisation in front of each sub-layer.
+///     /// Normalization before each sub-layer.
 ///     pub enum NormConfig: dyn Norm { layernorm: LayerNorm, rmsnorm: RmsNorm }
 /// }
 /// ```
@@ -39,10 +39,10 @@ macro_rules! registry {
         }
 
         impl $name {
-            /// Every member, in the order of the list.
+            /// Every member, in list order.
             pub const ENTRIES: &'static [$crate::registry::Entry] = &[$($id::ENTRY),+];
 
-            /// What help and docs say of this member.
+            /// This member's description.
             pub fn entry(&self) -> &'static $crate::registry::Entry {
                 match self { $(Self::$variant(_) => &$id::ENTRY,)+ }
             }

@@ -1,13 +1,13 @@
 //! Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 //!
 //! A draw is a pure function of (seed, stream, step, lane, position), so a resumed run needs no saved generator state
-//! and streams can never consume each other's numbers.
+//! and streams never interfere.
 
-/// What the numbers are for. The discriminants are part of the checkpoint contract: never renumber.
+/// The purpose of the numbers. The discriminants are part of the checkpoint contract: never renumber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Stream {
-    /// Parameter initialisation; lane = the parameter's index.
+    /// Parameter initialization; lane = the parameter's index.
     Init = 1,
     /// Training batches; step = micro-step.
     Data = 2,
@@ -77,7 +77,7 @@ impl Rng {
         (radius * angle.cos()) as f32
     }
 
-    /// Passes over `n` normals of a generator of which nothing has been drawn yet, so that threads can fill parts of one
+    /// Skips `n` normals of an unused generator, so that threads can fill parts of one
     /// array: a normal takes exactly one block.
     pub fn skip_normals(&mut self, n: u32) {
         debug_assert!(self.used == 4, "at a block's end");
@@ -96,7 +96,7 @@ impl Rng {
         }
     }
 
-    /// Fisher–Yates.
+    /// Fisher–Yates shuffle.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             let j = self.below(i as u64 + 1) as usize;

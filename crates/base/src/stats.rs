@@ -1,6 +1,6 @@
-//! The few statistics that several rooms need.
+//! Statistics shared by several rooms.
 
-/// Exponential moving average with bias correction (as Adam corrects its moments): the first values are not pulled to 0.
+/// Exponential moving average with bias correction (as Adam corrects its moments): the first values are not biased to 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ema {
     alpha: f64,
@@ -18,7 +18,7 @@ impl Ema {
         }
     }
 
-    /// Feeds `x` and returns the average. A non-finite `x` is returned as it is and not remembered.
+    /// Adds `x` and returns the average. A non-finite `x` is returned as is and not accumulated.
     pub fn push(&mut self, x: f64) -> f64 {
         if !x.is_finite() {
             return x;
@@ -33,7 +33,7 @@ impl Ema {
     }
 }
 
-/// The median; `None` when there is no finite value.
+/// The median; `None` if there is no finite value.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|x| x.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);

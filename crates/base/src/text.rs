@@ -1,6 +1,6 @@
-//! Foreign text made safe to show: nothing that a model, a data set or a log says may steer the terminal.
+//! Sanitizing untrusted text: output of a model, a dataset or a log must not control the terminal.
 
-/// Most combining marks kept on one base character; a cell with a thousand of them slows any terminal.
+/// Most combining marks kept per base character; a cell with a thousand of them slows any terminal.
 const MAX_COMBINING: usize = 8;
 
 /// Replaces control sequences, C0 and C1 controls (newline and tab stay), bidi controls, tag characters and line

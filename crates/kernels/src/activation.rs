@@ -1,4 +1,4 @@
-//! What stands between the two linear layers of a feed-forward block.
+//! Activation functions between the two linear layers of a feed-forward block.
 
 use super::math::{normal_cdf_pdf, sigmoid};
 use super::simd::multiversion;
@@ -27,7 +27,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// Whether one half of the input is a gate for the other.
+    /// Whether one half of the input gates the other.
     pub fn gated(self) -> bool {
         matches!(
             self,
@@ -52,10 +52,10 @@ pub fn composite(kind: Activation, x: &Tensor) -> Result<Tensor> {
     };
     match kind {
         Activation::Relu => x.relu(),
-        // Of two rectifiers, because a maximum has no gradient at its second argument.
+        // From two rectifiers, because a maximum has no gradient with respect to its second argument.
         Activation::LeakyRelu(slope) => x.relu()? - (x.neg()?.relu()? * f64::from(slope))?,
         Activation::Silu => x / (x.neg()?.exp()? + 1.0)?,
-        // Made of erf: candle's own gelu_erf has a derivative of six digits.
+        // Based on erf: candle's own gelu_erf has a derivative accurate to six digits only.
         Activation::Gelu => {
             let phi = (((x * std::f64::consts::FRAC_1_SQRT_2)?.erf()? + 1.0)? * 0.5)?;
             x * phi
@@ -80,7 +80,7 @@ pub fn composite(kind: Activation, x: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Operations per element, for deciding on threads.
+/// FLOPs per element, for the choice of thread count.
 const COST: usize = 24;
 
 /// `x` (rows, input width) → `y` (rows, d_ff).
@@ -102,8 +102,8 @@ pub fn forward(kind: Activation, d_ff: usize, x: &[f32], y: &mut [f32]) {
     });
 }
 
-/// `x` (rows, input width) becomes the gradient by it, and `dy` (rows, d_ff) what the activation gave: its backward wants
-/// both at once, and in place no memory is touched twice.
+/// Replaces `x` (rows, input width) by the gradient with respect to it, and `dy` (rows, d_ff) by the activation's output:
+/// the backward of the next linear layer needs both, and in place no memory is touched twice.
 pub fn backward(kind: Activation, d_ff: usize, x: &mut [f32], dy: &mut [f32]) {
     let width = kind.input_width(d_ff);
     threads::rows2(
@@ -166,7 +166,7 @@ fn gelu_tanh_and_slope(x: f32) -> (f32, f32) {
     (x * s, s + x * s * (1.0 - s) * slope)
 }
 
-/// A function and its derivative make a forward and a backward.
+/// Builds a forward and a backward from a function and its derivative.
 macro_rules! plain {
     ($forward:ident, $backward:ident, $function:ident) => {
         multiversion! {
@@ -193,7 +193,7 @@ plain!(silu, silu_backward, silu_and_slope);
 plain!(gelu, gelu_backward, gelu_and_slope);
 plain!(gelu_tanh, gelu_tanh_backward, gelu_tanh_and_slope);
 
-/// A gate's function and its derivative make a gated forward and backward.
+/// Builds a gated forward and backward from the gate's function and its derivative.
 macro_rules! gated {
     ($forward:ident, $backward:ident, $gate:ident) => {
         multiversion! {
@@ -209,8 +209,8 @@ macro_rules! gated {
 
         multiversion! {
             fn $backward(x: &mut [f32], dy: &mut [f32], d_ff: usize) {
-                /// A row. Of three arguments the compiler knows that they do not overlap, of two halves it does not; and it
-                /// gives up on a zip of three that are written.
+                /// One row. For three separate arguments the compiler knows that they do not alias, for two halves it does not; and it
+                /// fails to vectorize a zip of three that are written.
                 #[inline(always)]
                 fn row(gate: &mut [f32], up: &mut [f32], dy: &mut [f32]) {
                     let n = gate.len();
@@ -267,7 +267,7 @@ mod tests {
                 let (mut dx, mut again) = (x, dy);
                 backward(kind, d_ff, &mut dx, &mut again);
                 assert_close("dx", &dx, &grads[0], 2e-6);
-                assert!(again == y, "{kind:?}: made anew");
+                assert!(again == y, "{kind:?}: recomputed");
             }
         }
     }

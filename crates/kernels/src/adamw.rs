@@ -1,5 +1,5 @@
 //! One AdamW update over flat buffers (Loshchilov and Hutter 2019, in PyTorch's order of operations), with the clipping
-//! factor folded in and the norms that tell of a run's health as by-products.
+//! factor folded in and per-tensor norms as by-products.
 #![allow(unsafe_code)]
 
 use super::flat;
@@ -7,7 +7,7 @@ use super::lanes::{Lanes, Vector, widest};
 use super::threads::{self, Shared};
 use candle_core::{Result, Tensor};
 
-/// The numbers of one update.
+/// The hyperparameters of one update.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     pub lr: f64,
@@ -15,13 +15,13 @@ pub struct Rule {
     pub beta2: f64,
     pub eps: f64,
     pub weight_decay: f64,
-    /// Every gradient is multiplied by this first.
+    /// Scale of every gradient (clipping).
     pub grad_scale: f64,
-    /// Number of this update, from 1.
+    /// Index of this update, from 1.
     pub step: u64,
 }
 
-/// Flat f32 tensors of one length.
+/// Flat f32 tensors of equal length.
 #[derive(Debug, Clone, Copy)]
 pub struct State<'a> {
     pub weights: &'a Tensor,
@@ -134,7 +134,7 @@ impl Chunks {
     }
 }
 
-/// Updates weights and moments in place, in one pass that takes the norms along.
+/// Updates weights and moments in place, in one pass that also computes the norms.
 pub fn update(rule: &Rule, state: &State, chunks: &mut Chunks) -> Result<()> {
     if !state.weights.device().is_cpu() {
         return composite(rule, state, &chunks.parts);
@@ -179,7 +179,7 @@ fn fused(rule: &Rule, state: [&mut [f32]; 3], grads: &[f32], chunks: &mut Chunks
     chunks.sum_up();
 }
 
-/// What is the same for all elements.
+/// Constants of all elements.
 #[derive(Clone, Copy)]
 struct Coefficients {
     /// 1 − lr · weight_decay.
@@ -191,7 +191,7 @@ struct Coefficients {
     square_gain: f32,
     /// lr / (1 − beta1^t).
     step_size: f32,
-    /// 1 / √(1 − beta2^t): a product, because divisions and roots are what this pass spends its time on.
+    /// 1 / √(1 − beta2^t): multiplied, because divisions and square roots dominate this pass.
     root_correction: f32,
     eps: f32,
 }

@@ -1,5 +1,5 @@
-//! Counts calls of the memory allocator, so that "a step allocates nothing" is a number and no hope. A program or a test
-//! that wants to know declares [`Counting`] as its global allocator; without that the count stays 0.
+//! Counts allocator calls, so that "a step allocates nothing" is a measurement. A program or a test
+//! opts in by declaring [`Counting`] as its global allocator; otherwise the count stays 0.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// The system's allocator with one counter. Hot loops do not allocate, so the counter costs them nothing.
+/// The system allocator with a counter. Hot loops do not allocate, so the counter costs nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Counting;
 
-/// Allocations of all threads since the program began: new blocks and blocks that grew, not those given back.
+/// Allocations of all threads since program start: new blocks and grown blocks, not frees.
 pub fn count() -> u64 {
     CALLS.load(Ordering::Relaxed)
 }
@@ -20,7 +20,7 @@ pub fn count() -> u64 {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALLS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are those that `System` asks for.
+        // SAFETY: the caller's obligations are those of `System`.
         unsafe { System.alloc(layout) }
     }
 

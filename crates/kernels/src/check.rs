@@ -15,7 +15,7 @@ pub fn leaf(values: &[f32], shape: &[usize]) -> Var {
     Var::from_tensor(&tensor.to_dtype(DType::F64).unwrap()).unwrap()
 }
 
-/// The composite's output, and the gradient of Σ dy · y by each leaf.
+/// The composite's output, and the gradient of Σ dy · y with respect to each leaf.
 pub fn oracle(
     leaves: &[&Var],
     dy: &[f32],

@@ -1,43 +1,43 @@
-//! Dropout (Srivastava et al. 2014): features are set to 0 with a probability, the others scaled so that the mean stays.
-//! Which ones is a pure function of (seed, micro-step, place in the model, feature), so a pass that runs again, on any number
-//! of threads or after a resume, drops the same.
+//! Dropout (Srivastava et al. 2014): features are zeroed with a given probability, the others scaled to preserve the mean.
+//! The mask is a pure function of (seed, micro-step, site in the model, feature), so a recomputed pass, on any number
+//! of threads or after a resume, uses the same one.
 
 use super::simd::multiversion;
 use super::threads;
 use candle_core::{Result, Tensor};
 use llmtui_base::rng::{Rng, Stream};
 
-/// What is dropped at one place of one pass.
+/// The dropout of one site in one pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dropout {
     pub seed: u64,
     /// Counted over the whole run.
     pub micro_step: u64,
-    /// The place in the model.
+    /// The site in the model.
     pub lane: u32,
-    /// Probability to be dropped, below 1.
+    /// Dropout probability, below 1.
     pub rate: f64,
 }
 
-/// Operations per element, for deciding on threads: a block of ten rounds makes four numbers.
+/// FLOPs per element, for the choice of thread count: a Philox block of ten rounds yields four numbers.
 const COST: usize = 20;
 
 impl Dropout {
-    /// Numbers below this drop.
+    /// Random numbers below this drop.
     fn threshold(&self) -> u32 {
         (self.rate * 4_294_967_296.0) as u32
     }
 
-    /// What kept features are multiplied by.
+    /// Scale of kept features.
     fn scale(&self) -> f32 {
         (1.0 / (1.0 - self.rate)) as f32
     }
 
-    /// Calls `f(index in the row, factor)` for the features of row `row`, each row drawn on its own.
+    /// Calls `f(index in the row, factor)` for the features of row `row`, with one generator per row.
     #[inline]
     fn factors(&self, row: usize, width: usize, mut f: impl FnMut(usize, f32)) {
         let mut rng = Rng::new(self.seed, Stream::Dropout, self.micro_step, self.lane);
-        // A normal takes one block, and a block makes four numbers.
+        // A normal takes one block, and a block yields four numbers.
         rng.skip_normals((row * width.div_ceil(4)) as u32);
         let (threshold, scale) = (self.threshold(), self.scale());
         for i in 0..width {
@@ -56,7 +56,7 @@ impl Dropout {
     }
 }
 
-/// `x` (…, D) with features dropped.
+/// `x` (…, D) with dropout.
 pub fn composite(drop: &Dropout, x: &Tensor) -> Result<Tensor> {
     let width = x.dim(candle_core::D::Minus1)?;
     let mask = drop.mask(x.elem_count() / width, width);
@@ -64,7 +64,7 @@ pub fn composite(drop: &Dropout, x: &Tensor) -> Result<Tensor> {
     x * mask.to_dtype(x.dtype())?.to_device(x.device())?
 }
 
-/// `x` (rows, `width`) ← `x` with features dropped; its own backward.
+/// `x` (rows, `width`) ← `x` with dropout; its own backward.
 pub fn apply(drop: &Dropout, width: usize, x: &mut [f32]) {
     threads::rows1(x, width, COST * width, |first, x| {
         for (i, row) in x.chunks_exact_mut(width).enumerate() {
@@ -73,7 +73,7 @@ pub fn apply(drop: &Dropout, width: usize, x: &mut [f32]) {
     });
 }
 
-/// `y` (rows, `width`) = `residual` + `x`, of which features are dropped where `drop` says so.
+/// `y` (rows, `width`) = `residual` + dropout(`x`).
 pub fn add(drop: Option<&Dropout>, width: usize, x: &[f32], residual: &[f32], y: &mut [f32]) {
     let cost = if drop.is_some() { COST } else { 1 };
     threads::rows1(y, width, cost * width, |first, y| {

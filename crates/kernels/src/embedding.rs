@@ -1,11 +1,11 @@
-//! Token embedding, with learned positions added where the model has them.
+//! Token embedding, plus learned positions if the model has them.
 
 use super::matrix::Matrix;
 use super::positions::Positions;
 use super::threads;
 use candle_core::{IndexOp, Result, Tensor};
 
-/// `ids` (B, T) u32, `table` (V, D), whose rows are multiplied by `scale`, `vectors` (a row for each position, D)
+/// `ids` (B, T) u32, `table` (V, D), whose rows are scaled by `scale`, `vectors` (a row per position, D)
 /// → (B, T, D).
 pub fn composite(
     ids: &Tensor,
@@ -28,7 +28,7 @@ pub fn composite(
     }
 }
 
-/// `x` (B · T, D): row i is `scale` times the `table` row of `ids` at i plus the `vectors` row of its position.
+/// `x` (B · T, D): row i is `scale` times the `table` row of `ids`[i] plus the `vectors` row of its position.
 pub fn forward(
     ids: &[u32],
     (table, scale): (Matrix, f32),
@@ -53,7 +53,7 @@ pub fn forward(
     });
 }
 
-/// `dtable` += `scale` times the rows of `dx` (B · T, D) that used it. One thread: rows may meet in one place, and the work is a small
+/// `dtable` += `scale` times the rows of `dx` (B · T, D), scattered by token. Single-threaded: rows may collide, and the work is a small
 /// part of a step.
 pub fn backward(ids: &[u32], scale: f32, dx: &[f32], dtable: &mut [f32]) {
     let d = dx.len() / ids.len();
@@ -64,7 +64,7 @@ pub fn backward(ids: &[u32], scale: f32, dx: &[f32], dtable: &mut [f32]) {
     }
 }
 
-/// `dvectors` (a row for each position, D) += the rows of `dx` (B · T, D) that stood there.
+/// `dvectors` (a row per position, D) += the rows of `dx` (B · T, D), scattered by position.
 pub fn backward_positions(positions: Positions, d: usize, dx: &[f32], dvectors: &mut [f32]) {
     for (token, row) in dx.chunks_exact(d).enumerate() {
         let sums = &mut dvectors[positions.at(token) * d..][..d];

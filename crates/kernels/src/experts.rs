@@ -1,24 +1,24 @@
-//! What a mixture of experts does besides its experts' own products: choosing them by the router's logits, laying the tokens
-//! of each side by side and putting them together again (Shazeer et al. 2017; Jiang et al. 2024, Mixtral, arXiv 2401.04088).
+//! Mixture-of-experts operations besides the experts' own matmuls: top-k routing, gathering the tokens
+//! of each expert and combining their outputs (Shazeer et al. 2017; Jiang et al. 2024, Mixtral, arXiv 2401.04088).
 //!
-//! A row of *routing* is n_expert probabilities, the log-sum-exp of the logits, and the numbers of the top_k chosen experts,
-//! the likeliest first; numbers stand as f32, which holds them exactly.
+//! A row of *routing* is n_expert probabilities, the log-sum-exp of the logits, and the indices of the top_k experts,
+//! most probable first; indices are stored as f32, which represents them exactly.
 
 use super::math::{exp, max, sum1, sum2};
 use super::threads;
 use candle_core::{D, DType, Result, Tensor};
 
-/// How a router chooses.
+/// Routing options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Router {
     pub n_expert: usize,
     pub top_k: usize,
-    /// Chosen probabilities are divided by their sum.
+    /// Renormalize the top-k probabilities to sum to 1.
     pub norm_topk: bool,
 }
 
-/// `logits` (N, E), `bias` (E) for the choice alone → gates (N, E), 0 where an expert was not chosen; the probabilities
-/// (N, E); the choice (N, E), 1 or 0 and without a graph; the log-sum-exp of each row (N).
+/// `logits` (N, E), `bias` (E) for the selection only → gates (N, E), 0 for unselected experts; the probabilities
+/// (N, E); the selection (N, E), 1 or 0 and detached; the log-sum-exp of each row (N).
 pub fn composite(router: Router, logits: &Tensor, bias: Option<&Tensor>) -> Result<[Tensor; 4]> {
     let top = logits.max_keepdim(D::Minus1)?.detach();
     let powers = logits.broadcast_sub(&top)?.exp()?;
@@ -45,7 +45,7 @@ pub fn composite(router: Router, logits: &Tensor, bias: Option<&Tensor>) -> Resu
     Ok([gates, probs, mask, lse])
 }
 
-/// Places of the `k` greatest values, the greatest first; of equal ones the earlier.
+/// Indices of the `k` largest values, in descending order; ties go to the earlier one.
 fn best<T: PartialOrd>(k: usize, values: impl Iterator<Item = T>) -> Vec<usize> {
     let mut chosen: Vec<(T, usize)> = Vec::with_capacity(k + 1);
     for (e, value) in values.enumerate() {
@@ -59,7 +59,7 @@ fn best<T: PartialOrd>(k: usize, values: impl Iterator<Item = T>) -> Vec<usize> 
 }
 
 impl Router {
-    /// Numbers of a row of routing.
+    /// Values per row of routing.
     pub fn width(&self) -> usize {
         self.n_expert + 1 + self.top_k
     }
@@ -68,7 +68,7 @@ impl Router {
         &row[self.n_expert + 1..]
     }
 
-    /// What the chosen experts' outputs are multiplied by, in the order of the choice.
+    /// Gates of the selected experts, in selection order.
     #[inline]
     fn gates<'a>(&self, row: &'a [f32]) -> impl Iterator<Item = f32> + use<'a> {
         let chosen = self.chosen(row);
@@ -78,8 +78,8 @@ impl Router {
     }
 }
 
-/// `logits` (N, n_expert), `bias` (n_expert) → `routing` (N, width). A NaN among the logits makes all of its row NaN, and
-/// the first experts chosen.
+/// `logits` (N, n_expert), `bias` (n_expert) → `routing` (N, width). A NaN among the logits makes its whole row NaN and
+/// selects the first experts.
 pub fn route(router: Router, logits: &[f32], bias: Option<&[f32]>, routing: &mut [f32]) {
     let (n, width) = (router.n_expert, router.width());
     threads::rows1(routing, width, 30 * n, |first, routing| {
@@ -99,7 +99,7 @@ pub fn route(router: Router, logits: &[f32], bias: Option<&[f32]>, routing: &mut
     });
 }
 
-/// Fills `chosen` with the greatest of `probs` + `bias`, the greatest first; of equal ones the earlier.
+/// Fills `chosen` with the indices of the largest `probs` + `bias`, in descending order; ties go to the earlier one.
 fn choose(probs: &[f32], bias: Option<&[f32]>, chosen: &mut [f32]) {
     let wanted = |e: usize| probs[e] + bias.map_or(0.0, |bias| bias[e]);
     for k in 0..chosen.len() {
@@ -110,19 +110,19 @@ fn choose(probs: &[f32], bias: Option<&[f32]>, chosen: &mut [f32]) {
     }
 }
 
-/// Tokens by expert: every token stands top_k times, those of one expert side by side.
+/// Tokens sorted by expert: every token occurs top_k times, those of one expert are contiguous.
 #[derive(Debug, Default)]
 pub struct Order {
-    /// First place of each expert, and the end.
+    /// Start of each expert's segment, and the end.
     starts: Vec<usize>,
-    /// The token at each place.
+    /// The token at each position.
     tokens: Vec<u32>,
-    /// For each token its top_k places, in the order of its choice.
+    /// For each token its top_k positions, in selection order.
     places: Vec<u32>,
 }
 
 impl Order {
-    /// The order that a routing asks for; memory is used again.
+    /// Sorts tokens by a routing; memory is reused.
     pub fn arrange(&mut self, router: Router, routing: &[f32]) {
         let rows = routing.len() / router.width();
         let all = |f: &mut dyn FnMut(usize, usize)| {
@@ -147,7 +147,7 @@ impl Order {
             self.places.push(next[e] as u32);
             next[e] += 1;
         });
-        // Each expert's next place is now the first one of the expert behind it.
+        // Each expert's cursor now points to the start of the next expert's segment.
         next.rotate_right(1);
         next[0] = 0;
         if let Some(end) = next.last_mut() {
@@ -156,7 +156,7 @@ impl Order {
         self.starts = next;
     }
 
-    /// Places of expert `e`.
+    /// Positions of expert `e`.
     pub fn of(&self, e: usize) -> std::ops::Range<usize> {
         self.starts[e]..self.starts[e + 1]
     }
@@ -175,7 +175,7 @@ pub fn gather(order: &Order, d: usize, x: &[f32], out: &mut [f32]) {
     });
 }
 
-/// `y` (N, D) = `residual` + Σ gate · the rows of `outs` (places, D) that are the token's.
+/// `y` (N, D) = `residual` + Σ gate · the token's rows of `outs` (positions, D).
 pub fn combine(
     router: Router,
     order: &Order,
@@ -204,8 +204,8 @@ pub fn combine(
     });
 }
 
-/// For `dy` (N, D): `outs` (places, D), which held the experts' outputs, = the gradient by them; `dgates` (N, top_k) = the
-/// gradient by the gates.
+/// For `dy` (N, D): replaces `outs` (positions, D), the experts' outputs, by the gradient with respect to them; `dgates`
+/// (N, top_k) = the gradient with respect to the gates.
 pub fn combine_backward(
     router: Router,
     order: &Order,
@@ -245,7 +245,7 @@ pub fn combine_backward(
     });
 }
 
-/// `dx` (N, D) = (or +=) the sum of the rows of `dgathered` (places, D) that are the token's.
+/// `dx` (N, D) = (or +=) the sum of the token's rows of `dgathered` (positions, D).
 pub fn gather_backward(order: &Order, top_k: usize, dgathered: &[f32], dx: &mut [f32], add: bool) {
     let d = dx.len() * top_k / order.tokens.len();
     threads::rows1(dx, d, top_k * d, |first, dx| {
@@ -262,16 +262,16 @@ pub fn gather_backward(order: &Order, top_k: usize, dgathered: &[f32], dx: &mut 
     });
 }
 
-/// What the losses that balance experts add to the gradient of each token.
+/// Gradient contributions of the load-balancing losses, per token.
 #[derive(Debug, Clone, Copy)]
 pub struct Balance<'a> {
-    /// The gradient by each expert's probability, (n_expert).
+    /// Gradient with respect to each expert's probability, (n_expert).
     pub by_probability: &'a [f32],
-    /// The gradient by log-sum-exp², halved: what a log-sum-exp is multiplied by.
+    /// Half the gradient with respect to log-sum-exp²: the factor of the log-sum-exp.
     pub by_lse: f32,
 }
 
-/// `dlogits` (N, n_expert) = the gradient by the router's logits, for `dgates` (N, top_k) and the balancing losses.
+/// `dlogits` (N, n_expert) = the gradient with respect to the router's logits, for `dgates` (N, top_k) and the balancing losses.
 pub fn route_backward(
     router: Router,
     routing: &[f32],
@@ -285,7 +285,7 @@ pub fn route_backward(
             let row = &routing[(first + i) * width..][..width];
             let dgates = &dgates[(first + i) * router.top_k..][..router.top_k];
             let probs = &row[..n];
-            // By probabilities first.
+            // First with respect to the probabilities.
             dlogits.copy_from_slice(balance.by_probability);
             let chosen = router.chosen(row);
             let (sum, along) = if router.norm_topk {
@@ -307,10 +307,10 @@ pub fn route_backward(
     });
 }
 
-/// What a routing says of the experts' work.
+/// Load statistics of a routing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tally {
-    /// Tokens that each expert got.
+    /// Tokens per expert.
     pub counts: Vec<f64>,
     /// Σ over tokens of each expert's probability.
     pub probabilities: Vec<f64>,
@@ -329,7 +329,7 @@ impl Tally {
         self.tokens = 0.0;
     }
 
-    /// Counts a routing, in the order of its rows.
+    /// Accumulates a routing, in row order.
     pub fn add(&mut self, router: Router, routing: &[f32]) {
         for row in routing.chunks_exact(router.width()) {
             for &e in router.chosen(row) {
@@ -343,7 +343,7 @@ impl Tally {
         }
     }
 
-    /// Adds what another micro-step counted.
+    /// Adds another micro-step's counts.
     pub fn join(&mut self, other: &Tally) {
         for (sums, more) in [
             (&mut self.counts, &other.counts),
@@ -356,7 +356,7 @@ impl Tally {
         self.tokens += other.tokens;
     }
 
-    /// E · Σ f_e P_e: top_k where all experts get alike.
+    /// E · Σ f_e P_e: top_k if perfectly balanced.
     pub fn aux(&self) -> f64 {
         let pairs = self.counts.iter().zip(&self.probabilities);
         let sum: f64 = pairs.map(|(f, p)| f * p).sum();

@@ -1,9 +1,9 @@
-//! Opens the f32 memory of tensors: kernels work on slices, tensors are opened at the model's edge.
+//! Access to the f32 memory of tensors: kernels work on slices, tensors are opened at the model's boundary.
 
 use candle_core::{CpuStorage, Device, InplaceOp1, Layout, Result, Storage, Tensor, bail};
 use std::cell::RefCell;
 
-/// Hands the elements of a contiguous f32 tensor to `read`; a tensor on an accelerator is copied to the host first.
+/// Passes the elements of a contiguous f32 tensor to `read`; a tensor on an accelerator is copied to the host first.
 pub fn read<R>(tensor: &Tensor, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
     if !tensor.device().is_cpu() {
         return self::read(&tensor.to_device(&Device::Cpu)?, read);
@@ -18,8 +18,8 @@ pub fn read<R>(tensor: &Tensor, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
     Ok(read(&storage.as_slice::<f32>()?[from..to]))
 }
 
-/// Hands the elements of a contiguous f32 tensor to `write` for change in place; a tensor on an accelerator is copied to
-/// the host and back. Tensors that share the memory see the change.
+/// Passes the elements of a contiguous f32 tensor to `write` for in-place modification; a tensor on an accelerator is
+/// copied to the host and back. Tensors that share the memory see the change.
 pub fn write<R>(tensor: &Tensor, write: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
     if !tensor.device().is_cpu() {
         let host = tensor.to_device(&Device::Cpu)?;
@@ -38,7 +38,7 @@ pub fn write<R>(tensor: &Tensor, write: impl FnOnce(&mut [f32]) -> R) -> Result<
     }
 }
 
-/// Carries a closure through candle's only road to mutable storage.
+/// Runs a closure through candle's only API for mutable storage.
 struct WriteOp<F, R> {
     write: RefCell<Option<F>>,
     result: RefCell<Option<R>>,

@@ -1,6 +1,6 @@
-//! The operations a decoder is made of. Each file holds one operation twice: a *composite* in plain candle (any device,
-//! any float type, differentiable by candle: the CUDA backend and the oracle of the gradient checks) and a *fused* forward and
-//! backward on f32 slices (the CPU backend). Models, layouts of parameters and optimizers' settings live above.
+//! The operations of a decoder. Each file implements one operation twice: a *composite* in plain candle (any device,
+//! any float type, differentiable by candle: the oracle of the gradient checks) and a *fused* forward and
+//! backward on f32 slices (the fast CPU path). Models, parameter layouts and optimizer settings live above.
 
 pub mod activation;
 pub mod adamw;

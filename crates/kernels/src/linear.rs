@@ -14,7 +14,7 @@ pub fn composite(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<T
     }
 }
 
-/// Sizes of a fused linear layer: `rows` vectors of `d_in` features become `d_out` features.
+/// Dimensions of a fused linear layer: `rows` vectors of `d_in` features become `d_out` features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
     pub rows: usize,

@@ -1,6 +1,6 @@
-//! Elementary functions that the compiler can vectorise, and sums over sixteen lanes. NaN stays NaN.
+//! Elementary functions that the compiler can vectorize, and sums over sixteen lanes. NaN stays NaN.
 
-/// e^x to 2 ulp (2.5e-7 relative) for −87.3 ≤ x ≤ 88.7; the ends stand for what lies beyond.
+/// e^x to 2 ulp (2.5e-7 relative) for −87.3 ≤ x ≤ 88.7; clamped outside.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0; // 1.5 · 2^23: adding it rounds to the nearest integer
@@ -9,7 +9,7 @@ pub fn exp(x: f32) -> f32 {
     let x = if x > 88.7 { 88.7 } else { x };
     let shifted = x * std::f32::consts::LOG2_E + ROUND;
     let n = shifted - ROUND;
-    // ln 2 in two parts (Cody and Waite 1980): the first product is exact.
+    // ln 2 in two parts (Cody and Waite 1980): the first multiplication is exact.
     let r = x - n * 0.693_359_4;
     let r = r + n * 2.121_944_4e-4;
     // Minimax on |r| ≤ ln 2 / 2, fitted for this project: 4e-9 relative.
@@ -39,7 +39,7 @@ pub fn sigmoid(x: f32) -> f32 {
 #[inline(always)]
 pub fn tanh(x: f32) -> f32 {
     let size = x.abs();
-    // Far from 0 by exponentials, near it by a polynomial in x², fitted for this project: a difference would cancel there.
+    // Exponentials far from 0, a polynomial in x² (fitted for this project) near it, where a difference would cancel.
     let far = 1.0 - 2.0 / (exp(2.0 * size) + 1.0);
     let far = if x < 0.0 { -far } else { far };
     let s = x * x;
@@ -95,7 +95,7 @@ pub fn sum1(a: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     sum2(a, a, |a, _| f(a))
 }
 
-/// The greatest element; −∞ of none. NaN is skipped.
+/// The largest element; −∞ if empty. NaN is skipped.
 #[inline(always)]
 pub fn max(a: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; 16];

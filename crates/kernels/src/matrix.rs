@@ -1,5 +1,5 @@
-//! A matrix of weights as a forward pass reads it: f32 in memory, or packed in fewer bits. Every layer that multiplies by
-//! weights takes a [`Matrix`], so a quantised model runs through the same pass as any other.
+//! A weight matrix as the forward pass sees it: f32, or quantized. Every layer that multiplies by
+//! weights takes a [`Matrix`], so a quantized model runs through the same pass as any other.
 
 use super::matmul::{Compute, Mat, Plus, matmul_plus};
 use super::quant::Packed;
@@ -8,12 +8,12 @@ use super::quant::Packed;
 #[derive(Debug, Clone, Copy)]
 pub enum Matrix<'a> {
     Dense(&'a [f32]),
-    /// For forward passes alone.
+    /// Quantized, for forward passes only.
     Packed(&'a Packed),
 }
 
 impl<'a> Matrix<'a> {
-    /// `y` (x.rows, rows) = `x` (x.rows, cols) · selfᵀ + what is to be added.
+    /// `y` (x.rows, rows) = `x` (x.rows, cols) · selfᵀ + addends.
     pub fn product(self, y: &mut [f32], x: Mat, rows: usize, plus: Plus, compute: Compute) {
         match self {
             Matrix::Dense(values) => {
@@ -27,7 +27,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Copies row number `row` into `to` (cols).
+    /// Copies row `row` into `to` (cols).
     pub fn row(self, row: usize, to: &mut [f32]) {
         match self {
             Matrix::Dense(values) => to.copy_from_slice(&values[row * to.len()..][..to.len()]),
@@ -35,8 +35,8 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// The values of a dense matrix; nothing of a packed one. For backward passes, which are refused for packed weights
-    /// before they begin.
+    /// The values of a dense matrix; empty for a packed one. For backward passes, which are rejected for packed weights
+    /// before they start.
     pub fn dense(self) -> &'a [f32] {
         match self {
             Matrix::Dense(values) => values,

@@ -41,7 +41,7 @@ pub fn composite(
 /// Operations per element, for deciding on threads.
 const COST: usize = 6;
 
-/// A fused norm: what it is and what it has supervised, (D) each.
+/// A fused norm: its kind and its parameters, (D) each.
 #[derive(Debug, Clone, Copy)]
 pub struct Norm<'a> {
     pub kind: NormKind,
@@ -95,7 +95,7 @@ pub struct Saved<'a> {
     pub stats: &'a [f32],
 }
 
-/// Gradients by what a norm is made of, each (D).
+/// Gradients with respect to the norm's parameters, each (D).
 #[derive(Debug)]
 pub struct ParamGradients<'a> {
     pub gain: &'a mut [f32],
@@ -103,7 +103,7 @@ pub struct ParamGradients<'a> {
     pub into: Accumulation,
 }
 
-/// `dx` (rows, D) = (or +=) the gradient by the input, for `dy` (rows, D), and in the same pass the gradients by gain and
+/// `dx` (rows, D) = (or +=) the gradient with respect to the input, for `dy` (rows, D), and in the same pass the gradients with respect to gain and
 /// bias.
 pub fn backward(
     norm: Norm,
@@ -182,7 +182,7 @@ unsafe fn backward_with<V: Vector>(
                 *along.at(at) = dy.fused(x, *along.at(at));
                 *level.at(at) = level.at(at).plus(dy);
             }
-            // The gradient by the normalised features is dy · gain; its part along them is taken out, and its mean
+            // The gradient with respect to the normalized features is dy · gain; its component along them is removed, and its mean
             // (LayerNorm).
             let along = V::all(along.total() * stats[1] / d as f32);
             let level = V::all(match task.norm.kind {

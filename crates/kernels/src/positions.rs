@@ -1,19 +1,19 @@
-//! Where tokens stand: behind what was read before, and from zero again in each document of a packed row. What a position
-//! means to a model is for embeddings and rotations.
+//! Token positions: offset by the cached prefix, and restarting at zero in each document of a packed row. How a model uses
+//! positions is up to embeddings and RoPE.
 
 /// Positions of the rows of a (B · T, …) matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Positions<'a> {
     /// Tokens of a row, T.
     pub seq_len: usize,
-    /// Tokens that were read before each row; 0 where documents are given.
+    /// Cached tokens before each row; 0 if documents are given.
     pub start: usize,
     /// (B, T): the index in its row at which each token's document begins; at most the token's own.
     pub first: Option<&'a [u32]>,
 }
 
 impl<'a> Positions<'a> {
-    /// Rows that are one text each, read from its beginning.
+    /// Rows of one text each, starting at position 0.
     pub fn whole_rows(seq_len: usize) -> Self {
         Positions {
             seq_len,
@@ -22,14 +22,14 @@ impl<'a> Positions<'a> {
         }
     }
 
-    /// The position of token number `token` of B · T.
+    /// The position of token `token` of B · T.
     #[inline]
     pub fn at(&self, token: usize) -> usize {
         let first = self.first.map_or(0, |first| first[token] as usize);
         self.start + token % self.seq_len - first
     }
 
-    /// Positions of all tokens where documents are given.
+    /// Positions of all tokens if documents are given.
     pub fn by_document(&self) -> Option<Vec<u32>> {
         let first = self.first?;
         Some(

@@ -29,7 +29,7 @@ pub fn composite(heads: Heads, qkv: &Tensor, gains: [&Tensor; 2], eps: f64) -> R
     Tensor::cat(&[q, k, v], D::Minus1)
 }
 
-/// What the fused form has supervised: gains of queries and of keys (head_dim).
+/// The parameters of the fused form: gains of queries and of keys (head_dim).
 #[derive(Debug, Clone, Copy)]
 pub struct QkNorm<'a> {
     pub heads: Heads,
@@ -91,8 +91,8 @@ pub struct Saved<'a> {
     pub scales: &'a [f32],
 }
 
-/// `dx` (rows, qkv_width) = the gradient by the input, for `dy` alike; `dgains` (2 · head_dim), those of queries before
-/// those of keys, = (or +=) the gradients by the gains.
+/// `dx` (rows, qkv_width) = the gradient with respect to the input, for `dy` alike; `dgains` (2 · head_dim), those of queries before
+/// those of keys, = (or +=) the gradients with respect to the gains.
 pub fn backward(
     norm: QkNorm,
     saved: Saved,
@@ -140,7 +140,7 @@ multiversion! {
             for (head, ((x, &scale), (dy, dx))) in heads.enumerate() {
                 let gain = norm.gain(head);
                 let dgain = &mut sums[usize::from(head >= norm.heads.n_head) * d..][..d];
-                // dx holds dy · gain for a moment: the gradient by the normalised features.
+                // dx temporarily holds dy · gain: the gradient with respect to the normalized features.
                 for ((dx, &dy), &g) in dx.iter_mut().zip(dy).zip(gain) {
                     *dx = dy * (g + norm.gain_offset);
                 }

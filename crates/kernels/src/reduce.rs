@@ -1,4 +1,4 @@
-//! Sums over long slices with a fixed partition, so that the result does not depend on the number of threads.
+//! Sums over long slices with a fixed partition, so that results do not depend on the number of threads.
 #![allow(unsafe_code)]
 
 use super::matmul::Accumulation;
@@ -13,7 +13,7 @@ const CHUNK: usize = 1 << 15;
 
 /// √(Σ x²) with f64 accumulation.
 pub fn l2_norm(values: &[f32]) -> f64 {
-    /// Chunks that are summed up before their sums are added: bounds the memory for the sums.
+    /// Chunks summed before their sums are combined: bounds the memory for partial sums.
     const WAVE: usize = 1 << 10;
     let mut total = 0.0;
     for wave in values.chunks(WAVE * CHUNK) {
@@ -58,13 +58,13 @@ pub(super) fn join(sums: &mut [f32], total: &[f32], into: Accumulation) {
 }
 
 thread_local! {
-    /// Partial sums of blocks of rows. Taken out while in use: a thread that waits may be given other work.
+    /// Partial sums of blocks of rows. Taken out while in use: a waiting thread may be given other work.
     static PARTIAL: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
-/// Sums over rows beside work on them: calls `work(rows, sums)` for blocks of rows, on several threads where `cost` per row
-/// makes it worthwhile, with `sums` (width) to add to, 0 at first; then `finish` with the blocks' sums added up in order.
-/// Blocks depend on the number of rows alone, so the number of threads does not show in the result.
+/// Row sums fused with other work: calls `work(rows, sums)` for blocks of rows, on several threads if `cost` per row
+/// is worth it, with zeroed `sums` (width) to accumulate into; then `finish` with the blocks' sums added in order.
+/// The partition depends only on the number of rows, so the result does not depend on the number of threads.
 pub(super) fn over_rows(
     rows: usize,
     width: usize,
@@ -81,7 +81,7 @@ pub(super) fn over_rows(
     }
     let sums = Shared(partial.as_mut_ptr());
     threads::tasks(blocks, block * cost, |at| {
-        // SAFETY: each task has sums of its own within `partial`.
+        // SAFETY: each task has its own sums within `partial`.
         let sums = unsafe { std::slice::from_raw_parts_mut(sums.at(at * width), width) };
         sums.fill(0.0);
         work(at * block..((at + 1) * block).min(rows), sums);

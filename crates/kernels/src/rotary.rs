@@ -1,22 +1,22 @@
-//! Rotary positions (Su et al. 2021): of the first features of a head, feature j is paired with j + width/2 and the pair
-//! turned by position · its frequency.
+//! Rotary position embedding, RoPE (Su et al. 2021): among the first features of a head, feature j is paired with
+//! j + width/2 and the pair rotated by position · its frequency.
 
 use super::positions::Positions;
 use super::simd::multiversion;
 use super::threads;
 use candle_core::{D, DType, Device, Result, Tensor};
 
-/// How fast each pair of features turns.
+/// Rotation frequencies of the feature pairs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rotation {
-    /// Radians per position of each pair, from first to last.
+    /// Radians per position of each pair, first to last.
     pub frequencies: Vec<f64>,
-    /// What cosines and sines are multiplied by (YaRN); else 1.
+    /// Scale of cosines and sines (YaRN); else 1.
     pub factor: f64,
 }
 
 impl Rotation {
-    /// Turns by theta^(−j/half) for pairs j = 0..half.
+    /// Frequencies theta^(−j/half) for pairs j = 0..half.
     pub fn plain(theta: f64, half: usize) -> Rotation {
         let frequency = |j: usize| 1.0 / theta.powf(j as f64 / half as f64);
         Rotation {
@@ -25,12 +25,12 @@ impl Rotation {
         }
     }
 
-    /// Pairs that turn.
+    /// Number of rotated pairs.
     pub fn half(&self) -> usize {
         self.frequencies.len()
     }
 
-    /// What a position's cosine or sine of pair `j` is multiplied with.
+    /// The scaled cosine or sine (`f`) of pair `j` at a position.
     fn value(&self, f: fn(f64) -> f64, position: usize, j: usize) -> f64 {
         f(position as f64 * self.frequencies[j]) * self.factor
     }
@@ -40,7 +40,7 @@ impl Rotation {
 #[derive(Debug, Clone)]
 pub struct RotaryTable {
     rotation: Rotation,
-    /// Features of a head; those beyond the pairs stay.
+    /// Features per head; those beyond the pairs are unchanged.
     head_dim: usize,
     cos: Vec<f32>,
     sin: Vec<f32>,
@@ -58,7 +58,7 @@ impl RotaryTable {
         table
     }
 
-    /// Number of positions held.
+    /// Number of positions in the table.
     pub fn len(&self) -> usize {
         self.cos
             .len()
@@ -70,7 +70,7 @@ impl RotaryTable {
         self.len() == 0
     }
 
-    /// Makes sure that positions 0..len are held.
+    /// Extends the table to positions 0..len.
     pub fn extend_to(&mut self, len: usize) {
         let half = self.rotation.half();
         if half == 0 {
@@ -87,7 +87,7 @@ impl RotaryTable {
     }
 }
 
-/// Turns `x` (B, T, H, head_dim).
+/// Rotates `x` (B, T, H, head_dim).
 pub fn composite(x: &Tensor, rotation: &Rotation, positions: Positions) -> Result<Tensor> {
     let (batch_size, seq_len, _, head_dim) = x.dims4()?;
     let half = rotation.half();
@@ -127,15 +127,15 @@ fn tables(
     Ok((make(f64::cos)?, make(f64::sin)?))
 }
 
-/// Which way to turn.
+/// Direction of rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     Forward,
-    /// The backward: the inverse, where the factor is 1.
+    /// The backward: the inverse rotation.
     Back,
 }
 
-/// Turns the first `n_turned` heads of each row of `x` (B · T, row_width) in place; the table must reach as far as the
+/// Rotates the first `n_turned` heads of each row of `x` (B · T, row_width) in place; the table must cover the
 /// positions.
 pub fn apply(
     table: &RotaryTable,

@@ -1,20 +1,20 @@
-//! Picks the widest vector instructions of the machine at run time, so that one binary is fast everywhere.
+//! Dispatches to the machine's widest vector instructions at run time, so that one binary is fast everywhere.
 //!
-//! A body is compiled once for each level; the compiler vectorises it with what that level has. Bodies must not call libm
-//! and must not fuse multiply and add, so that every level gives the same bits.
+//! A body is compiled once per level and vectorized by the compiler. Bodies must not call libm
+//! or use fused multiply-add, so that every level gives the same bits.
 
 use std::sync::OnceLock;
 
-/// What the machine's vector units can do.
+/// The vector instruction level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What every machine of the architecture has.
+    /// The architecture's baseline.
     Baseline,
     Avx2,
     Avx512,
 }
 
-/// The level of this machine, found once.
+/// This machine's level, detected once.
 pub fn level() -> Level {
     static LEVEL: OnceLock<Level> = OnceLock::new();
     *LEVEL.get_or_init(detect)
@@ -39,7 +39,7 @@ fn detect() -> Level {
     Level::Baseline
 }
 
-/// Declares a function whose body is compiled for every [`Level`] and chosen at run time.
+/// Declares a function whose body is compiled for every [`Level`] and dispatched at run time.
 macro_rules! multiversion {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $(#[$meta])*
@@ -54,7 +54,7 @@ macro_rules! multiversion {
                 #[target_feature(enable = "avx2,fma")]
                 fn avx2($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
                 match $crate::simd::level() {
-                    // SAFETY: the level says that this machine has the instructions.
+                    // SAFETY: the level guarantees that this machine has the instructions.
                     $crate::simd::Level::Avx512 => return unsafe { avx512($($arg),*) },
                     // SAFETY: as above.
                     $crate::simd::Level::Avx2 => return unsafe { avx2($($arg),*) },

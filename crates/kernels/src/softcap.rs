@@ -1,4 +1,4 @@
-//! Soft caps: x becomes c · tanh(x / c), which is x near 0 and never beyond ±c (Gemma Team 2024, Gemma 2, arXiv 2408.00118).
+//! Soft caps: x becomes c · tanh(x / c), which is close to x near 0 and bounded by ±c (Gemma Team 2024, Gemma 2, arXiv 2408.00118).
 
 use super::math::tanh;
 use super::simd::multiversion;
@@ -27,7 +27,7 @@ pub fn slope(y: f32, share: f32) -> f32 {
 }
 
 multiversion! {
-    /// `gradients` by capped values become those by the values before the cap; `share` is 1 / c.
+    /// Converts `gradients` with respect to capped values to gradients with respect to the values before the cap; `share` is 1 / c.
     pub fn uncap(gradients: &mut [f32], capped: &[f32], share: f32) {
         for (gradient, &y) in gradients.iter_mut().zip(capped) {
             *gradient *= slope(y, share);

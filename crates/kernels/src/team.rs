@@ -1,6 +1,6 @@
-//! The threads of a pool kept at hand for many small pieces of work: decoding a token is two hundred products of some
+//! Pool threads that spin while waiting, for many small jobs: decoding a token is two hundred matmuls of some
 //! twenty microseconds, and waking a sleeping thread takes as long as one of them. While [`team`] runs, the other threads of
-//! the pool wait by looking; a piece is handed over in less than a microsecond.
+//! the pool spin; handing over a job takes less than a microsecond.
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -10,18 +10,18 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::thread::ThreadId;
 
-/// Looks before a waiting thread lets others run first.
+/// Spins before a waiting thread yields.
 const LOOKS: u32 = 4096;
-/// The number of shares, and the next one that is free, each of so many bits; above them stands the number of the job.
+/// Bit width of the share count and of the next free share; the job number is above them.
 const FIELD: u32 = 16;
 const MASK: u64 = (1 << FIELD) - 1;
 
 type Work<'a> = dyn Fn(usize) + Sync + 'a;
 
-/// Threads that share out one job after the other. The shares of a job are fixed; who takes which is not.
+/// Threads that work on one job after another. The shares of a job are fixed; which thread takes which is not.
 struct Team {
     leader: ThreadId,
-    /// Job number, shares, next share.
+    /// Job number, share count, next share.
     state: AtomicU64,
     /// The job: a pointer to a `&Work` on the leader's stack.
     work: AtomicPtr<()>,
@@ -31,11 +31,11 @@ struct Team {
 }
 
 thread_local! {
-    /// The team that this thread leads, while it is free for a job.
+    /// The team led by this thread, while it is free for a job.
     static LED: Cell<Option<*const Team>> = const { Cell::new(None) };
 }
 
-/// Runs `work` on a thread of the pool, with all others of the pool at hand for what [`fan_out`] is asked inside.
+/// Runs `work` on a pool thread, with all other pool threads spinning for [`fan_out`] calls inside it.
 pub fn team<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     let others = rayon::current_num_threads() - 1;
     if others == 0 || LED.get().is_some() {
@@ -59,7 +59,7 @@ pub fn team<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Calls `f` for 0..shares on the threads of the team that is led here; false where there is none.
+/// Calls `f` for 0..shares on the team led by this thread; false if there is none.
 pub(super) fn fan_out(shares: usize, f: &Work) -> bool {
     let Some(team) = LED.take() else {
         return false;
@@ -70,7 +70,7 @@ pub(super) fn fan_out(shares: usize, f: &Work) -> bool {
     true
 }
 
-/// Whether a team is led here and free.
+/// Whether this thread leads an idle team.
 #[cfg(test)]
 fn is_led() -> bool {
     LED.get().is_some()
@@ -84,7 +84,7 @@ impl Drop for FreeAgain {
     }
 }
 
-/// Ends the team when the leader is through, by whatever way.
+/// Ends the team when the leader is done, even by panic.
 struct Leading<'a>(&'a Team);
 
 impl<'a> Leading<'a> {
@@ -102,7 +102,7 @@ impl Drop for Leading<'_> {
 }
 
 impl Team {
-    /// Hands a job out, takes shares of it, and waits for the last one.
+    /// Publishes a job, works on its shares, and waits for the last one.
     fn run(&self, shares: usize, f: &Work) {
         let shares = shares.min(MASK as usize / 2);
         self.done.store(0, Ordering::Relaxed);
@@ -126,7 +126,7 @@ impl Team {
         self.panic.lock().map_or(None, |mut panic| panic.take())
     }
 
-    /// Does the next share of the job, if there is one.
+    /// Works on the next share of the job, if any.
     fn take_share(&self) -> bool {
         let free = |state: u64| state & MASK < state >> FIELD & MASK;
         if !free(self.state.load(Ordering::Relaxed)) {
@@ -136,8 +136,8 @@ impl Team {
         if !free(state) {
             return false;
         }
-        // SAFETY: the share that was just taken keeps its job alive: the leader waits for it. `run` stored the pointer
-        // before the state that was read here.
+        // SAFETY: the share just taken keeps its job alive: the leader waits for it. `run` stored the pointer
+        // before the state read here.
         let work: &Work = unsafe { *self.work.load(Ordering::Relaxed).cast::<&Work>() };
         let share = (state & MASK) as usize;
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(share)))
@@ -149,7 +149,7 @@ impl Team {
         true
     }
 
-    /// What the other threads do until the team is over. The leader may come by here too when it waits for something else
+    /// The loop of the other threads until the team ends. The leader may also land here while waiting for something else
     /// in the pool: it must not stay.
     fn serve(&self) {
         if std::thread::current().id() == self.leader {

@@ -1,29 +1,29 @@
-//! Splits work by rows over the threads of the current rayon pool, where there is enough of it.
+//! Splits work by rows over the threads of the current rayon pool, if there is enough of it.
 #![allow(unsafe_code)]
 
 use super::team;
 pub use super::team::team;
 
-/// Elementary operations below which a task is not worth a hand-over to another thread (about 10 µs).
+/// FLOPs below which a task is not worth handing to another thread (about 10 µs).
 const GRAIN: usize = 1 << 15;
 
-/// Rows that one task takes of `rows` with `cost` operations each.
+/// Rows per task for `rows` rows with `cost` FLOPs each.
 pub fn rows_per_task(rows: usize, cost: usize) -> usize {
     let worthwhile = (GRAIN / cost.max(1)).max(1);
     worthwhile.max(rows.div_ceil(2 * rayon::current_num_threads()))
 }
 
-/// A pointer that tasks share because each writes places of its own.
+/// A pointer shared by tasks that write disjoint elements.
 #[derive(Clone, Copy)]
 pub(super) struct Shared(pub *mut f32);
 
-// SAFETY: every use writes elements that belong to its task alone.
+// SAFETY: every use writes elements owned by its task alone.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// The pointer `offset` elements further on; a method, so that closures take hold of the whole wrapper.
+    /// The pointer advanced by `offset` elements; a method, so that closures capture the whole wrapper.
     ///
     /// # Safety
     /// The offset must lie within the allocation.
@@ -33,7 +33,7 @@ impl Shared {
     }
 }
 
-/// A slice of which tasks write ranges of their own.
+/// A slice in which tasks write disjoint ranges.
 pub(super) struct SharedSlice<T> {
     start: *mut T,
     len: usize,
@@ -51,17 +51,17 @@ impl<T> SharedSlice<T> {
     }
 
     /// # Safety
-    /// The slice must live, and nobody else may use these elements meanwhile.
+    /// The slice must be alive, and nobody else may access these elements meanwhile.
     #[allow(
         clippy::mut_from_ref,
-        reason = "ranges do not overlap: the caller vouches"
+        reason = "ranges do not overlap: guaranteed by the caller"
     )]
     pub unsafe fn range(&self, range: std::ops::Range<usize>) -> &mut [T] {
         assert!(
             range.start <= range.end && range.end <= self.len,
             "a range of the slice"
         );
-        // SAFETY: within the slice; exclusive, says the caller.
+        // SAFETY: within the slice; exclusive by the caller's guarantee.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
     }
 }
@@ -76,7 +76,7 @@ pub fn rows1(out: &mut [f32], width: usize, cost: usize, f: impl Fn(usize, &mut 
     let shared = SharedSlice::new(out);
     fan_out(n.div_ceil(per_task * width), &|task| {
         let from = task * per_task * width;
-        // SAFETY: tasks have rows of their own.
+        // SAFETY: tasks have disjoint rows.
         let rows = unsafe { shared.range(from..n.min(from + per_task * width)) };
         f(task * per_task, rows);
     });
@@ -97,7 +97,7 @@ pub fn rows2(
     let (a, b) = (SharedSlice::new(a), SharedSlice::new(b));
     fan_out(rows.div_ceil(per_task), &|task| {
         let (from, to) = (task * per_task, rows.min((task + 1) * per_task));
-        // SAFETY: tasks have rows of their own.
+        // SAFETY: tasks have disjoint rows.
         let (a, b) = unsafe {
             (
                 a.range(from * a_width..to * a_width),
@@ -108,7 +108,7 @@ pub fn rows2(
     });
 }
 
-/// Calls `f(task)` for 0..tasks, on several threads when one of them does at least `cost` operations.
+/// Calls `f(task)` for 0..tasks, on several threads if a task has at least `cost` FLOPs.
 pub fn tasks(tasks: usize, cost: usize, f: impl Fn(usize) + Sync + Send) {
     if tasks * cost < 2 * GRAIN || tasks == 1 {
         (0..tasks).for_each(f);
@@ -117,7 +117,7 @@ pub fn tasks(tasks: usize, cost: usize, f: impl Fn(usize) + Sync + Send) {
     }
 }
 
-/// Calls `f` for 0..tasks on several threads, without allocating: those of the team that is led here, else the pool's.
+/// Calls `f` for 0..tasks on several threads without allocating: on the team led by this thread, else on the pool.
 pub fn fan_out(tasks: usize, f: &(impl Fn(usize) + Sync)) {
     match tasks {
         0 => {}
@@ -135,8 +135,8 @@ fn halve(from: usize, to: usize, f: &(impl Fn(usize) + Sync)) {
     rayon::join(|| halve(from, middle, f), || halve(middle, to, f));
 }
 
-/// Accumulation how many shares a product with `rows` rows is cut: small work one for each thread, large work more, so that all
-/// threads are busy to the end although others use the machine too.
+/// How many shares to split a matmul of `rows` rows into: one per thread for little work, more for a lot, so that all
+/// threads stay busy to the end even if others use the machine too.
 pub fn shares(rows: usize) -> usize {
     let threads = rayon::current_num_threads();
     if threads == 1 || rows < 64 {
@@ -146,12 +146,12 @@ pub fn shares(rows: usize) -> usize {
     }
 }
 
-/// Whether so many tasks of one size keep all threads busy.
+/// Whether this many equal tasks keep all threads busy.
 pub fn enough(tasks: usize) -> bool {
     tasks >= rayon::current_num_threads()
 }
 
-/// Accumulation how many parts, at most `most`, each of `tasks` is to be split so that all threads are busy to the end.
+/// How many parts, at most `most`, to split each of `tasks` into so that all threads stay busy to the end.
 pub fn parts(tasks: usize, most: usize) -> usize {
     let threads = rayon::current_num_threads();
     if threads == 1 || tasks >= 4 * threads {
@@ -160,8 +160,8 @@ pub fn parts(tasks: usize, most: usize) -> usize {
     (4 * threads).div_ceil(tasks.max(1)).clamp(1, most.max(1))
 }
 
-/// Runs `work` on a thread of the pool, so that the loops inside it hand work over directly instead of crossing into the
-/// pool one by one.
+/// Runs `work` on a pool thread, so that loops inside it hand over work directly instead of entering the
+/// pool each time.
 pub fn enter<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     rayon::join(work, || ()).0
 }

@@ -1,6 +1,6 @@
-//! The last screen before the start: the checks of preflight, as they come in. Who runs them is the caller's business.
+//! The last screen before the start: preflight results as they arrive. The caller runs the checks.
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     Passed,
@@ -28,25 +28,25 @@ pub struct CheckLine {
     pub mark: Mark,
     /// What was measured.
     pub evidence: String,
-    /// Likely cause and what to do; empty when it passed.
+    /// Likely cause and what to do; empty if it passed.
     pub hint: String,
 }
 
-/// The round of checks.
+/// One run of the checks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checks {
     pub lines: Vec<CheckLine>,
     pub state: State,
 }
 
-/// How far it is.
+/// Its progress.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum State {
     #[default]
     Running,
-    /// All were made.
+    /// All completed.
     Over,
-    /// They could not be made; why.
+    /// They could not run; why.
     Broken(String),
 }
 
@@ -55,15 +55,15 @@ impl Checks {
         self.lines.iter().filter(|line| line.mark == Mark::Failed)
     }
 
-    /// Made, and none failed.
+    /// Completed, and none failed.
     pub fn good(&self) -> bool {
         self.state == State::Over && self.failed().next().is_none()
     }
 
-    /// What stands in the way of the start, with what to do; `None` while nothing does.
+    /// What prevents the start, with what to do; `None` if nothing does.
     pub fn obstacle(&self) -> Option<String> {
         if let State::Broken(why) = &self.state {
-            return Some(format!("the checks could not be made: {why}"));
+            return Some(format!("the checks could not run: {why}"));
         }
         let failed: Vec<String> = self
             .failed()
@@ -76,7 +76,7 @@ impl Checks {
     pub fn words(&self) -> String {
         let n = self.lines.len();
         match (&self.state, self.failed().count()) {
-            (State::Broken(_), _) => "the checks could not be made".into(),
+            (State::Broken(_), _) => "the checks could not run".into(),
             (State::Running, 0) => format!("{n} checks so far …"),
             (State::Running, bad) => format!("{n} checks so far, {bad} failed"),
             (State::Over, 0) => format!("{n} checks, none failed"),

@@ -1,4 +1,4 @@
-//! A model in training on random tokens, and where the time of its steps goes.
+//! A model training on random tokens, and a profile of its steps.
 
 use super::sizes::Setup;
 use crate::base::clock::{Clock, SystemClock};
@@ -22,20 +22,20 @@ pub struct Trainee {
     method: MethodConfig,
     batch: [Batch; 1],
     clock: SystemClock,
-    /// Clipping and the optimizer, since the profile began.
+    /// Time in clipping and the optimizer since the profile began.
     optimizing: Duration,
     /// Whole steps since then.
     total: Duration,
     steps: u32,
 }
 
-/// What one kernel takes of a step.
+/// One kernel's part of a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Share {
     pub name: &'static str,
     /// Mean over the measured steps.
     pub ms: f64,
-    /// Of the whole step, 0 to 1.
+    /// Fraction of the whole step, 0 to 1.
     pub share: f64,
 }
 
@@ -58,12 +58,12 @@ impl Trainee {
         })
     }
 
-    /// Target tokens of one step.
+    /// Target tokens per step.
     pub fn step_tokens(&self) -> usize {
         self.batch_size * self.model.shape().seq_len
     }
 
-    /// One whole step on the tokens of number `n`; returns its time.
+    /// One whole step on batch `n`; returns its time.
     pub fn step(&mut self, n: u64) -> candle_core::Result<Duration> {
         let begun = self.clock.elapsed();
         let shape = *self.model.shape();
@@ -93,14 +93,14 @@ impl Trainee {
         Ok(done - begun)
     }
 
-    /// Begins the profile: what was done so far does not count.
+    /// Starts the profile: earlier steps do not count.
     pub fn profile(&mut self) {
         self.model.profile();
         (self.optimizing, self.total) = (Duration::ZERO, Duration::ZERO);
         self.steps = 0;
     }
 
-    /// Every kernel's share of the steps since [`Trainee::profile`], the largest first; `other` is what is left.
+    /// Every kernel's time since [`Trainee::profile`], largest first; `other` is the remainder.
     pub fn shares(&self) -> Vec<Share> {
         let mut parts: Vec<(&'static str, Duration)> = vec![("clip and AdamW", self.optimizing)];
         for (part, time) in self.model.profiled().into_iter().flatten() {

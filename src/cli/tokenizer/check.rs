@@ -1,4 +1,4 @@
-//! `llmtui tokenizer check`: what a tokenizer does to text, alone or beside another one.
+//! `llmtui tokenizer check`: what a tokenizer does to text, alone or compared with another.
 
 use super::super::Context;
 use super::super::exit::{Exit, Failure};
@@ -15,28 +15,28 @@ use std::path::{Path, PathBuf};
 /// Speed is the median of this many passes.
 const PASSES: usize = 3;
 
-/// See what a tokenizer does to text: what is lost, what is cut, how finely
+/// Check what a tokenizer does to text: losses, splits, compression
 ///
-/// Ends with code 2 where a model trained with it could not learn something that it should.
+/// Exits with code 2 if a model trained with it could not learn something it should.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui tokenizer check tokenizer
   llmtui tokenizer check model.gguf corpus.txt --against gpt2/
   llmtui tokenizer check tokenizer --speed corpus.txt --json")]
 pub struct Args {
-    /// A tokenizer.json, a model folder, vocab.json beside merges.txt, a SentencePiece .model, or a .gguf file
+    /// A tokenizer.json, a model folder, vocab.json with merges.txt, a SentencePiece .model, or a .gguf file
     #[arg(value_name = "TOKENIZER")]
     pub tokenizer: PathBuf,
-    /// Text files of your own to try it on, besides the built-in samples
+    /// Your own text files to test on, besides the built-in samples
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Another tokenizer, shown beside it
+    /// A second tokenizer to compare with
     #[arg(long, value_name = "TOKENIZER")]
     pub against: Option<PathBuf>,
-    /// Encode this file three times and tell how fast
+    /// Encode this file three times and report the speed
     #[arg(long, value_name = "FILE")]
     pub speed: Option<PathBuf>,
-    /// Everything as JSON
+    /// Print everything as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -51,7 +51,7 @@ struct Speed {
     threads: usize,
 }
 
-/// One tokenizer, looked at.
+/// One tokenizer's results.
 #[derive(Debug, serde::Serialize)]
 struct Looked {
     #[serde(flatten)]
@@ -167,7 +167,7 @@ fn findings(looked: &Looked, out: &mut impl Write) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Bytes a token, tokens a word and the share of unknown tokens; two tokenizers side by side.
+/// Bytes per token, tokens per word and the rate of unknown tokens; two tokenizers side by side.
 fn table(own: &Looked, other: Option<&Looked>, out: &mut impl Write) -> std::io::Result<()> {
     let rows = &own.report.fertility;
     let names = rows.iter().map(|row| one_line(&row.name).chars().count());

@@ -19,7 +19,7 @@ fn judge(machine: &Machine) -> Verdict {
         Err(none) => return none,
     };
     if gpus.iter().all(|gpu| gpu.capability().is_none()) {
-        return Verdict::unknown("the driver does not tell the compute capability", "");
+        return Verdict::unknown("the driver does not report the compute capability", "");
     }
     let without = each(&gpus, |gpu| {
         (gpu.capability()? < FIRST).then(|| format!("{} has none", gpu.name))
@@ -27,7 +27,7 @@ fn judge(machine: &Machine) -> Verdict {
     match without {
         Some(evidence) => Verdict::warn(
             evidence,
-            "float16 has a short range: losses need scaling, norms and softmax float32",
+            "float16 has a narrow range: losses need scaling, norms and softmax need float32",
             "train in float16 with loss scaling, or in float32",
         ),
         None => Verdict::pass("every GPU has it"),

@@ -48,7 +48,7 @@ fn judge(machine: &Machine) -> Verdict {
     match known {
         Some(evidence) => Verdict::pass(evidence),
         None => Verdict::unknown(
-            "the driver does not tell",
+            "the driver does not report it",
             "nvidia-smi --query-gpu=compute_cap --format=csv",
         ),
     }

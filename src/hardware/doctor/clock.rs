@@ -1,4 +1,4 @@
-//! Is the wall clock right? Names of runs and several machines rely on it.
+//! Is the wall clock right? Run names and multi-machine setups rely on it.
 
 use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
@@ -6,7 +6,7 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "clock",
     title: "Clock",
-    rule: "A time service keeps it; the year is plausible.",
+    rule: "Synchronized by a time service; the year is plausible.",
     judge,
 };
 
@@ -18,7 +18,7 @@ fn judge(machine: &Machine) -> Verdict {
     let fix = "`sudo timedatectl set-ntp true`, or start chrony";
     if clock.unix_seconds.is_some_and(|now| now < OLDEST) {
         return Verdict::fail(
-            "the clock stands before 2025",
+            "the clock is set before 2025",
             "it was never set: names and ages of runs will be wrong, certificates invalid",
             fix,
         );
@@ -26,12 +26,12 @@ fn judge(machine: &Machine) -> Verdict {
     match clock.synchronised {
         Some(true) => Verdict::pass("kept by a time service"),
         Some(false) => Verdict::warn(
-            "a time service runs and has not reached a server",
+            "a time service is running but has not reached a server",
             "no network, or the server is blocked",
             fix,
         ),
         None => Verdict::unknown(
-            "no time service tells; containers cannot see their host's",
+            "no sign of a time service; containers cannot see their host's",
             "timedatectl",
         ),
     }

@@ -1,4 +1,4 @@
-//! How far is the wall clock off? Told without a network: by the hardware clock and by the times of files among the runs.
+//! How far off is the wall clock? Judged without a network, from the hardware clock and the times of files among the runs.
 
 use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
@@ -29,9 +29,9 @@ fn judge(machine: &Machine) -> Verdict {
     }
     let Some(ahead) = clock.hardware_ahead else {
         return match clock.files_ahead {
-            Some(_) => Verdict::pass(
-                "no file among the runs lies in the future; no hardware clock to read",
-            ),
+            Some(_) => {
+                Verdict::pass("no file among the runs is in the future; no hardware clock to read")
+            }
             None => Verdict::unknown(
                 "neither a hardware clock nor files among the runs to compare with",
                 "`date -u` here and on another machine",
@@ -51,7 +51,7 @@ fn judge(machine: &Machine) -> Verdict {
         Some(true) => Verdict::pass(format!("{off}, and a time service keeps the clock")),
         _ => Verdict::warn(
             off,
-            "one of the two is wrong, and no time service says which",
+            "one of the two is wrong, and there is no time service to tell which",
             fix,
         ),
     }

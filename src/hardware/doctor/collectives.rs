@@ -1,4 +1,4 @@
-//! Do several GPUs sum as fast as their links are? Nobody knows before something is sent, and the doctor sends nothing.
+//! Is all-reduce as fast as the links? That takes a transfer, and the doctor only reads.
 
 use super::{Check, Verdict, answering};
 use crate::hardware::machine::Machine;
@@ -6,14 +6,14 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "collectives",
     title: "All-reduce measured",
-    rule: "Never by itself: the doctor only reads. It names the command that measures.",
+    rule: "Not judged: the doctor only reads. Shows the command that measures it.",
     judge,
 };
 
 fn judge(machine: &Machine) -> Verdict {
     let gpus = match answering(machine) {
         Ok(gpus) if gpus.len() > 1 => gpus,
-        Ok(_) => return Verdict::not_applicable("one GPU: nothing to sum over"),
+        Ok(_) => return Verdict::not_applicable("one GPU: no collectives"),
         Err(none) => return none,
     };
     let fix = format!(
@@ -22,7 +22,7 @@ fn judge(machine: &Machine) -> Verdict {
     );
     Verdict::unknown(
         format!(
-            "{} GPUs; a sum over them takes their memory and time, and the doctor only reads",
+            "{} GPUs; measuring uses their memory and time, and the doctor only reads",
             gpus.len()
         ),
         &fix,

@@ -23,11 +23,7 @@ fn judge(machine: &Machine) -> Verdict {
     };
     let fix = "`sudo nvidia-smi -c DEFAULT -i N`, if you may";
     if let Some(evidence) = mode("prohibited") {
-        return Verdict::fail(
-            evidence,
-            "an administrator has closed it for computing",
-            fix,
-        );
+        return Verdict::fail(evidence, "an administrator has disabled compute on it", fix);
     }
     if let Some(evidence) = mode("exclusive process") {
         return Verdict::warn(
@@ -37,7 +33,7 @@ fn judge(machine: &Machine) -> Verdict {
         );
     }
     match gpus.iter().all(|gpu| gpu.compute_mode.is_none()) {
-        true => Verdict::unknown("the driver does not tell", "nvidia-smi -q -d COMPUTE"),
+        true => Verdict::unknown("the driver does not report it", "nvidia-smi -q -d COMPUTE"),
         false => Verdict::pass("default"),
     }
 }

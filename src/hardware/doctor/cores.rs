@@ -17,7 +17,7 @@ fn judge(machine: &Machine) -> Verdict {
     }
     let mut evidence = format!("{} of {}", cpu.usable(), cpu.logical);
     if let Some(quota) = cpu.quota {
-        evidence.push_str(&format!(", a quota of {quota:.1} in the control group"));
+        evidence.push_str(&format!(", a cgroup quota of {quota:.1}"));
     }
     if cpu.allowed < cpu.logical {
         evidence.push_str(&format!(", affinity allows {}", cpu.allowed));
@@ -25,7 +25,7 @@ fn judge(machine: &Machine) -> Verdict {
     if cpu.usable() == 1 && cpu.logical > 1 {
         return Verdict::warn(
             evidence,
-            "training, data and screen share one core",
+            "training, data loading and UI share one core",
             "raise the container's CPU limit (`--cpus`), or `taskset`",
         );
     }

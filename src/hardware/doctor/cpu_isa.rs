@@ -1,4 +1,4 @@
-//! Does the processor have what the kernels are fast with?
+//! Does the processor have the vector instructions that the fast kernels need?
 
 use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
@@ -6,7 +6,7 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "cpu_isa",
     title: "Vector instructions",
-    rule: "AVX2 or wider, or NEON: the kernels have fast forms for them.",
+    rule: "AVX2 or wider, or NEON: required by the fast kernels.",
     judge,
 };
 

@@ -1,4 +1,4 @@
-//! How new is the CUDA that the driver can run? Not the installed toolkit.
+//! Which CUDA version does the driver support? Not the installed toolkit.
 
 use super::{Check, Verdict};
 use crate::hardware::gpu::DriverState;
@@ -6,8 +6,8 @@ use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "cuda_level",
-    title: "CUDA level of the driver",
-    rule: "The driver runs CUDA 12 or newer.",
+    title: "CUDA version of the driver",
+    rule: "The driver supports CUDA 12 or newer.",
     judge,
 };
 
@@ -23,18 +23,14 @@ fn judge(machine: &Machine) -> Verdict {
     }
     let major = nvidia.cuda_version.split('.').next().unwrap_or_default();
     let evidence = format!(
-        "driver {} runs CUDA up to {}",
+        "driver {} supports CUDA up to {}",
         nvidia.driver_version, nvidia.cuda_version
     );
     let fix = "install a newer driver: 525.60 or later for CUDA 12, 580.65 or later for CUDA 13";
     match major.parse::<u32>() {
         Ok(CURRENT..) => Verdict::pass(evidence),
-        Ok(OLD) => Verdict::warn(
-            evidence,
-            "current builds are made for CUDA 12 and newer",
-            fix,
-        ),
+        Ok(OLD) => Verdict::warn(evidence, "current builds require CUDA 12 or newer", fix),
         Ok(_) => Verdict::fail(evidence, "no current build runs on this driver", fix),
-        Err(_) => Verdict::unknown("the driver does not tell its CUDA version", "nvidia-smi"),
+        Err(_) => Verdict::unknown("the driver does not report its CUDA version", "nvidia-smi"),
     }
 }

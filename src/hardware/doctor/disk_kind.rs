@@ -1,4 +1,4 @@
-//! What do runs lie on?
+//! What storage are runs on?
 
 use super::{Check, Verdict};
 use crate::hardware::machine::DiskKind;
@@ -13,15 +13,18 @@ pub const CHECK: Check = Check {
 
 fn judge(machine: &Machine) -> Verdict {
     let Some(disk) = machine.runs_disk() else {
-        return Verdict::unknown("the file system of the runs could not be found", "df -hT .");
+        return Verdict::unknown(
+            "the file system of the runs could not be determined",
+            "df -hT .",
+        );
     };
     let evidence = format!("{} {} on {}", disk.filesystem, disk.kind.word(), disk.mount);
     match disk.kind {
         DiskKind::Ssd | DiskKind::Unknown => Verdict::pass(evidence),
         DiskKind::Network => Verdict::warn(
             evidence,
-            "training waits while a checkpoint crosses the network, and stands still when the server does",
-            "keep runs on a local disk (--runs-dir) and copy what is worth keeping",
+            "training waits while a checkpoint crosses the network, and stalls when the server does",
+            "put runs on a local disk (--runs-dir) and copy what you want to keep",
         ),
         DiskKind::Hdd => Verdict::warn(
             evidence,
@@ -30,7 +33,7 @@ fn judge(machine: &Machine) -> Verdict {
         ),
         DiskKind::Memory => Verdict::warn(
             evidence,
-            "runs are gone after a restart, and take main memory",
+            "runs are lost on reboot, and use main memory",
             "put runs on a disk with --runs-dir",
         ),
     }

@@ -1,4 +1,4 @@
-//! Is there room for checkpoints?
+//! Is there space for checkpoints?
 
 use super::{Check, Verdict};
 use crate::base::human::bytes;
@@ -6,7 +6,7 @@ use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "disk_room",
-    title: "Room for runs",
+    title: "Space for runs",
     rule: "The runs' file system is writable and has 10 GiB and 5 % free.",
     judge,
 };
@@ -18,18 +18,24 @@ const INODES: u64 = 1000;
 
 fn judge(machine: &Machine) -> Verdict {
     let Some(disk) = machine.runs_disk() else {
-        return Verdict::unknown("the file system of the runs could not be found", "df -h .");
+        return Verdict::unknown(
+            "the file system of the runs could not be determined",
+            "df -h .",
+        );
     };
     let space = disk.space;
     if disk.read_only {
         return Verdict::fail(
             format!("{} is mounted read-only", disk.mount),
             "on purpose, or after a disk error",
-            "choose another place with --runs-dir; read `dmesg` for disk errors",
+            "choose another location with --runs-dir; check `dmesg` for disk errors",
         );
     }
     if space.total == 0 {
-        return Verdict::unknown(format!("{} does not tell its room", disk.mount), "df -h .");
+        return Verdict::unknown(
+            format!("{} does not report its free space", disk.mount),
+            "df -h .",
+        );
     }
     let evidence = format!(
         "{} of {} free on {}",
@@ -37,7 +43,7 @@ fn judge(machine: &Machine) -> Verdict {
         bytes(space.total),
         disk.mount
     );
-    let fix = "delete what is not needed, or put runs elsewhere with --runs-dir";
+    let fix = "free some space, or put runs elsewhere with --runs-dir";
     if space.free < HARDLY {
         return Verdict::fail(
             evidence,
@@ -48,7 +54,7 @@ fn judge(machine: &Machine) -> Verdict {
     if space.inodes_total > 0 && space.inodes_free < INODES {
         return Verdict::fail(
             format!("{} inodes left on {}", space.inodes_free, disk.mount),
-            "many small files: no new one can be made whatever the free bytes",
+            "many small files: no new ones can be created despite free bytes",
             fix,
         );
     }

@@ -1,4 +1,4 @@
-//! How fast does the disk of the runs write? Only a measurement on request writes.
+//! How fast can the runs disk write? Only an explicit measurement writes.
 
 use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
@@ -6,7 +6,7 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "disk_speed",
     title: "Write speed",
-    rule: "200 MB/s and more; measured only on request.",
+    rule: "200 MB/s or more; measured only on request.",
     judge,
 };
 

@@ -1,4 +1,4 @@
-//! Is NVIDIA's driver there, where there is a card to drive?
+//! Does NVIDIA's driver work, if there is a card?
 
 use super::{Check, Verdict};
 use crate::hardware::gpu::{DriverState, Nvidia};
@@ -7,7 +7,7 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "driver",
     title: "NVIDIA driver",
-    rule: "The driver's library loads and answers, where there is a card.",
+    rule: "The driver's library loads and responds, if there is a card.",
     judge,
 };
 
@@ -43,21 +43,21 @@ fn judge(machine: &Machine) -> Verdict {
         ),
         DriverState::NotLoaded => Verdict::fail(
             format!(
-                "{}; the library is there, the kernel module is not loaded",
+                "{}; the library is installed, but the kernel module is not loaded",
                 signs.join(", ")
             ),
-            "the module was not built for this kernel, is not signed for secure boot, or another driver has the card",
+            "the module was not built for this kernel, is not signed for secure boot, or another driver is bound to the card",
             "`sudo modprobe nvidia` and read `dmesg`; after a kernel update install the driver's dkms package again",
         ),
         DriverState::Failed(why) => Verdict::fail(
             format!("NVML says: {why}"),
-            "the driver does not answer",
-            "read `dmesg | grep NVRM`; a reboot often helps",
+            "the driver does not respond",
+            "check `dmesg | grep NVRM`; a reboot often helps",
         ),
     }
 }
 
-/// What tells of a card without asking the driver.
+/// Signs of a card, without asking the driver.
 fn signs(nvidia: &Nvidia) -> Vec<String> {
     let mut signs = Vec::new();
     if nvidia.pci_devices > 0 {

@@ -1,4 +1,4 @@
-//! Library and kernel module of one version?
+//! Do library and kernel module have the same version?
 
 use super::{Check, Verdict};
 use crate::hardware::gpu::DriverState;
@@ -7,7 +7,7 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "driver_match",
     title: "Driver and library match",
-    rule: "The kernel module and the driver's library have one version.",
+    rule: "The kernel module and the driver's library have the same version.",
     judge,
 };
 

@@ -1,4 +1,4 @@
-//! Errors of GPU memory.
+//! GPU memory errors.
 
 use super::{Check, Verdict};
 use super::{answering, each};
@@ -8,11 +8,11 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "ecc",
     title: "GPU memory errors",
-    rule: "No uncorrectable error, no row that waits for or failed its replacement.",
+    rule: "No uncorrectable errors, no row pending or failing remapping.",
     judge,
 };
 
-/// Over the life of a GPU, before it should go back to its maker.
+/// Over a GPU's lifetime, before it should be returned.
 const MAX_EVER: u64 = 4;
 
 fn judge(machine: &Machine) -> Verdict {
@@ -32,7 +32,7 @@ fn judge(machine: &Machine) -> Verdict {
         return Verdict::fail(
             evidence,
             "a bit was lost: what was computed since may be wrong",
-            "end the work on it and reset the GPU (`sudo nvidia-smi --gpu-reset -i N`), then start again from a checkpoint",
+            "stop all work on it and reset the GPU (`sudo nvidia-smi --gpu-reset -i N`), then resume from a checkpoint",
         );
     }
     if let Some(evidence) = of(pending) {
@@ -47,7 +47,7 @@ fn judge(machine: &Machine) -> Verdict {
         .filter(|g| g.ecc.is_some_and(|e| e.enabled))
         .count();
     match counted {
-        0 => Verdict::not_applicable("these GPUs do not check their memory"),
+        0 => Verdict::not_applicable("these GPUs have no ECC"),
         n => Verdict::pass(format!("no uncorrectable errors on {n} GPUs")),
     }
 }
@@ -58,7 +58,7 @@ fn defect(ecc: &Ecc) -> Option<String> {
     }
     (ecc.uncorrected_ever > MAX_EVER).then(|| {
         format!(
-            "{} uncorrectable errors over its life",
+            "{} uncorrectable errors over its lifetime",
             ecc.uncorrected_ever
         )
     })
@@ -75,5 +75,5 @@ fn uncorrected(ecc: &Ecc) -> Option<String> {
 
 fn pending(ecc: &Ecc) -> Option<String> {
     ecc.remap_pending
-        .then(|| "a memory row waits for its replacement".into())
+        .then(|| "a memory row is pending replacement".into())
 }

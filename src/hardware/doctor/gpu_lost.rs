@@ -1,18 +1,18 @@
-//! Does every GPU answer?
+//! Does every GPU respond?
 
 use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "gpu_lost",
-    title: "GPUs answer",
-    rule: "Every GPU that the driver knows answers.",
+    title: "GPUs respond",
+    rule: "Every GPU known to the driver responds.",
     judge,
 };
 
 fn judge(machine: &Machine) -> Verdict {
     if machine.gpus.is_empty() {
-        return Verdict::not_applicable("no NVIDIA GPU answers");
+        return Verdict::not_applicable("no NVIDIA GPU responds");
     }
     let lost: Vec<String> = machine
         .gpus
@@ -25,6 +25,6 @@ fn judge(machine: &Machine) -> Verdict {
     Verdict::fail(
         lost.join("; "),
         "it fell off the bus: power, PCIe contact, heat or a defect",
-        "save what runs on the other GPUs, then switch the machine off and on; seat the card anew or return it if it happens again",
+        "save the work on the other GPUs, then power-cycle the machine; reseat or return the card if it happens again",
     )
 }

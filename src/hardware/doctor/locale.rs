@@ -1,4 +1,4 @@
-//! Can the terminal show more than ASCII, by its locale?
+//! Does the locale allow more than ASCII?
 
 use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
@@ -18,8 +18,8 @@ fn judge(machine: &Machine) -> Verdict {
     match session.utf8 {
         true => Verdict::pass("UTF-8"),
         false => Verdict::warn(
-            "the locale does not say UTF-8",
-            "the workbench draws in ASCII",
+            "the locale is not UTF-8",
+            "the workbench falls back to ASCII",
             "`export LANG=C.UTF-8` (over SSH: SendEnv and AcceptEnv LANG)",
         ),
     }

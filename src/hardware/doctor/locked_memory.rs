@@ -1,4 +1,4 @@
-//! May memory be pinned?
+//! Can memory be pinned?
 
 use super::{Check, Verdict};
 use crate::base::human::bytes;
@@ -7,7 +7,7 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "locked_memory",
     title: "Locked memory",
-    rule: "Unlimited, or 64 MiB and more, where several GPUs exchange data.",
+    rule: "Unlimited, or at least 64 MiB, if several GPUs exchange data.",
     judge,
 };
 
@@ -15,7 +15,7 @@ const ENOUGH: u64 = 64 << 20;
 
 fn judge(machine: &Machine) -> Verdict {
     if machine.gpus.len() < 2 {
-        return Verdict::not_applicable("matters to machines with several GPUs");
+        return Verdict::not_applicable("only relevant with several GPUs");
     }
     match machine.limits.locked_memory {
         None => Verdict::unknown("the limit could not be read", "ulimit -l"),

@@ -1,4 +1,4 @@
-//! GPUs cut into instances.
+//! GPUs with MIG enabled.
 
 use super::{Check, Verdict};
 use super::{answering, each};
@@ -8,7 +8,7 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "mig",
     title: "GPU instances (MIG)",
-    rule: "A GPU cut into instances has some.",
+    rule: "A GPU with MIG enabled has instances.",
     judge,
 };
 
@@ -21,13 +21,13 @@ fn judge(machine: &Machine) -> Verdict {
         let mig = gpu.mig.as_ref().filter(|m| m.enabled)?;
         mig.devices
             .is_empty()
-            .then(|| "MIG is on and no instance exists".into())
+            .then(|| "MIG is on but there are no instances".into())
     });
     if let Some(evidence) = empty {
         return Verdict::fail(
             evidence,
-            "such a GPU shows no device to CUDA",
-            "make instances (`sudo nvidia-smi mig -cgi PROFILE -C`), or switch MIG off",
+            "such a GPU exposes no device to CUDA",
+            "create instances (`sudo nvidia-smi mig -cgi PROFILE -C`), or turn MIG off",
         );
     }
     let cut = each(&gpus, |gpu| {
@@ -44,6 +44,6 @@ fn judge(machine: &Machine) -> Verdict {
             "{words}; without CUDA_VISIBLE_DEVICES the first instance is used"
         )),
         Some(words) => Verdict::pass(words),
-        None => Verdict::not_applicable("no GPU is cut into instances"),
+        None => Verdict::not_applicable("MIG is not enabled on any GPU"),
     }
 }

@@ -1,5 +1,5 @@
-//! Is the machine fit to train on? Each check looks at a [`Machine`] and says what it found, why, and what to do. Nothing is
-//! asked, changed, reset or ended here. A check is one file with a `CHECK`, its `mod` line and one word in
+//! Is the machine fit to train on? Each check inspects a [`Machine`] and reports what it found, why, and what to do. Nothing
+//! is changed, reset or ended here. A check is one file with a `CHECK`, its `mod` line and one entry in
 //! the list below.
 
 mod apple;
@@ -54,14 +54,14 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Training will not work, or what it makes may be lost.
+    /// Training will not work, or its results may be lost.
     Fail,
-    /// It works, but worse than it could.
+    /// It works, but not as well as it could.
     Warn,
-    /// What is needed to judge could not be read.
+    /// The facts needed could not be read.
     Unknown,
     Pass,
-    /// There is nothing here to judge.
+    /// Not applicable to this machine.
     NotApplicable,
 }
 
@@ -81,9 +81,9 @@ impl Status {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     pub status: Status,
-    /// What was seen, with its numbers.
+    /// What was observed, with numbers.
     pub evidence: String,
-    /// Why that is so or matters; empty where nothing is wrong.
+    /// Why, or why it matters; empty if nothing is wrong.
     pub cause: String,
     /// What to do; may be empty.
     pub fix: String,
@@ -111,7 +111,7 @@ impl Verdict {
         Verdict::new(Status::Fail, evidence, cause, fix)
     }
 
-    /// `fix` says how it could be known.
+    /// `fix` says how to find out.
     pub fn unknown(evidence: impl Into<String>, fix: &str) -> Verdict {
         Verdict::new(Status::Unknown, evidence, "", fix)
     }
@@ -121,7 +121,7 @@ impl Verdict {
     }
 }
 
-/// A device that is none of NVIDIA's: is it there, and may this user open it? `fix` says how where not.
+/// An accelerator of another vendor: is it present, and does this user have access? `fix` is for missing access.
 fn may_be_opened(machine: &Machine, kind: AcceleratorKind, fix: &str) -> Verdict {
     let Some(device) = machine.accelerators.iter().find(|a| a.kind == kind) else {
         return Verdict::not_applicable("none");
@@ -131,8 +131,8 @@ fn may_be_opened(machine: &Machine, kind: AcceleratorKind, fix: &str) -> Verdict
         .to_string();
     match device.accessible {
         Some(false) => Verdict::warn(
-            format!("{evidence} may not be opened"),
-            "this user lacks the right",
+            format!("no access to {evidence}"),
+            "this user lacks permission",
             fix,
         ),
         _ => Verdict::pass(format!("{evidence}; this build trains on CPU and CUDA")),
@@ -144,9 +144,9 @@ fn may_be_opened(machine: &Machine, kind: AcceleratorKind, fix: &str) -> Verdict
 pub struct Check {
     /// The module's name.
     pub id: &'static str,
-    /// A few words for a row.
+    /// A short title for a row.
     pub title: &'static str,
-    /// One sentence: what passes.
+    /// One sentence: when it passes.
     pub rule: &'static str,
     pub judge: fn(&Machine) -> Verdict,
 }
@@ -166,7 +166,7 @@ macro_rules! checks {
     ($($name:ident)+) => { &[$($name::CHECK,)+] };
 }
 
-/// Every check, in the order of a walk through the machine.
+/// Every check, in display order.
 pub const CHECKS: &[Check] = checks! {
     driver driver_match nouveau cuda_level cuda_compiler cuda_visible gpu_lost xid ecc
     capability bf16 gpu_memory throttle temperature power_limit pcie nvlink nccl collectives numa persistence
@@ -175,7 +175,7 @@ pub const CHECKS: &[Check] = checks! {
     disk_room disk_kind disk_speed network clock clock_skew locale terminal session
 };
 
-/// Every check on a machine, the worst first; equals keep the order of the list.
+/// Every check on a machine, worst first; ties keep the order of the list.
 pub fn examine(machine: &Machine) -> Vec<Finding> {
     let mut findings: Vec<Finding> = CHECKS
         .iter()
@@ -195,16 +195,16 @@ pub fn examine(machine: &Machine) -> Vec<Finding> {
     findings
 }
 
-/// The GPUs that answer; the verdict of a check that needs one where there is none.
+/// The GPUs that respond; if there are none, the verdict of a check that needs one.
 fn answering(machine: &Machine) -> Result<Vec<&Gpu>, Verdict> {
     let gpus: Vec<&Gpu> = machine.gpus.iter().filter(|g| g.lost.is_none()).collect();
     match gpus.is_empty() {
-        true => Err(Verdict::not_applicable("no NVIDIA GPU answers")),
+        true => Err(Verdict::not_applicable("no NVIDIA GPU responds")),
         false => Ok(gpus),
     }
 }
 
-/// `GPU 0, 3: …` or `every GPU: …` for the GPUs that `judge` has words for; equal words are said once.
+/// `GPU 0, 3: …` or `every GPU: …` for the GPUs that `judge` has a message for; equal messages are merged.
 fn each(gpus: &[&Gpu], judge: impl Fn(&Gpu) -> Option<String>) -> Option<String> {
     let mut said: Vec<(String, Vec<String>)> = Vec::new();
     for gpu in gpus {

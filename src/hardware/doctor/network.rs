@@ -6,13 +6,13 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "network",
     title: "Network",
-    rule: "Told, not judged: training needs none.",
+    rule: "Reported, not judged: training needs no network.",
     judge,
 };
 
 fn judge(machine: &Machine) -> Verdict {
     if machine.networks.is_empty() {
-        return Verdict::not_applicable("no interface was found; training needs none");
+        return Verdict::not_applicable("no interface found; training needs none");
     }
     let up: Vec<String> = machine
         .networks

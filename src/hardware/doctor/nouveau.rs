@@ -1,12 +1,12 @@
-//! Does another driver hold the card?
+//! Is another driver bound to the card?
 
 use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "nouveau",
-    title: "No rival driver",
-    rule: "The free nouveau driver does not hold the card.",
+    title: "No conflicting driver",
+    rule: "The nouveau driver is not bound to the card.",
     judge,
 };
 
@@ -18,7 +18,7 @@ fn judge(machine: &Machine) -> Verdict {
     if nvidia.nouveau {
         return Verdict::fail(
             "the kernel module nouveau is loaded",
-            "nouveau holds the card and cannot run CUDA",
+            "nouveau is bound to the card and cannot run CUDA",
             "blacklist nouveau (`/etc/modprobe.d`), rebuild the initramfs, reboot",
         );
     }

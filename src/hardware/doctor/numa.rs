@@ -1,4 +1,4 @@
-//! Which cores are near which GPU?
+//! Which CPUs are near which GPU?
 
 use super::{Check, Verdict};
 use super::{answering, each};
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 pub const CHECK: Check = Check {
     id: "numa",
     title: "Memory near the GPU",
-    rule: "Where there are several NUMA nodes, this process may run near each GPU.",
+    rule: "With several NUMA nodes, this process may run near each GPU.",
     judge,
 };
 
@@ -32,8 +32,8 @@ fn judge(machine: &Machine) -> Verdict {
                 "{nodes} NUMA nodes; {words}, but this process may only run on {}",
                 machine.cpu.allowed_list
             ),
-            "what it sends to such a GPU crosses the link between the processors: 10 to 30 % slower",
-            "start it near its GPU: `numactl --cpunodebind=N --membind=N`, or choose a near GPU by CUDA_VISIBLE_DEVICES",
+            "transfers to such a GPU cross the link between the sockets: 10 to 30 % slower",
+            "bind it near its GPU: `numactl --cpunodebind=N --membind=N`, or choose a near GPU with CUDA_VISIBLE_DEVICES",
         );
     }
     let near = each(&gpus, |gpu| {
@@ -45,7 +45,7 @@ fn judge(machine: &Machine) -> Verdict {
     }
 }
 
-/// `0-2,8` → 0, 1, 2, 8; what is no list is empty.
+/// `0-2,8` → 0, 1, 2, 8; empty for an invalid list.
 fn cpus(list: &str) -> BTreeSet<u32> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

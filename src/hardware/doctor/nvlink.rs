@@ -1,4 +1,4 @@
-//! Can GPUs speak to each other quickly?
+//! Do the GPUs have fast links to each other?
 
 use super::{Check, Verdict};
 use super::{answering, each};
@@ -7,7 +7,7 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "nvlink",
     title: "Links between GPUs",
-    rule: "Every NVLink is up and counts no errors.",
+    rule: "Every NVLink is up without errors.",
     judge,
 };
 
@@ -34,7 +34,7 @@ fn judge(machine: &Machine) -> Verdict {
         return Verdict::warn(
             troubles.join("; "),
             "a bridge, a tray or a contact",
-            "`nvidia-smi nvlink --status` and `-e`; seat bridge and cards anew",
+            "`nvidia-smi nvlink --status` and `-e`; reseat bridge and cards",
         );
     }
     if gpus.iter().all(|gpu| gpu.nvlinks.iter().any(|l| l.active)) {
@@ -50,9 +50,9 @@ fn judge(machine: &Machine) -> Verdict {
     {
         return Verdict::warn(
             "GeForce cards without NVLink and without peer access",
-            "what they exchange passes through main memory",
-            "several-GPU programs that hang at their start need `NCCL_P2P_DISABLE=1`",
+            "transfers between them go through main memory",
+            "multi-GPU programs that hang at startup need `NCCL_P2P_DISABLE=1`",
         );
     }
-    Verdict::pass("no NVLink: the GPUs speak over PCIe")
+    Verdict::pass("no NVLink: the GPUs communicate over PCIe")
 }

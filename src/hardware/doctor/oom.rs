@@ -1,12 +1,12 @@
-//! Has the kernel killed processes for want of memory?
+//! Has the kernel killed processes for lack of memory?
 
 use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "oom",
-    title: "Killed for want of memory",
-    rule: "The kernel has killed nothing for want of memory.",
+    title: "Out-of-memory kills",
+    rule: "The kernel's OOM killer has killed no process.",
     judge,
 };
 
@@ -15,7 +15,7 @@ fn judge(machine: &Machine) -> Verdict {
     let last = log.oom_kills.last();
     if counted.is_none() && log.read_from.is_none() {
         return Verdict::unknown(
-            "neither the control group nor the kernel's log tells",
+            "neither the cgroup nor the kernel log can be read",
             "sudo dmesg | grep -i 'out of memory'",
         );
     }
@@ -26,7 +26,7 @@ fn judge(machine: &Machine) -> Verdict {
     let who = last.map_or(String::new(), |who| format!(", last {who}"));
     Verdict::warn(
         format!("{killed} killed{who}"),
-        "memory ran out; such a process ends with exit code 137 and no message",
+        "memory ran out; a killed process ends with exit code 137 and no message",
         "raise the limit, use fewer workers, or ask `llmtui plan` what fits",
     )
 }

@@ -32,11 +32,11 @@ fn judge(machine: &Machine) -> Verdict {
     }
     Verdict::warn(
         format!(
-            "{} of the {} that large data sets and several GPUs need",
+            "{} of the {} that large datasets and several GPUs need",
             grouped(limit),
             grouped(wanted)
         ),
         "a shell's default",
-        "`ulimit -n 65536`, for good in /etc/security/limits.conf or the unit's LimitNOFILE",
+        "`ulimit -n 65536`; permanently in /etc/security/limits.conf or the unit's LimitNOFILE",
     )
 }

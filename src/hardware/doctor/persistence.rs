@@ -7,7 +7,7 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "persistence",
     title: "Persistence mode",
-    rule: "On, where the GPU is a server's.",
+    rule: "On, for a server GPU.",
     judge,
 };
 
@@ -16,7 +16,7 @@ fn judge(machine: &Machine) -> Verdict {
         Ok(gpus) => gpus,
         Err(none) => return none,
     };
-    // A desktop's screen keeps its driver loaded anyway; only server cards check their memory.
+    // A desktop's screen keeps its driver loaded anyway; only server cards have ECC.
     let off = each(&gpus, |gpu| {
         (gpu.persistence == Some(false) && gpu.ecc.is_some()).then(|| "off".into())
     });
@@ -27,9 +27,9 @@ fn judge(machine: &Machine) -> Verdict {
             "`sudo nvidia-smi -pm 1`, or enable nvidia-persistenced",
         ),
         None if gpus.iter().all(|gpu| gpu.persistence.is_none()) => Verdict::unknown(
-            "the driver does not tell",
+            "the driver does not report it",
             "nvidia-smi -q | grep Persistence",
         ),
-        None => Verdict::pass("nothing to gain"),
+        None => Verdict::pass("not needed"),
     }
 }

@@ -1,4 +1,4 @@
-//! Is the power limit the maker's?
+//! Is the power limit the vendor's default?
 
 use super::{Check, Verdict};
 use super::{answering, each};
@@ -7,7 +7,7 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "power_limit",
     title: "GPU power limit",
-    rule: "Not set below the maker's default.",
+    rule: "Not set below the vendor's default.",
     judge,
 };
 
@@ -26,14 +26,14 @@ fn judge(machine: &Machine) -> Verdict {
     if let Some(evidence) = lowered {
         return Verdict::warn(
             evidence,
-            "somebody lowered it: under full load the clocks are lower",
-            "if it is not on purpose: `sudo nvidia-smi -pl WATTS`",
+            "it was lowered: clocks are lower under full load",
+            "if that is not intended: `sudo nvidia-smi -pl WATTS`",
         );
     }
     match each(&gpus, |gpu| {
         gpu.power_limit.map(|limit| format!("{limit:.0} W"))
     }) {
         Some(evidence) => Verdict::pass(evidence),
-        None => Verdict::unknown("the driver does not tell", "nvidia-smi -q -d POWER"),
+        None => Verdict::unknown("the driver does not report it", "nvidia-smi -q -d POWER"),
     }
 }

@@ -1,4 +1,4 @@
-//! Over SSH, inside tmux? What happens when the connection drops.
+//! Over SSH, inside tmux? And what happens if the connection drops.
 
 use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
@@ -6,7 +6,7 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "session",
     title: "Session",
-    rule: "Nothing to pass: says what happens when the connection drops.",
+    rule: "Always passes: shows what happens if the connection drops.",
     judge,
 };
 
@@ -15,7 +15,7 @@ fn judge(machine: &Machine) -> Verdict {
     if session.terminal != Some(true) {
         return Verdict::not_applicable("no terminal");
     }
-    let dropped = "if the connection drops, runs go on: `llmtui attach` joins them again";
+    let dropped = "if the connection drops, runs continue: `llmtui attach` reopens them";
     match (session.ssh, session.multiplexer) {
         (true, true) => Verdict::pass(format!("SSH inside tmux or screen; {dropped}")),
         (true, false) => Verdict::pass(format!("SSH; {dropped}, tmux keeps the screen too")),

@@ -40,6 +40,9 @@ fn judge(machine: &Machine) -> Verdict {
     }
     match gpus.iter().filter_map(|gpu| gpu.temperature).max() {
         Some(hottest) => Verdict::pass(format!("at most {hottest} °C")),
-        None => Verdict::unknown("the driver does not tell", "nvidia-smi -q -d TEMPERATURE"),
+        None => Verdict::unknown(
+            "the driver does not report it",
+            "nvidia-smi -q -d TEMPERATURE",
+        ),
     }
 }

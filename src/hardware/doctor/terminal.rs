@@ -1,4 +1,4 @@
-//! What can the terminal do?
+//! What does the terminal support?
 
 use super::{Check, Verdict};
 use crate::hardware::machine::Machine;
@@ -6,7 +6,7 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "terminal",
     title: "Terminal",
-    rule: "TERM names one that can move its cursor.",
+    rule: "TERM names a terminal with cursor control.",
     judge,
 };
 

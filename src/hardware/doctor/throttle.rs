@@ -1,4 +1,4 @@
-//! Why are clocks lower than they could be?
+//! Why are clocks reduced?
 
 use super::{Check, Verdict};
 use super::{answering, each};
@@ -8,8 +8,8 @@ use crate::hardware::throttle::Weight;
 
 pub const CHECK: Check = Check {
     id: "throttle",
-    title: "Clocks are not held back",
-    rule: "No reason for lower clocks but rest and the power limit.",
+    title: "Clocks are not throttled",
+    rule: "Clocks are reduced only by idling or the power limit.",
     judge,
 };
 
@@ -29,16 +29,19 @@ fn judge(machine: &Machine) -> Verdict {
         return Verdict::warn(
             evidence,
             "the driver lowers clocks to keep the GPU cool",
-            "better airflow, or a lower power limit that it can hold",
+            "better airflow, or a lower power limit that it can sustain",
         );
     }
     if gpus.iter().all(|gpu| gpu.throttle.is_none()) {
-        return Verdict::unknown("the driver does not tell", "nvidia-smi -q -d PERFORMANCE");
+        return Verdict::unknown(
+            "the driver does not report it",
+            "nvidia-smi -q -d PERFORMANCE",
+        );
     }
     match each(&gpus, |gpu| reasons(gpu, Weight::Usual)) {
         Some(usual) => Verdict::pass(format!("{usual} (normal under full load)")),
         None if gpus.iter().any(|gpu| gpu.loaded()) => Verdict::pass("full clocks under load"),
-        None => Verdict::pass("nothing holds them back; the GPUs are at rest"),
+        None => Verdict::pass("no throttling; the GPUs are idle"),
     }
 }
 

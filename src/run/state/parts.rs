@@ -1,4 +1,4 @@
-//! The pieces of a [`super::RunState`], each made from its event; foreign text is stripped of control sequences here.
+//! The parts of a [`super::RunState`], each built from its event; untrusted text is sanitized here.
 
 use super::MAX_SAMPLE_BYTES;
 use crate::base::clock::UnixMillis;
@@ -8,7 +8,7 @@ use crate::wire::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// Adds at the back; the oldest goes when there are `max`.
+/// Appends; drops the oldest if there are already `max`.
 pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, max: usize) {
     if queue.len() >= max {
         queue.pop_front();
@@ -16,7 +16,7 @@ pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, max: usize) {
     queue.push_back(item);
 }
 
-/// The resolved spec and what follows from it.
+/// The resolved spec and derived values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
     pub name: String,
@@ -25,17 +25,17 @@ pub struct Head {
     pub n_params: u64,
     pub vocab_size: u64,
     pub max_steps: u64,
-    /// Target tokens of one optimizer step.
+    /// Target tokens per optimizer step.
     pub batch_tokens: u64,
-    /// Tokens of one pass over the training split.
+    /// Tokens per epoch of the training split.
     pub epoch_tokens: u64,
     pub resumed_from: Option<u64>,
-    /// Number format of matrix products in force; unknown in older logs.
+    /// Dtype of the matmuls; unknown in older logs.
     pub precision: Option<String>,
 }
 
 impl Head {
-    /// What the spec says of the settings that can be tuned live: the peak learning rate and the clipping norm.
+    /// The spec's values of live-tunable settings: the peak learning rate and the clipping norm.
     pub(super) fn settings(&self) -> Vec<(&'static str, f64)> {
         let optimizer = self.spec["optimizer"].as_object();
         let member = optimizer.and_then(|members| members.values().next());
@@ -113,14 +113,14 @@ impl Check {
     }
 }
 
-/// One pass over the validation split, or a part of it.
+/// One evaluation of the validation split, or of a part of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluation {
     pub t: UnixMillis,
     pub step: u64,
     pub values: BTreeMap<String, f64>,
     pub n_windows: u64,
-    /// Every window of the split was used.
+    /// The whole split was evaluated.
     pub whole: bool,
     pub seconds: f64,
 }
@@ -148,13 +148,13 @@ impl Evaluation {
         })
     }
 
-    /// Mean nats per token; NaN when it was not measured.
+    /// Mean nats per token; NaN if it was not measured.
     pub fn val_loss(&self) -> f64 {
         self.values.get("val/loss").copied().unwrap_or(f64::NAN)
     }
 }
 
-/// A text that the weights of a step wrote.
+/// A sample generated with the weights of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
     pub t: UnixMillis,
@@ -222,7 +222,7 @@ pub struct CheckpointMark {
     pub path: String,
     pub bytes: u64,
     pub seconds: f64,
-    /// It had the lowest validation loss when it was written.
+    /// It had the lowest validation loss when it was saved.
     pub best: bool,
     pub val_loss: Option<f64>,
 }
@@ -252,7 +252,7 @@ impl CheckpointMark {
     }
 }
 
-/// What a mark on a chart stands for.
+/// The meaning of a mark on a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MarkKind {
     Evaluated,
@@ -268,11 +268,11 @@ pub enum MarkKind {
 pub struct Mark {
     pub step: u64,
     pub kind: MarkKind,
-    /// Empty where the kind says it all.
+    /// Empty if the kind is enough.
     pub text: String,
 }
 
-/// How loud a line or a notice is.
+/// Severity of a line or a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     Info,
@@ -281,7 +281,7 @@ pub enum Level {
     Bad,
 }
 
-/// One sentence of the run's story.
+/// One line of the run's log view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     pub t: UnixMillis,
@@ -289,21 +289,21 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// Worth a toast when it happens in front of somebody.
+/// Also shown as a toast.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// Of its event: a viewer remembers the newest that it has shown.
+    /// Of its event: a viewer remembers the newest one shown.
     pub seq: u64,
     pub t: UnixMillis,
     pub level: Level,
     pub text: String,
 }
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub id: CommandId,
-    /// `Err` holds the engine's reason.
+    /// `Err` contains the engine's reason.
     pub result: Result<(), String>,
 }
 
@@ -326,14 +326,14 @@ pub struct Finish {
     pub t: UnixMillis,
     pub outcome: Outcome,
     pub step: u64,
-    /// Over the whole split, when it was measured at the end.
+    /// Over the whole split, if measured at the end.
     pub val_loss: Option<f64>,
     /// The best evaluation by the reading that the method names.
     pub best: Option<Best>,
     pub train_loss: Option<f64>,
     /// Time spent by that process.
     pub seconds: f64,
-    /// Empty when completed; else what happened and what to do.
+    /// Empty if completed; otherwise what happened and what to do.
     pub message: String,
 }
 

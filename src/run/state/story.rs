@@ -1,4 +1,4 @@
-//! The run's story: which events become a line of the log or a notice, and in which words.
+//! The run's log view: which events become a line or a notice, and their wording.
 
 use super::parts::{Level, LogLine, Notice, push_bounded};
 use super::{MAX_LOG, MAX_NOTICES, RunState, outcome_word};
@@ -6,7 +6,7 @@ use crate::base::{human, text};
 use crate::wire::{CheckStatus, Envelope, Event, Outcome, Phase, Values};
 use std::time::Duration;
 
-/// A sentence and how it is told.
+/// A line and how it is shown.
 struct Line {
     level: Level,
     text: String,
@@ -33,7 +33,7 @@ impl Line {
 }
 
 impl RunState {
-    /// Adds the event's line, judged against the state before it.
+    /// Adds the event's line, given the state before it.
     pub(super) fn tell(&mut self, envelope: &Envelope) {
         let Some(line) = self.line(&envelope.event) else {
             return;
@@ -155,7 +155,7 @@ impl RunState {
             Event::RolledBack { step } if self.step > *step => {
                 let lost = human::grouped(self.step - step);
                 Line::info(format!(
-                    "back to step {}: {lost} steps no longer count",
+                    "rolled back to step {}: {lost} steps discarded",
                     human::grouped(*step)
                 ))
             }
@@ -206,7 +206,7 @@ impl RunState {
         })
     }
 
-    /// The first step of a stretch whose loss is not a number.
+    /// The first step of a stretch with a non-finite loss.
     fn diverged(&self, step: u64, values: &Values) -> Option<Line> {
         let loss = values.get("train/loss")?.0;
         let before = self.latest("train/loss").is_some_and(|x| !x.is_finite());
@@ -227,7 +227,7 @@ impl RunState {
             (_, Phase::Paused) => Some(Line::notice(Level::Info, format!("paused at step {at}"))),
             (Some(Phase::Paused), Phase::Training) => Some(Line::notice(
                 Level::Info,
-                format!("training again from step {at}"),
+                format!("training resumed at step {at}"),
             )),
             (_, Phase::Stopping) => Some(Line::info(format!("stopping at step {at}"))),
             _ => None,

@@ -172,7 +172,7 @@ fn a_resume_takes_back_what_came_after_its_checkpoint() {
             .back()
             .unwrap()
             .text
-            .contains("20 steps no longer count")
+            .contains("20 steps discarded")
     );
 }
 
@@ -327,7 +327,7 @@ fn the_log_speaks_in_sentences() {
     checkpoint step-000030 kept (best so far, val 1.886), 3.0 MiB
     lr 1.00e-3 → 5.00e-4 from step 31 on
     paused at step 31
-    training again from step 31
+    training resumed at step 31
     refused: no such key
     preflight warning: loss at init: 9.1, expected 4.17. scale the head down
     completed at step 100 after 1:01, val 1.900

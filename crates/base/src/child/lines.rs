@@ -1,4 +1,4 @@
-//! The parent's side: starting the child, hearing its lines within limits, and telling from its end what went wrong.
+//! The parent's side: starting the child, reading its lines within limits, and diagnosing its exit.
 
 use super::serve::{END, Header, LINE, REFUSED};
 use super::{ChildError, Limits, Parser, Request, VERB};
@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::{self, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 
-/// Lines heard ahead of the reader.
+/// Lines buffered ahead of the reader.
 const AHEAD: usize = 64;
-/// Bytes of last words that are kept, and characters of them that are told.
+/// Bytes of final error output kept, and characters of it shown.
 const LAST_WORDS: u64 = 16 << 10;
 const TOLD: usize = 400;
 
-/// The lines of a parser, as they come. After an error there is nothing more.
+/// The lines of a parser, as they arrive. Nothing follows an error.
 #[derive(Debug)]
 pub struct Lines {
     heard: Receiver<Result<String, ChildError>>,
@@ -28,7 +28,7 @@ pub struct Lines {
 #[derive(Debug)]
 struct Process {
     child: process::Child,
-    /// Closed with this value: the child's input closes then.
+    /// Closed when dropped, which closes the child's input.
     _hold_input: Sender<()>,
     words: Receiver<String>,
 }
@@ -56,7 +56,7 @@ impl Lines {
             .arg(parser.id)
             .args(["--memory", &limits.memory.to_string()])
             .args(["--cpu-seconds", &limits.cpu_seconds.to_string()])
-            // No token or password of the environment is in reach of a parser gone wrong.
+            // Tokens and passwords in the environment stay out of a compromised parser's reach.
             .env_clear()
             .envs(std::env::vars_os().filter(|(name, _)| name == "LD_LIBRARY_PATH"))
             .stdin(Stdio::piped())
@@ -117,10 +117,10 @@ impl Lines {
         Ok(line)
     }
 
-    /// The child closed its output without saying why.
+    /// The child closed its output without a reason.
     fn autopsy(&mut self) -> ChildError {
         let Some(process) = &mut self.process else {
-            return ChildError::Crashed("it ended without a word".into());
+            return ChildError::Crashed("it exited without output".into());
         };
         // Its output is closed: it has ended, or is about to.
         let status = process.child.wait();
@@ -161,7 +161,7 @@ impl Iterator for Lines {
                 Some(Err(ChildError::Refused(one_line(&line[1..]))))
             }
             Ok(Ok(line)) => Some(Err(ChildError::Crashed(format!(
-                "it said {}",
+                "unexpected output: {}",
                 one_line(&line).chars().take(TOLD).collect::<String>()
             )))),
             Ok(Err(e)) => Some(Err(e)),
@@ -170,7 +170,7 @@ impl Iterator for Lines {
         };
         if !matches!(item, Some(Ok(_))) {
             self.ended = true;
-            // Ends the child now, not when somebody drops the lines.
+            // End the child now, not when the lines are dropped.
             self.process = None;
         }
         item
@@ -189,7 +189,7 @@ fn write_request(mut input: ChildStdin, request: &Request, held: &Receiver<()>) 
         return;
     };
     line.push(b'\n');
-    // A child that died early closed its end; its output tells more.
+    // A child that died early closed its end; its output has the reason.
     let written = input
         .write_all(&line)
         .and_then(|()| input.write_all(&request.bytes))
@@ -203,7 +203,7 @@ fn write_request(mut input: ChildStdin, request: &Request, held: &Receiver<()>) 
 fn last_words(mut errors: impl Read) -> String {
     let mut words = Vec::new();
     let _ = errors.by_ref().take(LAST_WORDS).read_to_end(&mut words);
-    // The rest is read and forgotten: a full pipe would stop the child.
+    // The rest is read and discarded: a full pipe would block the child.
     let _ = std::io::copy(&mut errors, &mut std::io::sink());
     String::from_utf8_lossy(&words).into_owned()
 }
@@ -225,7 +225,7 @@ fn hear(
             if line.len() as u64 + 1 == most {
                 let _ = tell.send(Err(ChildError::Output(line_bytes as u64)));
             }
-            // Else: cut off in the middle of a line, so the child died.
+            // Otherwise truncated in the middle of a line: the child died.
             return;
         }
         let line = String::from_utf8_lossy(&line).into_owned();
@@ -235,7 +235,7 @@ fn hear(
     }
 }
 
-/// The parser on this thread, with the protocol of a child.
+/// The parser on this thread, with the child's protocol.
 fn parse_here(
     parser: Parser,
     request: &Request,

@@ -1,9 +1,9 @@
-//! Parsing foreign bytes where a crash costs nothing: a child process of this program with limits of its own.
+//! Parsing untrusted bytes where a crash is harmless: in a child process of this program with its own limits.
 //!
-//! Libraries that read binary formats panic and abort on crafted files. A [`Parser`] therefore runs in a child that gives
-//! itself little memory, processor time and no right to write files ([`serve()`]); what it finds comes back as lines of text,
-//! one JSON value each. Whatever happens there is an error here, with its cause and what to do. Which bytes are foreign,
-//! and what the lines mean, is the business of the rooms that own a parser.
+//! Libraries that read binary formats panic and abort on crafted files. A [`Parser`] therefore runs in a child that
+//! restricts its own memory, CPU time and file writes ([`serve()`]); results come back as lines of text,
+//! one JSON value each. Any failure there becomes an error here, with its cause and a fix. Which bytes are untrusted,
+//! and what the lines mean, is decided by the rooms that own a parser.
 
 mod lines;
 mod serve;
@@ -17,37 +17,37 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The hidden verb under which this program is the child.
+/// The hidden subcommand that runs this program as the child.
 pub const VERB: &str = "parse-child";
 
-/// A reader of foreign bytes. It may panic.
+/// A parser of untrusted bytes. It may panic.
 #[derive(Debug, Clone, Copy)]
 pub struct Parser {
-    /// The word after [`VERB`].
+    /// The argument after [`VERB`].
     pub id: &'static str,
-    /// Reads what the request names and says each finding as one line. An error is one sentence on what is wrong with the
+    /// Parses the request and passes each result on as one line. An error is one sentence on what is wrong with the
     /// file.
     pub parse: fn(&Request, &mut Say) -> Result<(), String>,
 }
 
-/// Takes one line (without a newline). Its error means that nobody listens any more: stop.
+/// Receives one line (without a newline). Its error means nobody is listening any more: stop.
 pub type Say<'a> = dyn FnMut(&str) -> Result<(), String> + 'a;
 
-/// What a parser is asked to read.
+/// The input of a parser.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Request {
     /// A file, read by the parser itself.
     pub path: Option<PathBuf>,
-    /// Whatever else the parser wants to know.
+    /// Options for the parser.
     #[serde(default)]
     pub options: Value,
-    /// Bytes that were read already: what is vetted and what is used are then the same.
+    /// Bytes already read: what is checked and what is used are then the same.
     #[serde(skip)]
     pub bytes: Vec<u8>,
 }
 
 impl Request {
-    /// Asks for a file.
+    /// A request for a file.
     pub fn file(path: &Path) -> Request {
         Request {
             path: Some(path.to_path_buf()),
@@ -55,7 +55,7 @@ impl Request {
         }
     }
 
-    /// Asks for bytes.
+    /// A request for bytes.
     pub fn bytes(bytes: Vec<u8>) -> Request {
         Request {
             bytes,
@@ -69,23 +69,23 @@ impl Request {
     }
 }
 
-/// What a parser may take.
+/// Resource limits of a parser.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Bytes of address space, the program itself (some 100 MB) included.
     pub memory: u64,
-    /// Seconds of processor time.
+    /// Seconds of CPU time.
     pub cpu_seconds: u64,
-    /// The longest wait for the next line.
+    /// Longest wait for the next line.
     pub silence: Duration,
     /// Bytes of one line.
     pub line_bytes: usize,
-    /// Bytes of all lines.
+    /// Total bytes of all lines.
     pub total_bytes: u64,
 }
 
 impl Default for Limits {
-    /// Enough for a description of a file: 2 GiB, 30 s, 16 MiB a line and 256 MiB in all.
+    /// Enough for a description of a file: 2 GiB, 30 s, 16 MiB per line and 256 MiB in total.
     fn default() -> Limits {
         Limits {
             memory: 2 << 30,
@@ -100,33 +100,33 @@ impl Default for Limits {
 /// How parsers run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Child {
-    /// The program that knows [`VERB`]. `None`: parse on a thread of this process, where a panic is caught but an abort
-    /// (memory, stack) is not and only the limits on lines and silence hold. That is for tests and for programs that use
+    /// The program that implements [`VERB`]. `None`: parse on a thread of this process, where a panic is caught but an abort
+    /// (memory, stack) is not, and only the limits on lines and silence apply. For tests and for programs that use
     /// this library without its binary.
     pub program: Option<PathBuf>,
 }
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Says once, at the start of the binary, that this program knows [`VERB`]. Its own path, because the library cannot tell
-/// whether the process that it is part of is `llmtui`.
+/// Called once, at the start of the binary, to declare that it implements [`VERB`]. The library cannot tell
+/// by itself whether its process is `llmtui`.
 pub fn this_program_is(program: PathBuf) {
-    // A second call would come from a test that starts `main` twice: the first word stands.
+    // A second call would come from a test that starts `main` twice: the first one wins.
     let _ = PROGRAM.set(program);
 }
 
 impl Child {
-    /// A child of the running `llmtui`; in-process where the running program is another.
+    /// A child of the running `llmtui`; in-process if the running program is another.
     pub fn of_this_program() -> Child {
         Child {
             program: PROGRAM.get().cloned(),
         }
     }
 
-    /// Starts `parser` on `request`; its lines come as it finds them. Dropping them ends it.
+    /// Starts `parser` on `request`; results arrive as it finds them. Dropping them ends it.
     ///
     /// # Errors
-    /// The program cannot be started. What goes wrong later is the last of the lines.
+    /// The program cannot be started. Later failures are the last line.
     pub fn run(
         &self,
         parser: &Parser,
@@ -142,7 +142,7 @@ impl Child {
     /// All lines of a parser with short answers.
     ///
     /// # Errors
-    /// Whatever ended the parser before its time.
+    /// The failure that ended the parser.
     pub fn collect(
         &self,
         parser: &Parser,
@@ -153,7 +153,7 @@ impl Child {
     }
 }
 
-/// Why a parser did not come to its end.
+/// Why a parser did not finish.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChildError {
     #[error("{program} cannot be started to read the file safely: {why}")]
@@ -161,15 +161,15 @@ pub enum ChildError {
     /// The parser's own judgement.
     #[error("{0}")]
     Refused(String),
-    #[error("its reader crashed on it: {0}")]
+    #[error("the parser crashed: {0}")]
     Crashed(String),
-    #[error("reading it takes more than {} of memory", crate::human::bytes(*.0))]
+    #[error("parsing it takes more than {} of memory", crate::human::bytes(*.0))]
     Memory(u64),
-    #[error("reading it takes more than {0} s of processor time")]
+    #[error("parsing it takes more than {0} s of CPU time")]
     Processor(u64),
-    #[error("its reader said nothing for {} s", .0.as_secs())]
+    #[error("the parser was silent for {} s", .0.as_secs())]
     Silent(Duration),
-    #[error("its reader says more than it should: a line or a sum beyond {} bytes", crate::human::grouped(*.0))]
+    #[error("the parser's output exceeds the limit of {} bytes", crate::human::grouped(*.0))]
     Output(u64),
 }
 
@@ -177,15 +177,15 @@ impl ChildError {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            ChildError::Start { .. } => "check that the program can still be run from its place",
-            ChildError::Refused(_) => "the file is damaged or of another kind: get it again",
+            ChildError::Start { .. } => "check that the llmtui executable is still in place",
+            ChildError::Refused(_) => "the file is damaged or of another type: download it again",
             ChildError::Crashed(_) => {
-                "the file is damaged or crafted to do harm: get it again from a source that you trust"
+                "the file is damaged or malicious: get it again from a trusted source"
             }
             ChildError::Memory(_) | ChildError::Processor(_) | ChildError::Silent(_) => {
-                "the file is larger than anything known of its kind, or crafted: get it again from a source that you trust"
+                "the file is larger than any known file of its type, or malicious: get it again from a trusted source"
             }
-            ChildError::Output(_) => "the file holds an overlong value: split it, or get it again",
+            ChildError::Output(_) => "the file has an overlong value: split it, or get it again",
         }
     }
 }

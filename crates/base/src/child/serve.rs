@@ -1,31 +1,31 @@
-//! The child's side: limits on itself first, then the parser, then one mark that says how it ended.
+//! The child's side: limits on itself first, then the parser, then a status mark.
 //!
-//! Standard input holds one line of JSON (the request and how many bytes follow it) and the bytes; it stays open for as
-//! long as the parent lives. Standard output holds marked lines: `+` and a line, `!` and a refusal, `.` for the end.
+//! Standard input has one line of JSON (the request and how many bytes follow) and the bytes; it stays open while
+//! the parent lives. Standard output has marked lines: `+` and a result, `!` and an error, `.` for the end.
 
 use super::{Parser, Request};
 use rustix::process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufWriter, Read, Write};
 
-/// Most bytes of the line that describes a request.
+/// Longest request line in bytes.
 const MAX_HEADER: u64 = 1 << 20;
 
 pub(super) const LINE: u8 = b'+';
 pub(super) const REFUSED: u8 = b'!';
 pub(super) const END: u8 = b'.';
 
-/// What the child allows itself.
+/// The child's own limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Confinement {
     /// Bytes of address space.
     pub memory: u64,
-    /// Seconds of processor time.
+    /// Seconds of CPU time.
     pub cpu_seconds: u64,
 }
 
 impl Confinement {
-    /// Takes effect on this whole process and cannot be taken back.
+    /// Takes effect on this whole process and cannot be undone.
     fn apply(&self) -> io::Result<()> {
         let limit = |resource, soft: u64, hard: u64| {
             let limit = Rlimit {
@@ -37,12 +37,12 @@ impl Confinement {
         limit(Resource::Core, 0, 0)?;
         limit(Resource::Fsize, 0, 0)?;
         limit(Resource::As, self.memory, self.memory)?;
-        // The first limit is a signal that tells why, the second cannot be caught.
+        // The first limit is a signal with a distinct cause, the second cannot be caught.
         limit(Resource::Cpu, self.cpu_seconds, self.cpu_seconds + 1)
     }
 }
 
-/// The line in front of the bytes.
+/// The line before the bytes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Header {
     #[serde(flatten)]
@@ -54,7 +54,7 @@ pub(super) struct Header {
 /// Serves one request: confines this process, reads the request, runs the parser called `id`.
 ///
 /// # Errors
-/// No such parser, limits that cannot be set, a request that is none, an output that is closed.
+/// No such parser, limits that cannot be set, an invalid request, closed output.
 pub fn serve(
     parsers: &[Parser],
     id: &str,
@@ -103,7 +103,7 @@ fn read_request(input: &mut impl BufRead) -> io::Result<Request> {
     Ok(request)
 }
 
-/// The parent holds our input open while it lives, so its end is the parent's. A signal at the death of the parent would
+/// The parent holds our input open while it lives, so its end means the parent died. A parent-death signal would
 /// be tied to the thread that started us, which may end long before.
 fn end_with_the_parent(mut input: impl Read + Send + 'static) {
     std::thread::spawn(move || {

@@ -1,7 +1,7 @@
-//! The backward: each tile's weights are computed again from the kept log-sum-exp.
+//! The backward pass: each tile's attention weights are recomputed from the stored log-sum-exp.
 //!
 //! With p the weights, dp = dout · vᵀ and Δ = Σ dout · out of a row (Dao 2023, arXiv 2307.08691, algorithm 2), the gradient
-//! by the scores is p (dp − Δ). The sums over queries and over keys run in the same order however the work is split.
+//! with respect to the scores is p (dp − Δ). Sums over queries and keys run in the same order however the work is split.
 #![allow(unsafe_code)]
 
 use super::tile::{
@@ -16,7 +16,7 @@ use crate::threads::{self, Shared};
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// What the forward leaves for the backward.
+/// Saved by the forward pass.
 #[derive(Debug, Clone, Copy)]
 pub struct Saved<'a> {
     /// Rotated, (B · T, qkv_width).
@@ -29,7 +29,7 @@ pub struct Saved<'a> {
 
 #[derive(Default)]
 struct Scratch {
-    /// Keys, then values, then keys again as they come (T, padded), and as the products read them.
+    /// Keys, then values, then keys again as stored (T, padded), and in the layout of the matmuls.
     rows: Buffer,
     keys: Buffer,
     values: Buffer,
@@ -39,7 +39,7 @@ struct Scratch {
     block: BlockScratch,
 }
 
-/// For one block of queries: themselves, the upstream gradient, their gradient; weights and their gradients of a tile. The
+/// For one block of queries: queries, upstream gradient, gradient; attention weights and their gradients of a tile. The
 /// `_words` along rows, the `_columns` down columns, see `tile`.
 #[derive(Default)]
 struct BlockScratch {
@@ -63,7 +63,7 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
 }
 
-/// `dqkv` (B · T, qkv_width) = the gradient by the rotated queries, keys and values, for `dout` (B · T, q_width).
+/// `dqkv` (B · T, qkv_width) = the gradient with respect to the rotated queries, keys and values, for `dout` (B · T, q_width).
 pub fn backward(
     arithmetic: ComputeDtype,
     sizes: Sizes,
@@ -98,14 +98,14 @@ pub fn backward(
                 parts,
             };
             SCRATCH.with_borrow_mut(|scratch| {
-                // SAFETY: the task owns what it writes of dqkv, whose size was checked: queries in its blocks of queries,
+                // SAFETY: the task owns the parts of dqkv that it writes, whose size was checked: queries in its blocks of queries,
                 // keys and values in its tiles of keys.
                 unsafe { run(arithmetic == ComputeDtype::Bf16, &task, scratch) }
             });
         });
     };
-    // One walk over the tiles gives all three gradients; where there are too few heads for the threads, queries and keys
-    // are shared out in two, which computes the weights twice.
+    // One pass over the tiles gives all three gradients; if there are too few heads for the threads, queries and keys
+    // are split into two tasks, which computes the weights twice.
     let parts = threads::parts(pairs, seq_len.div_ceil(KEYS));
     if parts == 1 || threads::enough(pairs) {
         run_all(&[Wants::All], 1, 3 * work);
@@ -122,8 +122,8 @@ enum Wants {
     Keys,
 }
 
-/// The query heads of one key/value head of one sequence, and of its blocks of queries, or tiles of keys, every
-/// `parts`-th.
+/// The query heads of one key/value head of one sequence, and every `parts`-th of its blocks of queries or tiles
+/// of keys.
 struct Task<'a> {
     sizes: Sizes<'a>,
     saved: Saved<'a>,
@@ -370,7 +370,7 @@ unsafe fn one_tile<V: Vector>(
     }
 }
 
-/// Scores become weights p, and `dweights` the gradient by the scores, p (dp − Δ); both 0 where a row does not see.
+/// Replaces scores by weights p, and `dweights` by the gradient with respect to the scores, p (dp − Δ); both 0 where masked.
 ///
 /// # Safety
 /// The machine must have V's instructions.
@@ -406,7 +406,7 @@ unsafe fn softmax_backward<V: Vector>(
     }
 }
 
-/// Cap and distance of scaled products, as in the forward; `capped` keeps the scores between the two.
+/// Soft cap and distance bias of scaled scores, as in the forward; `capped` keeps the scores in between.
 #[inline(always)]
 fn finish_again(
     how: &Scores,
@@ -429,19 +429,19 @@ fn finish_again(
     block.finish(&tilted, h, tile, scores);
 }
 
-/// Gradients by capped scores become gradients by the scores before the cap.
+/// Converts gradients with respect to capped scores to gradients with respect to the scores before the cap.
 #[inline(always)]
 fn uncap(block: &Block, tile: usize, capped: &[f32], dscores: &mut [f32], share: f32) {
     for r in 0..block.rows() {
-        // Of what the row does not see, 0 stays 0, whatever stands there.
+        // Masked entries stay 0, whatever their scores.
         let (first, last) = block.visible(tile, r);
         let row = &mut dscores[r * KEYS..][first..last.max(first)];
         softcap::uncap(row, &capped[r * KEYS..][first..last.max(first)], share);
     }
 }
 
-/// `sums` (all keys, width) += weightsᵀ (keys of the tile, rows) · `values` (rows, width): each query's share of what the
-/// keys get. Both factors are words down the columns.
+/// `sums` (all keys, width) += weightsᵀ (keys of the tile, rows) · `values` (rows, width): each query's contribution to the
+/// keys. Both inputs are packed down the columns.
 #[inline(always)]
 unsafe fn spread<V: Vector>(
     block: &Block,
@@ -454,7 +454,7 @@ unsafe fn spread<V: Vector>(
     let groups = block.rows() / ROWS;
     let (first, last) = block.columns(tile, groups - 1);
     for key in (first..last).step_by(ROWS) {
-        // The first group of rows that reaches these keys.
+        // The first group of rows that attends to these keys.
         let row = (base + key).saturating_sub(block.from) / ROWS * ROWS;
         // SAFETY: the caller's; rows and keys are whole groups.
         unsafe {

@@ -1,4 +1,4 @@
-//! Attention of new tokens over a cache of keys and values, without a backward: reading a text piece by piece.
+//! Attention of new tokens over a KV cache, without a backward: prefill in chunks, and decode.
 #![allow(unsafe_code)]
 
 use super::{Scores, Sizes};
@@ -8,9 +8,9 @@ use crate::simd::multiversion;
 use crate::threads::{self, Shared};
 use std::cell::RefCell;
 
-/// Queries that are computed together.
+/// Queries computed together.
 const BLOCK: usize = 64;
-/// Queries of a head up to which keys and values are read as they lie; products of matrices would pack them first.
+/// Queries per head up to which keys and values are read in place; a matmul would pack them first.
 const FEW: usize = 4;
 
 thread_local! {
@@ -18,9 +18,9 @@ thread_local! {
     static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Fused forward of the `sizes.seq_len` tokens of one text that follow `past` others, without a backward. `q` (new, q_width)
+/// Fused forward of the `sizes.seq_len` tokens of one text that follow `past` cached ones, without a backward. `q` (new, q_width)
 /// is rotated; `keys` and `values` hold, for each key/value head, `capacity` rows of head_dim, of which past + new are
-/// filled. A window counts what is held; documents there are none.
+/// filled. A window counts cached tokens; there are no documents here.
 pub fn forward_cached(
     arithmetic: ComputeDtype,
     sizes: Sizes,
@@ -63,15 +63,15 @@ struct Text<'a> {
     v: &'a [f32],
     new: usize,
     past: usize,
-    /// Number of the query head.
+    /// Index of the query head.
     h: usize,
-    /// A token sees this many up to itself.
+    /// Sliding window in tokens, the query's own included.
     window: usize,
     how: Scores<'a>,
 }
 
 /// # Safety
-/// `out` must be valid for `text.new` rows of head_dim elements, `out_stride` apart, that nobody else touches.
+/// `out` must be valid for `text.new` rows of head_dim elements, `out_stride` apart, that nobody else accesses.
 unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
     let d = text.head_dim;
     let scale = text.how.scale(d);
@@ -79,7 +79,7 @@ unsafe fn forward_head(text: &Text, out: *mut f32, out_stride: usize) {
     SCRATCH.with_borrow_mut(|scores| {
         for from in (0..text.new).step_by(BLOCK) {
             let to = (from + BLOCK).min(text.new);
-            // The first key that any query of the block sees.
+            // The first key that any query of the block attends to.
             let lowest = (text.past + from + 1).saturating_sub(text.window);
             let n = text.past + to - lowest;
             scores.resize(scores.len().max((to - from) * n), 0.0);

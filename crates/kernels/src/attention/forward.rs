@@ -1,4 +1,4 @@
-//! The forward: tiles of keys one after another under a running maximum (Milakov and Gimelshein 2018, arXiv 1805.02867).
+//! The forward pass: tiles of keys one after another with a running maximum (Milakov and Gimelshein 2018, arXiv 1805.02867).
 #![allow(unsafe_code)]
 
 use super::Sizes;
@@ -13,7 +13,7 @@ use std::cell::RefCell;
 
 #[derive(Default)]
 struct Scratch {
-    /// Keys and then values as they come (T, padded), and as the products read them.
+    /// Keys and then values as stored (T, padded), and in the layout of the matmuls.
     rows: Buffer,
     keys: Buffer,
     values: Buffer,
@@ -28,8 +28,8 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
 }
 
-/// Fused forward over rotated `qkv` (B · T, qkv_width): `out` (B · T, q_width), `lse` (B, n_head, T). With bf16 arithmetic
-/// the factors of all products are rounded to bf16, where the machine has instructions for it; sums and softmax are f32.
+/// Fused forward over rotated `qkv` (B · T, qkv_width): `out` (B · T, q_width), `lse` (B, n_head, T). With bf16 compute
+/// all matmul inputs are rounded to bf16, if the machine has instructions for it; accumulation and softmax are f32.
 pub fn forward(
     arithmetic: ComputeDtype,
     sizes: Sizes,
@@ -67,7 +67,7 @@ pub fn forward(
     });
 }
 
-/// The query heads of one key/value head of one sequence, and of its blocks of queries every `parts`-th.
+/// The query heads of one key/value head of one sequence, and every `parts`-th of its blocks of queries.
 struct Task<'a> {
     sizes: Sizes<'a>,
     /// Rows from this sequence on.
@@ -124,7 +124,7 @@ impl Task<'_> {
     }
 }
 
-/// The greatest score so far and the sum of exponentials below it, for each row.
+/// The running maximum and sum of exponentials of each row.
 struct Running {
     top: [f32; QUERIES],
     sum: [f32; QUERIES],
@@ -195,8 +195,8 @@ unsafe fn one_block<V: Vector>(task: &Task<'_>, h: usize, block: &Block, scratch
     }
 }
 
-/// Scores become exponentials under the row's running maximum, and 0 where the row does not see; what the row summed up in
-/// earlier tiles, `out` included, is scaled to a new maximum.
+/// Replaces scores by exponentials relative to the row's running maximum, and by 0 where masked; sums from
+/// earlier tiles, `out` included, are rescaled to a new maximum.
 ///
 /// # Safety
 /// The machine must have V's instructions.
@@ -235,8 +235,8 @@ unsafe fn softmax<V: Vector>(
     }
 }
 
-/// Whole lines of scores become exponentials below the maximum, `before` included; columns outside first..last become 0.
-/// Gives the maximum and the sum. NaN is no maximum, but stays in the sum.
+/// Replaces whole lines of scores by exponentials relative to the maximum, `before` included; columns outside first..last
+/// become 0. Returns the maximum and the sum. NaN is ignored by the maximum but stays in the sum.
 #[inline(always)]
 unsafe fn exponentials<V: Vector>(
     row: &mut [f32],

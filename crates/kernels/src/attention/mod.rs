@@ -1,9 +1,9 @@
 //! Causal self-attention with any number of key/value heads per query head: multi-head, grouped-query (Ainslie et al.
-//! 2023) and multi-query (Shazeer 2019). Rotary positions are applied here.
+//! 2023) and multi-query (Shazeer 2019). RoPE is applied here.
 //!
-//! The fused form works on tiles of queries × keys: no T × T matrix, the log of each row's sum of exponentials is kept, and
-//! the backward computes the weights again (Dao et al. 2022, arXiv 2205.14135). Tiles that nobody may see are left out, so
-//! the work is that of the visible half, or of the window, or of the documents.
+//! The fused form works on tiles of queries × keys: no T × T matrix; the log-sum-exp of each row is stored, and
+//! the backward recomputes the weights (Dao et al. 2022, arXiv 2205.14135). Fully masked tiles are skipped, so
+//! the work is that of the causal half, of the window, or of the documents.
 
 mod backward;
 mod cached;
@@ -23,7 +23,7 @@ use super::rotary::{self, Rotation};
 use super::softcap;
 use candle_core::{D, Result, Tensor};
 
-/// Heads and their width. A row of `qkv` holds n_head queries, then n_kv_head keys, then n_kv_head values.
+/// Heads and head size. A row of `qkv` is n_head queries, then n_kv_head keys, then n_kv_head values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heads {
     pub n_head: usize,
@@ -37,37 +37,40 @@ impl Heads {
         (self.n_head + 2 * self.n_kv_head) * self.head_dim
     }
 
-    /// Width of all queries, and of the output.
+    /// Total width of the queries, and of the output.
     pub fn q_width(&self) -> usize {
         self.n_head * self.head_dim
     }
 
-    /// Width of all keys, and of all values.
+    /// Total width of the keys, and of the values.
     pub fn kv_width(&self) -> usize {
         self.n_kv_head * self.head_dim
     }
 }
 
-/// What a token may look at besides being causal: its own document, and the last tokens of it.
+/// Masking beyond causality: the token's own document, and a sliding window within it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Mask<'a> {
-    /// Token t sees at most the `window` tokens up to itself (Beltagy et al. 2020). At least 1.
+    /// Token t attends to at most the `window` tokens up to itself (Beltagy et al. 2020). At least 1.
     pub window: Option<usize>,
-    /// (B, T): the first position of its sequence that each token may see; where its document begins, in packed batches.
+    /// (B, T): the first position of its sequence each token may attend to: the start of its document in packed batches.
     /// At most the token's own position.
     pub first: Option<&'a [u32]>,
 }
 
 impl Mask<'_> {
-    /// Refuses a mask that does not fit `rows` tokens.
+    /// Rejects a mask that does not fit `rows` tokens.
     fn check(&self, rows: usize) {
-        assert!(self.window != Some(0), "a window of 0 tokens sees nothing");
+        assert!(
+            self.window != Some(0),
+            "a window of 0 tokens attends to nothing"
+        );
         if let Some(first) = self.first {
             assert_eq!(first.len(), rows, "first visible positions");
         }
     }
 
-    /// The first position that token `t` of sequence `b` sees, of `seq_len`.
+    /// The first position that token `t` of sequence `b` attends to, of `seq_len`.
     #[inline]
     fn first_visible(&self, b: usize, t: usize, seq_len: usize) -> usize {
         let document = self
@@ -80,7 +83,7 @@ impl Mask<'_> {
     }
 }
 
-/// What the fused forms compute.
+/// The configuration of the fused forms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sizes<'a> {
     pub heads: Heads,
@@ -90,7 +93,7 @@ pub struct Sizes<'a> {
 }
 
 impl Sizes<'_> {
-    /// Every token sees itself and all before it.
+    /// Plain causal attention.
     pub fn causal(heads: Heads, seq_len: usize) -> Self {
         Sizes {
             heads,
@@ -101,7 +104,7 @@ impl Sizes<'_> {
     }
 }
 
-/// Keys and values of earlier tokens, each (B, T_past, n_kv_head, head_dim), rotated already.
+/// Keys and values of earlier tokens, each (B, T_past, n_kv_head, head_dim), already rotated.
 pub type Past = Option<(Tensor, Tensor)>;
 
 /// `qkv` (B, T, qkv_width) → output (B, T, q_width) and the keys and values of past and present.
@@ -121,7 +124,7 @@ pub fn composite(
     )
 }
 
-/// The same under a mask, whose `first` may be given only without a past; positions begin again where it does.
+/// The same with a mask, whose `first` is allowed only without a past; positions restart where it does.
 pub fn composite_masked(
     heads: Heads,
     qkv: &Tensor,
@@ -161,7 +164,7 @@ pub fn composite_masked(
     }
     let total = start + seq_len;
     let group = n_head / n_kv_head;
-    // (B, n_kv_head, group · T, head_dim): the queries that share a key head stand below each other.
+    // (B, n_kv_head, group · T, head_dim): the queries that share a key head are stacked.
     let q = q.transpose(1, 2)?.contiguous()?.reshape((
         batch_size,
         n_kv_head,
@@ -189,7 +192,7 @@ pub fn composite_masked(
     Ok((out, (k, v)))
 }
 
-/// (1, n_head, T, start + T): slope · distance, 0 for what lies ahead.
+/// (1, n_head, T, start + T): slope · distance, 0 for future keys.
 fn distances(slopes: &[f32], (seq_len, start): (usize, usize), like: &Tensor) -> Result<Tensor> {
     let total = start + seq_len;
     let mut values = Vec::with_capacity(slopes.len() * seq_len * total);
@@ -204,7 +207,7 @@ fn distances(slopes: &[f32], (seq_len, start): (usize, usize), like: &Tensor) ->
         .to_device(like.device())
 }
 
-/// (B or 1, 1, T, start + T): 0 where token t may look, −∞ elsewhere.
+/// (B or 1, 1, T, start + T): 0 where token t may attend, −∞ elsewhere.
 fn mask_tensor(
     mask: Mask,
     (batch_size, seq_len, start): (usize, usize, usize),

@@ -1,21 +1,21 @@
-//! How products of queries and keys become scores.
+//! Attention scores from dot products of queries and keys.
 
 use crate::simd::multiversion;
 use crate::softcap;
 
-/// How products of queries and keys become scores: scale, cap, distance, in this order.
+/// How dot products become scores: scale, soft cap, distance bias, in this order.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Scores<'a> {
-    /// What products are multiplied by; `None`: 1 / √head_dim.
+    /// Scale of the dot products; `None`: 1 / √head_dim.
     pub scale: Option<f64>,
     /// A score s becomes c · tanh(s / c).
     pub softcap: Option<f64>,
-    /// For each query head, what a score loses with each token of distance (ALiBi).
+    /// For each query head, the penalty per token of distance (ALiBi).
     pub slopes: Option<&'a [f32]>,
 }
 
 impl Scores<'_> {
-    /// The scale for products of heads of `head_dim` features.
+    /// The scale for heads of `head_dim` features.
     pub(super) fn scale(&self, head_dim: usize) -> f32 {
         match self.scale {
             Some(scale) => scale as f32,
@@ -27,20 +27,20 @@ impl Scores<'_> {
         self.softcap.map(|cap| cap as f32)
     }
 
-    /// Whether scores are anything but scaled products.
+    /// Whether scores are more than scaled dot products.
     pub(super) fn is_plain(&self) -> bool {
         self.softcap.is_none() && self.slopes.is_none()
     }
 
-    /// Takes off what head `h` loses by distance: the first of the row's scores belongs to the key that is `distance` tokens
-    /// before the query; later keys than the query's are not for it, whatever they get here.
+    /// Subtracts the distance penalty of head `h`: the first of the row's scores belongs to the key `distance` tokens
+    /// before the query; later keys are masked, whatever they get here.
     pub(super) fn tilt(&self, h: usize, distance: isize, row: &mut [f32]) {
         if let Some(slopes) = self.slopes {
             tilt(row, slopes[h], distance as f32);
         }
     }
 
-    /// Cap and distance of a row of scaled products.
+    /// Soft cap and distance bias of a row of scaled dot products.
     pub(super) fn finish(&self, h: usize, distance: isize, row: &mut [f32]) {
         if let Some(cap) = self.cap() {
             softcap::apply(row, cap);

@@ -1,23 +1,23 @@
-//! What the forward and the backward of attention share: sizes of tiles, copies of queries, keys and values in the order in
-//! which the products read them, and which part of a tile is visible.
+//! Shared by the forward and backward of attention: tile sizes, packed copies of queries, keys and values for the
+//! matmuls, and the visible part of a tile.
 #![allow(unsafe_code)]
 
 use super::{Scores, Sizes};
 use crate::lanes::{LINE, Left, ROWS, Right, To, Vector, rows8};
 
-/// Queries of a tile.
+/// Queries per tile.
 pub(super) const QUERIES: usize = 64;
-/// Keys of a tile.
+/// Keys per tile.
 pub(super) const KEYS: usize = 128;
-/// Keys that stand side by side in a panel.
+/// Keys per panel.
 pub(super) const PANEL: usize = 2 * LINE;
 
-/// Rows of one head within a larger matrix: row r begins at `r · stride`.
+/// Rows of one head within a larger matrix: row r starts at `r · stride`.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     pub values: &'a [f32],
     pub stride: usize,
-    /// Features of a row, and the same rounded up to whole lines.
+    /// Features per row, and the same rounded up to whole lines.
     pub d: usize,
     pub padded: usize,
 }
@@ -27,7 +27,7 @@ pub(super) fn padded(d: usize) -> usize {
 }
 
 impl Rows<'_> {
-    /// Rows from..to times `scale` into `out` (≥ to − from, padded); what is left of `out` becomes 0.
+    /// Rows from..to times `scale` into `out` (≥ to − from, padded); the rest of `out` becomes 0.
     ///
     /// # Safety
     /// As for [`scaled`].
@@ -48,8 +48,8 @@ impl Rows<'_> {
     }
 }
 
-/// `to` = `scale` · `from`, as long as `from`. By hand: rows are short, and the compiler's own loop would begin with four
-/// registers at once and do short rows one by one.
+/// `to` = `scale` · `from`, of equal length. Hand-written: rows are short, and the compiler's loop would start with four
+/// registers at once and process short rows one by one.
 ///
 /// # Safety
 /// The machine must have V's instructions.
@@ -69,7 +69,7 @@ pub(super) unsafe fn scaled<V: Vector>(from: &[f32], scale: f32, to: &mut [f32])
     }
 }
 
-/// Rows (n, padded) as a left factor: words along the row.
+/// Rows (n, padded) as a left input: words along the row.
 ///
 /// # Safety
 /// As for [`scaled`].
@@ -89,7 +89,7 @@ pub(super) unsafe fn left_words<V: Vector>(rows: &[f32], words: &mut [f32]) {
     }
 }
 
-/// Rows (n, width), n even, as a right factor, or as the left one of a product over rows: words down the columns.
+/// Rows (n, width), n even, as a right input, or as the left one of a matmul over rows: words down the columns.
 ///
 /// # Safety
 /// As for [`scaled`]; `width` is whole lines.
@@ -110,8 +110,8 @@ pub(super) unsafe fn column_words<V: Vector>(rows: &[f32], width: usize, words: 
     }
 }
 
-/// Rows (n, width), n a multiple of PANEL, as columns of a right factor: panels of PANEL rows, turned. `rows` is made into
-/// words in place where a word is two numbers.
+/// Rows (n, width), n a multiple of PANEL, as columns of a right input: panels of PANEL rows, transposed. `rows` is packed to
+/// words in place if a word is two numbers.
 ///
 /// # Safety
 /// As for [`scaled`].
@@ -139,7 +139,7 @@ pub(super) unsafe fn panels<V: Vector>(rows: &mut [f32], width: usize, panels: &
     }
 }
 
-/// A block of queries of one sequence and, for each, the first key that it sees. The last is the query itself.
+/// A block of queries of one sequence and, for each, the first key it attends to. The last is the query itself.
 pub(super) struct Block {
     pub from: usize,
     pub to: usize,
@@ -174,13 +174,13 @@ impl Block {
         (self.to - self.from).next_multiple_of(ROWS)
     }
 
-    /// The tiles that any query sees.
+    /// The tiles that any query attends to.
     #[inline(always)]
     pub fn tiles(&self) -> std::ops::Range<usize> {
         self.lowest / KEYS..(self.to - 1) / KEYS + 1
     }
 
-    /// Columns of tile `tile` that the products of the row group `group` read, in whole groups.
+    /// Columns of tile `tile` that the matmuls of row group `group` read, in whole groups.
     #[inline(always)]
     pub fn columns(&self, tile: usize, group: usize) -> (usize, usize) {
         let base = tile * KEYS;
@@ -190,7 +190,7 @@ impl Block {
         (self.lowest.saturating_sub(base).min(last), last)
     }
 
-    /// Columns of the tile that row `r` sees; none beyond the block's end.
+    /// Columns of the tile that row `r` attends to; none beyond the block's end.
     #[inline(always)]
     pub fn visible(&self, tile: usize, r: usize) -> (usize, usize) {
         let base = tile * KEYS;
@@ -201,15 +201,15 @@ impl Block {
         (self.first[r].saturating_sub(base).min(last), last)
     }
 
-    /// The columns of a tile's row that the products read, in whole lines.
+    /// The columns of a tile's row that the matmuls read, in whole lines.
     #[inline(always)]
     pub fn lines(&self, tile: usize, r: usize) -> (usize, usize) {
         let (read, end) = self.columns(tile, r / ROWS);
         (read / LINE * LINE, end.next_multiple_of(LINE))
     }
 
-    /// Products of all rows of `left` (rows, words) with the tile's keys: `scores` (rows, KEYS). What nobody sees is left
-    /// as it is, but for the rest of a panel.
+    /// Matmul of all rows of `left` (rows, words) with the tile's keys: `scores` (rows, KEYS). Fully masked parts are left
+    /// unchanged, except for the rest of a panel.
     ///
     /// # Safety
     /// As for [`rows8`]: `left` holds rows() × words, `keys` all panels of the tile, `scores` QUERIES × KEYS.
@@ -251,7 +251,7 @@ impl Block {
         }
     }
 
-    /// Cap and distance of head `h`'s scaled products with the tile's keys, row by row.
+    /// Soft cap and distance bias of head `h`'s scaled scores for the tile's keys, row by row.
     #[inline(always)]
     pub fn finish(&self, how: &Scores, h: usize, tile: usize, scores: &mut [f32]) {
         for r in 0..self.rows() {

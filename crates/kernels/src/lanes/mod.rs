@@ -1,5 +1,5 @@
-//! Registers of floats for the few loops that must hold sums in registers: attention's small products. Everything else is
-//! written plainly and vectorised by the compiler, see `simd`.
+//! Vector registers for the few loops that must keep sums in registers: attention's small matmuls. Everything else is
+//! written plainly and vectorized by the compiler, see `simd`.
 #![allow(unsafe_code)]
 
 mod portable;
@@ -19,9 +19,9 @@ pub(super) use rows8::{Left, ROWS, Right, To, rows8};
 /// All methods need the instructions of the implementing type; pointers must be valid for [`Vector::LANES`] words (one word
 /// for `splat`), aligned to four bytes.
 pub(super) trait Vector: Copy {
-    /// Words in a register.
+    /// Words per register.
     const LANES: usize;
-    /// Numbers in a word.
+    /// Numbers per word.
     const NUMBERS: usize;
     unsafe fn zero() -> Self;
     unsafe fn load(from: *const f32) -> Self;
@@ -31,7 +31,7 @@ pub(super) trait Vector: Copy {
     /// `sum` + Σ over the numbers of a word of self · b.
     unsafe fn multiply_add(self, b: Self, sum: Self) -> Self;
 
-    // What follows is for lanes of one f32, also where a word can be two numbers.
+    // The following applies to lanes of one f32, even if a word can be two numbers.
 
     unsafe fn all(x: f32) -> Self;
     unsafe fn plus(self, b: Self) -> Self;
@@ -39,13 +39,13 @@ pub(super) trait Vector: Copy {
     unsafe fn times(self, b: Self) -> Self;
     unsafe fn over(self, b: Self) -> Self;
     unsafe fn root(self) -> Self;
-    /// self · b + c, rounded once where the machine can.
+    /// self · b + c, fused if the machine supports it.
     unsafe fn fused(self, b: Self, c: Self) -> Self;
-    /// The greater one; `b` where one is NaN.
+    /// The maximum; `b` if one is NaN.
     unsafe fn greater(self, b: Self) -> Self;
-    /// The lesser one; `b` where one is NaN.
+    /// The minimum; `b` if one is NaN.
     unsafe fn lesser(self, b: Self) -> Self;
-    /// self · 2^n for whole numbers |n| ≤ 150.
+    /// self · 2^n for integers |n| ≤ 150.
     unsafe fn times_power_of_two(self, n: Self) -> Self;
     /// Lanes first..last of self, `other` elsewhere.
     unsafe fn keep(self, first: usize, last: usize, other: Self) -> Self;
@@ -93,8 +93,8 @@ pub(super) trait Vector: Copy {
         unsafe { self.keep(0, n, Self::all(other)) }
     }
 
-    /// e^x to 2 ulp for −87.3 ≤ x ≤ 88.7; the ends stand for what lies beyond, NaN stays. `math::exp` tells where the numbers
-    /// come from.
+    /// e^x to 2 ulp for −87.3 ≤ x ≤ 88.7; clamped outside, NaN stays. For the constants see
+    /// `math::exp`.
     #[inline(always)]
     unsafe fn exp(self) -> Self {
         const ROUND: f32 = 12_582_912.0;
@@ -118,11 +118,11 @@ pub(super) trait Vector: Copy {
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86::{Ymm, Zmm, ZmmPairs};
 
-/// Columns that a line of a destination holds, whatever the register's width.
+/// Columns per line of a destination, whatever the register width.
 pub(super) const LINE: usize = 16;
 
-/// Sixteen running values (sums, maxima) side by side, whatever the register's width, so that every machine goes through
-/// them in the same order.
+/// Sixteen running values (sums, maxima), whatever the register width, so that every machine accumulates
+/// in the same order.
 #[derive(Clone, Copy)]
 pub(super) struct Lanes<V>([V; 2]);
 
@@ -138,7 +138,7 @@ impl<V: Vector> Lanes<V> {
         Lanes(unsafe { [V::all(x); 2] })
     }
 
-    /// The values that meet elements `at`.., `at` being a whole number of registers.
+    /// The values that correspond to elements `at`.., `at` being a whole number of registers.
     #[inline(always)]
     pub fn at(&mut self, at: usize) -> &mut V {
         &mut self.0[at / V::LANES % Self::PARTS]
@@ -161,12 +161,12 @@ impl<V: Vector> Lanes<V> {
     }
 }
 
-/// Memory aligned to cache lines, for scratch that is used again.
+/// Reusable scratch memory, aligned to cache lines.
 #[derive(Default)]
 pub(super) struct Buffer(Aligned);
 
 impl Buffer {
-    /// All of it, at least `len` elements, whose contents are arbitrary; allocates only when it grows.
+    /// The first `len` elements or more, with arbitrary contents; allocates only to grow.
     pub fn get(&mut self, len: usize) -> &mut [f32] {
         if self.0.len() < len {
             self.0 = Aligned::zeros(len.next_multiple_of(LINE));
@@ -175,8 +175,8 @@ impl Buffer {
     }
 }
 
-/// Declares a function that runs `$body::<V>` with the machine's widest registers. With `pairs`, bf16 arithmetic takes
-/// registers of pairs where the machine has them, and f32 elsewhere.
+/// Declares a function that runs `$body::<V>` with the machine's widest registers. With `pairs`, bf16 compute uses
+/// registers of pairs if the machine has them, f32 otherwise.
 macro_rules! widest {
     ($(#[$meta:meta])* $vis:vis fn $name:ident(pairs, $($arg:ident : $ty:ty),* $(,)?) = $body:ident) => {
         $(#[$meta])*

@@ -1,8 +1,8 @@
-//! Eight floats in plain Rust, for machines without registers of their own here.
+//! Eight floats in plain Rust, for machines without a register type of their own here.
 
 use super::Vector;
 
-/// Works everywhere; the compiler makes of it what the architecture has.
+/// Works everywhere; the compiler maps it to what the architecture has.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable([f32; 8]);
 

@@ -1,11 +1,11 @@
-//! A product of eight rows whose sums stay in registers.
+//! A matmul of eight rows whose sums stay in registers.
 
 use super::{LINE, Vector};
 
-/// Rows that [`rows8`] computes.
+/// Rows computed by [`rows8`].
 pub(crate) const ROWS: usize = 8;
 
-/// Where a factor's words lie: element (row, k) of the left one at `row · row_stride + k · col_stride`, of the right one at
+/// Memory layout of an input: element (row, k) of the left one at `row · row_stride + k · col_stride`, of the right one at
 /// `k · row_stride + column`.
 #[derive(Clone, Copy)]
 pub(crate) struct Left {
@@ -25,12 +25,12 @@ pub(crate) struct Right {
 pub(crate) struct To {
     pub start: *mut f32,
     pub row_stride: usize,
-    /// Whether the product adds to what is there.
+    /// Whether to accumulate into the destination.
     pub add: bool,
 }
 
 /// `to` (8, lines · 16) = (or +=) left (8, k words) · right (k words, lines · 16). Each element is summed over k in order,
-/// so the number of lanes does not show in the result.
+/// so the result does not depend on the number of lanes.
 ///
 /// # Safety
 /// The pointers must reach all elements named, `to` exclusively, and the machine must have V's instructions.
@@ -84,7 +84,7 @@ impl Right {
     }
 }
 
-/// R rows and N registers' columns, all sums in registers.
+/// R rows and N registers of columns, all sums in registers.
 #[inline(always)]
 unsafe fn registers<V: Vector, const R: usize, const N: usize>(
     to: To,

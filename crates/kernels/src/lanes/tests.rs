@@ -1,4 +1,4 @@
-//! Products by registers against plain sums.
+//! Register matmuls against plain sums.
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! The log-prob head: hidden states × vocabulary → log-probability of each target and entropy of each distribution.
-//! The fused form goes two ways: forward and, when the gradient is there, backward; or both at once, chunk by chunk, where
-//! the gradient is known beforehand. `rows` holds what happens to a row, `sizes` how much is there at once.
+//! The fused form has two modes: forward and, once the gradient is there, backward; or both together, chunk by chunk, if
+//! the gradient is known beforehand. `rows` holds the per-row computation, `sizes` the chunking.
 
 mod rows;
 mod sizes;
@@ -18,7 +18,7 @@ use rows::{ANSWERS, Constants, answer, turn};
 use std::ops::Range;
 
 /// `hidden` (N, D), `table` (V, D), `targets` (N) u32 → log-probability (N) of each target and entropy (N), both in nats,
-/// and whether the target had the highest probability (top-1) (N): 1 or 0, without a graph.
+/// and whether the target was the top-1 token (N): 1 or 0, detached.
 pub fn composite(
     hidden: &Tensor,
     table: &Tensor,
@@ -224,7 +224,7 @@ pub fn forward_backward(
     }
 }
 
-/// The products of the head, chunk by chunk.
+/// The matmuls of the head, chunk by chunk.
 #[derive(Clone, Copy)]
 struct Head<'a> {
     sizes: Sizes,

@@ -1,4 +1,4 @@
-//! What happens to the logits of a row: answers are read off them, and they become the gradient by themselves.
+//! Per-row computation on logits: the outputs of a row, and its gradient in place.
 #![allow(unsafe_code)]
 
 use crate::lanes::{Lanes, Vector, widest};
@@ -6,7 +6,7 @@ use crate::math::{exp, max};
 use crate::simd::multiversion;
 use crate::softcap;
 
-/// What the head says of a row: log-probability, entropy, log-sum-exp, and whether the target had the highest probability (top-1).
+/// Outputs of a row: log-probability, entropy, log-sum-exp, and whether the target was the top-1 token.
 pub(super) const ANSWERS: usize = 4;
 
 /// The [`ANSWERS`] of each row of `logits` (rows, vocab), side by side.
@@ -15,7 +15,7 @@ pub(super) fn answer(logits: &[f32], vocab: usize, targets: &[u32], answers: &mu
     unsafe { row_answers(false, logits, vocab, targets, answers) }
 }
 
-/// What a row's gradient is made of.
+/// Inputs of a row's gradient.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Constants {
     pub target: usize,
@@ -25,7 +25,7 @@ pub(super) struct Constants {
     pub dentropy: f32,
 }
 
-/// A row of logits ← the gradient by them, those before the cap where there is one.
+/// Replaces a row of logits by the gradient with respect to them (before the soft cap, if there is one).
 pub(super) fn turn(row: &mut [f32], of: Constants, cap: Option<f32>) {
     let constants = [of.lse, of.entropy, of.dlogp, of.dentropy];
     let Some(cap) = cap else {
@@ -50,7 +50,7 @@ widest! {
     ) = row_answers_with
 }
 
-/// Two walks over a row, which stays in a cache: the maximum; then both sums below it.
+/// Two passes over a row, which stays in the cache: the maximum; then both sums relative to it.
 #[inline(always)]
 unsafe fn row_answers_with<V: Vector>(
     logits: &[f32],
@@ -89,8 +89,8 @@ unsafe fn row_answers_with<V: Vector>(
 }
 
 widest! {
-    /// x ← −p (dlogp + dentropy (ln p + H)), the gradient by the logits but for the target's own +dlogp. The constants are
-    /// the row's log-sum-exp, H, dlogp and dentropy.
+    /// x ← −p (dlogp + dentropy (ln p + H)), the gradient with respect to the logits except for the target's own +dlogp. The
+    /// constants are the row's log-sum-exp, H, dlogp and dentropy.
     fn logits_to_gradient(pairs, row: &mut [f32], constants: [f32; 4]) = logits_to_gradient_with
 }
 
@@ -114,7 +114,7 @@ unsafe fn logits_to_gradient_with<V: Vector>(
 }
 
 multiversion! {
-    /// The same by the logits before the cap.
+    /// The same with respect to the logits before the cap.
     fn capped_logits_to_gradient(row: &mut [f32], constants: [f32; 4], share: f32) {
         let [lse, entropy, dlogp, dentropy] = constants;
         for x in row {

@@ -1,16 +1,16 @@
-//! How a product is computed: in which arithmetic, on how many threads.
+//! Compute settings of a matmul: dtype and thread count.
 
-/// The number format of the factors. Destinations and sums are f32 in both.
+/// The dtype of the inputs. Destinations and accumulation are f32 in both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum ComputeDtype {
-    /// Products of f32 numbers.
+    /// f32 matmuls.
     #[default]
     F32,
-    /// f32 in memory, rounded to bf16 (to nearest, ties to even) on the way into the product, whose sum is f32.
+    /// f32 in memory, inputs rounded to bf16 (to nearest, ties to even) on load, accumulated in f32.
     Bf16,
 }
 
-/// Whether a product may use the whole pool.
+/// Whether a matmul may use the whole pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threads {
     One,
@@ -27,7 +27,7 @@ impl Threads {
     }
 }
 
-/// How a product is computed.
+/// How a matmul is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compute {
     pub arithmetic: ComputeDtype,
@@ -52,8 +52,8 @@ impl Compute {
     }
 }
 
-/// Whether this machine multiplies bf16 numbers faster than f32 ones. Without it [`ComputeDtype::Bf16`] still gives the same
-/// numbers up to the order of the sum, only slower than f32: a policy should not choose it.
+/// Whether this machine multiplies bf16 faster than f32. Without it [`ComputeDtype::Bf16`] still gives the same
+/// numbers up to summation order, only slower than f32: a policy should not choose it.
 pub fn bf16_available() -> bool {
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     {

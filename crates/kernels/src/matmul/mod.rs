@@ -1,5 +1,5 @@
-//! Matrix products: f32 in memory, f32 or bf16 in the arithmetic. What a product reads and writes is in `view`, how it is
-//! computed in `compute`; `packed` holds our own kernels, `portable` what happens on machines without one.
+//! Matrix multiplication: f32 in memory, f32 or bf16 compute. Inputs and outputs are in `view`, compute settings
+//! in `compute`; `packed` holds our own kernels, `portable` the fallback for other machines.
 #![allow(unsafe_code)]
 
 mod compute;
@@ -27,14 +27,14 @@ pub fn matmul(out: &mut [f32], a: Mat, b: Mat, scale: f32, into: Accumulation, c
     unsafe { matmul_into(destination, a, b, scale, compute) }
 }
 
-/// `out` (a.rows, b.cols) = a b + what is to be added, in one pass over the destination.
+/// `out` (a.rows, b.cols) = a b + addends, in one pass over the destination.
 pub fn matmul_plus(out: &mut [f32], a: Mat, b: Mat, plus: Plus, compute: Compute) {
     check_length(out, a, b);
     if let Some(residual) = plus.residual {
-        assert_eq!(residual.len(), out.len(), "what is added to a product");
+        assert_eq!(residual.len(), out.len(), "residual of a matmul");
     }
     if let Some(bias) = plus.bias {
-        assert_eq!(bias.len(), b.cols, "bias of a product");
+        assert_eq!(bias.len(), b.cols, "bias of a matmul");
     }
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     if let Some(kernel) = packed::Kernel::best(compute.arithmetic) {
@@ -52,18 +52,14 @@ pub fn matmul_plus(out: &mut [f32], a: Mat, b: Mat, plus: Plus, compute: Compute
 }
 
 fn check_length(out: &[f32], a: Mat, b: Mat) {
-    assert_eq!(
-        out.len(),
-        a.rows * b.cols,
-        "destination of a matrix product"
-    );
+    assert_eq!(out.len(), a.rows * b.cols, "destination of a matmul");
 }
 
 /// [`matmul`] into a block of a larger matrix.
 ///
 /// # Safety
 /// Rows 0..a.rows of the destination, b.cols wide, must be valid for writing (and initialised, for `Accumulate`), and
-/// nobody else may touch them meanwhile.
+/// nobody else may access them meanwhile.
 pub unsafe fn matmul_into(to: Destination, a: Mat, b: Mat, scale: f32, compute: Compute) {
     if a.rows == 0 || b.cols == 0 {
         return;
@@ -71,7 +67,7 @@ pub unsafe fn matmul_into(to: Destination, a: Mat, b: Mat, scale: f32, compute: 
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     if let Some(kernel) = packed::Kernel::best(compute.arithmetic) {
         let job = job(to, a, b, scale, Plus::default());
-        // SAFETY: the machine has the kernel; views were checked when they were made; the rest is the caller's word.
+        // SAFETY: the machine has the kernel; views were checked on construction; the rest is the caller's guarantee.
         return unsafe { packed::product(kernel, &job, compute.threads.count()) };
     }
     // SAFETY: as above.
@@ -80,7 +76,7 @@ pub unsafe fn matmul_into(to: Destination, a: Mat, b: Mat, scale: f32, compute: 
 
 #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
 fn job(to: Destination, a: Mat, b: Mat, scale: f32, plus: Plus) -> packed::Job {
-    assert_eq!(a.cols, b.rows, "inner sizes of a matrix product");
+    assert_eq!(a.cols, b.rows, "inner dimensions of a matmul");
     let base = match to.into {
         Accumulation::Add => Some((to.start.cast_const(), to.row_stride)),
         Accumulation::Overwrite => plus.residual.map(|x| (x.as_ptr(), b.cols)),

@@ -1,17 +1,17 @@
-//! What the machine's arithmetic units reach at best.
+//! Peak throughput of the machine's arithmetic units.
 
 use super::{Accumulation, Compute, ComputeDtype, Mat, matmul};
 use llmtui_base::clock::{Clock, SystemClock};
 
-/// The machine's peak in this arithmetic: the best of repeated trials within `seconds`, in GFLOP/s, on all threads of the
-/// pool. A trial is the innermost loop alone, on factors in the first-level cache; where this machine has no kernel of
-/// ours, it is a 768³ product.
+/// The machine's peak for this dtype: the best of repeated trials within `seconds`, in GFLOP/s, on all pool
+/// threads. A trial is the innermost loop alone, on inputs in the L1 cache; on a machine without a kernel of
+/// ours, it is a 768³ matmul.
 pub fn peak_gflops(arithmetic: ComputeDtype, seconds: f64) -> f64 {
     best_gflops(seconds, || trial(arithmetic))
 }
 
-/// What whole products of the size that training makes reach, packing and memory included: the best of repeated 768³
-/// products within `seconds`, in GFLOP/s, on all threads of the pool.
+/// Throughput of whole matmuls of training size, packing and memory included: the best of repeated 768³
+/// matmuls within `seconds`, in GFLOP/s, on all pool threads.
 pub fn product_gflops(arithmetic: ComputeDtype, seconds: f64) -> f64 {
     best_gflops(seconds, || product(arithmetic))
 }
@@ -28,7 +28,7 @@ fn best_gflops(seconds: f64, trial: impl Fn() -> f64) -> f64 {
     best / 1e9
 }
 
-/// Does something and tells how many operations it took.
+/// Does some work and returns its FLOPs.
 fn trial(arithmetic: ComputeDtype) -> f64 {
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
     if let Some(kernel) = super::packed::Kernel::best(arithmetic) {

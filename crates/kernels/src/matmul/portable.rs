@@ -1,5 +1,5 @@
-//! Products on machines that have no kernel of ours: the `gemm` crate, which chooses its instructions at run time. bf16 is
-//! imitated there: right, not fast.
+//! Matmuls on machines without a kernel of ours: the `gemm` crate, which dispatches at run time. bf16 is
+//! emulated there: correct, not fast.
 
 use super::{Accumulation, Compute, ComputeDtype, Destination, Mat, Plus, Threads};
 use crate::threads;
@@ -8,7 +8,7 @@ use gemm::Parallelism;
 /// # Safety
 /// As for [`super::matmul_into`].
 pub(super) unsafe fn product(to: Destination, a: Mat, b: Mat, scale: f32, compute: Compute) {
-    assert_eq!(a.cols, b.rows, "inner sizes of a matrix product");
+    assert_eq!(a.cols, b.rows, "inner dimensions of a matmul");
     match compute.arithmetic {
         // SAFETY: passed on to the caller.
         ComputeDtype::F32 => unsafe { f32_product(to, a, b, scale, compute.threads) },
@@ -22,7 +22,7 @@ pub(super) unsafe fn product(to: Destination, a: Mat, b: Mat, scale: f32, comput
     }
 }
 
-/// Fills the destination with what is added to the product.
+/// Initializes the destination with the addends.
 pub(super) fn prepare(out: &mut [f32], cols: usize, plus: Plus) {
     threads::rows1(out, cols, cols, |first, out| {
         match plus.residual {
@@ -44,8 +44,8 @@ unsafe fn f32_product(to: Destination, a: Mat, b: Mat, scale: f32, threads: Thre
         Threads::One => Parallelism::None,
         Threads::Pool => Parallelism::Rayon(0),
     };
-    // SAFETY: views hold all elements that their sizes and strides reach (checked when they were made); the caller
-    // vouches for the destination.
+    // SAFETY: views contain all elements that their sizes and strides reach (checked on construction); the caller
+    // guarantees the destination.
     unsafe {
         gemm::gemm(
             a.rows,

@@ -1,4 +1,4 @@
-//! Products against the plain sum in f64, in both arithmetics, and that threads do not change a bit.
+//! Matmuls against the plain sum in f64, in both dtypes, and that threads do not change a bit.
 
 use super::portable::to_bf16;
 use super::*;

@@ -1,4 +1,4 @@
-//! What a product reads and writes: views that are checked when they are made.
+//! Inputs and outputs of a matmul: views checked on construction.
 
 /// A matrix to read: element (i, j) lies at i · row_stride + j · col_stride.
 #[derive(Debug, Clone, Copy)]
@@ -11,12 +11,12 @@ pub struct Mat<'a> {
 }
 
 impl<'a> Mat<'a> {
-    /// Row-major without gaps.
+    /// Row-major and contiguous.
     pub fn new(data: &'a [f32], rows: usize, cols: usize) -> Self {
         Mat::strided(data, rows, cols, cols)
     }
 
-    /// Row-major with `row_stride` elements from one row to the next.
+    /// Row-major with a stride of `row_stride` elements.
     pub fn strided(data: &'a [f32], rows: usize, cols: usize, row_stride: usize) -> Self {
         assert!(
             rows == 0 || (rows - 1) * row_stride + cols <= data.len(),
@@ -42,7 +42,7 @@ impl<'a> Mat<'a> {
         self.cols
     }
 
-    /// Row number `row` of a row-major view.
+    /// Row `row` of a row-major view.
     pub fn row(&self, row: usize) -> &'a [f32] {
         &self.data[row * self.row_stride..][..self.cols]
     }
@@ -65,14 +65,14 @@ impl<'a> Mat<'a> {
     }
 }
 
-/// What happens to the values that stand in the destination.
+/// What happens to the destination's previous values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accumulation {
     Overwrite,
     Add,
 }
 
-/// A row-major destination with `row_stride` elements from one row to the next.
+/// A row-major destination with a stride of `row_stride` elements.
 #[derive(Debug, Clone, Copy)]
 pub struct Destination {
     pub start: *mut f32,
@@ -80,12 +80,12 @@ pub struct Destination {
     pub into: Accumulation,
 }
 
-/// What is added to a product on its way into the destination.
+/// Addends of a matmul, applied when writing the destination.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plus<'a> {
     /// As large as the destination.
     pub residual: Option<&'a [f32]>,
-    /// One number for each column.
+    /// One value per column.
     pub bias: Option<&'a [f32]>,
 }
 

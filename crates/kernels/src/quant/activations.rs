@@ -1,24 +1,24 @@
-//! The other factor of a quantised product: rows of f32, rounded to eight bits in blocks of 32.
+//! The activations of a quantized matmul: rows of f32, quantized to eight bits in blocks of 32.
 
 use crate::matmul::Mat;
 use crate::simd::multiversion;
 use crate::threads;
 
-/// Values of one block.
+/// Values per block.
 pub const BLOCK: usize = 32;
 
-/// What belongs to the codes of one block.
+/// Per-block data besides the codes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Head {
     /// A value is about scale · code.
     pub scale: f32,
-    /// scale · Σ codes: what a weight's minimum is multiplied by.
+    /// scale · Σ codes: multiplied by a weight block's minimum.
     pub weighted: f32,
-    /// Σ codes of each half, for what is subtracted from the codes of weights.
+    /// Σ codes of each half, for the offset of the weights' codes.
     pub sums: [i32; 2],
 }
 
-/// Rows of codes −127..=127. Used again and again.
+/// Rows of codes −127..=127. Reused.
 #[derive(Debug, Default)]
 pub struct Activations {
     rows: usize,
@@ -27,11 +27,11 @@ pub struct Activations {
     heads: Vec<Head>,
 }
 
-/// Operations per value, for deciding on threads.
+/// FLOPs per value, for the choice of thread count.
 const COST: usize = 4;
 
 impl Activations {
-    /// Takes the rows of `x`, whose width is a multiple of [`BLOCK`].
+    /// Quantizes the rows of `x`, whose width is a multiple of [`BLOCK`].
     pub fn fill(&mut self, x: Mat) {
         let (rows, cols) = (x.row_count(), x.cols());
         (self.rows, self.cols) = (rows, cols);
@@ -41,7 +41,7 @@ impl Activations {
         let codes = threads::SharedSlice::new(&mut self.codes);
         let heads = threads::SharedSlice::new(&mut self.heads);
         threads::tasks(rows, COST * cols, |row| {
-            // SAFETY: each task has a row of its own.
+            // SAFETY: each task has its own row.
             let (codes, heads) = unsafe {
                 (
                     codes.range(row * cols..(row + 1) * cols),
@@ -77,7 +77,7 @@ multiversion! {
             let top = tops.iter().fold(0.0_f32, |a, &b| if b > a { b } else { a });
             let scale = top / 127.0;
             let inverse = if top > 0.0 { 127.0 / top } else { 0.0 };
-            // Adding 1.5 · 2^23 rounds to a whole number, ties to even, which stands in the low bits.
+            // Adding 1.5 · 2^23 rounds to an integer, ties to even, in the low bits.
             const ROUND: f32 = 12_582_912.0;
             let mut ints = [0_i32; BLOCK];
             for (int, x) in ints.iter_mut().zip(x) {

@@ -1,4 +1,4 @@
-//! Matrices of plain floats as a file keeps them: f32, f16 and bf16, widened on the way into a product.
+//! Matrices of plain floats as stored in a file: f32, f16 and bf16, widened on load in a matmul.
 
 use super::formats::Kind;
 use super::half::{from_bf16, from_f16};
@@ -20,9 +20,9 @@ enum Values {
     Bf16(Vec<u16>),
 }
 
-/// Rows of the other factor up to which sixteen-bit weights are widened in registers.
+/// Rows of activations up to which sixteen-bit weights are widened in registers.
 const FEW: usize = 4;
-/// Rows of weights that are widened at once where there are more.
+/// Rows of weights widened at once if there are more.
 const WIDE_ROWS: usize = 512;
 
 impl Floats {
@@ -38,7 +38,7 @@ impl Floats {
         floats
     }
 
-    /// Adds rows; false where they are of another format.
+    /// Adds rows; false if they have another format.
     pub fn extend(&mut self, kind: Kind, bytes: &[u8]) -> bool {
         match (&mut self.values, kind) {
             (Values::F32(values), Kind::F32) => {
@@ -129,14 +129,14 @@ impl Floats {
                     let residual = plus.residual.map_or(0.0, |r| r[at]);
                     let bias = plus.bias.map_or(0.0, |b| b[first + row]);
                     let sum = dot(row, x.row(i));
-                    // SAFETY: tasks write columns of their own, all within the destination.
+                    // SAFETY: tasks write disjoint columns within the destination.
                     unsafe { *to.at(at) = sum + residual + bias };
                 }
             }
         });
     }
 
-    /// Widens some rows after others and multiplies by them as by any f32 matrix.
+    /// Widens a few rows at a time and multiplies by them as by any f32 matrix.
     fn many_rows(
         &self,
         (y, width, first): (&mut [f32], usize, usize),
@@ -185,7 +185,7 @@ multiversion! {
     }
 }
 
-/// Lanes of a sum: enough that adding is no limit.
+/// Lanes of a sum: enough that addition is not the bottleneck.
 const LANES: usize = 64;
 
 #[inline(always)]

@@ -4,7 +4,7 @@
 /// f16 → f32, exactly.
 #[inline(always)]
 pub fn from_f16(bits: u16) -> f32 {
-    /// 2^112: the difference of the exponents' biases, 127 − 15, as a factor. Multiplying makes denormals right too.
+    /// 2^112: the difference of the exponent biases, 127 − 15, as a factor. Multiplying handles denormals too.
     const RAISE: f32 = f32::from_bits((112 + 127) << 23);
     let sign = u32::from(bits & 0x8000) << 16;
     let magnitude = u32::from(bits & 0x7fff);
@@ -14,7 +14,7 @@ pub fn from_f16(bits: u16) -> f32 {
     f32::from_bits(sign | (f32::from_bits(magnitude << 13) * RAISE).to_bits())
 }
 
-/// f32 → f16; beyond its range infinite.
+/// f32 → f16; infinite beyond its range.
 #[inline(always)]
 pub fn to_f16(x: f32) -> u16 {
     let sign = (x.to_bits() >> 16) as u16 & 0x8000;
@@ -30,7 +30,7 @@ pub fn to_f16(x: f32) -> u16 {
         let rounded = (f32::from_bits(bits) + 0.5).to_bits() - 0.5_f32.to_bits();
         return sign | rounded as u16;
     }
-    // A carry out of the significand moves the exponent on, at last to infinity.
+    // A carry out of the significand increments the exponent, up to infinity.
     let rounded = bits + 0xfff + ((bits >> 13) & 1);
     sign | ((rounded >> 13) - (112 << 10)) as u16
 }

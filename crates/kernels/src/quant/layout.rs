@@ -1,8 +1,8 @@
-//! How packed weights lie in memory: panels of sixteen rows, so that one register holds the same column of all of them and
-//! a product reads its matrix straight ahead.
+//! Memory layout of packed weights: panels of sixteen rows, so that one register holds the same column of all of them and
+//! a matmul reads its matrix sequentially.
 //!
-//! A panel is a row of *units*, each one block of 32 columns or a super-block of eight. A unit begins with the scales of
-//! its sixteen rows; then come the codes, block by block. Codes are not negative; what a format subtracts from them is taken
+//! A panel is a row of *units*, each one block of 32 columns or a super-block of eight. A unit starts with the scales of
+//! its sixteen rows, followed by the codes, block by block. Codes are non-negative; a format's offset is subtracted
 //! from the sum instead. Columns come in groups of four: byte 4 r + i of a group is column i of row r.
 
 use super::activations::BLOCK;
@@ -10,36 +10,36 @@ use super::formats::super_block;
 use super::isa::{Lanes, ROWS};
 use std::marker::PhantomData;
 
-/// Groups of four columns in a block.
+/// Groups of four columns per block.
 pub(super) const GROUPS: usize = BLOCK / 4;
 
 /// A packed format.
 pub(super) trait Layout {
     type Codes: Codes;
     type Scales: Scales;
-    /// Subtracted from each code.
+    /// Offset of the codes.
     const OFFSET: i32;
-    /// Bytes of a unit.
+    /// Bytes per unit.
     const UNIT: usize = Self::Scales::BYTES + Self::Scales::BLOCKS * Self::Codes::BYTES;
 }
 
-/// How the codes of one block lie.
+/// Layout of the codes of one block.
 pub(super) trait Codes {
     /// Bytes of 16 rows × 32 columns.
     const BYTES: usize;
     /// Codes of group `group` of the block at `at`.
     unsafe fn group<S: Lanes>(at: *const u8, group: usize) -> S::Bytes;
-    /// Puts the code of (row, column) into the block, whose bytes begin as 0.
+    /// Stores the code of (row, column) in a block that starts zeroed.
     fn put(block: &mut [u8], row: usize, column: usize, code: u8);
     fn get(block: &[u8], row: usize, column: usize) -> u8;
 }
 
-/// How the scales of one unit lie.
+/// Layout of the scales of one unit.
 pub(super) trait Scales {
     const BYTES: usize;
-    /// Blocks of a unit.
+    /// Blocks per unit.
     const BLOCKS: usize;
-    /// Parts of a block with a scale of their own.
+    /// Parts of a block with their own scale.
     const PARTS: usize;
     /// Whether something is added to scale · code.
     const MINIMUM: bool;
@@ -47,17 +47,17 @@ pub(super) trait Scales {
     unsafe fn scale<S: Lanes>(head: *const u8, block: usize, part: usize) -> S::Floats;
     /// What is added.
     unsafe fn minimum<S: Lanes>(head: *const u8, block: usize) -> S::Floats;
-    /// Takes over the scales of `row` from a block of the file's format.
+    /// Copies the scales of `row` from a block in the file's format.
     fn put(head: &mut [u8], row: usize, scales: &RowScales);
 }
 
-/// One row of one unit as a file has it: codes, and what belongs to them.
+/// One row of one unit in file order: codes and scales.
 pub(super) struct RowUnit {
     pub codes: [u8; super::formats::VALUES],
     pub scales: RowScales,
 }
 
-/// Scales of one row of one unit; what a format does not have is 0.
+/// Scales of one row of one unit; 0 where a format has none.
 #[derive(Default)]
 pub(super) struct RowScales {
     /// f16 bits.
@@ -71,7 +71,7 @@ fn column_place(row: usize, column: usize) -> (usize, usize) {
     (column / 4, 4 * row + column % 4)
 }
 
-/// One byte a code.
+/// One byte per code.
 pub(super) struct Bytes;
 
 impl Codes for Bytes {
@@ -91,7 +91,7 @@ impl Codes for Bytes {
     }
 }
 
-/// Two codes a byte: even groups low, odd ones high.
+/// Two codes per byte: even groups low, odd ones high.
 pub(super) struct Nibbles;
 
 impl Codes for Nibbles {
@@ -172,7 +172,7 @@ fn put_word(head: &mut [u8], at: usize, row: usize, word: u16) {
     head[at + 2 * row..at + 2 * row + 2].copy_from_slice(&word.to_le_bytes());
 }
 
-/// One f16 a block.
+/// One f16 per block.
 pub(super) struct One;
 
 impl Scales for One {
@@ -195,7 +195,7 @@ impl Scales for One {
     }
 }
 
-/// An f16 scale and an f16 minimum a block.
+/// An f16 scale and an f16 minimum per block.
 pub(super) struct Two;
 
 impl Scales for Two {
@@ -219,7 +219,7 @@ impl Scales for Two {
     }
 }
 
-/// Two levels: an f16 scale and an f16 minimum of all, and whole numbers of each block. What is subtracted in the file is
+/// Two levels: a global f16 scale and f16 minimum, and integers per block. What is subtracted in the file is
 /// added here: the f16 has the other sign.
 pub(super) struct Eight;
 
@@ -249,7 +249,7 @@ impl Scales for Eight {
     }
 }
 
-/// Two levels: an f16 of all, and a signed byte for every sixteen columns.
+/// Two levels: a global f16, and a signed byte per sixteen columns.
 pub(super) struct Sixteen;
 
 impl Scales for Sixteen {
@@ -276,7 +276,7 @@ impl Scales for Sixteen {
     }
 }
 
-/// Codes and scales put together.
+/// Codes and scales combined.
 pub(super) struct Of<C, S, const OFFSET: i32>(PhantomData<(C, S)>);
 
 impl<C: Codes, S: Scales, const OFFSET: i32> Layout for Of<C, S, OFFSET> {

@@ -1,4 +1,4 @@
-//! A matrix kept in few bits, multiplied without ever being whole in f32.
+//! A quantized matrix, multiplied without ever being dequantized as a whole.
 
 use super::activations::Activations;
 use super::floats::Floats;
@@ -11,10 +11,10 @@ use crate::matmul::{Compute, Mat, Plus, Threads};
 use crate::threads;
 use std::cell::Cell;
 
-/// What is wrong with the bytes of a matrix.
+/// Why the bytes of a matrix are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PackError {
-    #[error("rows of {cols} values are no whole number of {kind}'s blocks")]
+    #[error("rows of {cols} values are not a whole number of {kind} blocks")]
     Cols { kind: &'static str, cols: usize },
     #[error("{rows} rows of {cols} values in {kind} take {expected} bytes, not {found}")]
     Bytes {
@@ -24,12 +24,12 @@ pub enum PackError {
         expected: usize,
         found: usize,
     },
-    #[error("row {row} holds a value that is no finite number")]
+    #[error("row {row} has a non-finite value")]
     NotFinite { row: usize },
 }
 
-/// A matrix (rows, cols), row-major, whose rows may be of several formats. Quantised rows lie in panels, see `layout`;
-/// products with them round the other factor to eight bits.
+/// A matrix (rows, cols), row-major, whose rows may have several formats. Quantized rows are stored in panels, see `layout`;
+/// matmuls with them quantize the activations to eight bits.
 #[derive(Debug)]
 pub struct Packed {
     cols: usize,
@@ -55,7 +55,7 @@ enum Body {
 #[derive(Debug)]
 struct Panels {
     kind: Kind,
-    /// Units of a panel.
+    /// Units per panel.
     units: usize,
     panel_bytes: usize,
     lines: Vec<Line>,
@@ -82,7 +82,7 @@ impl Panels {
         let shared = threads::SharedSlice::new(bytes);
         threads::tasks(panel_rows.len(), 8 * cols * ROWS, |panel| {
             let from = panel * panel_bytes;
-            // SAFETY: each task has a panel of its own.
+            // SAFETY: each task has its own panel.
             let to = unsafe { shared.range(from..from + panel_bytes) };
             let at = panel * ROWS * row_bytes;
             fill(to, &rows[at..rows.len().min(at + ROWS * row_bytes)]);
@@ -127,13 +127,13 @@ impl Flattened for [Line] {
 }
 
 thread_local! {
-    /// The rounded factor; it grows to what is needed and stays.
+    /// The quantized activations; the buffer grows as needed and is kept.
     static ACTIVATIONS: Cell<Activations> = Cell::default();
 }
 
-/// Bytes of rounded activations that one pass over the panels takes: they should stay in the second-level cache.
+/// Bytes of quantized activations per pass over the panels: they should stay in the L2 cache.
 const CACHED: usize = 384 << 10;
-/// Bytes of weights below which a product is not worth a hand-over to another thread.
+/// Bytes of weights below which a matmul is not worth handing to another thread.
 const WORTHWHILE: usize = 1 << 15;
 
 impl Packed {
@@ -146,10 +146,10 @@ impl Packed {
         }
     }
 
-    /// Adds `rows` rows below those that are there.
+    /// Appends `rows` rows.
     ///
     /// # Errors
-    /// The bytes are not those of so many rows, or stand for a number that is not finite.
+    /// The bytes have the wrong size, or encode a non-finite value.
     pub fn push(&mut self, kind: Kind, rows: usize, bytes: &[u8]) -> Result<(), PackError> {
         let (name, cols) = (kind.name(), self.cols);
         let row_bytes = kind
@@ -198,7 +198,7 @@ impl Packed {
         self.cols
     }
 
-    /// Bytes that a product reads.
+    /// Bytes read by a matmul.
     pub fn bytes(&self) -> usize {
         let one = |part: &Part| match &part.body {
             Body::Floats(floats) => floats.bytes(),
@@ -207,10 +207,10 @@ impl Packed {
         self.parts.iter().map(one).sum()
     }
 
-    /// Row number `row` as f32.
+    /// Row `row` as f32.
     ///
     /// # Panics
-    /// When there is no such row, or `to` is not a row long.
+    /// If there is no such row, or `to` is not as long as a row.
     pub fn row(&self, row: usize, to: &mut [f32]) {
         assert_eq!(to.len(), self.cols, "a row of a packed matrix");
         assert!(row < self.rows, "row {row} of {}", self.rows);
@@ -222,20 +222,20 @@ impl Packed {
         }
     }
 
-    /// `y` (x.rows, rows) = `x` (x.rows, cols) · selfᵀ + what is to be added.
+    /// `y` (x.rows, rows) = `x` (x.rows, cols) · selfᵀ + addends.
     pub fn product(&self, y: &mut [f32], x: Mat, plus: Plus, compute: Compute) {
         self.product_through(Isa::best(), y, x, plus, compute);
     }
 
     fn product_through(&self, isa: Isa, y: &mut [f32], x: Mat, plus: Plus, compute: Compute) {
         let n = x.row_count();
-        assert_eq!(x.cols(), self.cols, "inner sizes of a matrix product");
-        assert_eq!(y.len(), n * self.rows, "destination of a matrix product");
+        assert_eq!(x.cols(), self.cols, "inner dimensions of a matmul");
+        assert_eq!(y.len(), n * self.rows, "destination of a matmul");
         if let Some(residual) = plus.residual {
-            assert_eq!(residual.len(), y.len(), "what is added to a product");
+            assert_eq!(residual.len(), y.len(), "residual of a matmul");
         }
         if let Some(bias) = plus.bias {
-            assert_eq!(bias.len(), self.rows, "bias of a product");
+            assert_eq!(bias.len(), self.rows, "bias of a matmul");
         }
         for part in &self.parts {
             if let Body::Floats(floats) = &part.body {
@@ -250,7 +250,7 @@ impl Packed {
         }
     }
 
-    /// All quantised parts, shared out panel by panel.
+    /// All quantized parts, split by panels.
     fn panels_product(
         &self,
         isa: Isa,
@@ -278,15 +278,15 @@ impl Packed {
                     && !range.is_empty()
                 {
                     let write = Write {
-                        // SAFETY: the part begins within the destination, which was checked.
+                        // SAFETY: the part starts within the destination, which was checked.
                         to: unsafe { to.at(part.first) },
                         stride: self.rows,
                         columns: part.rows,
                         residual: plus.residual.map(|r| r[part.first..].as_ptr()),
                         bias: plus.bias.map(|b| b[part.first..].as_ptr()),
                     };
-                    // SAFETY: the machine has the isa; panels and rows of activations exist, and tasks write columns of
-                    // their own.
+                    // SAFETY: the machine supports the ISA; panels and rows of activations exist, and tasks write disjoint
+                    // columns.
                     unsafe { some_panels(isa, panels, range, x, self.cols, write) };
                 }
             }
@@ -307,7 +307,7 @@ impl Part {
 /// Some panels times all rows of activations: as many rows as stay in the cache, panel by panel.
 ///
 /// # Safety
-/// The machine must have the isa; `write` must be valid for all rows of `x` and the panels' columns.
+/// The machine must support the ISA; `write` must be valid for all rows of `x` and the panels' columns.
 unsafe fn some_panels(
     isa: Isa,
     panels: &Panels,
@@ -320,7 +320,7 @@ unsafe fn some_panels(
     let cached = (CACHED / cols.max(1)).next_multiple_of(step).max(step);
     for block in (0..x.rows()).step_by(cached) {
         let end = x.rows().min(block + cached);
-        // One row alone reads straight through all panels.
+        // A single row reads straight through all panels.
         let at_once = if x.rows() == 1 { range.len() } else { 1 };
         for panel in range.clone().step_by(at_once) {
             let mut row = block;
@@ -329,7 +329,7 @@ unsafe fn some_panels(
                 let (codes, heads) = x.from(row);
                 let skipped = panel * ROWS;
                 let at = row * write.stride + skipped;
-                // SAFETY: the rows and columns of this part, which the caller vouches for.
+                // SAFETY: the rows and columns of this part, guaranteed by the caller.
                 unsafe {
                     let write = Write {
                         to: write.to.add(at),

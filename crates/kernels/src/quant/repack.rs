@@ -60,7 +60,7 @@ fn split(kind: Kind, block: &[u8], unit: &mut RowUnit) {
     }
 }
 
-/// Units of a row of `cols` columns.
+/// Units per row of `cols` columns.
 pub(super) fn units<L: Layout>(cols: usize) -> usize {
     cols / (BLOCK * L::Scales::BLOCKS)
 }
@@ -70,7 +70,7 @@ pub(super) fn panel_bytes<L: Layout>(cols: usize) -> usize {
     units::<L>(cols) * L::UNIT
 }
 
-/// Fills one panel, which is all zeros, with up to sixteen rows of a file. Rows that are not there stay zeros.
+/// Fills one zeroed panel with up to sixteen rows of a file. Missing rows stay zero.
 pub(super) fn fill<L: Layout>(panel: &mut [u8], kind: Kind, rows: &[u8], row_bytes: usize) {
     let mut unit = RowUnit {
         codes: [0; VALUES],
@@ -100,7 +100,7 @@ pub(super) fn row<L: Layout>(panel: &[u8], row: usize, to: &mut [f32]) {
         let codes = codes.chunks_exact(L::Codes::BYTES);
         for ((block, codes), to) in codes.enumerate().zip(blocks.by_ref()) {
             let part_len = BLOCK / L::Scales::PARTS;
-            // SAFETY: the portable isa needs no instructions, and the head is whole.
+            // SAFETY: the portable ISA needs no special instructions, and the header is complete.
             let minimum = unsafe { L::Scales::minimum::<Portable>(head.as_ptr(), block) }[row];
             for (part, to) in to.chunks_exact_mut(part_len).enumerate() {
                 // SAFETY: as above.

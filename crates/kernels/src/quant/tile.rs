@@ -1,20 +1,20 @@
-//! The innermost loop: a few rows of activations times panels of weights, whatever the format and the isa.
+//! The innermost loop: a few rows of activations times panels of weights, for any format and ISA.
 
 use super::activations::{BLOCK, Head};
 use super::formats::Kind;
 use super::isa::{Lanes, ROWS};
 use super::layout::{Codes, GROUPS, Layout, Scales};
 
-/// A part of a product that one thread computes in one go.
+/// A part of a matmul that one thread computes in one go.
 #[derive(Clone, Copy)]
 pub(super) struct Job {
     pub kind: Kind,
     /// The first panel; more follow without gaps.
     pub panels: *const u8,
     pub n_panels: usize,
-    /// Units of a panel.
+    /// Units per panel.
     pub units: usize,
-    /// Rows of activations, as many as the isa takes at once or fewer.
+    /// Rows of activations, at most as many as the ISA processes at once.
     pub rows: usize,
     /// Codes of the first row; others follow `cols` apart.
     pub codes: *const i8,
@@ -24,18 +24,18 @@ pub(super) struct Job {
     pub write: Write,
 }
 
-/// Where sums go and what is added to them.
+/// Destination and addends of the sums.
 #[derive(Clone, Copy)]
 pub(super) struct Write {
     /// Element (row, 0) of the first panel's rows.
     pub to: *mut f32,
     /// Elements from one row of activations to the next.
     pub stride: usize,
-    /// Columns from there on that exist: rows of weights.
+    /// Existing columns from there on: rows of weights.
     pub columns: usize,
     /// Like the destination.
     pub residual: Option<*const f32>,
-    /// One number a column.
+    /// One value per column.
     pub bias: Option<*const f32>,
 }
 
@@ -77,10 +77,10 @@ pub(super) unsafe fn tile<S: Lanes, L: Layout, const M: usize>(job: &Job) {
     }
 }
 
-/// Bytes between what is read and what is asked for: memory's latency at its speed.
+/// Prefetch distance in bytes: memory latency times bandwidth.
 const AHEAD: usize = 4096;
 
-/// Asks for the block that lies so much further on; machines that see streams do not look beyond a page.
+/// Prefetches the block at that distance; hardware prefetchers stop at page boundaries.
 #[inline(always)]
 fn prefetch(block: *const u8, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -154,12 +154,12 @@ unsafe fn finish<S: Lanes, const M: usize>(sums: &[S::Floats; M], write: &Write,
     for (m, sum) in sums.iter().enumerate() {
         let at = m * write.stride + first;
         if n == ROWS && write.residual.is_none() && write.bias.is_none() {
-            // SAFETY: ROWS columns of this row exist, says the caller.
+            // SAFETY: ROWS columns of this row exist, by the caller's guarantee.
             unsafe { S::store(write.to.add(at), *sum) };
             continue;
         }
         let mut values = [0.0_f32; ROWS];
-        // SAFETY: n columns of this row exist, says the caller.
+        // SAFETY: n columns of this row exist, by the caller's guarantee.
         unsafe {
             S::store(values.as_mut_ptr(), *sum);
             for (i, x) in values.iter_mut().enumerate().take(n) {
@@ -175,7 +175,7 @@ unsafe fn finish<S: Lanes, const M: usize>(sums: &[S::Floats; M], write: &Write,
     }
 }
 
-/// Calls `$f::<layout, M>($job)` for the job's format and number of rows, out of those listed. Plain floats are no job.
+/// Calls `$f::<layout, M>($job)` for the job's format and number of rows, out of those listed. Plain floats have no job.
 macro_rules! by_layout {
     ($job:ident, $f:ident, $rows:tt) => {
         match $job.kind {

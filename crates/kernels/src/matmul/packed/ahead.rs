@@ -1,33 +1,33 @@
-//! Asking for memory ahead of time: what is packed next is fetched while the arithmetic units are busy, as otherwise they
-//! would wait for memory while packing and memory would lie idle while they compute.
+//! Software prefetch: what is packed next is fetched while the arithmetic units are busy; otherwise they
+//! would wait for memory while packing, and memory would idle while they compute.
 
 use super::pack::Source;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// One line a turn.
+/// One line per turn.
 const WHOLE: u32 = 1 << 16;
 
-/// The cache lines of a block of a factor, in the order of memory, asked for at an even pace. All of it is arithmetic
-/// without branches: it runs amid the innermost loop, where a branch that is guessed wrong costs more than it saves.
+/// The cache lines of a block of an input, in memory order, prefetched at an even rate. Branch-free arithmetic, because it
+/// runs inside the innermost loop, where a mispredicted branch costs more than it saves.
 #[derive(Clone, Copy)]
 struct Walk {
-    /// First byte of the run of neighbours that is being fetched.
+    /// First byte of the contiguous run being fetched.
     run: *const u8,
-    /// The run's line that is next, and how many lines a run has.
+    /// The run's next line, and the number of lines per run.
     line: usize,
     lines: usize,
     /// Bytes from one run to the next.
     stride: usize,
     /// Lines of all runs that are left.
     left: usize,
-    /// Share of a line that falls due in each turn, and what of it has gathered; in parts of [`WHOLE`].
+    /// Fraction of a line due per turn, and the accumulated remainder; in units of [`WHOLE`].
     pace: u32,
     due: u32,
 }
 
 impl Walk {
-    /// Asks for a line that is there: for one that is not, the processor would look in vain in every turn.
+    /// Prefetches a line that is already cached: for one that is not, the processor would look it up in vain every turn.
     fn nothing(present: *const u32) -> Self {
         Walk {
             run: present.cast(),
@@ -40,7 +40,7 @@ impl Walk {
         }
     }
 
-    /// A walk that is through after `turns` turns, if that is not more than a line a turn.
+    /// A walk that finishes within `turns` turns, if that takes at most a line per turn.
     fn new(source: Source, turns: usize) -> Self {
         let (runs, neighbours, stride) = if source.stride == 1 {
             (source.k, source.width, source.k_stride)
@@ -62,7 +62,7 @@ impl Walk {
         }
     }
 
-    /// Asks for the next line, and goes on when it has been its turn.
+    /// Prefetches the next line, and advances when it is due.
     #[inline(always)]
     fn turn(&mut self) {
         #[cfg(target_arch = "x86_64")]
@@ -76,7 +76,7 @@ impl Walk {
         self.due %= WHOLE;
         self.left -= step;
         self.line += step;
-        // At the end the last run's first line is asked for again and again, which costs nothing.
+        // At the end the last run's first line is prefetched repeatedly, which costs nothing.
         let is_over = usize::from(self.line == self.lines);
         self.line *= 1 - is_over;
         let is_more = usize::from(self.left > 0);
@@ -84,16 +84,16 @@ impl Walk {
     }
 }
 
-/// What is fetched while tiles are computed: the next panel of the right factor and the next block of the left one.
+/// What is prefetched while tiles are computed: the next panel of the right input and the next block of the left one.
 pub(super) struct Ahead {
     right: Walk,
     left: Walk,
-    /// An address in a cache.
+    /// A cached address.
     present: *const u32,
 }
 
 impl Ahead {
-    /// Will fetch the left factor's next block; `present` is memory that is in use anyway.
+    /// Will prefetch the left input's next block; `present` is memory in use anyway.
     pub fn of_left(next: Option<Source>, present: *const u32) -> Self {
         let nothing = Walk::nothing(present);
         Ahead {
@@ -103,15 +103,15 @@ impl Ahead {
         }
     }
 
-    /// Fetches the right factor's next panel within `turns` turns, of which `left` follow in all. The left factor's block
-    /// begins as late as it can: what is fetched too early is gone again.
+    /// Prefetches the right input's next panel within `turns` turns, of which `left` follow in total. The left input's block
+    /// starts as late as possible: what is fetched too early is evicted again.
     pub fn panel(&mut self, next: Option<Source>, turns: usize, left: usize) {
         self.right = next.map_or(Walk::nothing(self.present), |next| Walk::new(next, turns));
         let is_time = 4 * left <= 5 * self.left.left;
         self.left.pace = if is_time { WHOLE } else { 0 };
     }
 
-    /// Asks for what falls due.
+    /// Prefetches what is due.
     #[inline(always)]
     pub fn turn(&mut self) {
         self.right.turn();

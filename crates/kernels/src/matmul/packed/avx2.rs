@@ -12,7 +12,7 @@ use super::rows::all;
 use super::tile::{Write, by_size, tile};
 use std::arch::x86_64::*;
 
-/// Eight f32 at a time. Twelve sums, two columns and one row fill fifteen of sixteen registers.
+/// Eight f32 per vector. Twelve sums, two columns and one row use fifteen of sixteen registers.
 pub(super) struct F32;
 
 /// All bits of the first `n` of 8 lanes.
@@ -31,7 +31,7 @@ unsafe fn load(from: *const f32, n: usize) -> __m256 {
     }
 }
 
-/// Turns a square of 8 × 8: by pairs, by fours within each 128-bit half, then the halves.
+/// Transposes a square of 8 × 8: by pairs, by fours within each 128-bit half, then the halves.
 #[inline(always)]
 unsafe fn transpose(x: [__m256; 8]) -> [__m256; 8] {
     let mut pairs = x;

@@ -1,4 +1,4 @@
-//! AVX-512: f32, and pairs of bf16 where the machine has `vdpbf16ps`.
+//! AVX-512: f32, and pairs of bf16 if the machine has `vdpbf16ps`.
 #![allow(
     unsafe_op_in_unsafe_fn,
     reason = "every line is an instruction; the trait says what callers owe"
@@ -19,7 +19,7 @@ fn first(n: usize) -> __mmask16 {
     ((1_u32 << n) - 1) as u16
 }
 
-/// Turns a square of 16 × 16 words: by pairs, by fours within each 128-bit part, then the parts.
+/// Transposes a square of 16 × 16 words: by pairs, by fours within each 128-bit part, then the parts.
 #[inline(always)]
 unsafe fn transpose(x: [__m512i; 16]) -> [__m512i; 16] {
     let mut pairs = x;
@@ -55,7 +55,7 @@ unsafe fn transpose(x: [__m512i; 16]) -> [__m512i; 16] {
     turned
 }
 
-/// Sixteen f32, as they are.
+/// Sixteen f32, unconverted.
 mod single {
     use super::*;
 
@@ -88,7 +88,7 @@ mod pairs {
         )
     }
 
-    /// 32 neighbours, rounded: they are pairs as they lie.
+    /// 32 neighbours, rounded: they are already pairs.
     #[inline(always)]
     pub unsafe fn along(from: *const f32, k: usize) -> __m512i {
         let low = _mm512_maskz_loadu_ps(first(k.min(16)), from);
@@ -266,7 +266,7 @@ kernel!(
 );
 
 kernel!(
-    /// Sixteen pairs of bf16 at a time. Denormal numbers count as 0, as `vdpbf16ps` has it.
+    /// Sixteen pairs of bf16 per vector. Denormals count as 0, as in `vdpbf16ps`.
     Bf16, pairs, "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma", per_word: 2, depth: 384,
     rows: 12 of [1 2 3 4 5 6 7 8 9 10 11 12], vectors: 2 of [1 2]
 );

@@ -1,4 +1,4 @@
-//! The loops around the tiles: blocks that stay in the caches, and parts for threads.
+//! The loops around the tiles: cache blocking, and the split over threads.
 
 use super::ahead::Ahead;
 use super::instructions::Instructions;
@@ -8,15 +8,15 @@ use crate::lanes::Buffer;
 use crate::threads;
 use std::cell::RefCell;
 
-/// Rows of the left factor that are packed at once: with a panel of the right factor they should stay in the second-level
+/// Rows of the left input packed at once: together with a panel of the right input they should stay in the L2
 /// cache.
 const BLOCK_ROWS: usize = 156;
-/// Columns of the right factor that are packed at once: they should stay in the third-level cache.
+/// Columns of the right input packed at once: they should stay in the L3 cache.
 const BLOCK_COLS: usize = 2016;
-/// Multiplications below which a product is not worth a hand-over to another thread.
+/// Multiplications below which a matmul is not worth handing to another thread.
 const WORTHWHILE: usize = 1 << 19;
 
-/// A product that is ready to be computed: a (m, k) · b (k, n).
+/// A matmul ready to be computed: a (m, k) · b (k, n).
 #[derive(Clone, Copy)]
 pub struct Job {
     pub m: usize,
@@ -36,13 +36,13 @@ pub struct Factor {
     pub k_stride: usize,
 }
 
-// SAFETY: threads read the factors, and each writes rows and columns of its own.
+// SAFETY: threads read the inputs, and each writes its own rows and columns.
 unsafe impl Send for Job {}
 // SAFETY: as above.
 unsafe impl Sync for Job {}
 
 impl Factor {
-    /// The block that begins at (from, k).
+    /// The block that starts at (from, k).
     fn block(self, (from, k): (usize, usize), width: usize, depth: usize) -> Source {
         Source {
             start: self
@@ -57,10 +57,10 @@ impl Factor {
 }
 
 impl Job {
-    /// Rows and columns (from, count) of the product.
+    /// A range (from, count) of rows and of columns of the output.
     ///
     /// # Safety
-    /// They must lie within the product.
+    /// It must lie within the output.
     pub unsafe fn part(&self, (row, m): (usize, usize), (col, n): (usize, usize)) -> Job {
         // SAFETY: the caller names a part of the product.
         unsafe {
@@ -85,19 +85,19 @@ impl Job {
 }
 
 thread_local! {
-    /// Packed blocks of the left and the right factor; they grow to what is needed and stay.
+    /// Packed blocks of both inputs; buffers grow as needed and are kept.
     static PACKED: RefCell<[Buffer; 2]> = RefCell::default();
 }
 
-/// Room for `words` words.
+/// Ensures space for `words` words.
 fn room(buffer: &mut Buffer, words: usize) -> *mut u32 {
     buffer.get(words).as_mut_ptr().cast()
 }
 
-/// Computes the job on up to `n_threads` threads of the pool.
+/// Computes the job on up to `n_threads` pool threads.
 ///
 /// # Safety
-/// The machine must have the instructions; the factors must be readable and the destination writable, by nobody else.
+/// The machine must have the instructions; the inputs must be readable and the destination exclusively writable.
 pub(super) unsafe fn product<I: Instructions>(job: &Job, n_threads: usize) {
     let n_threads = if job.m * job.n * job.k < WORTHWHILE {
         1
@@ -109,19 +109,19 @@ pub(super) unsafe fn product<I: Instructions>(job: &Job, n_threads: usize) {
         let rows = share(job.m, I::ROWS, task / right, down);
         let cols = share(job.n, I::COLS, task % right, right);
         if rows.1 > 0 && cols.1 > 0 {
-            // SAFETY: parts do not overlap; the rest is the caller's word.
+            // SAFETY: parts do not overlap; the rest is the caller's guarantee.
             unsafe { single::<I>(&job.part(rows, cols)) };
         }
     });
 }
 
-/// How many parts downwards and to the right: the cut that packs least, for each part packs its own factors.
+/// The grid of parts (rows, columns): the split that packs least, since each part packs its own inputs.
 fn grid<I: Instructions>(job: &Job, threads: usize) -> (usize, usize) {
     let packed = |down: usize| {
         let right = threads / down;
         let rows = share(job.m, I::ROWS, 0, down).1;
         let cols = share(job.n, I::COLS, 0, right).1;
-        // Work that is not shared evenly counts most.
+        // An uneven split of work costs most.
         (rows * cols * threads).saturating_sub(job.m * job.n) + 4 * (rows + cols)
     };
     let down = (1..=threads)
@@ -139,8 +139,8 @@ pub(super) fn share(total: usize, panel: usize, index: usize, parts: usize) -> (
     (from, to - from)
 }
 
-/// Computes the job on this thread. The cut along k into even blocks depends on nothing but k, so that the bits do not
-/// depend on anything else. A product without terms (k = 0) is one block without words.
+/// Computes the job on this thread. The split along k into even blocks depends only on k, so that the bits do not
+/// depend on anything else. A matmul with k = 0 is one block without words.
 unsafe fn single<I: Instructions>(job: &Job) {
     let words = even(job.k.div_ceil(I::PER_WORD), I::DEPTH, 1);
     let cuts = Cuts {
@@ -157,27 +157,27 @@ unsafe fn single<I: Instructions>(job: &Job) {
         for index in 1.. {
             let Some(block) = next else { break };
             next = cuts.block(job, index);
-            // SAFETY: blocks lie within the factors and the buffers have room for them.
+            // SAFETY: blocks lie within the inputs and the buffers are large enough.
             unsafe { self::block::<I>(job, block, next, left, right) };
         }
     });
 }
 
-/// The largest part of `total`, cut into as few even parts as there must be for none to be larger than `most`; a multiple of
+/// The largest part of `total` when split into the fewest even parts of at most `most`; a multiple of
 /// `unit`, as `most` is.
 fn even(total: usize, most: usize, unit: usize) -> usize {
     let parts = total.div_ceil(most).max(1);
     total.div_ceil(parts).next_multiple_of(unit)
 }
 
-/// Rows, columns and terms of a block whose factors are packed at once.
+/// Rows, columns and terms of a block whose inputs are packed at once.
 struct Cuts {
     rows: usize,
     cols: usize,
     terms: usize,
 }
 
-/// Part of a product: (first, count) of its rows, columns and terms.
+/// A part of a matmul: (first, count) of its rows, columns and terms.
 #[derive(Clone, Copy)]
 struct Block {
     rows: (usize, usize),
@@ -186,7 +186,7 @@ struct Block {
 }
 
 impl Cuts {
-    /// Block number `index` of a job, if it has so many: rows change fastest, then terms, then columns.
+    /// Block `index` of a job, if it exists: rows vary fastest, then terms, then columns.
     fn block(&self, job: &Job, index: usize) -> Option<Block> {
         let downwards = job.m.div_ceil(self.rows);
         let inwards = job.k.div_ceil(self.terms).max(1);
@@ -207,7 +207,7 @@ impl Block {
             .block((self.rows.0, self.terms.0), self.rows.1, self.terms.1)
     }
 
-    /// The right factor's panel that begins at column `col` of the block.
+    /// The right input's panel that starts at column `col` of the block.
     fn right<I: Instructions>(&self, job: &Job, col: usize) -> Source {
         let width = I::COLS.min(self.cols.1 - col);
         job.b
@@ -215,8 +215,8 @@ impl Block {
     }
 }
 
-/// All tiles of one block. Panels of the right factor are packed right before they are used for the first time, by the
-/// uppermost block, and stay for those below.
+/// All tiles of one block. Panels of the right input are packed right before their first use, by the
+/// top block, and reused by those below.
 unsafe fn block<I: Instructions>(
     job: &Job,
     block: Block,

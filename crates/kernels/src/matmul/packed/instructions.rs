@@ -1,11 +1,11 @@
-//! What a product needs of an instruction set; the loops around it are written once, in `pack`, `tile` and `blocked`.
+//! What a matmul needs of an instruction set; the loops around it are written once, in `pack`, `tile` and `blocked`.
 //!
-//! Factors are packed into 32-bit *words*: one f32, or two bf16 that are neighbours along k, the first in the low half.
+//! Inputs are packed into 32-bit *words*: one f32, or two bf16 that are neighbours along k, the first in the low half.
 
 use super::ahead::Ahead;
 use super::tile::Write;
 
-/// The vector instructions of one product kernel.
+/// The vector instructions of one matmul kernel.
 ///
 /// # Safety
 /// Implementations must be called only on machines that have the instructions; pointers must be valid for what is said.
@@ -18,13 +18,13 @@ pub(super) trait Instructions {
     const LANES: usize;
     /// Neighbours along k in one word.
     const PER_WORD: usize;
-    /// Rows of a tile: words of a panel of the left factor.
+    /// Rows of a tile: words of a panel of the left input.
     const ROWS: usize;
     /// Vectors in a row of a tile.
     const VECTORS: usize;
-    /// Columns of a tile: words of a panel of the right factor.
+    /// Columns of a tile: words of a panel of the right input.
     const COLS: usize = Self::LANES * Self::VECTORS;
-    /// Words along k that are packed at once: a panel of the right factor should stay in the first-level cache.
+    /// Words along k packed at once: a panel of the right input should stay in the L1 cache.
     const DEPTH: usize;
 
     unsafe fn zero() -> Self::Sum;
@@ -45,7 +45,7 @@ pub(super) trait Instructions {
     unsafe fn store_words(to: *mut u32, x: Self::Words);
     /// One word in all lanes.
     unsafe fn broadcast(from: *const u32) -> Self::Words;
-    /// sum + x · y, both products of a pair where a word holds two.
+    /// sum + x · y, for both numbers of a word that holds two.
     unsafe fn dot(sum: Self::Sum, x: Self::Words, y: Self::Words) -> Self::Sum;
 
     /// Packs the next `k` ≤ LANES · PER_WORD neighbours along k, the rest 0.
@@ -63,11 +63,11 @@ pub(super) trait Instructions {
         k: usize,
     );
 
-    /// [`super::pack::panels`] with the instructions switched on.
+    /// [`super::pack::panels`] with the instructions enabled.
     unsafe fn pack_left(to: *mut u32, from: super::pack::Source);
-    /// The same for the right factor.
+    /// The same for the right input.
     unsafe fn pack_right(to: *mut u32, from: super::pack::Source);
-    /// [`super::tile::tile`] with the instructions switched on, for `size` (rows, vectors).
+    /// [`super::tile::tile`] with the instructions enabled, for `size` (rows, vectors).
     unsafe fn tile(
         size: (usize, usize),
         words: usize,
@@ -76,6 +76,6 @@ pub(super) trait Instructions {
         write: Write,
         ahead: &mut Ahead,
     );
-    /// [`super::rows::all`] with the instructions switched on.
+    /// [`super::rows::all`] with the instructions enabled.
     unsafe fn few_rows(job: &super::blocked::Job);
 }

@@ -1,6 +1,6 @@
-//! Our own products: the factors are packed into the order in which the innermost loop reads them, rounded to bf16 where
-//! asked, and multiplied tile by tile. The loops are written once (`blocked`, `pack`, `tile`, `rows`); an instruction set
-//! is one file that says what they are made of.
+//! Our own matmul kernels: inputs are packed into the order in which the innermost loop reads them, rounded to bf16 if
+//! requested, and multiplied tile by tile. The loops are written once (`blocked`, `pack`, `tile`, `rows`); an instruction set
+//! is one file with the primitives.
 //!
 //! The scheme is that of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 
@@ -20,7 +20,7 @@ pub(super) use blocked::{Factor, Job};
 use instructions::Instructions;
 pub(super) use tile::Write;
 
-/// The instruction sets that products are written for.
+/// The instruction sets with a matmul kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kernel {
     Avx512Bf16,
@@ -29,12 +29,12 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// The fastest that this machine has.
+    /// The fastest one this machine supports.
     pub fn best(arithmetic: ComputeDtype) -> Option<Kernel> {
         Kernel::all(arithmetic).next()
     }
 
-    /// All that this machine has, the fastest first.
+    /// All that this machine supports, fastest first.
     pub fn all(arithmetic: ComputeDtype) -> impl Iterator<Item = Kernel> {
         [Kernel::Avx512Bf16, Kernel::Avx512, Kernel::Avx2]
             .into_iter()
@@ -47,11 +47,11 @@ impl Kernel {
     }
 }
 
-/// Computes the job on up to `threads` threads of the pool. How it is cut depends on the sizes of the job and, across rows
-/// and columns only, on the number of threads, which changes no bit.
+/// Computes the job on up to `threads` pool threads. The split depends on the dimensions of the job and, across rows
+/// and columns only, on the number of threads, which does not change the bits.
 ///
 /// # Safety
-/// The machine must have the kernel; the factors must be readable and the destination writable, by nobody else.
+/// The machine must have the kernel; the inputs must be readable and the destination exclusively writable.
 pub(super) unsafe fn product(kernel: Kernel, job: &Job, threads: usize) {
     // SAFETY: passed on to the caller.
     unsafe {
@@ -74,7 +74,7 @@ unsafe fn with<I: Instructions>(job: &Job, threads: usize) {
     }
 }
 
-/// Keeps all threads of the pool busy with the innermost loop alone and tells how many operations it took.
+/// Keeps all pool threads busy with the innermost loop alone and returns the number of FLOPs.
 ///
 /// # Safety
 /// The machine must have the kernel.

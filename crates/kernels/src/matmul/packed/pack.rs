@@ -1,27 +1,27 @@
-//! Packing: a factor is copied into panels in the order in which the tiles read it, so that the innermost loop reads
-//! memory straight ahead whatever the strides of the factor are.
+//! Packing: an input is copied into panels in the order in which the tiles read it, so that the innermost loop reads
+//! memory sequentially whatever the strides of the input.
 
 use super::instructions::Instructions;
 
-/// A block of a factor. Its *width* runs along the rows of the left factor or the columns of the right one.
+/// A block of an input. Its *width* runs along the rows of the left input or the columns of the right one.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
     pub start: *const f32,
-    /// Elements from one to the next across the width.
+    /// Elements between neighbours across the width.
     pub stride: usize,
-    /// Elements from one k to the next. One of the two strides is 1.
+    /// Elements between neighbours along k. One of the two strides is 1.
     pub k_stride: usize,
     pub width: usize,
     pub k: usize,
 }
 
-/// Words from one panel to the next. The gap takes what whole vectors write beyond a panel's end, and keeps panels from
-/// competing for the same places of the cache.
+/// Words from one panel to the next. The gap absorbs what whole vectors write beyond a panel's end, and avoids
+/// cache-set conflicts between panels.
 pub(super) fn distance<I: Instructions>(words: usize, panel: usize) -> usize {
     words * panel + I::LANES
 }
 
-/// Words along k that are packed before the next panel's turn, where neighbours in memory lie in different panels.
+/// Words along k packed before switching to the next panel, if neighbours in memory belong to different panels.
 const TURN_WORDS: usize = 16;
 
 /// Packs `source` into panels of `panel` words: panel by panel, [`distance`] apart, and word by word along k. Words beyond
@@ -85,7 +85,7 @@ unsafe fn across<I: Instructions>(to: *mut u32, source: Source, panel: usize) {
     }
 }
 
-/// Neighbours in memory are neighbours along k: squares are turned.
+/// Neighbours in memory are neighbours along k: squares are transposed.
 #[inline(always)]
 unsafe fn along<I: Instructions>(to: *mut u32, source: Source, panel: usize) {
     let square = I::LANES * I::PER_WORD;

@@ -1,12 +1,12 @@
-//! The innermost loop alone: what the arithmetic units reach when nothing else gets in their way.
+//! The innermost loop alone: the peak of the arithmetic units.
 
 use super::ahead::Ahead;
 use super::instructions::Instructions;
 use super::tile::Write;
 
-/// Words along k of a tile: both panels fit the first-level cache.
+/// Words along k of a tile: both panels fit the L1 cache.
 const WORDS: usize = 128;
-/// Tiles that one thread computes: about a millisecond.
+/// Tiles computed per thread: about a millisecond.
 const TILES: usize = 1000;
 
 /// # Safety

@@ -1,4 +1,4 @@
-//! Few rows times a large matrix whose rows lie along k, as in decoding: the matrix is read once, straight from memory.
+//! Few rows times a large matrix stored along k, as in decode: the matrix is read once, directly from memory.
 
 use super::blocked::{Job, share};
 use super::instructions::Instructions;
@@ -6,15 +6,15 @@ use crate::threads;
 
 /// Rows up to which this beats packing the matrix.
 pub(super) const MAX_ROWS: usize = 8;
-/// Elements of the matrix below which a product is not worth a hand-over to another thread.
+/// Elements of the matrix below which a matmul is not worth handing to another thread.
 const WORTHWHILE: usize = 1 << 17;
 
-/// Whether the job is of this kind.
+/// Whether the job is of this shape.
 pub(super) fn fits(job: &Job) -> bool {
     job.m <= MAX_ROWS && job.a.k_stride == 1 && job.b.k_stride == 1
 }
 
-/// Computes the job on up to `n_threads` threads of the pool. Every element is summed in the same order whatever the number
+/// Computes the job on up to `n_threads` pool threads. Every element is summed in the same order whatever the number
 /// of rows and threads is.
 ///
 /// # Safety
@@ -28,7 +28,7 @@ pub(super) unsafe fn product<I: Instructions>(job: &Job, n_threads: usize) {
     threads::fan_out(n_threads, &|task| {
         let cols = share(job.n, GROUP, task, n_threads);
         if cols.1 > 0 {
-            // SAFETY: parts do not overlap; the rest is the caller's word.
+            // SAFETY: parts do not overlap; the rest is the caller's guarantee.
             unsafe { I::few_rows(&job.part((0, job.m), cols)) };
         }
     });
@@ -36,17 +36,17 @@ pub(super) unsafe fn product<I: Instructions>(job: &Job, n_threads: usize) {
 
 /// Columns per share are a multiple of this.
 const GROUP: usize = 4;
-/// Rows that are computed together.
+/// Rows computed together.
 const ROWS: usize = 4;
 
 /// All elements of the job, on this thread. Column after column, so that memory is read as one stream: four columns at a
-/// time come at two thirds of the speed.
+/// time reach only two thirds of the speed.
 ///
 /// # Safety
 /// As for [`product`].
 #[inline(always)]
 pub(super) unsafe fn all<I: Instructions>(job: &Job) {
-    // SAFETY: rows and columns of the job, whose factors the caller vouches for.
+    // SAFETY: rows and columns of the job, whose inputs the caller guarantees.
     unsafe {
         for col in 0..job.n {
             for row in (0..job.m).step_by(ROWS) {

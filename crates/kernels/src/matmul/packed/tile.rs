@@ -1,9 +1,9 @@
-//! The micro-kernel: one tile of the destination in registers, its sum along k, and how it is written.
+//! The microkernel: one tile of the destination in registers, its sum along k, and the write-back.
 
 use super::ahead::Ahead;
 use super::instructions::Instructions;
 
-/// Where a tile goes and what is added to it: `to` = `scale` · sum (+ `base`) (+ `bias`).
+/// Destination and addends of a tile: `to` = `scale` · sum (+ `base`) (+ `bias`).
 #[derive(Clone, Copy)]
 pub struct Write {
     pub to: *mut f32,
@@ -12,12 +12,12 @@ pub struct Write {
     pub scale: f32,
     /// A matrix like the destination, with its stride; may be the destination itself.
     pub base: Option<(*const f32, usize)>,
-    /// One number for each column.
+    /// One value per column.
     pub bias: Option<*const f32>,
 }
 
 impl Write {
-    /// The same for the tile that begins at (row, col).
+    /// The same for the tile that starts at (row, col).
     ///
     /// # Safety
     /// The place must lie within all matrices.
@@ -55,11 +55,11 @@ impl Write {
     }
 }
 
-/// Words along k between two looks ahead.
+/// Words along k between two prefetches.
 pub(super) const WORDS_PER_TURN: usize = 4;
 
 /// A tile of `M` rows and up to `N` vectors. Every element is summed in the order of k whatever M and N are, so that the
-/// way in which a matrix is cut into tiles does not change a bit.
+/// tiling of a matrix does not change the bits.
 ///
 /// # Safety
 /// The machine must have the instructions; `left` and `right` must hold `words` words of a panel each; `write` must be
@@ -93,7 +93,7 @@ pub(super) unsafe fn tile<I: Instructions, const M: usize, const N: usize>(
     }
 }
 
-/// Adds the products of one word along k.
+/// Accumulates one word along k.
 #[inline(always)]
 unsafe fn step<I: Instructions, const M: usize, const N: usize>(
     sums: &mut [[I::Sum; N]; M],
@@ -115,7 +115,7 @@ unsafe fn step<I: Instructions, const M: usize, const N: usize>(
     }
 }
 
-/// Asks for what the tile will be written to, and for what is added to it, so that both are there when the sum is.
+/// Prefetches the destination and the addends, so that both are cached when the sum is done.
 #[inline(always)]
 unsafe fn prefetch<I: Instructions, const M: usize, const N: usize>(write: Write) {
     #[cfg(target_arch = "x86_64")]
@@ -141,7 +141,7 @@ unsafe fn finish<I: Instructions, const M: usize, const N: usize>(
     sums: &[[I::Sum; N]; M],
     write: Write,
 ) {
-    // SAFETY: rows and columns of the tile, which the caller vouches for.
+    // SAFETY: rows and columns of the tile, guaranteed by the caller.
     unsafe {
         let scale = I::splat(write.scale);
         for (i, sums) in sums.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! F32: as it is.
+//! F32: stored as is.
 
 use super::Format;
 

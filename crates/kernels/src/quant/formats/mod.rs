@@ -1,7 +1,7 @@
-//! How weights are written in few bits: one file a format, one word in the list. Byte layouts are those of GGUF files
-//! (ggml-org/ggml, ggml-common.h); the codes that an encoder chooses are its own business.
+//! Quantization formats, one file each, one line in the list. Byte layouts are those of GGUF files
+//! (ggml-org/ggml, ggml-common.h); the choice of codes is up to the encoder.
 //!
-//! These are the references: plain loops that say what the bytes mean. What multiplies by them fast is in `packed`.
+//! These are the references: plain loops that define the bytes. The fast matmuls are in `packed`.
 
 mod bfloat16;
 mod float16;
@@ -16,27 +16,27 @@ pub(super) mod q6_k;
 mod q8_0;
 pub(super) mod super_block;
 
-/// Values of one block of the formats with two levels of scales.
+/// Values per block of formats with two levels of scales.
 pub(super) const VALUES: usize = 256;
 
 /// Writes the values of one block.
 type Encode = fn(&[f32], &mut [u8]);
 
-/// What a format is.
+/// A format's properties.
 #[derive(Debug)]
 pub struct Format {
-    /// As files and other programs call it.
+    /// Name in files and other programs.
     pub name: &'static str,
-    /// As options write it.
+    /// Name in options.
     pub word: &'static str,
-    /// Its number in GGUF files.
+    /// Id in GGUF files.
     pub ggml_id: u32,
-    /// Values of a block, and its bytes.
+    /// Values and bytes per block.
     pub values: usize,
     pub bytes: usize,
     /// One block (or, of plain floats, any number of values) → values.
     decode: fn(&[u8], &mut [f32]),
-    /// Values → one block; none where only reading is known.
+    /// Values → one block; `None` if the format is read-only.
     encode: Option<Encode>,
 }
 
@@ -74,12 +74,12 @@ formats! {
 }
 
 impl Kind {
-    /// The format of a number in a GGUF file.
+    /// The format of a GGUF id.
     pub fn by_ggml_id(id: u32) -> Option<Kind> {
         Kind::ALL.iter().copied().find(|k| k.format().ggml_id == id)
     }
 
-    /// The format of an option's word.
+    /// The format of an option's name.
     pub fn by_word(word: &str) -> Option<Kind> {
         Kind::ALL.iter().copied().find(|k| k.format().word == word)
     }
@@ -88,7 +88,7 @@ impl Kind {
         self.format().name
     }
 
-    /// Whether values can be written in it.
+    /// Whether it can be written.
     pub fn writable(self) -> bool {
         self.format().encode.is_some()
     }
@@ -98,7 +98,7 @@ impl Kind {
         self.format().values == 1
     }
 
-    /// Bytes of a row of `cols` values; none where they are no whole number of blocks.
+    /// Bytes per row of `cols` values; `None` if it is not a whole number of blocks.
     pub fn row_bytes(self, cols: usize) -> Option<usize> {
         let Format { values, bytes, .. } = self.format();
         cols.is_multiple_of(*values)
@@ -109,7 +109,7 @@ impl Kind {
     /// Whole blocks → values.
     ///
     /// # Panics
-    /// When the sizes do not belong together.
+    /// If the sizes do not match.
     pub fn decode(self, bytes: &[u8], values: &mut [f32]) {
         let format = self.format();
         assert_eq!(
@@ -127,7 +127,7 @@ impl Kind {
         }
     }
 
-    /// The first row of whole rows that holds a number that is not finite, or a scale that is none.
+    /// The first of the rows that contains a non-finite value or scale.
     pub fn first_not_finite(self, bytes: &[u8], row_bytes: usize) -> Option<usize> {
         let mut values = [0.0; VALUES];
         let format = self.format();
@@ -142,10 +142,10 @@ impl Kind {
         rows.position(|row| !row.chunks(chunk * format.bytes).all(&mut finite))
     }
 
-    /// Values → whole blocks; false where this format is only read.
+    /// Values → whole blocks; false if the format is read-only.
     ///
     /// # Panics
-    /// When the sizes do not belong together.
+    /// If the sizes do not match.
     pub fn encode(self, values: &[f32], bytes: &mut [u8]) -> bool {
         let format = self.format();
         let Some(encode) = format.encode else {
@@ -205,15 +205,15 @@ fn signed_top(values: &[f32]) -> f32 {
     values.iter().fold(0.0, larger)
 }
 
-/// The least and the greatest value.
+/// The minimum and the maximum.
 fn extent(values: &[f32]) -> (f32, f32) {
     let start = (f32::INFINITY, f32::NEG_INFINITY);
     let wider = |(least, greatest): (f32, f32), &x: &f32| (least.min(x), greatest.max(x));
     values.iter().fold(start, wider)
 }
 
-/// The scale s for codes −half..half with the least Σ x² (s q − x)²: the plain one and its neighbours are tried, and for
-/// the codes of each the best scale is solved for.
+/// The scale s for codes −half..half with the least Σ x² (s q − x)²: the naive one and its neighbours are tried, and the
+/// optimal scale is solved for each set of codes.
 fn best_scale(values: &[f32], half: i32) -> f32 {
     let top = signed_top(values);
     if top == 0.0 {
@@ -230,7 +230,7 @@ fn best_scale(values: &[f32], half: i32) -> f32 {
             qx += weight * q * x;
             qq += weight * q * q;
         }
-        // What the squared error is lowered by, for the best scale qx / qq.
+        // The reduction of the squared error, for the best scale qx / qq.
         if qq > 0.0 && qx * qx / qq > best.0 {
             best = (qx * qx / qq, qx / qq);
         }

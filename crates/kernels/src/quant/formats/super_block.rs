@@ -80,11 +80,11 @@ struct Fit {
     minimum: f32,
 }
 
-/// Scales that are tried around the plain one, which reaches from the least value to the greatest.
+/// Scales tried around the naive one, which spans the minimum to the maximum.
 const TRIES: i32 = 20;
 
-/// The pair with the least squared error, large values weighing more: for each tried scale the codes are rounded and the
-/// best scale and minimum for these codes solved for.
+/// The pair with the least squared error, large values weighted more: for each trial scale the codes are rounded and the
+/// optimal scale and minimum for these codes solved for.
 fn fit_block(values: &[f32], most: f32) -> Fit {
     let (least, greatest) = super::extent(values);
     let least = least.min(0.0);
@@ -132,7 +132,7 @@ fn error(values: &[f32], fit: Fit, most: f32, base: f32) -> f32 {
     values.iter().map(one).sum()
 }
 
-/// Weighted least squares of x on the codes that `fit` gives; none where they are all alike or the minimum would change
+/// Weighted least squares of x on the codes that `fit` gives; `None` if they are all equal or the minimum would change
 /// its sign.
 fn solve(values: &[f32], fit: Fit, most: f32, base: f32) -> Option<Fit> {
     let (mut w, mut wq, mut wqq, mut wx, mut wqx) = (0.0_f64, 0.0, 0.0, 0.0, 0.0);

@@ -1,5 +1,5 @@
-//! Encoders against decoders, and blocks whose values are worked out by hand. `tests/gguf_formats.rs` holds the decoders
-//! against another program's.
+//! Encoders against decoders, and blocks worked out by hand. `tests/gguf_formats.rs` compares the decoders
+//! with another program's.
 
 use super::*;
 use crate::check::normal;

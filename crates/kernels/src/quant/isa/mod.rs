@@ -1,5 +1,5 @@
-//! What a quantised product needs of an instruction set: sixteen rows of weights side by side. An ISA is one file; the
-//! loops are written once, in `tile`. All ISAs give the same bits: sums of whole numbers are exact, and floats are
+//! What a quantized matmul needs of an instruction set: sixteen rows of weights side by side. An ISA is one file; the
+//! loops are written once, in `tile`. All ISAs give the same bits: integer sums are exact, and floats are
 //! multiplied and added one by one, in one order.
 
 #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
@@ -10,7 +10,7 @@ pub(super) mod portable;
 
 use super::tile::Job;
 
-/// Rows of weights that are multiplied at once.
+/// Rows of weights multiplied at once.
 pub(super) const ROWS: usize = 16;
 
 /// The instructions of one ISA.
@@ -20,9 +20,9 @@ pub(super) const ROWS: usize = 16;
 pub(super) trait Lanes {
     /// Four bytes of each row.
     type Bytes: Copy;
-    /// One whole number of each row.
+    /// One integer per row.
     type Ints: Copy;
-    /// One float of each row.
+    /// One float per row.
     type Floats: Copy;
 
     /// 64 bytes.
@@ -49,7 +49,7 @@ pub(super) trait Lanes {
     unsafe fn store(to: *mut f32, x: Self::Floats);
 }
 
-/// The ISAs, the fastest first.
+/// The ISAs, fastest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Isa {
     #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
@@ -60,13 +60,13 @@ pub(super) enum Isa {
 }
 
 impl Isa {
-    /// The fastest that this machine has, found once.
+    /// The fastest one this machine supports, detected once.
     pub fn best() -> Isa {
         static BEST: std::sync::OnceLock<Isa> = std::sync::OnceLock::new();
         *BEST.get_or_init(|| Isa::all().next().unwrap_or(Isa::Portable))
     }
 
-    /// All that this machine has.
+    /// All that this machine supports.
     pub fn all() -> impl Iterator<Item = Isa> {
         #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
         let wide = {
@@ -81,7 +81,7 @@ impl Isa {
         wide.chain([Isa::Portable])
     }
 
-    /// Rows of activations that are multiplied at once.
+    /// Rows of activations multiplied at once.
     pub fn rows(self) -> usize {
         match self {
             #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
@@ -95,7 +95,7 @@ impl Isa {
     /// Computes a job.
     ///
     /// # Safety
-    /// The machine must have the ISA; the job's pointers must be valid for what it says.
+    /// The machine must support the ISA; the job's pointers must be valid for what it says.
     pub unsafe fn run(self, job: &Job) {
         // SAFETY: passed on to the caller.
         unsafe {

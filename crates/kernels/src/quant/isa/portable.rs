@@ -1,4 +1,4 @@
-//! Plain Rust, for machines without a isa of their own, and the reference of the others.
+//! Plain Rust, for machines without an ISA file of their own, and the reference of the others.
 #![allow(
     unsafe_op_in_unsafe_fn,
     reason = "the trait says what callers owe; nothing here needs more than readable memory"

@@ -1,4 +1,4 @@
-//! Products against dequantise-then-f32, isa against isa, and broken bytes.
+//! Quantized matmuls against dequantize-then-f32, ISA against ISA, and malformed bytes.
 
 use super::*;
 use crate::check::normal;
