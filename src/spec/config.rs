@@ -4,7 +4,7 @@ use crate::base::sampling::Sampling;
 use crate::{
     data::DataConfig,
     methods::MethodConfig,
-    nn::{ActivationCheckpointing, ModelConfig, Precision},
+    nn::{ActivationCheckpointing, AdapterConfig, ModelConfig, Precision},
     optim::OptimizerConfig,
     optim::schedule::ScheduleConfig,
 };
@@ -24,6 +24,8 @@ pub struct RunConfig {
     pub method: MethodConfig,
     /// What the model is made of.
     pub model: ModelConfig,
+    /// Small trainable matrices beside frozen weights. Default: none, all weights train.
+    pub adapter: Option<AdapterConfig>,
     /// Where training text comes from.
     pub data: DataConfig,
     /// How long and in what portions.
@@ -127,6 +129,7 @@ impl Default for RunConfig {
             seed: 1337,
             method: MethodConfig::Pretrain(Default::default()),
             model: ModelConfig::default(),
+            adapter: None,
             data: DataConfig::default(),
             train: TrainConfig::default(),
             optimizer: OptimizerConfig::AdamW(Default::default()),

@@ -1,15 +1,14 @@
 //! What a pass needs to know besides its tokens: the model's words, its weights and tables, and how to compute.
 
 use crate::kernels::attention::{self, Heads, Mask, Scores};
-use crate::kernels::dropout::Dropout;
 use crate::kernels::matmul::ComputeDtype;
 use crate::kernels::matrix::Matrix;
 use crate::kernels::norm;
 use crate::kernels::qk_norm::QkNorm;
 use crate::kernels::rotary::RotaryTable;
 use crate::nn::checkpointing::ActivationCheckpointing;
-use crate::nn::layout::{BlockSpans, Layout, NormSpans, Span};
-use crate::nn::step_position::{Place, StepPosition};
+use crate::nn::layout::{AdapterSpans, BlockSpans, Layout, LinearSpans, NormSpans, Span};
+use crate::nn::step_position::StepPosition;
 use crate::nn::tables::Tables;
 use crate::nn::weights::Weights;
 use crate::nn::{ModelConfig, ModelShape};
@@ -27,6 +26,8 @@ pub(crate) struct Plan<'a> {
     /// Where in a run the pass stands; what is dropped depends on it.
     pub moment: StepPosition,
     pub weights: Weights<'a>,
+    /// Whether adapters count.
+    pub adapters: bool,
 }
 
 impl<'a> Plan<'a> {
@@ -98,9 +99,9 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What is dropped at a place of a training pass.
-    pub(super) fn dropout(&self, place: Place) -> Option<Dropout> {
-        self.moment.dropout(self.config.dropout, place)
+    /// The adapters of a linear layer, where it has any and they are on.
+    pub(super) fn adapter<'s>(&self, spans: &'s LinearSpans) -> Option<&'s AdapterSpans> {
+        spans.adapter.as_ref().filter(|_| self.adapters)
     }
 
     pub(super) fn logit_cap(&self) -> Option<f32> {

@@ -86,8 +86,7 @@ impl Model {
         upstream: &mut Upstream,
     ) -> Result<R> {
         self.recorded = None;
-        self.params.require_present()?;
-        self.check_batch(batch)?;
+        self.check_training(batch)?;
         self.tables.extend_to(batch.seq_len);
         let known = known(upstream);
         let (grads, into) = self.params.open_grads();
