@@ -81,7 +81,7 @@ fn kernels(criterion: &mut Criterion) {
                 ComputeDtype::F32,
                 sizes,
                 &wide,
-                &weight,
+                Matrix::Dense(&weight),
                 &mut dx,
                 Accumulation::Overwrite,
             );

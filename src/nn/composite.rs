@@ -315,8 +315,8 @@ impl Decoder<'_> {
             None => None,
         };
         let y = linear::composite(x, self.leaves.get(spans.weight)?, bias)?;
-        match spans.adapter.as_ref().filter(|_| self.adapters) {
-            Some(adapter) => self.adapted(adapter, x, y),
+        match spans.adapter.filter(|_| self.adapters) {
+            Some(number) => self.adapted(&self.layout.adapters[number], x, y),
             None => Ok(y),
         }
     }

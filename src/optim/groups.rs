@@ -54,7 +54,7 @@ pub(super) fn parts(params: &Params, groups: &[Group]) -> Result<Vec<Part>> {
             (None, Some(_)) => bail!("optimizer: {} is frozen and stands in a group", info.name),
             (Some(_), None) => bail!("optimizer: {} trains and stands in no group", info.name),
             (Some(grads), Some(group)) => parts.push(Part {
-                weights: info.offset,
+                weights: info.offset - params.first_held(),
                 grads,
                 len: info.len,
                 lr_scale: group.lr_scale,

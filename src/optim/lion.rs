@@ -162,7 +162,7 @@ mod tests {
         };
         let (lr, scale) = (0.003, 0.7);
         for step in 0..10 {
-            // Far from the places at which f32 and f64 could see other signs.
+            // The first gradient of all is zero, and its sign too.
             let gradient = |i: usize| ((i * 7 + step * 13) as f32).sin();
             let fill = |g: &mut [f32]| (0..g.len()).for_each(|i| g[i] = gradient(i));
             model.params_mut().write_grads(fill).unwrap();
@@ -171,7 +171,13 @@ mod tests {
                 let g = f64::from(gradient(i)) * scale;
                 let direction = config.beta1 * mean[i] + (1.0 - config.beta1) * g;
                 let decay = if decays[i] { config.weight_decay } else { 0.0 };
-                *w = *w * (1.0 - lr * decay) - lr * direction.signum();
+                // f64::signum(0) is 1.
+                let sign = if direction == 0.0 {
+                    0.0
+                } else {
+                    direction.signum()
+                };
+                *w = *w * (1.0 - lr * decay) - lr * sign;
                 mean[i] = config.beta2 * mean[i] + (1.0 - config.beta2) * g;
             }
         }

@@ -282,16 +282,10 @@ impl<'a> Head<'a> {
     ) {
         let Sizes { d, vocab, .. } = self.sizes;
         let dlogits = Mat::new(dlogits, rows.len(), vocab);
-        let table = Mat::new(self.inputs.table.dense(), vocab, d);
+        let table = self.inputs.table;
         let dhidden = &mut dhidden[rows.start * d..rows.end * d];
-        matmul(
-            dhidden,
-            dlogits,
-            table,
-            1.0,
-            Accumulation::Overwrite,
-            self.compute,
-        );
+        let overwrite = Accumulation::Overwrite;
+        table.input_gradient(dhidden, dlogits, d, overwrite, self.compute);
         let Some((dtable, into)) = dtable else {
             return;
         };

@@ -135,7 +135,7 @@ impl Adapter for Config {
         };
         let is_custom = self.targets == Targets::Custom;
         want(
-            is_custom == !self.custom.is_empty(),
+            is_custom != self.custom.is_empty(),
             &["custom", "targets"],
             match is_custom {
                 true => "targets is custom, and custom lists no layer",

@@ -48,7 +48,8 @@ impl Low {
         }
         let layout = Layout::adapted(config, shape, adapter);
         let blocks = layout.blocks.iter().map(|block| {
-            let width = |linear: &LinearSpans| linear.adapter.map_or(0, |adapter| adapter.a.rows);
+            let width =
+                |linear: &LinearSpans| linear.adapter.map_or(0, |i| layout.adapters[i].a.rows);
             let (wide, out) = match &block.mlp {
                 MlpSpans::One(mlp) => (width(&mlp.wide), width(&mlp.out)),
                 MlpSpans::Many(_) => (0, 0),

@@ -137,7 +137,7 @@ impl Pass {
         let Some((adapter, dlow)) = plan.adapter(spans).zip(dlow) else {
             return;
         };
-        let (sizes, a) = (self.low_sizes(adapter.a), plan.dense(adapter.a));
+        let (sizes, a) = (self.low_sizes(adapter.a), plan.matrix(adapter.a));
         let Some(drop) = self.adapter_drop(plan, adapter) else {
             return self.profile.measure(Part::LinearBackward, || {
                 linear::backward_input(plan.arithmetic, sizes, dlow, a, dx, Accumulation::Add);

@@ -336,7 +336,7 @@ impl Pass {
                 if let Some(range) = spans.bias.and_then(|span| span.grads()) {
                     linear::backward_bias(dy, &mut grads[range], into);
                 }
-                let (weight, dx) = (plan.dense(spans.weight), &mut dx[ins]);
+                let (weight, dx) = (plan.matrix(spans.weight), &mut dx[ins]);
                 linear::backward_input(
                     plan.arithmetic,
                     sizes,
@@ -374,7 +374,7 @@ impl Pass {
                 let dweight = &mut grads[range];
                 linear::backward_weight(ComputeDtype::F32, sizes, &dlogits, x, dweight, into);
             }
-            let weight = plan.dense(spans.router);
+            let weight = plan.matrix(spans.router);
             linear::backward_input(
                 ComputeDtype::F32,
                 sizes,

@@ -183,7 +183,7 @@ impl Pass {
         dy: &[f32],
         (dx, into): (&mut [f32], Accumulation),
     ) {
-        let (sizes, weight) = (self.linear_sizes(spans), plan.dense(spans.weight));
+        let (sizes, weight) = (self.linear_sizes(spans), plan.matrix(spans.weight));
         self.profile.measure(Part::LinearBackward, || {
             linear::backward_input(plan.arithmetic, sizes, dy, weight, dx, into);
         });

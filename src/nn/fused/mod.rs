@@ -35,6 +35,10 @@ use crate::kernels::positions::Positions;
 use head::HeadPass;
 
 /// One layer as the forward left it.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nodes are few, and lie on one stack that is used again"
+)]
 #[derive(Debug, Clone, Copy)]
 enum Node {
     Norm {

@@ -31,8 +31,7 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// A matrix of weights: the one place where a pass reads it, whatever it is kept in. What a backward differentiates
-    /// by is always dense: [`Plan::dense`].
+    /// A matrix of weights: the one place where a pass reads it, whatever it is kept in.
     pub(super) fn matrix(&self, span: Span) -> Matrix<'a> {
         self.weights.matrix(span)
     }
@@ -100,8 +99,9 @@ impl<'a> Plan<'a> {
     }
 
     /// The adapters of a linear layer, where it has any and they are on.
-    pub(super) fn adapter<'s>(&self, spans: &'s LinearSpans) -> Option<&'s AdapterSpans> {
-        spans.adapter.as_ref().filter(|_| self.adapters)
+    pub(super) fn adapter(&self, spans: &LinearSpans) -> Option<&'a AdapterSpans> {
+        let number = spans.adapter.filter(|_| self.adapters)?;
+        self.layout.adapters.get(number)
     }
 
     pub(super) fn logit_cap(&self) -> Option<f32> {

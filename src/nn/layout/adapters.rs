@@ -17,7 +17,7 @@ pub(crate) struct AdapterSpans {
     pub scale: f32,
     /// Probability that a feature is dropped on its way into A.
     pub dropout: f64,
-    /// Number of the layer among those with adapters; what is dropped depends on it.
+    /// Its number; what is dropped depends on it.
     pub lane: u32,
     parts: [Option<AdapterPart>; MOST],
 }
@@ -44,9 +44,9 @@ impl AdapterSpans {
 }
 
 impl Builder<'_> {
-    /// Gives the linear layers of all blocks their adapters.
-    pub(super) fn adapt(&mut self, blocks: &mut [BlockSpans]) {
-        let mut lane = 0;
+    /// Gives the linear layers of all blocks their adapters, and returns these.
+    pub(super) fn adapt(&mut self, blocks: &mut [BlockSpans]) -> Vec<AdapterSpans> {
+        let mut adapters = Vec::new();
         for (layer, block) in blocks.iter_mut().enumerate() {
             self.enter(layer);
             let mut linears = vec![&mut block.qkv, &mut block.attn_out];
@@ -54,10 +54,13 @@ impl Builder<'_> {
                 linears.extend([&mut mlp.wide, &mut mlp.out]);
             }
             for linear in linears {
-                linear.adapter = self.adapter(linear, lane);
-                lane += 1;
+                if let Some(adapter) = self.adapter(linear, adapters.len() as u32) {
+                    linear.adapter = Some(adapters.len());
+                    adapters.push(adapter);
+                }
             }
         }
+        adapters
     }
 
     fn adapter(&mut self, linear: &LinearSpans, lane: u32) -> Option<AdapterSpans> {

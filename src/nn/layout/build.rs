@@ -106,13 +106,14 @@ impl<'a> Builder<'a> {
             self.matrix("lm_head", Role::Head, (vocab, d), std)
         };
         let n_base = self.infos.len();
-        self.adapt(&mut blocks);
+        let adapters = self.adapt(&mut blocks);
         Layout {
             tokens,
             positions,
             blocks,
             norm,
             head,
+            adapters,
             infos: Vec::new(),
             n_base,
         }

@@ -76,12 +76,12 @@ impl Span {
     }
 }
 
-/// A linear layer: weight (out, in), bias (1, out) and adapters.
+/// A linear layer: weight (out, in), bias (1, out) and the number of its adapters in [`Layout::adapters`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LinearSpans {
     pub weight: Span,
     pub bias: Option<Span>,
-    pub adapter: Option<AdapterSpans>,
+    pub adapter: Option<usize>,
 }
 
 /// A normalisation: gain and bias, each (1, D).
@@ -184,6 +184,8 @@ pub(crate) struct Layout {
     pub norm: Option<NormSpans>,
     /// The output head; equals `tokens` where embeddings are tied.
     pub head: Span,
+    /// Of the linear layers that have any, in the order of the blocks.
+    pub adapters: Vec<AdapterSpans>,
     pub infos: Vec<ParamInfo>,
     /// How many of them are the base model's; adapters follow.
     pub n_base: usize,
@@ -217,6 +219,15 @@ impl Layout {
         let parts = Parts {
             adapter: None,
             trains: &|_| true,
+        };
+        Layout::of(config, shape, parts).0
+    }
+
+    /// Without adapters; nothing trains.
+    pub fn frozen(config: &ModelConfig, shape: &ModelShape) -> Layout {
+        let parts = Parts {
+            adapter: None,
+            trains: &|_| false,
         };
         Layout::of(config, shape, parts).0
     }
@@ -260,6 +271,19 @@ impl Layout {
         idle
     }
 
+    /// The linear layers that have adapters.
+    pub fn adapted_linears(&self) -> Vec<(LinearSpans, &AdapterSpans)> {
+        let linears = self.blocks.iter().flat_map(|block| {
+            let mut linears = vec![block.qkv, block.attn_out];
+            if let MlpSpans::One(mlp) = &block.mlp {
+                linears.extend([mlp.wide, mlp.out]);
+            }
+            linears
+        });
+        let adapted = linears.filter_map(|linear| Some((linear, &self.adapters[linear.adapter?])));
+        adapted.collect()
+    }
+
     /// Every part that a pass reads as one, each at least once: tied ones stand twice.
     pub fn spans(&self) -> Vec<Span> {
         let mut spans = vec![self.tokens, self.head];
@@ -294,9 +318,9 @@ impl Layout {
             for part in linears {
                 spans.push(part.weight);
                 spans.extend(part.bias);
-                spans.extend(part.adapter.iter().flat_map(AdapterSpans::spans));
             }
         }
+        spans.extend(self.adapters.iter().flat_map(AdapterSpans::spans));
         spans
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Model;
 use crate::kernels::low_rank;
-use crate::nn::layout::{AdapterSpans, Layout, LinearSpans, MlpSpans, Parts};
+use crate::nn::layout::{AdapterSpans, Layout, LinearSpans, Parts};
 use crate::nn::{AdapterConfig, ParamInfo};
 use candle_core::{Result, bail};
 
@@ -48,6 +48,10 @@ impl Model {
     }
 
     fn rearrange(&mut self, layout: Layout) -> Result<()> {
+        let base = &layout.infos[..layout.n_base];
+        if base.iter().any(ParamInfo::trains) {
+            self.params.require_present()?;
+        }
         self.params = self
             .params
             .rearranged(layout.infos.clone(), layout.n_base)?;
@@ -81,31 +85,18 @@ impl Model {
     /// Adds the adapters to the weights that they stand beside, W + scale · B A in f32, and takes them away; everything
     /// trains again.
     pub fn merge_adapters(&mut self) -> Result<()> {
-        if self.adapter.take().is_none() {
+        if self.adapter.is_none() {
             return Ok(());
         }
-        let linears = linears(&self.layout);
+        let linears = self.layout.adapted_linears();
         self.params.write_weights(|weights| {
             for (linear, adapter) in linears {
-                merge(weights, &linear, &adapter);
+                merge(weights, &linear, adapter);
             }
         })?;
+        self.adapter = None;
         self.rearrange(Layout::new(&self.config, &self.shape))
     }
-}
-
-/// The linear layers that have adapters.
-fn linears(layout: &Layout) -> Vec<(LinearSpans, AdapterSpans)> {
-    let blocks = layout.blocks.iter().flat_map(|block| {
-        let mut linears = vec![block.qkv, block.attn_out];
-        if let MlpSpans::One(mlp) = &block.mlp {
-            linears.extend([mlp.wide, mlp.out]);
-        }
-        linears
-    });
-    blocks
-        .filter_map(|linear| Some((linear, linear.adapter?)))
-        .collect()
 }
 
 /// Rows of W += scale · B A. Adapters lie behind the base.

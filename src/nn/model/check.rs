@@ -7,7 +7,7 @@ use candle_core::{Result, Tensor, bail};
 impl Model {
     /// Refuses what cannot be trained on.
     pub(super) fn check_training(&self, batch: &TokenBatch) -> Result<()> {
-        self.params.require_present()?;
+        self.params.require_trainable()?;
         if self.adapter.is_some() && !self.adapters_on {
             bail!("model: the adapters, which alone train, are off: set_adapters(true)")
         }

@@ -187,7 +187,7 @@ impl Model {
     {
         let shape = config.shape(vocab_size);
         check::shape(config, &shape, Backend::Fused)?;
-        let layout = Layout::new(config, &shape);
+        let layout = Layout::frozen(config, &shape);
         let params = Params::absent(layout.infos.clone())?;
         let stored = Stored::new(&layout, read)?;
         let config = (config, shape);
@@ -236,9 +236,11 @@ impl Model {
     /// The same for parameters from number `first` on.
     fn init_from(&mut self, seed: u64, first: usize) -> Result<()> {
         let infos = self.params.infos().to_vec();
-        self.params.write_weights(|weights| {
+        let held = self.params.first_held();
+        self.params.write_from(first, |weights| {
             for (index, info) in infos.iter().enumerate().skip(first) {
-                let part = &mut weights[info.offset..info.offset + info.len];
+                let from = info.offset - held;
+                let part = &mut weights[from..from + info.len];
                 match info.init {
                     Init::Ones => part.fill(1.0),
                     Init::Zeros => part.fill(0.0),

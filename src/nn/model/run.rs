@@ -230,7 +230,13 @@ impl Model {
             work(&plan, training, evaluation)
         };
         match stored {
-            Some(stored) => Ok(run(Weights::Stored(stored))),
+            Some(stored) => flat::read(params.weights(), |adapters| {
+                run(Weights::Stored {
+                    stored,
+                    adapters,
+                    from: params.first_held(),
+                })
+            }),
             None => flat::read(params.weights(), |weights| run(Weights::Flat(weights))),
         }
     }
