@@ -325,6 +325,18 @@ fn dropout_of_adapters_depends_on_the_step_and_on_nothing_else() {
 }
 
 #[test]
+fn biases_that_balance_experts_stay_under_adapters() {
+    let bias = json!({"moe": {"n_expert": 3, "top_k": 1, "balancing": {"bias": {"rate": 0.5}}}});
+    let config = with(bias);
+    let texts = texts(18);
+    let mut model = adapted(&config, &widest(&config, 0.0), Backend::Fused);
+    let before = model.params().read_weights(<[f32]>::to_vec).unwrap();
+    model.accumulate(&batch(&texts), |_, _| Ok(())).unwrap();
+    model.end_step().unwrap();
+    assert!(model.params().read_weights(|w| w == before).unwrap());
+}
+
+#[test]
 fn adapters_that_do_not_go_with_a_model_are_refused_with_the_way_out() {
     let refused = |config: &ModelConfig, targets| {
         let mut model = model(config, Backend::Fused);
