@@ -688,7 +688,9 @@ proptest::proptest! {
             format!("sample.sampling.temperature={temperature}")];
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let spec = set(&words).unwrap().spec;
-        let llmtui::optim::OptimizerConfig::AdamW(adamw) = &spec.optimizer;
+        let llmtui::optim::OptimizerConfig::AdamW(adamw) = &spec.optimizer else {
+            panic!("the default is AdamW")
+        };
         proptest::prop_assert_eq!(adamw.lr.to_bits(), lr.to_bits());
         proptest::prop_assert_eq!(adamw.beta2.to_bits(), beta.to_bits());
         proptest::prop_assert_eq!(spec.sample.sampling.temperature.to_bits(), temperature.to_bits());

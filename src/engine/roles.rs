@@ -17,6 +17,8 @@ pub struct Models {
 pub enum Reference {
     /// The method needs none.
     None,
+    /// The policy with its adapter switched off.
+    AdapterOff,
     /// A copy of the starting weights.
     Frozen(Box<Model>),
     /// What the starting weights said of every sequence.
@@ -44,12 +46,8 @@ impl Models {
     ) -> Result<(), EngineError> {
         self.reference = match method.needs().reference {
             None => Reference::None,
-            Some(ReferenceChoice::AdapterOff) => {
-                return Err(EngineError::Setup(
-                    "method.dpo.reference adapter_off needs an adapter; say frozen or precomputed"
-                        .into(),
-                ));
-            }
+            Some(ReferenceChoice::AdapterOff) => Reference::AdapterOff,
+            Some(ReferenceChoice::Auto) if self.policy.adapter().is_some() => Reference::AdapterOff,
             Some(ReferenceChoice::Auto | ReferenceChoice::Frozen) => {
                 Reference::Frozen(Box::new(self.policy.frozen_copy()?))
             }
@@ -67,6 +65,12 @@ impl Models {
     pub fn add_reference(&mut self, batch: &mut Batch) -> Result<(), EngineError> {
         let values = match &mut self.reference {
             Reference::None => return Ok(()),
+            Reference::AdapterOff => {
+                self.policy.set_adapters(false);
+                let values = scored(&mut self.policy, batch);
+                self.policy.set_adapters(true);
+                values?
+            }
             Reference::Frozen(model) => scored(model, batch)?,
             Reference::Precomputed(table) => {
                 let of = |origin| table.get(origin).copied();

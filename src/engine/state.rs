@@ -62,7 +62,10 @@ impl TrainState {
     pub fn fresh(spec: &RunSpec, data: &Dataset) -> Result<TrainState, EngineError> {
         let mut state = TrainState::blank(spec, data)?;
         match &spec.train.from {
-            Some(place) => start_from(place, &mut state.models.policy, spec, data)?,
+            Some(place) => {
+                start_from(place, &mut state.models.policy, spec, data)?;
+                state.models.policy.init_adapters(spec.seed)?;
+            }
             None => state.models.policy.init(spec.seed)?,
         }
         Ok(state)
@@ -77,6 +80,9 @@ impl TrainState {
             )));
         }
         let mut model = Model::new(&spec.model, vocab_size, &candle_core::Device::Cpu)?;
+        if let Some(adapter) = &spec.adapter {
+            model.adapt(adapter)?;
+        }
         model.set_arithmetic(arithmetic(spec)?)?;
         model.set_checkpointing(spec.train.activation_checkpointing);
         let optimizer = spec.optimizer.build(model.params())?;
@@ -123,7 +129,7 @@ pub(super) fn arithmetic(spec: &RunSpec) -> Result<ComputeDtype, EngineError> {
     asked.map_err(|e| EngineError::Setup(format!("train.precision: {e}; {}", PrecisionError::HINT)))
 }
 
-/// Weights of another model: a folder's, or those of a GGUF file in f32. Its tokenizer must be ours: ids of another one
+/// Weights of another model: a folder's, its adapters merged, or those of a GGUF file in f32. Its tokenizer must be ours: ids of another one
 /// mean other text.
 fn start_from(
     place: &Path,
@@ -161,7 +167,10 @@ fn start_from(
     }
     match file {
         Some(file) => file.fill(model).map_err(|e| fault(e.to_string())),
-        None => crate::hf::read_weights(place, model).map_err(|e| fault(e.to_string())),
+        None => crate::hf::read_weights(place, model)
+            .and_then(|()| crate::hf::merge_adapter(place, model))
+            .map(|_| ())
+            .map_err(|e| fault(e.to_string())),
     }
 }
 

@@ -168,12 +168,9 @@ impl Trainer<'_, '_> {
     /// How far the last update moved the matrices relative to their size, the median of them; none where the optimizer
     /// does not measure it.
     fn update_ratio(&self) -> Option<f64> {
-        let infos = self.state.models.policy.params().infos();
+        let infos = self.state.models.policy.params().trainable();
         let norms = self.state.optimizer.last_norms();
-        let matrices = infos
-            .iter()
-            .zip(norms)
-            .filter(|(info, _)| info.shape.len() == 2);
+        let matrices = infos.zip(norms).filter(|(info, _)| info.shape.len() == 2);
         let ratios: Vec<f64> = matrices.map(|(_, norms)| norms.update_ratio()).collect();
         median(&ratios)
     }

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
+mod adapters;
 mod commands;
 mod documents;
 mod faults;

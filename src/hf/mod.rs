@@ -1,6 +1,7 @@
 //! Hugging Face model folders: config.json, model.safetensors (or shards), tokenizer.json, generation_config.json ⇄ our
 //! model. What makes a folder resumable (moments, counters, manifest) belongs to the engine.
 
+mod adapter;
 pub mod config;
 mod dtype;
 mod families;
@@ -10,6 +11,9 @@ mod tensor_file;
 mod tensors;
 mod weights;
 
+pub use adapter::{
+    ADAPTER_CONFIG, ADAPTER_WEIGHTS, adapter_json, merge_adapter, read_adapter, write_adapter,
+};
 pub use config::TokenIds;
 pub use dtype::Dtype;
 pub use families::{FAMILIES, Family, of as family_of};
@@ -104,7 +108,7 @@ impl<'a> Outgoing<'a> {
     pub fn new(model: &'a Model, naming: Naming, dtype: Dtype, max_bytes: u64) -> Outgoing<'a> {
         let mut shards: Vec<Vec<DiskTensor>> = vec![Vec::new()];
         let mut filled = 0;
-        for tensor in disk_tensors(model.config(), model.params().infos(), naming) {
+        for tensor in disk_tensors(model.config(), model.params().base(), naming) {
             let bytes = (tensor.len() * dtype.size()) as u64;
             if filled > 0 && filled + bytes > max_bytes {
                 shards.push(Vec::new());
@@ -182,7 +186,7 @@ pub fn write_weights(model: &Model, out: &mut dyn Write) -> io::Result<()> {
 /// mismatch no weight is changed.
 pub fn read_weights(folder: &Path, model: &mut Model) -> Result<(), HfError> {
     let naming = naming_of(&read_json(folder)?);
-    let (file, infos) = (Weights::open(folder)?, model.params().infos());
+    let (file, infos) = (Weights::open(folder)?, model.params().base());
     let tensors = disk_tensors(model.config(), infos, naming);
     let reading = Reading::plan(&file, &tensors, &|name| is_buffer(model.config(), name))?;
     model
@@ -254,13 +258,15 @@ pub fn check_weights(folder: &Path, config: &ModelConfig) -> Result<(), HfError>
     Ok(())
 }
 
-/// Loads a folder's model with weights on the CPU. Its files are validated against its config before allocation.
+/// Loads a folder's model with weights on the CPU; an adapter beside them is merged. Its files are validated against its
+/// config before allocation.
 pub fn load(folder: &Path) -> Result<Model, HfError> {
     let config = read_config(folder)?;
     check_weights(folder, &config)?;
     let vocab_size = config.vocab_size.unwrap_or_default();
     let mut model = Model::new(&config, vocab_size, &candle_core::Device::Cpu)?;
     read_weights(folder, &mut model)?;
+    merge_adapter(folder, &mut model)?;
     Ok(model)
 }
 

@@ -255,15 +255,19 @@ fn missing_trunk(file: &Weights, tensors: &[DiskTensor]) -> Option<&'static str>
 mod tests {
     use super::super::safetensors::{TensorHead, write_to};
     use super::*;
-    use crate::nn::Init;
+    use crate::nn::{Init, Role};
     use std::path::Path;
 
     fn info(name: &str, shape: &[usize], offset: usize) -> ParamInfo {
         ParamInfo {
             name: name.into(),
+            role: Role::Head,
+            layer: None,
+            expert: None,
             shape: shape.to_vec(),
             offset,
             len: shape.iter().product(),
+            grad: None,
             decay: true,
             init: Init::Ones,
         }

@@ -166,7 +166,7 @@ impl GgufModel {
     /// # Errors
     /// The model's parameters differ from the file's; as for [`GgufModel::quantised`].
     pub fn fill(&self, model: &mut Model) -> Result<(), ModelFileError> {
-        let infos = model.params().infos().to_vec();
+        let infos = model.params().base().to_vec();
         let theirs = Model::parameters(&self.config, self.shape.vocab_size)?;
         let same = |(a, b): (&ParamInfo, &ParamInfo)| a.name == b.name && a.shape == b.shape;
         if let Some((ours, theirs)) = infos.iter().zip(&theirs).find(|pair| !same(*pair)) {

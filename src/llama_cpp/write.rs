@@ -123,7 +123,7 @@ fn parts<'a>(
     let (config, shape) = (model.config(), model.shape());
     let mut parts: Vec<Part> = Vec::new();
     let mut at = BTreeMap::new();
-    for info in model.params().infos() {
+    for info in model.params().base() {
         let place = place(chosen.architecture, config, shape, info);
         let place = place.map_err(ModelFileError::Model)?;
         if let Some(&index) = at.get(&place.tensor) {

@@ -1,6 +1,7 @@
 //! A model's parameters by part and layer, exactly as the model itself would allocate them; its FLOPs; its
 //! memory.
 
+use crate::nn::role::{Role, Site};
 use crate::nn::{ActivationCheckpointing, ModelConfig, ModelShape, ParamInfo, footprint};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ pub enum Part {
     Router,
     Norms,
     Head,
+    Adapters,
 }
 
 impl Part {
@@ -32,26 +34,20 @@ impl Part {
             Part::Router => "router",
             Part::Norms => "norms",
             Part::Head => "output head",
+            Part::Adapters => "adapters",
         }
     }
 
-    /// Told from the name that a parameter has in files.
-    fn of(name: &str) -> Part {
-        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-        if has(&["wte.", "embed_tokens."]) {
-            Part::Embeddings
-        } else if has(&["wpe.", "embed_positions."]) {
-            Part::Positions
-        } else if name.starts_with("lm_head.") {
-            Part::Head
-        } else if has(&["norm", ".ln_"]) {
-            Part::Norms
-        } else if has(&[".mlp.gate."]) {
-            Part::Router
-        } else if has(&[".attn.", ".self_attn."]) {
-            Part::Attention
-        } else {
-            Part::FeedForward
+    fn of(role: Role) -> Part {
+        match role {
+            Role::Embedding => Part::Embeddings,
+            Role::Position => Part::Positions,
+            Role::Head => Part::Head,
+            Role::Norm | Role::Bias(Site::Norm) => Part::Norms,
+            Role::Router => Part::Router,
+            Role::Attention(_) | Role::Bias(Site::Attention) => Part::Attention,
+            Role::Mlp(_) | Role::Bias(Site::Mlp) => Part::FeedForward,
+            Role::Adapter(_) => Part::Adapters,
         }
     }
 }
@@ -138,7 +134,13 @@ pub fn anatomy(config: &ModelConfig, vocab_size: usize, step: Step) -> Anatomy {
 }
 
 fn memory(config: &ModelConfig, shape: &ModelShape, total: u64, step: Step) -> Memory {
-    let pass = footprint::training(config, shape, step.rows, shape.seq_len, step.checkpointing);
+    let pass = footprint::training(
+        config,
+        shape,
+        None,
+        (step.rows, shape.seq_len),
+        step.checkpointing,
+    );
     let kv_per_token = 2 * F32 * (shape.n_layer * shape.n_kv_head * shape.head_dim) as u64;
     // A block with a sliding window caches only its window.
     let kept: usize = (0..shape.n_layer)
@@ -169,7 +171,7 @@ fn idle(config: &ModelConfig, infos: &[ParamInfo]) -> u64 {
     };
     let experts: u64 = infos
         .iter()
-        .filter(|info| info.name.contains(".experts."))
+        .filter(|info| info.expert.is_some())
         .map(|info| info.len as u64)
         .sum();
     let n = moe.n_expert.max(1) as u64;
@@ -187,7 +189,7 @@ fn rows(infos: &[ParamInfo]) -> Vec<Row> {
             .or_insert(rows.len());
         if at == rows.len() {
             rows.push(Row {
-                part: Part::of(&info.name),
+                part: Part::of(info.role),
                 shape: info.shape.clone(),
                 count: 0,
                 params: 0,

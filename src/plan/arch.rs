@@ -334,6 +334,13 @@ impl Arch {
                 Positions::Rotary => PositionConfig::Rope(Default::default()),
             },
             norm: match self.norm {
+                // GPT-2's names, and its one matrix for queries, keys and values, come with its norm; without biases it is a
+                // gain as well.
+                Norm::Gain
+                    if self.positions == Positions::Learned && self.biases != Biases::All =>
+                {
+                    NormConfig::LayerNorm(Default::default())
+                }
                 Norm::Gain => NormConfig::RmsNorm(Default::default()),
                 Norm::GainAndBias => NormConfig::LayerNorm(Default::default()),
             },

@@ -30,6 +30,7 @@ pub fn reference_request(model: &ReferenceModel) -> Request {
         precision: Precision::Mixed,
         update: UpdateState::AdamW,
         lora: None,
+        adapter: None,
         base: BaseFormat::Whole,
         checkpointing: Checkpointing::Full,
         logits: Logits::Chunked(CHUNK),

@@ -3,7 +3,8 @@
 use super::arch::Arch;
 use super::gpus::{Gpu, Price};
 use super::scheme::{Precision, UpdateState};
-use crate::nn::ActivationCheckpointing;
+use crate::nn::adapter::{Lora as LoraConfig, Targets};
+use crate::nn::{ActivationCheckpointing, AdapterConfig, param_infos_of};
 
 /// The training method, as far as cost is concerned. Includes methods this build does not train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +107,34 @@ impl LoraTargets {
 }
 
 impl Lora {
+    /// Those of a spec; a list of layers counts as all of them.
+    pub fn of(adapter: &AdapterConfig) -> Lora {
+        let AdapterConfig::Lora(lora) = adapter;
+        Lora {
+            rank: lora.rank as u64,
+            targets: match lora.targets {
+                Targets::Minimal => LoraTargets::Minimal,
+                Targets::AttentionOnly => LoraTargets::Attention,
+                Targets::FfnOnly => LoraTargets::Ffn,
+                Targets::All | Targets::Custom => LoraTargets::All,
+            },
+        }
+    }
+
+    /// As a spec says it.
+    fn config(self) -> LoraConfig {
+        LoraConfig {
+            rank: self.rank as usize,
+            targets: match self.targets {
+                LoraTargets::Minimal => Targets::Minimal,
+                LoraTargets::Attention => Targets::AttentionOnly,
+                LoraTargets::Ffn => Targets::FfnOnly,
+                LoraTargets::All => Targets::All,
+            },
+            ..LoraConfig::default()
+        }
+    }
+
     /// Trainable parameters: rank × (in + out) of every adapted layer.
     pub fn params(&self, arch: &Arch) -> u64 {
         let (h, q, kv) = (arch.d_model, arch.q_width(), arch.kv_width());
@@ -354,6 +383,8 @@ pub struct Request {
     pub precision: Precision,
     pub update: UpdateState,
     pub lora: Option<Lora>,
+    /// The adapters as a spec says them, for this program's own engine; their rank is that of `lora`.
+    pub adapter: Option<AdapterConfig>,
     pub base: BaseFormat,
     pub checkpointing: Checkpointing,
     pub logits: Logits,
@@ -391,10 +422,29 @@ impl Request {
 
     /// Trainable parameters.
     pub fn n_trainable(&self) -> u64 {
-        match self.lora {
-            Some(lora) => lora.params(&self.arch),
-            None => self.arch.n_params(),
+        match (self.lora, self.engine_adapter()) {
+            (Some(_), Some(adapter)) if self.estimator == Estimator::Engine => {
+                let (config, shape) = self.arch.config();
+                let infos = param_infos_of(&config, shape.vocab_size, Some(&adapter));
+                let trained = infos.iter().filter(|info| info.trains());
+                trained.map(|info| info.len as u64).sum()
+            }
+            (Some(lora), _) => lora.params(&self.arch),
+            (None, _) => self.arch.n_params(),
         }
+    }
+
+    /// The adapters of this program's own engine.
+    pub fn engine_adapter(&self) -> Option<AdapterConfig> {
+        let lora = self.lora?;
+        let config = match &self.adapter {
+            Some(AdapterConfig::Lora(said)) => LoraConfig {
+                rank: lora.rank as usize,
+                ..said.clone()
+            },
+            None => lora.config(),
+        };
+        Some(AdapterConfig::Lora(config))
     }
 }
 

@@ -91,6 +91,15 @@ impl UpdateState {
             .map_or("", |(word, _)| word)
     }
 
+    /// A rule that keeps so many bytes of f32 for a parameter.
+    pub fn keeping(bytes: u64) -> UpdateState {
+        match bytes {
+            0 => UpdateState::Adafactor,
+            1..=4 => UpdateState::OneMoment,
+            _ => UpdateState::AdamW,
+        }
+    }
+
     /// The rule for another tool's or a spec's name.
     pub fn by_word(word: &str) -> Option<UpdateState> {
         match word {

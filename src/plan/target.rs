@@ -4,8 +4,8 @@ use super::arch::Arch;
 use super::models::{self, MODELS};
 use super::reference::reference_request;
 use super::request::{
-    AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Method, Preflight, Request,
-    Said,
+    AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Lora, Method, Preflight,
+    Request, Said,
 };
 use super::scheme::{Precision, UpdateState};
 use crate::data::{DataError, Surroundings};
@@ -162,8 +162,9 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         estimator: Estimator::Engine,
         method: Method::by_word(spec.method.entry().id).unwrap_or(Method::Pretrain),
         precision: products(train.precision),
-        update: UpdateState::by_word(spec.optimizer.entry().id).unwrap_or(UpdateState::AdamW),
-        lora: None,
+        update: UpdateState::keeping(spec.optimizer.state_bytes_per_param()),
+        lora: spec.adapter.as_ref().map(Lora::of),
+        adapter: spec.adapter.clone(),
         base: BaseFormat::Whole,
         checkpointing: train.activation_checkpointing.into(),
         logits: Logits::Whole,
@@ -316,6 +317,34 @@ mod tests {
         let full = activations(with(&["train.activation_checkpointing=full"]));
         let (every, off) = (activations(every), activations(with(&[])));
         assert!(full < every && every < off, "{full} {every} {off}");
+    }
+
+    #[test]
+    fn moments_are_planned_as_the_update_rule_says_for_what_trains() {
+        let with = |set: &[&str]| {
+            let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+            let loaded = spec::load("quickstart", &set, &here()).unwrap().spec;
+            let each = loaded.optimizer.state_bytes_per_param();
+            (resolve("quickstart", &set, &here()).unwrap(), each)
+        };
+        let members = spec::schema::root().at("optimizer").unwrap().children();
+        assert!(members.len() > 1);
+        for (word, _) in members {
+            for adapter in ["adapter=null", "adapter.lora.rank=4"] {
+                let (request, each) = with(&[&format!("optimizer={word}"), adapter]);
+                let memory = crate::plan::plan(&request).memory;
+                let n = request.n_trainable();
+                assert_eq!(
+                    memory.bytes(crate::plan::Part::Optimizer),
+                    each * n,
+                    "{word}"
+                );
+                assert_eq!(memory.bytes(crate::plan::Part::Gradients), 4 * n, "{word}");
+            }
+        }
+        // Four blocks with c_attn 128 → 384, c_proj 128 → 128, c_fc 128 → 512 and c_proj 512 → 128 at rank 4.
+        let (request, _) = with(&["adapter.lora.rank=4"]);
+        assert_eq!(request.n_trainable(), 4 * 4 * (512 + 256 + 640 + 640));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::arch::Arch;
 use super::request::{Checkpointing, Estimator, Method, Request};
+use super::scheme::{Precision, bytes_per_param};
 use serde::Serialize;
 
 /// FLOPs per training token with attention: `6·N + 12·L·n_head·head_dim·s` (PaLM, appendix B), N being the parameters in
@@ -87,14 +88,18 @@ pub fn usual_mfu(checkpointing: Checkpointing, n_layer: u64) -> f64 {
     }
 }
 
-/// Bytes on disk of one checkpoint: weights and both moments as this engine writes them (f32), or 16-bit weights
-/// with f32 master and moments; only the adapters with LoRA.
+/// Bytes on disk of one checkpoint: all weights and the moments of the trainable set as this engine writes them (f32), or
+/// 16-bit weights with f32 master and moments; only the adapters with LoRA.
 pub fn checkpoint_bytes(request: &Request) -> u64 {
-    let per_param = match (request.estimator, request.lora) {
-        (Estimator::Engine, _) => 12,
-        (Estimator::General, _) => 14,
-    };
-    request.n_trainable() * per_param
+    let trained = request.n_trainable();
+    match request.estimator {
+        Estimator::Engine => {
+            let adapters = if request.lora.is_some() { trained } else { 0 };
+            let moments = bytes_per_param(Precision::Fp32, request.update).optimizer;
+            4 * (request.arch.n_params() + adapters) + moments as u64 * trained
+        }
+        Estimator::General => 14 * trained,
+    }
 }
 
 #[cfg(test)]

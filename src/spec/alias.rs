@@ -111,6 +111,10 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("rope_theta", "model.position.rope.theta"),
     ("model_name_or_path", "train.from"),
     ("base_model", "train.from"),
+    ("lora_rank", "adapter.lora.rank"),
+    ("lora_r", "adapter.lora.rank"),
+    ("lora_alpha", "adapter.lora.alpha"),
+    ("lora_dropout", "adapter.lora.dropout"),
     ("dataset", "data.path"),
     ("run_name", "name"),
 ];

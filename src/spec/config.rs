@@ -4,7 +4,7 @@ use crate::base::sampling::Sampling;
 use crate::{
     data::DataConfig,
     methods::MethodConfig,
-    nn::{ActivationCheckpointing, ModelConfig, Precision},
+    nn::{ActivationCheckpointing, AdapterConfig, ModelConfig, Precision},
     optim::OptimizerConfig,
     optim::schedule::ScheduleConfig,
 };
@@ -24,6 +24,8 @@ pub struct RunConfig {
     pub method: MethodConfig,
     /// The model architecture.
     pub model: ModelConfig,
+    /// Small trainable matrices beside frozen weights. Default: none, all weights train.
+    pub adapter: Option<AdapterConfig>,
     /// Training and validation data.
     pub data: DataConfig,
     /// Training length, batch size and precision.
@@ -127,6 +129,7 @@ impl Default for RunConfig {
             seed: 1337,
             method: MethodConfig::Pretrain(Default::default()),
             model: ModelConfig::default(),
+            adapter: None,
             data: DataConfig::default(),
             train: TrainConfig::default(),
             optimizer: OptimizerConfig::AdamW(Default::default()),

@@ -7,6 +7,7 @@ use super::{RunConfig, embed_corpora};
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::llama_cpp::is_gguf;
+use crate::methods::ReferenceChoice;
 use crate::nn::ActivationCheckpointing;
 use crate::optim::schedule::ScheduleConfig;
 use std::path::{Path, PathBuf};
@@ -50,6 +51,14 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     let mut judge = Judge { origins, issues };
     name(config, &mut judge);
     model(config, &mut judge);
+    adapter(config, &mut judge);
+    judge.want(
+        config.adapter.is_some()
+            || config.method.needs().reference != Some(ReferenceChoice::AdapterOff),
+        &["method.dpo.reference", "adapter"],
+        "the reference is the model without its adapter, and there is no adapter",
+        "add adapter.lora.rank=8, or say frozen or precomputed",
+    );
     sizes(config, &mut judge);
     learning_rate(config, &mut judge);
     sampling(config, &mut judge);
@@ -75,6 +84,20 @@ fn name(config: &RunConfig, judge: &mut Judge) {
 fn model(config: &RunConfig, judge: &mut Judge) {
     for fault in config.model.faults() {
         let paths: Vec<String> = fault.keys.iter().map(|k| format!("model.{k}")).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        judge.want(false, &paths, fault.what, fault.hint);
+    }
+}
+
+/// What the adapter says of the model.
+fn adapter(config: &RunConfig, judge: &mut Judge) {
+    let Some(adapter) = &config.adapter else {
+        return;
+    };
+    let word = adapter.entry().id;
+    for fault in adapter.faults(&config.model) {
+        let path = |key: &&str| format!("adapter.{word}.{key}");
+        let paths: Vec<String> = fault.keys.iter().map(path).collect();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         judge.want(false, &paths, fault.what, fault.hint);
     }
@@ -344,6 +367,11 @@ pub(super) fn advice(spec: &RunSpec) -> Vec<Advice> {
         spec.schedule.warmup_steps() == 0 && spec.train.from.is_none() && spec.train.max_steps > 100,
         "schedule",
         "no warm-up: the first steps of a randomly initialized model are the least stable; 1 to 5 % of the steps is typical".into(),
+    );
+    note(
+        spec.adapter.is_some() && spec.train.from.is_none(),
+        "adapter",
+        "the weights under the adapters are random and stay so: name a model in train.from".into(),
     );
     note(
         spec.train.clip_norm == 0.0,

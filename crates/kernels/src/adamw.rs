@@ -4,7 +4,8 @@
 
 use super::flat;
 use super::lanes::{Lanes, Vector, widest};
-use super::threads::{self, Shared};
+use super::threads;
+use super::update::{Chunks, Part};
 use candle_core::{Result, Tensor};
 
 /// The hyperparameters of one update.
@@ -14,14 +15,13 @@ pub struct Rule {
     pub beta1: f64,
     pub beta2: f64,
     pub eps: f64,
-    pub weight_decay: f64,
     /// Scale of every gradient (clipping).
     pub grad_scale: f64,
     /// Index of this update, from 1.
     pub step: u64,
 }
 
-/// Flat f32 tensors of equal length.
+/// Flat f32 tensors: all weights, and, as long as the trainable set, gradients and moments.
 #[derive(Debug, Clone, Copy)]
 pub struct State<'a> {
     pub weights: &'a Tensor,
@@ -30,114 +30,10 @@ pub struct State<'a> {
     pub square: &'a Tensor,
 }
 
-/// One parameter tensor: where it ends in the flat buffers (it begins where the one before ends) and whether weight decay
-/// applies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
-    pub end: usize,
-    pub decays: bool,
-}
-
-/// L2 norms of one parameter tensor in one update.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Norms {
-    /// Of the gradient, before it is scaled.
-    pub grad: f64,
-    /// Of what the update changed, weight decay included.
-    pub update: f64,
-    /// Of the weights that it changed, as they were before.
-    pub weight: f64,
-}
-
-impl Norms {
-    /// How far the update moved the tensor, relative to its size: about 1e-3 in healthy pre-training (Karpathy, CS231n).
-    pub fn update_ratio(&self) -> f64 {
-        self.update / (self.weight + 1e-12)
-    }
-}
-
-/// Elements whose squares are summed up in f32, in sixteen lanes.
-const CHUNK: usize = 1 << 13;
-
-/// Elements of one task, in whole chunks.
-const TASK: usize = 1 << 16;
-
-/// How the flat buffers are shared out: the same for any number of threads, so that norms do not depend on it.
-#[derive(Debug)]
-pub struct Chunks {
-    parts: Vec<Part>,
-    chunks: Vec<Chunk>,
-    /// First chunk of each task, and the number of chunks at the end.
-    tasks: Vec<usize>,
-    norms: Vec<Norms>,
-}
-
-/// A piece of one tensor and the sums of squares of its last update: gradient, change, weight.
-#[derive(Debug, Clone, Copy)]
-struct Chunk {
-    from: usize,
-    to: usize,
-    part: usize,
-    squares: [f32; 3],
-}
-
-impl Chunks {
-    pub fn new(parts: Vec<Part>) -> Self {
-        let (mut chunks, mut tasks, mut from) = (Vec::new(), vec![0], 0);
-        let mut task_start = 0;
-        for (part, &Part { end, .. }) in parts.iter().enumerate() {
-            while from < end {
-                if from - task_start >= TASK {
-                    tasks.push(chunks.len());
-                    task_start = from;
-                }
-                let to = (from + CHUNK).min(end);
-                let squares = [0.0; 3];
-                chunks.push(Chunk {
-                    from,
-                    to,
-                    part,
-                    squares,
-                });
-                from = to;
-            }
-        }
-        tasks.push(chunks.len());
-        Chunks {
-            norms: Vec::with_capacity(parts.len()),
-            parts,
-            chunks,
-            tasks,
-        }
-    }
-
-    /// Of the last update, one for each part; none before the first, and on devices without the fused form.
-    pub fn norms(&self) -> &[Norms] {
-        &self.norms
-    }
-
-    fn sum_up(&mut self) {
-        self.norms.clear();
-        self.norms.resize(self.parts.len(), Norms::default());
-        for chunk in &self.chunks {
-            let norms = &mut self.norms[chunk.part];
-            let sums = [&mut norms.grad, &mut norms.update, &mut norms.weight];
-            for (sum, squares) in sums.into_iter().zip(chunk.squares) {
-                *sum += f64::from(squares);
-            }
-        }
-        for norms in &mut self.norms {
-            for norm in [&mut norms.grad, &mut norms.update, &mut norms.weight] {
-                *norm = norm.sqrt();
-            }
-        }
-    }
-}
-
 /// Updates weights and moments in place, in one pass that also computes the norms.
 pub fn update(rule: &Rule, state: &State, chunks: &mut Chunks) -> Result<()> {
     if !state.weights.device().is_cpu() {
-        return composite(rule, state, &chunks.parts);
+        return composite(rule, state, chunks.parts());
     }
     flat::read(state.grads, |grads| {
         flat::write(state.weights, |weights| {
@@ -152,37 +48,21 @@ pub fn update(rule: &Rule, state: &State, chunks: &mut Chunks) -> Result<()> {
 
 /// `state` is weights, mean and square.
 fn fused(rule: &Rule, state: [&mut [f32]; 3], grads: &[f32], chunks: &mut Chunks) {
-    let len = chunks.parts.last().map_or(0, |part| part.end);
-    assert_eq!(grads.len(), len, "parts of the flat buffers");
-    assert!(
-        state.iter().all(|s| s.len() == len),
-        "parts of the flat buffers"
-    );
-    let coefficients = Coefficients::new(rule);
-    let state = state.map(|s| Shared(s.as_mut_ptr()));
-    let (parts, tasks) = (&chunks.parts, &chunks.tasks);
-    let all = threads::SharedSlice::new(&mut chunks.chunks);
-    threads::tasks(tasks.len() - 1, TASK, |task| {
-        // SAFETY: each task has chunks of its own.
-        let own = unsafe { all.range(tasks[task]..tasks[task + 1]) };
-        for chunk in own {
-            let decays = parts[chunk.part].decays;
-            let keep = if decays { coefficients.keep } else { 1.0 };
-            let grads = &grads[chunk.from..chunk.to];
-            // SAFETY: chunks do not overlap and lie within the slices, whose lengths were checked.
-            unsafe {
-                let state = state.map(|s| s.at(chunk.from));
-                apply(false, coefficients, keep, state, grads, &mut chunk.squares);
-            }
-        }
+    let [weights, mean, square] = state;
+    let common = Coefficients::new(rule);
+    chunks.update(weights, grads, [mean, square], |part, piece| {
+        let own = common.of(rule, part);
+        let [mean, square] = piece.state;
+        let state = [piece.weights, mean, square];
+        // SAFETY: a piece's weights and moments are as many as its gradients.
+        unsafe { apply(false, own, state, piece.grads, piece.squares) }
     });
-    chunks.sum_up();
 }
 
-/// Constants of all elements.
+/// Constants of all elements of a tensor.
 #[derive(Clone, Copy)]
 struct Coefficients {
-    /// 1 − lr · weight_decay.
+    /// What weight decay leaves: 1 − lr · weight_decay.
     keep: f32,
     grad_scale: f32,
     /// 1 − beta1, beta2, 1 − beta2.
@@ -200,7 +80,7 @@ impl Coefficients {
     fn new(rule: &Rule) -> Self {
         let correction = |beta: f64| 1.0 - beta.powf(rule.step as f64);
         Coefficients {
-            keep: (1.0 - rule.lr * rule.weight_decay) as f32,
+            keep: 1.0,
             grad_scale: rule.grad_scale as f32,
             mean_gain: (1.0 - rule.beta1) as f32,
             beta2: rule.beta2 as f32,
@@ -210,13 +90,22 @@ impl Coefficients {
             eps: rule.eps as f32,
         }
     }
+
+    /// Those of one tensor.
+    fn of(self, rule: &Rule, part: &Part) -> Self {
+        let correction = 1.0 - rule.beta1.powf(rule.step as f64);
+        Coefficients {
+            keep: part.keep(rule.lr) as f32,
+            step_size: (part.lr(rule.lr) / correction) as f32,
+            ..self
+        }
+    }
 }
 
 widest! {
     fn apply(
         pairs,
         c: Coefficients,
-        keep: f32,
         state: [*mut f32; 3],
         grads: &[f32],
         squares: &mut [f32; 3],
@@ -228,7 +117,6 @@ widest! {
 #[inline(always)]
 unsafe fn apply_with<V: Vector>(
     c: Coefficients,
-    keep: f32,
     [weights, mean, square]: [*mut f32; 3],
     grads: &[f32],
     squares: &mut [f32; 3],
@@ -249,7 +137,7 @@ unsafe fn apply_with<V: Vector>(
             let denominator = root.plus(V::all(c.eps));
             let old = V::load_first(w, left);
             let change = V::all(c.step_size).times(new_mean.over(denominator));
-            let new = old.times(V::all(keep)).minus(change);
+            let new = old.times(V::all(c.keep)).minus(change);
             new_mean.store_first(m, left);
             new_square.store_first(v, left);
             new.store_first(w, left);
@@ -272,15 +160,12 @@ fn composite(rule: &Rule, state: &State, parts: &[Part]) -> Result<()> {
     let square = ((state.square * rule.beta2)? + (g.sqr()? * (1.0 - rule.beta2))?)?;
     let correction = |beta: f64| 1.0 - beta.powf(rule.step as f64);
     let denominator = ((square.sqrt()? / correction(rule.beta2).sqrt())? + rule.eps)?;
-    let update = (mean.div(&denominator)? * (rule.lr / correction(rule.beta1)))?;
-    let keep = 1.0 - rule.lr * rule.weight_decay;
-    let mut start = 0;
-    for &Part { end, decays } in parts {
-        let part = state.weights.narrow(0, start, end - start)?;
-        let kept = if decays { (part * keep)? } else { part.copy()? };
-        let new = (kept - update.narrow(0, start, end - start)?)?;
-        state.weights.slice_set(&new, 0, start)?;
-        start = end;
+    let direction = (mean.div(&denominator)? / correction(rule.beta1))?;
+    for part in parts {
+        let old = state.weights.narrow(0, part.weights, part.len)?;
+        let change = (direction.narrow(0, part.grads, part.len)? * part.lr(rule.lr))?;
+        let new = ((old * part.keep(rule.lr))? - change)?;
+        state.weights.slice_set(&new, 0, part.weights)?;
     }
     state.mean.slice_set(&mean, 0, 0)?;
     state.square.slice_set(&square, 0, 0)
@@ -294,6 +179,23 @@ mod tests {
     enum Form {
         Fused,
         Composite,
+    }
+
+    /// Tensors that end here, with their weight decay.
+    fn parts(ends: &[(usize, f64)]) -> Vec<Part> {
+        let mut from = 0;
+        let part = |&(end, weight_decay): &(usize, f64)| {
+            let part = Part {
+                weights: from,
+                grads: from,
+                len: end - from,
+                lr_scale: 1.0,
+                weight_decay,
+            };
+            from = end;
+            part
+        };
+        ends.iter().map(part).collect()
     }
 
     fn tensor(f: impl Fn(usize) -> f32) -> Tensor {
@@ -316,17 +218,10 @@ mod tests {
             beta1: 0.9,
             beta2: 0.99,
             eps: 1e-8,
-            weight_decay: 0.1,
             grad_scale: 0.5,
             step: 3,
         };
-        let ends = [
-            (10, true),
-            (17_000, false),
-            (17_001, true),
-            (180_000, false),
-        ];
-        let parts = ends.map(|(end, decays)| Part { end, decays }).to_vec();
+        let parts = parts(&[(10, 0.1), (17_000, 0.0), (17_001, 0.1), (180_000, 0.0)]);
         let mut norms = Vec::new();
         let results = [Form::Fused, Form::Composite].map(|form| {
             let (weights, grads, mean, square) = make();
@@ -351,10 +246,9 @@ mod tests {
             before.to_vec1::<f32>().unwrap(),
             grads.to_vec1::<f32>().unwrap(),
         );
-        let mut from = 0;
-        for (norms, Part { end, .. }) in norms.iter().zip(&parts) {
+        for (norms, part) in norms.iter().zip(&parts) {
             let norm = |f: &dyn Fn(usize) -> f32| {
-                let squares = (from..*end).map(|i| f64::from(f(i)).powi(2));
+                let squares = (part.grads..part.grads + part.len).map(|i| f64::from(f(i)).powi(2));
                 squares.sum::<f64>().sqrt()
             };
             let after = &results[0][0];
@@ -365,7 +259,6 @@ mod tests {
             ] {
                 assert!((norm - exact).abs() <= 1e-5 * exact, "{norm} {exact}");
             }
-            from = *end;
         }
         for (fused, composite) in results[0].iter().zip(&results[1]) {
             for (i, (a, b)) in fused.iter().zip(composite).enumerate() {
@@ -375,16 +268,7 @@ mod tests {
     }
     #[test]
     fn the_number_of_threads_does_not_change_a_bit() {
-        let parts = vec![
-            Part {
-                end: 123,
-                decays: true,
-            },
-            Part {
-                end: 200_000,
-                decays: false,
-            },
-        ];
+        let parts = parts(&[(123, 0.1), (200_000, 0.0)]);
         let run = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
             pool.unwrap().install(|| {
@@ -397,7 +281,6 @@ mod tests {
                     beta1: 0.9,
                     beta2: 0.99,
                     eps: 1e-8,
-                    weight_decay: 0.1,
                     grad_scale: 0.5,
                     step: 1,
                 };
@@ -412,26 +295,16 @@ mod tests {
     fn the_first_update_without_decay_moves_every_weight_by_lr() {
         let ones = vec![1.0; 1000];
         let (mut w, mut m, mut v) = (ones.clone(), vec![0.0; 1000], vec![0.0; 1000]);
-        let mut chunks = Chunks::new(vec![Part {
-            end: 1000,
-            decays: true,
-        }]);
+        let mut chunks = Chunks::new(parts(&[(1000, 0.0)]));
         let rule = Rule {
             lr: 0.01,
             beta1: 0.9,
             beta2: 0.99,
             eps: 1e-8,
-            weight_decay: 0.0,
             grad_scale: 1.0,
             step: 1,
         };
         fused(&rule, [&mut w, &mut m, &mut v], &ones, &mut chunks);
         assert!((chunks.norms()[0].update_ratio() - 0.01).abs() < 1e-6);
-        let norms = Norms {
-            grad: 0.0,
-            update: 0.005,
-            weight: 5.0,
-        };
-        assert!((norms.update_ratio() - 1e-3).abs() < 1e-9);
     }
 }

@@ -43,13 +43,13 @@ pub fn backward_input(
     arithmetic: ComputeDtype,
     sizes: Sizes,
     dy: &[f32],
-    weight: &[f32],
+    weight: Matrix,
     dx: &mut [f32],
     into: Accumulation,
 ) {
     let Sizes { rows, d_in, d_out } = sizes;
-    let (dy, w) = (Mat::new(dy, rows, d_out), Mat::new(weight, d_out, d_in));
-    matmul(dx, dy, w, 1.0, into, Compute::pool(arithmetic));
+    let dy = Mat::new(dy, rows, d_out);
+    weight.input_gradient(dx, dy, d_in, into, Compute::pool(arithmetic));
 }
 
 /// `dweight` (d_out, d_in) = (or +=) `dy`ᵀ · `x`.
@@ -111,7 +111,7 @@ mod tests {
                 ComputeDtype::F32,
                 sizes,
                 &dy,
-                &weight,
+                Matrix::Dense(&weight),
                 &mut dx,
                 Accumulation::Overwrite,
             );

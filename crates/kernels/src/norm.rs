@@ -103,14 +103,14 @@ pub struct ParamGradients<'a> {
     pub into: Accumulation,
 }
 
-/// `dx` (rows, D) = (or +=) the gradient with respect to the input, for `dy` (rows, D), and in the same pass the gradients with respect to gain and
-/// bias.
+/// `dx` (rows, D) = (or +=) the gradient with respect to the input, for `dy` (rows, D), and in the same pass the gradients with
+/// respect to gain and bias, unless they are frozen.
 pub fn backward(
     norm: Norm,
     saved: Saved,
     dy: &[f32],
     (dx, into): (&mut [f32], Accumulation),
-    params: ParamGradients,
+    params: Option<ParamGradients>,
 ) {
     let d = norm.gain.len();
     let rows = dy.len() / d;
@@ -136,6 +136,9 @@ pub fn backward(
         unsafe { backward_rows(false, &task, dx, dgain, dbias) }
     };
     reduce::over_rows(rows, 2 * d, 3 * COST * d, sums, |sums| {
+        let Some(params) = params else {
+            return;
+        };
         let (dgain, dbias) = sums.split_at(d);
         reduce::join(params.gain, dgain, params.into);
         if let Some(bias) = params.bias {
@@ -255,7 +258,7 @@ mod tests {
                         bias: Some(&mut dbias),
                         into,
                     };
-                    backward(norm, saved, &dy, (&mut dx, into), params);
+                    backward(norm, saved, &dy, (&mut dx, into), Some(params));
                     for (what, values, exact) in [
                         ("dx", &dx, &grads[0]),
                         ("dgain", &dgain, &grads[1]),

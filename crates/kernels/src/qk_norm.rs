@@ -98,7 +98,7 @@ pub fn backward(
     saved: Saved,
     dy: &[f32],
     dx: &mut [f32],
-    (dgains, into): (&mut [f32], Accumulation),
+    dgains: Option<(&mut [f32], Accumulation)>,
 ) {
     let (d, width, n) = (
         norm.heads.head_dim,
@@ -108,7 +108,9 @@ pub fn backward(
     let rows = dy.len() / width;
     assert_eq!(saved.x.len(), rows * width, "input of queries and keys");
     assert_eq!(saved.scales.len(), rows * n, "scales of queries and keys");
-    assert_eq!(dgains.len(), 2 * d, "gains of queries and keys");
+    if let Some((dgains, _)) = &dgains {
+        assert_eq!(dgains.len(), 2 * d, "gains of queries and keys");
+    }
     let dx = SharedSlice::new(dx);
     let work = |rows: Range<usize>, sums: &mut [f32]| {
         let part = rows.start * width..rows.end * width;
@@ -122,7 +124,9 @@ pub fn backward(
         backward_rows(norm, saved, &dy[part], dx, sums);
     };
     reduce::over_rows(rows, 2 * d, 3 * COST * width, work, |sums| {
-        reduce::join(dgains, sums, into);
+        if let Some((dgains, into)) = dgains {
+            reduce::join(dgains, sums, into);
+        }
     });
 }
 
@@ -200,7 +204,7 @@ mod tests {
         };
         let (mut dx, mut dgains) = (vec![f32::NAN; x.len()], vec![f32::NAN; 2 * d]);
         for (times, into) in [(1.0, Accumulation::Overwrite), (2.0, Accumulation::Add)] {
-            backward(norm, saved, &dy, &mut dx, (&mut dgains, into));
+            backward(norm, saved, &dy, &mut dx, Some((&mut dgains, into)));
             assert_close("dx", &dx, &grads[0], 5e-6);
             let gains = grads[1].iter().chain(&grads[2]);
             let exact: Vec<f64> = gains.map(|x| times * x).collect();

@@ -1,9 +1,9 @@
 //! The four models of the training benchmark, with their batches. `benches/peers` defines the same ones in PyTorch.
 
-use crate::nn::ModelConfig;
 use crate::nn::mlp::{Approximate, MlpConfig};
 use crate::nn::norm::NormConfig;
 use crate::nn::position::PositionConfig;
+use crate::nn::{AdapterConfig, ModelConfig};
 use serde::Serialize;
 
 /// Model and batch of one benchmark.
@@ -27,6 +27,8 @@ pub enum Size {
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub model: ModelConfig,
+    /// What trains beside frozen weights; `None`: all weights train.
+    pub adapter: Option<AdapterConfig>,
     pub vocab_size: usize,
     pub batch_size: usize,
 }
@@ -42,6 +44,7 @@ impl Size {
         };
         Setup {
             model,
+            adapter: None,
             vocab_size,
             batch_size,
         }

@@ -8,7 +8,8 @@ use crate::base::clock::Clock;
 use crate::base::human;
 use crate::base::stats::median;
 use crate::cli::Context;
-use crate::nn::{Precision, compute_dtype_name};
+use crate::nn::adapter::Lora;
+use crate::nn::{AdapterConfig, Precision, compute_dtype_name};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -33,6 +34,9 @@ pub struct Args {
     /// Sequences per step; default: the size's own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batch_size: Option<u32>,
+    /// Train LoRA adapters of this rank on all linear layers instead of all weights
+    #[arg(long, value_name = "RANK", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub lora: Option<u32>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -52,6 +56,8 @@ struct Report {
     /// Dtype of the matmuls.
     precision: &'static str,
     n_params: usize,
+    /// How many of them train.
+    n_trainable: usize,
     threads: usize,
     batch_size: usize,
     seq_len: usize,
@@ -100,6 +106,12 @@ fn setup(args: &Args) -> Setup {
     if let Some(batch_size) = args.batch_size {
         setup.batch_size = batch_size as usize;
     }
+    setup.adapter = args.lora.map(|rank| {
+        AdapterConfig::Lora(Lora {
+            rank: rank as usize,
+            ..Lora::default()
+        })
+    });
     setup
 }
 
@@ -132,6 +144,7 @@ fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> 
         size: args.size,
         precision: compute_dtype_name(arithmetic),
         n_params: trainee.model.n_params(),
+        n_trainable: trainee.model.params().n_trainable(),
         threads,
         batch_size: trainee.batch_size,
         seq_len: trainee.model.shape().seq_len,

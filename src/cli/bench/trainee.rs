@@ -42,6 +42,9 @@ pub struct Share {
 impl Trainee {
     pub fn new(setup: &Setup, arithmetic: ComputeDtype) -> candle_core::Result<Trainee> {
         let mut model = Model::new(&setup.model, setup.vocab_size, &candle_core::Device::Cpu)?;
+        if let Some(adapter) = &setup.adapter {
+            model.adapt(adapter)?;
+        }
         model.init(1)?;
         model.set_arithmetic(arithmetic)?;
         let optimizer = OptimizerConfig::AdamW(Default::default()).build(model.params())?;

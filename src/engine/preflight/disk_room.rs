@@ -11,8 +11,8 @@ pub const CHECK: Check = Check {
     run,
 };
 
-/// Weights and both moments, f32.
-const BYTES_PER_PARAM: u64 = 12;
+/// Of a weight, f32.
+const BYTES_PER_PARAM: u64 = 4;
 /// Tokenizer, configs, log.
 const REST: u64 = 4 << 20;
 const MARGIN: f64 = 1.2;
@@ -20,8 +20,10 @@ const MARGIN: f64 = 1.2;
 fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
     let free = free_space(subject.room)
         .map_err(|e| EngineError::Setup(format!("{}: {e}", subject.room.display())))?;
-    let n_params = subject.state.models.policy.n_params() as u64;
-    let one = n_params * BYTES_PER_PARAM + REST;
+    let params = subject.state.models.policy.params();
+    let (all, trained) = (params.len() as u64, params.n_trainable() as u64);
+    let moments = subject.spec.optimizer.state_bytes_per_param();
+    let one = all * BYTES_PER_PARAM + trained * moments + REST;
     // The newest ones, the best, and the one that is being written.
     let kept = subject.spec.checkpoint.keep_last as u64 + 2;
     Ok(judge(free, one, kept))

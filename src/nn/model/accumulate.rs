@@ -115,8 +115,7 @@ impl Model {
 
     fn begin_accumulating(&mut self, batch: &TokenBatch) -> Result<()> {
         self.recorded = None;
-        self.params.require_present()?;
-        self.check_batch(batch)?;
+        self.check_training(batch)?;
         self.tables.extend_to(batch.seq_len);
         Ok(())
     }

@@ -15,8 +15,7 @@ impl Model {
     /// until then.
     pub fn forward(&mut self, batch: &TokenBatch) -> Result<TokenOutputs> {
         self.recorded = None;
-        self.params.require_present()?;
-        self.check_batch(batch)?;
+        self.check_training(batch)?;
         if self.backend == Backend::Fused {
             let outputs = self.run_fused(Track::Gradients, batch)?;
             self.recorded = Some(Recorded::Fused(batch.batch_size, batch.seq_len));
@@ -60,11 +59,14 @@ impl Model {
             leaves,
             track: Track::Gradients,
             moment: self.moment,
+            adapters: self.adapters_on,
         };
         let flat = self.params.grads()?;
         for (span, grad) in decoder.gradients(&outputs, dlogp, dentropy)? {
-            let sum = (flat.narrow(0, span.offset, span.len())? + grad)?;
-            flat.slice_set(&sum, 0, span.offset)?;
+            if let Some(from) = span.grad {
+                let sum = (flat.narrow(0, from, span.len())? + grad)?;
+                flat.slice_set(&sum, 0, from)?;
+            }
         }
         Ok(())
     }
@@ -209,6 +211,7 @@ impl Model {
             stored,
             training,
             evaluation,
+            adapters_on,
             ..
         } = self;
         let run = |weights: Weights| {
@@ -221,11 +224,18 @@ impl Model {
                 tables,
                 moment: *moment,
                 weights,
+                adapters: *adapters_on,
             };
             work(&plan, training, evaluation)
         };
         match stored {
-            Some(stored) => Ok(run(Weights::Stored(stored))),
+            Some(stored) => flat::read(params.weights(), |adapters| {
+                run(Weights::Stored {
+                    stored,
+                    adapters,
+                    from: params.first_held(),
+                })
+            }),
             None => flat::read(params.weights(), |weights| run(Weights::Flat(weights))),
         }
     }
@@ -238,6 +248,7 @@ impl Model {
             leaves: Leaves::new(&self.layout, self.params.weights(), DType::F32, track)?,
             track,
             moment: self.moment,
+            adapters: self.adapters_on,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Keys of Axolotl's flat YAML.
 
 use super::{
-    BASE, EPOCHS, HELD_OUT, NO_ADAPTER, NO_TRACKER, OPTIMIZERS, RUNS_DIR, Row, SCHEDULES, Sets, To,
+    BASE, EPOCHS, HELD_OUT, NO_TRACKER, OPTIMIZERS, RUNS_DIR, Row, SCHEDULES, Sets, TARGETS, To,
     WINDOWS, row,
 };
 
@@ -56,12 +56,18 @@ pub(super) const ROWS: &[Row] = &[
         "load_in_4bit",
         To::NoEqual("the base is not quantized here"),
     ),
-    row("adapter", To::NoEqual(NO_ADAPTER)),
-    row("lora_r", To::NoEqual(NO_ADAPTER)),
-    row("lora_alpha", To::NoEqual(NO_ADAPTER)),
-    row("lora_dropout", To::NoEqual(NO_ADAPTER)),
-    row("lora_target_modules", To::NoEqual(NO_ADAPTER)),
-    row("lora_target_linear", To::NoEqual(NO_ADAPTER)),
+    row(
+        "adapter",
+        To::Word("adapter", &[("lora", "lora"), ("qlora", "lora")]),
+    ),
+    row("lora_r", To::Key("adapter.lora.rank")),
+    row("lora_alpha", To::Key("adapter.lora.alpha")),
+    row("lora_dropout", To::Key("adapter.lora.dropout")),
+    row("lora_target_modules", To::NoEqual(TARGETS)),
+    row(
+        "lora_target_linear",
+        To::Flag("adapter.lora.targets", "all"),
+    ),
     row("datasets", To::Data(Sets::Maps)),
     row("pretraining_dataset", To::Data(Sets::Maps)),
     row("chat_template", To::Template(TEMPLATES)),

@@ -1,6 +1,6 @@
 //! Keys of LLaMA-Factory's flat YAML beyond those of Hugging Face's trainer.
 
-use super::{HELD_OUT, NO_ADAPTER, Row, Sets, To, WINDOWS, row};
+use super::{ADAPTER, HELD_OUT, Row, Sets, TARGETS, To, WINDOWS, row};
 
 pub(super) const MARKS: &[&str] = &[
     "stage",
@@ -39,12 +39,9 @@ const TEMPLATES: &[(&str, &str)] = &[
 
 pub(super) const ROWS: &[Row] = &[
     row("stage", To::Method(STAGES)),
-    row(
-        "finetuning_type",
-        To::NoEqual("all weights are trained, as with `full`"),
-    ),
-    row("lora_rank", To::NoEqual(NO_ADAPTER)),
-    row("lora_target", To::NoEqual(NO_ADAPTER)),
+    row("finetuning_type", To::NoEqual(ADAPTER)),
+    row("lora_rank", To::Key("adapter.lora.rank")),
+    row("lora_target", To::NoEqual(TARGETS)),
     row(
         "quantization_bit",
         To::NoEqual("a quantized base needs adapters: not in this build"),

@@ -123,7 +123,9 @@ const SCHEDULES: &[(&str, &str)] = &[
 
 const BASE: &str =
     "a local folder, or a hub id downloaded with `llmtui model pull`; it defines the model";
-const NO_ADAPTER: &str = "this build trains all weights: adapters are not in it yet";
+const TARGETS: &str =
+    "adapter.lora.targets takes all, minimal, attention_only or ffn_only, or a list in custom";
+const ADAPTER: &str = "adapter: lora trains adapters; without it all weights train";
 const EPOCHS: &str =
     "set train.max_steps: an epoch is the training tokens divided by tokens per step";
 const NO_TRACKER: &str = "the log is runs/<id>/events.jsonl; nothing is uploaded";
@@ -225,9 +227,9 @@ const TRAINER: &[Row] = &[
         "remove_unused_columns",
         To::Needless("a format ignores columns it does not use"),
     ),
-    row("use_peft", To::NoEqual(NO_ADAPTER)),
-    row("lora_alpha", To::NoEqual(NO_ADAPTER)),
-    row("lora_dropout", To::NoEqual(NO_ADAPTER)),
+    row("use_peft", To::Flag("adapter", "lora")),
+    row("lora_alpha", To::Key("adapter.lora.alpha")),
+    row("lora_dropout", To::Key("adapter.lora.dropout")),
 ];
 
 /// The outcome for one key.

@@ -1,6 +1,6 @@
 //! Keys of TRL's trainers beyond Hugging Face's; which trainer is meant follows from the keys.
 
-use super::{NO_ADAPTER, Row, Sets, To, WINDOWS, row};
+use super::{Row, Sets, TARGETS, To, WINDOWS, row};
 
 pub(super) const MARKS: &[&str] = &[
     "dataset_name",
@@ -81,8 +81,8 @@ pub(super) const ROWS: &[Row] = &[
         "assistant_only_loss",
         To::Flag("data.train_on", "assistant"),
     ),
-    row("lora_r", To::NoEqual(NO_ADAPTER)),
-    row("lora_target_modules", To::NoEqual(NO_ADAPTER)),
+    row("lora_r", To::Key("adapter.lora.rank")),
+    row("lora_target_modules", To::NoEqual(TARGETS)),
     row(
         "load_in_4bit",
         To::NoEqual("the base is not quantized here"),

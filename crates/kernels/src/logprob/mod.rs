@@ -160,7 +160,8 @@ pub fn forward(arithmetic: ComputeDtype, sizes: Sizes, inputs: Inputs, outputs: 
     }
 }
 
-/// `dhidden` (rows, d) = and `dtable` (vocab, d) = (or +=) the gradients for `upstream`. Uses up the logits in `outputs`.
+/// `dhidden` (rows, d) = and `dtable` (vocab, d) = (or +=) the gradients for `upstream`; no `dtable` for a frozen table. Uses up
+/// the logits in `outputs`.
 pub fn backward(
     arithmetic: ComputeDtype,
     sizes: Sizes,
@@ -168,7 +169,7 @@ pub fn backward(
     outputs: &mut Outputs,
     upstream: Upstream,
     dhidden: &mut [f32],
-    (dtable, into): (&mut [f32], Accumulation),
+    mut dtable: Option<(&mut [f32], Accumulation)>,
 ) {
     let head = Head::new(arithmetic, sizes, inputs);
     let vocab = sizes.vocab;
@@ -185,7 +186,8 @@ pub fn backward(
                 turn(row, of, inputs.cap);
             }
         });
-        head.products(&rows, logits, dhidden, (&mut *dtable, into));
+        let dtable = dtable.as_mut().map(|(dtable, into)| (&mut **dtable, *into));
+        head.products(&rows, logits, dhidden, dtable);
     }
 }
 
@@ -198,7 +200,7 @@ pub fn forward_backward(
     outputs: &mut Outputs,
     upstream: Upstream,
     dhidden: &mut [f32],
-    (dtable, into): (&mut [f32], Accumulation),
+    mut dtable: Option<(&mut [f32], Accumulation)>,
 ) {
     let head = Head::new(arithmetic, sizes, inputs);
     let vocab = sizes.vocab;
@@ -219,7 +221,8 @@ pub fn forward_backward(
                 turn(row, of, inputs.cap);
             }
         });
-        head.products(&rows, logits, dhidden, (&mut *dtable, into));
+        let dtable = dtable.as_mut().map(|(dtable, into)| (&mut **dtable, *into));
+        head.products(&rows, logits, dhidden, dtable);
         outputs.note(rows);
     }
 }
@@ -275,20 +278,17 @@ impl<'a> Head<'a> {
         rows: &Range<usize>,
         dlogits: &[f32],
         dhidden: &mut [f32],
-        (dtable, into): (&mut [f32], Accumulation),
+        dtable: Option<(&mut [f32], Accumulation)>,
     ) {
         let Sizes { d, vocab, .. } = self.sizes;
         let dlogits = Mat::new(dlogits, rows.len(), vocab);
-        let table = Mat::new(self.inputs.table.dense(), vocab, d);
+        let table = self.inputs.table;
         let dhidden = &mut dhidden[rows.start * d..rows.end * d];
-        matmul(
-            dhidden,
-            dlogits,
-            table,
-            1.0,
-            Accumulation::Overwrite,
-            self.compute,
-        );
+        let overwrite = Accumulation::Overwrite;
+        table.input_gradient(dhidden, dlogits, d, overwrite, self.compute);
+        let Some((dtable, into)) = dtable else {
+            return;
+        };
         // Later chunks add to the first one's.
         let into = if rows.start == 0 {
             into

@@ -81,7 +81,7 @@ fn run(way: HeadPass, sizes: Sizes, inputs: Inputs, upstream: Upstream) -> [Vec<
         &mut outputs,
         upstream,
         &mut dhidden,
-        (&mut dtable, Accumulation::Overwrite),
+        Some((&mut dtable, Accumulation::Overwrite)),
     );
     assert_eq!(outputs.bytes(), sizes.bytes());
     let Outputs {
@@ -139,7 +139,7 @@ fn a_gradient_that_is_there_already_is_added_to() {
         &mut Outputs::default(),
         upstream,
         &mut vec![0.0; rows * d],
-        (&mut added, Accumulation::Add),
+        Some((&mut added, Accumulation::Add)),
     );
     let exact: Vec<f64> = anew.iter().map(|x| f64::from(*x) + 1.0).collect();
     assert_close("dtable", &added, &exact, 1e-6);

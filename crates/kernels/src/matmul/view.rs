@@ -53,6 +53,11 @@ impl<'a> Mat<'a> {
         Mat::strided(data, to - from, self.cols, self.row_stride)
     }
 
+    /// Columns from..from + count of a row-major view.
+    pub fn columns(self, from: usize, count: usize) -> Self {
+        Mat::strided(&self.data[from..], self.rows, count, self.row_stride)
+    }
+
     /// The transposed view.
     pub fn t(self) -> Self {
         Mat {
