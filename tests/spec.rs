@@ -391,7 +391,7 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
             "model.attention_type" => "mha",
             "model.attention_bias" => "qkv",
             "model.qk_norm" | "model.moe.norm_topk" => "true",
-            "model.dropout" => "0.5",
+            "model.dropout" | "adapter.lora.dropout" => "0.5",
             "model.moe.top_k" => "1",
             "model.moe.every" => "2",
             "model.vocab_size" => "2000",

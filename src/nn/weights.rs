@@ -277,7 +277,9 @@ mod tests {
         });
         let tokens: Vec<u32> = (0..17).map(|i| i * 7 % 50).collect();
         let batch = TokenBatch::plain(&tokens[..16], &tokens[1..], 1, 16);
-        for (kind, allowed) in [(Kind::F32, 1e-4), (Kind::Q8_0, 0.1)] {
+        // Products with quantised weights round activations to eight bits, so the two models differ by more than their
+        // backward; `kernels/matrix` tests that alone.
+        for (kind, allowed) in [(Kind::F32, 1e-4), (Kind::Bf16, 1e-4), (Kind::Q8_0, 0.3)] {
             let (mut stored, mut dense) = pair(&llama(), kind);
             let base = flat(&stored.logits(&tokens[..16], 1, 16).unwrap());
             let mut steps = Vec::new();

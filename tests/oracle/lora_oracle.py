@@ -46,7 +46,7 @@ class Net:
     def __init__(self, model, adapter):
         self.m, self.a, self.p = model, adapter, {}
 
-    def parameter(self, name, shape, scale=0.3, trains=False):
+    def parameter(self, name, shape, scale=0.15, trains=False):
         value = torch.randn(shape) * scale
         if name.endswith("norm.weight") or ".ln_" in name and name.endswith(".weight"):
             value = value + 1.0
@@ -107,7 +107,7 @@ class Net:
             q, k, v = (part.unflatten(-1, (m["n_head"], hd)) for part in qkv.split(d, -1))
             x = x + self.linear(at + "attn.c_proj", self.attend(q, k, v), d, True)
             h = norm(at + "ln_2", x)
-            wide = F.gelu(self.linear(at + "mlp.c_fc", h, m["d_ff"], True), approximate="tanh")
+            wide = F.gelu(self.linear(at + "mlp.c_fc", h, m["d_ff"], True))
             x = x + self.linear(at + "mlp.c_proj", wide, d, True)
         return norm("transformer.ln_f", x) @ wte.T
 

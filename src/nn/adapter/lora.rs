@@ -30,7 +30,7 @@ pub struct Config {
     /// Which linear layers of a block have an adapter. All of them learn best for their size (Schulman et al. 2025, "LoRA
     /// without regret").
     pub targets: Targets,
-    /// The layers of `targets: custom`.
+    /// The layers of `targets: custom`; `output` is attention's projection out.
     pub custom: Vec<Target>,
 }
 
@@ -53,14 +53,13 @@ pub enum Targets {
     Custom,
 }
 
-/// One kind of linear layer.
+/// One kind of linear layer; `output` is attention's projection out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
     Query,
     Key,
     Value,
-    /// Attention's projection out.
     Output,
     Gate,
     Up,
