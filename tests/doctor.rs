@@ -124,7 +124,8 @@ fn page() -> String {
          Made from the list of checks (`src/hardware/doctor`) by `LLMTUI_UPDATE_DOCS=1 cargo test --test doctor`; do not edit.\n\n\
          `llmtui doctor` looks at the machine and says of each check whether it passes, with what was seen, why it matters and\n\
          what to do. It only reads: it never resets a GPU, ends a process or changes a setting. `--json` prints\n\
-         `[{id, title, status, evidence, cause, fix}]` with the status `pass`, `warn`, `fail`, `unknown` or `not_applicable`;\n\
+         `[{id, title, status, place, evidence, cause, fix, expected, source}]` with the status `pass`, `warn`, `fail`, `unknown` or\n\
+         `not_applicable`;\n\
          `--hardware FILE` judges a recorded machine, `--record FILE` records this one, `--measure` also writes 256 MiB to\n\
          measure the disk. The exit code is 0 when nothing fails and 3 when something does.\n\n\
          | id | check | passes |\n|---|---|---|\n",

@@ -5,13 +5,12 @@ mod codec;
 mod command;
 mod event;
 mod metric;
-mod num;
 
+pub use crate::base::num::Num;
 pub use codec::{DecodeError, MAX_LINE, decode_command, decode_envelope, encode};
 pub use command::{Command, CommandId, Prompt, Request, StopWhen, Turn};
-pub use event::{CheckStatus, Envelope, Event, Outcome, Phase, StopReason, Values};
+pub use event::{Envelope, Event, Outcome, Phase, StopReason, Values};
 pub use metric::{Direction, MetricInfo};
-pub use num::Num;
 
 /// Version of the envelope; a viewer refuses a larger one and reads a smaller one.
 pub const VERSION: u32 = 1;

@@ -1,6 +1,6 @@
 //! Who holds GPU memory already? Never ends anyone.
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use super::{answering, each};
 use crate::base::human;
 use crate::hardware::gpu::{Gpu, GpuProcess};
@@ -16,18 +16,18 @@ pub const CHECK: Check = Check {
 
 const FREE_ENOUGH: f64 = 0.05;
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
         Err(none) => return none,
     };
     match each(&gpus, held) {
-        Some(evidence) => Verdict::warn(
+        Some(evidence) => Finding::warn(
             evidence,
             "other work, or what a crashed run left behind",
             "ask its owner; a dead run of your own ends with `kill PID`; or choose another GPU with CUDA_VISIBLE_DEVICES",
         ),
-        None => Verdict::pass("nothing of note is held by others"),
+        None => Finding::pass("nothing of note is held by others"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Is the power limit the maker's?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use super::{answering, each};
 use crate::hardware::machine::Machine;
 
@@ -14,7 +14,7 @@ pub const CHECK: Check = Check {
 /// A limit this near to the default is the default.
 const NEAR: f64 = 0.97;
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
         Err(none) => return none,
@@ -24,7 +24,7 @@ fn judge(machine: &Machine) -> Verdict {
         (limit < NEAR * default).then(|| format!("{limit:.0} W of {default:.0} W"))
     });
     if let Some(evidence) = lowered {
-        return Verdict::warn(
+        return Finding::warn(
             evidence,
             "somebody lowered it: under full load the clocks are lower",
             "if it is not on purpose: `sudo nvidia-smi -pl WATTS`",
@@ -33,7 +33,7 @@ fn judge(machine: &Machine) -> Verdict {
     match each(&gpus, |gpu| {
         gpu.power_limit.map(|limit| format!("{limit:.0} W"))
     }) {
-        Some(evidence) => Verdict::pass(evidence),
-        None => Verdict::unknown("the driver does not tell", "nvidia-smi -q -d POWER"),
+        Some(evidence) => Finding::pass(evidence),
+        None => Finding::unknown("the driver does not tell", "nvidia-smi -q -d POWER"),
     }
 }
