@@ -405,7 +405,7 @@ fn waiting_warnings_and_lost_events_are_told() {
 fn a_failed_check_of_preflight_speaks_for_all() {
     let mut tape = fresh();
     let check = |finding: Finding| Event::Checked {
-        finding,
+        finding: finding.into(),
         seconds: 0.1,
     };
     tape.add(check(Finding::pass("fine").named("a", "First")));
@@ -425,7 +425,10 @@ fn a_failed_check_of_preflight_speaks_for_all() {
 fn what_a_newer_engine_found_by_other_rules_is_shown() {
     let mut tape = fresh().steps(1, 30, learning);
     let finding = Finding::warn("all heads alike", "why", "do").named("dead_heads", "heads");
-    tape.add(Event::Diagnosed { step: 30, finding });
+    tape.add(Event::Diagnosed {
+        step: 30,
+        finding: finding.into(),
+    });
     assert_eq!(tape.status("dead_heads"), Some(Status::Warn));
     tape.add(Event::RolledBack { step: 20 });
     assert_eq!(tape.status("dead_heads"), None);

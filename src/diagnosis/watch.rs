@@ -4,7 +4,7 @@
 use super::rules::READ;
 use super::{RULES, diagnose};
 use crate::base::clock::UnixMillis;
-use crate::base::finding::Status;
+use crate::base::finding::{Finding, Status};
 use crate::run::RunState;
 use crate::wire::{Envelope, Event, VERSION, Values};
 use std::collections::BTreeMap;
@@ -88,7 +88,10 @@ impl Watch {
         });
         // Each time, so that a list of runs finds it near the end of a log.
         findings.push(diagnosis.finding());
-        let event = |finding| Event::Diagnosed { step, finding };
+        let event = |finding: Finding| Event::Diagnosed {
+            step,
+            finding: finding.into(),
+        };
         findings.into_iter().map(event).collect()
     }
 }

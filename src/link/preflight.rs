@@ -122,7 +122,8 @@ mod tests {
     fn checked() -> String {
         crate::wire::encode(&Event::Checked {
             finding: Finding::fail("they share a line", "", "split anew")
-                .named("overlap", "Splits are apart"),
+                .named("overlap", "Splits are apart")
+                .into(),
             seconds: 0.1,
         })
         .trim()

@@ -98,7 +98,9 @@ mod tests {
     #[test]
     fn findings_travel_in_both_events_and_checks_of_old_logs_are_read() {
         let signals = vec![Signal::of("train/loss", f64::INFINITY, "train loss inf").at(7)];
-        let finding = Finding::fail(signals, "why", "do").named("diverged", "divergence");
+        let finding: Box<Finding> = Finding::fail(signals, "why", "do")
+            .named("diverged", "divergence")
+            .into();
         for event in [
             Event::Diagnosed {
                 step: 7,

@@ -108,13 +108,13 @@ pub enum Event {
     /// One preflight check.
     Checked {
         #[serde(flatten)]
-        finding: Finding,
+        finding: Box<Finding>,
         seconds: f64,
     },
     /// A rule on the training came out otherwise than before: with a warning, a failure, or clear again.
     Diagnosed {
         step: u64,
-        finding: Finding,
+        finding: Box<Finding>,
     },
     /// One optimizer step. `step` counts finished updates: the first is 1.
     Stepped {

@@ -136,7 +136,7 @@ impl Tape {
             self.after(
                 90,
                 Event::Checked {
-                    finding: Finding::pass(evidence).named(id, title),
+                    finding: Finding::pass(evidence).named(id, title).into(),
                     seconds: 0.09,
                 },
             );

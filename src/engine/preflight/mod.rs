@@ -165,7 +165,7 @@ pub(super) fn gate(trainer: &mut Trainer<'_, '_>) -> Result<(), EngineError> {
 impl From<Checked> for Event {
     fn from(checked: Checked) -> Event {
         Event::Checked {
-            finding: checked.finding,
+            finding: checked.finding.into(),
             seconds: checked.seconds,
         }
     }

@@ -16,7 +16,7 @@ const FIRST: u32 = 80;
 fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     if gpus.iter().all(|gpu| gpu.capability().is_none()) {
         return Finding::unknown("the driver does not tell the compute capability", "");

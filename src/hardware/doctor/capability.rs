@@ -19,7 +19,7 @@ const TENSOR_CORES: u32 = 70;
 fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     let below = |limit: u32| {
         each(&gpus, |gpu| {

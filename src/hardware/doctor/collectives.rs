@@ -14,7 +14,7 @@ fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) if gpus.len() > 1 => gpus,
         Ok(_) => return Finding::not_applicable("one GPU: nothing to sum over"),
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     let fix = format!(
         "nccl-tests: `all_reduce_perf -b 8 -e 1G -f 2 -g {}`; 70 % of the links' bandwidth and more is healthy",

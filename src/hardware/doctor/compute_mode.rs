@@ -14,7 +14,7 @@ pub const CHECK: Check = Check {
 fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     let mode = |word: &'static str| {
         each(&gpus, move |gpu| {

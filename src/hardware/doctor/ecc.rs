@@ -18,7 +18,7 @@ const MAX_EVER: u64 = 4;
 fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     let of = |test: fn(&Ecc) -> Option<String>| each(&gpus, |gpu| gpu.ecc.as_ref().and_then(test));
     if let Some(evidence) = of(defect) {

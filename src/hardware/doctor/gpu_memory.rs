@@ -19,7 +19,7 @@ const FREE_ENOUGH: f64 = 0.05;
 fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     match each(&gpus, held) {
         Some(evidence) => Finding::warn(

@@ -15,7 +15,7 @@ pub const CHECK: Check = Check {
 fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     let empty = each(&gpus, |gpu| {
         let mig = gpu.mig.as_ref().filter(|m| m.enabled)?;

@@ -107,10 +107,10 @@ pub fn examine(machine: &Machine) -> Vec<Finding> {
 }
 
 /// The GPUs that answer; the verdict of a check that needs one where there is none.
-fn answering(machine: &Machine) -> Result<Vec<&Gpu>, Finding> {
+fn answering(machine: &Machine) -> Result<Vec<&Gpu>, Box<Finding>> {
     let gpus: Vec<&Gpu> = machine.gpus.iter().filter(|g| g.lost.is_none()).collect();
     match gpus.is_empty() {
-        true => Err(Finding::not_applicable("no NVIDIA GPU answers")),
+        true => Err(Box::new(Finding::not_applicable("no NVIDIA GPU answers"))),
         false => Ok(gpus),
     }
 }

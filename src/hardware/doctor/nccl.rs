@@ -14,7 +14,7 @@ fn judge(machine: &Machine) -> Finding {
     match answering(machine) {
         Ok(gpus) if gpus.len() > 1 => {}
         Ok(_) => return Finding::not_applicable("one GPU: nothing to join"),
-        Err(none) => return none,
+        Err(none) => return *none,
     }
     let Some(library) = &machine.nvidia.nccl else {
         return Finding::warn(

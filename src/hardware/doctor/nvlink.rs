@@ -18,7 +18,7 @@ fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) if gpus.len() > 1 => gpus,
         Ok(_) => return Finding::not_applicable("one GPU"),
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     let down = each(&gpus, |gpu| {
         let n = gpu.nvlinks.iter().filter(|l| !l.active).count();

@@ -15,7 +15,7 @@ pub const CHECK: Check = Check {
 fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     if let Some(evidence) = each(&gpus, |gpu| gpu.loaded().then(|| narrow(gpu))?) {
         return Finding::warn(

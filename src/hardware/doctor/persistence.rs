@@ -14,7 +14,7 @@ pub const CHECK: Check = Check {
 fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     // A desktop's screen keeps its driver loaded anyway; only server cards check their memory.
     let off = each(&gpus, |gpu| {

@@ -17,7 +17,7 @@ const NEAR: f64 = 0.97;
 fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     let lowered = each(&gpus, |gpu| {
         let (limit, default) = (gpu.power_limit?, gpu.power_default?);

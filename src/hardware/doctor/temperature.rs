@@ -17,7 +17,7 @@ const HOT_MEMORY: u32 = 95;
 fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     let hot = each(&gpus, |gpu| {
         let core = gpu

@@ -16,7 +16,7 @@ pub const CHECK: Check = Check {
 fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     if let Some(evidence) = each(&gpus, |gpu| reasons(gpu, Weight::Critical)) {
         return Finding::fail(

@@ -313,7 +313,8 @@ fn the_log_speaks_in_sentences() {
     });
     tape.add(Event::Checked {
         finding: Finding::warn("9.1, expected 4.17", "", "scale the head down")
-            .named("init_loss", "loss at init"),
+            .named("init_loss", "loss at init")
+            .into(),
         seconds: 0.1,
     });
     tape.add(finished(Outcome::Completed, 100));
