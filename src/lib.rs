@@ -14,6 +14,7 @@
 //! | 4 | [`spec`] | presets and overrides → a validated `RunSpec` |
 //! | 3 | [`methods`] | losses, one file per training method |
 //! | 2 | [`nn`] [`hf`] [`llama_cpp`] [`optim`] [`data`] [`metrics`] | models, file formats, optimizers, batches, metrics |
+//! | 2 | [`diagnosis`] | how a training goes: rules over the fold of its events, one verdict |
 //! | 1 | [`run`] [`kernels`] [`hardware`] [`hub`] [`wire`] [`gguf`] | run directories and logs; fused operations; the machine; the Hugging Face hub; the protocol; GGUF files |
 //! | 0 | [`base`] [`embed`] | clocks, files, random numbers, text; embedded files |
 
@@ -25,6 +26,7 @@ pub use llmtui_kernels as kernels;
 pub mod advisor;
 pub mod cli;
 pub mod data;
+pub mod diagnosis;
 pub mod embed;
 pub mod engine;
 pub mod gguf;

@@ -128,7 +128,8 @@ fn page() -> String {
          Generated from the checks in `src/hardware/doctor` by `LLMTUI_UPDATE_DOCS=1 cargo test --test doctor`; do not edit.\n\n\
          `llmtui doctor` checks the machine and reports for each check whether it passes, with evidence, why it matters and\n\
          what to do. It is read-only: it never resets a GPU, ends a process or changes a setting. `--json` prints\n\
-         `[{id, title, status, evidence, cause, fix}]` with the status `pass`, `warn`, `fail`, `unknown` or `not_applicable`;\n\
+         `[{id, title, status, place, evidence, cause, fix, expected, source}]` with the status `pass`, `warn`, `fail`, `unknown` or\n\
+         `not_applicable`;\n\
          `--hardware FILE` checks a recorded machine, `--record FILE` records this one, `--measure` also writes 256 MiB to\n\
          measure the disk. The exit code is 0 if nothing fails and 3 if something does.\n\n\
          | id | check | passes |\n|---|---|---|\n",

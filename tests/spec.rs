@@ -719,6 +719,6 @@ fn poor_settings_are_advised_against_but_run() {
     let spec = set(&["max_steps=20", "lr=0.1", "clip_norm=0"])
         .unwrap()
         .spec;
-    let advice: Vec<&str> = spec.advice().iter().map(|a| a.path).collect();
+    let advice: Vec<String> = spec.advice().into_iter().map(|a| a.place).collect();
     assert_eq!(advice, ["optimizer", "schedule", "train.clip_norm"]);
 }

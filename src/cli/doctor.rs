@@ -3,6 +3,7 @@
 use super::{
     Context,
     exit::{Exit, Failure},
+    finding,
 };
 use crate::base::text::one_line;
 use crate::hardware::doctor::{Finding, Status, examine};
@@ -12,12 +13,15 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
+/// Columns of a title.
+const TITLE: usize = 28;
+
 /// Check this machine for problems that would affect training; read-only
 ///
 /// Exit codes: 0 if nothing fails, 3 if something fails.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Print the findings as JSON: [{id, title, status, evidence, cause, fix}]
+    /// Print the findings as JSON: [{id, title, status, evidence, cause, fix, expected, …}]
     #[arg(long)]
     pub json: bool,
     /// Also list checks that pass or do not apply
@@ -90,30 +94,15 @@ fn record(machine: &Machine, path: &std::path::Path) -> anyhow::Result<()> {
 /// ```
 fn table(machine: &Machine, findings: &[Finding], all: bool) -> String {
     let mut text = format!("{}\n\n", head(machine));
-    let count = |status| findings.iter().filter(|f| f.status == status).count();
     for finding in findings {
         if finding.status < Status::Pass || all {
-            text.push_str(&row(finding));
+            text.push_str(&finding::rows(finding, TITLE, ""));
         }
     }
-    if all || count(Status::Pass) + count(Status::NotApplicable) < findings.len() {
+    if all || findings.iter().any(|f| f.status < Status::Pass) {
         text.push('\n');
     }
-    let words: Vec<String> = [
-        (Status::Fail, ["fail", "fail"]),
-        (Status::Warn, ["warning", "warnings"]),
-        (Status::Unknown, ["unknown", "unknown"]),
-        (Status::Pass, ["pass", "pass"]),
-        (Status::NotApplicable, ["does not apply", "do not apply"]),
-    ]
-    .into_iter()
-    .filter(|(status, _)| count(*status) > 0)
-    .map(|(status, words)| {
-        let n = count(status);
-        format!("{n} {}", words[usize::from(n > 1)])
-    })
-    .collect();
-    text.push_str(&words.join(" · "));
+    text.push_str(&finding::tally(findings));
     if !all {
         text.push_str("   (--all shows every check)");
     }
@@ -125,36 +114,14 @@ fn head(machine: &Machine) -> String {
     one_line(&machine.in_one_line())
 }
 
-fn row(finding: &Finding) -> String {
-    let word = match finding.status {
-        Status::Fail => "FAIL",
-        Status::Warn => "warning",
-        Status::Unknown => "unknown",
-        Status::Pass => "ok",
-        Status::NotApplicable => "–",
-    };
-    let evidence = one_line(&finding.evidence);
-    let mut text = format!("{word:<8} {:<28}  {evidence}\n", finding.title);
-    for (label, words) in [("why", &finding.cause), ("fix", &finding.fix)] {
-        if !words.is_empty() {
-            text.push_str(&format!("{:9}{label}   {}\n", "", one_line(words)));
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn finding(status: Status) -> Finding {
         Finding {
-            id: "x",
-            title: "A check",
             status,
-            evidence: "seen\x1b[2J".into(),
-            cause: "because".into(),
-            fix: "do this".into(),
+            ..Finding::fail("seen\x1b[2J", "because", "do this").named("x", "A check")
         }
     }
 

@@ -47,7 +47,7 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
         return Ok(ending(outcome));
     }
     for advice in &advice {
-        eprintln!("advice: {}: {}", advice.path, advice.what);
+        eprintln!("advice: {}: {}", advice.place, advice.evidence);
     }
     let mut out = std::io::stdout().lock();
     let printed = match viewer {

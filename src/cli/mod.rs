@@ -13,10 +13,12 @@ mod bench;
 mod chat;
 mod completions;
 mod data;
+mod diagnose;
 mod doctor;
 mod engine_cmd;
 pub mod exit;
 mod export;
+mod finding;
 mod headless;
 mod home;
 mod import;
@@ -110,6 +112,7 @@ enum Verb {
     Train(train::Args),
     Attach(attach::Args),
     Runs(runs::Args),
+    Diagnose(diagnose::Args),
     Chat(chat::Args),
     Model(model::Args),
     Export(export::Args),
@@ -162,6 +165,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Train(args) => train::run(args, &cx),
         Verb::Attach(args) => attach::run(args, &cx),
         Verb::Runs(args) => runs::run(args, &cx),
+        Verb::Diagnose(args) => diagnose::run(&args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::Model(args) => model::run(&args, &cx),
         Verb::Export(args) => export::run(&args, &cx),

@@ -1,11 +1,15 @@
 //! Progress lines of a run, for pipes and terminals without the workbench. Decides what deserves a line; prints nothing.
 
+use super::diagnose::verdict_line;
+use super::finding;
 use crate::base::clock::UnixMillis;
+use crate::base::finding::Finding;
 use crate::base::human;
 use crate::base::text::{one_line, sanitize};
+use crate::diagnosis::{VERDICT, diagnose};
 use crate::run::RunState;
 use crate::run::state::outcome_word;
-use crate::wire::{CheckStatus, Envelope, Event, Values};
+use crate::wire::{Envelope, Event, Values};
 use std::path::Path;
 use std::time::Duration;
 
@@ -40,7 +44,10 @@ impl Progress {
             Event::Started { .. } => self.started(),
             Event::Stepped { step, .. } => self.stepped(*step, envelope.t),
             Event::Evaluated { step, values, .. } => evaluated(*step, values),
-            Event::Checked { .. } => checked(&envelope.event),
+            Event::Checked { finding, .. } => found("check", finding),
+            Event::Diagnosed { finding, .. } if finding.id != VERDICT => {
+                found("diagnosis", finding)
+            }
             Event::Sampled {
                 step, prompt, text, ..
             } => sampled(*step, prompt, text),
@@ -137,6 +144,8 @@ impl Progress {
         line.push_str(&format!(", after {}", human::duration(seconds)));
         let mut lines = vec![line];
         lines.extend((!finish.message.is_empty()).then(|| format!("  {}", finish.message)));
+        let diagnosis = diagnose(&self.state);
+        lines.push(format!("verdict {}", verdict_line(&diagnosis)));
         lines
     }
 
@@ -171,29 +180,16 @@ fn evaluated(step: u64, values: &Values) -> Vec<String> {
     )]
 }
 
-fn checked(event: &Event) -> Vec<String> {
-    let Event::Checked {
-        title,
-        status,
-        evidence,
-        hint,
-        ..
-    } = event
-    else {
-        return Vec::new();
-    };
-    let word = match status {
-        CheckStatus::Pass => "ok",
-        CheckStatus::Warn => "warning",
-        CheckStatus::Fail => "FAILED",
-        CheckStatus::Skipped => "skipped",
-    };
+/// `check ok: title: evidence`, and below what to do.
+fn found(kind: &str, found: &Finding) -> Vec<String> {
+    let (title, seen) = (one_line(&found.title), found.evidence.to_string());
     let mut lines = vec![format!(
-        "check {word}: {}: {}",
-        one_line(title),
-        one_line(evidence)
+        "{kind} {}: {title}: {}",
+        finding::word(found.status),
+        one_line(&seen)
     )];
-    lines.extend((!hint.is_empty()).then(|| format!("  try: {}", one_line(hint))));
+    let advice = found.advice();
+    lines.extend((!advice.is_empty()).then(|| format!("  try: {}", one_line(&advice))));
     lines
 }
 
@@ -313,8 +309,11 @@ mod tests {
             ),
         ]);
         assert_eq!(
-            lines.last().unwrap(),
-            "stopped at step 10, val loss 1.9000, after 1:01"
+            lines[lines.len() - 2..],
+            [
+                "stopped at step 10, val loss 1.9000, after 1:01",
+                "verdict TOO EARLY  too few steps to judge"
+            ]
         );
         let next = progress.next_steps(Path::new("runs/demo-x"), Path::new("elsewhere"));
         assert!(next[1].contains("chat demo-x --runs-dir elsewhere"));

@@ -239,7 +239,7 @@ fn describe(spec: &RunSpec, data: &Dataset, n_params: usize) -> Vec<String> {
     lines.extend(
         advice
             .iter()
-            .map(|a| format!("advice  {}: {}", a.path, a.what)),
+            .map(|a| format!("advice  {}: {}", a.place, a.evidence)),
     );
     lines
 }

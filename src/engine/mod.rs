@@ -105,6 +105,10 @@ pub fn run(
     let started = clock.elapsed();
     let mut summary = Summary::default();
     let mut port = Port::new(emit, commands, stop, clock.clone(), &job.env);
+    if job.resume {
+        // A log that cannot be read now will be reported by whoever needs it: the rules only know less.
+        let _ = port.recall(&job.run_dir.events_path());
+    }
     port.emit(hello(job));
     let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
         in_pool(job, || train::begin(job, &mut port, &mut summary))

@@ -99,6 +99,7 @@ fn listen(child: &mut Child, take: &mut dyn FnMut(Event) -> bool) -> Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::finding::Finding;
     use crate::base::paths::Env;
     use std::os::unix::fs::PermissionsExt;
 
@@ -120,11 +121,9 @@ mod tests {
 
     fn checked() -> String {
         crate::wire::encode(&Event::Checked {
-            id: "overlap".into(),
-            title: "Splits are apart".into(),
-            status: crate::wire::CheckStatus::Fail,
-            evidence: "they share a line".into(),
-            hint: "split anew".into(),
+            finding: Finding::fail("they share a line", "", "split anew")
+                .named("overlap", "Splits are apart")
+                .into(),
             seconds: 0.1,
         })
         .trim()
@@ -140,7 +139,7 @@ mod tests {
             true
         });
         assert!(made.is_ok(), "{made:?}");
-        assert!(matches!(&heard[..], [Event::Checked { id, .. }] if id == "overlap"));
+        assert!(matches!(&heard[..], [Event::Checked { finding, .. }] if finding.id == "overlap"));
     }
 
     #[test]

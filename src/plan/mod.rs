@@ -27,13 +27,13 @@ pub mod solve;
 pub mod target;
 pub mod work;
 
-pub use advice::{Advice, Level};
 pub use arch::{Arch, Params};
 pub use ledger::{Component, Ledger, Part};
 pub use reference::reference_request;
 pub use request::{Device, Estimator, Request};
 pub use work::Work;
 
+use crate::base::finding::Finding;
 use request::Method;
 use scaling::BESIROGLU;
 
@@ -67,7 +67,7 @@ pub struct Plan {
     /// One checkpoint on disk, and all that are kept.
     pub checkpoint_bytes: u64,
     pub disk_bytes: u64,
-    pub advice: Vec<Advice>,
+    pub advice: Vec<Finding>,
 }
 
 /// Plans a request.

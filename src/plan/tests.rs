@@ -306,11 +306,12 @@ fn advice_warns_of_too_few_tokens_and_too_little_memory() {
     (request.tokens, request.tokens_said) = (655_360_000, request::Said::Stated);
     request.device = Device::limit("8 GB", Some(8_000_000_000));
     let plan = plan(&request);
-    let ids: Vec<&str> = plan.advice.iter().map(|a| a.id).collect();
+    let ids: Vec<&str> = plan.advice.iter().map(|a| a.id.as_str()).collect();
     assert_eq!(ids[0], "too_large");
     let few = plan.advice.iter().find(|a| a.id == "few_tokens").unwrap();
     assert!(
-        few.what
+        few.evidence
+            .to_string()
             .starts_with("1.3 tokens per parameter, 15 times below 20 (9.88B tokens)"),
         "{few:?}"
     );

@@ -4,6 +4,7 @@
 use super::log::Tail;
 use super::{RunDir, RunError};
 use crate::base::clock::UnixMillis;
+use crate::base::text::one_line;
 use crate::wire::{Event, Outcome, Phase, Values, decode_envelope};
 use serde::Serialize;
 use std::io;
@@ -13,6 +14,8 @@ use std::path::{Path, PathBuf};
 const SCAN_WHOLE: u64 = 4 << 20;
 const HEAD: u64 = 128 << 10;
 const END: u64 = 1 << 20;
+/// Id of the `Diagnosed` event that holds the verdict on a whole run; its finding's title is the word.
+pub const VERDICT: &str = "verdict";
 /// Points of the small loss curve.
 const CURVE: usize = 24;
 /// Bytes read per point of the curve.
@@ -76,6 +79,8 @@ pub struct RunSummary {
     pub updated: UnixMillis,
     /// Time reported by the engine processes, or from first to newest event of one that reported none.
     pub seconds: f64,
+    /// How the training goes, in the engine's word: `LEARNING`, `DIVERGED`, …; `None` before it has said so.
+    pub verdict: Option<String>,
     /// Training loss at evenly spaced positions of the log, oldest first; non-finite values are left out.
     pub curve: Vec<f64>,
     /// Why it ended, unless it completed.
@@ -233,6 +238,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         method: scan.method,
         max_steps: scan.max_steps,
         n_params: scan.n_params,
+        verdict: scan.verdict,
         message: scan.message,
     })
 }
@@ -251,6 +257,7 @@ struct Scan {
     /// The best according to a `Finished` event.
     best_said: Option<f64>,
     outcome: Option<Outcome>,
+    verdict: Option<String>,
     message: String,
     seconds: f64,
     /// Time of the newest `Hello` that no `Finished` has answered.
@@ -264,6 +271,7 @@ const SUMMARY_KINDS: &[&str] = &[
     "Started",
     "PhaseChanged",
     "Evaluated",
+    "Diagnosed",
     "RolledBack",
     "Finished",
 ];
@@ -338,6 +346,9 @@ impl Scan {
             Event::Evaluated { step, values, .. } => {
                 self.vals
                     .extend(loss(&values, "val/loss").map(|loss| (step, loss)));
+            }
+            Event::Diagnosed { finding, .. } if finding.id == VERDICT => {
+                self.verdict = Some(one_line(&finding.title));
             }
             Event::RolledBack { step } => {
                 self.step = step;

@@ -26,7 +26,7 @@ pub use draft::{Change, Draft, Place, save_new, shown};
 pub use issue::{Issue, Origin, Origins, SpecErrors};
 pub use load::{Loaded, hub_models, load, load_text};
 pub use presets::{Preset, SpecSources, preset_text, presets};
-pub use run_spec::{Advice, RunSpec, line_origins};
+pub use run_spec::{RunSpec, line_origins};
 
 /// The embedded corpora.
 fn embed_corpora() -> Vec<String> {

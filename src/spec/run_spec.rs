@@ -3,6 +3,7 @@
 use super::issue::{Origin, Origins, SpecErrors};
 use super::schema::{Kind, Node, root};
 use super::{RunConfig, load, yaml};
+use crate::base::finding::Finding;
 use crate::data::{DataError, Dataset, Request, Surroundings, TrainOn};
 use crate::methods::LossMask;
 use crate::optim::schedule::ScheduleConfig;
@@ -19,14 +20,6 @@ impl std::ops::Deref for RunSpec {
     fn deref(&self) -> &RunConfig {
         &self.config
     }
-}
-
-/// A legal but questionable setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Advice {
-    pub path: &'static str,
-    /// The observation and what to consider instead.
-    pub what: String,
 }
 
 impl RunSpec {
@@ -89,7 +82,7 @@ impl RunSpec {
     }
 
     /// Legal settings that are probably unintended.
-    pub fn advice(&self) -> Vec<Advice> {
+    pub fn advice(&self) -> Vec<Finding> {
         super::validate::advice(self)
     }
 }

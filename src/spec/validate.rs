@@ -2,8 +2,9 @@
 
 use super::issue::{Issue, Origin, Origins, nearest};
 use super::presets::neighbours;
-use super::run_spec::{Advice, RunSpec};
+use super::run_spec::RunSpec;
 use super::{RunConfig, embed_corpora};
+use crate::base::finding::Finding;
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::llama_cpp::is_gguf;
@@ -341,11 +342,11 @@ pub(super) fn absolute(mut config: RunConfig, base: &Path) -> RunConfig {
 }
 
 /// Legal settings that are probably unintended.
-pub(super) fn advice(spec: &RunSpec) -> Vec<Advice> {
+pub(super) fn advice(spec: &RunSpec) -> Vec<Finding> {
     let mut list = Vec::new();
     let mut note = |when: bool, path: &'static str, what: String| {
         if when {
-            list.push(Advice { path, what });
+            list.push(Finding::warn(what, "", "").named("setting", path).at(path));
         }
     };
     let lr = spec.optimizer.lr();

@@ -55,6 +55,7 @@ fn decode<T: serde::de::DeserializeOwned>(line: &str) -> Result<T, DecodeError> 
 mod tests {
     use super::*;
     use crate::base::clock::UnixMillis;
+    use crate::base::finding::{Finding, Signal, Status};
     use crate::wire::{Command, Event, Num};
 
     #[test]
@@ -92,6 +93,41 @@ mod tests {
         };
         assert_eq!(value["height"], 3);
         assert!(decode_command(r#"{"id":1,"command":"levitate"}"#).is_err());
+    }
+
+    #[test]
+    fn findings_travel_in_both_events_and_checks_of_old_logs_are_read() {
+        let signals = vec![Signal::of("train/loss", f64::INFINITY, "train loss inf").at(7)];
+        let finding: Box<Finding> = Finding::fail(signals, "why", "do")
+            .named("diverged", "divergence")
+            .into();
+        for event in [
+            Event::Diagnosed {
+                step: 7,
+                finding: finding.clone(),
+            },
+            Event::Checked {
+                finding,
+                seconds: 0.5,
+            },
+        ] {
+            let line = encode(&Envelope {
+                v: VERSION,
+                seq: 1,
+                t: UnixMillis(5),
+                event: event.clone(),
+            });
+            assert_eq!(decode_envelope(&line).unwrap().event, event, "{line}");
+        }
+        let old = r#"{"v":1,"seq":4,"t":7,"event":{"type":"Checked","id":"disk","title":"room","status":"pass",
+            "evidence":"much","hint":"","seconds":0.09}}"#;
+        let Event::Checked { finding, .. } = decode_envelope(old).unwrap().event else {
+            panic!("unknown?")
+        };
+        assert_eq!(
+            (finding.id.as_str(), finding.status),
+            ("disk", Status::Pass)
+        );
     }
 
     #[test]

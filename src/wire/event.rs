@@ -2,6 +2,7 @@
 
 use super::{Best, CommandId, MetricInfo, Num};
 use crate::base::clock::UnixMillis;
+use crate::base::finding::Finding;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -48,17 +49,6 @@ pub enum Outcome {
     Refused,
     /// A bug in the engine; `message` names the crash file.
     Crashed,
-}
-
-/// The result of one check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CheckStatus {
-    Pass,
-    Warn,
-    Fail,
-    /// Could not be decided; the evidence says why.
-    Skipped,
 }
 
 /// Why a generation ended.
@@ -117,14 +107,14 @@ pub enum Event {
     },
     /// One preflight check.
     Checked {
-        id: String,
-        title: String,
-        status: CheckStatus,
-        /// What was measured.
-        evidence: String,
-        /// The likely cause and what to do; empty when it passed.
-        hint: String,
+        #[serde(flatten)]
+        finding: Box<Finding>,
         seconds: f64,
+    },
+    /// A rule on the training came out otherwise than before: with a warning, a failure, or clear again.
+    Diagnosed {
+        step: u64,
+        finding: Box<Finding>,
     },
     /// One optimizer step. `step` counts completed updates: the first is 1.
     Stepped {

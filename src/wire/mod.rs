@@ -5,16 +5,14 @@ mod codec;
 mod command;
 mod event;
 mod metric;
-mod num;
 
+pub use crate::base::num::Num;
 pub use codec::{DecodeError, MAX_LINE, decode_command, decode_envelope, encode};
 pub use command::{Command, CommandId, Prompt, Request, StopWhen, Turn};
 pub use event::{
-    CheckStatus, Envelope, Event, ExaminedExample, ExaminedSequence, Outcome, Phase, StopReason,
-    Values,
+    Envelope, Event, ExaminedExample, ExaminedSequence, Outcome, Phase, StopReason, Values,
 };
 pub use metric::{Best, ChartPlace, Direction, MetricInfo};
-pub use num::Num;
 
 /// Version of the envelope; a viewer rejects a larger one and accepts smaller ones.
 pub const VERSION: u32 = 1;

@@ -3,9 +3,8 @@
 //! Deterministic; `tests/tapes/standard.jsonl` holds it with every fifth step.
 
 use crate::base::clock::UnixMillis;
-use crate::wire::{
-    CheckStatus, Direction, Envelope, Event, MetricInfo, Num, Outcome, Phase, Values,
-};
+use crate::base::finding::Finding;
+use crate::wire::{Direction, Envelope, Event, MetricInfo, Num, Outcome, Phase, Values};
 
 pub const MAX_STEPS: u64 = 2_000;
 /// 12 windows of 64 tokens.
@@ -134,16 +133,10 @@ impl Tape {
             ),
             ("disk", "room for checkpoints", "needs 28 MiB, 312 GiB free"),
         ] {
-            let (id, title, evidence) = (id.into(), title.into(), evidence.into());
-            let (status, hint) = (CheckStatus::Pass, String::new());
             self.after(
                 90,
                 Event::Checked {
-                    id,
-                    title,
-                    status,
-                    evidence,
-                    hint,
+                    finding: Finding::pass(evidence).named(id, title).into(),
                     seconds: 0.09,
                 },
             );

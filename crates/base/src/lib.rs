@@ -3,8 +3,10 @@
 pub mod child;
 pub mod clock;
 pub mod files;
+pub mod finding;
 pub mod human;
 pub mod mapped;
+pub mod num;
 pub mod paths;
 pub mod registry;
 pub mod rng;

@@ -5,6 +5,7 @@ use super::checks::State;
 use super::plan;
 use super::{Step, Wizard};
 use crate::advisor::choose::{Advice, Goal, Start, Verdict};
+use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::spec::import::Fate;
@@ -349,12 +350,18 @@ impl Wizard {
         lines
             .iter()
             .map(|line| {
-                let hint = match line.hint.as_str() {
-                    "" => String::new(),
-                    hint => format!("; {hint}"),
+                let advice = match line.advice() {
+                    advice if advice.is_empty() => advice,
+                    advice => format!("; {advice}"),
                 };
-                let text = format!("{}: {}{hint}", line.title, line.evidence);
-                note(line.mark.word(), text)
+                let text = format!("{}: {}{advice}", line.title, line.evidence);
+                let label = match line.status {
+                    Status::Fail => "failed",
+                    Status::Warn => "warning",
+                    Status::Unknown => "skipped",
+                    Status::Pass | Status::NotApplicable => "passed",
+                };
+                note(label, text)
             })
             .collect()
     }

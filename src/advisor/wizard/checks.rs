@@ -1,41 +1,11 @@
 //! The last screen before the start: preflight results as they arrive. The caller runs the checks.
 
-/// The result of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
-    Passed,
-    Warned,
-    Failed,
-    Skipped,
-}
-
-impl Mark {
-    /// The label of its line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Mark::Passed => "passed",
-            Mark::Warned => "warning",
-            Mark::Failed => "failed",
-            Mark::Skipped => "skipped",
-        }
-    }
-}
-
-/// One check.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckLine {
-    pub title: String,
-    pub mark: Mark,
-    /// What was measured.
-    pub evidence: String,
-    /// Likely cause and what to do; empty if it passed.
-    pub hint: String,
-}
+use crate::base::finding::{Finding, Status};
 
 /// One run of the checks.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Checks {
-    pub lines: Vec<CheckLine>,
+    pub lines: Vec<Finding>,
     pub state: State,
 }
 
@@ -51,8 +21,8 @@ pub enum State {
 }
 
 impl Checks {
-    pub fn failed(&self) -> impl Iterator<Item = &CheckLine> {
-        self.lines.iter().filter(|line| line.mark == Mark::Failed)
+    pub fn failed(&self) -> impl Iterator<Item = &Finding> {
+        self.lines.iter().filter(|line| line.status == Status::Fail)
     }
 
     /// Completed, and none failed.
@@ -67,7 +37,7 @@ impl Checks {
         }
         let failed: Vec<String> = self
             .failed()
-            .map(|line| format!("{}: {}; {}", line.title, line.evidence, line.hint))
+            .map(|line| format!("{}: {}; {}", line.title, line.evidence, line.advice()))
             .collect();
         (!failed.is_empty()).then(|| failed.join(" · "))
     }

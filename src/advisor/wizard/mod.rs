@@ -11,12 +11,13 @@ mod plan;
 
 pub use answers::{Answers, Begin, DataAnswer};
 pub use ask::{Input, Note, Question, Row};
-pub use checks::{CheckLine, Checks, Mark, State};
+pub use checks::{Checks, State};
 pub use knobs::{COMMON, Knob};
 pub use plan::n_params;
 
 use super::choose::{self, Advice, DataKind, Inputs, Reward, Start, Verdict};
 use super::look::{self, ConfigFacts, DataFacts, Machine, ModelFacts};
+use crate::base::finding::Finding;
 use crate::spec::{Draft, SpecSources};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -341,8 +342,8 @@ impl Wizard {
     }
 
     /// A check completed.
-    pub fn checked(&mut self, line: CheckLine) {
-        self.checks.lines.push(line);
+    pub fn checked(&mut self, finding: Finding) {
+        self.checks.lines.push(finding);
     }
 
     /// All completed, or why not.

@@ -2,10 +2,11 @@
 //! requested for a draft whose data were inspected but not read.
 
 use crate::advisor::look::{DataFacts, Machine};
+use crate::base::finding::Finding;
 use crate::base::human;
 use crate::plan::request::Said;
 use crate::plan::target::{DataSize, of_spec};
-use crate::plan::{Advice, Device, Plan, Verdict, plan};
+use crate::plan::{Device, Plan, Verdict, plan};
 use crate::spec::{Draft, RunSpec};
 use std::time::Duration;
 
@@ -164,8 +165,8 @@ pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine
     let own = spec
         .advice()
         .into_iter()
-        .map(|a| format!("{}: {}", a.path, a.what));
-    let known = |a: &Advice| format!("{} ({})", a.what, a.source);
+        .map(|a| format!("{}: {}", a.place, a.evidence));
+    let known = |a: &Finding| format!("{} ({})", a.evidence, a.source);
     plan.advice.iter().map(known).chain(own).collect()
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::advisor::choose::{Goal, MethodId};
+use crate::base::finding::{Finding, Status};
 use crate::base::rng::{Rng, Stream};
 
 fn context() -> Context {
@@ -44,7 +45,7 @@ fn enter_alone_leads_to_a_running_quickstart() {
         Outcome::Stay,
         "the checks are still running"
     );
-    wizard.checked(line(Mark::Passed));
+    wizard.checked(line(Status::Pass));
     wizard.checks_over(Ok(()));
     let Outcome::Start { name, yaml } = wizard.enter() else {
         panic!("{:?}", wizard.error());
@@ -89,12 +90,11 @@ fn forth_and_back_never_loses_an_answer() {
     }
 }
 
-fn line(mark: Mark) -> CheckLine {
-    CheckLine {
-        title: "Can overfit one batch".into(),
-        mark,
-        evidence: "loss 4.17 → 4.16".into(),
-        hint: "gradients do not reach the weights".into(),
+fn line(status: Status) -> Finding {
+    Finding {
+        status,
+        ..Finding::fail("loss 4.17 → 4.16", "gradients do not reach the weights", "")
+            .named("overfit", "Can overfit one batch")
     }
 }
 
@@ -103,8 +103,8 @@ fn a_failed_check_is_explained_and_leads_back_to_the_settings() {
     let mut wizard = wizard();
     until(&mut wizard, Step::Finish);
     assert!(matches!(wizard.enter(), Outcome::Check { .. }));
-    wizard.checked(line(Mark::Passed));
-    wizard.checked(line(Mark::Failed));
+    wizard.checked(line(Status::Pass));
+    wizard.checked(line(Status::Fail));
     wizard.checks_over(Ok(()));
     let question = wizard.question();
     assert_eq!(question.rows[0].title, "back to the settings");

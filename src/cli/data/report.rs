@@ -2,7 +2,7 @@
 
 use crate::base::human::grouped;
 use crate::base::text::one_line;
-use crate::data::inspect::{Bin, Finding, Report, Severity, Spread, TokenCount, Tokens};
+use crate::data::inspect::{Bin, Report, RowsFinding, Severity, Spread, TokenCount, Tokens};
 use std::fmt::Write;
 use unicode_width::UnicodeWidthStr;
 
@@ -263,7 +263,7 @@ fn lower(title: &str) -> String {
     })
 }
 
-fn one(out: &mut String, finding: &Finding, folder: &str) {
+fn one(out: &mut String, finding: &RowsFinding, folder: &str) {
     let word = match finding.severity {
         Severity::Problem => "PROBLEM",
         Severity::Warning => "warning",
@@ -282,7 +282,7 @@ fn one(out: &mut String, finding: &Finding, folder: &str) {
         " ".repeat(gap.max(2))
     );
     if !finding.evidence.is_empty() {
-        wrapped(out, 11, &one_line(&finding.evidence));
+        wrapped(out, 11, &one_line(&finding.evidence.to_string()));
     }
     for hit in finding.examples.iter().take(EXAMPLES) {
         let place = hit.place.strip_prefix(folder).unwrap_or(&hit.place);
@@ -296,8 +296,8 @@ fn one(out: &mut String, finding: &Finding, folder: &str) {
     if more > 0 {
         let _ = writeln!(out, "           and {} more", grouped(more));
     }
-    labelled(out, "why", finding.cause);
-    labelled(out, "fix", finding.fix);
+    labelled(out, "why", &finding.cause);
+    labelled(out, "fix", &finding.fix);
 }
 
 fn labelled(out: &mut String, label: &str, words: &str) {

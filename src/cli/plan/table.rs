@@ -1,12 +1,13 @@
 //! A plan as text: the memory ledger with bars, then work, what fits, changes, advice.
 
 use super::Context;
+use crate::base::finding::Status;
 use crate::base::human::short;
 use crate::plan::changes::ladder;
 use crate::plan::quantity::decimal;
 use crate::plan::request::{Checkpointing, Method, Said};
 use crate::plan::solve::what_fits;
-use crate::plan::{Estimator, Level, Plan, Verdict, scaling};
+use crate::plan::{Estimator, Plan, Verdict, scaling};
 use unicode_width::UnicodeWidthStr;
 
 /// Columns of the label, of the bar, of an amount.
@@ -428,12 +429,12 @@ fn advice(plan: &Plan, style: &Style) -> String {
     }
     let mut out = String::from("\n");
     for advice in &plan.advice {
-        let mark = match advice.level {
-            Level::Problem => "!!",
-            Level::Warn => "! ",
-            Level::Note => "· ",
+        let mark = match advice.status {
+            Status::Fail => "!!",
+            Status::Warn => "! ",
+            _ => "· ",
         };
-        let text = format!("{} [{}]", advice.what, advice.source);
+        let text = format!("{} [{}]", advice.evidence, advice.source);
         out.push_str(&style.paragraph(&format!("  {mark} "), &text));
     }
     out

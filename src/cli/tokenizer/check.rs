@@ -2,12 +2,14 @@
 
 use super::super::Context;
 use super::super::exit::{Exit, Failure};
+use super::super::finding;
 use super::{texts, yours};
 use crate::base::child::Child;
 use crate::base::clock::{Clock, SystemClock};
+use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::one_line;
-use crate::data::tokenizer::check::{self, Fertility, Report, Verdict};
+use crate::data::tokenizer::check::{self, Fertility, Report};
 use crate::data::tokenizer::{Tokenizer, load};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -92,11 +94,7 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
         writeln!(out)?;
         table(&own, other.as_ref(), &mut out)?;
     }
-    let bad = own
-        .report
-        .findings
-        .iter()
-        .any(|f| f.verdict == Verdict::Bad);
+    let bad = own.report.findings.iter().any(|f| f.status == Status::Fail);
     Ok(if bad { Exit::Yours } else { Exit::Done })
 }
 
@@ -117,11 +115,14 @@ fn speed(tokenizer: &Tokenizer, text: &str) -> Result<Speed, Failure> {
     })
 }
 
+/// Columns of a title.
+const TITLE: usize = 38;
+
 /// ```text
 /// tokenizer (tokenizer.json), 8,192 tokens
-///   ok    Text comes back as it was: all 22 samples
-///   BAD   Line ends and tabs are kept: "a\nb" comes back as "a b"
-///         try: …
+/// ok       Text comes back as it was               all 22 samples
+/// FAIL     Line ends and tabs are kept             "a\nb" comes back as "a b"
+///          fix   …
 /// ```
 fn findings(looked: &Looked, out: &mut impl Write) -> std::io::Result<()> {
     let report = &looked.report;
@@ -132,17 +133,8 @@ fn findings(looked: &Looked, out: &mut impl Write) -> std::io::Result<()> {
         report.origin,
         human::grouped(report.vocab_size as u64)
     )?;
-    for finding in &report.findings {
-        let word = match finding.verdict {
-            Verdict::Good => "ok",
-            Verdict::Doubtful => "note",
-            Verdict::Bad => "BAD",
-        };
-        let evidence = one_line(&finding.evidence);
-        writeln!(out, "  {word:4}  {}: {evidence}", finding.title)?;
-        if !finding.hint.is_empty() {
-            writeln!(out, "        try: {}", finding.hint)?;
-        }
+    for found in &report.findings {
+        out.write_all(finding::rows(found, TITLE, "").as_bytes())?;
     }
     if let Some(used) = report.used {
         writeln!(

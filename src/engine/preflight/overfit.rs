@@ -1,11 +1,11 @@
 //! A model that is wired correctly learns one small batch by heart. Done on a twin, for a fraction of a second.
 
-use super::{Check, Subject, Verdict};
+use super::{Check, Finding, Subject};
+use crate::base::finding::Status;
 use crate::data::Batch;
 use crate::engine::EngineError;
 use crate::engine::roles::add_own_reference;
 use crate::engine::update::{At, Rates, update};
-use crate::wire::CheckStatus;
 use std::time::Duration;
 
 pub const CHECK: Check = Check {
@@ -32,9 +32,9 @@ const LEARNT: f64 = 0.5;
 /// When the time is up: the loss must at least be this share lower.
 const FALLING: f64 = 0.05;
 
-fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let verdict = by_heart(subject, LR)?;
-    if verdict.status == CheckStatus::Pass || subject.spec.train.from.is_none() {
+    if verdict.status == Status::Pass || subject.spec.train.from.is_none() {
         return Ok(verdict);
     }
     // Once more from the weights as they were given.
@@ -42,7 +42,7 @@ fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
     by_heart(subject, GIVEN_LR)
 }
 
-fn by_heart(subject: &mut Subject<'_>, lr: f64) -> Result<Verdict, EngineError> {
+fn by_heart(subject: &mut Subject<'_>, lr: f64) -> Result<Finding, EngineError> {
     let mut batch = probe(&subject.first_batch(ROWS));
     let (spec, clock) = (subject.spec, subject.clock);
     let state = subject.twin()?;
@@ -74,7 +74,7 @@ fn probe(full: &Batch) -> Batch {
 fn judge(
     step: &mut dyn FnMut() -> Result<f64, EngineError>,
     time_is_up: &mut dyn FnMut() -> bool,
-) -> Result<Verdict, EngineError> {
+) -> Result<Finding, EngineError> {
     let first = step()?;
     let (mut last, mut steps) = (first, 1);
     while steps < MAX_STEPS && last > LEARNT * first && !(steps >= MIN_STEPS && time_is_up()) {
@@ -83,16 +83,17 @@ fn judge(
     }
     let evidence = format!("loss {first:.3} → {last:.3} in {steps} steps on one small batch");
     if last <= LEARNT * first {
-        return Ok(Verdict::pass(evidence));
+        return Ok(Finding::pass(evidence));
     }
     if last < (1.0 - FALLING) * first {
-        return Ok(Verdict::pass(format!(
+        return Ok(Finding::pass(format!(
             "{evidence}, falling when the time was up"
         )));
     }
-    Ok(Verdict::fail(
+    Ok(Finding::fail(
         evidence,
         "the model cannot even learn one batch: gradients do not reach the weights, or targets have nothing to do with inputs",
+        "look at rows in the data pane; try `optimizer.adamw` and a preset's model",
     ))
 }
 
@@ -100,7 +101,7 @@ fn judge(
 mod tests {
     use super::*;
 
-    fn verdict(loss: impl Fn(usize) -> f64, steps_in_time: usize) -> Verdict {
+    fn verdict(loss: impl Fn(usize) -> f64, steps_in_time: usize) -> Finding {
         let n = std::cell::Cell::new(0);
         judge(
             &mut || {
@@ -116,20 +117,24 @@ mod tests {
     fn learning_passes_and_standing_still_fails() {
         assert_eq!(
             verdict(|n| 4.0 * 0.9f64.powi(n as i32), 1000).status,
-            CheckStatus::Pass
+            Status::Pass
         );
         let slow = verdict(|n| 4.0 - 0.05 * n as f64, 3);
         assert_eq!(
             slow.status,
-            CheckStatus::Pass,
+            Status::Pass,
             "a big model has time for few steps"
         );
-        assert!(slow.evidence.contains("time was up"), "{}", slow.evidence);
-        assert_eq!(verdict(|_| 4.0, 1000).status, CheckStatus::Fail);
-        assert_eq!(verdict(|n| 4.0 + n as f64, 1000).status, CheckStatus::Fail);
+        assert!(
+            slow.evidence.to_string().contains("time was up"),
+            "{}",
+            slow.evidence
+        );
+        assert_eq!(verdict(|_| 4.0, 1000).status, Status::Fail);
+        assert_eq!(verdict(|n| 4.0 + n as f64, 1000).status, Status::Fail);
         assert_eq!(
             verdict(|n| if n > 2 { f64::NAN } else { 4.0 }, 1000).status,
-            CheckStatus::Fail
+            Status::Fail
         );
     }
 }

@@ -1,6 +1,6 @@
 //! The same seed gives the same bits: weights, loss and gradients. Without it no run can be repeated or resumed exactly.
 
-use super::{Check, Subject, Verdict, hash};
+use super::{Check, Finding, Subject, hash};
 use crate::data::Batch;
 use crate::engine::EngineError;
 use crate::engine::roles::add_own_reference;
@@ -24,7 +24,7 @@ struct Reading {
     grad_norm: f64,
 }
 
-fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let batch = subject.first_batch(ROWS);
     let spec = subject.spec;
     let first = read(subject.state, &batch, spec)?;
@@ -49,7 +49,7 @@ fn read(
     })
 }
 
-fn judge(first: &Reading, second: &Reading) -> Verdict {
+fn judge(first: &Reading, second: &Reading) -> Finding {
     let differs = if first.weights != second.weights {
         "initial weights"
     } else if first.loss.to_bits() != second.loss.to_bits() {
@@ -57,21 +57,22 @@ fn judge(first: &Reading, second: &Reading) -> Verdict {
     } else if first.grad_norm.to_bits() != second.grad_norm.to_bits() {
         "the gradient"
     } else {
-        return Verdict::pass(format!(
+        return Finding::pass(format!(
             "two models of one seed: loss {:.6}, gradient norm {:.6}, the same bits",
             first.loss, first.grad_norm
         ));
     };
-    Verdict::fail(
+    Finding::fail(
         format!("{differs} of two models of one seed differ: {first:?}, {second:?}"),
-        "something reads a clock, a hash order or a race between threads; a resume will not be exact",
+        "something reads a clock, a hash order or a race between threads",
+        "a resume will not be exact: please report it with the spec",
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::CheckStatus;
+    use crate::base::finding::Status;
 
     #[test]
     fn one_bit_is_enough_to_fail() {
@@ -80,7 +81,7 @@ mod tests {
             loss: 4.0,
             grad_norm: 2.0,
         };
-        assert_eq!(judge(&a, &a).status, CheckStatus::Pass);
+        assert_eq!(judge(&a, &a).status, Status::Pass);
         let next = |x: f64| f64::from_bits(x.to_bits() + 1);
         let variants = [
             (
@@ -107,8 +108,12 @@ mod tests {
         ];
         for (b, word) in variants {
             let verdict = judge(&a, &b);
-            assert_eq!(verdict.status, CheckStatus::Fail);
-            assert!(verdict.evidence.contains(word), "{}", verdict.evidence);
+            assert_eq!(verdict.status, Status::Fail);
+            assert!(
+                verdict.evidence.to_string().contains(word),
+                "{}",
+                verdict.evidence
+            );
         }
     }
 }

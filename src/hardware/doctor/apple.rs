@@ -1,6 +1,6 @@
 //! Apple's GPUs share the machine's memory; this program does not train on them.
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::AcceleratorKind;
 use crate::hardware::machine::Machine;
 
@@ -11,13 +11,13 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let found = machine
         .accelerators
         .iter()
         .any(|a| a.kind == AcceleratorKind::Apple);
     match found {
-        true => Verdict::pass("Apple silicon; this build trains on its CPU"),
-        false => Verdict::not_applicable("none"),
+        true => Finding::pass("Apple silicon; this build trains on its CPU"),
+        false => Finding::not_applicable("none"),
     }
 }

@@ -1,6 +1,6 @@
 //! Is all-reduce as fast as the links? That takes a transfer, and the doctor only reads.
 
-use super::{Check, Verdict, answering};
+use super::{Check, Finding, answering};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -10,17 +10,17 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) if gpus.len() > 1 => gpus,
-        Ok(_) => return Verdict::not_applicable("one GPU: no collectives"),
-        Err(none) => return none,
+        Ok(_) => return Finding::not_applicable("one GPU: no collectives"),
+        Err(none) => return *none,
     };
     let fix = format!(
         "nccl-tests: `all_reduce_perf -b 8 -e 1G -f 2 -g {}`; 70 % of the links' bandwidth and more is healthy",
         gpus.len()
     );
-    Verdict::unknown(
+    Finding::unknown(
         format!(
             "{} GPUs; measuring uses their memory and time, and the doctor only reads",
             gpus.len()

@@ -1,6 +1,6 @@
 //! Does the variable list existing devices?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::cuda_visible::{Selection, Visible, select};
 use crate::hardware::machine::Machine;
 
@@ -11,9 +11,9 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     if machine.gpus.is_empty() {
-        return Verdict::not_applicable("no NVIDIA GPU answers");
+        return Finding::not_applicable("no NVIDIA GPU answers");
     }
     let value = machine
         .nvidia
@@ -21,14 +21,14 @@ fn judge(machine: &Machine) -> Verdict {
         .as_deref()
         .unwrap_or_default();
     match select(machine) {
-        Selection::All => Verdict::pass("not set: every GPU"),
-        Selection::Named(devices) if devices.is_empty() => Verdict::warn(
+        Selection::All => Finding::pass("not set: every GPU"),
+        Selection::Named(devices) if devices.is_empty() => Finding::warn(
             "set but empty",
             "it hides every GPU from CUDA",
             "`unset CUDA_VISIBLE_DEVICES`",
         ),
-        Selection::Named(devices) => Verdict::pass(format!("{value} is {}", mapping(&devices))),
-        Selection::Broken(devices, word) => Verdict::fail(
+        Selection::Named(devices) => Finding::pass(format!("{value} is {}", mapping(&devices))),
+        Selection::Broken(devices, word) => Finding::fail(
             format!(
                 "{value}: `{word}` is no device, or a duplicate; CUDA stops there and exposes {} of them",
                 devices.len()

@@ -1,6 +1,6 @@
 //! The service required by GPUs behind NVSwitches.
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -10,11 +10,11 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     match machine.nvidia.fabric_manager {
-        None => Verdict::not_applicable("no NVSwitch found"),
-        Some(true) => Verdict::pass("nv-fabricmanager runs"),
-        Some(false) => Verdict::fail(
+        None => Finding::not_applicable("no NVSwitch found"),
+        Some(true) => Finding::pass("nv-fabricmanager runs"),
+        Some(false) => Finding::fail(
             "there are NVSwitches, but nv-fabricmanager is not running",
             "CUDA fails with error 802, system not yet initialized",
             "`sudo systemctl start nvidia-fabricmanager`; its version must match the driver's",

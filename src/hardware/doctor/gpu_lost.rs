@@ -1,6 +1,6 @@
 //! Does every GPU respond?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -10,9 +10,9 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     if machine.gpus.is_empty() {
-        return Verdict::not_applicable("no NVIDIA GPU responds");
+        return Finding::not_applicable("no NVIDIA GPU responds");
     }
     let lost: Vec<String> = machine
         .gpus
@@ -20,9 +20,9 @@ fn judge(machine: &Machine) -> Verdict {
         .filter_map(|gpu| Some(format!("GPU {}: {}", gpu.index, gpu.lost.as_ref()?)))
         .collect();
     if lost.is_empty() {
-        return Verdict::pass(format!("{} of {}", machine.gpus.len(), machine.gpus.len()));
+        return Finding::pass(format!("{} of {}", machine.gpus.len(), machine.gpus.len()));
     }
-    Verdict::fail(
+    Finding::fail(
         lost.join("; "),
         "it fell off the bus: power, PCIe contact, heat or a defect",
         "save the work on the other GPUs, then power-cycle the machine; reseat or return the card if it happens again",

@@ -1,6 +1,6 @@
 //! Who is using GPU memory already? Never kills anything.
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use super::{answering, each};
 use crate::base::human;
 use crate::hardware::gpu::{Gpu, GpuProcess};
@@ -16,18 +16,18 @@ pub const CHECK: Check = Check {
 
 const FREE_ENOUGH: f64 = 0.05;
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     match each(&gpus, held) {
-        Some(evidence) => Verdict::warn(
+        Some(evidence) => Finding::warn(
             evidence,
             "other work, or a leftover of a crashed run",
             "ask its owner; end a hung run of your own with `kill PID`; or choose another GPU with CUDA_VISIBLE_DEVICES",
         ),
-        None => Verdict::pass("no significant use by others"),
+        None => Finding::pass("no significant use by others"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Can memory be pinned?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::base::human::bytes;
 use crate::hardware::machine::Machine;
 
@@ -13,15 +13,15 @@ pub const CHECK: Check = Check {
 
 const ENOUGH: u64 = 64 << 20;
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     if machine.gpus.len() < 2 {
-        return Verdict::not_applicable("only relevant with several GPUs");
+        return Finding::not_applicable("only relevant with several GPUs");
     }
     match machine.limits.locked_memory {
-        None => Verdict::unknown("the limit could not be read", "ulimit -l"),
-        Some(u64::MAX) => Verdict::pass("unlimited"),
-        Some(limit) if limit >= ENOUGH => Verdict::pass(bytes(limit)),
-        Some(limit) => Verdict::warn(
+        None => Finding::unknown("the limit could not be read", "ulimit -l"),
+        Some(u64::MAX) => Finding::pass("unlimited"),
+        Some(limit) if limit >= ENOUGH => Finding::pass(bytes(limit)),
+        Some(limit) => Finding::warn(
             bytes(limit),
             "InfiniBand and pinned buffers need more",
             "`ulimit -l unlimited`, in a container `--ulimit memlock=-1`",

@@ -1,6 +1,6 @@
 //! Is enough memory available, to the machine and to the cgroup?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::base::human::bytes;
 use crate::hardware::machine::Machine;
 
@@ -16,10 +16,10 @@ const HARDLY: u64 = 256 << 20;
 /// Above this share of memory in swap, with little left, the machine is thrashing.
 const DEEP: f64 = 0.1;
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let memory = &machine.memory;
     if memory.total == 0 {
-        return Verdict::unknown("the size of memory could not be read", "free -h");
+        return Finding::unknown("the size of memory could not be read", "free -h");
     }
     let free = memory.free();
     let mut evidence = format!("{} of {} available", bytes(free), bytes(memory.usable()));
@@ -38,14 +38,14 @@ fn judge(machine: &Machine) -> Verdict {
     };
     let fix = "stop other programs, raise the container's limit (`--memory`), or train something smaller (`llmtui plan`)";
     if free < HARDLY {
-        return Verdict::fail(evidence, cause, fix);
+        return Finding::fail(evidence, cause, fix);
     }
     let swapping = memory.swap_used as f64 > DEEP * memory.total as f64 && free < 4 * ENOUGH;
     if swapping {
         evidence.push_str(&format!("; {} are swapped out", bytes(memory.swap_used)));
     }
     match free < ENOUGH || swapping {
-        true => Verdict::warn(evidence, cause, fix),
-        false => Verdict::pass(evidence),
+        true => Finding::warn(evidence, cause, fix),
+        false => Finding::pass(evidence),
     }
 }

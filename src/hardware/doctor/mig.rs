@@ -1,6 +1,6 @@
 //! GPUs with MIG enabled.
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use super::{answering, each};
 use crate::base::human;
 use crate::hardware::machine::Machine;
@@ -12,10 +12,10 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     let empty = each(&gpus, |gpu| {
         let mig = gpu.mig.as_ref().filter(|m| m.enabled)?;
@@ -24,7 +24,7 @@ fn judge(machine: &Machine) -> Verdict {
             .then(|| "MIG is on but there are no instances".into())
     });
     if let Some(evidence) = empty {
-        return Verdict::fail(
+        return Finding::fail(
             evidence,
             "such a GPU exposes no device to CUDA",
             "create instances (`sudo nvidia-smi mig -cgi PROFILE -C`), or turn MIG off",
@@ -40,10 +40,10 @@ fn judge(machine: &Machine) -> Verdict {
         Some(words.join(", "))
     });
     match cut {
-        Some(words) if machine.nvidia.cuda_visible_devices.is_none() => Verdict::pass(format!(
+        Some(words) if machine.nvidia.cuda_visible_devices.is_none() => Finding::pass(format!(
             "{words}; without CUDA_VISIBLE_DEVICES the first instance is used"
         )),
-        Some(words) => Verdict::pass(words),
-        None => Verdict::not_applicable("MIG is not enabled on any GPU"),
+        Some(words) => Finding::pass(words),
+        None => Finding::not_applicable("MIG is not enabled on any GPU"),
     }
 }

@@ -48,94 +48,23 @@ mod xid;
 
 use super::gpu::Gpu;
 use super::machine::{AcceleratorKind, Machine};
-use serde::Serialize;
-
-/// How a check came out, the worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// Training will not work, or its results may be lost.
-    Fail,
-    /// It works, but not as well as it could.
-    Warn,
-    /// The facts needed could not be read.
-    Unknown,
-    Pass,
-    /// Not applicable to this machine.
-    NotApplicable,
-}
-
-impl Status {
-    pub fn word(self) -> &'static str {
-        match self {
-            Status::Fail => "fail",
-            Status::Warn => "warn",
-            Status::Unknown => "unknown",
-            Status::Pass => "pass",
-            Status::NotApplicable => "not applicable",
-        }
-    }
-}
-
-/// What a check says of a machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
-    pub status: Status,
-    /// What was observed, with numbers.
-    pub evidence: String,
-    /// Why, or why it matters; empty if nothing is wrong.
-    pub cause: String,
-    /// What to do; may be empty.
-    pub fix: String,
-}
-
-impl Verdict {
-    fn new(status: Status, evidence: impl Into<String>, cause: &str, fix: &str) -> Verdict {
-        Verdict {
-            status,
-            evidence: evidence.into(),
-            cause: cause.into(),
-            fix: fix.into(),
-        }
-    }
-
-    pub fn pass(evidence: impl Into<String>) -> Verdict {
-        Verdict::new(Status::Pass, evidence, "", "")
-    }
-
-    pub fn warn(evidence: impl Into<String>, cause: &str, fix: &str) -> Verdict {
-        Verdict::new(Status::Warn, evidence, cause, fix)
-    }
-
-    pub fn fail(evidence: impl Into<String>, cause: &str, fix: &str) -> Verdict {
-        Verdict::new(Status::Fail, evidence, cause, fix)
-    }
-
-    /// `fix` says how to find out.
-    pub fn unknown(evidence: impl Into<String>, fix: &str) -> Verdict {
-        Verdict::new(Status::Unknown, evidence, "", fix)
-    }
-
-    pub fn not_applicable(why: impl Into<String>) -> Verdict {
-        Verdict::new(Status::NotApplicable, why, "", "")
-    }
-}
+pub use crate::base::finding::{Finding, Status};
 
 /// An accelerator of another vendor: is it present, and does this user have access? `fix` is for missing access.
-fn may_be_opened(machine: &Machine, kind: AcceleratorKind, fix: &str) -> Verdict {
+fn may_be_opened(machine: &Machine, kind: AcceleratorKind, fix: &str) -> Finding {
     let Some(device) = machine.accelerators.iter().find(|a| a.kind == kind) else {
-        return Verdict::not_applicable("none");
+        return Finding::not_applicable("none");
     };
     let evidence = format!("{} {}", device.sign, device.name)
         .trim_end()
         .to_string();
     match device.accessible {
-        Some(false) => Verdict::warn(
+        Some(false) => Finding::warn(
             format!("no access to {evidence}"),
             "this user lacks permission",
             fix,
         ),
-        _ => Verdict::pass(format!("{evidence}; this build trains on CPU and CUDA")),
+        _ => Finding::pass(format!("{evidence}; this build trains on CPU and CUDA")),
     }
 }
 
@@ -148,18 +77,7 @@ pub struct Check {
     pub title: &'static str,
     /// One sentence: when it passes.
     pub rule: &'static str,
-    pub judge: fn(&Machine) -> Verdict,
-}
-
-/// A check's result, as `--json` prints it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    pub id: &'static str,
-    pub title: &'static str,
-    pub status: Status,
-    pub evidence: String,
-    pub cause: String,
-    pub fix: String,
+    pub judge: fn(&Machine) -> Finding,
 }
 
 macro_rules! checks {
@@ -179,27 +97,20 @@ pub const CHECKS: &[Check] = checks! {
 pub fn examine(machine: &Machine) -> Vec<Finding> {
     let mut findings: Vec<Finding> = CHECKS
         .iter()
-        .map(|check| {
-            let verdict = (check.judge)(machine);
-            Finding {
-                id: check.id,
-                title: check.title,
-                status: verdict.status,
-                evidence: verdict.evidence,
-                cause: verdict.cause,
-                fix: verdict.fix,
-            }
+        .map(|check| Finding {
+            expected: check.rule.into(),
+            ..(check.judge)(machine).named(check.id, check.title)
         })
         .collect();
     findings.sort_by_key(|finding| finding.status);
     findings
 }
 
-/// The GPUs that respond; if there are none, the verdict of a check that needs one.
-fn answering(machine: &Machine) -> Result<Vec<&Gpu>, Verdict> {
+/// The GPUs that respond; if there are none, the finding of a check that needs one.
+fn answering(machine: &Machine) -> Result<Vec<&Gpu>, Box<Finding>> {
     let gpus: Vec<&Gpu> = machine.gpus.iter().filter(|g| g.lost.is_none()).collect();
     match gpus.is_empty() {
-        true => Err(Verdict::not_applicable("no NVIDIA GPU responds")),
+        true => Err(Box::new(Finding::not_applicable("no NVIDIA GPU responds"))),
         false => Ok(gpus),
     }
 }

@@ -1,6 +1,6 @@
 //! Can several GPUs work together? NCCL's library, and peer access.
 
-use super::{Check, Verdict, answering};
+use super::{Check, Finding, answering};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -10,28 +10,28 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     match answering(machine) {
         Ok(gpus) if gpus.len() > 1 => {}
-        Ok(_) => return Verdict::not_applicable("one GPU: no collectives"),
-        Err(none) => return none,
+        Ok(_) => return Finding::not_applicable("one GPU: no collectives"),
+        Err(none) => return *none,
     }
     let Some(library) = &machine.nvidia.nccl else {
-        return Verdict::warn(
+        return Finding::warn(
             "no libnccl among the system's libraries",
             "multi-GPU trainers all-reduce gradients through it; PyTorch ships its own copy",
             "`apt install libnccl2`, or rely on the trainer's own copy",
         );
     };
     if machine.nvidia.iommu == Some(true) && !linked(machine) {
-        return Verdict::warn(
+        return Finding::warn(
             format!("NCCL {library}; the IOMMU translates addresses and the GPUs have no NVLink"),
             "peer copies over PCIe may hang or crawl while ACS and the IOMMU redirect them",
             "if multi-GPU programs hang at startup: `NCCL_P2P_DISABLE=1`, or `iommu=pt` on the kernel command line",
         );
     }
     let way = if linked(machine) { "NVLink" } else { "PCIe" };
-    Verdict::pass(format!("NCCL {library}; the GPUs communicate over {way}"))
+    Finding::pass(format!("NCCL {library}; the GPUs communicate over {way}"))
 }
 
 /// Every GPU has a link that is up.

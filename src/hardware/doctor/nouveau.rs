@@ -1,6 +1,6 @@
 //! Is another driver bound to the card?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -10,17 +10,17 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let nvidia = &machine.nvidia;
     if nvidia.pci_devices == 0 {
-        return Verdict::not_applicable("no NVIDIA GPU in this machine");
+        return Finding::not_applicable("no NVIDIA GPU in this machine");
     }
     if nvidia.nouveau {
-        return Verdict::fail(
+        return Finding::fail(
             "the kernel module nouveau is loaded",
             "nouveau is bound to the card and cannot run CUDA",
             "blacklist nouveau (`/etc/modprobe.d`), rebuild the initramfs, reboot",
         );
     }
-    Verdict::pass("nouveau is not loaded")
+    Finding::pass("nouveau is not loaded")
 }

@@ -1,6 +1,6 @@
 //! Is the power limit the vendor's default?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use super::{answering, each};
 use crate::hardware::machine::Machine;
 
@@ -14,17 +14,17 @@ pub const CHECK: Check = Check {
 /// A limit this near to the default is the default.
 const NEAR: f64 = 0.97;
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     let lowered = each(&gpus, |gpu| {
         let (limit, default) = (gpu.power_limit?, gpu.power_default?);
         (limit < NEAR * default).then(|| format!("{limit:.0} W of {default:.0} W"))
     });
     if let Some(evidence) = lowered {
-        return Verdict::warn(
+        return Finding::warn(
             evidence,
             "it was lowered: clocks are lower under full load",
             "if that is not intended: `sudo nvidia-smi -pl WATTS`",
@@ -33,7 +33,7 @@ fn judge(machine: &Machine) -> Verdict {
     match each(&gpus, |gpu| {
         gpu.power_limit.map(|limit| format!("{limit:.0} W"))
     }) {
-        Some(evidence) => Verdict::pass(evidence),
-        None => Verdict::unknown("the driver does not report it", "nvidia-smi -q -d POWER"),
+        Some(evidence) => Finding::pass(evidence),
+        None => Finding::unknown("the driver does not report it", "nvidia-smi -q -d POWER"),
     }
 }

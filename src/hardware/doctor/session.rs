@@ -1,6 +1,6 @@
 //! Over SSH, inside tmux? And what happens if the connection drops.
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -10,16 +10,16 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let session = &machine.session;
     if session.terminal != Some(true) {
-        return Verdict::not_applicable("no terminal");
+        return Finding::not_applicable("no terminal");
     }
     let dropped = "if the connection drops, runs continue: `llmtui attach` reopens them";
     match (session.ssh, session.multiplexer) {
-        (true, true) => Verdict::pass(format!("SSH inside tmux or screen; {dropped}")),
-        (true, false) => Verdict::pass(format!("SSH; {dropped}, tmux keeps the screen too")),
-        (false, true) => Verdict::pass("local, inside tmux or screen"),
-        (false, false) => Verdict::pass("local"),
+        (true, true) => Finding::pass(format!("SSH inside tmux or screen; {dropped}")),
+        (true, false) => Finding::pass(format!("SSH; {dropped}, tmux keeps the screen too")),
+        (false, true) => Finding::pass("local, inside tmux or screen"),
+        (false, false) => Finding::pass("local"),
     }
 }

@@ -1,6 +1,6 @@
 //! Xid messages in the kernel's log (NVIDIA Xid catalog; severities are operational).
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::Machine;
 use crate::hardware::machine::Xid;
 
@@ -105,19 +105,19 @@ enum Gravity {
     Worth,
 }
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let log = &machine.kernel_log;
     if machine.gpus.is_empty() && machine.nvidia.pci_devices == 0 && log.xids.is_empty() {
-        return Verdict::not_applicable("no NVIDIA GPU in this machine");
+        return Finding::not_applicable("no NVIDIA GPU in this machine");
     }
     let Some(source) = &log.read_from else {
-        return Verdict::unknown(
+        return Finding::unknown(
             "no permission to read the kernel log",
             "sudo dmesg | grep -i xid",
         );
     };
     let Some(worst) = log.xids.iter().min_by_key(|xid| gravity(xid)) else {
-        return Verdict::pass(format!("none in {source}"));
+        return Finding::pass(format!("none in {source}"));
     };
     let more = match log.xids.len() {
         1 => String::new(),
@@ -126,9 +126,9 @@ fn judge(machine: &Machine) -> Verdict {
     let evidence = format!("Xid {} on {}: {}{more}", worst.code, worst.pci, worst.text);
     let known = KNOWN.iter().find(|(codes, ..)| codes.contains(&worst.code));
     match known {
-        Some((_, Gravity::Broken, meaning, fix)) => Verdict::fail(evidence, meaning, fix),
-        Some((_, Gravity::Worth, meaning, fix)) => Verdict::warn(evidence, meaning, fix),
-        None => Verdict::warn(
+        Some((_, Gravity::Broken, meaning, fix)) => Finding::fail(evidence, *meaning, *fix),
+        Some((_, Gravity::Worth, meaning, fix)) => Finding::warn(evidence, *meaning, *fix),
+        None => Finding::warn(
             evidence,
             "an error of the driver",
             "look up the code in NVIDIA's Xid catalog",
@@ -157,7 +157,8 @@ mod tests {
         machine.kernel_log.xids = vec![xid(31), xid(79), xid(45)];
         let verdict = judge(&machine);
         assert_eq!(verdict.status, Status::Fail);
-        assert!(verdict.evidence.starts_with("Xid 79") && verdict.evidence.contains("3 messages"));
+        let evidence = verdict.evidence.to_string();
+        assert!(evidence.starts_with("Xid 79") && evidence.contains("3 messages"));
         machine.kernel_log.xids = vec![xid(999)];
         assert_eq!(judge(&machine).status, Status::Warn);
     }

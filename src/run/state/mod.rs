@@ -7,12 +7,13 @@ mod story;
 
 pub use pace::Pace;
 pub use parts::{
-    Answer, Check, CheckpointMark, Evaluation, Examined, Finish, Head, Level, LogLine, Mark,
+    Answer, CheckpointMark, Diagnosed, Evaluation, Examined, Finish, Head, Level, LogLine, Mark,
     MarkKind, Notice, Sample,
 };
 
 use super::series::Series;
 use crate::base::clock::UnixMillis;
+use crate::base::finding::Finding;
 use crate::base::text;
 use crate::wire::{Envelope, Event, MetricInfo, Outcome, Phase, Values};
 use parts::push_bounded;
@@ -66,7 +67,9 @@ pub struct RunState {
     pub checkpoints: Vec<CheckpointMark>,
     pub marks: VecDeque<Mark>,
     /// Preflight checks of the newest engine process.
-    pub checks: Vec<Check>,
+    pub checks: Vec<Finding>,
+    /// What the engine's rules said of the training, the newest of each rule, by its id.
+    pub diagnosed: BTreeMap<String, Diagnosed>,
     /// The engine's machine, as it described itself.
     pub machine: Option<serde_json::Value>,
     /// Newest reading of the machine, by metric id.
@@ -152,7 +155,7 @@ impl RunState {
                 self.step = self.step.max(*step);
                 self.enter(*phase, t);
             }
-            Event::Checked { .. } => self.checks.extend(Check::from_event(event)),
+            Event::Checked { finding, .. } => self.checks.push(finding.sanitized()),
             Event::Stepped {
                 step,
                 tokens,
@@ -238,6 +241,11 @@ impl RunState {
                 self.finished = Finish::from_event(t, event);
                 self.seconds += self.finished.as_ref().map_or(0.0, |f| f.seconds.max(0.0));
             }
+            Event::Diagnosed { step, finding } => {
+                let (step, finding) = (*step, finding.sanitized());
+                let id = finding.id.clone();
+                self.diagnosed.insert(id, Diagnosed { step, finding });
+            }
             Event::MachineDescribed { machine } => self.machine = Some(machine.clone()),
             Event::Unknown(_) => self.unknown += 1,
             _ => {}
@@ -308,6 +316,7 @@ impl RunState {
         self.examined.retain(|e| e.step <= step);
         self.checkpoints.retain(|c| c.step <= step);
         self.marks.retain(|m| m.step <= step);
+        self.diagnosed.retain(|_, d| d.step <= step);
         if self.step > step {
             let batch = self.head.as_ref().map_or(0, |h| h.batch_tokens);
             self.tokens = self.tokens.saturating_sub((self.step - step) * batch);

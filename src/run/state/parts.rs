@@ -2,10 +2,9 @@
 
 use super::MAX_SAMPLE_BYTES;
 use crate::base::clock::UnixMillis;
+use crate::base::finding::Finding;
 use crate::base::text;
-use crate::wire::{
-    Best, CheckStatus, CommandId, Event, ExaminedExample, ExaminedSequence, Outcome,
-};
+use crate::wire::{Best, CommandId, Event, ExaminedExample, ExaminedSequence, Outcome};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Appends; drops the oldest if there are already `max`.
@@ -78,39 +77,11 @@ impl Head {
     }
 }
 
-/// One preflight check.
+/// What a rule on the training said last, and when.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Check {
-    pub id: String,
-    pub title: String,
-    pub status: CheckStatus,
-    pub evidence: String,
-    pub hint: String,
-    pub seconds: f64,
-}
-
-impl Check {
-    pub(super) fn from_event(event: &Event) -> Option<Self> {
-        let Event::Checked {
-            id,
-            title,
-            status,
-            evidence,
-            hint,
-            seconds,
-        } = event
-        else {
-            return None;
-        };
-        Some(Check {
-            id: id.clone(),
-            title: text::one_line(title),
-            status: *status,
-            evidence: text::sanitize(evidence),
-            hint: text::sanitize(hint),
-            seconds: *seconds,
-        })
-    }
+pub struct Diagnosed {
+    pub step: u64,
+    pub finding: Finding,
 }
 
 /// One evaluation of the validation split, or of a part of it.

@@ -2,8 +2,10 @@
 
 use super::parts::{Level, LogLine, Notice, push_bounded};
 use super::{MAX_LOG, MAX_NOTICES, RunState, outcome_word};
+use crate::base::finding::{Finding, Status};
 use crate::base::{human, text};
-use crate::wire::{CheckStatus, Envelope, Event, Outcome, Phase, Values};
+use crate::run::index::VERDICT;
+use crate::wire::{Envelope, Event, Outcome, Phase, Values};
 use std::time::Duration;
 
 /// A line and how it is shown.
@@ -86,13 +88,7 @@ impl RunState {
                 ))
             }
             Event::PhaseChanged { phase, step } => return self.phase_line(*phase, *step),
-            Event::Checked {
-                title,
-                status,
-                evidence,
-                hint,
-                ..
-            } => return check(title, *status, evidence, hint),
+            Event::Checked { finding, .. } => return found("preflight", finding),
             Event::Evaluated {
                 step,
                 values,
@@ -158,6 +154,15 @@ impl RunState {
                     "rolled back to step {}: {lost} steps discarded",
                     human::grouped(*step)
                 ))
+            }
+            // Findings tell the same in more words.
+            Event::Diagnosed { finding, .. } if finding.id == VERDICT => return None,
+            Event::Diagnosed { step, finding } => {
+                if finding.status == Status::Pass && self.diagnosed.contains_key(&finding.id) {
+                    let (title, at) = (&finding.title, human::grouped(*step));
+                    return Some(Line::info(format!("diagnosis clear: {title} at step {at}")));
+                }
+                return found("diagnosis", finding);
             }
             Event::Noted { text, .. } => Line::info(format!("note: {text}")),
             Event::Warned { message, hint, .. } if hint.is_empty() => {
@@ -241,17 +246,18 @@ pub(super) fn adjusted(key: &str, old: f64, new: f64) -> String {
     format!("{key} {} → {}", human::number(old), human::number(new))
 }
 
-fn check(title: &str, status: CheckStatus, evidence: &str, hint: &str) -> Option<Line> {
-    let hint = if hint.is_empty() {
-        String::new()
-    } else {
-        format!(". {hint}")
+/// What a check or a rule found, where that is worth a line.
+fn found(who: &str, finding: &Finding) -> Option<Line> {
+    let advice = match finding.advice() {
+        advice if advice.is_empty() => advice,
+        advice => format!(". {advice}"),
     };
-    let told = |word: &str| format!("preflight {word}: {title}: {evidence}{hint}");
-    match status {
-        CheckStatus::Pass | CheckStatus::Skipped => None,
-        CheckStatus::Warn => Some(Line::notice(Level::Warn, told("warning"))),
-        CheckStatus::Fail => Some(Line::notice(Level::Bad, told("failure"))),
+    let (title, evidence) = (&finding.title, &finding.evidence);
+    let text = |word: &str| format!("{who} {word}: {title}: {evidence}{advice}");
+    match finding.status {
+        Status::Warn => Some(Line::notice(Level::Warn, text("warning"))),
+        Status::Fail => Some(Line::notice(Level::Bad, text("failure"))),
+        Status::Pass | Status::Unknown | Status::NotApplicable => None,
     }
 }
 

@@ -1,7 +1,8 @@
 //! The fold, event by event.
 
 use super::*;
-use crate::wire::{CheckStatus, Direction, Num};
+use crate::base::finding::Finding;
+use crate::wire::{Direction, Num};
 use proptest::prelude::*;
 
 /// A log being written.
@@ -311,11 +312,9 @@ fn the_log_speaks_in_sentences() {
         why: "no such\nkey".into(),
     });
     tape.add(Event::Checked {
-        id: "init_loss".into(),
-        title: "loss at init".into(),
-        status: CheckStatus::Warn,
-        evidence: "9.1, expected 4.17".into(),
-        hint: "scale the head down".into(),
+        finding: Finding::warn("9.1, expected 4.17", "", "scale the head down")
+            .named("init_loss", "loss at init")
+            .into(),
         seconds: 0.1,
     });
     tape.add(finished(Outcome::Completed, 100));
