@@ -98,8 +98,14 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; 10] {
     ]
 }
 
-/// A sparkline of eight heights between minimum and maximum.
+/// Columns of a curve.
+const CURVE: usize = 12;
+
+/// A sparkline of eight heights between the minimum and the maximum of the whole curve; longer curves are averaged.
 fn sparkline(curve: &[f64]) -> String {
+    let part = curve.len().div_ceil(CURVE).max(1);
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    let curve: Vec<f64> = curve.chunks(part).map(mean).collect();
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let low = curve.iter().copied().fold(f64::INFINITY, f64::min);
     let high = curve.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -165,5 +171,8 @@ mod tests {
     fn flat_and_empty_curves_draw() {
         assert_eq!(sparkline(&[]), "");
         assert_eq!(sparkline(&[2.0, 2.0]), "▁▁");
+        let long: Vec<f64> = (0..24).map(|i| f64::from(24 - i)).collect();
+        assert_eq!(sparkline(&long).chars().count(), 12);
+        assert!(sparkline(&long).starts_with('█') && sparkline(&long).ends_with('▁'));
     }
 }
