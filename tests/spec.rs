@@ -293,7 +293,7 @@ fn a_base_fills_in_what_a_spec_leaves_out_and_contradictions_are_errors() {
     for (said, parts) in [
         ("d_model: 128", ["model.d_model", "has 64"]),
         ("seq_len: 64", ["model.seq_len", "at most 32"]),
-        ("position: learned", ["model.position", "leave"]),
+        ("position: learned", ["model.position", "remove"]),
         ("n_kv_head: 2", ["model.n_kv_head", "has 4"]),
     ] {
         let text = format!(
