@@ -1,10 +1,11 @@
 //! A list to choose from by typing a part of a name: palette, themes, checkpoints.
 
-use super::{Canvas, Choice, Reply};
+use super::{Canvas, Choice, Overlay, Reply};
 use crate::ui::action::Action;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::hit::Target;
 use crate::ui::layout::{centred, cut, fill, framed, scroll_to, split_top};
+use crate::ui::request::Topic;
 use crate::ui::theme::Meaning;
 use crossterm::event::KeyEvent;
 use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
@@ -39,6 +40,7 @@ pub struct Picker {
     selected: usize,
     scroll: usize,
     page: usize,
+    topic: Option<Topic>,
 }
 
 impl Picker {
@@ -52,6 +54,15 @@ impl Picker {
             selected: 0,
             scroll: 0,
             page: 1,
+            topic: None,
+        }
+    }
+
+    /// Says for which of a pane's questions it is open.
+    pub fn about(self, topic: Topic) -> Self {
+        Picker {
+            topic: Some(topic),
+            ..self
         }
     }
 
@@ -61,59 +72,9 @@ impl Picker {
         self
     }
 
-    pub fn title(&self) -> &str {
-        &self.title
-    }
-
-    /// Takes the rows of a newer list; what was typed stays.
-    pub fn replace(&mut self, newer: Picker) {
-        self.items = newer.items;
-        self.search();
-        if self.query.is_empty() {
-            self.selected = newer.selected;
-        }
-    }
-
     /// The selected row.
     pub fn current(&self) -> Option<&Item> {
         self.shown.get(self.selected).map(|i| &self.items[*i])
-    }
-
-    pub fn act(&mut self, action: Action) -> Reply {
-        let last = self.shown.len().saturating_sub(1);
-        self.selected = match action {
-            Action::Up if self.selected == 0 => last,
-            Action::Up => self.selected - 1,
-            Action::Down if self.selected >= last => 0,
-            Action::Down => self.selected + 1,
-            Action::PageUp => self.selected.saturating_sub(self.page),
-            Action::PageDown => (self.selected + self.page).min(last),
-            Action::Top => 0,
-            Action::Bottom => last,
-            Action::Accept => {
-                return self
-                    .current()
-                    .map_or(Reply::Stay, |item| Reply::Chosen(item.choice.clone()));
-            }
-            Action::Cancel | Action::Leave => return Reply::Close,
-            _ => self.selected,
-        };
-        Reply::Stay
-    }
-
-    pub fn key(&mut self, key: KeyEvent) {
-        self.query.key(key);
-        self.search();
-    }
-
-    pub fn paste(&mut self, text: &str) {
-        self.query.paste(text);
-        self.search();
-    }
-
-    pub fn click(&mut self, row: usize) -> Reply {
-        self.selected = row.min(self.shown.len().saturating_sub(1));
-        self.act(Action::Accept)
     }
 
     fn search(&mut self) {
@@ -140,7 +101,102 @@ impl Picker {
         self.scroll = 0;
     }
 
-    pub fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+    fn row(&self, item: &Item, selected: bool, width: u16, canvas: &Canvas) -> Line<'static> {
+        let (theme, dots) = (canvas.theme, canvas.theme.glyphs().ellipsis);
+        let width = usize::from(width);
+        let right = cut(&item.right, width / 3, dots);
+        let room = width.saturating_sub(right.width() + 4);
+        let titles = self
+            .items
+            .iter()
+            .map(|i| i.title.width())
+            .max()
+            .unwrap_or(0);
+        let title = fill(&item.title, titles.min(room / 2), dots);
+        let detail = fill(
+            &format!("  {}", item.detail),
+            room.saturating_sub(title.width()),
+            dots,
+        );
+        let pointer = if selected {
+            theme.glyphs().pointer
+        } else {
+            " "
+        };
+        let base = if selected {
+            theme.style(Meaning::Selected)
+        } else {
+            theme.style(Meaning::Text)
+        };
+        let quiet = |meaning| if selected { base } else { theme.style(meaning) };
+        Line::from(vec![
+            Span::styled(format!("{pointer} "), base),
+            Span::styled(title, base),
+            Span::styled(detail, quiet(Meaning::Muted)),
+            Span::styled(format!(" {right}"), quiet(Meaning::Key)),
+            Span::styled(" ", base),
+        ])
+    }
+}
+
+impl Overlay for Picker {
+    fn typing(&self) -> bool {
+        true
+    }
+
+    fn topic(&self) -> Option<Topic> {
+        self.topic
+    }
+
+    fn act(&mut self, action: Action) -> Reply {
+        let last = self.shown.len().saturating_sub(1);
+        self.selected = match action {
+            Action::Up if self.selected == 0 => last,
+            Action::Up => self.selected - 1,
+            Action::Down if self.selected >= last => 0,
+            Action::Down => self.selected + 1,
+            Action::PageUp => self.selected.saturating_sub(self.page),
+            Action::PageDown => (self.selected + self.page).min(last),
+            Action::Top => 0,
+            Action::Bottom => last,
+            Action::Accept => {
+                return self
+                    .current()
+                    .map_or(Reply::Stay, |item| Reply::Chosen(item.choice.clone()));
+            }
+            Action::Cancel | Action::Leave => return Reply::Close,
+            _ => self.selected,
+        };
+        Reply::Stay
+    }
+
+    fn key(&mut self, key: KeyEvent) -> Reply {
+        self.query.key(key);
+        self.search();
+        Reply::Stay
+    }
+
+    fn paste(&mut self, text: &str) -> Reply {
+        self.query.paste(text);
+        self.search();
+        Reply::Stay
+    }
+
+    fn click(&mut self, row: usize) -> Reply {
+        self.selected = row.min(self.shown.len().saturating_sub(1));
+        self.act(Action::Accept)
+    }
+
+    /// Takes the rows of a newer list; what was typed stays.
+    fn refill(&mut self, newer: Picker) {
+        self.items = newer.items;
+        self.search();
+        if self.query.is_empty() {
+            self.selected = newer.selected;
+        }
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
         let theme = canvas.theme;
         let rows = u16::try_from(self.items.len().max(1))
             .unwrap_or(u16::MAX)
@@ -195,43 +251,12 @@ impl Picker {
             canvas.hits.add(place, Target::OverlayRow(row));
         }
     }
+}
 
-    fn row(&self, item: &Item, selected: bool, width: u16, canvas: &Canvas) -> Line<'static> {
-        let (theme, dots) = (canvas.theme, canvas.theme.glyphs().ellipsis);
-        let width = usize::from(width);
-        let right = cut(&item.right, width / 3, dots);
-        let room = width.saturating_sub(right.width() + 4);
-        let titles = self
-            .items
-            .iter()
-            .map(|i| i.title.width())
-            .max()
-            .unwrap_or(0);
-        let title = fill(&item.title, titles.min(room / 2), dots);
-        let detail = fill(
-            &format!("  {}", item.detail),
-            room.saturating_sub(title.width()),
-            dots,
-        );
-        let pointer = if selected {
-            theme.glyphs().pointer
-        } else {
-            " "
-        };
-        let base = if selected {
-            theme.style(Meaning::Selected)
-        } else {
-            theme.style(Meaning::Text)
-        };
-        let quiet = |meaning| if selected { base } else { theme.style(meaning) };
-        Line::from(vec![
-            Span::styled(format!("{pointer} "), base),
-            Span::styled(title, base),
-            Span::styled(detail, quiet(Meaning::Muted)),
-            Span::styled(format!(" {right}"), quiet(Meaning::Key)),
-            Span::styled(" ", base),
-        ])
-    }
+/// One of its kind.
+#[cfg(test)]
+pub(super) fn example() -> Box<dyn Overlay> {
+    Box::new(Picker::new("palette", "none", Vec::new()))
 }
 
 #[cfg(test)]

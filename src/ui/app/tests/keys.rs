@@ -258,8 +258,7 @@ fn models_stand_side_by_side_and_are_switched_where_it_is_narrow() {
     assert!(first.contains("the common of the people"), "{first}");
     assert!(!first.contains("Paris"), "{first}");
     let slots: Vec<Slot> = bench
-        .app
-        .chat
+        .chat()
         .columns()
         .iter()
         .filter_map(|c| c.slot())
@@ -278,7 +277,7 @@ fn a_fourth_model_is_refused_and_a_model_that_cannot_load_says_why() {
     side_by_side(&mut bench);
     bench.press("ctrl-n");
     assert!(bench.picture(160, 48).contains("three models"));
-    let slot = bench.app.chat.focused().and_then(|c| c.slot()).unwrap();
+    let slot = bench.chat().focused().and_then(|c| c.slot()).unwrap();
     let why = Some("x.gguf: byte 8: it claims 9e18 tensors".into());
     bench.msg(Msg::Incoming {
         slot,
@@ -371,7 +370,7 @@ fn mouse_clicks_reach_tabs_rows_and_answers() {
     click(&mut bench, find("my-poems"));
     assert!(matches!(bench.effects[..], [Effect::Attach { .. }]));
     click(&mut bench, find("3 Chat"));
-    assert_eq!(bench.app.tab, Tab::Chat);
+    assert_eq!(bench.app.entry().id, "chat");
 }
 
 #[test]

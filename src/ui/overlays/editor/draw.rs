@@ -22,7 +22,7 @@ impl Editor {
     /// │ a whole number from 1 to 1000 · quickstart says 4   │
     /// └─────────────────────────────────────────────────────┘
     /// ```
-    pub fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+    pub(super) fn draw_all(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
         let theme = canvas.theme;
         let changes = self.draft.changes().len();
         let count = match changes {

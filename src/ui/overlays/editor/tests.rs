@@ -80,7 +80,7 @@ fn saving_and_starting_give_the_yaml() {
     let mut editor = editor();
     say(&mut editor, "seed", "7");
     editor.act(Action::SaveSpec);
-    let Reply::Save { path, yaml } = editor.act(Action::Accept) else {
+    let Reply::Do(Effect::SaveSpec { path, yaml }) = editor.act(Action::Accept) else {
         panic!()
     };
     assert_eq!(path, std::path::Path::new("quickstart.yaml"));

@@ -1,8 +1,6 @@
 //! How keys and the mouse move the dashboard's cursors.
 
-use super::{
-    Dashboard, SMOOTHING, SMOOTHING_WORDS, Shown, USUAL_SMOOTHING, Zoom, catalog, whole_range,
-};
+use super::{Dashboard, SMOOTHING, Shown, USUAL_SMOOTHING, Zoom, catalog, whole_range};
 use crate::run::RunState;
 use crate::ui::action::Action;
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
@@ -61,18 +59,6 @@ impl Dashboard {
 
     pub fn filter(&self) -> &str {
         &self.filter
-    }
-
-    /// The words of the steps shown, the smoothing and the scale, for a status line; empty in the usual view.
-    pub fn view_words(&self) -> String {
-        let mut words = Vec::new();
-        if self.zoom.is_some() {
-            words.push("zoomed");
-        }
-        if self.smoothing != USUAL_SMOOTHING {
-            words.push(SMOOTHING_WORDS[self.smoothing]);
-        }
-        words.join(", ")
     }
 
     /// A mouse event over the dashboard: a click selects the chart and reads it, a drag moves the cursor, the wheel zooms
