@@ -190,6 +190,14 @@ actions! {
         SaveSpec "save-spec" "save as" "Write a new file; none is ever overwritten."
         StartSpec "start-spec" "start" "Train this now."
     }
+    /// Where letters are text.
+    Text "text" "Text fields" {
+        KillLine "kill-line" "clear line" "Delete the text before the cursor."
+    }
+    /// Text fields that hold a path.
+    Path "path" "Paths" {
+        Complete "complete" "complete" "Complete the path, as far as it is unambiguous."
+    }
 }
 
 impl Action {

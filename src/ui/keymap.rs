@@ -1,6 +1,7 @@
 //! Keys to actions: `assets/keymap.yaml` under the user's own file. No key is named anywhere else.
 
 use super::action::{Action, Context, actions};
+use super::field::KILL_LINE;
 use super::overlays;
 use super::panes::PANES;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -191,6 +192,12 @@ impl Keymap {
                 .find(|(k, action)| *k == key && action.info().context == *context)
                 .map(|(_, action)| *action)
         })
+    }
+
+    /// The key that a text field is to see: the one for deleting has a fixed form there.
+    pub fn typed(&self, key: KeyEvent) -> Option<KeyEvent> {
+        let action = self.action(key, &[Context::Text], true);
+        (action == Some(Action::KillLine)).then_some(KILL_LINE)
     }
 
     /// Keys of one action, the first being the one that hints show.

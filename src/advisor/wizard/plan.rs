@@ -119,7 +119,7 @@ pub(super) fn lines(
         ),
     ));
     let flops = plan.work.flops + plan.work.attention_flops;
-    lines.push(("ComputeDtype", format!("{flops:.1e} FLOPs")));
+    lines.push(("Compute", format!("{flops:.1e} FLOPs")));
     lines.push((
         "Time",
         time_words(&plan).map_or_else(

@@ -182,7 +182,10 @@ impl App {
         } else {
             "theme"
         };
-        Picker::new(title, "", items).select(|item| item.title == name)
+        let before = Choice::Theme(name.clone());
+        Picker::new(title, "", items)
+            .previewing(before)
+            .select(|item| item.title == name)
     }
 }
 

@@ -23,7 +23,11 @@ impl App {
             Reply::Stay => {}
             Reply::Do(effect) => effects.push(effect),
             Reply::Open(overlay) => effects.extend(self.open(overlay)),
-            Reply::Preview(choice) => effects.extend(self.choose(choice)),
+            Reply::Preview(choice) => effects.extend(self.preview(choice)),
+            Reply::Revert(choice) => {
+                self.overlays.remove(at);
+                effects.extend(self.preview(choice));
+            }
             Reply::Close => {
                 self.overlays.remove(at);
             }
@@ -54,12 +58,26 @@ impl App {
             Choice::EditPreset(name) => vec![Effect::OpenEditor(name)],
             Choice::OpenRun(path) => self.open_or_show(path),
             Choice::Theme(name) => {
-                self.theme = self.themes.get(&name, self.depth, self.theme.ascii);
-                Vec::new()
+                self.wear(&name);
+                vec![Effect::RememberTheme(name)]
             }
             Choice::Answer(topic, answer) => self.tell(topic, answer),
             Choice::Leave { choice, leaving } => self.answer_leave(choice, leaving),
         }
+    }
+
+    /// What choosing this would show.
+    fn preview(&mut self, choice: Choice) -> Vec<Effect> {
+        match choice {
+            Choice::Theme(name) => self.wear(&name),
+            Choice::Answer(topic, answer) => return self.tell(topic, answer),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn wear(&mut self, theme: &str) {
+        self.theme = self.themes.get(theme, self.depth, self.theme.ascii);
     }
 
     fn answer_leave(&mut self, choice: LeaveChoice, leaving: bool) -> Vec<Effect> {

@@ -6,7 +6,7 @@ use crate::ui::action::Action;
 use crate::ui::hit::Target;
 use crate::ui::layout::{MIN_HEIGHT, MIN_WIDTH, cut, screen, wrap};
 use crate::ui::overlays::Canvas;
-use crate::ui::panes::PANES;
+use crate::ui::panes::{PANES, PaneEntry};
 use crate::ui::store::{HeldRun, LinkState};
 use crate::ui::theme::Meaning;
 use ratatui::Frame;
@@ -14,6 +14,11 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use unicode_width::UnicodeWidthStr;
+
+/// In the corner where there is room.
+const BRAND: &str = " llmtui  ";
+/// Columns of the shortest piece of a run's name that is worth showing.
+const SHORTEST_NAME: usize = 7;
 
 impl App {
     /// Draws everything; changes only scroll positions and the map of clickable places.
@@ -54,70 +59,82 @@ impl App {
         });
     }
 
+    /// The tabs, the run on the right; where there is no room for both, the program's name gives way to the run's.
     fn draw_tabs(&mut self, frame: &mut Frame, area: Rect) {
         let theme = &self.theme;
-        let mut x = area.x;
-        let mut put = |frame: &mut Frame, text: String, style, target: Option<Target>| {
-            let width = u16::try_from(text.width())
-                .unwrap_or(0)
-                .min(area.right().saturating_sub(x));
-            let place = Rect { x, width, ..area };
-            frame.render_widget(Span::styled(text, style), place);
-            if let Some(target) = target {
-                self.hits.add(place, target);
-            }
-            x += width;
+        let tab = |pane: &&'static PaneEntry| {
+            let key = self.keymap.label(Action::Open(pane));
+            format!(" {key} {} ", pane.title).replace("  ", " ")
         };
-        if area.width >= 48 {
-            put(frame, " llmtui  ".into(), theme.style(Meaning::Title), None);
+        let tabs: Vec<String> = PANES.iter().map(tab).collect();
+        let taken: usize = tabs.iter().map(|tab| tab.width()).sum();
+        let room = usize::from(area.width).saturating_sub(taken + 1);
+        let run = self.store.held.as_ref();
+        let run = run.and_then(|held| self.run_words(held, room));
+        let beside = run.as_ref().map_or(0, |(_, width)| *width);
+        let mut x = area.x;
+        if area.width >= 48 && BRAND.width() + beside <= room {
+            let place = Rect {
+                width: BRAND.width() as u16,
+                ..area
+            };
+            frame.render_widget(Span::styled(BRAND, theme.style(Meaning::Title)), place);
+            x = place.right();
         }
-        for (i, pane) in PANES.iter().enumerate() {
-            let open = Action::Open(pane);
-            let key = self.keymap.label(open);
-            let text = format!(" {key} {} ", pane.title).replace("  ", " ");
+        for (i, tab) in tabs.into_iter().enumerate() {
+            let width = u16::try_from(tab.width()).unwrap_or(0);
+            let width = width.min(area.right().saturating_sub(x));
+            let place = Rect { x, width, ..area };
             let meaning = match i == self.front {
                 true => Meaning::Selected,
                 false => Meaning::Muted,
             };
-            put(
-                frame,
-                text,
-                theme.style(meaning),
-                Some(Target::Action(open)),
-            );
+            frame.render_widget(Span::styled(tab, theme.style(meaning)), place);
+            let open = Action::Open(PANES[i]);
+            self.hits.add(place, Target::Action(open));
+            x += width;
         }
-        let room = usize::from(area.right().saturating_sub(x + 2));
-        let Some(held) = &self.store.held else { return };
+        if let Some((line, width)) = run {
+            let width = u16::try_from(width).unwrap_or(0);
+            let place = Rect {
+                x: area.right().saturating_sub(width),
+                width,
+                ..area
+            };
+            frame.render_widget(line, place);
+        }
+    }
+
+    /// `shakespeare-k3qf · pretrain · ● training` and its columns, as much of it as there is room for.
+    fn run_words(&self, held: &HeldRun, room: usize) -> Option<(Line<'static>, usize)> {
+        let theme = &self.theme;
         let (mark, meaning, word) = self.run_mark(held);
         let dot = theme.glyphs().separator;
-        let method = held
-            .state
-            .head
-            .as_ref()
-            .map(|h| format!(" {dot} {}", h.method))
-            .unwrap_or_default();
-        let long = format!("{}{method} {dot} ", one_line(held.name()));
-        let tail = format!("{mark} {word} ");
-        let name = if long.width() + tail.width() <= room {
-            long
-        } else {
-            String::new()
+        let name = one_line(held.name());
+        let head = held.state.head.as_ref();
+        let method = head.map_or(String::new(), |h| format!(" {dot} {}", h.method));
+        let state = mark.width() + word.width() + 2;
+        // A cut name tells runs apart by its end: each has letters of its own there.
+        let start = name.width().saturating_sub(room.saturating_sub(state + 2));
+        let end: String = name.chars().skip(start).collect();
+        let names = [
+            format!("{name}{method} {dot} "),
+            format!("{name} "),
+            format!("{}{end} ", theme.glyphs().ellipsis),
+            String::new(),
+        ];
+        let fits = |name: &&String| {
+            let cut = name.starts_with(theme.glyphs().ellipsis) && name.width() < SHORTEST_NAME;
+            name.width() + state <= room && !cut
         };
-        if name.width() + tail.width() > room {
-            return;
-        }
-        let width = u16::try_from(name.width() + tail.width()).unwrap_or(0);
-        let place = Rect {
-            x: area.right() - width,
-            width,
-            ..area
-        };
+        let name = names.iter().find(fits)?.clone();
+        let width = name.width() + state;
         let line = Line::from(vec![
             Span::styled(name, theme.style(Meaning::Muted)),
             Span::styled(format!("{mark} "), theme.style(meaning)),
             Span::styled(format!("{word} "), theme.style(Meaning::Text)),
         ]);
-        frame.render_widget(line, place);
+        Some((line, width))
     }
 
     fn run_mark(&self, held: &HeldRun) -> (&'static str, Meaning, &'static str) {

@@ -5,11 +5,10 @@ use crate::link::Incoming;
 use crate::run::index::RunSummary;
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
-use crate::ui::msg::{Asked, Msg, Opened, Slot};
+use crate::ui::msg::{Asked, Msg, Opened, SavedSpec, Slot};
 use crate::ui::panes::home;
 use crate::ui::store::LinkState;
 use crate::wire::{CommandId, Envelope, Event};
-use std::path::Path;
 
 impl App {
     /// Takes a message into the store, before overlays and panes hear of it.
@@ -45,18 +44,27 @@ impl App {
                 }
                 self.store.hardware.sample(now, values);
             }
-            Msg::Saved(result) => self.saved(result.as_deref()),
+            Msg::Saved(result) => self.saved(result.as_ref()),
             _ => {}
         }
         Vec::new()
     }
 
-    fn saved(&mut self, result: Result<&Path, &String>) {
+    fn saved(&mut self, result: Result<&SavedSpec, &String>) {
         self.ask_draw();
         match result {
-            Ok(path) => {
-                let words = format!("saved; llmtui train {} trains it", path.display());
-                self.toast(Level::Info, &words);
+            Ok(SavedSpec { path, fault }) => {
+                let path = path.display();
+                match fault {
+                    None => self.toast(
+                        Level::Info,
+                        &format!("saved; train it with: llmtui train {path}"),
+                    ),
+                    Some(why) => self.toast(
+                        Level::Warn,
+                        &format!("saved as {path}, but it cannot run yet: {why}"),
+                    ),
+                }
             }
             Err(why) => self.toast(Level::Bad, why),
         }
@@ -139,7 +147,7 @@ impl App {
             Some(why) => self.toast(Level::Bad, &format!("the link to the run broke: {why}")),
             None if lost => self.toast(
                 Level::Bad,
-                "the engine is gone without a last word; its last checkpoint is kept",
+                "the training process died (killed or out of memory); its last checkpoint is kept",
             ),
             None => {}
         }

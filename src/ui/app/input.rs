@@ -17,6 +17,9 @@ impl App {
             return self.overlay_key(key);
         }
         let typing = self.pane().typing();
+        if let Some(key) = self.keymap.typed(key).filter(|_| typing) {
+            return self.with_front(|pane, context| pane.key(key, context));
+        }
         match self.keymap.action(key, self.contexts(), typing) {
             Some(action) => self.act(action),
             None if typing => self.with_front(|pane, context| pane.key(key, context)),
@@ -28,6 +31,10 @@ impl App {
         let Some(overlay) = self.overlays.last_mut() else {
             return Vec::new();
         };
+        if let Some(key) = self.keymap.typed(key).filter(|_| overlay.typing()) {
+            let reply = overlay.key(key);
+            return self.reply(reply);
+        }
         let contexts = overlay.contexts();
         let action = self.keymap.action(key, contexts, overlay.typing());
         let reply = match action {
@@ -101,9 +108,9 @@ impl App {
                 self.reply(reply)
             }
             (Some(Target::Overlay), Some(_)) => Vec::new(),
-            (_, Some(_)) => {
-                self.overlays.pop();
-                Vec::new()
+            (_, Some(overlay)) => {
+                let reply = overlay.act(Action::Leave);
+                self.reply(reply)
             }
             (Some(Target::Action(action)), None) => self.act(action),
             (Some(Target::Row(row)), None) => {

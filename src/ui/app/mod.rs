@@ -11,7 +11,7 @@ mod making;
 use super::effect::Effect;
 use super::hit::HitMap;
 use super::keymap::Keymap;
-use super::msg::{Asked, Msg, Slot};
+use super::msg::{Asked, Holder, Msg, Slot};
 use super::overlays::Overlay;
 use super::panes::{PANES, Pane, PaneContext, PaneEntry, Slots, run};
 use super::request::Request;
@@ -141,6 +141,12 @@ impl App {
     /// The slot of the run on the screen.
     pub fn run_slot(&self) -> Option<Slot> {
         self.store.held.as_ref().map(|held| held.slot)
+    }
+
+    /// The short name of the run that goes on without the workbench.
+    pub fn leaves_running(&self) -> Option<String> {
+        let held = self.store.held.as_ref()?;
+        (held.live() && held.holder == Holder::Detached).then(|| held.name().to_string())
     }
 
     /// Whether a draw is due; the caller draws and then calls [`App::drawn`].

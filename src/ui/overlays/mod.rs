@@ -39,6 +39,8 @@ use std::path::PathBuf;
 /// The contexts of an overlay without keys of its own.
 const LIST: &[Context] = &[Context::List, Context::Global];
 const EDITOR: &[Context] = &[Context::Editor, Context::List, Context::Global];
+/// Of an overlay in which a path is typed. Its own keys shadow those of lists on purpose.
+const PATH: &[Context] = &[Context::Path, Context::List, Context::Global];
 const LEAVE: &[Context] = &[Context::Leave, Context::List, Context::Global];
 
 /// Contexts that overlays ask together; no key may mean two things in one of them.
@@ -73,8 +75,10 @@ pub enum Reply {
     /// Closed without an answer.
     Close,
     Chosen(Choice),
-    /// Do as if this were chosen, and stay open.
+    /// Show what choosing this would do, and stay open.
     Preview(Choice),
+    /// Closed without an answer: show this again.
+    Revert(Choice),
     /// The overlay waits for what comes of it.
     Do(Effect),
     /// Open another one on top.
@@ -86,7 +90,9 @@ impl PartialEq for Reply {
     fn eq(&self, other: &Reply) -> bool {
         match (self, other) {
             (Reply::Stay, Reply::Stay) | (Reply::Close, Reply::Close) => true,
-            (Reply::Chosen(a), Reply::Chosen(b)) | (Reply::Preview(a), Reply::Preview(b)) => a == b,
+            (Reply::Chosen(a), Reply::Chosen(b))
+            | (Reply::Preview(a), Reply::Preview(b))
+            | (Reply::Revert(a), Reply::Revert(b)) => a == b,
             (Reply::Do(a), Reply::Do(b)) => a == b,
             _ => false,
         }

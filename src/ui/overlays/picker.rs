@@ -41,6 +41,8 @@ pub struct Picker {
     scroll: usize,
     page: usize,
     topic: Option<Topic>,
+    /// Each selected row is previewed; this one is shown again when none is chosen.
+    before: Option<Choice>,
 }
 
 impl Picker {
@@ -55,6 +57,23 @@ impl Picker {
             scroll: 0,
             page: 1,
             topic: None,
+            before: None,
+        }
+    }
+
+    /// Previews each row that is selected; `before` is shown again when none is chosen.
+    pub fn previewing(self, before: Choice) -> Self {
+        Picker {
+            before: Some(before),
+            ..self
+        }
+    }
+
+    /// The selection may be another one now.
+    fn moved(&self) -> Reply {
+        match (&self.before, self.current()) {
+            (Some(_), Some(item)) => Reply::Preview(item.choice.clone()),
+            _ => Reply::Stay,
         }
     }
 
@@ -164,22 +183,24 @@ impl Overlay for Picker {
                     .current()
                     .map_or(Reply::Stay, |item| Reply::Chosen(item.choice.clone()));
             }
-            Action::Cancel | Action::Leave => return Reply::Close,
-            _ => self.selected,
+            Action::Cancel | Action::Leave => {
+                return self.before.clone().map_or(Reply::Close, Reply::Revert);
+            }
+            _ => return Reply::Stay,
         };
-        Reply::Stay
+        self.moved()
     }
 
     fn key(&mut self, key: KeyEvent) -> Reply {
         self.query.key(key);
         self.search();
-        Reply::Stay
+        self.moved()
     }
 
     fn paste(&mut self, text: &str) -> Reply {
         self.query.paste(text);
         self.search();
-        Reply::Stay
+        self.moved()
     }
 
     fn click(&mut self, row: usize) -> Reply {
@@ -297,6 +318,16 @@ mod tests {
         type_in(&mut picker, "zzz");
         assert_eq!(picker.act(Action::Accept), Reply::Stay);
         assert_eq!(picker.act(Action::Cancel), Reply::Close);
+    }
+
+    #[test]
+    fn rows_are_previewed_and_what_was_before_comes_back() {
+        let help = Choice::Action(Action::Help);
+        let mut picker = picker().previewing(help.clone());
+        let pause = Choice::Action(Action::Pause);
+        assert_eq!(picker.act(Action::Up), Reply::Preview(pause.clone()));
+        assert_eq!(picker.act(Action::Accept), Reply::Chosen(pause));
+        assert_eq!(picker.act(Action::Cancel), Reply::Revert(help));
     }
 
     #[test]

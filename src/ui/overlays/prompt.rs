@@ -1,10 +1,12 @@
 //! One question that is answered by a text.
 
-use super::{Canvas, Choice, Overlay, Reply};
-use crate::ui::action::Action;
+use super::{Canvas, Choice, LIST, Overlay, PATH, Reply};
+use crate::ui::action::{Action, Context};
+use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::hit::Target;
-use crate::ui::layout::{centred, framed, split_bottom};
+use crate::ui::layout::{centred, cut, framed, split_bottom};
+use crate::ui::msg::Msg;
 use crate::ui::request::{Answer, Hints, Topic};
 use crate::ui::theme::Meaning;
 use crossterm::event::KeyEvent;
@@ -24,6 +26,8 @@ pub struct Prompt {
     needed: bool,
     /// The pane follows each letter; without an answer it gets an empty text.
     live: bool,
+    /// The text is a path: names that it could go on with.
+    path: Option<Vec<String>>,
 }
 
 impl Prompt {
@@ -35,6 +39,7 @@ impl Prompt {
             field: TextField::new(Lines::One, ""),
             needed: false,
             live: false,
+            path: None,
         }
     }
 
@@ -55,11 +60,22 @@ impl Prompt {
         Prompt { live: true, ..self }
     }
 
+    /// The text is a path and can be completed.
+    pub fn path(self) -> Self {
+        Prompt {
+            path: Some(Vec::new()),
+            ..self
+        }
+    }
+
     fn answer(&self, text: String) -> Choice {
         Choice::Answer(self.topic, Answer::Text(text))
     }
 
-    fn changed(&self) -> Reply {
+    fn changed(&mut self) -> Reply {
+        if let Some(names) = &mut self.path {
+            names.clear();
+        }
         match self.live {
             true => Reply::Preview(self.answer(self.field.text())),
             false => Reply::Stay,
@@ -68,8 +84,14 @@ impl Prompt {
 }
 
 impl Overlay for Prompt {
+    fn contexts(&self) -> &'static [Context] {
+        if self.path.is_some() { PATH } else { LIST }
+    }
+
     fn hints(&self) -> Hints {
-        Hints::of_overlay(vec![(Action::Accept, "take"), (Action::Down, "next")])
+        let mut own = vec![(Action::Accept, "take")];
+        own.extend(self.path.as_ref().map(|_| (Action::Complete, "complete")));
+        Hints::of_overlay(own)
     }
 
     fn typing(&self) -> bool {
@@ -86,8 +108,9 @@ impl Overlay for Prompt {
             Action::Accept if self.needed && text.trim().is_empty() => Reply::Stay,
             Action::Accept => Reply::Chosen(self.answer(text)),
             Action::Cancel | Action::Leave if self.live => {
-                Reply::Chosen(self.answer(String::new()))
+                Reply::Revert(self.answer(String::new()))
             }
+            Action::Complete if self.path.is_some() => Reply::Do(Effect::Complete(text)),
             Action::Cancel | Action::Leave => Reply::Close,
             _ => Reply::Stay,
         }
@@ -103,6 +126,18 @@ impl Overlay for Prompt {
         self.changed()
     }
 
+    fn incoming(&mut self, msg: &Msg) -> Option<Reply> {
+        let Msg::Completed { of, path, names } = msg else {
+            return None;
+        };
+        if self.path.is_none() || self.field.text() != *of {
+            return None;
+        }
+        self.field.set(path);
+        self.path = Some(names.clone());
+        Some(Reply::Stay)
+    }
+
     fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
         let area = centred(area, 72.min(area.width.saturating_sub(2)), 4);
         let block = framed(canvas.theme, self.title);
@@ -112,7 +147,10 @@ impl Overlay for Prompt {
         canvas.hits.add(area, Target::Overlay);
         let (text, foot) = split_bottom(inner, u16::from(inner.height > 1));
         self.field.draw(frame, text, canvas.theme, true);
-        let hint = Line::styled(self.hint, canvas.theme.style(Meaning::Muted));
+        let names = self.path.as_ref().filter(|names| names.len() > 1);
+        let hint = names.map_or_else(|| self.hint.to_string(), |names| names.join("  "));
+        let hint = cut(&hint, foot.width.into(), canvas.theme.glyphs().ellipsis);
+        let hint = Line::styled(hint, canvas.theme.style(Meaning::Muted));
         frame.render_widget(hint, foot);
     }
 }
@@ -146,6 +184,21 @@ mod tests {
         assert_eq!(prompt.act(Action::Cancel), Reply::Close);
         let mut prompt = Prompt::new(topic(), "", "").with("lo").live();
         assert_eq!(prompt.paste("ss"), Reply::Preview(text("loss")));
-        assert_eq!(prompt.act(Action::Cancel), Reply::Chosen(text("")));
+        assert_eq!(prompt.act(Action::Cancel), Reply::Revert(text("")));
+    }
+
+    #[test]
+    fn a_path_is_completed_and_a_late_completion_is_dropped() {
+        let completed = |of: &str| Msg::Completed {
+            of: of.into(),
+            path: "data/chat".into(),
+            names: vec!["chat.jsonl".into(), "chats/".into()],
+        };
+        let mut prompt = Prompt::new(topic(), "", "").with("data/c").path();
+        let asked = prompt.act(Action::Complete);
+        assert_eq!(asked, Reply::Do(Effect::Complete("data/c".into())));
+        assert!(prompt.incoming(&completed("data/")).is_none());
+        assert!(prompt.incoming(&completed("data/c")).is_some());
+        assert_eq!(prompt.field.text(), "data/chat");
     }
 }

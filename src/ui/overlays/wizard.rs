@@ -1,10 +1,10 @@
 //! The wizard's screen: answers so far on the left, the question on the right, the words about the selected row under it.
 //! What is asked and what an answer means is `advisor::wizard`'s; here it is drawn and typed into.
 
-use super::{Canvas, Choice, Editor, Overlay, Reply};
+use super::{Canvas, Choice, Editor, LIST, Overlay, PATH, Reply};
 use crate::advisor::wizard::{CheckLine, Mark, Note, Outcome, Question, Row, Seen, Step, Wizard};
 use crate::base::text::one_line;
-use crate::ui::action::Action;
+use crate::ui::action::{Action, Context};
 use crate::ui::field::{Lines, TextField};
 use crate::ui::effect::Effect;
 use crate::ui::hit::Target;
@@ -74,6 +74,11 @@ impl WizardScreen {
             let text = text.map(|input| input.text.clone()).unwrap_or_default();
             self.field.set(&text);
         }
+    }
+
+    /// All texts but settings are paths.
+    fn types_a_path(&self) -> bool {
+        self.typing() && self.question.step != Step::Settings
     }
 
     fn select(&mut self, row: usize) {
@@ -321,6 +326,10 @@ impl WizardScreen {
 }
 
 impl Overlay for WizardScreen {
+    fn contexts(&self) -> &'static [Context] {
+        if self.types_a_path() { PATH } else { LIST }
+    }
+
     fn hints(&self) -> Hints {
         Hints {
             own: vec![
@@ -359,6 +368,7 @@ impl Overlay for WizardScreen {
                 let outcome = self.wizard.back();
                 return self.follow(outcome);
             }
+            Action::Complete => return Reply::Do(Effect::Complete(self.field.text())),
             Action::Leave => return Reply::Close,
             _ => {}
         }
@@ -395,6 +405,10 @@ impl Overlay for WizardScreen {
             Msg::Seen(seen) => {
                 let outcome = self.wizard.seen(Seen::clone(seen));
                 return Some(self.follow(outcome));
+            }
+            Msg::Completed { of, path, .. } if self.types_a_path() && self.field.text() == *of => {
+                self.field.set(path);
+                self.typed();
             }
             Msg::Checked { round, event } if *round == self.round => self.checked(event),
             Msg::ChecksOver { round, result } if *round == self.round => {

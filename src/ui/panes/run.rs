@@ -125,7 +125,7 @@ fn no_engine(store: &Store) -> Request {
     let words = match &store.held {
         None => "no run is open; start or open one on Home",
         Some(held) if held.state.finished.is_some() => {
-            "this run is over: there is no engine to ask"
+            "this run has ended"
         }
         Some(_) => "the engine of this run does not answer",
     };
@@ -233,7 +233,7 @@ fn words(store: &Store, theme: &Theme, keymap: &Keymap) -> String {
             format!("{spinner} opening {}{seconds}", held.title)
         }
         LinkState::CatchingUp | LinkState::Live => {
-            format!("waiting for the first word of {}", held.title)
+            format!("Starting {}{}", held.title, theme.glyphs().ellipsis)
         }
         LinkState::Ended(None) => "This run wrote nothing into its log.".into(),
         LinkState::Ended(Some(why)) => format!(
@@ -248,8 +248,13 @@ impl Pane for RunPane {
         use Action as A;
         let shown = store.held.as_ref().filter(|held| held.state.last_seq > 0);
         Hints::of_pane(match shown {
-            Some(held) if held.live() => titles(&[
-                A::Pause,
+            Some(held) if held.live() => {
+                let pause = match held.state.phase {
+                    Some(Phase::Paused) => "resume",
+                    _ => A::Pause.info().title,
+                };
+                let mut hints = vec![(A::Pause, pause)];
+                hints.extend(titles(&[
                 A::Checkpoint,
                 A::Evaluate,
                 A::Sample,
@@ -261,7 +266,9 @@ impl Pane for RunPane {
                 A::Smooth,
                 A::LogScale,
                 A::Stop,
-            ]),
+                ]));
+                hints
+            }
             Some(held) => {
                 let resume = held.resumable().map(|_| (A::Pause, "resume"));
                 let mut hints: Vec<Hint> = resume.into_iter().collect();

@@ -53,9 +53,10 @@ impl Editor {
         self.page = usize::from(area.height).max(1);
         self.scroll = scroll_to(self.selected, self.scroll, area.height.into());
         if places.is_empty() {
-            let words = match self.only_changes {
-                true => "nothing differs from the parent yet",
-                false => "no key fits the search",
+            let words = match (self.only_changes, self.query.is_empty()) {
+                (true, true) => "nothing differs from the parent yet",
+                (true, false) => "no changed key matches the search",
+                (false, _) => "no key matches the search",
             };
             let words = [word(format!("  {words}"), Meaning::Muted)];
             text::draw(

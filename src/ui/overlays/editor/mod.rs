@@ -3,7 +3,7 @@
 
 mod draw;
 
-use super::{Canvas, Choice, EDITOR, Overlay, Reply};
+use super::{Canvas, Choice, EDITOR, Overlay, PATH, Reply};
 use crate::spec::schema::Kind;
 use crate::spec::{Draft, Place, shown};
 use crate::ui::action::{Action, Context};
@@ -79,6 +79,9 @@ impl Editor {
         let changed = |place: &Place| !self.only_changes || place.value != place.parent;
         let mut places = self.draft.places();
         places.retain(|place| fits(place) && changed(place));
+        if !query.trim().is_empty() {
+            places.sort_by_key(|place| closeness(&place.path, query.trim()));
+        }
         places
     }
 
@@ -126,8 +129,9 @@ impl Editor {
         let n = self.draft.changes().len();
         if !self.undo.is_empty() && n > 0 && !self.warned {
             self.warned = true;
+            let changes = if n == 1 { "change" } else { "changes" };
             self.error = Some(format!(
-                "{n} changes are not saved: esc again leaves them, s saves"
+                "{n} unsaved {changes}: Esc again discards, s saves"
             ));
             return Reply::Stay;
         }
@@ -270,6 +274,7 @@ impl Editor {
                     yaml: self.draft.to_yaml(&[]),
                 })
             }
+            Action::Complete => Reply::Do(Effect::Complete(self.field.text())),
             Action::Cancel | Action::Leave => {
                 self.mode = Mode::Browse;
                 Reply::Stay
@@ -305,9 +310,24 @@ impl Editor {
     }
 }
 
+/// How well a place's path fits what is searched for, 0 the best: the field itself, its beginning, a part of the path, a
+/// word of the description.
+fn closeness(path: &str, query: &str) -> u8 {
+    let field = path.rsplit('.').next().unwrap_or(path);
+    match () {
+        () if field == query || path == query => 0,
+        () if field.starts_with(query) => 1,
+        () if path.contains(query) => 2,
+        () => 3,
+    }
+}
+
 impl Overlay for Editor {
     fn contexts(&self) -> &'static [Context] {
-        EDITOR
+        match self.mode {
+            Mode::SaveAs => PATH,
+            _ => EDITOR,
+        }
     }
 
     fn hints(&self) -> Hints {
@@ -393,6 +413,7 @@ impl Overlay for Editor {
     fn incoming(&mut self, msg: &Msg) -> Option<Reply> {
         match msg {
             Msg::Saved(Ok(_)) => self.saved(),
+            Msg::Completed { of, path, .. } if self.field.text() == *of => self.field.set(path),
             Msg::Saved(Err(why)) => self.error = Some(why.clone()),
             _ => return None,
         }

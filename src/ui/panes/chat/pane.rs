@@ -169,6 +169,7 @@ fn place_prompt() -> Prompt {
         "enter loads it; org/name is brought from the hub first",
     )
     .needed()
+    .path()
 }
 
 fn written(result: &Result<Vec<PathBuf>, String>) -> Request {

@@ -41,12 +41,18 @@ impl Dashboard {
             Action::LogScale => self.toggle_log(state),
             Action::Smooth => self.smoothing = (self.smoothing + 1) % SMOOTHING.len(),
             Action::LogUp => {
-                self.log_back = (self.log_back + 1).min(state.log.len().saturating_sub(1))
+                self.log_back =
+                    (self.log_back + self.log_page()).min(state.log.len().saturating_sub(1))
             }
-            Action::LogDown => self.log_back = self.log_back.saturating_sub(1),
+            Action::LogDown => self.log_back = self.log_back.saturating_sub(self.log_page()),
             _ => return false,
         }
         true
+    }
+
+    /// Lines of the log that a key scrolls: all that are shown but one, which stays for the eye.
+    fn log_page(&self) -> usize {
+        self.log_rows.saturating_sub(1).max(1)
     }
 
     /// Shows only charts whose name contains `filter`; empty shows all.

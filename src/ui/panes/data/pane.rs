@@ -73,7 +73,7 @@ impl DataPane {
             "data: a file, a folder or a glob",
             "enter reads it; text, JSONL, JSON, CSV, TSV, parquet, also .gz and .zst",
         );
-        open(prompt.with(path.unwrap_or_default()).needed())
+        open(prompt.with(path.unwrap_or_default()).needed().path())
     }
 
     fn ask_tokenizer(&self, subject: &Subject) -> Vec<Request> {
@@ -82,7 +82,7 @@ impl DataPane {
             "tokenizer: a tokenizer file or a model's folder",
             "empty learns one from the data themselves",
         );
-        open(prompt.with(subject.tokenizer.as_deref().unwrap_or_default()))
+        open(prompt.with(subject.tokenizer.as_deref().unwrap_or_default()).path())
     }
 
     fn ask_row(&self) -> Vec<Request> {
