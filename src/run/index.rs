@@ -138,7 +138,8 @@ fn list_hint(known: &[String]) -> String {
     }
 }
 
-/// The run that a person means: a path to its directory, its id, or a unique beginning or end of the id.
+/// The run that a word means: a path to its directory, its id, the newest run of that name, or a unique beginning or end
+/// of an id.
 pub fn resolve(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> {
     let path = Path::new(word);
     if path.join("run.json").exists() || (word.contains('/') && path.exists()) {
@@ -159,7 +160,14 @@ pub fn resolve(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> {
         |id, w| id.starts_with(w),
         |id, w| id.ends_with(w),
     ];
-    for test in tests {
+    let named = |run: &&RunDir| run.header().is_ok_and(|header| header.name == word);
+    for (i, test) in tests.into_iter().enumerate() {
+        // After the exact id: many runs have one name, and the newest is meant.
+        if i == 1
+            && let Some(run) = runs.iter().find(named)
+        {
+            return Ok(run.clone());
+        }
         let fits: Vec<&RunDir> = runs
             .iter()
             .filter(|r| !word.is_empty() && test(r.id(), word))
