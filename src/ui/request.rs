@@ -15,7 +15,7 @@ pub enum Request {
     /// Lay an overlay over the panes.
     Open(Box<dyn Overlay>),
     /// A list that is still open takes these rows; what was typed into it stays.
-    Refill(Picker),
+    Refill(Box<Picker>),
     /// Bring a pane to the front as it is.
     Show(&'static PaneEntry),
     /// Hand a pane an answer that no overlay asked for.

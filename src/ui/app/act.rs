@@ -53,7 +53,7 @@ impl App {
             Request::ResumeRun(path) => return self.resume_run(path),
             Request::Refill(picker) => {
                 if let Some(overlay) = self.overlays.last_mut() {
-                    overlay.refill(picker);
+                    overlay.refill(*picker);
                     self.data_moved();
                 }
             }

@@ -5,7 +5,7 @@ use crate::ui::action::Action;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::hit::Target;
 use crate::ui::layout::{centred, cut, fill, framed, scroll_to, split_top};
-use crate::ui::request::Topic;
+use crate::ui::request::{Answer, Topic};
 use crate::ui::theme::Meaning;
 use crossterm::event::KeyEvent;
 use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
@@ -43,6 +43,8 @@ pub struct Picker {
     topic: Option<Topic>,
     /// Each selected row is previewed; this one is shown again when none is chosen.
     before: Option<Choice>,
+    /// A text that matches no row is an answer, too.
+    or_typed: bool,
 }
 
 impl Picker {
@@ -58,7 +60,22 @@ impl Picker {
             page: 1,
             topic: None,
             before: None,
+            or_typed: false,
         }
+    }
+
+    /// Takes what was typed for an answer where it matches no row.
+    pub fn or_typed(self) -> Self {
+        Picker {
+            or_typed: true,
+            ..self
+        }
+    }
+
+    fn typed(&self) -> Option<Choice> {
+        let text = self.query.text().trim().to_string();
+        let topic = self.topic.filter(|_| self.or_typed && !text.is_empty())?;
+        Some(Choice::Answer(topic, Answer::Text(text)))
     }
 
     /// Previews each row that is selected; `before` is shown again when none is chosen.
@@ -179,9 +196,9 @@ impl Overlay for Picker {
             Action::Top => 0,
             Action::Bottom => last,
             Action::Accept => {
-                return self
-                    .current()
-                    .map_or(Reply::Stay, |item| Reply::Chosen(item.choice.clone()));
+                let choice = self.current().map(|item| item.choice.clone());
+                let choice = choice.or_else(|| self.typed());
+                return choice.map_or(Reply::Stay, Reply::Chosen);
             }
             Action::Cancel | Action::Leave => {
                 return self.before.clone().map_or(Reply::Close, Reply::Revert);
@@ -244,10 +261,10 @@ impl Overlay for Picker {
         };
         self.query.draw(frame, typed, theme, true);
         if self.shown.is_empty() {
-            let words = if self.items.is_empty() {
-                self.empty.as_str()
-            } else {
-                "nothing fits; delete a letter"
+            let words = match (self.items.is_empty(), self.or_typed) {
+                (true, _) => self.empty.as_str(),
+                (false, true) => "no match; enter takes it as a path or an id of the hub",
+                (false, false) => "no match",
             };
             let line = Line::styled(format!("  {words}"), theme.style(Meaning::Muted));
             frame.render_widget(Paragraph::new(line), list);
@@ -328,6 +345,15 @@ mod tests {
         assert_eq!(picker.act(Action::Up), Reply::Preview(pause.clone()));
         assert_eq!(picker.act(Action::Accept), Reply::Chosen(pause));
         assert_eq!(picker.act(Action::Cancel), Reply::Revert(help));
+    }
+
+    #[test]
+    fn a_text_that_matches_nothing_is_an_answer_where_that_is_asked() {
+        let topic = super::super::prompt::topic();
+        let mut picker = picker().about(topic).or_typed();
+        type_in(&mut picker, "zzz/zzz.gguf");
+        let typed = Choice::Answer(topic, Answer::Text("zzz/zzz.gguf".into()));
+        assert_eq!(picker.act(Action::Accept), Reply::Chosen(typed));
     }
 
     #[test]

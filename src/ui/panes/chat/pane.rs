@@ -91,6 +91,7 @@ impl ChatPane {
         };
         Picker::new(title, "", items)
             .about(topic(MODEL))
+            .or_typed()
             .select(|item| Some(&item.choice) == current.as_ref())
     }
 
@@ -107,7 +108,7 @@ impl ChatPane {
     /// A list of checkpoints: fills an open picker, and gives the chat its first engine.
     fn checkpoints(&mut self, context: &mut PaneContext) -> Vec<Request> {
         if context.asked == Some(topic(MODEL)) {
-            return vec![Request::Refill(self.picker(context))];
+            return vec![Request::Refill(Box::new(self.picker(context)))];
         }
         let wanted = self.wanted_run.take();
         if !context.in_front || (wanted.is_none() && !self.columns().is_empty()) {
@@ -349,7 +350,7 @@ impl Pane for ChatPane {
         match msg {
             Msg::Checkpoints(_) => return self.checkpoints(context),
             Msg::ModelFiles(_) if context.asked == Some(topic(MODEL)) => {
-                return vec![Request::Refill(self.picker(context))];
+                return vec![Request::Refill(Box::new(self.picker(context)))];
             }
             Msg::ChatSaved(result) => return vec![written(result)],
             Msg::Incoming { slot, batch } if self.owns(*slot) => {
@@ -388,8 +389,10 @@ impl Pane for ChatPane {
                 };
                 self.open(model, context)
             }
-            (MODEL, _) => vec![Request::Open(Box::new(place_prompt()))],
-            (PLACE, Answer::Text(text)) => {
+            (MODEL, Answer::Text(text)) if text.is_empty() => {
+                vec![Request::Open(Box::new(place_prompt()))]
+            }
+            (MODEL | PLACE, Answer::Text(text)) => {
                 self.open(ChatModel::of_path(text.trim().into()), context)
             }
             (SETTINGS, Answer::Values(values)) => {
