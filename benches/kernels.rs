@@ -12,7 +12,7 @@ use llmtui::kernels::norm::NormKind;
 use llmtui::kernels::positions::Positions;
 use llmtui::kernels::rotary::{RotaryTable, Rotation, Turn};
 use llmtui::kernels::{
-    activation, adamw, attention, embedding, linear, logprob, norm, reduce, rotary, threads,
+    activation, adamw, attention, embedding, linear, logprob, norm, reduce, rotary, threads, update,
 };
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ fn kernels(criterion: &mut Criterion) {
                 ComputeDtype::F32,
                 sizes,
                 &wide,
-                &weight,
+                Matrix::Dense(&weight),
                 &mut dx,
                 Accumulation::Overwrite,
             );
@@ -153,7 +153,7 @@ fn around_products(criterion: &mut Criterion, size: Size) {
             into: Accumulation::Overwrite,
         };
         let norm = layer_norm(&gain);
-        norm::backward(norm, saved, &dy, (&mut dx, Accumulation::Add), params);
+        norm::backward(norm, saved, &dy, (&mut dx, Accumulation::Add), Some(params));
     });
     bench(criterion, "column sums", size, || {
         reduce::column_sums(&mut dbias, &x, Accumulation::Overwrite);
@@ -179,9 +179,12 @@ fn around_products(criterion: &mut Criterion, size: Size) {
     let tensor = || Tensor::from_vec(values(12 * d * d), 12 * d * d, &Device::Cpu).unwrap();
     let [weights, grads, mean] = [tensor(), tensor(), tensor()];
     let square = mean.sqr().unwrap();
-    let mut chunks = adamw::Chunks::new(vec![adamw::Part {
-        end: 12 * d * d,
-        decays: true,
+    let mut chunks = update::Chunks::new(vec![update::Part {
+        weights: 0,
+        grads: 0,
+        len: 12 * d * d,
+        lr_scale: 1.0,
+        weight_decay: 0.1,
     }]);
     bench(criterion, "adamw of one block", size, || {
         let rule = adamw::Rule {
@@ -189,7 +192,6 @@ fn around_products(criterion: &mut Criterion, size: Size) {
             beta1: 0.9,
             beta2: 0.999,
             eps: 1e-8,
-            weight_decay: 0.1,
             grad_scale: 0.5,
             step: 10,
         };

@@ -2,12 +2,15 @@
 //! fail the same comparison, or it could not see.
 //!
 //! `tests/oracle/train_oracle.py` made the fixtures and says how.
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+#[path = "oracle/preference.rs"]
+mod preference;
 
 use candle_core::{Device, Tensor};
 use llmtui::kernels::matmul::ComputeDtype;
 use llmtui::nn::norm::NormConfig;
-use llmtui::nn::{Backend, Model, ModelConfig, TokenBatch};
+use llmtui::nn::{AdapterConfig, Backend, Model, ModelConfig, TokenBatch};
 use llmtui::optim::schedule::ScheduleConfig;
 use llmtui::optim::{OptimizerConfig, clip_scale};
 use safetensors::SafeTensors;
@@ -38,13 +41,18 @@ struct Fixture {
     tensors: HashMap<String, Tensor>,
 }
 
+/// Metadata and tensors of a fixture.
+fn tensors_of(name: &str) -> (HashMap<String, String>, HashMap<String, Tensor>) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/");
+    let bytes = std::fs::read(format!("{folder}{name}.safetensors")).unwrap();
+    let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+    let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu).unwrap();
+    (header.metadata().clone().unwrap(), tensors)
+}
+
 impl Fixture {
     fn load(name: &str) -> Fixture {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/");
-        let bytes = std::fs::read(format!("{folder}{name}.safetensors")).unwrap();
-        let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
-        let metadata = header.metadata().clone().unwrap();
-        let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu).unwrap();
+        let (metadata, tensors) = tensors_of(name);
         Fixture {
             model: serde_json::from_str(&metadata["model"]).unwrap(),
             train: serde_json::from_str(&metadata["train"]).unwrap(),
@@ -129,7 +137,6 @@ fn train_in(fixture: &Fixture, backend: Backend, arithmetic: ComputeDtype, steps
             targets: &targets,
             batch_size: settings.batch_size,
             seq_len: fixture.model.seq_len,
-            weights: None,
             first: None,
         };
         model.params_mut().zero_grads().unwrap();
@@ -176,7 +183,6 @@ fn assert_start_agrees(fixture: &Fixture, backend: Backend) {
         targets: &targets,
         batch_size: rows,
         seq_len,
-        weights: None,
         first: None,
     };
     let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
@@ -332,7 +338,6 @@ fn first_gradient(fixture: &Fixture, arithmetic: ComputeDtype) -> Vec<f32> {
         targets: &targets,
         batch_size: fixture.train.batch_size,
         seq_len: fixture.model.seq_len,
-        weights: None,
         first: None,
     };
     let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
@@ -407,5 +412,71 @@ fn assert_option_agrees(
             &grad,
             &exact,
         );
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Adapted {
+    model: ModelConfig,
+    adapter: AdapterConfig,
+}
+
+/// Frozen decoders with LoRA, made by `tests/oracle/lora_oracle.py`.
+#[test]
+fn adapters_have_the_gradients_that_pytorch_has() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/lora.safetensors");
+    let bytes = std::fs::read(path).unwrap();
+    let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+    let cases = header.metadata().clone().unwrap();
+    let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu).unwrap();
+    assert_eq!(cases.len(), 3);
+    for (name, case) in &cases {
+        let case: Adapted = serde_json::from_str(case).unwrap();
+        for backend in [Backend::Fused, Backend::Composite] {
+            assert_adapters_agree(name, &case, backend, &tensors);
+        }
+    }
+}
+
+fn assert_adapters_agree(
+    name: &str,
+    case: &Adapted,
+    backend: Backend,
+    tensors: &HashMap<String, Tensor>,
+) {
+    let floats = |name: String| -> Vec<f32> {
+        let tensor = tensors.get(&name).unwrap_or_else(|| panic!("no {name}"));
+        tensor.flatten_all().unwrap().to_vec1().unwrap()
+    };
+    let ids = |name: &str| -> Vec<u32> { tensors[name].flatten_all().unwrap().to_vec1().unwrap() };
+    let (inputs, targets) = (ids("tokens"), ids("targets"));
+    let mut model = Model::with_backend(&case.model, 11, &Device::Cpu, backend).unwrap();
+    model.adapt(&case.adapter).unwrap();
+    let infos = model.params().infos().to_vec();
+    let fill = |weights: &mut [f32]| {
+        for info in &infos {
+            let part = &mut weights[info.offset..info.offset + info.len];
+            part.copy_from_slice(&floats(format!("{name}/weight.{}", info.name)));
+        }
+    };
+    model.params_mut().write_weights(fill).unwrap();
+    let logits = model.logits(&inputs, 2, 10).unwrap();
+    let logits: Vec<f32> = logits.flatten_all().unwrap().to_vec1().unwrap();
+    let what = format!("{name} on {backend:?}");
+    let exact = floats(format!("{name}/logits"));
+    compare(&format!("logits of {what}"), &logits, &exact);
+    let batch = TokenBatch::plain(&inputs, &targets, 2, 10);
+    let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
+    model.backward(&dlogp, None).unwrap();
+    let found: Vec<&str> = model.params().trainable().map(|i| &*i.name).collect();
+    let prefix = format!("{name}/grad.");
+    let theirs = tensors.keys().filter(|key| key.starts_with(&prefix));
+    assert_eq!(found.len(), theirs.count(), "{what}: {found:?}");
+    for info in model.params().trainable() {
+        let grad = model.params().grad(info).unwrap();
+        let grad: Vec<f32> = grad.flatten_all().unwrap().to_vec1().unwrap();
+        let exact = floats(format!("{name}/grad.{}", info.name));
+        let what = format!("gradient with respect to {} of {what}", info.name);
+        compare(&what, &grad, &exact);
     }
 }

@@ -16,6 +16,7 @@ fn registries() -> Vec<(&'static str, &'static [Entry])> {
             "model.position.rope.scaling",
             llmtui::nn::position::ScalingConfig::ENTRIES,
         ),
+        ("adapter", llmtui::nn::AdapterConfig::ENTRIES),
         ("model.norm", llmtui::nn::norm::NormConfig::ENTRIES),
         ("model.mlp", llmtui::nn::mlp::MlpConfig::ENTRIES),
         (

@@ -51,7 +51,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ),
     ("model:\n  bias: yes", &["true or false", "write true"]),
     ("model: 3", &["a section of keys, found 3"]),
-    ("model:", &["nothing is said here"]),
+    ("model:", &["there is no value here"]),
     (
         "model:\n  position: roep",
         &["`roep` is unknown", "did you mean rope?"],
@@ -71,7 +71,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ),
     (
         "lr: 1e-3\noptimizer: {adamw: {lr: 1e-4}}",
-        &["said twice", "remove one"],
+        &["set twice", "remove one"],
     ),
     ("lr: fast", &["a number", "the text `fast`"]),
     ("lr: 0", &["learns nothing"]),
@@ -91,7 +91,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ),
     (
         "activation_checkpointing: {every_n: 2, full: }",
-        &["both every_n and full are chosen"],
+        &["both every_n and full are selected"],
     ),
     ("num_train_epochs: 3", &["train.max_steps"]),
     ("model: {lr: 1}", &["did you mean optimizer"]),
@@ -151,14 +151,14 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
         &["expected text, found 1"],
     ),
     ("a: [1\nb: 2", &["not valid YAML", "my.yaml:"]),
-    ("seed: 1\nseed: 2", &["`seed` stands twice"]),
+    ("seed: 1\nseed: 2", &["duplicate key `seed`"]),
     ("- a\n- b", &["not a map of keys"]),
     ("extends: [a, b]", &["at most one parent"]),
     (
         "extends: nobody",
         &["my.yaml:1", "no preset is called `nobody`", "quickstart"],
     ),
-    ("extends: my.yaml", &["in a circle"]),
+    ("extends: my.yaml", &["forms a cycle"]),
 ];
 
 #[test]
@@ -391,7 +391,7 @@ fn every_alias_works_on_the_command_line_and_in_a_file() {
             "model.attention_type" => "mha",
             "model.attention_bias" => "qkv",
             "model.qk_norm" | "model.moe.norm_topk" => "true",
-            "model.dropout" => "0.5",
+            "model.dropout" | "adapter.lora.dropout" => "0.5",
             "model.moe.top_k" => "1",
             "model.moe.every" => "2",
             "model.vocab_size" => "2000",
@@ -644,7 +644,7 @@ fn what_was_asked_is_a_spec_of_its_own() {
     assert!(
         loaded
             .asked
-            .starts_with("# What was asked for: quickstart -s lr=3e-3")
+            .starts_with("# Requested: quickstart -s lr=3e-3")
     );
     assert!(
         !loaded.asked.contains("init_std"),
@@ -688,7 +688,9 @@ proptest::proptest! {
             format!("sample.sampling.temperature={temperature}")];
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let spec = set(&words).unwrap().spec;
-        let llmtui::optim::OptimizerConfig::AdamW(adamw) = &spec.optimizer;
+        let llmtui::optim::OptimizerConfig::AdamW(adamw) = &spec.optimizer else {
+            panic!("the default is AdamW")
+        };
         proptest::prop_assert_eq!(adamw.lr.to_bits(), lr.to_bits());
         proptest::prop_assert_eq!(adamw.beta2.to_bits(), beta.to_bits());
         proptest::prop_assert_eq!(spec.sample.sampling.temperature.to_bits(), temperature.to_bits());
@@ -717,6 +719,6 @@ fn poor_settings_are_advised_against_but_run() {
     let spec = set(&["max_steps=20", "lr=0.1", "clip_norm=0"])
         .unwrap()
         .spec;
-    let advice: Vec<&str> = spec.advice().iter().map(|a| a.path).collect();
+    let advice: Vec<String> = spec.advice().into_iter().map(|a| a.place).collect();
     assert_eq!(advice, ["optimizer", "schedule", "train.clip_norm"]);
 }

@@ -2,6 +2,7 @@
 //! random numbers need no state, because each draw is a function of its counters.
 
 use super::EngineError;
+use super::roles::Models;
 use crate::base::child::Child;
 use crate::base::text::one_line;
 use crate::data::Dataset;
@@ -11,17 +12,9 @@ use crate::llama_cpp::GgufModel;
 use crate::nn::{Model, PrecisionError};
 use crate::optim::UpdateRule;
 use crate::spec::RunSpec;
-use crate::wire::Num;
+use crate::wire::{Best, Num};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-
-/// The lowest validation loss so far.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Best {
-    pub step: u64,
-    pub val_loss: Num,
-}
 
 /// Settings changed while the run goes on; they survive a resume.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -59,7 +52,7 @@ pub struct Progress {
 
 /// All that training changes. Owned by the engine thread alone.
 pub struct TrainState {
-    pub model: Model,
+    pub models: Models,
     pub optimizer: Box<dyn UpdateRule>,
     pub progress: Progress,
 }
@@ -69,8 +62,11 @@ impl TrainState {
     pub fn fresh(spec: &RunSpec, data: &Dataset) -> Result<TrainState, EngineError> {
         let mut state = TrainState::blank(spec, data)?;
         match &spec.train.from {
-            Some(place) => start_from(place, &mut state.model, spec, data)?,
-            None => state.model.init(spec.seed)?,
+            Some(place) => {
+                start_from(place, &mut state.models.policy, spec, data)?;
+                state.models.policy.init_adapters(spec.seed)?;
+            }
+            None => state.models.policy.init(spec.seed)?,
         }
         Ok(state)
     }
@@ -84,11 +80,14 @@ impl TrainState {
             )));
         }
         let mut model = Model::new(&spec.model, vocab_size, &candle_core::Device::Cpu)?;
+        if let Some(adapter) = &spec.adapter {
+            model.adapt(adapter)?;
+        }
         model.set_arithmetic(arithmetic(spec)?)?;
         model.set_checkpointing(spec.train.activation_checkpointing);
         let optimizer = spec.optimizer.build(model.params())?;
         Ok(TrainState {
-            model,
+            models: Models::alone(model),
             optimizer,
             progress: Progress::default(),
         })
@@ -117,7 +116,8 @@ impl TrainState {
 
     /// True while every weight is a number: what is not is never saved.
     pub fn weights_are_finite(&self) -> candle_core::Result<bool> {
-        self.model
+        self.models
+            .policy
             .params()
             .read_weights(|weights| weights.iter().all(|x| x.is_finite()))
     }
@@ -129,7 +129,7 @@ pub(super) fn arithmetic(spec: &RunSpec) -> Result<ComputeDtype, EngineError> {
     asked.map_err(|e| EngineError::Setup(format!("train.precision: {e}; {}", PrecisionError::HINT)))
 }
 
-/// Weights of another model: a folder's, or those of a GGUF file in f32. Its tokenizer must be ours: ids of another one
+/// Weights of another model: a folder's, its adapters merged, or those of a GGUF file in f32. Its tokenizer must be ours: ids of another one
 /// mean other text.
 fn start_from(
     place: &Path,
@@ -167,7 +167,10 @@ fn start_from(
     }
     match file {
         Some(file) => file.fill(model).map_err(|e| fault(e.to_string())),
-        None => crate::hf::read_weights(place, model).map_err(|e| fault(e.to_string())),
+        None => crate::hf::read_weights(place, model)
+            .and_then(|()| crate::hf::merge_adapter(place, model))
+            .map(|_| ())
+            .map_err(|e| fault(e.to_string())),
     }
 }
 
@@ -199,7 +202,8 @@ mod tests {
         assert_eq!(
             TrainState::blank(&spec, &data)
                 .unwrap()
-                .model
+                .models
+                .policy
                 .shape()
                 .vocab_size,
             128

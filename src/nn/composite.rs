@@ -1,7 +1,8 @@
 //! The whole decoder in plain candle: the backend for devices without fused kernels, and the oracle of the gradient checks.
 
 use super::layout::{
-    BlockSpans, ExpertSpans, FeedForwardSpans, Layout, LinearSpans, MlpSpans, NormSpans, Span,
+    AdapterSpans, BlockSpans, ExpertSpans, FeedForwardSpans, Layout, LinearSpans, MlpSpans,
+    NormSpans, Span,
 };
 use super::position::wave;
 use super::step_position::{Place, StepPosition};
@@ -42,12 +43,12 @@ impl Leaves {
             };
             let part = part.to_dtype(dtype)?;
             let leaf = match track {
-                Track::Off => part,
-                Track::Gradients => {
+                Track::Gradients if span.grad.is_some() => {
                     let var = Var::from_tensor(&part)?;
                     leaves.vars.push((span, var.clone()));
                     var.as_tensor().clone()
                 }
+                _ => part,
             };
             leaves.tensors.insert(span.offset, leaf);
         }
@@ -66,8 +67,8 @@ impl Leaves {
 pub(crate) struct Graph {
     pub logp: Tensor,
     pub entropy: Tensor,
-    /// 1 where the target was the likeliest token, else 0.
-    pub likeliest: Tensor,
+    /// 1 where the target had the highest probability (top-1), else 0.
+    pub top1: Tensor,
     /// What the losses that balance experts add to the loss.
     pub balance: Option<Tensor>,
 }
@@ -81,6 +82,8 @@ pub(crate) struct Decoder<'a> {
     /// Features are dropped, and experts balanced, where gradients are tracked.
     pub track: Track,
     pub moment: StepPosition,
+    /// Whether adapters count.
+    pub adapters: bool,
 }
 
 impl Decoder<'_> {
@@ -255,7 +258,7 @@ impl Decoder<'_> {
         let targets = Tensor::from_slice(batch.targets, batch.targets.len(), &self.device())?;
         let (hidden, balance) = self.hidden_and_balance(&ids, &mut Vec::new(), batch.first)?;
         let head = self.leaves.get(self.layout.head)?;
-        let (logp, entropy, likeliest) = logprob::composite(
+        let (logp, entropy, top1) = logprob::composite(
             &hidden.flatten(0, 1)?,
             head,
             &targets,
@@ -265,7 +268,7 @@ impl Decoder<'_> {
             balance,
             logp: logp.reshape(shape)?,
             entropy: entropy.reshape(shape)?,
-            likeliest: likeliest.reshape(shape)?,
+            top1: top1.reshape(shape)?,
         })
     }
 
@@ -311,7 +314,38 @@ impl Decoder<'_> {
             Some(span) => Some(self.leaves.get(span)?),
             None => None,
         };
-        linear::composite(x, self.leaves.get(spans.weight)?, bias)
+        let y = linear::composite(x, self.leaves.get(spans.weight)?, bias)?;
+        match spans.adapter.filter(|_| self.adapters) {
+            Some(number) => self.adapted(&self.layout.adapters[number], x, y),
+            None => Ok(y),
+        }
+    }
+
+    /// `y` (…, out) + scale · B (A · dropout(`x`)), for the features that have an adapter.
+    fn adapted(&self, adapter: &AdapterSpans, x: &Tensor, y: Tensor) -> Result<Tensor> {
+        let drop = self
+            .moment
+            .dropout(adapter.dropout, Place::Adapter(adapter.lane))
+            .filter(|_| self.track == Track::Gradients);
+        let x = match drop {
+            Some(drop) => dropout::composite(&drop, x)?,
+            None => x.clone(),
+        };
+        let a = self.leaves.get(adapter.a)?;
+        let low = linear::composite(&x, &a.reshape((adapter.a.rows, adapter.a.cols))?, None)?;
+        let (mut pieces, mut end) = (Vec::new(), 0);
+        for (i, part) in adapter.parts().enumerate() {
+            let Span { rows, cols, .. } = part.b;
+            let low = low.narrow(D::Minus1, i * adapter.rank, adapter.rank)?;
+            let b = self.leaves.get(part.b)?.reshape((rows, cols))?;
+            let added = (linear::composite(&low, &b, None)? * f64::from(adapter.scale))?;
+            pieces.push(y.narrow(D::Minus1, end, part.first - end)?);
+            pieces.push((y.narrow(D::Minus1, part.first, rows)? + added)?);
+            end = part.first + rows;
+        }
+        pieces.push(y.narrow(D::Minus1, end, y.dim(D::Minus1)? - end)?);
+        pieces.retain(|piece| piece.elem_count() > 0);
+        Tensor::cat(&pieces, D::Minus1)
     }
 
     fn norm(&self, spans: Option<&NormSpans>, x: &Tensor) -> Result<Tensor> {

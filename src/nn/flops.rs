@@ -1,6 +1,6 @@
 //! Work per token, for the share of the machine's peak that a run reaches (MFU).
 
-use super::{Model, ModelShape};
+use super::{Model, ModelShape, ParamInfo, Role};
 
 /// Floating-point operations of one training token, forward and backward: 6 N + 12 · n_layer · n_head · head_dim · seq_len
 /// (Chowdhery et al. 2022, PaLM, appendix B). N counts the matrices that a token is multiplied with: `n_params` less
@@ -11,10 +11,29 @@ pub fn flops_per_token(shape: &ModelShape, n_matmul_params: usize) -> f64 {
 }
 
 impl Model {
-    /// Operations of one training token of this model.
+    /// Operations of one training token of this model. A matrix that is frozen needs no gradient of its own: 4 N instead of
+    /// 6 N.
     pub fn flops_per_token(&self) -> f64 {
         let unused = self.lookup_params() + self.idle_params();
-        flops_per_token(self.shape(), self.n_params() - unused)
+        let all = flops_per_token(self.shape(), self.n_params() - unused);
+        let frozen = |info: &&ParamInfo| !info.trains() && info.shape.len() == 2;
+        let mut spared = 0;
+        for info in self.params().infos().iter().filter(frozen) {
+            let is_looked_up = match info.role {
+                Role::Position => true,
+                Role::Embedding => !self.config().tie_embeddings,
+                _ => false,
+            };
+            // Of all experts a token passes as many as it is sent to.
+            let passes = match (info.expert, &self.config().moe) {
+                (Some(_), Some(moe)) => moe.top_k as f64 / moe.n_expert.max(1) as f64,
+                _ => 1.0,
+            };
+            if !is_looked_up {
+                spared += (info.len as f64 * passes) as usize;
+            }
+        }
+        all - 2.0 * spared as f64
     }
 }
 
@@ -39,5 +58,23 @@ mod tests {
         let expected = 6.0 * (804_096.0 - 8_192.0) + 12.0 * 4.0 * 128.0 * 64.0;
         assert_eq!(flops(&tied), expected);
         assert_eq!(flops(&free), expected);
+    }
+
+    #[test]
+    fn frozen_matrices_cost_two_thirds() {
+        let untied = ModelConfig {
+            tie_embeddings: false,
+            ..ModelConfig::default()
+        };
+        for config in [ModelConfig::default(), untied] {
+            let mut model = Model::new(&config, 65, &Device::Cpu).unwrap();
+            let all = model.flops_per_token();
+            let attention = 12.0 * 4.0 * 128.0 * 64.0;
+            model.train_only(|_| false).unwrap();
+            let matrices = 65.0 * 128.0 + 4.0 * 12.0 * 128.0 * 128.0;
+            let expected = all - 2.0 * matrices;
+            assert_eq!(model.flops_per_token(), expected);
+            assert!(expected - attention > 0.6 * (all - attention));
+        }
     }
 }

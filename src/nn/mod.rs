@@ -1,6 +1,7 @@
 //! Model parts and the decoder made of them. Methods hand in token batches and get log-probabilities back; what a loss is
 //! and how weights change is decided elsewhere.
 
+pub mod adapter;
 mod checkpointing;
 mod composite;
 mod config;
@@ -20,21 +21,24 @@ mod params;
 pub mod position;
 mod precision;
 mod profile;
+pub mod role;
 mod sampler;
 mod step_position;
 mod tables;
 mod tape;
 mod weights;
 
+pub use adapter::AdapterConfig;
 pub use checkpointing::ActivationCheckpointing;
 pub use config::{AttentionBias, AttentionType, ModelConfig, ModelShape, NormPlacement};
 pub use faults::Fault;
 pub use flops::flops_per_token;
-pub use layout::{Naming, param_infos};
+pub use layout::{Naming, param_infos, param_infos_of};
 pub use model::{Backend, ExpertLoad, Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
 pub use moe::{Balancing, MoeConfig};
 pub use params::{Init, ParamInfo, Params};
 pub use precision::{Precision, PrecisionError, compute_dtype_name};
 pub use profile::Part;
+pub use role::Role;
 pub use step_position::StepPosition;
 pub use weights::StoredTensor;

@@ -14,7 +14,7 @@ pub struct Exact {
     pub entropy: Vec<f64>,
     /// What the losses that balance experts come to; 0 without.
     pub balance: f64,
-    /// Gradient of Σ dlogp · logp + Σ dentropy · entropy + balance, flat like the weights.
+    /// Gradient of Σ dlogp · logp + Σ dentropy · entropy + balance, flat like those of the model.
     pub grads: Vec<f64>,
 }
 
@@ -30,13 +30,16 @@ pub fn exact(model: &Model, batch: &TokenBatch, dlogp: &[f64], dentropy: &[f64])
         leaves: Leaves::new(model.layout(), &weights, DType::F64, Track::Gradients)?,
         track: Track::Gradients,
         moment: model.moment(),
+        adapters: model.adapters_on(),
     };
     let outputs = decoder.outputs(batch)?;
     let upstream = |values: &[f64]| Tensor::from_slice(values, shape, &Device::Cpu);
     let (dlogp, dentropy) = (upstream(dlogp)?, upstream(dentropy)?);
-    let mut grads = vec![0.0; model.n_params()];
+    let mut grads = vec![0.0; model.params().n_trainable()];
     for (span, grad) in decoder.gradients(&outputs, &dlogp, Some(&dentropy))? {
-        grads[span.range()].copy_from_slice(&grad.to_vec1::<f64>()?);
+        if let Some(range) = span.grads() {
+            grads[range].copy_from_slice(&grad.to_vec1::<f64>()?);
+        }
     }
     let balance = outputs.balance.as_ref();
     let balance = balance.map(|b| b.to_scalar::<f64>()).transpose()?;

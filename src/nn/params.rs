@@ -1,5 +1,7 @@
-//! All weights of a model in one flat tensor, their gradients in another: norms, clipping and optimizers are one pass each.
+//! All weights of a model in one flat tensor, the gradients of those that train in another: norms, clipping and optimizers
+//! are one pass each.
 
+use super::role::Role;
 use crate::kernels::matmul::Accumulation;
 use crate::kernels::{flat, pages};
 use candle_core::{DType, Device, Result, Tensor};
@@ -10,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum Init {
     /// Normal with mean 0 and this standard deviation.
     Normal(f64),
+    /// Uniform in ± this bound.
+    Uniform(f64),
     Ones,
     Zeros,
 }
@@ -19,22 +23,41 @@ pub enum Init {
 pub struct ParamInfo {
     /// Name as Hugging Face writes it.
     pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// The block that it belongs to, counted from 0.
+    pub layer: Option<u32>,
+    /// The expert of that block, counted from 0.
+    pub expert: Option<u32>,
     /// Row-major; linear layers are (out, in).
     pub shape: Vec<usize>,
-    /// First element in the flat buffers.
+    /// First element in the flat weights.
     pub offset: usize,
     /// Number of elements.
     pub len: usize,
+    /// First element in the flat gradients and moments; `None` where it is frozen.
+    pub grad: Option<usize>,
     /// Whether weight decay applies: matrices and embeddings yes, norms and biases no.
     pub decay: bool,
     /// How it starts.
     pub init: Init,
 }
 
+impl ParamInfo {
+    /// Whether it has a gradient and is updated.
+    pub fn trains(&self) -> bool {
+        self.grad.is_some()
+    }
+}
+
 /// Flat weights and gradients with the table that names their parts.
 #[derive(Debug)]
 pub struct Params {
+    /// The base model's, then those of adapters.
     infos: Vec<ParamInfo>,
+    n_base: usize,
+    /// Offset of the first parameter whose weights are here: 0, or the end of a base that is kept elsewhere, quantised.
+    held: usize,
     weights: Tensor,
     grads: Tensor,
     /// The gradients stand for zeros, whatever the memory holds: the next backward overwrites it, which saves a pass over
@@ -47,6 +70,8 @@ impl Params {
     pub(crate) fn absent(infos: Vec<ParamInfo>) -> Result<Self> {
         let nothing = || Tensor::zeros(0, DType::F32, &Device::Cpu);
         Ok(Params {
+            n_base: infos.len(),
+            held: infos.iter().map(|info| info.len).sum(),
             infos,
             weights: nothing()?,
             grads: nothing()?,
@@ -54,38 +79,95 @@ impl Params {
         })
     }
 
-    /// Whether weights and gradients are here.
+    /// Whether all weights are here.
     pub fn is_present(&self) -> bool {
-        self.weights.elem_count() == self.len()
+        self.held == 0
+    }
+
+    /// Offset of the first parameter whose weights are here; those in front of it are kept quantised elsewhere.
+    pub fn first_held(&self) -> usize {
+        self.held
     }
 
     /// An error where weights are kept quantised, for reading only.
     pub(crate) fn require_present(&self) -> Result<()> {
         if !self.is_present() {
-            candle_core::bail!(
-                "the model's weights are quantised, for reading only; `llmtui export FILE.gguf --dequantize --to DIR` makes a copy that can be trained"
-            )
+            candle_core::bail!("{QUANTISED}")
         }
         Ok(())
     }
 
-    /// Zero weights and gradients on `device`.
-    pub(crate) fn new(infos: Vec<ParamInfo>, device: &Device) -> Result<Self> {
-        let len: usize = infos.iter().map(|info| info.len).sum();
-        let params = Params {
-            weights: Tensor::zeros(len, DType::F32, device)?,
-            grads: Tensor::zeros(len, DType::F32, device)?,
+    /// An error where nothing trains.
+    pub(crate) fn require_trainable(&self) -> Result<()> {
+        match self.n_trainable() {
+            0 if !self.is_present() => candle_core::bail!("{QUANTISED}"),
+            0 => candle_core::bail!("all parameters are frozen: there is nothing to train"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Zero weights on `device`, and zero gradients of those that train. The first `n_base` parameters are the base model's.
+    pub(crate) fn new(infos: Vec<ParamInfo>, n_base: usize, device: &Device) -> Result<Self> {
+        let len = infos.iter().map(|info| info.len).sum();
+        let weights = zeros(len, device)?;
+        Params::over((weights, 0), infos, n_base)
+    }
+
+    /// The same over weights that are there, of parameters from the offset `held` on.
+    fn over(
+        (weights, held): (Tensor, usize),
+        infos: Vec<ParamInfo>,
+        n_base: usize,
+    ) -> Result<Self> {
+        let trained = infos.iter().filter(|info| info.trains());
+        Ok(Params {
+            held,
+            grads: zeros(trained.map(|info| info.len).sum(), weights.device())?,
+            weights,
             infos,
+            n_base,
             cleared: AtomicBool::new(false),
-        };
-        pages::prefer_huge(&params.weights)?;
-        pages::prefer_huge(&params.grads)?;
-        Ok(params)
+        })
+    }
+
+    /// The same weights, as far as both tables have them, under another table whose base model is the same; gradients are
+    /// zeros.
+    pub(crate) fn rearranged(&self, infos: Vec<ParamInfo>, n_base: usize) -> Result<Self> {
+        let len: usize = infos.iter().map(|info| info.len).sum();
+        if len == self.len() {
+            return Params::over((self.weights.clone(), self.held), infos, n_base);
+        }
+        let weights = zeros(len - self.held, self.device())?;
+        let common = len.min(self.len()) - self.held;
+        if common > 0 {
+            weights.slice_set(&self.weights.narrow(0, 0, common)?, 0, 0)?;
+        }
+        Params::over((weights, self.held), infos, n_base)
     }
 
     /// The parameters in memory order, without gaps.
     pub fn infos(&self) -> &[ParamInfo] {
         &self.infos
+    }
+
+    /// Those of the base model: all but adapters.
+    pub fn base(&self) -> &[ParamInfo] {
+        &self.infos[..self.n_base]
+    }
+
+    /// Those of adapters.
+    pub fn adapters(&self) -> &[ParamInfo] {
+        &self.infos[self.n_base..]
+    }
+
+    /// Those that train, in the order of their gradients, which have no gaps.
+    pub fn trainable(&self) -> impl Iterator<Item = &ParamInfo> {
+        self.infos.iter().filter(|info| info.trains())
+    }
+
+    /// Elements that train.
+    pub fn n_trainable(&self) -> usize {
+        self.grads.elem_count()
     }
 
     /// Total number of elements.
@@ -101,14 +183,15 @@ impl Params {
         self.weights.device()
     }
 
-    /// The flat weights (n_params), f32. Shares memory: what is written through it is seen by the model.
+    /// The flat weights (n_params), f32; those of adapters alone where the base is kept quantised. Shares memory: what is
+    /// written through it is seen by the model.
     pub fn weights(&self) -> &Tensor {
         &self.weights
     }
 
-    /// The flat gradients (n_params), f32.
+    /// The flat gradients (n_trainable), f32.
     pub fn grads(&self) -> Result<&Tensor> {
-        self.require_present()?;
+        self.require_trainable()?;
         self.settle()?;
         Ok(&self.grads)
     }
@@ -133,17 +216,25 @@ impl Params {
 
     /// One parameter's weights in its own shape, copied.
     pub fn weight(&self, info: &ParamInfo) -> Result<Tensor> {
-        self.require_present()?;
+        let Some(from) = info.offset.checked_sub(self.held) else {
+            candle_core::bail!("{QUANTISED}")
+        };
         self.weights
-            .narrow(0, info.offset, info.len)?
+            .narrow(0, from, info.len)?
             .reshape(info.shape.as_slice())?
             .copy()
     }
 
     /// One parameter's gradient in its own shape, copied.
+    ///
+    /// # Errors
+    /// The parameter is frozen.
     pub fn grad(&self, info: &ParamInfo) -> Result<Tensor> {
+        let Some(from) = info.grad else {
+            candle_core::bail!("{} is frozen: it has no gradient", info.name)
+        };
         self.grads()?
-            .narrow(0, info.offset, info.len)?
+            .narrow(0, from, info.len)?
             .reshape(info.shape.as_slice())?
             .copy()
     }
@@ -160,6 +251,19 @@ impl Params {
         flat::write(&self.weights, write)
     }
 
+    /// Changes weights in place that lie behind each other: all that are here, of parameters from number `first` on.
+    pub(crate) fn write_from<R>(
+        &mut self,
+        first: usize,
+        write: impl FnOnce(&mut [f32]) -> R,
+    ) -> Result<R> {
+        let offset = self.infos.get(first).map_or(self.len(), |info| info.offset);
+        if offset < self.held {
+            candle_core::bail!("{QUANTISED}")
+        }
+        flat::write(&self.weights, write)
+    }
+
     /// Reads all gradients; on an accelerator through a copy.
     pub fn read_grads<R>(&self, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
         flat::read(self.grads()?, read)
@@ -172,7 +276,7 @@ impl Params {
 
     /// Sets all gradients to zero.
     pub fn zero_grads(&mut self) -> Result<()> {
-        self.require_present()?;
+        self.require_trainable()?;
         if self.device().is_cpu() {
             *self.cleared.get_mut() = true;
             return Ok(());
@@ -188,4 +292,13 @@ impl Params {
         let sum = self.grads.to_dtype(DType::F64)?.sqr()?.sum_all()?;
         Ok(sum.to_scalar::<f64>()?.sqrt())
     }
+}
+
+const QUANTISED: &str = "the model's weights are quantised, for reading only; `llmtui export FILE.gguf --dequantize --to DIR` makes a copy that can be trained";
+
+/// Zeros on huge pages where the system has them.
+fn zeros(len: usize, device: &Device) -> Result<Tensor> {
+    let zeros = Tensor::zeros(len, DType::F32, device)?;
+    pages::prefer_huge(&zeros)?;
+    Ok(zeros)
 }

@@ -30,6 +30,8 @@ pub(crate) enum Place {
     Attention(usize),
     /// What the feed-forward part of a block adds.
     Mlp(usize),
+    /// The input of an adapted linear layer, by its number.
+    Adapter(u32),
 }
 
 impl StepPosition {
@@ -39,6 +41,8 @@ impl StepPosition {
             Place::Embedding => 0,
             Place::Attention(layer) => 1 + 2 * layer as u32,
             Place::Mlp(layer) => 2 + 2 * layer as u32,
+            // Far above all blocks.
+            Place::Adapter(lane) => (1 << 24) | lane,
         };
         (rate > 0.0).then_some(Dropout {
             seed: self.seed,

@@ -1,5 +1,5 @@
 //! Where a pass finds its weights: in the flat buffer of a model that can be trained, or one by one as a file keeps them,
-//! quantised, for reading only.
+//! quantised and frozen, with adapters in f32 beside them.
 
 use super::layout::{Layout, Span};
 use super::params::ParamInfo;
@@ -11,7 +11,12 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy)]
 pub(crate) enum Weights<'a> {
     Flat(&'a [f32]),
-    Stored(&'a Stored),
+    /// The base as a file keeps it, and adapters in f32, which begin at the offset `from`.
+    Stored {
+        stored: &'a Stored,
+        adapters: &'a [f32],
+        from: usize,
+    },
 }
 
 impl<'a> Weights<'a> {
@@ -19,7 +24,10 @@ impl<'a> Weights<'a> {
     pub fn matrix(self, span: Span) -> Matrix<'a> {
         match self {
             Weights::Flat(weights) => Matrix::Dense(&weights[span.range()]),
-            Weights::Stored(stored) => match stored.parts.get(&span.offset) {
+            Weights::Stored { adapters, from, .. } if span.offset >= from => {
+                Matrix::Dense(&adapters[span.offset - from..][..span.len()])
+            }
+            Weights::Stored { stored, .. } => match stored.parts.get(&span.offset) {
                 Some(StoredPart::Packed(packed)) => Matrix::Packed(packed),
                 Some(StoredPart::Dense(values)) => Matrix::Dense(values),
                 None => Matrix::Dense(&[]),
@@ -31,7 +39,7 @@ impl<'a> Weights<'a> {
     pub fn dense(self, span: Span) -> &'a [f32] {
         match self {
             Weights::Flat(weights) => &weights[span.range()],
-            Weights::Stored(_) => self.matrix(span).dense(),
+            Weights::Stored { .. } => self.matrix(span).dense(),
         }
     }
 }
@@ -258,6 +266,61 @@ mod tests {
         assert!(stored.score(&batch).is_ok());
         assert_eq!(stored.n_params(), dense.n_params());
         assert!(stored.decode_bytes_per_token() < dense.decode_bytes_per_token() / 3);
+    }
+
+    #[test]
+    fn a_quantised_base_carries_adapters_that_train() {
+        use crate::nn::adapter::{AdapterConfig, Lora};
+        let adapter = AdapterConfig::Lora(Lora {
+            rank: 4,
+            ..Lora::default()
+        });
+        let tokens: Vec<u32> = (0..17).map(|i| i * 7 % 50).collect();
+        let batch = TokenBatch::plain(&tokens[..16], &tokens[1..], 1, 16);
+        // Products with quantised weights round activations to eight bits, so the two models differ by more than their
+        // backward; `kernels/matrix` tests that alone.
+        for (kind, allowed) in [(Kind::F32, 1e-4), (Kind::Bf16, 1e-4), (Kind::Q8_0, 0.3)] {
+            let (mut stored, mut dense) = pair(&llama(), kind);
+            let base = flat(&stored.logits(&tokens[..16], 1, 16).unwrap());
+            let mut steps = Vec::new();
+            for model in [&mut stored, &mut dense] {
+                model.adapt(&adapter).unwrap();
+                model.init_adapters(3).unwrap();
+                let mut all = Vec::new();
+                // B first, then A as well.
+                for _ in 0..2 {
+                    model.params_mut().zero_grads().unwrap();
+                    let logp = model.forward(&batch).unwrap().logp;
+                    let down = Tensor::full(-0.1f32, logp.shape(), &Device::Cpu).unwrap();
+                    model.backward(&down, None).unwrap();
+                    let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
+                    assert_eq!(grads.len(), model.params().n_trainable());
+                    let first = model.params().base().len();
+                    let params = model.params_mut();
+                    let from = params.infos()[first].offset - params.first_held();
+                    let descend = |weights: &mut [f32]| {
+                        let trained = weights[from..].iter_mut();
+                        trained.zip(&grads).for_each(|(w, g)| *w -= g);
+                    };
+                    params.write_from(first, descend).unwrap();
+                    all.extend(grads);
+                }
+                steps.push(all);
+            }
+            let square = |x: f32| f64::from(x * x);
+            let off: f64 = steps[0]
+                .iter()
+                .zip(&steps[1])
+                .map(|(a, b)| square(a - b))
+                .sum();
+            let share = (off / steps[1].iter().map(|b| square(*b)).sum::<f64>()).sqrt();
+            assert!(share <= allowed, "{kind:?}: {share}");
+            // The base is what it was.
+            assert_ne!(flat(&stored.logits(&tokens[..16], 1, 16).unwrap()), base);
+            stored.set_adapters(false);
+            assert_eq!(flat(&stored.logits(&tokens[..16], 1, 16).unwrap()), base);
+            assert!(stored.merge_adapters().is_err());
+        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! AdamW: Adam with decoupled weight decay.
 
-use super::{StatePart, TensorNorms, UpdateRule};
+use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
-use crate::kernels::adamw::{self, Chunks, Part};
-use crate::kernels::{flat, pages};
-use crate::nn::{ParamInfo, Params};
+use crate::kernels::update::Chunks;
+use crate::kernels::{adamw, flat, pages};
+use crate::nn::Params;
 use candle_core::{Result, Tensor, bail};
 use serde::{Deserialize, Serialize};
 
@@ -52,15 +52,23 @@ impl super::Optimizer for Config {
         self.lr
     }
 
-    fn build(&self, params: &Params) -> Result<Box<dyn UpdateRule>> {
-        Ok(Box::new(AdamW::new(self, params)?))
+    fn weight_decay(&self) -> f64 {
+        self.weight_decay
+    }
+
+    fn state_bytes_per_param(&self) -> u64 {
+        2 * size_of::<f32>() as u64
+    }
+
+    fn build_grouped(&self, params: &Params, groups: &[Group]) -> Result<Box<dyn UpdateRule>> {
+        Ok(Box::new(AdamW::new(self, params, groups)?))
     }
 }
 
 /// The rule with its moments.
 struct AdamW {
     config: Config,
-    /// Flat like the parameters, f32.
+    /// Flat like the gradients, f32.
     mean: Tensor,
     square: Tensor,
     chunks: Chunks,
@@ -68,45 +76,27 @@ struct AdamW {
 }
 
 impl AdamW {
-    fn new(config: &Config, params: &Params) -> Result<Self> {
-        let (mean, square) = (
-            pages::written_zeros(params.weights())?,
-            pages::written_zeros(params.weights())?,
-        );
+    fn new(config: &Config, params: &Params, groups: &[Group]) -> Result<Self> {
+        let zeros = || pages::written_zeros(params.n_trainable(), params.device());
         Ok(AdamW {
             config: config.clone(),
-            mean,
-            square,
-            chunks: Chunks::new(parts(params)),
+            mean: zeros()?,
+            square: zeros()?,
+            chunks: Chunks::new(groups::parts(params, groups)?),
             steps: 0,
         })
     }
 }
 
-fn parts(params: &Params) -> Vec<Part> {
-    let part = |info: &ParamInfo| Part {
-        end: info.offset + info.len,
-        decays: info.decay,
-    };
-    params.infos().iter().map(part).collect()
-}
-
 impl UpdateRule for AdamW {
     fn step(&mut self, params: &mut Params, lr: f64, grad_scale: f64) -> Result<()> {
-        if params.weights().elem_count() != self.mean.elem_count() {
-            bail!(
-                "adamw: made for {} parameters, got {}",
-                self.mean.elem_count(),
-                params.weights().elem_count()
-            )
-        }
+        groups::check_len("adamw", params, self.mean.elem_count())?;
         self.steps += 1;
         let rule = adamw::Rule {
             lr,
             beta1: self.config.beta1,
             beta2: self.config.beta2,
             eps: self.config.eps,
-            weight_decay: self.config.weight_decay,
             grad_scale,
             step: self.steps,
         };
@@ -179,80 +169,8 @@ const SQUARE: &str = "adamw.square";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::{Model, ModelConfig};
     use crate::optim::Optimizer;
-    use candle_core::Device;
-
-    fn model() -> Model {
-        let config = ModelConfig {
-            n_layer: 1,
-            n_head: 2,
-            d_model: 8,
-            seq_len: 4,
-            bias: true,
-            ..Default::default()
-        };
-        let mut model = Model::new(&config, 5, &Device::Cpu).unwrap();
-        model.init(1).unwrap();
-        model
-    }
-
-    /// Updates number `steps` of a made-up run: gradients are a function of the step.
-    fn update(model: &mut Model, rule: &mut dyn UpdateRule, steps: std::ops::Range<u64>) {
-        for step in steps {
-            let fill = |grads: &mut [f32]| {
-                for (i, g) in grads.iter_mut().enumerate() {
-                    *g = ((i as u64 * 7 + step * 13) as f32).sin();
-                }
-            };
-            model.params_mut().write_grads(fill).unwrap();
-            rule.step(model.params_mut(), 0.01, 0.7).unwrap();
-        }
-    }
-
-    fn state(rule: &dyn UpdateRule) -> Vec<(&'static str, Vec<u32>)> {
-        let read = |part: &StatePart| {
-            let mut bits = Vec::new();
-            let mut take = |values: &[f32]| bits = values.iter().map(|v| v.to_bits()).collect();
-            rule.read_state(part.name, &mut take).unwrap();
-            assert_eq!(bits.len(), part.len, "{}", part.name);
-            (part.name, bits)
-        };
-        rule.state().iter().map(read).collect()
-    }
-
-    fn take_up(rule: &mut dyn UpdateRule, from: &dyn UpdateRule) {
-        for (name, bits) in state(from) {
-            let mut fill = |values: &mut [f32]| {
-                for (v, b) in values.iter_mut().zip(&bits) {
-                    *v = f32::from_bits(*b);
-                }
-            };
-            rule.write_state(name, &mut fill).unwrap();
-        }
-    }
-
-    fn weights(model: &Model) -> Vec<u32> {
-        let bits = |w: &[f32]| w.iter().map(|w| w.to_bits()).collect();
-        model.params().read_weights(bits).unwrap()
-    }
-
-    #[test]
-    fn a_rule_that_takes_up_saved_state_goes_on_bit_for_bit() {
-        let config = Config::default();
-        let mut whole = model();
-        let mut rule = config.build(whole.params()).unwrap();
-        update(&mut whole, &mut *rule, 0..6);
-
-        let mut halves = model();
-        let mut first = config.build(halves.params()).unwrap();
-        update(&mut halves, &mut *first, 0..3);
-        let mut second = config.build(halves.params()).unwrap();
-        take_up(&mut *second, &*first);
-        update(&mut halves, &mut *second, 3..6);
-        assert_eq!(weights(&whole), weights(&halves));
-        assert_eq!(state(&*rule), state(&*second));
-    }
+    use crate::optim::tests::{model, take_up, update};
 
     #[test]
     fn a_part_that_is_none_is_refused_by_name() {
@@ -307,19 +225,11 @@ mod tests {
     #[test]
     fn step_counts_beyond_f32_survive() {
         let model = model();
-        let mut rule = AdamW::new(&Config::default(), model.params()).unwrap();
+        let groups = groups::by_decay(model.params(), 0.1);
+        let mut rule = AdamW::new(&Config::default(), model.params(), &groups).unwrap();
         rule.steps = (1 << 40) + 12_345_678_901;
-        let mut other = AdamW::new(&Config::default(), model.params()).unwrap();
+        let mut other = AdamW::new(&Config::default(), model.params(), &groups).unwrap();
         take_up(&mut other, &rule);
         assert_eq!(other.steps, rule.steps);
-    }
-
-    #[test]
-    fn clipping_scales_only_what_is_too_long() {
-        use crate::optim::clip_scale;
-        assert_eq!(clip_scale(0.9, 1.0), 1.0);
-        assert_eq!(clip_scale(5.0, 0.0), 1.0, "0 is off");
-        assert!((clip_scale(4.0, 1.0) - 0.25).abs() < 1e-6);
-        assert!(clip_scale(f64::NAN, 1.0).is_nan());
     }
 }

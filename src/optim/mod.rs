@@ -1,18 +1,34 @@
 //! Optimizers, learning-rate schedules and gradient clipping.
 
-pub use crate::kernels::adamw::Norms as TensorNorms;
+pub use crate::kernels::update::Norms as TensorNorms;
 use crate::nn::Params;
 use candle_core::Result;
+pub use groups::{Group, by_decay};
 
 mod adamw;
+mod groups;
+mod lion;
 pub mod schedule;
+#[cfg(test)]
+mod tests;
 
 /// What every optimizer's settings have in common.
 pub trait Optimizer {
     /// Peak learning rate, before the schedule.
     fn lr(&self) -> f64;
-    /// The rule with fresh state for these parameters.
-    fn build(&self, params: &Params) -> Result<Box<dyn UpdateRule>>;
+    /// Decoupled weight decay of matrices and embeddings.
+    fn weight_decay(&self) -> f64;
+    /// Bytes of state that the rule keeps for each parameter that trains.
+    fn state_bytes_per_param(&self) -> u64;
+    /// The rule with fresh state for these parameters; every one that trains stands in one group.
+    ///
+    /// # Errors
+    /// Groups that leave one out, name one twice, or name one that is frozen.
+    fn build_grouped(&self, params: &Params, groups: &[Group]) -> Result<Box<dyn UpdateRule>>;
+    /// The same for the usual groups.
+    fn build(&self, params: &Params) -> Result<Box<dyn UpdateRule>> {
+        self.build_grouped(params, &by_decay(params, self.weight_decay()))
+    }
 }
 
 /// Changes weights by their gradients.
@@ -20,7 +36,8 @@ pub trait UpdateRule: Send {
     /// One update with learning rate `lr`, on gradients multiplied by `grad_scale` (the clipping factor). The gradients
     /// are left as they are.
     fn step(&mut self, params: &mut Params, lr: f64, grad_scale: f64) -> Result<()>;
-    /// Norms of every parameter's gradient, change and weights (before it) in the last update, in the order of `Params::infos`. Empty
+    /// Norms of the gradient, change and weights (before it) of what trains in the last update, in the order of
+    /// [`Params::trainable`]. Empty
     /// before the first update, and where the update does not measure them (accelerators).
     fn last_norms(&self) -> &[TensorNorms];
     /// Names and lengths of everything that the next step depends on besides weights and gradients.
@@ -50,7 +67,7 @@ pub fn clip_scale(norm: f64, clip_norm: f64) -> f64 {
     }
 }
 
-crate::registry! {
+crate::base::registry! {
     /// The update rule.
-    pub enum OptimizerConfig: dyn Optimizer { adamw: AdamW }
+    pub enum OptimizerConfig: dyn Optimizer { adamw: AdamW, lion: Lion }
 }

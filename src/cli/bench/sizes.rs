@@ -1,9 +1,9 @@
-//! The four models that training is measured on, with their batches. `benches/peers` has the same ones in PyTorch.
+//! The four models of the training benchmark, with their batches. `benches/peers` defines the same ones in PyTorch.
 
-use crate::nn::ModelConfig;
 use crate::nn::mlp::{Approximate, MlpConfig};
 use crate::nn::norm::NormConfig;
 use crate::nn::position::PositionConfig;
+use crate::nn::{AdapterConfig, ModelConfig};
 use serde::Serialize;
 
 /// Model and batch of one benchmark.
@@ -23,10 +23,12 @@ pub enum Size {
     XL,
 }
 
-/// A model with the batch that it is trained on.
+/// A model with its batch.
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub model: ModelConfig,
+    /// What trains beside frozen weights; `None`: all weights train.
+    pub adapter: Option<AdapterConfig>,
     pub vocab_size: usize,
     pub batch_size: usize,
 }
@@ -42,6 +44,7 @@ impl Size {
         };
         Setup {
             model,
+            adapter: None,
             vocab_size,
             batch_size,
         }

@@ -18,7 +18,7 @@
 mod simulation;
 
 use super::tape::Track;
-use super::{ActivationCheckpointing, ModelConfig, ModelShape};
+use super::{ActivationCheckpointing, AdapterConfig, ModelConfig, ModelShape};
 use crate::kernels::logprob;
 use simulation::Simulation;
 
@@ -47,13 +47,13 @@ impl Footprint {
 pub fn training(
     config: &ModelConfig,
     shape: &ModelShape,
-    batch: usize,
-    seq_len: usize,
+    adapter: Option<&AdapterConfig>,
+    (batch, seq_len): (usize, usize),
     checkpointing: ActivationCheckpointing,
 ) -> Footprint {
     let rows = batch * seq_len;
     let segment_len = checkpointing.segment_len(shape.n_layer);
-    let mut simulation = Simulation::new(config, shape, rows, Track::Gradients);
+    let mut simulation = Simulation::new(config, shape, adapter, rows, Track::Gradients);
     simulation.training_forward(segment_len);
     let activations = simulation.elements;
     simulation.backward(segment_len);
@@ -68,11 +68,11 @@ pub fn training(
 pub fn evaluation(
     config: &ModelConfig,
     shape: &ModelShape,
-    batch: usize,
-    seq_len: usize,
+    adapter: Option<&AdapterConfig>,
+    (batch, seq_len): (usize, usize),
 ) -> Footprint {
     let rows = batch * seq_len;
-    let mut simulation = Simulation::new(config, shape, rows, Track::Off);
+    let mut simulation = Simulation::new(config, shape, adapter, rows, Track::Off);
     simulation.evaluation_forward();
     Footprint {
         activations: F32 * simulation.elements as u64,
@@ -93,6 +93,7 @@ fn chunks(shape: &ModelShape, rows: usize) -> logprob::Sizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nn::adapter::{Lora, Targets};
     use crate::nn::mlp::MlpConfig;
     use crate::nn::position::PositionConfig;
     use crate::nn::{Model, TokenBatch};
@@ -138,9 +139,13 @@ mod tests {
     /// Gradients and log-probabilities of two micro-steps, and what each left allocated.
     fn run(
         config: &ModelConfig,
+        adapter: Option<&AdapterConfig>,
         checkpointing: ActivationCheckpointing,
     ) -> (Vec<u32>, Vec<f32>, [(Footprint, Footprint); 2]) {
         let mut model = Model::new(config, VOCAB, &Device::Cpu).unwrap();
+        if let Some(adapter) = adapter {
+            model.adapt(adapter).unwrap();
+        }
         model.init(5).unwrap();
         model.set_checkpointing(checkpointing);
         let tokens: Vec<u32> = (0..13).map(|i| i * 7 % 11).collect();
@@ -149,7 +154,6 @@ mod tests {
             targets: &tokens[1..],
             batch_size: 2,
             seq_len: 6,
-            weights: None,
             first: None,
         };
         let dlogp = Tensor::full(-0.1f32, (2, 6), &Device::Cpu).unwrap();
@@ -165,24 +169,45 @@ mod tests {
         (model.params().read_grads(bits).unwrap(), logp, bytes)
     }
 
+    /// None, on all layers with features dropped, and on attention alone without.
+    fn adapters() -> [Option<AdapterConfig>; 3] {
+        let lora = |targets, dropout| {
+            let config = Lora {
+                rank: 3,
+                targets,
+                dropout,
+                ..Lora::default()
+            };
+            Some(AdapterConfig::Lora(config))
+        };
+        let attention = lora(Targets::AttentionOnly, 0.0);
+        [None, lora(Targets::All, 0.1), attention]
+    }
+
     #[test]
     fn checkpointing_changes_no_bit_and_the_foretold_bytes_are_exact() {
         for n_layer in [1, 2, 3, 5] {
             for config in [gpt2(n_layer), llama(n_layer)] {
-                let kept = run(&config, ActivationCheckpointing::None {});
-                for checkpointing in policies() {
-                    let what = format!("{checkpointing:?} of {n_layer}");
-                    let (grads, logp, bytes) = run(&config, checkpointing);
-                    assert!(grads == kept.0, "{what}: gradients differ");
-                    assert_eq!(logp, kept.1, "{what}");
-                    let shape = config.shape(VOCAB);
-                    let predicted = (
-                        training(&config, &shape, 2, 6, checkpointing),
-                        evaluation(&config, &shape, 2, 6),
-                    );
-                    assert_eq!(bytes, [predicted; 2], "{what}");
+                for adapter in adapters() {
+                    check(&config, adapter.as_ref());
                 }
             }
+        }
+    }
+
+    fn check(config: &ModelConfig, adapter: Option<&AdapterConfig>) {
+        let kept = run(config, adapter, ActivationCheckpointing::None {});
+        for checkpointing in policies() {
+            let what = format!("{checkpointing:?} of {} {adapter:?}", config.n_layer);
+            let (grads, logp, bytes) = run(config, adapter, checkpointing);
+            assert!(grads == kept.0, "{what}: gradients differ");
+            assert_eq!(logp, kept.1, "{what}");
+            let shape = config.shape(VOCAB);
+            let predicted = (
+                training(config, &shape, adapter, (2, 6), checkpointing),
+                evaluation(config, &shape, adapter, (2, 6)),
+            );
+            assert_eq!(bytes, [predicted; 2], "{what}");
         }
     }
 
@@ -191,7 +216,7 @@ mod tests {
         let (config, rows) = (gpt2(12), 12);
         let shape = config.shape(VOCAB);
         let bytes = |checkpointing| {
-            let footprint = training(&config, &shape, 2, 6, checkpointing);
+            let footprint = training(&config, &shape, None, (2, 6), checkpointing);
             footprint.activations + footprint.gradients
         };
         let kept = bytes(ActivationCheckpointing::None {});
@@ -209,8 +234,8 @@ mod tests {
         let shape = config.shape(65);
         let kept = ActivationCheckpointing::None {};
         let (train, eval) = (
-            training(&config, &shape, 2, 64, kept),
-            evaluation(&config, &shape, 2, 64),
+            training(&config, &shape, None, (2, 64), kept),
+            evaluation(&config, &shape, None, (2, 64)),
         );
         assert!(train.activations > 8 * eval.activations);
         assert!(train.gradients < train.activations / 8);
@@ -237,15 +262,12 @@ mod tests {
             model.init(5).unwrap();
             model.set_checkpointing(checkpointing);
             for _ in 0..2 {
-                let known = |gradient: &mut crate::nn::Upstream| {
-                    gradient.dlogp.fill(-0.1);
-                    true
-                };
-                let same = |_: crate::nn::TokenValues, _: &mut _| Ok(());
-                model.accumulate_known(&batch, known, same).unwrap();
+                model
+                    .accumulate_linear(&batch, &[-0.1; 1056], |_| ())
+                    .unwrap();
             }
             let shape = config.shape(VOCAB);
-            let predicted = training(&config, &shape, 16, 66, checkpointing);
+            let predicted = training(&config, &shape, None, (16, 66), checkpointing);
             assert_eq!(model.footprints().0, predicted);
             assert_eq!(predicted.head, 4 * (528 * (1100 + 4) + 4 * 1056));
         }

@@ -2,8 +2,9 @@
 //! stands for the one of the same name in `fused`.
 
 use crate::nn::fused::is_recomputed;
+use crate::nn::layout::{Layout, LinearSpans, MlpSpans};
 use crate::nn::tape::Track;
-use crate::nn::{ModelConfig, ModelShape, MoeConfig, NormPlacement};
+use crate::nn::{AdapterConfig, ModelConfig, ModelShape, MoeConfig, NormPlacement};
 use std::collections::BTreeMap;
 
 /// The pool of buffers as numbers: widths of rows that are free, and how often.
@@ -19,12 +20,50 @@ pub(super) struct Simulation<'a> {
     /// Heads whose scale a norm of queries and keys keeps.
     scales: usize,
     drops: bool,
+    /// Of each block what its adapters keep of a row.
+    low: Vec<Low>,
+    /// Whether features are dropped on their way into adapters.
+    adapter_drops: bool,
     free: BTreeMap<usize, usize>,
     pub elements: usize,
 }
 
 /// Statistics of a norm.
 const STATS: usize = 2;
+
+/// Widths of x Aᵀ by linear layer; 0 where there is no adapter.
+#[derive(Debug, Clone, Copy, Default)]
+struct Low {
+    qkv: usize,
+    attn_out: usize,
+    wide: usize,
+    out: usize,
+}
+
+impl Low {
+    /// Of all blocks.
+    fn of(config: &ModelConfig, shape: &ModelShape, adapter: Option<&AdapterConfig>) -> Vec<Low> {
+        if adapter.is_none() {
+            return vec![Low::default(); shape.n_layer];
+        }
+        let layout = Layout::adapted(config, shape, adapter);
+        let blocks = layout.blocks.iter().map(|block| {
+            let width =
+                |linear: &LinearSpans| linear.adapter.map_or(0, |i| layout.adapters[i].a.rows);
+            let (wide, out) = match &block.mlp {
+                MlpSpans::One(mlp) => (width(&mlp.wide), width(&mlp.out)),
+                MlpSpans::Many(_) => (0, 0),
+            };
+            Low {
+                qkv: width(&block.qkv),
+                attn_out: width(&block.attn_out),
+                wide,
+                out,
+            }
+        });
+        blocks.collect()
+    }
+}
 
 /// The widths of a block's experts.
 #[derive(Clone, Copy)]
@@ -40,13 +79,20 @@ struct Widths {
 /// What a sub-layer ends with.
 #[derive(Clone, Copy)]
 enum Last {
-    /// A product from rows so wide.
-    Linear(usize),
+    /// A product from rows so wide, and what its adapters keep.
+    Linear(usize, usize),
     Experts(Widths),
 }
 
 impl<'a> Simulation<'a> {
-    pub fn new(config: &'a ModelConfig, shape: &ModelShape, rows: usize, track: Track) -> Self {
+    pub fn new(
+        config: &'a ModelConfig,
+        shape: &ModelShape,
+        adapter: Option<&AdapterConfig>,
+        rows: usize,
+        track: Track,
+    ) -> Self {
+        let dropout = adapter.map_or(0.0, |adapter| adapter.dropout());
         Simulation {
             config,
             rows,
@@ -58,6 +104,8 @@ impl<'a> Simulation<'a> {
             lse: shape.n_head,
             scales: shape.n_head + shape.n_kv_head,
             drops: config.dropout > 0.0 && track == Track::Gradients,
+            low: Low::of(config, shape, adapter),
+            adapter_drops: dropout > 0.0 && track == Track::Gradients,
             free: BTreeMap::new(),
             elements: 0,
         }
@@ -84,6 +132,43 @@ impl<'a> Simulation<'a> {
     /// Whether values so wide wait for the backward, or are made anew.
     fn waits(&self, kept: bool, width: usize) -> bool {
         kept && !is_recomputed(width * self.rows)
+    }
+
+    /// The adapters of a layer whose input is `width` wide, after its own product.
+    fn adapter(&mut self, low: usize, width: usize, kept: bool) {
+        if low == 0 {
+            return;
+        }
+        if self.adapter_drops {
+            self.get(width);
+        }
+        self.get(low);
+        if self.adapter_drops {
+            self.free(width);
+        }
+        self.done(kept, low);
+    }
+
+    /// Back through a layer whose input is `width` wide: the gradient of the input, unless it is `known` already, and what
+    /// adapters need meanwhile.
+    fn linear_back(&mut self, low: usize, width: usize, is_recomputed: bool, known: bool) {
+        if low > 0 {
+            self.get(low);
+            self.free(low);
+            let held = usize::from(is_recomputed) + usize::from(self.adapter_drops);
+            (0..held).for_each(|_| self.get(width));
+            (0..held).for_each(|_| self.free(width));
+        }
+        if !known {
+            self.get(width);
+        }
+        if low > 0 {
+            if self.adapter_drops {
+                self.get(width);
+                self.free(width);
+            }
+            self.free(low);
+        }
     }
 
     pub fn training_forward(&mut self, segment_len: usize) {
@@ -161,7 +246,9 @@ impl<'a> Simulation<'a> {
         if before {
             self.norm(kept, true);
         }
+        let low = self.low[layer];
         self.get(self.qkv);
+        self.adapter(low.qkv, self.d, kept);
         if before {
             self.done(self.waits(kept, self.d), self.d);
         }
@@ -175,7 +262,7 @@ impl<'a> Simulation<'a> {
         self.get(self.lse);
         self.done(kept, self.lse);
         self.done(kept, self.qkv);
-        self.join(Last::Linear(self.attended), kept, true);
+        self.join(Last::Linear(self.attended, low.attn_out), kept, true);
         self.done(kept, self.attended);
         if before {
             self.norm(kept, true);
@@ -190,12 +277,13 @@ impl<'a> Simulation<'a> {
             None => {
                 let wide = self.config.mlp.activation().input_width(self.d_ff);
                 self.get(wide);
+                self.adapter(low.wide, self.d, kept);
                 if before {
                     self.done(self.waits(kept, self.d), self.d);
                 }
                 self.get(self.d_ff);
                 self.done(kept, wide);
-                self.join(Last::Linear(self.d_ff), kept, output);
+                self.join(Last::Linear(self.d_ff, low.out), kept, output);
                 self.free(self.d_ff);
             }
         }
@@ -258,6 +346,9 @@ impl<'a> Simulation<'a> {
         } else if output {
             self.get(self.d);
         }
+        if let Last::Linear(width, low) = last {
+            self.adapter(low, width, kept);
+        }
     }
 
     /// Backward of kept blocks; `output` says whether the last one's output is still held.
@@ -265,6 +356,8 @@ impl<'a> Simulation<'a> {
         let (before, _) = self.norms();
         for layer in layers.clone().rev() {
             let held = output || layer + 1 < layers.end;
+            let low = self.low[layer];
+            let is_recomputed = before && !self.waits(true, self.d);
             match self.config.experts(layer).map(|moe| self.widths(moe)) {
                 Some(widths) => {
                     self.join_back(Last::Experts(widths), held);
@@ -274,20 +367,18 @@ impl<'a> Simulation<'a> {
                 }
                 None => {
                     let wide = self.config.mlp.activation().input_width(self.d_ff);
-                    self.join_back(Last::Linear(self.d_ff), held);
+                    self.join_back(Last::Linear(self.d_ff, low.out), held);
                     // The gradient by the wide side lies where its values were; product in.
                     self.free(self.d_ff);
-                    if before {
-                        self.get(self.d);
-                    }
+                    self.linear_back(low.wide, self.d, is_recomputed, !before);
                     self.free(wide);
                     if before {
                         self.norm_back(self.waits(true, self.d), true);
                     }
                 }
             }
-            self.join_back(Last::Linear(self.attended), true);
-            self.attention_back();
+            self.join_back(Last::Linear(self.attended, low.attn_out), true);
+            self.attention_back(low.qkv, is_recomputed);
             if before {
                 self.norm_back(self.waits(true, self.d), true);
             }
@@ -295,7 +386,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// From the output of attention to the norm in front of it.
-    fn attention_back(&mut self) {
+    fn attention_back(&mut self, low: usize, is_recomputed: bool) {
         self.get(self.qkv);
         self.free(self.attended);
         self.free(self.attended);
@@ -307,9 +398,7 @@ impl<'a> Simulation<'a> {
             self.free(self.scales);
         }
         self.free(self.qkv);
-        if self.norms().0 {
-            self.get(self.d);
-        }
+        self.linear_back(low, self.d, is_recomputed, !self.norms().0);
         self.free(self.qkv);
     }
 
@@ -357,8 +446,8 @@ impl<'a> Simulation<'a> {
             self.free(self.d);
         }
         match last {
-            Last::Linear(width) => {
-                self.get(width);
+            Last::Linear(width, low) => {
+                self.linear_back(low, width, false, false);
                 if !residual {
                     self.free(self.d);
                 }

@@ -59,12 +59,7 @@ impl Pass {
                 Node::Norm { x, y, stats, spans } => {
                     self.norm_backward(plan, [x, y, stats], &spans, grads);
                 }
-                Node::Linear {
-                    x,
-                    y,
-                    residual,
-                    spans,
-                } => self.linear_backward(plan, [x, y], residual, &spans, grads),
+                Node::Linear(node) => self.linear_backward(plan, &node, grads),
                 Node::QkNorm {
                     x,
                     y,
@@ -77,7 +72,7 @@ impl Pass {
                     lse,
                     layer,
                 } => self.attention_backward(plan, [qkv, out, lse], layer),
-                // Its linear layer has taken it along.
+                // The linear layer behind it has gone back through it.
                 Node::Activation { .. } => {}
                 Node::Experts(node) => self.experts_backward(plan, &node, grads),
                 Node::Residual {

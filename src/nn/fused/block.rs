@@ -101,8 +101,13 @@ impl Pass {
 
     /// What is dropped at a place: nothing but in training.
     pub(super) fn drops(&self, plan: &Plan, place: Place) -> Option<Dropout> {
-        plan.dropout(place)
-            .filter(|_| self.track == Track::Gradients)
+        self.drops_at(plan, plan.config.dropout, place)
+    }
+
+    /// The same at a rate of its own.
+    pub(super) fn drops_at(&self, plan: &Plan, rate: f64, place: Place) -> Option<Dropout> {
+        let drop = plan.moment.dropout(rate, place);
+        drop.filter(|_| self.track == Track::Gradients)
     }
 
     /// The residual stream `x` with what the sub-layer's last part gives.

@@ -32,22 +32,26 @@ impl Pass {
         let d = plan.shape.d_model;
         let drop = self.drops(plan, Place::Embedding);
         let (ids, into) = (&self.ids, self.into);
+        let position_grads = plan.layout.positions.and_then(|span| span.grads());
         let positions = self.rows.positions(0);
         self.profile.measure(Part::Embedding, || {
             if let Some(drop) = &drop {
                 dropout::apply(drop, d, &mut dx);
             }
-            let dtable = &mut grads[plan.layout.tokens.range()];
-            // A tied table has the head's gradient already; few rows of a free one are written.
-            if into == Accumulation::Overwrite && plan.layout.tokens != plan.layout.head {
-                dtable.fill(0.0);
-            }
-            embedding::backward(ids, scale(plan), &dx, dtable);
-            if let Some(span) = plan.layout.positions {
-                if into == Accumulation::Overwrite {
-                    grads[span.range()].fill(0.0);
+            if let Some(range) = plan.layout.tokens.grads() {
+                let dtable = &mut grads[range];
+                // A tied table has the head's gradient already; few rows of a free one are written.
+                if into == Accumulation::Overwrite && plan.layout.tokens != plan.layout.head {
+                    dtable.fill(0.0);
                 }
-                embedding::backward_positions(positions, d, &dx, &mut grads[span.range()]);
+                embedding::backward(ids, scale(plan), &dx, dtable);
+            }
+            if let Some(range) = position_grads {
+                let dtable = &mut grads[range];
+                if into == Accumulation::Overwrite {
+                    dtable.fill(0.0);
+                }
+                embedding::backward_positions(positions, d, &dx, dtable);
             }
         });
         self.arena.free(dx);

@@ -84,6 +84,12 @@ impl Sizes {
     }
 }
 
+impl ExpertsNode {
+    pub fn output(&self) -> Slot {
+        self.y
+    }
+}
+
 impl Pass {
     /// `residual` + what the experts make of `x` (rows, D).
     pub(super) fn experts(
@@ -323,13 +329,14 @@ impl Pass {
                 let sizes = expert_sizes(&spans, of.len());
                 let ins = of.start * sizes.d_in..of.end * sizes.d_in;
                 let dy = &dy[of.start * sizes.d_out..of.end * sizes.d_out];
-                let dweight = &mut grads[spans.weight.range()];
-                let x = &x[ins.clone()];
-                linear::backward_weight(plan.arithmetic, sizes, dy, x, dweight, into);
-                if let Some(span) = spans.bias {
-                    linear::backward_bias(dy, &mut grads[span.range()], into);
+                if let Some(range) = spans.weight.grads() {
+                    let (x, dweight) = (&x[ins.clone()], &mut grads[range]);
+                    linear::backward_weight(plan.arithmetic, sizes, dy, x, dweight, into);
                 }
-                let (weight, dx) = (plan.dense(spans.weight), &mut dx[ins]);
+                if let Some(range) = spans.bias.and_then(|span| span.grads()) {
+                    linear::backward_bias(dy, &mut grads[range], into);
+                }
+                let (weight, dx) = (plan.matrix(spans.weight), &mut dx[ins]);
                 linear::backward_input(
                     plan.arithmetic,
                     sizes,
@@ -363,9 +370,11 @@ impl Pass {
                 by_lse,
             };
             experts::route_backward(router, routing, dgates, balance, &mut dlogits);
-            let dweight = &mut grads[spans.router.range()];
-            linear::backward_weight(ComputeDtype::F32, sizes, &dlogits, x, dweight, into);
-            let weight = plan.dense(spans.router);
+            if let Some(range) = spans.router.grads() {
+                let dweight = &mut grads[range];
+                linear::backward_weight(ComputeDtype::F32, sizes, &dlogits, x, dweight, into);
+            }
+            let weight = plan.matrix(spans.router);
             linear::backward_input(
                 ComputeDtype::F32,
                 sizes,
@@ -375,8 +384,9 @@ impl Pass {
                 Accumulation::Add,
             );
             // What is balanced by hand has no gradient.
-            if let (Some(bias), Accumulation::Overwrite) = (spans.bias, into) {
-                grads[bias.range()].fill(0.0);
+            let bias = spans.bias.and_then(|span| span.grads());
+            if let (Some(range), Accumulation::Overwrite) = (bias, into) {
+                grads[range].fill(0.0);
             }
         });
         self.arena.free(dlogits);
@@ -424,9 +434,9 @@ fn expert_sizes(spans: &LinearSpans, rows: usize) -> linear::Sizes {
 /// The gradient of what no token passed is zero.
 fn leave_unused(spans: &LinearSpans, into: Accumulation, grads: &mut [f32]) {
     if into == Accumulation::Overwrite {
-        grads[spans.weight.range()].fill(0.0);
-        if let Some(bias) = spans.bias {
-            grads[bias.range()].fill(0.0);
+        let parts = [Some(spans.weight), spans.bias];
+        for range in parts.into_iter().flatten().filter_map(|span| span.grads()) {
+            grads[range].fill(0.0);
         }
     }
 }

@@ -24,7 +24,7 @@ type Differentiate = fn(
     &mut logprob::Outputs,
     logprob::Upstream,
     &mut [f32],
-    (&mut [f32], Accumulation),
+    Option<(&mut [f32], Accumulation)>,
 );
 
 /// What the head is asked of `hidden` states (rows, D).
@@ -52,7 +52,7 @@ impl Pass {
         });
     }
 
-    /// From `upstream` to the gradient by the hidden states; the table's goes to `grads`.
+    /// From `upstream` to the gradient with respect to the hidden states; the table's goes to `grads`, unless it is frozen.
     pub(super) fn head_backward(
         &mut self,
         plan: &Plan,
@@ -71,7 +71,8 @@ impl Pass {
         };
         let mut dhidden = self.arena.buffer(self.arena.get(hidden).len());
         let inputs = inputs(plan, self.arena.get(hidden), &self.targets);
-        let dtable = (&mut grads[plan.layout.head.range()], self.into);
+        let dtable = plan.layout.head.grads();
+        let dtable = dtable.map(|range| (&mut grads[range], self.into));
         let outputs = &mut self.outputs;
         self.profile.measure(Part::Head, || {
             differentiate(

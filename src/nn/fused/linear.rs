@@ -1,11 +1,25 @@
-//! Linear layers, with the residual stream added where they end a sub-layer.
+//! Linear layers, with the residual stream added where they end a sub-layer, and with their adapters. What is frozen gets no
+//! gradient, and its product is not computed.
 
 use super::{Node, Output, Pass, Plan};
+use crate::kernels::activation;
+use crate::kernels::aligned::Aligned;
 use crate::kernels::linear;
 use crate::kernels::matmul::Accumulation;
 use crate::nn::layout::LinearSpans;
 use crate::nn::profile::Part;
 use crate::nn::tape::Slot;
+
+/// What a linear layer's forward leaves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LinearNode {
+    pub x: Slot,
+    pub y: Slot,
+    pub residual: Option<Slot>,
+    /// x Aᵀ of its adapters, where it has any that are on.
+    pub low: Option<Slot>,
+    pub spans: LinearSpans,
+}
 
 impl Pass {
     pub(super) fn linear(
@@ -38,16 +52,25 @@ impl Pass {
                 y
             }
         };
-        self.record(Node::Linear {
+        let low = plan.adapter(spans).map(|adapter| {
+            let low = self.adapter_low(plan, x, adapter);
+            if matches!(output, Output::New) {
+                self.adapter_add(plan, low, adapter, (y, sizes.d_out));
+            }
+            self.read(low);
+            low
+        });
+        self.record(Node::Linear(LinearNode {
             x,
             y,
             residual,
+            low,
             spans: *spans,
-        });
+        }));
         y
     }
 
-    fn linear_sizes(&self, spans: &LinearSpans) -> linear::Sizes {
+    pub(super) fn linear_sizes(&self, spans: &LinearSpans) -> linear::Sizes {
         linear::Sizes {
             rows: self.ids.len(),
             d_in: spans.weight.cols,
@@ -55,40 +78,78 @@ impl Pass {
         }
     }
 
-    pub(super) fn linear_backward(
-        &mut self,
-        plan: &Plan,
-        [x, y]: [Slot; 2],
-        residual: Option<Slot>,
-        spans: &LinearSpans,
-        grads: &mut [f32],
-    ) {
-        let Some(dy) = self.arena.take_gradient(y) else {
+    pub(super) fn linear_backward(&mut self, plan: &Plan, node: &LinearNode, grads: &mut [f32]) {
+        let Some(dy) = self.arena.take_gradient(node.y) else {
             return;
         };
-        self.arena.release(y);
-        if let Some(&Node::Activation { x: wide, y: active }) = self.nodes.last()
-            && active == x
-        {
-            self.nodes.pop();
-            return self.activated_backward(plan, wide, (dy, residual), spans, grads);
+        self.arena.release(node.y);
+        let dlow = self.adapter_out_backward(plan, node, &dy, grads);
+        match self.producer(node.x) {
+            Some(Node::Activation { x: wide, .. }) => {
+                self.activated_backward(plan, node, wide, (&dy, dlow.as_deref()), grads);
+            }
+            _ => self.plain_backward(plan, node, (&dy, dlow.as_deref()), grads),
         }
-        let is_recomputed = self.recompute(plan, x);
-        let x_values = self.arena.take(x);
-        let len = x_values.len();
-        self.weight_gradient(plan, spans, (&x_values, &dy), grads);
-        self.arena.put(x, x_values);
-        if is_recomputed {
-            self.arena.release(x);
+        if let Some(dlow) = dlow {
+            self.arena.free(dlow);
         }
-        let (mut dx, into) = self.arena.open_gradient(x, len);
-        self.input_gradient(plan, spans, &dy, (&mut dx, into));
-        self.arena.put_gradient(x, dx);
-        self.residual_backward(residual, dy);
+        self.residual_backward(node.residual, dy);
     }
 
-    /// Gradients by weight and bias from the layer's input and the gradient by its output.
-    pub(super) fn weight_gradient(
+    fn plain_backward(
+        &mut self,
+        plan: &Plan,
+        node: &LinearNode,
+        (dy, dlow): (&[f32], Option<&[f32]>),
+        grads: &mut [f32],
+    ) {
+        let (x, spans) = (node.x, &node.spans);
+        let len = self.ids.len() * spans.weight.cols;
+        if spans.weight.grad.is_some() || dlow.is_some() {
+            let is_recomputed = self.recompute(plan, x);
+            let x_values = self.arena.take(x);
+            self.weight_gradient(plan, spans, (&x_values, dy), grads);
+            self.adapter_in_gradient(plan, spans, (&x_values, dlow), grads);
+            self.arena.put(x, x_values);
+            if is_recomputed {
+                self.arena.release(x);
+            }
+        } else {
+            self.bias_gradient(spans, dy, grads);
+        }
+        let (mut dx, into) = self.arena.open_gradient(x, len);
+        self.input_gradient(plan, spans, dy, (&mut dx, into));
+        self.adapter_input_gradient(plan, spans, dlow, &mut dx);
+        self.arena.put_gradient(x, dx);
+    }
+
+    /// Back through the layer and through the activation of `wide` in front of it. One pass gives the gradient with respect
+    /// to `wide` and the layer's input, which the forward let go: for nothing, as the derivative has the same terms.
+    fn activated_backward(
+        &mut self,
+        plan: &Plan,
+        node: &LinearNode,
+        wide: Slot,
+        (dy, dlow): (&[f32], Option<&[f32]>),
+        grads: &mut [f32],
+    ) {
+        let spans = &node.spans;
+        let (kind, d_ff) = (plan.config.mlp.activation(), plan.shape.d_ff);
+        let mut active: Aligned = self.arena.buffer(self.ids.len() * d_ff);
+        self.input_gradient(plan, spans, dy, (&mut active, Accumulation::Overwrite));
+        self.adapter_input_gradient(plan, spans, dlow, &mut active);
+        let mut values = self.arena.take(wide);
+        self.profile.measure(Part::Activation, || {
+            activation::backward(kind, d_ff, &mut values, &mut active);
+        });
+        self.arena.put_gradient(wide, values);
+        self.weight_gradient(plan, spans, (&active, dy), grads);
+        self.adapter_in_gradient(plan, spans, (&active, dlow), grads);
+        self.arena.free(active);
+    }
+
+    /// Gradients with respect to weight and bias, from the layer's input and the gradient of its output.
+    fn weight_gradient(
         &mut self,
         plan: &Plan,
         spans: &LinearSpans,
@@ -96,24 +157,33 @@ impl Pass {
         grads: &mut [f32],
     ) {
         let (sizes, into) = (self.linear_sizes(spans), self.into);
-        self.profile.measure(Part::LinearBackward, || {
-            let dweight = &mut grads[spans.weight.range()];
-            linear::backward_weight(plan.arithmetic, sizes, dy, x, dweight, into);
-            if let Some(span) = spans.bias {
-                linear::backward_bias(dy, &mut grads[span.range()], into);
-            }
-        });
+        if let Some(range) = spans.weight.grads() {
+            self.profile.measure(Part::LinearBackward, || {
+                let dweight = &mut grads[range];
+                linear::backward_weight(plan.arithmetic, sizes, dy, x, dweight, into);
+            });
+        }
+        self.bias_gradient(spans, dy, grads);
     }
 
-    /// The gradient by the layer's input.
-    pub(super) fn input_gradient(
+    fn bias_gradient(&mut self, spans: &LinearSpans, dy: &[f32], grads: &mut [f32]) {
+        let into = self.into;
+        if let Some(range) = spans.bias.and_then(|span| span.grads()) {
+            self.profile.measure(Part::LinearBackward, || {
+                linear::backward_bias(dy, &mut grads[range], into);
+            });
+        }
+    }
+
+    /// The gradient with respect to the layer's input.
+    fn input_gradient(
         &mut self,
         plan: &Plan,
         spans: &LinearSpans,
         dy: &[f32],
         (dx, into): (&mut [f32], Accumulation),
     ) {
-        let (sizes, weight) = (self.linear_sizes(spans), plan.dense(spans.weight));
+        let (sizes, weight) = (self.linear_sizes(spans), plan.matrix(spans.weight));
         self.profile.measure(Part::LinearBackward, || {
             linear::backward_input(plan.arithmetic, sizes, dy, weight, dx, into);
         });

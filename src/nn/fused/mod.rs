@@ -2,6 +2,7 @@
 //! puts a block together, each kind of node has a file with its forward and its backward, and `backward` walks back.
 
 mod activation;
+mod adapter;
 mod attention;
 mod backward;
 mod block;
@@ -23,7 +24,7 @@ pub(crate) use recompute::is_recomputed;
 use super::TokenBatch;
 use super::footprint::Footprint;
 use super::kv_cache::Texts;
-use super::layout::{LinearSpans, NormSpans, Span};
+use super::layout::{NormSpans, Span};
 use super::profile::{Part, Profile};
 use super::tape::{Arena, Slot, Track};
 use crate::kernels::dropout::Dropout;
@@ -34,6 +35,10 @@ use crate::kernels::positions::Positions;
 use head::HeadPass;
 
 /// One layer as the forward left it.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nodes are few, and lie on one stack that is used again"
+)]
 #[derive(Debug, Clone, Copy)]
 enum Node {
     Norm {
@@ -42,12 +47,7 @@ enum Node {
         stats: Slot,
         spans: NormSpans,
     },
-    Linear {
-        x: Slot,
-        y: Slot,
-        residual: Option<Slot>,
-        spans: LinearSpans,
-    },
+    Linear(linear::LinearNode),
     QkNorm {
         x: Slot,
         y: Slot,
@@ -72,6 +72,21 @@ enum Node {
         y: Slot,
         drop: Option<Dropout>,
     },
+}
+
+impl Node {
+    /// The slot that it made.
+    fn output(&self) -> Slot {
+        match self {
+            Node::Norm { y, .. }
+            | Node::QkNorm { y, .. }
+            | Node::Attention { out: y, .. }
+            | Node::Activation { y, .. }
+            | Node::Residual { y, .. } => *y,
+            Node::Linear(node) => node.y,
+            Node::Experts(node) => node.output(),
+        }
+    }
 }
 
 /// Where a block's output goes.
@@ -270,6 +285,12 @@ impl Pass {
         if self.keep == Track::Off {
             self.arena.release(slot);
         }
+    }
+
+    /// The node that made a slot, among those whose backward is still to come.
+    fn producer(&self, slot: Slot) -> Option<Node> {
+        let mut nodes = self.nodes.iter().rev();
+        nodes.find(|node| node.output() == slot).copied()
     }
 
     fn record(&mut self, node: Node) {

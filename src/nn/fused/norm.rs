@@ -60,12 +60,12 @@ impl Pass {
             x: self.arena.get(x),
             stats: self.arena.get(stats),
         };
-        let (dgain, dbias) = spans.split(grads);
-        let params = norm::ParamGradients {
-            gain: dgain,
-            bias: dbias,
-            into: self.into,
-        };
+        let into_params = self.into;
+        let params = spans.split(grads).map(|(gain, bias)| norm::ParamGradients {
+            gain,
+            bias,
+            into: into_params,
+        });
         let norm = plan.norm_of(spans);
         self.profile.measure(Part::Norm, || {
             norm::backward(norm, saved, &dy, (&mut dx, into), params);

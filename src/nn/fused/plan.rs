@@ -1,15 +1,14 @@
 //! What a pass needs to know besides its tokens: the model's words, its weights and tables, and how to compute.
 
 use crate::kernels::attention::{self, Heads, Mask, Scores};
-use crate::kernels::dropout::Dropout;
 use crate::kernels::matmul::ComputeDtype;
 use crate::kernels::matrix::Matrix;
 use crate::kernels::norm;
 use crate::kernels::qk_norm::QkNorm;
 use crate::kernels::rotary::RotaryTable;
 use crate::nn::checkpointing::ActivationCheckpointing;
-use crate::nn::layout::{BlockSpans, Layout, NormSpans, Span};
-use crate::nn::step_position::{Place, StepPosition};
+use crate::nn::layout::{AdapterSpans, BlockSpans, Layout, LinearSpans, NormSpans, Span};
+use crate::nn::step_position::StepPosition;
 use crate::nn::tables::Tables;
 use crate::nn::weights::Weights;
 use crate::nn::{ModelConfig, ModelShape};
@@ -27,11 +26,12 @@ pub(crate) struct Plan<'a> {
     /// Where in a run the pass stands; what is dropped depends on it.
     pub moment: StepPosition,
     pub weights: Weights<'a>,
+    /// Whether adapters count.
+    pub adapters: bool,
 }
 
 impl<'a> Plan<'a> {
-    /// A matrix of weights: the one place where a pass reads it, whatever it is kept in. What a backward differentiates
-    /// by is always dense: [`Plan::dense`].
+    /// A matrix of weights: the one place where a pass reads it, whatever it is kept in.
     pub(super) fn matrix(&self, span: Span) -> Matrix<'a> {
         self.weights.matrix(span)
     }
@@ -98,9 +98,10 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What is dropped at a place of a training pass.
-    pub(super) fn dropout(&self, place: Place) -> Option<Dropout> {
-        self.moment.dropout(self.config.dropout, place)
+    /// The adapters of a linear layer, where it has any and they are on.
+    pub(super) fn adapter(&self, spans: &LinearSpans) -> Option<&'a AdapterSpans> {
+        let number = spans.adapter.filter(|_| self.adapters)?;
+        self.layout.adapters.get(number)
     }
 
     pub(super) fn logit_cap(&self) -> Option<f32> {

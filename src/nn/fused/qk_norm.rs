@@ -47,10 +47,13 @@ impl Pass {
         };
         let norm = plan.qk_norm(gains);
         // The gains of queries and keys lie side by side.
-        let dgains = &mut grads[gains[0].offset..gains[1].range().end];
+        let len = gains[0].len() + gains[1].len();
         let into = self.into;
+        let dgains = gains[0]
+            .grad
+            .map(|from| (&mut grads[from..from + len], into));
         self.profile.measure(Part::Norm, || {
-            qk_norm::backward(norm, saved, &dy, &mut dx, (dgains, into));
+            qk_norm::backward(norm, saved, &dy, &mut dx, dgains);
         });
         self.arena.put_gradient(x, dx);
         self.arena.free(dy);

@@ -2,12 +2,13 @@
 
 use super::{
     BlockSpans, ExpertSpans, FeedForwardSpans, Layout, LinearSpans, MlpSpans, Naming, NormSpans,
-    Span,
+    Parts, Span,
 };
 use crate::kernels::norm::NormKind;
 use crate::nn::moe::Balancing;
 use crate::nn::params::{Init, ParamInfo};
-use crate::nn::{AttentionBias, ModelConfig, ModelShape, NormPlacement};
+use crate::nn::role::{AttentionRole, MlpRole, Role};
+use crate::nn::{AdapterConfig, AttentionBias, ModelConfig, ModelShape, NormPlacement};
 
 /// What the norms of a block are called, where it has them.
 struct BlockNorms {
@@ -50,55 +51,77 @@ pub(super) struct Builder<'a> {
     config: &'a ModelConfig,
     shape: &'a ModelShape,
     naming: Naming,
-    infos: Vec<ParamInfo>,
+    parts: Parts<'a>,
+    pub(super) infos: Vec<ParamInfo>,
     end: usize,
+    /// Elements that have a gradient so far.
+    grads: usize,
+    /// The block and the expert that parameters are made for.
+    layer: Option<u32>,
+    expert: Option<u32>,
+    /// Names of parameters that one matrix product serves and of which some train and some do not.
+    pub(super) mixed: Vec<String>,
 }
 
 impl<'a> Builder<'a> {
-    pub fn new(config: &'a ModelConfig, shape: &'a ModelShape) -> Self {
+    pub fn new(config: &'a ModelConfig, shape: &'a ModelShape, parts: Parts<'a>) -> Self {
         Builder {
             config,
             shape,
             naming: Naming::of(config),
+            parts,
             infos: Vec::new(),
             end: 0,
+            grads: 0,
+            layer: None,
+            expert: None,
+            mixed: Vec::new(),
         }
     }
 
-    pub fn build(mut self) -> Layout {
+    /// The layout without its table of parameters, which is `infos`. Adapters lie behind all else, so that the base model
+    /// has the same place with and without them.
+    pub fn build(&mut self) -> Layout {
         let (vocab, d) = (self.shape.vocab_size, self.shape.d_model);
         let std = self.config.init_std;
         let (wte, wpe, norm) = match self.naming {
             Naming::Gpt2 => ("transformer.wte", "transformer.wpe", "transformer.ln_f"),
             Naming::Llama => ("model.embed_tokens", "model.embed_positions", "model.norm"),
         };
-        let tokens = self.matrix(wte, vocab, d, std);
+        let tokens = self.matrix(wte, Role::Embedding, (vocab, d), std);
         let positions = self
             .config
             .position
             .has_table()
-            .then(|| self.matrix(wpe, self.shape.seq_len, d, std));
-        let blocks = (0..self.shape.n_layer)
+            .then(|| self.matrix(wpe, Role::Position, (self.shape.seq_len, d), std));
+        let mut blocks: Vec<BlockSpans> = (0..self.shape.n_layer)
             .map(|layer| self.block(layer))
             .collect();
+        self.layer = None;
         let ends_normed = self.config.norm_placement == NormPlacement::Post;
         let norm = (!ends_normed).then(|| self.norm(norm));
         let head = if self.config.tie_embeddings {
             tokens
         } else {
-            self.matrix("lm_head", vocab, d, std)
+            self.matrix("lm_head", Role::Head, (vocab, d), std)
         };
+        let n_base = self.infos.len();
+        let adapters = self.adapt(&mut blocks);
         Layout {
             tokens,
             positions,
             blocks,
             norm,
             head,
-            infos: self.infos,
+            adapters,
+            infos: Vec::new(),
+            n_base,
         }
     }
 
     fn block(&mut self, layer: usize) -> BlockSpans {
+        use AttentionRole::{Key, Output, Query, QueryKeyValue, Value};
+        self.layer = Some(layer as u32);
         let at = |part: &str| match self.naming {
             Naming::Gpt2 => format!("transformer.h.{layer}.{part}"),
             Naming::Llama => format!("model.layers.{layer}.{part}"),
@@ -112,13 +135,18 @@ impl<'a> Builder<'a> {
         let q = self.shape.n_head * head_dim;
         let kv = self.shape.n_kv_head * head_dim;
         let qkv_parts = match self.naming {
-            Naming::Gpt2 => vec![(at("attn.c_attn"), q + 2 * kv)],
+            Naming::Gpt2 => vec![(at("attn.c_attn"), QueryKeyValue, q + 2 * kv)],
             Naming::Llama => vec![
-                (at("self_attn.q_proj"), q),
-                (at("self_attn.k_proj"), kv),
-                (at("self_attn.v_proj"), kv),
+                (at("self_attn.q_proj"), Query, q),
+                (at("self_attn.k_proj"), Key, kv),
+                (at("self_attn.v_proj"), Value, kv),
             ],
         };
+        let qkv_parts: Vec<_> = qkv_parts
+            .into_iter()
+            .map(|(name, part, rows)| (name, Role::Attention(part), rows))
+            .collect();
+        let out_part = [(attn_out, Role::Attention(Output), d)];
         let qk_names = [at("self_attn.q_norm"), at("self_attn.k_norm")];
         let norms = [names.before1, names.after1, names.before2, names.after2];
         let norms = norms.map(|name| name.map(&at));
@@ -131,11 +159,8 @@ impl<'a> Builder<'a> {
         BlockSpans {
             norm1: before1.map(|name| self.norm(&name)),
             qkv: self.linear(&qkv_parts, d, std, has_qkv_bias),
-            qk_norm: self
-                .config
-                .qk_norm
-                .then(|| qk_names.map(|name| self.gain(&name, head_dim))),
-            attn_out: self.linear(&[(attn_out, d)], q, residual_std, has_out_bias),
+            qk_norm: self.config.qk_norm.then(|| self.gains(&qk_names, head_dim)),
+            attn_out: self.linear(&out_part, q, residual_std, has_out_bias),
             norm1_after: after1.map(|name| self.norm(&name)),
             norm2: before2.map(|name| self.norm(&name)),
             mlp: self.mlp(layer, &mlp),
@@ -156,14 +181,22 @@ impl<'a> Builder<'a> {
         let (std, _) = self.stds();
         let d_ff = moe.d_ff.unwrap_or(self.shape.d_ff);
         let gate = format!("{name}.gate");
-        let router = self.matrix(&gate, moe.n_expert, self.shape.d_model, std);
+        let size = (moe.n_expert, self.shape.d_model);
+        let router = self.matrix(&gate, Role::Router, size, std);
         let bias = matches!(moe.balancing, Balancing::Bias { .. }).then(|| {
             let name = format!("{gate}.e_score_correction_bias");
-            self.push(name, vec![moe.n_expert], Init::Zeros)
+            self.push(name, Role::Router, vec![moe.n_expert], Init::Zeros)
         });
+        let first = self.infos.len();
         let experts: Vec<_> = (0..moe.n_expert)
-            .map(|e| self.feed_forward(&format!("{name}.experts.{e}"), d_ff))
+            .map(|e| {
+                self.expert = Some(e as u32);
+                self.feed_forward(&format!("{name}.experts.{e}"), d_ff)
+            })
             .collect();
+        self.expert = None;
+        // One place in the flat buffers stands for all of them.
+        self.trains_as_one(first);
         MlpSpans::Many(ExpertSpans {
             router,
             bias,
@@ -175,10 +208,14 @@ impl<'a> Builder<'a> {
     fn feed_forward(&mut self, name: &str, d_ff: usize) -> FeedForwardSpans {
         let at = |part: &str| format!("{name}.{part}");
         let wide = match (self.naming, self.config.mlp.gated()) {
-            (Naming::Gpt2, _) => vec![(at("c_fc"), d_ff)],
-            (Naming::Llama, true) => vec![(at("gate_proj"), d_ff), (at("up_proj"), d_ff)],
-            (Naming::Llama, false) => vec![(at("up_proj"), d_ff)],
+            (Naming::Gpt2, _) => vec![("c_fc", MlpRole::Up)],
+            (Naming::Llama, true) => vec![("gate_proj", MlpRole::Gate), ("up_proj", MlpRole::Up)],
+            (Naming::Llama, false) => vec![("up_proj", MlpRole::Up)],
         };
+        let wide: Vec<_> = wide
+            .into_iter()
+            .map(|(name, part)| (at(name), Role::Mlp(part), d_ff))
+            .collect();
         let out = match self.naming {
             Naming::Gpt2 => at("c_proj"),
             Naming::Llama => at("down_proj"),
@@ -187,47 +224,63 @@ impl<'a> Builder<'a> {
         let (std, residual_std) = self.stds();
         FeedForwardSpans {
             wide: self.linear(&wide, d, std, biased),
-            out: self.linear(&[(out, d)], d_ff, residual_std, biased),
+            out: self.linear(
+                &[(out, Role::Mlp(MlpRole::Down), d)],
+                d_ff,
+                residual_std,
+                biased,
+            ),
         }
     }
 
     /// Linear layers with the same input, their weights and then their biases one after another.
     fn linear(
         &mut self,
-        parts: &[(String, usize)],
+        parts: &[(String, Role, usize)],
         d_in: usize,
         std: f64,
         has_bias: bool,
     ) -> LinearSpans {
-        let d_out = parts.iter().map(|(_, rows)| rows).sum();
-        let weight = Span {
-            offset: self.end,
-            rows: d_out,
-            cols: d_in,
-        };
-        for (name, rows) in parts {
-            self.matrix(name, *rows, d_in, std);
+        let d_out = parts.iter().map(|(_, _, rows)| rows).sum();
+        let first = self.infos.len();
+        for (name, role, rows) in parts {
+            self.matrix(name, *role, (*rows, d_in), std);
         }
-        let bias = has_bias.then_some(Span {
-            offset: self.end,
-            rows: 1,
-            cols: d_out,
-        });
-        if bias.is_some() {
-            for (name, rows) in parts {
-                self.push(format!("{name}.bias"), vec![*rows], Init::Zeros);
+        let weight = self.span_from(first, d_out, d_in);
+        let first = self.infos.len();
+        if has_bias {
+            for (name, role, rows) in parts {
+                let name = format!("{name}.bias");
+                self.push(name, role.bias(), vec![*rows], Init::Zeros);
             }
         }
-        LinearSpans { weight, bias }
+        LinearSpans {
+            weight,
+            bias: has_bias.then(|| self.span_from(first, 1, d_out)),
+            adapter: None,
+        }
     }
 
     /// RMSNorm has no bias whatever the config says.
     fn norm(&mut self, name: &str) -> NormSpans {
         let d = self.shape.d_model;
+        let first = self.infos.len();
         let gain = self.gain(name, d);
         let has_bias = self.config.bias && self.config.norm.kind() == NormKind::Layer;
-        let bias = has_bias.then(|| self.push(format!("{name}.bias"), vec![d], Init::Zeros));
+        let bias = has_bias.then(|| {
+            let name = format!("{name}.bias");
+            self.push(name, Role::Norm.bias(), vec![d], Init::Zeros)
+        });
+        self.trains_as_one(first);
         NormSpans { gain, bias }
+    }
+
+    /// Gains of queries and of keys.
+    fn gains(&mut self, names: &[String; 2], len: usize) -> [Span; 2] {
+        let first = self.infos.len();
+        let gains = names.each_ref().map(|name| self.gain(name, len));
+        self.trains_as_one(first);
+        gains
     }
 
     /// Gains that change nothing.
@@ -237,33 +290,66 @@ impl<'a> Builder<'a> {
         } else {
             Init::Zeros
         };
-        self.push(format!("{name}.weight"), vec![len], init)
+        self.push(format!("{name}.weight"), Role::Norm, vec![len], init)
     }
 
-    fn matrix(&mut self, name: &str, rows: usize, cols: usize, std: f64) -> Span {
-        self.push(
-            format!("{name}.weight"),
-            vec![rows, cols],
-            Init::Normal(std),
-        )
+    fn matrix(&mut self, name: &str, role: Role, (rows, cols): (usize, usize), std: f64) -> Span {
+        let name = format!("{name}.weight");
+        self.push(name, role, vec![rows, cols], Init::Normal(std))
     }
 
-    fn push(&mut self, name: String, shape: Vec<usize>, init: Init) -> Span {
+    pub(super) fn push(&mut self, name: String, role: Role, shape: Vec<usize>, init: Init) -> Span {
         let len = shape.iter().product();
-        let span = Span {
-            offset: self.end,
-            rows: if shape.len() == 2 { shape[0] } else { 1 },
-            cols: shape[shape.len() - 1],
+        let (rows, cols) = match shape[..] {
+            [rows, cols] => (rows, cols),
+            _ => (1, len),
         };
-        self.infos.push(ParamInfo {
+        let mut info = ParamInfo {
             decay: shape.len() >= 2,
             name,
+            role,
+            layer: self.layer,
+            expert: self.expert,
             shape,
             offset: self.end,
             len,
+            grad: None,
             init,
-        });
+        };
+        if (self.parts.trains)(&info) {
+            info.grad = Some(self.grads);
+            self.grads += len;
+        }
         self.end += len;
-        span
+        self.infos.push(info);
+        self.span_from(self.infos.len() - 1, rows, cols)
+    }
+
+    /// All parameters from number `first` on as one matrix.
+    pub(super) fn span_from(&mut self, first: usize, rows: usize, cols: usize) -> Span {
+        self.trains_as_one(first);
+        let begin = &self.infos[first];
+        Span {
+            offset: begin.offset,
+            grad: begin.grad,
+            rows,
+            cols,
+        }
+    }
+
+    /// Notes the parameters from number `first` on where some of them train and some do not.
+    fn trains_as_one(&mut self, first: usize) {
+        let part = &self.infos[first..];
+        if part.iter().any(|i| i.trains() != part[0].trains()) {
+            self.mixed.extend(part.iter().map(|i| i.name.clone()));
+        }
+    }
+
+    pub(super) fn adapter_config(&self) -> Option<&'a AdapterConfig> {
+        self.parts.adapter
+    }
+
+    pub(super) fn enter(&mut self, layer: usize) {
+        self.layer = Some(layer as u32);
     }
 }

@@ -2,13 +2,17 @@
 //!
 //! Parts that one matrix product can serve lie side by side: q, k, v of a block, and gate and up of a gated one.
 
+use super::adapter::AdapterConfig;
 use super::config::{AttentionBias, ModelConfig, ModelShape, NormPlacement};
 use super::params::ParamInfo;
 use crate::kernels::norm::NormKind;
 
+mod adapters;
 mod build;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use adapters::AdapterSpans;
 
 /// Whose names the parameters carry. The memory layout of linear layers is (out, in) under both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +44,10 @@ impl Naming {
 /// A part of the flat buffers, seen as a matrix (rows, cols) or as a vector (rows = 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
+    /// First element in the flat weights.
     pub offset: usize,
+    /// First element in the flat gradients; `None` where it is frozen.
+    pub grad: Option<usize>,
     pub rows: usize,
     pub cols: usize,
 }
@@ -53,13 +60,28 @@ impl Span {
     pub fn range(&self) -> std::ops::Range<usize> {
         self.offset..self.offset + self.len()
     }
+
+    /// Its elements of the flat gradients; `None` where it is frozen.
+    pub fn grads(&self) -> Option<std::ops::Range<usize>> {
+        self.grad.map(|from| from..from + self.len())
+    }
+
+    /// The same `elements` further on.
+    fn behind(self, elements: usize) -> Span {
+        Span {
+            offset: self.offset + elements,
+            grad: self.grad.map(|from| from + elements),
+            ..self
+        }
+    }
 }
 
-/// A linear layer: weight (out, in) and bias (1, out).
+/// A linear layer: weight (out, in), bias (1, out) and the number of its adapters in [`Layout::adapters`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LinearSpans {
     pub weight: Span,
     pub bias: Option<Span>,
+    pub adapter: Option<usize>,
 }
 
 /// A normalisation: gain and bias, each (1, D).
@@ -70,15 +92,14 @@ pub(crate) struct NormSpans {
 }
 
 impl NormSpans {
-    /// Gain and bias of flat gradients.
-    pub fn split<'a>(&self, grads: &'a mut [f32]) -> (&'a mut [f32], Option<&'a mut [f32]>) {
-        let grads = &mut grads[self.gain.offset..];
-        let (gain, rest) = grads.split_at_mut(self.gain.len());
-        let bias = self.bias.map(|span| {
-            let from = span.offset - self.gain.offset - self.gain.len();
-            &mut rest[from..from + span.len()]
-        });
-        (gain, bias)
+    /// Gain and bias of flat gradients; `None` where they are frozen. The bias lies behind the gain.
+    pub fn split<'a>(
+        &self,
+        grads: &'a mut [f32],
+    ) -> Option<(&'a mut [f32], Option<&'a mut [f32]>)> {
+        let from = self.gain.grad?;
+        let (gain, rest) = grads[from..].split_at_mut(self.gain.len());
+        Some((gain, self.bias.map(|span| &mut rest[..span.len()])))
     }
 }
 
@@ -143,15 +164,12 @@ impl LinearSpans {
         self.weight.len() + self.bias.map_or(0, |span| span.len())
     }
 
-    /// The same `elements` further on.
+    /// The same `elements` further on. Experts, which this is for, have no adapters.
     fn behind(&self, elements: usize) -> LinearSpans {
-        let shift = |span: Span| Span {
-            offset: span.offset + elements,
-            ..span
-        };
         LinearSpans {
-            weight: shift(self.weight),
-            bias: self.bias.map(shift),
+            weight: self.weight.behind(elements),
+            bias: self.bias.map(|span| span.behind(elements)),
+            adapter: None,
         }
     }
 }
@@ -166,17 +184,74 @@ pub(crate) struct Layout {
     pub norm: Option<NormSpans>,
     /// The output head; equals `tokens` where embeddings are tied.
     pub head: Span,
+    /// Of the linear layers that have any, in the order of the blocks.
+    pub adapters: Vec<AdapterSpans>,
     pub infos: Vec<ParamInfo>,
+    /// How many of them are the base model's; adapters follow.
+    pub n_base: usize,
+}
+
+/// What is asked of a layout besides the model's words.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub adapter: Option<&'a AdapterConfig>,
+    /// Which parameters train.
+    pub trains: &'a dyn Fn(&ParamInfo) -> bool,
 }
 
 /// The parameters of a model, without making it; `vocab_size` is the tokenizer's, used where the config names none.
 pub fn param_infos(config: &ModelConfig, vocab_size: usize) -> Vec<ParamInfo> {
-    Layout::new(config, &config.shape(vocab_size)).infos
+    param_infos_of(config, vocab_size, None)
+}
+
+/// The same with the parameters of adapters behind them, which alone train; everything trains without.
+pub fn param_infos_of(
+    config: &ModelConfig,
+    vocab_size: usize,
+    adapter: Option<&AdapterConfig>,
+) -> Vec<ParamInfo> {
+    Layout::adapted(config, &config.shape(vocab_size), adapter).infos
 }
 
 impl Layout {
+    /// Without adapters; everything trains.
     pub fn new(config: &ModelConfig, shape: &ModelShape) -> Layout {
-        build::Builder::new(config, shape).build()
+        let parts = Parts {
+            adapter: None,
+            trains: &|_| true,
+        };
+        Layout::of(config, shape, parts).0
+    }
+
+    /// Without adapters; nothing trains.
+    pub fn frozen(config: &ModelConfig, shape: &ModelShape) -> Layout {
+        let parts = Parts {
+            adapter: None,
+            trains: &|_| false,
+        };
+        Layout::of(config, shape, parts).0
+    }
+
+    /// The frozen model with the adapters of `adapter`, which alone train; without any, everything trains.
+    pub fn adapted(
+        config: &ModelConfig,
+        shape: &ModelShape,
+        adapter: Option<&AdapterConfig>,
+    ) -> Layout {
+        let parts = Parts {
+            adapter,
+            trains: &|info| adapter.is_none() || info.role.is_adapter(),
+        };
+        Layout::of(config, shape, parts).0
+    }
+
+    /// The layout, and the names of parameters that one matrix product serves although some of them train and some do not:
+    /// where there are any, no pass can use it.
+    pub fn of(config: &ModelConfig, shape: &ModelShape, parts: Parts) -> (Layout, Vec<String>) {
+        let mut builder = build::Builder::new(config, shape, parts);
+        let mut layout = builder.build();
+        layout.infos = builder.infos;
+        (layout, builder.mixed)
     }
 
     /// Parts that a token does not pass: of each block's experts as many as it is not sent to.
@@ -194,6 +269,19 @@ impl Layout {
             }
         }
         idle
+    }
+
+    /// The linear layers that have adapters.
+    pub fn adapted_linears(&self) -> Vec<(LinearSpans, &AdapterSpans)> {
+        let linears = self.blocks.iter().flat_map(|block| {
+            let mut linears = vec![block.qkv, block.attn_out];
+            if let MlpSpans::One(mlp) = &block.mlp {
+                linears.extend([mlp.wide, mlp.out]);
+            }
+            linears
+        });
+        let adapted = linears.filter_map(|linear| Some((linear, &self.adapters[linear.adapter?])));
+        adapted.collect()
     }
 
     /// Every part that a pass reads as one, each at least once: tied ones stand twice.
@@ -232,6 +320,7 @@ impl Layout {
                 spans.extend(part.bias);
             }
         }
+        spans.extend(self.adapters.iter().flat_map(AdapterSpans::spans));
         spans
     }
 }

@@ -5,16 +5,20 @@ use crate::nn::Balancing;
 use candle_core::{Result, Tensor, bail};
 
 impl Model {
+    /// Refuses what cannot be trained on.
+    pub(super) fn check_training(&self, batch: &TokenBatch) -> Result<()> {
+        self.params.require_trainable()?;
+        if self.adapter.is_some() && !self.adapters_on {
+            bail!("model: the adapters, which alone train, are off: set_adapters(true)")
+        }
+        self.check_batch(batch)
+    }
+
     pub(super) fn check_batch(&self, batch: &TokenBatch) -> Result<()> {
         let (batch_size, seq_len) = (batch.batch_size, batch.seq_len);
         self.check_tokens("inputs", batch.inputs, batch_size, seq_len)?;
         self.check_tokens("targets", batch.targets, batch_size, seq_len)?;
         let tokens = batch_size * seq_len;
-        if let Some(weights) = batch.weights
-            && weights.len() != tokens
-        {
-            bail!("weights: expected {tokens}, got {}", weights.len())
-        }
         if let Some(first) = batch.first {
             let after = |(i, &first): (usize, &u32)| first as usize > i % seq_len;
             if first.len() != tokens || first.iter().enumerate().any(after) {

@@ -78,14 +78,17 @@ impl Model {
     /// 2412.19437, section 2.1.2), and counting begins anew.
     pub fn end_step(&mut self) -> Result<()> {
         let biased = self.config.moe.as_ref().map(|moe| moe.balancing);
-        if let Some(Balancing::Bias { rate }) = biased {
+        if let Some(Balancing::Bias { rate }) = biased
+            && self.adapter.is_none()
+        {
             let (layout, loads) = (&self.layout, &self.loads.0);
             self.params.write_weights(|weights| {
                 for (block, tally) in layout.blocks.iter().zip(loads) {
                     let MlpSpans::Many(spans) = &block.mlp else {
                         continue;
                     };
-                    if let Some(span) = spans.bias {
+                    // A frozen base stays as it is.
+                    if let Some(span) = spans.bias.filter(|span| span.grad.is_some()) {
                         move_bias(&mut weights[span.range()], tally, rate);
                     }
                 }

@@ -2,6 +2,9 @@
 //! model holds; `run` is what it does, `accumulate` a micro-step of it in one go, `check` what it refuses.
 
 mod accumulate;
+#[cfg(test)]
+mod adapter_tests;
+mod adapters;
 mod check;
 mod experts;
 #[cfg(test)]
@@ -23,7 +26,7 @@ use super::step_position::StepPosition;
 use super::tables::Tables;
 use super::tape::Track;
 use super::weights::{Stored, StoredTensor};
-use super::{Init, ModelConfig, ModelShape, Naming, ParamInfo, Params};
+use super::{AdapterConfig, Init, ModelConfig, ModelShape, Naming, ParamInfo, Params};
 use crate::base::rng::{Rng, Stream};
 use crate::kernels::matmul::ComputeDtype;
 use crate::kernels::threads;
@@ -37,15 +40,13 @@ pub struct TokenBatch<'a> {
     pub targets: &'a [u32],
     pub batch_size: usize,
     pub seq_len: usize,
-    /// How much each target counts in the loss: 1 for what is supervised, 0 for prompts and padding. None: all count.
-    pub weights: Option<&'a [f32]>,
     /// Where in its row the document of each token begins, in packed rows: attention does not look before it and
     /// positions begin again there. None: each row is one document.
     pub first: Option<&'a [u32]>,
 }
 
 impl<'a> TokenBatch<'a> {
-    /// Rows that are one text each, of which every token is supervised.
+    /// Rows that are one text each.
     pub const fn plain(
         inputs: &'a [u32],
         targets: &'a [u32],
@@ -57,7 +58,6 @@ impl<'a> TokenBatch<'a> {
             targets,
             batch_size,
             seq_len,
-            weights: None,
             first: None,
         }
     }
@@ -70,10 +70,8 @@ pub struct TokenOutputs {
     pub logp: Tensor,
     /// Entropy of each predicted distribution.
     pub entropy: Tensor,
-    /// 1 where the target was the likeliest token, else 0.
-    pub likeliest: Tensor,
-    /// How much each target counts; none: all alike.
-    pub weights: Option<Tensor>,
+    /// 1 where the target had the highest probability (top-1), else 0.
+    pub top1: Tensor,
 }
 
 /// Elementary operations behind one normal number, about.
@@ -92,6 +90,9 @@ pub enum Backend {
 pub struct Model {
     config: ModelConfig,
     shape: ModelShape,
+    adapter: Option<AdapterConfig>,
+    /// Whether passes use the adapters.
+    adapters_on: bool,
     layout: Layout,
     params: Params,
     /// Weights in a file's own formats, where `params` has none.
@@ -146,7 +147,7 @@ impl Model {
         let shape = config.shape(vocab_size);
         check::shape(config, &shape, backend)?;
         let layout = Layout::new(config, &shape);
-        let params = Params::new(layout.infos.clone(), device)?;
+        let params = Params::new(layout.infos.clone(), layout.n_base, device)?;
         Ok(Model::assemble(
             (config, shape),
             layout,
@@ -154,6 +155,22 @@ impl Model {
             None,
             backend,
         ))
+    }
+
+    /// A model with the same base weights and no adapter, to score with: a reference that does not change.
+    ///
+    /// # Errors
+    /// Weights that are kept quantised.
+    pub fn frozen_copy(&self) -> Result<Model> {
+        let device = self.params.device();
+        let mut copy =
+            Model::with_backend(&self.config, self.shape.vocab_size, device, self.backend)?;
+        copy.arithmetic = self.arithmetic;
+        self.params.read_weights(|ours| {
+            copy.params
+                .write_weights(|base| base.copy_from_slice(&ours[..base.len()]))
+        })??;
+        Ok(copy)
     }
 
     /// The parameters that a model of this config has, in memory order, without making it.
@@ -181,7 +198,7 @@ impl Model {
     {
         let shape = config.shape(vocab_size);
         check::shape(config, &shape, Backend::Fused)?;
-        let layout = Layout::new(config, &shape);
+        let layout = Layout::frozen(config, &shape);
         let params = Params::absent(layout.infos.clone())?;
         let stored = Stored::new(&layout, read)?;
         let config = (config, shape);
@@ -204,6 +221,8 @@ impl Model {
         Model {
             config: config.clone(),
             shape,
+            adapter: None,
+            adapters_on: true,
             layout,
             params,
             stored,
@@ -222,13 +241,25 @@ impl Model {
 
     /// Draws initial weights: a pure function of the seed and the parameter's index, on any number of threads.
     pub fn init(&mut self, seed: u64) -> Result<()> {
+        self.init_from(seed, 0)
+    }
+
+    /// The same for parameters from number `first` on.
+    fn init_from(&mut self, seed: u64, first: usize) -> Result<()> {
         let infos = self.params.infos().to_vec();
-        self.params.write_weights(|weights| {
-            for (index, info) in infos.iter().enumerate() {
-                let part = &mut weights[info.offset..info.offset + info.len];
+        let held = self.params.first_held();
+        self.params.write_from(first, |weights| {
+            for (index, info) in infos.iter().enumerate().skip(first) {
+                let from = info.offset - held;
+                let part = &mut weights[from..from + info.len];
                 match info.init {
                     Init::Ones => part.fill(1.0),
                     Init::Zeros => part.fill(0.0),
+                    Init::Uniform(bound) => {
+                        let mut rng = Rng::new(seed, Stream::Init, 0, index as u32);
+                        let bound = bound as f32;
+                        part.fill_with(|| bound * (2.0 * rng.uniform() - 1.0));
+                    }
                     Init::Normal(std) => {
                         threads::rows1(part, 1, NORMAL_COST, |first, values| {
                             let mut rng = Rng::new(seed, Stream::Init, 0, index as u32);

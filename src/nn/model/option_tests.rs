@@ -5,7 +5,7 @@ use super::*;
 use crate::nn::{footprint, oracle};
 use serde_json::{Value, json};
 
-const VOCAB: usize = 13;
+pub(super) const VOCAB: usize = 13;
 
 fn base() -> Value {
     json!({
@@ -15,7 +15,7 @@ fn base() -> Value {
 }
 
 /// What each option says besides the base, by name.
-fn options() -> Vec<(&'static str, ModelConfig)> {
+pub(super) fn options() -> Vec<(&'static str, ModelConfig)> {
     let rope = |settings: Value| json!({"position": {"rope": settings}});
     let scaled = |scaling: Value| rope(json!({"theta": 100.0, "scaling": scaling}));
     let moe = |settings: Value| json!({"moe": settings});
@@ -129,7 +129,7 @@ fn options() -> Vec<(&'static str, ModelConfig)> {
         .collect()
 }
 
-fn with(says: Value) -> ModelConfig {
+pub(super) fn with(says: Value) -> ModelConfig {
     let mut whole = base();
     for (key, value) in says.as_object().unwrap() {
         whole[key] = value.clone();
@@ -137,7 +137,7 @@ fn with(says: Value) -> ModelConfig {
     serde_json::from_value(whole).unwrap()
 }
 
-fn model(config: &ModelConfig, backend: Backend) -> Model {
+pub(super) fn model(config: &ModelConfig, backend: Backend) -> Model {
     let mut model = Model::with_backend(config, VOCAB, &Device::Cpu, backend).unwrap();
     let mut rng = Rng::new(1, Stream::Test, 0, 0);
     let offset = config.norm.gain_offset() as f32;
@@ -163,14 +163,14 @@ fn model(config: &ModelConfig, backend: Backend) -> Model {
     model
 }
 
-struct Texts {
-    inputs: Vec<u32>,
-    targets: Vec<u32>,
-    dlogp: Vec<f64>,
-    dentropy: Vec<f64>,
+pub(super) struct Texts {
+    pub inputs: Vec<u32>,
+    pub targets: Vec<u32>,
+    pub dlogp: Vec<f64>,
+    pub dentropy: Vec<f64>,
 }
 
-fn texts(n: usize) -> Texts {
+pub(super) fn texts(n: usize) -> Texts {
     let mut rng = Rng::new(2, Stream::Test, n as u64, 0);
     let mut ids = || -> Vec<u32> { (0..n).map(|_| rng.below(VOCAB as u64) as u32).collect() };
     let (inputs, targets) = (ids(), ids());
@@ -183,7 +183,7 @@ fn texts(n: usize) -> Texts {
     }
 }
 
-fn compare(what: &str, values: &[f32], exact: &[f64], floor: f64) {
+pub(super) fn compare(what: &str, values: &[f32], exact: &[f64], floor: f64) {
     let scale = exact.iter().fold(floor, |max, x| max.max(x.abs()));
     for (i, (&x, e)) in values.iter().zip(exact).enumerate() {
         let error = (f64::from(x) - e).abs();
@@ -194,7 +194,7 @@ fn compare(what: &str, values: &[f32], exact: &[f64], floor: f64) {
     }
 }
 
-fn upstream(values: &[f64]) -> Tensor {
+pub(super) fn upstream(values: &[f64]) -> Tensor {
     let values: Vec<f32> = values.iter().map(|&x| x as f32).collect();
     Tensor::from_vec(values, (2, 9), &Device::Cpu).unwrap()
 }
@@ -279,7 +279,7 @@ fn gradients_are_slopes() {
     }
 }
 
-fn policies() -> [ActivationCheckpointing; 4] {
+pub(super) fn policies() -> [ActivationCheckpointing; 4] {
     [
         ActivationCheckpointing::None {},
         ActivationCheckpointing::EveryN { n: 1 },
@@ -312,8 +312,8 @@ fn checkpointing_changes_no_bit_of_any_option_and_its_memory_is_foretold() {
             assert!(grads == kept.0, "{name}: {policy:?}: gradients differ");
             let shape = config.shape(VOCAB);
             let predicted = (
-                footprint::training(&config, &shape, 2, 9, policy),
-                footprint::evaluation(&config, &shape, 2, 9),
+                footprint::training(&config, &shape, None, (2, 9), policy),
+                footprint::evaluation(&config, &shape, None, (2, 9)),
             );
             assert_eq!(bytes, [predicted; 2], "{name}: {policy:?}");
         }

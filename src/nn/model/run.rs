@@ -15,8 +15,7 @@ impl Model {
     /// until then.
     pub fn forward(&mut self, batch: &TokenBatch) -> Result<TokenOutputs> {
         self.recorded = None;
-        self.params.require_present()?;
-        self.check_batch(batch)?;
+        self.check_training(batch)?;
         if self.backend == Backend::Fused {
             let outputs = self.run_fused(Track::Gradients, batch)?;
             self.recorded = Some(Recorded::Fused(batch.batch_size, batch.seq_len));
@@ -24,7 +23,7 @@ impl Model {
         }
         let decoder = self.decoder(Track::Gradients)?;
         let outputs = decoder.outputs(batch)?;
-        let result = of_graph(&outputs, batch)?;
+        let result = of_graph(&outputs);
         let leaves = decoder.leaves;
         self.recorded = Some(Recorded::Composite { leaves, outputs });
         Ok(result)
@@ -60,11 +59,14 @@ impl Model {
             leaves,
             track: Track::Gradients,
             moment: self.moment,
+            adapters: self.adapters_on,
         };
         let flat = self.params.grads()?;
         for (span, grad) in decoder.gradients(&outputs, dlogp, dentropy)? {
-            let sum = (flat.narrow(0, span.offset, span.len())? + grad)?;
-            flat.slice_set(&sum, 0, span.offset)?;
+            if let Some(from) = span.grad {
+                let sum = (flat.narrow(0, from, span.len())? + grad)?;
+                flat.slice_set(&sum, 0, from)?;
+            }
         }
         Ok(())
     }
@@ -94,7 +96,7 @@ impl Model {
         if self.backend == Backend::Fused {
             return self.run_fused(Track::Off, batch);
         }
-        of_graph(&self.decoder(Track::Off)?.outputs(batch)?, batch)
+        Ok(of_graph(&self.decoder(Track::Off)?.outputs(batch)?))
     }
 
     /// All logits (B, T, V) of `tokens` (B, T): for tests and preflight, where memory does not matter.
@@ -187,8 +189,7 @@ impl Model {
             Ok(TokenOutputs {
                 logp: tensor(&pass.outputs.logp)?,
                 entropy: tensor(&pass.outputs.entropy)?,
-                likeliest: tensor(&pass.outputs.likeliest)?,
-                weights: batch.weights.map(tensor).transpose()?,
+                top1: tensor(&pass.outputs.top1)?,
             })
         })?
     }
@@ -210,6 +211,7 @@ impl Model {
             stored,
             training,
             evaluation,
+            adapters_on,
             ..
         } = self;
         let run = |weights: Weights| {
@@ -222,11 +224,18 @@ impl Model {
                 tables,
                 moment: *moment,
                 weights,
+                adapters: *adapters_on,
             };
             work(&plan, training, evaluation)
         };
         match stored {
-            Some(stored) => Ok(run(Weights::Stored(stored))),
+            Some(stored) => flat::read(params.weights(), |adapters| {
+                run(Weights::Stored {
+                    stored,
+                    adapters,
+                    from: params.first_held(),
+                })
+            }),
             None => flat::read(params.weights(), |weights| run(Weights::Flat(weights))),
         }
     }
@@ -239,19 +248,16 @@ impl Model {
             leaves: Leaves::new(&self.layout, self.params.weights(), DType::F32, track)?,
             track,
             moment: self.moment,
+            adapters: self.adapters_on,
         })
     }
 }
 
 /// What the composite backend gave, without its graph.
-fn of_graph(graph: &Graph, batch: &TokenBatch) -> Result<TokenOutputs> {
-    let shape = (batch.batch_size, batch.seq_len);
-    let device = graph.logp.device();
-    let weights = batch.weights.map(|w| Tensor::from_slice(w, shape, device));
-    Ok(TokenOutputs {
+fn of_graph(graph: &Graph) -> TokenOutputs {
+    TokenOutputs {
         logp: graph.logp.detach(),
         entropy: graph.entropy.detach(),
-        likeliest: graph.likeliest.clone(),
-        weights: weights.transpose()?,
-    })
+        top1: graph.top1.clone(),
+    }
 }

@@ -73,7 +73,7 @@ fn finished(outcome: Outcome, step: u64) -> Event {
         step,
         tokens: 0,
         val_loss: None,
-        best_val_loss: None,
+        best: None,
         train_loss: None,
         seconds: 2.5,
         message: String::new(),

@@ -1,4 +1,4 @@
-//! Files as people have them, and what holds for every table.
+//! Files as found in the wild, and properties of every table.
 
 use super::*;
 use crate::spec::{SpecSources, load_text};
@@ -108,6 +108,8 @@ fn axolotl_and_trl_are_told_by_their_keys_and_methods_that_are_missing_are_named
     assert_eq!(fate(&imported, "optimizer").fate, Fate::Differs);
     assert_eq!(fate(&imported, "load_in_8bit").fate, Fate::Needless);
     assert_eq!(fate(&imported, "load_in_4bit").fate, Fate::NoEqual);
+    assert_eq!(imported.draft.value("adapter.lora.rank"), 32);
+    assert_eq!(fate(&imported, "lora_target_modules").fate, Fate::NoEqual);
     let source = &imported.draft.value("data.sources")[0];
     assert_eq!(
         (source["name"].as_str(), source["format"].as_str()),

@@ -2,8 +2,7 @@
 //! What is asked and what an answer means is `advisor::wizard`'s; here it is drawn and typed into.
 
 use super::{Canvas, Choice, Editor, LIST, Overlay, PATH, Reply};
-use crate::advisor::wizard::{CheckLine, Mark, Note, Outcome, Question, Row, Seen, Step, Wizard};
-use crate::base::text::one_line;
+use crate::advisor::wizard::{Note, Outcome, Question, Row, Seen, Step, Wizard};
 use crate::ui::action::{Action, Context};
 use crate::ui::field::{Lines, TextField};
 use crate::ui::effect::Effect;
@@ -13,7 +12,7 @@ use crate::ui::msg::{Msg, Slot};
 use crate::ui::request::Hints;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
-use crate::wire::{CheckStatus, Event};
+use crate::wire::Event;
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -121,27 +120,10 @@ impl WizardScreen {
 
     /// A check was made.
     fn checked(&mut self, event: &Event) {
-        let Event::Checked {
-            title,
-            status,
-            evidence,
-            hint,
-            ..
-        } = event
-        else {
+        let Event::Checked { finding, .. } = event else {
             return;
         };
-        self.wizard.checked(CheckLine {
-            title: one_line(title),
-            mark: match status {
-                CheckStatus::Pass => Mark::Passed,
-                CheckStatus::Warn => Mark::Warned,
-                CheckStatus::Fail => Mark::Failed,
-                CheckStatus::Skipped => Mark::Skipped,
-            },
-            evidence: one_line(evidence),
-            hint: one_line(hint),
-        });
+        self.wizard.checked(finding.sanitized());
         self.refresh(false);
     }
 

@@ -274,7 +274,7 @@ fn the_view_changes_and_long_rows_scroll() {
     assert!(bench.picture(80, 24).contains("── user"));
     bench.press("v");
     bench.picture(80, 12);
-    bench.press("pagedown pagedown");
+    bench.press("pagedown pagedown pagedown");
     let scrolled = bench.picture(80, 12);
     assert!(
         scrolled.contains("100 %") && !scrolled.contains("<|im_start|>user"),

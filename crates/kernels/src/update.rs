@@ -1,0 +1,221 @@
+//! What fused one-pass updates share: how flat buffers are cut into chunks, and the norms that fall out on the way.
+#![allow(unsafe_code)]
+
+use super::threads::{self, Shared, SharedSlice};
+
+/// One parameter tensor of an update. Parts stand in the order of their gradients, which have no gaps; moments lie as the
+/// gradients do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Part {
+    /// First element in the flat weights, and in the flat gradients.
+    pub weights: usize,
+    pub grads: usize,
+    pub len: usize,
+    /// The learning rate of this tensor over that of the update.
+    pub lr_scale: f64,
+    /// Decoupled weight decay: each update multiplies weights by 1 − lr · weight_decay.
+    pub weight_decay: f64,
+}
+
+impl Part {
+    /// The learning rate of this tensor where that of the update is `lr`.
+    pub fn lr(&self, lr: f64) -> f64 {
+        lr * self.lr_scale
+    }
+
+    /// What weight decay leaves of a weight.
+    pub fn keep(&self, lr: f64) -> f64 {
+        1.0 - self.lr(lr) * self.weight_decay
+    }
+}
+
+/// L2 norms of one parameter tensor in one update.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Norms {
+    /// Of the gradient, before it is scaled.
+    pub grad: f64,
+    /// Of what the update changed, weight decay included.
+    pub update: f64,
+    /// Of the weights that it changed, as they were before.
+    pub weight: f64,
+}
+
+impl Norms {
+    /// How far the update moved the tensor, relative to its size: about 1e-3 in healthy pre-training (Karpathy, CS231n).
+    pub fn update_ratio(&self) -> f64 {
+        self.update / (self.weight + 1e-12)
+    }
+}
+
+/// Elements whose squares are summed up in f32, in sixteen lanes.
+const CHUNK: usize = 1 << 13;
+
+/// Elements of one task, in whole chunks.
+const TASK: usize = 1 << 16;
+
+/// How the flat buffers are shared out: the same for any number of threads, so that norms do not depend on it.
+#[derive(Debug)]
+pub struct Chunks {
+    parts: Vec<Part>,
+    chunks: Vec<Chunk>,
+    /// First chunk of each task, and the number of chunks at the end.
+    tasks: Vec<usize>,
+    norms: Vec<Norms>,
+    /// Ends of the weights and gradients that parts reach to.
+    ends: [usize; 2],
+}
+
+/// A piece of one tensor and the sums of squares of its last update: gradient, change, weight.
+#[derive(Debug, Clone, Copy)]
+struct Chunk {
+    /// First element within the part.
+    from: usize,
+    len: usize,
+    part: usize,
+    squares: [f32; 3],
+}
+
+/// What an update does to the elements of one chunk.
+pub struct Piece<'a, const STATE: usize> {
+    pub weights: *mut f32,
+    pub state: [*mut f32; STATE],
+    pub grads: &'a [f32],
+    /// Sums of squares of gradient, change and weight, to be filled.
+    pub squares: &'a mut [f32; 3],
+}
+
+impl Chunks {
+    pub fn new(parts: Vec<Part>) -> Self {
+        let (mut chunks, mut tasks, mut task_start) = (Vec::new(), vec![0], 0);
+        let mut ends = [0; 2];
+        for (number, part) in parts.iter().enumerate() {
+            for from in (0..part.len).step_by(CHUNK) {
+                if part.grads + from - task_start >= TASK {
+                    tasks.push(chunks.len());
+                    task_start = part.grads + from;
+                }
+                chunks.push(Chunk {
+                    from,
+                    len: CHUNK.min(part.len - from),
+                    part: number,
+                    squares: [0.0; 3],
+                });
+            }
+            let reached = [part.weights + part.len, part.grads + part.len];
+            for (end, reached) in ends.iter_mut().zip(reached) {
+                *end = reached.max(*end);
+            }
+        }
+        tasks.push(chunks.len());
+        Chunks {
+            norms: Vec::with_capacity(parts.len()),
+            parts,
+            chunks,
+            tasks,
+            ends,
+        }
+    }
+
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Of the last update, one for each part; none before the first, and on devices without the fused form.
+    pub fn norms(&self) -> &[Norms] {
+        &self.norms
+    }
+
+    /// Hands every piece of every part to `update`, on all threads, and sums up its norms.
+    pub fn update<const STATE: usize>(
+        &mut self,
+        weights: &mut [f32],
+        grads: &[f32],
+        state: [&mut [f32]; STATE],
+        update: impl Fn(&Part, Piece<STATE>) + Sync,
+    ) {
+        let [weights_end, grads_end] = self.ends;
+        assert!(weights_end <= weights.len(), "parts of the flat weights");
+        assert_eq!(grads.len(), grads_end, "parts of the flat gradients");
+        let fits = state.iter().all(|s| s.len() == grads_end);
+        assert!(fits, "parts of the flat moments");
+        let weights = Shared(weights.as_mut_ptr());
+        let state = state.map(|s| Shared(s.as_mut_ptr()));
+        let (parts, tasks) = (&self.parts, &self.tasks);
+        let all = SharedSlice::new(&mut self.chunks);
+        threads::tasks(tasks.len() - 1, TASK, |task| {
+            // SAFETY: each task has chunks of its own.
+            let own = unsafe { all.range(tasks[task]..tasks[task + 1]) };
+            for chunk in own {
+                let part = &parts[chunk.part];
+                let at = part.grads + chunk.from;
+                // SAFETY: chunks do not overlap and lie within the slices, whose lengths were checked.
+                let piece = unsafe {
+                    Piece {
+                        weights: weights.at(part.weights + chunk.from),
+                        state: state.map(|s| s.at(at)),
+                        grads: &grads[at..at + chunk.len],
+                        squares: &mut chunk.squares,
+                    }
+                };
+                update(part, piece);
+            }
+        });
+        self.sum_up();
+    }
+
+    fn sum_up(&mut self) {
+        self.norms.clear();
+        self.norms.resize(self.parts.len(), Norms::default());
+        for chunk in &self.chunks {
+            let norms = &mut self.norms[chunk.part];
+            let sums = [&mut norms.grad, &mut norms.update, &mut norms.weight];
+            for (sum, squares) in sums.into_iter().zip(chunk.squares) {
+                *sum += f64::from(squares);
+            }
+        }
+        for norms in &mut self.norms {
+            for norm in [&mut norms.grad, &mut norms.update, &mut norms.weight] {
+                *norm = norm.sqrt();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_update_ratio_is_change_over_size() {
+        let norms = Norms {
+            grad: 0.0,
+            update: 0.005,
+            weight: 5.0,
+        };
+        assert!((norms.update_ratio() - 1e-3).abs() < 1e-9);
+    }
+
+    #[test]
+    fn only_the_weights_of_parts_are_touched() {
+        let part = |weights, grads, len| Part {
+            weights,
+            grads,
+            len,
+            lr_scale: 1.0,
+            weight_decay: 0.0,
+        };
+        let mut chunks = Chunks::new(vec![part(3, 0, 2), part(20_000, 2, CHUNK + 5)]);
+        let mut weights = vec![0.0; 40_000];
+        let grads: Vec<f32> = (0..CHUNK + 7).map(|i| 1.0 + i as f32).collect();
+        chunks.update(&mut weights, &grads, [], |_, piece| {
+            for (i, g) in piece.grads.iter().enumerate() {
+                // SAFETY: a piece's weights are as many as its gradients.
+                unsafe { *piece.weights.add(i) = *g };
+            }
+        });
+        let mut expected = vec![0.0; 40_000];
+        expected[3..5].copy_from_slice(&grads[..2]);
+        expected[20_000..20_000 + CHUNK + 5].copy_from_slice(&grads[2..]);
+        assert!(weights == expected);
+    }
+}

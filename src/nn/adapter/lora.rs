@@ -1,0 +1,224 @@
+//! LoRA: the change of a frozen matrix is a product of two thin ones.
+
+use super::Adapter;
+use crate::base::registry::Entry;
+use crate::nn::role::{AttentionRole, MlpRole};
+use crate::nn::{Fault, ModelConfig, Naming, Role};
+use serde::{Deserialize, Serialize};
+
+pub const ENTRY: Entry = Entry {
+    id: "lora",
+    title: "LoRA",
+    summary: "Low-rank adapters on frozen weights: few trainable parameters, small checkpoints, less memory.",
+    source: "Hu et al. 2021, arXiv 2106.09685; files as PEFT writes them",
+};
+
+/// y = W x + (alpha / rank) · B (A · dropout(x)), W frozen. A starts uniform in ±1/√in, B at zero: training starts from the
+/// base model exactly.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Rows of A and columns of B.
+    #[schemars(range(min = 1, max = 4096))]
+    pub rank: usize,
+    /// The adapter's product is multiplied by alpha / rank.
+    #[schemars(range(min = 0.001, max = 65536.0))]
+    pub alpha: f64,
+    /// Probability that a feature is dropped on its way into A, in training.
+    #[schemars(range(min = 0.0, max = 0.95))]
+    pub dropout: f64,
+    /// Which linear layers of a block have an adapter. All of them learn best for their size (Schulman et al. 2025, "LoRA
+    /// without regret").
+    pub targets: Targets,
+    /// The layers of `targets: custom`; `output` is attention's projection out.
+    pub custom: Vec<Target>,
+}
+
+/// Sets of linear layers.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Targets {
+    /// Every linear layer of a block.
+    #[default]
+    All,
+    /// Queries and values.
+    Minimal,
+    /// Queries, keys, values and the projection out.
+    AttentionOnly,
+    /// The feed-forward block.
+    FfnOnly,
+    /// What `custom` lists.
+    Custom,
+}
+
+/// One kind of linear layer; `output` is attention's projection out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    Query,
+    Key,
+    Value,
+    Output,
+    Gate,
+    Up,
+    Down,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            rank: 8,
+            alpha: 16.0,
+            dropout: 0.05,
+            targets: Targets::default(),
+            custom: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// The kinds of layers that have an adapter.
+    pub fn chosen(&self) -> &[Target] {
+        use Target::{Down, Gate, Key, Output, Query, Up, Value};
+        match self.targets {
+            Targets::All => &[Query, Key, Value, Output, Gate, Up, Down],
+            Targets::Minimal => &[Query, Value],
+            Targets::AttentionOnly => &[Query, Key, Value, Output],
+            Targets::FfnOnly => &[Gate, Up, Down],
+            Targets::Custom => &self.custom,
+        }
+    }
+}
+
+impl Adapter for Config {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn scale(&self) -> f64 {
+        self.alpha / self.rank.max(1) as f64
+    }
+
+    fn dropout(&self) -> f64 {
+        self.dropout
+    }
+
+    fn adapts(&self, role: Role) -> bool {
+        let target = match role {
+            Role::Attention(AttentionRole::Query) => Target::Query,
+            Role::Attention(AttentionRole::Key) => Target::Key,
+            Role::Attention(AttentionRole::Value) => Target::Value,
+            Role::Attention(AttentionRole::Output) => Target::Output,
+            Role::Mlp(MlpRole::Gate) => Target::Gate,
+            Role::Mlp(MlpRole::Up) => Target::Up,
+            Role::Mlp(MlpRole::Down) => Target::Down,
+            // One matrix, one adapter: `faults` refuses a choice among its three parts.
+            Role::Attention(AttentionRole::QueryKeyValue) => Target::Query,
+            _ => return false,
+        };
+        self.chosen().contains(&target)
+    }
+
+    fn faults(&self, model: &ModelConfig) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut want = |good: bool, keys, what: &str, hint: &str| {
+            if !good {
+                faults.push(Fault {
+                    keys,
+                    what: what.into(),
+                    hint: hint.into(),
+                });
+            }
+        };
+        let is_custom = self.targets == Targets::Custom;
+        want(
+            is_custom != self.custom.is_empty(),
+            &["custom", "targets"],
+            match is_custom {
+                true => "targets is custom, and custom lists no layer",
+                false => "custom lists layers, and targets is not custom",
+            },
+            "targets: custom with custom: [query, value], or another word and no list",
+        );
+        let chosen = self.chosen();
+        let qkv = [Target::Query, Target::Key, Target::Value].map(|t| chosen.contains(&t));
+        let one = qkv.iter().all(|has| *has == qkv[0]);
+        want(
+            Naming::of(model) != Naming::Gpt2 || one,
+            &["targets", "custom"],
+            "this model keeps queries, keys and values in one matrix (GPT-2's c_attn), which has one adapter or none",
+            "targets: attention_only or all; a custom list names query, key and value together",
+        );
+        let ffn = [Target::Gate, Target::Up, Target::Down];
+        want(
+            model.moe.is_none() || !ffn.iter().any(|t| chosen.contains(t)),
+            &["targets", "custom"],
+            "experts take no adapters",
+            "targets: attention_only",
+        );
+        let gate = is_custom && !model.mlp.gated() && chosen.contains(&Target::Gate);
+        want(
+            !gate,
+            &["custom"],
+            "the feed-forward block has no gate",
+            "leave gate out, or choose a gated model.mlp such as swiglu",
+        );
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nn::MoeConfig;
+    use crate::nn::position::PositionConfig;
+
+    fn llama() -> ModelConfig {
+        ModelConfig {
+            position: PositionConfig::Rope(Default::default()),
+            ..ModelConfig::default()
+        }
+    }
+
+    fn lora(targets: Targets, custom: &[Target]) -> Config {
+        Config {
+            targets,
+            custom: custom.to_vec(),
+            ..Config::default()
+        }
+    }
+
+    #[test]
+    fn a_fused_matrix_has_one_adapter_or_none() {
+        let gpt2 = ModelConfig::default();
+        for targets in [Targets::All, Targets::AttentionOnly, Targets::FfnOnly] {
+            assert!(lora(targets, &[]).faults(&gpt2).is_empty(), "{targets:?}");
+        }
+        let minimal = lora(Targets::Minimal, &[]);
+        let fault = &minimal.faults(&gpt2)[0];
+        assert!(fault.what.contains("c_attn") && fault.hint.contains("attention_only"));
+        assert!(minimal.faults(&llama()).is_empty());
+        let whole = [Target::Query, Target::Key, Target::Value];
+        assert!(lora(Targets::Custom, &whole).faults(&gpt2).is_empty());
+    }
+
+    #[test]
+    fn lists_belong_to_custom_and_name_what_is_there() {
+        let what = |config: Config, model: &ModelConfig| {
+            let faults = config.faults(model);
+            faults.first().map(|f| f.what.clone()).unwrap_or_default()
+        };
+        assert!(what(lora(Targets::Custom, &[]), &llama()).contains("no layer"));
+        assert!(what(lora(Targets::All, &[Target::Up]), &llama()).contains("not custom"));
+        let gate = lora(Targets::Custom, &[Target::Gate, Target::Up]);
+        assert!(what(gate, &llama()).contains("no gate"));
+        let experts = ModelConfig {
+            moe: Some(MoeConfig::default()),
+            ..llama()
+        };
+        assert!(what(lora(Targets::All, &[]), &experts).contains("experts"));
+        assert_eq!(what(lora(Targets::AttentionOnly, &[]), &experts), "");
+    }
+}

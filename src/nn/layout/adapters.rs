@@ -1,0 +1,111 @@
+//! Where the factors of adapters lie: behind the base model, those of layers with the same input side by side.
+
+use super::build::Builder;
+use super::{BlockSpans, LinearSpans, MlpSpans, Span};
+use crate::nn::params::Init;
+use crate::nn::role::{AdapterRole, Role};
+
+/// Most matrices that one product serves: queries, keys and values.
+const MOST: usize = 3;
+
+/// The adapters of a linear layer: y += scale · B (A · dropout(x)), part by part.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AdapterSpans {
+    /// The first factors one below the other, (parts · rank, in): one matrix product serves all of them.
+    pub a: Span,
+    pub rank: usize,
+    pub scale: f32,
+    /// Probability that a feature is dropped on its way into A.
+    pub dropout: f64,
+    /// Its number; what is dropped depends on it.
+    pub lane: u32,
+    parts: [Option<AdapterPart>; MOST],
+}
+
+/// The second factor for some of a layer's output features.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AdapterPart {
+    /// First feature of the layer's output that it adds to.
+    pub first: usize,
+    /// (features, rank).
+    pub b: Span,
+}
+
+impl AdapterSpans {
+    /// The second factors, in the order of their rows of A.
+    pub fn parts(&self) -> impl Iterator<Item = AdapterPart> {
+        self.parts.into_iter().flatten()
+    }
+
+    /// All spans that a pass reads.
+    pub fn spans(&self) -> impl Iterator<Item = Span> {
+        std::iter::once(self.a).chain(self.parts().map(|part| part.b))
+    }
+}
+
+impl Builder<'_> {
+    /// Gives the linear layers of all blocks their adapters, and returns these.
+    pub(super) fn adapt(&mut self, blocks: &mut [BlockSpans]) -> Vec<AdapterSpans> {
+        let mut adapters = Vec::new();
+        for (layer, block) in blocks.iter_mut().enumerate() {
+            self.enter(layer);
+            let mut linears = vec![&mut block.qkv, &mut block.attn_out];
+            if let MlpSpans::One(mlp) = &mut block.mlp {
+                linears.extend([&mut mlp.wide, &mut mlp.out]);
+            }
+            for linear in linears {
+                if let Some(adapter) = self.adapter(linear, adapters.len() as u32) {
+                    linear.adapter = Some(adapters.len());
+                    adapters.push(adapter);
+                }
+            }
+        }
+        adapters
+    }
+
+    fn adapter(&mut self, linear: &LinearSpans, lane: u32) -> Option<AdapterSpans> {
+        let config = self.adapter_config()?;
+        let (weight, rank) = (linear.weight, config.rank());
+        let matrices: Vec<(String, usize, usize)> = self
+            .infos
+            .iter()
+            .filter(|info| weight.range().contains(&info.offset) && config.adapts(info.role))
+            .map(|info| {
+                let first = (info.offset - weight.offset) / weight.cols;
+                let name = info.name.trim_end_matches(".weight").to_string();
+                (name, first, info.shape[0])
+            })
+            .collect();
+        if matrices.is_empty() {
+            return None;
+        }
+        let from = self.infos.len();
+        // Kaiming-uniform with a = √5, as torch starts a linear layer.
+        let bound = 1.0 / (weight.cols as f64).sqrt();
+        for (name, _, _) in &matrices {
+            let (name, role) = (
+                format!("{name}.lora_A.weight"),
+                Role::Adapter(AdapterRole::A),
+            );
+            self.push(name, role, vec![rank, weight.cols], Init::Uniform(bound));
+        }
+        let a = self.span_from(from, matrices.len() * rank, weight.cols);
+        let mut parts = [None; MOST];
+        for (part, (name, first, rows)) in parts.iter_mut().zip(&matrices) {
+            let (name, role) = (
+                format!("{name}.lora_B.weight"),
+                Role::Adapter(AdapterRole::B),
+            );
+            let b = self.push(name, role, vec![*rows, rank], Init::Zeros);
+            *part = Some(AdapterPart { first: *first, b });
+        }
+        Some(AdapterSpans {
+            a,
+            rank,
+            scale: config.scale() as f32,
+            dropout: config.dropout(),
+            lane,
+            parts,
+        })
+    }
+}

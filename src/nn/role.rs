@@ -1,0 +1,75 @@
+//! What a parameter is for. The layout says it where the parameter is made, so nobody parses a name to learn it.
+
+/// The part that a parameter plays in a decoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Token embeddings, which are the output head too where the two are tied.
+    Embedding,
+    /// Learned vectors of positions.
+    Position,
+    /// A matrix of attention.
+    Attention(AttentionRole),
+    /// A matrix of a feed-forward block, or of one expert.
+    Mlp(MlpRole),
+    /// The gain of a norm.
+    Norm,
+    /// The bias of a linear layer or of a norm.
+    Bias(Site),
+    /// What chooses experts: the router's matrix, and the biases that balance the choice.
+    Router,
+    /// The output head, where it is not tied to the embeddings.
+    Head,
+    /// A factor of a low-rank adapter.
+    Adapter(AdapterRole),
+}
+
+/// The matrices of attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttentionRole {
+    Query,
+    Key,
+    Value,
+    /// Queries, keys and values in one matrix (GPT-2's `c_attn`).
+    QueryKeyValue,
+    Output,
+}
+
+/// The matrices of a feed-forward block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MlpRole {
+    /// What goes through the activation, in gated blocks.
+    Gate,
+    Up,
+    Down,
+}
+
+/// The factors of an adapter s · B A: A is (rank, in), B is (out, rank).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdapterRole {
+    A,
+    B,
+}
+
+/// What a bias belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Site {
+    Attention,
+    Mlp,
+    Norm,
+}
+
+impl Role {
+    /// The role of the bias beside a matrix of this role.
+    pub fn bias(self) -> Role {
+        Role::Bias(match self {
+            Role::Attention(_) => Site::Attention,
+            Role::Mlp(_) => Site::Mlp,
+            _ => Site::Norm,
+        })
+    }
+
+    /// Whether this is a factor of an adapter.
+    pub fn is_adapter(self) -> bool {
+        matches!(self, Role::Adapter(_))
+    }
+}

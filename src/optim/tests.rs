@@ -1,0 +1,171 @@
+//! What every update rule has to do, and a small model to do it on.
+
+use super::*;
+use crate::nn::{Model, ModelConfig};
+use candle_core::Device;
+
+/// Every rule with its defaults.
+fn all() -> Vec<OptimizerConfig> {
+    let config = |word: &str| serde_json::from_value(serde_json::json!({word: {}})).unwrap();
+    let words = OptimizerConfig::ENTRIES.iter().map(|entry| entry.id);
+    words.map(config).collect()
+}
+
+pub fn model() -> Model {
+    let config = ModelConfig {
+        n_layer: 1,
+        n_head: 2,
+        d_model: 8,
+        seq_len: 4,
+        bias: true,
+        ..Default::default()
+    };
+    let mut model = Model::new(&config, 5, &Device::Cpu).unwrap();
+    model.init(1).unwrap();
+    model
+}
+
+/// Updates number `steps` of a made-up run: gradients are a function of the step.
+pub fn update(model: &mut Model, rule: &mut dyn UpdateRule, steps: std::ops::Range<u64>) {
+    for step in steps {
+        let fill = |grads: &mut [f32]| {
+            for (i, g) in grads.iter_mut().enumerate() {
+                *g = ((i as u64 * 7 + step * 13) as f32).sin();
+            }
+        };
+        model.params_mut().write_grads(fill).unwrap();
+        rule.step(model.params_mut(), 0.01, 0.7).unwrap();
+    }
+}
+
+pub fn state(rule: &dyn UpdateRule) -> Vec<(&'static str, Vec<u32>)> {
+    let read = |part: &StatePart| {
+        let mut bits = Vec::new();
+        let mut take = |values: &[f32]| bits = values.iter().map(|v| v.to_bits()).collect();
+        rule.read_state(part.name, &mut take).unwrap();
+        assert_eq!(bits.len(), part.len, "{}", part.name);
+        (part.name, bits)
+    };
+    rule.state().iter().map(read).collect()
+}
+
+pub fn take_up(rule: &mut dyn UpdateRule, from: &dyn UpdateRule) {
+    for (name, bits) in state(from) {
+        let mut fill = |values: &mut [f32]| {
+            for (v, b) in values.iter_mut().zip(&bits) {
+                *v = f32::from_bits(*b);
+            }
+        };
+        rule.write_state(name, &mut fill).unwrap();
+    }
+}
+
+pub fn weights(model: &Model) -> Vec<u32> {
+    let bits = |w: &[f32]| w.iter().map(|w| w.to_bits()).collect();
+    model.params().read_weights(bits).unwrap()
+}
+
+#[test]
+fn a_rule_that_takes_up_saved_state_goes_on_bit_for_bit() {
+    for config in all() {
+        let mut whole = model();
+        let mut rule = config.build(whole.params()).unwrap();
+        update(&mut whole, &mut *rule, 0..6);
+
+        let mut halves = model();
+        let mut first = config.build(halves.params()).unwrap();
+        update(&mut halves, &mut *first, 0..3);
+        let mut second = config.build(halves.params()).unwrap();
+        take_up(&mut *second, &*first);
+        update(&mut halves, &mut *second, 3..6);
+        assert_eq!(weights(&whole), weights(&halves));
+        assert_eq!(state(&*rule), state(&*second));
+    }
+}
+
+#[test]
+fn a_rule_holds_the_state_that_it_announces_and_for_what_trains_alone() {
+    for config in all() {
+        let mut model = model();
+        for trained in [1, 2] {
+            let rule = config.build(model.params()).unwrap();
+            let n = model.params().n_trainable();
+            let parts = rule.state();
+            let large: usize = parts.iter().map(|p| p.len).filter(|len| *len >= n).sum();
+            let announced = config.state_bytes_per_param() as usize * n;
+            assert_eq!(4 * large, announced, "{} {trained}", config.entry().id);
+            model.train_only(|info| info.layer.is_some()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_rule_moves_what_trains_and_nothing_else() {
+    for config in all() {
+        let mut model = model();
+        model.train_only(|info| info.layer.is_some()).unwrap();
+        let before = weights(&model);
+        let mut rule = config.build(model.params()).unwrap();
+        update(&mut model, &mut *rule, 0..3);
+        let after = weights(&model);
+        let params = model.params();
+        for info in params.infos() {
+            let range = info.offset..info.offset + info.len;
+            let moved = before[range.clone()] != after[range];
+            assert_eq!(moved, info.trains(), "{}", info.name);
+        }
+        assert_eq!(rule.last_norms().len(), params.trainable().count());
+    }
+}
+
+#[test]
+fn adapters_move_and_their_base_does_not() {
+    let adapter = serde_json::json!({"lora": {"rank": 2, "dropout": 0.0}});
+    let adapter = serde_json::from_value(adapter).unwrap();
+    for config in all() {
+        let mut model = model();
+        model.adapt(&adapter).unwrap();
+        model.init(1).unwrap();
+        let n_base: usize = model.params().base().iter().map(|i| i.len).sum();
+        let before = weights(&model);
+        let mut rule = config.build(model.params()).unwrap();
+        update(&mut model, &mut *rule, 0..3);
+        let after = weights(&model);
+        assert!(before[..n_base] == after[..n_base]);
+        let moved = before[n_base..].iter().zip(&after[n_base..]);
+        assert!(moved.filter(|(a, b)| a != b).count() > (after.len() - n_base) / 2);
+    }
+}
+
+#[test]
+fn a_group_has_a_learning_rate_of_its_own() {
+    for config in all() {
+        let step = |scale: f64| {
+            let mut model = model();
+            let before = model.params().read_weights(<[f32]>::to_vec).unwrap();
+            let mut groups = groups::by_decay(model.params(), 0.0);
+            groups[0].lr_scale = scale;
+            let mut rule = config.build_grouped(model.params(), &groups).unwrap();
+            update(&mut model, &mut *rule, 0..1);
+            let after = model.params().read_weights(<[f32]>::to_vec).unwrap();
+            let moved = after.iter().zip(&before).map(|(a, b)| f64::from(a - b));
+            (moved.collect::<Vec<_>>(), model)
+        };
+        let ((whole, model), (half, _)) = (step(1.0), step(0.5));
+        for info in model.params().infos() {
+            let factor = if info.decay { 0.5 } else { 1.0 };
+            for i in info.offset..info.offset + info.len {
+                let off = (half[i] - factor * whole[i]).abs();
+                assert!(off < 1e-6, "{}: {} of {}", info.name, half[i], whole[i]);
+            }
+        }
+    }
+}
+
+#[test]
+fn clipping_scales_only_what_is_too_long() {
+    assert_eq!(clip_scale(0.9, 1.0), 1.0);
+    assert_eq!(clip_scale(5.0, 0.0), 1.0, "0 is off");
+    assert!((clip_scale(4.0, 1.0) - 0.25).abs() < 1e-6);
+    assert!(clip_scale(f64::NAN, 1.0).is_nan());
+}
