@@ -1,7 +1,7 @@
 //! docs/keys.md is made from the table of actions; `LLMTUI_UPDATE_DOCS=1 cargo test --test keys_doc` renews it.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use llmtui::ui::action::{ACTIONS, Context};
+use llmtui::ui::action::{Context, actions};
 use llmtui::ui::keymap::Keymap;
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ fn page() -> String {
          same format at\n`~/.config/llmtui/keymap.yaml` overrides the keys of the actions that it lists, by the names in \
          the second column.\n",
     );
-    for context in Context::ALL {
+    for &context in Context::ALL {
         write!(
             page,
             "\n## {}\n\n| keys | `{}:` | |\n|---|---|---|\n",
@@ -20,7 +20,7 @@ fn page() -> String {
             context.id()
         )
         .unwrap();
-        for info in ACTIONS.iter().filter(|info| info.context == context) {
+        for info in actions().filter(|info| info.context == context) {
             let keys: Vec<String> = keymap
                 .keys(info.action)
                 .map(|key| format!("`{key}`"))

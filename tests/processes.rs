@@ -432,6 +432,42 @@ fn runs_and_attach_tell_of_a_finished_run() {
     assert_eq!(none.status.code(), Some(2), "no live run");
 }
 
+#[test]
+fn a_run_is_paused_resumed_stopped_read_and_deleted_from_the_shell() {
+    let place = Place::new(&[]);
+    place.start(EngineOptions::default());
+    place.await_step(60);
+    let ask = |arguments: &[&str]| place.program(arguments).output().unwrap();
+    let say = |arguments: &[&str]| {
+        let output = ask(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(say(&["pause", "small"]).contains("is paused"));
+    let live = ask(&["rm", "--yes", "small"]);
+    assert_eq!(live.status.code(), Some(2), "a live run stays: {live:?}");
+    assert!(say(&["resume", "small"]).contains("trains on"));
+    let paused_at = place.step();
+    place.await_step(paused_at + 1);
+    let stopped = say(&["stop"]);
+    assert!(stopped.contains("stopped at step"), "{stopped}");
+    assert!(stopped.contains("continues from step"), "{stopped}");
+    assert!(!place.run.is_alive());
+    let log = say(&["logs", "small"]);
+    assert!(log.contains("stopped at step"), "{log}");
+    let events = say(&["logs", "small", "--json"]);
+    let last: serde_json::Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"]["type"], "Finished", "{last}");
+    assert!(say(&["resume", place.run.id()]).contains("trains on"));
+    assert!(place.run.is_alive());
+    say(&["stop", "--now", "small"]);
+    let unasked = ask(&["rm", "small"]);
+    assert_eq!(unasked.status.code(), Some(2), "{unasked:?}");
+    assert!(say(&["rm", "--yes", "small"]).contains("deleted"));
+    assert!(!place.run.path().exists());
+    assert_eq!(ask(&["stop"]).status.code(), Some(2), "no run is live");
+}
+
 /// The files of a small model as the hub serves them. While `stalls`, of a file with weights half is sent, and no more.
 struct HubServer {
     endpoint: String,

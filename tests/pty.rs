@@ -320,6 +320,27 @@ fn a_run_outlives_its_viewer_and_is_chatted_with_and_stopped() {
 }
 
 #[test]
+fn a_run_that_is_left_says_how_to_come_back_and_a_name_is_enough() {
+    let place = Place::new();
+    let mut term = Term::llmtui(&place, &[], (80, 24));
+    term.wait_text("▸ quickstart");
+    term.press("\r");
+    term.wait("the first step", |term| {
+        term.step().is_some_and(|step| step > 0)
+    });
+    term.press("q");
+    term.wait_text("leave it running");
+    term.press("l");
+    assert_eq!(term.wait_exit(), 0);
+    term.assert_restored();
+    term.wait_text("trains on · llmtui attach tiny-");
+    let mut term = Term::llmtui(&place, &["attach", "tiny"], (80, 24));
+    term.wait_text("training");
+    stop_and_leave(&mut term);
+    assert!(!term.text().contains("trains on"), "{}", term.text());
+}
+
+#[test]
 fn a_signal_ends_the_workbench_and_gives_the_terminal_back() {
     let place = Place::new();
     let mut term = Term::llmtui(&place, &[], (80, 24));
@@ -505,7 +526,7 @@ fn the_data_pane_reads_a_file_and_shows_its_rows() {
     let mut term = Term::llmtui(&place, &[], (80, 24));
     term.wait_text("quickstart");
     term.press("4");
-    term.wait_text("No data are open");
+    term.wait_text("No dataset open");
     term.press("o");
     term.wait_text("a file, a folder or a glob");
     term.press("qa.jsonl\r");

@@ -54,7 +54,7 @@ pub fn named(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
 }
 
 /// Prints a run's events from first to last. Leaving does not affect the run.
-fn follow(run: &RunDir, json: bool, cx: &Context) -> anyhow::Result<Exit> {
+pub fn follow(run: &RunDir, json: bool, cx: &Context) -> anyhow::Result<Exit> {
     let mut link = open(run, &cx.env)?;
     let mut out = std::io::stdout().lock();
     let mut progress = Progress::new();

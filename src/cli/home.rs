@@ -2,6 +2,8 @@
 
 use super::{Context, exit::Exit, train};
 use crate::ui::{self, UiOptions, What};
+use std::io::Write;
+use std::path::Path;
 
 pub fn run(cx: &Context) -> anyhow::Result<Exit> {
     if cx.stdin_is_terminal && cx.stdout_is_terminal {
@@ -12,7 +14,7 @@ pub fn run(cx: &Context) -> anyhow::Result<Exit> {
 
 /// Opens the workbench; leaving it does not stop a run.
 pub fn workbench(open: What, cx: &Context) -> anyhow::Result<Exit> {
-    ui::run(UiOptions {
+    let left = ui::run(UiOptions {
         runs_dir: cx.runs_dir.clone(),
         open,
         ascii: cx.ascii,
@@ -22,5 +24,14 @@ pub fn workbench(open: What, cx: &Context) -> anyhow::Result<Exit> {
         measure: super::probe::measure,
         sources: cx.spec_sources(),
     })?;
+    if let Some(run) = left {
+        let dot = if cx.env.utf8 { "·" } else { "-" };
+        let attach = match cx.runs_dir.as_path() == Path::new("runs") {
+            true => format!("llmtui attach {run}"),
+            false => format!("llmtui --runs-dir {} attach {run}", cx.runs_dir.display()),
+        };
+        // The terminal may be gone: then nobody reads it.
+        let _ = writeln!(std::io::stdout(), "{run} trains on {dot} {attach}");
+    }
     Ok(Exit::Done)
 }

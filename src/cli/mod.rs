@@ -12,6 +12,7 @@ mod attach;
 mod bench;
 mod chat;
 mod completions;
+mod control;
 mod data;
 mod diagnose;
 mod doctor;
@@ -23,17 +24,22 @@ mod headless;
 mod home;
 mod import;
 mod ladder;
+mod logs;
 mod model;
 mod model_ref;
 mod new;
 mod parse_child;
+mod pause;
 mod plan;
 mod preflight;
 mod presets;
 pub mod probe;
 mod progress;
 mod quantize;
+mod resume;
+mod rm;
 mod runs;
+mod stop;
 mod tokenizer;
 pub mod train;
 
@@ -112,6 +118,11 @@ enum Verb {
     Train(train::Args),
     Attach(attach::Args),
     Runs(runs::Args),
+    Logs(logs::Args),
+    Pause(pause::Args),
+    Resume(resume::Args),
+    Stop(stop::Args),
+    Rm(rm::Args),
     Diagnose(diagnose::Args),
     Chat(chat::Args),
     Model(model::Args),
@@ -165,6 +176,11 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Train(args) => train::run(args, &cx),
         Verb::Attach(args) => attach::run(args, &cx),
         Verb::Runs(args) => runs::run(args, &cx),
+        Verb::Logs(args) => logs::run(&args, &cx),
+        Verb::Pause(args) => pause::run(&args, &cx),
+        Verb::Resume(args) => resume::run(&args, &cx),
+        Verb::Stop(args) => stop::run(&args, &cx),
+        Verb::Rm(args) => rm::run(&args, &cx),
         Verb::Diagnose(args) => diagnose::run(&args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::Model(args) => model::run(&args, &cx),

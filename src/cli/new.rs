@@ -153,6 +153,10 @@ fn reply(wizard: &mut Wizard, line: &str, out: &mut impl Write) -> anyhow::Resul
         return Ok(After::Stay);
     }
     let (word, text) = line.split_once([' ', '=']).unwrap_or((line, ""));
+    if row_of(&question, word).is_none() && takes_this(&question, wizard.selected(), line) {
+        wizard.type_in(line);
+        return enter(wizard, out);
+    }
     let Some(row) = row_of(&question, word) else {
         writeln!(
             out,
@@ -201,6 +205,13 @@ fn enter(wizard: &mut Wizard, out: &mut impl Write) -> anyhow::Result<After> {
             After::Stay
         }
     })
+}
+
+/// Whether a line is the text that the selected row asks for: a path, where no number was meant.
+fn takes_this(question: &Question, selected: usize, line: &str) -> bool {
+    let row = question.rows.get(selected);
+    let asked = row.is_some_and(|row| row.input.is_some()) && question.step != Step::Settings;
+    asked && line.parse::<usize>().is_err()
 }
 
 /// By number or by the row's name.
@@ -323,6 +334,24 @@ mod tests {
         );
         assert!(out.contains("! lr: expected a number"), "{out}");
         assert!(out.contains("Means         Optimizer steps."), "{out}");
+    }
+
+    #[test]
+    fn a_path_is_taken_as_it_stands_where_one_is_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("my poems.txt");
+        std::fs::write(
+            &path,
+            "Shall I compare thee to a summer's day?\n".repeat(400),
+        )
+        .unwrap();
+        let (wizard, _, out) = talk(&format!("1\n2\n{}\n", path.display()));
+        assert!(!out.contains("is not an answer"), "{out}");
+        assert_eq!(
+            wizard.answers().data_path,
+            path.display().to_string(),
+            "{out}"
+        );
     }
 
     #[test]

@@ -194,6 +194,15 @@ impl RunDir {
         }
     }
 
+    /// Deletes the directory with all checkpoints. It loses its name first, so that nobody finds a half-deleted run.
+    pub fn remove(&self) -> Result<(), RunError> {
+        let _claim = self.lock()?;
+        let name = self.root.file_name().unwrap_or_default().to_string_lossy();
+        let doomed = self.root.with_file_name(format!(".del-{name}"));
+        std::fs::rename(&self.root, &doomed).map_err(|e| RunError::io(&self.root, e))?;
+        std::fs::remove_dir_all(&doomed).map_err(|e| RunError::io(&doomed, e))
+    }
+
     /// An error if an engine process holds the run.
     pub fn check_idle(&self) -> Result<(), RunError> {
         if self.is_alive() {
@@ -253,6 +262,17 @@ mod tests {
         assert_eq!(again, run);
         assert_eq!(again.header().unwrap().name, "demo");
         assert!(run.path().ends_with(run.id()));
+    }
+
+    #[test]
+    fn a_run_is_deleted_whole_and_never_under_its_engine() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = create(dir.path());
+        let claim = run.claim().unwrap();
+        assert!(matches!(run.remove(), Err(RunError::Busy { .. })));
+        drop(claim);
+        run.remove().unwrap();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]

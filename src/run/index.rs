@@ -143,7 +143,8 @@ fn list_hint(known: &[String]) -> String {
     }
 }
 
-/// Resolves a run as typed: a path to its directory, its id, or a unique prefix or suffix of the id.
+/// Resolves a run as typed: a path to its directory, its id, the newest run of that name, or a unique prefix or suffix of
+/// an id.
 pub fn resolve(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> {
     let path = Path::new(word);
     if path.join("run.json").exists() || (word.contains('/') && path.exists()) {
@@ -164,7 +165,14 @@ pub fn resolve(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> {
         |id, w| id.starts_with(w),
         |id, w| id.ends_with(w),
     ];
-    for test in tests {
+    let named = |run: &&RunDir| run.header().is_ok_and(|header| header.name == word);
+    for (i, test) in tests.into_iter().enumerate() {
+        // After the exact id: many runs have one name, and the newest is meant.
+        if i == 1
+            && let Some(run) = runs.iter().find(named)
+        {
+            return Ok(run.clone());
+        }
         let fits: Vec<&RunDir> = runs
             .iter()
             .filter(|r| !word.is_empty() && test(r.id(), word))

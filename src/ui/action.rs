@@ -1,70 +1,6 @@
 //! Every bindable intention, listed once: the table feeds the keymap, help, the palette, the docs and the conflict test.
 
-/// Where a binding holds. A screen asks its own context first, then [`Context::Global`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Context {
-    /// Everywhere; under an overlay or in a text field only with Ctrl.
-    Global,
-    /// Anything with rows: the home screen, pickers, help.
-    List,
-    Home,
-    Run,
-    Chat,
-    Data,
-    Plan,
-    Hardware,
-    /// The question what becomes of a live run.
-    Leave,
-    /// The editor of a spec.
-    Editor,
-}
-
-impl Context {
-    pub const ALL: [Context; 10] = [
-        Context::Global,
-        Context::List,
-        Context::Home,
-        Context::Run,
-        Context::Chat,
-        Context::Data,
-        Context::Plan,
-        Context::Hardware,
-        Context::Leave,
-        Context::Editor,
-    ];
-
-    /// The word in keymap files.
-    pub fn id(self) -> &'static str {
-        match self {
-            Context::Global => "global",
-            Context::List => "list",
-            Context::Home => "home",
-            Context::Run => "run",
-            Context::Chat => "chat",
-            Context::Data => "data",
-            Context::Plan => "plan",
-            Context::Hardware => "hardware",
-            Context::Leave => "leave",
-            Context::Editor => "editor",
-        }
-    }
-
-    /// The heading in help.
-    pub fn title(self) -> &'static str {
-        match self {
-            Context::Global => "Everywhere",
-            Context::List => "Lists",
-            Context::Home => "Home",
-            Context::Run => "Run",
-            Context::Chat => "Chat",
-            Context::Data => "Data",
-            Context::Plan => "Plan",
-            Context::Hardware => "Hardware",
-            Context::Leave => "Leaving a live run",
-            Context::Editor => "Editor of a spec",
-        }
-    }
-}
+use super::panes::{PANES, PaneEntry};
 
 /// What help, palette and docs say of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,36 +16,76 @@ pub struct ActionInfo {
 }
 
 macro_rules! actions {
-    ($($context:ident { $($action:ident $id:literal $title:literal $doc:literal)+ })+) => {
+    ($($(#[$meta:meta])* $context:ident $word:literal $heading:literal {
+        $($action:ident $id:literal $title:literal $doc:literal)+
+    })+) => {
+        /// Where a binding holds. A screen asks its own context first, then [`Context::Global`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Context { $($(#[$meta])* $context,)+ }
+
+        impl Context {
+            pub const ALL: &'static [Context] = &[$(Context::$context,)+];
+
+            /// The word in keymap files.
+            pub fn id(self) -> &'static str {
+                match self { $(Context::$context => $word,)+ }
+            }
+
+            /// The heading in help.
+            pub fn title(self) -> &'static str {
+                match self { $(Context::$context => $heading,)+ }
+            }
+        }
+
         /// A named intention: what a key, the mouse or the palette asks for.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Action { $($($action,)+)+ }
+        pub enum Action {
+            /// Go to a pane.
+            Open(&'static PaneEntry),
+            $($($action,)+)+
+        }
 
-        /// Every action, in the order of help.
-        pub const ACTIONS: &[ActionInfo] = &[$($(
-            ActionInfo { action: Action::$action, id: $id, title: $title, doc: $doc, context: Context::$context },
-        )+)+];
+        const TABLE: &[ActionInfo] = &[$($(Action::$action.info(),)+)+];
+
+        impl Action {
+            /// What help, palette and docs say of it.
+            pub const fn info(self) -> ActionInfo {
+                let (id, title, doc, context) = match self {
+                    Action::Open(pane) => (pane.id, pane.id, pane.doc, Context::Global),
+                    $($(Action::$action => ($id, $title, $doc, Context::$context),)+)+
+                };
+                ActionInfo { action: self, id, title, doc, context }
+            }
+        }
     };
 }
 
+/// Every action, in the order of help: the table, with the panes in front of the keys that walk through them.
+pub fn actions() -> impl Iterator<Item = ActionInfo> {
+    let walks = TABLE.iter().position(|a| a.action == Action::NextTab);
+    let (before, after) = TABLE.split_at(walks.unwrap_or(0));
+    let panes = PANES.iter().map(|pane| Action::Open(pane).info());
+    before
+        .iter()
+        .copied()
+        .chain(panes)
+        .chain(after.iter().copied())
+}
+
 actions! {
-    Global {
+    /// Everywhere; under an overlay or in a text field only where the key is no text.
+    Global "global" "Everywhere" {
         Help "help" "help" "Show the keys of this screen, then all others."
         Palette "palette" "palette" "Find any action, preset, run or theme by typing a part of its name."
         Leave "leave" "leave" "Leave the workbench; a live run asks first whether it should go on."
-        Home "home" "home" "Go to the home screen: start a run, open a run."
-        RunPane "run" "run" "Go to the run: charts, samples, log."
-        Chat "chat" "chat" "Go to the chat with a checkpoint."
-        DataPane "data" "data" "Go to the data: what a set holds, what is wrong with it, every row as the model sees it."
-        PlanPane "plan" "plan" "Go to the plan: what a run needs, takes and costs, and what fits."
-        Hardware "hardware" "hardware" "Go to the machine: GPUs, memory, disks, what the doctor found."
         NextTab "next-tab" "next tab" "Go to the tab on the right."
         PreviousTab "previous-tab" "previous tab" "Go to the tab on the left."
         Theme "theme" "theme" "Choose the colours."
         Redraw "redraw" "redraw" "Draw the whole screen again."
         Suspend "suspend" "suspend" "Go back to the shell; fg returns. Runs go on."
     }
-    List {
+    /// Anything with rows: the home screen, pickers, help.
+    List "list" "Lists" {
         Up "up" "up" "One row up."
         Down "down" "down" "One row down."
         PageUp "page-up" "page up" "A page up."
@@ -119,7 +95,7 @@ actions! {
         Accept "accept" "choose" "Choose the row, or finish the text."
         Cancel "cancel" "back" "Close this, or clear the filter."
     }
-    Home {
+    Home "home" "Home" {
         NewRun "new-run" "new run" "Let the wizard ask, explain and plan: from a goal to a run or a spec file."
         EditPreset "edit-preset" "edit" "Look at every value of the selected preset, change some, start it or save it as a file."
         Filter "filter" "filter" "Show only runs whose name, preset or state contains a text."
@@ -128,7 +104,7 @@ actions! {
         ResumeRun "resume" "resume" "Let the selected run go on from its newest checkpoint."
         ChatWith "chat-with" "chat" "Chat with the newest checkpoint of the selected run."
     }
-    Run {
+    Run "run" "Run" {
         Pause "pause" "pause" "Pause the run, or let it go on; a run that was stopped goes on from its newest checkpoint."
         Checkpoint "checkpoint" "checkpoint" "Save a checkpoint now."
         Evaluate "evaluate" "evaluate" "Measure the validation loss now."
@@ -156,7 +132,7 @@ actions! {
         LogUp "log-up" "older log" "Scroll the log back."
         LogDown "log-down" "newer log" "Scroll the log on."
     }
-    Chat {
+    Chat "chat" "Chat" {
         Send "send" "send" "Send the turn, or let the model continue the text; an empty line lets an answer that was cut go on."
         NewLine "new-line" "new line" "Break the line in the prompt."
         StopAnswer "stop-answer" "stop" "Stop the answers; otherwise leave the prompt, so that single keys work."
@@ -176,7 +152,7 @@ actions! {
         ScrollDown "scroll-down" "scroll down" "Scroll the text on."
         ClearChat "clear-chat" "clear" "Forget the texts on this screen and begin a new conversation."
     }
-    Data {
+    Data "data" "Data" {
         NextRow "next-row" "next row" "Show the next row."
         PreviousRow "previous-row" "row before" "Show the row before."
         JumpRow "jump-row" "to a row" "Go to a row by its number."
@@ -186,7 +162,7 @@ actions! {
         DataTokenizer "data-tokenizer" "tokenizer" "Read the same data with another tokenizer."
         DataAgain "data-again" "look again" "Read the same data again."
     }
-    Plan {
+    Plan "plan" "Plan" {
         Less "less" "less" "Halve the number, or take the word before."
         More "more" "more" "Double the number, or take the next word."
         PlanTarget "plan-target" "plan what" "Choose a preset, the run on the screen, or a reference model."
@@ -194,15 +170,17 @@ actions! {
         PlanApply "plan-apply" "make it fit" "Take the changes that make the plan fit its device."
         PlanReset "plan-reset" "start over" "Undo all changes to the plan."
     }
-    Hardware {
+    Hardware "hardware" "Hardware" {
         OtherMachine "other-machine" "other machine" "Show this machine, or the machine of the run on the screen."
     }
-    Leave {
+    /// The question what becomes of a live run.
+    Leave "leave" "Leaving a live run" {
         LeaveRunning "leave-running" "leave it running" "Close the workbench; the run goes on."
         StopAfterCheckpoint "stop-after-checkpoint" "stop after a checkpoint" "Save a checkpoint, then stop the run."
         StopNow "stop-now" "stop now" "Stop without a checkpoint: steps since the last one are lost."
     }
-    Editor {
+    /// The editor of a spec.
+    Editor "editor" "Editor of a spec" {
         SearchSpec "search-spec" "search" "Find a key by its name or its description."
         UndoEdit "undo" "undo" "Take the last change back."
         RedoEdit "redo" "redo" "Bring back what was taken back."
@@ -212,16 +190,19 @@ actions! {
         SaveSpec "save-spec" "save as" "Write a new file; none is ever overwritten."
         StartSpec "start-spec" "start" "Train this now."
     }
+    /// Where letters are text.
+    Text "text" "Text fields" {
+        KillLine "kill-line" "clear line" "Delete the text before the cursor."
+    }
+    /// Text fields that hold a path.
+    Path "path" "Paths" {
+        Complete "complete" "complete" "Complete the path, as far as it is unambiguous."
+    }
 }
 
 impl Action {
-    pub fn info(self) -> &'static ActionInfo {
-        // The macro writes both lists in one order, so the discriminant is the index.
-        &ACTIONS[self as usize]
-    }
-
     pub fn by_id(id: &str) -> Option<Action> {
-        ACTIONS.iter().find(|a| a.id == id).map(|a| a.action)
+        actions().find(|a| a.id == id).map(|a| a.action)
     }
 }
 
@@ -231,10 +212,9 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn the_table_is_in_order_and_its_words_are_unique() {
+    fn the_words_of_actions_are_unique() {
         let mut ids = HashSet::new();
-        for (i, info) in ACTIONS.iter().enumerate() {
-            assert_eq!(info.action as usize, i);
+        for info in actions() {
             assert_eq!(info.action.info(), info);
             assert!(ids.insert(info.id), "{} twice", info.id);
             assert!(

@@ -62,8 +62,12 @@ pub enum Effect {
         path: PathBuf,
         yaml: String,
     },
+    /// Complete a path; the answer names what it was asked for.
+    Complete(String),
     /// Keep the wizard's answers for the next time.
     Remember(String),
+    /// Use this theme at the next start, too.
+    RememberTheme(String),
     /// Look at this machine, for plans.
     LookAtMachine,
     /// Read a preset, a spec file or a reference model for the plan.

@@ -1,13 +1,16 @@
 //! A text field: one line or several. Keys that the keymap did not take come here.
 
 use super::theme::{Meaning, Theme};
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui_textarea::{CursorMove, TextArea, WrapMode};
 
 /// Most bytes that one paste brings in; the rest is dropped.
 pub const MAX_PASTE: usize = 64 << 10;
+
+/// Deletes the text before the cursor, whichever key asked for it.
+pub const KILL_LINE: KeyEvent = KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL);
 
 /// Editable text.
 #[derive(Debug)]
@@ -60,7 +63,10 @@ impl TextField {
     }
 
     pub fn key(&mut self, key: KeyEvent) {
-        self.area.input(key);
+        match key == KILL_LINE {
+            true => self.area.delete_line_by_head(),
+            false => self.area.input(key),
+        };
         if self.lines == Lines::One && self.area.lines().len() > 1 {
             let text = self.text();
             self.set(&text);
@@ -129,7 +135,6 @@ impl TextField {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crossterm::event::{KeyCode, KeyModifiers};
 
     #[test]
     fn typing_pasting_and_clearing() {
@@ -147,6 +152,16 @@ mod tests {
         assert_eq!(field.text(), "one\ntwo");
         assert!(!field.at_first_line() && field.at_last_line());
         assert_eq!((field.rows(10), field.rows(2)), (2, 4));
+    }
+
+    #[test]
+    fn kill_line_deletes_what_stands_before_the_cursor() {
+        let mut field = TextField::new(Lines::One, "runs/old.jsonl");
+        for _ in 0.."old.jsonl".len() {
+            field.key(KeyEvent::new(KeyCode::Left, KeyModifiers::NONE));
+        }
+        field.key(KILL_LINE);
+        assert_eq!(field.text(), "old.jsonl");
     }
 
     #[test]

@@ -14,10 +14,8 @@ pub enum Target {
     OverlayRow(usize),
     /// The overlay itself, between its rows.
     Overlay,
-    /// The dashboard, which knows its charts.
-    Dashboard,
-    /// The line for typing.
-    Input,
+    /// The pane, which knows its own places.
+    Pane,
 }
 
 /// Places in the order of drawing: the last one drawn lies on top.
@@ -52,10 +50,10 @@ mod tests {
     #[test]
     fn the_topmost_place_answers() {
         let mut hits = HitMap::default();
-        hits.add(Rect::new(0, 0, 10, 10), Target::Dashboard);
+        hits.add(Rect::new(0, 0, 10, 10), Target::Pane);
         hits.add(Rect::new(2, 2, 2, 2), Target::OverlayRow(1));
         assert_eq!(hits.at(3, 3), Some(Target::OverlayRow(1)));
-        assert_eq!(hits.at(9, 9), Some(Target::Dashboard));
+        assert_eq!(hits.at(9, 9), Some(Target::Pane));
         assert_eq!(hits.at(10, 9), None);
     }
 }

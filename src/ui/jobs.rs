@@ -1,8 +1,12 @@
 //! What takes a while, away from the UI's thread: files, sockets, processes.
 
 mod chats;
+mod complete;
+pub mod kept;
 
-use super::msg::{CheckpointRow, Holder, Msg, Opened};
+pub use complete::complete;
+
+use super::msg::{CheckpointRow, Holder, Msg, Opened, SavedSpec};
 use super::panes::chat::Saved;
 use crate::advisor::remember;
 use crate::advisor::wizard::{Answers, Context};
@@ -107,6 +111,23 @@ impl Workplace {
     /// Keeps the wizard's answers. A disk that does not take them costs only the comfort of the next time.
     pub fn remember(&self, answers: &str) {
         let _ = remember::keep(&self.env, answers);
+    }
+
+    /// Keeps the theme for the next start. A disk that does not take it costs only that.
+    pub fn remember_theme(&self, name: &str) {
+        let _ = kept::keep_theme(&self.env, name);
+    }
+
+    /// Writes a spec into a new file, and says whether it can be trained as it is; a file that is there already stays.
+    pub fn save(&self, path: PathBuf, yaml: &str) -> Result<SavedSpec, String> {
+        crate::spec::save_new(&path, yaml)?;
+        let name = path.display().to_string();
+        let loaded = crate::spec::load_text(&name, yaml, &self.sources);
+        let fault = loaded.err().and_then(|errors| {
+            let first = errors.issues().first()?;
+            Some(format!("{}: {} {}", first.path, first.what, first.hint))
+        });
+        Ok(SavedSpec { path, fault })
     }
 
     /// A preset or file for the editor.
@@ -280,11 +301,6 @@ pub fn inspect(
         let name = subject.name.clone();
         take(Msg::DataInspected { name, result });
     }
-}
-
-/// Writes a spec into a new file; one that is there already stays as it is.
-pub fn save(path: PathBuf, yaml: &str) -> Result<PathBuf, String> {
-    crate::spec::save_new(&path, yaml).map(|()| path)
 }
 
 fn checkpoints_of(summary: &RunSummary) -> Vec<CheckpointRow> {

@@ -1,6 +1,9 @@
 //! Keys to actions: `assets/keymap.yaml` under the user's own file. No key is named anywhere else.
 
-use super::action::{ACTIONS, Action, Context};
+use super::action::{Action, Context, actions};
+use super::field::KILL_LINE;
+use super::overlays;
+use super::panes::PANES;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
@@ -103,11 +106,20 @@ pub struct Keymap {
 }
 
 impl Keymap {
+    /// Panes by the digit of their place, and nothing else.
+    fn digits() -> Keymap {
+        let digit = |(i, pane)| {
+            let key = KeyCode::Char(char::from_digit(i, 10)?);
+            Some((Key::normal(key, KeyModifiers::NONE), Action::Open(pane)))
+        };
+        Keymap {
+            bindings: (1..).zip(PANES.iter().copied()).map_while(digit).collect(),
+        }
+    }
+
     /// The keymap inside the binary; a test proves that it loads.
     pub fn embedded() -> Keymap {
-        let mut keymap = Keymap {
-            bindings: Vec::new(),
-        };
+        let mut keymap = Keymap::digits();
         let text = crate::embed::text("assets/keymap.yaml").unwrap_or_default();
         let _ = keymap.overlay("assets/keymap.yaml", text);
         keymap
@@ -133,7 +145,8 @@ impl Keymap {
         for (context, actions) in &value {
             let known = Context::ALL.iter().find(|c| c.id() == context);
             let (Some(context), Value::Object(actions)) = (known, actions) else {
-                let words = Context::ALL.map(Context::id).join(", ");
+                let words: Vec<&str> = Context::ALL.iter().map(|c| c.id()).collect();
+                let words = words.join(", ");
                 errors.push(error(format!(
                     "`{context}` is no context with actions; there are {words}"
                 )));
@@ -150,8 +163,7 @@ impl Keymap {
     }
 
     fn rebind(&mut self, context: Context, id: &str, keys: &Value) -> Result<(), String> {
-        let info = ACTIONS
-            .iter()
+        let info = actions()
             .find(|a| a.id == id && a.context == context)
             .ok_or_else(|| match closest(id, context) {
                 Some(near) => format!("no such action; did you mean {near}?"),
@@ -180,6 +192,12 @@ impl Keymap {
                 .find(|(k, action)| *k == key && action.info().context == *context)
                 .map(|(_, action)| *action)
         })
+    }
+
+    /// The key that a text field is to see: the one for deleting has a fixed form there.
+    pub fn typed(&self, key: KeyEvent) -> Option<KeyEvent> {
+        let action = self.action(key, &[Context::Text], true);
+        (action == Some(Action::KillLine)).then_some(KILL_LINE)
     }
 
     /// Keys of one action, the first being the one that hints show.
@@ -227,16 +245,9 @@ impl Keymap {
 
 /// Contexts that one screen asks together.
 fn share_a_screen(a: Context, b: Context) -> bool {
-    use Context as C;
-    const SCREENS: [&[Context]; 5] = [
-        &[C::Home, C::List, C::Global],
-        &[C::Run, C::Global],
-        &[C::Chat, C::Global],
-        &[C::Leave, C::List],
-        &[C::Editor, C::List],
-    ];
-    SCREENS
-        .iter()
+    let panes = PANES.iter().map(|pane| pane.contexts);
+    panes
+        .chain(overlays::SCREENS.iter().copied())
         .any(|screen| screen.contains(&a) && screen.contains(&b))
 }
 
@@ -250,8 +261,7 @@ fn key_of(value: &Value) -> Result<Key, String> {
 }
 
 fn closest(id: &str, context: Context) -> Option<&'static str> {
-    ACTIONS
-        .iter()
+    actions()
         .filter(|a| a.context == context)
         .map(|a| (strsim::damerau_levenshtein(a.id, id), a.id))
         .min()
@@ -269,12 +279,10 @@ mod tests {
 
     #[test]
     fn the_embedded_keymap_is_whole_and_without_conflicts() {
-        let mut keymap = Keymap {
-            bindings: Vec::new(),
-        };
+        let mut keymap = Keymap::digits();
         let text = crate::embed::text("assets/keymap.yaml").unwrap();
         assert_eq!(keymap.overlay("assets/keymap.yaml", text), []);
-        for info in ACTIONS {
+        for info in actions() {
             assert!(
                 keymap.keys(info.action).next().is_some(),
                 "{} has no key",
@@ -340,7 +348,10 @@ mod tests {
         assert_eq!(keymap.label(Action::Pause), "space");
         assert_eq!(keymap.label(Action::Note), "");
         assert_eq!(keymap.label(Action::Stop), "X");
-        assert_eq!(keymap.label(Action::Home), "9");
+        assert_eq!(
+            keymap.label(Action::Open(&crate::ui::panes::home::ENTRY)),
+            "9"
+        );
         let text = "run: {puase: p, stop: [hyper-x]}\nkitchen: {cook: c}\nchat: {send: ctrl-o}\n";
         let errors: Vec<String> = keymap
             .overlay("mine", text)

@@ -13,6 +13,7 @@ pub mod machine_view;
 pub mod msg;
 pub mod overlays;
 pub mod panes;
+pub mod request;
 mod runtime;
 pub mod store;
 mod term;

@@ -64,8 +64,17 @@ pub enum Msg {
     },
     /// A preset for the editor, or what is wrong with it.
     Editor(Result<Box<Draft>, String>),
-    /// A spec was written there, or why not.
-    Saved(Result<PathBuf, String>),
+    /// A spec was written, or why not.
+    Saved(Result<SavedSpec, String>),
+    /// A path was completed.
+    Completed {
+        /// As it was when it was asked for.
+        of: String,
+        /// As far as it is unambiguous.
+        path: String,
+        /// What it could go on with.
+        names: Vec<String>,
+    },
     /// Readings of this machine, now and then with a new look at the whole of it.
     Hardware {
         machine: Option<Box<Machine>>,
@@ -92,6 +101,14 @@ pub enum Msg {
     Resumed,
     /// The terminal hung up or someone asked this process to end: leave at once, runs go on.
     Terminated,
+}
+
+/// A spec in a new file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedSpec {
+    pub path: PathBuf,
+    /// Why it cannot be trained as it is.
+    pub fault: Option<String>,
 }
 
 /// What is at the other end of a new link.

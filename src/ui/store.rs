@@ -5,6 +5,7 @@ use super::msg::{CheckpointRow, Holder, Slot};
 use crate::base::clock::UnixMillis;
 use crate::run::RunState;
 use crate::run::index::{RunStatus, RunSummary};
+use crate::wire::Outcome;
 use std::path::PathBuf;
 
 /// One thing that can be trained: a row of the home screen.
@@ -21,8 +22,15 @@ pub struct Store {
     /// As the person wrote it, for empty states.
     pub runs_dir: PathBuf,
     pub presets: Vec<PresetRow>,
+    /// The preset that was selected last: what plans begin with.
+    pub preset: Option<String>,
+    /// Seconds east of Greenwich.
+    pub utc_offset: i64,
     /// `None` until the directory was read once.
     pub runs: Option<Vec<RunSummary>>,
+    /// The list of runs was asked for and has not come; when the last one came.
+    pub reading_runs: bool,
+    pub runs_read: UnixMillis,
     /// Runs that could not be read, in words.
     pub unreadable: Vec<String>,
     pub checkpoints: Vec<CheckpointRow>,
@@ -100,6 +108,14 @@ impl HeldRun {
         self.holder != Holder::Log
             && self.state.finished.is_none()
             && matches!(self.link, LinkState::Live | LinkState::CatchingUp)
+    }
+
+    /// The run's directory, when its engine ended before the last step: it can go on from its newest checkpoint.
+    pub fn resumable(&self) -> Option<PathBuf> {
+        let finish = self.state.finished.as_ref();
+        let ended = matches!(self.link, LinkState::Ended(_));
+        let early = finish.map_or(ended, |finish| finish.outcome != Outcome::Completed);
+        self.path.clone().filter(|_| early && !self.live())
     }
 
     /// The run's name without its date: `shakespeare-k3qf`.

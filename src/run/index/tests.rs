@@ -213,6 +213,17 @@ fn a_run_is_found_by_id_beginning_end_or_path() {
 }
 
 #[test]
+fn a_name_means_the_newest_run_of_that_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let old = new_run(dir.path(), "alpha", 1);
+    let new = new_run(dir.path(), "alpha", 1_000_000_000_000);
+    new_run(dir.path(), "beta", 2_000_000_000_000);
+    let find = |word: &str| resolve(dir.path(), word).unwrap().id().to_string();
+    assert_eq!(find("alpha"), new.id());
+    assert_eq!(find(old.id()), old.id());
+}
+
+#[test]
 fn the_newest_live_run_is_the_one_with_a_held_lock() {
     let dir = tempfile::tempdir().unwrap();
     let old = new_run(dir.path(), "old", 1);

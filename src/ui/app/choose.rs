@@ -1,43 +1,56 @@
 //! What the answers of overlays do.
 
 use super::{App, Leaving};
-use crate::base::sampling::Sampling;
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
-use crate::ui::msg::Asked;
-use crate::ui::overlays::{
-    Choice, Editor, FormKind, LeaveChoice, Overlay, Prompt, PromptKind, Reply,
-};
-use crate::ui::panes::chat::{ChatModel, Settings};
+use crate::ui::msg::{Asked, Msg};
+use crate::ui::overlays::{Choice, LeaveChoice, Reply};
 use crate::wire::{Command, StopWhen};
 
 impl App {
+    /// What the overlay on top says.
     pub(super) fn reply(&mut self, reply: Reply) -> Vec<Effect> {
-        match reply {
-            Reply::Stay => self.remember(),
-            Reply::Look(look) => vec![Effect::Look(look)],
-            Reply::Check(yaml) => self.check(yaml),
-            Reply::Save { path, yaml } => vec![Effect::SaveSpec { path, yaml }],
-            Reply::Edit(draft) => self.open(Overlay::Editor(Box::new(Editor::new(*draft)))),
-            Reply::Close => {
-                let effects = self.remember();
-                if let Some(Overlay::Prompt(prompt)) = self.overlays.pop()
-                    && prompt.kind() == PromptKind::FilterCharts
-                {
-                    self.dashboard.set_filter("");
-                }
-                effects
-            }
-            Reply::Chosen(choice) => {
-                let mut effects = self.remember();
-                let overlay = self.overlays.pop();
-                effects.extend(self.choose(choice, overlay));
-                effects
-            }
+        match self.overlays.len().checked_sub(1) {
+            Some(top) => self.reply_of(top, reply),
+            None => Vec::new(),
         }
     }
 
-    fn choose(&mut self, choice: Choice, overlay: Option<Overlay>) -> Vec<Effect> {
+    fn reply_of(&mut self, at: usize, reply: Reply) -> Vec<Effect> {
+        let keeps = self.overlays.get(at).and_then(|overlay| overlay.keeps());
+        let mut effects: Vec<Effect> = keeps.into_iter().collect();
+        match reply {
+            Reply::Stay => {}
+            Reply::Do(effect) => effects.push(effect),
+            Reply::Open(overlay) => effects.extend(self.open(overlay)),
+            Reply::Preview(choice) => effects.extend(self.preview(choice)),
+            Reply::Revert(choice) => {
+                self.overlays.remove(at);
+                effects.extend(self.preview(choice));
+            }
+            Reply::Close => {
+                self.overlays.remove(at);
+            }
+            Reply::Chosen(choice) => {
+                self.overlays.remove(at);
+                effects.extend(self.choose(choice));
+            }
+        }
+        effects
+    }
+
+    /// Gives a message to the topmost overlay that waits for it.
+    pub(super) fn hand_to_overlays(&mut self, msg: &Msg) -> Vec<Effect> {
+        for at in (0..self.overlays.len()).rev() {
+            if let Some(reply) = self.overlays[at].incoming(msg) {
+                self.ask_draw();
+                return self.reply_of(at, reply);
+            }
+        }
+        Vec::new()
+    }
+
+    fn choose(&mut self, choice: Choice) -> Vec<Effect> {
         match choice {
             Choice::Action(action) => self.act(action),
             Choice::StartPreset(name) => self.start_run(name),
@@ -45,82 +58,26 @@ impl App {
             Choice::EditPreset(name) => vec![Effect::OpenEditor(name)],
             Choice::OpenRun(path) => self.open_or_show(path),
             Choice::Theme(name) => {
-                self.theme = self.themes.get(&name, self.depth, self.theme.ascii);
-                Vec::new()
+                self.wear(&name);
+                vec![Effect::RememberTheme(name)]
             }
-            Choice::Model(model) => self.open_chat(*model),
-            Choice::ModelPath => self.open(Overlay::Prompt(Prompt::new(PromptKind::ModelPath, ""))),
-            Choice::PlanTarget(name) => self.plan_what(name),
-            Choice::PlanDevice(name) => {
-                self.plan_on(name.as_deref());
-                Vec::new()
-            }
-            Choice::Form(FormKind::Sampling, values) => {
-                let settings = Settings::of(&values, &self.chat.sampling);
-                self.chat.set(settings);
-                Vec::new()
-            }
-            Choice::Form(FormKind::Tune, values) => self.tune(&values),
-            Choice::Prompt(PromptKind::Note, text) => {
-                self.command(Asked::Note, Command::Note { text })
-            }
-            Choice::Prompt(PromptKind::ModelPath, text) => {
-                self.open_chat(ChatModel::of_path(text.trim().into()))
-            }
-            Choice::Prompt(PromptKind::FilterCharts, text) => {
-                self.dashboard.set_filter(&text);
-                Vec::new()
-            }
-            Choice::Prompt(
-                kind @ (PromptKind::DataPath
-                | PromptKind::DataTokenizer
-                | PromptKind::DataRow
-                | PromptKind::DataSearch),
-                text,
-            ) => self.data_answer(kind, &text),
-            Choice::Prompt(PromptKind::Sample, text) => {
-                let prompt = if text.is_empty() {
-                    "\n".to_string()
-                } else {
-                    text
-                };
-                self.command(
-                    Asked::Sample,
-                    Command::Sample {
-                        prompt,
-                        sampling: self.sampling_of_run(),
-                    },
-                )
-            }
-            Choice::Leave(choice) => {
-                let leaving = matches!(overlay, Some(Overlay::Leave(question)) if question.leaving);
-                self.answer_leave(choice, leaving)
-            }
+            Choice::Answer(topic, answer) => self.tell(topic, answer),
+            Choice::Leave { choice, leaving } => self.answer_leave(choice, leaving),
         }
     }
 
-    /// How the run's own samples are drawn, as its spec says.
-    fn sampling_of_run(&self) -> Sampling {
-        let head = self.store.held.as_ref().and_then(|h| h.state.head.as_ref());
-        let said = head.map(|head| head.spec["sample"]["sampling"].clone());
-        said.and_then(|value| serde_json::from_value(value).ok())
-            .unwrap_or_default()
+    /// What choosing this would show.
+    fn preview(&mut self, choice: Choice) -> Vec<Effect> {
+        match choice {
+            Choice::Theme(name) => self.wear(&name),
+            Choice::Answer(topic, answer) => return self.tell(topic, answer),
+            _ => {}
+        }
+        Vec::new()
     }
 
-    fn tune(&mut self, values: &[String]) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        for (key, text) in ["lr", "clip_norm"].into_iter().zip(values) {
-            if let Ok(value) = text.trim().parse::<f64>() {
-                effects.extend(self.command(
-                    Asked::Adjust,
-                    Command::Adjust {
-                        key: key.into(),
-                        value,
-                    },
-                ));
-            }
-        }
-        effects
+    fn wear(&mut self, theme: &str) {
+        self.theme = self.themes.get(theme, self.depth, self.theme.ascii);
     }
 
     fn answer_leave(&mut self, choice: LeaveChoice, leaving: bool) -> Vec<Effect> {

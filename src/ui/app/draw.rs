@@ -5,8 +5,8 @@ use crate::base::text::one_line;
 use crate::ui::action::Action;
 use crate::ui::hit::Target;
 use crate::ui::layout::{MIN_HEIGHT, MIN_WIDTH, cut, screen, wrap};
-use crate::ui::overlays::{Canvas, Overlay};
-use crate::ui::panes::{PaneContext, Tab};
+use crate::ui::overlays::Canvas;
+use crate::ui::panes::{PANES, PaneEntry};
 use crate::ui::store::{HeldRun, LinkState};
 use crate::ui::theme::Meaning;
 use ratatui::Frame;
@@ -15,8 +15,10 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use unicode_width::UnicodeWidthStr;
 
-/// An action and the word for it here.
-type Hint = (Action, &'static str);
+/// In the corner where there is room.
+const BRAND: &str = " llmtui  ";
+/// Columns of the shortest piece of a run's name that is worth showing.
+const SHORTEST_NAME: usize = 7;
 
 impl App {
     /// Draws everything; changes only scroll positions and the map of clickable places.
@@ -51,134 +53,88 @@ impl App {
     }
 
     fn draw_pane(&mut self, frame: &mut Frame, area: Rect) {
-        let mut context = PaneContext {
-            store: &self.store,
-            theme: &self.theme,
-            keymap: &self.keymap,
-            hits: &mut self.hits,
-        };
-        match self.tab {
-            Tab::Home => self.home.draw(frame, area, &mut context),
-            Tab::Chat => self.chat.draw(frame, area, &mut context),
-            Tab::Data => self.data.draw(frame, area, &mut context),
-            Tab::Plan => self.plan.draw(frame, area, &mut context),
-            Tab::Hardware => self.hardware.draw(frame, area, &mut context),
-            Tab::Run => match &self.store.held {
-                Some(held) if held.state.last_seq > 0 => {
-                    let now = self.store.now;
-                    self.dashboard
-                        .draw(frame, area, &held.state, &self.theme, now);
-                    self.hits.add(area, Target::Dashboard);
-                }
-                held => {
-                    let words = self.run_words(held.as_ref());
-                    self.draw_words(frame, area, &words);
-                }
-            },
-        }
+        self.with_front(|pane, context| {
+            pane.draw(frame, area, context);
+            Vec::new()
+        });
     }
 
-    /// What the run's pane says while there is nothing to chart.
-    fn run_words(&self, held: Option<&HeldRun>) -> String {
-        let home = self.keymap.label(Action::Home);
-        let Some(held) = held else {
-            return format!("No run is open. Go to Home ({home}) to start one or to open one.");
-        };
-        match &held.link {
-            LinkState::Opening(since) => {
-                let glyphs = self.theme.glyphs();
-                let waited = self.store.now.since(*since);
-                let frame = waited.as_millis() / super::SPIN.as_millis();
-                let spinner = glyphs.spinner[frame as usize % glyphs.spinner.len()];
-                let seconds = match waited.as_secs() {
-                    0..2 => String::new(),
-                    s => format!(" ({s} s)"),
-                };
-                format!("{spinner} opening {}{seconds}", held.title)
-            }
-            LinkState::CatchingUp | LinkState::Live => {
-                format!("waiting for the first word of {}", held.title)
-            }
-            LinkState::Ended(None) => "This run wrote nothing into its log.".into(),
-            LinkState::Ended(Some(why)) => format!(
-                "{} could not be opened.\n\n{why}\n\nHome is {home}.",
-                held.title
-            ),
-        }
-    }
-
-    fn draw_words(&self, frame: &mut Frame, area: Rect, words: &str) {
-        let text = crate::base::text::sanitize(words);
-        let lines = wrap(&text, area.width.saturating_sub(4));
-        let mut shown = vec![Line::default()];
-        shown.extend(lines.into_iter().map(|row| Line::raw(format!("  {row}"))));
-        frame.render_widget(Paragraph::new(shown), area);
-    }
-
+    /// The tabs, the run on the right; where there is no room for both, the program's name gives way to the run's.
     fn draw_tabs(&mut self, frame: &mut Frame, area: Rect) {
         let theme = &self.theme;
-        let mut x = area.x;
-        let mut put = |frame: &mut Frame, text: String, style, target: Option<Target>| {
-            let width = u16::try_from(text.width())
-                .unwrap_or(0)
-                .min(area.right().saturating_sub(x));
-            let place = Rect { x, width, ..area };
-            frame.render_widget(Span::styled(text, style), place);
-            if let Some(target) = target {
-                self.hits.add(place, target);
-            }
-            x += width;
+        let tab = |pane: &&'static PaneEntry| {
+            let key = self.keymap.label(Action::Open(pane));
+            format!(" {key} {} ", pane.title).replace("  ", " ")
         };
-        if area.width >= 48 {
-            put(frame, " llmtui  ".into(), theme.style(Meaning::Title), None);
-        }
-        for tab in Tab::ALL {
-            let key = self.keymap.label(tab.action());
-            let text = format!(" {key} {} ", tab.title()).replace("  ", " ");
-            let meaning = if tab == self.tab {
-                Meaning::Selected
-            } else {
-                Meaning::Muted
+        let tabs: Vec<String> = PANES.iter().map(tab).collect();
+        let taken: usize = tabs.iter().map(|tab| tab.width()).sum();
+        let room = usize::from(area.width).saturating_sub(taken + 1);
+        let run = self.store.held.as_ref();
+        let run = run.and_then(|held| self.run_words(held, room));
+        let beside = run.as_ref().map_or(0, |(_, width)| *width);
+        let mut x = area.x;
+        if area.width >= 48 && BRAND.width() + beside <= room {
+            let place = Rect {
+                width: BRAND.width() as u16,
+                ..area
             };
-            put(
-                frame,
-                text,
-                theme.style(meaning),
-                Some(Target::Action(tab.action())),
-            );
+            frame.render_widget(Span::styled(BRAND, theme.style(Meaning::Title)), place);
+            x = place.right();
         }
-        let room = usize::from(area.right().saturating_sub(x + 2));
-        let Some(held) = &self.store.held else { return };
+        for (i, tab) in tabs.into_iter().enumerate() {
+            let width = u16::try_from(tab.width()).unwrap_or(0);
+            let width = width.min(area.right().saturating_sub(x));
+            let place = Rect { x, width, ..area };
+            let meaning = match i == self.front {
+                true => Meaning::Selected,
+                false => Meaning::Muted,
+            };
+            frame.render_widget(Span::styled(tab, theme.style(meaning)), place);
+            let open = Action::Open(PANES[i]);
+            self.hits.add(place, Target::Action(open));
+            x += width;
+        }
+        if let Some((line, width)) = run {
+            let width = u16::try_from(width).unwrap_or(0);
+            let place = Rect {
+                x: area.right().saturating_sub(width),
+                width,
+                ..area
+            };
+            frame.render_widget(line, place);
+        }
+    }
+
+    /// `shakespeare-k3qf · pretrain · ● training` and its columns, as much of it as there is room for.
+    fn run_words(&self, held: &HeldRun, room: usize) -> Option<(Line<'static>, usize)> {
+        let theme = &self.theme;
         let (mark, meaning, word) = self.run_mark(held);
         let dot = theme.glyphs().separator;
-        let method = held
-            .state
-            .head
-            .as_ref()
-            .map(|h| format!(" {dot} {}", h.method))
-            .unwrap_or_default();
-        let long = format!("{}{method} {dot} ", one_line(held.name()));
-        let tail = format!("{mark} {word} ");
-        let name = if long.width() + tail.width() <= room {
-            long
-        } else {
-            String::new()
+        let name = one_line(held.name());
+        let head = held.state.head.as_ref();
+        let method = head.map_or(String::new(), |h| format!(" {dot} {}", h.method));
+        let state = mark.width() + word.width() + 2;
+        // A cut name tells runs apart by its end: each has letters of its own there.
+        let start = name.width().saturating_sub(room.saturating_sub(state + 2));
+        let end: String = name.chars().skip(start).collect();
+        let names = [
+            format!("{name}{method} {dot} "),
+            format!("{name} "),
+            format!("{}{end} ", theme.glyphs().ellipsis),
+            String::new(),
+        ];
+        let fits = |name: &&String| {
+            let cut = name.starts_with(theme.glyphs().ellipsis) && name.width() < SHORTEST_NAME;
+            name.width() + state <= room && !cut
         };
-        if name.width() + tail.width() > room {
-            return;
-        }
-        let width = u16::try_from(name.width() + tail.width()).unwrap_or(0);
-        let place = Rect {
-            x: area.right() - width,
-            width,
-            ..area
-        };
+        let name = names.iter().find(fits)?.clone();
+        let width = name.width() + state;
         let line = Line::from(vec![
             Span::styled(name, theme.style(Meaning::Muted)),
             Span::styled(format!("{mark} "), theme.style(meaning)),
             Span::styled(format!("{word} "), theme.style(Meaning::Text)),
         ]);
-        frame.render_widget(line, place);
+        Some((line, width))
     }
 
     fn run_mark(&self, held: &HeldRun) -> (&'static str, Meaning, &'static str) {
@@ -201,11 +157,10 @@ impl App {
     }
 
     fn draw_hints(&mut self, frame: &mut Frame, area: Rect) {
-        let (own, tail) = self.hints();
-        let typing = self
-            .overlays
-            .last()
-            .map_or_else(|| self.typing(), Overlay::typing);
+        let top = self.overlays.last();
+        let typing = top.map_or_else(|| self.pane().typing(), |overlay| overlay.typing());
+        let hints = top.map_or_else(|| self.pane().hints(&self.store), |o| o.hints());
+        let (own, tail) = (hints.own, hints.kept);
         let theme = &self.theme;
         let entry = |(action, title): &(Action, &'static str)| {
             let key = self.keymap.label_while(*action, typing);
@@ -238,205 +193,6 @@ impl App {
             frame.render_widget(line, place);
             self.hits.add(place, Target::Action(action));
             x = x.saturating_add(width + 2).min(area.right());
-        }
-    }
-
-    /// Hints of the current context: those that give way when room is short, and those that stay.
-    fn hints(&self) -> (Vec<Hint>, Vec<Hint>) {
-        let titles = |actions: &[Action]| {
-            actions
-                .iter()
-                .map(|a| (*a, a.info().title))
-                .collect::<Vec<_>>()
-        };
-        use Action as A;
-        let tail = titles(&[A::Palette, A::Help, A::Leave]);
-        match self.overlays.last() {
-            Some(Overlay::Help(_)) => {
-                return (
-                    vec![(A::Down, "scroll"), (A::PageDown, "page")],
-                    titles(&[A::Cancel]),
-                );
-            }
-            Some(Overlay::Wizard(_)) => {
-                return (
-                    vec![
-                        (A::Accept, "take"),
-                        (A::Down, "next row"),
-                        (A::PageDown, "more words"),
-                    ],
-                    vec![(A::Cancel, "question before"), (A::Leave, "close")],
-                );
-            }
-            Some(Overlay::Editor(editor)) if editor.typing() => {
-                return (vec![(A::Accept, "take")], titles(&[A::Cancel]));
-            }
-            Some(Overlay::Editor(editor)) if editor.shows_yaml() => {
-                let own = vec![(A::SaveSpec, "save as"), (A::Down, "scroll")];
-                return (own, titles(&[A::Cancel]));
-            }
-            Some(Overlay::Editor(_)) => {
-                return (
-                    vec![
-                        (A::Accept, "change"),
-                        (A::SearchSpec, "search"),
-                        (A::OnlyChanges, "changes"),
-                        (A::ViewYaml, "yaml"),
-                        (A::UndoEdit, "undo"),
-                        (A::SaveSpec, "save as"),
-                        (A::StartSpec, "start"),
-                        (A::ResetValue, "reset"),
-                        (A::RedoEdit, "redo"),
-                    ],
-                    titles(&[A::Cancel]),
-                );
-            }
-            Some(Overlay::Form(_) | Overlay::Prompt(_)) => {
-                return (
-                    vec![(A::Accept, "take"), (A::Down, "next")],
-                    titles(&[A::Cancel]),
-                );
-            }
-            Some(_) => return (titles(&[A::Accept]), titles(&[A::Cancel])),
-            None => {}
-        }
-        match self.tab {
-            Tab::Home if self.home.typing() => (
-                vec![(A::Accept, "keep the filter")],
-                vec![(A::Cancel, "clear it")],
-            ),
-            Tab::Home => {
-                let accept = match self.home.current(&self.store) {
-                    Some(crate::ui::panes::home::HomeRow::Run(_)) => "open",
-                    Some(crate::ui::panes::home::HomeRow::New) => "ask me",
-                    _ => "start",
-                };
-                let mut own = vec![(A::Accept, accept)];
-                own.extend(titles(&[
-                    A::NewRun,
-                    A::EditPreset,
-                    A::Filter,
-                    A::Sort,
-                    A::ChatWith,
-                    A::ResumeRun,
-                    A::Refresh,
-                ]));
-                (own, tail)
-            }
-            Tab::Run => (self.run_hints(), tail),
-            Tab::Data if self.data.has_rows() => {
-                let mut own = titles(&[A::NextRow, A::PreviousRow, A::DataMode]);
-                own.push((A::Accept, "its rows"));
-                if self.data.filtered() {
-                    own.push((A::Cancel, "all rows"));
-                }
-                own.extend(titles(&[
-                    A::SearchData,
-                    A::JumpRow,
-                    A::OpenData,
-                    A::DataTokenizer,
-                    A::DataAgain,
-                ]));
-                (own, tail)
-            }
-            Tab::Data => (titles(&[A::OpenData]), tail),
-            Tab::Plan if self.plan.typing() => (
-                vec![(A::Accept, "take"), (A::Down, "take, next")],
-                vec![(A::Cancel, "as it was")],
-            ),
-            Tab::Plan => {
-                let mut own = vec![(A::Accept, "change")];
-                own.extend(titles(&[
-                    A::Less,
-                    A::More,
-                    A::PlanTarget,
-                    A::PlanDevice,
-                    A::PlanApply,
-                    A::PlanReset,
-                ]));
-                (own, tail)
-            }
-            Tab::Hardware => {
-                let mut own = Vec::new();
-                if self.hardware.several_gpus(&self.store) {
-                    own.push((A::Down, "next GPU"));
-                }
-                own.push((A::PageDown, "more findings"));
-                if self.store.held.is_some() {
-                    own.push((A::OtherMachine, A::OtherMachine.info().title));
-                }
-                (own, tail)
-            }
-            Tab::Chat => {
-                let stop = if self.chat.answering() { "stop" } else { "out" };
-                let mut own = match self.chat.typing() {
-                    true => vec![(A::Send, "send"), (A::StopAnswer, stop)],
-                    false => vec![(A::Send, "write")],
-                };
-                if self.chat.columns().len() > 1 {
-                    own.extend(titles(&[A::NextModel]));
-                }
-                own.extend(titles(&[
-                    A::Checkpoints,
-                    A::AddModel,
-                    A::TokenColours,
-                    A::EditTurn,
-                    A::SaveChat,
-                    A::ShowPrompt,
-                    A::Settings,
-                    A::Resend,
-                    A::ClearChat,
-                    A::DropModel,
-                ]));
-                (own, tail)
-            }
-        }
-    }
-
-    fn run_hints(&self) -> Vec<Hint> {
-        use Action as A;
-        let titles = |actions: &[Action]| {
-            actions
-                .iter()
-                .map(|a| (*a, a.info().title))
-                .collect::<Vec<_>>()
-        };
-        let shown = self
-            .store
-            .held
-            .as_ref()
-            .filter(|held| held.state.last_seq > 0);
-        match shown.map(HeldRun::live) {
-            Some(true) => titles(&[
-                A::Pause,
-                A::Checkpoint,
-                A::Evaluate,
-                A::Sample,
-                A::Tune,
-                A::Note,
-                A::Zoom,
-                A::FilterCharts,
-                A::ChartCursor,
-                A::Smooth,
-                A::LogScale,
-                A::Stop,
-            ]),
-            Some(false) => {
-                let resume = self.resumable().map(|_| (A::Pause, "resume"));
-                let mut hints: Vec<Hint> = resume.into_iter().collect();
-                hints.extend(titles(&[
-                    A::Zoom,
-                    A::ChartNext,
-                    A::ChartCursor,
-                    A::FilterCharts,
-                    A::Smooth,
-                    A::LogScale,
-                    A::ZoomIn,
-                    A::ResetView,
-                ]));
-                hints
-            }
-            None => Vec::new(),
         }
     }
 }

@@ -1,36 +1,80 @@
 //! What links and jobs bring.
 
 use super::{App, Leaving, MAX_PENDING};
-use crate::hardware::Machine;
 use crate::link::Incoming;
-use crate::plan::measured::{self, Place};
 use crate::run::index::RunSummary;
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
-use crate::ui::msg::{Asked, Opened, Slot};
-use crate::ui::panes::Tab;
+use crate::ui::msg::{Asked, Msg, Opened, SavedSpec, Slot};
+use crate::ui::panes::home;
 use crate::ui::store::LinkState;
-use crate::wire::{CommandId, Envelope, Event, Values};
+use crate::wire::{CommandId, Envelope, Event};
 
 impl App {
-    pub(super) fn incoming(&mut self, slot: Slot, batch: Vec<Incoming>) -> Vec<Effect> {
-        if self.run_slot() == Some(slot) {
-            batch
-                .into_iter()
-                .flat_map(|item| self.run_incoming(item))
-                .collect()
-        } else if self.chat.owns(slot) {
-            self.chat_incoming(slot, batch)
-        } else {
-            Vec::new()
+    /// Takes a message into the store, before overlays and panes hear of it.
+    pub(super) fn take_in(&mut self, msg: &Msg) -> Vec<Effect> {
+        match msg {
+            Msg::Tick if self.toasts.expire(self.store.now) => self.ask_draw(),
+            Msg::Incoming { slot, batch } if self.run_slot() == Some(*slot) => {
+                return batch
+                    .iter()
+                    .flat_map(|item| self.run_incoming(item))
+                    .collect();
+            }
+            Msg::Opened { slot, result } => return self.opened(*slot, result),
+            Msg::Sent {
+                slot,
+                asked,
+                result,
+            } => self.sent(*slot, *asked, result),
+            Msg::Runs(result) => self.runs(result),
+            Msg::Checkpoints(rows) => {
+                self.store.checkpoints.clone_from(rows);
+                self.data_moved();
+            }
+            Msg::ModelFiles(files) => {
+                self.store.model_files.clone_from(files);
+                self.data_moved();
+            }
+            Msg::Machine(machine) => self.store.machine = Some((**machine).clone()),
+            Msg::Hardware { machine, values } => {
+                let now = self.store.now;
+                if let Some(machine) = machine {
+                    self.store.hardware.describe((**machine).clone());
+                }
+                self.store.hardware.sample(now, values);
+            }
+            Msg::Saved(result) => self.saved(result.as_ref()),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn saved(&mut self, result: Result<&SavedSpec, &String>) {
+        self.ask_draw();
+        match result {
+            Ok(SavedSpec { path, fault }) => {
+                let path = path.display();
+                match fault {
+                    None => self.toast(
+                        Level::Info,
+                        &format!("saved; train it with: llmtui train {path}"),
+                    ),
+                    Some(why) => self.toast(
+                        Level::Warn,
+                        &format!("saved as {path}, but it cannot run yet: {why}"),
+                    ),
+                }
+            }
+            Err(why) => self.toast(Level::Bad, why),
         }
     }
 
-    fn run_incoming(&mut self, item: Incoming) -> Vec<Effect> {
+    fn run_incoming(&mut self, item: &Incoming) -> Vec<Effect> {
         self.data_moved();
         match item {
             Incoming::Event(envelope) => {
-                self.run_event(&envelope);
+                self.run_event(envelope);
                 self.leave_if_stopped()
             }
             Incoming::CaughtUp => {
@@ -42,7 +86,7 @@ impl App {
                 Vec::new()
             }
             Incoming::Closed(why) => {
-                self.run_closed(why);
+                self.run_closed(why.clone());
                 self.leave_if_stopped()
             }
         }
@@ -54,19 +98,6 @@ impl App {
         };
         held.state.apply(envelope);
         held.hardware.apply(envelope);
-        let place = measured::now(&held.state).map_or(Place::Process, |m| m.place);
-        let moved = self.dashboard.planned.map(|(place, _)| place) != Some(place);
-        let told = match envelope.event {
-            Event::Started { .. } => true,
-            Event::HardwareSampled { .. } => moved && held.state.head.is_some(),
-            _ => false,
-        };
-        if told {
-            let machine = held.hardware.machine.as_ref();
-            let request = measured::request_of(&held.state, machine);
-            let plan = request.map(|request| crate::plan::plan(&request));
-            self.dashboard.planned = plan.map(|plan| (place, plan.memory.steady()));
-        }
         let fresh: Vec<_> = held
             .state
             .notices
@@ -83,7 +114,6 @@ impl App {
         match &envelope.event {
             Event::Accepted { id } => self.answered(*id, None),
             Event::Rejected { id, why } => self.answered(*id, Some(why)),
-            Event::Checkpointed { .. } if self.tab == Tab::Chat => self.data_moved(),
             _ => {}
         }
     }
@@ -117,7 +147,7 @@ impl App {
             Some(why) => self.toast(Level::Bad, &format!("the link to the run broke: {why}")),
             None if lost => self.toast(
                 Level::Bad,
-                "the engine is gone without a last word; its last checkpoint is kept",
+                "the training process died (killed or out of memory); its last checkpoint is kept",
             ),
             None => {}
         }
@@ -131,10 +161,14 @@ impl App {
         }
     }
 
-    pub(super) fn opened(&mut self, slot: Slot, result: Result<Opened, String>) -> Vec<Effect> {
+    /// Whether a pane holds the link of this slot.
+    fn owned(&self, slot: Slot) -> bool {
+        self.panes.iter().any(|pane| pane.owns(slot))
+    }
+
+    fn opened(&mut self, slot: Slot, result: &Result<Opened, String>) -> Vec<Effect> {
         self.ask_draw();
-        if self.chat.owns(slot) {
-            self.chat.opened(slot, result.map(|_| ()));
+        if self.owned(slot) {
             return Vec::new();
         }
         let Some(held) = self.store.held.as_mut().filter(|held| held.slot == slot) else {
@@ -142,75 +176,54 @@ impl App {
         };
         match result {
             Ok(opened) => {
-                held.path = Some(opened.path);
+                held.path = Some(opened.path.clone());
                 held.holder = opened.holder;
                 held.link = LinkState::CatchingUp;
                 self.refresh()
             }
             Err(why) => {
-                held.link = LinkState::Ended(Some(why));
+                held.link = LinkState::Ended(Some(why.clone()));
                 Vec::new()
             }
         }
     }
 
-    pub(super) fn sent(
-        &mut self,
-        slot: Slot,
-        asked: Asked,
-        result: Result<CommandId, String>,
-    ) -> Vec<Effect> {
+    fn sent(&mut self, slot: Slot, asked: Asked, result: &Result<CommandId, String>) {
         self.data_moved();
-        if self.chat.owns(slot) {
-            if asked == Asked::Generate {
-                self.chat.sent(slot, result);
-            }
-            return Vec::new();
+        if self.owned(slot) {
+            return;
         }
         match result {
             Ok(id) => {
                 if self.pending.len() == MAX_PENDING {
                     self.pending.remove(0);
                 }
-                self.pending.push((id, asked));
+                self.pending.push((*id, asked));
             }
             Err(why) => {
                 self.leaving = Leaving::No;
                 self.toast(Level::Warn, &format!("{} not sent: {why}", asked.word()));
             }
         }
-        Vec::new()
     }
 
-    pub(super) fn runs(&mut self, result: Result<(Vec<RunSummary>, Vec<String>), String>) {
-        self.reading_runs = false;
-        self.runs_read = self.store.now;
+    fn runs(&mut self, result: &Result<(Vec<RunSummary>, Vec<String>), String>) {
+        self.store.reading_runs = false;
+        self.store.runs_read = self.store.now;
         match result {
             Ok((runs, unreadable)) => {
-                if self.store.runs.as_ref() == Some(&runs) && self.store.unreadable == unreadable {
+                if self.store.runs.as_ref() == Some(runs) && self.store.unreadable == *unreadable {
                     return;
                 }
-                self.store.unreadable = unreadable;
-                self.home.replace_runs(&mut self.store, runs);
+                self.store.unreadable.clone_from(unreadable);
+                self.store.runs = Some(runs.clone());
             }
             Err(why) => {
                 self.store.runs.get_or_insert_default();
                 self.toast(Level::Bad, &format!("the runs cannot be listed: {why}"));
             }
         }
-        if self.tab == Tab::Home {
-            self.data_moved();
-        }
-    }
-
-    /// This machine was read.
-    pub(super) fn hardware(&mut self, machine: Option<Machine>, values: &Values) {
-        let now = self.store.now;
-        if let Some(machine) = machine {
-            self.store.hardware.describe(machine);
-        }
-        self.store.hardware.sample(now, values);
-        if self.tab == Tab::Hardware {
+        if *self.entry() == home::ENTRY {
             self.data_moved();
         }
     }

@@ -1,10 +1,11 @@
 //! A few named values to change at once: decoding settings, live tuning.
 
-use super::{Canvas, Choice, Reply};
+use super::{Canvas, Choice, Overlay, Reply};
 use crate::ui::action::Action;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::hit::Target;
 use crate::ui::layout::{centred, fill, framed, split_bottom};
+use crate::ui::request::{Answer, Hints, Topic};
 use crate::ui::theme::Meaning;
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
@@ -14,13 +15,6 @@ use ratatui::widgets::{Clear, Paragraph};
 
 /// Columns of the names.
 const NAMES: u16 = 22;
-
-/// What the values are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FormKind {
-    Tune,
-    Sampling,
-}
 
 /// One value.
 #[derive(Debug)]
@@ -52,7 +46,7 @@ impl Field {
 /// The fields and which one is edited.
 #[derive(Debug)]
 pub struct Form {
-    kind: FormKind,
+    topic: Topic,
     title: &'static str,
     fields: Vec<Field>,
     selected: usize,
@@ -61,9 +55,9 @@ pub struct Form {
 }
 
 impl Form {
-    pub fn new(kind: FormKind, title: &'static str, fields: Vec<Field>) -> Self {
+    pub fn new(topic: Topic, title: &'static str, fields: Vec<Field>) -> Self {
         Form {
-            kind,
+            topic,
             title,
             fields,
             selected: 0,
@@ -71,7 +65,33 @@ impl Form {
         }
     }
 
-    pub fn act(&mut self, action: Action) -> Reply {
+    fn submit(&mut self) -> Reply {
+        for (i, field) in self.fields.iter().enumerate() {
+            if let Some(why) = (field.check)(field.field.text().trim()) {
+                self.selected = i;
+                self.error = Some(format!("{}: {why}", field.name));
+                return Reply::Stay;
+            }
+        }
+        let values = self.fields.iter().map(|f| f.field.text()).collect();
+        Reply::Chosen(Choice::Answer(self.topic, Answer::Values(values)))
+    }
+}
+
+impl Overlay for Form {
+    fn hints(&self) -> Hints {
+        Hints::of_overlay(vec![(Action::Accept, "take"), (Action::Down, "next")])
+    }
+
+    fn typing(&self) -> bool {
+        true
+    }
+
+    fn topic(&self) -> Option<Topic> {
+        Some(self.topic)
+    }
+
+    fn act(&mut self, action: Action) -> Reply {
         let last = self.fields.len().saturating_sub(1);
         match action {
             Action::Up => self.selected = self.selected.checked_sub(1).unwrap_or(last),
@@ -89,37 +109,27 @@ impl Form {
         Reply::Stay
     }
 
-    fn submit(&mut self) -> Reply {
-        for (i, field) in self.fields.iter().enumerate() {
-            if let Some(why) = (field.check)(field.field.text().trim()) {
-                self.selected = i;
-                self.error = Some(format!("{}: {why}", field.name));
-                return Reply::Stay;
-            }
-        }
-        let values = self.fields.iter().map(|f| f.field.text()).collect();
-        Reply::Chosen(Choice::Form(self.kind, values))
-    }
-
-    pub fn key(&mut self, key: KeyEvent) {
+    fn key(&mut self, key: KeyEvent) -> Reply {
         self.error = None;
         if let Some(field) = self.fields.get_mut(self.selected) {
             field.field.key(key);
         }
+        Reply::Stay
     }
 
-    pub fn paste(&mut self, text: &str) {
+    fn paste(&mut self, text: &str) -> Reply {
         if let Some(field) = self.fields.get_mut(self.selected) {
             field.field.paste(text);
         }
+        Reply::Stay
     }
 
-    pub fn click(&mut self, row: usize) -> Reply {
+    fn click(&mut self, row: usize) -> Reply {
         self.selected = row.min(self.fields.len().saturating_sub(1));
         Reply::Stay
     }
 
-    pub fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+    fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
         let theme = canvas.theme;
         let rows = u16::try_from(self.fields.len()).unwrap_or(u16::MAX);
         let area = centred(
@@ -186,8 +196,16 @@ impl Form {
     }
 }
 
+/// One of its kind.
+#[cfg(test)]
+pub(super) fn example() -> Box<dyn Overlay> {
+    let fields = vec![Field::new("lr", "", "0.1", |_| None)];
+    Box::new(Form::new(super::prompt::topic(), "tune", fields))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::prompt::topic;
     use super::*;
 
     fn number(text: &str) -> Option<String> {
@@ -202,7 +220,7 @@ mod tests {
             Field::new("lr", "", "0.1", number),
             Field::new("clip", "", "1", number),
         ];
-        let mut form = Form::new(FormKind::Tune, "tune", fields);
+        let mut form = Form::new(topic(), "tune", fields);
         form.act(Action::Down);
         form.paste("x");
         form.act(Action::Up);
@@ -215,7 +233,7 @@ mod tests {
         let values = vec!["0.1".to_string(), "2".to_string()];
         assert_eq!(
             form.act(Action::Accept),
-            Reply::Chosen(Choice::Form(FormKind::Tune, values))
+            Reply::Chosen(Choice::Answer(topic(), Answer::Values(values)))
         );
     }
 }

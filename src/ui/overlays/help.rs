@@ -1,10 +1,11 @@
 //! Help: every action with its keys, those of the current screen first.
 
-use super::{Canvas, Reply};
-use crate::ui::action::{ACTIONS, Action, Context};
+use super::{Canvas, Overlay, Reply};
+use crate::ui::action::{Action, Context, actions};
 use crate::ui::hit::Target;
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::{centred, fill, framed, wrap};
+use crate::ui::request::Hints;
 use crate::ui::theme::{Meaning, Theme};
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -36,41 +37,6 @@ impl HelpSheet {
         }
     }
 
-    pub fn act(&mut self, action: Action) -> Reply {
-        self.scroll = match action {
-            Action::Up => self.scroll.saturating_sub(1),
-            Action::Down => self.scroll + 1,
-            Action::PageUp => self.scroll.saturating_sub(self.page),
-            Action::PageDown => self.scroll + self.page,
-            Action::Top => 0,
-            Action::Bottom => usize::MAX,
-            Action::Cancel | Action::Accept | Action::Help | Action::Leave => return Reply::Close,
-            _ => self.scroll,
-        };
-        Reply::Stay
-    }
-
-    pub fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
-        let width = WIDTH.min(area.width.saturating_sub(2));
-        let lines = self.lines(width.saturating_sub(2), canvas.theme, canvas.keymap);
-        let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX);
-        let area = centred(area, width, height.min(area.height));
-        let block = framed(canvas.theme, "help: esc closes, arrows scroll");
-        let inner = block.inner(area);
-        frame.render_widget(Clear, area);
-        frame.render_widget(block, area);
-        canvas.hits.add(area, Target::Overlay);
-        self.page = usize::from(inner.height).saturating_sub(1).max(1);
-        let last = lines.len().saturating_sub(usize::from(inner.height));
-        self.scroll = self.scroll.min(last);
-        let shown: Vec<Line> = lines
-            .into_iter()
-            .skip(self.scroll)
-            .take(inner.height.into())
-            .collect();
-        frame.render_widget(Paragraph::new(shown), inner);
-    }
-
     fn lines(&self, width: u16, theme: &Theme, keymap: &Keymap) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         for context in &self.order {
@@ -78,7 +44,7 @@ impl HelpSheet {
                 lines.push(Line::default());
             }
             lines.push(Line::styled(context.title(), theme.style(Meaning::Title)));
-            for info in ACTIONS.iter().filter(|a| a.context == *context) {
+            for info in actions().filter(|a| a.context == *context) {
                 let keys: Vec<String> = keymap.keys(info.action).map(|k| k.to_string()).collect();
                 let keys = if keys.is_empty() {
                     "(palette)".into()
@@ -98,4 +64,51 @@ impl HelpSheet {
         }
         lines
     }
+}
+
+impl Overlay for HelpSheet {
+    fn hints(&self) -> Hints {
+        Hints::of_overlay(vec![(Action::Down, "scroll"), (Action::PageDown, "page")])
+    }
+
+    fn act(&mut self, action: Action) -> Reply {
+        self.scroll = match action {
+            Action::Up => self.scroll.saturating_sub(1),
+            Action::Down => self.scroll + 1,
+            Action::PageUp => self.scroll.saturating_sub(self.page),
+            Action::PageDown => self.scroll + self.page,
+            Action::Top => 0,
+            Action::Bottom => usize::MAX,
+            Action::Cancel | Action::Accept | Action::Help | Action::Leave => return Reply::Close,
+            _ => self.scroll,
+        };
+        Reply::Stay
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+        let width = WIDTH.min(area.width.saturating_sub(2));
+        let lines = self.lines(width.saturating_sub(2), canvas.theme, canvas.keymap);
+        let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX);
+        let area = centred(area, width, height.min(area.height));
+        let block = framed(canvas.theme, "help: esc closes, arrows scroll");
+        let inner = block.inner(area);
+        frame.render_widget(Clear, area);
+        frame.render_widget(block, area);
+        canvas.hits.add(area, Target::Overlay);
+        self.page = usize::from(inner.height).saturating_sub(1).max(1);
+        let last = lines.len().saturating_sub(usize::from(inner.height));
+        self.scroll = self.scroll.min(last);
+        let shown: Vec<Line> = lines
+            .into_iter()
+            .skip(self.scroll)
+            .take(inner.height.into())
+            .collect();
+        frame.render_widget(Paragraph::new(shown), inner);
+    }
+}
+
+/// One of its kind.
+#[cfg(test)]
+pub(super) fn example() -> Box<dyn Overlay> {
+    Box::new(HelpSheet::new(super::LIST))
 }

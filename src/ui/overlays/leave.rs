@@ -1,7 +1,7 @@
 //! The question what becomes of a live run when its viewer leaves or stops it.
 
-use super::{Canvas, Choice, Reply};
-use crate::ui::action::Action;
+use super::{Canvas, Choice, LEAVE, Overlay, Reply};
+use crate::ui::action::{Action, Context};
 use crate::ui::hit::Target;
 use crate::ui::layout::{centred, fill, framed};
 use crate::ui::msg::Holder;
@@ -22,7 +22,7 @@ pub enum LeaveChoice {
 /// The question. `leaving`: the workbench closes afterwards.
 #[derive(Debug)]
 pub struct LeaveQuestion {
-    pub leaving: bool,
+    leaving: bool,
     title: String,
     rows: Vec<(Action, LeaveChoice, &'static str)>,
     selected: usize,
@@ -56,7 +56,23 @@ impl LeaveQuestion {
         }
     }
 
-    pub fn act(&mut self, action: Action) -> Reply {
+    fn answer(&self, row: usize) -> Reply {
+        match self.rows.get(row) {
+            Some((_, choice, _)) => Reply::Chosen(Choice::Leave {
+                choice: *choice,
+                leaving: self.leaving,
+            }),
+            None => Reply::Close,
+        }
+    }
+}
+
+impl Overlay for LeaveQuestion {
+    fn contexts(&self) -> &'static [Context] {
+        LEAVE
+    }
+
+    fn act(&mut self, action: Action) -> Reply {
         let last = self.rows.len();
         match action {
             Action::Up => self.selected = self.selected.checked_sub(1).unwrap_or(last),
@@ -68,7 +84,7 @@ impl LeaveQuestion {
                 }
             }
             Action::Accept => return self.answer(self.selected),
-            Action::Cancel => return Reply::Close,
+            Action::Cancel | Action::Leave => return Reply::Close,
             wanted => {
                 if let Some(row) = self.rows.iter().position(|(action, ..)| *action == wanted) {
                     return self.answer(row);
@@ -78,18 +94,11 @@ impl LeaveQuestion {
         Reply::Stay
     }
 
-    pub fn click(&mut self, row: usize) -> Reply {
+    fn click(&mut self, row: usize) -> Reply {
         self.answer(row)
     }
 
-    fn answer(&self, row: usize) -> Reply {
-        match self.rows.get(row) {
-            Some((_, choice, _)) => Reply::Chosen(Choice::Leave(*choice)),
-            None => Reply::Close,
-        }
-    }
-
-    pub fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+    fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
         let theme = canvas.theme;
         let height = u16::try_from(self.rows.len() + 3).unwrap_or(u16::MAX);
         let area = centred(area, 78.min(area.width.saturating_sub(2)), height);
@@ -142,20 +151,33 @@ impl LeaveQuestion {
     }
 }
 
+/// One of its kind.
+#[cfg(test)]
+pub(super) fn example() -> Box<dyn Overlay> {
+    Box::new(LeaveQuestion::new(true, Holder::Detached, "x"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn chosen(choice: LeaveChoice) -> Reply {
+        Reply::Chosen(Choice::Leave {
+            choice,
+            leaving: true,
+        })
+    }
 
     #[test]
     fn only_what_is_possible_is_offered() {
         let mut question = LeaveQuestion::new(true, Holder::Detached, "x");
         assert_eq!(
             question.act(Action::Accept),
-            Reply::Chosen(Choice::Leave(LeaveChoice::Running))
+            chosen(LeaveChoice::Running)
         );
         assert_eq!(
             question.act(Action::StopNow),
-            Reply::Chosen(Choice::Leave(LeaveChoice::StopNow))
+            chosen(LeaveChoice::StopNow)
         );
         question.act(Action::Up);
         assert_eq!(question.act(Action::Accept), Reply::Close);

@@ -1,33 +1,50 @@
-//! What lies over the panes: a stack of which the topmost has the keyboard. An overlay answers with a [`Reply`]; the app
-//! acts on it.
+//! What lies over the panes: one file (or folder) each and one word in the list below. They form a stack of which the
+//! topmost has the keyboard. An overlay answers with a [`Reply`]; the app acts on it.
 
-mod editor;
-mod form;
-mod help;
-mod leave;
-mod picker;
-mod prompt;
-mod wizard;
+macro_rules! overlays {
+    ($($overlay:ident)+) => {
+        $(mod $overlay;)+
+
+        /// One of each, for what holds for all of them.
+        #[cfg(test)]
+        pub(crate) fn examples() -> Vec<(&'static str, Box<dyn Overlay>)> {
+            vec![$((stringify!($overlay), $overlay::example())),+]
+        }
+    };
+}
+
+overlays! { editor form help leave picker prompt wizard }
 
 pub use editor::Editor;
-pub use form::{Field, Form, FormKind};
+pub use form::{Field, Form};
 pub use help::HelpSheet;
 pub use leave::{LeaveChoice, LeaveQuestion};
 pub use picker::{Item, Picker};
-pub use prompt::{Prompt, PromptKind};
+pub use prompt::Prompt;
 pub use wizard::WizardScreen;
 
 use super::action::{Action, Context};
+use super::effect::Effect;
 use super::hit::HitMap;
 use super::keymap::Keymap;
-use super::panes::chat::ChatModel;
+use super::msg::Msg;
+use super::request::{Answer, Hints, Topic};
 use super::theme::Theme;
-use crate::advisor::wizard::Look;
-use crate::spec::Draft;
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use std::fmt::Debug;
 use std::path::PathBuf;
+
+/// The contexts of an overlay without keys of its own.
+const LIST: &[Context] = &[Context::List, Context::Global];
+const EDITOR: &[Context] = &[Context::Editor, Context::List, Context::Global];
+/// Of an overlay in which a path is typed. Its own keys shadow those of lists on purpose.
+const PATH: &[Context] = &[Context::Path, Context::List, Context::Global];
+const LEAVE: &[Context] = &[Context::Leave, Context::List, Context::Global];
+
+/// Contexts that overlays ask together; no key may mean two things in one of them.
+pub const SCREENS: &[&[Context]] = &[LIST, EDITOR, LEAVE];
 
 /// What an overlay was for, once it is answered.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,16 +59,13 @@ pub enum Choice {
     EditPreset(String),
     OpenRun(PathBuf),
     Theme(String),
-    /// A model to talk to; `ModelPath` asks for one by its place.
-    Model(Box<ChatModel>),
-    ModelPath,
-    /// What to plan: a name, or none for the run on the screen.
-    PlanTarget(Option<String>),
-    /// A GPU of the table, or none for this machine.
-    PlanDevice(Option<String>),
-    Form(FormKind, Vec<String>),
-    Prompt(PromptKind, String),
-    Leave(LeaveChoice),
+    /// What becomes of the live run; `leaving`: the workbench closes afterwards.
+    Leave {
+        choice: LeaveChoice,
+        leaving: bool,
+    },
+    /// For the pane that asked.
+    Answer(Topic, Answer),
 }
 
 /// What an overlay says to a key.
@@ -61,30 +75,25 @@ pub enum Reply {
     /// Closed without an answer.
     Close,
     Chosen(Choice),
-    /// Look at a path and say what was found; the overlay waits.
-    Look(Look),
-    /// Run the checks of this spec; the overlay waits.
-    Check(String),
-    /// Write a new file; the overlay waits.
-    Save {
-        path: PathBuf,
-        yaml: String,
-    },
-    /// Open an editor on top.
-    Edit(Box<Draft>),
+    /// Show what choosing this would do, and stay open.
+    Preview(Choice),
+    /// Closed without an answer: show this again.
+    Revert(Choice),
+    /// The overlay waits for what comes of it.
+    Do(Effect),
+    /// Open another one on top.
+    Open(Box<dyn Overlay>),
 }
 
 impl PartialEq for Reply {
-    /// Drafts have no equality; nobody asks for theirs.
+    /// Overlays have no equality; nobody asks for theirs.
     fn eq(&self, other: &Reply) -> bool {
         match (self, other) {
             (Reply::Stay, Reply::Stay) | (Reply::Close, Reply::Close) => true,
-            (Reply::Chosen(a), Reply::Chosen(b)) => a == b,
-            (Reply::Look(a), Reply::Look(b)) => a == b,
-            (Reply::Check(a), Reply::Check(b)) => a == b,
-            (Reply::Save { path: a, yaml: x }, Reply::Save { path: b, yaml: y }) => {
-                (a, x) == (b, y)
-            }
+            (Reply::Chosen(a), Reply::Chosen(b))
+            | (Reply::Preview(a), Reply::Preview(b))
+            | (Reply::Revert(a), Reply::Revert(b)) => a == b,
+            (Reply::Do(a), Reply::Do(b)) => a == b,
             _ => false,
         }
     }
@@ -97,94 +106,58 @@ pub struct Canvas<'a> {
     pub hits: &'a mut HitMap,
 }
 
-/// One overlay.
-#[derive(Debug)]
-pub enum Overlay {
-    Help(HelpSheet),
-    Picker(Picker),
-    Form(Form),
-    Prompt(Prompt),
-    Leave(LeaveQuestion),
-    Wizard(Box<WizardScreen>),
-    Editor(Box<Editor>),
-}
+/// One overlay. What is left out does nothing.
+pub trait Overlay: Debug {
+    /// Contexts whose keys hold, the most particular first, [`Context::Global`] last. Of the global ones only those for
+    /// help, closing, redrawing and suspending reach past the overlay.
+    fn contexts(&self) -> &'static [Context] {
+        LIST
+    }
 
-impl Overlay {
-    /// Contexts whose keys hold, the first one first.
-    pub fn contexts(&self) -> &'static [Context] {
-        match self {
-            Overlay::Editor(_) => &[Context::Editor, Context::List, Context::Global],
-            Overlay::Leave(_) => &[Context::Leave, Context::List, Context::Global],
-            _ => &[Context::List, Context::Global],
-        }
+    /// The keys worth knowing now.
+    fn hints(&self) -> Hints {
+        Hints::of_overlay(vec![(Action::Accept, Action::Accept.info().title)])
     }
 
     /// True when letters are text.
-    pub fn typing(&self) -> bool {
-        match self {
-            Overlay::Picker(_) | Overlay::Form(_) | Overlay::Prompt(_) => true,
-            Overlay::Wizard(o) => o.typing(),
-            Overlay::Editor(o) => o.typing(),
-            Overlay::Help(_) | Overlay::Leave(_) => false,
-        }
+    fn typing(&self) -> bool {
+        false
     }
 
-    pub fn act(&mut self, action: Action) -> Reply {
-        match self {
-            Overlay::Help(o) => o.act(action),
-            Overlay::Picker(o) => o.act(action),
-            Overlay::Form(o) => o.act(action),
-            Overlay::Prompt(o) => o.act(action),
-            Overlay::Leave(o) => o.act(action),
-            Overlay::Wizard(o) => o.act(action),
-            Overlay::Editor(o) => o.act(action),
-        }
+    /// What a pane opened it for.
+    fn topic(&self) -> Option<Topic> {
+        None
     }
+
+    /// [`Action::Cancel`] goes one step back and closes at the first one, [`Action::Leave`] closes.
+    fn act(&mut self, action: Action) -> Reply;
 
     /// A key that no binding took.
-    pub fn key(&mut self, key: KeyEvent) {
-        match self {
-            Overlay::Picker(o) => o.key(key),
-            Overlay::Form(o) => o.key(key),
-            Overlay::Prompt(o) => o.key(key),
-            Overlay::Wizard(o) => o.key(key),
-            Overlay::Editor(o) => o.key(key),
-            Overlay::Help(_) | Overlay::Leave(_) => {}
-        }
+    fn key(&mut self, _key: KeyEvent) -> Reply {
+        Reply::Stay
     }
 
-    pub fn paste(&mut self, text: &str) {
-        match self {
-            Overlay::Picker(o) => o.paste(text),
-            Overlay::Form(o) => o.paste(text),
-            Overlay::Prompt(o) => o.paste(text),
-            Overlay::Wizard(o) => o.paste(text),
-            Overlay::Editor(o) => o.paste(text),
-            Overlay::Help(_) | Overlay::Leave(_) => {}
-        }
+    fn paste(&mut self, _text: &str) -> Reply {
+        Reply::Stay
     }
 
     /// A click on one of its rows.
-    pub fn click(&mut self, row: usize) -> Reply {
-        match self {
-            Overlay::Picker(o) => o.click(row),
-            Overlay::Form(o) => o.click(row),
-            Overlay::Leave(o) => o.click(row),
-            Overlay::Wizard(o) => o.click(row),
-            Overlay::Editor(o) => o.click(row),
-            Overlay::Help(_) | Overlay::Prompt(_) => Reply::Stay,
-        }
+    fn click(&mut self, _row: usize) -> Reply {
+        Reply::Stay
     }
 
-    pub fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
-        match self {
-            Overlay::Help(o) => o.draw(frame, area, canvas),
-            Overlay::Picker(o) => o.draw(frame, area, canvas),
-            Overlay::Form(o) => o.draw(frame, area, canvas),
-            Overlay::Prompt(o) => o.draw(frame, area, canvas),
-            Overlay::Leave(o) => o.draw(frame, area, canvas),
-            Overlay::Wizard(o) => o.draw(frame, area, canvas),
-            Overlay::Editor(o) => o.draw(frame, area, canvas),
-        }
+    /// A message that is not a key's or the mouse's; `None` where the overlay did not wait for it.
+    fn incoming(&mut self, _msg: &Msg) -> Option<Reply> {
+        None
     }
+
+    /// Newer rows for a list.
+    fn refill(&mut self, _newer: Picker) {}
+
+    /// What is to be kept after each reply, so that it is never lost.
+    fn keeps(&self) -> Option<Effect> {
+        None
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas);
 }

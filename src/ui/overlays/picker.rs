@@ -1,10 +1,11 @@
 //! A list to choose from by typing a part of a name: palette, themes, checkpoints.
 
-use super::{Canvas, Choice, Reply};
+use super::{Canvas, Choice, Overlay, Reply};
 use crate::ui::action::Action;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::hit::Target;
 use crate::ui::layout::{centred, cut, fill, framed, scroll_to, split_top};
+use crate::ui::request::{Answer, Topic};
 use crate::ui::theme::Meaning;
 use crossterm::event::KeyEvent;
 use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
@@ -39,6 +40,11 @@ pub struct Picker {
     selected: usize,
     scroll: usize,
     page: usize,
+    topic: Option<Topic>,
+    /// Each selected row is previewed; this one is shown again when none is chosen.
+    before: Option<Choice>,
+    /// A text that matches no row is an answer, too.
+    or_typed: bool,
 }
 
 impl Picker {
@@ -52,6 +58,47 @@ impl Picker {
             selected: 0,
             scroll: 0,
             page: 1,
+            topic: None,
+            before: None,
+            or_typed: false,
+        }
+    }
+
+    /// Takes what was typed for an answer where it matches no row.
+    pub fn or_typed(self) -> Self {
+        Picker {
+            or_typed: true,
+            ..self
+        }
+    }
+
+    fn typed(&self) -> Option<Choice> {
+        let text = self.query.text().trim().to_string();
+        let topic = self.topic.filter(|_| self.or_typed && !text.is_empty())?;
+        Some(Choice::Answer(topic, Answer::Text(text)))
+    }
+
+    /// Previews each row that is selected; `before` is shown again when none is chosen.
+    pub fn previewing(self, before: Choice) -> Self {
+        Picker {
+            before: Some(before),
+            ..self
+        }
+    }
+
+    /// The selection may be another one now.
+    fn moved(&self) -> Reply {
+        match (&self.before, self.current()) {
+            (Some(_), Some(item)) => Reply::Preview(item.choice.clone()),
+            _ => Reply::Stay,
+        }
+    }
+
+    /// Says for which of a pane's questions it is open.
+    pub fn about(self, topic: Topic) -> Self {
+        Picker {
+            topic: Some(topic),
+            ..self
         }
     }
 
@@ -61,59 +108,9 @@ impl Picker {
         self
     }
 
-    pub fn title(&self) -> &str {
-        &self.title
-    }
-
-    /// Takes the rows of a newer list; what was typed stays.
-    pub fn replace(&mut self, newer: Picker) {
-        self.items = newer.items;
-        self.search();
-        if self.query.is_empty() {
-            self.selected = newer.selected;
-        }
-    }
-
     /// The selected row.
     pub fn current(&self) -> Option<&Item> {
         self.shown.get(self.selected).map(|i| &self.items[*i])
-    }
-
-    pub fn act(&mut self, action: Action) -> Reply {
-        let last = self.shown.len().saturating_sub(1);
-        self.selected = match action {
-            Action::Up if self.selected == 0 => last,
-            Action::Up => self.selected - 1,
-            Action::Down if self.selected >= last => 0,
-            Action::Down => self.selected + 1,
-            Action::PageUp => self.selected.saturating_sub(self.page),
-            Action::PageDown => (self.selected + self.page).min(last),
-            Action::Top => 0,
-            Action::Bottom => last,
-            Action::Accept => {
-                return self
-                    .current()
-                    .map_or(Reply::Stay, |item| Reply::Chosen(item.choice.clone()));
-            }
-            Action::Cancel | Action::Leave => return Reply::Close,
-            _ => self.selected,
-        };
-        Reply::Stay
-    }
-
-    pub fn key(&mut self, key: KeyEvent) {
-        self.query.key(key);
-        self.search();
-    }
-
-    pub fn paste(&mut self, text: &str) {
-        self.query.paste(text);
-        self.search();
-    }
-
-    pub fn click(&mut self, row: usize) -> Reply {
-        self.selected = row.min(self.shown.len().saturating_sub(1));
-        self.act(Action::Accept)
     }
 
     fn search(&mut self) {
@@ -138,62 +135,6 @@ impl Picker {
         self.shown = found.into_iter().map(|(_, i)| i).collect();
         self.selected = 0;
         self.scroll = 0;
-    }
-
-    pub fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
-        let theme = canvas.theme;
-        let rows = u16::try_from(self.items.len().max(1))
-            .unwrap_or(u16::MAX)
-            .clamp(3, 16);
-        let area = centred(
-            area,
-            76.min(area.width.saturating_sub(2)),
-            rows.saturating_add(3),
-        );
-        let block = framed(theme, &self.title);
-        let inner = block.inner(area);
-        frame.render_widget(Clear, area);
-        frame.render_widget(block, area);
-        canvas.hits.add(area, Target::Overlay);
-        let (query, list) = split_top(inner, 1);
-        frame.render_widget(
-            Span::styled(theme.glyphs().pointer, theme.style(Meaning::Accent)),
-            query,
-        );
-        let typed = Rect {
-            x: query.x + 2.min(query.width),
-            width: query.width.saturating_sub(2),
-            ..query
-        };
-        self.query.draw(frame, typed, theme, true);
-        if self.shown.is_empty() {
-            let words = if self.items.is_empty() {
-                self.empty.as_str()
-            } else {
-                "nothing fits; delete a letter"
-            };
-            let line = Line::styled(format!("  {words}"), theme.style(Meaning::Muted));
-            frame.render_widget(Paragraph::new(line), list);
-            return;
-        }
-        self.page = usize::from(list.height).max(1);
-        self.scroll = scroll_to(self.selected, self.scroll, list.height.into());
-        let visible = self
-            .shown
-            .iter()
-            .enumerate()
-            .skip(self.scroll)
-            .take(list.height.into());
-        for ((row, item), y) in visible.zip(list.y..) {
-            let place = Rect {
-                y,
-                height: 1,
-                ..list
-            };
-            let line = self.row(&self.items[*item], row == self.selected, list.width, canvas);
-            frame.render_widget(line, place);
-            canvas.hits.add(place, Target::OverlayRow(row));
-        }
     }
 
     fn row(&self, item: &Item, selected: bool, width: u16, canvas: &Canvas) -> Line<'static> {
@@ -234,6 +175,128 @@ impl Picker {
     }
 }
 
+impl Overlay for Picker {
+    fn typing(&self) -> bool {
+        true
+    }
+
+    fn topic(&self) -> Option<Topic> {
+        self.topic
+    }
+
+    fn act(&mut self, action: Action) -> Reply {
+        let last = self.shown.len().saturating_sub(1);
+        self.selected = match action {
+            Action::Up if self.selected == 0 => last,
+            Action::Up => self.selected - 1,
+            Action::Down if self.selected >= last => 0,
+            Action::Down => self.selected + 1,
+            Action::PageUp => self.selected.saturating_sub(self.page),
+            Action::PageDown => (self.selected + self.page).min(last),
+            Action::Top => 0,
+            Action::Bottom => last,
+            Action::Accept => {
+                let choice = self.current().map(|item| item.choice.clone());
+                let choice = choice.or_else(|| self.typed());
+                return choice.map_or(Reply::Stay, Reply::Chosen);
+            }
+            Action::Cancel | Action::Leave => {
+                return self.before.clone().map_or(Reply::Close, Reply::Revert);
+            }
+            _ => return Reply::Stay,
+        };
+        self.moved()
+    }
+
+    fn key(&mut self, key: KeyEvent) -> Reply {
+        self.query.key(key);
+        self.search();
+        self.moved()
+    }
+
+    fn paste(&mut self, text: &str) -> Reply {
+        self.query.paste(text);
+        self.search();
+        self.moved()
+    }
+
+    fn click(&mut self, row: usize) -> Reply {
+        self.selected = row.min(self.shown.len().saturating_sub(1));
+        self.act(Action::Accept)
+    }
+
+    /// Takes the rows of a newer list; what was typed stays.
+    fn refill(&mut self, newer: Picker) {
+        self.items = newer.items;
+        self.search();
+        if self.query.is_empty() {
+            self.selected = newer.selected;
+        }
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+        let theme = canvas.theme;
+        let rows = u16::try_from(self.items.len().max(1))
+            .unwrap_or(u16::MAX)
+            .clamp(3, 16);
+        let area = centred(
+            area,
+            76.min(area.width.saturating_sub(2)),
+            rows.saturating_add(3),
+        );
+        let block = framed(theme, &self.title);
+        let inner = block.inner(area);
+        frame.render_widget(Clear, area);
+        frame.render_widget(block, area);
+        canvas.hits.add(area, Target::Overlay);
+        let (query, list) = split_top(inner, 1);
+        frame.render_widget(
+            Span::styled(theme.glyphs().pointer, theme.style(Meaning::Accent)),
+            query,
+        );
+        let typed = Rect {
+            x: query.x + 2.min(query.width),
+            width: query.width.saturating_sub(2),
+            ..query
+        };
+        self.query.draw(frame, typed, theme, true);
+        if self.shown.is_empty() {
+            let words = match (self.items.is_empty(), self.or_typed) {
+                (true, _) => self.empty.as_str(),
+                (false, true) => "no match; enter takes it as a path or an id of the hub",
+                (false, false) => "no match",
+            };
+            let line = Line::styled(format!("  {words}"), theme.style(Meaning::Muted));
+            frame.render_widget(Paragraph::new(line), list);
+            return;
+        }
+        self.page = usize::from(list.height).max(1);
+        self.scroll = scroll_to(self.selected, self.scroll, list.height.into());
+        let visible = self
+            .shown
+            .iter()
+            .enumerate()
+            .skip(self.scroll)
+            .take(list.height.into());
+        for ((row, item), y) in visible.zip(list.y..) {
+            let place = Rect {
+                y,
+                height: 1,
+                ..list
+            };
+            let line = self.row(&self.items[*item], row == self.selected, list.width, canvas);
+            frame.render_widget(line, place);
+            canvas.hits.add(place, Target::OverlayRow(row));
+        }
+    }
+}
+
+/// One of its kind.
+#[cfg(test)]
+pub(super) fn example() -> Box<dyn Overlay> {
+    Box::new(Picker::new("palette", "none", Vec::new()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,6 +335,25 @@ mod tests {
         type_in(&mut picker, "zzz");
         assert_eq!(picker.act(Action::Accept), Reply::Stay);
         assert_eq!(picker.act(Action::Cancel), Reply::Close);
+    }
+
+    #[test]
+    fn rows_are_previewed_and_what_was_before_comes_back() {
+        let help = Choice::Action(Action::Help);
+        let mut picker = picker().previewing(help.clone());
+        let pause = Choice::Action(Action::Pause);
+        assert_eq!(picker.act(Action::Up), Reply::Preview(pause.clone()));
+        assert_eq!(picker.act(Action::Accept), Reply::Chosen(pause));
+        assert_eq!(picker.act(Action::Cancel), Reply::Revert(help));
+    }
+
+    #[test]
+    fn a_text_that_matches_nothing_is_an_answer_where_that_is_asked() {
+        let topic = super::super::prompt::topic();
+        let mut picker = picker().about(topic).or_typed();
+        type_in(&mut picker, "zzz/zzz.gguf");
+        let typed = Choice::Answer(topic, Answer::Text("zzz/zzz.gguf".into()));
+        assert_eq!(picker.act(Action::Accept), Reply::Chosen(typed));
     }
 
     #[test]

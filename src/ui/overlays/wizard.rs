@@ -1,12 +1,15 @@
 //! The wizard's screen: answers so far on the left, the question on the right, the words about the selected row under it.
 //! What is asked and what an answer means is `advisor::wizard`'s; here it is drawn and typed into.
 
-use super::{Canvas, Choice, Reply};
+use super::{Canvas, Choice, Editor, LIST, Overlay, PATH, Reply};
 use crate::advisor::wizard::{Note, Outcome, Question, Row, Seen, Step, Wizard};
-use crate::ui::action::Action;
+use crate::ui::action::{Action, Context};
 use crate::ui::field::{Lines, TextField};
+use crate::ui::effect::Effect;
 use crate::ui::hit::Target;
 use crate::ui::layout::{fill, framed, scroll_to, split_top};
+use crate::ui::msg::{Msg, Slot};
+use crate::ui::request::Hints;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
 use crate::wire::Event;
@@ -35,12 +38,13 @@ pub struct WizardScreen {
     notes_end: usize,
     /// A look at the disk is under way.
     looking: bool,
-    /// The round of checks whose findings are taken; 0 before the first.
+    /// The round of checks whose findings are taken. Every wizard has rounds of its own.
     round: u64,
 }
 
 impl WizardScreen {
-    pub fn new(wizard: Wizard) -> Self {
+    /// `slot` was given to nobody else.
+    pub fn new(wizard: Wizard, slot: Slot) -> Self {
         let mut screen = WizardScreen {
             question: wizard.question(),
             wizard,
@@ -50,19 +54,10 @@ impl WizardScreen {
             notes_page: 1,
             notes_end: 0,
             looking: false,
-            round: 0,
+            round: u64::from(slot.0) << 32,
         };
         screen.refresh(true);
         screen
-    }
-
-    pub fn wizard(&self) -> &Wizard {
-        &self.wizard
-    }
-
-    /// True while the selected row takes a text.
-    pub fn typing(&self) -> bool {
-        self.row().is_some_and(|row| row.input.is_some())
     }
 
     fn row(&self) -> Option<&Row> {
@@ -80,32 +75,9 @@ impl WizardScreen {
         }
     }
 
-    pub fn act(&mut self, action: Action) -> Reply {
-        let last = self.question.rows.len().saturating_sub(1);
-        let here = self.wizard.selected();
-        match action {
-            Action::Up | Action::Down if self.question.rows.is_empty() => {
-                self.page(action == Action::Down, 1);
-            }
-            Action::Up => self.select(here.checked_sub(1).unwrap_or(last)),
-            Action::Down => self.select(if here >= last { 0 } else { here + 1 }),
-            Action::Top => self.select(0),
-            Action::Bottom => self.select(last),
-            Action::PageUp | Action::PageDown => {
-                self.page(action == Action::PageDown, self.notes_page);
-            }
-            Action::Accept => {
-                let outcome = self.wizard.enter();
-                return self.follow(outcome);
-            }
-            Action::Cancel => {
-                let outcome = self.wizard.back();
-                return self.follow(outcome);
-            }
-            Action::Leave => return Reply::Close,
-            _ => {}
-        }
-        Reply::Stay
+    /// All texts but settings are paths.
+    fn types_a_path(&self) -> bool {
+        self.typing() && self.question.step != Step::Settings
     }
 
     fn select(&mut self, row: usize) {
@@ -129,37 +101,25 @@ impl WizardScreen {
         self.refresh(true);
         match outcome {
             Outcome::Stay | Outcome::Moved => Reply::Stay,
-            Outcome::Look(look) => Reply::Look(look),
+            Outcome::Look(look) => Reply::Do(Effect::Look(look)),
             Outcome::Check { yaml, .. } => {
                 self.scroll = 0;
-                Reply::Check(yaml)
+                self.round += 1;
+                let round = self.round;
+                Reply::Do(Effect::Preflight { round, yaml })
             }
             Outcome::Close => Reply::Close,
             Outcome::Start { name, yaml } => Reply::Chosen(Choice::StartSpec { name, yaml }),
-            Outcome::Save { path, yaml } => Reply::Save { path, yaml },
+            Outcome::Save { path, yaml } => Reply::Do(Effect::SaveSpec { path, yaml }),
             Outcome::Edit => match self.wizard.draft() {
-                Some((draft, _)) => Reply::Edit(Box::new(draft)),
+                Some((draft, _)) => Reply::Open(Box::new(Editor::new(draft))),
                 None => Reply::Stay,
             },
         }
     }
 
-    /// What was found at a path.
-    pub fn seen(&mut self, seen: Seen) -> Reply {
-        let outcome = self.wizard.seen(seen);
-        self.follow(outcome)
-    }
-
-    pub fn round(&self) -> u64 {
-        self.round
-    }
-
-    pub fn begin_round(&mut self, round: u64) {
-        self.round = round;
-    }
-
     /// A check was made.
-    pub fn checked(&mut self, event: &Event) {
+    fn checked(&mut self, event: &Event) {
         let Event::Checked { finding, .. } = event else {
             return;
         };
@@ -167,91 +127,9 @@ impl WizardScreen {
         self.refresh(false);
     }
 
-    /// All were made, or why not.
-    pub fn checks_over(&mut self, result: Result<(), String>) {
-        self.wizard.checks_over(result);
-        self.refresh(false);
-    }
-
-    pub fn key(&mut self, key: KeyEvent) {
-        if self.typing() {
-            self.field.key(key);
-            self.typed();
-        }
-    }
-
-    pub fn paste(&mut self, text: &str) {
-        if self.typing() {
-            self.field.paste(text.trim());
-            self.typed();
-        }
-    }
-
     fn typed(&mut self) {
         self.wizard.type_in(&self.field.text());
         self.refresh(false);
-    }
-
-    /// A click selects, a second one answers.
-    pub fn click(&mut self, row: usize) -> Reply {
-        if row == self.wizard.selected() && !self.typing() {
-            return self.act(Action::Accept);
-        }
-        self.select(row);
-        Reply::Stay
-    }
-
-    /// ```text
-    /// ┌ new run ─────────────────────────────────────────── step 4 of 8 ┐
-    /// │ goal    follow instructions │ How should it learn?               │
-    /// │ data    chat.jsonl          │                                    │
-    /// │ start   a base model        │ ▸ SFT with LoRA   fits …           │
-    /// │ method  …                   │   DPO             needs pairs …    │
-    /// │                             │                                    │
-    /// │                             │ Why    9.8k good answers …         │
-    /// └──────────────────────────────────────────────────────────────────┘
-    /// ```
-    pub fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
-        let theme = canvas.theme;
-        let step = format!(
-            " step {} of {} ",
-            self.question.step.number(),
-            Step::ALL.len()
-        );
-        let block = framed(theme, "new run")
-            .title_top(Line::styled(step, theme.style(Meaning::Muted)).right_aligned());
-        let inner = block.inner(area);
-        frame.render_widget(Clear, area);
-        frame.render_widget(block, area);
-        canvas.hits.add(area, Target::Overlay);
-        let left = match inner.width {
-            0..64 => 0,
-            64..100 => 24,
-            _ => 34,
-        };
-        let answers = Rect {
-            width: left,
-            ..inner
-        };
-        let ask = Rect {
-            x: inner.x + left + 2 * u16::from(left > 0),
-            width: inner.width.saturating_sub(left + 2 * u16::from(left > 0)),
-            ..inner
-        };
-        if left > 0 {
-            self.draw_answers(frame, answers, theme);
-            for y in inner.y..inner.bottom() {
-                let place = Rect {
-                    x: answers.right(),
-                    y,
-                    width: 1,
-                    height: 1,
-                };
-                let line = Line::styled(theme.glyphs().vertical, theme.style(Meaning::Border));
-                frame.render_widget(line, place);
-            }
-        }
-        self.draw_question(frame, ask, canvas);
     }
 
     fn draw_answers(&self, frame: &mut Frame, area: Rect, theme: &Theme) {
@@ -429,6 +307,160 @@ impl WizardScreen {
     }
 }
 
+impl Overlay for WizardScreen {
+    fn contexts(&self) -> &'static [Context] {
+        if self.types_a_path() { PATH } else { LIST }
+    }
+
+    fn hints(&self) -> Hints {
+        Hints {
+            own: vec![
+                (Action::Accept, "take"),
+                (Action::Down, "next row"),
+                (Action::PageDown, "more words"),
+            ],
+            kept: vec![(Action::Cancel, "question before"), (Action::Leave, "close")],
+        }
+    }
+
+    /// True while the selected row takes a text.
+    fn typing(&self) -> bool {
+        self.row().is_some_and(|row| row.input.is_some())
+    }
+
+    fn act(&mut self, action: Action) -> Reply {
+        let last = self.question.rows.len().saturating_sub(1);
+        let here = self.wizard.selected();
+        match action {
+            Action::Up | Action::Down if self.question.rows.is_empty() => {
+                self.page(action == Action::Down, 1);
+            }
+            Action::Up => self.select(here.checked_sub(1).unwrap_or(last)),
+            Action::Down => self.select(if here >= last { 0 } else { here + 1 }),
+            Action::Top => self.select(0),
+            Action::Bottom => self.select(last),
+            Action::PageUp | Action::PageDown => {
+                self.page(action == Action::PageDown, self.notes_page);
+            }
+            Action::Accept => {
+                let outcome = self.wizard.enter();
+                return self.follow(outcome);
+            }
+            Action::Cancel => {
+                let outcome = self.wizard.back();
+                return self.follow(outcome);
+            }
+            Action::Complete => return Reply::Do(Effect::Complete(self.field.text())),
+            Action::Leave => return Reply::Close,
+            _ => {}
+        }
+        Reply::Stay
+    }
+
+    fn key(&mut self, key: KeyEvent) -> Reply {
+        if self.typing() {
+            self.field.key(key);
+            self.typed();
+        }
+        Reply::Stay
+    }
+
+    fn paste(&mut self, text: &str) -> Reply {
+        if self.typing() {
+            self.field.paste(text.trim());
+            self.typed();
+        }
+        Reply::Stay
+    }
+
+    /// A click selects, a second one answers.
+    fn click(&mut self, row: usize) -> Reply {
+        if row == self.wizard.selected() && !self.typing() {
+            return self.act(Action::Accept);
+        }
+        self.select(row);
+        Reply::Stay
+    }
+
+    fn incoming(&mut self, msg: &Msg) -> Option<Reply> {
+        match msg {
+            Msg::Seen(seen) => {
+                let outcome = self.wizard.seen(Seen::clone(seen));
+                return Some(self.follow(outcome));
+            }
+            Msg::Completed { of, path, .. } if self.types_a_path() && self.field.text() == *of => {
+                self.field.set(path);
+                self.typed();
+            }
+            Msg::Checked { round, event } if *round == self.round => self.checked(event),
+            Msg::ChecksOver { round, result } if *round == self.round => {
+                self.wizard.checks_over(result.clone());
+                self.refresh(false);
+            }
+            _ => return None,
+        }
+        Some(Reply::Stay)
+    }
+
+    /// The answers, for the next time.
+    fn keeps(&self) -> Option<Effect> {
+        Some(Effect::Remember(self.wizard.answers().to_json()))
+    }
+
+    /// ```text
+    /// ┌ new run ─────────────────────────────────────────── step 4 of 8 ┐
+    /// │ goal    follow instructions │ How should it learn?               │
+    /// │ data    chat.jsonl          │                                    │
+    /// │ start   a base model        │ ▸ SFT with LoRA   fits …           │
+    /// │ method  …                   │   DPO             needs pairs …    │
+    /// │                             │                                    │
+    /// │                             │ Why    9.8k good answers …         │
+    /// └──────────────────────────────────────────────────────────────────┘
+    /// ```
+    fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+        let theme = canvas.theme;
+        let step = format!(
+            " step {} of {} ",
+            self.question.step.number(),
+            Step::ALL.len()
+        );
+        let block = framed(theme, "new run")
+            .title_top(Line::styled(step, theme.style(Meaning::Muted)).right_aligned());
+        let inner = block.inner(area);
+        frame.render_widget(Clear, area);
+        frame.render_widget(block, area);
+        canvas.hits.add(area, Target::Overlay);
+        let left = match inner.width {
+            0..64 => 0,
+            64..100 => 24,
+            _ => 34,
+        };
+        let answers = Rect {
+            width: left,
+            ..inner
+        };
+        let ask = Rect {
+            x: inner.x + left + 2 * u16::from(left > 0),
+            width: inner.width.saturating_sub(left + 2 * u16::from(left > 0)),
+            ..inner
+        };
+        if left > 0 {
+            self.draw_answers(frame, answers, theme);
+            for y in inner.y..inner.bottom() {
+                let place = Rect {
+                    x: answers.right(),
+                    y,
+                    width: 1,
+                    height: 1,
+                };
+                let line = Line::styled(theme.glyphs().vertical, theme.style(Meaning::Border));
+                frame.render_widget(line, place);
+            }
+        }
+        self.draw_question(frame, ask, canvas);
+    }
+}
+
 /// What stands before a note, and how it and the note look.
 fn note_style(label: &str, theme: &Theme) -> (String, Meaning, Meaning) {
     let marked = |glyph: &str, meaning| (format!("{glyph} {label}"), meaning, Meaning::Text);
@@ -522,4 +554,14 @@ fn draw_row(
         &[after],
         theme,
     );
+}
+
+/// One of its kind.
+#[cfg(test)]
+pub(super) fn example() -> Box<dyn Overlay> {
+    let sources = crate::spec::SpecSources::default();
+    let machine = crate::advisor::look::Machine::of(Default::default(), Default::default());
+    let context = crate::advisor::wizard::Context::gather(&sources, None, machine);
+    let wizard = Wizard::new(context, Default::default());
+    Box::new(WizardScreen::new(wizard, Slot(1)))
 }

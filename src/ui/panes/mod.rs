@@ -1,67 +1,241 @@
-//! One file a pane. A pane owns its cursors; its data comes folded in the [`super::store::Store`].
+//! The panes: one file (or folder) each and one word in the list below. A pane owns its cursors; its data comes folded in
+//! the [`Store`], and what it wants done it returns as [`Request`]s.
 
-pub mod chat;
 pub mod dashboard;
-pub mod data;
-pub mod hardware;
-pub mod home;
-pub mod plan;
 
-use super::action::Action;
+use super::action::{Action, Context};
 use super::hit::HitMap;
 use super::keymap::Keymap;
+use super::msg::{Msg, Slot};
+use super::request::{Answer, Hints, Request, Topic};
 use super::store::Store;
 use super::theme::Theme;
+use crossterm::event::{KeyEvent, MouseEvent};
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use std::any::Any;
+use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
 
-/// The panes that have a tab, in the order of the tabs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tab {
-    Home,
-    Run,
-    Chat,
-    Data,
-    Plan,
-    Hardware,
+/// Steps of spinners.
+pub const SPIN: Duration = Duration::from_millis(250);
+
+macro_rules! panes {
+    ($($pane:ident)+) => {
+        $(pub mod $pane;)+
+
+        /// Every pane, in the order of the tabs.
+        pub static PANES: &[&PaneEntry] = &[$(&$pane::ENTRY),+];
+    };
 }
 
-impl Tab {
-    pub const ALL: [Tab; 6] = [
-        Tab::Home,
-        Tab::Run,
-        Tab::Chat,
-        Tab::Data,
-        Tab::Plan,
-        Tab::Hardware,
-    ];
+panes! { home run chat data plan hardware }
 
-    pub fn title(self) -> &'static str {
-        match self {
-            Tab::Home => "Home",
-            Tab::Run => "Run",
-            Tab::Chat => "Chat",
-            Tab::Data => "Data",
-            Tab::Plan => "Plan",
-            Tab::Hardware => "Hardware",
-        }
-    }
+/// What tabs, keymap, palette and help know of a pane; each pane's file exports one as `ENTRY`.
+pub struct PaneEntry {
+    /// The word in keymap files.
+    pub id: &'static str,
+    /// On the tab.
+    pub title: &'static str,
+    /// What going there shows, in one sentence.
+    pub doc: &'static str,
+    /// The contexts of its keys, the most particular first, [`Context::Global`] last.
+    pub contexts: &'static [Context],
+    /// Actions of its own that the palette offers on other panes, too.
+    pub everywhere: &'static [Action],
+    pub make: fn() -> Box<dyn Pane>,
+}
 
-    /// The action that goes there.
-    pub fn action(self) -> Action {
-        match self {
-            Tab::Home => Action::Home,
-            Tab::Run => Action::RunPane,
-            Tab::Chat => Action::Chat,
-            Tab::Data => Action::DataPane,
-            Tab::Plan => Action::PlanPane,
-            Tab::Hardware => Action::Hardware,
-        }
+impl PartialEq for PaneEntry {
+    fn eq(&self, other: &PaneEntry) -> bool {
+        self.id == other.id
     }
 }
 
-/// What a pane draws with.
+impl Eq for PaneEntry {}
+
+impl Hash for PaneEntry {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl Debug for PaneEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.id)
+    }
+}
+
+/// Numbers for new links and other things that must never be mistaken for one another.
+#[derive(Debug, Default)]
+pub struct Slots(u32);
+
+impl Slots {
+    pub fn take(&mut self) -> Slot {
+        self.0 += 1;
+        Slot(self.0)
+    }
+}
+
+/// Everything that a pane may see of the workbench.
 pub struct PaneContext<'a> {
     pub store: &'a Store,
     pub theme: &'a Theme,
     pub keymap: &'a Keymap,
     pub hits: &'a mut HitMap,
+    pub slots: &'a mut Slots,
+    /// The pane is the one on the screen.
+    pub in_front: bool,
+    /// What the overlay on top was opened for.
+    pub asked: Option<Topic>,
+}
+
+/// One pane. What is left out does nothing.
+pub trait Pane: Any + Debug {
+    /// The keys worth knowing now.
+    fn hints(&self, store: &Store) -> Hints;
+
+    /// True while letters are text.
+    fn typing(&self) -> bool {
+        false
+    }
+
+    /// How soon [`Msg::Tick`] is wanted while the pane is in front.
+    fn tick(&self, _store: &Store) -> Option<Duration> {
+        None
+    }
+
+    /// Whether the link of this slot is the pane's.
+    fn owns(&self, _slot: Slot) -> bool {
+        false
+    }
+
+    /// The pane was gone to.
+    fn enter(&mut self, _context: &mut PaneContext) -> Vec<Request> {
+        Vec::new()
+    }
+
+    /// Does an action of one of the pane's contexts.
+    fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request>;
+
+    /// A key that no binding took, while [`Pane::typing`].
+    fn key(&mut self, _key: KeyEvent, _context: &mut PaneContext) -> Vec<Request> {
+        Vec::new()
+    }
+
+    fn paste(&mut self, _text: &str, _context: &mut PaneContext) -> Vec<Request> {
+        Vec::new()
+    }
+
+    /// A click on a [`super::hit::Target::Row`] of the pane.
+    fn click(&mut self, _row: usize, _context: &mut PaneContext) -> Vec<Request> {
+        Vec::new()
+    }
+
+    fn wheel(&mut self, up: bool, context: &mut PaneContext) -> Vec<Request> {
+        self.act(if up { Action::Up } else { Action::Down }, context)
+    }
+
+    /// Any event of the mouse over a [`super::hit::Target::Pane`]; `None` leaves it to [`Pane::wheel`].
+    fn mouse(&mut self, _mouse: MouseEvent, _context: &mut PaneContext) -> Option<Vec<Request>> {
+        None
+    }
+
+    /// A message that is not a key's or the mouse's, after the store took it in. Every pane hears all of them.
+    fn incoming(&mut self, _msg: &Msg, _context: &mut PaneContext) -> Vec<Request> {
+        Vec::new()
+    }
+
+    /// The answer to a question of the pane; `about` is the word of its [`Topic`].
+    fn answered(
+        &mut self,
+        _about: &str,
+        _answer: Answer,
+        _context: &mut PaneContext,
+    ) -> Vec<Request> {
+        Vec::new()
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext);
+}
+
+/// What a test of one pane puts around it.
+#[cfg(test)]
+pub(crate) mod bench {
+    use super::*;
+
+    #[derive(Debug)]
+    pub struct Around {
+        pub store: Store,
+        theme: Theme,
+        keymap: Keymap,
+        hits: HitMap,
+        slots: Slots,
+    }
+
+    impl Around {
+        pub fn new() -> Around {
+            Around {
+                store: Store::default(),
+                theme: Theme::ansi(),
+                keymap: Keymap::embedded(),
+                hits: HitMap::default(),
+                slots: Slots::default(),
+            }
+        }
+
+        pub fn context(&mut self) -> PaneContext<'_> {
+            PaneContext {
+                store: &self.store,
+                theme: &self.theme,
+                keymap: &self.keymap,
+                hits: &mut self.hits,
+                slots: &mut self.slots,
+                in_front: true,
+                asked: None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bench::Around;
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_pane_is_told_apart_and_can_be_gone_to() {
+        let keymap = Keymap::embedded();
+        let mut words = BTreeSet::new();
+        for pane in PANES {
+            assert!(words.insert(pane.id), "{pane:?} twice");
+            assert_eq!(Action::by_id(pane.id), Some(Action::Open(pane)));
+            assert!(
+                pane.doc.ends_with('.') && pane.title.len() <= 12,
+                "{pane:?}"
+            );
+            assert_eq!(pane.contexts.last(), Some(&Context::Global), "{pane:?}");
+            assert!(!keymap.label(Action::Open(pane)).is_empty(), "{pane:?}");
+        }
+    }
+
+    #[test]
+    fn every_pane_draws_before_it_has_anything_to_show() {
+        for entry in PANES {
+            let (mut pane, mut around) = ((entry.make)(), Around::new());
+            assert!(!pane.typing() || entry.id == "chat", "{entry:?}");
+            assert!(!pane.hints(&around.store).kept.is_empty(), "{entry:?}");
+            pane.enter(&mut around.context());
+            for (width, height) in [(1, 1), (24, 4), (80, 22), (200, 60)] {
+                let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+                terminal
+                    .draw(|frame| pane.draw(frame, frame.area(), &mut around.context()))
+                    .unwrap();
+            }
+        }
+    }
 }

@@ -35,8 +35,13 @@ impl Shell {
                 }
                 Effect::Look(look) => self.job(move |_| Done::Msg(Msg::Seen(Box::new(look.now())))),
                 Effect::SaveSpec { path, yaml } => {
-                    self.job(move |_| Done::Msg(Msg::Saved(jobs::save(path, &yaml))))
+                    self.job(move |place| Done::Msg(Msg::Saved(place.save(path, &yaml))))
                 }
+                Effect::Complete(of) => self.job(move |_| {
+                    let (path, names) = jobs::complete(&of);
+                    Done::Msg(Msg::Completed { of, path, names })
+                }),
+                Effect::RememberTheme(name) => self.place.remember_theme(&name),
                 Effect::Remember(answers) => {
                     // On this thread: answers of a wizard that starts a run and leaves must not be lost, and it is one
                     // small file.

@@ -74,7 +74,7 @@ pub struct UiOptions {
 }
 
 /// Opens the workbench and returns when it is left. Runs in other processes go on.
-pub fn run(options: UiOptions) -> anyhow::Result<()> {
+pub fn run(options: UiOptions) -> anyhow::Result<Option<String>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -177,7 +177,7 @@ impl Shell {
         }
     }
 
-    async fn serve(mut self, mut signals: Signals) -> anyhow::Result<()> {
+    async fn serve(mut self, mut signals: Signals) -> anyhow::Result<Option<String>> {
         let mut terminal = EventStream::new();
         while !self.over {
             let now = Instant::now();
@@ -203,7 +203,7 @@ impl Shell {
                 self.suspend(stop, &mut signals).await?;
             }
         }
-        Ok(())
+        Ok(self.app.leaves_running())
     }
 
     fn update(&mut self, msg: Msg) {

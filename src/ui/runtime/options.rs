@@ -3,6 +3,7 @@
 use super::UiOptions;
 use crate::base::clock::{Clock, SystemClock};
 use crate::ui::app::AppOptions;
+use crate::ui::jobs::kept;
 use crate::ui::keymap::Keymap;
 use crate::ui::store::PresetRow;
 use crate::ui::theme::{ColorDepth, Themes};
@@ -28,7 +29,10 @@ pub(super) fn app_options(options: &UiOptions) -> AppOptions {
         let errors = themes.add_all(theme_files(&folder.join("themes")));
         complaints.extend(errors.iter().map(ToString::to_string));
     }
-    let wanted = options.theme.clone().unwrap_or_else(|| "ansi".into());
+    // A theme of the user's own may be gone since it was chosen.
+    let kept = kept::theme(env).filter(|name| themes.contains(name));
+    let wanted = options.theme.clone().or(kept);
+    let wanted = wanted.unwrap_or_else(|| "ansi".into());
     if !themes.contains(&wanted) {
         let names: Vec<&str> = themes.names().map(|(name, _)| name).collect();
         complaints.push(format!(

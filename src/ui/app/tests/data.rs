@@ -173,7 +173,7 @@ impl Bench {
 fn a_path_is_asked_for_and_read_away_from_the_screen() {
     let mut bench = Bench::new();
     bench.press("4");
-    assert!(bench.picture(80, 24).contains("No data are open"));
+    assert!(bench.picture(80, 24).contains("No dataset open"));
     bench.press("enter").write("chats").press("enter");
     assert_eq!(
         bench.effects,

@@ -125,7 +125,7 @@ fn a_finished_run_takes_no_commands_and_leaves_without_a_question() {
     bench.hold(tape::standard(5), Holder::Log);
     bench.press("p");
     assert!(bench.effects.is_empty());
-    assert!(bench.picture(100, 30).contains("this run is over"));
+    assert!(bench.picture(100, 30).contains("this run has ended"));
     bench.press("q");
     assert_eq!(bench.effects, [Effect::Quit]);
 }
@@ -258,8 +258,7 @@ fn models_stand_side_by_side_and_are_switched_where_it_is_narrow() {
     assert!(first.contains("the common of the people"), "{first}");
     assert!(!first.contains("Paris"), "{first}");
     let slots: Vec<Slot> = bench
-        .app
-        .chat
+        .chat()
         .columns()
         .iter()
         .filter_map(|c| c.slot())
@@ -278,7 +277,7 @@ fn a_fourth_model_is_refused_and_a_model_that_cannot_load_says_why() {
     side_by_side(&mut bench);
     bench.press("ctrl-n");
     assert!(bench.picture(160, 48).contains("three models"));
-    let slot = bench.app.chat.focused().and_then(|c| c.slot()).unwrap();
+    let slot = bench.chat().focused().and_then(|c| c.slot()).unwrap();
     let why = Some("x.gguf: byte 8: it claims 9e18 tensors".into());
     bench.msg(Msg::Incoming {
         slot,
@@ -371,7 +370,7 @@ fn mouse_clicks_reach_tabs_rows_and_answers() {
     click(&mut bench, find("my-poems"));
     assert!(matches!(bench.effects[..], [Effect::Attach { .. }]));
     click(&mut bench, find("3 Chat"));
-    assert_eq!(bench.app.tab, Tab::Chat);
+    assert_eq!(bench.app.entry().id, "chat");
 }
 
 #[test]
@@ -491,4 +490,79 @@ fn a_stopped_run_goes_on_from_its_screen_and_from_home() {
     bench.hold(tape::standard(5), Holder::Log);
     bench.press("p");
     assert!(bench.effects.is_empty(), "a completed run is not resumed");
+}
+
+#[test]
+fn a_paused_run_says_how_it_goes_on_and_its_name_is_seen_at_80_columns() {
+    let mut bench = Bench::new();
+    bench.live();
+    let picture = bench.picture(80, 24);
+    let tabs = picture.lines().next().unwrap();
+    assert!(tabs.contains("shakespeare-k3qf ● training"), "{tabs}");
+    assert!(picture.contains("p pause"), "{picture}");
+    bench.event(Event::PhaseChanged {
+        phase: Phase::Paused,
+        step: 1_240,
+    });
+    let picture = bench.picture(80, 24);
+    assert!(picture.contains("p resume"), "{picture}");
+    assert!(!picture.contains("p pause"), "{picture}");
+    let narrow = bench.picture(72, 24);
+    let tabs = narrow.lines().next().unwrap();
+    assert!(tabs.contains("k3qf ○ paused"), "{tabs}");
+}
+
+#[test]
+fn the_theme_picker_shows_each_theme_and_only_a_chosen_one_is_kept() {
+    let mut bench = Bench::new();
+    let name = |bench: &Bench| bench.app.theme.name.clone();
+    let before = name(&bench);
+    bench.press("shift-t down");
+    let other = name(&bench);
+    assert_ne!(other, before);
+    assert!(bench.effects.is_empty());
+    bench.press("esc");
+    assert_eq!((name(&bench), bench.effects.len()), (before, 0));
+    bench.press("shift-t down enter");
+    assert_eq!(name(&bench), other);
+    assert_eq!(bench.effects, [Effect::RememberTheme(other)]);
+}
+
+#[test]
+fn ctrl_u_clears_a_field_and_tab_completes_a_path() {
+    let mut bench = Bench::new();
+    bench.press("4 o").write("old.txt").press("ctrl-u");
+    bench.write("ch").press("tab");
+    assert_eq!(bench.effects, [Effect::Complete("ch".into())]);
+    bench.msg(Msg::Completed {
+        of: "ch".into(),
+        path: "chats".into(),
+        names: vec!["chats.csv".into(), "chats.jsonl".into()],
+    });
+    let picture = bench.picture(80, 24);
+    assert!(picture.contains("chats.csv  chats.jsonl"), "{picture}");
+    bench.write(".csv").press("enter");
+    let subject = crate::data::inspect::Subject::of_path("chats.csv");
+    assert_eq!(bench.effects, [Effect::InspectData(Box::new(subject))]);
+    let mut bench = Bench::new();
+    bench.runs().press("/").write("nothing").press("ctrl-u");
+    assert!(bench.picture(100, 24).contains("my-poems"));
+}
+
+#[test]
+fn what_was_saved_and_cannot_run_is_not_praised() {
+    let mut bench = Bench::new();
+    let saved = |fault: Option<&str>| {
+        Msg::Saved(Ok(crate::ui::msg::SavedSpec {
+            path: "my.yaml".into(),
+            fault: fault.map(String::from),
+        }))
+    };
+    bench.msg(saved(None));
+    assert!(bench.picture(100, 30).contains("llmtui train my.yaml"));
+    bench.wait(10_000);
+    bench.msg(saved(Some("model.n_head: 5 does not divide d_model 128")));
+    let picture = bench.picture(100, 30);
+    assert!(picture.contains("cannot run yet"), "{picture}");
+    assert!(!picture.contains("llmtui train"), "{picture}");
 }

@@ -2,17 +2,20 @@
 
 mod data;
 mod keys;
+mod overlays;
 mod scenes;
 
 use super::*;
 use crate::link::Incoming;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::ui::msg::{CheckpointRow, Holder, Opened};
+use crate::ui::panes::chat::ChatPane;
 use crate::ui::tape;
 use crate::wire::{Command, Envelope, Event, Num, Phase, StopReason, StopWhen};
-use crossterm::event::{KeyCode, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use std::any::Any;
 
 /// 2026-11-21 10:42:00 UTC.
 const NOW: UnixMillis = UnixMillis(1_795_257_720_000);
@@ -200,6 +203,12 @@ impl Bench {
             .join("\n")
     }
 
+    fn chat(&self) -> &ChatPane {
+        let panes = self.app.panes.iter();
+        let mut chats = panes.filter_map(|pane| (&**pane as &dyn Any).downcast_ref());
+        chats.next().unwrap()
+    }
+
     fn sent(&self) -> Vec<&Command> {
         let mut commands = Vec::new();
         for effect in &self.effects {
@@ -335,7 +344,7 @@ fn end(id: CommandId, n_tokens: u64, reason: StopReason) -> Incoming {
 
 /// The engine of the newest column is there.
 fn model_is_there(bench: &mut Bench, template: Option<&str>) -> Slot {
-    let slot = bench.app.chat.focused().and_then(|c| c.slot()).unwrap();
+    let slot = bench.chat().focused().and_then(|c| c.slot()).unwrap();
     let opened = Opened {
         path: "x".into(),
         holder: Holder::Detached,

@@ -182,7 +182,7 @@ fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
             "chat-edit",
             scene(&|b| {
                 chatting(b);
-                let slot = b.app.chat.focused().and_then(|c| c.slot()).unwrap();
+                let slot = b.chat().focused().and_then(|c| c.slot()).unwrap();
                 let batch = vec![end(2, 2, StopReason::Cancelled)];
                 b.msg(Msg::Incoming { slot, batch });
                 b.press("ctrl-e");

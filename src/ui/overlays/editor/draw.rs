@@ -22,7 +22,7 @@ impl Editor {
     /// │ a whole number from 1 to 1000 · quickstart says 4   │
     /// └─────────────────────────────────────────────────────┘
     /// ```
-    pub fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+    pub(super) fn draw_all(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
         let theme = canvas.theme;
         let changes = self.draft.changes().len();
         let count = match changes {
@@ -53,9 +53,10 @@ impl Editor {
         self.page = usize::from(area.height).max(1);
         self.scroll = scroll_to(self.selected, self.scroll, area.height.into());
         if places.is_empty() {
-            let words = match self.only_changes {
-                true => "nothing differs from the parent yet",
-                false => "no key fits the search",
+            let words = match (self.only_changes, self.query.is_empty()) {
+                (true, true) => "nothing differs from the parent yet",
+                (true, false) => "no changed key matches the search",
+                (false, _) => "no key matches the search",
             };
             let words = [word(format!("  {words}"), Meaning::Muted)];
             text::draw(

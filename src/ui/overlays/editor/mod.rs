@@ -3,12 +3,17 @@
 
 mod draw;
 
-use super::{Choice, Reply};
+use super::{Canvas, Choice, EDITOR, Overlay, PATH, Reply};
 use crate::spec::schema::Kind;
 use crate::spec::{Draft, Place, shown};
-use crate::ui::action::Action;
+use crate::ui::action::{Action, Context};
+use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
+use crate::ui::msg::Msg;
+use crate::ui::request::{Hints, titles};
 use crossterm::event::KeyEvent;
+use ratatui::Frame;
+use ratatui::layout::Rect;
 
 /// Rows of the words about the selected place.
 const FOOT: u16 = 6;
@@ -64,16 +69,6 @@ impl Editor {
         }
     }
 
-    /// True when letters are text.
-    pub fn typing(&self) -> bool {
-        matches!(self.mode, Mode::Search | Mode::Edit | Mode::SaveAs)
-    }
-
-    /// True while the file is shown instead of the rows.
-    pub fn shows_yaml(&self) -> bool {
-        self.mode == Mode::Yaml
-    }
-
     /// The places that the search and the filter let through.
     fn places(&self) -> Vec<Place> {
         let query = self.query.to_lowercase();
@@ -84,29 +79,10 @@ impl Editor {
         let changed = |place: &Place| !self.only_changes || place.value != place.parent;
         let mut places = self.draft.places();
         places.retain(|place| fits(place) && changed(place));
+        if !query.trim().is_empty() {
+            places.sort_by_key(|place| closeness(&place.path, query.trim()));
+        }
         places
-    }
-
-    pub fn act(&mut self, action: Action) -> Reply {
-        self.error = None;
-        if action != Action::Cancel {
-            self.warned = false;
-        }
-        match self.mode {
-            Mode::Search => self.act_search(action),
-            Mode::Edit => self.act_edit(action),
-            Mode::SaveAs => return self.act_save(action),
-            Mode::Yaml => match action {
-                Action::SaveSpec => self.ask_name(),
-                Action::Cancel | Action::ViewYaml | Action::Accept | Action::Leave => {
-                    self.mode = Mode::Browse;
-                    self.scroll = 0;
-                }
-                action => self.scroll_yaml(action),
-            },
-            Mode::Browse => return self.act_browse(action),
-        }
-        Reply::Stay
     }
 
     fn act_browse(&mut self, action: Action) -> Reply {
@@ -137,19 +113,25 @@ impl Editor {
             Action::SaveSpec => self.ask_name(),
             Action::StartSpec => return self.start(),
             Action::Cancel if !self.query.is_empty() => self.query.clear(),
-            Action::Cancel | Action::Leave => return self.leave(action),
+            Action::Cancel | Action::Leave => return self.leave(),
             _ => {}
         }
         Reply::Stay
     }
 
+    fn browse(&mut self) {
+        self.mode = Mode::Browse;
+        self.scroll = 0;
+    }
+
     /// Changes that nobody saved are worth a second Esc.
-    fn leave(&mut self, action: Action) -> Reply {
+    fn leave(&mut self) -> Reply {
         let n = self.draft.changes().len();
-        if action == Action::Cancel && !self.undo.is_empty() && n > 0 && !self.warned {
+        if !self.undo.is_empty() && n > 0 && !self.warned {
             self.warned = true;
+            let changes = if n == 1 { "change" } else { "changes" };
             self.error = Some(format!(
-                "{n} changes are not saved: esc again leaves them, s saves"
+                "{n} unsaved {changes}: Esc again discards, s saves"
             ));
             return Reply::Stay;
         }
@@ -287,11 +269,12 @@ impl Editor {
                     self.error = Some("which file?".into());
                     return Reply::Stay;
                 }
-                Reply::Save {
+                Reply::Do(Effect::SaveSpec {
                     path: path.into(),
                     yaml: self.draft.to_yaml(&[]),
-                }
+                })
             }
+            Action::Complete => Reply::Do(Effect::Complete(self.field.text())),
             Action::Cancel | Action::Leave => {
                 self.mode = Mode::Browse;
                 Reply::Stay
@@ -313,30 +296,10 @@ impl Editor {
     }
 
     /// The file was written: what stands in it needs no undo.
-    pub fn saved(&mut self) {
+    fn saved(&mut self) {
         self.mode = Mode::Browse;
         self.undo.clear();
         self.redo.clear();
-    }
-
-    /// The file could not be written.
-    pub fn refused(&mut self, why: &str) {
-        self.error = Some(why.to_string());
-    }
-
-    pub fn key(&mut self, key: KeyEvent) {
-        if self.typing() {
-            self.error = None;
-            self.field.key(key);
-            self.follow_search();
-        }
-    }
-
-    pub fn paste(&mut self, text: &str) {
-        if self.typing() {
-            self.field.paste(text);
-            self.follow_search();
-        }
     }
 
     fn follow_search(&mut self) {
@@ -345,9 +308,96 @@ impl Editor {
             self.selected = 0;
         }
     }
+}
+
+/// How well a place's path fits what is searched for, 0 the best: the field itself, its beginning, a part of the path, a
+/// word of the description.
+fn closeness(path: &str, query: &str) -> u8 {
+    let field = path.rsplit('.').next().unwrap_or(path);
+    match () {
+        () if field == query || path == query => 0,
+        () if field.starts_with(query) => 1,
+        () if path.contains(query) => 2,
+        () => 3,
+    }
+}
+
+impl Overlay for Editor {
+    fn contexts(&self) -> &'static [Context] {
+        match self.mode {
+            Mode::SaveAs => PATH,
+            _ => EDITOR,
+        }
+    }
+
+    fn hints(&self) -> Hints {
+        use Action as A;
+        if self.typing() {
+            return Hints::of_overlay(vec![(A::Accept, "take")]);
+        }
+        if self.mode == Mode::Yaml {
+            return Hints::of_overlay(vec![(A::SaveSpec, "save as"), (A::Down, "scroll")]);
+        }
+        let mut own = vec![(A::Accept, "change")];
+        own.extend(titles(&[
+            A::SearchSpec,
+            A::OnlyChanges,
+            A::ViewYaml,
+            A::UndoEdit,
+            A::SaveSpec,
+            A::StartSpec,
+            A::ResetValue,
+            A::RedoEdit,
+        ]));
+        Hints::of_overlay(own)
+    }
+
+    fn typing(&self) -> bool {
+        matches!(self.mode, Mode::Search | Mode::Edit | Mode::SaveAs)
+    }
+
+    fn act(&mut self, action: Action) -> Reply {
+        self.error = None;
+        if !matches!(action, Action::Cancel | Action::Leave) {
+            self.warned = false;
+        }
+        match self.mode {
+            Mode::Search => self.act_search(action),
+            Mode::Edit => self.act_edit(action),
+            Mode::SaveAs => return self.act_save(action),
+            Mode::Yaml => match action {
+                Action::SaveSpec => self.ask_name(),
+                Action::Cancel | Action::ViewYaml | Action::Accept => self.browse(),
+                Action::Leave => {
+                    self.browse();
+                    return self.leave();
+                }
+                action => self.scroll_yaml(action),
+            },
+            Mode::Browse => return self.act_browse(action),
+        }
+        Reply::Stay
+    }
+
+    fn key(&mut self, key: KeyEvent) -> Reply {
+        if self.typing() {
+            self.error = None;
+            self.field.key(key);
+            self.follow_search();
+        }
+        Reply::Stay
+    }
+
+    fn paste(&mut self, text: &str) -> Reply {
+        if self.typing() {
+            self.field.paste(text);
+            self.follow_search();
+        }
+        Reply::Stay
+    }
 
     /// A click selects, a second one edits.
-    pub fn click(&mut self, row: usize) -> Reply {
+    fn click(&mut self, row: usize) -> Reply {
         if self.mode != Mode::Browse {
             return Reply::Stay;
         }
@@ -359,6 +409,28 @@ impl Editor {
             }
         }
     }
+
+    fn incoming(&mut self, msg: &Msg) -> Option<Reply> {
+        match msg {
+            Msg::Saved(Ok(_)) => self.saved(),
+            Msg::Completed { of, path, .. } if self.field.text() == *of => self.field.set(path),
+            Msg::Saved(Err(why)) => self.error = Some(why.clone()),
+            _ => return None,
+        }
+        Some(Reply::Stay)
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect, canvas: &mut Canvas) {
+        self.draw_all(frame, area, canvas);
+    }
+}
+
+/// One of its kind.
+#[cfg(test)]
+pub(super) fn example() -> Box<dyn Overlay> {
+    let sources = crate::spec::SpecSources::default();
+    let draft = Draft::open("quickstart", &sources).unwrap();
+    Box::new(Editor::new(draft))
 }
 
 #[cfg(test)]

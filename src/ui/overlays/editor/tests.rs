@@ -69,7 +69,7 @@ fn unsaved_changes_are_worth_a_second_esc() {
         "esc clears the search"
     );
     assert_eq!(editor.act(Action::Cancel), Reply::Stay);
-    assert!(editor.error.as_ref().unwrap().contains("not saved"));
+    assert!(editor.error.as_ref().unwrap().contains("1 unsaved change:"));
     assert_eq!(editor.act(Action::Cancel), Reply::Close);
     editor.saved();
     assert_eq!(editor.act(Action::Cancel), Reply::Close);
@@ -80,7 +80,7 @@ fn saving_and_starting_give_the_yaml() {
     let mut editor = editor();
     say(&mut editor, "seed", "7");
     editor.act(Action::SaveSpec);
-    let Reply::Save { path, yaml } = editor.act(Action::Accept) else {
+    let Reply::Do(Effect::SaveSpec { path, yaml }) = editor.act(Action::Accept) else {
         panic!()
     };
     assert_eq!(path, std::path::Path::new("quickstart.yaml"));
@@ -93,6 +93,19 @@ fn saving_and_starting_give_the_yaml() {
     say(&mut editor, "model.n_head", "3");
     assert_eq!(editor.act(Action::StartSpec), Reply::Stay);
     assert!(editor.error.as_ref().unwrap().contains("multiple"));
+}
+
+#[test]
+fn the_field_of_that_name_comes_first() {
+    let mut editor = editor();
+    for (query, first) in [
+        ("d_model", "model.d_model"),
+        ("seed", "seed"),
+        ("train.max_steps", "train.max_steps"),
+    ] {
+        search(&mut editor, query);
+        assert_eq!(editor.places()[0].path, first, "{query}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::base::text::one_line;
 use crate::ui::action::Action;
 use crate::ui::hit::Target;
 use crate::ui::layout::{fill, rule, split_bottom, split_top, wrap};
-use crate::ui::panes::PaneContext;
+use crate::ui::panes::{PaneContext, home, run};
 use crate::ui::theme::{Meaning, Theme};
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -34,7 +34,7 @@ impl ChatPane {
     ///  …                                 │ …
     /// ─ your turn ────────────────────────────────────────────────────────────────
     /// ```
-    pub fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+    pub(super) fn draw_all(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         let (head, area) = split_top(area, 1);
         let visible = self.visible(area.width);
         self.draw_head(frame, head, context, visible.len());
@@ -219,7 +219,7 @@ impl ChatPane {
             ..input
         };
         self.input.draw(frame, field, theme, self.typing);
-        context.hits.add(input, Target::Input);
+        context.hits.add(input, Target::Pane);
     }
 
     /// What to say while no model is chosen.
@@ -230,9 +230,9 @@ impl ChatPane {
             format!(
                 "There is no checkpoint to talk to yet. Start a run on Home ({}); a live run saves one when you press {} on \
                  its screen ({}). A model folder or a .gguf file does as well: {choose}.",
-                key(Action::Home),
+                key(Action::Open(&home::ENTRY)),
                 key(Action::Checkpoint),
-                key(Action::RunPane)
+                key(Action::Open(&run::ENTRY))
             )
         } else {
             format!("Choose a model to talk to: {choose}.")

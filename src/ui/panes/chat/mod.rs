@@ -6,6 +6,7 @@ mod column;
 mod draw;
 mod heat;
 mod models;
+mod pane;
 mod reply;
 mod rows;
 mod save;
@@ -14,6 +15,7 @@ mod settings;
 pub use column::{Column, Conversation, Engine};
 pub use heat::Heat;
 pub use models::{About, ChatModel};
+pub use pane::{ENTRY, WITH_RUN};
 pub use reply::{Answer, Reply};
 pub use save::Saved;
 pub use settings::{Settings, sampling_form};
@@ -23,6 +25,7 @@ use crate::base::sampling::Sampling;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::msg::Slot;
 use crate::wire::{Command, CommandId, Event};
+use std::path::PathBuf;
 
 /// Models side by side.
 pub const MAX_COLUMNS: usize = 3;
@@ -61,6 +64,8 @@ pub struct ChatPane {
     history: Vec<String>,
     recalled: Option<usize>,
     page: usize,
+    /// The run whose newest checkpoint is to be taken when the list comes.
+    wanted_run: Option<PathBuf>,
 }
 
 impl Default for ChatPane {
@@ -79,19 +84,12 @@ impl Default for ChatPane {
             history: Vec::new(),
             recalled: None,
             page: 1,
+            wanted_run: None,
         }
     }
 }
 
 impl ChatPane {
-    pub fn typing(&self) -> bool {
-        self.typing
-    }
-
-    pub fn type_on(&mut self) {
-        self.typing = true;
-    }
-
     pub fn field(&mut self) -> &mut TextField {
         &mut self.input
     }
@@ -111,10 +109,6 @@ impl ChatPane {
 
     pub fn focus_next(&mut self) {
         self.focus = (self.focus + 1) % self.columns.len().max(1);
-    }
-
-    pub fn owns(&self, slot: Slot) -> bool {
-        self.columns.iter().any(|c| c.slot() == Some(slot))
     }
 
     /// Whether an answer is being written.

@@ -192,7 +192,7 @@ fn foot(reply: &Reply, look: Look) -> Vec<Line<'static>> {
 fn end_of(done: &Done) -> String {
     match done.reason {
         StopReason::Length => "length limit; enter goes on".into(),
-        StopReason::Stop => "at a stop".into(),
+        StopReason::Stop => "end of turn".into(),
         StopReason::Context => format!("{}; settings let it roll", one_line(&done.message)),
         StopReason::Cancelled => "cut short; enter goes on".into(),
         StopReason::Failed => "failed".into(),

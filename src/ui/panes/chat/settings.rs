@@ -1,7 +1,8 @@
 //! Decoding settings as a form, and back.
 
 use crate::base::sampling::{ContextLimit, Sampling};
-use crate::ui::overlays::{Field, Form, FormKind};
+use super::pane::{SETTINGS, topic};
+use crate::ui::overlays::{Field, Form};
 
 /// What the form sets.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,7 +83,7 @@ pub fn sampling_form(sampling: &Sampling, system: &str) -> Form {
             |_| None,
         ),
     ];
-    Form::new(FormKind::Sampling, "how tokens are chosen", fields)
+    Form::new(topic(SETTINGS), "how tokens are chosen", fields)
 }
 
 impl Settings {
@@ -144,7 +145,8 @@ fn within<T: std::str::FromStr + PartialOrd>(
 mod tests {
     use super::*;
     use crate::ui::action::Action;
-    use crate::ui::overlays::{Choice, Reply};
+    use crate::ui::overlays::{Choice, Overlay, Reply};
+    use crate::ui::request::Answer;
 
     #[test]
     fn settings_survive_the_form() {
@@ -156,7 +158,7 @@ mod tests {
             ..Sampling::default()
         };
         let mut form = sampling_form(&sampling, "Be short.");
-        let Reply::Chosen(Choice::Form(FormKind::Sampling, values)) = form.act(Action::Accept)
+        let Reply::Chosen(Choice::Answer(_, Answer::Values(values))) = form.act(Action::Accept)
         else {
             panic!("the settings in force are valid");
         };

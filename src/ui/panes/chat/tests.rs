@@ -2,6 +2,7 @@
 
 use super::column::Download;
 use super::*;
+use crate::ui::panes::Pane;
 use crate::ui::msg::CheckpointRow;
 use crate::wire::{Num, Prompt, StopReason, Turn};
 
@@ -198,9 +199,9 @@ fn escape_cancels_all_and_then_leaves_the_input() {
     assert_eq!(chat.stop(), [cancel(1, 3), cancel(2, 4)]);
     chat.apply(Slot(1), &done(3, StopReason::Cancelled), UnixMillis(1));
     chat.apply(Slot(2), &done(4, StopReason::Cancelled), UnixMillis(1));
-    assert!(chat.stop().is_empty() && !chat.typing());
+    assert!(chat.stop().is_empty() && !chat.typing);
     assert!(
-        chat.send(UnixMillis(0)).is_empty() && chat.typing(),
+        chat.send(UnixMillis(0)).is_empty() && chat.typing,
         "enter comes back to the input"
     );
 }
@@ -242,7 +243,7 @@ fn an_earlier_turn_is_changed_and_what_followed_is_forgotten() {
     chat.edit();
     chat.stop();
     assert_eq!(chat.field().text(), "");
-    assert!(chat.typing(), "escape leaves the turn first");
+    assert!(chat.typing, "escape leaves the turn first");
 }
 
 #[test]

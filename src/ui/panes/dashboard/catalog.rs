@@ -48,7 +48,8 @@ pub fn charts(state: &RunState, filter: &str) -> Vec<Chart> {
         }
     }
     charts.retain(|c| {
-        c.id.to_lowercase().contains(&filter) || c.title.to_lowercase().contains(&filter)
+        (state.step == 0 || measured(state, c))
+            && (c.id.to_lowercase().contains(&filter) || c.title.to_lowercase().contains(&filter))
     });
     charts
 }
@@ -64,6 +65,13 @@ fn elsewhere(state: &RunState, id: &str) -> bool {
 
 fn exists(state: &RunState, id: &str) -> bool {
     state.series.contains_key(id) || state.metric(id).is_some()
+}
+
+/// Whether there is anything to draw. What is declared and never measured has no box.
+fn measured(state: &RunState, chart: &Chart) -> bool {
+    let ids = [Some(&chart.id), chart.validation.as_ref()];
+    let series = ids.into_iter().flatten().map(|id| state.series.get(id));
+    series.flatten().any(|series| !series.is_empty())
 }
 
 fn taken(charts: &[Chart], id: &str) -> bool {

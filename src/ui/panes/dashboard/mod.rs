@@ -68,6 +68,8 @@ pub struct Dashboard {
     logarithmic: BTreeSet<String>,
     filter: String,
     log_back: usize,
+    /// Lines of the log in the last frame.
+    log_rows: usize,
     glance: Glance,
     shown: Vec<Shown>,
     /// The frame before.
@@ -88,6 +90,7 @@ impl Default for Dashboard {
             logarithmic: BTreeSet::new(),
             filter: String::new(),
             log_back: 0,
+            log_rows: 0,
             glance: Glance::default(),
             shown: Vec::new(),
             before: Vec::new(),
@@ -151,6 +154,9 @@ impl Dashboard {
             marks,
             n_charts: charts.len(),
         };
+        self.log_rows = plan
+            .log
+            .map_or(0, |log| log.height.saturating_sub(2).into());
         strips::progress(buffer, plan.progress, &self.glance, theme);
         let boxes = self.draw_boxes(buffer, &plan, &canvas, &visible);
         for (slot, chart) in shown_charts.iter().enumerate() {

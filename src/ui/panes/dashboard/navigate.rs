@@ -1,8 +1,6 @@
 //! How keys and the mouse move the dashboard's cursors.
 
-use super::{
-    Dashboard, SMOOTHING, SMOOTHING_WORDS, Shown, USUAL_SMOOTHING, Zoom, catalog, whole_range,
-};
+use super::{Dashboard, SMOOTHING, Shown, USUAL_SMOOTHING, Zoom, catalog, whole_range};
 use crate::run::RunState;
 use crate::ui::action::Action;
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
@@ -43,12 +41,18 @@ impl Dashboard {
             Action::LogScale => self.toggle_log(state),
             Action::Smooth => self.smoothing = (self.smoothing + 1) % SMOOTHING.len(),
             Action::LogUp => {
-                self.log_back = (self.log_back + 1).min(state.log.len().saturating_sub(1))
+                self.log_back =
+                    (self.log_back + self.log_page()).min(state.log.len().saturating_sub(1))
             }
-            Action::LogDown => self.log_back = self.log_back.saturating_sub(1),
+            Action::LogDown => self.log_back = self.log_back.saturating_sub(self.log_page()),
             _ => return false,
         }
         true
+    }
+
+    /// Lines of the log that a key scrolls: all that are shown but one, which stays for the eye.
+    fn log_page(&self) -> usize {
+        self.log_rows.saturating_sub(1).max(1)
     }
 
     /// Shows only charts whose name contains `filter`; empty shows all.
@@ -61,18 +65,6 @@ impl Dashboard {
 
     pub fn filter(&self) -> &str {
         &self.filter
-    }
-
-    /// The words of the steps shown, the smoothing and the scale, for a status line; empty in the usual view.
-    pub fn view_words(&self) -> String {
-        let mut words = Vec::new();
-        if self.zoom.is_some() {
-            words.push("zoomed");
-        }
-        if self.smoothing != USUAL_SMOOTHING {
-            words.push(SMOOTHING_WORDS[self.smoothing]);
-        }
-        words.join(", ")
     }
 
     /// A mouse event over the dashboard: a click selects the chart and reads it, a drag moves the cursor, the wheel zooms

@@ -452,3 +452,23 @@ fn a_live_run_costs_few_bytes_a_second() {
         );
     }
 }
+
+#[test]
+fn the_log_scrolls_by_pages_and_the_filter_shows_no_empty_boxes() {
+    let state = live();
+    let (mut dashboard, _) = after(&[], &state, (120, 34));
+    let rows = dashboard.log_rows;
+    assert!(rows > 2, "{rows}");
+    dashboard.act(Action::LogUp, &state);
+    assert_eq!(dashboard.log_back, rows - 1);
+    dashboard.act(Action::LogDown, &state);
+    assert_eq!(dashboard.log_back, 0);
+    let mut state = state;
+    state.metrics.push(crate::wire::MetricInfo {
+        id: "train/token_accuracy".into(),
+        title: "Token accuracy".into(),
+        ..crate::wire::MetricInfo::default()
+    });
+    let found = |filter: &str| catalog::charts(&state, filter).len();
+    assert_eq!((found("token acc"), found("token e")), (0, 1));
+}

@@ -135,6 +135,7 @@ fn foot(pane: &DataPane, buffer: &mut Buffer, outline: Rect, shown: &Inspected, 
     let Some(sample) = &pane.sample else { return };
     let dot = theme.glyphs().separator;
     let mut words: Vec<Word> = vec![word(format!(" as {} ", pane.mode.word()), Meaning::Title)];
+    let mut marks = None;
     let (n, supervised) = sample.sides.iter().fold((0, 0), |(n, supervised), side| {
         (n + side.n, supervised + side.supervised)
     });
@@ -143,14 +144,12 @@ fn foot(pane: &DataPane, buffer: &mut Buffer, outline: Rect, shown: &Inspected, 
             format!("{dot} {} tokens ", grouped(n as u64)),
             Meaning::Text,
         ));
-        let marks = if theme.ascii { "[[ ]]" } else { "⟦ ⟧" };
         if pane.mode != Mode::Raw {
-            let supervised = format!("{dot} {} in loss {marks} ", grouped(supervised as u64));
+            let supervised = format!("{dot} {} supervised ", grouped(supervised as u64));
             words.push(word(supervised, Meaning::Good));
+            marks = Some(if theme.ascii { "[[ ]] " } else { "⟦ ⟧ " });
         }
     }
-    let room = outline.width.saturating_sub(2);
-    let end = text::draw(buffer, outline.x + 1, y, room, &words, theme);
     let mut right = Vec::new();
     if pane.most > 0 {
         let share = 100 * pane.scroll / pane.most.max(1);
@@ -159,6 +158,12 @@ fn foot(pane: &DataPane, buffer: &mut Buffer, outline: Rect, shown: &Inspected, 
         let of = format!(" {} rows in all ", grouped(shown.kept.of));
         right.push(word(of, Meaning::Muted));
     }
+    let room = outline.width.saturating_sub(2);
+    // How to read the marks gives way to where one is.
+    let taken = text::width(&words) + text::width(&right) + 1;
+    let fits = |marks: &&str| taken + marks.width() <= usize::from(room);
+    words.extend(marks.filter(fits).map(|marks| word(marks, Meaning::Good)));
+    let end = text::draw(buffer, outline.x + 1, y, room, &words, theme);
     let left = outline.right().saturating_sub(end + 2);
     text::draw_right(buffer, outline.right() - 1, y, left, &right, theme);
 }

@@ -118,7 +118,7 @@ fn nothing_yet(pane: &DataPane, frame: &mut Frame, area: Rect, context: &PaneCon
         ),
         None => (
             format!(
-                "No data are open.\n\n{key} asks for a file, a folder or a glob and shows what is in it: rows, lengths, \
+                "No dataset open.\n\n{key} asks for a file, a folder or a glob and shows what is in it: rows, lengths, \
                  duplicates, broken text, and every row as the model sees it.\n\nThe data of a run stand here when the run \
                  is on the screen."
             ),

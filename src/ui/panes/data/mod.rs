@@ -5,31 +5,14 @@ mod browser;
 mod draw;
 mod facts;
 mod flow;
+mod pane;
 mod sample;
 
-use super::PaneContext;
+pub use pane::ENTRY;
+
 use crate::data::inspect::{Inspected, KeptRow, Progress, RowsFinding, Subject, checks};
-use crate::ui::action::Action;
-use ratatui::Frame;
-use ratatui::layout::Rect;
 use sample::Sample;
 use std::sync::Arc;
-
-/// What the pane asks the app to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PaneRequest {
-    None,
-    /// Ask for a path.
-    Path,
-    /// Ask for a tokenizer.
-    Tokenizer,
-    /// Ask for a row's number.
-    Row,
-    /// Ask for a text to search for.
-    Search,
-    /// Look at the same data again.
-    Again,
-}
 
 /// How a row is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -102,22 +85,8 @@ impl DataPane {
         self.shown.is_none() && self.reading.is_none()
     }
 
-    /// The run whose data are shown.
-    pub fn run(&self) -> Option<&str> {
-        self.run.as_deref()
-    }
-
-    /// What is shown or being read.
-    pub fn subject(&self) -> Option<&Subject> {
-        self.subject.as_ref()
-    }
-
-    pub fn has_rows(&self) -> bool {
-        !self.matching.is_empty()
-    }
-
     /// Rows are left out by the search or by a finding.
-    pub fn filtered(&self) -> bool {
+    fn filtered(&self) -> bool {
         self.only.is_some() || !self.search.is_empty()
     }
 
@@ -195,10 +164,6 @@ impl DataPane {
         self.filter();
     }
 
-    pub fn search_text(&self) -> &str {
-        &self.search
-    }
-
     /// Goes to the row with this number, or the next one that is shown.
     ///
     /// # Errors
@@ -223,36 +188,6 @@ impl DataPane {
         }
     }
 
-    pub fn act(&mut self, action: Action) -> PaneRequest {
-        let last = self.matching.len().saturating_sub(1);
-        match action {
-            Action::OpenData => return PaneRequest::Path,
-            Action::DataTokenizer if self.subject.is_some() => return PaneRequest::Tokenizer,
-            Action::DataAgain if self.subject.is_some() => return PaneRequest::Again,
-            Action::Accept if self.idle() => return PaneRequest::Path,
-            _ if self.shown.is_none() => {}
-            Action::NextRow if self.at < last => self.show_row(self.at + 1),
-            Action::PreviousRow => self.show_row(self.at.saturating_sub(1)),
-            Action::JumpRow => return PaneRequest::Row,
-            Action::SearchData => return PaneRequest::Search,
-            Action::DataMode => (self.mode, self.scroll) = (self.mode.next(), 0),
-            Action::Up => self.finding = self.finding.saturating_sub(1),
-            Action::Down if self.finding + 1 < self.findings().len() => self.finding += 1,
-            Action::Top => self.show_row(0),
-            Action::Bottom => self.show_row(last),
-            Action::PageUp => self.scroll = self.scroll.saturating_sub(self.page.max(1)),
-            Action::PageDown => self.scroll = (self.scroll + self.page.max(1)).min(self.most),
-            Action::Accept => self.toggle_finding(),
-            Action::Cancel => {
-                self.only = None;
-                self.search.clear();
-                self.filter();
-            }
-            _ => {}
-        }
-        PaneRequest::None
-    }
-
     /// Shows only the rows of the selected finding, or all again.
     fn toggle_finding(&mut self) {
         let selected = self.findings().get(self.finding);
@@ -264,26 +199,5 @@ impl DataPane {
         if self.only.is_some() {
             self.show_row(0);
         }
-    }
-
-    /// A click selects a finding, a second one shows its rows.
-    pub fn click(&mut self, row: usize) {
-        if self.finding == row {
-            self.toggle_finding();
-        }
-        self.finding = row.min(self.findings().len().saturating_sub(1));
-    }
-
-    /// The wheel moves the text.
-    pub fn wheel(&mut self, up: bool) {
-        let lines = 3;
-        self.scroll = match up {
-            true => self.scroll.saturating_sub(lines),
-            false => (self.scroll + lines).min(self.most),
-        };
-    }
-
-    pub fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
-        draw::draw(self, frame, area, context);
     }
 }

@@ -7,13 +7,17 @@ mod history;
 mod host;
 mod plan;
 
-use super::PaneContext;
+use super::{Pane, PaneContext, PaneEntry};
 use crate::base::text::one_line;
 use crate::hardware::Machine;
-use crate::ui::action::Action;
+use crate::ui::action::{Action, Context};
+use crate::ui::app::Freshness;
+use crate::ui::effect::Effect;
 use crate::ui::hit::Target;
 use crate::ui::layout::scroll_to;
 use crate::ui::machine_view::MachineView;
+use crate::ui::msg::Msg;
+use crate::ui::request::{Hints, Request};
 use crate::ui::store::Store;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::Lattice;
@@ -22,6 +26,15 @@ use plan::{Counts, Plan};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+
+pub static ENTRY: PaneEntry = PaneEntry {
+    id: "hardware",
+    title: "Hardware",
+    doc: "Go to the machine: GPUs, memory, disks, what the doctor found.",
+    contexts: &[Context::Hardware, Context::List, Context::Global],
+    everywhere: &[],
+    make: || Box::new(HardwarePane::default()),
+};
 
 /// Whose machine is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,7 +74,7 @@ impl HardwarePane {
         }
     }
 
-    pub fn act(&mut self, action: Action, store: &Store) {
+    fn walk(&mut self, action: Action, store: &Store) {
         let (view, run) = self.view(store);
         let last = n_gpus(view).saturating_sub(1);
         match action {
@@ -85,16 +98,7 @@ impl HardwarePane {
         }
     }
 
-    /// Another GPU can be selected.
-    pub fn several_gpus(&self, store: &Store) -> bool {
-        n_gpus(self.view(store).0) > 1
-    }
-
-    pub fn select(&mut self, row: usize) {
-        self.gpu = row;
-    }
-
-    pub fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+    fn draw_all(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         let theme = context.theme;
         let (view, run) = self.view(context.store);
         let Some(machine) = &view.machine else {
@@ -221,6 +225,45 @@ impl HardwarePane {
             };
             gpus::process(buffer, place, process, theme);
         }
+    }
+}
+
+impl Pane for HardwarePane {
+    fn hints(&self, store: &Store) -> Hints {
+        let mut own = Vec::new();
+        if n_gpus(self.view(store).0) > 1 {
+            own.push((Action::Down, "next GPU"));
+        }
+        own.push((Action::PageDown, "more findings"));
+        if store.held.is_some() {
+            own.push((Action::OtherMachine, Action::OtherMachine.info().title));
+        }
+        Hints::of_pane(own)
+    }
+
+    fn enter(&mut self, _context: &mut PaneContext) -> Vec<Request> {
+        vec![Request::Do(Effect::WatchHardware)]
+    }
+
+    fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
+        self.walk(action, context.store);
+        Vec::new()
+    }
+
+    fn click(&mut self, row: usize, _context: &mut PaneContext) -> Vec<Request> {
+        self.gpu = row;
+        Vec::new()
+    }
+
+    fn incoming(&mut self, msg: &Msg, _context: &mut PaneContext) -> Vec<Request> {
+        match msg {
+            Msg::Hardware { .. } => vec![Request::Draw(Freshness::DataMoved)],
+            _ => Vec::new(),
+        }
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+        self.draw_all(frame, area, context);
     }
 }
 

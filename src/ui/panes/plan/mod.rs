@@ -3,28 +3,16 @@
 
 mod draw;
 mod fields;
+mod pane;
 mod stack;
 
-use super::PaneContext;
+pub use pane::ENTRY;
+
 use crate::plan::changes::{Ladder, ladder};
 use crate::plan::solve::{WhatFits, what_fits};
 use crate::plan::{Plan, Request, plan};
-use crate::ui::action::Action;
-use crate::ui::field::{Lines, TextField};
-use crossterm::event::KeyEvent;
+use crate::ui::field::TextField;
 use fields::{Field, Kind};
-use ratatui::Frame;
-use ratatui::layout::Rect;
-
-/// What the pane asks the app to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PaneRequest {
-    None,
-    /// Open the list of things to plan.
-    Targets,
-    /// Open the list of devices.
-    Devices,
-}
 
 /// A request with everything that follows from it.
 #[derive(Debug)]
@@ -73,11 +61,6 @@ pub struct PlanPane {
 }
 
 impl PlanPane {
-    /// True while letters are text.
-    pub fn typing(&self) -> bool {
-        self.editing.is_some()
-    }
-
     /// True before anything was asked for.
     pub fn idle(&self) -> bool {
         self.shown.is_none() && self.reading.is_none()
@@ -145,77 +128,6 @@ impl PlanPane {
             .unwrap_or_default()
     }
 
-    pub fn act(&mut self, action: Action) -> PaneRequest {
-        let fields = self.fields();
-        let Some(field) = fields.get(self.selected).copied() else {
-            return if matches!(action, Action::Accept | Action::PlanTarget) {
-                PaneRequest::Targets
-            } else {
-                PaneRequest::None
-            };
-        };
-        if self.editing.is_some() {
-            match action {
-                Action::Accept => self.commit(),
-                Action::Cancel => self.editing = None,
-                Action::Up | Action::Down if self.commit_quietly() => return self.act(action),
-                _ => {}
-            }
-            return PaneRequest::None;
-        }
-        let last = fields.len() - 1;
-        match action {
-            Action::Up => self.selected = self.selected.checked_sub(1).unwrap_or(last),
-            Action::Down => {
-                self.selected = if self.selected >= last {
-                    0
-                } else {
-                    self.selected + 1
-                }
-            }
-            Action::Top | Action::PageUp => self.selected = 0,
-            Action::Bottom | Action::PageDown => self.selected = last,
-            Action::Accept => return self.enter(field),
-            Action::Less | Action::More => {
-                self.change(|mut r| {
-                    field.step(&mut r, action == Action::More);
-                    r
-                });
-            }
-            Action::PlanTarget => return PaneRequest::Targets,
-            Action::PlanDevice => return PaneRequest::Devices,
-            Action::PlanApply => self.apply(),
-            Action::PlanReset => {
-                if let Some(shown) = self.shown.take() {
-                    self.shown = Some(Shown::new(shown.original.clone(), shown.original));
-                }
-            }
-            _ => {}
-        }
-        PaneRequest::None
-    }
-
-    fn enter(&mut self, field: Field) -> PaneRequest {
-        match (field.kind(), field) {
-            (Kind::List, Field::Device) => return PaneRequest::Devices,
-            (Kind::List, _) => return PaneRequest::Targets,
-            (Kind::Word, _) => self.change(|mut r| {
-                field.step(&mut r, true);
-                r
-            }),
-            (Kind::Number, _) => {
-                let text = self.request().map(|r| field.text(r)).unwrap_or_default();
-                let text = TextField::new(Lines::One, &text);
-                self.editing = Some(Editing {
-                    field,
-                    text,
-                    error: None,
-                });
-            }
-        }
-        PaneRequest::None
-    }
-
     /// Takes the changes that make it fit.
     fn apply(&mut self) {
         if let Some(shown) = self.shown.take() {
@@ -243,34 +155,6 @@ impl PlanPane {
     fn commit_quietly(&mut self) -> bool {
         self.commit();
         self.editing.is_none()
-    }
-
-    /// A key that no binding took.
-    pub fn key(&mut self, key: KeyEvent) {
-        if let Some(editing) = &mut self.editing {
-            editing.error = None;
-            editing.text.key(key);
-        }
-    }
-
-    pub fn paste(&mut self, text: &str) {
-        if let Some(editing) = &mut self.editing {
-            editing.text.paste(text);
-        }
-    }
-
-    /// A click selects a row, a second one changes it.
-    pub fn click(&mut self, row: usize) -> PaneRequest {
-        if self.selected == row && self.editing.is_none() {
-            return self.act(Action::Accept);
-        }
-        self.editing = None;
-        self.selected = row.min(self.fields().len().saturating_sub(1));
-        PaneRequest::None
-    }
-
-    pub fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
-        draw::draw(self, frame, area, context);
     }
 }
 

@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::plan::{Device, models, reference_request, target};
-use crossterm::event::{KeyCode, KeyModifiers};
+use crate::ui::action::Action;
+use crate::ui::panes::Pane;
+use crate::ui::panes::bench::Around;
+use crate::ui::request::Request;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 fn pane(name: &str) -> PlanPane {
     let mut pane = PlanPane::default();
@@ -10,6 +14,18 @@ fn pane(name: &str) -> PlanPane {
     request.device = Device::of(crate::plan::gpus::find("rtx-4090").unwrap());
     pane.show(request, None);
     pane
+}
+
+fn act(pane: &mut PlanPane, action: Action) -> Vec<Request> {
+    pane.act(action, &mut Around::new().context())
+}
+
+/// What the overlay that is asked for is about.
+fn asks(requests: &[Request]) -> Option<&str> {
+    match requests {
+        [Request::Open(overlay)] => overlay.topic().map(|topic| topic.about),
+        _ => None,
+    }
 }
 
 fn select(pane: &mut PlanPane, field: Field) {
@@ -21,7 +37,8 @@ fn write(pane: &mut PlanPane, text: &str) {
         editing.text.clear();
     }
     for c in text.chars() {
-        pane.key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
+        let key = KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE);
+        pane.key(key, &mut Around::new().context());
     }
 }
 
@@ -29,16 +46,16 @@ fn write(pane: &mut PlanPane, text: &str) {
 fn a_number_is_typed_in_place_and_nonsense_is_refused_there() {
     let mut pane = pane("qwen2.5-0.5b");
     select(&mut pane, Field::Batch);
-    pane.act(Action::Accept);
+    act(&mut pane, Action::Accept);
     assert!(pane.typing());
     write(&mut pane, "many");
-    pane.act(Action::Accept);
+    act(&mut pane, Action::Accept);
     assert!(pane.editing.as_ref().unwrap().error.is_some());
     write(&mut pane, "8");
-    pane.act(Action::Accept);
+    act(&mut pane, Action::Accept);
     assert!(!pane.typing());
     assert_eq!(pane.request().unwrap().micro_batch, 8);
-    pane.act(Action::PlanReset);
+    act(&mut pane, Action::PlanReset);
     assert_eq!(pane.request().unwrap().micro_batch, 1);
 }
 
@@ -46,14 +63,14 @@ fn a_number_is_typed_in_place_and_nonsense_is_refused_there() {
 fn leaving_a_field_by_an_arrow_takes_it_and_escape_does_not() {
     let mut pane = pane("qwen2.5-0.5b");
     select(&mut pane, Field::Batch);
-    pane.act(Action::Accept);
+    act(&mut pane, Action::Accept);
     write(&mut pane, "4");
-    pane.act(Action::Down);
+    act(&mut pane, Action::Down);
     assert_eq!(pane.request().unwrap().micro_batch, 4);
     select(&mut pane, Field::Batch);
-    pane.act(Action::Accept);
+    act(&mut pane, Action::Accept);
     write(&mut pane, "9");
-    pane.act(Action::Cancel);
+    act(&mut pane, Action::Cancel);
     assert_eq!(pane.request().unwrap().micro_batch, 4);
 }
 
@@ -61,12 +78,12 @@ fn leaving_a_field_by_an_arrow_takes_it_and_escape_does_not() {
 fn one_key_makes_it_fit() {
     let mut pane = pane("llama-3.1-8b");
     select(&mut pane, Field::Method);
-    pane.act(Action::More);
+    act(&mut pane, Action::More);
     assert_eq!(
         pane.shown.as_ref().unwrap().plan.verdict(),
         Some(crate::plan::Verdict::TooLarge)
     );
-    pane.act(Action::PlanApply);
+    act(&mut pane, Action::PlanApply);
     let shown = pane.shown.as_ref().unwrap();
     assert_eq!(shown.plan.verdict(), Some(crate::plan::Verdict::Fits));
     assert!(shown.ladder.changes.is_empty());
@@ -76,7 +93,7 @@ fn one_key_makes_it_fit() {
 fn lists_are_asked_for_and_late_answers_are_dropped() {
     let mut pane = PlanPane::default();
     assert!(pane.idle());
-    assert_eq!(pane.act(Action::Accept), PaneRequest::Targets);
+    assert_eq!(asks(&act(&mut pane, Action::Accept)), Some("target"));
     pane.read("quickstart");
     let request = || {
         Ok(Box::new(
@@ -88,7 +105,7 @@ fn lists_are_asked_for_and_late_answers_are_dropped() {
     pane.planned("quickstart", request());
     assert_eq!(pane.request().unwrap().name, "quickstart");
     select(&mut pane, Field::Device);
-    assert_eq!(pane.act(Action::Accept), PaneRequest::Devices);
+    assert_eq!(asks(&act(&mut pane, Action::Accept)), Some("device"));
     pane.read("gone.yaml");
     pane.planned("gone.yaml", Err("no such file".into()));
     assert!(pane.error.is_some() && pane.request().is_some());

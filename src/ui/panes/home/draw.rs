@@ -1,197 +1,22 @@
-//! Home: what can be started, and the runs there are.
+//! Home on the screen: presets above, runs below.
 
-use super::PaneContext;
+use super::HomePane;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::run::index::{RunStatus, RunSummary};
 use crate::run::state::phase_word;
-use crate::ui::action::Action;
-use crate::ui::field::{Lines, TextField};
 use crate::ui::hit::Target;
 use crate::ui::layout::{cut, fill, rule, scroll_to, split_bottom, split_top};
+use crate::ui::panes::PaneContext;
 use crate::ui::store::{Store, short_run};
 use crate::ui::theme::{Meaning, Theme};
-use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use unicode_width::UnicodeWidthStr;
 
-/// The order of runs; live ones stand first in every order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
-    Newest,
-    ValidationLoss,
-    Name,
-}
-
-impl Sort {
-    fn next(self) -> Sort {
-        match self {
-            Sort::Newest => Sort::ValidationLoss,
-            Sort::ValidationLoss => Sort::Name,
-            Sort::Name => Sort::Newest,
-        }
-    }
-
-    fn words(self) -> &'static str {
-        match self {
-            Sort::Newest => "newest first",
-            Sort::ValidationLoss => "lowest validation loss first",
-            Sort::Name => "by name",
-        }
-    }
-}
-
-/// What a row stands for.
-#[derive(Debug, Clone, PartialEq)]
-pub enum HomeRow {
-    Preset(String),
-    /// The wizard.
-    New,
-    Run(PathBuf),
-}
-
-/// The pane's cursors.
-#[derive(Debug)]
-pub struct HomePane {
-    selected: usize,
-    sort: Sort,
-    filter: TextField,
-    filtering: bool,
-    scroll_presets: usize,
-    scroll_runs: usize,
-    page: usize,
-    /// The first list of runs decides where the selection starts.
-    settled: bool,
-}
-
-impl Default for HomePane {
-    fn default() -> Self {
-        HomePane {
-            selected: 0,
-            sort: Sort::Newest,
-            filter: TextField::new(Lines::One, ""),
-            filtering: false,
-            scroll_presets: 0,
-            scroll_runs: 0,
-            page: 1,
-            settled: false,
-        }
-    }
-}
-
 impl HomePane {
-    /// True while letters belong to the filter.
-    pub fn typing(&self) -> bool {
-        self.filtering
-    }
-
-    /// The runs that the filter lets through, in the chosen order.
-    fn runs<'a>(&self, store: &'a Store) -> Vec<&'a RunSummary> {
-        let wanted = self.filter.text().to_lowercase();
-        let fits = |run: &&RunSummary| {
-            let text = format!(
-                "{} {} {} {}",
-                run.id,
-                run.name,
-                run.method,
-                run.status.word()
-            );
-            wanted
-                .split_whitespace()
-                .all(|word| text.to_lowercase().contains(word))
-        };
-        let mut runs: Vec<&RunSummary> = store.runs().iter().filter(fits).collect();
-        let loss = |run: &RunSummary| {
-            run.best_val_loss
-                .filter(|x| x.is_finite())
-                .unwrap_or(f64::MAX)
-        };
-        match self.sort {
-            Sort::Newest => runs.sort_by_key(|run| std::cmp::Reverse(run.created)),
-            Sort::ValidationLoss => runs.sort_by(|a, b| loss(a).total_cmp(&loss(b))),
-            Sort::Name => runs.sort_by(|a, b| short_run(&a.id).cmp(short_run(&b.id))),
-        }
-        runs.sort_by_key(|run| run.status != RunStatus::Live);
-        runs
-    }
-
-    fn rows(&self, store: &Store) -> Vec<HomeRow> {
-        let presets = store
-            .presets
-            .iter()
-            .map(|p| HomeRow::Preset(p.name.clone()));
-        let runs = self
-            .runs(store)
-            .into_iter()
-            .map(|run| HomeRow::Run(run.path.clone()));
-        presets.chain([HomeRow::New]).chain(runs).collect()
-    }
-
-    /// The selected row.
-    pub fn current(&self, store: &Store) -> Option<HomeRow> {
-        self.rows(store).get(self.selected).cloned()
-    }
-
-    /// Keeps the selection on the same run while the list changes; at the first list it goes to a live run.
-    pub fn replace_runs(&mut self, store: &mut Store, runs: Vec<RunSummary>) {
-        let before = self.current(store);
-        store.runs = Some(runs);
-        let rows = self.rows(store);
-        if !self.settled {
-            self.settled = true;
-            if store.any_live() {
-                self.selected = store.presets.len() + 1;
-            }
-        } else if let Some(row) = rows.iter().position(|row| Some(row) == before.as_ref()) {
-            self.selected = row;
-        }
-        self.selected = self.selected.min(rows.len().saturating_sub(1));
-    }
-
-    pub fn act(&mut self, action: Action, store: &Store) {
-        let last = self.rows(store).len().saturating_sub(1);
-        match action {
-            Action::Up => self.selected = self.selected.saturating_sub(1),
-            Action::Down => self.selected = (self.selected + 1).min(last),
-            Action::PageUp => self.selected = self.selected.saturating_sub(self.page),
-            Action::PageDown => self.selected = (self.selected + self.page).min(last),
-            Action::Top => self.selected = 0,
-            Action::Bottom => self.selected = last,
-            Action::Filter => self.filtering = true,
-            Action::Accept => self.filtering = false,
-            Action::Cancel => {
-                self.filtering = false;
-                self.filter.clear();
-            }
-            Action::Sort => self.sort = self.sort.next(),
-            _ => {}
-        }
-    }
-
-    pub fn select(&mut self, row: usize) {
-        self.selected = row;
-    }
-
-    pub fn key(&mut self, key: KeyEvent, store: &Store) {
-        self.filter.key(key);
-        self.select_first_run(store);
-    }
-
-    pub fn paste(&mut self, text: &str, store: &Store) {
-        if self.filtering {
-            self.filter.paste(text);
-            self.select_first_run(store);
-        }
-    }
-
-    fn select_first_run(&mut self, store: &Store) {
-        let last = self.rows(store).len().saturating_sub(1);
-        self.selected = (store.presets.len() + 1).min(last);
-    }
-
     /// ```text
     ///  Start a run
     ///  ▸ quickstart       A 0.8M-parameter GPT learns to write Shakespeare, character by character.
@@ -199,7 +24,7 @@ impl HomePane {
     ///  ─ runs · ./runs · newest first ─────────────────────────────────────────
     ///    ● shakespeare-k3qf        training   1,240 / 2,000   1.886  ▇▅▃▂▁    now
     /// ```
-    pub fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+    pub(super) fn draw_all(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
         let store = context.store;
         let n_runs = u16::try_from(store.runs().len()).unwrap_or(u16::MAX);
         // The wizard's row stands under the presets.

@@ -1,0 +1,39 @@
+//! `llmtui resume`: continue a paused run, or one that ended early.
+
+use super::control::Controlled;
+use super::exit::{Exit, Failure};
+use super::{Context, attach};
+use crate::link::launch::{EngineOptions, Launcher};
+use crate::run::index::{self, RunStatus};
+use crate::wire::Command;
+use std::io::Write;
+
+/// Continue a paused run, or start the engine of one that ended early from its newest checkpoint
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A run's directory, id or name; default: the newest live run
+    #[arg(value_name = "RUN")]
+    pub run: Option<String>,
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let run = attach::find(args.run.as_deref(), cx)?;
+    let id = run.id();
+    if run.is_alive() {
+        Controlled::connect(args.run.as_deref(), cx)?.command(Command::Resume)?;
+    } else {
+        if index::summarize(&run)?.status == RunStatus::Finished {
+            let hint = format!("llmtui chat {id}");
+            return Err(Failure::yours(format!("{id} has completed all its steps"), hint).into());
+        }
+        let options = EngineOptions {
+            resume: true,
+            ..EngineOptions::default()
+        };
+        Launcher::this_program(&cx.env)?
+            .start_detached(&run, &options)
+            .map_err(|e| Failure::machine(e.to_string(), format!("llmtui logs {id}")))?;
+    }
+    writeln!(std::io::stdout(), "{id} trains on; llmtui attach {id}")?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,122 @@
+//! Keys, pastes and the mouse: to the overlay on top, else to the pane on the screen.
+
+use super::App;
+use crate::ui::action::{Action, Context};
+use crate::ui::effect::Effect;
+use crate::ui::hit::Target;
+use crate::ui::overlays::{HelpSheet, Reply};
+use crossterm::event::{KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
+
+impl App {
+    pub(super) fn key(&mut self, key: KeyEvent) -> Vec<Effect> {
+        if key.kind == KeyEventKind::Release {
+            return Vec::new();
+        }
+        self.ask_draw();
+        if !self.overlays.is_empty() {
+            return self.overlay_key(key);
+        }
+        let typing = self.pane().typing();
+        if let Some(key) = self.keymap.typed(key).filter(|_| typing) {
+            return self.with_front(|pane, context| pane.key(key, context));
+        }
+        match self.keymap.action(key, self.contexts(), typing) {
+            Some(action) => self.act(action),
+            None if typing => self.with_front(|pane, context| pane.key(key, context)),
+            None => Vec::new(),
+        }
+    }
+
+    fn overlay_key(&mut self, key: KeyEvent) -> Vec<Effect> {
+        let Some(overlay) = self.overlays.last_mut() else {
+            return Vec::new();
+        };
+        if let Some(key) = self.keymap.typed(key).filter(|_| overlay.typing()) {
+            let reply = overlay.key(key);
+            return self.reply(reply);
+        }
+        let contexts = overlay.contexts();
+        let action = self.keymap.action(key, contexts, overlay.typing());
+        let reply = match action {
+            Some(action @ (Action::Suspend | Action::Redraw)) => return self.act(action),
+            Some(action) => overlay.act(action),
+            None => overlay.key(key),
+        };
+        match (action, &reply) {
+            // An overlay that has no use for the key of help, as help itself has, is helped by it.
+            (Some(Action::Help), Reply::Stay) => self.open(Box::new(HelpSheet::new(contexts))),
+            _ => self.reply(reply),
+        }
+    }
+
+    /// The contexts of the pane, the most particular first.
+    pub(super) fn contexts(&self) -> &'static [Context] {
+        self.entry().contexts
+    }
+
+    pub(super) fn paste(&mut self, text: &str) -> Vec<Effect> {
+        self.ask_draw();
+        match self.overlays.last_mut() {
+            Some(overlay) => {
+                let reply = overlay.paste(text);
+                self.reply(reply)
+            }
+            None => self.with_front(|pane, context| pane.paste(text, context)),
+        }
+    }
+
+    pub(super) fn mouse(&mut self, mouse: MouseEvent) -> Vec<Effect> {
+        let target = self.hits.at(mouse.column, mouse.row);
+        if target == Some(Target::Pane) && self.overlays.is_empty() {
+            let mut taken = true;
+            let effects = self.with_front(|pane, context| {
+                let requests = pane.mouse(mouse, context);
+                taken = requests.is_some();
+                requests.unwrap_or_default()
+            });
+            if taken {
+                return effects;
+            }
+        }
+        let wheel = match mouse.kind {
+            MouseEventKind::ScrollUp => Some(true),
+            MouseEventKind::ScrollDown => Some(false),
+            MouseEventKind::Down(MouseButton::Left) => None,
+            _ => return Vec::new(),
+        };
+        self.ask_draw();
+        match wheel {
+            Some(up) => self.wheel(up),
+            None => self.click(target),
+        }
+    }
+
+    fn wheel(&mut self, up: bool) -> Vec<Effect> {
+        match self.overlays.last_mut() {
+            Some(overlay) => {
+                let reply = overlay.act(if up { Action::Up } else { Action::Down });
+                self.reply(reply)
+            }
+            None => self.with_front(|pane, context| pane.wheel(up, context)),
+        }
+    }
+
+    fn click(&mut self, target: Option<Target>) -> Vec<Effect> {
+        match (target, self.overlays.last_mut()) {
+            (Some(Target::OverlayRow(row)), Some(overlay)) => {
+                let reply = overlay.click(row);
+                self.reply(reply)
+            }
+            (Some(Target::Overlay), Some(_)) => Vec::new(),
+            (_, Some(overlay)) => {
+                let reply = overlay.act(Action::Leave);
+                self.reply(reply)
+            }
+            (Some(Target::Action(action)), None) => self.act(action),
+            (Some(Target::Row(row)), None) => {
+                self.with_front(|pane, context| pane.click(row, context))
+            }
+            _ => Vec::new(),
+        }
+    }
+}

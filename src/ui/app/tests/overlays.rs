@@ -1,0 +1,72 @@
+//! What holds for every overlay.
+
+use super::*;
+use crate::ui::overlays::examples;
+
+/// The workbench with one overlay on it, and whether letters are text there.
+fn with(overlay: Box<dyn Overlay>) -> (Bench, bool) {
+    let mut bench = Bench::new();
+    let typing = overlay.typing();
+    bench.app.open(overlay);
+    (bench, typing)
+}
+
+#[test]
+fn esc_and_ctrl_c_close_every_overlay_and_so_does_q_where_it_is_no_text() {
+    for (name, overlay) in examples() {
+        let (mut bench, typing) = with(overlay);
+        bench.press("q");
+        assert_eq!(bench.app.overlays.is_empty(), !typing, "{name}: q");
+        assert!(bench.effects.is_empty() || name == "wizard", "{name}");
+    }
+    for keys in ["esc", "ctrl-c"] {
+        for (name, overlay) in examples() {
+            let (mut bench, _) = with(overlay);
+            bench.press(keys);
+            assert!(bench.app.overlays.is_empty(), "{name}: {keys}");
+            assert!(!bench.effects.contains(&Effect::Quit), "{name}: {keys}");
+        }
+    }
+}
+
+#[test]
+fn a_question_mark_helps_with_every_overlay_and_closes_the_help() {
+    for (name, overlay) in examples().into_iter().filter(|(_, o)| !o.typing()) {
+        let first = overlay.contexts()[0].title();
+        let (mut bench, _) = with(overlay);
+        bench.press("?");
+        if name == "help" {
+            assert!(bench.app.overlays.is_empty(), "help closes itself");
+            continue;
+        }
+        assert_eq!(bench.app.overlays.len(), 2, "{name}");
+        let picture = bench.picture(100, 30);
+        assert!(picture.contains("help: esc closes"), "{name}:\n{picture}");
+        assert!(picture.contains(first), "{name}:\n{picture}");
+        bench.press("?");
+        assert_eq!(bench.app.overlays.len(), 1, "{name}");
+    }
+}
+
+#[test]
+fn keys_of_the_workbench_do_not_reach_past_an_overlay() {
+    for (name, overlay) in examples() {
+        let (mut bench, _) = with(overlay);
+        bench.press("5 ] shift-t ctrl-p");
+        assert_eq!(bench.app.front, 0, "{name}");
+        assert_eq!(bench.app.overlays.len(), 1, "{name}");
+    }
+}
+
+#[test]
+fn every_overlay_draws_at_every_size_and_names_the_key_that_leaves_it() {
+    for (name, overlay) in examples() {
+        let (mut bench, _) = with(overlay);
+        for (width, height) in [(24, 6), (40, 8), (80, 24), (160, 48)] {
+            bench.draw(width, height);
+        }
+        let picture = bench.picture(100, 30);
+        let hints = picture.lines().last().unwrap_or_default();
+        assert!(hints.contains("esc "), "{name}: {hints}");
+    }
+}

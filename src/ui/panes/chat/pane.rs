@@ -1,0 +1,410 @@
+//! The chat among the panes: what its keys ask for, which models it offers, and what its engines bring.
+
+use super::{ChatModel, ChatPane, MAX_COLUMNS, Picking, Sent, Settings, sampling_form};
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::link::Incoming;
+use crate::run::state::Level;
+use crate::ui::action::{Action, Context};
+use crate::ui::app::Freshness;
+use crate::ui::effect::Effect;
+use crate::ui::msg::{Asked, CheckpointRow, Msg, Slot};
+use crate::ui::overlays::{Choice, Item, Picker, Prompt};
+use crate::ui::panes::{Pane, PaneContext, PaneEntry, SPIN};
+use crate::ui::request::{Answer, Hints, Request, Topic, titles};
+use crate::ui::store::{Store, short_run};
+use crossterm::event::{
+    KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub static ENTRY: PaneEntry = PaneEntry {
+    id: "chat",
+    title: "Chat",
+    doc: "Go to the chat with a checkpoint.",
+    contexts: &[Context::Chat, Context::Global],
+    everywhere: &[],
+    make: || Box::new(ChatPane::default()),
+};
+
+/// A run whose newest checkpoint the chat should take.
+pub const WITH_RUN: Topic = topic(RUN);
+
+const RUN: &str = "run";
+const MODEL: &str = "model";
+const PLACE: &str = "place";
+/// The form of the settings.
+pub(super) const SETTINGS: &str = "settings";
+
+/// Rows that a turn of the wheel moves.
+const WHEEL: usize = 3;
+
+impl ChatPane {
+    fn stop_answer(&mut self) -> Vec<Request> {
+        if !self.answering() {
+            let gone = self.stop_downloads();
+            if !gone.is_empty() {
+                return gone.into_iter().map(detach).collect();
+            }
+        }
+        send(Asked::CancelAnswer, self.stop())
+    }
+
+    fn recall_or_move(&mut self, action: Action) {
+        let earlier = action == Action::EarlierPrompt;
+        if !self.typing() {
+            self.scroll(earlier, 1);
+        } else if !self.recall(earlier) {
+            let code = if earlier { KeyCode::Up } else { KeyCode::Down };
+            self.field().key(KeyEvent::new(code, KeyModifiers::NONE));
+        }
+    }
+
+    fn pick(&mut self, picking: Picking, context: &PaneContext) -> Vec<Request> {
+        self.picking = picking;
+        vec![
+            Request::Open(Box::new(self.picker(context))),
+            Request::Do(Effect::ListCheckpoints),
+            Request::Do(Effect::ListModelFiles),
+        ]
+    }
+
+    /// Checkpoints of runs, models that lie near by, and any other by its place.
+    fn picker(&self, context: &PaneContext) -> Picker {
+        let (store, dot) = (context.store, context.theme.glyphs().separator);
+        let rows = store.checkpoints.iter();
+        let mut items: Vec<Item> = rows.map(|row| checkpoint_item(row, dot)).collect();
+        items.extend(store.model_files.iter().map(|path| file_item(path)));
+        items.push(Item {
+            title: "another place".into(),
+            detail: "a path, or an id of the hub (org/name)".into(),
+            right: String::new(),
+            choice: Choice::Answer(topic(MODEL), Answer::Text(String::new())),
+        });
+        let current = self.focused().map(|c| model(c.model.path.clone()));
+        let title = match self.picking {
+            Picking::Replace => "talk to a model",
+            Picking::Add => "put a model beside",
+        };
+        Picker::new(title, "", items)
+            .about(topic(MODEL))
+            .or_typed()
+            .select(|item| Some(&item.choice) == current.as_ref())
+    }
+
+    /// Starts an engine for a model, in the place that was picked.
+    fn open(&mut self, model: ChatModel, context: &mut PaneContext) -> Vec<Request> {
+        let slot = context.slots.take();
+        let path = model.path.clone();
+        let gone = self.place(model, slot, context.store.now);
+        let mut requests: Vec<Request> = gone.map(detach).into_iter().collect();
+        requests.push(Request::Do(Effect::OpenChat { slot, model: path }));
+        requests
+    }
+
+    /// A list of checkpoints: fills an open picker, and gives the chat its first engine.
+    fn checkpoints(&mut self, context: &mut PaneContext) -> Vec<Request> {
+        if context.asked == Some(topic(MODEL)) {
+            return vec![Request::Refill(Box::new(self.picker(context)))];
+        }
+        let wanted = self.wanted_run.take();
+        if !context.in_front || (wanted.is_none() && !self.columns().is_empty()) {
+            return Vec::new();
+        }
+        let store = context.store;
+        let run = wanted.or_else(|| store.held.as_ref().and_then(|held| held.path.clone()));
+        let of_run =
+            |row: &&CheckpointRow| run.as_ref().is_some_and(|run| row.path.starts_with(run));
+        let newest = store.checkpoints.iter().filter(of_run);
+        let newest = newest.max_by_key(|row| row.step);
+        match newest.or(store.checkpoints.first()).cloned() {
+            Some(row) => {
+                self.picking = Picking::Replace;
+                self.open(ChatModel::of_row(row), context)
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// What the engine of a column brings.
+    fn engine_says(&mut self, slot: Slot, batch: &[Incoming], store: &Store) -> Vec<Request> {
+        let mut sent = Vec::new();
+        for item in batch {
+            match item {
+                Incoming::Event(envelope) => {
+                    sent.extend(self.apply(slot, &envelope.event, store.now));
+                }
+                Incoming::CaughtUp => {}
+                Incoming::Closed(why) => {
+                    self.lost(slot, why.as_deref().unwrap_or("the engine ended"));
+                }
+            }
+        }
+        let mut requests = send(Asked::Generate, sent);
+        requests.push(Request::Draw(Freshness::DataMoved));
+        requests
+    }
+
+    fn write(&self) -> Request {
+        match self.save() {
+            Some(saved) => Request::Do(Effect::SaveChat(Box::new(saved))),
+            None => info("nothing was answered yet: there is nothing to save"),
+        }
+    }
+}
+
+pub(super) const fn topic(about: &'static str) -> Topic {
+    Topic {
+        pane: &ENTRY,
+        about,
+    }
+}
+
+fn place_prompt() -> Prompt {
+    Prompt::new(
+        topic(PLACE),
+        "model: a folder, a .gguf file, or an id of the hub",
+        "enter loads it; org/name is brought from the hub first",
+    )
+    .needed()
+    .path()
+}
+
+fn written(result: &Result<Vec<PathBuf>, String>) -> Request {
+    match result {
+        Ok(paths) => {
+            let first = paths.first().map(|p| p.display().to_string());
+            let words = format!("saved, with .jsonl beside: {}", first.unwrap_or_default());
+            Request::Toast(Level::Good, words)
+        }
+        Err(why) => Request::Toast(Level::Bad, format!("the conversation is not saved: {why}")),
+    }
+}
+
+fn info(words: &str) -> Request {
+    Request::Toast(Level::Info, words.into())
+}
+
+fn detach(slot: Slot) -> Request {
+    Request::Do(Effect::Detach { slot })
+}
+
+fn send(asked: Asked, sent: Vec<Sent>) -> Vec<Request> {
+    let send = |(slot, command)| {
+        Request::Do(Effect::Send {
+            slot,
+            asked,
+            command,
+        })
+    };
+    sent.into_iter().map(send).collect()
+}
+
+fn model(path: PathBuf) -> Choice {
+    Choice::Answer(topic(MODEL), Answer::Path(path))
+}
+
+fn checkpoint_item(row: &CheckpointRow, dot: &str) -> Item {
+    let loss = row.val_loss.map(|x| format!("val {}", human::number(x)));
+    let words = [
+        loss,
+        row.best.then(|| "best".into()),
+        row.live.then(|| "still training".into()),
+    ];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    let run = one_line(short_run(&row.run));
+    Item {
+        title: format!("{run} {dot} step {}", human::grouped(row.step)),
+        detail: words.join(&format!(" {dot} ")),
+        right: String::new(),
+        choice: model(row.path.clone()),
+    }
+}
+
+fn file_item(path: &Path) -> Item {
+    let folder = path.parent().map(|p| p.display().to_string());
+    Item {
+        title: ChatModel::of_path(path.to_path_buf()).short(),
+        detail: one_line(&folder.unwrap_or_default()),
+        right: String::new(),
+        choice: model(path.to_path_buf()),
+    }
+}
+
+impl Pane for ChatPane {
+    fn hints(&self, _store: &Store) -> Hints {
+        use Action as A;
+        let stop = if self.answering() { "stop" } else { "out" };
+        let mut own = match self.typing {
+            true => vec![(A::Send, "send"), (A::StopAnswer, stop)],
+            false => vec![(A::Send, "write")],
+        };
+        if self.columns().len() > 1 {
+            own.extend(titles(&[A::NextModel]));
+        }
+        own.extend(titles(&[
+            A::Checkpoints,
+            A::AddModel,
+            A::TokenColours,
+            A::EditTurn,
+            A::SaveChat,
+            A::ShowPrompt,
+            A::Settings,
+            A::Resend,
+            A::ClearChat,
+            A::DropModel,
+        ]));
+        Hints::of_pane(own)
+    }
+
+    fn typing(&self) -> bool {
+        self.typing
+    }
+
+    fn tick(&self, _store: &Store) -> Option<Duration> {
+        self.loading().then_some(SPIN)
+    }
+
+    fn owns(&self, slot: Slot) -> bool {
+        self.columns().iter().any(|c| c.slot() == Some(slot))
+    }
+
+    fn enter(&mut self, _context: &mut PaneContext) -> Vec<Request> {
+        vec![
+            Request::Do(Effect::ListCheckpoints),
+            Request::Do(Effect::ListModelFiles),
+        ]
+    }
+
+    fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
+        let now = context.store.now;
+        match action {
+            Action::Send if self.typing && self.columns().is_empty() => {
+                let choose = context.keymap.label(Action::Checkpoints);
+                return vec![info(&format!("choose a model first: {choose}"))];
+            }
+            Action::Send => return send(Asked::Generate, self.send(now)),
+            Action::Resend => return send(Asked::Generate, self.resend(now)),
+            Action::StopAnswer => return self.stop_answer(),
+            Action::NewLine => self.field().new_line(),
+            Action::Checkpoints => return self.pick(Picking::Replace, context),
+            Action::AddModel if self.columns().len() >= MAX_COLUMNS => {
+                return vec![info("three models stand side by side at most")];
+            }
+            Action::AddModel => return self.pick(Picking::Add, context),
+            Action::DropModel => return self.drop_focused().map(detach).into_iter().collect(),
+            Action::NextModel => self.focus_next(),
+            Action::Settings => {
+                let form = sampling_form(&self.sampling, self.system());
+                return vec![Request::Open(Box::new(form))];
+            }
+            Action::EditTurn => self.edit(),
+            Action::TokenColours => self.next_heat(),
+            Action::ShowPrompt => self.toggle_prompt(),
+            Action::SaveChat => return vec![self.write()],
+            Action::EarlierPrompt | Action::LaterPrompt => self.recall_or_move(action),
+            Action::ScrollUp | Action::ScrollDown => {
+                self.scroll(action == Action::ScrollUp, self.page());
+            }
+            Action::ClearChat => self.clear(),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn key(&mut self, key: KeyEvent, _context: &mut PaneContext) -> Vec<Request> {
+        self.field().key(key);
+        Vec::new()
+    }
+
+    fn paste(&mut self, text: &str, _context: &mut PaneContext) -> Vec<Request> {
+        if self.typing {
+            self.field().paste(text);
+        }
+        Vec::new()
+    }
+
+    fn click(&mut self, row: usize, _context: &mut PaneContext) -> Vec<Request> {
+        self.focus(row);
+        Vec::new()
+    }
+
+    fn wheel(&mut self, up: bool, _context: &mut PaneContext) -> Vec<Request> {
+        self.scroll(up, WHEEL);
+        Vec::new()
+    }
+
+    /// A click into the line for typing.
+    fn mouse(&mut self, mouse: MouseEvent, _context: &mut PaneContext) -> Option<Vec<Request>> {
+        if mouse.kind != MouseEventKind::Down(MouseButton::Left) {
+            return None;
+        }
+        self.typing = true;
+        Some(vec![Request::Draw(Freshness::Asked)])
+    }
+
+    fn incoming(&mut self, msg: &Msg, context: &mut PaneContext) -> Vec<Request> {
+        match msg {
+            Msg::Checkpoints(_) => return self.checkpoints(context),
+            Msg::ModelFiles(_) if context.asked == Some(topic(MODEL)) => {
+                return vec![Request::Refill(Box::new(self.picker(context)))];
+            }
+            Msg::ChatSaved(result) => return vec![written(result)],
+            Msg::Incoming { slot, batch } if self.owns(*slot) => {
+                return self.engine_says(*slot, batch, context.store);
+            }
+            Msg::Opened { slot, result } if self.owns(*slot) => {
+                self.opened(*slot, result.as_ref().map(|_| ()).map_err(String::clone));
+            }
+            Msg::Sent {
+                slot,
+                asked: Asked::Generate,
+                result,
+            } if self.owns(*slot) => self.sent(*slot, result.clone()),
+            Msg::Tick if self.loading() => return vec![Request::Draw(Freshness::Asked)],
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn answered(
+        &mut self,
+        about: &str,
+        answer: Answer,
+        context: &mut PaneContext,
+    ) -> Vec<Request> {
+        match (about, answer) {
+            (RUN, Answer::Path(path)) => {
+                self.wanted_run = Some(path);
+                vec![Request::Do(Effect::ListCheckpoints)]
+            }
+            (MODEL, Answer::Path(path)) => {
+                let mut rows = context.store.checkpoints.iter();
+                let model = match rows.find(|row| row.path == path) {
+                    Some(row) => ChatModel::of_row(row.clone()),
+                    None => ChatModel::of_path(path),
+                };
+                self.open(model, context)
+            }
+            (MODEL, Answer::Text(text)) if text.is_empty() => {
+                vec![Request::Open(Box::new(place_prompt()))]
+            }
+            (MODEL | PLACE, Answer::Text(text)) => {
+                self.open(ChatModel::of_path(text.trim().into()), context)
+            }
+            (SETTINGS, Answer::Values(values)) => {
+                let settings = Settings::of(&values, &self.sampling);
+                self.set(settings);
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+        self.draw_all(frame, area, context);
+    }
+}

@@ -1,0 +1,342 @@
+//! Home: what can be started, and the runs there are.
+
+mod draw;
+
+use super::{Pane, PaneContext, PaneEntry};
+use crate::run::index::{RunStatus, RunSummary};
+use crate::run::state::Level;
+use crate::ui::action::{Action, Context};
+use crate::ui::effect::Effect;
+use crate::ui::field::{Lines, TextField};
+use crate::ui::msg::Msg;
+use crate::ui::panes::chat;
+use crate::ui::request::{Answer, Hints, Request, titles};
+use crate::ui::store::{Store, short_run};
+use crossterm::event::KeyEvent;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub static ENTRY: PaneEntry = PaneEntry {
+    id: "home",
+    title: "Home",
+    doc: "Go to the home screen: start a run, open a run.",
+    contexts: &[Context::Home, Context::List, Context::Global],
+    everywhere: &[Action::NewRun],
+    make: || Box::new(HomePane::default()),
+};
+
+/// How often the list of runs is read again while one of them is live and the list is on the screen.
+const REFRESH: Duration = Duration::from_secs(2);
+
+/// The order of runs; live ones stand first in every order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    Newest,
+    ValidationLoss,
+    Name,
+}
+
+impl Sort {
+    fn next(self) -> Sort {
+        match self {
+            Sort::Newest => Sort::ValidationLoss,
+            Sort::ValidationLoss => Sort::Name,
+            Sort::Name => Sort::Newest,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Sort::Newest => "newest first",
+            Sort::ValidationLoss => "lowest validation loss first",
+            Sort::Name => "by name",
+        }
+    }
+}
+
+/// What a row stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HomeRow {
+    Preset(String),
+    /// The wizard.
+    New,
+    Run(PathBuf),
+}
+
+/// The pane's cursors.
+#[derive(Debug)]
+pub struct HomePane {
+    selected: usize,
+    sort: Sort,
+    filter: TextField,
+    filtering: bool,
+    scroll_presets: usize,
+    scroll_runs: usize,
+    page: usize,
+    /// The first list of runs decides where the selection starts.
+    settled: bool,
+    /// The selected row, to be found again in the next list.
+    anchor: Option<HomeRow>,
+}
+
+impl Default for HomePane {
+    fn default() -> Self {
+        HomePane {
+            selected: 0,
+            sort: Sort::Newest,
+            filter: TextField::new(Lines::One, ""),
+            filtering: false,
+            scroll_presets: 0,
+            scroll_runs: 0,
+            page: 1,
+            settled: false,
+            anchor: None,
+        }
+    }
+}
+
+impl HomePane {
+    /// The runs that the filter lets through, in the chosen order.
+    fn runs<'a>(&self, store: &'a Store) -> Vec<&'a RunSummary> {
+        let wanted = self.filter.text().to_lowercase();
+        let fits = |run: &&RunSummary| {
+            let text = format!(
+                "{} {} {} {}",
+                run.id,
+                run.name,
+                run.method,
+                run.status.word()
+            );
+            wanted
+                .split_whitespace()
+                .all(|word| text.to_lowercase().contains(word))
+        };
+        let mut runs: Vec<&RunSummary> = store.runs().iter().filter(fits).collect();
+        let loss = |run: &RunSummary| {
+            run.best_val_loss
+                .filter(|x| x.is_finite())
+                .unwrap_or(f64::MAX)
+        };
+        match self.sort {
+            Sort::Newest => runs.sort_by_key(|run| std::cmp::Reverse(run.created)),
+            Sort::ValidationLoss => runs.sort_by(|a, b| loss(a).total_cmp(&loss(b))),
+            Sort::Name => runs.sort_by(|a, b| short_run(&a.id).cmp(short_run(&b.id))),
+        }
+        runs.sort_by_key(|run| run.status != RunStatus::Live);
+        runs
+    }
+
+    fn rows(&self, store: &Store) -> Vec<HomeRow> {
+        let presets = store
+            .presets
+            .iter()
+            .map(|p| HomeRow::Preset(p.name.clone()));
+        let runs = self
+            .runs(store)
+            .into_iter()
+            .map(|run| HomeRow::Run(run.path.clone()));
+        presets.chain([HomeRow::New]).chain(runs).collect()
+    }
+
+    /// The selected row.
+    pub fn current(&self, store: &Store) -> Option<HomeRow> {
+        self.rows(store).get(self.selected).cloned()
+    }
+
+    /// Keeps the selection on the same row while the list changes; at the first list it goes to a live run.
+    fn replaced(&mut self, store: &Store) {
+        let rows = self.rows(store);
+        if !self.settled {
+            self.settled = true;
+            if store.any_live() {
+                self.selected = store.presets.len() + 1;
+            }
+        } else if let Some(row) = rows.iter().position(|row| Some(row) == self.anchor.as_ref()) {
+            self.selected = row;
+        }
+        self.selected = self.selected.min(rows.len().saturating_sub(1));
+    }
+
+    fn walk(&mut self, action: Action, store: &Store) {
+        let last = self.rows(store).len().saturating_sub(1);
+        match action {
+            Action::Up => self.selected = self.selected.saturating_sub(1),
+            Action::Down => self.selected = (self.selected + 1).min(last),
+            Action::PageUp => self.selected = self.selected.saturating_sub(self.page),
+            Action::PageDown => self.selected = (self.selected + self.page).min(last),
+            Action::Top => self.selected = 0,
+            Action::Bottom => self.selected = last,
+            Action::Filter => self.filtering = true,
+            Action::Accept => self.filtering = false,
+            Action::Cancel => {
+                self.filtering = false;
+                self.filter.clear();
+            }
+            Action::Sort => self.sort = self.sort.next(),
+            _ => {}
+        }
+    }
+
+    /// The selection may be another one now.
+    fn moved(&mut self, store: &Store) -> Vec<Request> {
+        self.anchor = self.current(store);
+        let preset = match &self.anchor {
+            Some(HomeRow::Preset(name)) => Some(name.clone()),
+            _ => None,
+        };
+        vec![Request::Preset(preset)]
+    }
+
+    fn select_first_run(&mut self, store: &Store) {
+        let last = self.rows(store).len().saturating_sub(1);
+        self.selected = (store.presets.len() + 1).min(last);
+    }
+
+    fn accept(&self, store: &Store) -> Vec<Request> {
+        match self.current(store) {
+            Some(HomeRow::Preset(name)) => vec![Request::StartRun(name)],
+            Some(HomeRow::New) => vec![Request::Do(Effect::OpenWizard)],
+            Some(HomeRow::Run(path)) => vec![Request::OpenRun(path)],
+            None => Vec::new(),
+        }
+    }
+
+    fn edit(&self, store: &Store) -> Vec<Request> {
+        match self.current(store) {
+            Some(HomeRow::Preset(name)) => vec![Request::Do(Effect::OpenEditor(name))],
+            _ => vec![info("select a preset to edit")],
+        }
+    }
+
+    fn chat(&self, store: &Store) -> Vec<Request> {
+        match self.current(store) {
+            Some(HomeRow::Run(path)) => vec![
+                Request::Show(&chat::ENTRY),
+                Request::Tell(chat::WITH_RUN, Answer::Path(path)),
+            ],
+            _ => vec![info("select a run to chat with its newest checkpoint")],
+        }
+    }
+
+    fn resume(&self, store: &Store) -> Vec<Request> {
+        let selected = match self.current(store) {
+            Some(HomeRow::Run(path)) => store.runs().iter().find(|run| run.path == path),
+            _ => None,
+        };
+        vec![match selected.map(|run| (run.status, run)) {
+            None => info("select a run that was stopped"),
+            Some((RunStatus::Live, _)) => info("this run is live; enter opens it"),
+            Some((RunStatus::Finished, _)) => info("this run did all its steps"),
+            Some((_, run)) => Request::ResumeRun(run.path.clone()),
+        }]
+    }
+}
+
+fn info(words: &str) -> Request {
+    Request::Toast(Level::Info, words.into())
+}
+
+impl Pane for HomePane {
+    fn hints(&self, store: &Store) -> Hints {
+        use Action as A;
+        if self.filtering {
+            return Hints {
+                own: vec![(A::Accept, "keep the filter")],
+                kept: vec![(A::Cancel, "clear it")],
+            };
+        }
+        let accept = match self.current(store) {
+            Some(HomeRow::Run(_)) => "open",
+            Some(HomeRow::New) => "ask me",
+            _ => "start",
+        };
+        let mut own = vec![(A::Accept, accept)];
+        own.extend(titles(&[
+            A::NewRun,
+            A::EditPreset,
+            A::Filter,
+            A::Sort,
+            A::ChatWith,
+            A::ResumeRun,
+            A::Refresh,
+        ]));
+        Hints::of_pane(own)
+    }
+
+    /// True while letters belong to the filter.
+    fn typing(&self) -> bool {
+        self.filtering
+    }
+
+    fn tick(&self, store: &Store) -> Option<Duration> {
+        store.any_live().then_some(REFRESH)
+    }
+
+    fn enter(&mut self, _context: &mut PaneContext) -> Vec<Request> {
+        vec![Request::Do(Effect::RefreshRuns)]
+    }
+
+    fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
+        let store = context.store;
+        match action {
+            Action::Accept if !self.filtering => self.accept(store),
+            Action::NewRun => vec![Request::Do(Effect::OpenWizard)],
+            Action::EditPreset => self.edit(store),
+            Action::Refresh => vec![Request::Do(Effect::RefreshRuns)],
+            Action::ChatWith => self.chat(store),
+            Action::ResumeRun => self.resume(store),
+            action => {
+                self.walk(action, store);
+                self.moved(store)
+            }
+        }
+    }
+
+    fn key(&mut self, key: KeyEvent, context: &mut PaneContext) -> Vec<Request> {
+        self.filter.key(key);
+        self.select_first_run(context.store);
+        self.moved(context.store)
+    }
+
+    fn paste(&mut self, text: &str, context: &mut PaneContext) -> Vec<Request> {
+        if !self.filtering {
+            return Vec::new();
+        }
+        self.filter.paste(text);
+        self.select_first_run(context.store);
+        self.moved(context.store)
+    }
+
+    /// A click selects a row, a second one opens it.
+    fn click(&mut self, row: usize, context: &mut PaneContext) -> Vec<Request> {
+        if self.selected == row {
+            return self.act(Action::Accept, context);
+        }
+        self.selected = row;
+        self.moved(context.store)
+    }
+
+    fn incoming(&mut self, msg: &Msg, context: &mut PaneContext) -> Vec<Request> {
+        let store = context.store;
+        match msg {
+            Msg::Runs(Ok(_)) => {
+                self.replaced(store);
+                self.moved(store)
+            }
+            Msg::Tick if context.in_front && store.any_live() => {
+                let stale = store.now.since(store.runs_read) >= REFRESH;
+                match stale && !store.reading_runs {
+                    true => vec![Request::Do(Effect::RefreshRuns)],
+                    false => Vec::new(),
+                }
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+        self.draw_all(frame, area, context);
+    }
+}

@@ -1,0 +1,383 @@
+//! The run on the screen: the dashboard's keys and its commands to the engine. What is drawn, and the cursors over it, are
+//! the [`Dashboard`]'s matter.
+
+use super::dashboard::Dashboard;
+use super::{Pane, PaneContext, PaneEntry, SPIN};
+use crate::base::human;
+use crate::base::sampling::Sampling;
+use crate::base::text::sanitize;
+use crate::link::Incoming;
+use crate::plan::measured::{self, Place};
+use crate::run::state::Level;
+use crate::ui::action::{Action, Context};
+use crate::ui::app::Freshness;
+use crate::ui::effect::Effect;
+use crate::ui::hit::Target;
+use crate::ui::keymap::Keymap;
+use crate::ui::layout::wrap;
+use crate::ui::msg::{Asked, Msg, Slot};
+use crate::ui::overlays::{Field, Form, LeaveQuestion, Overlay, Prompt};
+use crate::ui::panes::home;
+use crate::ui::request::{Answer, Hint, Hints, Request, Topic, titles};
+use crate::ui::store::{HeldRun, LinkState, Store};
+use crate::ui::theme::Theme;
+use crate::wire::{Command, Event, Phase};
+use crossterm::event::MouseEvent;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
+use std::time::Duration;
+
+pub static ENTRY: PaneEntry = PaneEntry {
+    id: "run",
+    title: "Run",
+    doc: "Go to the run: charts, samples, log.",
+    contexts: &[Context::Run, Context::Global],
+    everywhere: &[],
+    make: || Box::new(RunPane::default()),
+};
+
+const SAMPLE: &str = "sample";
+const NOTE: &str = "note";
+const FILTER: &str = "filter";
+const TUNE: &str = "tune";
+
+/// The dashboard of the run on the screen.
+#[derive(Debug, Default)]
+pub struct RunPane {
+    dashboard: Dashboard,
+    /// Whose cursors these are.
+    slot: Option<Slot>,
+}
+
+impl RunPane {
+    /// Another run gets fresh cursors.
+    fn follow(&mut self, store: &Store) {
+        let slot = store.held.as_ref().map(|held| held.slot);
+        if slot != self.slot {
+            self.slot = slot;
+            self.dashboard = Dashboard::new();
+        }
+        self.dashboard.utc_offset = store.utc_offset;
+    }
+
+    /// What the plan says of memory is for one place: the process, or a GPU. It is asked when the run starts, and again
+    /// when readings show that the place is another one.
+    fn plan(&mut self, held: &HeldRun, batch: &[Incoming]) {
+        let place = measured::now(&held.state).map_or(Place::Process, |m| m.place);
+        let moved = self.dashboard.planned.map(|(place, _)| place) != Some(place);
+        let due = batch.iter().any(|item| match item {
+            Incoming::Event(envelope) => match envelope.event {
+                Event::Started { .. } => true,
+                Event::HardwareSampled { .. } => moved && held.state.head.is_some(),
+                _ => false,
+            },
+            _ => false,
+        });
+        if due {
+            let machine = held.hardware.machine.as_ref();
+            let request = measured::request_of(&held.state, machine);
+            let plan = request.map(|request| crate::plan::plan(&request));
+            self.dashboard.planned = plan.map(|plan| (place, plan.memory.steady()));
+        }
+    }
+
+    /// Cursors of the charts.
+    fn walk(&mut self, action: Action, store: &Store) -> Vec<Request> {
+        let Some(held) = &store.held else {
+            return Vec::new();
+        };
+        if action == Action::FilterCharts {
+            let prompt = Prompt::new(
+                topic(FILTER),
+                "show only charts with",
+                "enter keeps it, esc shows all",
+            );
+            let prompt = prompt.with(self.dashboard.filter()).live();
+            return vec![Request::Open(Box::new(prompt))];
+        }
+        self.dashboard.act(action, &held.state);
+        Vec::new()
+    }
+}
+
+fn topic(about: &'static str) -> Topic {
+    Topic {
+        pane: &ENTRY,
+        about,
+    }
+}
+
+/// Sends a command to the engine of the run on the screen, or says why there is none to ask.
+pub fn command(store: &Store, asked: Asked, command: Command) -> Vec<Request> {
+    vec![match store.held.as_ref().filter(|held| held.live()) {
+        Some(held) => Request::Do(Effect::Send {
+            slot: held.slot,
+            asked,
+            command,
+        }),
+        None => no_engine(store),
+    }]
+}
+
+fn no_engine(store: &Store) -> Request {
+    let words = match &store.held {
+        None => "no run is open; start or open one on Home",
+        Some(held) if held.state.finished.is_some() => {
+            "this run has ended"
+        }
+        Some(_) => "the engine of this run does not answer",
+    };
+    Request::Toast(Level::Info, words.into())
+}
+
+/// Opens an overlay that makes sense only while an engine listens.
+fn open_live(store: &Store, overlay: impl FnOnce(&HeldRun) -> Box<dyn Overlay>) -> Vec<Request> {
+    vec![match store.held.as_ref().filter(|held| held.live()) {
+        Some(held) => Request::Open(overlay(held)),
+        None => no_engine(store),
+    }]
+}
+
+/// Lets the run go on that was paused or that ended early; else pauses it.
+fn pause(store: &Store) -> Vec<Request> {
+    let held = store.held.as_ref();
+    if let Some(path) = held.and_then(HeldRun::resumable) {
+        return vec![Request::ResumeRun(path)];
+    }
+    match held.and_then(|held| held.state.phase) {
+        Some(Phase::Paused) => command(store, Asked::Resume, Command::Resume),
+        _ => command(store, Asked::Pause, Command::Pause),
+    }
+}
+
+fn sample_prompt() -> Prompt {
+    Prompt::new(
+        topic(SAMPLE),
+        "sample: what should the model continue?",
+        "enter samples after this step; empty starts from a line break",
+    )
+}
+
+fn note_prompt() -> Prompt {
+    let hint = "enter writes it into the log, at this step";
+    Prompt::new(topic(NOTE), "note", hint).needed()
+}
+
+fn tune_form(held: &HeldRun) -> Form {
+    fn check(text: &str) -> Option<String> {
+        match text.parse::<f64>() {
+            _ if text.is_empty() => None,
+            Ok(x) if x.is_finite() && x >= 0.0 => None,
+            _ => Some(format!("`{text}` is no number from 0 up, such as 3e-4")),
+        }
+    }
+    let now = |key: &str| {
+        let value = held.state.settings.get(key).copied();
+        value.map_or(String::new(), |x| format!(" (now {})", human::number(x)))
+    };
+    let lr = format!(
+        "peak learning rate{}, the schedule follows; empty keeps it",
+        now("lr")
+    );
+    let clip = format!(
+        "clip gradients above this norm{}; 0 turns it off; empty keeps it",
+        now("clip_norm")
+    );
+    let fields = vec![
+        Field::new("lr", &lr, "", check),
+        Field::new("clip_norm", &clip, "", check),
+    ];
+    Form::new(topic(TUNE), "tune the live run", fields)
+}
+
+fn tune(store: &Store, values: &[String]) -> Vec<Request> {
+    let mut requests = Vec::new();
+    for (key, text) in ["lr", "clip_norm"].into_iter().zip(values) {
+        if let Ok(value) = text.trim().parse::<f64>() {
+            let adjust = Command::Adjust {
+                key: key.into(),
+                value,
+            };
+            requests.extend(command(store, Asked::Adjust, adjust));
+        }
+    }
+    requests
+}
+
+/// How the run's own samples are drawn, as its spec says.
+fn sampling(store: &Store) -> Sampling {
+    let head = store.held.as_ref().and_then(|h| h.state.head.as_ref());
+    let said = head.map(|head| head.spec["sample"]["sampling"].clone());
+    said.and_then(|value| serde_json::from_value(value).ok())
+        .unwrap_or_default()
+}
+
+/// What the pane says while there is nothing to chart.
+fn words(store: &Store, theme: &Theme, keymap: &Keymap) -> String {
+    let home = keymap.label(Action::Open(&home::ENTRY));
+    let Some(held) = &store.held else {
+        return format!("No run is open. Go to Home ({home}) to start one or to open one.");
+    };
+    match &held.link {
+        LinkState::Opening(since) => {
+            let glyphs = theme.glyphs();
+            let waited = store.now.since(*since);
+            let frame = waited.as_millis() / SPIN.as_millis();
+            let spinner = glyphs.spinner[frame as usize % glyphs.spinner.len()];
+            let seconds = match waited.as_secs() {
+                0..2 => String::new(),
+                s => format!(" ({s} s)"),
+            };
+            format!("{spinner} opening {}{seconds}", held.title)
+        }
+        LinkState::CatchingUp | LinkState::Live => {
+            format!("Starting {}{}", held.title, theme.glyphs().ellipsis)
+        }
+        LinkState::Ended(None) => "This run wrote nothing into its log.".into(),
+        LinkState::Ended(Some(why)) => format!(
+            "{} could not be opened.\n\n{why}\n\nHome is {home}.",
+            held.title
+        ),
+    }
+}
+
+impl Pane for RunPane {
+    fn hints(&self, store: &Store) -> Hints {
+        use Action as A;
+        let shown = store.held.as_ref().filter(|held| held.state.last_seq > 0);
+        Hints::of_pane(match shown {
+            Some(held) if held.live() => {
+                let pause = match held.state.phase {
+                    Some(Phase::Paused) => "resume",
+                    _ => A::Pause.info().title,
+                };
+                let mut hints = vec![(A::Pause, pause)];
+                hints.extend(titles(&[
+                A::Checkpoint,
+                A::Evaluate,
+                A::Sample,
+                A::Tune,
+                A::Note,
+                A::Zoom,
+                A::FilterCharts,
+                A::ChartCursor,
+                A::Smooth,
+                A::LogScale,
+                A::Stop,
+                ]));
+                hints
+            }
+            Some(held) => {
+                let resume = held.resumable().map(|_| (A::Pause, "resume"));
+                let mut hints: Vec<Hint> = resume.into_iter().collect();
+                hints.extend(titles(&[
+                    A::Zoom,
+                    A::ChartNext,
+                    A::ChartCursor,
+                    A::FilterCharts,
+                    A::Smooth,
+                    A::LogScale,
+                    A::ZoomIn,
+                    A::ResetView,
+                ]));
+                hints
+            }
+            None => Vec::new(),
+        })
+    }
+
+    fn tick(&self, store: &Store) -> Option<Duration> {
+        let held = store.held.as_ref();
+        let opening = held.is_some_and(|held| matches!(held.link, LinkState::Opening(_)));
+        opening.then_some(SPIN)
+    }
+
+    fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
+        let store = context.store;
+        self.follow(store);
+        match action {
+            Action::Pause => pause(store),
+            Action::Checkpoint => command(store, Asked::Checkpoint, Command::Checkpoint),
+            Action::Evaluate => command(store, Asked::Evaluate, Command::Evaluate),
+            Action::Sample => open_live(store, |_| Box::new(sample_prompt())),
+            Action::Note => open_live(store, |_| Box::new(note_prompt())),
+            Action::Tune => open_live(store, |held| Box::new(tune_form(held))),
+            Action::Stop => open_live(store, |held| {
+                Box::new(LeaveQuestion::new(false, held.holder, held.name()))
+            }),
+            action => self.walk(action, store),
+        }
+    }
+
+    fn mouse(&mut self, mouse: MouseEvent, context: &mut PaneContext) -> Option<Vec<Request>> {
+        self.follow(context.store);
+        let held = context.store.held.as_ref();
+        let moved = held.is_some_and(|held| self.dashboard.mouse(mouse, &held.state));
+        let draw = moved.then_some(Request::Draw(Freshness::Asked));
+        Some(draw.into_iter().collect())
+    }
+
+    fn incoming(&mut self, msg: &Msg, context: &mut PaneContext) -> Vec<Request> {
+        self.follow(context.store);
+        match (msg, &context.store.held) {
+            (Msg::Incoming { slot, batch }, Some(held)) if *slot == held.slot => {
+                self.plan(held, batch);
+            }
+            (Msg::Tick, _) if self.tick(context.store).is_some() => {
+                return vec![Request::Draw(Freshness::Asked)];
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn answered(
+        &mut self,
+        about: &str,
+        answer: Answer,
+        context: &mut PaneContext,
+    ) -> Vec<Request> {
+        let store = context.store;
+        match (about, answer) {
+            (TUNE, Answer::Values(values)) => tune(store, &values),
+            (NOTE, Answer::Text(text)) => command(store, Asked::Note, Command::Note { text }),
+            (FILTER, Answer::Text(text)) => {
+                self.dashboard.set_filter(&text);
+                Vec::new()
+            }
+            (SAMPLE, Answer::Text(text)) => {
+                let prompt = match text.is_empty() {
+                    true => "\n".to_string(),
+                    false => text,
+                };
+                let sample = Command::Sample {
+                    prompt,
+                    sampling: sampling(store),
+                };
+                command(store, Asked::Sample, sample)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+        self.follow(context.store);
+        let (store, theme) = (context.store, context.theme);
+        match &store.held {
+            Some(held) if held.state.last_seq > 0 => {
+                let state = &held.state;
+                self.dashboard.draw(frame, area, state, theme, store.now);
+                context.hits.add(area, Target::Pane);
+            }
+            _ => {
+                let text = sanitize(&words(store, theme, context.keymap));
+                let rows = wrap(&text, area.width.saturating_sub(4));
+                let rows = rows.into_iter().map(|row| Line::raw(format!("  {row}")));
+                let lines: Vec<Line> = [Line::default()].into_iter().chain(rows).collect();
+                frame.render_widget(Paragraph::new(lines), area);
+            }
+        }
+    }
+}
