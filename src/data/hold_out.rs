@@ -87,7 +87,8 @@ mod tests {
             let (train, val) = split(&store, 0.25);
             assert!(!val.is_empty() && train.len() + val.len() == 2 * pairs);
             for part in [train, val] {
-                let whole = |pair: &[Span]| pair[0].0 % 6 == 0 && pair[1].0 == pair[0].0 + 3;
+                let whole =
+                    |pair: &[Span]| pair[0].0.is_multiple_of(6) && pair[1].0 == pair[0].0 + 3;
                 assert!(part.chunks(2).all(whole), "{part:?}");
             }
         }

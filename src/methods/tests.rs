@@ -39,7 +39,7 @@ fn batch_for(method: &dyn Method, targets: &[u32], mask: &[bool], reference: [f3
     if method.needs().unit == Unit::Pair {
         batch.unit = Unit::Pair;
         batch.sequence = vec![0, 0, 0, 1, 1, 1];
-        batch.origins = [0, 4].map(|start| origin(start)).into();
+        batch.origins = [0, 4].map(origin).into();
         batch.columns = vec![Column {
             name: REFERENCE_LOGP,
             values: reference.into(),

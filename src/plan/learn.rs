@@ -170,7 +170,7 @@ impl Machine {
         let products = request.precision.products();
         if let Some(speed) = self.flops_per_second(request.arch.n_params(), products) {
             device.peak_flops = Some(speed);
-            (request.mfu, request.mfu_said) = (1.0, Said::Supervised);
+            (request.mfu, request.mfu_said) = (1.0, Said::Learned);
         } else if let Some(speed) = self.speed.as_ref().and_then(|s| s.of(products)) {
             device.peak_flops = Some(speed);
             (request.mfu, request.mfu_said) = (probe::SHARE, Said::Probed);
@@ -279,6 +279,6 @@ mod tests {
         assert_eq!(said, Said::Probed);
         assert!((f32.unwrap() / bf16.unwrap() - 2.0).abs() < 1e-9);
         machine.runs = vec![observation("r", 1, 1)];
-        assert_eq!(time(&machine, "precision=f32").1, Said::Supervised);
+        assert_eq!(time(&machine, "precision=f32").1, Said::Learned);
     }
 }

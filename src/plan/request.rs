@@ -342,7 +342,7 @@ pub enum Said {
     Stated,
     Assumed,
     /// From earlier runs on this machine.
-    Supervised,
+    Learned,
     /// Benchmarked on this machine, now or earlier.
     Probed,
 }

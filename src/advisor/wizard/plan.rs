@@ -131,7 +131,7 @@ pub(super) fn lines(
                 )
             },
             |time| match plan.request.mfu_said {
-                Said::Supervised => format!("{time}, from the speed of earlier runs here"),
+                Said::Learned => format!("{time}, from the speed of earlier runs here"),
                 _ => format!("{time}, from a matmul benchmark; the first steps will refine it"),
             },
         ),

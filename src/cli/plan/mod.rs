@@ -151,7 +151,7 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<Request> {
     portions(args, &mut request)?;
     if let Some(tflops) = args.tflops {
         request.device.peak_flops = Some(1e12 * tflops);
-        if matches!(request.mfu_said, Said::Supervised | Said::Probed) {
+        if matches!(request.mfu_said, Said::Learned | Said::Probed) {
             (request.mfu, request.mfu_said) = (ENGINE_SHARE, Said::Assumed);
         }
     }

@@ -319,7 +319,7 @@ fn time(plan: &Plan) -> String {
         n => format!(" on {n} GPUs"),
     };
     let basis = match r.mfu_said {
-        Said::Supervised => {
+        Said::Learned => {
             return format!(
                 "{}, at the speed of earlier runs here ({}FLOP/s)",
                 hours_words(hours),

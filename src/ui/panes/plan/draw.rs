@@ -393,7 +393,7 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
     facts.push((
         "time",
         match work.hours {
-            Some(hours) if r.mfu_said == Said::Supervised => {
+            Some(hours) if r.mfu_said == Said::Learned => {
                 format!("{}, as fast as earlier runs here", hours_words(hours))
             }
             Some(hours) if r.mfu_said == Said::Probed => {

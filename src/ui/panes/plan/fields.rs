@@ -168,7 +168,7 @@ impl Field {
         let grouped = crate::base::human::grouped;
         let assumed = |said: Said| match said {
             Said::Assumed => " assumed",
-            Said::Supervised => " supervised",
+            Said::Learned => " learned",
             Said::Probed => " measured",
             Said::Stated => "",
         };
@@ -203,7 +203,7 @@ impl Field {
             },
             Field::Layers => grouped(r.arch.n_layer),
             Field::Heads => format!("{} × {}", r.arch.n_head, r.arch.head_dim),
-            Field::Mfu if r.mfu_said == Said::Supervised => "as earlier runs".into(),
+            Field::Mfu if r.mfu_said == Said::Learned => "as earlier runs".into(),
             Field::Mfu if r.mfu_said == Said::Probed => "as measured here".into(),
             Field::Mfu => format!("{:.0} %{}", 100.0 * r.mfu, assumed(r.mfu_said)),
             Field::Price => r.device.price_per_hour.map_or("not known".into(), |p| {

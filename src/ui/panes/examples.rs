@@ -1,0 +1,242 @@
+//! Held-out examples of the run on the screen as its method sees them, at the last evaluation: texts with their
+//! log-probability, pairs with the reward of each side and the margin, and what changed since the evaluation before.
+
+use super::{Pane, PaneContext, PaneEntry};
+use crate::base::human;
+use crate::run::RunState;
+use crate::run::state::Examined;
+use crate::ui::action::{Action, Context};
+use crate::ui::request::{Hints, Request};
+use crate::ui::store::Store;
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::text::{self, Word, word};
+use crate::wire::{ExaminedExample, ExaminedSequence};
+use ratatui::Frame;
+use ratatui::layout::Rect;
+
+pub static ENTRY: PaneEntry = PaneEntry {
+    id: "examples",
+    title: "Examples",
+    doc: "Go to held-out examples: what the model says of texts and pairs, and what changed.",
+    contexts: &[Context::List, Context::Global],
+    everywhere: &[],
+    make: || Box::new(ExamplesPane::default()),
+};
+
+/// One cursor: the first line on the screen.
+#[derive(Debug, Default)]
+pub struct ExamplesPane {
+    scroll: usize,
+    most: usize,
+    page: usize,
+}
+
+impl Pane for ExamplesPane {
+    fn hints(&self, _store: &Store) -> Hints {
+        Hints::of_pane(vec![(Action::Up, "up"), (Action::Down, "down")])
+    }
+
+    fn act(&mut self, action: Action, _context: &mut PaneContext) -> Vec<Request> {
+        let page = self.page.max(1);
+        self.scroll = match action {
+            Action::Up => self.scroll.saturating_sub(1),
+            Action::Down => self.scroll + 1,
+            Action::PageUp => self.scroll.saturating_sub(page),
+            Action::PageDown => self.scroll + page,
+            Action::Top => 0,
+            Action::Bottom => self.most,
+            _ => self.scroll,
+        }
+        .min(self.most);
+        Vec::new()
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+        let theme = context.theme;
+        let inner = Rect {
+            x: area.x + 2,
+            width: area.width.saturating_sub(4),
+            ..area
+        };
+        let lines = match context.store.held.as_ref() {
+            Some(held) => lines(&held.state, usize::from(inner.width), theme),
+            None => note("No run is open: choose one on Home."),
+        };
+        self.page = usize::from(inner.height);
+        self.most = lines.len().saturating_sub(self.page);
+        self.scroll = self.scroll.min(self.most);
+        let shown = lines.iter().skip(self.scroll).take(self.page);
+        for (y, words) in (inner.y..).zip(shown) {
+            text::draw(frame.buffer_mut(), inner.x, y, inner.width, words, theme);
+        }
+    }
+}
+
+fn note(words: &str) -> Vec<Vec<Word>> {
+    vec![vec![word(words, Meaning::Muted)]]
+}
+
+fn lines(state: &RunState, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
+    let Some(now) = state.examined.back() else {
+        return note("Examples come with the first evaluation.");
+    };
+    let before = state.examined.iter().rev().nth(1);
+    let mut lines = vec![head(now, before), Vec::new()];
+    for (number, example) in now.examples.iter().enumerate() {
+        let earlier = before.and_then(|before| before.examples.get(number));
+        lines.extend(drawn(number + 1, example, earlier, width, theme));
+    }
+    lines
+}
+
+fn head(now: &Examined, before: Option<&Examined>) -> Vec<Word> {
+    let step = format!("held-out examples at step {}", human::grouped(now.step));
+    let mut words = vec![word(step, Meaning::Title)];
+    if let Some(before) = before {
+        let since = format!("  change since step {}", human::grouped(before.step));
+        words.push(word(since, Meaning::Muted));
+    }
+    words
+}
+
+/// Prompt, then a line for each sequence with its answer beneath.
+fn drawn(
+    number: usize,
+    example: &ExaminedExample,
+    before: Option<&ExaminedExample>,
+    width: usize,
+    theme: &Theme,
+) -> Vec<Vec<Word>> {
+    /// Lines of a prompt and of an answer.
+    const PROMPT: usize = 2;
+    const ANSWER: usize = 3;
+    let wrap = |text: &str, rows: usize| {
+        text::wrap(text.trim_end(), width.saturating_sub(4), rows, theme.ascii)
+    };
+    let mut lines = vec![title(number, example, before)];
+    if let Some(first) = example.sequences.first() {
+        let prompt = wrap(&first.prompt, PROMPT);
+        lines.extend(prompt.into_iter().map(|line| vec![word(format!("  {line}"), Meaning::Muted)]));
+    }
+    for (at, sequence) in example.sequences.iter().enumerate() {
+        let earlier = before.and_then(|before| before.sequences.get(at));
+        lines.push(said(sequence, earlier));
+        let answer = wrap(&sequence.answer, ANSWER);
+        lines.extend(answer.into_iter().map(|line| vec![word(format!("    {line}"), Meaning::Text)]));
+    }
+    lines.push(Vec::new());
+    lines
+}
+
+/// How much more the policy than the reference prefers the chosen answer, in nats: the reward margin over β.
+fn margin(example: &ExaminedExample) -> Option<f64> {
+    let ratio = |side: &ExaminedSequence| Some(side.logp.0 - side.reference_logp?.0);
+    match &*example.sequences {
+        [chosen, rejected] => Some(ratio(chosen)? - ratio(rejected)?),
+        _ => None,
+    }
+}
+
+fn title(number: usize, example: &ExaminedExample, before: Option<&ExaminedExample>) -> Vec<Word> {
+    let mut words = vec![word(format!("{number}"), Meaning::Accent)];
+    if let Some(margin) = margin(example) {
+        let (meaning, verdict) = match margin > 0.0 {
+            true => (Meaning::Good, "prefers the chosen answer"),
+            false => (Meaning::Warn, "prefers the rejected answer"),
+        };
+        words.push(word(format!("  {verdict}, log-ratio margin {margin:+.2}"), meaning));
+        if let Some(before) = before.and_then(self::margin) {
+            words.push(change(margin - before));
+        }
+    }
+    words
+}
+
+fn said(sequence: &ExaminedSequence, before: Option<&ExaminedSequence>) -> Vec<Word> {
+    let per_token = sequence.logp.0 / f64::from(sequence.tokens.max(1));
+    let mut words = vec![
+        word(format!("  {:<9}", sequence.label), Meaning::Accent),
+        word(
+            format!(
+                "log p {}, {per_token:.2} a token over {} tokens",
+                human::number(sequence.logp.0),
+                sequence.tokens
+            ),
+            Meaning::Text,
+        ),
+    ];
+    if let Some(reference) = sequence.reference_logp {
+        let reference = format!("  reference {}", human::number(reference.0));
+        words.push(word(reference, Meaning::Muted));
+    }
+    if let Some(before) = before {
+        words.push(change(sequence.logp.0 - before.logp.0));
+    }
+    words
+}
+
+fn change(by: f64) -> Word {
+    word(format!("  ({by:+.2})"), Meaning::Muted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::UnixMillis;
+    use crate::wire::{Envelope, Event, Num};
+
+    fn sequence(label: &str, logp: f64, reference: Option<f64>) -> ExaminedSequence {
+        ExaminedSequence {
+            label: label.into(),
+            prompt: "sort 2 1=".into(),
+            answer: format!("{label} answer\n"),
+            tokens: 4,
+            logp: Num(logp),
+            reference_logp: reference.map(Num),
+        }
+    }
+
+    fn text_of(events: Vec<Event>) -> String {
+        let envelope = |(seq, event)| Envelope {
+            v: 1,
+            seq: seq as u64 + 1,
+            t: UnixMillis(1),
+            event,
+        };
+        let log: Vec<Envelope> = events.into_iter().enumerate().map(envelope).collect();
+        let lines = lines(&RunState::from_events(&log), 70, &Theme::ansi());
+        let line = |words: &Vec<Word>| words.iter().map(|w| w.text.as_str()).collect::<String>();
+        lines.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    fn examined(step: u64, chosen: f64) -> Event {
+        let sequences = vec![
+            sequence("chosen", chosen, Some(-6.0)),
+            sequence("rejected", -7.0, Some(-6.0)),
+        ];
+        Event::Examined {
+            step,
+            examples: vec![ExaminedExample { sequences }],
+        }
+    }
+
+    #[test]
+    fn a_pair_shows_both_sides_its_margin_and_what_changed() {
+        let text = text_of(vec![examined(50, -8.0), examined(100, -4.0)]);
+        assert!(text.contains("at step 100  change since step 50"), "{text}");
+        assert!(
+            text.contains("prefers the chosen answer, log-ratio margin +3.00  (+4.00)"),
+            "{text}"
+        );
+        assert!(text.contains("chosen   log p -4"), "{text}");
+        assert!(text.contains("-1.00 a token over 4 tokens  reference -6"), "{text}");
+        assert!(text.contains("    rejected answer"), "{text}");
+    }
+
+    #[test]
+    fn before_the_first_evaluation_it_says_when_examples_come() {
+        assert!(text_of(Vec::new()).contains("first evaluation"));
+        let one = text_of(vec![examined(50, -8.0)]);
+        assert!(one.contains("prefers the rejected answer") && !one.contains("since"), "{one}");
+    }
+}
