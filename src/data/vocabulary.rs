@@ -153,12 +153,28 @@ fn gather(
 
 /// Whether a template will write some of it.
 pub(super) fn has_turns(content: &Content) -> bool {
+    let turns = |turns: &&Turns| matches!(turns, Turns::Messages(_));
     match content {
+        Content::Text(_) => false,
         Content::Chat(_) => true,
-        Content::Completion { prompt, completion } => [prompt, completion]
-            .iter()
-            .any(|side| matches!(side, Turns::Messages(_))),
-        _ => false,
+        other => sides(other).iter().flatten().any(|side| turns(&side)),
+    }
+}
+
+/// Each prompt with an answer to it; a prompt alone where the answer is made in training.
+fn sides(content: &Content) -> Vec<Vec<&Turns>> {
+    match content {
+        Content::Text(_) | Content::Chat(_) => Vec::new(),
+        Content::Completion { prompt, completion }
+        | Content::Labelled {
+            prompt, completion, ..
+        } => vec![vec![prompt, completion]],
+        Content::Preference {
+            prompt,
+            chosen,
+            rejected,
+        } => vec![vec![prompt, chosen], vec![prompt, rejected]],
+        Content::Prompt { prompt, .. } => vec![vec![prompt]],
     }
 }
 
@@ -169,23 +185,29 @@ fn plain(example: &Example, template: Option<&Template>) -> String {
         let text = template.map(|t| t.render(messages, tools, GenerationPrompt::Without));
         text.and_then(Result::ok).unwrap_or_default()
     };
+    let joined = |turns: Vec<&Turns>| -> String {
+        let texts = turns.iter().map(|side| match side {
+            Turns::Text(text) => Some(text.as_str()),
+            Turns::Messages(_) => None,
+        });
+        if let Some(texts) = texts.collect::<Option<Vec<_>>>() {
+            return texts.concat();
+        }
+        let roles = ["user", "assistant"];
+        let messages = turns.iter().zip(roles).flat_map(|(side, role)| match side {
+            Turns::Text(text) => vec![Message::new(role, text)],
+            Turns::Messages(messages) => messages.clone(),
+        });
+        rendered(&messages.collect::<Vec<_>>())
+    };
     match &example.content {
         Content::Text(text) => text.clone(),
         Content::Chat(messages) => rendered(messages),
-        Content::Completion {
-            prompt: Turns::Text(prompt),
-            completion: Turns::Text(completion),
-        } => {
-            format!("{prompt}{completion}")
-        }
-        Content::Completion { prompt, completion } => {
-            let side = |turns: &Turns, role: &str| match turns {
-                Turns::Text(text) => vec![Message::new(role, text)],
-                Turns::Messages(messages) => messages.clone(),
-            };
-            rendered(&[side(prompt, "user"), side(completion, "assistant")].concat())
-        }
-        _ => String::new(),
+        other => sides(other)
+            .into_iter()
+            .map(joined)
+            .collect::<Vec<_>>()
+            .join("\n"),
     }
 }
 

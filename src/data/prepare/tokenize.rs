@@ -50,12 +50,11 @@ impl Tokenizing<'_> {
         let conversations = format != FormatId::Text;
         let templated = match format {
             FormatId::Text => false,
-            // Prompts and completions are texts or turns.
-            FormatId::PromptCompletion => match self.open(source)?.next() {
+            // Prompts and answers are texts or turns.
+            _ => match self.open(source)?.next() {
                 Some(row) => has_turns(&row?.1.content),
                 None => false,
             },
-            _ => true,
         };
         let key = self.key(source, &rows)?;
         let hash = key.hash();

@@ -59,17 +59,23 @@ impl App {
         });
     }
 
-    /// The tabs, the run on the right; where there is no room for both, the program's name gives way to the run's.
+    /// The tabs, the run on the right. Where there is no room for both, long titles of panes in the back give way to the
+    /// run's name, then all of theirs, then the program's name.
     fn draw_tabs(&mut self, frame: &mut Frame, area: Rect) {
         let theme = &self.theme;
-        let tab = |pane: &&'static PaneEntry| {
-            let key = self.keymap.label(Action::Open(pane));
-            format!(" {key} {} ", pane.title).replace("  ", " ")
-        };
-        let tabs: Vec<String> = PANES.iter().map(tab).collect();
-        let taken: usize = tabs.iter().map(|tab| tab.width()).sum();
-        let room = usize::from(area.width).saturating_sub(taken + 1);
         let run = self.store.held.as_ref();
+        let wanted = run.map_or(0, |held| {
+            let (mark, _, word) = self.run_mark(held);
+            one_line(held.name()).width() + mark.width() + word.width() + 3
+        });
+        let room = |tabs: &[String]| {
+            let taken: usize = tabs.iter().map(|tab| tab.width()).sum();
+            usize::from(area.width).saturating_sub(taken + 1)
+        };
+        let forms = [usize::MAX, 4, 0].map(|longest| self.tabs(longest));
+        let tabs = forms.iter().find(|tabs| room(tabs) >= wanted);
+        let tabs = tabs.unwrap_or(&forms[0]).clone();
+        let room = room(&tabs);
         let run = run.and_then(|held| self.run_words(held, room));
         let beside = run.as_ref().map_or(0, |(_, width)| *width);
         let mut x = area.x;
@@ -103,6 +109,17 @@ impl App {
             };
             frame.render_widget(line, place);
         }
+    }
+
+    /// Key and title of each pane; of those in the back only the key where the title is longer than so many columns.
+    fn tabs(&self, longest: usize) -> Vec<String> {
+        let tab = |(i, pane): (usize, &&'static PaneEntry)| {
+            let key = self.keymap.label(Action::Open(pane));
+            let named = i == self.front || pane.title.width() <= longest;
+            let title = if named { pane.title } else { "" };
+            format!(" {key} {title} ").replace("  ", " ")
+        };
+        PANES.iter().enumerate().map(tab).collect()
     }
 
     /// `shakespeare-k3qf · pretrain · ● training` and its columns, as much of it as there is room for.
