@@ -69,7 +69,6 @@ fn step(criterion: &mut Criterion) {
                 targets: &ids[1..],
                 batch_size: size.batch_size,
                 seq_len: size.config.seq_len,
-                weights: None,
                 first: None,
             };
             bencher.iter(|| {

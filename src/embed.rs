@@ -1,4 +1,4 @@
-//! The files inside the binary: presets, themes, keymap, corpora. Paths are relative to the repository root.
+//! The files embedded in the binary: presets, themes, keymap, corpora. Paths are relative to the repository root.
 
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
@@ -10,7 +10,7 @@ pub fn bytes(path: &str) -> Option<&'static [u8]> {
         .map(|(_, bytes)| *bytes)
 }
 
-/// One embedded file as text; `None` when it is absent or not UTF-8.
+/// One embedded file as text; `None` if it is absent or not UTF-8.
 pub fn text(path: &str) -> Option<&'static str> {
     bytes(path).and_then(|b| std::str::from_utf8(b).ok())
 }

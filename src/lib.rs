@@ -1,33 +1,38 @@
-//! llmtui: train a language model from a terminal, and know whether it goes well. This file is the map.
+//! llmtui: train a language model from a terminal, and know whether it is learning. This file is the map.
 //!
-//! A *run* is a directory whose truth is an append-only file of events. The *engine* turns a spec into events; the *UI*
-//! is a fold over events; between them lies the *wire*. ARCHITECTURE.md tells the rest; `tests/house.rs` holds the rules.
+//! A *run* is a directory whose source of truth is an append-only log of events. The *engine* turns a spec into events; the
+//! *UI* is a fold over events; between them is the *wire*. See ARCHITECTURE.md for the rest; `tests/house.rs` enforces the rules.
 //!
-//! | layer | rooms | what they are for |
+//! | layer | rooms | purpose |
 //! |---|---|---|
-//! | 8 | [`cli`] | one file per verb |
+//! | 8 | [`cli`] | one file per subcommand |
 //! | 7 | [`ui`] | the workbench: panes, overlays, widgets, keys, themes |
-//! | 6 | [`link`] | ways to hold an engine: thread, socket, stdio, replay |
+//! | 6 | [`link`] | connections to an engine: thread, socket, stdio, replay |
 //! | 5 | [`engine`] | the training loop, preflight, checkpoints, inference |
 //! | 5 | [`advisor`] | before a run: which method, the wizard's questions |
-//! | 5 | [`plan`] | before a run: what it needs, takes and costs |
+//! | 5 | [`plan`] | before a run: memory, time and cost |
 //! | 4 | [`spec`] | presets and overrides → a validated `RunSpec` |
-//! | 3 | [`methods`] | what a loss is: one file per training method |
-//! | 2 | [`nn`] [`hf`] [`llama_cpp`] [`optim`] [`data`] [`metrics`] | models, file formats, optimizers, batches, readings |
-//! | 1 | [`run`] [`kernels`] [`hardware`] [`hub`] [`wire`] [`gguf`] | run directories and logs; fused operations; the machine; the Hugging Face hub; the vocabulary; GGUF files |
+//! | 3 | [`methods`] | losses, one file per training method |
+//! | 2 | [`nn`] [`hf`] [`llama_cpp`] [`optim`] [`data`] [`metrics`] | models, file formats, optimizers, batches, metrics |
+//! | 2 | [`diagnosis`] | how a training goes: rules over the fold of its events, one verdict |
+//! | 1 | [`run`] [`kernels`] [`hardware`] [`hub`] [`wire`] [`gguf`] | run directories and logs; fused operations; the machine; the Hugging Face hub; the protocol; GGUF files |
 //! | 0 | [`base`] [`embed`] | clocks, files, random numbers, text; embedded files |
 
+/// Clocks, files, random numbers, text: what every room may use.
+pub use llmtui_base as base;
+/// Fused operations and their composites.
+pub use llmtui_kernels as kernels;
+
 pub mod advisor;
-pub mod base;
 pub mod cli;
 pub mod data;
+pub mod diagnosis;
 pub mod embed;
 pub mod engine;
 pub mod gguf;
 pub mod hardware;
 pub mod hf;
 pub mod hub;
-pub mod kernels;
 pub mod link;
 pub mod llama_cpp;
 pub mod methods;

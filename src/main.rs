@@ -4,7 +4,7 @@ use llmtui::base::paths::Env;
 use llmtui::kernels::allocations::Counting;
 use std::process::ExitCode;
 
-/// `llmtui bench` tells how often a training step allocates.
+/// `llmtui bench` reports how often a training step allocates.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 

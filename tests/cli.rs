@@ -81,7 +81,7 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
         ],
         2,
         &[
-            "3 things to correct",
+            "3 problems in the spec",
             "did you mean lr?",
             "-s max_steps=x",
             "gone.txt does not exist",

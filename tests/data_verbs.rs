@@ -169,7 +169,7 @@ fn a_clean_copy_has_lost_what_was_asked_for_and_nothing_else() {
         dir.path(),
         &["clean", "raw.jsonl", "--drop", drop, "--out", "clean.jsonl"],
     );
-    assert!(said.contains("2 of 8 rows stay"), "{said}");
+    assert!(said.contains("2 of 8 rows kept"), "{said}");
     let kept = lines(&dir.path().join("clean.jsonl"));
     assert_eq!(kept.len(), 2);
     assert_eq!(
@@ -211,7 +211,7 @@ fn a_clean_copy_has_lost_what_was_asked_for_and_nothing_else() {
         dir.path(),
         &["clean", "raw.jsonl", "--out", "raw.jsonl", "--force"],
     );
-    assert!(itself.contains("is what is read"), "{itself}");
+    assert!(itself.contains("is the input file"), "{itself}");
     let unknown = refused(
         dir.path(),
         &["clean", "raw.jsonl", "--drop", "dirt", "--out", "x.jsonl"],
@@ -321,7 +321,7 @@ fn rows_go_from_format_to_format_and_back() {
         dir.path(),
         &["convert", "tools.json", "--to", "alpaca", "--skip-bad-rows"],
     );
-    assert!(said.contains("12 rows were left out"), "{said}");
+    assert!(said.contains("12 rows were skipped"), "{said}");
     assert!(refused(dir.path(), &["convert", "dpo.json", "--to", "xml"]).contains("`xml`"));
 }
 

@@ -26,13 +26,13 @@ fn the_list_of_parameters_is_up_to_date() {
 
 fn document() -> String {
     let mut text = String::from(
-        "<!-- Made from the types by tests/docs.rs: change the doc comments there, then run\n     \
+        "<!-- Generated from the types by tests/docs.rs: change the doc comments there, then run\n     \
          LLMTUI_UPDATE_DOCS=1 cargo test --test docs -->\n\n\
          # Parameters\n\n\
-         Every key of a spec. In a file, sections nest (`train: {max_steps: 500}`); on the command line, dots join them\n\
-         (`-s train.max_steps=500`). `-` and `_` are the same. A section that offers a choice takes a bare word\n\
-         (`position: rope`) or a word with settings (`position: {rope: {theta: 500000}}`,\n\
-         or `{every_n: 2}` where there is one setting).\n",
+         Every key of a spec. In a file, sections nest (`train: {max_steps: 500}`); on the command line, keys are dotted\n\
+         (`-s train.max_steps=500`). `-` and `_` are equivalent. A section with alternatives takes a bare name\n\
+         (`position: rope`) or a name with settings (`position: {rope: {theta: 500000}}`,\n\
+         or `{every_n: 2}` if there is only one setting).\n",
     );
     let root = schema::root();
     section(&mut text, "", root);
@@ -43,7 +43,7 @@ fn document() -> String {
         let _ = write!(text, "\n## {name}\n\n{}\n", node.doc);
         section(&mut text, name, node);
     }
-    text.push_str("\n## Other names\n\nShort names and the names of other tools. `*` is the chosen member.\n\n");
+    text.push_str("\n## Other names\n\nShort names and the names of other tools. `*` stands for the selected member.\n\n");
     text.push_str("| name | means |\n|---|---|\n");
     for (name, target) in ALIASES {
         let _ = writeln!(text, "| `{name}` | `{target}` |");

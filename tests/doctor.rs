@@ -92,7 +92,11 @@ fn evidence_names_the_thing() {
         ("mig", "cuda_visible", "1g.10gb on GPU 0"),
         ("lost", "gpu_lost", "GPU 1: the GPU has fallen off the bus"),
         ("ecc", "ecc", "2 uncorrectable errors"),
-        ("eight", "nccl", "NCCL 2.27.3; the GPUs speak over NVLink"),
+        (
+            "eight",
+            "nccl",
+            "NCCL 2.27.3; the GPUs communicate over NVLink",
+        ),
         (
             "eight",
             "collectives",
@@ -121,12 +125,13 @@ fn json_has_the_promised_keys() {
 fn page() -> String {
     let mut page = String::from(
         "# The doctor's checks\n\n\
-         Made from the list of checks (`src/hardware/doctor`) by `LLMTUI_UPDATE_DOCS=1 cargo test --test doctor`; do not edit.\n\n\
-         `llmtui doctor` looks at the machine and says of each check whether it passes, with what was seen, why it matters and\n\
-         what to do. It only reads: it never resets a GPU, ends a process or changes a setting. `--json` prints\n\
-         `[{id, title, status, evidence, cause, fix}]` with the status `pass`, `warn`, `fail`, `unknown` or `not_applicable`;\n\
-         `--hardware FILE` judges a recorded machine, `--record FILE` records this one, `--measure` also writes 256 MiB to\n\
-         measure the disk. The exit code is 0 when nothing fails and 3 when something does.\n\n\
+         Generated from the checks in `src/hardware/doctor` by `LLMTUI_UPDATE_DOCS=1 cargo test --test doctor`; do not edit.\n\n\
+         `llmtui doctor` checks the machine and reports for each check whether it passes, with evidence, why it matters and\n\
+         what to do. It is read-only: it never resets a GPU, ends a process or changes a setting. `--json` prints\n\
+         `[{id, title, status, place, evidence, cause, fix, expected, source}]` with the status `pass`, `warn`, `fail`, `unknown` or\n\
+         `not_applicable`;\n\
+         `--hardware FILE` checks a recorded machine, `--record FILE` records this one, `--measure` also writes 256 MiB to\n\
+         measure the disk. The exit code is 0 if nothing fails and 3 if something does.\n\n\
          | id | check | passes |\n|---|---|---|\n",
     );
     for check in CHECKS {

@@ -173,7 +173,7 @@ fn a_model_of_another_family_is_told_by_file_and_tensor() {
     );
     let biases = fault("llama_yarn", "llama_linear");
     assert!(
-        biases.contains("has no place") && biases.contains("bias"),
+        biases.contains("does not belong") && biases.contains("bias"),
         "{biases}"
     );
     let shape = fault("llama3", "llama_yarn");

@@ -113,7 +113,6 @@ fn check_vocabulary(
         targets: &targets,
         batch_size: BATCH,
         seq_len,
-        weights: None,
         first: None,
     };
     let dlogp: Vec<f64> = (0..n).map(|_| f64::from(rng.normal())).collect();
@@ -240,7 +239,6 @@ fn train(config: &ModelConfig, backend: Backend, steps: u64) -> (Vec<f32>, Vec<f
             targets: &targets,
             batch_size: BATCH,
             seq_len: config.seq_len,
-            weights: None,
             first: None,
         };
         model.params_mut().zero_grads().unwrap();
@@ -326,11 +324,10 @@ fn packed(lengths: &[&[usize]], seq_len: usize) -> Packed {
 }
 
 /// Log-probabilities of the supervised tokens and the gradient of Σ w · logp + Σ w · entropy².
-fn supervised(model: &mut Model, batches: &[TokenBatch]) -> (Vec<f32>, Vec<f64>) {
+fn supervised(model: &mut Model, batches: &[(TokenBatch, &[f32])]) -> (Vec<f32>, Vec<f64>) {
     model.params_mut().zero_grads().unwrap();
     let mut logps = Vec::new();
-    for batch in batches {
-        let weights = batch.weights.unwrap();
+    for (batch, weights) in batches {
         model
             .accumulate(batch, |values, upstream| {
                 upstream.dlogp.copy_from_slice(weights);
@@ -342,7 +339,7 @@ fn supervised(model: &mut Model, batches: &[TokenBatch]) -> (Vec<f32>, Vec<f64>)
                     *d = 2.0 * w * h;
                 }
                 upstream.uses_entropy = true;
-                let supervised = values.logp.iter().zip(weights).filter(|(_, w)| **w > 0.0);
+                let supervised = values.logp.iter().zip(*weights).filter(|(_, w)| **w > 0.0);
                 logps.extend(supervised.map(|(x, _)| *x));
                 Ok(())
             })
@@ -360,20 +357,21 @@ fn check_packed(config: &ModelConfig, backend: Backend, lengths: &[&[usize]], se
         targets: &packed.targets,
         batch_size: lengths.len(),
         seq_len,
-        weights: Some(&packed.weights),
         first: Some(&packed.first),
     };
-    let alone = packed.documents.iter().map(|&(at, len)| TokenBatch {
-        weights: Some(&packed.weights[at..at + len]),
-        ..TokenBatch::plain(
-            &packed.inputs[at..at + len],
-            &packed.targets[at..at + len],
-            1,
-            len,
+    let alone = packed.documents.iter().map(|&(at, len)| {
+        let place = at..at + len;
+        let (inputs, targets) = (
+            &packed.inputs[place.clone()],
+            &packed.targets[place.clone()],
+        );
+        (
+            TokenBatch::plain(inputs, targets, 1, len),
+            &packed.weights[place],
         )
     });
     let mut model = model(config, VOCAB, backend);
-    let together = supervised(&mut model, &[whole]);
+    let together = supervised(&mut model, &[(whole, &packed.weights)]);
     let apart = supervised(&mut model, &alone.collect::<Vec<_>>());
     let name = format!("{config:?} {backend:?}");
     let exact: Vec<f64> = apart.0.iter().map(|&x| f64::from(x)).collect();
@@ -390,10 +388,13 @@ fn check_packed(config: &ModelConfig, backend: Backend, lengths: &[&[usize]], se
     // And the other way round: without boundaries the numbers are others.
     let leaking = supervised(
         &mut model,
-        &[TokenBatch {
-            first: None,
-            ..whole
-        }],
+        &[(
+            TokenBatch {
+                first: None,
+                ..whole
+            },
+            &packed.weights,
+        )],
     );
     assert!(leaking.0 != together.0, "{name}: boundaries change nothing");
 }
@@ -421,7 +422,7 @@ fn packed_rows_of_several_attention_blocks_are_the_sum_of_their_documents() {
     }
 }
 
-/// Evaluation keeps documents apart, too, and tells which targets were the likeliest.
+/// Evaluation keeps documents apart, too, and tells which targets were top-1.
 #[test]
 fn evaluation_sees_what_training_sees() {
     for backend in [Backend::Fused, Backend::Composite] {
@@ -429,7 +430,6 @@ fn evaluation_sees_what_training_sees() {
         let packed = packed(&[&[4, 1, 3], &[2, 7]], 9);
         let mut model = model(config, VOCAB, backend);
         let batch = TokenBatch {
-            weights: Some(&packed.weights),
             first: Some(&packed.first),
             ..TokenBatch::plain(&packed.inputs, &packed.targets, 2, 9)
         };
@@ -437,14 +437,11 @@ fn evaluation_sees_what_training_sees() {
         let train = model.forward(&batch).unwrap();
         let score = model.score(&batch).unwrap();
         assert_eq!(values(&train.logp), values(&score.logp));
-        assert_eq!(values(score.weights.as_ref().unwrap()), packed.weights);
-        // Only a certain target is surely the likeliest: any is when it holds more than half.
-        let sure = values(&score.logp)
-            .into_iter()
-            .zip(values(&score.likeliest));
-        for (logp, likeliest) in sure {
-            assert!(likeliest == 1.0 || logp < 0.5_f32.ln());
-            assert!(likeliest == 0.0 || logp > -(VOCAB as f32).ln());
+        // Only a certain target is surely top-1: any is when it holds more than half.
+        let sure = values(&score.logp).into_iter().zip(values(&score.top1));
+        for (logp, top1) in sure {
+            assert!(top1 == 1.0 || logp < 0.5_f32.ln());
+            assert!(top1 == 0.0 || logp > -(VOCAB as f32).ln());
         }
     }
 }

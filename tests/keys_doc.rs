@@ -8,8 +8,8 @@ use std::fmt::Write;
 fn page() -> String {
     let keymap = Keymap::embedded();
     let mut page = String::from(
-        "# Keys\n\nMade from the table of actions (`src/ui/action.rs`) and `assets/keymap.yaml`; do not edit. A file of the \
-         keymap's shape at\n`~/.config/llmtui/keymap.yaml` replaces the keys of the actions that it names, by the words of \
+        "# Keys\n\nGenerated from the table of actions (`src/ui/action.rs`) and `assets/keymap.yaml`; do not edit. A file in the \
+         same format at\n`~/.config/llmtui/keymap.yaml` overrides the keys of the actions that it lists, by the names in \
          the second column.\n",
     );
     for context in Context::ALL {

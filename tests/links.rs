@@ -315,7 +315,7 @@ fn a_panicking_engine_is_an_error_and_frees_the_run() {
     assert!(host.wait().is_err());
     let (seqs, _, why) = drain(link);
     assert_eq!(seqs, [1]);
-    assert!(why.unwrap().contains("last word"));
+    assert!(why.unwrap().contains("final event"));
     assert!(!place.run.is_alive());
 }
 

@@ -4,6 +4,9 @@
 //! `tests/oracle/train_oracle.py` made the fixtures and says how.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+#[path = "oracle/preference.rs"]
+mod preference;
+
 use candle_core::{Device, Tensor};
 use llmtui::kernels::matmul::ComputeDtype;
 use llmtui::nn::norm::NormConfig;
@@ -38,13 +41,18 @@ struct Fixture {
     tensors: HashMap<String, Tensor>,
 }
 
+/// Metadata and tensors of a fixture.
+fn tensors_of(name: &str) -> (HashMap<String, String>, HashMap<String, Tensor>) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/");
+    let bytes = std::fs::read(format!("{folder}{name}.safetensors")).unwrap();
+    let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
+    let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu).unwrap();
+    (header.metadata().clone().unwrap(), tensors)
+}
+
 impl Fixture {
     fn load(name: &str) -> Fixture {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/");
-        let bytes = std::fs::read(format!("{folder}{name}.safetensors")).unwrap();
-        let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
-        let metadata = header.metadata().clone().unwrap();
-        let tensors = candle_core::safetensors::load_buffer(&bytes, &Device::Cpu).unwrap();
+        let (metadata, tensors) = tensors_of(name);
         Fixture {
             model: serde_json::from_str(&metadata["model"]).unwrap(),
             train: serde_json::from_str(&metadata["train"]).unwrap(),
@@ -129,7 +137,6 @@ fn train_in(fixture: &Fixture, backend: Backend, arithmetic: ComputeDtype, steps
             targets: &targets,
             batch_size: settings.batch_size,
             seq_len: fixture.model.seq_len,
-            weights: None,
             first: None,
         };
         model.params_mut().zero_grads().unwrap();
@@ -176,7 +183,6 @@ fn assert_start_agrees(fixture: &Fixture, backend: Backend) {
         targets: &targets,
         batch_size: rows,
         seq_len,
-        weights: None,
         first: None,
     };
     let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);
@@ -332,7 +338,6 @@ fn first_gradient(fixture: &Fixture, arithmetic: ComputeDtype) -> Vec<f32> {
         targets: &targets,
         batch_size: fixture.train.batch_size,
         seq_len: fixture.model.seq_len,
-        weights: None,
         first: None,
     };
     let (_, dlogp) = mean_loss(&model.forward(&batch).unwrap().logp);

@@ -429,7 +429,7 @@ fn runs_and_attach_tell_of_a_finished_run() {
     let text = String::from_utf8(attach.stdout).unwrap();
     assert!(text.contains("completed at step 30"), "{text}");
     let none = place.program(&["attach"]).output().unwrap();
-    assert_eq!(none.status.code(), Some(2), "no run goes on");
+    assert_eq!(none.status.code(), Some(2), "no live run");
 }
 
 /// The files of a small model as the hub serves them. While `stalls`, of a file with weights half is sent, and no more.

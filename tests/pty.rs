@@ -474,12 +474,12 @@ fn the_wizard_leads_from_nothing_to_a_run() {
     for title in [
         "What should the model do?",
         "What should it learn from?",
-        "What does it begin with?",
+        "What should it start from?",
         "How should it learn?",
         "Which size and recipe?",
         "Settings that matter here",
-        "What it will take",
-        "start it now",
+        "What it will cost",
+        "start training now",
         "none failed",
     ] {
         term.wait_text(title);
@@ -537,14 +537,14 @@ fn the_wizard_goes_back_twice_and_changes_the_method() {
     term.press("\x1b[B\x1b[B");
     term.wait_text("▸ prompts with good answers");
     term.press("\r");
-    term.wait_text("What does it begin with?");
+    term.wait_text("What should it start from?");
     term.press("j");
     term.wait_text("▸ a base model");
     term.press("\r");
     term.wait_text("How should it learn?");
     term.wait_text("▸ SFT");
     term.press("\x1b");
-    term.wait_text("What does it begin with?");
+    term.wait_text("What should it start from?");
     term.wait_text("▸ a base model");
     term.press("\x1b");
     term.wait_text("What should it learn from?");
@@ -552,7 +552,7 @@ fn the_wizard_goes_back_twice_and_changes_the_method() {
     term.press("\x1b[A\x1b[A");
     term.wait_text("▸ Tiny Shakespeare");
     term.press("\r");
-    term.wait_text("What does it begin with?");
+    term.wait_text("What should it start from?");
     term.press("\x1b[A");
     term.wait_text("▸ nothing: random weights");
     term.press("\r");
@@ -562,8 +562,8 @@ fn the_wizard_goes_back_twice_and_changes_the_method() {
         "How should it learn?",
         "Which size and recipe?",
         "Settings that matter here",
-        "What it will take",
-        "start it now",
+        "What it will cost",
+        "start training now",
         "none failed",
     ] {
         term.wait_text(title);

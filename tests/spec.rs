@@ -51,7 +51,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ),
     ("model:\n  bias: yes", &["true or false", "write true"]),
     ("model: 3", &["a section of keys, found 3"]),
-    ("model:", &["nothing is said here"]),
+    ("model:", &["there is no value here"]),
     (
         "model:\n  position: roep",
         &["`roep` is unknown", "did you mean rope?"],
@@ -71,7 +71,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ),
     (
         "lr: 1e-3\noptimizer: {adamw: {lr: 1e-4}}",
-        &["said twice", "remove one"],
+        &["set twice", "remove one"],
     ),
     ("lr: fast", &["a number", "the text `fast`"]),
     ("lr: 0", &["learns nothing"]),
@@ -91,7 +91,7 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
     ),
     (
         "activation_checkpointing: {every_n: 2, full: }",
-        &["both every_n and full are chosen"],
+        &["both every_n and full are selected"],
     ),
     ("num_train_epochs: 3", &["train.max_steps"]),
     ("model: {lr: 1}", &["did you mean optimizer"]),
@@ -151,14 +151,14 @@ const WRONG_FILES: &[(&str, &[&str])] = &[
         &["expected text, found 1"],
     ),
     ("a: [1\nb: 2", &["not valid YAML", "my.yaml:"]),
-    ("seed: 1\nseed: 2", &["`seed` stands twice"]),
+    ("seed: 1\nseed: 2", &["duplicate key `seed`"]),
     ("- a\n- b", &["not a map of keys"]),
     ("extends: [a, b]", &["at most one parent"]),
     (
         "extends: nobody",
         &["my.yaml:1", "no preset is called `nobody`", "quickstart"],
     ),
-    ("extends: my.yaml", &["in a circle"]),
+    ("extends: my.yaml", &["forms a cycle"]),
 ];
 
 #[test]
@@ -293,7 +293,7 @@ fn a_base_fills_in_what_a_spec_leaves_out_and_contradictions_are_errors() {
     for (said, parts) in [
         ("d_model: 128", ["model.d_model", "has 64"]),
         ("seq_len: 64", ["model.seq_len", "at most 32"]),
-        ("position: learned", ["model.position", "leave"]),
+        ("position: learned", ["model.position", "remove"]),
         ("n_kv_head: 2", ["model.n_kv_head", "has 4"]),
     ] {
         let text = format!(
@@ -644,7 +644,7 @@ fn what_was_asked_is_a_spec_of_its_own() {
     assert!(
         loaded
             .asked
-            .starts_with("# What was asked for: quickstart -s lr=3e-3")
+            .starts_with("# Requested: quickstart -s lr=3e-3")
     );
     assert!(
         !loaded.asked.contains("init_std"),
@@ -719,6 +719,6 @@ fn poor_settings_are_advised_against_but_run() {
     let spec = set(&["max_steps=20", "lr=0.1", "clip_norm=0"])
         .unwrap()
         .spec;
-    let advice: Vec<&str> = spec.advice().iter().map(|a| a.path).collect();
+    let advice: Vec<String> = spec.advice().into_iter().map(|a| a.place).collect();
     assert_eq!(advice, ["optimizer", "schedule", "train.clip_norm"]);
 }

@@ -282,7 +282,7 @@ fn bad_files_end_in_a_sentence_with_their_place() {
                 "300",
                 "bad.txt",
             ],
-            "cannot take that",
+            "does not accept this",
         ),
     ];
     for (args, part) in cases {

@@ -423,7 +423,7 @@ fn what_a_gguf_file_does_not_bring_is_said_with_the_way_out() {
     };
     std::fs::write(dir.join("m.gguf"), "no such thing").unwrap();
     let no_gguf = failed(&["train.from=m.gguf"]);
-    assert!(no_gguf.contains("no GGUF file"), "{no_gguf}");
+    assert!(no_gguf.contains("not a GGUF file"), "{no_gguf}");
     // Words are cut by a rule that has no name here: the model's own tokenizer.json does.
     gguf(dir, |_| {});
     let output = place.go(&["export", "m.gguf", "--dequantize", "--to", "folder"]);

@@ -1,5 +1,5 @@
-//! What lies at a path, before anybody trains on it: the kind of data with a preview, a model folder, a spec of another tool,
-//! this machine. Reads files, within bounds; decides nothing.
+//! What is at a path, before training on it: the kind of data with a preview, a model folder, another tool's config, this
+//! machine. Reads files, within bounds; decides nothing.
 
 use super::choose::DataKind;
 use crate::base::human;
@@ -14,13 +14,13 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Text beyond this is counted by its beginning.
+/// Longer text is counted from its beginning.
 const READ_WHOLE: u64 = 64 << 20;
 /// Lines of the preview, and columns of each.
 const PREVIEW: usize = 4;
 const PREVIEW_COLUMNS: usize = 160;
 
-/// What was found where the data should be.
+/// What was found at the data path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataFacts {
     pub kind: DataKind,
@@ -29,17 +29,17 @@ pub struct DataFacts {
     pub bytes: u64,
     /// Rows of a file of rows.
     pub rows: Option<u64>,
-    /// Characters of text, in rows that of all their values; of a large file, estimated or of its beginning.
+    /// Characters of text, for rows those of all values; for a large file estimated from its beginning.
     pub chars: Option<u64>,
-    /// Different characters of plain text.
+    /// Distinct characters of plain text.
     pub distinct: Option<usize>,
-    /// The rows carry something that a program could check answers against.
+    /// The rows have a column with verifiable answers.
     pub checkable: bool,
     /// This build can train on it.
     pub trainable: bool,
-    /// The word for `data.format`, where the rows alone do not tell it.
+    /// The value for `data.format`, if the rows alone are ambiguous.
     pub format_word: Option<&'static str>,
-    /// What to know before training on it; may be empty.
+    /// A caveat before training on it; may be empty.
     pub note: String,
     pub preview: Vec<String>,
 }
@@ -61,20 +61,20 @@ impl DataFacts {
     }
 }
 
-/// The corpus inside the binary, known without reading.
+/// The embedded corpus, known without reading.
 pub fn corpus(name: &str) -> Option<DataFacts> {
     let text = crate::embed::text(&format!("assets/corpora/{name}.txt"))?;
     Some(text_facts(text, text.len() as u64, 1))
 }
 
-/// Looks at a file or a folder of `.txt` files.
+/// Inspects a file or a folder of `.txt` files.
 ///
 /// # Errors
-/// Why nothing can be trained on it, and what to do.
+/// Why it cannot be trained on, and what to do.
 pub fn data(path: &Path) -> Result<DataFacts, String> {
     let shown = path.display();
     if path.starts_with("~") {
-        return Err("`~` is not expanded here: write the whole path".into());
+        return Err("`~` is not expanded here: write the full path".into());
     }
     let meta = fs::metadata(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
@@ -94,7 +94,7 @@ pub fn data(path: &Path) -> Result<DataFacts, String> {
             super::rows::rows(path, meta.len())
         }
         "arrow" | "zip" | "xz" | "bz2" => Err(format!(
-            "{shown}: .{extension} files are not read; write the text as .txt, or rows as .jsonl, .csv or .parquet"
+            "{shown}: .{extension} files are not supported; save text as .txt, or rows as .jsonl, .csv or .parquet"
         )),
         _ => text(path, meta.len()),
     }
@@ -120,7 +120,7 @@ fn text(path: &Path, bytes: u64) -> Result<DataFacts, String> {
         }
     };
     if text.trim().is_empty() {
-        return Err(format!("{shown} has no text in it"));
+        return Err(format!("{shown} contains no text"));
     }
     Ok(text_facts(text, bytes, 1))
 }
@@ -136,7 +136,7 @@ fn folder(path: &Path) -> Result<DataFacts, String> {
     files.sort();
     if files.is_empty() {
         return Err(format!(
-            "no .txt file in {shown}: name a text file, or a folder of .txt files"
+            "no .txt file in {shown}: use a text file, or a folder of .txt files"
         ));
     }
     let mut bytes = 0;
@@ -151,7 +151,7 @@ fn folder(path: &Path) -> Result<DataFacts, String> {
         }
     }
     if whole.trim().is_empty() {
-        return Err(format!("the .txt files of {shown} have no text in them"));
+        return Err(format!("the .txt files of {shown} contain no text"));
     }
     Ok(text_facts(&whole, bytes, files.len()))
 }
@@ -193,24 +193,24 @@ pub(super) fn preview<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
         .collect()
 }
 
-/// What was found where a model should be.
+/// What was found at the model path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelFacts {
     /// `model_type` of its config.
     pub family: String,
-    /// By the size of its weights.
+    /// From the size of its weights.
     pub n_params: Option<u64>,
-    /// Keys and values that give a spec the same model; empty where `unfit` says why not.
+    /// Spec keys and values for the same model; empty if `unfit` gives a reason.
     pub settings: Vec<(String, String)>,
-    /// Why this build cannot train it; empty when it can.
+    /// Why this build cannot train it; empty if it can.
     pub unfit: String,
     pub chat_template: bool,
 }
 
-/// Looks at a checkpoint or model folder, or at a GGUF file.
+/// Inspects a checkpoint or model folder, or a GGUF file.
 ///
 /// # Errors
-/// Why it is none.
+/// Why it is not a model.
 pub fn model(path: &Path) -> Result<ModelFacts, String> {
     if path.is_file() {
         return gguf(path);
@@ -219,7 +219,7 @@ pub fn model(path: &Path) -> Result<ModelFacts, String> {
     let config = path.join("config.json");
     let text = fs::read_to_string(&config).map_err(|_| {
         format!(
-            "{shown} has no config.json: name a model folder such as runs/…/checkpoints/step-001000, or a .gguf file"
+            "{shown} has no config.json: use a model folder such as runs/…/checkpoints/step-001000, or a .gguf file"
         )
     })?;
     let value: Value = serde_json::from_str(&text)
@@ -256,7 +256,7 @@ pub fn model(path: &Path) -> Result<ModelFacts, String> {
     })
 }
 
-/// A file with everything in it.
+/// A GGUF file, which contains everything.
 fn gguf(path: &Path) -> Result<ModelFacts, String> {
     let base = crate::spec::base_model(path).map_err(|e| e.to_string())?;
     let mut settings = Vec::new();
@@ -273,7 +273,7 @@ fn gguf(path: &Path) -> Result<ModelFacts, String> {
     })
 }
 
-/// The settings that name a tokenizer.
+/// The settings for its tokenizer.
 fn tokenizer_of(path: PathBuf) -> [(String, String); 2] {
     let path = std::path::absolute(&path).unwrap_or(path);
     [
@@ -285,7 +285,7 @@ fn tokenizer_of(path: PathBuf) -> [(String, String); 2] {
     ]
 }
 
-/// Bytes of a folder's weights, in one file or in shards; `None` where there are none.
+/// Bytes of a folder's weights, in one file or in shards; `None` if there are none.
 fn weight_bytes(folder: &Path) -> Option<u64> {
     let is_weights = |name: &str| name.starts_with("model") && name.ends_with(".safetensors");
     let files = fs::read_dir(folder).ok()?.flatten();
@@ -296,7 +296,7 @@ fn weight_bytes(folder: &Path) -> Option<u64> {
     (bytes > 0).then_some(bytes)
 }
 
-/// Whether tokenizer_config.json carries a template.
+/// Whether tokenizer_config.json has a chat template.
 fn names_template(folder: &Path) -> bool {
     let text = fs::read_to_string(folder.join("tokenizer_config.json")).unwrap_or_default();
     serde_json::from_str::<Value>(&text).is_ok_and(|config| !config["chat_template"].is_null())
@@ -327,16 +327,16 @@ fn flatten(path: &str, value: &Value, into: &mut Vec<(String, String)>) {
 pub struct Machine {
     /// `AMD EPYC 9654, 32 cores`
     pub name: String,
-    /// Bytes of main memory that training may use.
+    /// Bytes of main memory available for training.
     pub memory: Option<u64>,
-    /// What CUDA would show to this process.
+    /// The CUDA devices visible to this process.
     pub gpus: Vec<GpuSummary>,
-    /// How fast it multiplies, and what earlier runs on it took.
+    /// Its matmul speed, and calibration from earlier runs.
     pub known: learn::Machine,
 }
 
 impl Machine {
-    /// A machine as the hardware room tells of it, with what is known of its speed.
+    /// A machine as reported by the hardware room, with its known speed.
     pub fn of(summary: Summary, known: learn::Machine) -> Machine {
         let memory = Some(summary.ram_bytes).filter(|bytes| *bytes > 0);
         let cores = match summary.cores {
@@ -354,7 +354,7 @@ impl Machine {
         }
     }
 
-    /// Bytes of the largest GPU, where there is one.
+    /// Bytes of the largest GPU, if any.
     pub fn gpu_memory(&self) -> Option<u64> {
         let sizes = self.gpus.iter().map(|gpu| gpu.memory_bytes);
         sizes.max().filter(|bytes| *bytes > 0)
@@ -378,27 +378,27 @@ impl Machine {
     }
 }
 
-/// A spec of another tool, read and taken over as far as it goes.
+/// Another tool's config, read and converted as far as possible.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfigFacts {
-    /// Whose it is: `llama-factory`.
+    /// The tool: `llama-factory`.
     pub tool: &'static str,
     /// What became of each key.
     pub lines: Vec<import::Line>,
-    /// Name for a run that has none in the file, and the file's text.
+    /// The run's name if the file has none, and the file's text.
     stem: String,
     text: String,
 }
 
 impl ConfigFacts {
-    /// The spec that it makes.
+    /// The resulting spec.
     pub fn draft(&self) -> Option<Draft> {
         import::import(&self.stem, &self.text, None)
             .ok()
             .map(|imported| imported.draft)
     }
 
-    /// `9 mapped; 3 mapped, with a difference; 4 no equal here`
+    /// `9 mapped; 3 mapped, with a difference; 4 no equivalent`
     pub fn summary(&self) -> String {
         let count = |fate: Fate| self.lines.iter().filter(|l| l.fate == fate).count();
         let counts: Vec<String> = Fate::ALL
@@ -410,13 +410,13 @@ impl ConfigFacts {
     }
 }
 
-/// Largest spec of another tool that is read.
+/// Largest accepted config file, in bytes.
 const CONFIG_BYTES: u64 = 1 << 20;
 
-/// Reads a spec of LLaMA-Factory, Axolotl or TRL.
+/// Reads a LLaMA-Factory, Axolotl or TRL config.
 ///
 /// # Errors
-/// Why it is none.
+/// Why it is not one.
 pub fn config(path: &Path) -> Result<ConfigFacts, String> {
     let shown = path.display();
     let mut text = String::new();
@@ -431,7 +431,7 @@ pub fn config(path: &Path) -> Result<ConfigFacts, String> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let imported = import::import(&stem, &text, None).map_err(|e| match e {
         import::ImportError::NoDialect => {
-            format!("{shown}: its keys are none of LLaMA-Factory's, Axolotl's or TRL's")
+            format!("{shown}: not a config of LLaMA-Factory, Axolotl or TRL")
         }
         e => format!("{shown}: {e}"),
     })?;
@@ -469,7 +469,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_is_said_with_the_place() {
-        for (name, text, words) in [("a.zip", "PK", "are not read"), ("a.txt", " \n", "no text")] {
+        for (name, text, words) in [
+            ("a.zip", "PK", "are not supported"),
+            ("a.txt", " \n", "no text"),
+        ] {
             let error = look(name, text).unwrap_err();
             assert!(error.contains(words), "{name}: {error}");
         }
@@ -531,7 +534,7 @@ mod tests {
         assert!(
             config(&path)
                 .unwrap_err()
-                .contains("none of LLaMA-Factory's")
+                .contains("not a config of LLaMA-Factory")
         );
         let text = "stage: pt\nlearning_rate: 2.0e-4\nmax_steps: 70\nflash_attn: fa2\n";
         fs::write(&path, text).unwrap();

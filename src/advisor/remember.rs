@@ -10,7 +10,7 @@ fn file(env: &Env) -> Option<PathBuf> {
     env.state_dir.as_ref().map(|dir| dir.join("wizard.json"))
 }
 
-/// The answers of the last time; none when there was none.
+/// The answers of the last session; none if there was none.
 pub fn answers(env: &Env) -> Answers {
     file(env)
         .and_then(|path| std::fs::read_to_string(path).ok())
@@ -18,10 +18,10 @@ pub fn answers(env: &Env) -> Answers {
         .unwrap_or_default()
 }
 
-/// Keeps answers (as [`Answers::to_json`] wrote them) for the next time.
+/// Saves answers (from [`Answers::to_json`]) for the next session.
 ///
 /// # Errors
-/// A folder that cannot be made or a disk that takes no more.
+/// The folder cannot be created, or the disk is full.
 pub fn keep(env: &Env, answers: &str) -> io::Result<()> {
     let Some(path) = file(env) else {
         return Ok(());

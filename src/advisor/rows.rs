@@ -1,4 +1,4 @@
-//! What the rows of a file are, as the data room reads them: their format, how many there are, and what the first ones say.
+//! The rows of a file, as the data room reads them: format, count, and a preview.
 
 use super::choose::DataKind;
 use super::look::{DataFacts, preview};
@@ -8,17 +8,17 @@ use crate::data::{DataError, Record};
 use serde_json::Value;
 use std::path::Path;
 
-/// Rows looked at to tell their format.
+/// Rows inspected to detect the format.
 const SAMPLE: usize = 50;
-/// Rows that are counted; a file with more is told as having more.
+/// Most rows to count; larger files are reported as having more.
 const COUNTED: u64 = 200_000;
-/// Columns that a program could check answers against.
+/// Columns with verifiable answers.
 const CHECKABLE: [&str; 4] = ["answer", "solution", "ground_truth", "tests"];
 
-/// Looks at the rows of a file or folder.
+/// Inspects the rows of a file or folder.
 ///
 /// # Errors
-/// In words, with the place and what to do.
+/// A sentence with the location and what to do.
 pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
     let words = |e: DataError| format!("{e}; {}", e.hint());
     let source = SourceConfig::path(path.display().to_string());
@@ -31,7 +31,7 @@ pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
         match row {
             Ok(record) if sample.len() < SAMPLE => sample.push(record),
             Ok(_) => {}
-            // Later ones are the run's to judge: its settings say whether bad rows are passed over.
+            // Later rows are the run's concern: its settings decide whether bad rows are skipped.
             Err(fault) if sample.len() < SAMPLE => return Err(words(DataError::Row(fault))),
             Err(_) => {}
         }
@@ -67,7 +67,7 @@ pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
         note: match trainable {
             true => String::new(),
             false => format!(
-                "this build trains on texts and on answers; {} are advised on and not taken",
+                "this build trains on texts and answers; {} only get advice",
                 kind.title()
             ),
         },
@@ -75,7 +75,7 @@ pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
     })
 }
 
-/// Characters of all texts in a value, however deep.
+/// Characters of all texts in a value, at any depth.
 fn letters(value: &Value) -> u64 {
     match value {
         Value::String(text) => text.chars().count() as u64,
@@ -85,16 +85,16 @@ fn letters(value: &Value) -> u64 {
     }
 }
 
-/// The format of rows.
+/// The format of the rows.
 struct Told {
     format: FormatId,
-    /// What tells it.
+    /// The evidence for it.
     found: String,
-    /// No other fits as well.
+    /// No other format fits as well.
     sure: bool,
 }
 
-/// Where several formats fit equally well the first that reads every row is taken, and the others are named.
+/// If several formats fit equally well, the first that reads every row is used, and the others are listed.
 fn format_of(sample: &[Record]) -> Result<Told, DataError> {
     let columns = Columns::default();
     let doubt = match detect(sample, &columns) {
@@ -121,7 +121,7 @@ fn format_of(sample: &[Record]) -> Result<Told, DataError> {
     }
 }
 
-/// What rows of a format are good for.
+/// What rows of a format can be used for.
 fn kind(format: FormatId) -> DataKind {
     use FormatId::{
         Alpaca, HhRlhf, InstructionResponse, Kto, Messages, Preference, PreferenceImplicit,

@@ -1,17 +1,17 @@
-//! Arguments that several verbs share.
+//! Arguments shared by several subcommands.
 
 use super::{Context, exit::Failure};
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::spec::{self, Loaded};
 use std::path::PathBuf;
 
-/// Which spec: a preset's name or a file, and what to change in it.
+/// Which spec to load: a preset's name or a file, with overrides.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SpecArgs {
     /// A preset's name (see `llmtui presets list`) or the path of a YAML file
     #[arg(value_name = "SPEC|PRESET")]
     pub spec: Option<String>,
-    /// The same as the positional argument, for fingers that are used to other tools
+    /// The same as the positional argument
     #[arg(
         short = 'c',
         long = "config",
@@ -25,12 +25,12 @@ pub struct SpecArgs {
 }
 
 impl SpecArgs {
-    /// The preset or path that was named, either way.
+    /// The preset or path, from either argument.
     pub fn target(&self) -> Option<&str> {
         self.spec.as_deref().or(self.config.as_deref())
     }
 
-    /// Loads and validates what was named, with every `-s` on top.
+    /// Loads and validates the spec with every `-s` applied.
     pub fn load(&self, cx: &Context) -> anyhow::Result<Loaded> {
         let target = self.target().ok_or_else(|| {
             Failure::yours("which spec? Name a preset or a file", "llmtui presets list")
@@ -40,10 +40,10 @@ impl SpecArgs {
     }
 }
 
-/// How tokens are chosen; absent values keep the defaults.
+/// Sampling settings; absent values keep the defaults.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SamplingArgs {
-    /// Stop after this many new tokens
+    /// Generate at most this many tokens
     #[arg(long, value_name = "N")]
     pub max_new_tokens: Option<usize>,
     /// Softmax temperature; 0 takes the most likely token
@@ -55,25 +55,25 @@ pub struct SamplingArgs {
     /// Keep the smallest set of tokens whose probability reaches P; 1 keeps all
     #[arg(long, value_name = "P", value_parser = probability)]
     pub top_p: Option<f32>,
-    /// Keep tokens at least P times as likely as the likeliest; 0 keeps all
+    /// Keep tokens with at least P times the top-1 probability; 0 keeps all
     #[arg(long, value_name = "P", value_parser = fraction)]
     pub min_p: Option<f32>,
-    /// Make tokens seen so far less likely; 1 changes nothing
+    /// Penalize tokens already in the context; 1 turns it off
     #[arg(long, value_name = "R", value_parser = positive)]
     pub repetition_penalty: Option<f32>,
-    /// Seed of the draws
+    /// Sampling seed
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
-    /// Stop when this text appears; may be repeated
+    /// Stop when this text is generated; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
-    /// When the model's context is full: stop, or roll on without the beginning
+    /// When the context is full: stop, or roll (drop the oldest tokens)
     #[arg(long, value_name = "WORD", value_parser = ["stop", "roll"])]
     pub context: Option<String>,
 }
 
 impl SamplingArgs {
-    /// The defaults with the given values in place.
+    /// The defaults with the given values applied.
     pub fn sampling(&self) -> Sampling {
         let d = Sampling::default();
         Sampling {
@@ -94,7 +94,7 @@ impl SamplingArgs {
     }
 }
 
-/// Where `--resume` continues.
+/// Where `--resume` resumes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resume {
     /// The newest run that can be resumed (of this spec, when one is given).

@@ -1,4 +1,4 @@
-//! `llmtui attach`: join a run that goes on, or look at one that is over.
+//! `llmtui attach`: watch a live run, or open a finished one.
 
 use super::{
     Context,
@@ -10,16 +10,16 @@ use crate::run::{RunDir, index};
 use crate::wire::{Outcome, encode};
 use std::io::Write;
 
-/// Open a run in the workbench: live if it goes on, otherwise from its log
+/// Open a run in the workbench: live if it is running, otherwise from its log
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A run's directory, name or unambiguous prefix; without it, the newest live run
+    /// A run's directory, name or unambiguous prefix; default: the newest live run
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
     /// Print progress lines instead of opening the workbench
     #[arg(long)]
     pub headless: bool,
-    /// Print the run's events, one JSON object a line (implies --headless)
+    /// Print the run's events, one JSON object per line (implies --headless)
     #[arg(long)]
     pub json: bool,
 }
@@ -39,7 +39,7 @@ pub fn find(word: Option<&str>, cx: &Context) -> anyhow::Result<RunDir> {
         Some(word) => named(word, cx),
         None => index::newest_live(&cx.runs_dir)?.ok_or_else(|| {
             Failure::yours(
-                format!("no run goes on in {}", cx.runs_dir.display()),
+                format!("no live run in {}", cx.runs_dir.display()),
                 "llmtui runs",
             )
             .into()
@@ -47,13 +47,13 @@ pub fn find(word: Option<&str>, cx: &Context) -> anyhow::Result<RunDir> {
     }
 }
 
-/// The run that a word means.
+/// Resolves an argument to a run.
 pub fn named(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
     index::resolve(&cx.runs_dir, word)
         .map_err(|e| Failure::yours(e.to_string(), "llmtui runs").into())
 }
 
-/// Prints what a run says, from its first event to its last. Leaving does not touch the run.
+/// Prints a run's events from first to last. Leaving does not affect the run.
 fn follow(run: &RunDir, json: bool, cx: &Context) -> anyhow::Result<Exit> {
     let mut link = open(run, &cx.env)?;
     let mut out = std::io::stdout().lock();
@@ -85,7 +85,7 @@ fn follow(run: &RunDir, json: bool, cx: &Context) -> anyhow::Result<Exit> {
     Ok(ending(&progress))
 }
 
-/// A watched run that failed makes the watcher fail too; one without a last word was killed.
+/// If the watched run failed, so does this command; a run without a final event was killed.
 fn ending(progress: &Progress) -> Exit {
     match progress.state().finished.as_ref().map(|f| f.outcome) {
         Some(Outcome::Completed | Outcome::Stopped) => Exit::Done,

@@ -1,4 +1,4 @@
-//! `llmtui completions`: the shell's share of the work.
+//! `llmtui completions`: shell completion scripts.
 
 use super::{Cli, exit::Exit};
 use clap::CommandFactory;

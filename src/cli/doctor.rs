@@ -1,8 +1,9 @@
-//! `llmtui doctor`: is this machine fit to train on? Only reads.
+//! `llmtui doctor`: is this machine fit to train on? Read-only.
 
 use super::{
     Context,
     exit::{Exit, Failure},
+    finding,
 };
 use crate::base::text::one_line;
 use crate::hardware::doctor::{Finding, Status, examine};
@@ -12,21 +13,24 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Look for what would spoil a training run on this machine; only reads
+/// Columns of a title.
+const TITLE: usize = 28;
+
+/// Check this machine for problems that would affect training; read-only
 ///
-/// Exit codes: 0 nothing fails, 3 something fails.
+/// Exit codes: 0 if nothing fails, 3 if something fails.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Print the findings as JSON: [{id, title, status, evidence, cause, fix}]
+    /// Print the findings as JSON: [{id, title, status, evidence, cause, fix, expected, …}]
     #[arg(long)]
     pub json: bool,
-    /// Show also what passes and what does not apply
+    /// Also list checks that pass or do not apply
     #[arg(long)]
     pub all: bool,
-    /// Also write this machine to FILE, for others to look at with --hardware; never overwrites
+    /// Also record this machine to FILE, for use with --hardware; never overwrites
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Measure the disk of the runs: writes 256 MiB and deletes them
+    /// Measure write speed on the runs disk: writes 256 MiB, then deletes them
     #[arg(long)]
     pub measure: bool,
 }
@@ -50,9 +54,8 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 fn machine(args: &Args, cx: &Context) -> anyhow::Result<Machine> {
     if let Some(recording) = cx.recording()? {
         if args.measure {
-            let what =
-                "--measure writes to this machine's disk, and --hardware looks at another machine";
-            return Err(Failure::yours(what, "leave one of them out").into());
+            let what = "--measure writes to this machine's disk, but --hardware selects a recorded machine";
+            return Err(Failure::yours(what, "drop one of them").into());
         }
         return Ok(Recorded::new(recording).machine());
     }
@@ -78,7 +81,7 @@ fn record(machine: &Machine, path: &std::path::Path) -> anyhow::Result<()> {
         .and_then(|mut file| file.write_all(recording.to_json().as_bytes()))
         .map_err(|e| {
             let what = format!("{} cannot be written: {e}", path.display());
-            Failure::machine(what, "choose another name").into()
+            Failure::machine(what, "choose another file name").into()
         })
 }
 
@@ -91,30 +94,15 @@ fn record(machine: &Machine, path: &std::path::Path) -> anyhow::Result<()> {
 /// ```
 fn table(machine: &Machine, findings: &[Finding], all: bool) -> String {
     let mut text = format!("{}\n\n", head(machine));
-    let count = |status| findings.iter().filter(|f| f.status == status).count();
     for finding in findings {
         if finding.status < Status::Pass || all {
-            text.push_str(&row(finding));
+            text.push_str(&finding::rows(finding, TITLE, ""));
         }
     }
-    if all || count(Status::Pass) + count(Status::NotApplicable) < findings.len() {
+    if all || findings.iter().any(|f| f.status < Status::Pass) {
         text.push('\n');
     }
-    let words: Vec<String> = [
-        (Status::Fail, ["fail", "fail"]),
-        (Status::Warn, ["warning", "warnings"]),
-        (Status::Unknown, ["unknown", "unknown"]),
-        (Status::Pass, ["pass", "pass"]),
-        (Status::NotApplicable, ["does not apply", "do not apply"]),
-    ]
-    .into_iter()
-    .filter(|(status, _)| count(*status) > 0)
-    .map(|(status, words)| {
-        let n = count(status);
-        format!("{n} {}", words[usize::from(n > 1)])
-    })
-    .collect();
-    text.push_str(&words.join(" · "));
+    text.push_str(&finding::tally(findings));
     if !all {
         text.push_str("   (--all shows every check)");
     }
@@ -126,36 +114,14 @@ fn head(machine: &Machine) -> String {
     one_line(&machine.in_one_line())
 }
 
-fn row(finding: &Finding) -> String {
-    let word = match finding.status {
-        Status::Fail => "FAIL",
-        Status::Warn => "warning",
-        Status::Unknown => "unknown",
-        Status::Pass => "ok",
-        Status::NotApplicable => "–",
-    };
-    let evidence = one_line(&finding.evidence);
-    let mut text = format!("{word:<8} {:<28}  {evidence}\n", finding.title);
-    for (label, words) in [("why", &finding.cause), ("fix", &finding.fix)] {
-        if !words.is_empty() {
-            text.push_str(&format!("{:9}{label}   {}\n", "", one_line(words)));
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn finding(status: Status) -> Finding {
         Finding {
-            id: "x",
-            title: "A check",
             status,
-            evidence: "seen\x1b[2J".into(),
-            cause: "because".into(),
-            fix: "do this".into(),
+            ..Finding::fail("seen\x1b[2J", "because", "do this").named("x", "A check")
         }
     }
 

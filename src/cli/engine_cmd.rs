@@ -1,4 +1,4 @@
-//! `llmtui engine`: the process behind a viewer. Not for people: `train` and `chat` start it.
+//! `llmtui engine`: the process behind a viewer. Internal: started by `train` and `chat`.
 
 use super::{
     Context, attach,
@@ -21,28 +21,28 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Hold a training run or a model for viewers
+/// Run a training engine or an inference engine for viewers
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The run's directory
     #[arg(value_name = "RUN_DIR", required_unless_present = "infer")]
     pub run_dir: Option<PathBuf>,
-    /// Hold this checkpoint's model and answer Generate commands
+    /// Load this checkpoint and answer Generate commands
     #[arg(long, value_name = "CHECKPOINT", conflicts_with = "run_dir")]
     pub infer: Option<PathBuf>,
-    /// Join the live run and pass its lines over standard input and output, for a viewer on another machine
+    /// Relay the live run's lines over standard input and output, for a viewer on another machine
     #[arg(long)]
     pub stdio: bool,
-    /// Go on from the newest checkpoint
+    /// Resume from the newest checkpoint
     #[arg(long)]
     pub resume: bool,
     /// Save and stop after this step
     #[arg(long, value_name = "STEP")]
     pub stop_after: Option<u64>,
-    /// Train although a preflight check fails
+    /// Train even if a preflight check fails
     #[arg(long)]
     pub force: bool,
-    /// Where the socket is made
+    /// Directory for the socket
     #[arg(long, value_name = "DIR")]
     pub runtime_dir: Option<PathBuf>,
 }
@@ -62,10 +62,10 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 
 /// The detached engine process of a run.
 fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
-    // A session of its own: closing the viewer's terminal concerns this process no more. Fails where a shell made us a
-    // group leader already; then the signal handler alone keeps hang-ups away.
+    // Its own session, so that closing the viewer's terminal does not affect this process. Fails if a shell already made us a
+    // group leader; then only the signal handler ignores SIGHUP.
     let _ = rustix::process::setsid();
-    // Into engine.log: what the engine says besides events. A subscriber that is there already stays.
+    // Into engine.log: whatever the engine prints besides events. An existing subscriber is kept.
     let _ = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_writer(std::io::stderr)
@@ -86,7 +86,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     if let Some(dir) = &args.runtime_dir {
         env.runtime_dir = dir.clone();
     }
-    // The socket comes first: a run that nobody could watch or stop does not begin.
+    // Bind the socket first: a run that cannot be watched or stopped must not start.
     let host = Host::start(&run, claim, Some(&env), move |io| drive(&job, io))?;
     signals::handle(host.stop_flag(), host.commands(), Hangup::Ignore);
     let outcome = host.wait()?;
@@ -94,7 +94,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     Ok(ending(outcome))
 }
 
-/// The engine on its own thread, speaking into the log.
+/// Runs the engine on its own thread, writing to the log.
 pub fn drive(job: &EngineJob, io: EngineIo) -> Outcome {
     let EngineIo {
         mut emitter,
@@ -106,7 +106,7 @@ pub fn drive(job: &EngineJob, io: EngineIo) -> Outcome {
     engine::run(job, &mut emit, commands, stop, clock)
 }
 
-/// The resolved spec that the run was made with.
+/// The resolved spec the run was created with.
 pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
     let path = run.spec_path();
     let text = std::fs::read_to_string(&path)
@@ -115,7 +115,7 @@ pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
         .map_err(|e| Failure::yours(format!("{}: {e}", path.display()), "").into())
 }
 
-/// Lets the planner remember what the run took. That it cannot costs only a later plan's accuracy.
+/// Records what the run used for the planner. A failure only makes later plans less accurate.
 pub fn learn_from(run: &RunDir, cx: &Context) {
     let Some(folder) = &cx.env.state_dir else {
         return;
@@ -138,7 +138,7 @@ fn observed(run: &RunDir) -> std::io::Result<Option<learn::Observation>> {
     Ok(learn::observe(&state))
 }
 
-/// The exit code of a run's end.
+/// The exit code for a run's outcome.
 pub fn ending(outcome: Outcome) -> Exit {
     match outcome {
         Outcome::Completed | Outcome::Stopped => Exit::Done,
@@ -147,13 +147,13 @@ pub fn ending(outcome: Outcome) -> Exit {
     }
 }
 
-/// Holds a model and answers prompts until standard input closes.
+/// Loads a model and answers prompts until standard input closes.
 fn hold_model(model: &Path, cx: &Context) -> anyhow::Result<Exit> {
     let speaker = RefCell::new(Speaker::new(std::io::stdout()));
     let throttle = model_ref::Throttle::default();
     let tell = |download: &model_ref::Download| {
         if throttle.due(download) {
-            // A viewer that is gone ends us.
+            // When the viewer is gone, exit.
             let _ = speaker.borrow_mut().emit(Event::Downloading {
                 file: download.file.clone(),
                 bytes: download.bytes,
@@ -162,7 +162,7 @@ fn hold_model(model: &Path, cx: &Context) -> anyhow::Result<Exit> {
             });
         }
     };
-    // A viewer may name a run or an id of the hub, too.
+    // A viewer may also pass a run or a hub id.
     let checkpoint = &match model.exists() {
         true => model.to_path_buf(),
         false => {
@@ -170,7 +170,7 @@ fn hold_model(model: &Path, cx: &Context) -> anyhow::Result<Exit> {
             model_ref::find_with(&word, Parts::Everything, cx, &tell)?
         }
     };
-    // The run that goes on beside has the first word on the processors.
+    // A training run on the same machine has priority on the CPU.
     let _ = rustix::process::setpriority_process(None, 5);
     let clock = SystemClock::new();
     let mut model =
@@ -186,7 +186,7 @@ fn hold_model(model: &Path, cx: &Context) -> anyhow::Result<Exit> {
     speaker.emit(model.about(seconds))?;
     let inbox = stdio::listen(BufReader::new(std::io::stdin()));
     infer::serve(&mut model, &inbox, &clock, &mut |event| {
-        // A viewer that is gone closes our input too; that ends us.
+        // When the viewer exits, our input closes and so do we.
         let _ = speaker.emit(event);
     });
     Ok(Exit::Done)

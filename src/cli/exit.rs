@@ -1,5 +1,5 @@
-//! How the program ends: 0 done, 2 yours, 3 the machine's, 4 the training's, 101 ours. A reader who closes the pipe has
-//! had enough: that is success.
+//! Exit codes: 0 success, 2 user error, 3 environment, 4 training failed, 101 a bug. A reader that closes the pipe has
+//! seen enough: that is success.
 
 use std::io::{ErrorKind, Write};
 use std::panic::PanicHookInfo;
@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub const HELP: &str = "Exit codes: 0 done · 2 a spec, an argument or data to correct · 3 the machine (disk, files, \
 device) · 4 the training failed · 101 a bug in llmtui";
 
-/// The program's last word to its parent.
+/// The program's exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Done,
-    /// A spec, an argument or data that the user can correct.
+    /// A spec, argument or data error that the user can correct.
     Yours,
     /// Disk, files, devices, other processes.
     Machine,
@@ -43,19 +43,19 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error that knows whose it is and what to try.
+/// An error with its exit class and a hint.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct Failure {
     pub exit: Exit,
     /// One sentence, without a trailing period.
     pub what: String,
-    /// What to do about it; may be empty.
+    /// How to fix it; may be empty.
     pub hint: String,
 }
 
 impl Failure {
-    /// A mistake that the user can correct.
+    /// A user error.
     pub fn yours(what: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure {
             exit: Exit::Yours,
@@ -64,7 +64,7 @@ impl Failure {
         }
     }
 
-    /// A fault of the machine.
+    /// An environment error.
     pub fn machine(what: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure {
             exit: Exit::Machine,
@@ -73,7 +73,7 @@ impl Failure {
         }
     }
 
-    /// A training that failed.
+    /// A failed training run.
     pub fn training(what: impl Into<String>, hint: impl Into<String>) -> Failure {
         Failure {
             exit: Exit::Training,
@@ -83,8 +83,8 @@ impl Failure {
     }
 }
 
-/// Prints what went wrong on standard error and decides the exit code. Errors that do not say whose they are count as
-/// the machine's: all of ours do.
+/// Prints the error to standard error and picks the exit code. Errors without a class count as environment errors: all
+/// user errors have one.
 pub fn settle(result: anyhow::Result<Exit>) -> Exit {
     let error = match result {
         Ok(exit) => return exit,
@@ -120,7 +120,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Help and version go to standard output and are success; a usage error is the user's.
+/// Help and version go to standard output and succeed; a usage error is a user error.
 pub fn usage(error: &clap::Error) -> Exit {
     let _ = error.print();
     if error.use_stderr() {
@@ -130,11 +130,11 @@ pub fn usage(error: &clap::Error) -> Exit {
     }
 }
 
-/// Set when the panic was `println!` meeting a closed pipe.
+/// Set when the panic came from `println!` on a closed pipe.
 static PIPE_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Installs the panic hook: a crash file with a backtrace, and one line that says where it is. Never touches the
-/// terminal's mode; the workbench puts its own hook in front of this one.
+/// Installs the panic hook: a crash file with a backtrace, and one line with its path. Never changes the
+/// terminal's mode; the workbench installs its own hook in front of this one.
 pub fn report_panics(crash_dir: &Path) {
     let crash_dir = crash_dir.to_path_buf();
     std::panic::set_hook(Box::new(move |info| {
@@ -157,7 +157,7 @@ pub fn report_panics(crash_dir: &Path) {
     }));
 }
 
-/// The exit after a caught panic.
+/// The exit code after a caught panic.
 pub fn after_panic() -> Exit {
     if PIPE_CLOSED.load(Ordering::Relaxed) {
         Exit::Done

@@ -1,4 +1,4 @@
-//! `llmtui export`: a checkpoint as other programs read it.
+//! `llmtui export`: write a checkpoint in another program's format.
 
 use super::Context;
 use super::exit::{Exit, Failure};
@@ -10,7 +10,7 @@ use crate::llama_cpp::is_gguf;
 use crate::plan::quantity::parse_bytes;
 use std::path::PathBuf;
 
-/// Write a model for other programs: transformers, vLLM, llama.cpp
+/// Export a model for other programs: transformers, vLLM, llama.cpp
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui export shakespeare --to out/shakespeare
@@ -19,27 +19,27 @@ use std::path::PathBuf;
   llmtui export shakespeare --format gguf --dtype q8_0 --to out/gguf
   llmtui export model-q4_k.gguf --dequantize --to out/base")]
 pub struct Args {
-    /// A checkpoint folder, a run (its best checkpoint), a model folder of Hugging Face, a GGUF file, or an id of the hub
+    /// A checkpoint folder, a run (its best checkpoint), a Hugging Face model folder, a GGUF file or a hub id
     #[arg(value_name = "CHECKPOINT")]
     pub checkpoint: String,
-    /// What comes out
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "hf", value_parser = formats())]
     pub format: String,
-    /// Type of the numbers; default: the format's first
+    /// Data type of the weights; default: the format's first
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<String>,
-    /// The folder to write; it must not be there, or be empty
+    /// Output folder; must be absent or empty
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
-    /// Of a GGUF file: write its weights in f32, f16 or bf16, which can be trained
+    /// For a GGUF file: write its weights in f32, f16 or bf16 for training
     #[arg(long)]
     pub dequantize: bool,
-    /// Largest file with weights; more are split
+    /// Largest weight file; larger models are sharded
     #[arg(long, value_name = "SIZE", default_value = "5GB", value_parser = parse_bytes)]
     pub max_shard_size: u64,
 }
 
-/// The words after `--format`, for help and completion.
+/// Values of `--format`, for help and completion.
 fn formats() -> clap::builder::PossibleValuesParser {
     let value = |format: &&dyn export::Format| {
         let help = format!("{} ({})", format.summary(), format.dtypes().join(", "));
@@ -60,8 +60,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     export::check_free(&args.to).map_err(|e| failed(&e))?;
     let folder = model_ref::find(&args.checkpoint, Parts::Everything, cx)?;
     if is_gguf(&folder) && args.format != "gguf" && !args.dequantize {
-        let what = format!("{} holds weights in few bits", folder.display());
-        let hint = "say --dequantize to write them out in full, for training";
+        let what = format!("{} holds quantized weights", folder.display());
+        let hint = "add --dequantize to convert them to floats for training";
         return Err(Failure::yours(what, hint).into());
     }
     let source = Source::open(&folder).map_err(|e| failed(&e))?;

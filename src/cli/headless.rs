@@ -1,5 +1,5 @@
-//! A run whose engine lives in this process: progress in lines or events on standard output, or the workbench on top. The
-//! run's socket is open all the while, so others may watch and steer it.
+//! A run whose engine lives in this process: progress lines or events on standard output, or the workbench on top. The
+//! run's socket stays open, so others can watch and control it.
 
 use super::Context;
 use super::engine_cmd::{drive, ending, learn_from};
@@ -15,18 +15,18 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Who looks on.
+/// Who is watching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Viewer {
-    /// A line about every second.
+    /// About one line per second.
     Lines,
-    /// The wire's envelopes, one a line; the last is `Finished`.
+    /// The wire's envelopes, one per line; the last is `Finished`.
     Json,
     /// The workbench, in this process: `--foreground`.
     Workbench,
 }
 
-/// Trains to the end and shows it. A reader who closes the pipe ends the run after a checkpoint, as Ctrl-C does.
+/// Trains to the end and reports it. If the reader closes the pipe, the run stops after a checkpoint, as with Ctrl-C.
 pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exit> {
     let run = job.run_dir.clone();
     let claim = run
@@ -47,7 +47,7 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
         return Ok(ending(outcome));
     }
     for advice in &advice {
-        eprintln!("advice: {}: {}", advice.path, advice.what);
+        eprintln!("advice: {}: {}", advice.place, advice.evidence);
     }
     let mut out = std::io::stdout().lock();
     let printed = match viewer {
@@ -63,7 +63,7 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
     Ok(ending(outcome))
 }
 
-/// The engine with its socket; without it where the socket cannot be made, which costs only watching from elsewhere.
+/// The engine with its socket; if the socket cannot be bound, the run just cannot be watched from elsewhere.
 fn start(
     job: EngineJob,
     claim: crate::base::files::Lock,
@@ -73,14 +73,14 @@ fn start(
     let backend = match crate::link::socket_path(&cx.env, run.id()) {
         Ok(_) => Some(&cx.env),
         Err(e) => {
-            eprintln!("warning: this run cannot be watched from elsewhere: {e}");
+            eprintln!("warning: other terminals cannot attach to this run: {e}");
             None
         }
     };
     Host::start(&run, claim, backend, move |io| drive(&job, io))
 }
 
-/// Prints the events behind number `before`: of a run that goes on, what was told then is not told again.
+/// Prints the events with `seq` above `before`: after a resume, earlier events are not repeated.
 fn print_events(link: &mut Link, out: &mut dyn Write, before: u64) -> anyhow::Result<()> {
     loop {
         match link.blocking_recv() {

@@ -1,4 +1,4 @@
-//! `llmtui` without a verb: the workbench where there is a terminal, the quickstart where there is none.
+//! `llmtui` without a subcommand: the workbench at a terminal, otherwise the quickstart headless.
 
 use super::{Context, exit::Exit, train};
 use crate::ui::{self, UiOptions, What};
@@ -10,7 +10,7 @@ pub fn run(cx: &Context) -> anyhow::Result<Exit> {
     train::run(train::Args::quickstart(), cx)
 }
 
-/// Opens the workbench; a run that it leaves goes on.
+/// Opens the workbench; leaving it does not stop a run.
 pub fn workbench(open: What, cx: &Context) -> anyhow::Result<Exit> {
     ui::run(UiOptions {
         runs_dir: cx.runs_dir.clone(),

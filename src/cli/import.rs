@@ -1,4 +1,4 @@
-//! `llmtui import`: a spec of another tool, as far as it can be taken over, with a report of what became of each key.
+//! `llmtui import`: converts another tool's config as far as possible and reports what became of each key.
 
 use super::Context;
 use super::exit::{Exit, Failure};
@@ -7,21 +7,21 @@ use crate::spec::import::{self, Dialect, Fate, Imported};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Take over a spec of LLaMA-Factory, Axolotl or TRL
+/// Convert a LLaMA-Factory, Axolotl or TRL config to a spec
 ///
-/// Says of each key what became of it: mapped, mapped with a difference, no equal, not needed, not known.
+/// Reports for each key: mapped, mapped with a difference, no equivalent, not needed, unknown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui import examples/llama3_pt.yaml
   llmtui import qlora.yml --from axolotl --to mine.yaml")]
 pub struct Args {
-    /// Their YAML file
+    /// The YAML file to convert
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Whose file it is; told by its keys otherwise
+    /// Which tool wrote it; detected from its keys by default
     #[arg(long, value_name = "TOOL", value_parser = ["llama-factory", "axolotl", "trl"])]
     pub from: Option<String>,
-    /// Write the spec there; never over another file. Default: print it
+    /// Write the spec here; never overwrites. Default: print it
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
 }
@@ -37,7 +37,7 @@ pub fn run(args: Args, _cx: &Context) -> anyhow::Result<Exit> {
     let mut out = std::io::stdout().lock();
     out.write_all(report(&imported).as_bytes())?;
     let heading = format!(
-        "Taken over from {} ({}).",
+        "Imported from {} ({}).",
         one_line(&shown.to_string()),
         imported.dialect.id()
     );
@@ -58,7 +58,7 @@ pub fn run(args: Args, _cx: &Context) -> anyhow::Result<Exit> {
 }
 
 /// ```text
-/// llama-factory: 9 mapped, 3 mapped, with a difference, 4 no equal here
+/// llama-factory: 9 mapped, 3 mapped, with a difference, 4 no equivalent
 ///
 /// mapped
 ///   learning_rate: 1e-4       optimizer.adamw.lr: 1e-4

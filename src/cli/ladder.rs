@@ -1,4 +1,4 @@
-//! `llmtui ladder`: a few small runs, one after the other, and what they say of the large one before it is paid for.
+//! `llmtui ladder`: a few small runs and what they predict about the large one.
 
 use super::args::SpecArgs;
 use super::engine_cmd::ending;
@@ -19,10 +19,10 @@ use crate::wire::Outcome;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Predict a run's loss from three or more small ones, before it is paid for
+/// Predict a run's loss from three or more small ones
 ///
-/// The small runs are the target made smaller along one axis. A power law through their validation losses predicts the
-/// target's, with the range that a difference of seeds leaves open. They are ordinary runs and stay in the runs directory.
+/// The small runs scale the target down along one axis. A power law fitted to their validation losses predicts the
+/// target's, with a range that covers seed noise. They are ordinary runs and stay in the runs directory.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui ladder shakespeare --dry-run
@@ -30,13 +30,13 @@ use std::time::Duration;
 pub struct Args {
     #[command(flatten)]
     pub spec: SpecArgs,
-    /// What is made smaller: tokens (fewer steps), size (a smaller model)
+    /// What to scale down: tokens (fewer steps) or size (a smaller model)
     #[arg(long, value_name = "AXIS", default_value = "tokens", value_parser = axis)]
     pub axis: Axis,
     /// Number of small runs
     #[arg(long, value_name = "N", default_value_t = FEWEST as u64, value_parser = clap::value_parser!(u64).range(3..=8))]
     pub runs: u64,
-    /// Say what would run and what it would take, and stop
+    /// Show what would run and what it would cost, then stop
     #[arg(long)]
     pub dry_run: bool,
     /// Print one JSON object
@@ -44,17 +44,17 @@ pub struct Args {
     pub json: bool,
 }
 
-/// One rung, run or to be run.
+/// One rung, before or after its run.
 #[derive(Debug, Clone, Serialize)]
 struct Rung {
-    /// The run's id; absent before it ran.
+    /// The run's id; absent before it has run.
     run: Option<String>,
     params: u64,
     tokens: u64,
     steps: u64,
-    /// Where it stands on the axis.
+    /// Its position on the axis.
     x: f64,
-    /// Time planned; absent where this machine's speed is not known.
+    /// Predicted time; absent if this machine's speed is unknown.
     planned_seconds: Option<f64>,
     seconds: Option<f64>,
     /// Validation loss after the last step, nats per token.
@@ -125,7 +125,7 @@ fn rung(run: &SmallRun, axis: Axis) -> Rung {
     }
 }
 
-/// Runs the rungs one after the other and draws the line.
+/// Runs the rungs one after the other and fits the curve.
 fn climb(
     report: &mut Report,
     runs: &[SmallRun],
@@ -178,12 +178,12 @@ fn climb(
 
 fn create(spec: &RunSpec, asked: &str, cx: &Context) -> anyhow::Result<RunDir> {
     RunDir::create(&cx.runs_dir, &spec.name, &spec.to_yaml(), asked, &cx.clock).map_err(|e| {
-        let hint = "put runs elsewhere with --runs-dir DIR";
-        Failure::machine(format!("the run's directory cannot be made: {e}"), hint).into()
+        let hint = "choose another location with --runs-dir DIR";
+        Failure::machine(format!("the run's directory cannot be created: {e}"), hint).into()
     })
 }
 
-/// Lets an engine of its own train it, and waits for the end.
+/// Trains it with its own engine and waits for the end.
 fn train(run: &RunDir, cx: &Context) -> anyhow::Result<RunState> {
     let launcher = Launcher::this_program(&cx.env)?;
     launcher.start_detached(run, &EngineOptions::default())?;
@@ -204,7 +204,7 @@ fn table(report: &Report, args: &Args) -> String {
         Some(s) => human::duration(Duration::from_secs_f64(s)),
         None => "?".into(),
     };
-    let mut out = format!("{} · smaller along {}\n\n", report.target, report.axis);
+    let mut out = format!("{} · scaled down along {}\n\n", report.target, report.axis);
     out.push_str("  run   parameters    tokens     steps      time   val loss\n");
     for (i, rung) in report.runs.iter().enumerate() {
         let loss = rung.loss.map_or(String::new(), human::number);
@@ -223,7 +223,7 @@ fn table(report: &Report, args: &Args) -> String {
         .map(|r| r.seconds.or(r.planned_seconds))
         .sum();
     out.push_str(&format!(
-        "\n  together {}, the target alone {}\n",
+        "\n  total {}, the target alone {}\n",
         words(all),
         words(report.target_seconds)
     ));
@@ -234,7 +234,7 @@ fn table(report: &Report, args: &Args) -> String {
             "parameters"
         };
         out.push_str(&format!(
-            "  loss = {:.3} + {} · {x}^-{:.3}, {:.4} nats off at the points\n",
+            "  loss = {:.3} + {} · {x}^-{:.3}, {:.4} nats residual\n",
             fit.e,
             human::number(fit.a),
             fit.alpha,
@@ -250,22 +250,22 @@ fn table(report: &Report, args: &Args) -> String {
     }
     if let Some(missed) = report.prediction.and_then(|p| p.missed) {
         out.push_str(&format!(
-            "  the same line through the smaller runs alone missed the largest by {:.3}\n",
+            "  the same fit without the largest run missed that run by {:.3}\n",
             missed.abs()
         ));
     }
     if report.prediction.is_some_and(|p| p.trend == Trend::Steady) {
         out.push_str(
-            "  the fall does not flatten yet, so the range is wide: longer runs would narrow it\n",
+            "  the curve does not flatten yet, so the range is wide: longer runs would narrow it\n",
         );
     }
     if report.runs.iter().any(|r| r.steps < FEWEST_STEPS) {
         out.push_str(
-            "  runs this short are still in their first fall: take the prediction for a hint\n",
+            "  runs this short are still in the initial drop: treat the prediction as a hint\n",
         );
     }
     if args.dry_run {
-        out.push_str("  nothing was run: leave out --dry-run\n");
+        out.push_str("  nothing was run: remove --dry-run to start\n");
     }
     out
 }
@@ -311,10 +311,7 @@ mod tests {
             json: false,
         };
         let text = table(&report, &args);
-        assert!(
-            text.contains("together 6.0 s, the target alone ?"),
-            "{text}"
-        );
+        assert!(text.contains("total 6.0 s, the target alone ?"), "{text}");
         assert!(text.contains("predicted at 1.60M tokens: 1."), "{text}");
     }
 }

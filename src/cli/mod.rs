@@ -1,10 +1,10 @@
-//! The command line: one file per verb. Only this room prints. A verb is a `pub struct Args` and a
-//! `pub fn run(args, cx) -> anyhow::Result<Exit>`; what goes wrong on the way becomes an exit code in [`exit`].
+//! The command line: one file per subcommand. Only this room prints. A subcommand is a `pub struct Args` and a
+//! `pub fn run(args, cx) -> anyhow::Result<Exit>`; errors become exit codes in [`exit`].
 
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "the one room that speaks to standard output and standard error"
+    reason = "the one room that writes to standard output and standard error"
 )]
 
 pub mod args;
@@ -13,10 +13,12 @@ mod bench;
 mod chat;
 mod completions;
 mod data;
+mod diagnose;
 mod doctor;
 mod engine_cmd;
 pub mod exit;
 mod export;
+mod finding;
 mod headless;
 mod home;
 mod import;
@@ -43,7 +45,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What every verb may need and no verb should look up by itself.
+/// Settings shared by all subcommands, passed in rather than looked up.
 pub struct Context {
     pub env: Env,
     pub clock: SystemClock,
@@ -63,7 +65,7 @@ impl Context {
     /// The recorded machine of `--hardware`.
     ///
     /// # Errors
-    /// The file is no recording; says where and what to do.
+    /// The file is not a recording; the message gives location and fix.
     pub fn recording(&self) -> anyhow::Result<Option<Recording>> {
         let read = |file: &PathBuf| {
             Recording::read(file).map_err(|e| {
@@ -73,7 +75,7 @@ impl Context {
         Ok(self.hardware.as_ref().map(read).transpose()?)
     }
 
-    /// Where specs are looked for: the user's configuration folder and the working directory.
+    /// Where specs are searched: the user's configuration folder and the working directory.
     pub fn spec_sources(&self) -> crate::spec::SpecSources {
         crate::spec::SpecSources {
             config_dir: self.env.config_dir.clone(),
@@ -83,24 +85,24 @@ impl Context {
     }
 }
 
-/// Train a language model from a terminal, and know whether it goes well.
+/// Train a language model from a terminal, and know whether it is learning.
 ///
-/// Without a verb, a terminal gets the workbench; a pipe trains the quickstart and prints its progress.
+/// Without a subcommand, a terminal opens the workbench; in a pipe the quickstart is trained headless.
 #[derive(Debug, Parser)]
 #[command(name = "llmtui", version, max_term_width = 100, after_help = exit::HELP)]
 pub struct Cli {
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// Where runs live
+    /// Directory of the runs
     #[arg(long, global = true, value_name = "DIR", default_value = "runs")]
     runs_dir: PathBuf,
-    /// Draw the workbench with ASCII characters only
+    /// Draw the workbench in ASCII
     #[arg(long, global = true)]
     ascii: bool,
-    /// The workbench's colours: ansi, dark, light, okabe-ito, mono or a theme file of your own
+    /// Colour theme: ansi, dark, light, okabe-ito, mono or one of your own
     #[arg(long, global = true, value_name = "NAME")]
     theme: Option<String>,
-    /// Look at a recorded machine instead of this one (see `llmtui doctor --record`)
+    /// Use a recorded machine instead of this one (see `llmtui doctor --record`)
     #[arg(long, global = true, value_name = "FILE")]
     hardware: Option<PathBuf>,
 }
@@ -110,6 +112,7 @@ enum Verb {
     Train(train::Args),
     Attach(attach::Args),
     Runs(runs::Args),
+    Diagnose(diagnose::Args),
     Chat(chat::Args),
     Model(model::Args),
     Export(export::Args),
@@ -131,7 +134,7 @@ enum Verb {
     ParseChild(parse_child::Args),
 }
 
-/// The whole program behind `main`: parse, run, turn every ending into an exit code.
+/// The whole program behind `main`: parse, run, map every outcome to an exit code.
 pub fn main(env: Env) -> ExitCode {
     exit::report_panics(&env.runtime_dir);
     if let Ok(launcher) = crate::link::launch::Launcher::this_program(&env) {
@@ -162,6 +165,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Train(args) => train::run(args, &cx),
         Verb::Attach(args) => attach::run(args, &cx),
         Verb::Runs(args) => runs::run(args, &cx),
+        Verb::Diagnose(args) => diagnose::run(&args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::Model(args) => model::run(&args, &cx),
         Verb::Export(args) => export::run(&args, &cx),

@@ -1,4 +1,4 @@
-//! A model as people name it: a folder, a file, a run, an id of the hub. Every verb that takes one asks here.
+//! Resolving a model reference: a folder, a file, a run, a hub id. Used by every subcommand that takes a model.
 
 use super::Context;
 use super::exit::{Exit, Failure};
@@ -14,11 +14,11 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The folder (or the GGUF file) that a word means: itself, a run's best checkpoint, or the hub's files in the cache, brought
-/// there if need be.
+/// The folder (or GGUF file) an argument refers to: itself, a run's best checkpoint, or the hub's files in the cache,
+/// downloaded if necessary.
 ///
 /// # Errors
-/// Nothing of that name; says what was looked for.
+/// Nothing matches; the message lists what was tried.
 pub fn find(word: &str, parts: Parts, cx: &Context) -> anyhow::Result<PathBuf> {
     let teller = Teller::default();
     let found = find_with(word, parts, cx, &|download| teller.tell(download));
@@ -26,7 +26,7 @@ pub fn find(word: &str, parts: Parts, cx: &Context) -> anyhow::Result<PathBuf> {
     found
 }
 
-/// [`find`], with whoever is told of downloads.
+/// [`find`], with a callback for download progress.
 ///
 /// # Errors
 /// As [`find`].
@@ -61,14 +61,14 @@ pub fn find_with(
                 one_line(word)
             ),
         };
-        return Err(Failure::yours(what, "name the folder that the file lies in").into());
+        return Err(Failure::yours(what, "pass the folder that contains the file").into());
     }
     let run = index::resolve(&cx.runs_dir, word);
     match (run, models::repo(word)) {
         (Ok(_), _) => best_of(word, cx),
         (Err(_), Some(_)) => pull_with(word, parts, cx, tell),
         (Err(error), None) => {
-            let hint = "llmtui runs; a folder of Hugging Face, a .gguf file, or an id of the hub (org/name, hf:gpt2) works too";
+            let hint = "llmtui runs lists runs; a Hugging Face folder, a .gguf file or a hub id (org/name, hf:gpt2) works too";
             Err(Failure::yours(error.to_string(), hint).into())
         }
     }
@@ -93,13 +93,13 @@ fn best_of(word: &str, cx: &Context) -> anyhow::Result<PathBuf> {
         Some(checkpoint) => Ok(checkpoint.path),
         None => {
             let what = format!("the run {} has no checkpoint yet", run.id());
-            let hint = "wait for its first one, or lower checkpoint.every";
+            let hint = "wait for the first one, or lower checkpoint.every";
             Err(Failure::yours(what, hint).into())
         }
     }
 }
 
-/// Brings a model of the hub into the cache, telling how far it is.
+/// Downloads a hub model into the cache, reporting progress.
 ///
 /// # Errors
 /// As [`models::fetch`].
@@ -117,8 +117,8 @@ fn pull_with(
     tell: &dyn Fn(&Download),
 ) -> anyhow::Result<PathBuf> {
     let Some(repo) = models::repo(word) else {
-        let what = format!("`{}` is no id of the hub", one_line(word));
-        return Err(Failure::yours(what, "org/name, org/name@revision, or hf:name").into());
+        let what = format!("`{}` is not a hub id", one_line(word));
+        return Err(Failure::yours(what, "use org/name, org/name@revision or hf:name").into());
     };
     let hub = Hub::new(&HubConfig::from_env(&cx.env));
     let (clock, pace) = (SystemClock::new(), RefCell::new(Pace::default()));
@@ -144,13 +144,13 @@ fn failed(word: &str, error: &HubError) -> Failure {
     Failure {
         exit,
         what: one_line(&format!(
-            "{word} is no folder, file or run here; as a model of the hub: {error}"
+            "{word} is not a folder, file or run here; as a hub model: {error}"
         )),
         hint: error.hint(),
     }
 }
 
-/// Models of the hub that a spec names are brought before it is loaded.
+/// Downloads the hub models that a spec refers to before it is loaded.
 ///
 /// # Errors
 /// As [`pull`].
@@ -169,15 +169,15 @@ pub fn pull_for_spec(target: &str, set: &[String], cx: &Context) -> anyhow::Resu
     Ok(())
 }
 
-/// How far the download of a file is.
+/// Progress of a file's download.
 pub struct Download {
-    /// With the repository in front; safe to show.
+    /// With the repository as prefix; safe to display.
     pub file: String,
     pub bytes: u64,
-    /// 0 where the hub does not tell.
+    /// 0 if the hub does not report it.
     pub total: u64,
     pub bytes_per_sec: Option<f64>,
-    /// Since downloading began.
+    /// Time since the download began.
     pub at: Duration,
 }
 
@@ -199,7 +199,7 @@ impl Download {
     }
 }
 
-/// Tells of a download often enough to be seen moving, and of each file's end.
+/// Reports often enough to look alive, and at the end of each file.
 #[derive(Default)]
 pub struct Throttle {
     last: RefCell<Option<(String, Duration)>>,
@@ -220,10 +220,10 @@ impl Throttle {
     }
 }
 
-/// Of a line that is written over.
+/// Length of the line to overwrite.
 const COLUMNS: usize = 79;
 
-/// Says on standard error how far a download is: one line that changes on a terminal, one line a file elsewhere.
+/// Shows download progress on standard error: one updating line at a terminal, one line per file elsewhere.
 #[derive(Default)]
 struct Teller {
     throttle: Throttle,
@@ -241,11 +241,14 @@ impl Teller {
         let line = download.words();
         let mut out = std::io::stderr().lock();
         if terminal && !self.begun.replace(true) {
-            let _ = writeln!(out, "from the hub; Ctrl-C stops it, and it goes on later");
+            let _ = writeln!(
+                out,
+                "from the hub; Ctrl-C cancels, and the next attempt resumes"
+            );
         }
-        // A line that wraps could not be written over.
+        // A wrapped line could not be overwritten.
         let shown: String = line.chars().take(COLUMNS).collect();
-        // A closed standard error is no reason to stop a download.
+        // A closed standard error is no reason to cancel a download.
         let _ = match (terminal, whole) {
             (true, false) => write!(out, "\r\x1b[2K{shown}"),
             (true, true) => writeln!(out, "\r\x1b[2K{line}"),
@@ -254,7 +257,7 @@ impl Teller {
         self.open.set(terminal && !whole);
     }
 
-    /// Leaves no half a line behind.
+    /// Ends a partial line.
     fn end(&self) {
         if self.open.get() {
             let _ = writeln!(std::io::stderr());

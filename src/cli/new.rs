@@ -1,5 +1,5 @@
-//! `llmtui new`: the wizard in plain text, one question after the other on standard output, answers on standard input.
-//! The same questions as in the workbench; works in a pipe.
+//! `llmtui new`: the wizard in plain text, questions on standard output, answers on standard input.
+//! Same questions as in the workbench; works in a pipe.
 
 use super::Context;
 use super::exit::{Exit, Failure};
@@ -12,10 +12,10 @@ use crate::plan::learn;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 
-/// Make a spec by answering questions: goal, data, start, method, size, settings
+/// Create a spec by answering questions: goal, data, start, method, size, settings
 ///
-/// Each question takes a number (and, where one is asked for, a text behind it), an empty line for the marked answer,
-/// `?3` for words about row 3, `b` for the question before, `q` to leave. Answers are remembered for the next time.
+/// Each question takes a number (followed by text where asked for), an empty line for the default,
+/// `?3` to explain row 3, `b` for the previous question, `q` to quit. Answers are remembered for next time.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui new
@@ -23,10 +23,10 @@ use std::path::PathBuf;
   printf '1\\n2 poems.txt\\n\\n\\n\\n3 1e-3\\n\\n\\n\\n' | llmtui new poems.yaml
   llmtui new --defaults first.yaml")]
 pub struct Args {
-    /// Where the spec is written; never over another file. Default: the run's name
+    /// Where to write the spec; never overwrites. Default: the run's name
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Ask nothing: take every recommended answer
+    /// Ask nothing; accept every default
     #[arg(long)]
     pub defaults: bool,
 }
@@ -44,7 +44,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut wizard = Wizard::new(context, remember::answers(&cx.env));
     let mut input = std::io::stdin().lock();
     let done = converse(&mut wizard, &mut input, &mut out)?;
-    // What was answered is kept even when somebody leaves in the middle; without a state folder nothing is.
+    // Answers are remembered even if the user quits midway; without a state folder none are.
     if let Err(error) = remember::keep(&cx.env, &wizard.answers().to_json()) {
         writeln!(out, "the answers could not be remembered: {error}")?;
     }
@@ -54,7 +54,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     }
 }
 
-/// This machine, or the recorded one of `--hardware`, of whose speed nothing is known.
+/// This machine, or the recorded one of `--hardware`, whose speed is unknown.
 fn machine(cx: &Context) -> anyhow::Result<Machine> {
     Ok(match cx.recording()? {
         Some(recording) => {
@@ -68,7 +68,7 @@ fn machine(cx: &Context) -> anyhow::Result<Machine> {
     })
 }
 
-/// The newest checkpoint of all runs, offered as a start model.
+/// The newest checkpoint of all runs, offered as the base model.
 fn newest_checkpoint(cx: &Context) -> Option<String> {
     let (runs, _) = crate::run::index::list(&cx.runs_dir).ok()?;
     runs.iter().find_map(|run| {
@@ -78,20 +78,20 @@ fn newest_checkpoint(cx: &Context) -> Option<String> {
     })
 }
 
-/// Enter at every question.
+/// Accepts the default for every question.
 fn straight(wizard: &mut Wizard) -> anyhow::Result<()> {
     while wizard.step() != Step::Finish {
         let before = wizard.step();
         if wizard.enter() != Outcome::Moved || wizard.step() == before {
-            let why = wizard.error().unwrap_or("it has no answer of its own");
-            let what = format!("the question `{}` stays open: {why}", before.word());
+            let why = wizard.error().unwrap_or("it has no default");
+            let what = format!("the question `{}` cannot be answered: {why}", before.word());
             return Err(Failure::yours(what, "llmtui new, without --defaults").into());
         }
     }
     Ok(())
 }
 
-/// Asks until the last question is reached; false when somebody left.
+/// Asks until the last question; false if the user quit.
 fn converse(
     wizard: &mut Wizard,
     input: &mut impl BufRead,
@@ -113,7 +113,7 @@ fn converse(
                 Step::ALL.len(),
                 wizard.step().word()
             );
-            let hint = "an empty line takes the marked answer; --defaults takes all of them";
+            let hint = "an empty line accepts the default; --defaults accepts all of them";
             return Err(Failure::yours(what, hint).into());
         }
         match reply(wizard, line.trim_end_matches(['\n', '\r']), out)? {
@@ -138,7 +138,7 @@ fn reply(wizard: &mut Wizard, line: &str, out: &mut impl Write) -> anyhow::Resul
         "q" => return Ok(After::Left),
         "b" => {
             if wizard.back() == Outcome::Close {
-                writeln!(out, "  this is the first question; q leaves")?;
+                writeln!(out, "  this is the first question; q quits")?;
             }
             return Ok(After::Again);
         }
@@ -156,7 +156,7 @@ fn reply(wizard: &mut Wizard, line: &str, out: &mut impl Write) -> anyhow::Resul
     let Some(row) = row_of(&question, word) else {
         writeln!(
             out,
-            "  ! `{}` is no answer: a number from 1 to {}, an empty line, ?N, b or q",
+            "  ! `{}` is not an answer: enter a number from 1 to {}, an empty line, ?N, b or q",
             one_line(word),
             question.rows.len()
         )?;
@@ -170,7 +170,7 @@ fn reply(wizard: &mut Wizard, line: &str, out: &mut impl Write) -> anyhow::Resul
     if wizard.step() != Step::Settings {
         return enter(wizard, out);
     }
-    // A form: each line sets one value, an empty one goes on.
+    // A form: each line sets one value, an empty line continues.
     let question = wizard.question();
     if let Some(row) = question.rows.get(row) {
         match &row.fault {
@@ -195,7 +195,7 @@ fn enter(wizard: &mut Wizard, out: &mut impl Write) -> anyhow::Result<After> {
     }
     Ok(match outcome {
         Outcome::Moved => After::Again,
-        // Something was read: what was found, before anything is taken over.
+        // Something was detected: show it before importing anything.
         _ => {
             notes(&wizard.question(), out)?;
             After::Stay
@@ -203,7 +203,7 @@ fn enter(wizard: &mut Wizard, out: &mut impl Write) -> anyhow::Result<After> {
     })
 }
 
-/// By number or by the row's word.
+/// By number or by the row's name.
 fn row_of(question: &Question, word: &str) -> Option<usize> {
     let by_number = word.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
     by_number
@@ -214,7 +214,7 @@ fn row_of(question: &Question, word: &str) -> Option<usize> {
 /// ```text
 ///
 /// [1/9] What should the model do?
-///   * 1  train a model from nothing   the whole road, small …
+///   * 1  train a model from scratch   the whole pipeline, small …
 ///     2  follow instructions          …
 /// ```
 fn ask(wizard: &Wizard, out: &mut impl Write) -> std::io::Result<()> {
@@ -249,7 +249,7 @@ fn ask(wizard: &Wizard, out: &mut impl Write) -> std::io::Result<()> {
     if question.step == Step::Settings {
         writeln!(
             out,
-            "  N VALUE changes one, ?N explains it, an empty line goes on"
+            "  N VALUE changes a setting, ?N explains it, an empty line continues"
         )?;
     }
     Ok(())
@@ -265,7 +265,7 @@ fn notes(question: &Question, out: &mut impl Write) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Writes the spec and says how to train it. Nothing is written for answers that cannot be trained.
+/// Writes the spec and shows how to train it. Writes nothing for answers that cannot be trained.
 fn write_out(wizard: &Wizard, file: Option<PathBuf>, out: &mut impl Write) -> anyhow::Result<Exit> {
     let mut finish = wizard.clone();
     finish.select(1);
@@ -282,8 +282,10 @@ fn write_out(wizard: &Wizard, file: Option<PathBuf>, out: &mut impl Write) -> an
             Ok(Exit::Done)
         }
         _ => {
-            let why = finish.error().unwrap_or("the answers make no spec");
-            let hint = "llmtui new again: your answers are remembered";
+            let why = finish
+                .error()
+                .unwrap_or("the answers do not make a valid spec");
+            let hint = "run llmtui new again: your answers are remembered";
             Err(Failure::yours(why, hint).into())
         }
     }
@@ -307,7 +309,7 @@ mod tests {
         let (wizard, done, out) = talk("\n\n\n\n\n\n\n");
         assert!(done.unwrap(), "{out}");
         assert!(wizard.yaml().unwrap().contains("extends: quickstart"));
-        assert!(out.contains("[7/9] What it will take"), "{out}");
+        assert!(out.contains("[7/9] What it will cost"), "{out}");
     }
 
     #[test]
@@ -335,6 +337,6 @@ mod tests {
                 .contains("question 3 of 9 (start)")
         );
         let (_, _, out) = talk("99\nxyz\n");
-        assert!(out.contains("`99` is no answer") && out.contains("`xyz` is no answer"));
+        assert!(out.contains("`99` is not an answer") && out.contains("`xyz` is not an answer"));
     }
 }

@@ -1,12 +1,12 @@
-//! `llmtui parse-child`: reads foreign bytes under limits. Not for people: the program starts itself so, and kills what
-//! does not end.
+//! `llmtui parse-child`: parses untrusted bytes under resource limits. Internal: the program starts itself this way and
+//! kills the child if it does not finish.
 
 use super::Context;
 use super::exit::{Exit, Failure};
 use crate::base::child::{self, Confinement, Parser, Request, Say};
 use std::io::{BufReader, Write};
 
-/// Read foreign bytes under limits, for the process that started this one
+/// Parse untrusted bytes under limits, for the parent process (internal)
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Which parser
@@ -15,13 +15,13 @@ pub struct Args {
     /// Bytes of address space
     #[arg(long, value_name = "BYTES", default_value_t = 2 << 30)]
     pub memory: u64,
-    /// Seconds of processor time
+    /// Seconds of CPU time
     #[arg(long, value_name = "S", default_value_t = 30)]
     pub cpu_seconds: u64,
 }
 
 pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
-    // No crash file: a panic here says something of a file, not of the program. The parent tells it.
+    // No crash file: a panic here is about the input, not the program. The parent reports it.
     std::panic::set_hook(Box::new(|info| {
         let words = info.payload_as_str().unwrap_or("a panic without a message");
         let place = info
@@ -42,11 +42,11 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
         BufReader::new(std::io::stdin()),
         std::io::stdout(),
     )
-    .map_err(|e| Failure::machine(e.to_string(), "this verb is for the program itself"))?;
+    .map_err(|e| Failure::machine(e.to_string(), "this command is internal"))?;
     Ok(Exit::Done)
 }
 
-/// Breaks one limit after the other, so that tests can see each hold on the machine that they run on.
+/// Exceeds one limit after another, so that tests can check each of them on the machine they run on.
 const PROBE: Parser = Parser {
     id: "probe",
     parse: probe,
@@ -80,7 +80,7 @@ fn probe(request: &Request, say: &mut Say) -> Result<(), String> {
     }
 }
 
-/// Ends only with the stack; not a tail call.
+/// Recurses until the stack overflows; not a tail call.
 fn deep(n: u64) -> u64 {
     if std::hint::black_box(n) == 0 {
         return 0;

@@ -1,24 +1,26 @@
 //! `llmtui preflight`: the checks alone.
 
-use super::{Context, args::SpecArgs, exit::Exit};
-use crate::base::text::one_line;
+use super::{Context, args::SpecArgs, exit::Exit, finding};
+use crate::base::finding::Status;
 use crate::data::Surroundings;
 use crate::engine::preflight::{Checked, check_spec};
 use crate::spec::RunSpec;
-use crate::wire::{CheckStatus, Event, encode};
+use crate::wire::{Event, encode};
 use std::io::{Read, Write};
 
-/// Largest spec that is read from standard input.
+/// Columns of a title.
+const TITLE: usize = 43;
+/// Largest spec accepted on standard input, in bytes.
 const MAX_SPEC_BYTES: u64 = 1 << 20;
 
-/// Run the checks that save expensive mistakes, and train nothing
+/// Run the preflight checks without training
 ///
-/// `-` in the place of the spec reads it from standard input.
+/// `-` instead of a spec reads it from standard input.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     pub spec: SpecArgs,
-    /// Print the results as JSON, one object a line
+    /// Print the results as JSON, one object per line
     #[arg(long)]
     pub json: bool,
 }
@@ -40,9 +42,9 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         &cx.runs_dir,
         &cx.clock,
         &mut |checked| {
-            failed += usize::from(checked.verdict.status == CheckStatus::Fail);
+            failed += usize::from(checked.finding.status == Status::Fail);
             let text = if args.json {
-                encode(&Event::from(checked))
+                encode(&Event::from(checked.clone()))
             } else {
                 table_row(checked)
             };
@@ -52,7 +54,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         },
     );
     if !existed {
-        // Left as it was found: only an empty folder goes.
+        // Leave the directory as it was: remove it only if empty.
         let _ = std::fs::remove_dir(&cx.runs_dir);
     }
     made?;
@@ -67,7 +69,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     })
 }
 
-/// A spec that stands in no file: all of standard input, relative paths from the working directory.
+/// A spec from standard input; relative paths start at the working directory.
 fn from_input(cx: &Context) -> anyhow::Result<RunSpec> {
     let mut text = String::new();
     std::io::stdin()
@@ -80,57 +82,33 @@ fn from_input(cx: &Context) -> anyhow::Result<RunSpec> {
 fn verdict(failed: usize) -> String {
     match failed {
         0 => "ready to train".into(),
-        1 => "1 check failed: correct what it names, or train all the same with --force".into(),
+        1 => "1 check failed: fix it, or train anyway with --force".into(),
         n => {
-            format!("{n} checks failed: correct what they name, or train all the same with --force")
+            format!("{n} checks failed: fix them, or train anyway with --force")
         }
     }
 }
 
-/// `ok       Targets are the inputs' next tokens       0.00 s  evidence`, and the hint below.
+/// `ok       Targets are the inputs' next tokens       0.00 s  evidence`, and cause and fix below.
 fn table_row(checked: &Checked) -> String {
-    let word = match checked.verdict.status {
-        CheckStatus::Pass => "ok",
-        CheckStatus::Warn => "warning",
-        CheckStatus::Fail => "FAILED",
-        CheckStatus::Skipped => "skipped",
-    };
-    let mut row = format!(
-        "{word:<8} {:<43} {:>5.2} s  {}\n",
-        checked.title,
-        checked.seconds,
-        one_line(&checked.verdict.evidence)
-    );
-    if !checked.verdict.hint.is_empty() {
-        row.push_str(&format!(
-            "{:9}try: {}\n",
-            "",
-            one_line(&checked.verdict.hint)
-        ));
-    }
-    row
+    let seconds = format!(" {:>5.2} s", checked.seconds);
+    finding::rows(&checked.finding, TITLE, &seconds)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::preflight::Verdict;
+    use crate::base::finding::Finding;
 
     #[test]
     fn a_row_has_its_word_its_evidence_and_its_hint_and_no_control_sequences() {
         let row = table_row(&Checked {
-            id: "x",
-            title: "A check",
-            verdict: Verdict {
-                status: CheckStatus::Fail,
-                evidence: "bad\x1b[2J".into(),
-                hint: "do this".into(),
-            },
+            finding: Finding::fail("bad\x1b[2J", "a cause", "do this").named("x", "A check"),
             seconds: 0.25,
         });
-        assert!(row.starts_with("FAILED   A check"), "{row}");
+        assert!(row.starts_with("FAIL     A check"), "{row}");
         assert!(
-            row.contains("0.25 s") && row.ends_with("try: do this\n"),
+            row.contains("0.25 s") && row.ends_with("why   a cause\n         fix   do this\n"),
             "{row}"
         );
         assert!(!row.contains('\x1b'));

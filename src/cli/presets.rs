@@ -1,4 +1,4 @@
-//! `llmtui presets`: what can be trained without writing a file.
+//! `llmtui presets`: specs that can be trained as they are.
 
 use super::{
     Context,
@@ -9,7 +9,7 @@ use crate::spec::{self, Loaded, Preset, SpecSources};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// List, show or copy the specs that come with the program and your own
+/// List, show or copy the built-in presets and your own
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -18,26 +18,26 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 pub enum What {
-    /// Names, one sentence each, and where they come from
+    /// Names, one sentence each, and their files
     List,
-    /// The whole spec with every default filled in
+    /// The resolved spec with every default filled in
     Show {
         /// A preset's name or a path
         #[arg(value_name = "NAME")]
         name: String,
-        /// Say of each line where its value comes from
+        /// Show where each value comes from
         #[arg(long)]
         origins: bool,
-        /// Change one value first; may be repeated
+        /// Apply an override first; may be repeated
         #[arg(short = 's', long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
     },
-    /// Write a preset's file for editing; never overwrites
+    /// Write a preset to a file for editing; never overwrites
     Eject {
         /// A preset's name
         #[arg(value_name = "NAME")]
         name: String,
-        /// Where to. Default: NAME.yaml
+        /// Output file. Default: NAME.yaml
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
     },
@@ -82,7 +82,7 @@ fn list(presets: &[Preset]) -> String {
     text
 }
 
-/// The resolved spec with the origin of each value in a column of its own.
+/// The resolved spec with the origin of each value in its own column.
 fn annotated(loaded: &Loaded) -> String {
     let yaml = loaded.spec.to_yaml();
     let origins = spec::line_origins(&yaml, &loaded.origins);
@@ -102,10 +102,10 @@ fn annotated(loaded: &Loaded) -> String {
 
 fn eject(name: &str, path: &Path, sources: &SpecSources) -> anyhow::Result<()> {
     let Some(text) = spec::preset_text(name, sources) else {
-        // Says which presets there are.
+        // The error lists the presets.
         spec::load(name, &[], sources)?;
         return Err(Failure::yours(
-            format!("`{name}` is a file already, not a preset"),
+            format!("`{name}` is already a file, not a preset"),
             "edit it where it is",
         )
         .into());
@@ -114,13 +114,13 @@ fn eject(name: &str, path: &Path, sources: &SpecSources) -> anyhow::Result<()> {
     match created {
         Ok(()) => Ok(()),
         Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(Failure::yours(
-            format!("{} exists already and stays as it is", path.display()),
+            format!("{} already exists", path.display()),
             "choose another name with --to FILE",
         )
         .into()),
         Err(e) => Err(Failure::machine(
             format!("{} cannot be written: {e}", path.display()),
-            "choose another place with --to FILE",
+            "choose another location with --to FILE",
         )
         .into()),
     }

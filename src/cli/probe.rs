@@ -1,11 +1,11 @@
-//! How fast this machine multiplies, for plans: a moment of products. The planner remembers what comes of it.
+//! How fast this machine multiplies matrices, for plans: a short benchmark. The planner caches the result.
 
 use crate::kernels::matmul::{ComputeDtype, bf16_available, product_gflops};
 
-/// Time for each number format.
+/// Time per number format.
 const SECONDS: f64 = 0.12;
 
-/// FLOP/s of products in `f32` or `bf16`; `None` where the processor has no arithmetic for them.
+/// FLOP/s of matmuls in `f32` or `bf16`; `None` if the processor does not support the format.
 pub fn measure(products: &str) -> Option<f64> {
     let arithmetic = match products {
         "bf16" if bf16_available() => ComputeDtype::Bf16,

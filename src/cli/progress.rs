@@ -1,25 +1,29 @@
-//! A run told in lines, for pipes and terminals without the workbench. Decides what is worth a line; prints nothing.
+//! Progress lines of a run, for pipes and terminals without the workbench. Decides what deserves a line; prints nothing.
 
+use super::diagnose::verdict_line;
+use super::finding;
 use crate::base::clock::UnixMillis;
+use crate::base::finding::Finding;
 use crate::base::human;
 use crate::base::text::{one_line, sanitize};
+use crate::diagnosis::{VERDICT, diagnose};
 use crate::run::RunState;
 use crate::run::state::outcome_word;
-use crate::wire::{CheckStatus, Envelope, Event, Values};
+use crate::wire::{Envelope, Event, Values};
 use std::path::Path;
 use std::time::Duration;
 
-/// Least time between two lines about steps, by the engine's clock.
+/// Least time between two step lines, by the engine's clock.
 const PACE: Duration = Duration::from_secs(1);
 /// Characters of a sample that are shown.
 const SAMPLE_CHARS: usize = 500;
 
-/// Folds a run's events and says what is worth a line.
+/// Folds a run's events into progress lines.
 #[derive(Debug, Default)]
 pub struct Progress {
     state: RunState,
     last_line: UnixMillis,
-    /// The step of the last line about steps.
+    /// The step of the last step line.
     last_step: u64,
 }
 
@@ -28,26 +32,29 @@ impl Progress {
         Progress::default()
     }
 
-    /// The run as told so far.
+    /// The run state so far.
     pub fn state(&self) -> &RunState {
         &self.state
     }
 
-    /// Takes an event; the lines to print, mostly none.
+    /// Consumes an event; returns the lines to print, usually none.
     pub fn tell(&mut self, envelope: &Envelope) -> Vec<String> {
         self.state.apply(envelope);
         match &envelope.event {
             Event::Started { .. } => self.started(),
             Event::Stepped { step, .. } => self.stepped(*step, envelope.t),
             Event::Evaluated { step, values, .. } => evaluated(*step, values),
-            Event::Checked { .. } => checked(&envelope.event),
+            Event::Checked { finding, .. } => found("check", finding),
+            Event::Diagnosed { finding, .. } if finding.id != VERDICT => {
+                found("diagnosis", finding)
+            }
             Event::Sampled {
                 step, prompt, text, ..
             } => sampled(*step, prompt, text),
             Event::Checkpointed {
                 path, bytes, best, ..
             } => {
-                let best = if *best { ", the best so far" } else { "" };
+                let best = if *best { ", best so far" } else { "" };
                 vec![format!(
                     "checkpoint {} ({}){best}",
                     one_line(path),
@@ -59,7 +66,7 @@ impl Progress {
                 lines.extend((!hint.is_empty()).then(|| format!("  try: {}", one_line(hint))));
                 lines
             }
-            Event::RolledBack { step } => vec![format!("back at step {step}")],
+            Event::RolledBack { step } => vec![format!("rolled back to step {step}")],
             Event::Finished { .. } => self.finished(),
             _ => Vec::new(),
         }
@@ -137,10 +144,12 @@ impl Progress {
         line.push_str(&format!(", after {}", human::duration(seconds)));
         let mut lines = vec![line];
         lines.extend((!finish.message.is_empty()).then(|| format!("  {}", finish.message)));
+        let diagnosis = diagnose(&self.state);
+        lines.push(format!("verdict {}", verdict_line(&diagnosis)));
         lines
     }
 
-    /// Where the run lies and what to type next.
+    /// Where the run is and what to type next.
     pub fn next_steps(&self, run: &Path, runs_dir: &Path) -> Vec<String> {
         let id = run.file_name().unwrap_or_default().to_string_lossy();
         let mut options = String::new();
@@ -149,14 +158,12 @@ impl Progress {
         }
         let mut lines = vec![format!("run {}", run.display())];
         if !self.state.checkpoints.is_empty() {
-            lines.push(format!("talk to it: llmtui chat {id}{options}"));
+            lines.push(format!("chat: llmtui chat {id}{options}"));
         }
-        lines.push(format!("look at it: llmtui attach {id}{options}"));
+        lines.push(format!("view: llmtui attach {id}{options}"));
         let done = self.state.progress() == Some(1.0);
         if self.state.finished.is_some() && !done && !self.state.checkpoints.is_empty() {
-            lines.push(format!(
-                "go on with it: llmtui train --resume {id}{options}"
-            ));
+            lines.push(format!("resume: llmtui train --resume {id}{options}"));
         }
         lines
     }
@@ -173,29 +180,16 @@ fn evaluated(step: u64, values: &Values) -> Vec<String> {
     )]
 }
 
-fn checked(event: &Event) -> Vec<String> {
-    let Event::Checked {
-        title,
-        status,
-        evidence,
-        hint,
-        ..
-    } = event
-    else {
-        return Vec::new();
-    };
-    let word = match status {
-        CheckStatus::Pass => "ok",
-        CheckStatus::Warn => "warning",
-        CheckStatus::Fail => "FAILED",
-        CheckStatus::Skipped => "skipped",
-    };
+/// `check ok: title: evidence`, and below what to do.
+fn found(kind: &str, found: &Finding) -> Vec<String> {
+    let (title, seen) = (one_line(&found.title), found.evidence.to_string());
     let mut lines = vec![format!(
-        "check {word}: {}: {}",
-        one_line(title),
-        one_line(evidence)
+        "{kind} {}: {title}: {}",
+        finding::word(found.status),
+        one_line(&seen)
     )];
-    lines.extend((!hint.is_empty()).then(|| format!("  try: {}", one_line(hint))));
+    let advice = found.advice();
+    lines.extend((!advice.is_empty()).then(|| format!("  try: {}", one_line(&advice))));
     lines
 }
 
@@ -307,7 +301,7 @@ mod tests {
                     step: 10,
                     tokens: 1,
                     val_loss: Some(Num(1.9)),
-                    best_val_loss: None,
+                    best: None,
                     train_loss: None,
                     seconds: 61.0,
                     message: String::new(),
@@ -315,8 +309,11 @@ mod tests {
             ),
         ]);
         assert_eq!(
-            lines.last().unwrap(),
-            "stopped at step 10, val loss 1.9000, after 1:01"
+            lines[lines.len() - 2..],
+            [
+                "stopped at step 10, val loss 1.9000, after 1:01",
+                "verdict TOO EARLY  too few steps to judge"
+            ]
         );
         let next = progress.next_steps(Path::new("runs/demo-x"), Path::new("elsewhere"));
         assert!(next[1].contains("chat demo-x --runs-dir elsewhere"));

@@ -1,4 +1,4 @@
-//! `llmtui quantize`: a model in fewer bits, and what that costs on a text.
+//! `llmtui quantize`: write a quantized model and report the cost in perplexity.
 
 use super::Context;
 use super::exit::{Exit, Failure};
@@ -16,31 +16,31 @@ use crate::kernels::quant::Kind;
 use crate::llama_cpp::{self, GgufModel};
 use std::path::{Path, PathBuf};
 
-/// Write a model with weights in fewer bits, and tell its perplexity before and after
+/// Quantize a model and report its perplexity before and after
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui quantize runs/…/checkpoints/step-001000 --dtype q4_k --to model-q4_k.gguf
   llmtui quantize model-f16.gguf --dtype q8_0 --to model-q8_0.gguf --text held-out.txt")]
 pub struct Args {
-    /// A checkpoint folder, a run (its best checkpoint), a model folder of Hugging Face, a GGUF file, or an id of the hub
+    /// A checkpoint folder, a run (its best checkpoint), a Hugging Face model folder, a GGUF file or a hub id
     #[arg(value_name = "MODEL")]
     pub model: String,
     /// Number format of the matrices
     #[arg(long, value_name = "TYPE", value_parser = kind)]
     pub dtype: Kind,
-    /// The GGUF file to write; it must not be there
+    /// The GGUF file to write; must not exist
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
-    /// A text that the model has not seen; default: the end of the built-in Shakespeare, which no preset trains on
+    /// A text the model was not trained on; default: the end of the built-in Shakespeare, which no preset trains on
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
 }
 
-/// Tokens of the text that are read at most.
+/// Most tokens of the text to use.
 const MAX_TOKENS: usize = 4096;
-/// Tokens that a model sees at once.
+/// Context length of the evaluation, in tokens.
 const WINDOW: usize = 512;
-/// Of the built-in text, the part at its end that runs hold out.
+/// Fraction at the end of the built-in text that runs hold out.
 const HELD_OUT: f64 = 0.1;
 
 fn kind(word: &str) -> Result<Kind, String> {
@@ -55,11 +55,8 @@ fn kind(word: &str) -> Result<Kind, String> {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.to.exists() {
-        let what = format!(
-            "{} is there already: it is not written over",
-            args.to.display()
-        );
-        return Err(Failure::yours(what, "choose another name, or remove it").into());
+        let what = format!("{} already exists", args.to.display());
+        return Err(Failure::yours(what, "choose another name, or remove it first").into());
     }
     let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
     let path = model_ref::find(&args.model, Parts::Everything, cx)?;
@@ -79,7 +76,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     write_atomic(&args.to, &bytes).map_err(|e| {
         Failure::machine(
             format!("{}: {e}", args.to.display()),
-            "check the room there",
+            "check the free space there",
         )
     })?;
     drop(bytes);
@@ -89,7 +86,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The text as the model's own tokenizer reads it.
+/// The text encoded by the model's own tokenizer.
 fn tokens(args: &Args, path: &Path) -> anyhow::Result<Vec<u32>> {
     let text = match &args.text {
         Some(file) => std::fs::read_to_string(file).map_err(|e| {
@@ -105,7 +102,7 @@ fn tokens(args: &Args, path: &Path) -> anyhow::Result<Vec<u32>> {
     let tokenizer = tokenizer::load(path, &Child::of_this_program()).map_err(|e| {
         Failure::yours(
             one_line(&e.to_string()),
-            "put the model's tokenizer beside it",
+            "put the model's tokenizer next to it",
         )
     })?;
     let mut tokens = tokenizer

@@ -9,7 +9,7 @@ use std::io::Write;
 /// List runs: live ones first, then the newest
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 }
@@ -39,14 +39,14 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 /// Rows of equal columns, the header first:
-/// `RUN  STATUS  STEP  LOSS  VAL  BEST  TIME  AGE  CURVE`.
+/// `RUN  STATUS  VERDICT  STEP  LOSS  VAL  BEST  TIME  AGE  CURVE`.
 fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool) -> String {
     let head = [
-        "RUN", "STATUS", "STEP", "LOSS", "VAL", "BEST", "TIME", "AGE", "CURVE",
+        "RUN", "STATUS", "VERDICT", "STEP", "LOSS", "VAL", "BEST", "TIME", "AGE", "CURVE",
     ];
     let mut rows = vec![head.map(String::from)];
     rows.extend(runs.iter().map(|run| row(run, now, utf8)));
-    let mut widths = [0; 9];
+    let mut widths = [0; 10];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
@@ -56,9 +56,9 @@ fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool) -> String {
     for row in &rows {
         let mut line = String::new();
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            // Words to the left, numbers to the right.
+            // Text left-aligned, numbers right-aligned.
             let padded = match column {
-                0 | 1 | 8 => format!("{cell:<width$}  "),
+                0..=2 | 9 => format!("{cell:<width$}  "),
                 _ => format!("{cell:>width$}  "),
             };
             line.push_str(&padded);
@@ -69,7 +69,7 @@ fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool) -> String {
     out
 }
 
-fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; 9] {
+fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; 10] {
     let loss = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.4}"));
     let status = match run.phase {
         Some(crate::wire::Phase::Paused) => "paused",
@@ -83,6 +83,7 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; 9] {
     [
         one_line(&run.id),
         status.into(),
+        run.verdict.clone().unwrap_or_else(|| "-".into()),
         step,
         loss(run.train_loss),
         loss(run.val_loss),
@@ -97,8 +98,14 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; 9] {
     ]
 }
 
-/// Eight heights between the least and the greatest value.
+/// Columns of a curve.
+const CURVE: usize = 12;
+
+/// A sparkline of eight heights between the minimum and the maximum of the whole curve; longer curves are averaged.
 fn sparkline(curve: &[f64]) -> String {
+    let part = curve.len().div_ceil(CURVE).max(1);
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    let curve: Vec<f64> = curve.chunks(part).map(mean).collect();
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let low = curve.iter().copied().fold(f64::INFINITY, f64::min);
     let high = curve.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -131,6 +138,7 @@ mod tests {
             updated: UnixMillis(0),
             seconds: 61.0,
             curve: vec![4.0, 3.0, 2.0],
+            verdict: Some("LEARNING".into()),
             message: String::new(),
         }
     }
@@ -163,5 +171,8 @@ mod tests {
     fn flat_and_empty_curves_draw() {
         assert_eq!(sparkline(&[]), "");
         assert_eq!(sparkline(&[2.0, 2.0]), "▁▁");
+        let long: Vec<f64> = (0..24).map(|i| f64::from(24 - i)).collect();
+        assert_eq!(sparkline(&long).chars().count(), 12);
+        assert!(sparkline(&long).starts_with('█') && sparkline(&long).ends_with('▁'));
     }
 }

@@ -1,4 +1,4 @@
-//! `llmtui train`: start a run, or go on with one.
+//! `llmtui train`: start or resume a run.
 
 use super::args::{Resume, SpecArgs};
 use super::engine_cmd::spec_of;
@@ -16,7 +16,7 @@ use std::path::Path;
 
 /// Train a model from a preset or a spec file
 ///
-/// With a terminal the run starts in the background and the workbench shows it; leaving the workbench leaves the run.
+/// At a terminal the run starts in the background and the workbench opens; leaving the workbench does not stop the run.
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Examples:
   llmtui train quickstart
@@ -29,28 +29,28 @@ pub struct Args {
     /// Print progress lines instead of opening the workbench
     #[arg(long)]
     pub headless: bool,
-    /// Print the run's events, one JSON object a line (implies --headless)
+    /// Print the run's events, one JSON object per line (implies --headless)
     #[arg(long)]
     pub json: bool,
-    /// Keep the engine in this process: closing the terminal then ends the run
+    /// Run the engine in this process: closing the terminal then ends the run
     #[arg(long)]
     pub foreground: bool,
-    /// Go on with a run from its last checkpoint: a run's directory or name, or `auto` for the newest
+    /// Resume a run from its newest checkpoint: a run's directory or name, or `auto` for the newest
     #[arg(long, value_name = "RUN|auto", alias = "resume-from-checkpoint")]
     pub resume: Option<Resume>,
     /// Save and stop after this step, without changing the schedule
     #[arg(long, value_name = "STEP")]
     pub stop_after: Option<u64>,
-    /// Check the spec, say what would run, and stop
+    /// Validate the spec, show what would run, and stop
     #[arg(long)]
     pub dry_run: bool,
-    /// Train although a preflight check fails
+    /// Train even if a preflight check fails
     #[arg(long)]
     pub force: bool,
 }
 
 impl Args {
-    /// `train quickstart --headless`: what the program does without a verb and without a terminal.
+    /// `train quickstart --headless`: what the program does without a subcommand and without a terminal.
     pub fn quickstart() -> Args {
         Args {
             spec: SpecArgs {
@@ -63,7 +63,7 @@ impl Args {
     }
 }
 
-/// What will be trained: a run that is to be made, or one that goes on.
+/// What to train: a new run or a resumed one.
 enum Target {
     New(Box<Loaded>),
     Resumed(RunDir),
@@ -114,17 +114,17 @@ fn create(loaded: &Loaded, cx: &Context) -> anyhow::Result<RunDir> {
     let spec = &loaded.spec;
     let yaml = spec.to_yaml();
     RunDir::create(&cx.runs_dir, &spec.name, &yaml, &loaded.asked, &cx.clock).map_err(|e| {
-        let hint = "put runs elsewhere with --runs-dir DIR";
-        Failure::machine(format!("the run's directory cannot be made: {e}"), hint).into()
+        let hint = "choose another location with --runs-dir DIR";
+        Failure::machine(format!("the run's directory cannot be created: {e}"), hint).into()
     })
 }
 
-/// The run to go on with. `auto` without any begins the named spec anew, so that a job that is queued again and again
+/// The run to resume. `auto` with nothing to resume starts the named spec, so that a job that is requeued repeatedly
 /// always does the right thing.
 fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target> {
     if !args.spec.set.is_empty() && args.spec.target().is_none() {
         return Err(Failure::yours(
-            "a run that goes on keeps its spec: -s cannot change it",
+            "a resumed run keeps its spec: -s cannot change it",
             "start a new run from its weights: llmtui train SPEC -s model.from=RUN/checkpoints/step-…",
         )
         .into());
@@ -134,9 +134,9 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
             let run = attach::named(&word.to_string_lossy(), cx)?;
             if args.spec.target().is_some() && spec_of(&run)? != args.spec.load(cx)?.spec {
                 return Err(Failure::yours(
-                    format!("the spec named here is not the one of run {}", run.id()),
+                    format!("this is not the spec of run {}", run.id()),
                     format!(
-                        "leave the spec out to go on as it was asked: llmtui train --resume {}",
+                        "omit the spec to resume with the original one: llmtui train --resume {}",
                         run.id()
                     ),
                 )
@@ -162,7 +162,7 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
         None => match loaded {
             Some(loaded) => Ok(Target::New(Box::new(loaded))),
             None => Err(Failure::yours(
-                format!("no run in {} can go on", cx.runs_dir.display()),
+                format!("no run in {} can be resumed", cx.runs_dir.display()),
                 "llmtui runs",
             )
             .into()),
@@ -187,7 +187,7 @@ fn newest_unfinished(
     Ok(None)
 }
 
-/// Says what would be trained, down to the number of parameters, and leaves nothing behind.
+/// Shows what would be trained, down to the parameter count, and leaves nothing behind.
 fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
     let spec = match target {
         Target::New(loaded) => loaded.spec.clone(),
@@ -197,14 +197,14 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
         .open_data(&Surroundings::from_env(&cx.env))
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
     let state = TrainState::blank(&spec, &data)?;
-    for line in describe(&spec, &data, state.model.n_params()) {
+    for line in describe(&spec, &data, state.models.policy.n_params()) {
         println!("{line}");
     }
     if let Target::Resumed(run) = target {
         let newest = run.checkpoints().last().map_or(0, |c| c.step);
-        println!("would go on with {} from step {newest}", run.id());
+        println!("would resume {} from step {newest}", run.id());
     }
-    println!("dry run: nothing was started");
+    println!("dry run: nothing started");
     Ok(Exit::Done)
 }
 
@@ -239,7 +239,7 @@ fn describe(spec: &RunSpec, data: &Dataset, n_params: usize) -> Vec<String> {
     lines.extend(
         advice
             .iter()
-            .map(|a| format!("advice  {}: {}", a.path, a.what)),
+            .map(|a| format!("advice  {}: {}", a.place, a.evidence)),
     );
     lines
 }

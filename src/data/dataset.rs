@@ -210,6 +210,27 @@ impl Dataset {
         }
     }
 
+    /// Every row of both splits once, in batches: for what is computed of each before training. Empty where examples are
+    /// windows of one text.
+    pub fn every_batch(&self, batch_size: usize) -> impl Iterator<Item = Batch> + '_ {
+        let documents = match &self.splits {
+            Splits::Corpus(_) => None,
+            Splits::Documents(documents) => Some(documents),
+        };
+        let splits = [false, true].into_iter();
+        documents.into_iter().flat_map(move |documents| {
+            splits.clone().flat_map(move |held_out| {
+                let rows = documents.rows(held_out);
+                (0..rows).step_by(batch_size).map(move |first| {
+                    let mut batch = Batch::default();
+                    let rows = first..first + batch_size as u64;
+                    documents.fill_rows(&mut batch, held_out, rows);
+                    batch
+                })
+            })
+        })
+    }
+
     /// Mean bytes of UTF-8 behind one validation token; `None` where only a part of the text is supervised.
     pub fn val_bytes_per_token(&self) -> Option<f64> {
         match &self.splits {

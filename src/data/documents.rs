@@ -9,7 +9,7 @@ use super::pack::stream::Stream;
 use super::pack::{Packing, TooLong};
 use super::permute::Permutation;
 use super::store::Store;
-use super::{Batch, Order};
+use super::{Batch, Order, Origin, Unit};
 use crate::base::rng::{self, Rng};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -40,6 +40,7 @@ pub(crate) struct Layouting {
     pub too_long: TooLong,
     pub order: Order,
     pub seq_len: usize,
+    pub unit: Unit,
 }
 
 impl Portion {
@@ -50,7 +51,7 @@ impl Portion {
         spans: &[(u64, u64)],
         how: Layouting,
     ) -> (Portion, Account) {
-        let cut = || pieces::cut(store, spans.iter().copied(), how.seq_len, how.too_long);
+        let cut = || pieces::cut(store, spans, how.seq_len, how.too_long);
         let predictions = |pieces: &[Piece]| pieces.iter().map(|p| p.places() as u64).sum();
         let (layout, tokens, account) = match how.packing {
             Packing::Stream => {
@@ -65,7 +66,8 @@ impl Portion {
             }
             Packing::Padded => {
                 let (pieces, account) = cut();
-                let (tokens, padded) = (predictions(&pieces), Padded::new(&pieces));
+                let tokens = predictions(&pieces);
+                let padded = Padded::new(&pieces, how.unit.sequences());
                 (Layout::Padded(pieces, padded), tokens, account)
             }
         };
@@ -74,7 +76,7 @@ impl Portion {
             store: store.clone(),
             layout,
             tokens,
-            documents: spans.len() as u64,
+            documents: (spans.len() / how.unit.sequences()) as u64,
         };
         (portion, account)
     }
@@ -88,10 +90,10 @@ impl Portion {
         }
     }
 
-    /// Rows that cover everything once: for evaluation.
+    /// Rows that cover everything once, for evaluation; of examples with several sequences, the examples.
     pub fn rows(&self) -> u64 {
         match &self.layout {
-            Layout::Padded(pieces, _) => pieces.len() as u64,
+            Layout::Padded(_, padded) => padded.examples() as u64,
             _ => self.draws(1),
         }
     }
@@ -154,7 +156,19 @@ impl Documents {
     }
 
     pub fn val_rows(&self) -> u64 {
-        self.val.iter().map(Portion::rows).sum()
+        self.rows(true)
+    }
+
+    /// Rows of a split; of examples with several sequences, the examples.
+    pub fn rows(&self, held_out: bool) -> u64 {
+        self.split(held_out).iter().map(Portion::rows).sum()
+    }
+
+    fn split(&self, held_out: bool) -> &[Portion] {
+        match held_out {
+            true => &self.val,
+            false => &self.train,
+        }
     }
 
     /// Share of the places of training rows that hold tokens; the rest is padding.
@@ -219,18 +233,13 @@ impl Documents {
             epoch: index / draws,
             source: source as u32,
         };
-        let drawn: Vec<usize> = padded
-            .batch((index % draws) as usize, batch_size, draw)
-            .collect();
-        let longest = drawn.iter().map(|i| pieces[*i].places()).max().unwrap_or(1);
+        let drawn = padded.batch((index % draws) as usize, batch_size, draw);
+        let drawn: Vec<Piece> = drawn.flat_map(|i| self.example(pieces, i)).collect();
+        let longest = drawn.iter().map(Piece::places).max().unwrap_or(1);
         let width = padded::width(longest, self.how.seq_len);
+        let from = (false, source, portion);
         for piece in drawn {
-            lay(
-                batch,
-                (source, portion),
-                std::iter::once(pieces[piece]),
-                width,
-            );
+            lay(batch, from, std::iter::once(piece), width);
         }
     }
 
@@ -249,12 +258,8 @@ impl Documents {
                     source: source as u32,
                 };
                 let row = packed.row((index % rows) as usize, draw);
-                lay(
-                    batch,
-                    (source, portion),
-                    row.map(|i| pieces[i]),
-                    self.how.seq_len,
-                );
+                let from = (false, source, portion);
+                lay(batch, from, row.map(|i| pieces[i]), self.how.seq_len);
             }
             Layout::Padded(..) => {}
         }
@@ -262,17 +267,26 @@ impl Documents {
 
     /// Rows of the validation split by number; those beyond the end are left out.
     pub fn fill_val(&self, batch: &mut Batch, rows: impl Iterator<Item = u64>) {
-        self.begin(batch, self.val.len());
-        let found: Vec<(usize, u64)> = rows.filter_map(|row| self.val_row(row)).collect();
-        let padded = |(source, row): &(usize, u64)| match &self.val[*source].layout {
-            Layout::Padded(pieces, padded) => pieces[padded.sorted(*row as usize)].places(),
+        self.fill_rows(batch, true, rows);
+    }
+
+    /// Rows of a split by number, whatever the seed; those beyond the end are left out.
+    pub fn fill_rows(&self, batch: &mut Batch, held_out: bool, rows: impl Iterator<Item = u64>) {
+        let split = self.split(held_out);
+        self.begin(batch, split.len());
+        let found: Vec<(usize, u64)> = rows.filter_map(|row| row_of(split, row)).collect();
+        let padded = |(source, row): &(usize, u64)| match &split[*source].layout {
+            Layout::Padded(pieces, padded) => {
+                let example = self.example(pieces, padded.sorted(*row as usize));
+                example.map(|piece| piece.places()).max().unwrap_or(1)
+            }
             _ => self.how.seq_len,
         };
         let longest = found.iter().map(padded).max().unwrap_or(self.how.seq_len);
         let width = padded::width(longest, self.how.seq_len);
         for (source, row) in found {
-            let portion = &self.val[source];
-            let row = row as usize;
+            let portion = &split[source];
+            let (row, from) = (row as usize, (held_out, source, portion));
             match &portion.layout {
                 Layout::Stream(stream) => {
                     let start = (row * self.how.seq_len) as u64;
@@ -284,29 +298,23 @@ impl Documents {
                         epoch: 0,
                         source: source as u32,
                     };
-                    lay(
-                        batch,
-                        (source, portion),
-                        packed.row(row, draw).map(|i| pieces[i]),
-                        width,
-                    );
+                    let row = packed.row(row, draw).map(|i| pieces[i]);
+                    lay(batch, from, row, width);
                 }
                 Layout::Padded(pieces, padded) => {
-                    let piece = pieces[padded.sorted(row)];
-                    lay(batch, (source, portion), std::iter::once(piece), width);
+                    for piece in self.example(pieces, padded.sorted(row)) {
+                        lay(batch, from, std::iter::once(piece), width);
+                    }
                 }
             }
         }
     }
 
-    fn val_row(&self, mut row: u64) -> Option<(usize, u64)> {
-        for (source, portion) in self.val.iter().enumerate() {
-            if row < portion.rows() {
-                return Some((source, row));
-            }
-            row -= portion.rows();
-        }
-        None
+    /// The pieces of an example.
+    fn example<'a>(&self, pieces: &'a [Piece], number: usize) -> impl Iterator<Item = Piece> + 'a {
+        let sequences = self.how.unit.sequences();
+        let first = number * sequences;
+        pieces[first..first + sequences].iter().copied()
     }
 
     /// Random rows of the validation split, the same ones for the same index.
@@ -323,6 +331,7 @@ impl Documents {
 
     fn begin(&self, batch: &mut Batch, sources: usize) {
         batch.clear();
+        batch.unit = self.how.unit;
         batch.seq_len = self.how.seq_len;
         batch.tokens.resize(sources, 0);
     }
@@ -335,13 +344,13 @@ impl Documents {
         stream: &Stream,
         start: u64,
     ) {
-        let (mut ids, mut weights) = (Vec::new(), Vec::new());
-        stream.read(&portion.store, start, &mut ids, &mut weights);
+        let (mut ids, mut mask) = (Vec::new(), Vec::new());
+        stream.read(&portion.store, start, &mut ids, &mut mask);
         batch.inputs.extend_from_slice(&ids[..ids.len() - 1]);
         batch.targets.extend_from_slice(&ids[1..]);
         if self.masked() {
-            weights.resize(ids.len(), 1.0);
-            batch.weights.extend_from_slice(&weights[1..]);
+            mask.resize(ids.len(), true);
+            batch.mask.extend_from_slice(&mask[1..]);
         }
         batch.tokens[source] += ids.len() as u64 - 1;
         batch.batch_size += 1;
@@ -375,10 +384,22 @@ impl Documents {
     }
 }
 
-/// Pieces side by side as one row of `width` places; what is left is padding that nobody learns and nobody sees.
+/// The source of a split's row, and the row's number in it.
+fn row_of(split: &[Portion], mut row: u64) -> Option<(usize, u64)> {
+    for (source, portion) in split.iter().enumerate() {
+        if row < portion.rows() {
+            return Some((source, row));
+        }
+        row -= portion.rows();
+    }
+    None
+}
+
+/// Pieces side by side as one row of `width` places; what is left is padding that is neither supervised nor attended to.
+/// `held_out` says which split they are of.
 fn lay(
     batch: &mut Batch,
-    (source, portion): (usize, &Portion),
+    (held_out, source, portion): (bool, usize, &Portion),
     pieces: impl Iterator<Item = Piece>,
     width: usize,
 ) {
@@ -389,9 +410,16 @@ fn lay(
         portion
             .store
             .copy(piece.start + 1, places, &mut batch.targets);
-        portion
-            .store
-            .weights(piece.start + 1, places, &mut batch.weights);
+        portion.store.mask(piece.start + 1, places, &mut batch.mask);
+        if batch.unit != Unit::Text {
+            let sequence = batch.origins.len() as u32;
+            batch.origins.push(Origin {
+                held_out,
+                source: source as u32,
+                start: piece.start,
+            });
+            batch.sequence.extend(std::iter::repeat_n(sequence, places));
+        }
         batch.first.extend(std::iter::repeat_n(at as u32, places));
         at += places;
     }
@@ -400,7 +428,10 @@ fn lay(
     let filled = batch.first.len();
     batch.inputs.resize(filled, 0);
     batch.targets.resize(filled, 0);
-    batch.weights.resize(filled, 0.0);
+    batch.mask.resize(filled, false);
+    if let Some(&last) = batch.sequence.last() {
+        batch.sequence.resize(filled, last);
+    }
     batch.seq_len = width;
     batch.batch_size += 1;
 }
@@ -433,6 +464,7 @@ mod tests {
             too_long: TooLong::Split,
             order: Order::Shuffled,
             seq_len: 12,
+            unit: Unit::Text,
         };
         let portion = |(i, (lens, _)): (usize, &(&[usize], f64))| {
             let documents = documents(lens, 100_000 * i as u32);
@@ -460,7 +492,7 @@ mod tests {
             [
                 batch.inputs.len(),
                 batch.targets.len(),
-                batch.weights.len(),
+                batch.mask.len(),
                 batch.first.len()
             ] == [n; 4]
         );
@@ -469,7 +501,7 @@ mod tests {
             let t = (i % batch.seq_len) as u32;
             let padding = (batch.inputs[i], batch.targets[i]) == (0, 0);
             if padding {
-                assert!(batch.weights[i] == 0.0 && batch.first[i] == t);
+                assert!(!batch.mask[i] && batch.first[i] == t);
                 continue;
             }
             tokens += 1;
@@ -482,7 +514,7 @@ mod tests {
             );
             let count = counts.entry(batch.targets[i]).or_default();
             count.0 += 1;
-            count.1 += batch.weights[i] as u32;
+            count.1 += u32::from(batch.mask[i]);
         }
         assert_eq!(batch.n_tokens(), tokens);
     }
@@ -572,8 +604,8 @@ mod tests {
         let supervised: Vec<u32> = batch
             .targets
             .iter()
-            .zip(&batch.weights)
-            .filter(|(_, w)| **w > 0.0)
+            .zip(&batch.mask)
+            .filter(|(_, counts)| **counts)
             .map(|(t, _)| *t)
             .collect();
         assert_eq!(
@@ -596,5 +628,56 @@ mod tests {
         assert_eq!((batch.batch_size, &batch), (8, &again));
         data.fill_eval(&mut again, 3, 0, 8);
         assert_ne!(batch, again);
+    }
+
+    #[test]
+    fn both_sides_of_a_pair_stand_in_one_batch_chosen_first() {
+        let sides: Vec<Document> = documents(&[4, 9, 6, 5, 3, 7, 8, 8], 1);
+        let mut store = of_documents(&[&sides]);
+        store.unit = Unit::Pair;
+        let store = Arc::new(store);
+        let spans: Vec<(u64, u64)> = store.spans().collect();
+        let how = Layouting {
+            packing: Packing::Padded,
+            too_long: TooLong::Truncate,
+            order: Order::default(),
+            seq_len: 12,
+            unit: Unit::Pair,
+        };
+        let portion = || Portion::new("pairs", &store, &spans, how).0;
+        let data = Documents {
+            train: vec![portion()],
+            val: vec![portion()],
+            stages: vec![Wanted {
+                until_tokens: None,
+                weights: vec![1.0],
+            }],
+            how,
+            bytes_per_token: None,
+        };
+        assert_eq!((data.val_rows(), data.train[0].draws(3)), (4, 2));
+        let mut starts = Vec::new();
+        for micro_step in 0..2 {
+            let mut batch = Batch::default();
+            data.fill_train(&mut batch, 1, micro_step, 3);
+            assert_eq!(batch.batch_size, 2 * batch.groups());
+            for (row, origin) in batch.origins.iter().enumerate() {
+                let row = row * batch.seq_len..(row + 1) * batch.seq_len;
+                let first = batch.sequence[row.start];
+                assert!(batch.sequence[row].iter().all(|s| *s == first));
+                assert!(!origin.held_out);
+                starts.push(origin.start);
+            }
+            for pair in batch.origins.chunks(2) {
+                let at = spans.iter().position(|s| s.0 == pair[0].start).unwrap();
+                assert!(at % 2 == 0 && spans[at + 1].0 == pair[1].start);
+            }
+        }
+        starts.sort_unstable();
+        assert_eq!(starts, spans.iter().map(|s| s.0).collect::<Vec<_>>());
+        let mut batch = Batch::default();
+        data.fill_val(&mut batch, 1..3);
+        assert_eq!((batch.batch_size, batch.groups()), (4, 2));
+        assert!(batch.origins.iter().all(|origin| origin.held_out));
     }
 }

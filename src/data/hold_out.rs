@@ -1,5 +1,6 @@
 //! Which documents are held out for validation: the same ones at every start, whatever the run's seed.
 
+use super::Unit;
 use super::store::Store;
 use crate::base::rng::{Rng, Stream};
 
@@ -9,25 +10,27 @@ pub(super) type Span = (u64, u64);
 /// From this number on, whole documents are held out; of fewer, the last tokens.
 const ENOUGH: u64 = 20;
 
-/// The training and the validation part. Of many documents each is held out with the given probability, drawn by its
-/// number, so that sorted rows are no danger; one at least is. Few documents are cut: their last tokens are held out.
+/// The training and the validation part. Each example is held out whole with the given probability, drawn by its number, so
+/// that sorted rows are no danger; one at least is. A few long texts are cut: their last tokens are held out.
 pub(super) fn split(store: &Store, fraction: f64) -> (Vec<Span>, Vec<Span>) {
     if fraction <= 0.0 {
         return (store.spans().collect(), Vec::new());
     }
-    if store.documents() < ENOUGH {
+    if store.unit == Unit::Text && store.documents() < ENOUGH {
         return cut(store, fraction);
     }
+    let sequences = store.unit.sequences();
     let (mut train, mut val) = (Vec::new(), Vec::new());
-    for (number, span) in store.spans().enumerate() {
+    let spans: Vec<Span> = store.spans().collect();
+    for (number, example) in spans.chunks(sequences).enumerate() {
         let mut rng = Rng::new(0, Stream::Eval, number as u64, 2);
         match rng.uniform_f64() < fraction {
-            true => val.push(span),
-            false => train.push(span),
+            true => val.extend_from_slice(example),
+            false => train.extend_from_slice(example),
         }
     }
     if val.is_empty() {
-        val.extend(train.pop());
+        val = train.split_off(train.len().saturating_sub(sequences));
     }
     (train, val)
 }
@@ -74,6 +77,20 @@ mod tests {
         assert_eq!(split(&store, 0.1).1, val);
         assert_eq!(split(&store, 0.0).1, []);
         assert_eq!(split(&store, 1e-9).1.len(), 1);
+    }
+
+    #[test]
+    fn a_pair_is_held_out_with_both_its_sides_however_few_there_are() {
+        for pairs in [3, 400] {
+            let mut store = store(2 * pairs, 3);
+            store.unit = Unit::Pair;
+            let (train, val) = split(&store, 0.25);
+            assert!(!val.is_empty() && train.len() + val.len() == 2 * pairs);
+            for part in [train, val] {
+                let whole = |pair: &[Span]| pair[0].0 % 6 == 0 && pair[1].0 == pair[0].0 + 3;
+                assert!(part.chunks(2).all(whole), "{part:?}");
+            }
+        }
     }
 
     #[test]

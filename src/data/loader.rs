@@ -17,11 +17,6 @@ pub struct StepBatches {
 }
 
 impl StepBatches {
-    /// Targets that count in the loss, all micro-batches together: what a token-weighted mean divides by.
-    pub fn supervised(&self) -> usize {
-        self.batches.iter().map(Batch::supervised).sum()
-    }
-
     /// Tokens of each source that are no padding; empty where there is one text.
     pub fn by_source(&self) -> Vec<u64> {
         let mut sums = Vec::new();
@@ -88,7 +83,7 @@ impl Loader {
     }
 
     /// The step whose first micro-step is `micro_step`. Steps that follow each other lie ready; any other begins anew.
-    pub fn step(&mut self, micro_step: u64) -> StepBatches {
+    pub fn batches(&mut self, micro_step: u64) -> StepBatches {
         if self.prefetch == Prefetch::Ahead {
             if self.worker.as_ref().is_none_or(|w| w.next != micro_step) {
                 self.worker = self.start(micro_step);
@@ -107,7 +102,7 @@ impl Loader {
     }
 
     /// Gives a step back whose memory may be used again.
-    pub fn recycle(&mut self, step: StepBatches) {
+    pub fn give_back(&mut self, step: StepBatches) {
         if let Some(worker) = &self.worker {
             let _ = worker.used.try_send(step);
         }
@@ -168,11 +163,11 @@ mod tests {
         let mut ahead = Loader::new(data.clone(), schedule, Prefetch::Ahead);
         let mut plain = Loader::new(data.clone(), schedule, Prefetch::Off);
         for micro_step in [0, 2, 4, 6, 8, 10, 100, 102, 4, 6] {
-            let step = ahead.step(micro_step);
-            assert_eq!(step, plain.step(micro_step), "{micro_step}");
+            let step = ahead.batches(micro_step);
+            assert_eq!(step, plain.batches(micro_step), "{micro_step}");
             assert_eq!(step.batches[1], data.train_batch(3, micro_step + 1, 2));
-            assert_eq!((step.supervised(), step.n_tokens()), (64, 64));
-            ahead.recycle(step);
+            assert_eq!(step.n_tokens(), 64);
+            ahead.give_back(step);
         }
     }
 }

@@ -26,9 +26,10 @@ pub mod store;
 pub mod synthetic;
 pub mod tokenizer;
 mod tokens;
+mod unit;
 mod vocabulary;
 
-pub use batch::Batch;
+pub use batch::{Batch, Column, Origin};
 pub use config::{DataConfig, Order, Stage};
 pub use dataset::{Dataset, Learning, Source};
 pub use error::{DataError, RowFault};
@@ -42,3 +43,4 @@ pub use render::TrainOn;
 pub use store::Progress;
 pub use tokenizer::{TextStream, Tokenizer};
 pub use tokens::Document;
+pub use unit::Unit;

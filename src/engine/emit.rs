@@ -3,8 +3,11 @@
 use super::telemetry::Telemetry;
 use crate::base::clock::Clock;
 use crate::base::paths::Env;
+use crate::diagnosis::Watch;
+use crate::run::log::Tail;
 use crate::wire::{Command, CommandId, Event, Phase, Request, StopWhen};
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -33,6 +36,8 @@ pub(super) struct Port<'a> {
     telemetry: Telemetry,
     pub clock: Arc<dyn Clock>,
     phase: Phase,
+    /// The rules beside the run: what they find is said at each evaluation and at the end.
+    watch: Watch,
 }
 
 impl<'a> Port<'a> {
@@ -51,11 +56,37 @@ impl<'a> Port<'a> {
             telemetry: Telemetry::start(env),
             clock,
             phase: Phase::Preparing,
+            watch: Watch::new(),
         }
     }
 
     pub fn emit(&mut self, event: Event) {
+        self.watch.hear(&event);
+        // `Finished` is always the last word.
+        if let Event::Finished { .. } = event {
+            self.diagnose();
+        }
+        let evaluated = matches!(event, Event::Evaluated { .. });
         self.emit.emit(event);
+        if evaluated {
+            self.diagnose();
+        }
+    }
+
+    /// Takes in what a run has logged before: a resumed one is judged by its whole history.
+    pub fn recall(&mut self, log: &Path) -> std::io::Result<()> {
+        let mut tail = Tail::open(log)?;
+        while let Some(envelope) = tail.next_event()? {
+            self.watch.hear(&envelope.event);
+        }
+        Ok(())
+    }
+
+    /// Emits what the rules find otherwise than before.
+    fn diagnose(&mut self) {
+        for event in self.watch.news() {
+            self.emit.emit(event);
+        }
     }
 
     /// Announces a phase; says nothing when it is the present one.

@@ -2,106 +2,117 @@
 //! and each one looks at the same windows, so that the curve compares like with like.
 
 use super::EngineError;
-use super::step::{view, weighted, weighted_values};
+use super::roles::Models;
 use super::train::Trainer;
 use crate::data::Dataset;
-use crate::metrics::id;
-use crate::nn::Model;
-use crate::wire::{Event, Num, Phase, Values};
+use crate::methods::{Method, evaluate as measure, tokens};
+use crate::metrics::{Readings, id, validation_id};
+use crate::wire::{Best, Event, Num, Phase, Values};
 
 /// How much of the validation split is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// This many batches of random windows.
+    /// This many batches of random rows.
     Batches(usize),
-    /// Every disjoint window of seq_len tokens, in order.
+    /// Every row once, in order.
     Whole,
 }
 
 /// What an evaluation found.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Evaluation {
-    /// Mean negative log-likelihood, nats per supervised token.
+    /// The method's loss, a mean over what its normalizer counts.
     pub loss: f64,
-    /// Share of the supervised tokens that the model held likeliest.
-    pub accuracy: f64,
+    pub readings: Readings,
     pub n_windows: u64,
     pub whole: bool,
 }
 
-/// Measures the validation loss; `Ok(None)` when `broken_off` said so in between. The random windows are the same at every
-/// evaluation of a run.
+/// Measures the validation loss and the method's readings; `Ok(None)` when `broken_off` said so in between. The random rows
+/// are the same at every evaluation of a run.
+///
+/// # Errors
+/// A batch that the model or the method refuses.
 pub fn evaluate(
-    model: &mut Model,
+    method: &dyn Method,
+    models: &mut Models,
     data: &Dataset,
-    seed: u64,
-    batch_size: usize,
+    (seed, batch_size): (u64, usize),
     extent: Extent,
     broken_off: &mut dyn FnMut() -> bool,
-) -> candle_core::Result<Option<Evaluation>> {
+) -> Result<Option<Evaluation>, EngineError> {
     let n_batches = match extent {
         Extent::Batches(n) => n,
         Extent::Whole => data.val_windows().div_ceil(batch_size),
     };
-    let (mut total, mut correct) = (0.0, 0.0);
-    let (mut n_windows, mut supervised) = (0, 0);
+    let (mut total, mut counted, mut n_windows) = (0.0, 0, 0);
+    let mut readings = Readings::default();
     for i in 0..n_batches {
         if broken_off() {
             return Ok(None);
         }
-        let batch = match extent {
+        let mut batch = match extent {
             Extent::Batches(_) => data.eval_batch(seed, i as u64, batch_size),
             Extent::Whole => data.val_batch(i * batch_size, batch_size),
         };
-        let out = model.score(&view(&batch))?;
-        total -= weighted(&out)?;
-        correct += weighted_values(&out.likeliest, out.weights.as_ref())?;
+        models.add_reference(&mut batch)?;
+        let out = models.policy.score(&tokens(&batch))?;
+        // Sums, divided at the end by what all batches count.
+        total += measure(method, &batch, &out, 1.0, &mut readings)?;
         n_windows += batch.batch_size;
-        supervised += batch.supervised();
+        counted += method.normalizer().count(std::slice::from_ref(&batch));
     }
-    let supervised = supervised.max(1) as f64;
     Ok(Some(Evaluation {
-        loss: total / supervised,
-        accuracy: correct / supervised,
+        loss: total / counted.max(1) as f64,
+        readings,
         n_windows: n_windows as u64,
         whole: extent == Extent::Whole,
     }))
 }
 
 impl Trainer<'_, '_> {
-    /// Evaluates, tells, and remembers the best. Weights that give no number end the run.
+    /// Evaluates, reports, and remembers the best. A loss that is not finite ends the run.
     pub(super) fn evaluate_now(&mut self, extent: Extent) -> Result<(), EngineError> {
         let step = self.step();
         self.port.enter(Phase::Evaluating, step);
         let begun = self.port.clock.elapsed();
         let port = &mut *self.port;
         let found = evaluate(
-            &mut self.state.model,
+            &*self.spec.method,
+            &mut self.state.models,
             &self.data,
-            self.spec.seed,
-            self.spec.train.micro_batch_size,
+            (self.spec.seed, self.spec.train.micro_batch_size),
             extent,
             &mut || port.stop_is_waiting(),
         )?;
         let Some(found) = found else { return Ok(()) };
+        let values = self.validation_values(&found);
         let progress = &mut self.state.progress;
         progress.evaluated_at = Some(step);
         progress.val_loss = Some(Num(found.loss));
-        if found.loss.is_finite() && progress.best.is_none_or(|b| found.loss < b.val_loss.0) {
-            progress.best = Some(super::Best {
+        let criterion = self.spec.method.best();
+        if let Some(value) = values.get(criterion.metric) {
+            let found = Best {
                 step,
-                val_loss: Num(found.loss),
-            });
+                metric: criterion.metric.into(),
+                value: *value,
+                direction: criterion.direction,
+            };
+            if found.replaces(progress.best.as_ref()) {
+                progress.best = Some(found);
+            }
         }
         let event = Event::Evaluated {
             step,
             tokens: self.state.progress.tokens,
-            values: self.readings(&found),
+            values,
             n_windows: found.n_windows,
             whole: found.whole,
             seconds: (self.port.clock.elapsed() - begun).as_secs_f64(),
         };
         self.port.emit(event);
+        let examined = self.examine()?;
+        self.port.emit(examined);
         if !found.loss.is_finite() {
             let lr = self.state.lr(self.spec);
             return Err(self.fail_non_finite("the validation loss", found.loss, step, lr));
@@ -109,18 +120,24 @@ impl Trainer<'_, '_> {
         Ok(())
     }
 
-    fn readings(&self, found: &Evaluation) -> Values {
-        let mut values = vec![(id::VAL_LOSS, found.loss), (id::VAL_PPL, found.loss.exp())];
-        // Where only a part of the text is supervised, its bytes are not known.
-        if let Some(bytes) = self.data.val_bytes_per_token() {
-            let bits = found.loss / std::f64::consts::LN_2;
-            values.push((id::VAL_BPB, bits / bytes));
+    /// The readings of an evaluation that its method has.
+    fn validation_values(&self, found: &Evaluation) -> Values {
+        let mut values: Values = [(id::VAL_LOSS.to_string(), Num(found.loss))].into();
+        let mut set = |id: String, value: f64| values.insert(id, Num(value));
+        if self.spec.method.is_likelihood() {
+            set(id::VAL_PPL.into(), found.loss.exp());
+            // Where only a part of the text is supervised, its bytes are not known.
+            if let Some(bytes) = self.data.val_bytes_per_token() {
+                let bits = found.loss / std::f64::consts::LN_2;
+                set(id::VAL_BPB.into(), bits / bytes);
+            }
         }
-        if self.spec.method.metrics().contains(&id::TOKEN_ACCURACY) {
-            values.push((id::VAL_TOKEN_ACCURACY, found.accuracy));
+        for metric in self.spec.method.readings() {
+            if let Some(mean) = found.readings.mean(metric.id) {
+                set(validation_id(metric.id), mean);
+            }
         }
-        let named = values.into_iter();
-        named.map(|(id, x)| (id.to_string(), Num(x))).collect()
+        values
     }
 }
 
@@ -133,11 +150,18 @@ mod tests {
     #[test]
     fn the_whole_split_is_every_window_once_and_batches_repeat() {
         let (spec, data) = tiny(&[]);
-        let mut model = TrainState::fresh(&spec, &data).unwrap().model;
+        let mut models = TrainState::fresh(&spec, &data).unwrap().models;
         let mut measure = |batch_size, extent| {
-            evaluate(&mut model, &data, 7, batch_size, extent, &mut || false)
-                .unwrap()
-                .unwrap()
+            evaluate(
+                &*spec.method,
+                &mut models,
+                &data,
+                (7, batch_size),
+                extent,
+                &mut || false,
+            )
+            .unwrap()
+            .unwrap()
         };
         let whole = measure(4, Extent::Whole);
         assert_eq!(whole.n_windows as usize, data.val_windows());
@@ -155,12 +179,19 @@ mod tests {
     #[test]
     fn an_evaluation_can_be_broken_off() {
         let (spec, data) = tiny(&[]);
-        let mut model = TrainState::fresh(&spec, &data).unwrap().model;
+        let mut models = TrainState::fresh(&spec, &data).unwrap().models;
         let mut asked = 0;
-        let found = evaluate(&mut model, &data, 7, 4, Extent::Whole, &mut || {
-            asked += 1;
-            asked > 2
-        });
+        let found = evaluate(
+            &*spec.method,
+            &mut models,
+            &data,
+            (7, 4),
+            Extent::Whole,
+            &mut || {
+                asked += 1;
+                asked > 2
+            },
+        );
         assert_eq!(found.unwrap(), None);
     }
 }

@@ -37,6 +37,7 @@ impl Mix {
             unit: String::new(),
             direction: Direction::Neutral,
             source: source.into(),
+            ..MetricInfo::default()
         };
         let both = self.sources.iter().flat_map(|(name, _)| {
             [

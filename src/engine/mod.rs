@@ -6,6 +6,8 @@ pub mod checkpoint;
 mod due;
 mod emit;
 mod eval;
+mod examine;
+pub mod experience;
 pub mod export;
 pub mod infer;
 mod mix;
@@ -15,15 +17,17 @@ pub mod perplexity;
 pub mod preflight;
 mod prepare;
 mod rescue;
+pub mod roles;
 mod sample;
 mod state;
 mod step;
 mod stop;
 mod telemetry;
 mod train;
+pub mod update;
 
 pub use emit::Emit;
-pub use state::{Adjustments, Best, Progress, TrainState};
+pub use state::{Adjustments, Progress, TrainState};
 
 use crate::base::clock::Clock;
 use crate::base::paths::Env;
@@ -101,6 +105,10 @@ pub fn run(
     let started = clock.elapsed();
     let mut summary = Summary::default();
     let mut port = Port::new(emit, commands, stop, clock.clone(), &job.env);
+    if job.resume {
+        // A log that cannot be read now will be reported by whoever needs it: the rules only know less.
+        let _ = port.recall(&job.run_dir.events_path());
+    }
     port.emit(hello(job));
     let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
         in_pool(job, || train::begin(job, &mut port, &mut summary))
@@ -116,7 +124,7 @@ pub fn run(
         step: progress.step,
         tokens: progress.tokens,
         val_loss: summary.final_val_loss,
-        best_val_loss: progress.best.map(|best| best.val_loss),
+        best: progress.best.clone(),
         train_loss: progress.train_loss,
         seconds: (clock.elapsed() - started).as_secs_f64(),
         message,

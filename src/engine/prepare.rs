@@ -42,6 +42,9 @@ pub(super) fn prepare<'a, 'p>(
     let spec = &job.spec;
     let data = Arc::new(open_data(job, port, begun_at)?);
     let mut state = TrainState::fresh(spec, &data)?;
+    state
+        .models
+        .attach_reference(&*spec.method, &data, spec.train.micro_batch_size)?;
     let mut store = Store::open(&folder, Box::new(RealDisk))
         .map_err(|e| EngineError::Setup(format!("{}: {e}", folder.display())))?;
     let saved_at = match job.resume {
@@ -53,7 +56,7 @@ pub(super) fn prepare<'a, 'p>(
         spec,
         port,
         summary,
-        loader: Loader::new(data.clone(), schedule(spec), Prefetch::Ahead),
+        experience: Box::new(Loader::new(data.clone(), schedule(spec), Prefetch::Ahead)),
         mix: Mix::of(&data),
         data,
         state,
@@ -189,12 +192,12 @@ pub(super) fn start_event(trainer: &Trainer<'_, '_>) -> Event {
         name: spec.name.clone(),
         method: spec.method.entry().id.into(),
         spec: spec.to_value(),
-        n_params: trainer.state.model.n_params() as u64,
-        vocab_size: trainer.state.model.shape().vocab_size as u64,
+        n_params: trainer.state.models.policy.n_params() as u64,
+        vocab_size: trainer.state.models.policy.shape().vocab_size as u64,
         max_steps: spec.train.max_steps,
         batch_tokens: trainer.batch_tokens() as u64,
         epoch_tokens: trainer.data.epoch_tokens(),
         resumed_from: trainer.saved_at,
-        precision: Some(compute_dtype_name(trainer.state.model.arithmetic()).into()),
+        precision: Some(compute_dtype_name(trainer.state.models.policy.arithmetic()).into()),
     }
 }

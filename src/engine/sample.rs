@@ -79,7 +79,7 @@ impl Trainer<'_, '_> {
         let begun = self.port.clock.elapsed();
         let port = &mut *self.port;
         let text = continuation(
-            &mut self.state.model,
+            &mut self.state.models.policy,
             &self.data,
             prompt,
             sampling,

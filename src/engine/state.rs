@@ -2,6 +2,7 @@
 //! random numbers need no state, because each draw is a function of its counters.
 
 use super::EngineError;
+use super::roles::Models;
 use crate::base::child::Child;
 use crate::base::text::one_line;
 use crate::data::Dataset;
@@ -11,17 +12,9 @@ use crate::llama_cpp::GgufModel;
 use crate::nn::{Model, PrecisionError};
 use crate::optim::UpdateRule;
 use crate::spec::RunSpec;
-use crate::wire::Num;
+use crate::wire::{Best, Num};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-
-/// The lowest validation loss so far.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Best {
-    pub step: u64,
-    pub val_loss: Num,
-}
 
 /// Settings changed while the run goes on; they survive a resume.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -59,7 +52,7 @@ pub struct Progress {
 
 /// All that training changes. Owned by the engine thread alone.
 pub struct TrainState {
-    pub model: Model,
+    pub models: Models,
     pub optimizer: Box<dyn UpdateRule>,
     pub progress: Progress,
 }
@@ -70,10 +63,10 @@ impl TrainState {
         let mut state = TrainState::blank(spec, data)?;
         match &spec.train.from {
             Some(place) => {
-                start_from(place, &mut state.model, spec, data)?;
-                state.model.init_adapters(spec.seed)?;
+                start_from(place, &mut state.models.policy, spec, data)?;
+                state.models.policy.init_adapters(spec.seed)?;
             }
-            None => state.model.init(spec.seed)?,
+            None => state.models.policy.init(spec.seed)?,
         }
         Ok(state)
     }
@@ -94,7 +87,7 @@ impl TrainState {
         model.set_checkpointing(spec.train.activation_checkpointing);
         let optimizer = spec.optimizer.build(model.params())?;
         Ok(TrainState {
-            model,
+            models: Models::alone(model),
             optimizer,
             progress: Progress::default(),
         })
@@ -123,7 +116,8 @@ impl TrainState {
 
     /// True while every weight is a number: what is not is never saved.
     pub fn weights_are_finite(&self) -> candle_core::Result<bool> {
-        self.model
+        self.models
+            .policy
             .params()
             .read_weights(|weights| weights.iter().all(|x| x.is_finite()))
     }
@@ -208,7 +202,8 @@ mod tests {
         assert_eq!(
             TrainState::blank(&spec, &data)
                 .unwrap()
-                .model
+                .models
+                .policy
                 .shape()
                 .vocab_size,
             128

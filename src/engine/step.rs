@@ -2,35 +2,27 @@
 
 use super::due::log_is_due;
 use super::train::Trainer;
+use super::update::{At, Gradients, Rates, apply, gradients};
 use super::{EngineError, rescue};
 use crate::base::stats::median;
-use crate::data::Batch;
-use crate::methods::{StepContext, micro_step, weighted_sum};
 use crate::metrics::id;
-use crate::nn::{ExpertLoad, StepPosition, TokenBatch, TokenOutputs};
-use crate::optim::clip_scale;
 use crate::wire::{Event, Num, Values};
-use candle_core::Tensor;
 use std::time::Duration;
 
 /// What one step measured.
-#[derive(Debug, Clone, Copy, Default)]
-struct Reading {
-    loss: f64,
-    entropy: f64,
-    accuracy: f64,
-    /// Tokens of the step that are no padding.
+#[derive(Debug, Clone, Default)]
+struct Step {
+    gradients: Gradients,
+    /// Tokens of the step that are not padding.
     tokens: u64,
-    grad_norm: f64,
     lr: f64,
     clipped: bool,
-    experts: Option<ExpertLoad>,
 }
 
 /// What has piled up since the last `Stepped` event.
 #[derive(Debug, Default)]
 pub(super) struct StepLog {
-    last: Reading,
+    last: Step,
     steps: u32,
     tokens: u64,
     /// Tokens of each source in the step in hand.
@@ -43,24 +35,24 @@ impl Trainer<'_, '_> {
     /// Places for target tokens of one optimizer step; padding may take some of them.
     pub(super) fn batch_tokens(&self) -> usize {
         let train = &self.spec.train;
-        train.grad_accum_steps * train.micro_batch_size * self.spec.model.seq_len
+        let rows = train.micro_batch_size * self.spec.method.needs().unit.sequences();
+        train.grad_accum_steps * rows * self.spec.model.seq_len
     }
 
-    /// Does one update. When the loss or the gradient is no number, nothing is updated and the run ends.
+    /// Does one update. When the loss or the gradient is not finite, nothing is updated and the run ends.
     pub(super) fn one_step(&mut self) -> Result<(), EngineError> {
         let begun = self.port.clock.elapsed();
-        let mut reading = self.gradients()?;
-        reading.lr = self.state.lr(self.spec);
-        let clip_norm = self.state.clip_norm(self.spec);
-        let scale = clip_scale(reading.grad_norm, clip_norm);
-        reading.clipped = scale < 1.0;
-        self.log.last = reading;
+        self.log.last = self.gradients()?;
         self.refuse_non_finite()?;
-        let params = self.state.model.params_mut();
-        self.state.optimizer.step(params, reading.lr, scale)?;
-        self.state.model.end_step()?;
+        let rates = Rates {
+            lr: self.log.last.lr,
+            clip_norm: self.state.clip_norm(self.spec),
+        };
+        let norm = self.log.last.gradients.norm;
+        let (model, optimizer) = (&mut self.state.models.policy, &mut *self.state.optimizer);
+        self.log.last.clipped = apply(model, optimizer, norm, rates)?;
 
-        let tokens = reading.tokens;
+        let tokens = self.log.last.tokens;
         let by_source = std::mem::take(&mut self.log.by_source);
         let progress = &mut self.state.progress;
         if by_source.len() > 1 {
@@ -72,53 +64,41 @@ impl Trainer<'_, '_> {
         progress.step += 1;
         progress.tokens += tokens;
         progress.micro_step += self.spec.train.grad_accum_steps as u64;
-        progress.train_loss = Some(Num(reading.loss));
+        progress.train_loss = Some(Num(self.log.last.gradients.loss));
         self.log.steps += 1;
         self.log.tokens += tokens;
         self.log.busy += self.port.clock.elapsed() - begun;
         Ok(())
     }
 
-    /// Sums the gradient over the micro-steps; the loss is the mean over all their supervised tokens.
-    fn gradients(&mut self) -> Result<Reading, EngineError> {
+    /// Takes the batches of the step and sums the gradient over them.
+    fn gradients(&mut self) -> Result<Step, EngineError> {
         let asked = self.port.clock.elapsed();
-        let step = self.loader.step(self.state.progress.micro_step);
+        let at = At {
+            seed: self.spec.seed,
+            micro_step: self.state.progress.micro_step,
+        };
+        let step = self
+            .experience
+            .step(at.micro_step, &mut self.state.models)?;
         self.log.waited += self.port.clock.elapsed() - asked;
-        let context = StepContext {
-            step_tokens: step.supervised().max(1),
-        };
-        let mut reading = Reading {
-            tokens: step.n_tokens(),
-            ..Reading::default()
-        };
-        self.state.model.params_mut().zero_grads()?;
-        for (at, batch) in step.batches.iter().enumerate() {
-            let model = &mut self.state.model;
-            model.set_step_position(StepPosition {
-                seed: self.spec.seed,
-                micro_step: self.state.progress.micro_step + at as u64,
-                share: 1.0 / step.batches.len() as f64,
-            });
-            let found = micro_step(&*self.spec.method, model, &view(batch), &context)?;
-            reading.loss += found.loss;
-            reading.entropy += found.entropy / context.step_tokens as f64;
-            reading.accuracy += found.correct / context.step_tokens as f64;
-        }
+        let method = &*self.spec.method;
+        let found = gradients(method, &mut self.state.models.policy, &step.batches, at)?;
         self.log.by_source = step.by_source();
-        self.loader.recycle(step);
-        reading.experts = self.state.model.expert_load();
-        reading.grad_norm = self.state.model.params().grad_norm()?;
-        Ok(reading)
+        let tokens = step.n_tokens();
+        self.experience.recycle(step);
+        Ok(Step {
+            gradients: found,
+            tokens,
+            lr: self.state.lr(self.spec),
+            clipped: false,
+        })
     }
 
-    /// Ends the run at the first number that is none: the weights are still those of the step before.
+    /// Ends the run at the first loss or gradient that is not finite: the weights are still those of the step before.
     fn refuse_non_finite(&mut self) -> Result<(), EngineError> {
-        let Reading {
-            loss,
-            grad_norm,
-            lr,
-            ..
-        } = self.log.last;
+        let Step { gradients, lr, .. } = &self.log.last;
+        let (loss, grad_norm, lr) = (gradients.loss, gradients.norm, *lr);
         let (what, value) = if !loss.is_finite() {
             ("the training loss", loss)
         } else if !grad_norm.is_finite() {
@@ -188,7 +168,7 @@ impl Trainer<'_, '_> {
     /// How far the last update moved the matrices relative to their size, the median of them; none where the optimizer
     /// does not measure it.
     fn update_ratio(&self) -> Option<f64> {
-        let infos = self.state.model.params().trainable();
+        let infos = self.state.models.policy.params().trainable();
         let norms = self.state.optimizer.last_norms();
         let matrices = infos.zip(norms).filter(|(info, _)| info.shape.len() == 2);
         let ratios: Vec<f64> = matrices.map(|(_, norms)| norms.update_ratio()).collect();
@@ -197,17 +177,17 @@ impl Trainer<'_, '_> {
 
     /// The repeatable readings of the last step.
     fn values(&self) -> Values {
-        let last = self.log.last;
+        let last = &self.log.last;
+        let found = &last.gradients;
         let mut values: Values = [
-            (id::TRAIN_LOSS, last.loss),
-            (id::GRAD_NORM, last.grad_norm),
-            (id::ENTROPY, last.entropy),
+            (id::TRAIN_LOSS, found.loss),
+            (id::GRAD_NORM, found.norm),
             (id::LR, last.lr),
             (id::CLIPPED, f64::from(u8::from(last.clipped))),
         ]
         .map(|(id, value)| (id.to_string(), Num(value)))
         .into();
-        if let Some(experts) = last.experts {
+        if let Some(experts) = found.experts {
             let readings = [
                 (id::EXPERT_LOAD, experts.busiest),
                 (id::EXPERT_ENTROPY, experts.entropy),
@@ -216,36 +196,12 @@ impl Trainer<'_, '_> {
             ];
             values.extend(readings.map(|(id, value)| (id.to_string(), Num(value))));
         }
-        if self.spec.method.metrics().contains(&id::TOKEN_ACCURACY) {
-            values.insert(id::TOKEN_ACCURACY.into(), Num(last.accuracy));
+        let own = self.spec.method.readings().iter().map(|metric| metric.id);
+        for id in [id::ENTROPY].into_iter().chain(own) {
+            if let Some(mean) = found.readings.mean(id) {
+                values.insert(id.into(), Num(mean));
+            }
         }
         values
     }
-}
-
-/// A batch as the model reads it.
-pub(super) fn view(batch: &Batch) -> TokenBatch<'_> {
-    TokenBatch {
-        inputs: &batch.inputs,
-        targets: &batch.targets,
-        batch_size: batch.batch_size,
-        seq_len: batch.seq_len,
-        weights: (!batch.weights.is_empty()).then_some(&*batch.weights),
-        first: (!batch.first.is_empty()).then_some(&*batch.first),
-    }
-}
-
-/// Σ of the log-probabilities of supervised tokens, accumulated in f64 in a fixed order.
-pub(super) fn weighted(out: &TokenOutputs) -> candle_core::Result<f64> {
-    weighted_values(&out.logp, out.weights.as_ref())
-}
-
-/// Σ w · x of small tensors; without weights Σ x.
-pub(super) fn weighted_values(
-    values: &Tensor,
-    weights: Option<&Tensor>,
-) -> candle_core::Result<f64> {
-    let host = |tensor: &Tensor| tensor.flatten_all()?.to_vec1::<f32>();
-    let weights = weights.map(host).transpose()?;
-    Ok(weighted_sum(&host(values)?, weights.as_deref()))
 }

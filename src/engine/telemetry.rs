@@ -2,8 +2,7 @@
 
 use crate::base::paths::Env;
 use crate::hardware::{Live, Machine, Provider, sampler};
-use crate::metrics;
-use crate::wire::{Event, MetricInfo};
+use crate::wire::Event;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
@@ -68,13 +67,10 @@ fn sample(env: &Env, send: &SyncSender<Event>, stopped: &Receiver<()>) {
     }
 }
 
-/// What the machine is, and the readings that will come of it beyond the built-in ones.
+/// What the machine is, and the readings that will come of it.
 fn described(machine: &Machine) -> Vec<Event> {
     let gpus = machine.gpus.iter().map(|gpu| gpu.index);
-    let metrics: Vec<MetricInfo> = sampler::declarations(gpus)
-        .into_iter()
-        .filter(|m| metrics::find(&m.id).is_none())
-        .collect();
+    let metrics = sampler::declarations(gpus);
     let machine = serde_json::to_value(machine).unwrap_or_default();
     vec![
         Event::MachineDescribed { machine },
@@ -97,11 +93,10 @@ mod tests {
         std::thread::yield_now();
         let values = live.sample();
         let get = |id: &str| values[id].0;
-        assert!(get(metrics::id::RSS) > 1e6 && get(metrics::id::RSS) < get(metrics::id::RAM_TOTAL));
-        assert!(get(metrics::id::RAM_USED) <= get(metrics::id::RAM_TOTAL));
+        assert!(get(sampler::id::RSS) > 1e6 && get(sampler::id::RSS) < get(sampler::id::RAM_TOTAL));
+        assert!(get(sampler::id::RAM_USED) <= get(sampler::id::RAM_TOTAL));
         for id in values.keys() {
-            let known = metrics::find(id).is_some() || declared.iter().any(|m| m.id == *id);
-            assert!(known, "{id}");
+            assert!(declared.iter().any(|m| m.id == *id), "{id}");
         }
     }
 

@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::base::clock::SystemClock;
+use crate::base::finding::Status;
 use crate::data::{Dataset, Surroundings};
 use crate::metrics::{self, Repeatable};
 use crate::spec::{SpecSources, load};
-use crate::wire::{CheckStatus, Command, Phase, StopWhen, Values};
+use crate::wire::{Command, Phase, StopWhen, Values};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};

@@ -4,13 +4,14 @@ use super::checkpoint::store::Store;
 use super::due::is_due;
 use super::emit::Port;
 use super::eval::Extent;
+use super::experience::Experience;
 use super::mix::Mix;
 use super::prepare::{prepare, start_event};
 use super::state::TrainState;
 use super::step::StepLog;
 use super::stop::Flow;
 use super::{EngineError, EngineJob, Summary, preflight};
-use crate::data::{Dataset, Loader};
+use crate::data::Dataset;
 use crate::metrics::id;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome, Phase};
@@ -30,8 +31,8 @@ pub(super) struct Trainer<'a, 'p> {
     pub log: StepLog,
     /// What is told of the sources of a mix.
     pub mix: Mix,
-    /// Makes the batches of the next steps ready.
-    pub loader: Loader,
+    /// Where the batches of the steps come from.
+    pub experience: Box<dyn Experience>,
 }
 
 /// Prepares, checks and trains.
@@ -46,6 +47,13 @@ pub(super) fn begin(
     let mut metrics = crate::metrics::declarations();
     if job.spec.model.moe.is_none() {
         metrics.retain(|metric| !id::OF_EXPERTS.contains(&metric.id.as_str()));
+    }
+    let own = job.spec.method.readings();
+    metrics.retain(|known| own.iter().all(|metric| metric.id != known.id));
+    for metric in own {
+        let validation = metric.validation_info();
+        metrics.retain(|known| known.id != validation.id);
+        metrics.extend([metric.info(), validation]);
     }
     metrics.extend(trainer.mix.declarations());
     trainer.port.emit(Event::MetricsDeclared { metrics });

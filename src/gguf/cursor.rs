@@ -1,12 +1,12 @@
-//! A place in a file that never runs past its end, and numbers read from there.
+//! A bounds-checked position in a file, and reading values from there.
 
 use super::GgufError;
 use std::io::{ErrorKind, Read};
 
-/// Most bytes of one string: the longest known chat templates have some 60 kB.
+/// Longest accepted string in bytes: the longest known chat templates have some 60 kB.
 const MAX_STRING: u64 = 4 << 20;
 
-/// Reads little-endian values and counts bytes.
+/// Reads little-endian values and tracks the position.
 pub(super) struct Cursor<R> {
     input: R,
     at: u64,
@@ -27,12 +27,12 @@ impl<R: Read> Cursor<R> {
         self.at
     }
 
-    /// Bytes that the file still has.
+    /// Bytes left in the file.
     pub fn rest(&self) -> u64 {
         self.length.saturating_sub(self.at)
     }
 
-    /// An error at this place.
+    /// An error at this position.
     pub fn bad(&self, what: impl Into<String>) -> GgufError {
         GgufError::Bad {
             at: self.at,
@@ -43,7 +43,7 @@ impl<R: Read> Cursor<R> {
     pub fn fill(&mut self, bytes: &mut [u8]) -> Result<(), GgufError> {
         let n = bytes.len() as u64;
         if n > self.rest() {
-            return Err(self.bad(format!("the file ends here; {n} more bytes belong to it")));
+            return Err(self.bad(format!("the file is truncated; {n} more bytes expected")));
         }
         self.input.read_exact(bytes).map_err(|e| match e.kind() {
             ErrorKind::UnexpectedEof => self.bad("the file ended while it was read"),
@@ -67,13 +67,13 @@ impl<R: Read> Cursor<R> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// How many things follow, each of at least `least_bytes`: more than fit into the rest of the file cannot follow.
+    /// A count of items of at least `least_bytes` each: rejected if they cannot fit into the rest of the file.
     pub fn count(&mut self, things: &str, least_bytes: u64) -> Result<usize, GgufError> {
         let n = self.u64()?;
         match usize::try_from(n) {
             Ok(count) if n <= self.rest() / least_bytes => Ok(count),
             _ => Err(self.bad(format!(
-                "{n} {things} are announced; the rest of the file has {} bytes",
+                "{n} {things} declared, but only {} bytes are left",
                 self.rest()
             ))),
         }
@@ -82,7 +82,7 @@ impl<R: Read> Cursor<R> {
     pub fn bytes(&mut self, n: u64) -> Result<Vec<u8>, GgufError> {
         if n > self.rest() {
             return Err(self.bad(format!(
-                "{n} bytes are announced; the file has {} more",
+                "{n} bytes declared, but only {} are left",
                 self.rest()
             )));
         }
@@ -92,11 +92,11 @@ impl<R: Read> Cursor<R> {
         Ok(bytes)
     }
 
-    /// A string: bytes that ought to be UTF-8. Vocabularies hold broken ones; they keep their bytes' meaning as `�`.
+    /// A string of nominally UTF-8 bytes. Vocabularies contain invalid ones, which become `�`.
     pub fn string(&mut self) -> Result<String, GgufError> {
         let n = self.u64()?;
         if n > MAX_STRING {
-            return Err(self.bad(format!("a string of {n} bytes; {MAX_STRING} are allowed")));
+            return Err(self.bad(format!("a string of {n} bytes; the limit is {MAX_STRING}")));
         }
         let bytes = self.bytes(n)?;
         Ok(match String::from_utf8(bytes) {

@@ -1,13 +1,13 @@
-//! Number formats of tensors: how many bytes they take.
+//! Number formats of tensors and their block sizes.
 
-/// A format by its number in the file, with its name and its blocks (ggml.h, `enum ggml_type`; ggml-common.h, `block_*`).
+/// A format by its id, with its name and block layout (ggml.h, `enum ggml_type`; ggml-common.h, `block_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TensorKind {
     pub id: u32,
     pub name: &'static str,
-    /// Values in one block.
+    /// Values per block.
     pub block: u64,
-    /// Bytes of one block.
+    /// Bytes per block.
     pub bytes: u64,
 }
 
@@ -56,12 +56,12 @@ const KINDS: &[TensorKind] = &[
 ];
 
 impl TensorKind {
-    /// The format of a number in the file.
+    /// The format of an id in the file.
     pub fn by_id(id: u32) -> Option<TensorKind> {
         KINDS.iter().find(|kind| kind.id == id).copied()
     }
 
-    /// Bytes of `values` values in rows of `row`; `None` where a row is no whole number of blocks or the sum does not
+    /// Bytes of `values` values in rows of `row`; `None` if a row is not a whole number of blocks or the size does not
     /// fit into 64 bits.
     pub fn size(&self, row: u64, values: u64) -> Option<u64> {
         if !row.is_multiple_of(self.block) {

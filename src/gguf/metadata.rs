@@ -1,15 +1,15 @@
-//! Keys and values in front of the tensors.
+//! Metadata: the keys and values before the tensors.
 
 use super::GgufError;
 use super::cursor::Cursor;
 use std::io::Read;
 
-/// A key of no bytes, a type, one byte of value.
+/// An empty key, a type, one byte of value.
 pub(super) const LEAST_BYTES: u64 = 8 + 4 + 1;
 const MAX_KEYS: usize = 1 << 16;
 const MAX_KEY_BYTES: usize = 1 << 16;
 
-/// A value. Numbers keep only what matters to a reader: sign and fraction.
+/// A value. Numbers are normalized to sign and fraction.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     Unsigned(u64),
@@ -20,7 +20,7 @@ pub enum Value {
     Array(Array),
 }
 
-/// Many values of one kind, held as densely as the file holds them.
+/// An array of one type, stored as densely as in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Array {
     U8(Vec<u8>),
@@ -33,7 +33,7 @@ pub enum Array {
     Strings(Vec<String>),
 }
 
-/// All keys, in the order of the file.
+/// All keys, in file order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metadata {
     entries: Vec<(String, Value)>,
@@ -42,7 +42,7 @@ pub struct Metadata {
 impl Metadata {
     pub(super) fn read<R: Read>(cursor: &mut Cursor<R>, n: usize) -> Result<Metadata, GgufError> {
         if n > MAX_KEYS {
-            return Err(cursor.bad(format!("{n} keys; {MAX_KEYS} are allowed")));
+            return Err(cursor.bad(format!("{n} keys; the limit is {MAX_KEYS}")));
         }
         let mut metadata = Metadata::default();
         let mut names = std::collections::HashSet::with_capacity(n);
@@ -52,7 +52,7 @@ impl Metadata {
                 return Err(cursor.bad(format!("a key of {} bytes", key.len())));
             }
             if !names.insert(key.clone()) {
-                return Err(cursor.bad(format!("the key {key:?} stands twice")));
+                return Err(cursor.bad(format!("duplicate key {key:?}")));
             }
             let kind = cursor.u32()?;
             let value = read_value(cursor, kind)?;
@@ -69,7 +69,7 @@ impl Metadata {
         self.entries.iter().map(|(k, v)| (k.as_str(), v))
     }
 
-    /// A whole number that is not negative.
+    /// A non-negative integer.
     pub fn u64(&self, key: &str) -> Option<u64> {
         match self.get(key)? {
             Value::Unsigned(n) => Some(*n),
@@ -170,7 +170,7 @@ fn read_array<R: Read>(cursor: &mut Cursor<R>) -> Result<Array, GgufError> {
     })
 }
 
-/// As many numbers as announced, of `N` bytes each.
+/// The declared number of values, `N` bytes each.
 fn numbers<R: Read, T, const N: usize>(
     cursor: &mut Cursor<R>,
     read: impl Fn([u8; N]) -> T,

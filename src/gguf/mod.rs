@@ -1,6 +1,6 @@
-//! GGUF files: what stands in front of the weights. The header, the metadata and the list of tensors are read with
-//! checked arithmetic and bounds taken from the file's own length, so that no file can make this program allocate more than
-//! a few times its size, divide by zero or point outside of itself. What weights mean is not known here; `write` makes files.
+//! The GGUF container: everything before the weights. Header, metadata and tensor list are read with
+//! checked arithmetic and bounds from the file's length, so that no file can make this program allocate more than
+//! a few times its size, divide by zero or read out of bounds. What the weights mean is not known here; `write` writes files.
 //!
 //! Layout: ggml-org/ggml, docs/gguf.md, versions 2 and 3, little endian.
 
@@ -23,49 +23,49 @@ use std::path::Path;
 /// The first four bytes of every file.
 pub const MAGIC: [u8; 4] = *b"GGUF";
 
-/// Where no key says otherwise, tensors begin at multiples of this.
+/// Default alignment of tensors.
 const DEFAULT_ALIGNMENT: u64 = 32;
 
-/// A file without its weights.
+/// A file's contents without its weights.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gguf {
     pub version: u32,
     pub metadata: Metadata,
-    /// In the order of the file.
+    /// In file order.
     pub tensors: Vec<TensorInfo>,
-    /// Byte of the file at which tensor offsets begin to count.
+    /// Byte position that tensor offsets are relative to.
     pub data_start: u64,
 }
 
-/// What is wrong with a file.
+/// Why a file is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum GgufError {
     #[error("it cannot be read: {0}")]
     Io(#[from] std::io::Error),
-    #[error("it does not begin with GGUF")]
+    #[error("it does not start with GGUF")]
     Magic,
-    #[error("its version is {0}; versions 2 and 3 are known")]
+    #[error("its version is {0}; versions 2 and 3 are supported")]
     Version(u32),
-    /// Place and cause.
+    /// Position and cause.
     #[error("byte {at}: {what}")]
     Bad { at: u64, what: String },
 }
 
 impl Gguf {
-    /// Reads the head of a file.
+    /// Reads everything before the weights.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place.
+    /// The first error, with its position.
     pub fn open(path: &Path) -> Result<Gguf, GgufError> {
         let file = File::open(path)?;
         let length = file.metadata()?.len();
         Gguf::read(BufReader::with_capacity(1 << 16, file), length)
     }
 
-    /// Reads the head from a stream of `length` bytes, weights included.
+    /// The same from a stream of `length` bytes, weights included.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place.
+    /// The first error, with its position.
     pub fn read(input: impl Read, length: u64) -> Result<Gguf, GgufError> {
         let mut cursor = Cursor::new(input, length);
         let mut magic = [0; 4];

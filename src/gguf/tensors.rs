@@ -1,24 +1,24 @@
-//! The list of tensors: names, shapes, formats, places. Every place lies inside the file and no two overlap.
+//! The tensor list: names, shapes, formats, offsets. All tensors lie inside the file and do not overlap.
 
 use super::GgufError;
 use super::cursor::Cursor;
 use super::kinds::TensorKind;
 use std::io::Read;
 
-/// A name of no bytes, the number of dimensions, one dimension, a type, an offset.
+/// An empty name, the number of dimensions, one dimension, a type, an offset.
 pub(super) const LEAST_BYTES: u64 = 8 + 4 + 8 + 4 + 8;
 /// ggml's GGML_MAX_DIMS and its longest name (64), with room.
 const MAX_DIMS: u32 = 4;
 const MAX_NAME: usize = 256;
 
-/// One tensor, without its values.
+/// A tensor, without its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
     pub name: String,
-    /// Fastest first: the reverse of PyTorch's shape.
+    /// Fastest-varying first: the reverse of PyTorch's shape.
     pub dims: Vec<u64>,
     pub kind: TensorKind,
-    /// From `Gguf::data_start` on.
+    /// Relative to `Gguf::data_start`.
     pub offset: u64,
     pub bytes: u64,
 }
@@ -45,7 +45,7 @@ impl TensorInfo {
             .ok_or_else(|| cursor.bad(format!("tensor {name:?} is of the unknown type {id}")))?;
         let offset = cursor.u64()?;
         if !offset.is_multiple_of(alignment) {
-            let what = format!("tensor {name:?} begins at {offset}, no multiple of {alignment}");
+            let what = format!("tensor {name:?} starts at {offset}, not a multiple of {alignment}");
             return Err(cursor.bad(what));
         }
         let bytes = dims
@@ -55,7 +55,7 @@ impl TensorInfo {
             .and_then(|values| kind.size(dims[0], values))
             .ok_or_else(|| {
                 let what = format!(
-                    "tensor {name:?} cannot have the shape {dims:?} in {}",
+                    "tensor {name:?} cannot have shape {dims:?} in {}",
                     kind.name
                 );
                 cursor.bad(what)
@@ -70,7 +70,7 @@ impl TensorInfo {
     }
 }
 
-/// Every tensor ends inside the file and before the next one begins; names stand once.
+/// Every tensor ends inside the file and before the next one starts; names are unique.
 pub(super) fn check_places(
     tensors: &[TensorInfo],
     data_start: u64,
@@ -86,7 +86,7 @@ pub(super) fn check_places(
     let mut free = 0;
     for tensor in order {
         if !names.insert(tensor.name.as_str()) {
-            return Err(bad(tensor, "stands twice".into()));
+            return Err(bad(tensor, "is a duplicate".into()));
         }
         let end = tensor.offset.checked_add(tensor.bytes);
         let inside = end.and_then(|end| end.checked_add(data_start));
@@ -94,7 +94,7 @@ pub(super) fn check_places(
             return Err(bad(
                 tensor,
                 format!(
-                    "of {} bytes ends behind the end of the file ({length})",
+                    "of {} bytes extends past the end of the file ({length})",
                     tensor.bytes
                 ),
             ));

@@ -1,4 +1,4 @@
-//! Made files, sound and crafted.
+//! Generated files, valid and malicious.
 
 use super::*;
 
@@ -73,7 +73,7 @@ fn keys_arrays_and_tensors_are_read() {
     assert_eq!(file.tensors[0].bytes, 68);
     assert_eq!(file.tensors[1].kind.name, "F32");
     assert_eq!(file.data_start % 32, 0);
-    refused(&w, 96 + 11, "ends behind the end");
+    refused(&w, 96 + 11, "extends past the end");
 }
 
 #[test]
@@ -90,11 +90,11 @@ fn what_is_no_gguf_is_said_to_be_none() {
 
 #[test]
 fn counts_beyond_the_file_allocate_nothing() {
-    refused(&Writer::head(u64::MAX, 0), 0, "tensors are announced");
-    refused(&Writer::head(0, 1 << 40), 0, "keys are announced");
+    refused(&Writer::head(u64::MAX, 0), 0, "tensors declared");
+    refused(&Writer::head(0, 1 << 40), 0, "keys declared");
     let mut w = Writer::head(0, 1);
     w.string("k").u32(9).u32(6).u64(1 << 61);
-    refused(&w, 0, "values are announced");
+    refused(&w, 0, "values declared");
     let mut w = Writer::head(0, 1);
     w.u64(u64::MAX);
     refused(&w, 64, "a string of 18446744073709551615 bytes");
@@ -109,19 +109,19 @@ fn crafted_numbers_are_refused() {
     }
     let mut w = Writer::head(1, 0);
     w.tensor("x", &[1 << 32, 1 << 32], 0, 0);
-    refused(&w, 64, "cannot have the shape");
+    refused(&w, 64, "cannot have shape");
     let mut w = Writer::head(1, 0);
     w.tensor("x", &[33], 8, 0);
-    refused(&w, 64, "cannot have the shape");
+    refused(&w, 64, "cannot have shape");
     let mut w = Writer::head(1, 0);
     w.tensor("x", &[8], 0, u64::MAX - 31);
-    refused(&w, 64, "ends behind");
+    refused(&w, 64, "extends past");
     let mut w = Writer::head(2, 0);
     w.tensor("x", &[16], 0, 0).tensor("y", &[16], 0, 32);
     refused(&w, 128, "overlaps");
     let mut w = Writer::head(0, 2);
     w.string("k").u32(4).u32(1).string("k").u32(4).u32(2);
-    refused(&w, 0, "stands twice");
+    refused(&w, 0, "duplicate key");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Files written: keys, tensors' heads, then weights one tensor after another.
+//! The writer: keys, the tensor list, then the weights one tensor after another.
 
 use super::kinds::TensorKind;
 use super::metadata::{Array, Value};
@@ -7,26 +7,26 @@ use std::io::{self, Write};
 
 const VERSION: u32 = 3;
 
-/// A tensor that is to be written.
+/// A tensor to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTensor {
     pub name: String,
-    /// Fastest first: the reverse of PyTorch's shape.
+    /// Fastest-varying first: the reverse of PyTorch's shape.
     pub dims: Vec<u64>,
     pub kind: TensorKind,
 }
 
 impl NewTensor {
-    /// Bytes of its values; none where a row is no whole number of blocks.
+    /// Size in bytes; `None` if a row is not a whole number of blocks.
     pub fn bytes(&self) -> Option<u64> {
         self.kind.size(self.dims[0], self.dims.iter().product())
     }
 }
 
-/// Writes a whole file; `fill` is asked for the bytes of each tensor in turn, into a buffer that is used again.
+/// Writes a whole file; `fill` supplies the bytes of each tensor in turn, in a reused buffer.
 ///
 /// # Errors
-/// Writing fails, `fill` does, or gives another number of bytes than the tensor has.
+/// Writing or `fill` fails, or `fill` supplies a wrong number of bytes.
 pub fn write(
     out: &mut dyn Write,
     keys: &[(String, Value)],
@@ -53,7 +53,7 @@ pub fn write(
         head.extend(offset.to_le_bytes());
         let bytes = tensor
             .bytes()
-            .ok_or_else(|| wrong(tensor, "no whole blocks"))?;
+            .ok_or_else(|| wrong(tensor, "rows that are not whole blocks"))?;
         offset = (offset + bytes).next_multiple_of(DEFAULT_ALIGNMENT);
     }
     pad(&mut head);
@@ -63,7 +63,7 @@ pub fn write(
         bytes.clear();
         fill(index, &mut bytes)?;
         if Some(bytes.len() as u64) != tensor.bytes() {
-            return Err(wrong(tensor, "another number of bytes"));
+            return Err(wrong(tensor, "a wrong number of bytes"));
         }
         pad(&mut bytes);
         out.write_all(&bytes)?;
@@ -84,7 +84,7 @@ fn put_string(out: &mut Vec<u8>, text: &str) {
     out.extend(text.as_bytes());
 }
 
-/// Numbers get the narrowest type of 32 or 64 bits, floats 32: what other readers ask for.
+/// Integers get the narrowest type of 32 or 64 bits, floats 32, as other readers expect.
 fn put_value(out: &mut Vec<u8>, value: &Value) {
     let tag = |out: &mut Vec<u8>, tag: u32| out.extend(tag.to_le_bytes());
     match value {

@@ -1,6 +1,6 @@
-//! Which GPUs CUDA would show to this process: NVML ignores `CUDA_VISIBLE_DEVICES`, so it is mapped here (CUDA C++
-//! Programming Guide, environment variables): numbers, `GPU-` and `MIG-` identifiers or their unambiguous beginnings; the
-//! first word that names nothing ends the list.
+//! The GPUs that CUDA would expose to this process: NVML ignores `CUDA_VISIBLE_DEVICES`, so it is resolved here (CUDA C++
+//! Programming Guide, environment variables): indices, `GPU-` and `MIG-` identifiers or unambiguous prefixes; the
+//! first invalid entry ends the list.
 
 use super::gpu::Gpu;
 use super::machine::Machine;
@@ -8,7 +8,7 @@ use super::machine::Machine;
 /// A device as CUDA would number it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visible {
-    /// NVML's number of the GPU that it is, or is a part of.
+    /// NVML's index of its GPU.
     pub gpu: u32,
     pub name: String,
     pub uuid: String,
@@ -16,18 +16,18 @@ pub struct Visible {
     pub memory_used: u64,
 }
 
-/// What a word of the variable means.
+/// The meaning of the variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// The variable is not set: every GPU.
+    /// Not set: every GPU.
     All,
-    /// The devices that were named, in order.
+    /// The listed devices, in order.
     Named(Vec<Visible>),
-    /// The devices before a word that names nothing, and that word: CUDA stops there.
+    /// The devices before an invalid entry, and that entry: CUDA stops there.
     Broken(Vec<Visible>, String),
 }
 
-/// The devices that CUDA would show, in its order.
+/// The devices that CUDA would expose, in its order.
 pub fn visible(machine: &Machine) -> Vec<Visible> {
     match select(machine) {
         Selection::All => all(machine),
@@ -35,14 +35,14 @@ pub fn visible(machine: &Machine) -> Vec<Visible> {
     }
 }
 
-/// How the variable reads on this machine.
+/// Resolves the variable on this machine.
 pub fn select(machine: &Machine) -> Selection {
     let Some(value) = machine.nvidia.cuda_visible_devices.as_deref() else {
         return Selection::All;
     };
     let mut devices: Vec<Visible> = Vec::new();
     for word in value.split(',').map(str::trim) {
-        // Two words for one device are an error to CUDA as well.
+        // CUDA also treats a duplicate as an error.
         match named(machine, word).filter(|found| devices.iter().all(|d| d.uuid != found.uuid)) {
             Some(found) => devices.push(found),
             None if word.is_empty() && devices.is_empty() => break,
@@ -61,7 +61,7 @@ fn all(machine: &Machine) -> Vec<Visible> {
         .collect()
 }
 
-/// A GPU that is cut into instances shows its first one only.
+/// A GPU with MIG instances exposes only the first one.
 fn whole_or_first_instance(gpu: &Gpu) -> Visible {
     instances(gpu)
         .into_iter()
@@ -95,7 +95,7 @@ fn instances(gpu: &Gpu) -> Vec<Visible> {
 
 fn named(machine: &Machine, word: &str) -> Option<Visible> {
     if let Ok(number) = word.parse::<usize>() {
-        // CUDA's default order is fastest first; on machines of equal GPUs that is the order of the PCI addresses.
+        // CUDA's default order is fastest first; with identical GPUs that is PCI order.
         return all(machine).into_iter().nth(number);
     }
     if !word.starts_with("GPU-") && !word.starts_with("MIG-") {

@@ -1,5 +1,5 @@
-//! One NVIDIA GPU as NVML tells of it, and the driver that all of them share. Memory in bytes, power in watts, clocks in
-//! MHz, temperatures in °C, utilisation in percent.
+//! One NVIDIA GPU as reported by NVML, and the shared driver. Memory in bytes, power in watts, clocks in
+//! MHz, temperatures in °C, utilization in percent.
 
 use super::throttle;
 use serde::{Deserialize, Serialize};
@@ -9,48 +9,48 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 pub struct Nvidia {
     pub driver: DriverState,
-    /// Of the library, `580.65.06`.
+    /// Library version, `580.65.06`.
     pub driver_version: String,
-    /// Of the loaded kernel module, from `/proc/driver/nvidia/version`; empty when no module is loaded.
+    /// Kernel module version, from `/proc/driver/nvidia/version`; empty if no module is loaded.
     pub module_version: String,
-    /// The newest CUDA that this driver runs, `13.0`. Not the installed toolkit.
+    /// The newest CUDA version the driver supports, `13.0`. Not the installed toolkit.
     pub cuda_version: String,
     /// The device nodes under `/dev`, `nvidia0` …
     pub device_nodes: Vec<String>,
-    /// PCI devices of NVIDIA's that are display or compute controllers.
+    /// NVIDIA PCI devices that are display or compute controllers.
     pub pci_devices: usize,
-    /// The free driver holds the cards.
+    /// The nouveau driver is bound to the cards.
     pub nouveau: bool,
     /// This process runs in a container.
     pub container: bool,
-    /// `CUDA_VISIBLE_DEVICES` as it stands in the environment.
+    /// `CUDA_VISIBLE_DEVICES` in the environment.
     pub cuda_visible_devices: Option<String>,
     /// `CUDA_DEVICE_ORDER`.
     pub cuda_device_order: Option<String>,
-    /// The CUDA compiler, where one was found.
+    /// The CUDA compiler, if found.
     pub nvcc: Option<String>,
-    /// NCCL's library: its version, or its path where the name tells none.
+    /// NCCL's library: its version, or its path if the name has no version.
     pub nccl: Option<String>,
-    /// The kernel translates the addresses of devices; `None` where it does not tell.
+    /// The IOMMU translates device addresses; `None` if unknown.
     pub iommu: Option<bool>,
-    /// The Fabric Manager's process is there; `None` where it was not looked for.
+    /// The Fabric Manager is running; `None` if not checked.
     pub fabric_manager: Option<bool>,
 }
 
-/// Whether NVML answers.
+/// State of NVML.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state", content = "why")]
 pub enum DriverState {
-    /// It answers.
+    /// It responds.
     Loaded,
-    /// No library: the usual state of a machine without such a GPU.
+    /// No library: normal on a machine without an NVIDIA GPU.
     #[default]
     Absent,
-    /// Library and kernel module are of different versions.
+    /// Library and kernel module versions differ.
     Mismatch,
-    /// The library is there but the kernel module is not loaded.
+    /// The library exists but the kernel module is not loaded.
     NotLoaded,
-    /// Anything else, in NVML's words.
+    /// Any other error, in NVML's words.
     Failed(String),
 }
 
@@ -58,14 +58,14 @@ pub enum DriverState {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gpu {
-    /// NVML's number; follows the PCI address.
+    /// NVML's index, in PCI order.
     pub index: u32,
     pub name: String,
     /// `GPU-…`
     pub uuid: String,
     /// PCI address.
     pub pci: String,
-    /// Set when the GPU does not answer any more: in NVML's words.
+    /// Set if the GPU no longer responds: NVML's error.
     pub lost: Option<String>,
     pub memory_total: u64,
     pub memory_used: u64,
@@ -74,7 +74,7 @@ pub struct Gpu {
     pub utilization: Option<u32>,
     pub temperature: Option<u32>,
     pub memory_temperature: Option<u32>,
-    /// From here on the hardware slows down.
+    /// The temperature at which the hardware throttles.
     pub slowdown_temperature: Option<u32>,
     pub power: Option<f64>,
     pub power_limit: Option<f64>,
@@ -92,7 +92,7 @@ pub struct Gpu {
     /// `default`, `exclusive process`, `prohibited`
     pub compute_mode: Option<String>,
     pub processes: Vec<GpuProcess>,
-    /// The processors near this GPU, `0-15`; empty when not known.
+    /// The CPUs near this GPU, `0-15`; empty if unknown.
     pub near_cpus: String,
 }
 
@@ -104,15 +104,15 @@ pub struct Ecc {
     /// Since the driver was loaded.
     pub corrected: u64,
     pub uncorrected: u64,
-    /// Over the GPU's life.
+    /// Over the GPU's lifetime.
     pub uncorrected_ever: u64,
-    /// Rows or pages wait for a reset to be replaced.
+    /// Rows or pages pending replacement at the next reset.
     pub remap_pending: bool,
     /// A row could not be replaced.
     pub remap_failed: bool,
 }
 
-/// The link to the machine.
+/// The PCIe link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pcie {
@@ -122,7 +122,7 @@ pub struct Pcie {
     pub max_width: u32,
 }
 
-/// One link to another GPU.
+/// One NVLink.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NvLink {
@@ -132,7 +132,7 @@ pub struct NvLink {
     pub errors: u64,
 }
 
-/// A GPU cut into instances.
+/// MIG state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mig {
@@ -140,7 +140,7 @@ pub struct Mig {
     pub devices: Vec<MigDevice>,
 }
 
-/// One instance.
+/// One MIG instance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MigDevice {
@@ -151,7 +151,7 @@ pub struct MigDevice {
     pub memory_used: u64,
 }
 
-/// A process that holds memory of a GPU.
+/// A process that uses GPU memory.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuProcess {
@@ -170,12 +170,12 @@ impl Gpu {
         }
     }
 
-    /// Why the clocks are lower than they could be; empty when they are not, or only because the GPU idles.
+    /// Why clocks are reduced; empty if they are not, or only because the GPU is idle.
     pub fn throttled(&self) -> Vec<&'static throttle::Reason> {
         throttle::reasons(self.throttle.unwrap_or(0))
     }
 
-    /// Works right now, so that readings of links and clocks mean something.
+    /// Busy right now, so that readings of links and clocks are meaningful.
     pub fn loaded(&self) -> bool {
         self.utilization.is_some_and(|u| u >= 50)
     }

@@ -10,13 +10,13 @@ use crate::wire::Values;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Bytes that a measurement of the write speed writes.
+/// Bytes written to measure write speed.
 const SPEED_BYTES: usize = 256 << 20;
 const SPEED_CHUNK: usize = 4 << 20;
-/// Room that must be left over after it.
+/// Free space that must remain afterwards.
 const SPEED_ROOM: u64 = 4 * SPEED_BYTES as u64;
 
-/// Asks the kernel and NVML.
+/// Queries the kernel and NVML.
 pub struct Live {
     root: Root,
     env: Env,
@@ -39,20 +39,20 @@ impl Live {
         }
     }
 
-    /// Where runs will be written: that file system is looked at more closely.
+    /// Where runs will be written: that file system is checked in more detail.
     pub fn with_runs_in(mut self, runs_dir: &Path) -> Live {
         self.runs_dir = runs_dir.to_path_buf();
         self
     }
 
-    /// Whether a person looks at a terminal.
+    /// Whether there is an interactive terminal.
     pub fn with_terminal(mut self, terminal: bool) -> Live {
         self.terminal = Some(terminal);
         self
     }
 
-    /// Bytes per second that the runs' file system takes, written and synced; `None` where nothing may be written or there
-    /// is little room. The file is gone afterwards.
+    /// Write speed of the runs' file system in bytes per second, including sync; `None` if it is not writable or
+    /// nearly full. The file is deleted afterwards.
     pub fn write_speed(&self, machine: &Machine) -> Option<f64> {
         let room = machine.runs_disk().map_or(0, |disk| disk.space.free);
         if room < SPEED_ROOM {
@@ -115,7 +115,7 @@ impl Provider for Live {
     }
 }
 
-/// NVML writes eight digits of a PCI domain, the kernel four: `00000000:3B:00.0` → `0000:3b:00.0`.
+/// NVML prints eight digits of a PCI domain, the kernel four: `00000000:3B:00.0` → `0000:3b:00.0`.
 fn short_address(pci: &str) -> String {
     let lower = pci.to_ascii_lowercase();
     match lower.split_once(':') {
@@ -126,7 +126,7 @@ fn short_address(pci: &str) -> String {
     }
 }
 
-/// A system without `/proc`: the few facts that a library knows.
+/// A system without `/proc`: the few facts a library provides.
 fn elsewhere(machine: &mut Machine) {
     let Ok(mut system) = sysinfo::System::new() else {
         return;
@@ -147,7 +147,7 @@ fn elsewhere(machine: &mut Machine) {
     machine.memory.swap_used = system.used_swap();
 }
 
-/// The CUDA compiler of the search path, else of the usual place.
+/// The CUDA compiler on the search path, else in the default location.
 fn nvcc(path: &[PathBuf]) -> Option<String> {
     let usual = PathBuf::from("/usr/local/cuda/bin");
     path.iter()

@@ -1,5 +1,5 @@
-//! The model of a machine. `None` and empty mean "not known"; the same shape stands in recordings, in a run's log and in
-//! `llmtui doctor --record`.
+//! The description of a machine. `None` and empty mean "unknown"; recordings, run logs and `llmtui doctor --record` use the
+//! same structure.
 
 use super::cuda_visible;
 use super::gpu::{Gpu, Nvidia};
@@ -7,7 +7,7 @@ use super::{GpuSummary, Summary};
 use crate::base::human::bytes;
 use serde::{Deserialize, Serialize};
 
-/// Everything that is known of a machine.
+/// Everything known about a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
@@ -22,7 +22,7 @@ pub struct Machine {
     pub networks: Vec<Network>,
     pub nvidia: Nvidia,
     pub gpus: Vec<Gpu>,
-    /// Devices of other makers, found by their public signs.
+    /// Accelerators of other vendors.
     pub accelerators: Vec<Accelerator>,
     pub limits: Limits,
     pub kernel_log: KernelLog,
@@ -30,27 +30,27 @@ pub struct Machine {
     pub session: Session,
 }
 
-/// The processor and how much of it is ours.
+/// The processor and the share available to this process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cpu {
     pub model: String,
-    /// Logical processors of the machine.
+    /// Logical CPUs of the machine.
     pub logical: usize,
-    /// Of those, the ones that this process may run on (affinity).
+    /// Those available to this process (affinity).
     pub allowed: usize,
-    /// The same as a list, `0-15,32-47`; empty when not known.
+    /// The same as a list, `0-15,32-47`; empty if unknown.
     pub allowed_list: String,
-    /// The cgroup's quota in processors, when there is one.
+    /// The cgroup's CPU quota, if any.
     pub quota: Option<f64>,
     /// NUMA nodes.
     pub nodes: usize,
-    /// Instruction sets that matter to kernels, in the kernel's words: `avx2`, `avx512f`, `amx_tile`, `asimd` …
+    /// Instruction sets relevant to the kernels, in Linux's names: `avx2`, `avx512f`, `amx_tile`, `asimd` …
     pub features: Vec<String>,
 }
 
 impl Cpu {
-    /// Cores that this process may use: affinity and quota counted in; at least 1.
+    /// Cores available to this process, after affinity and quota; at least 1.
     pub fn usable(&self) -> usize {
         let quota = self.quota.map_or(usize::MAX, |q| q.ceil() as usize);
         let allowed = if self.allowed > 0 {
@@ -65,7 +65,7 @@ impl Cpu {
         self.features.iter().any(|f| f == feature)
     }
 
-    /// The widest instruction set in words: `AVX-512 with bf16`, `AVX2`, `NEON`.
+    /// The widest instruction set: `AVX-512 with bf16`, `AVX2`, `NEON`.
     pub fn widest(&self) -> &'static str {
         const WIDEST_FIRST: &[(&str, &str)] = &[
             ("amx_tile", "AMX"),
@@ -86,26 +86,26 @@ impl Cpu {
 #[serde(default)]
 pub struct Memory {
     pub total: u64,
-    /// What can be had without swapping.
+    /// Available without swapping.
     pub available: u64,
     pub swap_total: u64,
     pub swap_used: u64,
-    /// The cgroup's limit, when there is one below the machine's memory.
+    /// The cgroup's limit, if it is below the machine's memory.
     pub cgroup_limit: Option<u64>,
-    /// What the cgroup uses of it, without what the kernel can drop at once.
+    /// The cgroup's usage, without reclaimable pages.
     pub cgroup_used: Option<u64>,
-    /// How often the kernel killed a process of this cgroup for want of memory.
+    /// OOM kills in this cgroup.
     pub oom_kills: Option<u64>,
 }
 
 impl Memory {
-    /// Bytes that this process may have at most.
+    /// Most bytes this process can use.
     pub fn usable(&self) -> u64 {
         self.cgroup_limit
             .map_or(self.total, |limit| limit.min(self.total))
     }
 
-    /// Bytes that can be had now: what the machine and the cgroup both still give.
+    /// Bytes available now, within both the machine's and the cgroup's limits.
     pub fn free(&self) -> u64 {
         match (self.cgroup_limit, self.cgroup_used) {
             (Some(limit), used) => limit.saturating_sub(used.unwrap_or(0)).min(self.available),
@@ -119,13 +119,13 @@ impl Memory {
 #[serde(default)]
 pub struct Space {
     pub total: u64,
-    /// What this user may still write.
+    /// Available to this user.
     pub free: u64,
     pub inodes_total: u64,
     pub inodes_free: u64,
 }
 
-/// What a file system lies on.
+/// The storage under a file system.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiskKind {
@@ -161,7 +161,7 @@ pub struct Disk {
     pub kind: DiskKind,
     pub space: Space,
     pub read_only: bool,
-    /// The runs directory lies here.
+    /// Contains the runs directory.
     pub holds_runs: bool,
     /// Bytes per second, measured only on request.
     pub write_speed: Option<f64>,
@@ -178,19 +178,19 @@ pub struct Network {
     pub mtu: Option<u64>,
 }
 
-/// A device that this build cannot train on, but a person should know about.
+/// An accelerator that this build cannot use but that is worth reporting.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Accelerator {
     pub kind: AcceleratorKind,
     pub name: String,
-    /// The sign it was found by.
+    /// The evidence for it.
     pub sign: String,
-    /// This user may open the device.
+    /// This user has access to the device.
     pub accessible: Option<bool>,
 }
 
-/// Makers of devices other than NVIDIA.
+/// Vendors other than NVIDIA.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AcceleratorKind {
@@ -221,14 +221,14 @@ pub struct Limits {
     pub processes: Option<u64>,
 }
 
-/// What the kernel's log says about this machine's health.
+/// Health-related messages in the kernel log.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KernelLog {
-    /// Where it was read; `None` when nothing could be read.
+    /// Its source; `None` if nothing could be read.
     pub read_from: Option<String>,
     pub xids: Vec<Xid>,
-    /// Processes killed for want of memory, newest last.
+    /// Processes killed by the OOM killer, newest last.
     pub oom_kills: Vec<String>,
 }
 
@@ -239,7 +239,7 @@ pub struct Xid {
     pub code: u32,
     /// PCI address of the GPU.
     pub pci: String,
-    /// The driver's own words.
+    /// The driver's message.
     pub text: String,
 }
 
@@ -249,19 +249,19 @@ pub struct Xid {
 pub struct ClockState {
     /// Seconds since the Unix epoch.
     pub unix_seconds: Option<u64>,
-    /// A time service keeps it right; `None` where none tells.
+    /// A time service is synchronizing it; `None` if unknown.
     pub synchronised: Option<bool>,
-    /// Seconds by which the hardware clock is ahead of it; `None` where there is none to be read.
+    /// Seconds by which the hardware clock is ahead; `None` if there is none.
     pub hardware_ahead: Option<i64>,
-    /// Seconds by which the newest file among the runs lies in its future; 0 where none does, `None` without files.
+    /// Seconds by which the newest file among the runs is in the future; 0 if none is, `None` without files.
     pub files_ahead: Option<i64>,
 }
 
-/// The terminal that a person looks at.
+/// The user's terminal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Session {
-    /// Is there a terminal at all; `None` when nobody looked.
+    /// Whether there is a terminal; `None` if not checked.
     pub terminal: Option<bool>,
     pub term: String,
     pub truecolor: bool,
@@ -272,7 +272,7 @@ pub struct Session {
 }
 
 impl Machine {
-    /// The few facts that planning needs.
+    /// The facts needed for planning.
     pub fn summary(&self) -> Summary {
         Summary {
             cpu: self.cpu.model.clone(),
@@ -337,7 +337,7 @@ impl Machine {
         }
     }
 
-    /// The file system that the runs lie on.
+    /// The file system of the runs.
     pub fn runs_disk(&self) -> Option<&Disk> {
         self.disks.iter().find(|disk| disk.holds_runs)
     }

@@ -1,6 +1,6 @@
-//! The machine: what it is made of, how busy it is, and whether it is healthy. A [`Provider`] brings a [`Machine`]: the live
-//! one asks NVML and the kernel's files, the recorded one reads a JSON file. The [`doctor`] judges a [`Machine`] and never
-//! touches anything. What a model needs of a machine is not told here.
+//! The machine: its components, load and health. A [`Provider`] supplies a [`Machine`]: the live one queries NVML and
+//! the kernel's files, the recorded one reads a JSON file. The [`doctor`] judges a [`Machine`] and is
+//! read-only. What a model needs of a machine is decided elsewhere.
 
 pub mod cuda_visible;
 pub mod doctor;
@@ -24,22 +24,22 @@ use std::path::Path;
 
 /// A source of readings.
 pub trait Provider: Send {
-    /// Everything that is known; takes some tens of milliseconds.
+    /// Everything known; takes some tens of milliseconds.
     fn machine(&mut self) -> Machine;
-    /// What changes from second to second, keyed like metrics (`host/cpu_percent`, `gpu/0/util`); cheap.
+    /// Fast-changing readings, keyed like metrics (`host/cpu_percent`, `gpu/0/util`); cheap.
     fn sample(&mut self) -> Values;
 }
 
-/// The few facts that planning needs.
+/// The facts needed for planning.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Summary {
     /// The processor's name; may be empty.
     pub cpu: String,
-    /// Cores that this process may use: affinity and cgroup quota counted in.
+    /// Cores available to this process, after affinity and cgroup quota.
     pub cores: usize,
-    /// Bytes that this process may have at most: the smaller of RAM and the cgroup's limit.
+    /// Most bytes this process can use: the smaller of RAM and the cgroup's limit.
     pub ram_bytes: u64,
-    /// The GPUs that CUDA would show to this process, in its order.
+    /// The GPUs that CUDA would expose to this process, in its order.
     pub gpus: Vec<GpuSummary>,
 }
 
@@ -51,18 +51,18 @@ pub struct GpuSummary {
     pub memory_used_bytes: u64,
 }
 
-/// What this machine, or the recorded one, has for a training run.
+/// The resources of this machine, or of the recorded one, for a training run.
 ///
 /// # Errors
-/// The file cannot be read or is not a recording; says where and what to correct.
+/// The file cannot be read or is not a recording; the message gives location and fix.
 pub fn summary(file: Option<&Path>, env: &Env) -> Result<Summary, recorded::RecordingError> {
     Ok(provider(file, env)?.machine().summary())
 }
 
-/// The live machine, or the recorded one of a file.
+/// The live machine, or a recorded one from a file.
 ///
 /// # Errors
-/// The file cannot be read or is not a recording; says where and what to correct.
+/// The file cannot be read or is not a recording; the message gives location and fix.
 pub fn provider(
     file: Option<&Path>,
     env: &Env,

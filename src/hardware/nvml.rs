@@ -1,5 +1,5 @@
-//! NVIDIA's management library, loaded when it is first asked for. A machine without it is a normal machine: the reason is
-//! kept in words and nothing is an error. Only reads; nothing here sets, resets or ends anything.
+//! NVIDIA's management library, loaded on first use. A machine without it is normal: the reason is
+//! kept as text, not as an error. Read-only; nothing here sets, resets or ends anything.
 
 use super::gpu::{DriverState, Ecc, Gpu, GpuProcess, Mig, MigDevice, NvLink, Nvidia, Pcie};
 use nvml_wrapper::enum_wrappers::device::{
@@ -11,11 +11,11 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::{Device, Nvml};
 
-/// NVML's numbers for readings that have no function of their own (nvml.h, NVML_FI_DEV_…).
+/// NVML field ids of readings without a function of their own (nvml.h, NVML_FI_DEV_…).
 const MEMORY_TEMPERATURE: u32 = 82;
 const REMAP_PENDING: u32 = 144;
 const REMAP_FAILED: u32 = 145;
-/// Links to other GPUs that a GPU can have at most.
+/// Most NVLinks per GPU.
 const MAX_NVLINKS: u32 = 18;
 
 /// The library, once opened.
@@ -23,11 +23,11 @@ pub struct Library {
     opened: Option<Result<Nvml, DriverState>>,
 }
 
-/// The readings of one GPU that change from second to second.
+/// The fast-changing readings of one GPU.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Pulse {
     pub index: u32,
-    /// The GPU does not answer.
+    /// The GPU does not respond.
     pub lost: bool,
     pub utilization: Option<f64>,
     pub memory_used: Option<f64>,
@@ -35,7 +35,7 @@ pub struct Pulse {
     pub power: Option<f64>,
     pub sm_clock: Option<f64>,
     pub throttle: Option<f64>,
-    /// Bytes that this process holds on it; `None` where it holds none or NVML does not tell.
+    /// Bytes used by this process; `None` if none or unknown.
     pub own_memory: Option<f64>,
 }
 
@@ -64,7 +64,7 @@ impl Library {
         }
     }
 
-    /// Every GPU with everything that NVML tells.
+    /// Every GPU with everything NVML reports.
     pub fn gpus(&mut self) -> Vec<Gpu> {
         let Ok(nvml) = self.open() else {
             return Vec::new();
@@ -82,7 +82,7 @@ impl Library {
             .collect()
     }
 
-    /// What changes from second to second.
+    /// The fast-changing readings.
     pub fn pulses(&mut self) -> Vec<Pulse> {
         let Ok(nvml) = self.open() else {
             return Vec::new();
@@ -231,7 +231,7 @@ fn nvlinks(device: &Device) -> Vec<NvLink> {
         ErrorCounter::DlCrcFlit,
         ErrorCounter::DlCrcData,
     ];
-    // Links are numbered without gaps: the first that NVML does not know ends the list.
+    // Links are numbered without gaps: the first unknown one ends the list.
     (0..MAX_NVLINKS)
         .map_while(|link| {
             let wrapper = device.link_wrapper_for(link);
@@ -269,7 +269,7 @@ fn mig(device: &Device) -> Option<Mig> {
     Some(Mig { enabled, devices })
 }
 
-/// What one process holds.
+/// Memory used by one process.
 fn own_memory(processes: &[GpuProcess], pid: u32) -> Option<f64> {
     let own = processes.iter().find(|p| p.pid == pid)?;
     own.memory.map(|bytes| bytes as f64)

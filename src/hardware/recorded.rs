@@ -1,4 +1,4 @@
-//! A machine out of a JSON file: for tests, screenshots, and to look at a machine that somebody else has.
+//! A machine from a JSON file: for tests, screenshots, and diagnosing someone else's machine.
 //!
 //! ```json
 //! {
@@ -6,8 +6,8 @@
 //!   "readings": {"gpu/0/util": [97, 98, null, 96], "host/cpu_percent": [12, 14]}
 //! }
 //! ```
-//! `machine` has the shape of [`Machine`]; what is left out is not known. `readings` are played one a second, each from its
-//! beginning again when it is over; `null` is a reading that failed. `llmtui doctor --record FILE` writes such a file.
+//! `machine` has the structure of [`Machine`]; missing fields are unknown. `readings` are played back one per second, each in
+//! a loop; `null` is a failed reading. `llmtui doctor --record FILE` writes such a file.
 
 use super::machine::Machine;
 use super::{Provider, sampler::id};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What such a file holds.
+/// The contents of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     pub machine: Machine,
@@ -24,7 +24,7 @@ pub struct Recording {
     pub readings: BTreeMap<String, Vec<Option<f64>>>,
 }
 
-/// A file that is no recording.
+/// A file that is not a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     #[error("{path} cannot be read: {source}")]
@@ -43,7 +43,7 @@ pub enum RecordingError {
 
 impl Recording {
     /// # Errors
-    /// The file cannot be read, is not JSON, or has a key or value that a recording has not; says where.
+    /// The file cannot be read, is not JSON, or has an unknown key or value; says where.
     pub fn read(path: &Path) -> Result<Recording, RecordingError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|source| RecordingError::Read {
@@ -87,7 +87,7 @@ impl Recording {
     }
 }
 
-/// The first key of `given` that `known`, the same written back, does not have: a misspelt key would silently be unknown.
+/// The first key of `given` that `known`, the same re-serialized, lacks: a misspelt key would silently be ignored.
 fn unknown_key(
     given: &serde_json::Value,
     known: &serde_json::Value,
@@ -136,7 +136,7 @@ impl Recorded {
 }
 
 impl Provider for Recorded {
-    /// The recorded machine, its changing readings replaced by those of this second.
+    /// The recorded machine, with the readings of this second.
     fn machine(&mut self) -> Machine {
         let mut machine = self.recording.machine.clone();
         for gpu in &mut machine.gpus {

@@ -1,12 +1,12 @@
-//! What changes from second to second, as cheap as it can be had: five small files of the kernel and a few questions to NVML.
+//! Fast-changing readings, as cheaply as possible: five small kernel files and a few NVML queries.
 
 use super::host::Root;
 use super::nvml::{Library, Pulse};
 use crate::base::clock::{Clock, SystemClock};
-use crate::wire::{Direction, MetricInfo, Num, Values};
+use crate::wire::{ChartPlace, Direction, MetricInfo, Num, Values};
 use std::time::Duration;
 
-/// Ids of the machine's readings, as they stand in `values` on the wire.
+/// Ids of the machine's readings, as in `values` on the wire.
 pub mod id {
     pub const CPU: &str = "host/cpu_percent";
     pub const RAM_USED: &str = "host/ram_used_bytes";
@@ -17,14 +17,14 @@ pub mod id {
     pub const DISK_WRITE: &str = "host/disk_write";
     pub const NET_IN: &str = "host/net_in";
     pub const NET_OUT: &str = "host/net_out";
-    /// Of one GPU, behind `gpu/N/`.
+    /// Per-GPU ids, after `gpu/N/`.
     pub const GPU_UTIL: &str = "util";
     pub const GPU_MEMORY: &str = "memory_used_bytes";
     pub const GPU_TEMPERATURE: &str = "temperature";
     pub const GPU_POWER: &str = "power";
     pub const GPU_CLOCK: &str = "sm_clock";
     pub const GPU_THROTTLE: &str = "throttle";
-    /// What the sampling process itself holds of it.
+    /// Memory used by the sampling process itself.
     pub const GPU_OWN_MEMORY: &str = "own_memory_bytes";
 
     /// `gpu/0/util`
@@ -38,9 +38,9 @@ type Row = (&'static str, &'static str, &'static str);
 
 const HOST: &[Row] = &[
     (id::CPU, "CPU, whole machine", "%"),
+    (id::RSS, "Memory of this process", "bytes"),
     (id::RAM_USED, "Memory in use, whole machine", "bytes"),
     (id::RAM_TOTAL, "Memory of the machine", "bytes"),
-    (id::RSS, "Memory of this process", "bytes"),
     (id::SWAP, "Swap in use", "bytes"),
     (id::DISK_READ, "Read from disks", "bytes/s"),
     (id::DISK_WRITE, "Written to disks", "bytes/s"),
@@ -58,7 +58,7 @@ const GPU: &[Row] = &[
     (id::GPU_OWN_MEMORY, "memory of this process", "bytes"),
 ];
 
-/// Everything that a sample of a machine with these GPUs may hold.
+/// All readings that a sample of a machine with these GPUs may contain.
 pub fn declarations(gpus: impl IntoIterator<Item = u32>) -> Vec<MetricInfo> {
     let info = |id: String, title: String, unit: &str, source: &str| MetricInfo {
         id,
@@ -66,10 +66,25 @@ pub fn declarations(gpus: impl IntoIterator<Item = u32>) -> Vec<MetricInfo> {
         unit: unit.into(),
         direction: Direction::Neutral,
         source: source.into(),
+        place: ChartPlace::Hardware,
+        ..MetricInfo::default()
     };
-    let host = HOST
-        .iter()
-        .map(|(id, title, unit)| info((*id).into(), (*title).into(), unit, "operating system"));
+    let host = HOST.iter().map(|(id, title, unit)| {
+        let info = info((*id).into(), (*title).into(), unit, "operating system");
+        let (label, exact, place) = match *id {
+            self::id::CPU => ("CPU", false, ChartPlace::Dashboard),
+            self::id::RSS => ("memory of the run", true, ChartPlace::Dashboard),
+            self::id::RAM_USED => ("RAM used", true, ChartPlace::Dashboard),
+            self::id::RAM_TOTAL => ("", false, ChartPlace::Nowhere),
+            _ => ("", false, ChartPlace::Hardware),
+        };
+        MetricInfo {
+            label: label.into(),
+            exact,
+            place,
+            ..info
+        }
+    });
     let gpus = gpus.into_iter().flat_map(|index| {
         GPU.iter().map(move |(what, title, unit)| {
             let title = format!("GPU {index}, {title}");
@@ -79,7 +94,7 @@ pub fn declarations(gpus: impl IntoIterator<Item = u32>) -> Vec<MetricInfo> {
     host.chain(gpus).collect()
 }
 
-/// What the counters said, for differences.
+/// Counter values, for differences.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counters {
     at: Duration,
@@ -91,7 +106,7 @@ struct Counters {
     net_out: u64,
 }
 
-/// Reads the host. The first sample has no rates: there is nothing yet to differ from.
+/// Samples the host. The first sample has no rates, since there is nothing to subtract from.
 pub struct HostSampler {
     clock: SystemClock,
     /// Whole disks, found once.
@@ -163,7 +178,7 @@ fn kibibytes(text: &str, name: &str) -> Option<u64> {
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// Ticks of all processors: at work, and in all.
+/// Ticks of all CPUs: busy, and total.
 fn cpu(stat: &str) -> Option<(u64, u64)> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = line
@@ -177,7 +192,7 @@ fn cpu(stat: &str) -> Option<(u64, u64)> {
     Some((all - idle, all))
 }
 
-/// Bytes read and written by these disks; a sector is 512 bytes whatever the disk (kernel documentation, iostats).
+/// Bytes read and written by these disks; a sector is always 512 bytes (kernel documentation, iostats).
 fn sectors(stats: &str, disks: &[String]) -> (u64, u64) {
     stats.lines().fold((0, 0), |(read, written), line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -195,7 +210,7 @@ fn sectors(stats: &str, disks: &[String]) -> (u64, u64) {
     })
 }
 
-/// Bytes in and out, without interfaces that only pass on what another one counts.
+/// Bytes received and sent, without interfaces that duplicate another one's traffic.
 fn traffic(dev: &str) -> (u64, u64) {
     const VIRTUAL: &[&str] = &["lo", "veth", "docker", "br-", "virbr", "ifb", "tap", "cni"];
     dev.lines().fold((0, 0), |(received, sent), line| {
@@ -234,7 +249,7 @@ fn rates(before: &Counters, now: &Counters, values: &mut Values) {
     rate(id::NET_OUT, before.net_out, now.net_out);
 }
 
-/// The GPUs' readings. A lost GPU's utilisation is NaN: it shows as a gap, not as rest.
+/// The GPUs' readings. A lost GPU's utilization is NaN: it shows as a gap, not as idle.
 pub fn gpus(library: &mut Library, values: &mut Values) {
     for pulse in library.pulses() {
         pulse_values(&pulse, values);

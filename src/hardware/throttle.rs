@@ -1,11 +1,11 @@
-//! NVML's reasons for lower clocks, bit by bit, in words (NVIDIA NVML API, nvmlClocksEventReasons).
+//! NVML's bit mask of clock event reasons, in words (NVIDIA NVML API, nvmlClocksEventReasons).
 
-/// How much a reason matters.
+/// Severity of a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
     /// Normal: at full load the power limit sets the clocks.
     Usual,
-    /// Work is slower than it should be.
+    /// Work is slowed down.
     Slows,
     /// The hardware protects itself.
     Critical,
@@ -15,21 +15,21 @@ pub enum Weight {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reason {
     pub bit: u64,
-    /// Few words, for a row.
+    /// A short description for a row.
     pub words: &'static str,
     pub weight: Weight,
 }
 
-/// The GPU has nothing to do: no reason to worry, never listed.
+/// The GPU is idle: no concern, never listed.
 pub const IDLE: u64 = 0x1;
-/// Power stays under the limit that software set.
+/// Power is capped by the software limit.
 pub const POWER_CAP: u64 = 0x4;
 
 const fn reason(bit: u64, words: &'static str, weight: Weight) -> Reason {
     Reason { bit, words, weight }
 }
 
-/// Every bit but idle, the weightiest first.
+/// Every bit except idle, most severe first.
 pub const REASONS: &[Reason] = &[
     reason(0x40, "too hot (hardware)", Weight::Critical),
     reason(0x80, "power brake", Weight::Critical),
@@ -41,7 +41,7 @@ pub const REASONS: &[Reason] = &[
     reason(0x100, "display clocks", Weight::Usual),
 ];
 
-/// The reasons in a mask, the weightiest first.
+/// The reasons in a mask, most severe first.
 pub fn reasons(mask: u64) -> Vec<&'static Reason> {
     REASONS.iter().filter(|r| mask & r.bit != 0).collect()
 }

@@ -1,5 +1,5 @@
-//! `config.json`: the model's words as Hugging Face says them, where a family of theirs computes the same, and ours under
-//! the key `llmtui` for the exact way back.
+//! `config.json`: the architecture in Hugging Face's form, if one of their families computes the same, plus our own under
+//! the key `llmtui` for an exact round trip.
 
 use super::Naming;
 use super::dtype::Dtype;
@@ -8,9 +8,9 @@ use crate::base::text::one_line;
 use crate::nn::{ModelConfig, ModelShape};
 use serde_json::{Map, Value, json};
 
-/// The `model_type` of models that no family of theirs computes.
+/// The `model_type` of models without an equivalent family.
 pub const OWN: &str = "llmtui";
-/// What stands in both kinds of keys and may be changed by other programs without changing the model.
+/// Keys present in both forms that other programs may change without changing the model.
 const FREE: [&str; 12] = [
     "architectures",
     "bos_token_id",
@@ -25,7 +25,7 @@ const FREE: [&str; 12] = [
     "torch_dtype",
     "use_cache",
 ];
-/// Bounds of foreign sizes, those of a spec; and of tensors, which are counted before any is made.
+/// Limits on untrusted sizes, as for a spec; and on tensors, which are counted before allocation.
 const MAX_LAYERS: usize = 1000;
 const MAX_WIDTH: usize = 1 << 20;
 const MAX_HEADS: usize = 1024;
@@ -34,17 +34,17 @@ const MAX_VOCAB: usize = 10_000_000;
 const MAX_EXPERTS: usize = 1024;
 const MAX_EXPERTS_IN_ALL: usize = 100_000;
 
-/// Tokens that generation needs to know, by id.
+/// Token ids needed for generation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenIds {
     pub bos: Option<u32>,
-    /// Each of them ends a text: the tokenizer's end mark first, then what ends a turn.
+    /// Each of them ends a text: first the tokenizer's EOS, then end-of-turn tokens.
     pub eos: Vec<u32>,
     pub pad: Option<u32>,
 }
 
 impl From<Option<u32>> for TokenIds {
-    /// One mark between texts, that begins them too.
+    /// One token between texts that also begins them.
     fn from(mark: Option<u32>) -> TokenIds {
         TokenIds {
             bos: mark,
@@ -55,7 +55,7 @@ impl From<Option<u32>> for TokenIds {
 }
 
 impl TokenIds {
-    /// As their files say it: nothing, one id, or several.
+    /// As in the files: absent, one id, or several.
     pub fn eos_value(&self) -> Value {
         match &self.eos[..] {
             [] => Value::Null,
@@ -65,7 +65,7 @@ impl TokenIds {
     }
 }
 
-/// The whole `config.json`; the weights beside it are in `dtype`.
+/// The complete `config.json`; `dtype` is that of the weights beside it.
 pub fn write(
     config: &ModelConfig,
     shape: &ModelShape,
@@ -78,7 +78,7 @@ pub fn write(
         Some(family) => of_family(family, config, shape),
         None => json!({"model_type": OWN}),
     };
-    // The tokenizer's vocabulary decides where the spec named none; written out, the folder stands on its own.
+    // The tokenizer decides the vocabulary size if the spec set none; written out, the folder is self-contained.
     let mut own = config.clone();
     own.vocab_size = Some(shape.vocab_size);
     value["vocab_size"] = json!(shape.vocab_size);
@@ -104,14 +104,14 @@ fn of_family(family: &dyn Family, config: &ModelConfig, shape: &ModelShape) -> V
     value
 }
 
-/// The model of a `config.json`: our own words where the file has them, else those of its family.
+/// The model of a `config.json`: from our own key if present, else from its family.
 ///
 /// # Errors
-/// An unknown kind of model (with the list of known ones), a key that is missing, wrong or not computed here, sizes beyond
-/// reason, and our words contradicting theirs.
+/// An unknown model type (with the list of known ones), a key that is missing, wrong or not supported, sizes beyond
+/// the limits, or our key contradicting theirs.
 pub fn read(value: &Value) -> Result<ModelConfig, String> {
     let Some(map) = value.as_object() else {
-        return Err("not a table of keys".into());
+        return Err("not a JSON object".into());
     };
     let config = match value.pointer("/llmtui/model") {
         Some(own) => read_own(own, map)?,
@@ -164,18 +164,18 @@ fn read_own(own: &Value, map: &Map<String, Value>) -> Result<ModelConfig, String
         Some((key, value)) => {
             let theirs = map.get(key).map(|v| one_line(&v.to_string()));
             Err(format!(
-                "{key} is {}, and its entry `llmtui` means {value}: the file was changed after llmtui wrote it; take the entry `llmtui` out to go by the rest",
+                "{key} is {}, but its entry `llmtui` has {value}: the file was changed after llmtui wrote it; remove the entry `llmtui` to use the other keys",
                 theirs.unwrap_or_default()
             ))
         }
     }
 }
 
-/// Foreign sizes are held against these before anything is made of them.
+/// Untrusted sizes are checked against these before any allocation.
 fn bounds(config: &ModelConfig) -> Result<(), String> {
     let within = |name: &str, value: usize, most: usize| match value {
         0 => Err(format!("{name} is 0")),
-        n if n > most => Err(format!("{name} is {n}; llmtui goes up to {most}")),
+        n if n > most => Err(format!("{name} is {n}; the limit is {most}")),
         _ => Ok(()),
     };
     within("the number of layers", config.n_layer, MAX_LAYERS)?;
@@ -256,7 +256,7 @@ mod tests {
         value["vocab_size"] = json!(70);
         let error = read(&value).unwrap_err();
         assert!(
-            error.contains("vocab_size is 70") && error.contains("take the entry `llmtui` out"),
+            error.contains("vocab_size is 70") && error.contains("remove the entry `llmtui`"),
             "{error}"
         );
         value.as_object_mut().unwrap().remove("llmtui");
@@ -280,7 +280,7 @@ mod tests {
         assert!(error.contains("LlamaForSequenceClassification"), "{error}");
         classifier["architectures"] = json!(["LlamaForCausalLM"]);
         classifier["quantization_config"] = json!({"quant_method": "gptq"});
-        assert!(read(&classifier).unwrap_err().contains("quantised"));
+        assert!(read(&classifier).unwrap_err().contains("quantization"));
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! The number formats of tensors on disk, and the way between them and the f32 that everything here computes in.
+//! Number formats of tensors on disk, and conversion from and to f32.
 
 use half::{bf16, f16};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// Values converted by one thread at a time.
+/// Values converted per task.
 const PORTION: usize = 64 * 1024;
 
-/// How a tensor's numbers are written.
+/// The dtype of a tensor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
@@ -20,7 +20,7 @@ pub enum Dtype {
 impl Dtype {
     pub const ALL: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 
-    /// The type as a safetensors header says it; `None` for those that are not read.
+    /// The dtype in a safetensors header; `None` for unsupported ones.
     pub fn of(dtype: safetensors::Dtype) -> Option<Dtype> {
         match dtype {
             safetensors::Dtype::F32 => Some(Dtype::F32),
@@ -30,7 +30,7 @@ impl Dtype {
         }
     }
 
-    /// The word in a safetensors header.
+    /// Its name in a safetensors header.
     pub fn header_word(self) -> &'static str {
         match self {
             Dtype::F32 => "F32",
@@ -39,7 +39,7 @@ impl Dtype {
         }
     }
 
-    /// The word in a `config.json`.
+    /// Its name in a `config.json`.
     pub fn torch_word(self) -> &'static str {
         match self {
             Dtype::F32 => "float32",
@@ -48,7 +48,7 @@ impl Dtype {
         }
     }
 
-    /// Bytes of one number.
+    /// Bytes per value.
     pub fn size(self) -> usize {
         match self {
             Dtype::F32 => 4,
@@ -56,7 +56,7 @@ impl Dtype {
         }
     }
 
-    /// Reads little-endian numbers; `bytes` holds as many as `into`.
+    /// Reads little-endian values; `bytes` holds as many as `into`.
     pub fn widen(self, bytes: &[u8], into: &mut [f32]) {
         let portions = into
             .par_chunks_mut(PORTION)
@@ -68,7 +68,7 @@ impl Dtype {
         });
     }
 
-    /// Appends numbers, rounded to the nearest. `None` when a number is too large for this type: it would become infinite.
+    /// Appends values, rounded to nearest. `None` if a value is out of range: it would become infinite.
     pub fn narrow(self, values: &[f32], into: &mut Vec<u8>) -> Option<()> {
         match self {
             Dtype::F32 => into.extend(values.iter().flat_map(|x| x.to_le_bytes())),

@@ -1,12 +1,12 @@
-//! The keys of a foreign `config.json`: read by type, with the place in every error, and accounted for. What nobody asked
-//! for might change what the model computes, so it is refused unless it is known to be harmless or says nothing.
+//! The keys of a foreign `config.json`: read with type checks, the path in every error, and accounted for. An unread key
+//! might change what the model computes, so it is rejected unless it is known to be harmless or null.
 
 use crate::base::text::one_line;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// Keys that no logit depends on: bookkeeping, training, generation.
+/// Keys that do not affect logits: bookkeeping, training, generation.
 const HARMLESS: &[&str] = &[
     "architectures",
     "attention_dropout",
@@ -58,14 +58,14 @@ const HARMLESS: &[&str] = &[
     "transformers.js_config",
     "use_cache",
 ];
-/// The same by how they begin.
+/// The same by prefix.
 const HARMLESS_STEMS: &[&str] = &["_", "summary_", "unsloth_", "fsdp_"];
 
-/// A table of settings, and which of them were looked at.
+/// A JSON object, and which of its keys were read.
 #[derive(Debug)]
 pub struct Keys<'a> {
     map: &'a Map<String, Value>,
-    /// In front of names in messages: `rope_parameters.`.
+    /// Prefix of names in messages: `rope_parameters.`.
     above: String,
     seen: RefCell<BTreeSet<String>>,
 }
@@ -79,21 +79,21 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// True when the key is there, be it null.
+    /// True if the key is present, even as null.
     pub fn has(&self, key: &str) -> bool {
         self.map.contains_key(key)
     }
 
-    /// What stands at a key; null is nothing.
+    /// The value of a key; null counts as absent.
     pub fn value(&self, key: &str) -> Option<&'a Value> {
         self.seen.borrow_mut().insert(key.to_string());
         self.map.get(key).filter(|value| !value.is_null())
     }
 
-    /// A table inside.
+    /// A nested object.
     ///
     /// # Errors
-    /// It is something else.
+    /// It has another type.
     pub fn table(&self, key: &str) -> Result<Option<Keys<'a>>, String> {
         let Some(value) = self.value(key) else {
             return Ok(None);
@@ -114,10 +114,10 @@ impl<'a> Keys<'a> {
         format!("{}{key}: expected {expected}, found {found}", self.above)
     }
 
-    /// A whole number of at least 1.
+    /// An integer of at least 1.
     ///
     /// # Errors
-    /// It is something else.
+    /// It has another type.
     pub fn size(&self, key: &str) -> Result<Option<usize>, String> {
         let Some(value) = self.value(key) else {
             return Ok(None);
@@ -129,17 +129,17 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// A size that has to be there.
+    /// A required size.
     ///
     /// # Errors
-    /// It is not, or something else.
+    /// It is missing or has another type.
     pub fn need_size(&self, key: &str) -> Result<usize, String> {
         self.size(key)?
             .ok_or_else(|| format!("{}{key} is missing", self.above))
     }
 
     /// # Errors
-    /// No finite number.
+    /// Not a finite number.
     pub fn number(&self, key: &str) -> Result<Option<f64>, String> {
         let Some(value) = self.value(key) else {
             return Ok(None);
@@ -151,7 +151,7 @@ impl<'a> Keys<'a> {
     }
 
     /// # Errors
-    /// Neither true nor false.
+    /// Not a boolean.
     pub fn flag(&self, key: &str, default: bool) -> Result<bool, String> {
         match self.value(key) {
             None => Ok(default),
@@ -161,7 +161,7 @@ impl<'a> Keys<'a> {
     }
 
     /// # Errors
-    /// No text.
+    /// Not a string.
     pub fn word(&self, key: &str) -> Result<Option<&'a str>, String> {
         match self.value(key) {
             None => Ok(None),
@@ -170,10 +170,10 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// A list of words.
+    /// A list of strings.
     ///
     /// # Errors
-    /// Something else.
+    /// It has another type.
     pub fn words(&self, key: &str) -> Result<Option<Vec<&'a str>>, String> {
         let Some(value) = self.value(key) else {
             return Ok(None);
@@ -187,7 +187,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Refuses every value but `expected` at a key that may be absent: the only one that is computed here.
+    /// Rejects any value but `expected` for an optional key: the only supported one.
     ///
     /// # Errors
     /// Another value.
@@ -195,14 +195,11 @@ impl<'a> Keys<'a> {
         match self.value(key) {
             None => Ok(()),
             Some(value) if value == expected => Ok(()),
-            Some(_) => Err(self.wrong(
-                key,
-                &format!("{expected}, the only value that llmtui computes"),
-            )),
+            Some(_) => Err(self.wrong(key, &format!("{expected}, the only supported value"))),
         }
     }
 
-    /// Refuses what nobody looked at.
+    /// Rejects keys that were never read.
     ///
     /// # Errors
     /// A key that may change what the model computes.
@@ -217,7 +214,7 @@ impl<'a> Keys<'a> {
         };
         let value: String = one_line(&value.to_string()).chars().take(60).collect();
         Err(format!(
-            "the key `{}{}` ({value}) is unknown for this kind of model and may change what it computes; if it does not, take it out of the file",
+            "the key `{}{}` ({value}) is unknown for this model type and may change what it computes; if it does not, remove it from the file",
             self.above,
             one_line(key)
         ))

@@ -1,5 +1,5 @@
 //! Hugging Face model folders: config.json, model.safetensors (or shards), tokenizer.json, generation_config.json ⇄ our
-//! model. What makes a folder a point to resume from (moments, counters, manifest) is the engine's business.
+//! model. What makes a folder resumable (moments, counters, manifest) belongs to the engine.
 
 mod adapter;
 pub mod config;
@@ -33,7 +33,7 @@ pub const TOKENIZER: &str = "tokenizer.json";
 pub const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 pub const GENERATION: &str = "generation_config.json";
 
-/// Largest `config.json` that is read.
+/// Largest accepted `config.json`, in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// Why a model folder could not be read.
@@ -49,10 +49,10 @@ pub enum HfError {
     Model(#[from] candle_core::Error),
 }
 
-/// Whose names and layouts the tensors of a file have.
+/// Naming and layout of the tensors in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming {
-    /// Those of the model's family, where it has one.
+    /// Those of the model's family, if it has one.
     Family,
     /// Ours.
     Own,
@@ -69,7 +69,7 @@ pub fn config_json_for(model: &Model, ids: &TokenIds, dtype: Dtype, naming: Nami
     pretty(&config::write(config, shape, ids, dtype, naming))
 }
 
-/// `generation_config.json` as text: what `generate` of transformers starts from.
+/// `generation_config.json` as text: the defaults of transformers' `generate`.
 pub fn generation_json(ids: impl Into<TokenIds>) -> String {
     let ids = ids.into();
     let mut value = json!({
@@ -87,7 +87,7 @@ fn pretty(value: &Value) -> String {
     text
 }
 
-/// The table of a model's tensors as files have them.
+/// The mapping from a model's parameters to tensors in files.
 fn disk_tensors(config: &ModelConfig, infos: &[ParamInfo], naming: Naming) -> Vec<DiskTensor> {
     match families::of(config).filter(|_| naming == Naming::Family) {
         Some(family) => family.tensors(config, infos),
@@ -95,16 +95,16 @@ fn disk_tensors(config: &ModelConfig, infos: &[ParamInfo], naming: Naming) -> Ve
     }
 }
 
-/// A model's weights on their way to files: which tensors, in which type, how many to a file.
+/// A model's weights prepared for writing: tensors, dtype, shards.
 pub struct Outgoing<'a> {
     model: &'a Model,
     dtype: Dtype,
-    /// Of each file its tensors.
+    /// The tensors of each file.
     shards: Vec<Vec<DiskTensor>>,
 }
 
 impl<'a> Outgoing<'a> {
-    /// Files of at most `max_bytes` each; a tensor larger than that has a file of its own.
+    /// Files of at most `max_bytes` each; a larger tensor gets its own file.
     pub fn new(model: &'a Model, naming: Naming, dtype: Dtype, max_bytes: u64) -> Outgoing<'a> {
         let mut shards: Vec<Vec<DiskTensor>> = vec![Vec::new()];
         let mut filled = 0;
@@ -134,7 +134,7 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// The text of the table of contents; `None` where there is one file.
+    /// The text of the shard index; `None` for a single file.
     pub fn index_json(&self) -> Option<String> {
         let files = self.files();
         if files.len() == 1 {
@@ -152,10 +152,10 @@ impl<'a> Outgoing<'a> {
         Some(pretty(&json!({"metadata": metadata, "weight_map": map})))
     }
 
-    /// Writes file number `at` (from 0). Holds one turned matrix at most.
+    /// Writes file `at` (from 0). Holds at most one transposed matrix.
     ///
     /// # Errors
-    /// What the writer says; numbers that the type cannot hold.
+    /// Errors of the writer; values out of range for the dtype.
     pub fn write(&self, at: usize, out: &mut dyn Write) -> io::Result<()> {
         let tensors = self.shards.get(at).map_or(&[][..], Vec::as_slice);
         let heads: Vec<TensorHead> = tensors
@@ -177,13 +177,13 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// Writes `model.safetensors` in f32, with Hugging Face's names and layouts. Holds one turned matrix at most.
+/// Writes `model.safetensors` in f32, with Hugging Face's names and layouts. Holds at most one transposed matrix.
 pub fn write_weights(model: &Model, out: &mut dyn Write) -> io::Result<()> {
     Outgoing::new(model, Naming::Family, Dtype::F32, u64::MAX).write(0, out)
 }
 
-/// Fills the model's weights from a folder's files; every parameter must be there with its shape, and nothing else. Where
-/// one is not, no weight is changed.
+/// Loads the model's weights from a folder; every parameter must be present with its shape, and nothing else. On any
+/// mismatch no weight is changed.
 pub fn read_weights(folder: &Path, model: &mut Model) -> Result<(), HfError> {
     let naming = naming_of(&read_json(folder)?);
     let (file, infos) = (Weights::open(folder)?, model.params().base());
@@ -199,7 +199,7 @@ fn is_buffer(config: &ModelConfig, name: &str) -> bool {
     families::of(config).is_some_and(|family| family.is_buffer(name))
 }
 
-/// A folder of our own format says so.
+/// A folder in our own format says so.
 fn naming_of(value: &Value) -> Naming {
     match value["model_type"] == config::OWN {
         true => Naming::Own,
@@ -207,7 +207,7 @@ fn naming_of(value: &Value) -> Naming {
     }
 }
 
-/// The model's words as a folder's `config.json` has them; its vocabulary size is filled in.
+/// The model config of a folder's `config.json`; with the vocabulary size filled in.
 pub fn read_config(folder: &Path) -> Result<ModelConfig, HfError> {
     let value = read_json(folder)?;
     config::read(&value).map_err(|what| HfError::Config {
@@ -216,7 +216,7 @@ pub fn read_config(folder: &Path) -> Result<ModelConfig, HfError> {
     })
 }
 
-/// Begin, end and padding as a folder's `config.json` says them; what is no id is none.
+/// BOS, EOS and padding ids of a folder's `config.json`; invalid ids are dropped.
 pub fn token_ids(folder: &Path) -> Result<TokenIds, HfError> {
     let value = read_json(folder)?;
     let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
@@ -248,7 +248,7 @@ fn read_json(folder: &Path) -> Result<Value, HfError> {
     serde_json::from_slice(&text).map_err(|e| config(one_line(&e.to_string())))
 }
 
-/// Holds a folder's weights against a config without reading them: names, shapes and types. Takes no memory for weights.
+/// Validates a folder's weights against a config without reading them: names, shapes and dtypes. Allocates no weights.
 pub fn check_weights(folder: &Path, config: &ModelConfig) -> Result<(), HfError> {
     let naming = naming_of(&read_json(folder)?);
     let file = Weights::open(folder)?;
@@ -258,8 +258,8 @@ pub fn check_weights(folder: &Path, config: &ModelConfig) -> Result<(), HfError>
     Ok(())
 }
 
-/// The model of a folder, weights included, on the CPU; adapters that lie beside them are merged. Its files are held against
-/// its config before memory is taken.
+/// Loads a folder's model with weights on the CPU; an adapter beside them is merged. Its files are validated against its
+/// config before allocation.
 pub fn load(folder: &Path) -> Result<Model, HfError> {
     let config = read_config(folder)?;
     check_weights(folder, &config)?;

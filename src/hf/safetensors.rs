@@ -1,4 +1,4 @@
-//! Writing safetensors files as a stream: the header first, then the values in portions. Reading is in `tensor_file`.
+//! Streaming writer for safetensors: the header first, then the values in chunks. The reader is in `tensor_file`.
 
 use super::dtype::Dtype;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ pub struct TensorHead {
 }
 
 impl TensorHead {
-    /// A tensor in f32.
+    /// An f32 tensor.
     pub fn f32(name: impl Into<String>, shape: Vec<usize>) -> TensorHead {
         TensorHead {
             name: name.into(),
@@ -26,7 +26,7 @@ impl TensorHead {
         }
     }
 
-    /// Bytes of its values.
+    /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.len() * self.dtype.size()
     }
@@ -36,33 +36,33 @@ impl TensorHead {
     }
 }
 
-/// Takes the values of tensors, in the order of their heads.
+/// Receives the values of tensors, in header order.
 pub struct TensorSink<'a> {
     out: &'a mut dyn Write,
     heads: &'a [TensorHead],
-    /// The tensor that is being filled, and how many values it has.
+    /// The current tensor, and how many values it has received.
     current: usize,
     filled: usize,
     buffer: Vec<u8>,
 }
 
 impl TensorSink<'_> {
-    /// The next values; one tensor may come in several portions, and one portion may fill several tensors.
+    /// The next values; one tensor may span several calls, and one call may span several tensors.
     ///
     /// # Errors
-    /// What the writer says; more values than the heads announce; a number that its tensor's type cannot hold.
+    /// Errors of the writer; more values than the header declares; a value out of range for its tensor's dtype.
     pub fn put(&mut self, mut values: &[f32]) -> io::Result<()> {
         self.close_full();
         while !values.is_empty() {
             let Some(head) = self.heads.get(self.current) else {
-                return Err(io::Error::other("more values than tensors announce"));
+                return Err(io::Error::other("more values than the header declares"));
             };
             let room = head.len() - self.filled;
             let (now, later) = values.split_at(values.len().min(room).min(CHUNK));
             self.buffer.clear();
             if head.dtype.narrow(now, &mut self.buffer).is_none() {
                 return Err(io::Error::other(format!(
-                    "tensor `{}` has numbers that {} cannot hold; bf16 and f32 can",
+                    "tensor `{}` has values out of range for {}; use bf16 or f32",
                     head.name,
                     head.dtype.header_word()
                 )));
@@ -87,11 +87,11 @@ impl TensorSink<'_> {
     }
 }
 
-/// Writes the format: header length (u64 LE), header (JSON, padded by spaces to 8 bytes), data, which `fill` puts into the
+/// Writes the format: header length (u64 LE), header (JSON, space-padded to 8 bytes), data, which `fill` puts into the
 /// sink. Holds one chunk, whatever the size.
 ///
 /// # Errors
-/// What the writer says; and where `fill` put more or fewer values than the heads announce.
+/// Errors of the writer; `fill` supplied more or fewer values than the header declares.
 pub fn write_to(
     out: &mut dyn Write,
     heads: &[TensorHead],

@@ -1,5 +1,5 @@
-//! Reading safetensors files: the header is held within bounds and checked first, the numbers are read through a memory map
-//! when they are asked for.
+//! Reading safetensors files: the header is size-limited and validated first; values are read on demand through a memory
+//! map.
 
 use super::dtype::Dtype;
 use crate::base::mapped::Mapped;
@@ -10,10 +10,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Largest accepted header: a hostile one must not make us hold gigabytes.
+/// Largest accepted header: a malicious one must not make us allocate gigabytes.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
-/// Bytes that are read before their memory goes back.
+/// Bytes read before their pages are released.
 const PIECE: usize = 1 << 20;
 
 /// Why tensors could not be read.
@@ -21,7 +21,7 @@ const PIECE: usize = 1 << 20;
 pub enum TensorFileError {
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
-    #[error("{path} is not a whole safetensors file: {what}")]
+    #[error("{path} is not a complete safetensors file: {what}")]
     Malformed { path: PathBuf, what: String },
     #[error("{path}: tensor `{tensor}` is missing; the model expects it with shape {expected:?}")]
     Missing {
@@ -45,7 +45,7 @@ pub enum TensorFileError {
 struct Place {
     dtype: safetensors::Dtype,
     shape: Vec<usize>,
-    /// First byte behind the header.
+    /// First byte after the header.
     from: usize,
 }
 
@@ -54,16 +54,16 @@ struct Place {
 pub struct TensorFile {
     path: PathBuf,
     map: Mapped,
-    /// Where the data begins.
+    /// Start of the data.
     start: usize,
     index: HashMap<String, Place>,
 }
 
 impl TensorFile {
-    /// Opens a file and checks its header against its size.
+    /// Opens a file and validates its header against its size.
     ///
     /// # Errors
-    /// A header that is none; tensors that overlap, leave gaps, or have other sizes than their shapes; a file that is
+    /// An invalid header; tensors that overlap, leave gaps, or have sizes other than their shapes; a file
     /// shorter or longer than its header says.
     pub fn open(path: &Path) -> Result<TensorFile, TensorFileError> {
         let io = |source| TensorFileError::Io {
@@ -83,7 +83,7 @@ impl TensorFile {
         let wanted = start.saturating_add(heads.data_len());
         if wanted != whole {
             return Err(malformed(format!(
-                "{whole} bytes, its header speaks of {wanted}"
+                "{whole} bytes, but its header describes {wanted}"
             )));
         }
         let index = heads.tensors().into_iter().map(|(name, info)| {
@@ -114,17 +114,17 @@ impl TensorFile {
         self.index.contains_key(name)
     }
 
-    /// The shape of a tensor, when there is one of this name.
+    /// The shape of a tensor, if present.
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
         self.index.get(name).map(|place| place.shape.as_slice())
     }
 
-    /// Holds one tensor against the expected shape and the types that are read, without reading it.
+    /// Checks a tensor's shape and dtype without reading it.
     pub fn expect(&self, name: &str, expected: &[usize]) -> Result<(), TensorFileError> {
         self.find(name, expected).map(|_| ())
     }
 
-    /// The type and the bytes of a tensor that is as expected.
+    /// The dtype and the bytes of a tensor after validation.
     fn find(&self, name: &str, expected: &[usize]) -> Result<(Dtype, &[u8]), TensorFileError> {
         let Some(place) = self.index.get(name) else {
             return Err(TensorFileError::Missing {
@@ -135,7 +135,7 @@ impl TensorFile {
         };
         if place.shape != expected {
             let found = format!("shape {:?}", place.shape);
-            let expected = format!("{expected:?} as the model's config says");
+            let expected = format!("{expected:?} according to the model's config");
             return Err(self.mismatch(name, found, expected));
         }
         let Some(dtype) = Dtype::of(place.dtype) else {
@@ -148,7 +148,7 @@ impl TensorFile {
             Some(bytes) => Ok((dtype, bytes)),
             None => Err(TensorFileError::Malformed {
                 path: self.path.clone(),
-                what: format!("`{}` lies outside of it", one_line(name)),
+                what: format!("`{}` lies outside the file", one_line(name)),
             }),
         }
     }
@@ -162,7 +162,7 @@ impl TensorFile {
         }
     }
 
-    /// The values of one tensor as f32; the shape must be the expected one.
+    /// The values of a tensor as f32; the shape must match.
     pub fn read(&self, name: &str, expected: &[usize]) -> Result<Vec<f32>, TensorFileError> {
         let (dtype, bytes) = self.find(name, expected)?;
         let mut values = vec![0.0; bytes.len() / dtype.size()];
@@ -170,8 +170,8 @@ impl TensorFile {
         Ok(values)
     }
 
-    /// Reads bytes of the map piece by piece, and gives the memory of each back: a file that is read once would otherwise
-    /// stand in memory beside its values.
+    /// Reads bytes of the map in chunks and releases the pages of each: a file read once would otherwise
+    /// stay in memory beside its values.
     fn widen(&self, dtype: Dtype, bytes: &[u8], into: &mut [f32]) {
         let base = bytes.as_ptr() as usize - self.map.as_ptr() as usize;
         let step = PIECE / dtype.size();
@@ -182,7 +182,7 @@ impl TensorFile {
         }
     }
 
-    /// Reads one tensor into `into`, which has its number of values.
+    /// Reads a tensor into `into`, which has its number of values.
     pub fn read_into(
         &self,
         name: &str,
@@ -199,7 +199,7 @@ impl TensorFile {
         self.read_part(name, expected, 0, into)
     }
 
-    /// Reads the values from number `first` on into `into`; the tensor holds at least as many.
+    /// Reads values from index `first` on into `into`; the tensor has at least that many.
     pub fn read_part(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! How the tensors of a family's files lie in our flat buffer of weights: renamed, turned, several of ours in one of theirs.
+//! How a family's tensors map to our flat weight buffer: renamed, transposed, several of ours fused into one of theirs.
 
 use super::tensor_file::TensorFileError;
 use super::weights::Weights;
@@ -6,19 +6,19 @@ use crate::nn::ParamInfo;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// What stands in front of names in the files of a whole model and is absent in those of a bare trunk (the first GPT-2).
+/// Name prefix in files of a full model, absent in those of a bare trunk (the original GPT-2).
 const TRUNKS: [&str; 2] = ["transformer.", "model."];
-/// The output head, by the name that it has in every family.
+/// The output head's name, the same in every family.
 const HEAD: &str = "lm_head.weight";
 
-/// Where a tensor's values come from and go to.
+/// Where a tensor's values are in the flat weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Values {
-    /// These parts of the flat weights, one behind the other.
+    /// These ranges of the flat weights, concatenated.
     Own(Vec<Range<usize>>),
-    /// One matrix of ours, turned: theirs is (in, out), ours (out, in). The shape is theirs.
+    /// One matrix of ours, transposed: theirs is (in, out), ours (out, in). The shape is theirs.
     Turned(Range<usize>),
-    /// Nothing of ours: all zero.
+    /// No counterpart: all zeros.
     Zeros,
 }
 
@@ -28,12 +28,12 @@ pub struct DiskTensor {
     pub name: String,
     pub shape: Vec<usize>,
     pub values: Values,
-    /// The file may have more rows: ours are its first (positions beyond our seq_len).
+    /// The file may have more rows; ours are the first (positions beyond our seq_len).
     pub more_rows: bool,
 }
 
 impl DiskTensor {
-    /// A parameter as it is.
+    /// A parameter without changes.
     pub fn own(info: &ParamInfo) -> DiskTensor {
         let whole = info.offset..info.offset + info.len;
         DiskTensor {
@@ -62,7 +62,7 @@ impl DiskTensor {
         self
     }
 
-    /// `other`'s rows below this one's.
+    /// Appends `other`'s rows.
     pub fn append(&mut self, other: DiskTensor) {
         if let (Values::Own(mine), Values::Own(theirs)) = (&mut self.values, other.values) {
             mine.extend(theirs);
@@ -76,10 +76,10 @@ impl DiskTensor {
         self.shape.iter().product()
     }
 
-    /// The values, read from the flat weights; `put` takes them in portions.
+    /// The values, from the flat weights; `put` receives them in chunks.
     ///
     /// # Errors
-    /// Whatever `put` says.
+    /// Errors of `put`.
     pub fn write<E>(
         &self,
         weights: &[f32],
@@ -97,7 +97,7 @@ impl DiskTensor {
         }
     }
 
-    /// The values, read from a file into the flat weights. `name` and `shape` are the file's.
+    /// Reads the values from a file into the flat weights. `name` and `shape` are the file's.
     fn read(
         &self,
         file: &Weights,
@@ -137,20 +137,20 @@ pub(super) fn transposed(values: &[f32], rows: usize, cols: usize) -> Vec<f32> {
     out
 }
 
-/// A table of tensors, held against the files of a folder.
+/// A tensor mapping matched against the files of a folder.
 #[derive(Debug)]
 pub struct Reading<'a> {
     file: &'a Weights,
-    /// Each tensor with the name and the shape that it has in the file.
+    /// Each tensor with its name and shape in the file.
     found: Vec<(&'a DiskTensor, String, Vec<usize>)>,
 }
 
 impl<'a> Reading<'a> {
-    /// Finds every tensor, with its shape and a type that is read; refuses what is too many. `ignored` tells buffers that
-    /// files carry though they follow from the config. Nothing is read yet.
+    /// Finds every tensor with its shape and a supported dtype; rejects extra ones. `ignored` matches buffers that
+    /// files contain although they follow from the config. Reads no values.
     ///
     /// # Errors
-    /// A tensor that is missing, of another shape or type, or has no place in the model.
+    /// A tensor that is missing, has another shape or dtype, or does not belong to the model.
     pub fn plan(
         file: &'a Weights,
         tensors: &'a [DiskTensor],
@@ -190,17 +190,17 @@ impl<'a> Reading<'a> {
         Ok(reading)
     }
 
-    /// Reads all values. The flat weights are those that the tensors were made for.
+    /// Reads all values into the flat weights the mapping was built for.
     ///
     /// # Errors
-    /// The file cannot be read any more.
+    /// The file can no longer be read.
     pub fn read(&self, weights: &mut [f32]) -> Result<(), TensorFileError> {
         self.found
             .iter()
             .try_for_each(|(tensor, name, shape)| tensor.read(self.file, name, shape, weights))
     }
 
-    /// What this model has not must be nothing in the file.
+    /// A tensor without a counterpart in this model must be zero in the file.
     fn zeros_are_zero(&self) -> Result<(), TensorFileError> {
         for (tensor, name, shape) in &self.found {
             if tensor.values == Values::Zeros
@@ -210,14 +210,14 @@ impl<'a> Reading<'a> {
                     path: self.file.path().into(),
                     tensor: name.clone(),
                     found: "values that are not zero".into(),
-                    expected: "zeros, as the config says that the model has no biases".into(),
+                    expected: "zeros, because the config says the model has no biases".into(),
                 });
             }
         }
         Ok(())
     }
 
-    /// A head that stands in the file though the config calls it tied must be the embedding itself.
+    /// If the config says the head is tied, a head in the file must equal the embedding.
     fn tied_head_is_the_embedding(&self) -> Result<(), TensorFileError> {
         let (Some((_, name, shape)), Some(head)) = (self.found.first(), self.file.shape(HEAD))
         else {
@@ -237,12 +237,12 @@ impl<'a> Reading<'a> {
             path: self.file.path().into(),
             tensor: HEAD.into(),
             found: format!("other values than `{name}`"),
-            expected: "the same, as config.json says tie_word_embeddings: true; set it to false if the head is one of its own".into(),
+            expected: "the same values, because config.json has tie_word_embeddings: true; set it to false if the head is separate".into(),
         })
     }
 }
 
-/// The prefix that our names have and the file's have not.
+/// The prefix of our names that the file's lack.
 fn missing_trunk(file: &Weights, tensors: &[DiskTensor]) -> Option<&'static str> {
     let first = &tensors.first()?.name;
     TRUNKS.into_iter().find(|trunk| {
@@ -351,7 +351,7 @@ mod tests {
         );
         let tensors = [DiskTensor::own(&info("transformer.wte.weight", &[2], 0))];
         let error = read(&file, &tensors, 2).unwrap_err();
-        assert!(error.contains("`other` has no place"), "{error}");
+        assert!(error.contains("`other` does not belong"), "{error}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The weights of a model folder: one safetensors file, or shards with the index that names them. What else a folder may
-//! hold instead is refused with the way out.
+//! The weights of a model folder: one safetensors file, or shards with their index. Other weight formats are rejected
+//! with instructions for conversion.
 
 use super::tensor_file::{TensorFile, TensorFileError};
 use crate::base::text::one_line;
@@ -7,12 +7,12 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The one file.
+/// The single file.
 pub const WEIGHTS: &str = "model.safetensors";
-/// The table of contents of shards.
+/// The index of shards.
 pub const INDEX: &str = "model.safetensors.index.json";
 
-/// Largest index that is read: a mixture of experts with a hundred thousand tensors has 12 MB.
+/// Largest accepted index: that of a mixture of experts with a hundred thousand tensors has 12 MB.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
 const MAX_SHARDS: usize = 4096;
 
@@ -27,15 +27,15 @@ pub struct Weights {
     /// For messages: the file, or the index.
     path: PathBuf,
     files: Vec<TensorFile>,
-    /// Name → number of the file.
+    /// Name → index of the file.
     index: BTreeMap<String, usize>,
 }
 
 impl Weights {
-    /// Opens what a folder has.
+    /// Opens the weights of a folder.
     ///
     /// # Errors
-    /// No weights, weights of another kind, an index that does not fit its shards.
+    /// No weights, an unsupported format, or an index that does not match its shards.
     pub fn open(folder: &Path) -> Result<Weights, TensorFileError> {
         let (one, index) = (folder.join(WEIGHTS), folder.join(INDEX));
         if one.is_file() {
@@ -69,7 +69,7 @@ impl Weights {
         self.index.contains_key(name)
     }
 
-    /// The file that holds a tensor; for an absent one the first, whose error names it.
+    /// The file that holds a tensor; for a missing one the first, whose error names it.
     fn file(&self, name: &str, expected: &[usize]) -> Result<&TensorFile, TensorFileError> {
         let file = self.index.get(name).and_then(|at| self.files.get(*at));
         file.ok_or_else(|| TensorFileError::Missing {
@@ -83,7 +83,7 @@ impl Weights {
         self.files.get(*self.index.get(name)?)?.shape(name)
     }
 
-    /// Holds one tensor against the expected shape and the types that are read.
+    /// Checks a tensor's shape and dtype.
     pub fn expect(&self, name: &str, expected: &[usize]) -> Result<(), TensorFileError> {
         self.file(name, expected)?.expect(name, expected)
     }
@@ -105,7 +105,7 @@ impl Weights {
             .read_part(name, expected, first, into)
     }
 
-    /// Refuses a file that has more than the model knows of.
+    /// Rejects tensors the model does not have.
     pub fn nothing_but(&self, known: &BTreeSet<&str>) -> Result<(), TensorFileError> {
         let extra: Vec<String> = self
             .names()
@@ -122,13 +122,13 @@ impl Weights {
         Err(TensorFileError::Folder {
             path: self.path.clone(),
             what: format!(
-                "tensor `{first}`{others} has no place in the model that config.json describes: one of the two files is of another model"
+                "tensor `{first}`{others} does not belong to the model in config.json: the two files are from different models"
             ),
         })
     }
 }
 
-/// The files that an index names, in the order in which it names them first; and for each tensor the number of its file.
+/// The files of an index in order of first occurrence; and for each tensor the index of its file.
 fn contents(path: &Path) -> Result<(Vec<String>, BTreeMap<String, usize>), TensorFileError> {
     let malformed = |what: String| TensorFileError::Folder {
         path: path.into(),
@@ -158,7 +158,7 @@ fn contents(path: &Path) -> Result<(Vec<String>, BTreeMap<String, usize>), Tenso
         let file = file.as_str().filter(|name| plain(name)).ok_or_else(|| {
             let (tensor, file) = (one_line(tensor), one_line(&file.to_string()));
             malformed(format!(
-                "`{tensor}` shall be in {file}, which is no name of a safetensors file in this folder"
+                "`{tensor}` is assigned to {file}, which is not a valid safetensors file name in this folder"
             ))
         })?;
         let number = *numbers.entry(file).or_insert_with(|| {
@@ -173,10 +173,10 @@ fn contents(path: &Path) -> Result<(Vec<String>, BTreeMap<String, usize>), Tenso
     Ok((names, index))
 }
 
-/// The files that an index names.
+/// The files an index refers to.
 ///
 /// # Errors
-/// It is no index, or names files elsewhere.
+/// It is not an index, or refers to files outside the folder.
 pub fn shards_of(index: &Path) -> Result<Vec<String>, TensorFileError> {
     Ok(contents(index)?.0)
 }
@@ -203,14 +203,14 @@ fn sharded(folder: &Path, path: &Path) -> Result<Weights, TensorFileError> {
     })
 }
 
-/// A name of a file beside the index, and of no other kind: indices come from strangers.
+/// A file name next to the index with the right extension: indices are untrusted.
 fn plain(name: &str) -> bool {
     Path::new(name).file_name() == Some(name.as_ref())
         && name.ends_with(".safetensors")
         && !name.contains(|c: char| c == '\\' || c.is_control())
 }
 
-/// Why there is nothing to read.
+/// Why there are no readable weights.
 fn absent(folder: &Path) -> String {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -220,7 +220,7 @@ fn absent(folder: &Path) -> String {
     absence(&names)
 }
 
-/// The same for the names of a repository's files.
+/// The same for the file names of a repository.
 pub fn absence(names: &[String]) -> String {
     let with = |ends: &[&str]| {
         let found = names
@@ -236,19 +236,19 @@ pub fn absence(names: &[String]) -> String {
         );
     }
     if let Some(name) = with(&[".gguf"]) {
-        return format!("no {WEIGHTS}, but {name}: name that file itself");
+        return format!("no {WEIGHTS}, but {name}: pass that file itself");
     }
     if let Some(name) = with(&["adapter_model.safetensors"]) {
         return format!("{name} is an adapter, not a model: merge it into its base first");
     }
     if let Some(name) = with(&[".safetensors"]) {
         return format!(
-            "no {WEIGHTS} and no {INDEX}; {name} has another layout than transformers': look for the version of the model \"for transformers\""
+            "no {WEIGHTS} and no {INDEX}; {name} is not in transformers' layout: look for the model's transformers version"
         );
     }
     if let Some(name) = with(&[".h5", ".msgpack", ".onnx", ".tflite"]) {
         return format!(
-            "no {WEIGHTS}; {name} belongs to another framework: convert it with transformers' save_pretrained"
+            "no {WEIGHTS}; {name} is in another framework's format: convert it with transformers' save_pretrained"
         );
     }
     format!("no {WEIGHTS} and no {INDEX}: this folder has no weights")
@@ -305,7 +305,7 @@ mod tests {
         );
         let known: BTreeSet<&str> = ["x", "z"].into();
         let extra = weights.nothing_but(&known).unwrap_err().to_string();
-        assert!(extra.contains("`y` has no place"), "{extra}");
+        assert!(extra.contains("`y` does not belong"), "{extra}");
     }
 
     #[test]
@@ -328,7 +328,7 @@ mod tests {
         ] {
             index(dir.path(), &[("x", name)]);
             assert!(
-                fault(dir.path()).contains("no name of a safetensors file"),
+                fault(dir.path()).contains("not a valid safetensors file name"),
                 "{name}"
             );
         }
@@ -343,7 +343,7 @@ mod tests {
             ("model.pt", "save_pretrained"),
             ("m-Q4_0.gguf", "m-Q4_0.gguf"),
             ("adapter_model.safetensors", "merge"),
-            ("consolidated.safetensors", "for transformers"),
+            ("consolidated.safetensors", "transformers version"),
             ("tf_model.h5", "another framework"),
             ("notes.txt", "no weights"),
         ] {

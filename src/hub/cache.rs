@@ -1,11 +1,11 @@
-//! The cache on disk, laid out as `huggingface_hub` lays it out, so that both find each other's files:
+//! The cache on disk, in the layout of `huggingface_hub`, so that both share files:
 //!
 //! ```text
 //! datasets--org--name/
 //!   refs/main                      the commit of a branch
-//!   blobs/<hash>                   contents; <hash>.incomplete while they come
+//!   blobs/<hash>                   contents; <hash>.incomplete during download
 //!   snapshots/<commit>/<name>      a link to its blob
-//!   .llmtui/<commit>.json          our own: the whole listing, so that a part is not taken for the whole when offline
+//!   .llmtui/<commit>.json          our own: the full listing, so that a partial download is not mistaken for a full one offline
 //! ```
 
 use super::name::{confined, is_hex};
@@ -36,7 +36,7 @@ impl RepoCache {
         }
     }
 
-    /// Keeps what the hub said, for the day without it.
+    /// Stores the hub's answer for offline use.
     pub fn remember(&self, listing: &Listing) -> Result<(), HubError> {
         let write = |path: PathBuf, bytes: &[u8]| {
             if fs::read(&path).is_ok_and(|old| old == bytes) {
@@ -57,7 +57,7 @@ impl RepoCache {
         self.root.join(".llmtui").join(format!("{commit}.json"))
     }
 
-    /// What is known without the hub.
+    /// What the cache knows without the hub.
     pub fn listing(&self, why: &str) -> Result<Listing, HubError> {
         let missing = || HubError::NotCached {
             what: format!("{} (revision {})", self.repo, self.revision),
@@ -95,7 +95,7 @@ impl RepoCache {
         })
     }
 
-    /// A file of a snapshot that is there, whole.
+    /// A complete file of a snapshot.
     pub fn snapshot_file(&self, commit: &str, file: &RemoteFile) -> Option<PathBuf> {
         let path = self.snapshot_path(commit, &file.name).ok()?;
         let size = fs::metadata(&path)
@@ -113,19 +113,19 @@ impl RepoCache {
         Ok(self.root.join("snapshots").join(commit).join(name))
     }
 
-    /// Where a content is kept, and where its beginning is kept until it is whole.
+    /// Path of a blob, and of its partial download.
     pub fn blob_paths(&self, blob: &str) -> (PathBuf, PathBuf) {
         let blobs = self.root.join("blobs");
         (blobs.join(blob), blobs.join(format!("{blob}.incomplete")))
     }
 
-    /// Gives a snapshot its file: a relative link to the blob.
+    /// Adds a file to a snapshot: a relative link to the blob.
     pub fn link(&self, commit: &str, name: &str, blob: &str) -> Result<PathBuf, HubError> {
         let path = self.snapshot_path(commit, name)?;
         make_parent(&path)?;
         let up = "../".repeat(name.split('/').count() + 1);
         let target = format!("{up}blobs/{blob}");
-        // A link of an older or broken download.
+        // A link from an older or broken download.
         if fs::symlink_metadata(&path).is_ok() {
             fs::remove_file(&path).map_err(HubError::disk(&path))?;
         }
@@ -133,7 +133,7 @@ impl RepoCache {
         Ok(path)
     }
 
-    /// One download of a content at a time, over processes too; `huggingface_hub` locks the same file.
+    /// One download of a blob at a time, across processes; `huggingface_hub` locks the same file.
     pub fn lock(&self, blob: &str) -> Result<Option<files::Lock>, HubError> {
         let path = self.locks.join(format!("{blob}.lock"));
         make_parent(&path)?;

@@ -1,5 +1,5 @@
-//! The part of a data set's README that names its subsets: `configs:` between the two `---` lines. Only the plain block
-//! style that the hub itself writes is read; whatever else stands there is reported, not guessed at.
+//! The part of a dataset's README that defines its subsets: `configs:` between the two `---` lines. Only the plain block
+//! style that the hub itself writes is parsed; anything else is reported, not guessed.
 
 /// A subset and its splits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -10,10 +10,10 @@ pub struct CardConfig {
     pub splits: Vec<(String, Vec<String>)>,
 }
 
-/// The subsets that a README names; `Ok(None)` when it names none.
+/// The subsets defined in a README; `Ok(None)` if there are none.
 ///
 /// # Errors
-/// The line (from 1) that is not understood.
+/// The number of the line (from 1) that cannot be parsed.
 pub fn configs(readme: &str) -> Result<Option<Vec<CardConfig>>, usize> {
     let mut configs: Vec<CardConfig> = Vec::new();
     let mut block = Block::default();
@@ -55,7 +55,7 @@ impl Block {
             None => (false, text),
         };
         let Some((key, value)) = key_value(text) else {
-            // An item of a list of patterns.
+            // An entry of a list of patterns.
             let (_, patterns) = configs.last_mut()?.splits.last_mut()?;
             (item && self.in_path_list).then(|| patterns.push(unquoted(text)))?;
             return Some(());
@@ -89,8 +89,8 @@ impl Block {
                     known.extend(patterns(value)?);
                 }
             }
-            // A folder in front of all patterns changes what they mean; the rest (separators, descriptions) does not
-            // choose files.
+            // A base folder changes the meaning of all patterns; the remaining keys (separators, descriptions) do not
+            // select files.
             "data_dir" => return None,
             _ => {}
         }

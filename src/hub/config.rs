@@ -1,16 +1,16 @@
-//! Where the hub is, who asks, and where files are kept: what Hugging Face's environment variables say.
+//! Hub endpoint, token and cache folder, from Hugging Face's environment variables.
 
 use crate::base::paths::Env;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A token. It prints as dots.
+/// A token. It is masked when printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub(super) String);
 
 impl Secret {
-    /// `None` for nothing, and for what cannot stand in a header.
+    /// `None` for an empty one, and for one that is not valid in a header.
     pub fn new(text: &str) -> Option<Secret> {
         let text = text.trim();
         let plain = text.bytes().all(|b| b.is_ascii_graphic());
@@ -24,19 +24,19 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How the hub is reached.
+/// Access to the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubConfig {
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     pub endpoint: String,
-    /// The folder of `models--…` and `datasets--…`. Without one nothing can be fetched.
+    /// The folder of `models--…` and `datasets--…`. Without one nothing can be downloaded.
     pub cache: Option<PathBuf>,
     pub token: Option<Secret>,
     /// Never ask the network.
     pub offline: bool,
-    /// The longest silence of a connection.
+    /// Timeout of an idle connection.
     pub timeout: Duration,
-    /// The first pause before another try; it doubles each time.
+    /// The pause before the first retry; it doubles each time.
     pub pause: Duration,
 }
 
@@ -54,7 +54,7 @@ impl Default for HubConfig {
 }
 
 impl HubConfig {
-    /// As the environment says; a token file is read now.
+    /// From the environment; a token file is read now.
     pub fn from_env(env: &Env) -> HubConfig {
         let said = &env.hub;
         let standard = HubConfig::default();

@@ -1,4 +1,4 @@
-//! A file comes: in pieces if need be, verified, and only then under its name.
+//! Downloading a file: resumable, verified, and only then renamed to its final name.
 
 use super::cache::{RepoCache, make_parent};
 use super::http::{Http, encoded};
@@ -8,9 +8,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Breaks of a connection in a row without a single byte between them.
+/// Consecutive connection failures without a single byte in between.
 const BREAKS: u32 = 5;
-/// Rounds of waiting for another process that fetches the same file.
+/// Rounds of waiting for another process that downloads the same file.
 const ROUNDS_FOR_OTHERS: u32 = 600;
 const CHUNK: usize = 1 << 18;
 
@@ -25,7 +25,7 @@ pub(super) fn fetch(
 ) -> Result<PathBuf, HubError> {
     let blob = file.blob.as_deref().ok_or_else(|| HubError::Answer {
         url: config.endpoint.clone(),
-        why: format!("it does not tell the hash of {}", file.name),
+        why: format!("it does not report the hash of {}", file.name),
     })?;
     let (whole, partial) = cache.blob_paths(blob);
     make_parent(&whole)?;
@@ -60,14 +60,14 @@ fn wait_for_lock(
         }
         http.wait(0, None);
     }
-    // Whoever holds it is stuck. Writing beside it would mix two downloads.
+    // The lock holder is stuck. Writing anyway would interleave two downloads.
     Err(HubError::NotCached {
         what: blob.to_string(),
         why: "another program holds its lock".into(),
     })
 }
 
-/// Fills the partial file up to the announced size.
+/// Fills the partial file up to the expected size.
 fn receive(
     http: &Http,
     repo: &Repo,
@@ -79,7 +79,7 @@ fn receive(
     let mut breaks = 0;
     loop {
         let before = fs::metadata(partial).map_or(0, |m| m.len());
-        // More than announced, or already all of it: what is right will be told by its hash.
+        // More than expected, or already complete: the hash decides.
         let before = match file.size {
             Some(size) if before == size && size > 0 => return Ok(()),
             Some(size) if before > size => {
@@ -114,7 +114,7 @@ fn receive(
     }
 }
 
-/// One connection: bytes in the partial file afterwards, and whether the answer came to its end.
+/// One connection: bytes in the partial file afterwards, and whether the response was complete.
 fn receive_once(
     http: &Http,
     repo: &Repo,
@@ -153,7 +153,7 @@ fn receive_once(
                     break true;
                 }
             }
-            // The connection broke: what came is kept.
+            // The connection broke: received bytes are kept.
             Err(_) => break false,
         }
     };

@@ -1,43 +1,43 @@
-//! What can go wrong between here and the hub: the place, the cause, what to do.
+//! Errors of the hub, the network or the cache: what failed, why, and what to do.
 
 use std::path::PathBuf;
 
-/// A fault of the hub, of the way to it or of the cache.
+/// An error of the hub, the network or the cache.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
-    #[error("`{0}` is no repository of the hub")]
+    #[error("`{0}` is not a hub repository id")]
     BadId(String),
-    #[error("`{0}` is no revision")]
+    #[error("`{0}` is not a valid revision")]
     BadRevision(String),
-    #[error("the hub names a file `{0}`, which leaves the folder that it belongs into")]
+    #[error("the hub lists a file `{0}`, whose path leads outside its folder")]
     BadName(String),
-    #[error("there is no folder for files of the hub")]
+    #[error("there is no cache folder for hub files")]
     NoCache,
     #[error("{repo} does not exist on {endpoint}, or is private")]
     NotFound { repo: String, endpoint: String },
     #[error("{repo} has no file {file}")]
     NoFile { repo: String, file: String },
-    #[error("{repo} may not be read ({status})")]
+    #[error("access to {repo} denied ({status})")]
     Denied {
         repo: String,
         status: u16,
         token: bool,
     },
-    #[error("{what} is not in the cache, and the hub cannot be asked: {why}")]
+    #[error("{what} is not in the cache, and the hub is not available: {why}")]
     NotCached { what: String, why: String },
     #[error("{url} answered {status}")]
     Status { url: String, status: u16 },
     #[error("{url} cannot be reached: {why}")]
     Unreachable { url: String, why: String },
-    #[error("{url} answered what is no answer of the hub: {why}")]
+    #[error("unexpected response from {url}: {why}")]
     Answer { url: String, why: String },
-    #[error("{file}: {got} bytes came, {expected} were announced")]
+    #[error("{file}: received {got} bytes, expected {expected}")]
     Size {
         file: String,
         got: u64,
         expected: u64,
     },
-    #[error("{file}: what came has the SHA-256 {got}, announced was {expected}")]
+    #[error("{file}: SHA-256 mismatch: received {got}, expected {expected}")]
     Hash {
         file: String,
         got: String,
@@ -62,7 +62,7 @@ impl HubError {
         move |source| HubError::Disk { path, source }
     }
 
-    /// True when the hub or the way to it failed, not the question.
+    /// True if the hub or the network failed, not the request.
     pub fn is_outage(&self) -> bool {
         match self {
             HubError::Unreachable { .. } => true,
@@ -74,35 +74,35 @@ impl HubError {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
-            HubError::BadId(_) => "org/name, as in the address of its page; a file that should be there: check its path".into(),
-            HubError::BadRevision(_) => "a branch, a tag or a commit; the default is main".into(),
-            HubError::BadName(_) => "do not use this repository: its names try to write elsewhere".into(),
+            HubError::BadId(_) => "use org/name, as in its page's URL; for a local file, check the path".into(),
+            HubError::BadRevision(_) => "use a branch, a tag or a commit; the default is main".into(),
+            HubError::BadName(_) => "do not use this repository: its file names try to write outside the cache".into(),
             HubError::NoCache => "set HF_HOME or HF_HUB_CACHE to a folder".into(),
             HubError::NotFound { .. } => {
-                "check the name; for a private one set HF_TOKEN to a token that may read it (huggingface.co/settings/tokens)".into()
+                "check the name; for a private one set HF_TOKEN to a token with read access (huggingface.co/settings/tokens)".into()
             }
-            HubError::NoFile { .. } => "look at the repository's list of files".into(),
+            HubError::NoFile { .. } => "check the repository's file list".into(),
             HubError::Denied { token: false, .. } => {
-                "set HF_TOKEN to a token that may read it (huggingface.co/settings/tokens), and accept its terms on its page if it has any".into()
+                "set HF_TOKEN to a token with read access (huggingface.co/settings/tokens), and accept its terms on its page if it has any".into()
             }
             HubError::Denied { token: true, .. } => {
-                "the token may not read it: accept the terms on its page, or use another token (HF_TOKEN)".into()
+                "the token has no read access: accept the terms on the repository's page, or use another token (HF_TOKEN)".into()
             }
             HubError::NotCached { .. } => {
-                "fetch it once with a network (unset HF_HUB_OFFLINE); HF_HOME says where the cache is".into()
+                "download it once while online (unset HF_HUB_OFFLINE); HF_HOME sets the cache location".into()
             }
             HubError::Status { status: 429, .. } => {
-                "too many requests: wait some minutes; a token (HF_TOKEN) raises the limit".into()
+                "too many requests: wait a few minutes; a token (HF_TOKEN) raises the limit".into()
             }
-            HubError::Status { .. } => "try again later; status.huggingface.co tells of outages".into(),
+            HubError::Status { .. } => "try again later; status.huggingface.co reports outages".into(),
             HubError::Unreachable { .. } => {
-                "check the network and any proxy (HTTPS_PROXY); HF_ENDPOINT names a mirror, HF_HUB_DOWNLOAD_TIMEOUT the seconds to wait".into()
+                "check the network and any proxy (HTTPS_PROXY); HF_ENDPOINT selects a mirror, HF_HUB_DOWNLOAD_TIMEOUT sets the timeout in seconds".into()
             }
-            HubError::Answer { .. } => "check HF_ENDPOINT: something else than the hub answers there".into(),
+            HubError::Answer { .. } => "check HF_ENDPOINT: the server there is not the hub".into(),
             HubError::Size { .. } | HubError::Hash { .. } => {
-                "the download was thrown away: try again; if it stays so, a proxy or mirror changes the file".into()
+                "the download was discarded: try again; if it keeps failing, a proxy or mirror modifies the file".into()
             }
-            HubError::Disk { .. } => "check the room and the permissions of the cache folder (HF_HOME)".into(),
+            HubError::Disk { .. } => "check free space and permissions of the cache folder (HF_HOME)".into(),
             HubError::Choice { fix, .. } => fix.clone(),
         }
     }

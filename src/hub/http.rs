@@ -1,4 +1,4 @@
-//! Requests with patience: an outage or a limit is met with pauses, a refusal is told at once.
+//! HTTP requests with retries: outages and rate limits are retried with backoff, rejections are returned at once.
 
 use super::{HubConfig, HubError, Repo};
 use std::io::Read;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
-/// Tries of one request.
+/// Attempts per request.
 const TRIES: u32 = 5;
-/// The longest pause, whatever a server asks for.
+/// Longest pause, whatever the server asks for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The largest answer that is held in memory: a listing of a hundred thousand files.
+/// Largest response held in memory: a listing of a hundred thousand files.
 const MAX_ANSWER: u64 = 64 << 20;
 
 pub(super) struct Http {
@@ -40,7 +40,7 @@ impl Http {
         }
     }
 
-    /// Gets an answer of 2xx or 416, from byte `from` on.
+    /// Performs a request with status 2xx or 416, from byte `from` on.
     pub fn get(&self, repo: &Repo, url: &str, from: u64) -> Result<Response<Body>, HubError> {
         let mut last = None;
         for attempt in 0..TRIES {
@@ -70,7 +70,7 @@ impl Http {
         if from > 0 {
             request = request.header("range", format!("bytes={from}-"));
         }
-        // Bytes as they lie on the hub: a range and a size count those.
+        // Uncompressed: ranges and sizes count the bytes as stored on the hub.
         request = request.header("accept-encoding", "identity");
         request.call().map_err(|e| HubError::Unreachable {
             url: url.to_string(),
@@ -82,7 +82,7 @@ impl Http {
         let status = response.status().as_u16();
         match status {
             200..=299 | 416 => Ok(()),
-            // The hub answers 401 for what does not exist, too: it does not tell whether there is something private.
+            // The hub also answers 401 for missing repositories, so as not to reveal private ones.
             401 | 403 => Err(HubError::Denied {
                 repo: repo.id.clone(),
                 status,
@@ -99,14 +99,14 @@ impl Http {
         }
     }
 
-    /// A pause before the next try.
+    /// A pause before the next attempt.
     pub fn wait(&self, attempt: u32, asked: Option<Duration>) {
         let pause = asked.unwrap_or(self.pause * 2u32.saturating_pow(attempt));
         let (_hold, never) = mpsc::channel::<()>();
         let _ = never.recv_timeout(pause.min(LONGEST_PAUSE));
     }
 
-    /// A JSON answer.
+    /// A JSON response.
     pub fn json(&self, repo: &Repo, url: &str) -> Result<serde_json::Value, HubError> {
         let answer = |why: String| HubError::Answer {
             url: url.to_string(),
@@ -133,7 +133,7 @@ fn retry_after(response: &Response<Body>) -> Option<Duration> {
     value.parse().ok().map(Duration::from_secs)
 }
 
-/// A name inside a URL: everything but the hub's plain characters and, in paths, `/` as `%xx`.
+/// Percent-encodes everything in a URL segment except the hub's plain characters and, in paths, `/`.
 pub(super) fn encoded(text: &str, keep_slashes: bool) -> String {
     text.bytes()
         .map(|b| match b {

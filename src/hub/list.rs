@@ -1,4 +1,4 @@
-//! Which files a repository has, as the hub's API tells.
+//! The files of a repository, from the hub's API.
 
 use super::http::{Http, encoded};
 use super::name::is_hex;
@@ -45,14 +45,14 @@ pub(super) fn ask(http: &Http, repo: &Repo) -> Result<Listing, HubError> {
     let value = http.json(repo, &url)?;
     let info: Info = serde_json::from_value(value).map_err(|e| answer(&e.to_string()))?;
     if !is_hex(&info.sha) {
-        return Err(answer("its commit is no hash"));
+        return Err(answer("its commit is not a hash"));
     }
     let files = info.siblings.into_iter().map(|s| {
         let lfs = s.lfs.as_ref();
         let sha256 = lfs.and_then(|l| l.sha256.clone()).filter(|h| is_hex(h));
         RemoteFile {
             size: lfs.and_then(|l| l.size).or(s.size),
-            // A large file is named by its SHA-256, a small one by its git blob.
+            // A large file is identified by its SHA-256, a small one by its git blob hash.
             blob: sha256.clone().or(s.blob_id).filter(|b| is_hex(b)),
             sha256,
             name: s.rfilename,

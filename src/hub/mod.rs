@@ -1,5 +1,5 @@
-//! The Hugging Face hub: which files a repository has, which of them make a split, and downloading them into the same
-//! cache that Hugging Face's own programs use. What the files hold is not known here.
+//! The Hugging Face hub: which files a repository has, which of them make up a split, and downloads into the
+//! cache shared with Hugging Face's own tools. File contents are not interpreted here.
 
 mod cache;
 mod card;
@@ -27,7 +27,7 @@ use cache::RepoCache;
 use http::Http;
 use std::path::PathBuf;
 
-/// What a repository is for; it decides on its address.
+/// The type of a repository; part of its URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RepoKind {
     Dataset,
@@ -38,7 +38,7 @@ pub enum RepoKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repo {
     pub kind: RepoKind,
-    /// `org/name`, or `name` for the oldest ones.
+    /// `org/name`, or `name` for legacy ids.
     pub id: String,
     /// A branch, a tag or a commit.
     pub revision: String,
@@ -46,7 +46,7 @@ pub struct Repo {
 
 impl Repo {
     /// # Errors
-    /// The id is not one.
+    /// The id is invalid.
     pub fn new(kind: RepoKind, id: &str, revision: Option<&str>) -> Result<Repo, HubError> {
         if !is_repo_id(id) {
             return Err(HubError::BadId(id.to_string()));
@@ -68,9 +68,9 @@ impl Repo {
 pub struct RemoteFile {
     /// Relative to the repository, with `/`.
     pub name: String,
-    /// `None` when it is known from the cache alone.
+    /// `None` if it is known from the cache only.
     pub size: Option<u64>,
-    /// The name of its content: a git blob's SHA-1, or the SHA-256 of a large file.
+    /// The blob's name: a git blob SHA-1, or the SHA-256 of a large file.
     pub blob: Option<String>,
     /// Of large files, in hex.
     pub sha256: Option<String>,
@@ -81,7 +81,7 @@ pub struct RemoteFile {
 pub struct Listing {
     pub commit: String,
     pub files: Vec<RemoteFile>,
-    /// Why the hub was not asked; the cache was.
+    /// Why the hub was not asked and the cache was used instead.
     #[serde(skip)]
     pub from_cache: Option<String>,
 }
@@ -92,10 +92,10 @@ impl Listing {
     }
 }
 
-/// Hears of a download: the file's name, bytes so far, bytes in all.
+/// Download progress callback: file name, bytes so far, total bytes.
 pub type OnProgress<'a> = dyn Fn(&str, u64, u64) + 'a;
 
-/// A way to the hub and its cache.
+/// A hub client with its cache.
 pub struct Hub {
     config: HubConfig,
     http: Http,
@@ -109,10 +109,10 @@ impl Hub {
         }
     }
 
-    /// The files of a repository. When the hub cannot be reached (or must not be), the cache answers.
+    /// The files of a repository. If the hub is unreachable (or offline mode is set), the cache is used.
     ///
     /// # Errors
-    /// There is no such repository, no permission, or neither network nor cache.
+    /// The repository does not exist, access is denied, or there is neither network nor cache.
     pub fn list(&self, repo: &Repo) -> Result<Listing, HubError> {
         let cache = self.cache(repo)?;
         if self.config.offline {
@@ -123,16 +123,16 @@ impl Hub {
                 cache.remember(&listing)?;
                 Ok(listing)
             }
-            // An outage must not stop who has the files.
+            // An outage must not affect users who have the files.
             Err(e) if e.is_outage() => cache.listing(&e.to_string()).map_err(|_| e),
             Err(e) => Err(e),
         }
     }
 
-    /// The path of a file in the cache, downloaded if need be. A download that was broken off goes on where it stopped.
+    /// The path of a file in the cache, downloaded if necessary. An interrupted download resumes.
     ///
     /// # Errors
-    /// The file cannot be had, or what came is not what the hub announced.
+    /// The file cannot be downloaded, or it does not match the hub's size or hash.
     pub fn fetch(
         &self,
         repo: &Repo,

@@ -1,13 +1,13 @@
-//! Models of the hub by name, and where the cache has them. What makes a model is not known here.
+//! Hub models by id, and their folders in the cache. What makes a model is decided elsewhere.
 
 use super::name::{confined, is_hex, is_repo_id};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// In front of an id that could be taken for something else: `hf:gpt2`.
+/// Prefix of an id that could be mistaken for something else: `hf:gpt2`.
 const PREFIX: &str = "hf:";
 
-/// The id and the revision that a word names: `org/name`, `org/name@revision`, `hf:name`. `None` for words that are no id.
+/// Parses an id and revision: `org/name`, `org/name@revision`, `hf:name`. `None` if it is not an id.
 pub fn model_id(word: &str) -> Option<(&str, Option<&str>)> {
     let (prefixed, id) = match word.strip_prefix(PREFIX) {
         Some(id) => (true, id),
@@ -23,7 +23,7 @@ pub fn model_id(word: &str) -> Option<(&str, Option<&str>)> {
     good.then_some((id, revision))
 }
 
-/// The folder in `cache` that holds a model's config.json at a revision; the network is not asked.
+/// The cached folder with a model's config.json at a revision; uses no network.
 pub fn cached_model(cache: &Path, id: &str, revision: Option<&str>) -> Option<PathBuf> {
     let root = cache.join(format!("models--{}", id.replace('/', "--")));
     let revision = revision.unwrap_or("main");

@@ -1,8 +1,8 @@
-//! Names that come from elsewhere: they must stay inside the folder that they belong into.
+//! Untrusted names: they must not lead outside their folder.
 
 use super::HubError;
 
-/// Lets relative names with `/` pass that cannot lead out of a folder.
+/// Accepts relative names with `/` that stay inside a folder.
 ///
 /// # Errors
 /// `..`, absolute names, empty parts, backslashes, control characters.
@@ -34,7 +34,7 @@ pub fn is_repo_id(id: &str) -> bool {
         && !id.contains("..")
 }
 
-/// A commit or the name of a blob: it becomes a file name too.
+/// A commit or blob name: it also becomes a file name.
 pub(super) fn is_hex(text: &str) -> bool {
     (7..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit())
 }

@@ -1,14 +1,14 @@
-//! How fast a download comes: bytes a second over its last moments.
+//! Recent download rate in bytes per second.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What is looked back on.
+/// Length of the window.
 const WINDOW: Duration = Duration::from_secs(5);
-/// Between two samples.
+/// Interval between samples.
 const STEP: Duration = Duration::from_millis(250);
 
-/// Samples of one download after the other.
+/// Samples of successive downloads.
 #[derive(Debug, Clone, Default)]
 pub struct Pace {
     file: String,
@@ -17,7 +17,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Notes that `done` bytes of a file are there at `now`, and tells bytes a second; `None` while it is too early to tell.
+    /// Records that `done` bytes of a file are there at `now`, and returns bytes per second; `None` while it is too early.
     pub fn note(&mut self, file: &str, done: u64, now: Duration) -> Option<f64> {
         let another = self.file != file || self.samples.back().is_some_and(|(_, d)| *d > done);
         if another {

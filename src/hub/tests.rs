@@ -1,4 +1,4 @@
-//! The hub against a server of our own: what is asked, what is kept, and what every kind of trouble ends in.
+//! The hub client against a local test server: requests, cache contents, and the outcome of every kind of failure.
 
 use super::*;
 use sha2::{Digest, Sha256};
@@ -341,7 +341,7 @@ fn offline_the_cache_answers_and_says_what_it_lacks() {
     );
     let other = Repo::new(RepoKind::Dataset, "org/other", None).unwrap();
     let error = Hub::new(&config).list(&other).unwrap_err();
-    assert!(matches!(error, HubError::NotCached { .. }) && error.hint().contains("network"));
+    assert!(matches!(error, HubError::NotCached { .. }) && error.hint().contains("online"));
     assert_eq!(server.log().len(), asked);
 }
 

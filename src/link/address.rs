@@ -1,12 +1,12 @@
-//! Where a run's socket lies, and who may come near it. Run paths can be longer than a socket address allows, so
-//! sockets live in the runtime directory, in a folder that only the owner can enter.
+//! The path of a run's socket, and its permissions. Run paths can be longer than a socket address allows, so
+//! sockets are in the runtime directory, in a folder only the owner can enter.
 
 use crate::base::paths::Env;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Longest path of a Unix socket on every system that we know (108 bytes on Linux, 104 on BSD, one for the NUL).
+/// Longest path of a Unix socket on all known systems (108 bytes on Linux, 104 on BSD, one for the NUL).
 const MAX_SOCKET_PATH: usize = 103;
 
 /// Why a socket cannot be used.
@@ -17,14 +17,14 @@ pub enum AddressError {
     )]
     TooLong(PathBuf),
     #[error(
-        "{dir} could be entered by others ({why}); sockets are only made in a directory that is yours alone: remove it, or chmod 700 it if it is yours"
+        "{dir} is accessible to others ({why}); sockets need a private directory: remove it, or chmod 700 it if it is yours"
     )]
     Unsafe { dir: PathBuf, why: String },
     #[error("{path}: {error}")]
     Io { path: PathBuf, error: io::Error },
 }
 
-/// The socket of the run called `id`: in the runtime directory, or below `/tmp` where that path would be too long.
+/// The socket of run `id`: in the runtime directory, or below `/tmp` if that path would be too long.
 pub fn socket_path(env: &Env, id: &str) -> Result<PathBuf, AddressError> {
     let name = format!("{id}.sock");
     let uid = rustix::process::getuid().as_raw();
@@ -41,8 +41,8 @@ pub fn socket_path(env: &Env, id: &str) -> Result<PathBuf, AddressError> {
         .ok_or_else(|| AddressError::TooLong(paths[0].clone()))
 }
 
-/// Makes the socket's folder (mode 0700) or checks that an existing one is a directory of ours that nobody else can
-/// enter. A symbolic link is refused: whoever made it decides where it leads.
+/// Creates the socket's folder (mode 0700) or checks that an existing one is a directory of ours that nobody else can
+/// enter. A symbolic link is rejected: its creator controls the target.
 pub fn secure_dir(dir: &Path) -> Result<(), AddressError> {
     let io_error = |error| AddressError::Io {
         path: dir.into(),
@@ -56,7 +56,7 @@ pub fn secure_dir(dir: &Path) -> Result<(), AddressError> {
     let meta = std::fs::symlink_metadata(dir).map_err(io_error)?;
     let uid = rustix::process::getuid().as_raw();
     let why = if !meta.file_type().is_dir() {
-        "it is not a directory itself".to_string()
+        "it is not a directory".to_string()
     } else if meta.uid() != uid {
         format!("it belongs to user {}", meta.uid())
     } else if meta.mode() & 0o077 != 0 {

@@ -1,12 +1,12 @@
-//! A run's log as a stream: what stands in it, then what is appended. Viewers are always fed from the file, never from
-//! memory, so a slow one costs nothing, misses nothing and hears nothing twice.
+//! A run's log as a stream: existing lines, then appended ones. Viewers are always fed from the file, never from
+//! memory, so a slow one costs nothing, misses nothing and gets nothing twice.
 
 use crate::run::{Tail, log::seq_of};
 use std::io;
 use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 
-/// Bytes of whole lines handed out at a time.
+/// Bytes of complete lines returned at a time.
 const BATCH: usize = 64 * 1024;
 
 /// A cursor over a log that is being written in this process.
@@ -16,7 +16,7 @@ pub(super) struct Feed {
     tail: Option<Tail>,
     /// Last number on disk; closed when the log is.
     growth: watch::Receiver<u64>,
-    /// Lines with smaller numbers are left out.
+    /// Lines with smaller numbers are skipped.
     from_seq: u64,
 }
 
@@ -30,12 +30,12 @@ impl Feed {
         }
     }
 
-    /// Puts the next whole lines into `lines` (cleared first); false when the log is closed and all was given. Waits
-    /// where there is nothing yet. Cancel-safe: lines are consumed only by a call that returns them.
+    /// Puts the next complete lines into `lines` (cleared first); false once the log is closed and everything was returned.
+    /// Waits if there is nothing yet. Cancel-safe: lines are consumed only by a call that returns them.
     pub async fn next(&mut self, lines: &mut String) -> io::Result<bool> {
         loop {
-            // Asked before reading: what is appended during the read wakes the wait below, what was appended before
-            // the end is still read.
+            // Checked before reading: an append during the read wakes the wait below, one before
+            // the close is still read.
             let over = self.growth.has_changed().is_err();
             self.growth.mark_unchanged();
             lines.clear();

@@ -1,5 +1,5 @@
-//! An engine in this process: its thread, its log, its commands, its stop flag, and optionally the socket that lets other
-//! processes watch. The engine itself sees an [`EngineIo`] and knows nothing of sockets.
+//! An engine in this process: its thread, its log, its commands, its stop flag, and optionally the socket for viewers in
+//! other processes. The engine itself sees an [`EngineIo`] and is unaware of sockets.
 
 use super::address::AddressError;
 use super::server::Server;
@@ -16,10 +16,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often an engine that waits for the disk looks whether it shall stop.
+/// How often an engine waiting for the disk checks the stop flag.
 const STALL_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why an engine could not be held, or how holding it ended.
+/// Why an engine could not be started, or how it ended.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     #[error(transparent)]
@@ -30,7 +30,7 @@ pub enum HostError {
     Panicked,
 }
 
-/// Everything an engine needs of the outside.
+/// The engine's connections to the outside.
 #[derive(Debug)]
 pub struct EngineIo {
     pub emitter: Emitter,
@@ -39,7 +39,7 @@ pub struct EngineIo {
     pub stop: Arc<AtomicBool>,
 }
 
-/// The engine's way to the log. A full disk makes it wait, and training with it, until there is room or a stop is asked for.
+/// The engine's writer to the log. A full disk blocks it, and training, until there is space or a stop is requested.
 #[derive(Debug)]
 pub struct Emitter {
     log: LogSender,
@@ -48,7 +48,7 @@ pub struct Emitter {
 }
 
 impl Emitter {
-    /// Puts an event into the log.
+    /// Appends an event to the log.
     pub fn emit(&mut self, event: Event) {
         let mut owed = event;
         loop {
@@ -66,7 +66,7 @@ impl Emitter {
         }
     }
 
-    /// Events given up because the disk stayed full until the stop.
+    /// Events dropped because the disk stayed full until the stop.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -76,7 +76,7 @@ impl Emitter {
     }
 }
 
-/// A held engine; `T` is what it ends with.
+/// A running engine; `T` is its result.
 #[derive(Debug)]
 pub struct Host<T> {
     run: RunDir,
@@ -91,7 +91,7 @@ pub struct Host<T> {
 
 impl<T: Send + 'static> Host<T> {
     /// Starts `engine` on its own thread. `claim` is the run's lock, held until [`Host::wait`] returns. With `door`, the
-    /// run's socket is open before the engine says its first word.
+    /// run's socket is open before the engine's first event.
     pub fn start(
         run: &RunDir,
         claim: Lock,
@@ -150,7 +150,7 @@ impl<T: Send + 'static> Host<T> {
         )
     }
 
-    /// The number of the last event that stood in the log before this engine's first.
+    /// The number of the last event in the log before this engine's first.
     pub fn begin_seq(&self) -> u64 {
         self.log.begin_seq()
     }
@@ -160,7 +160,7 @@ impl<T: Send + 'static> Host<T> {
         Arc::clone(&self.stop)
     }
 
-    /// The engine's command queue, for whoever has no link (signals).
+    /// The engine's command queue, for callers without a link (signal handlers).
     pub fn commands(&self) -> SyncSender<Request> {
         self.commands.clone()
     }
@@ -169,7 +169,7 @@ impl<T: Send + 'static> Host<T> {
         &self.run
     }
 
-    /// Waits for the engine, for its last words to be on disk, and a moment for viewers to read them. The run is free
+    /// Waits for the engine, for its final events to be on disk, and briefly for viewers to read them. The run is free
     /// for another engine as soon as the log is closed.
     pub fn wait(self) -> Result<T, HostError> {
         let ending = self.engine.join();

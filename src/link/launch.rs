@@ -1,4 +1,4 @@
-//! Starting engines in processes of their own: a training run that outlives its viewer, and a model that answers prompts.
+//! Starting engines in their own processes: a training run that outlives its viewer, and an inference engine.
 
 use super::{ConnectError, Link, answers, stdio};
 use crate::base::clock::{Clock, SystemClock};
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// An engine that neither answers nor dies within this time is given up (its process goes on).
+/// An engine that neither answers nor dies within this time is given up on (its process continues).
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(5);
-/// Bytes of engine.log told when an engine dies at once.
+/// Bytes of engine.log shown if an engine dies at once.
 const LAST_WORDS: u64 = 2048;
 
 /// How to start an engine process.
@@ -23,22 +23,22 @@ const LAST_WORDS: u64 = 2048;
 pub struct Launcher {
     /// The program: this one.
     pub program: PathBuf,
-    /// Where sockets live.
+    /// Directory of the sockets.
     pub env: Env,
 }
 
-/// What the engine process is told besides the run's spec.
+/// Arguments of the engine process besides the run's spec.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// Go on from the newest checkpoint.
+    /// Resume from the newest checkpoint.
     pub resume: bool,
-    /// Train although a preflight check fails.
+    /// Train even if a preflight check fails.
     pub force: bool,
     /// Save and stop after this step.
     pub stop_after: Option<u64>,
 }
 
-/// Why no engine came up.
+/// Why no engine started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     #[error("{program} cannot be started: {error}")]
@@ -51,11 +51,11 @@ pub enum LaunchError {
         path: PathBuf,
         error: std::io::Error,
     },
-    #[error("the engine ended at once ({status}): {words}")]
+    #[error("the engine exited immediately ({status}): {words}")]
     Died { status: ExitStatus, words: String },
-    #[error("the checks ended before the first of them ({status}): {words}")]
+    #[error("preflight exited before its first check ({status}): {words}")]
     Checks { status: ExitStatus, words: String },
-    #[error("the engine of {run} does not answer; {log} may say why")]
+    #[error("the engine of {run} does not respond; see {log}")]
     Silent { run: String, log: PathBuf },
     #[error(transparent)]
     Run(#[from] RunError),
@@ -64,10 +64,10 @@ pub enum LaunchError {
 }
 
 impl Launcher {
-    /// A launcher of the running program.
+    /// A launcher for the running program.
     pub fn this_program(env: &Env) -> std::io::Result<Launcher> {
         let program = std::env::current_exe()?;
-        // A program that was rebuilt while it runs is still there under this name (Linux).
+        // A program that was rebuilt while running is still available under this name (Linux).
         let program = if program.exists() {
             program
         } else {
@@ -79,8 +79,8 @@ impl Launcher {
         })
     }
 
-    /// Starts the detached engine of `run` and returns when it answers at its socket, or has already ended cleanly. The
-    /// process survives this one: it has a session of its own, no terminal, and writes to engine.log.
+    /// Starts the detached engine of `run` and returns once it answers at its socket, or has already exited cleanly. The
+    /// process survives this one: it has its own session, no terminal, and writes to engine.log.
     pub fn start_detached(&self, run: &RunDir, options: &EngineOptions) -> Result<(), LaunchError> {
         run.check_idle()?;
         let log_path = run.engine_log_path();
@@ -106,7 +106,7 @@ impl Launcher {
             error,
         })?;
         if let Err(e) = self.await_answer(run, &mut child, said_before) {
-            // An engine that got as far as the log has told there how it ended.
+            // An engine that got as far as the log has recorded there how it ended.
             if !matches!(e, LaunchError::Died { .. }) || told(run) == told_before {
                 return Err(e);
             }
@@ -162,8 +162,8 @@ impl Launcher {
         })
     }
 
-    /// Starts a process that holds the model of `checkpoint` and answers `Generate`. It ends with the link, and with nothing that
-    /// is typed at the terminal.
+    /// Starts a process that loads the model of `checkpoint` and answers `Generate`. It ends with the link; terminal
+    /// input does not reach it.
     pub fn infer(&self, checkpoint: &Path) -> Result<Link, LaunchError> {
         let mut command = Command::new(&self.program);
         command.arg("engine").arg("--infer").arg(checkpoint);
@@ -180,7 +180,7 @@ fn told(run: &RunDir) -> u64 {
     std::fs::metadata(run.events_path()).map_or(0, |meta| meta.len())
 }
 
-/// The last lines written behind `from`, safe to show.
+/// The last lines written after `from`, sanitized.
 fn tail_of(path: &Path, from: u64) -> String {
     let read = || {
         let mut file = std::fs::File::open(path)?;
@@ -193,7 +193,7 @@ fn tail_of(path: &Path, from: u64) -> String {
     let words = read().unwrap_or_default();
     let words = sanitize(String::from_utf8_lossy(&words).trim());
     if words.is_empty() {
-        format!("it said nothing in {}", path.display())
+        format!("nothing was written to {}", path.display())
     } else {
         words
     }

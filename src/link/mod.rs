@@ -1,5 +1,5 @@
-//! Ways to hold an engine. A [`Link`] is two bounded channels and a word on what is at the other end; how it was made
-//! (thread, socket, stdio, replay) no longer matters to its holder. Dropping a link detaches; it never stops a run.
+//! Connections to an engine. A [`Link`] is two bounded channels and a note on what is at the other end; its kind
+//! (thread, socket, stdio, replay) does not matter to its owner. Dropping a link detaches; it never stops a run.
 
 mod address;
 mod feed;
@@ -25,19 +25,19 @@ pub use socket::{ConnectError, answers, connect, relay};
 use crate::wire::{Command, CommandId, Envelope, Request};
 use tokio::sync::mpsc;
 
-/// Events waiting for a viewer; when full, the sender reads the gap from the log instead of queueing.
+/// Events queued for a viewer; when full, the sender catches up from the log instead of queueing.
 pub const EVENTS: usize = 4096;
-/// Commands waiting for an engine; when full, the viewer says "engine busy".
+/// Commands queued for an engine; when full, the viewer reports "engine busy".
 pub const COMMANDS: usize = 64;
 
-/// What arrives from the other end. An envelope with `seq` 0 is an answer of the link itself (a busy engine, a ping): it is
-/// not in the log and no part of the run's history.
+/// A message from the other end. An envelope with `seq` 0 is a reply of the link itself (a busy engine, a ping): it is
+/// not in the log and not part of the run's history.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Incoming {
     Event(Box<Envelope>),
-    /// Everything that was in the log when the link was made has been delivered; what follows is live.
+    /// Everything in the log at the time of connecting has been delivered; what follows is live.
     CaughtUp,
-    /// The other end is gone; `None` is a normal end (the log is finished, or we detached).
+    /// The other end is gone; `None` is a normal end (the log is complete, or we detached).
     Closed(Option<String>),
 }
 
@@ -52,7 +52,7 @@ pub enum SendError {
     Replay,
 }
 
-/// A held engine.
+/// A connected engine.
 #[derive(Debug)]
 pub struct Link {
     events: mpsc::Receiver<Incoming>,
@@ -61,7 +61,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// `commands` is absent on a replay.
+    /// `commands` is absent for a replay.
     pub fn new(events: mpsc::Receiver<Incoming>, commands: Option<mpsc::Sender<Request>>) -> Self {
         Link {
             events,
@@ -70,19 +70,19 @@ impl Link {
         }
     }
 
-    /// Waits for the next arrival; `Closed(None)` for ever once the sender is gone. Cancel-safe.
+    /// Waits for the next message; `Closed(None)` forever once the sender is gone. Cancel-safe.
     pub async fn recv(&mut self) -> Incoming {
         self.events.recv().await.unwrap_or(Incoming::Closed(None))
     }
 
-    /// Waits for the next arrival on a thread that runs no async code.
+    /// Waits for the next message on a thread without async code.
     pub fn blocking_recv(&mut self) -> Incoming {
         self.events
             .blocking_recv()
             .unwrap_or(Incoming::Closed(None))
     }
 
-    /// Takes an arrival that is already there.
+    /// Takes a message that has already arrived.
     pub fn try_recv(&mut self) -> Option<Incoming> {
         self.events.try_recv().ok()
     }
@@ -101,18 +101,18 @@ impl Link {
         Ok(id)
     }
 
-    /// True when commands can be sent at all.
+    /// True if commands can be sent at all.
     pub fn live(&self) -> bool {
         self.commands.as_ref().is_some_and(|c| !c.is_closed())
     }
 }
 
-/// Command ids of a link begin at a place of their own: the log tells every viewer of the answers to all of them.
+/// Each link numbers its commands from its own offset, because the log shows every viewer the answers to all of them.
 fn first_id() -> CommandId {
     (crate::run::id::random() >> 32) << 20 | 1
 }
 
-/// Runs `work` on a thread with a runtime of its own, so that holders of a link need none.
+/// Runs `work` on a thread with its own runtime, so that link owners need none.
 fn on_own_runtime(work: impl Future<Output = ()> + Send + 'static) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         if let Ok(runtime) = tokio::runtime::Builder::new_current_thread()

@@ -1,4 +1,4 @@
-//! Joining a run whatever its state: the socket while an engine holds it, its log when none does.
+//! Connecting to a run in any state: the socket if an engine is running, else its log.
 
 use super::{ConnectError, Link, connect, replay};
 use crate::base::clock::{Clock, SystemClock};
@@ -6,7 +6,7 @@ use crate::base::paths::Env;
 use crate::run::RunDir;
 use std::time::Duration;
 
-/// An engine has this long from taking the run to answering, and from closing its socket to freeing the run.
+/// Time allowed for an engine between claiming the run and answering, and between closing its socket and releasing the run.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -19,9 +19,9 @@ pub enum OpenError {
     Log { run: String, error: std::io::Error },
 }
 
-/// Joins the run: every event from the first, then [`super::Incoming::CaughtUp`], then live events if there is an engine.
+/// Connects to the run: every event from the first, then [`super::Incoming::CaughtUp`], then live events if there is an engine.
 ///
-/// Blocks for a moment while an engine is starting or ending.
+/// Blocks briefly while an engine is starting or ending.
 pub fn open(run: &RunDir, env: &Env) -> Result<Link, OpenError> {
     let clock = SystemClock::new();
     while run.is_alive() {

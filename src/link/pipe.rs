@@ -1,4 +1,4 @@
-//! The viewer's side of a line-speaking peer, a socket or a child process: lines become [`Incoming`], commands become
+//! The viewer's side of a line-based peer, a socket or a child process: lines become [`Incoming`], commands become
 //! lines.
 
 use super::thread::{CaughtUp, ending};
@@ -35,7 +35,7 @@ pub(super) enum End {
     Closed(Option<String>),
 }
 
-/// Pumps until one side is gone. Numbers up to `target` are the past: [`Incoming::CaughtUp`] follows them.
+/// Pumps until one side is gone. Numbers up to `target` are history: [`Incoming::CaughtUp`] follows them.
 pub(super) async fn pump(
     lines: FramedRead<impl AsyncRead + Unpin, LinesCodec>,
     mut write: impl AsyncWrite + Unpin,
@@ -44,7 +44,7 @@ pub(super) async fn pump(
 ) -> End {
     tokio::select! {
         end = hear(lines, &ends.events, target) => end,
-        // A refused write means that the peer is gone: its last lines may still be read.
+        // A failed write means the peer is gone: its last lines may still be readable.
         Ok(()) = say(&mut write, &mut ends.commands) => End::Left,
     }
 }
@@ -71,10 +71,10 @@ async fn hear(
         };
         let envelope = match decoded {
             Ok(envelope) => envelope,
-            Err(e) => return End::Closed(Some(format!("the engine said something strange: {e}"))),
+            Err(e) => return End::Closed(Some(format!("invalid message from the engine: {e}"))),
         };
         let seq = envelope.seq;
-        // Answers of the link itself (number 0) are not the run's last word.
+        // Replies of the link itself (number 0) are not the run's final event.
         if seq > 0 {
             finished = matches!(envelope.event, Event::Finished { .. });
         }

@@ -1,4 +1,4 @@
-//! The checks of a spec that is in no file yet, in a process of their own: what they need is gone when they are over.
+//! Preflight of a spec that is not in a file, in its own process: its memory is freed when the checks are done.
 
 use super::launch::{LaunchError, Launcher};
 use crate::base::text::sanitize;
@@ -7,16 +7,16 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Longest line that is read: a check's evidence is a sentence.
+/// Longest accepted line: a check's evidence is a sentence.
 const LINE: u64 = 1 << 16;
-/// Bytes of what a failing process says.
+/// Bytes kept of a failing process's error output.
 const WORDS: u64 = 2048;
 
 impl Launcher {
-    /// Runs the checks of a spec and tells each as it is made. Ends them when `take` wants no more.
+    /// Runs the checks of a spec and reports each as it completes. Stops when `take` wants no more.
     ///
     /// # Errors
-    /// No process, or one that could make no check; in its own words.
+    /// The process could not start, or ran no check; with its error output.
     pub fn preflight(
         &self,
         yaml: &str,
@@ -36,7 +36,7 @@ impl Launcher {
                 error,
             })?;
         if let Some(mut input) = child.stdin.take() {
-            // A process that does not read it says why below.
+            // A process that does not read its input reports why below.
             let _ = input.write_all(yaml.as_bytes());
         }
         let told = listen(&mut child, take);
@@ -51,7 +51,7 @@ impl Launcher {
         }
         let ended = child.wait();
         match (told, ended) {
-            // A failed check ends the process with an exit code of its own, and has been told.
+            // A failed check gives the process its own exit code, and has been reported.
             (Told::Checks, Ok(status)) if status.code().is_some() => Ok(()),
             (_, Ok(status)) => Err(LaunchError::Checks {
                 status,
@@ -70,7 +70,7 @@ enum Told {
     Nothing,
     /// One check at least.
     Checks,
-    /// Nobody wants to hear more.
+    /// The caller wants no more.
     Enough,
 }
 
@@ -99,6 +99,7 @@ fn listen(child: &mut Child, take: &mut dyn FnMut(Event) -> bool) -> Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::finding::Finding;
     use crate::base::paths::Env;
     use std::os::unix::fs::PermissionsExt;
 
@@ -120,11 +121,9 @@ mod tests {
 
     fn checked() -> String {
         crate::wire::encode(&Event::Checked {
-            id: "overlap".into(),
-            title: "Splits are apart".into(),
-            status: crate::wire::CheckStatus::Fail,
-            evidence: "they share a line".into(),
-            hint: "split anew".into(),
+            finding: Finding::fail("they share a line", "", "split anew")
+                .named("overlap", "Splits are apart")
+                .into(),
             seconds: 0.1,
         })
         .trim()
@@ -140,7 +139,7 @@ mod tests {
             true
         });
         assert!(made.is_ok(), "{made:?}");
-        assert!(matches!(&heard[..], [Event::Checked { id, .. }] if id == "overlap"));
+        assert!(matches!(&heard[..], [Event::Checked { finding, .. }] if finding.id == "overlap"));
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! A run that is over, told from its log through the same door as a live one. There is nobody to command.
+//! A finished run, replayed from its log through the same interface as a live one. It accepts no commands.
 
 use super::{EVENTS, Incoming, Link};
 use crate::run::Tail;
 use std::path::Path;
 use tokio::sync::mpsc;
 
-/// Sends every event of the log at `path`, then [`Incoming::CaughtUp`]. A log that was never begun is an empty one.
+/// Sends every event of the log at `path`, then [`Incoming::CaughtUp`]. A missing log is an empty one.
 pub fn replay(path: &Path) -> std::io::Result<Link> {
     let tail = match Tail::open(path) {
         Ok(tail) => Some(tail),

@@ -1,5 +1,5 @@
-//! What becomes of a command at the engine's door: most go on to the engine, which answers in the log; a few concern the
-//! link alone and are answered here. Answers of a link are not part of the run's history, so they carry `seq` 0.
+//! Routing of commands: most are forwarded to the engine, which answers in the log; a few concern only the link and are
+//! answered here. Replies of a link are not part of the run's history, so they carry `seq` 0.
 
 use crate::base::clock::Clock;
 use crate::wire::{Command, CommandId, Envelope, Event, Request, VERSION};
@@ -14,11 +14,11 @@ pub(super) enum Routed {
     Subscribe(u64),
     /// The viewer leaves.
     Detach,
-    /// The link's own answer.
+    /// The link's own reply.
     Answer(Event),
 }
 
-/// Hands a command on without ever waiting for the engine.
+/// Forwards a command without ever waiting for the engine.
 pub(super) fn route(request: Request, engine: &SyncSender<Request>) -> Routed {
     let id = request.id;
     match request.command {
@@ -46,7 +46,7 @@ pub(super) fn rejected(id: CommandId, why: &str) -> Event {
     }
 }
 
-/// An answer of the link itself.
+/// A reply of the link itself.
 pub(super) fn envelope(event: Event, clock: &dyn Clock) -> Envelope {
     Envelope {
         v: VERSION,
@@ -56,7 +56,7 @@ pub(super) fn envelope(event: Event, clock: &dyn Clock) -> Envelope {
     }
 }
 
-/// The id of a line that is not a known command, so that its sender recognises the answer.
+/// The id of a line that is not a valid command, so that its sender recognises the answer.
 pub(super) fn id_of(line: &str) -> u64 {
     #[derive(serde::Deserialize)]
     struct Id {

@@ -1,5 +1,5 @@
-//! The engine's side of the socket: its own thread with its own runtime, beside the engine and never in its way. Each
-//! viewer is fed from the log at its own pace; a viewer that does not read holds up nobody but itself.
+//! The engine's side of the socket: its own thread with its own runtime, independent of the engine. Each
+//! viewer is fed from the log at its own pace; a viewer that does not read only delays itself.
 
 use super::address::{AddressError, restrict, secure_dir, socket_path};
 use super::feed::Feed;
@@ -20,11 +20,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 
-/// Viewers at once; each holds one batch of lines.
+/// Most viewers at once; each holds one batch of lines.
 const MAX_VIEWERS: usize = 64;
-/// Answers waiting for one viewer; when full, its next command waits.
+/// Replies queued for one viewer; when full, its next command waits.
 const ANSWERS: usize = 64;
-/// After the log is closed, viewers have this long to read its end.
+/// Time allowed for viewers to read the end after the log is closed.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// A listening socket.
@@ -60,18 +60,18 @@ impl Server {
         Ok(Server { thread, closed })
     }
 
-    /// Waits until no new viewer can come.
+    /// Waits until no new viewer can connect.
     pub fn wait_closed(&self) {
         let _ = self.closed.recv();
     }
 
-    /// Waits until the viewers have read the end, or had time to.
+    /// Waits until the viewers have read the end, or timed out.
     pub fn join(self) {
         let _ = self.thread.join();
     }
 }
 
-/// Binds at once, so that errors are the caller's. The caller holds the run's lock: a socket file that lies here belongs
+/// Binds immediately, so that errors go to the caller. The caller holds the run's lock: an existing socket file belongs
 /// to a dead engine.
 fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, AddressError> {
     let io_error = |error| AddressError::Io {
@@ -91,7 +91,7 @@ fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, AddressError> {
     Ok(listener)
 }
 
-/// What every viewer's task needs.
+/// Shared state of the viewers' tasks.
 #[derive(Debug, Clone)]
 struct Door {
     path: PathBuf,
@@ -112,7 +112,7 @@ impl Door {
                         viewers.spawn(self.clone().view(stream));
                     }
                     Ok(_) => {}
-                    // Out of descriptors: leave the queue alone for a moment instead of spinning.
+                    // Out of file descriptors: leave the queue alone for a moment instead of spinning.
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 },
                 Some(_) = viewers.join_next() => {}
@@ -126,7 +126,7 @@ impl Door {
         let _ = tokio::time::timeout(DRAIN, drained).await;
     }
 
-    /// One viewer, from the handshake to the end of either side.
+    /// One viewer, from the handshake until either side closes.
     async fn view(self, stream: UnixStream) {
         let (read, write) = stream.into_split();
         let (say, answers) = mpsc::channel(ANSWERS);
@@ -136,7 +136,7 @@ impl Door {
             _ = &mut speak => return,
         };
         if left == Left::Refused {
-            // The writing half ends by itself once it has said why.
+            // The writing half closes by itself after sending the reason.
             let _ = tokio::time::timeout(DRAIN, speak).await;
         }
     }
@@ -172,7 +172,7 @@ impl Door {
         }
     }
 
-    /// The first line of every connection: who speaks, and in `seq` how far the log goes at this moment.
+    /// The first line of every connection: the run, and in `seq` the log's current end.
     fn hello(&self, clock: &dyn Clock) -> String {
         encode(&Envelope {
             v: VERSION,
@@ -188,19 +188,19 @@ impl Door {
     }
 }
 
-/// What the reading half tells the writing half.
+/// Messages from the reading half to the writing half.
 #[derive(Debug)]
 enum Answer {
     Feed(u64),
     Say(Event),
 }
 
-/// How the reading half ended.
+/// Why the reading half ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Left {
     /// The viewer went away.
     Freely,
-    /// We do not listen any longer and owe it the reason.
+    /// We stop reading and owe the viewer a reason.
     Refused,
 }
 
@@ -211,14 +211,14 @@ async fn next(feed: &mut Option<Feed>, lines: &mut String) -> std::io::Result<bo
     }
 }
 
-/// True when the other end runs as the same user. The folder's mode already says so; this says it once more.
+/// True if the peer runs as the same user. The folder's mode already ensures it; this is a second check.
 fn ours(stream: &UnixStream) -> bool {
     stream
         .peer_cred()
         .is_ok_and(|peer| peer.uid() == rustix::process::getuid().as_raw())
 }
 
-/// Reads commands until the viewer leaves. A line that is no command is answered, not obeyed; one that is too long ends
+/// Reads commands until the viewer leaves. An invalid line is answered, not executed; one that is too long closes
 /// the connection.
 async fn listen(
     read: OwnedReadHalf,

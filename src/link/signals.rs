@@ -1,5 +1,5 @@
-//! What an engine process does with signals: a hang-up is none of its business, a request to end means save and stop, and
-//! a file-size limit is an error of the write that hit it. And interrupts for whoever talks at a terminal.
+//! Signal handling of an engine process: ignore SIGHUP, save and stop on SIGTERM or SIGINT, and turn a file-size limit
+//! into an error of the write that hit it. Also interrupts for interactive commands.
 
 use crate::wire::{Command, Request, StopWhen};
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use std::sync::mpsc::{SyncSender, channel};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::error::TrySendError;
 
-/// What a closed terminal means.
+/// The effect of a closed terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hangup {
-    /// The process belongs to no terminal.
+    /// None: the process is detached.
     Ignore,
-    /// The process belongs to the terminal: save and stop.
+    /// Save and stop: the process belongs to the terminal.
     Stop,
 }
 
-/// Installs the handlers and returns when they are in place. SIGTERM and SIGINT set `stop` (save, then stop); a second
+/// Installs the handlers and returns once they are active. SIGTERM and SIGINT set `stop` (save, then stop); a second
 /// one sends `Stop now`.
 pub fn handle(stop: Arc<AtomicBool>, engine: SyncSender<Request>, hangup: Hangup) {
     let (ready, installed) = channel::<()>();
     super::on_own_runtime(async move {
-        // Kept alive: a handled SIGXFSZ turns the kill into an error of the write that hit the limit.
+        // Must stay alive: a handled SIGXFSZ turns the kill into an error of the write that hit the limit.
         let _limit = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
         let mut signals = [
             signal(SignalKind::terminate()).ok(),
@@ -51,7 +51,7 @@ pub fn handle(stop: Arc<AtomicBool>, engine: SyncSender<Request>, hangup: Hangup
     let _ = installed.recv();
 }
 
-/// SIGINT goes into a channel from now on, and ends this process no more.
+/// From now on SIGINT goes into a channel and no longer terminates the process.
 pub fn interrupts() -> tokio::sync::mpsc::Receiver<()> {
     let (send, receive) = tokio::sync::mpsc::channel(4);
     let (ready, installed) = channel::<()>();

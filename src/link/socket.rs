@@ -15,22 +15,22 @@ const GREETING: Duration = Duration::from_secs(5);
 /// Longest greeting line.
 const GREETING_BYTES: u64 = 4096;
 
-/// Why a live run cannot be joined.
+/// Why a live run cannot be attached to.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Nobody listens (yet, or any more).
-    #[error("nobody answers at {path}: {error}")]
+    /// Nobody is listening (yet, or any more).
+    #[error("no engine is listening at {path}: {error}")]
     Absent {
         path: PathBuf,
         error: std::io::Error,
     },
-    #[error("the engine at {path} cannot be understood: {why}")]
+    #[error("invalid greeting from the engine at {path}: {why}")]
     Handshake { path: PathBuf, why: String },
 }
 
-/// Joins the run called `id`: its log from event `from_seq` on, then live.
+/// Connects to run `id`: its log from event `from_seq` on, then live.
 pub fn connect(env: &Env, id: &str, from_seq: u64) -> Result<Link, ConnectError> {
     let (path, stream) = dial(env, id)?;
     let absent = absent(&path);
@@ -45,12 +45,12 @@ pub fn connect(env: &Env, id: &str, from_seq: u64) -> Result<Link, ConnectError>
         .map_err(absent)?;
     stream.set_read_timeout(None).map_err(absent)?;
     stream.set_nonblocking(true).map_err(absent)?;
-    // A viewer that asks for the future only has nothing to catch up with.
+    // A viewer that only asks for future events has nothing to catch up with.
     let target = if from_seq > target { 0 } else { target };
     Ok(pumped(stream, target))
 }
 
-/// Opens the run's socket, which must lie in a folder of our own.
+/// Opens the run's socket, which must be in a folder of our own.
 fn dial(env: &Env, id: &str) -> Result<(PathBuf, UnixStream), ConnectError> {
     let path = socket_path(env, id)?;
     if let Some(dir) = path.parent().filter(|dir| dir.exists()) {
@@ -67,7 +67,7 @@ fn absent(path: &Path) -> impl Fn(std::io::Error) -> ConnectError + Copy {
     }
 }
 
-/// True when an engine answers at the run's socket.
+/// True if an engine answers at the run's socket.
 pub fn answers(env: &Env, id: &str) -> Result<bool, ConnectError> {
     let path = socket_path(env, id)?;
     let Ok(stream) = UnixStream::connect(&path) else {
@@ -79,8 +79,8 @@ pub fn answers(env: &Env, id: &str) -> Result<bool, ConnectError> {
     greet(&stream, &path, id).map(|_| true)
 }
 
-/// Passes bytes between a live run's socket and a pair of streams, for a viewer at the other end of a pipe or of ssh: it
-/// speaks with the socket as if it were here. Returns when the run closes its socket; the run does not notice.
+/// Relays bytes between a live run's socket and a pair of streams, for a viewer at the other end of a pipe or ssh.
+/// Returns when the run closes its socket; the run is unaffected.
 pub fn relay(
     env: &Env,
     id: &str,
@@ -107,14 +107,14 @@ pub fn relay(
     Ok(())
 }
 
-/// Reads the greeting: the right run, a version we speak. Returns how far the log goes.
+/// Reads the greeting and checks run and version. Returns the log's current end.
 fn greet(stream: &UnixStream, path: &Path, id: &str) -> Result<u64, ConnectError> {
     let strange = |why: String| ConnectError::Handshake {
         path: path.into(),
         why,
     };
     let mut line = Vec::new();
-    // Nothing follows the greeting before we subscribe, so the reader takes no byte of what comes later.
+    // Nothing follows the greeting before we subscribe, so the reader consumes no later bytes.
     BufReader::new(stream.take(GREETING_BYTES))
         .read_until(b'\n', &mut line)
         .map_err(absent(path))?;

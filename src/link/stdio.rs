@@ -1,4 +1,4 @@
-//! Lines over standard input and output: the viewer's side of a child process, and the engine's side inside one.
+//! Lines over standard input and output: the viewer's side of a child process, and the engine's side inside it.
 
 use super::pipe::{End, framed, link, pump};
 use super::{Incoming, Link};
@@ -12,15 +12,15 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, Command};
 
-/// A child that was told to end has this long before it is killed.
+/// A child that was asked to end has this long before it is killed.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// Bytes of a child's last words that are kept.
+/// Bytes kept of a child's final error output.
 const LAST_WORDS: usize = 4096;
 /// Commands read ahead of the engine.
 const COMMANDS: usize = 64;
 
-/// Starts `program` and speaks lines with it. The child ends when the link is dropped: it sees its input close, and is
-/// killed where it does not heed that. What it writes to standard error is told when it dies.
+/// Starts `program` and exchanges lines with it. The child ends when the link is dropped: its input closes, and it is
+/// killed if it does not react. Its standard error is reported when it dies.
 pub fn spawn(program: std::process::Command) -> std::io::Result<Link> {
     let (link, mut ends) = link();
     let (tell, started) = channel();
@@ -78,7 +78,7 @@ fn started_child(
     }
 }
 
-/// Waits for the end, then makes it. Returns the exit code of a child that ended by itself.
+/// Waits for the child to exit, then kills it. Returns the exit code of a child that exited by itself.
 async fn farewell(child: &mut Child) -> Option<i32> {
     match tokio::time::timeout(FAREWELL, child.wait()).await {
         Ok(status) => status.ok()?.code(),
@@ -89,7 +89,7 @@ async fn farewell(child: &mut Child) -> Option<i32> {
     }
 }
 
-/// The end of what the child wrote to standard error, safe to show.
+/// The end of the child's standard error, sanitized.
 async fn last_words(mut errors: ChildStderr) -> String {
     let mut kept = Vec::new();
     let mut buffer = [0; 1024];
@@ -121,7 +121,7 @@ impl<W: Write> Speaker<W> {
         }
     }
 
-    /// Writes one event and flushes it. An error means that the viewer is gone.
+    /// Writes one event and flushes it. An error means the viewer is gone.
     pub fn emit(&mut self, event: Event) -> std::io::Result<()> {
         self.seq += 1;
         let line = encode(&Envelope {
@@ -135,10 +135,10 @@ impl<W: Write> Speaker<W> {
     }
 }
 
-/// What a line-speaking viewer sends: a command, or the id of a line that is none and what is wrong with it.
+/// Input from a viewer: a command, or the id of an invalid line with the parse error.
 pub type Heard = Result<Request, (CommandId, String)>;
 
-/// Reads commands on a thread of their own until the input closes; the channel then closes too.
+/// Reads commands on its own thread until the input closes; then the channel closes too.
 pub fn listen(input: impl BufRead + Send + 'static) -> Receiver<Heard> {
     let (say, heard) = sync_channel(COMMANDS);
     std::thread::spawn(move || read_commands(input, &say));
@@ -162,7 +162,7 @@ fn read_commands(mut input: impl BufRead, say: &SyncSender<Heard>) {
             Ok(request) => Ok(request),
             Err(e) => Err((super::route::id_of(&text), e.to_string())),
         };
-        // A line beyond the limit cannot be told from its continuation: the conversation ends.
+        // The rest of an overlong line cannot be told from the next one: the connection ends.
         let endless = line.len() > MAX_LINE && line.last() != Some(&b'\n');
         if say.send(heard).is_err() || endless {
             return;

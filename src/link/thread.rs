@@ -42,7 +42,7 @@ async fn deliver(mut feed: Feed, target: u64, events: &mpsc::Sender<Incoming>) -
             Err(e) => return Some(format!("the log cannot be read: {e}")),
         }
         for line in lines.lines() {
-            // A damaged line of the log is not an event; its number is used again by the writer.
+            // A damaged line is not an event; the writer reuses its number.
             let Ok(envelope) = decode_envelope(line) else {
                 continue;
             };
@@ -80,7 +80,7 @@ async fn forward(
     }
 }
 
-/// Says once when the end of what stood in the log is reached.
+/// Reports once when the end of the existing log is reached.
 #[derive(Debug)]
 pub(super) struct CaughtUp {
     target: Option<u64>,
@@ -99,7 +99,7 @@ impl CaughtUp {
     }
 }
 
-/// How a stream of events that has ended is explained.
+/// The explanation for an ended event stream.
 pub(super) fn ending(finished: bool) -> Option<String> {
-    (!finished).then(|| "the engine ended without a last word".into())
+    (!finished).then(|| "the engine exited without a final event".into())
 }

@@ -2,7 +2,7 @@
 
 use crate::gguf::{Array, Metadata, Value};
 
-/// The metadata of a file, seen from its architecture: `block_count` is `llama.block_count`.
+/// A file's metadata within its architecture's namespace: `block_count` is `llama.block_count`.
 #[derive(Clone, Copy)]
 pub(super) struct Keys<'a> {
     pub metadata: &'a Metadata,
@@ -18,7 +18,7 @@ impl Keys<'_> {
         self.metadata.get(&self.name(key))
     }
 
-    /// A whole number, if the key is there. A list stands for its one value where all are alike.
+    /// An integer, if the key is present. A list counts as its value if all are equal.
     pub fn count_if(&self, key: &str) -> Result<Option<usize>, String> {
         let number = match self.get(key) {
             None => return Ok(None),
@@ -28,7 +28,7 @@ impl Keys<'_> {
             Some(_) => None,
         };
         let number = number.and_then(|n| usize::try_from(n).ok());
-        let wrong = || format!("{} is not one whole number", self.name(key));
+        let wrong = || format!("{} is not a single integer", self.name(key));
         number.filter(|n| *n < 1 << 31).map(Some).ok_or_else(wrong)
     }
 
@@ -37,12 +37,12 @@ impl Keys<'_> {
         self.count_if(key)?.ok_or_else(missing)
     }
 
-    /// A positive number, if the key is there.
+    /// A positive number, if the key is present.
     pub fn number_if(&self, key: &str) -> Result<Option<f64>, String> {
         match self.get(key) {
             None => Ok(None),
             Some(Value::Float(x)) if x.is_finite() && *x > 0.0 => Ok(Some(*x)),
-            Some(_) => Err(format!("{} is no positive number", self.name(key))),
+            Some(_) => Err(format!("{} is not a positive number", self.name(key))),
         }
     }
 
@@ -51,7 +51,7 @@ impl Keys<'_> {
         self.number_if(key)?.ok_or_else(missing)
     }
 
-    /// Yes or no of each block, if the key is such a list.
+    /// A boolean per block, if the key is such a list.
     pub fn flags_if(&self, key: &str) -> Option<&[bool]> {
         match self.get(key)? {
             Value::Array(Array::Bool(flags)) => Some(flags),

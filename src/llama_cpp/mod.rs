@@ -1,6 +1,6 @@
-//! Models in GGUF files, as llama.cpp reads and writes them ⇄ our model: keys ⇄ config in `arch`, names of tensors in
-//! `names`, weights in (`read`) and out (`write`). What a GGUF file is stands in `gguf`, what number formats mean in
-//! `kernels::quant`; tokenizers in GGUF files are `data`'s matter.
+//! Models in GGUF files, as llama.cpp reads and writes them ⇄ our model: keys ⇄ config in `arch`, tensor names in
+//! `names`, weights in `read` and `write`. The GGUF container is in `gguf`, number formats are in
+//! `kernels::quant`; tokenizers in GGUF files belong to `data`.
 
 mod arch;
 mod keys;
@@ -14,7 +14,7 @@ pub use write::{Written, write};
 use crate::base::text::one_line;
 use std::path::{Path, PathBuf};
 
-/// Why a model could not be read from a file or written to one.
+/// Why a model could not be read from or written to a file.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelFileError {
     #[error("{path}: {what}")]
@@ -34,7 +34,7 @@ impl ModelFileError {
 
 impl From<candle_core::Error> for ModelFileError {
     fn from(error: candle_core::Error) -> Self {
-        // Behind the first line stands a backtrace, where the environment asks for one.
+        // With some environments a backtrace follows the first line.
         let text = error.to_string();
         ModelFileError::Model(text.lines().next().unwrap_or_default().into())
     }

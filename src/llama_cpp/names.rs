@@ -1,28 +1,28 @@
-//! Where each of our parameters lies in a file: the name of its tensor, and which rows of it.
+//! Where each of our parameters is in a file: its tensor's name, and which rows of it.
 
 use super::arch::{Architecture, Rotated};
 use crate::nn::norm::NormConfig;
 use crate::nn::{ModelConfig, ModelShape, NormPlacement, ParamInfo};
 
-/// A parameter's place.
+/// A parameter's location.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Place {
     pub tensor: String,
-    /// First row within the tensor, which may hold several parameters.
+    /// First row within the tensor, which may contain several parameters.
     pub first: usize,
-    /// All rows of the tensor.
+    /// Total rows of the tensor.
     pub rows: usize,
-    /// Experts that are stacked in the tensor, and which of them this is.
+    /// Number of experts stacked in the tensor, and the index of this one.
     pub expert: Option<(usize, usize)>,
-    /// Rows of each head are shuffled: features of a head.
+    /// Head size if the rows of each head are permuted.
     pub shuffled: Option<usize>,
-    /// Added to each value on the way into a file.
+    /// Added to each value when writing (Gemma's unit offset).
     pub offset: f32,
-    /// What queries are made of: a factor of scores can go here.
+    /// Whether queries are computed from it: an attention scale can be folded in here.
     pub makes_queries: bool,
 }
 
-/// The place of a parameter.
+/// The location of a parameter.
 ///
 /// # Errors
 /// The architecture has no such tensor.
@@ -32,7 +32,7 @@ pub(super) fn place(
     shape: &ModelShape,
     info: &ParamInfo,
 ) -> Result<Place, String> {
-    let unknown = || format!("{} has no place for {}", architecture.name(), info.name);
+    let unknown = || format!("{} has no tensor for {}", architecture.name(), info.name);
     let (stem, end) = info.name.rsplit_once('.').ok_or_else(unknown)?;
     let rows = info.shape[0];
     let mut place = Place {
@@ -102,7 +102,7 @@ pub(super) fn place(
     Ok(place)
 }
 
-/// Number of the block, and the rest of the name.
+/// The block index, and the rest of the name.
 fn in_block(stem: &str) -> Option<(usize, &str)> {
     let rest = stem
         .strip_prefix("model.layers.")
@@ -132,8 +132,8 @@ fn block_name(part: &str, placement: NormPlacement) -> Option<&'static str> {
     })
 }
 
-/// Where row `row` of ours lies among the shuffled rows of heads of `head_dim` features: ours pairs feature j with
-/// j + half, theirs puts the two side by side.
+/// The permuted index of row `row` for heads of `head_dim` features: we pair feature j with
+/// j + half, they store the two adjacently.
 pub(super) fn shuffled_row(row: usize, head_dim: usize) -> usize {
     let (head, feature) = (row / head_dim, row % head_dim);
     let half = head_dim / 2;

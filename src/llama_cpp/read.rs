@@ -1,4 +1,4 @@
-//! A file → a model: quantised weights kept as they are, or all of them in f32 for training.
+//! A file → a model: quantized weights as they are, or everything in f32 for training.
 
 use super::ModelFileError;
 use super::arch::{self, Architecture, Seen};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Whether a file begins as a GGUF file does.
+/// Whether a file starts with the GGUF magic.
 pub fn is_gguf(path: &Path) -> bool {
     let mut magic = [0; 4];
     std::fs::File::open(path)
@@ -20,7 +20,7 @@ pub fn is_gguf(path: &Path) -> bool {
         .is_ok_and(|()| magic == MAGIC)
 }
 
-/// A model in a file, its head read and its tensors checked against the config.
+/// A model in a file, with metadata read and tensors validated against the config.
 pub struct GgufModel {
     path: PathBuf,
     head: Gguf,
@@ -28,33 +28,33 @@ pub struct GgufModel {
     architecture: &'static dyn Architecture,
     config: ModelConfig,
     shape: ModelShape,
-    /// Where each parameter lies.
+    /// The location of each parameter.
     places: BTreeMap<String, Place>,
     tensors: BTreeMap<String, TensorInfo>,
 }
 
-/// Ids that a file gives a meaning.
+/// Special token ids in the metadata.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SpecialTokens {
     pub bos: Option<u32>,
-    /// The end of a text, of a turn and of a message: each ends an answer.
+    /// End of text, of turn and of message: each ends an answer.
     pub ends: Vec<u32>,
     pub pad: Option<u32>,
 }
 
-/// Tensors that follow from the keys, or that say what keys say.
+/// Tensors that follow from the metadata or repeat it.
 const NOT_WEIGHTS: [&str; 1] = ["rope_freqs.weight"];
 
 impl GgufModel {
-    /// Reads the head of a file and finds all parameters of the model that it describes. Weights are read later, through
-    /// the memory map: the file must not change while this lives.
+    /// Reads the metadata and locates all parameters of the model it describes. Weights are read later, through
+    /// the memory map: the file must not change during this value's lifetime.
     ///
     /// # Errors
-    /// The file is broken, of an architecture or number format that is not known, or a tensor is missing, one too many or
-    /// of another shape.
+    /// The file is invalid, has an unsupported architecture or number format, or a tensor is missing, extra or
+    /// misshapen.
     pub fn open(path: &Path) -> Result<GgufModel, ModelFileError> {
         let wrong = |what: String| ModelFileError::file(path, what);
-        let head = Gguf::open(path).map_err(|e| wrong(format!("not a sound GGUF file: {e}")))?;
+        let head = Gguf::open(path).map_err(|e| wrong(format!("not a valid GGUF file: {e}")))?;
         let bytes = Mapped::open(path).map_err(|e| wrong(e.to_string()))?;
         let tensors: BTreeMap<String, TensorInfo> = head
             .tensors
@@ -70,12 +70,12 @@ impl GgufModel {
             architecture: architecture.name(),
         };
         let config = architecture.read(keys, &seen).map_err(wrong)?;
-        // Every block and every expert has a tensor, or a row of one: what is announced beyond them is not made room for.
+        // Every block and every expert has a tensor, or a row of one: larger counts are rejected before allocation.
         let experts = config.moe.as_ref().map_or(0, |moe| moe.n_expert);
         if config.n_layer > tensors.len() || experts > 1 << 12 {
             let (name, n) = (architecture.name(), tensors.len());
             return Err(wrong(format!(
-                "{name}.block_count {} or {name}.expert_count {experts} is beyond the file's {n} tensors",
+                "{name}.block_count {} or {name}.expert_count {experts} exceeds the file's {n} tensors",
                 config.n_layer
             )));
         }
@@ -98,17 +98,17 @@ impl GgufModel {
         &self.config
     }
 
-    /// As `general.architecture` has it.
+    /// The value of `general.architecture`.
     pub fn architecture(&self) -> &'static str {
         self.architecture.name()
     }
 
-    /// The head of the file: keys and tensors.
+    /// Metadata and tensor list.
     pub fn head(&self) -> &Gguf {
         &self.head
     }
 
-    /// Ids of special tokens, by the tokenizer's keys.
+    /// Ids of special tokens, from the tokenizer's keys.
     pub fn special_tokens(&self) -> SpecialTokens {
         let id = |key: &str| {
             let id = self
@@ -124,7 +124,7 @@ impl GgufModel {
         }
     }
 
-    /// Bytes of weights by number format, the most first.
+    /// Bytes of weights by number format, largest first.
     pub fn formats(&self) -> Vec<(&'static str, u64)> {
         let mut sums = BTreeMap::new();
         for tensor in self.tensors.values() {
@@ -135,11 +135,11 @@ impl GgufModel {
         sums
     }
 
-    /// The model with its weights as the file has them, for reading only; plain f32 alone lies in one buffer on large pages,
-    /// which is read a tenth faster.
+    /// The model with its weights in the file's formats, for inference only; plain f32 is copied to one buffer on huge pages,
+    /// which is a tenth faster to read.
     ///
     /// # Errors
-    /// A tensor holds what is no finite number, or memory does not suffice.
+    /// A tensor has a non-finite value, or there is not enough memory.
     pub fn quantised(&self) -> Result<Model, ModelFileError> {
         let is_f32 = |tensor: &TensorInfo| Kind::by_ggml_id(tensor.kind.id) == Some(Kind::F32);
         if self.tensors.values().all(is_f32) {
@@ -161,24 +161,24 @@ impl GgufModel {
         Ok(model)
     }
 
-    /// Fills the weights of a model that is there already, in f32.
+    /// Fills the weights of an existing model, in f32.
     ///
     /// # Errors
-    /// The model has other parameters than the file; as for [`GgufModel::quantised`].
+    /// The model's parameters differ from the file's; as for [`GgufModel::quantised`].
     pub fn fill(&self, model: &mut Model) -> Result<(), ModelFileError> {
         let infos = model.params().base().to_vec();
         let theirs = Model::parameters(&self.config, self.shape.vocab_size)?;
         let same = |(a, b): (&ParamInfo, &ParamInfo)| a.name == b.name && a.shape == b.shape;
         if let Some((ours, theirs)) = infos.iter().zip(&theirs).find(|pair| !same(*pair)) {
             let what = format!(
-                "its parameter {} has the shape {:?}; {} of {:?} was expected",
+                "its parameter {} has shape {:?}; expected {} of {:?}",
                 theirs.name, theirs.shape, ours.name, ours.shape
             );
             return Err(ModelFileError::file(&self.path, what));
         }
         if infos.len() != theirs.len() {
             let (n, all) = (theirs.len(), infos.len());
-            let what = format!("it has {n} parameters; {all} were expected");
+            let what = format!("it has {n} parameters; expected {all}");
             return Err(ModelFileError::file(&self.path, what));
         }
         model.params_mut().write_weights(|weights| {
@@ -189,11 +189,11 @@ impl GgufModel {
         })?
     }
 
-    /// Finds the place of every parameter, and sees that no tensor is left over.
+    /// Locates every parameter, and checks that no tensor is left over.
     fn find(&mut self) -> Result<(), String> {
         let infos = Model::parameters(&self.config, self.shape.vocab_size)
             .map_err(ModelFileError::from)
-            .map_err(|e| format!("the model that it describes is none: {e}"))?;
+            .map_err(|e| format!("it does not describe a valid model: {e}"))?;
         let mut used: BTreeSet<&str> = NOT_WEIGHTS.into();
         for info in &infos {
             let place = place(self.architecture, &self.config, &self.shape, info)?;
@@ -210,7 +210,7 @@ impl GgufModel {
             .find(|name| !used.contains(name.as_str()))
         {
             Some(name) => Err(format!(
-                "tensor {name} belongs to no parameter of the {} that the keys describe",
+                "tensor {name} does not belong to any parameter of the {} in the metadata",
                 self.architecture.name()
             )),
             None => Ok(()),
@@ -219,12 +219,12 @@ impl GgufModel {
 
     /// Format and bytes of one parameter, rows in our order.
     fn bytes(&self, info: &ParamInfo) -> Result<(Kind, Vec<u8>), ModelFileError> {
-        let missing = || ModelFileError::Model(format!("{} has no place", info.name));
+        let missing = || ModelFileError::Model(format!("{} has no tensor", info.name));
         let place = self.places.get(&info.name).ok_or_else(missing)?;
         let tensor = self.tensors.get(&place.tensor).ok_or_else(missing)?;
         let kind = Kind::by_ggml_id(tensor.kind.id).ok_or_else(missing)?;
         let all = tensor_bytes(&self.head, tensor, &self.bytes);
-        // A vector is one row of its values; shuffled, it is as many rows of one.
+        // A vector is one row of its values; a permuted one is as many rows of one.
         let is_vector = info.shape.len() == 1;
         let (rows, cols) = match info.shape[..] {
             [rows, cols] => (rows, cols),
@@ -269,26 +269,26 @@ impl GgufModel {
             return Ok(());
         }
         let tensor = place.map_or("", |place| &place.tensor);
-        let what = format!("tensor {tensor} holds a value that is no finite number");
+        let what = format!("tensor {tensor} has a non-finite value");
         Err(ModelFileError::file(&self.path, what))
     }
 }
 
 fn tensor_bytes<'a>(head: &Gguf, tensor: &TensorInfo, bytes: &'a [u8]) -> &'a [u8] {
     let start = (head.data_start + tensor.offset) as usize;
-    // The head was checked against the file's length; a file that was cut since then has no bytes here.
+    // The metadata was validated against the file's length; a file truncated since then has no bytes here.
     bytes
         .get(start..start + tensor.bytes as usize)
         .unwrap_or_default()
 }
 
-/// What the list of tensors tells.
+/// Facts from the tensor list.
 fn seen(head: &Gguf, tensors: &BTreeMap<String, TensorInfo>, bytes: &[u8]) -> Result<Seen, String> {
     for tensor in tensors.values() {
         if Kind::by_ggml_id(tensor.kind.id).is_none() {
             let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
             return Err(format!(
-                "tensor {} is in {}, which is not read here; {} are",
+                "tensor {} is in {}, which is not supported; {} are",
                 tensor.name,
                 tensor.kind.name,
                 known.join(", ")
@@ -297,14 +297,14 @@ fn seen(head: &Gguf, tensors: &BTreeMap<String, TensorInfo>, bytes: &[u8]) -> Re
         let end = head.data_start + tensor.offset + tensor.bytes;
         if end > bytes.len() as u64 {
             return Err(format!(
-                "tensor {} ends behind the end of the file",
+                "tensor {} extends past the end of the file",
                 tensor.name
             ));
         }
     }
     let vocab_size = match tensors.get("token_embd.weight").map(|t| &t.dims[..]) {
         Some([_, vocab]) => usize::try_from(*vocab).unwrap_or(0),
-        Some(dims) => return Err(format!("token_embd.weight has the shape {dims:?}")),
+        Some(dims) => return Err(format!("token_embd.weight has shape {dims:?}")),
         None => return Err("tensor token_embd.weight is missing".into()),
     };
     let has = |name: &str| tensors.contains_key(name);
@@ -326,7 +326,7 @@ fn seen(head: &Gguf, tensors: &BTreeMap<String, TensorInfo>, bytes: &[u8]) -> Re
     })
 }
 
-/// Whether a tensor is as large as the parameter needs it.
+/// Whether a tensor has the size the parameter needs.
 fn check(tensor: &TensorInfo, info: &ParamInfo, place: &Place) -> Result<(), String> {
     let mut expected = vec![place.rows as u64];
     if let [_, cols] = info.shape[..] {
@@ -339,7 +339,7 @@ fn check(tensor: &TensorInfo, info: &ParamInfo, place: &Place) -> Result<(), Str
         return Ok(());
     }
     Err(format!(
-        "tensor {} has the shape {:?}; {:?} was expected",
+        "tensor {} has shape {:?}; expected {:?}",
         tensor.name, tensor.dims, expected
     ))
 }

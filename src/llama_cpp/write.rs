@@ -1,4 +1,4 @@
-//! A model → a file that llama.cpp reads, in a number format of choice.
+//! A model → a file for llama.cpp, in a given number format.
 
 use super::ModelFileError;
 use super::arch::{self, Chosen};
@@ -11,33 +11,33 @@ use crate::nn::{Model, ParamInfo};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// What was written.
+/// The result of writing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// As `general.architecture` has it.
+    /// The value of `general.architecture`.
     pub architecture: &'static str,
-    /// Number formats of matrices, with how many there are of each.
+    /// Number formats of the matrices, with the count of each.
     pub formats: BTreeMap<&'static str, usize>,
-    /// What is said otherwise than the model says it, and tensors that could not have the format that was asked for: how many,
-    /// why, and which they got instead.
+    /// Features that were converted, and tensors that could not have the requested format: how many, why, and the format they
+    /// got instead.
     pub notes: Vec<String>,
 }
 
-/// One tensor of the file: the parameters that it is made of, one behind the other.
+/// One tensor of the file: its parameters, concatenated.
 struct Part<'a> {
     tensor: NewTensor,
     kind: Kind,
     made_of: Vec<(&'a ParamInfo, Place)>,
-    /// What there is no parameter for: zeros, or the factors of rotary frequencies.
+    /// Values without a parameter: zeros, or RoPE frequency factors.
     values: Option<Vec<f32>>,
-    /// What the values of queries are multiplied by.
+    /// Factor for the query weights.
     query_factor: f32,
 }
 
-/// Writes a model with its matrices in `kind`. `name` is for people; `tokenizer` has the keys of the model's tokenizer.
+/// Writes a model with its matrices in `kind`. `name` is a display name; `tokenizer` has the tokenizer's keys.
 ///
 /// # Errors
-/// llama.cpp has no architecture that computes this model, the model's weights are quantised, `kind` is only read, or
+/// llama.cpp has no architecture for this model, the model's weights are quantized, `kind` is read-only, or
 /// writing fails.
 pub fn write(
     model: &Model,
@@ -47,13 +47,13 @@ pub fn write(
     out: &mut dyn Write,
 ) -> Result<Written, ModelFileError> {
     if !kind.writable() {
-        let what = format!("{} is read, not written", kind.name());
+        let what = format!("{} is supported for reading only", kind.name());
         return Err(ModelFileError::Model(what));
     }
     let (config, shape) = (model.config(), model.shape());
     let chosen = arch::of(config, shape).ok_or_else(|| {
         ModelFileError::Model(
-            "llama.cpp has no architecture that computes this model: GGUF knows those of GPT-2, Llama, Qwen2, Qwen3, Gemma 2 and 3 and Phi-3; --format safetensors takes any".into(),
+            "llama.cpp has no architecture for this model: supported are GPT-2, Llama, Qwen2, Qwen3, Gemma 2 and 3 and Phi-3; --format safetensors writes any model".into(),
         )
     })?;
     let architecture = chosen.architecture;
@@ -97,7 +97,7 @@ fn text(key: &str, value: &str) -> (String, Value) {
     (key.into(), Value::String(value.into()))
 }
 
-/// llama.h, `enum llama_ftype`: what most matrices are in.
+/// llama.h, `enum llama_ftype`: the format of most matrices.
 fn file_type(kind: Kind) -> u64 {
     match kind {
         Kind::F32 => 0,
@@ -178,12 +178,12 @@ fn new_tensor(name: String, dims: Vec<u64>, kind: Kind) -> Result<NewTensor, Mod
     Ok(NewTensor { name, dims, kind })
 }
 
-/// Tables that are added or decide: small, and what they lose everything loses.
+/// Small tensors that are added or used for routing: their rounding errors matter most.
 fn keeps_f32(tensor: &str) -> bool {
     tensor == "position_embd.weight" || tensor.ends_with("ffn_gate_inp.weight")
 }
 
-/// Why, and which tensors.
+/// The reason, and which tensors.
 type Instead = BTreeMap<String, Vec<String>>;
 
 fn told(instead: Instead) -> Vec<String> {
@@ -195,8 +195,8 @@ fn told(instead: Instead) -> Vec<String> {
     instead.into_iter().map(line).collect()
 }
 
-/// The format of one matrix. The head of a four-bit model gets six or eight bits, as llama.cpp has it; rows that are no
-/// whole blocks get the next format whose blocks fit.
+/// The format of one matrix. The head of a four-bit model gets six or eight bits, as in llama.cpp; rows that are not a
+/// whole number of blocks get the next format whose blocks fit.
 fn fitting(kind: Kind, is_head: bool, cols: usize, tensor: &str, instead: &mut Instead) -> Kind {
     let wanted = match kind {
         Kind::Q4_0 | Kind::Q4_1 | Kind::Q4K if is_head => Kind::Q6K,
@@ -214,12 +214,12 @@ fn fitting(kind: Kind, is_head: bool, cols: usize, tensor: &str, instead: &mut I
     let why = if found != wanted {
         let block = wanted.format().values;
         Some(format!(
-            "rows of {cols} values are no whole blocks of {block}: {} instead of {}",
+            "rows of {cols} values are not a multiple of the block size {block}: {} instead of {}",
             found.name(),
             wanted.name()
         ))
     } else {
-        let head = format!("the head is in {}, as llama.cpp has it", wanted.name());
+        let head = format!("the head is in {}, as in llama.cpp", wanted.name());
         (wanted != kind).then_some(head)
     };
     if let Some(why) = why {
@@ -228,7 +228,7 @@ fn fitting(kind: Kind, is_head: bool, cols: usize, tensor: &str, instead: &mut I
     found
 }
 
-/// The biases that a model without them does not have.
+/// Zero biases for a model without them.
 fn zero_biases<'a>(
     parts: &[Part<'a>],
     at: &BTreeMap<String, usize>,
@@ -255,7 +255,7 @@ fn zero_biases<'a>(
     Ok(added)
 }
 
-/// What Llama 3's scaling divides each frequency by.
+/// Divisors of the frequencies under Llama 3's scaling.
 fn rope_factors(model: &Model) -> Option<Vec<f32>> {
     let rope = model.config().position.rope()?;
     let Some(ScalingConfig::Llama3(scaling)) = &rope.scaling else {
@@ -289,7 +289,7 @@ impl Part<'_> {
         }
         let format = self.kind.format();
         bytes.resize(values.len() / format.values * format.bytes, 0);
-        // Encoding is a search for the best scales: row by row, on all threads.
+        // Quantization searches for the best scales: row by row, on all threads.
         let cols = (self.tensor.dims[0] as usize).max(1);
         crate::kernels::quant::encode_rows(self.kind, &values, cols, bytes);
     }

@@ -1,210 +1,274 @@
-//! Training methods: what a loss is. Each is a function of per-token log-probabilities and entropies, written in plain
-//! candle on small (B, T) tensors; the tape carries its gradient through the model.
+//! Training methods: what a loss is. A method says four things: what it needs, what its loss is divided by, the loss
+//! itself, and its readings. It works on log-probabilities and entropies (B, T) in plain candle; the tape carries the
+//! gradient through the model. Losses that are linear in log-probabilities only name their coefficients.
 
+mod dpo;
 mod pretrain;
+mod scored;
 mod sft;
 #[cfg(test)]
 mod tests;
 
+pub use dpo::ReferenceChoice;
+pub use scored::{Scored, log_sigmoid, read};
+
+use crate::data::{Batch, Unit};
+use crate::metrics::{Direction, Metric, Readings, id};
 use crate::nn::{Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
 use candle_core::{Device, Result, Tensor, Var};
 
-/// What a method may know of the optimizer step that its micro-step belongs to.
-#[derive(Debug, Clone, Copy)]
-pub struct StepContext {
-    /// Supervised tokens of the whole optimizer step, all micro-steps together; padding and prompts are none. Dividing by it
-    /// (and not by the tokens of the micro-step) makes gradient accumulation equal to one large batch.
-    pub step_tokens: usize,
+/// The column of log-probabilities that the reference model gives each sequence.
+pub const REFERENCE_LOGP: &str = "reference_logp";
+
+/// What a method needs besides the model that it trains.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// What an example of its data is.
+    pub unit: Unit,
+    /// Which tokens of a text count where the spec does not say.
+    pub mask: LossMask,
+    /// Where the column [`REFERENCE_LOGP`] comes from; `None` where it is not needed.
+    pub reference: Option<ReferenceChoice>,
 }
 
-/// Which tokens of its data a method learns by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Which tokens count in the loss.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LossMask {
     /// Every token.
+    #[default]
     AllTokens,
-    /// What the model is to say; prompts are read and not supervised.
+    /// The completion of a prompt, the assistant's turns of a conversation.
     CompletionOnly,
+}
+
+/// What a loss is divided by, counted over all micro-batches of an optimizer step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Normalizer {
+    /// Supervised tokens.
+    #[default]
+    Tokens,
+    /// Pairs.
+    Pairs,
+}
+
+impl Normalizer {
+    /// How many there are in these batches.
+    pub fn count(self, batches: &[Batch]) -> usize {
+        let of_batch = match self {
+            Normalizer::Tokens => Batch::supervised,
+            Normalizer::Pairs => Batch::groups,
+        };
+        batches.iter().map(of_batch).sum()
+    }
+}
+
+/// What makes one evaluation better than another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Criterion {
+    /// Id of a reading of the evaluation.
+    pub metric: &'static str,
+    pub direction: Direction,
 }
 
 /// A training method.
 pub trait Method: Send + Sync {
-    /// This micro-step's share of the loss, a scalar; the shares of an optimizer step add up to its loss.
-    fn loss(&self, out: &TokenOutputs, context: &StepContext) -> Result<Tensor>;
-
-    /// Which tokens of a conversation it learns where the spec does not say.
-    fn learns(&self) -> LossMask {
-        LossMask::AllTokens
+    /// What it needs besides the model.
+    fn needs(&self) -> Needs {
+        Needs::default()
     }
 
-    /// Metrics of this method besides those that every method has.
-    fn metrics(&self) -> &'static [&'static str] {
-        &[]
+    /// What its loss is divided by.
+    fn normalizer(&self) -> Normalizer {
+        Normalizer::Tokens
     }
 
-    /// Writes the gradient of the loss where it is known before the model's values are, and says so: the head then goes
-    /// forward and backward at once and never holds all logits. `weights` are those of the targets. What is written is what
-    /// [`Method::closed_form`] writes; `gradient` comes filled with zeros and stays so with a no.
-    fn known_gradient(
-        &self,
-        _weights: Option<&[f32]>,
-        _context: &StepContext,
-        _gradient: &mut Upstream,
-    ) -> bool {
+    /// For a loss that is linear in log-probabilities, −(1/N) Σ c · logp with c known before the forward pass: writes c for
+    /// each token and says yes. `c` comes holding the loss mask as 1 and 0. The head then goes forward and backward at once
+    /// and never holds all logits.
+    fn coefficients(&self, _batch: &Batch, _c: &mut [f32]) -> bool {
         false
     }
 
-    /// The same loss and its gradient written by hand, for methods in which it is a line: no graph, nothing allocated.
-    /// `None` leaves it to candle's autograd over [`Method::loss`]. The two must agree; tests compare them.
-    fn closed_form(
-        &self,
-        _values: TokenValues,
-        _context: &StepContext,
-        _gradient: &mut Upstream,
-    ) -> Option<f64> {
-        None
+    /// This micro-batch's share of the loss, a scalar; the shares of an optimizer step add up to its loss. Linear losses
+    /// have it from their coefficients.
+    ///
+    /// # Errors
+    /// A batch without what the method needs.
+    fn loss(&self, scored: &Scored, _readings: &mut Readings) -> Result<Tensor> {
+        let mut c = mask(scored.batch);
+        if !self.coefficients(scored.batch, &mut c) {
+            candle_core::bail!("this method has neither a loss nor coefficients")
+        }
+        let c = Tensor::from_vec(c, scored.logp.shape(), &Device::Cpu)?;
+        (&scored.logp * c)?.sum_all()? * (-1.0 / scored.normalizer)
+    }
+
+    /// Its own readings besides those of every method; evaluations measure them too, under `val/`.
+    fn readings(&self) -> &'static [Metric] {
+        &[]
+    }
+
+    /// Whether the loss is a mean negative log-likelihood per token, so that its exponential is a perplexity.
+    fn is_likelihood(&self) -> bool {
+        false
+    }
+
+    /// What its best checkpoint is.
+    fn best(&self) -> Criterion {
+        Criterion {
+            metric: id::VAL_LOSS,
+            direction: Direction::Lower,
+        }
     }
 }
 
-/// What a micro-step measured.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MicroStep {
-    /// This micro-step's share of the loss, in nats.
-    pub loss: f64,
-    /// Σ of the entropies of its supervised predictions, in nats.
-    pub entropy: f64,
-    /// Supervised tokens that were the likeliest ones, each by its weight.
-    pub correct: f64,
+/// A batch as the model reads it.
+pub fn tokens(batch: &Batch) -> TokenBatch<'_> {
+    TokenBatch {
+        inputs: &batch.inputs,
+        targets: &batch.targets,
+        batch_size: batch.batch_size,
+        seq_len: batch.seq_len,
+        first: (!batch.first.is_empty()).then_some(&*batch.first),
+    }
 }
 
-/// Forward, the method's loss, backward: adds one micro-step's gradient to the model's.
+/// The loss mask as 1 and 0, (B · T).
+fn mask(batch: &Batch) -> Vec<f32> {
+    match batch.mask.is_empty() {
+        true => vec![1.0; batch.targets.len()],
+        false => batch.mask.iter().map(|c| f32::from(u8::from(*c))).collect(),
+    }
+}
+
+/// Forward, the method's loss, backward: adds one micro-step's gradient to the model's, and gives its share of the loss.
+/// `normalizer` is [`Normalizer::count`] over the whole optimizer step.
+///
+/// # Errors
+/// A batch that the model or the method refuses.
 pub fn micro_step(
     method: &dyn Method,
     model: &mut Model,
-    batch: &TokenBatch,
-    context: &StepContext,
-) -> Result<MicroStep> {
-    let known = |gradient: &mut Upstream| method.known_gradient(batch.weights, context, gradient);
-    model.accumulate_known(batch, known, |values, gradient| {
-        let entropy = weighted_sum(values.entropy, values.weights);
-        let correct = weighted_sum(values.likeliest, values.weights);
-        let loss = match method.closed_form(values, context, gradient) {
-            Some(loss) => loss,
-            None => by_autograd(method, values, context, gradient)?,
-        };
-        Ok(MicroStep {
-            loss,
-            entropy,
-            correct,
-        })
-    })
-}
-
-/// Σ w · x in a fixed order; without weights Σ x.
-pub fn weighted_sum(values: &[f32], weights: Option<&[f32]>) -> f64 {
-    match weights {
-        None => values.iter().map(|&x| f64::from(x)).sum(),
-        Some(weights) => {
-            let pairs = values.iter().zip(weights);
-            pairs.map(|(&x, &w)| f64::from(x) * f64::from(w)).sum()
-        }
+    batch: &Batch,
+    normalizer: f64,
+    readings: &mut Readings,
+) -> Result<f64> {
+    let mut c = mask(batch);
+    if !method.coefficients(batch, &mut c) {
+        return model.accumulate(&tokens(batch), |values, upstream| {
+            note(values, batch, readings);
+            by_autograd(method, values, (batch, normalizer), upstream, readings)
+        });
     }
-}
-
-/// −Σ w · logp / N, N the supervised tokens of the optimizer step: what pretraining and SFT have in common.
-fn mean_likelihood(out: &TokenOutputs, context: &StepContext) -> Result<Tensor> {
-    let supervised = match &out.weights {
-        None => out.logp.sum_all()?,
-        Some(weights) => (&out.logp * weights)?.sum_all()?,
+    let scale = -1.0 / normalizer;
+    let sum = |values: TokenValues| {
+        note(values, batch, readings);
+        dot(values.logp, &c)
     };
-    supervised * share(context)
+    let dlogp: Vec<f32> = c.iter().map(|c| scale as f32 * c).collect();
+    Ok(model.accumulate_linear(&tokens(batch), &dlogp, sum)? * scale)
 }
 
-/// [`mean_likelihood`] and its gradient by hand.
-fn mean_likelihood_by_hand(
-    values: TokenValues,
-    context: &StepContext,
-    gradient: &mut Upstream,
-) -> f64 {
-    pull_alike(values.weights, context, gradient);
-    weighted_sum(values.logp, values.weights) * share(context)
-}
-
-/// The gradient of [`mean_likelihood`], known beforehand: every supervised token pulls alike.
-fn pull_alike(weights: Option<&[f32]>, context: &StepContext, gradient: &mut Upstream) {
-    gradient.dlogp.fill(share(context) as f32);
-    if let Some(weights) = weights {
-        for (gradient, weight) in gradient.dlogp.iter_mut().zip(weights) {
-            *gradient *= weight;
-        }
+/// The loss of a scored batch times `normalizer`'s share, without a gradient.
+///
+/// # Errors
+/// A batch that the method refuses.
+pub fn evaluate(
+    method: &dyn Method,
+    batch: &Batch,
+    out: &TokenOutputs,
+    normalizer: f64,
+    readings: &mut Readings,
+) -> Result<f64> {
+    let host = |tensor: &Tensor| tensor.flatten_all()?.to_vec1::<f32>();
+    let (logp, entropy, top1) = (host(&out.logp)?, host(&out.entropy)?, host(&out.top1)?);
+    let values = TokenValues {
+        logp: &logp,
+        entropy: &entropy,
+        top1: &top1,
+    };
+    note(values, batch, readings);
+    let mut c = mask(batch);
+    if method.coefficients(batch, &mut c) {
+        return Ok(dot(&logp, &c) * (-1.0 / normalizer));
     }
+    let scored = Scored {
+        batch,
+        logp: out.logp.clone(),
+        entropy: out.entropy.clone(),
+        normalizer,
+    };
+    let loss = method.loss(&scored, readings)?;
+    Ok(f64::from(loss.to_scalar::<f32>()?))
 }
 
-/// A supervised token's share in [`mean_likelihood`].
-fn share(context: &StepContext) -> f64 {
-    -1.0 / context.step_tokens as f64
+/// Mean negative log-likelihood of the supervised tokens, in nats, whatever the method.
+///
+/// # Errors
+/// Those of candle.
+pub fn likelihood(batch: &Batch, out: &TokenOutputs) -> Result<f64> {
+    let logp: Vec<f32> = out.logp.flatten_all()?.to_vec1()?;
+    Ok(-dot(&logp, &mask(batch)) / batch.supervised().max(1) as f64)
 }
 
+/// Log-probability of each sequence of a scored batch, the sum over its supervised tokens.
+///
+/// # Errors
+/// A batch whose rows are one text each has no sequences.
+pub fn sequence_logps(batch: &Batch, out: &TokenOutputs) -> Result<Vec<f32>> {
+    let scored = Scored {
+        batch,
+        logp: out.logp.clone(),
+        entropy: out.entropy.clone(),
+        normalizer: 1.0,
+    };
+    scored.sequence_logps()?.to_vec1()
+}
+
+/// Readings that every method has: means over supervised tokens.
+fn note(values: TokenValues, batch: &Batch, readings: &mut Readings) {
+    let n = batch.supervised() as f64;
+    let mask = mask(batch);
+    readings.add(id::ENTROPY, dot(values.entropy, &mask), n);
+    readings.add(id::TOKEN_ACCURACY, dot(values.top1, &mask), n);
+}
+
+/// Σ x · c in f64, in a fixed order.
+fn dot(x: &[f32], c: &[f32]) -> f64 {
+    let pairs = x.iter().zip(c);
+    pairs.map(|(x, c)| f64::from(*x) * f64::from(*c)).sum()
+}
+
+/// The loss and its gradient with respect to the model's values, by candle's autograd over the method's own few operations.
 fn by_autograd(
     method: &dyn Method,
     values: TokenValues,
-    context: &StepContext,
+    (batch, normalizer): (&Batch, f64),
     gradient: &mut Upstream,
+    readings: &mut Readings,
 ) -> Result<f64> {
-    let shape = (values.batch_size, values.seq_len);
-    let tensor = |values: &[f32]| Tensor::from_slice(values, shape, &Device::Cpu);
-    let out = TokenOutputs {
-        logp: tensor(values.logp)?,
-        entropy: tensor(values.entropy)?,
-        likeliest: tensor(values.likeliest)?,
-        weights: values.weights.map(tensor).transpose()?,
+    let shape = (batch.batch_size, batch.seq_len);
+    let leaf = |values: &[f32]| Var::from_slice(values, shape, &Device::Cpu);
+    let (logp, entropy) = (leaf(values.logp)?, leaf(values.entropy)?);
+    let scored = Scored {
+        batch,
+        logp: logp.as_tensor().clone(),
+        entropy: entropy.as_tensor().clone(),
+        normalizer,
     };
-    let found = differentiate(method, &out, context)?;
-    gradient.dlogp = found.dlogp.flatten_all()?.to_vec1()?;
-    if let Some(dentropy) = found.dentropy {
+    let loss = method.loss(&scored, readings)?;
+    let gradients = loss.backward()?;
+    if let Some(dlogp) = gradients.get(&logp) {
+        gradient.dlogp = dlogp.flatten_all()?.to_vec1()?;
+    }
+    if let Some(dentropy) = gradients.get(&entropy) {
         gradient.dentropy = dentropy.flatten_all()?.to_vec1()?;
         gradient.uses_entropy = true;
     }
-    Ok(found.loss)
+    Ok(f64::from(loss.to_scalar::<f32>()?))
 }
 
-/// A loss and its gradient with respect to what the model gave.
-#[derive(Debug)]
-pub struct LossGradient {
-    /// This micro-step's share, in nats.
-    pub loss: f64,
-    /// dL/dlogp, (B, T).
-    pub dlogp: Tensor,
-    /// dL/dentropy, (B, T), when the method uses entropies.
-    pub dentropy: Option<Tensor>,
-}
-
-/// Runs candle's autograd over the method's own few operations.
-pub fn differentiate(
-    method: &dyn Method,
-    out: &TokenOutputs,
-    context: &StepContext,
-) -> Result<LossGradient> {
-    let logp = Var::from_tensor(&out.logp)?;
-    let entropy = Var::from_tensor(&out.entropy)?;
-    let leaves = TokenOutputs {
-        logp: logp.as_tensor().clone(),
-        entropy: entropy.as_tensor().clone(),
-        ..out.clone()
-    };
-    let loss = method.loss(&leaves, context)?;
-    let gradients = loss.backward()?;
-    let dlogp = match gradients.get(&logp) {
-        Some(gradient) => gradient.clone(),
-        None => logp.zeros_like()?,
-    };
-    Ok(LossGradient {
-        loss: f64::from(loss.to_scalar::<f32>()?),
-        dlogp,
-        dentropy: gradients.get(&entropy).cloned(),
-    })
-}
-
-crate::registry! {
+crate::base::registry! {
     /// What the model learns from.
-    pub enum MethodConfig: dyn Method { pretrain: Pretrain, sft: Sft }
+    pub enum MethodConfig: dyn Method { pretrain: Pretrain, sft: Sft, dpo: Dpo }
 }

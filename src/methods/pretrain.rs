@@ -1,9 +1,7 @@
 //! Next-token prediction: the mean negative log-probability of every token of the optimizer step.
 
-use super::StepContext;
+use super::Batch;
 use crate::base::registry::Entry;
-use crate::nn::{TokenOutputs, TokenValues, Upstream};
-use candle_core::{Result, Tensor};
 use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
@@ -18,26 +16,11 @@ pub const ENTRY: Entry = Entry {
 pub struct Config {}
 
 impl super::Method for Config {
-    fn loss(&self, out: &TokenOutputs, context: &StepContext) -> Result<Tensor> {
-        super::mean_likelihood(out, context)
-    }
-
-    fn known_gradient(
-        &self,
-        weights: Option<&[f32]>,
-        context: &StepContext,
-        gradient: &mut Upstream,
-    ) -> bool {
-        super::pull_alike(weights, context, gradient);
+    fn coefficients(&self, _batch: &Batch, _mask: &mut [f32]) -> bool {
         true
     }
 
-    fn closed_form(
-        &self,
-        values: TokenValues,
-        context: &StepContext,
-        gradient: &mut Upstream,
-    ) -> Option<f64> {
-        Some(super::mean_likelihood_by_hand(values, context, gradient))
+    fn is_likelihood(&self) -> bool {
+        true
     }
 }

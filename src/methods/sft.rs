@@ -1,11 +1,9 @@
 //! Supervised fine-tuning: the mean negative log-probability of the answers' tokens over the whole optimizer step. Prompts
-//! are read and not supervised; which tokens are answers is the data's matter.
+//! are context only; which tokens are answers is the data's matter.
 
-use super::{LossMask, StepContext};
+use super::{Batch, LossMask, Needs};
 use crate::base::registry::Entry;
-use crate::metrics::id;
-use crate::nn::{TokenOutputs, TokenValues, Upstream};
-use candle_core::{Result, Tensor};
+use crate::metrics::{self, Metric};
 use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
@@ -20,34 +18,22 @@ pub const ENTRY: Entry = Entry {
 pub struct Config {}
 
 impl super::Method for Config {
-    fn loss(&self, out: &TokenOutputs, context: &StepContext) -> Result<Tensor> {
-        super::mean_likelihood(out, context)
+    fn needs(&self) -> Needs {
+        Needs {
+            mask: LossMask::CompletionOnly,
+            ..Needs::default()
+        }
     }
 
-    fn learns(&self) -> LossMask {
-        LossMask::CompletionOnly
-    }
-
-    fn metrics(&self) -> &'static [&'static str] {
-        &[id::TOKEN_ACCURACY]
-    }
-
-    fn known_gradient(
-        &self,
-        weights: Option<&[f32]>,
-        context: &StepContext,
-        gradient: &mut Upstream,
-    ) -> bool {
-        super::pull_alike(weights, context, gradient);
+    fn coefficients(&self, _batch: &Batch, _mask: &mut [f32]) -> bool {
         true
     }
 
-    fn closed_form(
-        &self,
-        values: TokenValues,
-        context: &StepContext,
-        gradient: &mut Upstream,
-    ) -> Option<f64> {
-        Some(super::mean_likelihood_by_hand(values, context, gradient))
+    fn readings(&self) -> &'static [Metric] {
+        &[metrics::TOKEN_ACCURACY]
+    }
+
+    fn is_likelihood(&self) -> bool {
+        true
     }
 }

@@ -1,39 +1,8 @@
-//! Losses and their gradients: what is written by hand against candle's autograd.
+//! Losses and their gradients: the linear form against autograd, and what a mask, a normalizer and a reference do.
 
 use super::*;
-use candle_core::Device;
-
-fn outputs(logp: &[f32]) -> TokenOutputs {
-    let logp = Tensor::from_slice(logp, (1, logp.len()), &Device::Cpu).unwrap();
-    TokenOutputs {
-        entropy: logp.zeros_like().unwrap(),
-        likeliest: logp.zeros_like().unwrap(),
-        weights: None,
-        logp,
-    }
-}
-
-#[test]
-fn pretraining_is_the_mean_over_the_whole_step_whatever_its_portions() {
-    let method = MethodConfig::Pretrain(Default::default());
-    let context = StepContext { step_tokens: 4 };
-    let whole = differentiate(&*method, &outputs(&[-1.0, -2.0, -3.0, -6.0]), &context).unwrap();
-    let parts: f64 = [[-1.0, -2.0], [-3.0, -6.0]]
-        .iter()
-        .map(|p| differentiate(&*method, &outputs(p), &context).unwrap().loss)
-        .sum();
-    assert!((whole.loss - 3.0).abs() < 1e-6 && (parts - 3.0).abs() < 1e-6);
-    assert_eq!(whole.dlogp.to_vec2::<f32>().unwrap(), [[-0.25; 4]]);
-    assert!(whole.dentropy.is_none());
-}
-
-/// Hides what a method wrote by hand.
-struct Autograd<'a>(&'a dyn Method);
-impl Method for Autograd<'_> {
-    fn loss(&self, out: &TokenOutputs, context: &StepContext) -> Result<Tensor> {
-        self.0.loss(out, context)
-    }
-}
+use crate::data::{Column, Origin};
+use std::f64::consts::LN_2;
 
 fn tiny_model() -> Model {
     let config = crate::nn::ModelConfig {
@@ -48,22 +17,52 @@ fn tiny_model() -> Model {
     model
 }
 
-const BATCH: TokenBatch = TokenBatch {
-    inputs: &[1, 2, 3, 4, 5, 6],
-    targets: &[2, 3, 4, 5, 6, 7],
-    batch_size: 2,
-    seq_len: 3,
-    weights: None,
-    first: None,
-};
+const MASK: &[bool] = &[false, true, true, false, false, true];
 
-/// Micro-step and flat gradients.
-fn measured(method: &dyn Method, batch: &TokenBatch) -> (MicroStep, Vec<f32>) {
+/// Two rows of three tokens.
+fn rows(targets: &[u32], mask: &[bool]) -> Batch {
+    Batch {
+        inputs: vec![1, 2, 3, 4, 5, 6],
+        targets: targets.to_vec(),
+        batch_size: 2,
+        seq_len: 3,
+        mask: mask.to_vec(),
+        ..Batch::default()
+    }
+}
+
+const TARGETS: &[u32] = &[2, 3, 4, 5, 6, 7];
+
+/// The same as one pair, each row a side, with the reference's log-probabilities where the method needs them.
+fn batch_for(method: &dyn Method, targets: &[u32], mask: &[bool], reference: [f32; 2]) -> Batch {
+    let mut batch = rows(targets, mask);
+    if method.needs().unit == Unit::Pair {
+        batch.unit = Unit::Pair;
+        batch.sequence = vec![0, 0, 0, 1, 1, 1];
+        batch.origins = [0, 4].map(|start| origin(start)).into();
+        batch.columns = vec![Column {
+            name: REFERENCE_LOGP,
+            values: reference.into(),
+        }];
+    }
+    batch
+}
+
+fn origin(start: u64) -> Origin {
+    Origin {
+        held_out: false,
+        source: 0,
+        start,
+    }
+}
+
+/// Loss, readings and flat gradients.
+fn measured(method: &dyn Method, batch: &Batch, normalizer: f64) -> (f64, Readings, Vec<f32>) {
     let mut model = tiny_model();
-    let context = StepContext { step_tokens: 12 };
-    let step = micro_step(method, &mut model, batch, &context).unwrap();
+    let mut readings = Readings::default();
+    let loss = micro_step(method, &mut model, batch, normalizer, &mut readings).unwrap();
     let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
-    (step, grads)
+    (loss, readings, grads)
 }
 
 fn methods() -> impl Iterator<Item = (&'static str, MethodConfig)> {
@@ -73,50 +72,53 @@ fn methods() -> impl Iterator<Item = (&'static str, MethodConfig)> {
     })
 }
 
-const MASK: &[f32] = &[0.0, 1.0, 1.0, 0.0, 0.0, 1.0];
-
-#[test]
-fn every_closed_form_agrees_with_autograd() {
-    let masked = TokenBatch {
-        weights: Some(MASK),
-        ..BATCH
-    };
-    for (id, method) in methods() {
-        for batch in [BATCH, masked] {
-            let (by_hand, hand_grads) = measured(&*method, &batch);
-            let (exact, grads) = measured(&Autograd(&*method), &batch);
-            assert!((by_hand.loss - exact.loss).abs() < 1e-6, "{id}");
-            assert_eq!(by_hand.entropy, exact.entropy);
-            assert!(hand_grads == grads, "{id}: gradients differ");
-        }
+/// Hides that a method's loss is linear.
+struct Autograd<'a>(&'a dyn Method);
+impl Method for Autograd<'_> {
+    fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
+        self.0.loss(scored, readings)
     }
 }
 
 #[test]
-fn what_is_known_beforehand_is_what_the_closed_form_writes() {
-    let zeros = || Upstream {
-        dlogp: vec![0.0; 6],
-        dentropy: vec![0.0; 6],
-        uses_entropy: false,
+fn pretraining_is_the_mean_over_the_whole_step_whatever_its_portions() {
+    let method = MethodConfig::Pretrain(Default::default());
+    let mut readings = Readings::default();
+    let mut loss = |logp: &[f32]| {
+        let n = logp.len();
+        let batch = Batch {
+            inputs: vec![0; n],
+            targets: vec![0; n],
+            batch_size: 1,
+            seq_len: n,
+            ..Batch::default()
+        };
+        let logp = Tensor::from_slice(logp, (1, n), &Device::Cpu).unwrap();
+        let out = TokenOutputs {
+            entropy: logp.zeros_like().unwrap(),
+            top1: logp.zeros_like().unwrap(),
+            logp,
+        };
+        evaluate(&*method, &batch, &out, 4.0, &mut readings).unwrap()
     };
-    let context = StepContext { step_tokens: 7 };
+    assert_eq!(loss(&[-1.0, -2.0, -3.0, -6.0]), 3.0);
+    assert_eq!(loss(&[-1.0, -2.0]) + loss(&[-3.0, -6.0]), 3.0);
+}
+
+#[test]
+fn every_linear_loss_agrees_with_autograd() {
     for (id, method) in methods() {
-        for weights in [None, Some(MASK)] {
-            let values = TokenValues {
-                logp: &[-1.0, -2.0, -3.0, -4.0, -5.0, -6.0],
-                entropy: &[0.5; 6],
-                likeliest: &[0.0; 6],
-                weights,
-                batch_size: 2,
-                seq_len: 3,
-            };
-            let (mut before, mut after) = (zeros(), zeros());
-            if !method.known_gradient(weights, &context, &mut before) {
-                assert_eq!(before, zeros(), "{id}: writes and says no");
+        for mask in [&[][..], MASK] {
+            let batch = batch_for(&*method, TARGETS, mask, [0.0; 2]);
+            let mut c = super::mask(&batch);
+            if !method.coefficients(&batch, &mut c) {
                 continue;
             }
-            assert!(method.closed_form(values, &context, &mut after).is_some());
-            assert_eq!(before, after, "{id}");
+            let (linear, readings, linear_grads) = measured(&*method, &batch, 12.0);
+            let (exact, others, grads) = measured(&Autograd(&*method), &batch, 12.0);
+            assert!((linear - exact).abs() < 1e-6, "{id}");
+            assert_eq!(readings, others);
+            assert!(linear_grads == grads, "{id}: gradients differ");
         }
     }
 }
@@ -133,77 +135,159 @@ fn a_head_in_chunks_gives_the_same_gradients() {
     };
     const VOCAB: u32 = 1100;
     let tokens: Vec<u32> = (0..=1056).map(|i| i * 31 % VOCAB).collect();
-    let batch = TokenBatch::plain(&tokens[..1056], &tokens[1..], 16, 66);
-    let context = StepContext { step_tokens: 1056 };
-    for (id, method) in methods() {
-        let run = |method: &dyn Method| {
-            let mut model = Model::new(&config, VOCAB as usize, &Device::Cpu).unwrap();
-            model.init(3).unwrap();
-            let step = micro_step(method, &mut model, &batch, &context).unwrap();
-            let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
-            (step, grads, model.footprints().0.head)
-        };
-        let (by_hand, hand_grads, bytes) = run(&*method);
-        let (exact, grads, whole) = run(&Autograd(&*method));
-        assert!(bytes < whole * 3 / 5, "{id}: {bytes} of {whole}");
-        assert!((by_hand.loss - exact.loss).abs() < 1e-5, "{id}");
-        let largest = grads.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
-        for (a, b) in hand_grads.iter().zip(&grads) {
-            assert!((a - b).abs() <= 1e-6 * largest, "{id}: {a} and {b}");
-        }
+    let batch = Batch {
+        inputs: tokens[..1056].to_vec(),
+        targets: tokens[1..].to_vec(),
+        batch_size: 16,
+        seq_len: 66,
+        ..Batch::default()
+    };
+    let run = |method: &dyn Method| {
+        let mut model = Model::new(&config, VOCAB as usize, &Device::Cpu).unwrap();
+        model.init(3).unwrap();
+        let mut readings = Readings::default();
+        let loss = micro_step(method, &mut model, &batch, 1056.0, &mut readings).unwrap();
+        let grads = model.params().read_grads(<[f32]>::to_vec).unwrap();
+        (loss, grads, model.footprints().0.head)
+    };
+    let method = MethodConfig::Pretrain(Default::default());
+    let (linear, linear_grads, bytes) = run(&*method);
+    let (exact, grads, whole) = run(&Autograd(&*method));
+    assert!(bytes < whole * 3 / 5, "{bytes} of {whole}");
+    assert!((linear - exact).abs() < 1e-5);
+    let largest = grads.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
+    for (a, b) in linear_grads.iter().zip(&grads) {
+        assert!((a - b).abs() <= 1e-6 * largest, "{a} and {b}");
     }
 }
 
+/// What is not supervised has no influence: other targets there change neither loss nor gradient nor readings.
 #[test]
-fn a_micro_step_is_forward_differentiate_backward() {
-    let (step, grads) = measured(&EntropyBonus, &BATCH);
-    let mut model = tiny_model();
-    let out = model.forward(&BATCH).unwrap();
-    let context = StepContext { step_tokens: 12 };
-    let gradient = differentiate(&EntropyBonus, &out, &context).unwrap();
-    model
-        .backward(&gradient.dlogp, gradient.dentropy.as_ref())
-        .unwrap();
-    assert_eq!(step.loss, gradient.loss);
-    assert!(model.params().read_grads(|g| g == grads).unwrap());
-}
-
-/// What is not supervised has no say: other targets there change neither loss nor gradient nor readings.
-#[test]
-fn targets_that_are_not_learnt_have_no_influence() {
+fn targets_that_are_not_supervised_have_no_influence() {
     for (id, method) in methods() {
-        let read = |targets| {
-            let batch = TokenBatch {
-                targets,
-                weights: Some(MASK),
-                ..BATCH
-            };
-            measured(&*method, &batch)
+        let read = |targets: &[u32]| {
+            let batch = batch_for(&*method, targets, MASK, [-5.0, -2.0]);
+            measured(&*method, &batch, 1.0)
         };
-        assert!(
-            read(&[2, 3, 4, 5, 6, 7]) == read(&[9, 3, 4, 1, 0, 7]),
-            "{id}"
-        );
-        assert!(
-            read(&[2, 3, 4, 5, 6, 7]) != read(&[2, 1, 4, 5, 6, 7]),
-            "{id}"
-        );
+        let given = read(TARGETS);
+        assert!(given == read(&[9, 3, 4, 1, 0, 7]), "{id}");
+        assert!(given != read(&[2, 1, 4, 5, 6, 7]), "{id}");
     }
 }
 
-struct EntropyBonus;
-impl Method for EntropyBonus {
-    fn loss(&self, out: &TokenOutputs, context: &StepContext) -> Result<Tensor> {
-        (out.entropy.sqr()? - &out.logp)?.sum_all()? / context.step_tokens as f64
+/// A sum of squared entropies beside the likelihood.
+struct EntropyPenalty;
+impl Method for EntropyPenalty {
+    fn loss(&self, scored: &Scored, _readings: &mut Readings) -> Result<Tensor> {
+        (scored.entropy.sqr()? - &scored.logp)?.sum_all()? / scored.normalizer
     }
 }
 
 #[test]
 fn a_method_that_uses_entropies_gets_their_gradient() {
-    let mut out = outputs(&[-1.0, -1.0]);
-    out.entropy = Tensor::new(&[[3f32, 5.0]], &Device::Cpu).unwrap();
-    let gradient = differentiate(&EntropyBonus, &out, &StepContext { step_tokens: 2 }).unwrap();
-    let dentropy = gradient.dentropy.unwrap().to_vec2::<f32>().unwrap();
-    assert_eq!(dentropy, [[3.0, 5.0]]);
-    assert_eq!(gradient.loss, 18.0);
+    let batch = rows(TARGETS, &[]);
+    let (loss, _, grads) = measured(&EntropyPenalty, &batch, 12.0);
+    let mut model = tiny_model();
+    let out = model.forward(&tokens(&batch)).unwrap();
+    let dlogp = Tensor::full(-1.0_f32 / 12.0, (2, 3), &Device::Cpu).unwrap();
+    let dentropy = (&out.entropy * (2.0 / 12.0)).unwrap();
+    model.backward(&dlogp, Some(&dentropy)).unwrap();
+    let exact = model.params().read_grads(<[f32]>::to_vec).unwrap();
+    for (a, b) in grads.iter().zip(&exact) {
+        assert!((a - b).abs() < 1e-6, "{a} and {b}");
+    }
+    let sum = (out.entropy.sqr().unwrap() - out.logp).unwrap().sum_all();
+    let sum = f64::from(sum.unwrap().to_scalar::<f32>().unwrap());
+    assert!((loss - sum / 12.0).abs() < 1e-6);
+}
+
+fn dpo(settings: serde_json::Value) -> MethodConfig {
+    serde_json::from_value(serde_json::json!({ "dpo": settings })).unwrap()
+}
+
+/// Log-probabilities of whole answers in, loss and readings out.
+fn dpo_loss(method: &dyn Method, policy: [f32; 2], reference: [f32; 2]) -> (f64, Readings) {
+    let batch = Batch {
+        inputs: vec![0; 2],
+        targets: vec![0; 2],
+        batch_size: 2,
+        seq_len: 1,
+        unit: Unit::Pair,
+        sequence: vec![0, 1],
+        origins: vec![origin(0), origin(2)],
+        columns: vec![Column {
+            name: REFERENCE_LOGP,
+            values: reference.into(),
+        }],
+        ..Batch::default()
+    };
+    let logp = Tensor::from_slice(&policy, (2, 1), &Device::Cpu).unwrap();
+    let out = TokenOutputs {
+        entropy: logp.zeros_like().unwrap(),
+        top1: logp.zeros_like().unwrap(),
+        logp,
+    };
+    let mut readings = Readings::default();
+    let loss = super::evaluate(method, &batch, &out, 1.0, &mut readings).unwrap();
+    (loss, readings)
+}
+
+#[test]
+fn dpo_begins_at_ln_2_and_knows_its_known_values() {
+    let method = dpo(serde_json::json!({"beta": 0.1}));
+    let (loss, readings) = dpo_loss(&*method, [-7.0, -9.0], [-7.0, -9.0]);
+    assert!((loss - LN_2).abs() < 1e-7, "{loss}");
+    assert_eq!(readings.mean("rewards/margins"), Some(0.0));
+    assert_eq!(readings.mean("rewards/accuracies"), Some(0.0));
+    // β = 0.1, log-ratios +2 and −1: margin 0.3, −ln σ(0.3).
+    let (loss, readings) = dpo_loss(&*method, [-5.0, -10.0], [-7.0, -9.0]);
+    assert!((loss - 0.554_355_24).abs() < 1e-6, "{loss}");
+    let mean = |id| readings.mean(id).unwrap();
+    assert!((mean("rewards/margins") - 0.3).abs() < 1e-6);
+    assert!((mean("rewards/chosen") - 0.2).abs() < 1e-6);
+    assert!((mean("rewards/rejected") + 0.1).abs() < 1e-6);
+    assert_eq!(mean("rewards/accuracies"), 1.0);
+    assert_eq!(
+        (mean("logps/chosen"), mean("logps/rejected")),
+        (-5.0, -10.0)
+    );
+    // Conservative: a tenth of the labels are taken to be wrong.
+    let smoothed = dpo(serde_json::json!({"beta": 0.1, "label_smoothing": 0.1}));
+    let (loss, _) = dpo_loss(&*smoothed, [-5.0, -10.0], [-7.0, -9.0]);
+    assert!((loss - 0.584_355_24).abs() < 1e-6, "{loss}");
+}
+
+#[test]
+fn dpo_loses_no_precision_far_from_the_reference() {
+    let method = dpo(serde_json::json!({"beta": 1.0}));
+    let (worst, _) = dpo_loss(&*method, [-600.0, -100.0], [-100.0, -100.0]);
+    assert_eq!(worst, 500.0);
+    let (best, _) = dpo_loss(&*method, [-100.0, -600.0], [-100.0, -100.0]);
+    assert!((0.0..1e-30).contains(&best), "{best}");
+}
+
+#[test]
+fn dpo_says_what_its_batch_lacks() {
+    let method = dpo(serde_json::json!({}));
+    let mut batch = batch_for(&*method, TARGETS, MASK, [0.0; 2]);
+    batch.columns.clear();
+    let mut readings = Readings::default();
+    let error = |batch: &Batch, readings: &mut Readings| {
+        let result = micro_step(&*method, &mut tiny_model(), batch, 1.0, readings);
+        result.unwrap_err().to_string()
+    };
+    assert!(error(&batch, &mut readings).contains("no column `reference_logp`"));
+    assert!(error(&rows(TARGETS, MASK), &mut readings).contains("which sequence"));
+}
+
+/// At 0 too, where DPO begins.
+#[test]
+fn the_gradient_of_log_sigmoid_is_one_minus_sigmoid() {
+    let x = Var::new(&[-90.0_f32, -2.0, 0.0, 0.5, 90.0], &Device::Cpu).unwrap();
+    let sum = log_sigmoid(x.as_tensor()).unwrap().sum_all().unwrap();
+    let gradients = sum.backward().unwrap();
+    let gradient = gradients.get(&x).unwrap().to_vec1::<f32>().unwrap();
+    for (gradient, exact) in gradient.iter().zip([1.0, 0.880_797, 0.5, 0.377_541, 0.0]) {
+        assert!((gradient - exact).abs() < 1e-6, "{gradient}, {exact}");
+    }
 }

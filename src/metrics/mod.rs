@@ -1,7 +1,12 @@
 //! The readings that the engine takes: what each is called, what it measures and where its definition comes from. How a
 //! reading is computed stands where its ingredients are (engine, methods); what it means is told by the guide.
 
-use crate::wire::{Direction, MetricInfo};
+mod readings;
+
+pub use readings::Readings;
+
+pub use crate::wire::Direction;
+use crate::wire::{ChartPlace, MetricInfo};
 
 /// Ids of the built-in metrics, as they stand in `values` on the wire.
 pub mod id {
@@ -25,10 +30,6 @@ pub mod id {
     pub const VAL_PPL: &str = "val/ppl";
     pub const VAL_BPB: &str = "val/bpb";
     pub const VAL_TOKEN_ACCURACY: &str = "val/mean_token_accuracy";
-    pub const CPU_PERCENT: &str = "host/cpu_percent";
-    pub const RAM_USED: &str = "host/ram_used_bytes";
-    pub const RAM_TOTAL: &str = "host/ram_total_bytes";
-    pub const RSS: &str = "host/rss_bytes";
 }
 
 /// Whether the same seed gives the same bits.
@@ -50,9 +51,26 @@ pub struct Metric {
     pub repeatable: Repeatable,
     /// Where the definition comes from.
     pub source: &'static str,
+    /// Title of its chart where that is shorter; empty: the title.
+    pub label: &'static str,
+    /// It is set, not measured: no average is drawn through it.
+    pub exact: bool,
 }
 
-const fn metric(
+impl Metric {
+    const fn label(self, label: &'static str) -> Metric {
+        Metric { label, ..self }
+    }
+
+    const fn exact(self) -> Metric {
+        Metric {
+            exact: true,
+            ..self
+        }
+    }
+}
+
+pub const fn metric(
     id: &'static str,
     title: &'static str,
     unit: &'static str,
@@ -67,51 +85,84 @@ const fn metric(
         direction,
         repeatable,
         source,
+        label: "",
+        exact: false,
     }
 }
 
 use Direction::{Higher, Lower, Neutral};
 use Repeatable::{No, Yes};
 
-/// Every built-in metric, in the order in which a dashboard shows them. One row each.
+/// Of methods that teach answers; evaluations measure it too.
+pub const TOKEN_ACCURACY: Metric = metric(
+    id::TOKEN_ACCURACY,
+    "Token accuracy",
+    "share",
+    Higher,
+    Yes,
+    "share of the supervised tokens that the model gave the highest probability (TRL's mean_token_accuracy)",
+);
+
+/// Every built-in reading of training, in the order in which a dashboard shows them. One row each; those of the machine stand
+/// in `hardware`, those of a method in its file.
 #[rustfmt::skip]
 pub const METRICS: &[Metric] = &[
-    metric(id::TRAIN_LOSS, "Training loss", "nats", Lower, Yes, "mean negative log-likelihood of the step's target tokens"),
+    metric(id::TRAIN_LOSS, "Training loss", "nats", Lower, Yes, "mean negative log-likelihood of the step's target tokens").label("loss"),
     metric(id::VAL_LOSS, "Validation loss", "nats", Lower, Yes, "mean negative log-likelihood of held-out tokens"),
-    metric(id::GRAD_NORM, "Gradient norm", "", Neutral, Yes, "global L2 norm before clipping (Pascanu et al. 2013)"),
-    metric(id::ENTROPY, "Token entropy", "nats", Neutral, Yes, "mean entropy of the predicted token distributions"),
-    metric(id::TOKEN_ACCURACY, "Token accuracy", "share", Higher, Yes, "share of the supervised tokens that the model held likeliest (as TRL's mean_token_accuracy)"),
+    metric(id::GRAD_NORM, "Gradient norm", "", Neutral, Yes, "global L2 norm before clipping (Pascanu et al. 2013)").label("grad norm"),
+    metric(id::ENTROPY, "Token entropy", "nats", Neutral, Yes, "mean entropy of the predicted token distributions").label("token entropy"),
+    metric(id::TOK_PER_SEC, "Tokens per second", "1/s", Higher, No, "target tokens over wall time of the steps, without evaluations").label("tokens/s"),
+    metric(id::LR, "Learning rate", "", Neutral, Yes, "schedule at this step, live changes included").label("learning rate").exact(),
+    metric(id::STEP_MS, "Step time", "ms", Lower, No, "wall time of one optimizer step").label("step time"),
+    metric(id::VAL_PPL, "Validation perplexity", "", Lower, Yes, "exp(validation loss)").label("validation perplexity"),
+    metric(id::VAL_BPB, "Validation bits per byte", "bits", Lower, Yes, "loss / ln 2 × tokens per byte: comparable between tokenizers").label("validation bits/byte"),
+    metric(id::DATA_WAIT, "Waiting for data", "share", Lower, No, "share of the step spent on getting its batches").label("waiting for data"),
+    metric(id::CLIPPED, "Gradient clipped", "share", Neutral, Yes, "1 where the gradient norm exceeded clip_norm, else 0").label("clipped steps"),
+    TOKEN_ACCURACY,
     metric(id::EXPERT_LOAD, "Busiest expert", "× mean", Lower, Yes, "tokens of the busiest expert over the mean, averaged over blocks: 1 where all get alike"),
     metric(id::EXPERT_ENTROPY, "Expert entropy", "share", Higher, Yes, "entropy of the tokens' distribution over experts over that of equal shares, averaged over blocks"),
     metric(id::AUX_LOSS, "Balancing loss", "", Lower, Yes, "E · Σ f P before its coefficient, averaged over blocks (Fedus et al. 2021): top_k where all get alike; not in the training loss shown"),
     metric(id::Z_LOSS, "Router z-loss", "", Lower, Yes, "mean squared log-sum-exp of router logits before its coefficient (Zoph et al. 2022); not in the training loss shown"),
-    metric(id::LR, "Learning rate", "", Neutral, Yes, "schedule at this step, live changes included"),
-    metric(id::TOK_PER_SEC, "Tokens per second", "1/s", Higher, No, "target tokens over wall time of the steps, without evaluations"),
-    metric(id::STEP_MS, "Step time", "ms", Lower, No, "wall time of one optimizer step"),
-    metric(id::DATA_WAIT, "Waiting for data", "share", Lower, No, "share of the step spent on getting its batches"),
-    metric(id::CLIPPED, "Gradient clipped", "0/1", Neutral, Yes, "1 where the gradient norm exceeded clip_norm"),
     metric(id::UPDATE_RATIO, "Update to weight ratio", "", Neutral, Yes, "norm of a step's change over the norm of the weights, median over matrices (Karpathy, CS231n: about 1e-3)"),
-    metric(id::VAL_PPL, "Validation perplexity", "", Lower, Yes, "exp(validation loss)"),
-    metric(id::VAL_BPB, "Validation bits per byte", "bits", Lower, Yes, "loss / ln 2 × tokens per byte: comparable between tokenizers"),
-    metric(id::VAL_TOKEN_ACCURACY, "Validation token accuracy", "share", Higher, Yes, "share of the supervised held-out tokens that the model held likeliest"),
-    metric(id::CPU_PERCENT, "CPU, whole machine", "%", Neutral, No, "operating system"),
-    metric(id::RAM_USED, "Memory in use, whole machine", "bytes", Neutral, No, "operating system"),
-    metric(id::RAM_TOTAL, "Memory of the machine", "bytes", Neutral, No, "operating system"),
-    metric(id::RSS, "Memory of this run", "bytes", Neutral, No, "resident set size of the engine process"),
+    metric(id::VAL_TOKEN_ACCURACY, "Validation token accuracy", "share", Higher, Yes, "share of the supervised held-out tokens that the model gave the highest probability"),
 ];
+
+impl Metric {
+    /// As it is declared on the wire.
+    pub fn info(&self) -> MetricInfo {
+        MetricInfo {
+            id: self.id.into(),
+            title: self.title.into(),
+            unit: self.unit.into(),
+            direction: self.direction,
+            source: self.source.into(),
+            label: self.label.into(),
+            exact: self.exact,
+            place: ChartPlace::Dashboard,
+        }
+    }
+
+    /// The same measured on held-out data.
+    pub fn validation_info(&self) -> MetricInfo {
+        let info = self.info();
+        MetricInfo {
+            id: validation_id(self.id),
+            title: format!("Validation: {}", info.title.to_lowercase()),
+            source: format!("{}, on held-out data", info.source),
+            label: String::new(),
+            ..info
+        }
+    }
+}
+
+/// The id of a reading measured on held-out data.
+pub fn validation_id(id: &str) -> String {
+    format!("val/{id}")
+}
 
 /// The declarations sent before the first value.
 pub fn declarations() -> Vec<MetricInfo> {
-    METRICS
-        .iter()
-        .map(|m| MetricInfo {
-            id: m.id.into(),
-            title: m.title.into(),
-            unit: m.unit.into(),
-            direction: m.direction,
-            source: m.source.into(),
-        })
-        .collect()
+    METRICS.iter().map(Metric::info).collect()
 }
 
 /// The row of one id.

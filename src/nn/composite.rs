@@ -67,8 +67,8 @@ impl Leaves {
 pub(crate) struct Graph {
     pub logp: Tensor,
     pub entropy: Tensor,
-    /// 1 where the target was the likeliest token, else 0.
-    pub likeliest: Tensor,
+    /// 1 where the target had the highest probability (top-1), else 0.
+    pub top1: Tensor,
     /// What the losses that balance experts add to the loss.
     pub balance: Option<Tensor>,
 }
@@ -258,7 +258,7 @@ impl Decoder<'_> {
         let targets = Tensor::from_slice(batch.targets, batch.targets.len(), &self.device())?;
         let (hidden, balance) = self.hidden_and_balance(&ids, &mut Vec::new(), batch.first)?;
         let head = self.leaves.get(self.layout.head)?;
-        let (logp, entropy, likeliest) = logprob::composite(
+        let (logp, entropy, top1) = logprob::composite(
             &hidden.flatten(0, 1)?,
             head,
             &targets,
@@ -268,7 +268,7 @@ impl Decoder<'_> {
             balance,
             logp: logp.reshape(shape)?,
             entropy: entropy.reshape(shape)?,
-            likeliest: likeliest.reshape(shape)?,
+            top1: top1.reshape(shape)?,
         })
     }
 

@@ -67,7 +67,7 @@ pub fn clip_scale(norm: f64, clip_norm: f64) -> f64 {
     }
 }
 
-crate::registry! {
+crate::base::registry! {
     /// The update rule.
     pub enum OptimizerConfig: dyn Optimizer { adamw: AdamW, lion: Lion }
 }

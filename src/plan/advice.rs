@@ -1,35 +1,24 @@
-//! What a plan has to say beyond its numbers. Each sentence has a source.
+//! Advice on a plan beyond its numbers. Each sentence has a source.
 
 use super::quantity::decimal;
 use super::request::{Estimator, Method, Request, Said};
 use super::scaling::{BESIROGLU, TOKENS_PER_PARAM};
 use super::work::Work;
 use super::{Plan, Verdict};
+use crate::base::finding::{Evidence, Finding, Status};
 use crate::base::human::short;
-use serde::Serialize;
 
-/// One sentence of advice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Advice {
-    /// Stable, for scripts.
-    pub id: &'static str,
-    pub level: Level,
-    pub what: String,
-    /// Paper, table or rule behind it.
-    pub source: &'static str,
+/// One sentence: a failure does not fit, what passes is a note.
+fn advice(id: &str, status: Status, what: impl Into<Evidence>, source: &str) -> Finding {
+    Finding {
+        status,
+        source: source.into(),
+        ..Finding::pass(what).named(id, "")
+    }
 }
 
-/// How much it matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Level {
-    Note,
-    Warn,
-    Problem,
-}
-
-/// Everything worth saying, the worst first.
-pub(super) fn advise(plan: &Plan) -> Vec<Advice> {
+/// All advice, worst first.
+pub(super) fn advise(plan: &Plan) -> Vec<Finding> {
     let mut list = Vec::new();
     memory(plan, &mut list);
     if plan.request.method == Method::Pretrain {
@@ -38,147 +27,118 @@ pub(super) fn advise(plan: &Plan) -> Vec<Advice> {
     repeated_data(&plan.request, &mut list);
     attention(&plan.work, &mut list);
     assumptions(plan, &mut list);
-    list.sort_by_key(|advice| std::cmp::Reverse(advice.level as u8));
+    list.sort_by_key(|advice| advice.status);
     list
 }
 
-fn memory(plan: &Plan, list: &mut Vec<Advice>) {
+fn memory(plan: &Plan, list: &mut Vec<Finding>) {
     let Some(limit) = plan.request.device.memory else {
         return;
     };
     let (p50, p90) = (plan.p50_bytes(), plan.p90_bytes());
     let source = "planning margin: p90 = 1.15 × the sum of the parts (1.10 × for this engine)";
     match plan.verdict() {
-        Some(Verdict::TooLarge) => list.push(Advice {
-            id: "too_large",
-            level: Level::Problem,
-            what: format!(
+        Some(Verdict::TooLarge) => list.push(advice("too_large", Status::Fail, format!(
                 "needs {} and {} has {}: see the ladder of changes",
                 decimal(p50),
                 plan.request.device.name,
                 decimal(limit)
-            ),
-            source,
-        }),
-        Some(Verdict::Tight) => list.push(Advice {
-            id: "tight",
-            level: Level::Warn,
-            what: format!(
-                "probably fits ({} of {}), but a long batch or fragmentation may end it: leave 10 to 15 % free",
+            ), source)),
+        Some(Verdict::Tight) => list.push(advice("tight", Status::Warn, format!(
+                "probably fits ({} of {}), but a long batch or fragmentation may exhaust it: leave 10 to 15 % free",
                 decimal(p50),
                 decimal(limit)
-            ),
-            source,
-        }),
+            ), source)),
         Some(Verdict::Fits) if plan.request.estimator == Estimator::General && p90 * 2 < limit => {
-            list.push(Advice {
-                id: "room",
-                level: Level::Note,
-                what: "less than half of the memory is used: a larger micro-batch is faster".into(),
-                source: "throughput grows with the micro-batch until arithmetic, not memory, is the limit",
-            });
+            list.push(advice("room", Status::Pass, "less than half of the memory is used: a larger micro-batch is faster", "throughput grows with the micro-batch until compute, not memory, is the bottleneck"));
         }
         _ => {}
     }
 }
 
-/// Tokens against Chinchilla.
-fn tokens(request: &Request, list: &mut Vec<Advice>) {
+/// Token count against Chinchilla.
+fn tokens(request: &Request, list: &mut Vec<Finding>) {
     let n = request.arch.n_active() as f64;
     let ratio = request.tokens as f64 / n;
     let best = TOKENS_PER_PARAM * n;
     let source = "Hoffmann et al. 2022, arXiv 2203.15556; Besiroglu et al. 2024, arXiv 2404.10102";
     if ratio < 5.0 {
         let (small, _) = BESIROGLU.optimal(6.0 * n * request.tokens as f64);
-        // The fit saw models from 44M to 16B: it says nothing of toys.
+        // The fit used models from 44M to 16B: it does not apply to toys.
         let remedy = match small {
             small if small > 1e7 => format!(
-                "a model of about {} reaches a lower loss for the same arithmetic",
+                "a model of about {} reaches a lower loss with the same FLOPs",
                 short(small)
             ),
             _ => "more text, or a smaller model, would use the time better".into(),
         };
-        list.push(Advice {
-            id: "few_tokens",
-            level: Level::Warn,
-            what: format!(
-                "{} tokens a parameter, {} times under 20 ({} tokens): {remedy}",
+        list.push(advice(
+            "few_tokens",
+            Status::Warn,
+            format!(
+                "{} tokens per parameter, {} times below 20 ({} tokens): {remedy}",
                 two_digits(ratio),
                 two_digits(TOKENS_PER_PARAM / ratio),
                 short(best)
             ),
             source,
-        });
+        ));
     } else if ratio > 100.0 {
-        list.push(Advice {
-            id: "many_tokens",
-            level: Level::Note,
-            what: format!(
-                "{} tokens a parameter, far over 20: right for a model that is used a lot, costly for its loss",
+        list.push(advice("many_tokens", Status::Pass, format!(
+                "{} tokens per parameter, far above 20: right for a model with heavy inference use, expensive for its loss",
                 two_digits(ratio)
-            ),
-            source,
-        });
+            ), source));
     }
 }
 
-fn repeated_data(request: &Request, list: &mut Vec<Advice>) {
+fn repeated_data(request: &Request, list: &mut Vec<Finding>) {
     let Some(epoch) = request.extras.epoch_tokens.filter(|t| *t > 0) else {
         return;
     };
     let epochs = request.tokens as f64 / epoch as f64;
     if epochs > 4.5 {
-        list.push(Advice {
-            id: "repeated_data",
-            level: Level::Warn,
-            what: format!(
-                "{} passes over the same {} tokens: up to 4 count as new text, later ones less and less",
+        list.push(advice("repeated_data", Status::Warn, format!(
+                "{} epochs over the same {} tokens: up to 4 are nearly as good as new text, later ones less and less",
                 two_digits(epochs),
                 short(epoch as f64)
-            ),
-            source: "Muennighoff et al. 2023, arXiv 2305.16264",
-        });
+            ), "Muennighoff et al. 2023, arXiv 2305.16264"));
     }
 }
 
-fn attention(work: &Work, list: &mut Vec<Advice>) {
+fn attention(work: &Work, list: &mut Vec<Finding>) {
     let share = work.attention_flops / (work.flops + work.attention_flops);
     if share > 0.15 {
-        list.push(Advice {
-            id: "attention_share",
-            level: Level::Note,
-            what: format!("attention adds {:.0} % to the arithmetic at this length", 100.0 * share),
-            source: "12 · layers · width · length operations a token (PaLM, arXiv 2204.02311, appendix B)",
-        });
+        list.push(advice(
+            "attention_share",
+            Status::Pass,
+            format!(
+                "attention adds {:.0} % to the FLOPs at this length",
+                100.0 * share
+            ),
+            "12 · layers · width · length FLOPs per token (PaLM, arXiv 2204.02311, appendix B)",
+        ));
     }
 }
 
-fn assumptions(plan: &Plan, list: &mut Vec<Advice>) {
+fn assumptions(plan: &Plan, list: &mut Vec<Finding>) {
     let request = &plan.request;
     if request.tokens_said == Said::Assumed {
         let what = match request.method {
-            Method::Pretrain => {
-                "tokens are assumed: 20 for each parameter; set yours with --tokens"
-            }
-            _ => "tokens are assumed: 10,000 examples of this length; set yours with --tokens",
+            Method::Pretrain => "token count assumed: 20 per parameter; set it with --tokens",
+            _ => "token count assumed: 10,000 examples of this length; set it with --tokens",
         };
-        list.push(Advice {
-            id: "assumed_tokens",
-            level: Level::Note,
-            what: what.into(),
-            source: "Hoffmann et al. 2022, arXiv 2203.15556",
-        });
+        list.push(advice(
+            "assumed_tokens",
+            Status::Pass,
+            what,
+            "Hoffmann et al. 2022, arXiv 2203.15556",
+        ));
     }
     if request.mfu_said == Said::Assumed && request.device.peak_flops.is_some() {
-        list.push(Advice {
-            id: "assumed_mfu",
-            level: Level::Note,
-            what: format!(
-                "time assumes {:.0} % of the peak; 30 to 40 % is usual, under 30 % worth a look; state it with --mfu",
+        list.push(advice("assumed_mfu", Status::Pass, format!(
+                "time assumes {:.0} % MFU; 30 to 40 % is typical, below 30 % worth investigating; set it with --mfu",
                 100.0 * request.mfu
-            ),
-            source: "PaLM reached 46 %, Llama 2 7B 39 %",
-        });
+            ), "PaLM reached 46 %, Llama 2 7B 39 %"));
     }
 }
 

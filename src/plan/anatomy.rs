@@ -1,15 +1,15 @@
-//! What a model is made of: every parameter by the part and the layer that it belongs to, exactly as the model itself would
-//! allocate it; its arithmetic; its memory.
+//! A model's parameters by part and layer, exactly as the model itself would allocate them; its FLOPs; its
+//! memory.
 
 use crate::nn::role::{Role, Site};
 use crate::nn::{ActivationCheckpointing, ModelConfig, ModelShape, ParamInfo, footprint};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Bytes of f32.
+/// Bytes of an f32.
 const F32: u64 = 4;
 
-/// What a parameter is for.
+/// The role of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -24,7 +24,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// The name as people write it.
+    /// The display name.
     pub fn title(self) -> &'static str {
         match self {
             Part::Embeddings => "token embeddings",
@@ -52,7 +52,7 @@ impl Part {
     }
 }
 
-/// One line of the table: a tensor, or the like tensors of all layers and experts.
+/// One line of the table: a tensor, or the same tensor of all layers and experts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Row {
     /// With `N` for the layer and `E` for the expert.
@@ -61,51 +61,51 @@ pub struct Row {
     pub shape: Vec<usize>,
     /// How many such tensors there are.
     pub count: u64,
-    /// Parameters of all of them.
+    /// Total parameters.
     pub params: u64,
 }
 
-/// Bytes, part by part.
+/// Bytes by part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Memory {
     /// In f32.
     pub weights: u64,
-    /// In bf16, as many files have them.
+    /// In bf16, as in most files.
     pub weights_bf16: u64,
     pub gradients: u64,
     /// AdamW's two.
     pub moments: u64,
-    /// Activations, logits and what the backward needs, of `rows` sequences of `seq_len`.
+    /// Activations, logits and backward buffers for `rows` sequences of `seq_len`.
     pub activations: u64,
     pub rows: usize,
     pub seq_len: usize,
-    /// Keys and values of one token, in f32.
+    /// KV cache per token, in f32.
     pub kv_per_token: u64,
-    /// Of a full context.
+    /// KV cache of a full context.
     pub kv_context: u64,
 }
 
-/// A model laid open.
+/// The breakdown of a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Anatomy {
     pub rows: Vec<Row>,
     pub parts: BTreeMap<Part, u64>,
     pub total: u64,
-    /// Parameters that one token passes: all but the experts that it is not sent to.
+    /// Active parameters per token: all but the experts it is not routed to.
     pub active: u64,
-    /// Floating-point operations of one training token, forward and backward, at full context.
+    /// FLOPs per training token, forward and backward, at full context.
     pub flops_per_token: f64,
     pub memory: Memory,
 }
 
-/// How a training step would be cut.
+/// Batch shape of a training step.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
     pub rows: usize,
     pub checkpointing: ActivationCheckpointing,
 }
 
-/// Lays a model open. `vocab_size` is the tokenizer's, used where the config names none.
+/// Breaks a model down. `vocab_size` is the tokenizer's, used if the config sets none.
 pub fn anatomy(config: &ModelConfig, vocab_size: usize, step: Step) -> Anatomy {
     let shape = config.shape(vocab_size);
     let infos = crate::nn::param_infos(config, vocab_size);
@@ -142,7 +142,7 @@ fn memory(config: &ModelConfig, shape: &ModelShape, total: u64, step: Step) -> M
         step.checkpointing,
     );
     let kv_per_token = 2 * F32 * (shape.n_layer * shape.n_kv_head * shape.head_dim) as u64;
-    // A block with a window keeps its window.
+    // A block with a sliding window caches only its window.
     let kept: usize = (0..shape.n_layer)
         .map(|layer| {
             config
@@ -164,7 +164,7 @@ fn memory(config: &ModelConfig, shape: &ModelShape, total: u64, step: Step) -> M
     }
 }
 
-/// Parameters of experts that a token does not pass.
+/// Parameters of the experts a token is not routed to.
 fn idle(config: &ModelConfig, infos: &[ParamInfo]) -> u64 {
     let Some(moe) = &config.moe else {
         return 0;
@@ -178,7 +178,7 @@ fn idle(config: &ModelConfig, infos: &[ParamInfo]) -> u64 {
     experts / n * n.saturating_sub(moe.top_k as u64)
 }
 
-/// Like tensors together, in the order of the first.
+/// Groups equal tensors, in the order of the first.
 fn rows(infos: &[ParamInfo]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut places: BTreeMap<(String, Vec<usize>), usize> = BTreeMap::new();

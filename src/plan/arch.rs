@@ -1,21 +1,21 @@
-//! A decoder's sizes as a planner needs them, from a toy to 405B, and its exact parameter counts. Formulas only; which
-//! models have which sizes stands in `models`.
+//! A decoder's dimensions as the planner needs them, from a toy to 405B, and its exact parameter counts. Formulas only;
+//! the dimensions of known models are in `models`.
 
 use crate::nn::position::PositionConfig;
 use crate::nn::{AttentionBias, Balancing, ModelConfig, ModelShape, MoeConfig, NormPlacement};
 use crate::nn::{mlp::MlpConfig, norm::NormConfig};
 use serde::Serialize;
 
-/// How a token knows where it stands.
+/// The position encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Positions {
     /// A table of `max_len` × `d_model`.
     Learned,
-    /// Turned into queries and keys, or computed otherwise: no parameters.
+    /// Applied to queries and keys, or computed: no parameters.
     Rotary,
 }
 
-/// Whether the output head has weights of its own.
+/// Whether the output head has its own weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Embeddings {
     Tied,
@@ -25,13 +25,13 @@ pub enum Embeddings {
 /// The feed-forward block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mlp {
-    /// Two matrices with an activation in between.
+    /// Two matrices with an activation between them.
     Plain,
     /// Three matrices: gate, up, down.
     Gated,
 }
 
-/// What a normalisation learns.
+/// Parameters of a norm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Norm {
     Gain,
@@ -49,7 +49,7 @@ pub enum Biases {
     All,
 }
 
-/// Normalisation of queries and keys.
+/// QK-norm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QkNorm {
     No,
@@ -61,7 +61,7 @@ pub enum QkNorm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Experts {
     pub count: u64,
-    /// Experts that a token passes through.
+    /// Experts per token.
     pub active: u64,
     /// Width inside one expert.
     pub d_ff: u64,
@@ -70,22 +70,22 @@ pub struct Experts {
     pub balance: Balance,
 }
 
-/// What keeps experts equally busy.
+/// How load is balanced over experts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Balance {
     Loss,
-    /// A number for each expert.
+    /// A routing bias per expert.
     Bias,
 }
 
-/// Whether training drops features.
+/// Whether training uses dropout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dropout {
     No,
     Yes,
 }
 
-/// The sizes of a decoder-only transformer.
+/// The dimensions of a decoder-only transformer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arch {
     pub n_layer: u64,
@@ -95,7 +95,7 @@ pub struct Arch {
     pub head_dim: u64,
     pub d_ff: u64,
     pub vocab_size: u64,
-    /// Longest context; rows of the table of learned positions.
+    /// Context length; rows of the table of learned positions.
     pub max_len: u64,
     pub positions: Positions,
     pub embeddings: Embeddings,
@@ -108,17 +108,17 @@ pub struct Arch {
     pub experts: Option<Experts>,
 }
 
-/// Exact parameter counts, part by part.
+/// Exact parameter counts by part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Params {
     pub embeddings: u64,
     pub positions: u64,
-    /// All layers together.
+    /// All layers.
     pub attention: u64,
-    /// All layers and experts together, routers included.
+    /// All layers and experts, routers included.
     pub mlp: u64,
     pub norms: u64,
-    /// 0 where the head is the embedding table.
+    /// 0 if tied to the embedding table.
     pub head: u64,
 }
 
@@ -129,17 +129,17 @@ impl Params {
 }
 
 impl Arch {
-    /// Width of all query heads together.
+    /// Total width of the query heads.
     pub fn q_width(&self) -> u64 {
         self.n_head * self.head_dim
     }
 
-    /// Width of all key heads together, and of all value heads.
+    /// Total width of the key heads, and of the value heads.
     pub fn kv_width(&self) -> u64 {
         self.n_kv_head * self.head_dim
     }
 
-    /// What every parameter is for: `V·h·(1|2) + L·(attention + feed-forward + norms) + h`.
+    /// Parameter counts by part: `V·h·(1|2) + L·(attention + feed-forward + norms) + h`.
     pub fn params(&self) -> Params {
         let h = self.d_model;
         let (norm, separate) = (self.norm_params(), self.embeddings == Embeddings::Separate);
@@ -184,7 +184,7 @@ impl Arch {
         h * (q + 2 * kv) + q * h + biases
     }
 
-    /// Blocks that have experts.
+    /// Blocks with experts.
     pub fn expert_blocks(&self) -> u64 {
         self.experts.map_or(0, |e| self.n_layer / e.every.max(1))
     }
@@ -219,7 +219,7 @@ impl Arch {
         self.params().total()
     }
 
-    /// Parameters that one token passes: all but the experts that it is not sent to.
+    /// Active parameters per token: all but the experts it is not routed to.
     pub fn n_active(&self) -> u64 {
         let idle = self.experts.map_or(0, |e| {
             (e.count - e.active.min(e.count)) * self.feed_forward_params(e.d_ff)
@@ -233,13 +233,13 @@ impl Arch {
         (p.attention + p.mlp) / self.n_layer.max(1)
     }
 
-    /// Embeddings, positions, norms and head: what quantisation leaves in 16 bits.
+    /// Embeddings, positions, norms and head: what quantization leaves in 16 bits.
     pub fn kept_in_16_bit(&self) -> u64 {
         let p = self.params();
         p.embeddings + p.positions + p.norms + p.head
     }
 
-    /// Parameters that a token is multiplied with: active ones less tables that are only looked up.
+    /// Parameters in matmuls per token: active ones minus tables that are only looked up.
     pub fn n_matmul(&self) -> u64 {
         let p = self.params();
         let looked_up = if self.embeddings == Embeddings::Separate {
@@ -250,12 +250,12 @@ impl Arch {
         self.n_active() - p.positions - looked_up
     }
 
-    /// Bytes of keys and values of one token: `2·L·n_kv·d·bytes`.
+    /// KV cache bytes per token: `2·L·n_kv·d·bytes`.
     pub fn kv_bytes_per_token(&self, bytes: u64) -> u64 {
         2 * self.n_layer * self.kv_width() * bytes
     }
 
-    /// The sizes of a spec's model; `vocab_size` is the tokenizer's, used where the config names none.
+    /// The dimensions of a spec's model; `vocab_size` is the tokenizer's, used if the config sets none.
     pub fn of(config: &ModelConfig, vocab_size: usize) -> Arch {
         let s = config.shape(vocab_size);
         let layer_norm = matches!(config.norm, NormConfig::LayerNorm(_));
@@ -318,7 +318,7 @@ impl Arch {
         }
     }
 
-    /// The same sizes as this engine's own config.
+    /// The same dimensions as this engine's own config.
     pub(super) fn config(&self) -> (ModelConfig, ModelShape) {
         let config = ModelConfig {
             n_layer: self.n_layer as usize,

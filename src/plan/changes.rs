@@ -1,4 +1,4 @@
-//! The ladder of changes that make a request smaller, the cheapest first; each says what it saves and what it costs.
+//! The ladder of changes that shrink a request, cheapest first; each with its savings and its cost.
 
 use super::request::{
     AttentionKind, BaseFormat, Checkpointing, Estimator, Logits, Lora, LoraTargets, Method, Request,
@@ -12,29 +12,29 @@ use serde::Serialize;
 pub struct Change {
     /// Stable, for scripts.
     pub id: &'static str,
-    /// What to do, with its numbers.
+    /// The change, with its numbers.
     pub what: String,
-    /// Bytes that it saves after the rungs before it.
+    /// Bytes saved after the rungs before it.
     pub saves_bytes: u64,
-    /// Bytes that are needed then.
+    /// Bytes needed after it.
     pub needs_bytes: u64,
-    /// What one pays for it.
+    /// Its cost to the user.
     pub cost: &'static str,
-    /// The command line's word for it; empty where there is none.
+    /// The command-line flag; empty if there is none.
     pub flag: String,
 }
 
-/// A way to make a request fit.
+/// A sequence of changes that makes a request fit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ladder {
     pub changes: Vec<Change>,
-    /// False where even all changes together are not enough.
+    /// False if even all changes together are not enough.
     pub fits: bool,
     /// The request after all changes.
     pub request: Request,
 }
 
-/// How a rung changes a request: words and the flag, or `None` where it does not apply.
+/// How a rung changes a request: description and flag, or `None` if it does not apply.
 type Apply = fn(&mut Request) -> Option<(String, String)>;
 
 struct Rung {
@@ -47,50 +47,50 @@ const fn rung(id: &'static str, cost: &'static str, apply: Apply) -> Rung {
     Rung { id, cost, apply }
 }
 
-/// In the order of their cost.
+/// In order of cost.
 const RUNGS: &[Rung] = &[
     rung(
         "micro_batch",
-        "none for the loss: the same batch in smaller portions",
+        "none for the loss: the same batch in smaller micro-batches",
         smaller_portions,
     ),
-    rung("chunked_loss", "none to speak of", chunked_loss),
+    rung("chunked_loss", "negligible", chunked_loss),
     rung("flash_attention", "none: faster and exact", flash),
     rung(
         "checkpointing",
-        "about 30 % more time: activations are computed again",
+        "about 30 % more time: activations are recomputed",
         checkpointing,
     ),
     rung(
         "shard",
-        "communication every step: 3 × the weights under ZeRO-3",
+        "communication every step: 3 × the weights with ZeRO-3",
         shard,
     ),
     rung(
         "bf16",
-        "small updates round away in bf16 without master weights",
+        "small updates are lost to bf16 rounding without master weights",
         pure_bf16,
     ),
     rung(
         "optimizer_8bit",
-        "moments in one byte: a little noise",
+        "8-bit moments: a little noise",
         eight_bits,
     ),
-    rung("shorter", "long examples are cut or packed", shorter),
+    rung("shorter", "long examples are truncated or packed", shorter),
     rung(
         "lora",
-        "adapters learn less than all weights do; enough for most fine-tuning",
+        "adapters have less capacity than full fine-tuning; enough for most tasks",
         lora,
     ),
     rung(
         "qlora",
-        "about 30 % more time, a little quality: the base is unpacked for every product",
+        "about 30 % more time, slight quality loss: the base is dequantized for every matmul",
         qlora,
     ),
 ];
 
-/// The cheapest changes, in order, after which the request fits its device with its margin; empty where it fits already
-/// or where the device's memory is not known.
+/// The cheapest changes, in order, after which the request fits its device with its margin; empty if it already fits
+/// or if the device's memory is unknown.
 pub fn ladder(request: &Request) -> Ladder {
     let fits = |r: &Request| matches!(plan(r).verdict(), Some(Verdict::Fits) | None);
     let mut chosen: Vec<&Rung> = Vec::new();
@@ -117,7 +117,7 @@ pub fn ladder(request: &Request) -> Ladder {
     }
 }
 
-/// Each change for itself, whether needed or not: what it would save from here.
+/// Each change by itself, needed or not: what it would save from here.
 pub fn rungs(request: &Request) -> Vec<Change> {
     RUNGS
         .iter()
@@ -125,13 +125,13 @@ pub fn rungs(request: &Request) -> Vec<Change> {
         .collect()
 }
 
-/// Less by at least a hundredth, or it is no rung.
+/// A saving below one percent is not a rung.
 fn saves(before: &Request, after: &Request) -> bool {
     let (before, after) = (plan(before).p50_bytes(), plan(after).p50_bytes());
     after < before && (before - after) * 100 >= before
 }
 
-/// A late rung may make costly ones before it needless; the costliest goes first.
+/// A later rung may make earlier, costlier ones unnecessary; the costliest is dropped first.
 fn drop_needless(request: &Request, chosen: &mut Vec<&Rung>, fits: &dyn Fn(&Request) -> bool) {
     let mut at = chosen.len();
     while at > 0 {
@@ -144,7 +144,7 @@ fn drop_needless(request: &Request, chosen: &mut Vec<&Rung>, fits: &dyn Fn(&Requ
     }
 }
 
-/// Does the rungs one after another.
+/// Applies the rungs one after another.
 fn climb(request: &Request, rungs: &[&Rung]) -> (Vec<Change>, Request) {
     let mut now = request.clone();
     let mut changes = Vec::new();
@@ -172,7 +172,7 @@ fn climb(request: &Request, rungs: &[&Rung]) -> (Vec<Change>, Request) {
     (changes, now)
 }
 
-/// Halves the micro-batch until it fits, or is one; the steps stay as large.
+/// Halves the micro-batch until it fits or is one; the batch per step is unchanged.
 fn smaller_portions(r: &mut Request) -> Option<(String, String)> {
     let before = r.micro_batch;
     while r.micro_batch > 1 && plan(r).verdict() != Some(Verdict::Fits) {
@@ -258,7 +258,7 @@ fn eight_bits(r: &mut Request) -> Option<(String, String)> {
     })
 }
 
-/// Halves the length until it fits, not under 512 (or a quarter of a short one).
+/// Halves the length until it fits, but not below 512 (or a quarter of a short one).
 fn shorter(r: &mut Request) -> Option<(String, String)> {
     let before = r.seq_len;
     let floor = 512.min(before / 4).max(1);
@@ -292,7 +292,7 @@ fn qlora(r: &mut Request) -> Option<(String, String)> {
     general(r)?;
     (r.lora.is_some() && r.base == BaseFormat::Whole).then(|| {
         r.base = BaseFormat::Nf4Double;
-        ("base in 4 bits (NF4)".into(), "--quantize nf4".into())
+        ("base model in 4 bits (NF4)".into(), "--quantize nf4".into())
     })
 }
 

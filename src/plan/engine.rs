@@ -1,5 +1,5 @@
-//! Memory of this program's own engine on a CPU: what it really allocates. The counts of a pass come from `nn::footprint`,
-//! which a test holds against real steps; what common trainers need on a GPU stands in `general`.
+//! Memory of this program's engine on a CPU: its actual allocations. Activation counts come from `nn::footprint`, which a
+//! test compares with real steps; the estimates for GPU trainers are in `general`.
 
 use super::ledger::{Ledger, Part};
 use super::request::{Checkpointing, Preflight, Request};
@@ -7,11 +7,11 @@ use super::scheme::{Precision, UpdateState};
 use crate::base::human::{grouped, short};
 use crate::nn::footprint;
 
-/// The program itself, its libraries, threads and buffers, before any model.
+/// The process before any model: program, libraries, threads and buffers.
 const RUNTIME: f64 = 21.0 * MIB;
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// The engine's memory, moment of highest need included.
+/// The engine's memory at its peak.
 pub fn ledger(request: &Request) -> Ledger {
     let mut ledger = Ledger::default();
     let arch = &request.arch;
@@ -33,7 +33,7 @@ pub fn ledger(request: &Request) -> Ledger {
     };
     let weights = match request.precision {
         Precision::Fp32 => "f32, in one buffer",
-        _ => "f32, in one buffer; rounded to bf16 only inside products",
+        _ => "f32, in one buffer; rounded to bf16 only inside matmuls",
     };
     add(Part::Weights, all, 4.0, weights);
     if is_adapted {
@@ -42,8 +42,7 @@ pub fn ledger(request: &Request) -> Ledger {
     add(Part::Gradients, trained, 4.0, "f32, in one buffer");
     add(Part::Optimizer, trained, moments, "f32 moments");
     passes(request, &mut ledger);
-    let how =
-        "tokens of 4 B, and what making them leaves behind: 1 B a character, about 70 B a subword";
+    let how = "tokens of 4 B, plus tokenizer leftovers: 1 B per character, about 70 B per subword";
     ledger.add(Part::Data, request.extras.data_bytes as f64, how);
     ledger.add(
         Part::Context,
@@ -54,7 +53,7 @@ pub fn ledger(request: &Request) -> Ledger {
     ledger
 }
 
-/// Bytes of moments for a parameter that trains; this engine keeps all of them in f32.
+/// Bytes of moments per trainable parameter; this engine keeps all of them in f32.
 fn moments(request: &Request) -> f64 {
     match request.update {
         UpdateState::AdamW | UpdateState::AdamW8bit => 8.0,
@@ -63,7 +62,7 @@ fn moments(request: &Request) -> f64 {
     }
 }
 
-/// What forward, backward and evaluation keep.
+/// Memory of forward, backward and evaluation.
 fn passes(request: &Request, ledger: &mut Ledger) {
     let (config, shape) = request.arch.config();
     let (batch, len) = (request.micro_batch as usize, request.seq_len as usize);
@@ -73,15 +72,15 @@ fn passes(request: &Request, ledger: &mut Ledger) {
     let tokens = batch * len;
     let each = train.activations / tokens.max(1) as u64;
     let how = format!(
-        "{} tokens × {} B kept from forward to backward",
+        "{} tokens × {} B stored for the backward pass",
         grouped(tokens as u64),
         grouped(each)
     );
     ledger.add(Part::Activations, train.activations as f64, how);
     let how = match request.checkpointing {
-        Checkpointing::Off => "gradients that find no room where activations were".into(),
-        Checkpointing::EveryN(n) => format!("{n} blocks computed again, and their gradients"),
-        Checkpointing::Full => "one block computed again, and its gradients".into(),
+        Checkpointing::Off => "gradients that do not fit where activations were".into(),
+        Checkpointing::EveryN(n) => format!("{n} recomputed blocks and their gradients"),
+        Checkpointing::Full => "one recomputed block and its gradients".into(),
     };
     ledger.add(Part::GradientBuffers, train.gradients as f64, how);
     let at_once = footprint::head_rows(&shape, tokens);
@@ -91,7 +90,7 @@ fn passes(request: &Request, ledger: &mut Ledger) {
         String::new()
     };
     let how = format!(
-        "{} tokens{of} × {} words × 4 B",
+        "{} tokens{of} × {} logits × 4 B",
         grouped(at_once as u64),
         grouped(request.arch.vocab_size)
     );
@@ -100,17 +99,17 @@ fn passes(request: &Request, ledger: &mut Ledger) {
     if eval_batch > 0 {
         let eval = footprint::evaluation(&config, &shape, adapter.as_ref(), (eval_batch, len));
         let how = format!(
-            "a second pass over {eval_batch} sequences that keeps one layer, and its logits"
+            "a second pass over {eval_batch} sequences that stores one layer, and its logits"
         );
         ledger.add(Part::Evaluation, eval.total() as f64, how);
     }
 }
 
-/// Sequences that the checks look at.
+/// Sequences that preflight uses.
 const PROBE: usize = 2;
 
-/// What the checks before the first step need on top of what training needs later: a second state, the twin, beside the run's own, when no activations of the run are there yet. Saving needs nothing on top: a
-/// checkpoint is written as a stream.
+/// Extra memory of preflight: a second state (a copy of the model) beside the run's own, before the run has any
+/// activations. Saving needs no extra memory: checkpoints are written as a stream.
 fn preflight(request: &Request, ledger: &mut Ledger) {
     if request.extras.preflight == Preflight::Off {
         return;
@@ -129,7 +128,7 @@ fn preflight(request: &Request, ledger: &mut Ledger) {
     let checking = 2.0 * (ledger.states() as f64 + probe.total() as f64) + always as f64;
     let steady = ledger.steady() as f64;
     if checking > steady {
-        let how = "the checks before the first step train a twin; gone when training begins";
+        let how = "preflight trains a copy of the model; freed when training begins";
         ledger.add(Part::Preflight, checking - steady, how);
     }
 }

@@ -1,5 +1,5 @@
-//! Memory of one GPU in a common trainer: the formulas of the literature. What this program's own engine allocates on a
-//! CPU stands in `engine`.
+//! Memory of one GPU in a typical trainer, by formulas from the literature. This program's own CPU engine is in
+//! `engine`.
 
 use super::arch::{Arch, Mlp};
 use super::ledger::{Ledger, Part};
@@ -7,18 +7,18 @@ use super::request::{AttentionKind, BaseFormat, Checkpointing, Logits, Method, R
 use super::scheme::{BytesPerParam, bytes_per_param};
 use crate::base::human::{grouped, short};
 
-/// Bytes for each logit: 16-bit, a f32 copy, and the softmax that becomes the gradient.
+/// Bytes per logit: 16-bit, an f32 copy, and the softmax that becomes the gradient.
 const LOGIT_BYTES: u64 = 10;
 /// The CUDA context with its libraries and their workspaces (0.3 to 1.2 GB).
 const CONTEXT: f64 = 1.0e9;
 /// Buffers of collectives (0.5 to 2 GB).
 const COLLECTIVES: f64 = 0.5e9;
-/// What an allocator loses of memory that is taken and given back every step (5 to 10 %).
+/// Allocator overhead on memory that is allocated and freed every step (5 to 10 %).
 const FRAGMENTATION: f64 = 0.05;
-/// Share of the activations that a frozen base still needs: inputs of frozen matrices are not kept for their gradient.
+/// Fraction of the activations a frozen base still needs: inputs of frozen matrices are not stored for a weight gradient.
 const FROZEN_BASE: f64 = 0.85;
 
-/// Elements kept for each token and layer: `4h + 2·q + 2·kv + k·f`, k = 4 gated (gate, up, silu, product), 2 plain.
+/// Elements stored per token and layer: `4h + 2·q + 2·kv + k·f`, k = 4 gated (gate, up, silu, product), 2 plain.
 pub fn elements_per_token(arch: &Arch) -> u64 {
     let wide = if arch.mlp == Mlp::Gated { 4 } else { 2 };
     let d_ff = arch.experts.map_or(arch.d_ff, |e| e.active * e.d_ff);
@@ -49,12 +49,12 @@ pub fn activation_bytes(
     }
 }
 
-/// What tensor parallelism and recomputation leave of a GPT block's activations (Korthikanti et al., arXiv 2205.05198):
+/// Activations of a GPT block under tensor parallelism and recomputation (Korthikanti et al., arXiv 2205.05198):
 /// bytes of the whole model for one sequence in 16 bits with dropout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recompute {
     None,
-    /// Attention scores only, or flash attention.
+    /// Recompute attention scores only, or use flash attention.
     Selective,
     Full,
 }
@@ -102,12 +102,12 @@ pub fn ledger(request: &Request) -> Ledger {
     .iter()
     .map(|part| ledger.bytes(*part))
     .sum();
-    let how = "5 % of what is allocated anew every step; 2 % with expandable segments";
+    let how = "5 % of what is allocated every step; 2 % with expandable segments";
     ledger.add(Part::Fragmentation, FRAGMENTATION * churn as f64, how);
     ledger
 }
 
-/// Weights, gradients and optimizer, whole or sharded; or a frozen base with adapters.
+/// Weights, gradients and optimizer state, whole or sharded; or a frozen base with adapters.
 fn states(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
     let n = request.arch.n_params() as f64;
     if let Some(lora) = request.lora {
@@ -145,7 +145,7 @@ fn states(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
     add(Part::Optimizer, bytes.optimizer, 1);
 }
 
-/// Weights that get no gradient: quantised but for embeddings, norms and head.
+/// Weights without gradients: quantized except embeddings, norms and head.
 fn frozen_base(request: &Request, ledger: &mut Ledger) {
     let (arch, shard) = (&request.arch, frozen_shard(request));
     let n = arch.n_params();
@@ -206,13 +206,13 @@ fn batch(request: &Request, ledger: &mut Ledger) {
             if frozen { " × 0.85 (frozen base)" } else { "" }
         ),
         Checkpointing::EveryN(n) => format!(
-            "checkpointed: 2 B × {} × {} tokens × every {n} of {} layers, and {n} whole",
+            "checkpointed: 2 B × {} × {} tokens × every {n} of {} layers, plus {n} in full",
             arch.d_model,
             grouped(tokens),
             arch.n_layer
         ),
         Checkpointing::Full => format!(
-            "checkpointed: 2 B × {} × {} tokens × {} layers, and one layer whole",
+            "checkpointed: 2 B × {} × {} tokens × {} layers, plus one layer in full",
             arch.d_model,
             grouped(tokens),
             arch.n_layer
@@ -224,7 +224,7 @@ fn batch(request: &Request, ledger: &mut Ledger) {
         Logits::Chunked(chunk) => (chunk.min(tokens), "a chunk of"),
     };
     let how = format!(
-        "{words} {} tokens × {} words × 10 B",
+        "{words} {} tokens × {} logits × 10 B",
         grouped(rows),
         grouped(arch.vocab_size)
     );
@@ -235,7 +235,7 @@ fn batch(request: &Request, ledger: &mut Ledger) {
     );
 }
 
-/// Keys and values of answers that are being written.
+/// KV cache of the rollouts.
 fn rollouts(request: &Request, ledger: &mut Ledger) {
     if !request.method.rolls_out() {
         return;
@@ -243,13 +243,13 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
     let token = request.arch.kv_bytes_per_token(2);
     let bytes = request.rollouts * request.seq_len * token;
     let how = format!(
-        "{} answers × {} tokens × {} B of keys and values",
+        "{} completions × {} tokens × {} B of KV cache",
         request.rollouts, request.seq_len, token
     );
     ledger.add(Part::Rollouts, bytes as f64, how);
 }
 
-/// Models beside the policy.
+/// Models besides the policy.
 fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
     let n = request.arch.n_params() as f64;
     let frozen = 2.0 * n / frozen_shard(request);
@@ -294,7 +294,7 @@ fn communication(request: &Request, ledger: &mut Ledger) {
     let mut bytes = COLLECTIVES;
     let mut how = "buffers of collectives 0.5 GB".to_string();
     if request.zero >= 3 {
-        // The block at work and the one fetched ahead.
+        // The block in use and the one being prefetched.
         let gathered = 2.0 * 2.0 * request.arch.layer_params() as f64;
         bytes += gathered;
         how.push_str(&format!(
@@ -305,7 +305,7 @@ fn communication(request: &Request, ledger: &mut Ledger) {
     ledger.add(Part::Communication, bytes, how);
 }
 
-/// True where a frozen base is stored in fewer bits than it is computed in.
+/// True if a frozen base is stored in fewer bits than it is computed in.
 pub fn is_quantised(request: &Request) -> bool {
     request.lora.is_some() && request.base != BaseFormat::Whole
 }

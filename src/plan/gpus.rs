@@ -1,17 +1,17 @@
-//! Accelerators by name: dense bf16 peak with f32 accumulation, memory, bandwidth, from data sheets (a real matrix product
+//! Accelerators by name: dense bf16 peak with f32 accumulation, memory, bandwidth, from data sheets (a real matmul
 //! reaches 50 to 87 % of the peak); and a rough price with its source and date, where there is one.
 
-/// What renting one for an hour costs, roughly.
+/// Approximate rental price per hour.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
-    /// US dollars, from cheap offers to dear ones.
+    /// US dollars, lowest and highest offer.
     pub low: f64,
     pub high: f64,
     pub source: &'static str,
 }
 
 impl Price {
-    /// The middle of the range, to five cents.
+    /// The midpoint of the range, to five cents.
     pub fn dollars(self) -> f64 {
         ((self.low + self.high) * 10.0).round() / 20.0
     }
@@ -25,8 +25,8 @@ impl Price {
     }
 }
 
-/// Specialised clouds, on demand; <https://www.mercatus-ai.com/blog/cloud-gpu-pricing>.
-const SPECIALISED: &str = "price lists of specialised clouds, May 2026";
+/// Specialized clouds, on demand; <https://www.mercatus-ai.com/blog/cloud-gpu-pricing>.
+const SPECIALISED: &str = "price lists of specialized clouds, May 2026";
 /// Interruptible to on demand; <https://deploybase.ai/articles/runpod-gpu-pricing>.
 const RUNPOD: &str = "RunPod's list, March 2026";
 
@@ -44,7 +44,7 @@ pub struct Gpu {
     pub memory_gb: f64,
     /// Memory bandwidth, GB/s.
     pub bandwidth_gbs: f64,
-    /// `None` where no list with a date was found: the user says it.
+    /// `None` if no dated price list was found: the user sets it.
     pub price: Option<Price>,
 }
 
@@ -59,7 +59,7 @@ const fn gpu(name: &'static str, numbers: [f64; 3], price: Option<Price>) -> Gpu
     }
 }
 
-/// Every accelerator that a plan can name.
+/// Every accelerator a plan can name.
 #[rustfmt::skip]
 pub const GPUS: &[Gpu] = &[
     gpu("A100-40", [312.0, 40.0, 1555.0], None),
@@ -78,7 +78,7 @@ pub const GPUS: &[Gpu] = &[
     gpu("RTX-5090", [209.5, 32.0, 1792.0], price(0.69, 1.22, RUNPOD)),
 ];
 
-/// Other ways to write a name.
+/// Alternative spellings.
 const ALIASES: &[(&str, &str)] = &[
     ("a100", "A100-80"),
     ("a100sxm", "A100-80"),
@@ -94,7 +94,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("5090", "RTX-5090"),
 ];
 
-/// A GPU by its name, as people write it: `h100`, `RTX 4090`, `nvidia h100 80gb hbm3`.
+/// A GPU by its name as typed: `h100`, `RTX 4090`, `nvidia h100 80gb hbm3`.
 pub fn find(name: &str) -> Option<&'static Gpu> {
     let plain = plain(name);
     let by = |wanted: &str| GPUS.iter().find(|gpu| self::plain(gpu.name) == wanted);
@@ -117,7 +117,7 @@ fn plain(name: &str) -> String {
     plain
 }
 
-/// The name most like `word`, for an error.
+/// The most similar name, for an error.
 pub fn nearest(word: &str) -> Vec<&'static str> {
     let plain = plain(word);
     let mut near: Vec<(usize, &str)> = GPUS

@@ -1,5 +1,5 @@
-//! What earlier runs on this machine teach the planner: how much more or less memory they took than planned, and how fast
-//! they computed. Kept in the user's state directory, one line a run; the plan's own number always stays beside it.
+//! Calibration from earlier runs on this machine: measured over planned memory, and speed. Kept in the user's state
+//! directory, one line per run; always shown beside the plan's own number.
 
 use super::measured::{self, Place};
 use super::probe::{self, Measure, Speed};
@@ -8,19 +8,20 @@ use super::{plan, target, work};
 use crate::base::files::write_atomic;
 use crate::base::paths::Env;
 use crate::base::stats::median;
+use crate::hardware::sampler::id::RSS;
 use crate::metrics::id;
 use crate::run::RunState;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Runs that are remembered; the oldest go first.
+/// Most runs to keep; the oldest are dropped first.
 const KEPT: usize = 64;
-/// Runs that a correction needs: one alone may be an accident.
+/// Runs needed for a correction: a single one may be an outlier.
 const ENOUGH: usize = 3;
-/// Readings of memory that a run needs to be believed.
+/// Memory readings a run needs to count.
 const READINGS: u64 = 3;
-/// A run teaches the speed of models up to this many times larger or smaller.
+/// A run's speed applies to models up to this factor larger or smaller.
 const ALIKE: f64 = 6.0;
 
 /// One run, planned and measured.
@@ -28,26 +29,26 @@ const ALIKE: f64 = 6.0;
 pub struct Observation {
     pub run: String,
     pub n_params: u64,
-    /// The plan's memory without what is there only before the first step.
+    /// The plan's memory without preflight's peak.
     pub predicted_bytes: u64,
     pub measured_bytes: u64,
-    /// Model arithmetic a second, attention included.
+    /// Model FLOP/s, attention included.
     pub flops_per_second: Option<f64>,
-    /// The number format of its products: `f32`, `bf16`. Lines of older versions have none.
+    /// The dtype of its matmuls: `f32`, `bf16`. Absent in older versions' lines.
     #[serde(default)]
     pub products: String,
 }
 
-/// What a finished or stopped run teaches; `None` where it told too little.
+/// The calibration from a finished or stopped run; `None` if it has too few readings.
 pub fn observe(state: &RunState) -> Option<Observation> {
     let head = state.head.as_ref()?;
-    // What main memory a run takes beside a GPU teaches nothing of plans for this engine.
+    // Host memory of a GPU run says nothing about plans for this engine.
     if measured::most(state).is_some_and(|m| m.place != Place::Process) {
         return None;
     }
     let request = target::of_run(&head.spec, head.vocab_size, head.epoch_tokens)?;
-    let rss = state.series.get(id::RSS).filter(|s| s.len() >= READINGS)?;
-    // Step 0 is preflight, whose twins are gone when training begins.
+    let rss = state.series.get(RSS).filter(|s| s.len() >= READINGS)?;
+    // Step 0 is preflight, whose model copies are freed before training.
     let (_, most) = rss.extent(1.0, f64::MAX)?;
     let speeds: Vec<f64> = state
         .series
@@ -65,7 +66,7 @@ pub fn observe(state: &RunState) -> Option<Observation> {
     })
 }
 
-/// Remembers a run; one of the same name is replaced.
+/// Records a run, replacing one of the same name.
 pub fn record(folder: &Path, observation: &Observation) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let mut all = read(folder);
@@ -84,7 +85,7 @@ fn file(folder: &Path) -> PathBuf {
     folder.join("plan.jsonl")
 }
 
-/// Lines that cannot be read are skipped: another version may have written them.
+/// Unreadable lines are skipped: another version may have written them.
 fn read(folder: &Path) -> Vec<Observation> {
     let text = std::fs::read_to_string(file(folder)).unwrap_or_default();
     text.lines()
@@ -92,18 +93,18 @@ fn read(folder: &Path) -> Vec<Observation> {
         .collect()
 }
 
-/// This machine as plans see it.
+/// This machine as the planner sees it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Machine {
-    /// Bytes that this process may have.
+    /// Bytes available to this process.
     pub memory: Option<u64>,
     pub runs: Vec<Observation>,
-    /// How fast it multiplies, where that was measured.
+    /// Measured matmul speed, if known.
     pub speed: Option<Speed>,
 }
 
 impl Machine {
-    /// Looks at the machine and at what is remembered of it.
+    /// Reads the machine and its records.
     pub fn look(env: &Env) -> Machine {
         let memory = crate::hardware::summary(None, env)
             .ok()
@@ -116,7 +117,7 @@ impl Machine {
         }
     }
 
-    /// The same; where its speed was never measured, it is now, which takes a moment.
+    /// The same; if its speed was never measured, it is measured now, which takes a moment.
     pub fn look_and_measure(env: &Env, measure: Measure) -> Machine {
         let mut machine = Machine::look(env);
         if machine.speed.is_none() {
@@ -136,7 +137,7 @@ impl Machine {
         median(&ratios).filter(|_| ratios.len() >= ENOUGH)
     }
 
-    /// Model arithmetic a second that models like this one reached with products in this number format: the median of past
+    /// Model FLOP/s that similar models reached with this matmul dtype: the median of past
     /// runs.
     pub fn flops_per_second(&self, n_params: u64, products: &str) -> Option<f64> {
         let alike = |o: &&Observation| {
@@ -152,7 +153,7 @@ impl Machine {
         median(&speeds)
     }
 
-    /// Puts this machine under a plan of this program's own engine; plans for a GPU stay as they are.
+    /// Applies this machine to a plan for this program's engine; plans for a GPU are unchanged.
     pub fn equip(&self, request: &mut Request) {
         if request.estimator != Estimator::Engine {
             return;

@@ -1,9 +1,9 @@
-//! A sum that shows its parts: bytes by component, each with the formula behind it.
+//! An itemized sum: bytes by component, each with its formula.
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-/// The parts that a plan knows, in the order of the bar.
+/// The components of a plan, in the order of the bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
     Weights,
@@ -51,7 +51,7 @@ impl Part {
         }
     }
 
-    /// For people.
+    /// For display.
     pub fn title(self) -> &'static str {
         match self {
             Part::QuantisedBase => "quantised base",
@@ -66,7 +66,7 @@ impl Part {
     }
 }
 
-/// One part.
+/// One component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Component {
     #[serde(skip)]
@@ -76,12 +76,12 @@ pub struct Component {
     pub how: String,
 }
 
-/// The parts, largest meaning first; none is empty.
+/// The components; none is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ledger(Vec<Component>);
 
 impl Ledger {
-    /// Adds a part unless it is empty.
+    /// Adds a component unless it is empty.
     pub fn add(&mut self, part: Part, bytes: f64, how: impl Into<String>) {
         if bytes >= 1.0 {
             self.0.push(Component {
@@ -96,7 +96,7 @@ impl Ledger {
         &self.0
     }
 
-    /// Bytes of one part; 0 where it is not there.
+    /// Bytes of one component; 0 if absent.
     pub fn bytes(&self, part: Part) -> u64 {
         self.0
             .iter()
@@ -109,12 +109,12 @@ impl Ledger {
         self.0.iter().map(|c| c.bytes).sum()
     }
 
-    /// Everything except parts that are there only for a moment.
+    /// Everything except temporary components.
     pub fn steady(&self) -> u64 {
         self.total() - self.bytes(Part::Preflight)
     }
 
-    /// Weights, gradients, optimizer, adapters and frozen weights: what does not depend on the batch.
+    /// Weights, gradients, optimizer, adapters and frozen weights: independent of the batch.
     pub fn states(&self) -> u64 {
         use Part::{Adapters, Gradients, Optimizer, QuantisedBase, Weights};
         [Weights, QuantisedBase, Adapters, Gradients, Optimizer]

@@ -1,5 +1,5 @@
-//! What a run was seen to take, and the plan that it is held against: its process on a CPU, or what it holds of a GPU as
-//! NVML tells.
+//! Measured memory of a run and the plan to compare it with: the process's resident set on a CPU, or its GPU memory
+//! according to NVML.
 
 use super::request::Device;
 use super::{Request, gpus, target};
@@ -12,7 +12,7 @@ use crate::run::RunState;
 pub enum Place {
     /// The process's resident memory.
     Process,
-    /// This process's part of one GPU.
+    /// This process's memory on one GPU.
     Gpu(u32),
 }
 
@@ -23,7 +23,7 @@ pub struct Measured {
     pub place: Place,
 }
 
-/// The most that a run took since its first step: of the GPU that it fills most where it is on one, else of main memory.
+/// Peak memory since the first step: on its fullest GPU if it uses one, else main memory.
 pub fn most(state: &RunState) -> Option<Measured> {
     let seen = |id: &str| {
         let (_, most) = state.series.get(id)?.extent(1.0, f64::MAX)?;
@@ -32,7 +32,7 @@ pub fn most(state: &RunState) -> Option<Measured> {
     of(state.series.keys(), seen)
 }
 
-/// What it takes now.
+/// Current memory.
 pub fn now(state: &RunState) -> Option<Measured> {
     let seen = |id: &str| {
         let value = state.host.get(id).filter(|x| x.is_finite() && **x > 0.0)?;
@@ -58,8 +58,8 @@ fn of<'a>(
     })
 }
 
-/// The plan of a run, from what it told: for a common trainer on the GPU that it holds memory of, else for this engine.
-/// `None` where the run has not told its spec.
+/// The plan for a run, from its events: for a typical GPU trainer if it holds GPU memory, else for this engine.
+/// `None` if the run has not logged its spec.
 pub fn request_of(state: &RunState, machine: Option<&Machine>) -> Option<Request> {
     let head = state.head.as_ref()?;
     let request = target::of_run(&head.spec, head.vocab_size, head.epoch_tokens)?;

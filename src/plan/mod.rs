@@ -1,8 +1,8 @@
-//! Before a run: what it needs, takes and costs. Pure arithmetic on a [`Request`]; where requests come from (presets, spec
-//! files, reference models by name) stands in [`target`]. Nothing here measures, trains or prints.
+//! Before a run: memory, time and cost. Pure arithmetic on a [`Request`]; requests are built from presets, spec files
+//! and reference models in [`target`]. Nothing here measures, trains or prints.
 //!
-//! Two estimators answer behind one interface: the general table of the literature (a common trainer on a GPU, all methods)
-//! and this program's own engine on a CPU, counted from what it allocates.
+//! Two estimators share one interface: the general formulas of the literature (a typical GPU trainer, all methods)
+//! and this program's own engine on a CPU, counted from its allocations.
 
 mod advice;
 pub mod anatomy;
@@ -27,17 +27,17 @@ pub mod solve;
 pub mod target;
 pub mod work;
 
-pub use advice::{Advice, Level};
 pub use arch::{Arch, Params};
 pub use ledger::{Component, Ledger, Part};
 pub use reference::reference_request;
 pub use request::{Device, Estimator, Request};
 pub use work::Work;
 
+use crate::base::finding::Finding;
 use request::Method;
 use scaling::BESIROGLU;
 
-/// Share on top of the sum that an unlucky run needs, and that of the engine whose buffers are counted.
+/// Margin on top of the sum (p90), and that of the engine, whose buffers are counted exactly.
 const MARGIN: f64 = 1.15;
 const ENGINE_MARGIN: f64 = 1.10;
 
@@ -46,7 +46,7 @@ const ENGINE_MARGIN: f64 = 1.10;
 pub enum Verdict {
     /// With its margin.
     Fits,
-    /// Without.
+    /// Without its margin.
     Tight,
     TooLarge,
 }
@@ -62,12 +62,12 @@ pub struct Plan {
     pub memory: Ledger,
     pub work: Work,
     pub tokens_per_param: f64,
-    /// Predicted loss by Besiroglu's fit; `None` where nothing is pretrained.
+    /// Predicted loss by Besiroglu's fit; `None` if nothing is pretrained.
     pub predicted_loss: Option<f64>,
-    /// One checkpoint on disk, and all that are kept at once.
+    /// One checkpoint on disk, and all that are kept.
     pub checkpoint_bytes: u64,
     pub disk_bytes: u64,
-    pub advice: Vec<Advice>,
+    pub advice: Vec<Finding>,
 }
 
 /// Plans a request.
@@ -103,7 +103,7 @@ impl Plan {
         self.memory.total()
     }
 
-    /// What nine of ten runs stay under.
+    /// The 90th percentile.
     pub fn p90_bytes(&self) -> u64 {
         let margin = match self.request.estimator {
             Estimator::General => MARGIN,
@@ -112,13 +112,13 @@ impl Plan {
         (self.memory.total() as f64 * margin) as u64
     }
 
-    /// The sum as earlier runs on this machine would have it; `None` before there are enough of them.
+    /// The sum corrected by earlier runs on this machine; `None` before there are enough of them.
     pub fn corrected_bytes(&self) -> Option<u64> {
         let ratio = self.request.device.memory_ratio?;
         Some((self.memory.total() as f64 * ratio) as u64)
     }
 
-    /// `None` where the device's memory is not known.
+    /// `None` if the device's memory is unknown.
     pub fn verdict(&self) -> Option<Verdict> {
         let limit = self.request.device.memory?;
         Some(match () {

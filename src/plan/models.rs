@@ -1,4 +1,4 @@
-//! Reference models by name, so that one can plan with a model before anything is downloaded. Sizes are those of the
+//! Reference models by name, to plan with before anything is downloaded. Dimensions are those of the
 //! published `config.json` files; nothing here reads a disk.
 
 use super::arch::{
@@ -38,8 +38,8 @@ const fn gpt2(name: &'static str, n_layer: u64, d_model: u64, n_head: u64) -> Re
     }
 }
 
-/// Llama-like: rotary positions, RMSNorm, gated feed-forward, no biases, a head of its own.
-/// `sizes` are n_layer, d_model, n_head, n_kv_head, d_ff, vocab_size, longest context.
+/// Llama-like: RoPE, RMSNorm, gated feed-forward, no biases, untied head.
+/// `sizes` are n_layer, d_model, n_head, n_kv_head, d_ff, vocab_size, context length.
 const fn llama(name: &'static str, sizes: [u64; 7]) -> ReferenceModel {
     let [
         n_layer,
@@ -90,7 +90,7 @@ const fn qwen2(model: ReferenceModel) -> ReferenceModel {
     ReferenceModel { arch, ..model }
 }
 
-/// Heads of 128 features whatever the width, queries and keys normalised.
+/// Heads of 128 features at any width, QK-norm.
 const fn qwen3(model: ReferenceModel) -> ReferenceModel {
     let arch = Arch {
         head_dim: 128,
@@ -114,7 +114,7 @@ const fn experts(model: ReferenceModel, count: u64, active: u64) -> ReferenceMod
     ReferenceModel { arch, ..model }
 }
 
-/// Every model that a plan can name, family by family.
+/// Every model a plan can name, by family.
 #[rustfmt::skip]
 pub const MODELS: &[ReferenceModel] = &[
     gpt2("gpt2", 12, 768, 12),
@@ -148,14 +148,14 @@ pub const MODELS: &[ReferenceModel] = &[
     llama("tinyllama-1.1b", [22, 2048, 32, 4, 5632, 32_000, 2048]),
 ];
 
-/// A model by its name, written in any case, with or without the owner in front of a slash.
+/// A model by its name, case-insensitive, with or without the owner before a slash.
 pub fn find(name: &str) -> Option<&'static ReferenceModel> {
     let name = name.rsplit('/').next().unwrap_or(name);
     let plain = plain(name);
     MODELS.iter().find(|model| self::plain(model.name) == plain)
 }
 
-/// Case, underscores and suffixes of a tuned variant do not matter: `Meta-Llama-3.1-8B-Instruct` is `llama-3.1-8b`.
+/// Case, underscores and suffixes of tuned variants are ignored: `Meta-Llama-3.1-8B-Instruct` is `llama-3.1-8b`.
 fn plain(name: &str) -> String {
     let name = name.to_lowercase().replace('_', "-");
     let name = name.strip_prefix("meta-").unwrap_or(&name);

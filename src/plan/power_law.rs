@@ -1,48 +1,48 @@
-//! `L(x) = e + a · x^-α` through a few measured losses, and how sure the line is beyond them. Plain least squares.
+//! `L(x) = e + a · x^-α` fitted to a few measured losses, with the uncertainty of the extrapolation. Least squares.
 
 use serde::Serialize;
 
-/// Exponents that are tried: language models lie between 0.05 and 0.5, small ones on little text above.
+/// Exponents to try: language models lie between 0.05 and 0.5, small ones on little text above.
 const FROM: f64 = 0.02;
 const TO: f64 = 1.5;
 const STEPS: usize = 741;
-/// Two runs that differ in their seed alone differ by about so much of their loss.
+/// Relative standard deviation of the loss between seeds.
 const SEED_NOISE: f64 = 0.005;
 
-/// A last slope of less than this share of the first one is flatter.
+/// A final slope below this fraction of the first one counts as flatter.
 const FLATTER: f64 = 0.9;
-/// Measured on the quickstart: behind its plateau it fell 1.5 to 1.6 times as steeply as any run before had.
+/// Measured on the quickstart: after its plateau it fell 1.5 to 1.6 times as steeply as in any earlier run.
 const STEEPER: f64 = 2.0;
 
 /// The constants of a fit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PowerLaw {
-    /// What no amount of `x` removes.
+    /// The irreducible loss.
     pub e: f64,
     pub a: f64,
     pub alpha: f64,
-    /// Root mean square of what is left at the points, nats.
+    /// Root mean square residual, nats.
     pub rms: f64,
 }
 
-/// A loss with the range that fits nearly as well give.
+/// A loss with the range of nearly equally good fits.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Prediction {
     pub loss: f64,
     pub low: f64,
     pub high: f64,
-    /// What the same method, from the smaller runs alone, predicted too much (or too little) for the largest one, nats.
+    /// The method's error on the largest run, fitted on the smaller ones alone, nats; positive if too high.
     pub missed: Option<f64>,
     pub trend: Trend,
 }
 
-/// How the losses of the runs go.
+/// The shape of the measured losses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trend {
-    /// Each doubling brings less than the one before: where power laws hold.
+    /// Each doubling gains less than the one before: power laws apply.
     Flattening,
-    /// It does not flatten yet: the law may not hold yet, and the range is wide.
+    /// Not flattening yet: the law may not apply yet, and the range is wide.
     Steady,
 }
 
@@ -51,7 +51,7 @@ impl PowerLaw {
         self.e + self.a * x.powf(-self.alpha)
     }
 
-    /// The best line for one exponent: linear least squares, with `e` and `a` not below zero.
+    /// The best curve for one exponent: linear least squares, with `e` and `a` non-negative.
     fn with(points: &[(f64, f64)], alpha: f64) -> Option<PowerLaw> {
         let n = points.len() as f64;
         // Scaled so that powers stay near one whatever the unit of x.
@@ -75,7 +75,7 @@ impl PowerLaw {
             a = points.iter().map(|(x, l)| z(*x) * l).sum::<f64>() / zz;
         }
         if a < 0.0 {
-            // More of x made it worse: the best falling line is a flat one.
+            // Loss rises with x: the best non-increasing curve is constant.
             (a, e) = (0.0, mean_l);
         }
         let squares: f64 = points
@@ -98,8 +98,8 @@ fn all(points: &[(f64, f64)]) -> Vec<PowerLaw> {
         .collect()
 }
 
-/// The line with the least squares through (x, loss); `None` for fewer than three points, for points that are all at the
-/// same x, and for numbers that are none.
+/// The least-squares curve through (x, loss); `None` for fewer than three points, points that all share one x, or
+/// non-finite values.
 pub fn fit(points: &[(f64, f64)]) -> Option<PowerLaw> {
     let good = points
         .iter()
@@ -118,7 +118,7 @@ fn slopes(sorted: &[(f64, f64)]) -> Vec<f64> {
     sorted.windows(2).map(slope).collect()
 }
 
-/// Whether the fall gets flatter from the first stretch to the last, as a power law's does.
+/// Whether the curve flattens from the first segment to the last, as a power law does.
 fn trend(sorted: &[(f64, f64)]) -> Trend {
     match slopes(sorted).as_slice() {
         [first, .., last] if last.abs() < FLATTER * first.abs() => Trend::Flattening,
@@ -126,8 +126,8 @@ fn trend(sorted: &[(f64, f64)]) -> Trend {
     }
 }
 
-/// The lowest loss that one should be ready for at `x`: a fall in ln x as steep as it ever was, or, while it does not
-/// flatten, twice as steep. A model that has yet to learn the next thing stands on a plateau, and falls again behind it.
+/// The lowest plausible loss at `x`: descent in ln x at the steepest rate seen, or, while it does not flatten, twice that.
+/// A model at a plateau drops again once it learns the next pattern.
 fn deepest(sorted: &[(f64, f64)], x: f64) -> Option<f64> {
     let (x1, l1) = *sorted.last()?;
     let steepest = slopes(sorted).into_iter().fold(0.0, f64::min);
@@ -139,7 +139,7 @@ fn deepest(sorted: &[(f64, f64)], x: f64) -> Option<f64> {
     y.is_finite().then_some(y.max(0.0))
 }
 
-/// What the largest run's loss would have been by the smaller ones alone, less what it was.
+/// The largest run's loss as predicted by the smaller ones alone, minus the measured one.
 fn miss(sorted: &[(f64, f64)]) -> Option<f64> {
     let ((x, l), rest) = sorted.split_last()?;
     let predicted = match rest {
@@ -149,8 +149,8 @@ fn miss(sorted: &[(f64, f64)]) -> Option<f64> {
     Some(predicted - l)
 }
 
-/// The loss at `x`. The range covers all lines that a difference of seeds could turn into the best, a fall that goes on as
-/// steeply as it ever was, and the miss of the same method on the largest run, grown with the distance.
+/// The loss at `x`. The range covers all curves that seed noise could make the best fit, continued descent at the
+/// steepest rate, and the method's error on the largest run, scaled with the distance.
 pub fn predict(points: &[(f64, f64)], x: f64) -> Option<Prediction> {
     let best = fit(points)?;
     let mut sorted = points.to_vec();
@@ -167,7 +167,7 @@ pub fn predict(points: &[(f64, f64)], x: f64) -> Option<Prediction> {
     let (low, high) = near.fold((f64::MAX, f64::MIN), |(l, h), y| (l.min(y), h.max(y)));
     let loss = best.at(x);
     let missed = miss(&sorted);
-    // Distances in ln x: what was off over the last step is off more over several.
+    // Distances in ln x: an error over the last step grows over several.
     let steps = ((x / last).ln() / (last / before).ln()).max(1.0);
     let off = missed.map_or(0.0, |m| m.abs() * steps);
     let low = low.min(loss - off);

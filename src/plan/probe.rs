@@ -1,27 +1,27 @@
-//! How fast this machine multiplies: what tells the time of a first run, before any run has told it. Who measures is given
-//! from outside, because kernels are not this room's; what was measured is remembered for as long as the processor and its
-//! cores are the same.
+//! Matmul speed of this machine: the time estimate for a first run. The measuring function is passed in, because kernels
+//! may not be imported here; the result is cached while the processor and its core
+//! count stay the same.
 
 use crate::base::files::write_atomic;
 use crate::base::paths::Env;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Gives the FLOP/s of products in `f32` or `bf16`; `None` where the machine has no such arithmetic. Takes about a tenth of
-/// a second for each.
+/// Returns the FLOP/s of matmuls in `f32` or `bf16`; `None` if the machine does not support it. Takes about a tenth of
+/// a second each.
 pub type Measure = fn(products: &str) -> Option<f64>;
 
-/// Share of that speed that training reaches: small models lose some of it between products.
+/// Fraction of that speed that training reaches: small models lose some of it between matmuls.
 pub const SHARE: f64 = 0.7;
 
-/// What was measured, and on what.
+/// The measurement and its machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Speed {
-    /// Model of the processor and cores for this process: elsewhere the numbers mean nothing.
+    /// Processor model and cores of this process: not valid elsewhere.
     pub on: String,
-    /// FLOP/s of products of f32 numbers.
+    /// FLOP/s of f32 matmuls.
     pub f32: Option<f64>,
-    /// Of bf16 numbers; `None` where the processor has no arithmetic for them.
+    /// FLOP/s of bf16 matmuls; `None` if the processor does not support bf16.
     pub bf16: Option<f64>,
 }
 
@@ -35,7 +35,7 @@ impl Speed {
     }
 }
 
-/// What was measured on this very machine before.
+/// The cached measurement of this machine.
 pub fn remembered(env: &Env) -> Option<Speed> {
     let text = std::fs::read_to_string(file(env.state_dir.as_deref()?)).ok()?;
     let speed: Speed = serde_json::from_str(&text).ok()?;
@@ -43,7 +43,7 @@ pub fn remembered(env: &Env) -> Option<Speed> {
     (whole && speed.on == this_machine(env)).then_some(speed)
 }
 
-/// Measures and remembers. A disk that does not take it costs only the measuring of next time.
+/// Measures and caches. If writing fails, the next run measures again.
 pub fn measure(env: &Env, measure: Measure) -> Speed {
     let good = |products| measure(products).filter(|x| x.is_finite() && *x > 0.0);
     let speed = Speed {

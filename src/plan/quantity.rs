@@ -1,4 +1,4 @@
-//! Amounts as people type and read them: `24GB`, `80 GiB`, `20B` tokens.
+//! Amounts as typed and displayed: `24GB`, `80 GiB`, `20B` tokens.
 
 /// Bytes of `24GB`, `512 MiB`, `1.5g`; a bare number is GB.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
@@ -13,7 +13,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "b" | "bytes" => 1.0,
         _ => {
             return Err(format!(
-                "`{unit}` is no unit of memory: GB, GiB, MB, MiB, TB"
+                "`{unit}` is not a unit of memory; use GB, GiB, MB, MiB or TB"
             ));
         }
     };
@@ -29,7 +29,7 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
         "m" => 1e6,
         "b" | "g" => 1e9,
         "t" => 1e12,
-        _ => return Err(format!("`{unit}` is no amount: k, M, B, T")),
+        _ => return Err(format!("`{unit}` is not a suffix; use k, M, B or T")),
     };
     positive(number * scale)
 }
@@ -41,7 +41,7 @@ fn positive(x: f64) -> Result<u64, String> {
     }
 }
 
-/// The number and the letters behind it.
+/// The number and its suffix.
 fn split(text: &str) -> Result<(f64, &str), String> {
     let text = text.trim();
     let exponent = |i: usize, c: char| {
@@ -64,7 +64,7 @@ fn split(text: &str) -> Result<(f64, &str), String> {
         .collect();
     match number.parse::<f64>() {
         Ok(x) => Ok((x, text[end..].trim())),
-        Err(_) => Err(format!("`{text}` is no number")),
+        Err(_) => Err(format!("`{text}` is not a number")),
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn nonsense_is_named() {
         assert!(parse_bytes("24 parsecs").unwrap_err().contains("parsecs"));
-        assert!(parse_bytes("GB").unwrap_err().contains("no number"));
+        assert!(parse_bytes("GB").unwrap_err().contains("not a number"));
         assert!(
             parse_count("0").is_err() && parse_count("-3").is_err() && parse_count("").is_err()
         );

@@ -1,4 +1,4 @@
-//! A plan for a model that is known by name: the settings that most trainers begin with.
+//! A plan for a reference model: the usual trainer defaults.
 
 use super::models::ReferenceModel;
 use super::request::{
@@ -9,13 +9,13 @@ use super::scaling::TOKENS_PER_PARAM;
 use super::scheme::{Precision, UpdateState};
 use super::work::usual_mfu;
 
-/// Tokens of a sequence when nobody said: what fine-tuning recipes take.
+/// Default sequence length in tokens: that of fine-tuning recipes.
 const SEQ_LEN: u64 = 2048;
-/// Rows of the loss that are computed at once.
+/// Rows per chunk of the loss.
 pub const CHUNK: u64 = 1024;
-/// Answers written at once by a method that rolls out.
+/// Completions sampled at once by a rollout method.
 const ROLLOUTS: u64 = 16;
-/// Examples of a fine-tuning when nobody said.
+/// Default number of fine-tuning examples.
 const EXAMPLES: u64 = 10_000;
 
 /// Full AdamW in mixed precision on one device: flash attention, activation checkpointing, a chunked loss, one sequence of
@@ -45,13 +45,13 @@ pub fn reference_request(model: &ReferenceModel) -> Request {
         tokens_said: Said::Assumed,
         mfu: usual_mfu(Checkpointing::Full, arch.n_layer),
         mfu_said: Said::Assumed,
-        device: Device::limit("no device named", None),
+        device: Device::limit("no device set", None),
         extras: EngineExtras::default(),
     }
 }
 
 impl Request {
-    /// Fills in what follows from the rest where nobody said it: tokens by method, the usual MFU.
+    /// Fills in derived values: tokens by method, the typical MFU.
     pub fn assume(&mut self) {
         if self.tokens_said == Said::Assumed {
             self.tokens = match self.method {

@@ -1,4 +1,4 @@
-//! What a plan is asked about: a model, how it is trained, and on what.
+//! A planning request: a model, how it is trained, and on what.
 
 use super::arch::Arch;
 use super::gpus::{Gpu, Price};
@@ -6,7 +6,7 @@ use super::scheme::{Precision, UpdateState};
 use crate::nn::adapter::{Lora as LoraConfig, Targets};
 use crate::nn::{ActivationCheckpointing, AdapterConfig, param_infos_of};
 
-/// What is trained, as far as cost goes. Methods that this build does not train are planned all the same.
+/// The training method, as far as cost is concerned. Includes methods this build does not train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Pretrain,
@@ -48,7 +48,7 @@ impl Method {
         Self::ALL.iter().find(|(w, _)| *w == word).map(|(_, m)| *m)
     }
 
-    /// Sequences that one example of the batch brings.
+    /// Sequences per example of the batch.
     pub fn sequences(self) -> u64 {
         match self {
             Method::Dpo | Method::Orpo | Method::SimPo | Method::Reward => 2,
@@ -56,7 +56,7 @@ impl Method {
         }
     }
 
-    /// A frozen copy that the policy is compared with.
+    /// Whether it needs a frozen reference model.
     pub fn has_reference(self) -> bool {
         matches!(
             self,
@@ -64,7 +64,7 @@ impl Method {
         )
     }
 
-    /// The policy writes answers while it trains.
+    /// Whether the policy samples completions during training.
     pub fn rolls_out(self) -> bool {
         matches!(self, Method::Ppo | Method::Grpo | Method::Rloo)
     }
@@ -135,7 +135,7 @@ impl Lora {
         }
     }
 
-    /// Trainable parameters: rank × (in + out) of every layer with an adapter.
+    /// Trainable parameters: rank × (in + out) of every adapted layer.
     pub fn params(&self, arch: &Arch) -> u64 {
         let (h, q, kv) = (arch.d_model, arch.q_width(), arch.kv_width());
         let n_wide = if arch.mlp == super::arch::Mlp::Gated {
@@ -166,7 +166,7 @@ pub enum BaseFormat {
     Whole,
     Int8,
     Nf4,
-    /// NF4 with its scales quantised too: 4.127 bits (QLoRA).
+    /// NF4 with double quantization: 4.127 bits (QLoRA).
     Nf4Double,
     Int2,
 }
@@ -187,7 +187,7 @@ impl BaseFormat {
             .map_or("", |(word, _)| word)
     }
 
-    /// Bits of one quantised weight, scales included; `None` for whole numbers.
+    /// Bits per quantized weight, scales included; `None` for unquantized formats.
     pub fn bits(self) -> Option<f64> {
         match self {
             BaseFormat::Whole => None,
@@ -200,18 +200,18 @@ impl BaseFormat {
     }
 }
 
-/// Which activations live until the backward.
+/// Which activations are stored for the backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checkpointing {
     Off,
-    /// Only the input of every so many blocks; a segment of them is computed again at a time.
+    /// Only the input of every n-th block; segments are recomputed one at a time.
     EveryN(u64),
-    /// Only the input of each block; the rest is computed again.
+    /// Only the input of each block; the rest is recomputed.
     Full,
 }
 
 impl Checkpointing {
-    /// What forms offer.
+    /// Choices offered by forms.
     pub const ALL: [Checkpointing; 4] = [
         Checkpointing::Off,
         Checkpointing::EveryN(2),
@@ -238,7 +238,7 @@ impl Checkpointing {
         }
     }
 
-    /// As this program's engine does it.
+    /// As this program's engine implements it.
     pub fn engine(self) -> ActivationCheckpointing {
         match self {
             Checkpointing::Off => ActivationCheckpointing::None {},
@@ -247,7 +247,7 @@ impl Checkpointing {
         }
     }
 
-    /// Blocks between two inputs that are kept, in a model of `n_layer` blocks.
+    /// Blocks per segment, in a model of `n_layer` blocks.
     pub fn segment_len(self, n_layer: u64) -> u64 {
         self.engine().segment_len(n_layer as usize) as u64
     }
@@ -263,7 +263,7 @@ impl From<ActivationCheckpointing> for Checkpointing {
     }
 }
 
-/// How much of the vocabulary's logits is there at once.
+/// How many logits exist at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Logits {
     Whole,
@@ -271,43 +271,43 @@ pub enum Logits {
     Chunked(u64),
 }
 
-/// How attention keeps its scores.
+/// How attention stores its scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttentionKind {
-    /// Only one number for each row (arXiv 2205.14135).
+    /// Flash attention: one number per row (arXiv 2205.14135).
     Flash,
-    /// The whole matrix of scores and of probabilities.
+    /// Eager: the full matrices of scores and probabilities.
     Eager,
 }
 
-/// Whose memory is estimated.
+/// Which trainer is estimated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Estimator {
-    /// A common trainer on a GPU: tables of the literature.
+    /// A typical GPU trainer: formulas of the literature.
     General,
-    /// This program's own engine on a CPU: what it really allocates.
+    /// This program's engine on a CPU: its actual allocations.
     Engine,
 }
 
-/// Where it runs.
+/// The device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Device {
-    /// For people: `H100`, `24 GB`, `this machine`.
+    /// For display: `H100`, `24 GB`, `this machine`.
     pub name: String,
-    /// Bytes that one device has for us; `None` where nobody said.
+    /// Bytes available per device; `None` if unknown.
     pub memory: Option<u64>,
-    /// Dense peak of one device, FLOP/s; `None` where nobody knows.
+    /// Dense peak per device, FLOP/s; `None` if unknown.
     pub peak_flops: Option<f64>,
-    /// US dollars for an hour of one device.
+    /// US dollars per device-hour.
     pub price_per_hour: Option<f64>,
-    /// Where that price comes from; `None` where a person said it.
+    /// The source of that price; `None` if the user set it.
     pub price_source: Option<Price>,
     /// Measured over planned memory of earlier runs on it.
     pub memory_ratio: Option<f64>,
 }
 
 impl Device {
-    /// Takes a price that a person said.
+    /// Sets a price given by the user.
     pub fn set_price(&mut self, dollars: f64) {
         (self.price_per_hour, self.price_source) = (Some(dollars), None);
     }
@@ -323,7 +323,7 @@ impl Device {
         }
     }
 
-    /// Nothing known but, perhaps, a limit.
+    /// Nothing known except, possibly, a limit.
     pub fn limit(name: &str, memory: Option<u64>) -> Device {
         Device {
             name: name.into(),
@@ -336,18 +336,18 @@ impl Device {
     }
 }
 
-/// Where a number comes from that the person did not give.
+/// The source of a number that the user did not give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said {
     Stated,
     Assumed,
     /// From earlier runs on this machine.
     Supervised,
-    /// Measured on this machine a moment ago, or before.
+    /// Benchmarked on this machine, now or earlier.
     Probed,
 }
 
-/// Whether a run checks itself before its first step.
+/// Whether a run starts with preflight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Preflight {
     #[default]
@@ -358,21 +358,21 @@ pub enum Preflight {
 /// What this engine holds besides the model; 0 and defaults for the general estimator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EngineExtras {
-    /// Bytes of the data set: text while it is read, tokens after.
+    /// Bytes of the dataset: text while reading, then tokens.
     pub data_bytes: u64,
-    /// Sequences that an evaluation reads at once; 0 without one.
+    /// Sequences per evaluation batch; 0 without evaluation.
     pub eval_batch: u64,
     /// Checks before the first step.
     pub preflight: Preflight,
-    /// The precision that the spec asks for; what it means on this machine stands in the request.
+    /// The spec's precision setting; the request has its resolution on this machine.
     pub asked: crate::nn::Precision,
     /// Checkpoints kept on disk.
     pub kept_checkpoints: u64,
-    /// Tokens of one pass over the training text, where it is known.
+    /// Tokens per epoch, if known.
     pub epoch_tokens: Option<u64>,
 }
 
-/// Everything that a plan depends on. Plain numbers: changing one and planning again is cheap.
+/// All inputs of a plan. Plain numbers: changing one and planning again is cheap.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// The spec's or the model's name.
@@ -393,16 +393,16 @@ pub struct Request {
     pub n_devices: u64,
     /// 0 none, 1 optimizer, 2 and gradients, 3 and weights (arXiv 1910.02054).
     pub zero: u8,
-    /// Examples that one device sees at once.
+    /// Micro-batch size per device, in sequences.
     pub micro_batch: u64,
     pub grad_accum: u64,
     pub seq_len: u64,
-    /// Answers written at once by a method that rolls out.
+    /// Completions sampled at once by a rollout method.
     pub rollouts: u64,
     /// Target tokens of the whole run.
     pub tokens: u64,
     pub tokens_said: Said,
-    /// Share of the peak that model arithmetic reaches.
+    /// MFU: fraction of peak that model FLOPs reach.
     pub mfu: f64,
     pub mfu_said: Said,
     pub device: Device,
@@ -410,17 +410,17 @@ pub struct Request {
 }
 
 impl Request {
-    /// Tokens of one optimizer step, all devices together.
+    /// Tokens per optimizer step, all devices together.
     pub fn batch_tokens(&self) -> u64 {
         self.micro_batch * self.grad_accum * self.seq_len * self.n_devices
     }
 
-    /// Tokens that pass one device at once.
+    /// Tokens per device and micro-step.
     pub fn micro_tokens(&self) -> u64 {
         self.micro_batch * self.method.sequences() * self.seq_len
     }
 
-    /// Parameters with a gradient.
+    /// Trainable parameters.
     pub fn n_trainable(&self) -> u64 {
         match (self.lora, self.engine_adapter()) {
             (Some(_), Some(adapter)) if self.estimator == Estimator::Engine => {

@@ -1,6 +1,6 @@
-//! How many tokens a model deserves and how low its loss may go: Chinchilla's form `L = E + A/N^α + B/D^β`.
+//! Compute-optimal token counts and the predicted loss, in Chinchilla's form `L = E + A/N^α + B/D^β`.
 
-/// Tokens for each parameter at which compute is spent best (Hoffmann et al., arXiv 2203.15556).
+/// Compute-optimal tokens per parameter (Hoffmann et al., arXiv 2203.15556).
 pub const TOKENS_PER_PARAM: f64 = 20.0;
 
 /// Constants of one fit.
@@ -13,7 +13,7 @@ pub struct Fit {
     pub beta: f64,
 }
 
-/// Hoffmann et al., as printed; inconsistent with their own 20 tokens a parameter (rounding).
+/// Hoffmann et al., as printed; inconsistent with their own 20 tokens per parameter (rounding).
 pub const HOFFMANN: Fit = Fit {
     e: 1.69,
     a: 406.4,
@@ -22,7 +22,7 @@ pub const HOFFMANN: Fit = Fit {
     beta: 0.28,
 };
 
-/// Besiroglu et al. 2024, arXiv 2404.10102: the same data fitted again. The default.
+/// Besiroglu et al. 2024, arXiv 2404.10102: a refit of the same data. The default.
 pub const BESIROGLU: Fit = Fit {
     e: 1.8172,
     a: 482.01,
@@ -31,8 +31,8 @@ pub const BESIROGLU: Fit = Fit {
     beta: 0.3658,
 };
 
-/// Where the predicted loss holds.
-pub const CAVEAT: &str = "nats per token of MassiveText with a 32k tokenizer: compare plans with it, not runs on other text";
+/// Where the predicted loss is valid.
+pub const CAVEAT: &str = "nats per token of MassiveText with a 32k tokenizer: for comparing plans, not runs on other text";
 
 impl Fit {
     /// Predicted loss of `n` parameters after `d` tokens, nats per token.
@@ -40,7 +40,7 @@ impl Fit {
         self.e + self.a / n.powf(self.alpha) + self.b / d.powf(self.beta)
     }
 
-    /// Parameters and tokens that make the best of `flops = 6·N·D`.
+    /// Compute-optimal parameters and tokens for `flops = 6·N·D`.
     pub fn optimal(&self, flops: f64) -> (f64, f64) {
         let sum = self.alpha + self.beta;
         let g = (self.alpha * self.a / (self.beta * self.b)).powf(1.0 / sum);

@@ -1,4 +1,4 @@
-//! How many bytes a parameter takes: weights, gradient, optimizer state, by number format and update rule.
+//! Bytes per parameter: weights, gradient, optimizer state, by number format and update rule.
 
 /// Number formats of the state of trainable parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,12 +11,12 @@ pub enum Precision {
     MixedFp32Grads,
     /// Weights, gradients and moments in bf16.
     Bf16,
-    /// Everything kept in f32, factors of products rounded to bf16 on their way in: what this program's engine does on a
-    /// processor that multiplies them faster. The memory is that of f32.
+    /// Everything stored in f32, matmul inputs rounded to bf16 on load: this program's engine on a
+    /// processor with fast bf16. The memory is that of f32.
     Fp32Bf16Products,
 }
 
-/// The update rule, as far as memory goes.
+/// The update rule, as far as memory is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpdateState {
     /// Two moments.
@@ -29,7 +29,7 @@ pub enum UpdateState {
     Adafactor,
 }
 
-/// Bytes of one trainable parameter.
+/// Bytes per trainable parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BytesPerParam {
     pub weights: f64,
@@ -56,10 +56,10 @@ impl Precision {
         Self::ALL
             .iter()
             .find(|(_, p)| *p == self)
-            .map_or("f32, products in bf16", |(word, _)| word)
+            .map_or("f32, matmuls in bf16", |(word, _)| word)
     }
 
-    /// Bytes of weights as they are kept for products.
+    /// Bytes per weight in compute precision.
     pub fn weight_bytes(self) -> f64 {
         match self {
             Precision::Fp32 | Precision::Fp32Bf16Products => 4.0,
@@ -67,7 +67,7 @@ impl Precision {
         }
     }
 
-    /// The number format of this engine's products, as runs and benches name it.
+    /// The dtype of this engine's matmuls, as named by runs and benchmarks.
     pub fn products(self) -> &'static str {
         match self {
             Precision::Fp32 => "f32",
@@ -100,7 +100,7 @@ impl UpdateState {
         }
     }
 
-    /// The rule that another tool or a spec calls by this word.
+    /// The rule for another tool's or a spec's name.
     pub fn by_word(word: &str) -> Option<UpdateState> {
         match word {
             "lion" | "muon" | "sgd" | "sgdm" | "momentum" => Some(UpdateState::OneMoment),

@@ -1,20 +1,20 @@
-//! Which small runs tell most about a large one: the target made smaller along one axis, everything else as it is.
+//! Choosing small runs that predict a large one: the target scaled down along one axis, everything else equal.
 
 use super::request::Request;
 use super::solve::scaled;
 use crate::spec::RunSpec;
 
-/// Runs that a line through three constants needs.
+/// Runs needed to fit three constants.
 pub const FEWEST: usize = 3;
-/// Steps under which a loss says more of its beginning than of its trend.
+/// Below this many steps a loss reflects the initial drop more than the trend.
 pub const FEWEST_STEPS: u64 = 200;
-/// The largest run takes at least this many times the smallest one's steps.
+/// The largest run has at least this many times the steps of the smallest.
 const SPREAD: f64 = 1.5;
 
-/// What is made smaller.
+/// What is scaled down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
-    /// Fewer steps of the same model, each run with its own whole schedule.
+    /// Fewer steps of the same model, each run with its own complete schedule.
     Tokens,
     /// A smaller model of the same proportions on the same tokens.
     Size,
@@ -30,7 +30,7 @@ impl Axis {
             .map_or("", |(word, _)| word)
     }
 
-    /// Where a request stands on the axis: tokens, or parameters that a token is multiplied with.
+    /// A request's position on the axis: tokens, or parameters in matmuls per token.
     pub fn of(self, request: &Request) -> f64 {
         match self {
             Axis::Tokens => request.tokens as f64,
@@ -42,7 +42,7 @@ impl Axis {
 /// One small run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SmallRun {
-    /// `-s` words that turn the target into it.
+    /// `-s` overrides that turn the target into it.
     pub settings: Vec<String>,
     pub request: Request,
     pub steps: u64,
@@ -52,15 +52,15 @@ pub struct SmallRun {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TooSmall {
     #[error(
-        "the target has {0} steps: runs of less than {FEWEST_STEPS} say little of it, and longer ones cost as much as itself"
+        "the target has {0} steps: runs of fewer than {FEWEST_STEPS} steps predict little, and longer ones cost as much as the target"
     )]
     Steps(u64),
-    #[error("the target has {0} heads: there are no {1} smaller models of its proportions")]
+    #[error("the target has {0} heads: there are no {1} smaller models with its proportions")]
     Heads(u64, usize),
 }
 
-/// `n` runs, the smallest first. Along tokens each has about half the steps of the next one and the largest an eighth of the
-/// target's, but none has less than [`FEWEST_STEPS`]; a short target's largest run then has up to half of its steps.
+/// `n` runs, smallest first. Along tokens each has about half the steps of the next one and the largest an eighth of the
+/// target's, but none fewer than [`FEWEST_STEPS`]; a short target's largest run then has up to half of its steps.
 pub fn choose(
     spec: &RunSpec,
     target: &Request,
@@ -72,7 +72,7 @@ pub fn choose(
         Axis::Size => by_size(spec, target, n)?,
     };
     let quiet = [
-        // One evaluation of the whole split at the end is what is compared.
+        // What is compared is one evaluation of the whole split at the end.
         "eval.every=0",
         "sample.every=0",
         "checkpoint.every=0",
@@ -116,7 +116,7 @@ fn by_tokens(spec: &RunSpec, target: &Request, n: usize) -> Result<Vec<SmallRun>
         .collect())
 }
 
-/// A warm-up as short as the run is.
+/// A warm-up scaled to the run.
 fn warmup(spec: &RunSpec, run: u64) -> Option<String> {
     let id = spec.schedule.entry().id;
     let steps = spec.to_value()["schedule"][id]["warmup_steps"].as_u64()?;
@@ -135,7 +135,7 @@ fn by_size(spec: &RunSpec, target: &Request, n: usize) -> Result<Vec<SmallRun>, 
             let size = scaled(&target.arch, *h).n_matmul() as f64;
             ((size / wanted).ln().abs() * 1e6) as u64
         };
-        // Small targets have few widths: leave one for each run that is still to come.
+        // Small targets have few widths: leave one for each remaining run.
         let left = (n - 1 - i) as u64;
         let h = (left + 1..next).min_by_key(distance).ok_or_else(refuse)?;
         next = h;

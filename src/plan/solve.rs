@@ -6,11 +6,11 @@ use super::request::{Estimator, Request};
 use super::{Verdict, plan};
 use serde::Serialize;
 
-/// Nobody asks for more than this.
+/// Upper bound of the search.
 const MAX_BATCH: u64 = 1 << 16;
 const MAX_RANK: u64 = 4096;
 
-/// The largest of each, everything else as it is; `None` where not even the smallest fits, or where it does not apply.
+/// The largest of each, everything else equal; `None` if not even the smallest fits, or if it does not apply.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct WhatFits {
     pub micro_batch: Option<u64>,
@@ -22,12 +22,12 @@ pub struct WhatFits {
 /// A model by its size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Sized {
-    /// A reference model's name, or its shape.
+    /// A reference model's name, or its dimensions.
     pub name: String,
     pub params: u64,
 }
 
-/// Solves for each in turn; `None` where the device's memory is not known.
+/// Solves for each in turn; `None` if the device's memory is unknown.
 pub fn what_fits(request: &Request) -> Option<WhatFits> {
     request.device.memory?;
     Some(WhatFits {
@@ -46,12 +46,12 @@ pub fn what_fits(request: &Request) -> Option<WhatFits> {
     })
 }
 
-/// True where the request fits its device with its margin.
+/// True if the request fits its device with its margin.
 pub fn fits(request: &Request) -> bool {
     plan(request).verdict() == Some(Verdict::Fits)
 }
 
-/// The request with another micro-batch; evaluation reads as many.
+/// The request with another micro-batch; evaluation uses the same.
 pub fn with_batch(request: &Request, micro_batch: u64) -> Request {
     let mut request = request.clone();
     if request.extras.eval_batch > 0 {
@@ -61,7 +61,7 @@ pub fn with_batch(request: &Request, micro_batch: u64) -> Request {
     request
 }
 
-/// The request with another length; a table of learned positions is as long.
+/// The request with another length; a table of learned positions grows with it.
 pub fn with_seq_len(request: &Request, seq_len: u64) -> Request {
     let mut request = request.clone();
     if request.estimator == Estimator::Engine {
@@ -71,7 +71,7 @@ pub fn with_seq_len(request: &Request, seq_len: u64) -> Request {
     request
 }
 
-/// Up to what the model can read, in portions of 64.
+/// Up to the model's context, in multiples of 64.
 fn seq_len(request: &Request) -> Option<u64> {
     let most = match request.estimator {
         Estimator::General => request.arch.max_len,
@@ -84,7 +84,7 @@ fn seq_len(request: &Request) -> Option<u64> {
     .map(|n| n * unit)
 }
 
-/// The largest model: of the reference models for a GPU, of this model's proportions for this engine.
+/// The largest model: among reference models for a GPU, with this model's proportions for this engine.
 fn model(request: &Request) -> Option<Sized> {
     let with = |arch: Arch| Request {
         seq_len: request.seq_len.min(arch.max_len),
@@ -114,11 +114,11 @@ fn model(request: &Request) -> Option<Sized> {
     }
 }
 
-/// A model of the same proportions with so many heads: depth grows with width.
+/// A model of the same proportions with this many heads: depth grows with width.
 pub fn scaled(arch: &Arch, n_head: u64) -> Arch {
     let factor = n_head as f64 / arch.n_head.max(1) as f64;
     let grow = |x: u64| ((x as f64 * factor).round() as u64).max(1);
-    // Key/value heads stay in proportion where that divides.
+    // Key/value heads stay in proportion if that divides.
     let group = arch.n_head / arch.n_kv_head.max(1);
     let n_kv_head = if n_head.is_multiple_of(group.max(1)) {
         n_head / group.max(1)
@@ -135,8 +135,8 @@ pub fn scaled(arch: &Arch, n_head: u64) -> Arch {
     }
 }
 
-/// The largest `n` in `from..=to` for which `good` holds, given that it holds up to some point and never after; `None`
-/// where it does not hold at `from`.
+/// The largest `n` in `from..=to` for which `good` holds, given that it is monotone; `None`
+/// if it does not hold at `from`.
 fn largest(from: u64, to: u64, first_step: u64, good: impl Fn(u64) -> bool) -> Option<u64> {
     if to < from || !good(from) {
         return None;

@@ -1,4 +1,4 @@
-//! From a word to a [`Request`]: a preset, a spec file, or a reference model's name.
+//! From a name to a [`Request`]: a preset, a spec file, or a reference model.
 
 use super::arch::Arch;
 use super::models::{self, MODELS};
@@ -12,7 +12,7 @@ use crate::data::{DataError, Surroundings};
 use crate::nn::{self, compute_dtype_name};
 use crate::spec::{self, RunSpec, SpecErrors, SpecSources};
 
-/// Why a word names nothing that could be planned.
+/// Why a name cannot be planned.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     #[error(transparent)]
@@ -20,12 +20,12 @@ pub enum TargetError {
     #[error("nothing is called `{word}`: no preset, no file and no reference model")]
     Unknown {
         word: String,
-        /// Names that are like it.
+        /// Similar names.
         near: Vec<String>,
     },
-    #[error("`{0}` is a reference model: -s changes specs and presets only")]
+    #[error("`{0}` is a reference model: -s applies to specs and presets only")]
     NoSettings(String),
-    #[error("the size of the vocabulary follows from the data, and {0}")]
+    #[error("the vocabulary size depends on the data, and {0}")]
     Vocabulary(DataError),
 }
 
@@ -36,23 +36,23 @@ impl TargetError {
             TargetError::Spec(_) => String::new(),
             TargetError::Unknown { near, .. } => near.join(", "),
             TargetError::NoSettings(_) => "use --batch, --seq-len, --tokens and the like".into(),
-            TargetError::Vocabulary(_) => "name a vocabulary: -s model.vocab_size=32000".into(),
+            TargetError::Vocabulary(_) => "set it: -s model.vocab_size=32000".into(),
         }
     }
 }
 
-/// What a spec's data come to.
+/// Size of a spec's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DataSize {
-    /// Words of the tokenizer.
+    /// Vocabulary size of the tokenizer.
     pub vocab_size: usize,
-    /// Tokens of one pass over the training split.
+    /// Tokens per epoch of the training split.
     pub epoch_tokens: Option<u64>,
-    /// Bytes that the data take in memory.
+    /// Bytes of memory for the data.
     pub bytes: u64,
 }
 
-/// The request that a word stands for; `set` are `-s` words for specs. A preset or a file comes before a reference model.
+/// The request for a name; `set` are `-s` overrides for specs. A preset or a file takes precedence over a reference model.
 pub fn resolve(word: &str, set: &[String], sources: &SpecSources) -> Result<Request, TargetError> {
     if is_spec(word, sources) {
         let spec = spec::load(word, set, sources)?.spec;
@@ -69,7 +69,7 @@ pub fn resolve(word: &str, set: &[String], sources: &SpecSources) -> Result<Requ
     }
 }
 
-/// True when a word names a preset or a spec file.
+/// True if a name is a preset or a spec file.
 pub fn is_spec(word: &str, sources: &SpecSources) -> bool {
     let like_a_file = [".yaml", ".yml", ".json"]
         .iter()
@@ -81,7 +81,7 @@ pub fn is_spec(word: &str, sources: &SpecSources) -> bool {
             .any(|preset| preset.name == word)
 }
 
-/// The names most like a word; all families when none is.
+/// The most similar names; all families if there are none.
 fn near(word: &str, sources: &SpecSources) -> Vec<String> {
     let word = word.to_lowercase();
     let presets = spec::presets(sources).into_iter().map(|p| p.name);
@@ -98,12 +98,12 @@ fn near(word: &str, sources: &SpecSources) -> Vec<String> {
     scored.into_iter().take(4).map(|(_, name)| name).collect()
 }
 
-/// Reads a spec's data as far as its size matters. Data that are not there matter only where the vocabulary follows from
+/// Reads a spec's data as far as its size matters. Missing data matter only if the vocabulary depends on
 /// them.
 pub fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
     let said = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
     if let (Some(vocab_size), false) = (said, spec.data.is_corpus(std::path::Path::new(""))) {
-        // Rows may be more than one would read for a plan.
+        // There may be more rows than are worth reading for a plan.
         return Ok(DataSize {
             vocab_size,
             ..DataSize::default()
@@ -123,12 +123,12 @@ pub fn measure(spec: &RunSpec) -> Result<DataSize, TargetError> {
     }
 }
 
-/// Bytes that one token costs while text is made into tokens: its number and the character behind it; of a subword
-/// tokenizer also its piece, offsets and masks, whose memory the allocator keeps.
+/// Bytes per token during tokenization: its id and its characters; for a subword tokenizer also its piece, offsets and
+/// masks, whose memory the allocator keeps.
 const CHARACTER: f64 = 5.0;
 const SUBWORD: f64 = 75.0;
 
-/// Both splits, as they are made.
+/// Both splits.
 fn data_bytes(spec: &RunSpec, epoch_tokens: u64) -> u64 {
     let all = epoch_tokens as f64 / (1.0 - spec.data.val_fraction.clamp(0.0, 0.9));
     let each = match spec.data.tokenizer.entry().id {
@@ -138,7 +138,7 @@ fn data_bytes(spec: &RunSpec, epoch_tokens: u64) -> u64 {
     (each * all) as u64
 }
 
-/// The request of a run, from what its `Started` event tells; `None` where the spec is not one of this build.
+/// The request of a run, from its `Started` event; `None` if the spec is not valid in this build.
 pub fn of_run(spec: &serde_json::Value, vocab_size: u64, epoch_tokens: u64) -> Option<Request> {
     // JSON is YAML.
     let spec = RunSpec::from_yaml(&spec.to_string()).ok()?;
@@ -150,7 +150,7 @@ pub fn of_run(spec: &serde_json::Value, vocab_size: u64, epoch_tokens: u64) -> O
     Some(of_spec(&spec, data))
 }
 
-/// The request of a spec on this program's own engine.
+/// The request of a spec on this program's engine.
 pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
     let train = &spec.train;
     let arch = Arch::of(&spec.model, data.vocab_size);
@@ -195,8 +195,8 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
     }
 }
 
-/// Sequences that one evaluation reads at once. Those during training draw a full batch; the one at the end reads what was
-/// held out, which may be less.
+/// Sequences per evaluation batch. During training it is a full batch; the final one covers the held-out data, which
+/// may be less.
 fn eval_batch(spec: &RunSpec, epoch_tokens: Option<u64>) -> u64 {
     let full = spec.train.micro_batch_size as u64;
     let share = spec.data.val_fraction.clamp(0.0, 0.9);
@@ -209,8 +209,8 @@ fn eval_batch(spec: &RunSpec, epoch_tokens: Option<u64>) -> u64 {
     }
 }
 
-/// What this engine computes with on this machine. A spec that asks for more than the machine has is planned as asked: the
-/// run itself refuses it.
+/// The matmul dtype on this machine. A spec that asks for more than the machine supports is planned as asked: the
+/// run itself rejects it.
 fn products(asked: nn::Precision) -> Precision {
     match asked.resolve().map(compute_dtype_name) {
         Ok("f32") => Precision::Fp32,
@@ -218,7 +218,7 @@ fn products(asked: nn::Precision) -> Precision {
     }
 }
 
-/// The same model and batch in a common trainer on a GPU: 16 bits with f32 master weights, or f32 where the spec says so.
+/// The same model and batch in a typical GPU trainer: 16 bits with f32 master weights, or f32 if the spec says so.
 pub fn on_gpu(mut request: Request, device: Device) -> Request {
     if request.estimator == Estimator::Engine {
         request.estimator = Estimator::General;

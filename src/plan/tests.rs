@@ -1,4 +1,4 @@
-//! The reference points of the literature, with the tolerance promised: ±10 % on states, ±25 % on totals.
+//! Reference points of the literature, with the promised tolerance: ±10 % on states, ±25 % on totals.
 
 use super::general::{Recompute, activation_bytes, elements_per_token, korthikanti_bytes};
 use super::request::{AttentionKind, BaseFormat, Checkpointing, Logits, Lora, LoraTargets};
@@ -306,12 +306,13 @@ fn advice_warns_of_too_few_tokens_and_too_little_memory() {
     (request.tokens, request.tokens_said) = (655_360_000, request::Said::Stated);
     request.device = Device::limit("8 GB", Some(8_000_000_000));
     let plan = plan(&request);
-    let ids: Vec<&str> = plan.advice.iter().map(|a| a.id).collect();
+    let ids: Vec<&str> = plan.advice.iter().map(|a| a.id.as_str()).collect();
     assert_eq!(ids[0], "too_large");
     let few = plan.advice.iter().find(|a| a.id == "few_tokens").unwrap();
     assert!(
-        few.what
-            .starts_with("1.3 tokens a parameter, 15 times under 20 (9.88B tokens)"),
+        few.evidence
+            .to_string()
+            .starts_with("1.3 tokens per parameter, 15 times below 20 (9.88B tokens)"),
         "{few:?}"
     );
     assert_eq!(plan.verdict(), Some(Verdict::TooLarge));

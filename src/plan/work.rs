@@ -1,12 +1,12 @@
-//! ComputeDtype, time and money. `C = 6·N·D`, `time = C / (devices · peak · MFU)`, `cost = device-hours · price`.
+//! FLOPs, time and cost. `C = 6·N·D`, `time = C / (devices · peak · MFU)`, `cost = device-hours · price`.
 
 use super::arch::Arch;
 use super::request::{Checkpointing, Estimator, Method, Request};
 use super::scheme::{Precision, bytes_per_param};
 use serde::Serialize;
 
-/// Operations of one training token with attention: `6·N + 12·L·n_head·head_dim·s` (PaLM, appendix B), N being what a token
-/// is multiplied with. The attention term counts the whole square, causal or not.
+/// FLOPs per training token with attention: `6·N + 12·L·n_head·head_dim·s` (PaLM, appendix B), N being the parameters in
+/// matmuls. The attention term counts the whole square, causal or not.
 pub fn flops_per_token(arch: &Arch, seq_len: u64) -> f64 {
     6.0 * arch.n_matmul() as f64 + attention_per_token(arch, seq_len)
 }
@@ -16,9 +16,9 @@ pub fn attention_per_token(arch: &Arch, seq_len: u64) -> f64 {
     (12 * arch.n_layer * arch.q_width() * seq_len) as f64
 }
 
-/// How many times N each token costs: forward 2, backward 4, frozen companions 2 each, a rollout 2.
+/// FLOPs per token in units of N: forward 2, backward 4, frozen models 2 each, a rollout 2.
 pub fn passes(request: &Request) -> f64 {
-    // A frozen matrix needs the gradient of its input but not its own.
+    // A frozen matrix needs the gradient with respect to its input but not to its weights.
     let policy = if request.lora.is_some() { 4.0 } else { 6.0 };
     let reference = if request.method.has_reference() {
         2.0
@@ -32,22 +32,22 @@ pub fn passes(request: &Request) -> f64 {
     }
 }
 
-/// What the whole run computes, how long and for how much.
+/// FLOPs, time and cost of the whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Work {
-    /// Model arithmetic without attention scores: 6·N·D for pretraining.
+    /// Model FLOPs without attention scores: 6·N·D for pretraining.
     pub flops: f64,
-    /// The scores' share on top.
+    /// The fraction that attention scores add.
     pub attention_flops: f64,
-    /// Wall time on all devices; `None` where no peak is known.
+    /// Wall time on all devices; `None` if no peak is known.
     pub hours: Option<f64>,
     pub device_hours: Option<f64>,
-    /// US dollars; `None` where no price is known.
+    /// US dollars; `None` if no price is known.
     pub cost: Option<f64>,
 }
 
-/// ComputeDtype, time and money of a request. Time follows `6·N·D` for the general estimator, as published GPU-hours do; for
-/// this engine it follows the count with attention, as the dashboard's MFU does.
+/// FLOPs, time and cost of a request. Time follows `6·N·D` for the general estimator, as published GPU-hours do; for
+/// this engine it includes attention, as the dashboard's MFU does.
 pub fn work(request: &Request) -> Work {
     let (arch, tokens) = (&request.arch, request.tokens as f64);
     let share = passes(request) / 6.0;
@@ -75,8 +75,8 @@ pub fn work(request: &Request) -> Work {
     }
 }
 
-/// The share of a GPU's peak that one may expect when nobody said: 40 %, less up to a quarter where activations are computed
-/// again (that arithmetic is no model arithmetic: a fourth pass beside three).
+/// The default MFU: 40 %, reduced by up to a quarter with activation checkpointing (recomputation is not model FLOPs: a
+/// fourth pass on top of three).
 pub fn usual_mfu(checkpointing: Checkpointing, n_layer: u64) -> f64 {
     match checkpointing {
         Checkpointing::Off => 0.40,
@@ -88,8 +88,8 @@ pub fn usual_mfu(checkpointing: Checkpointing, n_layer: u64) -> f64 {
     }
 }
 
-/// Bytes on disk of one whole checkpoint. This engine writes all weights and the moments of what trains, in f32; others
-/// 16-bit weights with f32 master and moments, of adapters alone under LoRA.
+/// Bytes on disk of one checkpoint: all weights and the moments of the trainable set as this engine writes them (f32), or
+/// 16-bit weights with f32 master and moments; only the adapters with LoRA.
 pub fn checkpoint_bytes(request: &Request) -> u64 {
     let trained = request.n_trainable();
     match request.estimator {

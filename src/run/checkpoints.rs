@@ -1,19 +1,19 @@
-//! Which checkpoints a run has. What is inside one is the engine's business.
+//! The checkpoints of a run. Their contents belong to the engine.
 
 use super::RunDir;
 use crate::wire::Event;
 use std::path::{Path, PathBuf};
 
-/// A whole checkpoint: a folder `step-001000` with a manifest.
+/// A complete checkpoint: a folder `step-001000` with a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointEntry {
-    /// Finished optimizer steps.
+    /// Completed optimizer steps.
     pub step: u64,
     pub path: PathBuf,
 }
 
 impl RunDir {
-    /// Whole checkpoints, oldest first. Folders in the making and foreign ones are not listed.
+    /// Complete checkpoints, oldest first. Temporary and unrelated folders are skipped.
     pub fn checkpoints(&self) -> Vec<CheckpointEntry> {
         let Ok(folder) = std::fs::read_dir(self.checkpoints_path()) else {
             return Vec::new();
@@ -25,7 +25,7 @@ impl RunDir {
         found
     }
 
-    /// The kept checkpoint with the lowest validation loss as the log tells it; the newest one where the log tells of none.
+    /// The kept checkpoint with the lowest validation loss in the log; the newest one if the log has none.
     pub fn best_checkpoint(&self) -> Option<CheckpointEntry> {
         let mut best: Vec<u64> = Vec::new();
         let _ = super::index::scan_events(
@@ -48,7 +48,7 @@ impl RunDir {
     }
 }
 
-/// The folder as a checkpoint, when it is a whole one.
+/// The folder as a checkpoint, if it is complete.
 pub fn whole(path: &Path) -> Option<CheckpointEntry> {
     let step = path.file_name()?.to_str()?.strip_prefix("step-")?;
     let step = step.parse().ok()?;

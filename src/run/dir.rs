@@ -1,4 +1,4 @@
-//! One run's directory: where each file lies, how it is made, and who may write to it.
+//! A run's directory: its files, how it is created, and who may write to it.
 
 use super::header::{FORMAT, Header};
 use super::id::new_id;
@@ -8,10 +8,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A viewer that asks whether a run is alive holds its lock for an instant, so a refused lock is tried again this often.
+/// Checking whether a run is alive takes its lock for an instant, so a refused lock is retried this often.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
-/// Names tried before giving up; a second try is already rare.
+/// Attempts at a free name; a second one is already rare.
 const NAME_TRIES: usize = 16;
 
 /// What can be wrong with a run directory.
@@ -24,16 +24,14 @@ pub enum RunError {
     #[error("{path}: run.json is damaged: {why}")]
     Damaged { path: PathBuf, why: String },
     #[error(
-        "{path} was made by a newer llmtui ({program}, layout {format}; this program knows {FORMAT}); update llmtui here"
+        "{path} was made by a newer llmtui ({program}, layout {format}; this program supports {FORMAT}); update llmtui on this machine"
     )]
     Newer {
         path: PathBuf,
         program: String,
         format: u32,
     },
-    #[error(
-        "{path} is being trained by process {pid}; `llmtui attach {id}` watches it, and stopping it there frees the run"
-    )]
+    #[error("{path} is in use by process {pid}; watch or stop it with `llmtui attach {id}`")]
     Busy { path: PathBuf, id: String, pid: u32 },
 }
 
@@ -54,8 +52,8 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// Makes `<runs_dir>/<id>/` with `spec.yaml` (the resolved spec), `asked.yaml` (what was said), `run.json` and empty
-    /// folders. The runs directory is made when absent.
+    /// Creates `<runs_dir>/<id>/` with `spec.yaml` (the resolved spec), `asked.yaml` (the request), `run.json` and empty
+    /// folders. Creates the runs directory if absent.
     pub fn create(
         runs_dir: &Path,
         name: &str,
@@ -73,7 +71,7 @@ impl RunDir {
         std::fs::create_dir(&checkpoints).map_err(|e| RunError::io(&checkpoints, e))?;
         write(run.spec_path(), spec_yaml.as_bytes())?;
         write(run.asked_path(), asked_yaml.as_bytes())?;
-        // The header is written last: a directory without one is no run, and nobody lists it half-made.
+        // The header is written last: a directory without one is not a run, so a half-created one is never listed.
         run.write_header(&Header::new(&run.id, name, now))?;
         sync_dir(runs_dir).map_err(|e| RunError::io(runs_dir, e))?;
         Ok(run)
@@ -90,7 +88,7 @@ impl RunDir {
         Ok(run)
     }
 
-    /// The run's name at birth, which names its socket. A moved or renamed directory keeps it.
+    /// The run's original name, which names its socket. A moved or renamed directory keeps it.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -115,7 +113,7 @@ impl RunDir {
         self.root.join("events.jsonl")
     }
 
-    /// What the detached engine process writes to its standard output and error.
+    /// The detached engine process's standard output and error.
     pub fn engine_log_path(&self) -> PathBuf {
         self.root.join("engine.log")
     }
@@ -151,7 +149,7 @@ impl RunDir {
         if header.id.is_empty() || header.id.contains(['/', '\0']) || header.id.starts_with('.') {
             return Err(RunError::Damaged {
                 path: self.root.clone(),
-                why: format!("{:?} cannot be a run's id", header.id),
+                why: format!("{:?} is not a valid run id", header.id),
             });
         }
         Ok(header)
@@ -164,8 +162,8 @@ impl RunDir {
         write_atomic(&path, text.as_bytes()).map_err(|e| RunError::io(&path, e))
     }
 
-    /// Takes the run for this process: one engine at a time may write to it. The claim ends with the returned value or
-    /// with the process, however it dies.
+    /// Claims the run for this process: only one engine at a time may write to it. Released when the value is dropped or
+    /// the process dies.
     pub fn claim(&self) -> Result<Lock, RunError> {
         let lock = self.lock()?;
         let header = Header {
@@ -196,7 +194,7 @@ impl RunDir {
         }
     }
 
-    /// An error while an engine process holds the run.
+    /// An error if an engine process holds the run.
     pub fn check_idle(&self) -> Result<(), RunError> {
         if self.is_alive() {
             Err(self.busy())
@@ -211,7 +209,7 @@ impl RunDir {
     }
 }
 
-/// Makes a directory of a name that was free; the file system decides, so two processes never share one.
+/// Creates a directory with an unused name; the file system decides, so two processes never share one.
 fn fresh_dir(runs_dir: &Path, mut name: impl FnMut() -> String) -> Result<RunDir, RunError> {
     let runs_dir = std::path::absolute(runs_dir).map_err(|e| RunError::io(runs_dir, e))?;
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);

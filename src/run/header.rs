@@ -1,9 +1,9 @@
-//! `run.json`: who made this directory, with which program, and which process runs it now.
+//! `run.json`: who created this directory, with which program, and which process runs it now.
 
 use crate::base::clock::UnixMillis;
 use serde::{Deserialize, Serialize};
 
-/// Layout of the run directory; a program refuses a larger one than it knows.
+/// Layout of the run directory; a program rejects a newer one than it supports.
 pub const FORMAT: u32 = 1;
 
 /// The content of `run.json`.
@@ -13,7 +13,7 @@ pub struct Header {
     pub format: u32,
     /// Version of the program that made the directory.
     pub program: String,
-    /// The directory's name at birth; the name of its socket.
+    /// The directory's original name; the name of its socket.
     pub id: String,
     /// The name given in the spec.
     pub name: String,

@@ -1,22 +1,21 @@
-//! Names of run directories: `2026-11-21-1422-shakespeare-k3qf` sorts by time, says what it is and cannot collide by
-//! accident.
+//! Names of run directories: `2026-11-21-1422-shakespeare-k3qf` sorts by time, is descriptive and practically unique.
 
 use crate::base::clock::UnixMillis;
 use std::hash::{BuildHasher, Hasher};
 
-/// Letters and digits that are not mistaken for each other (no i, l, o, 0, 1): 31 of them.
+/// Unambiguous letters and digits (no i, l, o, 0, 1): 31 of them.
 const ALPHABET: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
-/// Characters of the random suffix: 31^4 is about 900,000 names a minute.
+/// Characters of the random suffix: 31^4 is about 900,000 names per minute.
 const SUFFIX: usize = 4;
 /// Longest part taken from the run's name, so that the socket path stays below 108 bytes.
 const MAX_NAME: usize = 32;
 
-/// A fresh directory name for a run called `name` that starts `now`.
+/// A new directory name for a run called `name` that starts at `now`.
 pub fn new_id(name: &str, now: UnixMillis) -> String {
     format!("{}-{}-{}", minute(now), slug(name), suffix(random()))
 }
 
-/// Local time to the minute; UTC where the machine knows no time zone.
+/// Local time to the minute; UTC if the machine has no time zone.
 fn minute(now: UnixMillis) -> String {
     let millis = i64::try_from(now.0).unwrap_or(i64::MAX);
     let timestamp = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);

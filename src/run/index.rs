@@ -1,38 +1,41 @@
-//! What runs there are and how each stands, without folding whole logs: the head of a log, its end and a few probes in
-//! between bound the work for each run.
+//! The list of runs and their status, without folding whole logs: the head of a log, its end and a few probes in
+//! between bound the work per run.
 
 use super::log::Tail;
 use super::{RunDir, RunError};
 use crate::base::clock::UnixMillis;
+use crate::base::text::one_line;
 use crate::wire::{Event, Outcome, Phase, Values, decode_envelope};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Logs up to this size are scanned whole; of longer ones the head and the end.
+/// Logs up to this size are scanned completely; of longer ones the head and the end.
 const SCAN_WHOLE: u64 = 4 << 20;
 const HEAD: u64 = 128 << 10;
 const END: u64 = 1 << 20;
+/// Id of the `Diagnosed` event that holds the verdict on a whole run; its finding's title is the word.
+pub const VERDICT: &str = "verdict";
 /// Points of the small loss curve.
 const CURVE: usize = 24;
-/// Bytes looked at for one point of the curve.
+/// Bytes read per point of the curve.
 const PROBE: usize = 16 << 10;
 
-/// How a run stands.
+/// The status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     /// An engine holds it.
     Live,
-    /// All steps were done.
+    /// All steps completed.
     Finished,
     /// Stopped on request.
     Stopped,
     /// Ended by an error of the training, a failed check or a bug.
     Failed,
-    /// Its engine died without a last word.
+    /// Its engine died without a final event.
     Crashed,
-    /// Made, but nothing was ever logged.
+    /// Created, but nothing was ever logged.
     Empty,
 }
 
@@ -57,12 +60,12 @@ pub struct RunSummary {
     pub name: String,
     pub path: PathBuf,
     pub status: RunStatus,
-    /// What a live engine is busy with.
+    /// The phase of a live engine.
     pub phase: Option<Phase>,
-    /// The method's word; empty before the engine said so.
+    /// The method's id; empty until the engine has logged it.
     pub method: String,
     pub step: u64,
-    /// 0 before the engine said so.
+    /// 0 until the engine has logged it.
     pub max_steps: u64,
     pub n_params: u64,
     /// Newest training loss, nats per token.
@@ -74,16 +77,18 @@ pub struct RunSummary {
     pub created: UnixMillis,
     /// Time of the newest event, or of creation.
     pub updated: UnixMillis,
-    /// Time the engine processes said they spent, or first to newest event of one that did not say.
+    /// Time reported by the engine processes, or from first to newest event of one that reported none.
     pub seconds: f64,
-    /// Training loss at evenly spaced places of the log, oldest first; non-finite values are left out.
+    /// How the training goes, in the engine's word: `LEARNING`, `DIVERGED`, …; `None` before it has said so.
+    pub verdict: Option<String>,
+    /// Training loss at evenly spaced positions of the log, oldest first; non-finite values are left out.
     pub curve: Vec<f64>,
-    /// Why it ended, when that was not completion.
+    /// Why it ended, unless it completed.
     pub message: String,
 }
 
-/// All runs in `runs_dir`, newest first. A missing directory holds none. Directories that are no runs are skipped; runs
-/// that cannot be read come back as errors beside the list.
+/// All runs in `runs_dir`, newest first. A missing directory is empty. Directories that are not runs are skipped; runs
+/// that cannot be read are returned as errors beside the list.
 pub fn list(runs_dir: &Path) -> io::Result<(Vec<RunSummary>, Vec<RunError>)> {
     let mut runs = Vec::new();
     let mut unreadable = Vec::new();
@@ -114,7 +119,7 @@ fn open_all(runs_dir: &Path) -> io::Result<Vec<Result<RunDir, RunError>>> {
     Ok(runs)
 }
 
-/// Why a word names no run.
+/// Why a name matches no run.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     #[error("no run in {runs_dir} is called {word:?}{}", list_hint(.known))]
@@ -123,7 +128,7 @@ pub enum ResolveError {
         runs_dir: PathBuf,
         known: Vec<String>,
     },
-    #[error("{word:?} fits {} runs: {}; write more of the name", .fits.len(), .fits.join(", "))]
+    #[error("{word:?} matches {} runs: {}; use more of the name", .fits.len(), .fits.join(", "))]
     Ambiguous { word: String, fits: Vec<String> },
     #[error(transparent)]
     Run(#[from] RunError),
@@ -133,12 +138,12 @@ pub enum ResolveError {
 
 fn list_hint(known: &[String]) -> String {
     match known {
-        [] => "; there are none yet".into(),
-        known => format!("; there are {}", known.join(", ")),
+        [] => "; there are no runs yet".into(),
+        known => format!("; runs: {}", known.join(", ")),
     }
 }
 
-/// The run that a person means: a path to its directory, its id, or a unique beginning or end of the id.
+/// Resolves a run as typed: a path to its directory, its id, or a unique prefix or suffix of the id.
 pub fn resolve(runs_dir: &Path, word: &str) -> Result<RunDir, ResolveError> {
     let path = Path::new(word);
     if path.join("run.json").exists() || (word.contains('/') && path.exists()) {
@@ -193,14 +198,14 @@ pub fn newest_live(runs_dir: &Path) -> io::Result<Option<RunDir>> {
     Ok(live.pop().map(|(_, run)| run))
 }
 
-/// How one run stands.
+/// The status of one run.
 pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
     let header = run.header()?;
     let io_error = |error| RunError::Io {
         path: run.events_path(),
         error,
     };
-    // Asked first: an engine that ends in between has then written its last word.
+    // Checked first: an engine that ends in between has then written its final event.
     let alive = run.is_alive();
     let mut scan = Scan::default();
     let size = match std::fs::metadata(run.events_path()) {
@@ -233,11 +238,12 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         method: scan.method,
         max_steps: scan.max_steps,
         n_params: scan.n_params,
+        verdict: scan.verdict,
         message: scan.message,
     })
 }
 
-/// What the scan of a log has gathered.
+/// Result of scanning a log.
 #[derive(Debug, Default)]
 struct Scan {
     method: String,
@@ -248,9 +254,10 @@ struct Scan {
     train_loss: Option<f64>,
     /// (step, validation loss) in the order of the log.
     vals: Vec<(u64, f64)>,
-    /// The best as a `Finished` event said it.
+    /// The best according to a `Finished` event.
     best_said: Option<f64>,
     outcome: Option<Outcome>,
+    verdict: Option<String>,
     message: String,
     seconds: f64,
     /// Time of the newest `Hello` that no `Finished` has answered.
@@ -258,12 +265,13 @@ struct Scan {
     updated: Option<UnixMillis>,
 }
 
-/// The events that a summary is made of; of `Stepped` only the newest matters.
+/// The events a summary needs; of `Stepped` only the newest matters.
 const SUMMARY_KINDS: &[&str] = &[
     "Hello",
     "Started",
     "PhaseChanged",
     "Evaluated",
+    "Diagnosed",
     "RolledBack",
     "Finished",
 ];
@@ -339,6 +347,9 @@ impl Scan {
                 self.vals
                     .extend(loss(&values, "val/loss").map(|loss| (step, loss)));
             }
+            Event::Diagnosed { finding, .. } if finding.id == VERDICT => {
+                self.verdict = Some(one_line(&finding.title));
+            }
             Event::RolledBack { step } => {
                 self.step = step;
                 self.vals.retain(|(at, _)| *at <= step);
@@ -346,14 +357,15 @@ impl Scan {
             Event::Finished {
                 outcome,
                 step,
-                best_val_loss,
+                best,
                 seconds,
                 message,
                 ..
             } => {
                 self.outcome = Some(outcome);
                 self.step = step;
-                self.best_said = best_val_loss.map(|n| n.0).filter(|x| x.is_finite());
+                let lowest = best.filter(|best| best.metric == "val/loss");
+                self.best_said = lowest.map(|best| best.value.0).filter(|x| x.is_finite());
                 self.seconds += seconds;
                 self.open_since = None;
                 self.message = message;
@@ -381,12 +393,12 @@ impl Scan {
     }
 }
 
-/// A finite loss among values: a NaN is no best and no point of a curve.
+/// A finite loss among values: a NaN is neither a best nor a point of a curve.
 fn loss(values: &Values, id: &str) -> Option<f64> {
     values.get(id).map(|n| n.0).filter(|x| x.is_finite())
 }
 
-/// Losses at [`CURVE`] evenly spaced places.
+/// Losses at [`CURVE`] evenly spaced positions.
 fn curve(path: &Path, size: u64) -> io::Result<Vec<f64>> {
     let mut points: Vec<(u64, f64)> = Vec::with_capacity(CURVE);
     for i in 0..CURVE as u64 {
@@ -400,7 +412,7 @@ fn curve(path: &Path, size: u64) -> io::Result<Vec<f64>> {
                 Event::Stepped { step, values, .. } => Some((step, loss(&values, "train/loss")?)),
                 _ => None,
             });
-        // Probes of a short log fall on the same line, and a rolled-back part is told twice: only onward steps count.
+        // Probes of a short log hit the same line, and a rolled-back part occurs twice: only increasing steps count.
         points.extend(found.filter(|(step, _)| points.last().is_none_or(|(last, _)| step > last)));
     }
     Ok(points.into_iter().map(|(_, loss)| loss).collect())
@@ -423,7 +435,7 @@ pub fn scan_events(path: &Path, kinds: &[&str], mut seen: impl FnMut(Event)) -> 
     Ok(())
 }
 
-/// The event's type, when the line has the shape that this program writes.
+/// The event's type, if the line has the form that this program writes.
 fn kind_of(line: &str) -> Option<&str> {
     const MARK: &str = "\"event\":{\"type\":\"";
     let head = line.get(..100).unwrap_or(line);

@@ -1,4 +1,4 @@
-//! Run directories: their names, their files, and the log that is the truth about them. Knows the wire and nothing of
+//! Run directories: their names, their files, and the event log. Depends on the wire; independent of
 //! models or screens.
 
 pub mod checkpoints;

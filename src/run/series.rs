@@ -1,34 +1,34 @@
-//! One metric over steps, shaped for drawing: append-only leaves under a min/max pyramid, so that any range falls into W
-//! columns in O(W log n), whatever its length. No styles, no axes: those are the chart's.
+//! One metric over steps, structured for drawing: append-only leaves under a min/max pyramid, so that any range reduces to W
+//! columns in O(W log n). No styles or axes: those belong to the chart.
 //!
-//! Memory is bounded: a full series ([`MAX_LEAVES`]) merges its leaves pairwise, so that each then stands for 2, 4, 8 …
+//! Memory is bounded: a full series ([`MAX_LEAVES`]) merges its leaves pairwise, so that each then represents 2, 4, 8 …
 //! points, and keeps the newest [`RECENT`] points exactly. 10 million points take less than 4 MB.
 
 use std::collections::VecDeque;
 
 /// Leaves before a pairwise merge: 80 times the columns of a wide screen's braille dots.
 pub const MAX_LEAVES: usize = 1 << 16;
-/// Newest points kept one by one, so that a zoom to the end stays exact after merges.
+/// Newest points stored individually, so that zooming to the end stays exact after merges.
 pub const RECENT: usize = 1 << 13;
 /// Children of a pyramid node.
 const FAN: usize = 8;
 
-/// One reading.
+/// One reading of the metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// Finished optimizer updates when it was read.
+    /// Completed optimizer steps at the time.
     pub step: u64,
     pub value: f64,
 }
 
-/// What a span of steps holds: extremes, sum and counts. Non-finite values are counted, never averaged.
+/// Aggregate over a range of steps: extremes, sum and counts. Non-finite values are counted, never averaged.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bucket {
     pub first: u64,
     pub last: u64,
-    /// +∞ when nothing finite is inside.
+    /// +∞ if there is no finite value.
     pub min: f64,
-    /// −∞ when nothing finite is inside.
+    /// −∞ if there is no finite value.
     pub max: f64,
     /// Over the finite values.
     pub sum: f64,
@@ -56,7 +56,7 @@ impl Bucket {
         }
     }
 
-    /// Widens this bucket by a later one.
+    /// Merges a later bucket into this one.
     fn absorb(&mut self, later: &Bucket) {
         self.last = later.last;
         self.min = self.min.min(later.min);
@@ -66,7 +66,7 @@ impl Bucket {
         self.non_finite = self.non_finite.saturating_add(later.non_finite);
     }
 
-    /// The one point inside, or the mean where there are more.
+    /// The single point, or the mean of several.
     fn as_point(&self) -> Point {
         Point {
             step: self.last,
@@ -85,7 +85,7 @@ impl Bucket {
 pub struct Series {
     /// `levels[0]` are the leaves; node `i` of level `k` covers the leaves `i·8^k ..` of it.
     levels: Vec<Vec<Bucket>>,
-    /// Points that a full leaf stands for: a power of two.
+    /// Points per full leaf: a power of two.
     span: u32,
     /// Points already inside the last leaf.
     filled: u32,
@@ -108,12 +108,12 @@ impl Series {
         self.count == 0
     }
 
-    /// How many of them were NaN or infinite.
+    /// Non-finite ones among them.
     pub fn non_finite(&self) -> u64 {
         self.non_finite
     }
 
-    /// The newest point, finite or not; after a roll-back beyond the exact ones, the mean of the newest leaf.
+    /// The newest point, finite or not; after a rollback past the exact ones, the mean of the newest leaf.
     pub fn last(&self) -> Option<Point> {
         let exact = self.recent.back().copied();
         exact.or_else(|| self.leaves().last().map(Bucket::as_point))
@@ -130,7 +130,7 @@ impl Series {
         Some((leaves.first()?.first, leaves.last()?.last))
     }
 
-    /// Appends a reading. A step before the last one can only mean that the state went back: what came after it is dropped.
+    /// Appends a reading. A step before the last one means a rollback: later points are dropped.
     pub fn push(&mut self, step: u64, value: f64) {
         if self.last().is_some_and(|last| step < last.step) {
             self.truncate_after(step);
@@ -204,8 +204,8 @@ impl Series {
         self.levels.first().map_or(&[], Vec::as_slice)
     }
 
-    /// Forgets everything after `step`. A merged leaf that straddles it goes as a whole: what was rolled back is never
-    /// shown, at the price of a short hole in a run of more than [`MAX_LEAVES`] points.
+    /// Drops everything after `step`. A merged leaf that straddles it is dropped whole: rolled-back values are never
+    /// shown, at the cost of a short gap in a run of more than [`MAX_LEAVES`] points.
     pub fn truncate_after(&mut self, step: u64) {
         let keep = self.leaves().partition_point(|leaf| leaf.last <= step);
         if keep == self.leaves().len() {
@@ -226,7 +226,7 @@ impl Series {
         self.rebuild(leaves);
     }
 
-    /// The buckets of `n_columns` equal parts of the steps `from..to` (`to` excluded); `None` where no point lies. A point
+    /// The buckets of `n_columns` equal parts of the steps `from..to` (`to` excluded); `None` for empty ones. A point
     /// belongs to the column of its step, a merged leaf to that of its first step.
     pub fn columns(&self, from: f64, to: f64, n_columns: usize) -> Vec<Option<Bucket>> {
         let width = (to - from) / n_columns.max(1) as f64;
@@ -258,13 +258,13 @@ impl Series {
             .collect()
     }
 
-    /// Index into `recent` when leaves are merged and the newest points cover everything from `from` on.
+    /// Index into `recent` if leaves are merged and the newest points cover everything from `from` on.
     fn exact_from(&self, from: f64) -> Option<usize> {
         let covered = self.span > 1 && self.recent.front().is_some_and(|p| (p.step as f64) < from);
         covered.then(|| self.recent.partition_point(|p| (p.step as f64) < from))
     }
 
-    /// The fold of a range of leaves, by as few nodes as possible.
+    /// Reduces a range of leaves with as few nodes as possible.
     fn range(&self, range: std::ops::Range<usize>) -> Option<Bucket> {
         let (mut at, mut total) = (range.start, None::<Bucket>);
         while at < range.end {
@@ -283,7 +283,7 @@ impl Series {
         total
     }
 
-    /// The bucket nearest to `step`: what a cursor reads. Exact for the newest [`RECENT`] points and for all points of a
+    /// The bucket nearest to `step`, for the cursor. Exact for the newest [`RECENT`] points and for all points of a
     /// series that was never merged.
     pub fn nearest(&self, step: u64) -> Option<Bucket> {
         if self.recent.front().is_some_and(|p| p.step <= step) {
@@ -316,7 +316,7 @@ fn join(mut a: Bucket, b: Bucket) -> Bucket {
     a
 }
 
-/// The fold of a chunk, which is never empty.
+/// Reduces a non-empty chunk.
 fn fold(chunk: &[Bucket]) -> Bucket {
     chunk[1..].iter().fold(chunk[0], |a, b| join(a, *b))
 }

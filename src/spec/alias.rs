@@ -1,9 +1,9 @@
-//! Short names and the names other tools use. `*` stands for the chosen member of a registry. What other tools have and
-//! we do not is here too, with what to write instead.
+//! Short names and the names other tools use. `*` stands for the selected registry member. Options of other tools that
+//! have no counterpart are listed too, with what to write instead.
 
 use serde_json::{Value, json};
 
-/// (accepted name, full path). Names are compared with `-` and `_` alike.
+/// (accepted name, full path). `-` and `_` compare equal.
 pub const ALIASES: &[(&str, &str)] = &[
     // short names
     ("max_steps", "train.max_steps"),
@@ -149,31 +149,31 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "torch_dtype",
         "set train.precision: auto, f32 or bf16; weights and moments stay f32 in each",
     ),
-    (
-        "output_dir",
-        "the command line says where runs live: --runs-dir DIR",
-    ),
+    ("output_dir", "set it on the command line: --runs-dir DIR"),
     (
         "resume_from_checkpoint",
-        "the command line says what to resume: --resume RUN",
+        "set it on the command line: --resume RUN",
     ),
     (
         "eval_steps",
-        "eval_every says when, eval_batches how much: other tools mean either",
+        "use eval_every for the interval, eval_batches for the amount",
     ),
     (
         "warmup_ratio",
-        "set warmup_steps to that share of train.max_steps",
+        "set warmup_steps to that fraction of train.max_steps",
     ),
     (
         "device",
         "this build trains on the CPU; train.threads limits its cores",
     ),
-    ("extends", "extends stands at the top of a file, not in -s"),
+    (
+        "extends",
+        "extends goes at the top level of a file, not in -s",
+    ),
 ];
 
-/// The full path behind another name. `path` is the dotted place where an unknown key stands: the whole of it may be an
-/// alias, or its last part may be one whose target lies in the same section.
+/// The full path behind another name. `path` is the dotted path of an unknown key: all of it may be an alias, or its
+/// last segment may be one whose target is in the same section.
 pub fn resolve(path: &str) -> Option<&'static str> {
     let exact = ALIASES.iter().find(|(name, _)| *name == path);
     let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
@@ -185,7 +185,7 @@ pub fn resolve(path: &str) -> Option<&'static str> {
     exact.or_else(within).map(|(_, target)| *target)
 }
 
-/// What `true` or `false` means behind a name that other tools use as a switch and we do not.
+/// The meaning of `true` or `false` for a name that other tools use as a switch and we do not.
 pub fn switch(said: &str, on: bool) -> Option<&'static str> {
     let key = said.rsplit('.').next().unwrap_or(said).replace('-', "_");
     Some(match (key.as_str(), on) {
@@ -204,8 +204,8 @@ pub fn switch(said: &str, on: bool) -> Option<&'static str> {
     })
 }
 
-/// What a word means at a place where we have no member of that name: another member with settings. `settings` are those
-/// that were given with the word.
+/// The meaning of a value where we have no member of that name: another member with settings. `settings` are those
+/// given with the value.
 pub fn member(path: &str, word: &str, settings: Value) -> Option<Value> {
     let stretched = ["linear", "ntk", "yarn", "llama3"];
     (path == "model.position" && stretched.contains(&word))

@@ -1,6 +1,6 @@
-//! `train.from`: what a model folder or a GGUF file says about the model and its tokenizer stands in for what the spec leaves
-//! out, with the place as its origin. What the spec says otherwise is a contradiction, except for what may differ from a base;
-//! what a preset of this program says of a new model gives way.
+//! `train.from`: values that the spec leaves out are filled in from the base model and its tokenizer (a model folder or a
+//! GGUF file), with that origin. Contradicting the base is an error, except for values a run may choose; a shipped
+//! preset's values for a new model yield to the base.
 
 use super::issue::{Issue, Origin, Origins};
 use super::merge::Merged;
@@ -18,7 +18,7 @@ const FROM: &str = "train.from";
 const TOKENIZER: &str = "data.tokenizer.file.path";
 /// Any of them is a tokenizer.
 const TOKENIZER_FILES: [&str; 3] = [hf::TOKENIZER, "tokenizer.model", "vocab.json"];
-/// What a run may choose for itself: training alone depends on it.
+/// Keys a run may choose for itself: only training depends on them.
 const FREE: [&str; 6] = [
     "model.seq_len",
     "model.dropout",
@@ -28,7 +28,7 @@ const FREE: [&str; 6] = [
     "model.attention_type",
 ];
 
-/// Why a base tells no model that this build computes.
+/// Why a base does not describe a model that this build can run.
 #[derive(Debug, thiserror::Error)]
 pub enum BaseError {
     #[error(transparent)]
@@ -37,14 +37,14 @@ pub enum BaseError {
     File(#[from] ModelFileError),
 }
 
-/// What training can start from.
+/// A model to start training from.
 #[derive(Debug, Clone)]
 pub struct BaseModel {
-    /// The model as a spec would say it.
+    /// Its architecture as spec values.
     pub words: Value,
-    /// A tokenizer stands beside the model, or in its file.
+    /// Whether there is a tokenizer next to the model, or in its file.
     pub has_tokenizer: bool,
-    /// Its chat template, of a GGUF file: a folder's lies in files of its own.
+    /// The chat template of a GGUF file; a folder's is in its own files.
     pub chat_template: Option<String>,
     /// `model_type`, or the architecture in a GGUF file.
     pub family: Option<String>,
@@ -52,10 +52,10 @@ pub struct BaseModel {
     config: ModelConfig,
 }
 
-/// The model of a folder or of a GGUF file.
+/// Reads the model description of a folder or a GGUF file.
 ///
 /// # Errors
-/// Why its config.json, or the head of the file, is none that this build computes.
+/// Why this build cannot run the model its config.json or metadata describes.
 pub fn base_model(place: &Path) -> Result<BaseModel, BaseError> {
     if !place.is_file() {
         let config = hf::read_config(place)?;
@@ -74,7 +74,7 @@ pub fn base_model(place: &Path) -> Result<BaseModel, BaseError> {
     let parameters = crate::nn::param_infos(file.config(), vocab_size);
     Ok(BaseModel {
         words: said_in_full(file.config()),
-        // llama.cpp's words for a model without one.
+        // llama.cpp's name for having no tokenizer.
         has_tokenizer: keys
             .str("tokenizer.ggml.model")
             .is_some_and(|kind| !matches!(kind, "no_vocab" | "none")),
@@ -85,13 +85,13 @@ pub fn base_model(place: &Path) -> Result<BaseModel, BaseError> {
     })
 }
 
-/// Replaces ids of the hub by their folders in its cache, and fills in from the base model.
+/// Replaces hub ids by their folders in the cache, and fills in values from the base model.
 pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<Issue>) {
     resolve(merged, sources, "/data/tokenizer/file/path");
     let Some(place) = resolve(merged, sources, "/train/from") else {
         return;
     };
-    // Absent folders and other kinds of files are judged with all other paths.
+    // Missing folders and other file types are reported with all other paths.
     if !place.is_dir() && !is_gguf(&place) {
         return;
     }
@@ -101,15 +101,15 @@ pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<I
             origin: merged.origins.get(FROM),
             path: FROM.into(),
             hint: match &error {
-                BaseError::Folder(_) => "name a checkpoint folder such as runs/…/checkpoints/step-001000, a Hugging Face model folder, a .gguf file, or an id of the hub".into(),
-                BaseError::File(_) => "fetch the file again, or name the model's folder of Hugging Face; docs/models.md says what is read".into(),
+                BaseError::Folder(_) => "name a checkpoint folder such as runs/…/checkpoints/step-001000, a Hugging Face model folder, a .gguf file, or a hub id".into(),
+                BaseError::File(_) => "download the file again, or use the model's Hugging Face folder; docs/models.md lists what is supported".into(),
             },
             what: one_line(&error.to_string()),
         }),
     }
 }
 
-/// The path that stands at `pointer`; an id of the hub that is no path becomes its folder in the cache.
+/// The path at `pointer`; a hub id that is not a path becomes its folder in the cache.
 fn resolve(merged: &mut Merged, sources: &SpecSources, pointer: &str) -> Option<PathBuf> {
     let value = merged.value.pointer_mut(pointer)?;
     let said = value.as_str()?.to_string();
@@ -158,7 +158,7 @@ fn fill(merged: &mut Merged, place: &Path, model: BaseModel, issues: &mut Vec<Is
     }
 }
 
-/// What a preset of this program says of a new model is not meant for a base: the base's own stands instead.
+/// A shipped preset describes a new model: with a base model, the base's values replace its own.
 fn give_way(merged: &mut Merged, config: &ModelConfig, has_tokenizer: bool) {
     let Merged { value, origins } = merged;
     if let Some(model) = value.get_mut("model") {
@@ -172,7 +172,7 @@ fn give_way(merged: &mut Merged, config: &ModelConfig, has_tokenizer: bool) {
     }
 }
 
-/// Drops what presets say, except what a run may choose; returns whether anything is left. `longest` is the base's context.
+/// Drops values from presets, except those a run may choose; returns whether anything is left. `longest` is the base's context.
 fn retain_said(origins: &mut Origins, path: &str, value: &mut Value, longest: usize) -> bool {
     let keep = match value {
         Value::Object(map) if !map.is_empty() => {
@@ -195,7 +195,7 @@ fn is_presets(origin: &Origin) -> bool {
     matches!(origin, Origin::File { name, .. } if embed::text(name).is_some())
 }
 
-/// Where a value, or the choice that it belongs to, was said.
+/// The origin of a value, or of the choice it belongs to.
 fn origin_at(origins: &Origins, path: &str) -> Origin {
     let mut said = path;
     while origins.get(said) == Origin::Default
@@ -206,7 +206,7 @@ fn origin_at(origins: &Origins, path: &str) -> Origin {
     origins.get(said)
 }
 
-/// The config as a spec would say it, with what follows from the rest, and without what is nothing.
+/// The config as spec values, without derived values and nulls.
 fn said_in_full(config: &ModelConfig) -> Value {
     let shape = config.shape(0);
     let mut config = config.clone();
@@ -225,7 +225,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Notes the origin of every value that nobody said.
+/// Records the origin of every value that was not set.
 fn note(origins: &mut Origins, path: &str, value: &Value, origin: &Origin) {
     match value {
         Value::Object(map) if !map.is_empty() => {
@@ -248,9 +248,9 @@ struct Checking<'a> {
 }
 
 impl Checking<'_> {
-    /// Everything that is said must be what the base has.
+    /// Every value that is set must equal the base's.
     fn hold(&mut self, path: &str, said: &Value, base: &Value) {
-        // Null is nothing said.
+        // Null means not set.
         if FREE.contains(&path) || said.is_null() {
             return;
         }
@@ -261,7 +261,7 @@ impl Checking<'_> {
                     self.hold(&format!("{path}.{key}"), value, theirs);
                 }
             }
-            // A choice without settings where the base has none of it.
+            // A member without settings where the base has another one.
             (Value::Object(said), _) => {
                 self.contradiction(path, &Value::Object(said.clone()), base)
             }
@@ -281,7 +281,7 @@ impl Checking<'_> {
                 "{said}, but the base model {} {theirs}",
                 self.place.display()
             ),
-            format!("leave {path} out: the base decides; or leave {FROM} out to train a new model"),
+            format!("remove {path} to use the base's value, or remove {FROM} to train a new model"),
         );
     }
 
@@ -291,15 +291,15 @@ impl Checking<'_> {
             let place = self.place.display();
             self.complain(
                 "model.seq_len",
-                format!("{len} tokens, but the base model {place} was made for {most}"),
-                format!("at most {most}, or leave it out"),
+                format!("{len} tokens, but the base model {place} supports {most}"),
+                format!("use at most {most}, or remove it"),
             );
         }
     }
 
     fn complain(&mut self, path: &str, what: String, hint: String) {
         self.issues.push(Issue {
-            // A choice stands at its registry.
+            // A choice is recorded at its registry.
             origin: origin_at(&self.merged.origins, path),
             path: path.to_string(),
             what: one_line(&what),
@@ -315,7 +315,7 @@ fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// What the spec names that has to be brought from the hub first: values that are ids and no paths.
+/// What the spec needs downloaded from the hub: values that are ids, not paths.
 pub(super) fn wanted(value: &Value, sources: &SpecSources) -> Vec<String> {
     let said = ["/train/from", "/data/tokenizer/file/path"];
     let mut ids: Vec<String> = said

@@ -1,4 +1,4 @@
-//! A run as said: the merged text of presets and overrides, typed. Field comments are form labels, help and docs.
+//! A run as written: the merged presets and overrides, typed. Field comments are form labels, help and docs.
 
 use crate::base::sampling::Sampling;
 use crate::{
@@ -10,67 +10,67 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Everything that decides a run.
+/// The complete configuration of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunConfig {
     /// A short name; part of the run's directory name.
     pub name: String,
-    /// One sentence on what this run teaches.
+    /// One sentence on what this run demonstrates.
     pub about: String,
-    /// Seed of weights, batches and samples.
+    /// Random seed of weights, batches and samples.
     pub seed: u64,
-    /// What the model learns from.
+    /// The training objective.
     pub method: MethodConfig,
-    /// What the model is made of.
+    /// The model architecture.
     pub model: ModelConfig,
     /// Small trainable matrices beside frozen weights. Default: none, all weights train.
     pub adapter: Option<AdapterConfig>,
-    /// Where training text comes from.
+    /// Training and validation data.
     pub data: DataConfig,
-    /// How long and in what portions.
+    /// Training length, batch size and precision.
     pub train: TrainConfig,
-    /// The update rule.
+    /// The optimizer.
     pub optimizer: OptimizerConfig,
-    /// How the learning rate changes.
+    /// The learning-rate schedule.
     pub schedule: ScheduleConfig,
-    /// When validation loss is measured.
+    /// Validation during training.
     pub eval: EvalConfig,
-    /// When text is sampled for the eye.
+    /// Text samples during training.
     pub sample: SampleConfig,
-    /// When the state is saved and what is kept.
+    /// When checkpoints are saved and which are kept.
     pub checkpoint: CheckpointConfig,
     /// Checks before the first step.
     pub preflight: PreflightConfig,
 }
 
-/// How long and in what portions.
+/// Training length, batch size and precision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {
     /// Optimizer steps.
     #[schemars(range(min = 1))]
     pub max_steps: u64,
-    /// Sequences that pass through the model at once.
+    /// Sequences per forward and backward pass.
     #[schemars(range(min = 1, max = 1000000))]
     pub micro_batch_size: usize,
-    /// Micro-steps whose gradients are summed into one optimizer step.
+    /// Micro-steps whose gradients are accumulated into one optimizer step.
     #[schemars(range(min = 1, max = 1000000))]
     pub grad_accum_steps: usize,
     /// Global gradient norm above which gradients are scaled down; 0 turns clipping off.
     #[schemars(range(min = 0.0))]
     pub clip_norm: f64,
-    /// Number format of matrix products; everything between them, weights and moments are f32. `auto` takes bf16 where
-    /// the processor multiplies it faster, and the run's log says what was taken. Evaluation uses the same.
+    /// Number format of matmul inputs; accumulation, weights and moments are f32. `auto` selects bf16 where the processor
+    /// multiplies it faster; the run's log says which one is used. Evaluation uses the same.
     pub precision: Precision,
-    /// Which activations wait for the backward pass in memory, and which are computed a second time instead. The numbers
-    /// are the same, bit for bit. `true` is `full`.
+    /// Which activations are stored for the backward pass and which are recomputed. Results are identical bit for bit.
+    /// `true` is `full`.
     pub activation_checkpointing: ActivationCheckpointing,
-    /// Start from the weights of a model instead of random ones (short name `model.from`): a checkpoint folder, a model
-    /// folder of Hugging Face, a GGUF file (its weights become f32), or an id of the hub (`org/name`). What the spec leaves out of `model` and
-    /// `data.tokenizer` then comes from there; `model.seq_len` may be smaller than the base's.
+    /// Start from the weights of an existing model instead of random ones (short name `model.from`): a checkpoint folder, a
+    /// Hugging Face model folder, a GGUF file (its weights are converted to f32), or a hub id (`org/name`). Values of `model` and
+    /// `data.tokenizer` that the spec leaves out come from that model; `model.seq_len` may be smaller than its own.
     pub from: Option<std::path::PathBuf>,
-    /// Number of compute threads. Default: all cores this process may use.
+    /// Number of compute threads. Default: all cores available to this process.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<usize>,
     /// Write a `Stepped` event every this many steps.
@@ -78,37 +78,37 @@ pub struct TrainConfig {
     pub log_every: u64,
 }
 
-/// When validation loss is measured.
+/// Validation during training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvalConfig {
     /// Evaluate every this many steps, and after the last one; 0 only after the last.
     pub every: u64,
-    /// Random validation batches of micro_batch_size windows for each evaluation during training; the one after the last
-    /// step always reads the whole split. Default: the whole split every time.
+    /// Random validation batches of micro_batch_size windows per evaluation during training; the one after the last step
+    /// always covers the whole split. Default: the whole split every time.
     #[schemars(range(min = 1))]
     pub batches: Option<usize>,
 }
 
-/// When text is sampled for the eye.
+/// Text samples during training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SampleConfig {
     /// Sample every this many steps, and after the last one; 0 only after the last.
     pub every: u64,
-    /// What the sample continues.
+    /// Prompt to continue.
     pub prompt: String,
-    /// How its tokens are chosen.
+    /// Sampling settings.
     pub sampling: Sampling,
 }
 
-/// When the state is saved and what is kept.
+/// When checkpoints are saved and which are kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointConfig {
     /// Save every this many steps, and after the last one; 0 only after the last.
     pub every: u64,
-    /// Checkpoints kept, newest first; at least 2. The best by validation loss is kept besides.
+    /// Checkpoints kept, newest first; at least 2. The best one by validation loss is kept as well.
     #[schemars(range(min = 2))]
     pub keep_last: usize,
 }
@@ -117,7 +117,7 @@ pub struct CheckpointConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PreflightConfig {
-    /// Run the checks before training; a failed check stops the run unless it is forced.
+    /// Run the checks before training; a failed check stops the run unless forced.
     pub enabled: bool,
 }
 

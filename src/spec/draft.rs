@@ -1,5 +1,5 @@
-//! A spec while somebody makes it: a preset or a file below, edits on top, each judged when it is said. What is written
-//! out is small: the parent's name and what differs from it, with the reason beside it.
+//! A spec being edited: a preset or file as parent, edits on top, each validated when made. The saved file is small: the
+//! parent's name and the differences, each with its reason.
 
 use super::issue::{Issue, Origin, SpecErrors};
 use super::load::{merge_files, typed};
@@ -10,25 +10,25 @@ use super::{RunSpec, layer, validate, yaml};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
-/// One value that somebody changed.
+/// One edited value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Edit {
-    /// Full path, members named.
+    /// Full path, with registry members resolved.
     path: String,
     /// As typed, the right side of `key=value`.
     text: String,
-    /// Why, for the comment in the written file; may be empty.
+    /// The reason, for a comment in the saved file; may be empty.
     why: String,
 }
 
-/// One place of a draft, as a form shows it.
+/// One field of a draft, as a form shows it.
 #[derive(Debug, Clone)]
 pub struct Place {
     pub path: String,
     pub node: &'static Node,
-    /// The value in force; a registry's is its chosen member's word.
+    /// The effective value; for a registry, its selected member's name.
     pub value: Value,
-    /// What the parent says.
+    /// The parent's value.
     pub parent: Value,
     pub origin: Origin,
     pub edited: bool,
@@ -49,10 +49,10 @@ pub struct Change {
 pub struct Draft {
     target: String,
     base: Merged,
-    /// The parent with every default in place.
+    /// The parent with all defaults filled in.
     base_full: Value,
     edits: Vec<Edit>,
-    /// The edits laid over the parent, and what is in force.
+    /// The edits applied to the parent, with the effective values.
     merged: Merged,
     full: Value,
     project_dir: PathBuf,
@@ -62,7 +62,7 @@ impl Draft {
     /// Opens a preset or a file as the parent. Reads files.
     ///
     /// # Errors
-    /// Everything that is wrong with the parent itself.
+    /// Every problem of the parent itself.
     pub fn open(target: &str, sources: &SpecSources) -> Result<Draft, SpecErrors> {
         let files = presets::open(target, sources).map_err(SpecErrors::one)?;
         let mut issues = Vec::new();
@@ -80,7 +80,7 @@ impl Draft {
         })
     }
 
-    /// A draft without a parent: the program's defaults lie below.
+    /// A draft without a parent: only the program's defaults below it.
     pub fn blank(name: &str) -> Draft {
         let base = Merged::default();
         let full = filled(&base.value, &mut Vec::new());
@@ -104,32 +104,32 @@ impl Draft {
             })
             .take(64)
             .collect();
-        // A name that the rules refuse leaves the default one.
+        // An invalid name keeps the default one.
         let _ = draft.set("name", name.trim_start_matches(['-', '.']), "");
         draft
     }
 
-    /// Where relative paths start from.
+    /// Base folder for relative paths.
     pub fn set_project(&mut self, folder: &std::path::Path) {
         self.project_dir = folder.to_path_buf();
     }
 
-    /// The parent's name or path, as it was said.
+    /// The parent's name or path, as given.
     pub fn target(&self) -> &str {
         &self.target
     }
 
-    /// Changes one value. `text` is what would stand behind `-s PATH=`.
+    /// Edits one value. `text` is what would follow `-s PATH=`.
     ///
     /// # Errors
-    /// What is wrong with this value; the draft stays as it was.
+    /// What is wrong with this value; the draft is unchanged.
     pub fn set(&mut self, path: &str, text: &str, why: &str) -> Result<(), Issue> {
         let before = self.clone();
         let registry = root()
             .at(path)
             .is_some_and(|node| matches!(node.kind, Kind::Registry(_)));
         let under = format!("{path}.");
-        // Another member has other settings: those of the one before would contradict the choice.
+        // Another member has other settings: those of the previous one would contradict the choice.
         self.edits
             .retain(|e| e.path != path && !(registry && e.path.starts_with(&under)));
         self.edits.push(Edit {
@@ -146,17 +146,17 @@ impl Draft {
         }
     }
 
-    /// Takes an edit back: the parent's value is in force again.
+    /// Removes an edit: the parent's value applies again.
     pub fn reset(&mut self, path: &str) {
         self.edits.retain(|e| e.path != path);
         self.lay();
     }
 
-    /// Lays all edits again; the first complaint, if any.
+    /// Reapplies all edits; returns the first issue, if any.
     fn lay(&mut self) -> Option<Issue> {
         let mut issues = Vec::new();
         let mut merged = self.base.clone();
-        // Choices first: settings below them mean the chosen member.
+        // Choices first: settings below them refer to the selected member.
         let (choices, values): (Vec<&Edit>, Vec<&Edit>) = self.edits.iter().partition(|e| {
             let node = root().at(&e.path);
             node.is_some_and(|n| matches!(n.kind, Kind::Registry(_)))
@@ -176,17 +176,17 @@ impl Draft {
         issues.into_iter().next()
     }
 
-    /// The value in force at a full path: a leaf's value, a registry's chosen word, or null where there is no such place.
+    /// The effective value at a full path: a leaf's value, a registry's selected member, or null if there is no such path.
     pub fn value(&self, path: &str) -> Value {
         at(&self.full, path)
     }
 
-    /// What the parent says at a full path.
+    /// The parent's value at a full path.
     pub fn parent_value(&self, path: &str) -> Value {
         at(&self.base_full, path)
     }
 
-    /// Replaces `*` by the chosen members: `optimizer.*.lr` → `optimizer.adamw.lr`. `None` where the member has no such
+    /// Resolves `*` to the selected members: `optimizer.*.lr` → `optimizer.adamw.lr`. `None` if the member has no such
     /// setting.
     pub fn settle(&self, path: &str) -> Option<String> {
         let mut full: Vec<String> = Vec::new();
@@ -201,7 +201,7 @@ impl Draft {
         root().at(&full).map(|_| full)
     }
 
-    /// What contradicts something else. Files that the draft names are not looked for.
+    /// Contradictions between values. Files referenced by the draft are not checked.
     pub fn issues(&self) -> Vec<Issue> {
         let mut issues = Vec::new();
         if let Some(config) = typed(&self.merged.value, &mut issues) {
@@ -210,7 +210,7 @@ impl Draft {
         issues
     }
 
-    /// The draft as a spec, when nothing contradicts anything.
+    /// The draft as a spec, if it is consistent.
     ///
     /// # Errors
     /// Every contradiction.
@@ -228,7 +228,7 @@ impl Draft {
                     SpecErrors::one(Issue {
                         origin: Origin::Default,
                         path: String::new(),
-                        what: "the draft cannot be read".into(),
+                        what: "the draft could not be read".into(),
                         hint: String::new(),
                     })
                 },
@@ -237,7 +237,7 @@ impl Draft {
         }
     }
 
-    /// Every place that can be set now, in the order of the schema: settings of members that are not chosen are left out.
+    /// Every field that can be set now, in schema order; settings of unselected members are left out.
     pub fn places(&self) -> Vec<Place> {
         let mut places = Vec::new();
         self.collect("", root(), &mut places);
@@ -273,7 +273,7 @@ impl Draft {
         }
     }
 
-    /// What differs from the parent, in the order of the schema.
+    /// Differences from the parent, in schema order.
     pub fn changes(&self) -> Vec<Change> {
         let differs = |place: &Place| place.edited && place.value != place.parent;
         let mut changes = Vec::new();
@@ -289,9 +289,9 @@ impl Draft {
         changes
     }
 
-    /// The draft as a file that `llmtui train` accepts: `extends:` and what differs, each with its reason. `heading` lines
-    /// become comments on top. A parent that is a file of its own is copied in instead of extended: the new file may live
-    /// elsewhere.
+    /// The draft as a file for `llmtui train`: `extends:` and the differences, each with its reason. `heading` lines become
+    /// comments at the top. A parent that is a plain file is copied in instead of extended, since the new file may be
+    /// saved elsewhere.
     pub fn to_yaml(&self, heading: &[String]) -> String {
         let mut tree = Value::Object(Map::new());
         let by_path = self.target.contains(['/', '.']);
@@ -301,7 +301,7 @@ impl Draft {
             tree["name"] = self.value("name");
         } else {
             tree["extends"] = Value::String(self.target.clone());
-            // Always: a file without one is called after itself.
+            // Always: a file without one is named after itself.
             tree["name"] = self.value("name");
         }
         let changes = self.changes();
@@ -309,7 +309,7 @@ impl Draft {
             let pointer = format!("/{}", change.path.replace('.', "/"));
             let said = self.merged.value.pointer(&pointer).cloned();
             let value = match said {
-                // A choice without settings is written as the bare word.
+                // A choice without settings is written as the bare name.
                 Some(Value::Object(map)) => match map.iter().next() {
                     Some((word, Value::Object(inner))) if inner.is_empty() => {
                         Value::String(word.clone())
@@ -330,10 +330,10 @@ impl Draft {
     }
 }
 
-/// Writes a spec into a new file; one that is there already stays as it is.
+/// Writes a spec to a new file; never overwrites.
 ///
 /// # Errors
-/// In words, with what to do.
+/// A sentence that says what to do.
 pub fn save_new(path: &std::path::Path, yaml: &str) -> Result<(), String> {
     use std::io::{ErrorKind, Write};
     let shown = path.display();
@@ -341,13 +341,13 @@ pub fn save_new(path: &std::path::Path, yaml: &str) -> Result<(), String> {
         .and_then(|mut file| file.write_all(yaml.as_bytes()))
         .map_err(|e| match e.kind() {
             ErrorKind::AlreadyExists => {
-                format!("{shown} exists already and stays as it is: choose another name")
+                format!("{shown} already exists: choose another name")
             }
             _ => format!("{shown} cannot be written: {e}"),
         })
 }
 
-/// How a value stands in a form: text as typed, `auto` for null.
+/// A value as shown in a form: plain text, `auto` for null.
 pub fn shown(value: &Value) -> String {
     match value {
         Value::Null => "auto".into(),
@@ -383,7 +383,7 @@ fn filled(value: &Value, issues: &mut Vec<Issue>) -> Value {
         .unwrap_or_default()
 }
 
-/// The value at a dotted path; a registry's is its member's word.
+/// The value at a dotted path; for a registry, its member's name.
 fn at(full: &Value, path: &str) -> Value {
     let pointer = format!("/{}", path.replace('.', "/"));
     let here = match path {
@@ -403,7 +403,7 @@ fn at(full: &Value, path: &str) -> Value {
     }
 }
 
-/// Puts a value at a dotted path. A choice gives way to settings of its member and never the other way round.
+/// Sets a value at a dotted path. Settings of a member replace a bare choice, never the other way round.
 fn put(tree: &mut Value, path: &str, value: Value) {
     let mut here = tree;
     for name in path.split('.') {
@@ -415,7 +415,7 @@ fn put(tree: &mut Value, path: &str, value: Value) {
     *here = value;
 }
 
-/// Reasons as comments, above the line of their key.
+/// Reasons as comments above their key's line.
 fn with_reasons(text: &str, changes: &[Change]) -> String {
     let lines = yaml::key_lines(text);
     let mut out = String::new();

@@ -1,20 +1,20 @@
-//! What is wrong with a spec, and where each value came from. All issues are collected before any is shown.
+//! Problems of a spec, and the origin of each value. All issues are collected before any is shown.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Where a value was said.
+/// Where a value was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody said it.
+    /// Not set anywhere.
     Default,
-    /// A preset or spec file; the line where its key (or the nearest key above it) stands.
+    /// A preset or spec file, with the line of its key (or of the nearest key above it).
     File { name: String, line: Option<usize> },
     /// `-s KEY=VALUE`, as typed.
     Set(String),
-    /// The base model that `train.from` names.
+    /// The base model of `train.from`.
     Model(String),
-    /// Follows from other values.
+    /// Derived from other values.
     Derived,
 }
 
@@ -34,14 +34,14 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One thing to correct.
+/// One problem to correct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issue {
     pub origin: Origin,
-    /// The dotted path as far as it is known; empty when the whole file is meant.
+    /// The dotted path as far as known; empty for the whole file.
     pub path: String,
     pub what: String,
-    /// What to do; may be empty.
+    /// How to fix it; may be empty.
     pub hint: String,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for Issue {
 pub struct SpecErrors(Vec<Issue>);
 
 impl SpecErrors {
-    /// `Ok` when there is nothing to complain about.
+    /// `Ok` if there are no issues.
     pub(super) fn check(issues: Vec<Issue>) -> Result<(), SpecErrors> {
         if issues.is_empty() {
             Ok(())
@@ -85,8 +85,8 @@ impl SpecErrors {
 impl fmt::Display for SpecErrors {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self.0.len() {
-            1 => f.write_str("one thing to correct in the spec:")?,
-            n => write!(f, "{n} things to correct in the spec:")?,
+            1 => f.write_str("one problem in the spec:")?,
+            n => write!(f, "{n} problems in the spec:")?,
         }
         for issue in &self.0 {
             write!(f, "\n  {issue}")?;
@@ -97,17 +97,17 @@ impl fmt::Display for SpecErrors {
 
 impl std::error::Error for SpecErrors {}
 
-/// Where every said value came from, by dotted path.
+/// The origin of every value that was set, by dotted path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origins(BTreeMap<String, Origin>);
 
 impl Origins {
-    /// The origin of the value at `path`; [`Origin::Default`] when nobody said it.
+    /// The origin of the value at `path`; [`Origin::Default`] if it was not set.
     pub fn get(&self, path: &str) -> Origin {
         self.0.get(path).cloned().unwrap_or(Origin::Default)
     }
 
-    /// Said values with their origins, in path order.
+    /// Set values with their origins, in path order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Origin)> {
         self.0.iter().map(|(path, origin)| (path.as_str(), origin))
     }
@@ -116,14 +116,14 @@ impl Origins {
         self.0.insert(path.to_string(), origin);
     }
 
-    /// Forgets everything at and under `path`.
+    /// Removes everything at and under `path`.
     pub(super) fn forget(&mut self, path: &str) {
         let under = format!("{path}.");
         self.0.retain(|p, _| p != path && !p.starts_with(&under));
     }
 }
 
-/// The candidate most like `word`, when it is like enough to be a slip of the finger.
+/// The candidate most similar to `word`, if similar enough to be a typo.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -168,7 +168,7 @@ mod tests {
         });
         assert_eq!(
             errors.to_string(),
-            "one thing to correct in the spec:\n  my.yaml:3  train.max_steps\n      0 is too small\n      try: 1 or more"
+            "one problem in the spec:\n  my.yaml:3  train.max_steps\n      0 is too small\n      try: 1 or more"
         );
     }
 

@@ -1,15 +1,15 @@
-//! One layer of a spec (a file, or all `-s`) as a flat list of settings: names are resolved here, values are judged in
-//! `merge`, where it is known which registry members are chosen.
+//! One layer of a spec (a file, or all `-s`) as a flat list of settings. Names are resolved here; values are validated in
+//! `merge`, where the selected registry members are known.
 
 use super::issue::{Issue, Origin, nearest};
 use super::schema::{Kind, Node, root};
 use super::{alias, yaml};
 use serde_json::Value;
 
-/// One value to set, or (when `path` ends at a registry member and the value is an empty map) one member to choose.
+/// One value to set, or (if `path` ends at a registry member and the value is an empty map) one member to select.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Setting {
-    /// Full path; `*` stands for the member that will be chosen.
+    /// Full path; `*` stands for the member that will be selected.
     pub path: Vec<String>,
     pub value: Value,
     pub origin: Origin,
@@ -17,15 +17,15 @@ pub(super) struct Setting {
     pub said: String,
 }
 
-/// A layer: settings in the order in which they were said.
+/// A layer: settings in the order given.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Layer {
     pub settings: Vec<Setting>,
-    /// In a file nothing may be said twice; on a command line the last word counts.
+    /// In a file, duplicates are an error; on the command line the last one wins.
     pub last_word_counts: bool,
 }
 
-/// Reads a parsed file, `extends` already taken out. `name` is what messages call it.
+/// Reads a parsed file with `extends` already removed. `name` is used in messages.
 pub(super) fn from_file(name: &str, text: &str, value: Value, issues: &mut Vec<Issue>) -> Layer {
     let lines = yaml::key_lines(text);
     let origin = |said: &str| {
@@ -68,7 +68,7 @@ pub(super) fn from_file(name: &str, text: &str, value: Value, issues: &mut Vec<I
     }
 }
 
-/// Reads `key=value` words.
+/// Reads `key=value` arguments.
 pub(super) fn from_words(words: &[String], issues: &mut Vec<Issue>) -> Layer {
     let mut settings = Vec::new();
     for word in words {
@@ -115,7 +115,7 @@ impl Reader<'_> {
         let Some((path, node)) = self.locate(&[], key, key) else {
             return;
         };
-        // Where text is wanted, text is what was typed; quotes make YAML of it ("\n").
+        // A text field takes the argument verbatim; quotes make it YAML ("\n").
         let quoted = text.starts_with(['"', '\'']);
         let value = if matches!(node.kind, Kind::Text) && !quoted && text != "null" {
             Ok(Value::String(text.to_string()))
@@ -135,7 +135,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Puts a value of any depth at a known place.
+    /// Adds a value of any depth at a known path.
     fn place(&mut self, path: Vec<String>, node: &Node, said: &str, value: Value) {
         let value = in_our_members(&path.join("."), node, in_our_words(node, said, value));
         match (&node.kind, value) {
@@ -172,12 +172,12 @@ impl Reader<'_> {
                     let said = format!("{said}.{key}");
                     let member = key.replace('-', "_");
                     if let Some(section) = node.child(&member) {
-                        // `adamw:` and `adamw: {}` say nothing but the choice itself.
+                        // `adamw:` and `adamw: {}` only select the member.
                         self.choose(path.clone(), &member, &said);
                         if value.is_null() {
                             continue;
                         }
-                        // `every_n: 2`: a member with one setting takes it bare.
+                        // `every_n: 2`: a member with one setting accepts a bare value.
                         if let ([(field, _)], false) = (section.children(), value.is_object()) {
                             let path = [&*path, &[member]].concat();
                             self.key(&path, field, &said, value);
@@ -190,7 +190,7 @@ impl Reader<'_> {
             (Kind::Object(_) | Kind::Registry(_), Value::Null) => self.issue(
                 said,
                 &path.join("."),
-                "nothing is said here",
+                "there is no value here",
                 "remove the key, or indent what belongs to it",
             ),
             (Kind::Object(_) | Kind::Registry(_), value) => self.issue(
@@ -218,7 +218,7 @@ impl Reader<'_> {
         });
     }
 
-    /// Finds the place that `key` (dotted or not) names in `section`; complains when there is none.
+    /// Finds the field that `key` (dotted or not) refers to in `section`; adds an issue if there is none.
     fn locate(
         &mut self,
         section: &[String],
@@ -236,7 +236,7 @@ impl Reader<'_> {
     }
 }
 
-/// Words that stand for a member with settings, alone or with settings of their own.
+/// Values that stand for a member with settings, alone or with settings of their own.
 fn in_our_members(path: &str, node: &Node, value: Value) -> Value {
     if !matches!(node.kind, Kind::Registry(_)) {
         return value;
@@ -252,7 +252,7 @@ fn in_our_members(path: &str, node: &Node, value: Value) -> Value {
     meant.unwrap_or(value)
 }
 
-/// Switches of other tools as the words that they mean here, and `none` where nothing may be said.
+/// Switches of other tools translated to our values, `none` where nothing should be set.
 fn in_our_words(node: &Node, said: &str, value: Value) -> Value {
     if node.nullable
         && value == "none"
@@ -267,7 +267,7 @@ fn in_our_words(node: &Node, said: &str, value: Value) -> Value {
     word.map_or(value, Value::from)
 }
 
-/// Follows a dotted path. In a registry, a field's name without a member's means the chosen member (`*`).
+/// Follows a dotted path. In a registry, a field's name without a member's refers to the selected member (`*`).
 fn walk(path: &str) -> Option<(Vec<String>, &'static Node)> {
     let mut node = root();
     let mut full = Vec::new();
@@ -316,7 +316,7 @@ fn hint_for(path: &str) -> String {
     root().walk("", &mut |path, _| paths.push(path.to_string()));
     let aliases = alias::ALIASES.iter().map(|(name, _)| *name);
     let whole: Vec<&str> = paths.iter().map(String::as_str).chain(aliases).collect();
-    // The right name in the wrong section, a slip somewhere in the path, a slip in the last part of another section.
+    // The right name in the wrong section, a typo somewhere in the path, a typo in the last segment of another section.
     let same_name = whole.iter().find(|p| last_part(p) == key).copied();
     let near_name = || {
         let near = nearest(key, whole.iter().map(|p| last_part(p)))?;
@@ -330,7 +330,7 @@ fn hint_for(path: &str) -> String {
         None if siblings.is_empty() => "`llmtui presets show NAME` lists every key".into(),
         None => {
             let names: Vec<_> = siblings.iter().map(|(n, _)| n.as_str()).collect();
-            format!("known here: {}", names.join(", "))
+            format!("known keys: {}", names.join(", "))
         }
     }
 }
@@ -339,7 +339,7 @@ fn last_part(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
-/// A value as it appears in messages: short, typed.
+/// A value as it appears in messages: short, with its type.
 pub(super) fn describe(value: &Value) -> String {
     match value {
         Value::Null => "nothing".into(),

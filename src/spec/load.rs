@@ -1,4 +1,4 @@
-//! From a name and a few words to a [`RunSpec`]: open, lay the layers upon each other, judge, fill in.
+//! From a name and overrides to a [`RunSpec`]: open, merge the layers, validate, fill in defaults.
 
 use super::issue::{Issue, Origin, Origins, SpecErrors};
 use super::layer::{self, Setting};
@@ -7,17 +7,17 @@ use super::presets::{self, Source, SpecSources};
 use super::{RunConfig, RunSpec, base, validate, yaml};
 use serde_json::Value;
 
-/// A spec ready to run, and how it came about.
+/// A validated spec with its origins.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     pub spec: RunSpec,
-    /// Where each said value came from.
+    /// The origin of each value that was set.
     pub origins: Origins,
-    /// What was said, defaults left out: a spec file of its own, for `asked.yaml`.
+    /// The values that were set, without defaults: a spec file of its own, for `asked.yaml`.
     pub asked: String,
 }
 
-/// Loads a preset or a file, lays `overrides` (`key=value`) on top and validates. Every issue is reported at once.
+/// Loads a preset or a file, applies `overrides` (`key=value`) and validates. All issues are reported at once.
 pub fn load(
     target: &str,
     overrides: &[String],
@@ -27,14 +27,14 @@ pub fn load(
     finish(files, target, overrides, sources)
 }
 
-/// [`load`] for a text that stands in no file yet; relative paths start from the project's folder.
+/// [`load`] for a text that is not in a file yet; relative paths start at the project's folder.
 pub fn load_text(label: &str, text: &str, sources: &SpecSources) -> Result<Loaded, SpecErrors> {
     let files = presets::open_text(label, text, sources).map_err(SpecErrors::one)?;
     finish(files, label, &[], sources)
 }
 
-/// The models of the hub that a spec names, as it says them: they have to be in the cache before it is loaded. What is
-/// wrong with the spec is not this function's matter.
+/// Hub models that a spec refers to, as written: they must be in the cache before it is loaded. Other problems of the
+/// spec are ignored here.
 pub fn hub_models(target: &str, overrides: &[String], sources: &SpecSources) -> Vec<String> {
     let mut issues = Vec::new();
     let Ok(files) = presets::open(target, sources) else {
@@ -45,7 +45,7 @@ pub fn hub_models(target: &str, overrides: &[String], sources: &SpecSources) -> 
     base::wanted(&merged.value, sources)
 }
 
-/// Lays files upon each other, lowest first.
+/// Merges files, lowest first.
 pub(super) fn merge_files(files: Vec<Source>, issues: &mut Vec<Issue>) -> Merged {
     let mut merged = Merged::default();
     for mut file in files {
@@ -72,7 +72,7 @@ fn finish(
     let mut merged = merge_files(files, &mut issues);
     merged.lay(layer::from_words(overrides, &mut issues), &mut issues);
     let heading = format!(
-        "# What was asked for: {target}{}\n",
+        "# Requested: {target}{}\n",
         overrides
             .iter()
             .map(|w| format!(" -s {}", crate::base::text::one_line(w)))
@@ -82,7 +82,7 @@ fn finish(
     base::lay(&mut merged, sources, &mut issues);
     let config = typed(&merged.value, &mut issues);
     if let Some(config) = &config {
-        // Rules between values are checked even when single values are wrong, as far as a config can be made.
+        // Rules between values are checked even if single values are invalid, as far as a config can be built.
         validate::rules(config, &merged.origins, &mut issues);
         validate::files(config, &sources.project_dir, &merged.origins, &mut issues);
     }
@@ -96,7 +96,7 @@ fn finish(
     })
 }
 
-/// Reads a complete `spec.yaml` back. Files it names are not looked for: a finished run may be shown without its data.
+/// Reads a complete `spec.yaml` back. Referenced files are not checked: a finished run can be shown without its data.
 pub(super) fn reread(text: &str) -> Result<RunSpec, SpecErrors> {
     let name = "spec.yaml";
     let value = yaml::parse(text).map_err(|e| SpecErrors::one(unexpected(&e.to_string())))?;
@@ -136,7 +136,7 @@ fn name_from(stem: &str, label: &str) -> Setting {
     }
 }
 
-/// The typed config. The checks before leave nothing for this to find; what it finds all the same is an issue.
+/// The typed config. The earlier checks should leave nothing to find here; anything found anyway is an issue.
 pub(super) fn typed(value: &Value, issues: &mut Vec<Issue>) -> Option<RunConfig> {
     match serde_path_to_error::deserialize::<_, RunConfig>(value) {
         Ok(config) => Some(config),

@@ -1,5 +1,5 @@
-//! Layers upon each other: the higher one wins value by value; a registry member that a higher layer chooses replaces
-//! the lower one whole. Every value is judged here, with its origin.
+//! Merging layers: the higher layer wins value by value; a registry member selected by a higher layer replaces the
+//! lower one entirely. Every value is validated here, with its origin.
 
 use super::issue::{Issue, Origin, Origins};
 use super::layer::{Layer, Setting, describe};
@@ -7,7 +7,7 @@ use super::schema::{Kind, Node, root};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
-/// What was said, merged: no defaults are in here.
+/// The merged values, without defaults.
 #[derive(Debug, Clone)]
 pub(super) struct Merged {
     pub value: Value,
@@ -24,7 +24,7 @@ impl Default for Merged {
 }
 
 impl Merged {
-    /// Lays one layer over what is there.
+    /// Applies one layer on top.
     pub fn lay(&mut self, layer: Layer, issues: &mut Vec<Issue>) {
         self.choose_members(&layer, issues);
         let mut said: HashMap<String, String> = HashMap::new();
@@ -46,7 +46,7 @@ impl Merged {
                 issues.push(complaint(
                     &setting,
                     &dotted,
-                    format!("said twice: as {before} and as {}", setting.said),
+                    format!("set twice: as {before} and as {}", setting.said),
                     "remove one",
                 ));
                 continue;
@@ -61,7 +61,7 @@ impl Merged {
         }
     }
 
-    /// Registry members first, so that `*` means the same in the whole layer.
+    /// Registry members first, so that `*` means the same throughout the layer.
     fn choose_members(&mut self, layer: &Layer, issues: &mut Vec<Issue>) {
         let mut chosen: BTreeMap<String, String> = BTreeMap::new();
         for setting in &layer.settings {
@@ -76,7 +76,7 @@ impl Merged {
                 }
                 match chosen.get(&dotted) {
                     Some(other) if other != member => {
-                        let what = format!("both {other} and {member} are chosen");
+                        let what = format!("both {other} and {member} are selected");
                         issues.push(complaint(setting, &dotted, what, "keep one of them"));
                         return;
                     }
@@ -103,7 +103,7 @@ impl Merged {
         self.origins.set(&dotted, origin.clone());
     }
 
-    /// The member chosen at a registry: said, or the default one.
+    /// The selected member of a registry: set, or the default one.
     fn member(&self, registry: &[String]) -> Option<String> {
         let pointer = format!("/{}", registry.join("/"));
         let said = self.value.pointer(&pointer).and_then(Value::as_object);
@@ -113,7 +113,7 @@ impl Merged {
         })
     }
 
-    /// Replaces `*` by the chosen member and finds the node.
+    /// Resolves `*` to the selected member and finds the node.
     fn settle(&self, setting: &Setting) -> Result<(Vec<String>, &'static Node), Issue> {
         let mut path: Vec<String> = Vec::with_capacity(setting.path.len());
         for name in &setting.path {
@@ -137,7 +137,7 @@ impl Merged {
             let hint = if fields.is_empty() {
                 format!("{section} has no settings")
             } else {
-                format!("known here: {}", fields.join(", "))
+                format!("known keys: {}", fields.join(", "))
             };
             complaint(setting, &dotted, format!("{section} has no {key}"), hint)
         })
@@ -169,7 +169,7 @@ fn put(root: &mut Value, path: &[String], value: Value) {
     *here = value;
 }
 
-/// The value in its canonical form, or what is wrong with it and what to do.
+/// The value in canonical form, or what is wrong with it and how to fix it.
 fn judge(node: &Node, value: Value) -> Result<Value, (String, String)> {
     if value.is_null() && node.nullable {
         return Ok(value);
@@ -183,7 +183,7 @@ fn judge(node: &Node, value: Value) -> Result<Value, (String, String)> {
         (Kind::Choice(words), Value::String(word)) if words.contains(word) => Ok(value),
         (Kind::Integer { min, max }, Value::Number(n)) => {
             let whole = if n.is_f64() {
-                // `1e4` is a float to YAML and a whole number to people.
+                // `1e4` is a float to YAML and an integer to people.
                 n.as_f64()
                     .filter(|x| x.fract() == 0.0 && x.abs() < 9e15)
                     .map(|x| Value::from(x as i64))
@@ -205,7 +205,7 @@ fn judge(node: &Node, value: Value) -> Result<Value, (String, String)> {
         (Kind::List(item), Value::Array(items)) => items
             .iter()
             .map(|i| match &item.kind {
-                // Sections in lists are read whole; their readers know what is wrong.
+                // Sections in lists are kept whole; their readers validate them.
                 Kind::Object(_) => Ok(i.clone()),
                 _ => judge(item, i.clone()),
             })

@@ -1,7 +1,7 @@
-//! From words to a run: presets, files and `-s` words lie upon each other, every value remembers its origin, and what
-//! passes every rule becomes a [`RunSpec`]. Reading data and building models happens elsewhere.
+//! From text to a run: presets, files and `-s` overrides are layered, every value remembers its origin, and what
+//! passes validation becomes a [`RunSpec`]. Reading data and building models happens elsewhere.
 //!
-//! `presets` (which files) → `layer` (names resolved) → `merge` (values judged) → `load` (typed, validated).
+//! `presets` (which files) → `layer` (names resolved) → `merge` (values validated) → `load` (typed).
 
 pub mod alias;
 mod base;
@@ -26,9 +26,9 @@ pub use draft::{Change, Draft, Place, save_new, shown};
 pub use issue::{Issue, Origin, Origins, SpecErrors};
 pub use load::{Loaded, hub_models, load, load_text};
 pub use presets::{Preset, SpecSources, preset_text, presets};
-pub use run_spec::{Advice, RunSpec, line_origins};
+pub use run_spec::{RunSpec, line_origins};
 
-/// The corpora inside the binary.
+/// The embedded corpora.
 fn embed_corpora() -> Vec<String> {
     crate::embed::list("assets/corpora")
         .filter_map(|path| path.rsplit('/').next()?.strip_suffix(".txt"))

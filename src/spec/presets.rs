@@ -1,7 +1,7 @@
-//! Where specs come from: the presets inside the binary, the user's, the project's, and files named on the command line.
+//! Where specs come from: embedded presets, the user's, the project's, and files given on the command line.
 //!
-//! Namesakes lie upon each other, the project's on top. A file that says `extends:` starts from that parent instead of
-//! its lower namesakes; a parent of the same name means exactly those.
+//! Presets of the same name are layered, the project's on top. A file with `extends:` starts from that parent instead of
+//! the lower presets of its name; a parent of the same name means exactly those.
 
 use super::issue::{Issue, Origin, nearest};
 use super::yaml;
@@ -9,43 +9,43 @@ use crate::embed;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Where to look for presets and relative paths.
+/// Search folders for presets and relative paths.
 #[derive(Debug, Clone, Default)]
 pub struct SpecSources {
-    /// The user's configuration folder; its `presets/` is read.
+    /// The user's configuration folder; its `presets/` is searched.
     pub config_dir: Option<PathBuf>,
-    /// The folder that relative paths start from; its `presets/` is read. Usually the working directory.
+    /// The base folder of relative paths; its `presets/` is searched. Usually the working directory.
     pub project_dir: PathBuf,
-    /// The cache of models of the hub: where a spec names one by its id, it is found here.
+    /// The cache of hub models, used to resolve hub ids.
     pub hub_cache: Option<PathBuf>,
 }
 
-/// A preset as the list shows it.
+/// A preset as listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preset {
     pub name: String,
-    /// One sentence on what it teaches; empty when the file does not say.
+    /// One sentence on what it demonstrates; empty if the file has none.
     pub about: String,
-    /// The files it is made of, lowest first.
+    /// Its files, lowest first.
     pub files: Vec<String>,
 }
 
-/// The text of one file and what messages call it.
+/// The text of one file and its name in messages.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
     pub label: String,
-    /// What a run is called when the file does not say.
+    /// The run's name if the file sets none.
     pub stem: String,
     pub text: String,
     pub value: Value,
-    /// Relative parents start from here.
+    /// Base folder of relative parents.
     folder: PathBuf,
 }
 
 /// Longest chain of `extends:`.
 const MAX_CHAIN: usize = 16;
 
-/// Every preset that can be named, in name order (sizes by size), the built-in `quickstart` first.
+/// All presets, in name order (sizes by size), the built-in `quickstart` first.
 pub fn presets(sources: &SpecSources) -> Vec<Preset> {
     let mut list: Vec<Preset> = names(sources)
         .into_iter()
@@ -67,7 +67,7 @@ pub fn presets(sources: &SpecSources) -> Vec<Preset> {
     list
 }
 
-/// A word of a name. `100m`, `7b` and the like are sizes and follow each other as numbers, behind other words.
+/// A segment of a name. `100m`, `7b` and the like are sizes and sort as numbers, after other segments.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Word {
     Text(String),
@@ -99,7 +99,7 @@ pub fn preset_text(name: &str, sources: &SpecSources) -> Option<String> {
     top.ok().map(|source| source.text)
 }
 
-/// The files behind a preset's name or a path, lowest first.
+/// The files of a preset's name or a path, lowest first.
 pub(super) fn open(target: &str, sources: &SpecSources) -> Result<Vec<Source>, Issue> {
     let here = &sources.project_dir;
     let mut chain = Vec::new();
@@ -114,7 +114,7 @@ pub(super) fn open(target: &str, sources: &SpecSources) -> Result<Vec<Source>, I
     Ok(files)
 }
 
-/// The files behind a text that stands in no file yet, lowest first. `label` is what messages call it.
+/// The files of a text that is not in a file yet, lowest first. `label` is its name in messages.
 pub(super) fn open_text(
     label: &str,
     text: &str,
@@ -176,8 +176,8 @@ fn lookup(
     if chain.contains(&id) || chain.len() >= MAX_CHAIN {
         chain.push(id);
         return Err(complain(
-            format!("`extends` goes in a circle: {}", chain.join(" → ")),
-            "let one of them stand alone".into(),
+            format!("`extends` forms a cycle: {}", chain.join(" → ")),
+            "remove `extends` from one of them".into(),
         ));
     }
     chain.push(id);
@@ -192,7 +192,7 @@ fn lookup(
         let folder = source.folder.clone();
         files.push(source);
         match parent {
-            // Its own name means the lower namesakes, which come next anyway.
+            // Its own name means the lower presets of that name, which come next anyway.
             Some(parent) if parent == target && !looks_like_path => {}
             Some(parent) => {
                 files.extend(lookup(&parent, &folder, sources, &origin, chain)?);
@@ -239,7 +239,7 @@ fn absent(target: &str, path: &Path) -> String {
 
 fn suggestion(target: &str, folder: &Path, sources: &SpecSources) -> String {
     if target.ends_with(".toml") {
-        return "specs are YAML: rename and rewrite it as key: value".into();
+        return "specs are YAML: convert it to key: value lines".into();
     }
     let names = names(sources);
     let stem = Path::new(target)
@@ -261,7 +261,7 @@ fn suggestion(target: &str, folder: &Path, sources: &SpecSources) -> String {
     }
 }
 
-/// Names in the folder of a missing file, written the way the missing one was.
+/// Files in the folder of the missing one, spelled the same way.
 pub(super) fn neighbours(path: &Path) -> Option<Vec<String>> {
     let folder = path.parent()?;
     let folder = if folder.as_os_str().is_empty() {
@@ -326,7 +326,7 @@ fn namesakes(name: &str, sources: &SpecSources) -> Vec<Result<Source, Issue>> {
         });
     let mut found: Vec<Result<Source, Issue>> = embedded.into_iter().collect();
     for file in on_disk {
-        // A copy says nothing new (an ejected file, this program's own repository).
+        // An identical copy adds nothing (an ejected file, this program's own repository).
         let copy =
             matches!((found.last(), &file), (Some(Ok(lower)), Ok(file)) if lower.text == file.text);
         if !copy {

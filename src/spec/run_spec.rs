@@ -1,14 +1,15 @@
-//! A validated spec. Only `load` and `RunSpec::from_yaml` make one; nothing half-checked exists.
+//! A validated spec. Only `load` and `RunSpec::from_yaml` create one; a half-checked one does not exist.
 
 use super::issue::{Origin, Origins, SpecErrors};
 use super::schema::{Kind, Node, root};
 use super::{RunConfig, load, yaml};
+use crate::base::finding::Finding;
 use crate::data::{DataError, Dataset, Request, Surroundings, TrainOn};
 use crate::methods::LossMask;
 use crate::optim::schedule::ScheduleConfig;
 use serde_json::Value;
 
-/// A config that passed every rule, with derived numbers filled in. Dereferences to [`RunConfig`].
+/// A validated config with derived values filled in. Dereferences to [`RunConfig`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunSpec {
     config: RunConfig,
@@ -21,16 +22,8 @@ impl std::ops::Deref for RunSpec {
     }
 }
 
-/// A poor but legal setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Advice {
-    pub path: &'static str,
-    /// What was noticed and what to consider.
-    pub what: String,
-}
-
 impl RunSpec {
-    /// Fills in what follows from the rest, so that the written spec leaves nothing to a later version's defaults.
+    /// Fills in derived values, so that the written spec does not depend on a later version's defaults.
     pub(super) fn resolve(mut config: RunConfig) -> RunSpec {
         let shape = config.model.shape(0);
         config.model.n_kv_head = Some(shape.n_kv_head);
@@ -50,10 +43,11 @@ impl RunSpec {
         (t.micro_batch_size * t.grad_accum_steps * self.config.model.seq_len) as u64
     }
 
-    /// What this run asks of its data.
+    /// This run's data requirements.
     pub fn data_request(&self, surroundings: &Surroundings) -> Request<'static> {
         Request {
-            train_on: match self.config.method.learns() {
+            unit: self.config.method.needs().unit,
+            train_on: match self.config.method.needs().mask {
                 LossMask::AllTokens => TrainOn::All,
                 LossMask::CompletionOnly => TrainOn::Auto,
             },
@@ -62,7 +56,7 @@ impl RunSpec {
         }
     }
 
-    /// Its data, ready to train on.
+    /// Its data, ready for training.
     ///
     /// # Errors
     /// As [`Dataset::open`].
@@ -77,23 +71,23 @@ impl RunSpec {
         value
     }
 
-    /// The text of `spec.yaml`: [`RunSpec::from_yaml`] gives back an equal spec, bit for bit.
+    /// The text of `spec.yaml`: [`RunSpec::from_yaml`] reads back an equal spec, bit for bit.
     pub fn to_yaml(&self) -> String {
         yaml::write(&self.to_value())
     }
 
-    /// Reads a written spec and checks it by the same rules, except that files it names need not exist.
+    /// Reads a written spec and validates it by the same rules, except that referenced files need not exist.
     pub fn from_yaml(text: &str) -> Result<RunSpec, SpecErrors> {
         load::reread(text)
     }
 
-    /// Legal settings that are probably not what one wants.
-    pub fn advice(&self) -> Vec<Advice> {
+    /// Legal settings that are probably unintended.
+    pub fn advice(&self) -> Vec<Finding> {
         super::validate::advice(self)
     }
 }
 
-/// For each line of a written spec, the origin of the value that stands on it; `None` on lines that only open a section.
+/// For each line of a written spec, the origin of its value; `None` for lines that only open a section.
 pub fn line_origins(yaml_text: &str, origins: &Origins) -> Vec<Option<Origin>> {
     let mut per_line = vec![None; yaml_text.lines().count()];
     for (path, line) in yaml::key_lines(yaml_text) {
@@ -107,7 +101,7 @@ pub fn line_origins(yaml_text: &str, origins: &Origins) -> Vec<Option<Origin>> {
             path.as_str(),
             "model.n_kv_head" | "model.d_ff" | "schedule.cosine.min_lr" | "schedule.linear.min_lr"
         );
-        // `position: {rope: {}}` chose a member without a setting: the choice is the origin.
+        // `position: {rope: {}}` selected a member without settings: the selection is the origin.
         let choice = path
             .rsplit_once('.')
             .map(|(registry, _)| origins.get(registry));
@@ -121,7 +115,7 @@ pub fn line_origins(yaml_text: &str, origins: &Origins) -> Vec<Option<Origin>> {
     per_line
 }
 
-/// Single-precision numbers print as people wrote them (0.8, not 0.800000011920929) and read back to the same bits.
+/// Single-precision floats print as written (0.8, not 0.800000011920929) and read back to the same bits.
 pub(super) fn shorten(node: &Node, value: &mut Value) {
     if let (Kind::Number { single: true, .. }, Some(x)) = (&node.kind, value.as_f64())
         && let Ok(short) = (x as f32).to_string().parse::<f64>()

@@ -1,18 +1,18 @@
-//! What a spec may say, as a tree made from the types in `config` and their registries: the one source for checking
-//! values, for help and for the generated documentation.
+//! The schema of a spec, as a tree generated from the types in `config` and their registries: the single source for
+//! validation, help and the generated documentation.
 
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// One place of a spec.
+/// One node of the schema.
 #[derive(Debug, Clone)]
 pub struct Node {
     pub kind: Kind,
-    /// `null` means "decide for me".
+    /// `null` means "decide automatically".
     pub nullable: bool,
     /// The field's documentation, on one line.
     pub doc: String,
-    /// The value when nobody says one; `null` inside a registry member that is not the default.
+    /// The default value; `null` inside a registry member that is not the default.
     pub default: Value,
 }
 
@@ -22,7 +22,7 @@ pub enum Kind {
     Object(Vec<(String, Node)>),
     /// One of several members, each a section: `optimizer: {adamw: {lr: 0.001}}`.
     Registry(Vec<(String, Node)>),
-    /// One of a few words.
+    /// One of a few names.
     Choice(Vec<String>),
     Integer {
         min: Option<f64>,
@@ -31,7 +31,7 @@ pub enum Kind {
     Number {
         min: Option<f64>,
         max: Option<f64>,
-        /// Held as f32.
+        /// Stored as f32.
         single: bool,
     },
     Bool,
@@ -40,7 +40,7 @@ pub enum Kind {
 }
 
 impl Node {
-    /// The child that a path segment names.
+    /// The child for a path segment.
     pub fn child(&self, name: &str) -> Option<&Node> {
         self.children()
             .iter()
@@ -62,7 +62,7 @@ impl Node {
             .try_fold(self, |node, name| node.child(name))
     }
 
-    /// The member that a registry has when nobody chooses.
+    /// The default member of a registry.
     pub fn default_member(&self) -> Option<&str> {
         self.default
             .as_object()
@@ -70,7 +70,7 @@ impl Node {
             .map(String::as_str)
     }
 
-    /// What may stand here, in words: `integer 1 to 1000`, `one of: random, shuffled`.
+    /// Valid values, in words: `integer 1 to 1000`, `one of: random, shuffled`.
     pub fn expected(&self) -> String {
         let range = |min: &Option<f64>, max: &Option<f64>| match (min, max) {
             (Some(min), Some(max)) => format!(" from {min} to {max}"),
@@ -119,7 +119,7 @@ pub fn root() -> &'static Node {
     &ROOT
 }
 
-/// `here` is a part of the whole `schema`; `default` is what the default config says at this place.
+/// `here` is a part of the whole `schema`; `default` is its value in the default config.
 fn build(schema: &Value, here: &Value, default: &Value) -> Node {
     let (target, optional) = optional(schema, resolve(schema, here));
     let doc = [here, target]
@@ -141,7 +141,7 @@ fn build(schema: &Value, here: &Value, default: &Value) -> Node {
     }
 }
 
-/// What stands in an `Option` of something larger than a plain value, and that it is one: `anyOf` it and null.
+/// The content of an `Option` of something larger than a plain value, and that it is one: `anyOf` it and null.
 fn optional<'a>(schema: &'a Value, target: &'a Value) -> (&'a Value, bool) {
     match target["anyOf"].as_array().map(Vec::as_slice) {
         Some([some, null]) if null["type"] == "null" => (resolve(schema, some), true),
@@ -162,7 +162,7 @@ fn kind(schema: &Value, target: &Value, types: &[&str], default: &Value) -> Kind
         let members = options.iter().flat_map(|o| fields(schema, o, default));
         return Kind::Registry(members.collect());
     }
-    // A word or a map: the map tells more, and the word's reader complains for itself.
+    // A name or a map: the map has more information, and the name's reader validates itself.
     let maps = target["anyOf"].as_array().into_iter().flatten();
     let mut maps = maps.map(|option| resolve(schema, option));
     if let Some(map) = maps.find(|option| option["type"] == "object") {

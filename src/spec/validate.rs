@@ -1,25 +1,27 @@
-//! Rules between values, with what to do about each. Ranges of single values are in the types.
+//! Rules between values, each with a fix. Ranges of single values are in the types.
 
 use super::issue::{Issue, Origin, Origins, nearest};
 use super::presets::neighbours;
-use super::run_spec::{Advice, RunSpec};
+use super::run_spec::RunSpec;
 use super::{RunConfig, embed_corpora};
+use crate::base::finding::Finding;
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::llama_cpp::is_gguf;
+use crate::methods::ReferenceChoice;
 use crate::nn::ActivationCheckpointing;
 use crate::optim::schedule::ScheduleConfig;
 use std::path::{Path, PathBuf};
 
-/// Collects issues about one config.
+/// Collects issues of one config.
 struct Judge<'a> {
     origins: &'a Origins,
     issues: &'a mut Vec<Issue>,
 }
 
 impl Judge<'_> {
-    /// Complains unless `good`, or one of the values is wrong by itself: then the rule knows nothing. The origin is that of
-    /// the first path that somebody said.
+    /// Adds an issue unless `good`, or one of the values is already invalid: then the rule cannot be judged. The origin is
+    /// that of the first path that was set.
     fn want(
         &mut self,
         good: bool,
@@ -45,12 +47,19 @@ impl Judge<'_> {
     }
 }
 
-/// Every rule that needs no disk.
+/// All rules that need no disk access.
 pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issue>) {
     let mut judge = Judge { origins, issues };
     name(config, &mut judge);
     model(config, &mut judge);
     adapter(config, &mut judge);
+    judge.want(
+        config.adapter.is_some()
+            || config.method.needs().reference != Some(ReferenceChoice::AdapterOff),
+        &["method.dpo.reference", "adapter"],
+        "the reference is the model without its adapter, and there is no adapter",
+        "add adapter.lora.rank=8, or say frozen or precomputed",
+    );
     sizes(config, &mut judge);
     learning_rate(config, &mut judge);
     sampling(config, &mut judge);
@@ -72,7 +81,7 @@ fn name(config: &RunConfig, judge: &mut Judge) {
     );
 }
 
-/// What the model room says of its own values.
+/// The model's own rules.
 fn model(config: &RunConfig, judge: &mut Judge) {
     for fault in config.model.faults() {
         let paths: Vec<String> = fault.keys.iter().map(|k| format!("model.{k}")).collect();
@@ -96,7 +105,7 @@ fn adapter(config: &RunConfig, judge: &mut Judge) {
 }
 
 fn sizes(config: &RunConfig, judge: &mut Judge) {
-    /// A step of more tokens than this is a slip, and its product could overflow.
+    /// More tokens per step than this is a typo, and the multiplication could overflow.
     const MAX_BATCH_TOKENS: u128 = 1 << 32;
     let t = &config.train;
     let tokens =
@@ -118,7 +127,7 @@ fn sizes(config: &RunConfig, judge: &mut Judge) {
             vocab >= wanted,
             &["model.vocab_size", "data.tokenizer"],
             format!("the model's vocabulary of {vocab} is smaller than the tokenizer's {wanted}"),
-            "leave model.vocab_size out: it then follows the tokenizer",
+            "remove model.vocab_size: it defaults to the tokenizer's",
         );
     }
 }
@@ -129,8 +138,8 @@ fn learning_rate(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         lr > 0.0,
         &[&format!("optimizer.{word}.lr")],
-        "a learning rate of 0 learns nothing",
-        "3e-4 is a robust start; small models take 1e-3",
+        "with a learning rate of 0 the model learns nothing",
+        "3e-4 is a safe start; small models use 1e-3",
     );
     let schedule = config.schedule.entry().id;
     let path = |key: &str| format!("schedule.{schedule}.{key}");
@@ -144,7 +153,10 @@ fn learning_rate(config: &RunConfig, judge: &mut Judge) {
             min_lr <= lr,
             &[&path("min_lr"), &format!("optimizer.{word}.lr")],
             format!("min_lr {min_lr} is above the peak lr {lr}"),
-            format!("min_lr {}, a tenth of the peak, or leave it out", lr / 10.0),
+            format!(
+                "use min_lr {}, a tenth of the peak, or remove it",
+                lr / 10.0
+            ),
         );
     }
 }
@@ -155,18 +167,18 @@ fn sampling(config: &RunConfig, judge: &mut Judge) {
         s.top_p > 0.0,
         &["sample.sampling.top_p"],
         "top_p 0 keeps no token",
-        "1 keeps all; 0.9 is usual",
+        "1 keeps all; 0.9 is typical",
     );
     judge.want(
         s.repetition_penalty > 0.0,
         &["sample.sampling.repetition_penalty"],
         "the penalty divides, so it must be above 0",
-        "1 changes nothing; 1.1 is usual",
+        "1 turns it off; 1.1 is typical",
     );
     judge.want(
         s.stop.iter().all(|s| !s.is_empty()),
         &["sample.sampling.stop"],
-        "an empty stop text stops at once",
+        "an empty stop string stops immediately",
         "remove it",
     );
 }
@@ -175,7 +187,7 @@ fn data(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         config.data.val_fraction > 0.0,
         &["data.val_fraction"],
-        "without held-out text nobody can tell learning from memorising",
+        "without held-out text, learning cannot be told from memorizing",
         "0.1, or 0.01 for a large text",
     );
     for (key, what, hint) in config.data.faults() {
@@ -186,7 +198,7 @@ fn data(config: &RunConfig, judge: &mut Judge) {
     let hint = nearest(corpus, corpora.iter().map(String::as_str)).map_or_else(
         || {
             format!(
-                "one of: {}; a text of your own goes to data.path",
+                "one of: {}; for your own text set data.path",
                 corpora.join(", ")
             )
         },
@@ -208,8 +220,8 @@ fn data(config: &RunConfig, judge: &mut Judge) {
     }
 }
 
-/// What depends on the machine: the files that a spec names exist and are what they should be, and the processor can do
-/// what it is asked for.
+/// Machine-dependent checks: the referenced files exist and have the right type, and the processor supports what is
+/// requested.
 pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: &mut Vec<Issue>) {
     let mut judge = Judge { origins, issues };
     if let Some(path) = &config.data.path {
@@ -239,7 +251,7 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
     }
 }
 
-/// What `train.from` names: a model folder, a GGUF file, or an id of the hub.
+/// What `train.from` names: a model folder, a GGUF file, or a hub id.
 fn start_model(judge: &mut Judge, said: &Path, full: &Path) {
     let key = "train.from";
     if !full.is_file() {
@@ -248,26 +260,26 @@ fn start_model(judge: &mut Judge, said: &Path, full: &Path) {
     judge.want(
         is_gguf(full),
         &[key],
-        format!("{} is a file, and no GGUF file", said.display()),
-        "name the folder that a model's config.json and weights lie in, or a .gguf file",
+        format!("{} is a file, but not a GGUF file", said.display()),
+        "use the folder with the model's config.json and weights, or a .gguf file",
     );
 }
 
-/// A folder, or an id of the hub that is not in the cache yet.
+/// A folder, or a hub id that is not in the cache yet.
 fn model_folder(judge: &mut Judge, key: &str, said: &Path, full: &Path) {
     let word = said.to_string_lossy();
     match crate::hub::model_id(&word) {
         Some(_) if !full.exists() => judge.want(
             false,
             &[key],
-            format!("{word} is neither here nor in the cache of the hub"),
+            format!("{word} is neither a local path nor in the hub cache"),
             format!("llmtui model pull {word}"),
         ),
         _ => exists(judge, key, said, full, full.is_dir()),
     }
 }
 
-/// A file, a folder with data in it, or a pattern, which reading will look for.
+/// A file, a folder with data in it, or a glob, which is resolved when reading.
 fn data_files(judge: &mut Judge, key: &'static str, path: &Path, base: &Path) {
     let full = base.join(path);
     let pattern = path.to_string_lossy().contains(['*', '?', '[']);
@@ -279,7 +291,7 @@ fn data_files(judge: &mut Judge, key: &'static str, path: &Path, base: &Path) {
             names.iter().any(|name| is_data_file(Path::new(name))),
             &[key],
             format!("no data file in {}", path.display()),
-            "name a file, or a folder of .txt, .jsonl, .json, .csv, .tsv or .parquet files; FOLDER/** reaches deeper",
+            "use a file, or a folder of .txt, .jsonl, .json, .csv, .tsv or .parquet files; FOLDER/** includes subfolders",
         );
     }
 }
@@ -310,7 +322,7 @@ fn exists(judge: &mut Judge, key: &str, said: &Path, full: &Path, good: bool) {
     judge.want(good, &[key], what, hint);
 }
 
-/// Paths made absolute, so that a run can go on from any working directory.
+/// Makes paths absolute, so that a run can be resumed from any working directory.
 pub(super) fn absolute(mut config: RunConfig, base: &Path) -> RunConfig {
     let fix = |path: &mut PathBuf| {
         let full = base.join(&*path);
@@ -329,19 +341,19 @@ pub(super) fn absolute(mut config: RunConfig, base: &Path) -> RunConfig {
     config
 }
 
-/// Legal settings that are probably not what one wants.
-pub(super) fn advice(spec: &RunSpec) -> Vec<Advice> {
+/// Legal settings that are probably unintended.
+pub(super) fn advice(spec: &RunSpec) -> Vec<Finding> {
     let mut list = Vec::new();
     let mut note = |when: bool, path: &'static str, what: String| {
         if when {
-            list.push(Advice { path, what });
+            list.push(Finding::warn(what, "", "").named("setting", path).at(path));
         }
     };
     let lr = spec.optimizer.lr();
     note(
         lr > 5e-3,
         "optimizer",
-        format!("lr {lr} is high for a transformer: 3e-4 to 1e-3 is usual"),
+        format!("lr {lr} is high for a transformer: 3e-4 to 1e-3 is typical"),
     );
     let (warmup, max_steps) = (spec.schedule.warmup_steps(), spec.train.max_steps);
     // Not an error: a short trial of a long preset (`-s max_steps=20`) must simply run.
@@ -355,7 +367,7 @@ pub(super) fn advice(spec: &RunSpec) -> Vec<Advice> {
     note(
         spec.schedule.warmup_steps() == 0 && spec.train.from.is_none() && spec.train.max_steps > 100,
         "schedule",
-        "no warm-up: the first steps of a random model are the wildest; 1 to 5 % of the steps is usual".into(),
+        "no warm-up: the first steps of a randomly initialized model are the least stable; 1 to 5 % of the steps is typical".into(),
     );
     note(
         spec.adapter.is_some() && spec.train.from.is_none(),
@@ -365,14 +377,15 @@ pub(super) fn advice(spec: &RunSpec) -> Vec<Advice> {
     note(
         spec.train.clip_norm == 0.0,
         "train.clip_norm",
-        "gradients are not clipped: one bad batch can undo hours; 1.0 is usual".into(),
+        "gradients are not clipped: one bad batch can undo hours of training; 1.0 is typical"
+            .into(),
     );
     if let ActivationCheckpointing::EveryN { n } = spec.train.activation_checkpointing {
         note(
             n >= spec.model.n_layer,
             "train.activation_checkpointing",
             format!(
-                "one segment of {n} blocks holds all {}: nothing is saved",
+                "one segment of {n} blocks covers all {}: no memory is saved",
                 spec.model.n_layer
             ),
         );
@@ -381,12 +394,12 @@ pub(super) fn advice(spec: &RunSpec) -> Vec<Advice> {
     note(
         head_dim < 16,
         "model.n_head",
-        format!("heads of {head_dim} features are too narrow to attend well; 32 to 128 is usual"),
+        format!("heads of {head_dim} features are too narrow to attend well; 32 to 128 is typical"),
     );
     note(
         max_steps >= 200 && (spec.eval.every == 0 || spec.eval.every > max_steps),
         "eval.every",
-        "validation loss is measured only at the end: overfitting will not be seen in time".into(),
+        "validation loss is measured only at the end: overfitting will be noticed too late".into(),
     );
     note(
         spec.checkpoint.every == 0 && spec.train.max_steps > 1000,

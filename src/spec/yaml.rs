@@ -1,6 +1,6 @@
-//! The one file that names YAML: text becomes a format-free value, and back. A swap of the parser touches this file alone.
+//! The only file that names YAML: text to a format-free value, and back. Swapping the parser touches only this file.
 //!
-//! Stricter than YAML: a key may stand once, numbers are finite, tags are refused, size and depth are bounded.
+//! Stricter than YAML: keys are unique, numbers finite, tags rejected, size and depth bounded.
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -8,12 +8,12 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Deepest accepted nesting, most accepted values and largest accepted text: presets are small, bombs are not.
+/// Deepest accepted nesting, most values and largest text: presets are small, YAML bombs are not.
 const MAX_DEPTH: usize = 64;
 const MAX_NODES: usize = 10_000;
 const MAX_BYTES: usize = 1 << 20;
 
-/// Why a text is not YAML that we accept.
+/// Why a text is not acceptable YAML.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum YamlError {
     #[error("line {line}, column {column}: {what}")]
@@ -36,7 +36,7 @@ pub fn parse(text: &str) -> Result<Value, YamlError> {
     })
 }
 
-/// Parses what stands behind `key=`: a number, a word, a flow list or map. An empty text is an empty string.
+/// Parses the right side of `key=`: a number, a word, a flow list or map. An empty text is an empty string.
 pub fn parse_value(text: &str) -> Result<Value, YamlError> {
     if text.trim().is_empty() {
         return Ok(Value::String(text.to_string()));
@@ -75,7 +75,7 @@ pub fn write(value: &Value) -> String {
     serde_yaml::to_string(value).unwrap_or_default()
 }
 
-/// The line of every key in block style, by dotted path. Keys inside a flow map have none: ask for the nearest above.
+/// The line of every key in block style, by dotted path. Keys inside a flow map have none: look up the nearest parent.
 pub fn key_lines(text: &str) -> HashMap<String, usize> {
     let mut lines = HashMap::new();
     let mut open: Vec<(usize, &str)> = Vec::new();
@@ -190,7 +190,7 @@ impl<'de> Visitor<'de> for Budget<'_> {
         let mut object = Map::new();
         while let Some(key) = map.next_key::<String>()? {
             if object.contains_key(&key) {
-                return Err(de::Error::custom(format!("the key `{key}` stands twice")));
+                return Err(de::Error::custom(format!("duplicate key `{key}`")));
             }
             object.insert(key, map.next_value_seed(inner)?);
         }
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn what_yaml_allows_and_we_do_not() {
         for (text, phrase) in [
-            ("a: 1\nb:\n  c: 1\n  c: 2\n", "`c` stands twice"),
+            ("a: 1\nb:\n  c: 1\n  c: 2\n", "duplicate key `c`"),
             ("a: .inf", "not a finite number"),
             ("a: .nan", "not a finite number"),
             ("a: !thing 3", "no tags"),

@@ -91,9 +91,13 @@ impl Glyphs {
         if ascii { &ASCII } else { &UNICODE }
     }
 
-    /// One row of bars for `values` (the newest `width` of them), scaled to their own range; NaN is a blank.
+    /// One row of bars for all `values`, neighbours averaged where there are more than `width`, scaled to their own range; NaN
+    /// is a blank.
     pub fn sparkline(&self, values: &[f64], width: usize) -> String {
-        let shown = &values[values.len().saturating_sub(width)..];
+        let n = values.len().min(width);
+        let part = |i: usize| &values[i * values.len() / n..(i + 1) * values.len() / n];
+        let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+        let shown: Vec<f64> = (0..n).map(|i| mean(part(i))).collect();
         let finite = || shown.iter().copied().filter(|x| x.is_finite());
         let (low, high) = finite().fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
         let span = high - low;
@@ -153,5 +157,8 @@ mod tests {
         assert_eq!(glyphs.sparkline(&[4.0, f64::NAN, 3.0, 2.0], 4), "█ ▅▁");
         assert_eq!(glyphs.sparkline(&[1.0, 1.0], 9), "▄▄");
         assert_eq!(glyphs.sparkline(&[], 9), "");
+        // The whole of a curve in few columns, not its end.
+        assert_eq!(glyphs.sparkline(&[9.0, 9.0, 2.0, 2.0, 1.0, 1.0], 3), "█▂▁");
+        assert_eq!(glyphs.sparkline(&[1.0], 0), "");
     }
 }

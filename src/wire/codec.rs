@@ -1,20 +1,20 @@
-//! One JSON object per line. Lines are bounded: a peer cannot make us hold more than [`MAX_LINE`] bytes.
+//! One JSON object per line. Lines are bounded: a peer cannot make us buffer more than [`MAX_LINE`] bytes.
 
 use super::{Envelope, Request, VERSION};
 
 /// Longest accepted line in bytes, without the newline.
 pub const MAX_LINE: usize = 1 << 20;
 
-/// Why a line is not a message.
+/// Why a line is not a valid message.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     #[error("the line has {0} bytes, more than the limit of {MAX_LINE}")]
     TooLong(usize),
     #[error(
-        "the peer speaks version {0} of the wire, this program speaks up to {VERSION}; update llmtui here"
+        "the peer uses wire version {0}, this program supports up to {VERSION}; update llmtui on this machine"
     )]
     Version(u32),
-    #[error("not a message of the wire: {0}")]
+    #[error("not a wire message: {0}")]
     Malformed(#[from] serde_json::Error),
 }
 
@@ -25,7 +25,7 @@ pub fn encode<T: serde::Serialize>(message: &T) -> String {
             line.push('\n');
             line
         }
-        // Only maps with non-string keys can fail, and the wire has none; an empty line is skipped by every reader.
+        // Only maps with non-string keys can fail, and the wire has none; readers skip empty lines.
         Err(_) => String::from("\n"),
     }
 }
@@ -55,6 +55,7 @@ fn decode<T: serde::de::DeserializeOwned>(line: &str) -> Result<T, DecodeError> 
 mod tests {
     use super::*;
     use crate::base::clock::UnixMillis;
+    use crate::base::finding::{Finding, Signal, Status};
     use crate::wire::{Command, Event, Num};
 
     #[test]
@@ -92,6 +93,41 @@ mod tests {
         };
         assert_eq!(value["height"], 3);
         assert!(decode_command(r#"{"id":1,"command":"levitate"}"#).is_err());
+    }
+
+    #[test]
+    fn findings_travel_in_both_events_and_checks_of_old_logs_are_read() {
+        let signals = vec![Signal::of("train/loss", f64::INFINITY, "train loss inf").at(7)];
+        let finding: Box<Finding> = Finding::fail(signals, "why", "do")
+            .named("diverged", "divergence")
+            .into();
+        for event in [
+            Event::Diagnosed {
+                step: 7,
+                finding: finding.clone(),
+            },
+            Event::Checked {
+                finding,
+                seconds: 0.5,
+            },
+        ] {
+            let line = encode(&Envelope {
+                v: VERSION,
+                seq: 1,
+                t: UnixMillis(5),
+                event: event.clone(),
+            });
+            assert_eq!(decode_envelope(&line).unwrap().event, event, "{line}");
+        }
+        let old = r#"{"v":1,"seq":4,"t":7,"event":{"type":"Checked","id":"disk","title":"room","status":"pass",
+            "evidence":"much","hint":"","seconds":0.09}}"#;
+        let Event::Checked { finding, .. } = decode_envelope(old).unwrap().event else {
+            panic!("unknown?")
+        };
+        assert_eq!(
+            (finding.id.as_str(), finding.status),
+            ("disk", Status::Pass)
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a viewer may ask of an engine. Every command gets an answer event, `Accepted` or `Rejected`, with its id.
+//! Commands a viewer may send to an engine. Every command is answered by `Accepted` or `Rejected`, with its id.
 
 use crate::base::sampling::Sampling;
 use serde::{Deserialize, Serialize};
@@ -24,10 +24,10 @@ pub enum StopWhen {
     AfterCheckpoint,
 }
 
-/// One turn of a conversation, in the shape of Hugging Face's and OpenAI's `messages`.
+/// One turn of a conversation, in Hugging Face's and OpenAI's `messages` format.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// `system`, `user`, `assistant`, `tool`, or whatever else the model's template knows.
+    /// `system`, `user`, `assistant`, `tool`, or another role of the model's template.
     pub role: String,
     #[serde(default)]
     pub content: String,
@@ -46,18 +46,18 @@ impl Turn {
     }
 }
 
-/// What a model is asked.
+/// The input of a generation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Prompt {
-    /// The model continues it as it is.
+    /// Continued verbatim.
     Text(String),
-    /// The model's chat template makes a text of the turns. Where the last one is the assistant's, it is continued.
+    /// Rendered by the model's chat template. If the last turn is the assistant's, it is continued.
     Turns(Vec<Turn>),
-    /// The same with tools that the model may call.
+    /// The same with tools the model may call.
     WithTools {
         messages: Vec<Turn>,
-        /// Definitions as transformers' `apply_chat_template` takes them; the template writes them into the text.
+        /// Definitions as for transformers' `apply_chat_template`; the template renders them into the prompt.
         tools: Vec<serde_json::Value>,
     },
 }
@@ -80,20 +80,20 @@ pub enum Command {
     },
     Checkpoint,
     Evaluate,
-    /// A sample of the weights in training; answered by `Sampled`.
+    /// Sample from the current training weights; answered by `Sampled`.
     Sample {
         prompt: String,
         #[serde(default)]
         sampling: Sampling,
     },
-    /// Stream an answer token by token; only inference engines accept it. Answered by `Prompted`, `Token` events and
+    /// Stream an answer token by token; inference engines only. Answered by `Prompted`, `Token` events and
     /// `Generated`.
     Generate {
         prompt: Prompt,
         #[serde(default)]
         sampling: Sampling,
     },
-    /// End the `Generate` of that id early.
+    /// Cancel the `Generate` with that id.
     Cancel {
         target: CommandId,
     },
@@ -102,7 +102,7 @@ pub enum Command {
         key: String,
         value: f64,
     },
-    /// Go back to a kept checkpoint.
+    /// Roll back to a kept checkpoint.
     Rollback {
         step: u64,
     },
@@ -113,7 +113,7 @@ pub enum Command {
     Subscribe {
         from_seq: u64,
     },
-    /// The viewer leaves; the run goes on.
+    /// The viewer detaches; the run continues.
     Detach,
     Ping,
 }

@@ -1,7 +1,8 @@
-//! What happened. Events are appended to the run's log before any viewer hears of them; the log is the truth.
+//! Events, in the past tense. Appended to the run's log before any viewer sees them; the log is the source of truth.
 
-use super::{CommandId, MetricInfo, Num};
+use super::{Best, CommandId, MetricInfo, Num};
 use crate::base::clock::UnixMillis;
+use crate::base::finding::Finding;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -13,14 +14,14 @@ pub type Values = BTreeMap<String, Num>;
 pub struct Envelope {
     /// [`super::VERSION`] of the writer.
     pub v: u32,
-    /// From 1, without gaps, over the whole life of the run. 0 marks an answer of a link itself, which is in no log.
+    /// From 1, without gaps, over the whole life of the run. 0 marks a reply of the link itself, which is never logged.
     pub seq: u64,
-    /// Wall time of the writer.
+    /// Wall-clock time of the writer.
     pub t: UnixMillis,
     pub event: Event,
 }
 
-/// What the engine is busy with.
+/// What the engine is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -38,27 +39,16 @@ pub enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// All steps were done.
+    /// All steps completed.
     Completed,
     /// Stopped on request; can be resumed.
     Stopped,
-    /// The training failed (NaN, out of memory, data exhausted); `message` says why.
+    /// The training failed (NaN, out of memory, data exhausted); `message` gives the reason.
     Failed,
     /// A preflight check failed and the run was not forced.
     Refused,
     /// A bug in the engine; `message` names the crash file.
     Crashed,
-}
-
-/// The result of one check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CheckStatus {
-    Pass,
-    Warn,
-    Fail,
-    /// Could not be decided here; the evidence says why.
-    Skipped,
 }
 
 /// Why a generation ended.
@@ -75,12 +65,12 @@ pub enum StopReason {
     Failed,
 }
 
-/// The past-tense half of the wire. In JSON, `type` names the variant. A variant that this build does not know is kept
-/// whole in [`Event::Unknown`].
+/// The past-tense half of the wire. In JSON, `type` names the variant. A variant unknown to this build is kept
+/// verbatim in [`Event::Unknown`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum Event {
-    /// First event of each engine process in a log; several mean that the run was resumed.
+    /// First event of each engine process in a log; several mean the run was resumed.
     Hello {
         run: String,
         /// Program version.
@@ -88,10 +78,10 @@ pub enum Event {
         pid: u32,
         host: String,
     },
-    /// The resolved spec and what follows from it.
+    /// The resolved spec and derived values.
     Started {
         name: String,
-        /// The method's word, e.g. `pretrain`.
+        /// The method's id, e.g. `pretrain`.
         method: String,
         spec: serde_json::Value,
         n_params: u64,
@@ -101,10 +91,10 @@ pub enum Event {
         batch_tokens: u64,
         /// Tokens of one pass over the training split.
         epoch_tokens: u64,
-        /// The checkpoint step that this process continues from.
+        /// The checkpoint step this process resumed from.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         resumed_from: Option<u64>,
-        /// Number format of matrix products in force, `f32` or `bf16`; absent in older logs.
+        /// Dtype of the matmuls, `f32` or `bf16`; absent in older logs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         precision: Option<String>,
     },
@@ -117,16 +107,16 @@ pub enum Event {
     },
     /// One preflight check.
     Checked {
-        id: String,
-        title: String,
-        status: CheckStatus,
-        /// What was measured.
-        evidence: String,
-        /// The likely cause and what to do; empty when it passed.
-        hint: String,
+        #[serde(flatten)]
+        finding: Box<Finding>,
         seconds: f64,
     },
-    /// One optimizer step. `step` counts finished updates: the first is 1.
+    /// A rule on the training came out otherwise than before: with a warning, a failure, or clear again.
+    Diagnosed {
+        step: u64,
+        finding: Box<Finding>,
+    },
+    /// One optimizer step. `step` counts completed updates: the first is 1.
     Stepped {
         step: u64,
         /// Target tokens consumed since the beginning.
@@ -137,9 +127,9 @@ pub enum Event {
         step: u64,
         tokens: u64,
         values: Values,
-        /// Windows of the validation split that were used.
+        /// Windows of the validation split that were evaluated.
         n_windows: u64,
-        /// True when every window of the split was used.
+        /// True if the whole split was evaluated.
         whole: bool,
         seconds: f64,
     },
@@ -150,58 +140,58 @@ pub enum Event {
         text: String,
         seconds: f64,
     },
-    /// What an inference engine holds: its first word after `Hello`.
+    /// The model of an inference engine: its first message after `Hello`.
     Loaded {
-        /// In words: `llama`, `gpt2`, …
+        /// Architecture: `llama`, `gpt2`, …
         architecture: String,
         n_params: u64,
         vocab_size: u64,
-        /// Most tokens of a text.
+        /// Context length in tokens.
         context: u64,
-        /// Whose words turn a conversation into a text; absent where the model has none and completes texts instead.
+        /// The source of the chat template; absent for a base model, which only completes text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         template: Option<String>,
-        /// How the weights are held where that is not f32, e.g. `Q4_1`.
+        /// Storage format of the weights if not f32, e.g. `Q4_1`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         quantised: Option<String>,
         seconds: f64,
-        /// What a user should know, e.g. of a template that cannot be used.
+        /// A note for the user, e.g. about an unusable template.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         notes: Vec<String>,
     },
-    /// A model that is on its way from the hub: how much of a file is there. Comes before `Loaded`, a few times a second.
+    /// Download progress of a hub model, in bytes of one file. Comes before `Loaded`, a few times per second.
     Downloading {
         /// `org/name/model.safetensors`
         file: String,
         bytes: u64,
-        /// 0 where the hub does not tell.
+        /// 0 if the hub does not report it.
         total: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes_per_sec: Option<f64>,
     },
-    /// What a `Generate` gives the model to read; comes before its first `Token`.
+    /// The prompt of a `Generate`; comes before its first `Token`.
     Prompted {
         command: CommandId,
-        /// The whole prompt as one text, conversations rendered by the template.
+        /// The whole prompt as text, conversations rendered by the template.
         text: String,
-        /// With the token that begins a text, where the model has one.
+        /// Length in tokens, including BOS if the model has one.
         prompt_tokens: u64,
     },
-    /// How far a `Generate` has read its prompt: comes before reading and between two pieces of a long prompt.
+    /// Prefill progress of a `Generate`: before prefill and between chunks of a long prompt.
     PromptRead {
         command: CommandId,
-        /// Tokens of the prompt that are read by now, the kept ones among them.
+        /// Prompt tokens processed so far, including cached ones.
         tokens: u64,
-        /// Those at its beginning that an earlier prompt had too: they are not read again.
+        /// Prefix tokens served from the KV cache.
         kept: u64,
     },
-    /// One piece of a `Generate` answer.
+    /// One token of a `Generate` answer.
     Token {
         command: CommandId,
         text: String,
-        /// Natural log of the token's probability before penalties, temperature and cuts.
+        /// Natural log of the token's probability before penalties, temperature and truncation.
         logprob: Num,
-        /// Entropy of the distribution that it was drawn from, nats; absent in older engines.
+        /// Entropy of that distribution in nats; absent in older engines.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         entropy: Option<Num>,
     },
@@ -210,11 +200,11 @@ pub enum Event {
         command: CommandId,
         n_tokens: u64,
         prompt_tokens: u64,
-        /// Those of the prompt that were not read again, because an earlier one began alike.
+        /// Prompt tokens served from the KV cache.
         #[serde(default, skip_serializing_if = "is_zero")]
         kept_tokens: u64,
         seconds: f64,
-        /// From the prompt to the first token: reading the prompt. 0 where none came.
+        /// Time to the first token: prefill. 0 if none was generated.
         #[serde(default)]
         prefill_seconds: f64,
         reason: StopReason,
@@ -232,7 +222,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         val_loss: Option<Num>,
     },
-    /// What the machine of this engine is made of, as `hardware::Machine` writes itself.
+    /// Hardware of the engine's machine, as serialized by `hardware::Machine`.
     MachineDescribed {
         machine: serde_json::Value,
     },
@@ -247,7 +237,7 @@ pub enum Event {
         old: Num,
         new: Num,
     },
-    /// State went back to `step`: what was logged after it no longer counts. A resume is a roll-back to its checkpoint.
+    /// State was rolled back to `step`: what was logged after it no longer counts. A resume is a rollback to its checkpoint.
     RolledBack {
         step: u64,
     },
@@ -255,9 +245,14 @@ pub enum Event {
         step: u64,
         text: String,
     },
+    /// Held-out examples as the method sees them, the same ones at every evaluation.
+    Examined {
+        step: u64,
+        examples: Vec<ExaminedExample>,
+    },
     Warned {
         step: u64,
-        /// Stable word for filters, e.g. `checkpoint_failed`.
+        /// Stable id for filters, e.g. `checkpoint_failed`.
         code: String,
         message: String,
         hint: String,
@@ -274,22 +269,51 @@ pub enum Event {
         outcome: Outcome,
         step: u64,
         tokens: u64,
-        /// Validation loss over the whole split, nats per token, when it was measured at the end.
+        /// Validation loss over the whole split, nats per token, if measured at the end.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         val_loss: Option<Num>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        best_val_loss: Option<Num>,
+        /// The best evaluation by the reading that the method names.
+        #[serde(
+            default,
+            alias = "best_val_loss",
+            skip_serializing_if = "Option::is_none"
+        )]
+        best: Option<Best>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         train_loss: Option<Num>,
         /// Time spent by this engine process.
         seconds: f64,
-        /// Empty when completed; else what happened and what to do.
+        /// Empty if completed; otherwise what happened and what to do.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         message: String,
     },
-    /// From a newer writer: kept whole and shown as unknown.
+    /// From a newer writer: kept verbatim and shown as unknown.
     #[serde(untagged)]
     Unknown(serde_json::Value),
+}
+
+/// One example: a text, or the sides of a pair.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExaminedExample {
+    pub sequences: Vec<ExaminedSequence>,
+}
+
+/// A sequence and what the model says of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExaminedSequence {
+    /// `text`, `chosen`, `rejected`.
+    pub label: String,
+    /// The end of what stands before the supervised tokens.
+    pub prompt: String,
+    /// The beginning of the supervised tokens.
+    pub answer: String,
+    /// Supervised tokens.
+    pub tokens: u32,
+    /// Σ of their log-probabilities, nats.
+    pub logp: Num,
+    /// The same by the reference model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference_logp: Option<Num>,
 }
 
 fn is_zero(n: &u64) -> bool {

@@ -1,27 +1,168 @@
-//! What a metric is, declared before its first value so that a viewer can draw one that it was not compiled with.
+//! Metric declarations, sent before the first value so that viewers can plot metrics they were not compiled with.
 
+use super::Num;
 use serde::{Deserialize, Serialize};
 
 /// Which way is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     Lower,
     Higher,
-    /// Neither: a reading such as the learning rate.
+    /// Neither: e.g. the learning rate.
+    #[default]
     Neutral,
 }
 
 /// The declaration of one metric.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MetricInfo {
     /// Key in `values`, e.g. `train/loss`, `grad_norm`, `val/loss`, `host/rss_bytes`.
     pub id: String,
-    /// Words for a chart title.
+    /// Chart title.
     pub title: String,
     /// Unit as shown: `nats`, `1/s`, `bytes`, or empty.
     pub unit: String,
     pub direction: Direction,
-    /// Where the definition comes from.
+    /// Source of the definition.
     pub source: String,
+    /// Title of its chart where that is shorter; empty: the title.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
+    /// It is set, not measured: no average is drawn through it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exact: bool,
+    #[serde(default, skip_serializing_if = "ChartPlace::is_dashboard")]
+    pub place: ChartPlace,
+}
+
+/// Where a metric has its chart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChartPlace {
+    #[default]
+    Dashboard,
+    /// With the other readings of the machine.
+    Hardware,
+    /// Part of other readings.
+    Nowhere,
+}
+
+impl ChartPlace {
+    fn is_dashboard(&self) -> bool {
+        *self == ChartPlace::Dashboard
+    }
+}
+
+/// The best evaluation of a run so far, by the reading that its method names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "BestForm")]
+pub struct Best {
+    pub step: u64,
+    /// Id of the reading, e.g. `val/loss`.
+    pub metric: String,
+    pub value: Num,
+    pub direction: Direction,
+}
+
+impl Best {
+    /// Whether this evaluation takes the place of the best one before it. Of equal ones the later is kept: it trained longer.
+    pub fn replaces(&self, before: Option<&Best>) -> bool {
+        let value = self.value.0;
+        value.is_finite()
+            && before.is_none_or(|before| match self.direction {
+                Direction::Higher => value >= before.value.0,
+                _ => value <= before.value.0,
+            })
+    }
+}
+
+/// What programs before 0.2 wrote: the lowest validation loss.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum BestForm {
+    Full {
+        step: u64,
+        metric: String,
+        value: Num,
+        direction: Direction,
+    },
+    Checkpoint {
+        step: u64,
+        val_loss: Num,
+    },
+    Loss(Num),
+}
+
+impl From<BestForm> for Best {
+    fn from(form: BestForm) -> Best {
+        let lowest = |step, value| Best {
+            step,
+            metric: "val/loss".into(),
+            value,
+            direction: Direction::Lower,
+        };
+        match form {
+            BestForm::Full {
+                step,
+                metric,
+                value,
+                direction,
+            } => Best {
+                step,
+                metric,
+                value,
+                direction,
+            },
+            BestForm::Checkpoint { step, val_loss } => lowest(step, val_loss),
+            BestForm::Loss(value) => lowest(0, value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_is_read_in_the_forms_of_older_programs_too() {
+        let read = |text: &str| serde_json::from_str::<Best>(text).unwrap();
+        let lowest = Best {
+            step: 7,
+            metric: "val/loss".into(),
+            value: Num(1.5),
+            direction: Direction::Lower,
+        };
+        assert_eq!(read(r#"{"step": 7, "val_loss": 1.5}"#), lowest);
+        assert_eq!(
+            read("1.5"),
+            Best {
+                step: 0,
+                ..lowest.clone()
+            }
+        );
+        let highest = Best {
+            metric: "val/rewards/accuracies".into(),
+            direction: Direction::Higher,
+            ..lowest.clone()
+        };
+        let text = serde_json::to_string(&highest).unwrap();
+        assert_eq!(read(&text), highest);
+    }
+
+    #[test]
+    fn better_is_what_the_direction_says_and_the_later_of_equals() {
+        let best = |value, direction| Best {
+            step: 1,
+            metric: "val/x".into(),
+            value: Num(value),
+            direction,
+        };
+        let replaces =
+            |new, old, direction| best(new, direction).replaces(Some(&best(old, direction)));
+        assert!(replaces(1.0, 2.0, Direction::Lower) && !replaces(2.0, 1.0, Direction::Lower));
+        assert!(replaces(2.0, 1.0, Direction::Higher) && !replaces(1.0, 2.0, Direction::Higher));
+        assert!(replaces(1.0, 1.0, Direction::Higher));
+        assert!(!best(f64::NAN, Direction::Lower).replaces(None));
+    }
 }

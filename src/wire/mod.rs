@@ -1,17 +1,18 @@
-//! The wire: the only vocabulary that engines and viewers share, the same in memory, over a socket, through a pipe and
+//! The wire: the protocol between engines and viewers, the same in memory, over a socket, through a pipe and
 //! on disk (`events.jsonl`). Commands are imperative, events are past tense.
 
 mod codec;
 mod command;
 mod event;
 mod metric;
-mod num;
 
+pub use crate::base::num::Num;
 pub use codec::{DecodeError, MAX_LINE, decode_command, decode_envelope, encode};
 pub use command::{Command, CommandId, Prompt, Request, StopWhen, Turn};
-pub use event::{CheckStatus, Envelope, Event, Outcome, Phase, StopReason, Values};
-pub use metric::{Direction, MetricInfo};
-pub use num::Num;
+pub use event::{
+    Envelope, Event, ExaminedExample, ExaminedSequence, Outcome, Phase, StopReason, Values,
+};
+pub use metric::{Best, ChartPlace, Direction, MetricInfo};
 
-/// Version of the envelope; a viewer refuses a larger one and reads a smaller one.
+/// Version of the envelope; a viewer rejects a larger one and accepts smaller ones.
 pub const VERSION: u32 = 1;

@@ -232,4 +232,5 @@ def main(folder):
         print(f"{name}: loss {record['loss'][0]:.4f} -> {record['loss'][-1]:.4f}, clipped {clipped}/{TRAIN['steps']}")
 
 
-main(Path(sys.argv[1]))
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

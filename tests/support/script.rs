@@ -168,7 +168,7 @@ fn finished(outcome: Outcome, step: u64) -> Event {
         step,
         tokens: step * 768,
         val_loss: None,
-        best_val_loss: None,
+        best: None,
         train_loss: None,
         seconds: 1.0,
         message: String::new(),

@@ -3,9 +3,8 @@
 //! Deterministic; `tests/tapes/standard.jsonl` holds it with every fifth step.
 
 use crate::base::clock::UnixMillis;
-use crate::wire::{
-    CheckStatus, Direction, Envelope, Event, MetricInfo, Num, Outcome, Phase, Values,
-};
+use crate::base::finding::Finding;
+use crate::wire::{Direction, Envelope, Event, MetricInfo, Num, Outcome, Phase, Values};
 
 pub const MAX_STEPS: u64 = 2_000;
 /// 12 windows of 64 tokens.
@@ -134,16 +133,10 @@ impl Tape {
             ),
             ("disk", "room for checkpoints", "needs 28 MiB, 312 GiB free"),
         ] {
-            let (id, title, evidence) = (id.into(), title.into(), evidence.into());
-            let (status, hint) = (CheckStatus::Pass, String::new());
             self.after(
                 90,
                 Event::Checked {
-                    id,
-                    title,
-                    status,
-                    evidence,
-                    hint,
+                    finding: Finding::pass(evidence).named(id, title).into(),
                     seconds: 0.09,
                 },
             );
@@ -335,7 +328,7 @@ impl Tape {
                 step,
                 tokens: step * BATCH_TOKENS,
                 val_loss: completed.then(|| Num(val_loss(step))),
-                best_val_loss: Some(Num(val_loss(step))),
+                best: serde_json::from_value(serde_json::json!(val_loss(step))).ok(),
                 train_loss: Some(Num(loss(step))),
                 seconds: if completed { 24.6 } else { 73.9 },
                 message: message.into(),
@@ -351,6 +344,7 @@ fn metrics() -> Vec<MetricInfo> {
         unit: unit.into(),
         direction,
         source: String::new(),
+        ..MetricInfo::default()
     };
     use Direction::{Higher, Lower, Neutral};
     vec![

@@ -1,4 +1,4 @@
-//! What is known of each training method, whatever the goal: needs, costs, risks, alternatives, sources. One row a method.
+//! What is known about each training method, whatever the goal: needs, costs, risks, alternatives, sources. One row each.
 
 /// A method that advice can name, trainable here or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -22,14 +22,14 @@ pub enum MethodId {
 pub struct Facts {
     pub id: MethodId,
     pub title: &'static str,
-    /// Its word in a spec's `method`.
+    /// Its id in a spec's `method`.
     pub spec_word: &'static str,
-    /// What the data must be.
+    /// Data requirements.
     pub needs: &'static str,
-    /// How much of it is usual.
+    /// Typical amount.
     pub typical: &'static str,
-    /// Bytes per parameter beside the trained copy: reference, reward and value models at two bytes each, and the
-    /// critic's own states.
+    /// Bytes per parameter besides the trained copy: reference, reward and value models at two bytes each, plus the
+    /// critic's own training state.
     pub frozen_bytes_per_param: f64,
     /// Copies with gradients and moments.
     pub trained_copies: f64,
@@ -37,15 +37,15 @@ pub struct Facts {
     pub flops_per_token: f64,
     /// The cost in words.
     pub cost: &'static str,
-    /// Usual ways to fail, and the sign of each.
+    /// Common failures, with the symptom of each.
     pub risks: &'static [&'static str],
-    /// What to watch while it runs.
+    /// What to watch during the run.
     pub watch: &'static str,
     pub cheaper: &'static str,
-    /// A usual peak learning rate, full and with an adapter.
+    /// A typical peak learning rate, full and with an adapter.
     pub lr: &'static str,
     pub source: &'static str,
-    /// Low-rank adapters make sense.
+    /// Whether low-rank adapters make sense.
     pub adapters: bool,
 }
 
@@ -57,7 +57,7 @@ pub const FACTS: &[Facts] = &[
         id: M::Pretrain,
         title: "pretraining",
         spec_word: "pretrain",
-        needs: "plain text, about 20 tokens for each parameter",
+        needs: "plain text, about 20 tokens per parameter",
         typical: "1 MB for a toy, 2 B tokens for 100M parameters",
         frozen_bytes_per_param: 0.0,
         trained_copies: 1.0,
@@ -106,10 +106,10 @@ pub const FACTS: &[Facts] = &[
         cost: "6 FLOPs per parameter and token, prompts included",
         risks: &[
             "it never stops: the end-of-turn token is masked",
-            "gibberish in chat: another template than in training",
+            "gibberish in chat: the template differs from training",
             "three epochs are often one too many: overfitting, forgetting",
         ],
-        watch: "validation loss, length of answers",
+        watch: "validation loss, answer length",
         cheaper: "fewer but better examples; a smaller rank; examples in the prompt",
         lr: "1e-5 full, 2e-4 with LoRA",
         source: "Ouyang et al. 2022, arXiv 2203.02155; Zhou et al. 2023 (LIMA), arXiv 2305.11206",
@@ -124,11 +124,11 @@ pub const FACTS: &[Facts] = &[
         frozen_bytes_per_param: 2.0,
         trained_copies: 1.0,
         flops_per_token: 8.0,
-        cost: "8 FLOPs per parameter and token of both answers; a frozen reference model beside",
+        cost: "8 FLOPs per parameter and token of both answers; plus a frozen reference model",
         risks: &[
             "the loss is not 0.693 at the first step: the reference differs",
-            "both log-probabilities sink: raise beta, lower the learning rate",
-            "answers grow long: pairs prefer length",
+            "both log-probabilities drop: raise beta, lower the learning rate",
+            "answers grow longer: the pairs favour length",
         ],
         watch: "reward margin and accuracy, log-probability of chosen answers",
         cheaper: "ORPO or SimPO need no reference; KTO needs no pairs",
@@ -140,15 +140,15 @@ pub const FACTS: &[Facts] = &[
         id: M::Kto,
         title: "KTO",
         spec_word: "kto",
-        needs: "single answers marked good or bad",
-        typical: "5k to 50k marks, not all on one side",
+        needs: "single answers labelled good or bad",
+        typical: "5k to 50k labels, not all on one side",
         frozen_bytes_per_param: 2.0,
         trained_copies: 1.0,
         flops_per_token: 12.0,
-        cost: "about 12 FLOPs per parameter and token; a frozen reference model beside",
+        cost: "about 12 FLOPs per parameter and token; plus a frozen reference model",
         risks: &[
-            "unstable at batch size 1: the baseline is its own example",
-            "nine of ten marks are good: weight the rare side",
+            "unstable at batch size 1: the baseline is the example itself",
+            "90 % of labels are good: upweight the rare side",
         ],
         watch: "rewards of good and of bad answers, KL",
         cheaper: "SFT on the good answers alone",
@@ -177,18 +177,18 @@ pub const FACTS: &[Facts] = &[
         id: M::Grpo,
         title: "GRPO",
         spec_word: "grpo",
-        needs: "prompts and a program that marks answers; 10 to 90 % solved already",
-        typical: "1k to 50k prompts, 4 to 8 answers each",
+        needs: "prompts and a program that scores answers; pass rate between 10 and 90 %",
+        typical: "1k to 50k prompts, 4 to 8 completions each",
         frozen_bytes_per_param: 0.0,
         trained_copies: 1.0,
         flops_per_token: 24.0,
-        cost: "the model writes every answer itself: rollouts are most of the time",
+        cost: "the model generates its own completions: rollouts dominate the time",
         risks: &[
-            "every answer of a group gets the same mark: nothing is learned",
-            "entropy collapses: all answers become one",
-            "the checker has a hole, and the model finds it",
+            "every completion of a group gets the same reward: no learning signal",
+            "entropy collapse: all completions become the same",
+            "reward hacking: the model exploits a hole in the checker",
         ],
-        watch: "reward, share of groups without spread, entropy, length",
+        watch: "reward, fraction of groups with zero variance, entropy, length",
         cheaper: "RLOO with 4 answers; or keep the best of n answers and do SFT",
         lr: "1e-6",
         source: "Shao et al. 2024 (DeepSeekMath), arXiv 2402.03300",
@@ -198,18 +198,18 @@ pub const FACTS: &[Facts] = &[
         id: M::Rloo,
         title: "RLOO",
         spec_word: "rloo",
-        needs: "prompts and something that marks answers",
-        typical: "1k to 50k prompts, 4 to 8 answers each",
+        needs: "prompts and a reward function",
+        typical: "1k to 50k prompts, 4 to 8 completions each",
         frozen_bytes_per_param: 2.0,
         trained_copies: 1.0,
         flops_per_token: 20.0,
-        cost: "rollouts are most of the time; no critic",
+        cost: "rollouts dominate the time; no critic",
         risks: &[
-            "high variance with 2 answers: take 4",
+            "high variance with 2 completions: use 4",
             "reward hacking: watch KL and length",
         ],
         watch: "reward, KL, length",
-        cheaper: "DPO on pairs made from its own answers",
+        cheaper: "DPO on pairs of its own completions",
         lr: "1e-6",
         source: "Ahmadian et al. 2024, arXiv 2402.14740",
         adapters: true,
@@ -226,11 +226,11 @@ pub const FACTS: &[Facts] = &[
         flops_per_token: 56.0,
         cost: "four models at once: about 56 FLOPs per parameter and answer token",
         risks: &[
-            "reward rises, quality falls: the reward model is fooled",
+            "reward rises while quality falls: the reward model is exploited",
             "KL explodes: lower the learning rate, raise beta",
-            "the value loss stays flat: start the critic from the reward model",
+            "flat value loss: initialize the critic from the reward model",
         ],
-        watch: "reward, KL, explained variance, clip share",
+        watch: "reward, KL, explained variance, clip fraction",
         cheaper: "RLOO without a critic, then DPO",
         lr: "1e-6 to 3e-6",
         source: "Schulman et al. 2017, arXiv 1707.06347; Ouyang et al. 2022, arXiv 2203.02155",
@@ -247,11 +247,11 @@ pub const FACTS: &[Facts] = &[
         flops_per_token: 12.0,
         cost: "6 FLOPs per parameter and token of both answers",
         risks: &[
-            "it measures length: compare with a baseline of length alone",
+            "length bias: compare with a length-only baseline",
             "overconfident after more than one epoch",
         ],
-        watch: "accuracy on held-out pairs: 0.65 to 0.75 is usual",
-        cheaper: "rules, or a large model as judge",
+        watch: "accuracy on held-out pairs: 0.65 to 0.75 is typical",
+        cheaper: "rules, or an LLM as judge",
         lr: "1e-5 full, 1e-4 with LoRA",
         source: "Stiennon et al. 2020, arXiv 2009.01325",
         adapters: true,
@@ -268,7 +268,7 @@ pub const FACTS: &[Facts] = &[
         cost: "none before use; longer prompts afterwards",
         risks: &[
             "the right passage is not found",
-            "the context grows long and dear",
+            "the context grows long and expensive",
         ],
         watch: "answers with and without the passages",
         cheaper: "",

@@ -1,5 +1,5 @@
-//! Rule 8, memory: full training where its states fit, else LoRA, else QLoRA. Only states count here, which scale with the
-//! parameters; activations come with the batch and are the plan's business.
+//! Rule 8, memory: full training if its states fit, else LoRA, else QLoRA. Only states count here, which scale with the
+//! parameters; activations depend on the batch and belong to the plan.
 
 use super::facts::Facts;
 use super::{Goal, Inputs, Start};
@@ -24,10 +24,10 @@ impl Adapter {
     }
 }
 
-/// How the states and the memory compare.
+/// How the states compare with the memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fit {
-    /// Nobody said how much memory there is.
+    /// The memory is unknown.
     Unknown {
         need: u64,
     },
@@ -41,7 +41,7 @@ pub enum Fit {
 }
 
 impl Fit {
-    /// Bytes of states, where something is trained.
+    /// Bytes of states, if anything is trained.
     pub fn need(self) -> Option<u64> {
         match self {
             Fit::Unknown { need } | Fit::Fits { need, .. } => Some(need),
@@ -71,25 +71,25 @@ impl Fit {
 
 /// Bytes per trained parameter: f32 weights, gradients and two moments, or bf16 with an f32 master; both are 16.
 const FULL: f64 = 16.0;
-/// The frozen base in bf16, and the states of adapters of about one percent of it.
+/// The frozen base in bf16, plus the states of adapters of about one percent of it.
 const LORA: f64 = 2.0 + 0.01 * 18.0;
-/// NF4 with double quantisation, 16-bit embeddings and head, and the adapters.
+/// NF4 with double quantization, 16-bit embeddings and head, plus the adapters.
 const QLORA: f64 = 0.52 + 0.2 + 0.01 * 18.0;
-/// A share of the memory stays free for activations, fragmentation and the device's own context.
+/// Part of the memory stays free for activations, fragmentation and the device's own context.
 const SHARE: f64 = 0.9;
 
 /// Bytes of states for a method with an adapter.
 fn need(facts: &Facts, adapter: Adapter, n_params: u64) -> u64 {
     let trained = match adapter {
         Adapter::Full => FULL * facts.trained_copies + facts.frozen_bytes_per_param,
-        // With adapters the base itself is the reference, and actor and critic share it; a reward model stands beside.
+        // With adapters the base itself is the reference, and actor and critic share it; a reward model comes on top.
         Adapter::Lora => LORA + (facts.frozen_bytes_per_param - 2.0).max(0.0),
         Adapter::QLora => QLORA + (facts.frozen_bytes_per_param - 2.0).max(0.0) * 0.36,
     };
     (trained * n_params as f64) as u64
 }
 
-/// The richest form that fits. From nothing, and for a billion tokens of new text, only all weights will do.
+/// The most capable form that fits. From scratch, or for a billion tokens of new text, only full training works.
 pub(super) fn choose(facts: &Facts, inputs: &Inputs) -> (Adapter, Fit) {
     if facts.trained_copies == 0.0 {
         return (Adapter::Full, Fit::Nothing);
@@ -98,7 +98,7 @@ pub(super) fn choose(facts: &Facts, inputs: &Inputs) -> (Adapter, Fit) {
     let adapters: &[Adapter] = if whole {
         &[Adapter::Full]
     } else if inputs.start == Start::Instruct && inputs.goal != Goal::Reasoning {
-        // Rule 7: a model that follows instructions already is changed as little as possible.
+        // Rule 7: a model that already follows instructions is changed as little as possible.
         &[Adapter::Lora, Adapter::QLora]
     } else {
         &[Adapter::Full, Adapter::Lora, Adapter::QLora]

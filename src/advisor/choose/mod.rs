@@ -1,5 +1,5 @@
-//! The decision tree: from a goal, the data at hand, a start model and a machine to a ranked list of methods. The rules are
-//! rows of [`rules::RULES`], what is known of each method is a row of [`facts::FACTS`]; here they are put together.
+//! The decision tree: from a goal, the available data, a base model and a machine to a ranked list of methods. The rules
+//! are rows of [`rules::RULES`], the methods are rows of [`facts::FACTS`]; this file combines them.
 
 mod facts;
 mod fit;
@@ -12,23 +12,23 @@ pub use rules::{RULES, Rule, Verdict};
 use crate::spec::schema;
 use serde::{Deserialize, Serialize};
 
-/// What the model is wanted for.
+/// What the model is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
-    /// A language model of one's own, or to see how one comes about.
+    /// A language model from scratch, or to see how one is trained.
     NewModel,
-    /// It should know a field.
+    /// Domain knowledge.
     Knowledge,
-    /// It should follow instructions, or answer in a form.
+    /// Following instructions, or a fixed answer format.
     Instructions,
-    /// It should answer in a style, politely, safely.
+    /// A style, politeness, safety.
     Style,
-    /// It should solve problems whose answers can be checked.
+    /// Problems with verifiable answers.
     Reasoning,
-    /// It should sort or extract.
+    /// Classification or extraction.
     Classify,
-    /// A small one should do what a large one can.
+    /// Distillation of a large model into a small one.
     Compress,
 }
 
@@ -43,15 +43,15 @@ impl Goal {
         Goal::Compress,
     ];
 
-    /// A few words for lists.
+    /// A short title.
     pub fn title(self) -> &'static str {
         match self {
-            Goal::NewModel => "train a model from nothing",
+            Goal::NewModel => "train a model from scratch",
             Goal::Instructions => "follow instructions",
-            Goal::Knowledge => "know my field",
+            Goal::Knowledge => "know my domain",
             Goal::Style => "answer in a style I prefer",
-            Goal::Reasoning => "solve problems that can be checked",
-            Goal::Classify => "sort or extract",
+            Goal::Reasoning => "solve problems with verifiable answers",
+            Goal::Classify => "classify or extract",
             Goal::Compress => "a small model that does what a large one can",
         }
     }
@@ -59,18 +59,18 @@ impl Goal {
     /// One sentence.
     pub fn about(self) -> &'static str {
         match self {
-            Goal::NewModel => "the whole road, small: data, training, samples, chat",
+            Goal::NewModel => "the whole pipeline, small: data, training, samples, chat",
             Goal::Instructions => "answers to questions, or one fixed format",
-            Goal::Knowledge => "facts and words of a domain or of another language",
+            Goal::Knowledge => "facts and vocabulary of a domain or another language",
             Goal::Style => "tone, politeness, safety: one answer is better than another",
-            Goal::Reasoning => "mathematics, code: right and wrong can be told by a program",
+            Goal::Reasoning => "mathematics, code: a program can verify the answer",
             Goal::Classify => "labels, fields, yes or no",
-            Goal::Compress => "learn from the answers of a larger model",
+            Goal::Compress => "train on the answers of a larger model",
         }
     }
 }
 
-/// The shape of the rows that there are.
+/// The shape of the available rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataKind {
@@ -80,7 +80,7 @@ pub enum DataKind {
     Demos,
     /// Prompts with a chosen and a rejected answer.
     Pairs,
-    /// Answers with a thumb up or down.
+    /// Answers rated up or down.
     Thumbs,
     /// Prompts alone.
     Prompts,
@@ -92,13 +92,13 @@ impl DataKind {
             DataKind::Text => "plain text",
             DataKind::Demos => "prompts with answers",
             DataKind::Pairs => "chosen and rejected answers",
-            DataKind::Thumbs => "answers with thumbs up or down",
+            DataKind::Thumbs => "answers rated up or down",
             DataKind::Prompts => "prompts without answers",
         }
     }
 }
 
-/// What training begins with.
+/// What training starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
@@ -110,11 +110,11 @@ pub enum Start {
     Instruct,
 }
 
-/// Who tells good answers from bad ones.
+/// What scores the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reward {
-    /// Nobody.
+    /// Nothing.
     None,
     /// A program: tests, a solver, a known answer.
     Checker,
@@ -122,7 +122,7 @@ pub enum Reward {
     Model,
 }
 
-/// What the tree asks about. Unknown sizes are `None`: a rule that needs one then says what it assumes.
+/// The inputs of the tree. Unknown sizes are `None`: a rule that needs one states its assumption.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Inputs {
     pub goal: Goal,
@@ -133,15 +133,15 @@ pub struct Inputs {
     pub tokens: Option<u64>,
     pub start: Start,
     pub reward: Reward,
-    /// Parameters of the model that is trained.
+    /// Parameters of the trained model.
     pub n_params: u64,
-    /// Bytes of main memory that training may use.
+    /// Bytes of main memory available for training.
     pub memory: Option<u64>,
-    /// Bytes of the largest GPU: what counts for methods that this build leaves to other trainers.
+    /// Bytes of the largest GPU: relevant for methods that this build leaves to other trainers.
     pub gpu_memory: Option<u64>,
 }
 
-/// One method with everything that is said for and against it here.
+/// One method with all arguments for and against it here.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Advice {
     pub facts: &'static Facts,
@@ -167,14 +167,14 @@ impl Advice {
     }
 }
 
-/// True when the methods registry has the word.
+/// True if the methods registry has the id.
 pub fn available(facts: &Facts) -> bool {
     schema::root()
         .at("method")
         .is_some_and(|node| node.child(facts.spec_word).is_some())
 }
 
-/// Every method, the best for these inputs first. Among those that suit equally well the order is that of the table.
+/// Every method, best first for these inputs. Equally suited ones keep the order of the table.
 pub fn advise(inputs: &Inputs) -> Vec<Advice> {
     let mut list: Vec<Advice> = FACTS.iter().map(|facts| judge(facts, inputs)).collect();
     list.sort_by_key(|advice| advice.verdict);
@@ -185,7 +185,7 @@ fn judge(facts: &'static Facts, inputs: &Inputs) -> Advice {
     let (adapter, fit) = fit::choose(facts, inputs);
     let mut verdict = Verdict::Unfit;
     let mut why = Vec::new();
-    // The first rule that holds decides about the method; what only remarks goes on.
+    // The first rule that holds decides about the method; remarks do not stop the search.
     for rule in RULES.iter().filter(|rule| rule.method == facts.id) {
         if (rule.when)(inputs) {
             why.push((rule.id, (rule.why)(inputs)));
@@ -211,7 +211,7 @@ fn judge(facts: &'static Facts, inputs: &Inputs) -> Advice {
     }
 }
 
-/// True when the spec has a place for adapters.
+/// True if the spec has a place for adapters.
 fn adapters_trainable() -> bool {
     ["lora", "adapter", "model.lora", "train.lora"]
         .iter()

@@ -1,4 +1,4 @@
-//! The tree itself: one row a branch. For each method the first row whose condition holds decides, and says why.
+//! The tree itself, one row per branch. For each method the first row whose condition holds decides, with its reason.
 
 use super::MethodId as M;
 use super::{DataKind, Goal, Inputs, Reward, Start};
@@ -10,13 +10,13 @@ pub enum Verdict {
     Best,
     Good,
     Possible,
-    /// Something that it needs is missing.
+    /// A requirement is missing.
     Unfit,
 }
 
 /// One branch.
 pub struct Rule {
-    /// Names the branch in reasons and tests.
+    /// Identifies the branch in reasons and tests.
     pub id: &'static str,
     pub method: M,
     pub verdict: Verdict,
@@ -24,15 +24,15 @@ pub struct Rule {
     pub why: fn(&Inputs) -> String,
 }
 
-/// Tokens that one parameter wants (Hoffmann et al. 2022).
+/// Compute-optimal tokens per parameter (Hoffmann et al. 2022).
 const TOKENS_PER_PARAM: u64 = 20;
-/// Tokens of a field from which continued pretraining pays.
+/// Domain tokens from which continued pretraining pays off.
 const CPT_TOKENS: u64 = 1_000_000_000;
 const CPT_ADAPTER_TOKENS: u64 = 50_000_000;
-/// Examples from which SFT pays; below, they go into the prompt.
+/// Examples from which SFT pays off; below, they go into the prompt.
 const SFT_ROWS: u64 = 500;
 const FEW_ROWS: u64 = 100;
-/// Pairs from which DPO pays.
+/// Pairs from which DPO pays off.
 const DPO_ROWS: u64 = 5_000;
 const KTO_ROWS: u64 = 5_000;
 
@@ -69,19 +69,19 @@ macro_rules! rule {
 
 /// Every branch.
 pub const RULES: &[Rule] = &[
-    // 1. From nothing there is only one way.
+    // 1. From scratch there is only one way.
     rule!("1.text" Pretrain Best when |i| i.start == Start::Scratch && i.data == DataKind::Text
     && i.n_params.saturating_mul(5) <= tokens(i);
     |i| match i.tokens {
         Some(t) if t < i.n_params.saturating_mul(TOKENS_PER_PARAM) => format!(
-            "nothing to start from, and {} tokens for {} parameters: {:.0} each, where {TOKENS_PER_PARAM} are ideal",
+            "no base model, and {} tokens for {} parameters: {:.0} each, where {TOKENS_PER_PARAM} are compute-optimal",
             human::short(t as f64), human::short(i.n_params as f64), t as f64 / i.n_params.max(1) as f64),
-        Some(t) => format!("nothing to start from, and {} tokens are enough for {} parameters",
+        Some(t) => format!("no base model, and {} tokens are enough for {} parameters",
             human::short(t as f64), human::short(i.n_params as f64)),
-        None => "nothing to start from: random weights learn from plain text first".into(),
+        None => "no base model: random weights learn from plain text first".into(),
     }),
     rule!("1.small" Pretrain Best when |i| i.start == Start::Scratch && i.data == DataKind::Text;
-        |i| format!("nothing to start from; {} tokens for {} parameters, where {TOKENS_PER_PARAM} each are ideal: good for seeing a model learn, and after some passes it knows the text by heart",
+        |i| format!("no base model; {} tokens for {} parameters, where {TOKENS_PER_PARAM} each are compute-optimal: good for seeing a model learn, but after a few epochs it memorizes the text",
             human::short(tokens(i) as f64), human::short(i.n_params as f64))),
     rule!("1.kind" Pretrain Good when |i| i.start == Start::Scratch;
     |i| match i.data {
@@ -89,45 +89,45 @@ pub const RULES: &[Rule] = &[
         _ => format!("random weights cannot learn from {} yet: plain text first, then fine-tuning", i.data.title()),
     }),
     rule!("1.start" Pretrain Unfit when |_| true;
-        |_| "there is a model to start from: beginning anew would throw away what it knows".into()),
+        |_| "there is a base model: training from scratch would discard what it knows".into()),
     // 2. Knowledge.
     rule!("2.cpt" ContinuedPretrain Best when |i| post(i) && i.goal == Goal::Knowledge && i.data == DataKind::Text && tokens(i) >= CPT_TOKENS;
-        |i| format!("{} of the field: enough to move what the model knows; mix in 10 to 20 % general text", counted(i.tokens, "tokens"))),
+        |i| format!("{} of domain text: enough to change what the model knows; mix in 10 to 20 % general text", counted(i.tokens, "tokens"))),
     rule!("2.adapter" ContinuedPretrain Best when |i| post(i) && i.goal == Goal::Knowledge && i.data == DataKind::Text && tokens(i) >= CPT_ADAPTER_TOKENS;
-        |i| format!("{} of the field: a high-rank adapter (64 or more) or all weights, one or two passes", counted(i.tokens, "tokens"))),
+        |i| format!("{} of domain text: a high-rank adapter (64 or more) or all weights, one or two epochs", counted(i.tokens, "tokens"))),
     rule!("2.little" ContinuedPretrain Possible when |i| post(i) && i.goal == Goal::Knowledge && i.data == DataKind::Text;
-        |i| format!("only {} of the field: style comes through, facts hardly do; retrieval is surer", counted(i.tokens, "tokens"))),
+        |i| format!("only {} of domain text: the style transfers, facts hardly do; retrieval is more reliable", counted(i.tokens, "tokens"))),
     rule!("2.text" ContinuedPretrain Good when |i| post(i) && i.data == DataKind::Text;
-        |_| "the data is plain text, and a model to start from is there: it goes on where that one stopped".into()),
+        |_| "the data is plain text, and there is a base model to continue from".into()),
     rule!("2.none" ContinuedPretrain Unfit when |i| !post(i);
         |_| "there is no model to continue".into()),
     rule!("2.kind" ContinuedPretrain Unfit when |_| true;
         |i| format!("it learns from plain text, and the data is {}", i.data.title())),
     rule!("2.rag" NoTraining Best when |i| i.goal == Goal::Knowledge && i.data == DataKind::Text && tokens(i) < CPT_ADAPTER_TOKENS && post(i);
-        |i| format!("{} are too few to train facts in, and retrieval stays up to date", counted(i.tokens, "tokens"))),
+        |i| format!("{} are too few to teach facts, and retrieval stays up to date", counted(i.tokens, "tokens"))),
     rule!("3.few" NoTraining Best when |i| i.data == DataKind::Demos && rows(i) < FEW_ROWS && post(i);
         |i| format!("{}: put the best of them into the prompt, and make more", counted(i.rows, "examples"))),
     rule!("3.prompt" NoTraining Possible when |i| post(i);
-        |_| "always worth a try first: it costs an afternoon and is the baseline".into()),
+        |_| "always worth trying first: it takes an afternoon and gives a baseline".into()),
     rule!("1.no" NoTraining Unfit when |_| true;
-        |_| "random weights understand no prompt".into()),
+        |_| "random weights cannot follow a prompt".into()),
     // 3. Form and task.
     rule!("1.sft" Sft Unfit when |i| !post(i);
         |_| "a model with random weights cannot learn answers: pretrain first, or start from a base model".into()),
     rule!("5.cold" Sft Good when |i| i.goal == Goal::Reasoning && i.reward != Reward::None;
-        |_| "a cold start: 2k to 5k worked solutions before reinforcement learning, when fewer than 1 % are solved now".into()),
+        |_| "a cold start: 2k to 5k worked solutions before reinforcement learning, if the pass rate is below 1 %".into()),
     rule!("5.distil" Sft Best when |i| matches!(i.goal, Goal::Reasoning | Goal::Compress) && i.data == DataKind::Demos;
         |i| format!("{}: learn from worked solutions; 100k and more for reasoning", counted(i.rows, "examples"))),
     rule!("3.sft" Sft Best when |i| i.data == DataKind::Demos && rows(i) >= SFT_ROWS && i.goal != Goal::Knowledge;
-        |i| format!("{}: the data has answers, not pairs; 500 suffice for a task, 1k to 10k for general use", counted(i.rows, "examples"))),
+        |i| format!("{}: the data has answers, not pairs; 500 are enough for a task, 1k to 10k for general use", counted(i.rows, "examples"))),
     rule!("2.sft" Sft Possible when |i| i.data == DataKind::Demos && i.goal == Goal::Knowledge;
-        |_| "answers teach form; facts stick poorly. Good after continued pretraining".into()),
+        |_| "answers teach format rather than facts. Good after continued pretraining".into()),
     rule!("3.thin" Sft Possible when |i| i.data == DataKind::Demos;
-        |i| format!("{} is little: 500 is where it begins to pay", counted(i.rows, "examples"))),
+        |i| format!("{} is little: it pays off from about 500", counted(i.rows, "examples"))),
     rule!("4.first" Sft Good when |i| matches!(i.data, DataKind::Pairs | DataKind::Thumbs) && i.start == Start::Base;
         |_| "a base model learns to answer first: SFT on the good answers, then preferences".into()),
     rule!("4.chosen" Sft Possible when |i| matches!(i.data, DataKind::Pairs | DataKind::Thumbs);
-        |_| "on the good answers alone: simple, and throws half of the data away".into()),
+        |_| "on the good answers alone: simple, but discards half of the data".into()),
     rule!("3.no" Sft Unfit when |_| true;
         |i| format!("needs prompts with answers; the data is {}", i.data.title())),
     // 4. Style and preferences.
@@ -135,18 +135,18 @@ pub const RULES: &[Rule] = &[
         |i| format!("{}: exactly what it learns from{}", counted(i.rows, "pairs"),
             if i.start == Start::Base { "; do SFT first" } else { "" })),
     rule!("4.few" Dpo Good when |i| post(i) && i.data == DataKind::Pairs;
-        |i| format!("{}: works, but 5k and more is where it gets reliable", counted(i.rows, "pairs"))),
+        |i| format!("{}: works, but is reliable only from about 5k", counted(i.rows, "pairs"))),
     rule!("4.pairs" Dpo Unfit when |_| true;
         |i| if i.start == Start::Scratch { "random weights have no answers to prefer".into() }
             else { format!("needs chosen and rejected answers; the data is {}", i.data.title()) }),
     rule!("4.kto" Kto Best when |i| post(i) && i.data == DataKind::Thumbs && rows(i) >= KTO_ROWS;
-        |i| format!("{} on single answers: it needs no pairs", counted(i.rows, "thumbs"))),
+        |i| format!("{} of single answers: it needs no pairs", counted(i.rows, "thumbs"))),
     rule!("4.marks" Kto Good when |i| post(i) && i.data == DataKind::Thumbs;
         |i| format!("{}: works, more is better", counted(i.rows, "thumbs"))),
     rule!("4.split" Kto Possible when |i| post(i) && i.data == DataKind::Pairs;
-        |_| "each pair is two marks: robust when pairs are noisy".into()),
+        |_| "each pair is two labels: robust when pairs are noisy".into()),
     rule!("4.no" Kto Unfit when |_| true;
-        |_| "needs answers marked good or bad".into()),
+        |_| "needs answers labelled good or bad".into()),
     rule!("4.orpo" Orpo Good when |i| i.start == Start::Base && i.data == DataKind::Pairs;
         |_| "SFT and preferences in one pass, and no reference model".into()),
     rule!("4.tight" Orpo Possible when |i| post(i) && i.data == DataKind::Pairs;
@@ -154,32 +154,32 @@ pub const RULES: &[Rule] = &[
     rule!("4.none" Orpo Unfit when |_| true;
         |_| "needs chosen and rejected answers".into()),
     rule!("4.rm" RewardModel Good when |i| post(i) && i.data == DataKind::Pairs && rows(i) >= 10_000;
-        |i| format!("{} can teach a judge, for RLOO or PPO afterwards", counted(i.rows, "pairs"))),
+        |i| format!("{} can train a reward model, for RLOO or PPO afterwards", counted(i.rows, "pairs"))),
     rule!("4.judge" RewardModel Possible when |i| post(i) && i.data == DataKind::Pairs;
-        |_| "too few pairs for a judge one can trust: 10k and more".into()),
+        |_| "too few pairs for a reliable reward model: 10k and more".into()),
     rule!("4.norm" RewardModel Unfit when |_| true;
         |_| "needs chosen and rejected answers".into()),
-    // 5. Answers that a program can check.
+    // 5. Verifiable answers.
     rule!("5.grpo" Grpo Best when |i| post(i) && i.reward == Reward::Checker && matches!(i.data, DataKind::Prompts | DataKind::Demos) && i.goal == Goal::Reasoning;
-        |_| "answers can be checked by a program: the model learns from its own tries. Keep prompts that 10 to 90 % of tries solve".into()),
+        |_| "answers can be verified by a program: the model learns from its own attempts. Keep prompts with a pass rate of 10 to 90 %".into()),
     rule!("5.check" Grpo Good when |i| post(i) && i.reward == Reward::Checker;
-        |_| "answers can be checked by a program".into()),
+        |_| "answers can be verified by a program".into()),
     rule!("5.model" Grpo Possible when |i| post(i) && i.reward == Reward::Model && i.data == DataKind::Prompts;
-        |_| "a reward model can mark the answers, though it can be fooled".into()),
+        |_| "a reward model can score the answers, though it can be exploited".into()),
     rule!("5.no" Grpo Unfit when |_| true;
-        |i| if i.start == Start::Scratch { "random weights solve nothing: there is no reward to learn from".into() }
-            else { "needs something that marks answers: none was named".into() }),
+        |i| if i.start == Start::Scratch { "random weights solve nothing: there is no reward signal".into() }
+            else { "needs a verifier or a reward model: none is given".into() }),
     rule!("4.rloo" Rloo Best when |i| post(i) && i.reward == Reward::Model && matches!(i.data, DataKind::Prompts | DataKind::Pairs);
         |_| "a reward model and prompts: unbiased, no critic, a third of PPO's memory".into()),
     rule!("5.rloo" Rloo Good when |i| post(i) && i.reward == Reward::Checker;
-        |_| "like GRPO, and unbiased: 4 to 8 answers for each prompt".into()),
+        |_| "like GRPO, and unbiased: 4 to 8 completions per prompt".into()),
     rule!("5.norloo" Rloo Unfit when |_| true;
-        |i| if i.start == Start::Scratch { "random weights have nothing to be rewarded for".into() }
-            else { "needs something that marks answers: none was named".into() }),
-    // 6. PPO only where nothing smaller will do.
+        |i| if i.start == Start::Scratch { "random weights solve nothing: there is no reward signal".into() }
+            else { "needs a verifier or a reward model: none is given".into() }),
+    // 6. PPO only if nothing simpler will do.
     rule!("6.ppo" Ppo Possible when |i| post(i) && i.reward == Reward::Model && matches!(i.data, DataKind::Prompts | DataKind::Pairs);
-        |_| "a reward model is there; worth its four models only where each token needs its own credit".into()),
+        |_| "there is a reward model; worth its four models only where tokens need individual credit".into()),
     rule!("6.no" Ppo Unfit when |_| true;
-        |i| if i.reward == Reward::Checker { "a checker marks whole answers: GRPO or RLOO do the same without a critic".into() }
+        |i| if i.reward == Reward::Checker { "a verifier scores whole answers: GRPO or RLOO do the same without a critic".into() }
             else { "needs a reward model".into() }),
 ];

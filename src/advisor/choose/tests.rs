@@ -1,4 +1,4 @@
-//! The tree by example: each branch, the worked cases, and what holds for every input.
+//! The tree by example: each branch, the worked cases, and properties of every input.
 
 use super::*;
 

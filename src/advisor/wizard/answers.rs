@@ -1,22 +1,22 @@
-//! What was answered so far. Remembered between sessions; nothing is forgotten on the way back.
+//! The answers so far. Remembered between sessions; going back loses nothing.
 
 use crate::advisor::choose::{DataKind, Goal, MethodId, Reward, Start};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Where the data is, or what it would be.
+/// Where the data is, or a description of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataAnswer {
-    /// The text inside the program.
+    /// The embedded corpus.
     Corpus,
     /// A file or folder: [`Answers::data_path`].
     Path,
-    /// Not at hand: for advice.
+    /// Not available yet: for advice.
     Demos,
     Pairs,
     Thumbs,
-    /// Prompts, and a program that checks answers.
+    /// Prompts, and a program that verifies answers.
     Checked,
     /// Prompts, and a reward model.
     Judged,
@@ -33,7 +33,7 @@ impl DataAnswer {
         DataAnswer::Judged,
     ];
 
-    /// The kind that was described; `None` where a file tells.
+    /// The kind described; `None` if it comes from a file.
     pub fn described(self) -> Option<(DataKind, Reward)> {
         Some(match self {
             DataAnswer::Corpus | DataAnswer::Path => return None,
@@ -53,11 +53,11 @@ pub enum Begin {
     /// Goal, data, start, method, size, one after the other.
     #[default]
     Questions,
-    /// A spec of another tool: [`Answers::config_path`].
+    /// Another tool's config: [`Answers::config_path`].
     Config,
 }
 
-/// All answers. A `None` was not given yet; texts are kept as typed.
+/// All answers. `None` means not answered yet; texts are kept as typed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Answers {
@@ -77,8 +77,8 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Reads what [`Answers::to_json`] wrote. Answers of another version or a damaged file are no answers: the wizard then
-    /// begins anew, which costs nobody more than a few keys.
+    /// Reads the output of [`Answers::to_json`]. Answers of another version or a damaged file are ignored: the wizard then
+    /// starts from scratch, which costs only a few keys.
     pub fn from_json(text: &str) -> Answers {
         serde_json::from_str(text).unwrap_or_default()
     }

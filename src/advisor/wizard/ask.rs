@@ -1,22 +1,23 @@
-//! Each question as rows to show: titles, details, what is typed, and the words about the selected row.
+//! Each question as rows to show: titles, details, inputs, and the explanation of the selected row.
 
 use super::answers::{Begin, DataAnswer};
 use super::checks::State;
 use super::plan;
 use super::{Step, Wizard};
 use crate::advisor::choose::{Advice, Goal, Start, Verdict};
+use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::spec::import::Fate;
 use crate::spec::{Issue, shown};
 
-/// A text that a row takes.
+/// A text input of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
     pub text: String,
-    /// Shown while the text is empty.
+    /// Placeholder while the text is empty.
     pub placeholder: String,
-    /// The text is somebody's choice, not what stands there anyway.
+    /// The text was entered by the user; otherwise it is the default.
     pub own: bool,
 }
 
@@ -26,9 +27,9 @@ pub struct Row {
     pub title: String,
     pub detail: String,
     pub input: Option<Input>,
-    /// Possible here and now; the others are shown all the same, with their reason.
+    /// Available here; the others are shown with their reason.
     pub open: bool,
-    /// What is wrong with what was typed.
+    /// What is wrong with the input.
     pub fault: Option<String>,
 }
 
@@ -55,7 +56,7 @@ impl Row {
     }
 }
 
-/// A paragraph about the selected row: `Why`, `Range`, `Risks`, and the words.
+/// A paragraph about the selected row: a label (`Why`, `Range`, `Risks`) and its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     pub label: &'static str,
@@ -69,7 +70,7 @@ fn note(label: &'static str, text: impl Into<String>) -> Note {
     }
 }
 
-/// The question on the screen.
+/// The current question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     pub step: Step,
@@ -80,7 +81,7 @@ pub struct Question {
     pub text: Vec<String>,
 }
 
-/// A short word for the column of labels.
+/// A short name for the column of labels.
 fn fate_label(fate: Fate) -> &'static str {
     match fate {
         Fate::Mapped => "same",
@@ -99,16 +100,16 @@ pub(super) fn issue_words(issue: &Issue) -> String {
 }
 
 impl Wizard {
-    /// The question as it stands.
+    /// Builds the current question.
     pub fn question(&self) -> Question {
         let (title, rows) = match self.step {
             Step::Goal => ("What should the model do?", self.goal_rows()),
             Step::Data => ("What should it learn from?", self.data_rows()),
-            Step::Start => ("What does it begin with?", self.start_rows()),
+            Step::Start => ("What should it start from?", self.start_rows()),
             Step::Method => ("How should it learn?", self.method_rows()),
             Step::Model => ("Which size and recipe?", self.model_rows()),
             Step::Settings => ("Settings that matter here", self.setting_rows()),
-            Step::Plan => ("What it will take", Vec::new()),
+            Step::Plan => ("What it will cost", Vec::new()),
             Step::Finish => ("Ready", self.finish_rows()),
             Step::Check => ("Checks before the first step", self.check_rows()),
         };
@@ -122,14 +123,14 @@ impl Wizard {
         }
     }
 
-    /// The answers so far, one a step, for the column beside the question; `None` for what was not answered.
+    /// The answers so far, one per step, for the column beside the question; `None` if not answered.
     pub fn summary(&self) -> Vec<(Step, Option<String>)> {
         let a = &self.answers;
         let taken_over = a.begin == Begin::Config;
         let answer = |step: Step| match step {
-            Step::Goal if taken_over => Some("take over a config".into()),
+            Step::Goal if taken_over => Some("import a config".into()),
             Step::Data | Step::Start | Step::Method | Step::Model if taken_over => {
-                Some("as it says".into())
+                Some("from the config".into())
             }
             Step::Goal => a.goal.map(|g| g.title().to_string()),
             Step::Data => a.data.map(|d| self.data_word(d)),
@@ -165,9 +166,9 @@ impl Wizard {
                 });
                 name.unwrap_or_default() + &size.unwrap_or_default()
             }
-            DataAnswer::Demos => "answers, not at hand".into(),
-            DataAnswer::Pairs => "pairs, not at hand".into(),
-            DataAnswer::Thumbs => "thumbs, not at hand".into(),
+            DataAnswer::Demos => "answers, not available yet".into(),
+            DataAnswer::Pairs => "pairs, not available yet".into(),
+            DataAnswer::Thumbs => "ratings, not available yet".into(),
             DataAnswer::Checked => "prompts and a checker".into(),
             DataAnswer::Judged => "prompts and a judge".into(),
         }
@@ -186,7 +187,7 @@ impl Wizard {
     fn goal_rows(&self) -> Vec<Row> {
         let goals = Goal::ALL.iter().map(|g| Row::choice(g.title(), g.about()));
         let config = Row::input(
-            "take over a config I have",
+            "import an existing config",
             &self.answers.config_path,
             "its path: LLaMA-Factory, Axolotl or TRL",
         );
@@ -199,23 +200,21 @@ impl Wizard {
             .as_ref()
             .map(|f| f.summary())
             .unwrap_or_default();
-        let later = "not at hand yet: for advice";
+        let later = "not available yet: for advice";
         DataAnswer::ALL
             .iter()
             .map(|answer| match answer {
-                DataAnswer::Corpus => {
-                    Row::choice("Tiny Shakespeare, inside the program", corpus.clone())
-                }
+                DataAnswer::Corpus => Row::choice("Tiny Shakespeare, built in", corpus.clone()),
                 DataAnswer::Path => Row::input(
-                    "a file or folder of mine",
+                    "my own file or folder",
                     &self.answers.data_path,
                     "type its path",
                 ),
                 DataAnswer::Demos => Row::choice("prompts with good answers", later),
                 DataAnswer::Pairs => Row::choice("chosen and rejected answers", later),
-                DataAnswer::Thumbs => Row::choice("answers with thumbs up or down", later),
+                DataAnswer::Thumbs => Row::choice("answers rated up or down", later),
                 DataAnswer::Checked => {
-                    Row::choice("prompts, and a program that checks answers", later)
+                    Row::choice("prompts, and a program that verifies answers", later)
                 }
                 DataAnswer::Judged => Row::choice("prompts, and a reward model", later),
             })
@@ -228,7 +227,7 @@ impl Wizard {
         vec![
             Row::choice(
                 "nothing: random weights",
-                "the whole road; small models only",
+                "everything from zero; small models only",
             ),
             Row::input("a base model", path, hint),
             Row::input("an instruct model", path, hint),
@@ -319,9 +318,9 @@ impl Wizard {
             Some(why) => why.clone(),
         };
         let mut rows = vec![
-            Row::choice("start it now", start),
+            Row::choice("start training now", start),
             Row::input("save it as", &self.answers.save_as, &self.save_path()),
-            Row::choice("look at every value", "the editor: search, undo, the YAML"),
+            Row::choice("edit every value", "the editor: search, undo, the YAML"),
         ];
         for row in &mut rows {
             row.open = blocked.is_none();
@@ -333,7 +332,7 @@ impl Wizard {
         let checks = self.checks();
         let title = match checks.obstacle() {
             Some(_) => "back to the settings",
-            None => "start it now",
+            None => "start training now",
         };
         vec![Row {
             open: checks.state != State::Running,
@@ -341,28 +340,33 @@ impl Wizard {
         }]
     }
 
-    /// One line a check: its mark, and what it found.
+    /// One line per check: its mark and its evidence.
     fn check_notes(&self) -> Vec<Note> {
         let lines = &self.checks().lines;
         if lines.is_empty() {
-            let words =
-                "A twin of the model is made and tried out; the first findings come in a moment.";
+            let words = "A copy of the model is being tested; the first results come in a moment.";
             return vec![note("At work", words)];
         }
         lines
             .iter()
             .map(|line| {
-                let hint = match line.hint.as_str() {
-                    "" => String::new(),
-                    hint => format!("; {hint}"),
+                let advice = match line.advice() {
+                    advice if advice.is_empty() => advice,
+                    advice => format!("; {advice}"),
                 };
-                let text = format!("{}: {}{hint}", line.title, line.evidence);
-                note(line.mark.word(), text)
+                let text = format!("{}: {}{advice}", line.title, line.evidence);
+                let label = match line.status {
+                    Status::Fail => "failed",
+                    Status::Warn => "warning",
+                    Status::Unknown => "skipped",
+                    Status::Pass | Status::NotApplicable => "passed",
+                };
+                note(label, text)
             })
             .collect()
     }
 
-    /// Words about the selected row, and lines under them.
+    /// The explanation of the selected row, and lines under it.
     fn about(&self, rows: &[Row]) -> (Vec<Note>, Vec<String>) {
         let selected = self.selected();
         match self.step {
@@ -387,34 +391,36 @@ impl Wizard {
         };
         let words = match goal {
             Goal::NewModel => {
-                "Pretraining on plain text. On a CPU: a model of a million parameters in a minute or two, that writes like its text."
+                "Pretraining on plain text. On a CPU: a one-million-parameter model in a minute or two that imitates its text."
             }
             Goal::Instructions => {
-                "Fine-tuning on good answers (SFT), starting from a model that knows the language."
+                "Supervised fine-tuning (SFT) on good answers, starting from a pretrained model."
             }
             Goal::Knowledge => {
-                "Continued pretraining for large amounts of text; for little or changing text, retrieval is surer."
+                "Continued pretraining for large amounts of text; for little or changing text, retrieval is more reliable."
             }
             Goal::Style => {
                 "Preferences: DPO on pairs, KTO on thumbs. From a model that already answers."
             }
             Goal::Reasoning => {
-                "Reinforcement learning with answers that a program checks (GRPO, RLOO), after a cold start."
+                "Reinforcement learning with verifiable answers (GRPO, RLOO), after an SFT cold start."
             }
-            Goal::Classify => "Fine-tuning on labelled examples; a few hundred good ones suffice.",
+            Goal::Classify => {
+                "Fine-tuning on labelled examples; a few hundred good ones are enough."
+            }
             Goal::Compress => "Fine-tuning a small model on a large one's answers.",
         };
         (vec![note("This means", words)], Vec::new())
     }
 
-    /// What became of the keys of another tool's spec, once it was read.
+    /// What became of the keys of another tool's config, once it was read.
     fn config_notes(&self) -> (Vec<Note>, Vec<String>) {
         let Some(Ok(facts)) = self.config_facts() else {
-            let words = "A YAML file of LLaMA-Factory, Axolotl or TRL becomes a spec as far as it goes. What became of each key is told first; nothing is dropped in silence.";
+            let words = "Converts a LLaMA-Factory, Axolotl or TRL config to a spec as far as possible. You first see what became of each key; nothing is dropped silently.";
             return (vec![note("This means", words)], Vec::new());
         };
         let found = format!("{}: {}", facts.tool, facts.summary());
-        let mut notes = vec![note("Found", found), note("Next", "enter takes it over")];
+        let mut notes = vec![note("Found", found), note("Next", "enter imports it")];
         for fate in Fate::ALL {
             for line in facts.lines.iter().filter(|l| l.fate == fate) {
                 let words: Vec<String> = [&line.theirs, &line.ours, &line.words]
@@ -441,7 +447,7 @@ impl Wizard {
                     "A UTF-8 text, a folder of .txt files, or rows (.jsonl, .json, .csv, .tsv, .parquet, compressed or not): texts and answers are trained on; preferences and rewards are advised on."
                 }
                 _ => {
-                    "Nothing is trained from a description: the answer says which method would suit and what it needs."
+                    "A description cannot be trained on: you get advice on which method would suit and what it needs."
                 }
             };
             return (vec![note("Read", words)], Vec::new());
@@ -457,7 +463,7 @@ impl Wizard {
     fn start_notes(&self) -> Vec<Note> {
         let mut notes = vec![note(
             "Runs here",
-            "From nothing, from a checkpoint, from a Hugging Face model folder of ten families, or from a .gguf file (docs/models.md); `llmtui model pull ID` brings one from the hub.",
+            "From scratch, from a checkpoint, from a Hugging Face model folder of ten families, or from a .gguf file (docs/models.md); `llmtui model pull ID` downloads one from the hub.",
         )];
         if self.selected() > 0
             && let Some((known, Ok(facts))) = &self.model
@@ -522,7 +528,7 @@ impl Wizard {
             let each = chars as f64 / n as f64;
             notes.push(note(
                 "Your data",
-                format!("{each:.2} characters for each parameter; 20 tokens each are ideal (Hoffmann et al. 2022), and below 1 it soon knows the text by heart"),
+                format!("{each:.2} characters per parameter; 20 tokens per parameter are compute-optimal (Hoffmann et al. 2022), and below 1 the model soon memorizes the text"),
             ));
         }
         notes

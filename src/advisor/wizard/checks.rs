@@ -1,73 +1,43 @@
-//! The last screen before the start: the checks of preflight, as they come in. Who runs them is the caller's business.
+//! The last screen before the start: preflight results as they arrive. The caller runs the checks.
 
-/// How a check came out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
-    Passed,
-    Warned,
-    Failed,
-    Skipped,
-}
+use crate::base::finding::{Finding, Status};
 
-impl Mark {
-    /// The label of its line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Mark::Passed => "passed",
-            Mark::Warned => "warning",
-            Mark::Failed => "failed",
-            Mark::Skipped => "skipped",
-        }
-    }
-}
-
-/// One check.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckLine {
-    pub title: String,
-    pub mark: Mark,
-    /// What was measured.
-    pub evidence: String,
-    /// Likely cause and what to do; empty when it passed.
-    pub hint: String,
-}
-
-/// The round of checks.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// One run of the checks.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Checks {
-    pub lines: Vec<CheckLine>,
+    pub lines: Vec<Finding>,
     pub state: State,
 }
 
-/// How far it is.
+/// Its progress.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum State {
     #[default]
     Running,
-    /// All were made.
+    /// All completed.
     Over,
-    /// They could not be made; why.
+    /// They could not run; why.
     Broken(String),
 }
 
 impl Checks {
-    pub fn failed(&self) -> impl Iterator<Item = &CheckLine> {
-        self.lines.iter().filter(|line| line.mark == Mark::Failed)
+    pub fn failed(&self) -> impl Iterator<Item = &Finding> {
+        self.lines.iter().filter(|line| line.status == Status::Fail)
     }
 
-    /// Made, and none failed.
+    /// Completed, and none failed.
     pub fn good(&self) -> bool {
         self.state == State::Over && self.failed().next().is_none()
     }
 
-    /// What stands in the way of the start, with what to do; `None` while nothing does.
+    /// What prevents the start, with what to do; `None` if nothing does.
     pub fn obstacle(&self) -> Option<String> {
         if let State::Broken(why) = &self.state {
-            return Some(format!("the checks could not be made: {why}"));
+            return Some(format!("the checks could not run: {why}"));
         }
         let failed: Vec<String> = self
             .failed()
-            .map(|line| format!("{}: {}; {}", line.title, line.evidence, line.hint))
+            .map(|line| format!("{}: {}; {}", line.title, line.evidence, line.advice()))
             .collect();
         (!failed.is_empty()).then(|| failed.join(" · "))
     }
@@ -76,7 +46,7 @@ impl Checks {
     pub fn words(&self) -> String {
         let n = self.lines.len();
         match (&self.state, self.failed().count()) {
-            (State::Broken(_), _) => "the checks could not be made".into(),
+            (State::Broken(_), _) => "the checks could not run".into(),
             (State::Running, 0) => format!("{n} checks so far …"),
             (State::Running, bad) => format!("{n} checks so far, {bad} failed"),
             (State::Over, 0) => format!("{n} checks, none failed"),

@@ -1,4 +1,4 @@
-//! From answers to a draft: the chosen preset, what the data and the start model call for, and the settings that somebody
+//! From answers to a draft: the chosen preset, what the data and the base model require, and the settings the user
 //! typed on top. Each value that differs from the preset carries its reason.
 
 use super::Wizard;
@@ -10,19 +10,19 @@ use crate::spec::{Draft, Issue};
 use serde_json::Value;
 use std::path::Path;
 
-/// Passes over a small text beyond which a model of any size only learns it by heart.
+/// Epochs over a small text beyond which a model of any size only memorizes it.
 const PASSES: f64 = 10.0;
-/// Fewest steps that are worth a run.
+/// Fewest steps worth running.
 const FEWEST_STEPS: u64 = 100;
-/// Different characters beyond which a vocabulary of characters is no longer small.
+/// Distinct characters beyond which a character vocabulary is no longer small.
 const CHARACTERS: usize = 256;
-/// Characters of a subword: about four in English, fewer with a small vocabulary.
+/// Characters per subword: about four in English, fewer with a small vocabulary.
 const SUBWORD: f64 = 2.5;
-/// The longest context that is recommended for rows from scratch: longer ones cost more than they teach a small model.
+/// The longest context recommended for rows from scratch: longer ones cost more than a small model gains.
 const LONGEST: usize = 512;
-/// The longest rows that are recommended for a start model that reads longer ones.
+/// The longest rows recommended for a base model with a longer context.
 const LONG_CONTEXT: u64 = 1024;
-/// A start model is trained on at a tenth of the pretraining peak.
+/// Fine-tuning starts at a tenth of the pretraining peak.
 const CONTINUE_LR: f64 = 0.1;
 
 /// One value that follows from an answer.
@@ -41,7 +41,7 @@ fn rec(path: &str, text: impl Into<String>, why: impl Into<String>) -> Recommend
 }
 
 impl Wizard {
-    /// The draft that the answers make, and what is wrong with settings that were typed; those keep the value below.
+    /// The draft for the answers, and what is wrong with typed settings; those keep the previous value.
     pub fn draft(&self) -> Option<(Draft, Vec<(String, Issue)>)> {
         let mut wrong = Vec::new();
         let mut draft = match self.answers.begin {
@@ -49,7 +49,7 @@ impl Wizard {
             Begin::Questions => {
                 let mut draft = self.preset()?.draft.clone();
                 for r in self.recommended(&draft) {
-                    // A recommendation that the schema refuses is not forced on anybody.
+                    // A recommendation that the schema rejects is not forced on anyone.
                     let _ = draft.set(&r.path, &r.text, &r.why);
                 }
                 draft
@@ -66,7 +66,7 @@ impl Wizard {
         Some((draft, wrong))
     }
 
-    /// What follows from data and start model.
+    /// Values required by the data and the base model.
     fn recommended(&self, preset: &Draft) -> Vec<Recommended> {
         let mut list = Vec::new();
         let name = self.run_name(preset);
@@ -78,14 +78,10 @@ impl Wizard {
         {
             let path = self.answers.data_path.trim();
             let file = short_name(path);
-            list.push(rec(
-                "about",
-                format!("A model that learns from {file}."),
-                "",
-            ));
+            list.push(rec("about", format!("A model trained on {file}."), ""));
             list.push(rec("data.path", path, facts.summary()));
             if let Some(word) = facts.format_word {
-                let why = "other formats fit these columns too: this one reads every row looked at";
+                let why = "other formats fit these columns too; this one reads every row inspected";
                 list.push(rec("data.format", word, why));
             }
             if self.start_model().is_none() {
@@ -101,7 +97,7 @@ impl Wizard {
         if let Some(model) = self.start_model() {
             let folder = self.answers.start_path.trim();
             let words = format!(
-                "begins with the weights of {}",
+                "starts from the weights of {}",
                 short_path(Path::new(folder))
             );
             list.push(rec("train.from", folder, words));
@@ -110,13 +106,13 @@ impl Wizard {
                 match (path.as_str(), length) {
                     ("model.seq_len", Some(length)) => {
                         let why = format!(
-                            "the start model reads up to {}; shorter rows cost less",
+                            "the base model's context is {}; shorter rows cost less",
                             human::grouped(length)
                         );
                         list.push(rec(path, LONG_CONTEXT.to_string(), why));
                     }
                     ("data.tokenizer.file.path", _) => {
-                        let why = "the start model's own: its weights read no other tokens";
+                        let why = "the base model's own: its weights fit no other tokens";
                         list.push(rec(path, text.clone(), why));
                     }
                     _ => list.push(rec(path, text.clone(), "")),
@@ -124,14 +120,16 @@ impl Wizard {
             }
             let turns = |facts: &DataFacts| facts.rows.is_some() && facts.kind == DataKind::Demos;
             if !model.chat_template && self.chosen_data().is_some_and(turns) {
-                let why = "the start model brings no template: questions and answers are written in this one";
+                let why =
+                    "the base model has no template: conversations are rendered with this one";
                 list.push(rec("data.template", "chatml", why));
             }
             if let Some(path) = preset.settle("optimizer.*.lr")
                 && let Some(lr) = preset.value(&path).as_f64()
             {
                 let lr = crate::spec::shown(&Value::from(round(lr * CONTINUE_LR)));
-                let why = "a tenth of the preset's: the model is pretrained and would forget";
+                let why =
+                    "a tenth of the preset's: a pretrained model would forget at a higher rate";
                 list.push(rec(&path, lr, why));
                 if let Some(path) = preset.settle("schedule.*.min_lr") {
                     list.push(rec(&path, "null", ""));
@@ -141,7 +139,7 @@ impl Wizard {
         list
     }
 
-    /// What the run is called when nobody says: after the data, or after the preset.
+    /// The default run name: after the data, or after the preset.
     fn run_name(&self, preset: &Draft) -> String {
         let stem = match self.answers.data {
             Some(DataAnswer::Path) => Path::new(self.answers.data_path.trim())
@@ -168,17 +166,17 @@ impl Wizard {
         }
     }
 
-    /// The YAML that the answers make: what differs from the preset, with reasons.
+    /// The YAML for the answers: differences from the preset, with reasons.
     pub fn yaml(&self) -> Option<String> {
         let (draft, _) = self.draft()?;
         Some(draft.to_yaml(&self.heading()))
     }
 
     fn heading(&self) -> Vec<String> {
-        let mut lines = vec!["Made by the wizard of llmtui; edit it freely.".to_string()];
+        let mut lines = vec!["Created by llmtui's wizard; edit freely.".to_string()];
         if let (Begin::Config, Some(Ok(facts))) = (self.answers.begin, self.config_facts()) {
             let path = crate::base::text::one_line(self.answers.config_path.trim());
-            lines.push(format!("Taken over from {path} ({}).", facts.tool));
+            lines.push(format!("Imported from {path} ({}).", facts.tool));
             return lines;
         }
         if let Some(goal) = self.answers.goal {
@@ -193,21 +191,21 @@ impl Wizard {
     }
 }
 
-/// A vocabulary of characters is for texts of small alphabets.
+/// A character vocabulary suits texts with small alphabets.
 fn tokenizer(preset: &Draft, facts: &DataFacts) -> Option<Recommended> {
     let by_char = preset.value("data.tokenizer") == "char";
     let Some(distinct) = facts.distinct else {
-        let why = "rows hold marks and words of any script: subwords, trained on them";
+        let why = "rows contain markers and words of any script: subwords, trained on them";
         return by_char.then(|| rec("data.tokenizer", "bpe", why));
     };
     (by_char && distinct > CHARACTERS).then(|| {
         let why =
-            format!("{distinct} different characters are too many to be tokens: subwords instead");
+            format!("{distinct} distinct characters are too many for a character vocabulary: subwords instead");
         rec("data.tokenizer", "bpe", why)
     })
 }
 
-/// Steps, context and held-out share that a small text can bear. A start model's context is its own.
+/// Steps, context and held-out fraction suited to a small text. A base model's context is its own.
 fn for_size(preset: &Draft, facts: &DataFacts, from_scratch: bool) -> Vec<Recommended> {
     let mut list = Vec::new();
     let Ok(spec) = preset.spec() else {
@@ -225,7 +223,7 @@ fn for_size(preset: &Draft, facts: &DataFacts, from_scratch: bool) -> Vec<Recomm
         let row = tokens / rows as f64;
         let room = ((2.0 * row) as usize).next_power_of_two().min(LONGEST);
         if room > seq_len {
-            let why = format!("a row has about {row:.0} tokens, and should fit whole");
+            let why = format!("rows have about {row:.0} tokens and should fit in full");
             list.push(rec("model.seq_len", room.to_string(), why));
             seq_len = room;
         }
@@ -238,7 +236,7 @@ fn for_size(preset: &Draft, facts: &DataFacts, from_scratch: bool) -> Vec<Recomm
             .unwrap_or(0)
             .clamp(8, seq_len);
         let why = format!(
-            "the held-out tenth has only about {} tokens: a longer context finds no room in it",
+            "the held-out tenth has only about {} tokens: a longer context does not fit",
             human::grouped(held_out as u64)
         );
         if seq_len < spec.model.seq_len {
@@ -253,7 +251,7 @@ fn for_size(preset: &Draft, facts: &DataFacts, from_scratch: bool) -> Vec<Recomm
         let steps = round_steps(steps).clamp(FEWEST_STEPS, train.max_steps);
         if steps < train.max_steps {
             let why = format!(
-                "about {PASSES} passes over your text; the preset's {} would be {passes:.0} and learn it by heart",
+                "about {PASSES} epochs over your text; the preset's {} would be {passes:.0} and memorize it",
                 human::grouped(train.max_steps)
             );
             list.push(rec("train.max_steps", steps.to_string(), why));
@@ -296,7 +294,7 @@ fn short_name(path: &str) -> String {
     name.map_or_else(|| path.to_string(), |n| n.to_string_lossy().into_owned())
 }
 
-/// Lines of a comment: at most a hundred columns, broken at blanks.
+/// Lines of a comment: at most a hundred columns, wrapped at spaces.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

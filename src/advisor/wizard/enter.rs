@@ -1,4 +1,4 @@
-//! What Enter does at each question: it takes the answer and goes on, or says at the row why not.
+//! What Enter does at each question: accept the answer and advance, or explain at the row why not.
 
 use super::answers::{Begin, DataAnswer};
 use super::checks::Checks;
@@ -56,7 +56,7 @@ impl Wizard {
             Some((known, Ok(_))) if *known == path => self.advance(),
             Some((known, Err(why))) if *known == path => {
                 let why = why.clone();
-                // Asked again, it is looked at again: the file may have come meanwhile.
+                // If asked again, look again: the file may exist by now.
                 self.data = None;
                 self.refuse(why)
             }
@@ -74,7 +74,7 @@ impl Wizard {
         match &self.model {
             Some((known, Ok(_))) if *known == path => self.advance(),
             Some((known, Err(why))) if *known == path => {
-                let why = format!("{why}; an empty line goes on with advice alone");
+                let why = format!("{why}; leave it empty for advice only");
                 self.model = None;
                 self.refuse(why)
             }
@@ -88,9 +88,8 @@ impl Wizard {
             return Outcome::Stay;
         };
         if advice.facts.id == MethodId::NoTraining {
-            return self.refuse(
-                "then there is nothing to train: this needs a model and a good prompt, not a run",
-            );
+            return self
+                .refuse("nothing to train: this needs a model and a good prompt, not a run");
         }
         let title = advice.title();
         if advice.verdict == Verdict::Unfit {
@@ -105,12 +104,12 @@ impl Wizard {
         let words = match nearest {
             Some(near) if near.verdict != Verdict::Unfit => {
                 format!(
-                    "the nearest that it trains is selected now: {}",
+                    "the closest one it trains is now selected: {}",
                     near.title()
                 )
             }
             Some(near) => format!(
-                "the nearest that it trains is {}, which needs {}: go back to data and start",
+                "the closest one it trains is {}, which needs {}: go back to data and start",
                 near.title(),
                 near.facts.needs
             ),
@@ -187,7 +186,7 @@ impl Wizard {
         }
     }
 
-    /// Starts when every check was made and none failed; after a failed one it leads to the settings, with the reason.
+    /// Starts if every check completed and none failed; after a failed one it leads to the settings, with the reason.
     pub(super) fn enter_check(&mut self) -> Outcome {
         if self.checks.good() {
             let (Some(yaml), Some((draft, _))) = (self.yaml(), self.draft()) else {
@@ -204,25 +203,28 @@ impl Wizard {
                 self.error = Some(why);
                 Outcome::Moved
             }
-            None => self.refuse("the checks are still at work; they take seconds"),
+            None => self.refuse("the checks are still running; they take a few seconds"),
         }
     }
 
-    /// Why the answers cannot be trained, though they can be advised on.
+    /// Why the answers cannot be trained on, though they get advice.
     pub(super) fn not_runnable(&self) -> Option<String> {
         if self.answers.begin == Begin::Config {
             return None;
         }
         if let Some(facts) = self.chosen_data().filter(|facts| !facts.trainable) {
-            return Some(format!("{}: go back to data and name others", facts.note));
+            return Some(format!(
+                "{}: go back to data and choose another",
+                facts.note
+            ));
         }
         if self.answers.data.is_some_and(|d| d.described().is_some()) {
-            return Some("the data was only described: go back to data and name a file".into());
+            return Some("the data was only described: go back to data and choose a file".into());
         }
         let from = self.answers.start.is_some_and(|s| s != Start::Scratch);
         if from && self.start_model().is_none() {
             return Some(
-                "no start model was named: go back to start and name a folder or a .gguf file"
+                "no base model was given: go back to start and enter a folder or a .gguf file"
                     .into(),
             );
         }
@@ -231,7 +233,7 @@ impl Wizard {
             .map(|m| &m.unfit)
             .filter(|why| from && !why.is_empty());
         if let Some(why) = unfit {
-            return Some(format!("this build cannot train the start model: {why}"));
+            return Some(format!("this build cannot train the base model: {why}"));
         }
         None
     }

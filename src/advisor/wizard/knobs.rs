@@ -1,21 +1,21 @@
-//! The settings that matter for a method, with the ranges that people use and what each does when it is turned. What a
-//! setting means stands in the schema, and which values are legal too.
+//! The settings that matter for a method, with typical ranges and the effect of each. Meaning and legal values are in
+//! the schema.
 
 /// One setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Knob {
-    /// Full path; `*` stands for the chosen member.
+    /// Full path; `*` stands for the selected member.
     pub path: &'static str,
-    /// Values that people use.
+    /// Typical values.
     pub typical: &'static str,
-    /// What turning it does.
+    /// The effect of changing it.
     pub why: &'static str,
-    /// The model's shape: not asked when the model is given.
+    /// The model's architecture: not asked if the model is given.
     pub shape: bool,
 }
 
 impl Knob {
-    /// What a form calls it: the key, with its section where the key alone says too little.
+    /// Its name in a form: the key, with its section if the key alone is ambiguous.
     pub fn word(&self) -> &'static str {
         match self.path {
             "eval.every" | "sample.prompt" => self.path,
@@ -42,33 +42,33 @@ const fn shape(path: &'static str, typical: &'static str, why: &'static str) -> 
     }
 }
 
-/// What every method asks, in this order.
+/// Settings of every method, in this order.
 pub const COMMON: &[Knob] = &[
     knob("name", "a word", "names the run's folder"),
     knob(
         "train.max_steps",
         "1,000 to 50,000 for small models",
-        "time grows with it; the schedule ends with it, so change it before the run, not after",
+        "time grows with it; the schedule ends at this step, so set it before the run",
     ),
     knob(
         "optimizer.*.lr",
         "1e-4 to 1e-3; the larger the model the lower",
-        "the one that matters most: too high and the loss jumps, too low and nothing moves",
+        "the one that matters most: too high and the loss spikes, too low and it barely moves",
     ),
     knob(
         "train.micro_batch_size",
         "4 to 64 sequences",
-        "more is steadier and takes more memory; time for each step grows with it",
+        "larger is more stable and takes more memory; step time grows with it",
     ),
     knob(
         "train.grad_accum_steps",
         "1 to 64",
-        "a larger batch without its memory: gradients of several portions are summed",
+        "a larger batch without its memory: gradients of several micro-steps are accumulated",
     ),
     knob(
         "schedule.*.warmup_steps",
         "1 to 5 % of the steps",
-        "the first steps of a fresh model are the wildest; it rises gently to the peak",
+        "early steps are the least stable; the rate rises gradually to its peak",
     ),
     shape(
         "model.n_layer",
@@ -88,17 +88,17 @@ pub const COMMON: &[Knob] = &[
     shape(
         "model.seq_len",
         "64 to 256 for toys, 1,024 to 8,192 for real use",
-        "how far back it can look; attention grows with its square",
+        "context length; attention cost grows with its square",
     ),
     knob(
         "optimizer.*.weight_decay",
         "0.01 to 0.1",
-        "holds overfitting back; 0.1 is usual for pretraining",
+        "reduces overfitting; 0.1 is typical for pretraining",
     ),
     knob(
         "data.val_fraction",
         "0.1, or 0.01 for a large text",
-        "held-out text is how one tells learning from memorising",
+        "held-out text distinguishes learning from memorizing",
     ),
     knob(
         "eval.every",
@@ -108,7 +108,7 @@ pub const COMMON: &[Knob] = &[
     knob(
         "sample.prompt",
         "a line break, or the beginning of something",
-        "what the samples on the screen continue",
+        "the prompt of the samples on screen",
     ),
     knob(
         "seed",

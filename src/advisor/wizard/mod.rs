@@ -1,5 +1,5 @@
-//! The questions that lead from a goal to a spec, as a state machine without a screen: the workbench and `llmtui new` show
-//! the same [`Question`]s and pass on what was answered. Going back loses nothing; what is wrong is said at its row.
+//! The questions from a goal to a spec, as a state machine without a UI: the workbench and `llmtui new` show the same
+//! [`Question`]s and pass on the answers. Going back loses nothing; errors are shown at their row.
 
 mod answers;
 mod ask;
@@ -11,12 +11,13 @@ mod plan;
 
 pub use answers::{Answers, Begin, DataAnswer};
 pub use ask::{Input, Note, Question, Row};
-pub use checks::{CheckLine, Checks, Mark, State};
+pub use checks::{Checks, State};
 pub use knobs::{COMMON, Knob};
 pub use plan::n_params;
 
 use super::choose::{self, Advice, DataKind, Inputs, Reward, Start, Verdict};
 use super::look::{self, ConfigFacts, DataFacts, Machine, ModelFacts};
+use crate::base::finding::Finding;
 use crate::spec::{Draft, SpecSources};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -48,7 +49,7 @@ impl Step {
         Step::Check,
     ];
 
-    /// One word for the column of answers.
+    /// A short label for the column of answers.
     pub fn word(self) -> &'static str {
         match self {
             Step::Goal => "goal",
@@ -82,13 +83,13 @@ pub struct PresetInfo {
 pub struct Context {
     pub presets: Vec<PresetInfo>,
     pub machine: Machine,
-    /// The newest checkpoint there is, offered as a start model.
+    /// The newest checkpoint, offered as the base model.
     pub newest_checkpoint: Option<String>,
 }
 
 impl Context {
-    /// Reads the presets. Presets that do not load are left out: the list of presets complains
-    /// about them elsewhere.
+    /// Reads the presets. Presets that fail to load are left out: the list of presets reports
+    /// them.
     pub fn gather(
         sources: &SpecSources,
         newest_checkpoint: Option<String>,
@@ -113,12 +114,12 @@ impl Context {
     }
 }
 
-/// What the caller looks at on the disk before the wizard goes on.
+/// A path the caller should inspect before the wizard continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look {
     Data(PathBuf),
     Model(PathBuf),
-    /// A spec of another tool.
+    /// Another tool's config.
     Config(PathBuf),
 }
 
@@ -131,7 +132,7 @@ pub enum Seen {
 }
 
 impl Look {
-    /// Looks. Reads files.
+    /// Inspects it. Reads files.
     pub fn now(self) -> Seen {
         match self {
             Look::Data(path) => {
@@ -150,15 +151,15 @@ impl Look {
     }
 }
 
-/// What Enter led to.
+/// The result of Enter.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// The question stays; its error says why.
     Stay,
     Moved,
-    /// The answer to be given to [`Wizard::seen`].
+    /// Its result goes to [`Wizard::seen`].
     Look(Look),
-    /// Run the checks of this spec, and tell them by [`Wizard::checked`] and [`Wizard::checks_over`].
+    /// Run the checks of this spec, and report them with [`Wizard::checked`] and [`Wizard::checks_over`].
     Check {
         name: String,
         yaml: String,
@@ -172,13 +173,13 @@ pub enum Outcome {
         path: PathBuf,
         yaml: String,
     },
-    /// Open every value in the editor.
+    /// Open all values in the editor.
     Edit,
     /// Back from the first question.
     Close,
 }
 
-/// The state: answers, the question on the screen, and what was found at paths.
+/// The state: answers, the current question, and what was found at paths.
 #[derive(Debug, Clone)]
 pub struct Wizard {
     context: Context,
@@ -190,12 +191,12 @@ pub struct Wizard {
     model: Option<(String, Result<ModelFacts, String>)>,
     config: Option<(String, Result<ConfigFacts, String>)>,
     checks: Checks,
-    /// Why the last Enter led nowhere.
+    /// Why the last Enter was rejected.
     error: Option<String>,
 }
 
 impl Wizard {
-    /// Begins at the first question; remembered answers are the preselected ones.
+    /// Starts at the first question; remembered answers are preselected.
     pub fn new(context: Context, mut answers: Answers) -> Wizard {
         if answers.start_path.is_empty() {
             answers.start_path = context.newest_checkpoint.clone().unwrap_or_default();
@@ -239,7 +240,7 @@ impl Wizard {
         self.error = None;
     }
 
-    /// Takes the text of the selected row's input.
+    /// Sets the text of the selected row's input.
     pub fn type_in(&mut self, text: &str) {
         self.error = None;
         match self.step {
@@ -260,7 +261,7 @@ impl Wizard {
         }
     }
 
-    /// A setting as typed; an empty text, or what stands there anyway, is no choice of anybody's.
+    /// A setting as typed; an empty text, or the default, does not count as the user's choice.
     pub fn set(&mut self, path: &str, text: &str) {
         self.answers.settings.remove(path);
         let same = self
@@ -293,11 +294,11 @@ impl Wizard {
         }
     }
 
-    /// One question back; every answer stays.
+    /// Back to the previous question; every answer is kept.
     pub fn back(&mut self) -> Outcome {
         self.error = None;
         let before = match (self.step, self.answers.begin) {
-            // What lies between was answered by the other tool's spec.
+            // The questions in between were answered by the imported config.
             (Step::Settings, Begin::Config) => Some(Step::Goal),
             (step, _) => (step as usize).checked_sub(1).map(|i| Step::ALL[i]),
         };
@@ -311,12 +312,12 @@ impl Wizard {
         }
     }
 
-    /// Goes to a question that was answered before, or to the next one.
+    /// Goes to a question answered before, or to the next one.
     pub fn go(&mut self, step: Step) {
         while self.step > step && self.back() == Outcome::Moved {}
     }
 
-    /// Takes what was found at a path, and goes on where it was good.
+    /// Receives what was found at a path, and continues if it is usable.
     pub fn seen(&mut self, seen: Seen) -> Outcome {
         let shown = |path: &PathBuf| path.display().to_string();
         match seen {
@@ -325,7 +326,7 @@ impl Wizard {
             Seen::Config(path, facts) => {
                 self.error = facts.as_ref().err().cloned();
                 self.config = Some((shown(&path), facts));
-                // Its report is read before anything is taken over.
+                // The report is shown before anything is imported.
                 return Outcome::Stay;
             }
         }
@@ -340,12 +341,12 @@ impl Wizard {
         &self.checks
     }
 
-    /// A check was made.
-    pub fn checked(&mut self, line: CheckLine) {
-        self.checks.lines.push(line);
+    /// A check completed.
+    pub fn checked(&mut self, finding: Finding) {
+        self.checks.lines.push(finding);
     }
 
-    /// All were made, or why not.
+    /// All completed, or why not.
     pub fn checks_over(&mut self, result: Result<(), String>) {
         self.checks.state = match result {
             Ok(()) => State::Over,
@@ -356,7 +357,7 @@ impl Wizard {
         }
     }
 
-    /// Where the spec is saved when nobody names another place.
+    /// Where the spec is saved by default.
     pub fn save_path(&self) -> String {
         match self.answers.save_as.trim() {
             "" => {
@@ -372,7 +373,7 @@ impl Wizard {
         }
     }
 
-    /// What was found at the data path that stands in the answers now.
+    /// What was found at the current data path.
     fn data_facts(&self) -> Option<&Result<DataFacts, String>> {
         let path = self.answers.data_path.trim();
         self.data
@@ -381,14 +382,14 @@ impl Wizard {
             .map(|(_, facts)| facts)
     }
 
-    /// What was found in the other tool's spec that stands in the answers now.
+    /// What was found in the current config of another tool.
     fn config_facts(&self) -> Option<&Result<ConfigFacts, String>> {
         let path = self.answers.config_path.trim();
         let (known, facts) = self.config.as_ref()?;
         (known == path).then_some(facts)
     }
 
-    /// The facts of the data that was chosen, where there is some.
+    /// The facts of the chosen data, if any.
     fn chosen_data(&self) -> Option<&DataFacts> {
         if self.answers.begin == Begin::Config {
             return None;
@@ -400,7 +401,7 @@ impl Wizard {
         }
     }
 
-    /// The model that training starts from, where one was named and found.
+    /// The base model, if one was given and found.
     fn start_model(&self) -> Option<&ModelFacts> {
         if self.answers.begin == Begin::Config {
             return None;
@@ -444,19 +445,19 @@ impl Wizard {
         }
     }
 
-    /// Every method, the best first.
+    /// Every method, best first.
     pub fn advice(&self) -> Vec<Advice> {
         choose::advise(&self.inputs())
     }
 
-    /// The advice on the method that was chosen.
+    /// The advice on the chosen method.
     pub fn chosen_advice(&self) -> Option<Advice> {
         let id = self.answers.method?;
         self.advice().into_iter().find(|a| a.facts.id == id)
     }
 
-    /// Presets that train by the chosen method, or all where none does; those that bring data of their own are no
-    /// recipes for others.
+    /// Presets that train by the chosen method, or all if there are none; those with data of their own are not
+    /// recipes for other data.
     fn fitting_presets(&self) -> Vec<&PresetInfo> {
         let method = self.answers.method;
         let facts = method.and_then(|id| choose::FACTS.iter().find(|f| f.id == id));
@@ -484,7 +485,7 @@ impl Wizard {
             .copied()
     }
 
-    /// The settings that are asked: the model's shape only when it is not given.
+    /// The settings to ask: the architecture only if it is not given.
     fn knobs(&self) -> Vec<&'static Knob> {
         let given = self.start_model().is_some();
         let draft = self.draft().map(|(draft, _)| draft);
@@ -495,7 +496,7 @@ impl Wizard {
             .collect()
     }
 
-    /// Puts the cursor of the question on the answer that was given before.
+    /// Moves the cursor to the answer given before.
     fn place_cursor(&mut self) {
         let at = match self.step {
             Step::Goal => {
@@ -527,7 +528,7 @@ impl Wizard {
         *here = (*here).min(last);
     }
 
-    /// The chosen method while it still suits; else the best one that can be trained, else the best one.
+    /// The chosen method while it still suits; else the best trainable one, else the best one.
     fn method_cursor(&self) -> Option<usize> {
         let list = self.advice();
         let suits = |a: &Advice| a.available && a.verdict != Verdict::Unfit;

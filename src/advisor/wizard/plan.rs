@@ -1,24 +1,25 @@
-//! What a draft takes, for the question of the size and the step before the start. The figures are the plan room's; here
-//! they are asked for a draft whose data were looked at but not read.
+//! The plan of a draft, for the size question and the last step. The figures come from the plan room; here they are
+//! requested for a draft whose data were inspected but not read.
 
 use crate::advisor::look::{DataFacts, Machine};
+use crate::base::finding::Finding;
 use crate::base::human;
 use crate::plan::request::Said;
 use crate::plan::target::{DataSize, of_spec};
-use crate::plan::{Advice, Device, Plan, Verdict, plan};
+use crate::plan::{Device, Plan, Verdict, plan};
 use crate::spec::{Draft, RunSpec};
 use std::time::Duration;
 
-/// Characters of a subword of a small vocabulary.
+/// Characters per subword with a small vocabulary.
 const CHARS_PER_SUBWORD: f64 = 2.5;
 
-/// Parameters of a draft's model; the vocabulary comes from the data where the tokenizer is made from it.
+/// Parameter count of a draft's model; the vocabulary comes from the data if the tokenizer is trained on it.
 pub fn n_params(draft: &Draft, data: Option<&DataFacts>) -> Option<u64> {
     let spec = draft.spec().ok()?;
     Some(of_spec(&spec, size(&spec, data)).arch.n_params())
 }
 
-/// What the data come to, as far as it is known without reading them.
+/// The size of the data, as far as known without reading it.
 fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
     let distinct = data.and_then(|d| d.distinct).unwrap_or(65);
     let chars = data.and_then(|d| d.chars);
@@ -30,7 +31,7 @@ fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
     DataSize {
         vocab_size: spec.data.tokenizer.vocab_size().unwrap_or(distinct),
         epoch_tokens: training,
-        // Tokens in four bytes each, and the text while they are made.
+        // Tokens of four bytes each, and the text during tokenization.
         bytes: tokens.map_or(0, |tokens| (5.0 * tokens) as u64),
     }
 }
@@ -57,14 +58,14 @@ pub(super) fn memory_words(plan: &Plan) -> String {
     }
 }
 
-/// `about 1:20`, where this machine's speed is known from earlier runs or was measured.
+/// `about 1:20`, if this machine's speed is known from earlier runs or was measured.
 pub(super) fn time_words(plan: &Plan) -> Option<String> {
     let hours = plan.work.hours.filter(|h| h.is_finite() && *h >= 0.0)?;
     let time = Duration::try_from_secs_f64(hours * 3600.0).ok()?;
     Some(format!("about {}", human::duration(time)))
 }
 
-/// Lines of the plan: a word and what stands behind it.
+/// Lines of the plan: a label and its text.
 pub(super) fn lines(
     spec: &RunSpec,
     data: Option<&DataFacts>,
@@ -119,25 +120,25 @@ pub(super) fn lines(
         ),
     ));
     let flops = plan.work.flops + plan.work.attention_flops;
-    lines.push(("ComputeDtype", format!("{flops:.1e} FLOPs")));
+    lines.push(("Compute", format!("{flops:.1e} FLOPs")));
     lines.push((
         "Time",
         time_words(&plan).map_or_else(
             || {
                 format!(
-                    "no earlier run tells how fast {} are; the first steps will",
+                    "unknown until the first steps: no earlier run on {}",
                     machine.name
                 )
             },
             |time| match plan.request.mfu_said {
-                Said::Supervised => format!("{time}, by the speed of earlier runs here"),
-                _ => format!("{time}, by a measured product; the first steps tell better"),
+                Said::Supervised => format!("{time}, from the speed of earlier runs here"),
+                _ => format!("{time}, from a matmul benchmark; the first steps will refine it"),
             },
         ),
     ));
     let where_to = match machine.gpus.is_empty() {
         true => machine.line(),
-        false => format!("{}; this build trains on the processor", machine.line()),
+        false => format!("{}; this build trains on the CPU", machine.line()),
     };
     lines.push(("Machine", where_to));
     lines.push((
@@ -158,14 +159,14 @@ fn largest(plan: &Plan) -> String {
     })
 }
 
-/// What is worth saying about the plan and the spec, the worst first.
+/// Advice on the plan and the spec, worst first.
 pub(super) fn advice(spec: &RunSpec, data: Option<&DataFacts>, machine: &Machine) -> Vec<String> {
     let plan = of(spec, data, machine);
     let own = spec
         .advice()
         .into_iter()
-        .map(|a| format!("{}: {}", a.path, a.what));
-    let known = |a: &Advice| format!("{} ({})", a.what, a.source);
+        .map(|a| format!("{}: {}", a.place, a.evidence));
+    let known = |a: &Finding| format!("{} ({})", a.evidence, a.source);
     plan.advice.iter().map(known).chain(own).collect()
 }
 
@@ -227,7 +228,7 @@ mod tests {
         });
         let time = line(&machine, "Time");
         assert!(
-            time.starts_with("about 1:") && time.contains("measured product"),
+            time.starts_with("about 1:") && time.contains("matmul benchmark"),
             "{time}"
         );
         assert_eq!(line(&machine, "Machine"), "2 cores, 24 GiB");

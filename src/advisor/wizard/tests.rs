@@ -1,7 +1,8 @@
-//! The machine by example and by property: forth and back never loses an answer, faults stay at their rows.
+//! The wizard by example and by property: going back and forth never loses an answer, errors stay at their rows.
 
 use super::*;
 use crate::advisor::choose::{Goal, MethodId};
+use crate::base::finding::{Finding, Status};
 use crate::base::rng::{Rng, Stream};
 
 fn context() -> Context {
@@ -42,15 +43,15 @@ fn enter_alone_leads_to_a_running_quickstart() {
     assert_eq!(
         wizard.enter(),
         Outcome::Stay,
-        "the checks are still at work"
+        "the checks are still running"
     );
-    wizard.checked(line(Mark::Passed));
+    wizard.checked(line(Status::Pass));
     wizard.checks_over(Ok(()));
     let Outcome::Start { name, yaml } = wizard.enter() else {
         panic!("{:?}", wizard.error());
     };
     assert_eq!((name.as_str(), &yaml), ("quickstart", &checked));
-    assert!(yaml.contains("extends: quickstart\n") && yaml.starts_with("# Made by"));
+    assert!(yaml.contains("extends: quickstart\n") && yaml.starts_with("# Created by"));
     let loaded = crate::spec::load_text("x.yaml", &yaml, &SpecSources::default()).unwrap();
     let preset = crate::spec::load("quickstart", &[], &SpecSources::default()).unwrap();
     assert_eq!(loaded.spec, preset.spec);
@@ -89,12 +90,11 @@ fn forth_and_back_never_loses_an_answer() {
     }
 }
 
-fn line(mark: Mark) -> CheckLine {
-    CheckLine {
-        title: "Can overfit one batch".into(),
-        mark,
-        evidence: "loss 4.17 → 4.16".into(),
-        hint: "gradients do not reach the weights".into(),
+fn line(status: Status) -> Finding {
+    Finding {
+        status,
+        ..Finding::fail("loss 4.17 → 4.16", "gradients do not reach the weights", "")
+            .named("overfit", "Can overfit one batch")
     }
 }
 
@@ -103,8 +103,8 @@ fn a_failed_check_is_explained_and_leads_back_to_the_settings() {
     let mut wizard = wizard();
     until(&mut wizard, Step::Finish);
     assert!(matches!(wizard.enter(), Outcome::Check { .. }));
-    wizard.checked(line(Mark::Passed));
-    wizard.checked(line(Mark::Failed));
+    wizard.checked(line(Status::Pass));
+    wizard.checked(line(Status::Fail));
     wizard.checks_over(Ok(()));
     let question = wizard.question();
     assert_eq!(question.rows[0].title, "back to the settings");
@@ -232,7 +232,7 @@ fn rows_that_no_method_of_this_build_learns_from_are_advised_on_and_refused() {
     assert_eq!(wizard.enter(), Outcome::Stay);
     let why = wizard.error().unwrap();
     assert!(
-        why.contains("advised on") && why.contains("go back to data"),
+        why.contains("only get advice") && why.contains("go back to data"),
         "{why}"
     );
 }
@@ -270,7 +270,7 @@ fn a_text_of_ones_own_shapes_the_spec_and_says_why() {
     until(&mut wizard, Step::Finish);
     let yaml = wizard.yaml().unwrap();
     assert!(yaml.contains("name: My-poems\n"), "{yaml}");
-    assert!(yaml.contains("passes over your text"), "{yaml}");
+    assert!(yaml.contains("epochs over your text"), "{yaml}");
     let spec = crate::spec::load_text("x", &yaml, &SpecSources::default())
         .unwrap()
         .spec;
@@ -345,7 +345,7 @@ fn a_method_of_another_build_is_advised_marked_and_the_nearest_offered() {
                 .contains("not in this build")
         );
         assert_eq!(wizard.enter(), Outcome::Stay);
-        assert!(wizard.error().unwrap().contains("nearest"));
+        assert!(wizard.error().unwrap().contains("closest"));
     }
 }
 

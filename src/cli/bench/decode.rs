@@ -1,4 +1,4 @@
-//! `llmtui bench decode`: how fast a model reads a prompt and writes on, one text at a time.
+//! `llmtui bench decode`: prefill and decode throughput of a model at batch size 1.
 
 use super::machine::{peak_rss, read_bandwidth};
 use super::sizes::smol_135m;
@@ -14,16 +14,16 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Tokens per second of reading a prompt and of writing, one text at a time
+/// Prefill and decode throughput in tokens per second, batch size 1
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A checkpoint folder or a GGUF file; without it, random weights in the shape of SmolLM2-135M
     #[arg(long, value_name = "PATH")]
     pub model: Option<PathBuf>,
-    /// Number format of products: auto, f32 or bf16; auto takes the best there is
+    /// Number format of matmuls: auto, f32 or bf16; auto picks the fastest available
     #[arg(long, value_name = "WORD", default_value = "auto", value_parser = precision)]
     pub precision: Precision,
-    /// Tokens of the prompt
+    /// Prompt length in tokens
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub prompt: u32,
     /// Measure for this long
@@ -37,18 +37,18 @@ pub struct Args {
     pub json: bool,
 }
 
-/// Tokens written after each prompt.
+/// Tokens decoded after each prompt.
 const WRITTEN: usize = 100;
-/// Prompts that are always read.
+/// Fewest prompts to measure.
 const MIN_ROUNDS: usize = 2;
-/// Time spent on the speed of memory.
+/// Time spent measuring memory bandwidth.
 const BANDWIDTH_SECONDS: f64 = 0.5;
 
-/// What was measured: the object printed by `--json`.
+/// The measurements: the object printed by `--json`.
 #[derive(Debug, Serialize)]
 struct Report {
     precision: &'static str,
-    /// Number formats of the weights, the most first.
+    /// Number formats of the weights, most common first.
     weights: Vec<&'static str>,
     n_params: usize,
     threads: usize,
@@ -58,11 +58,11 @@ struct Report {
     prefill_tok_per_sec: f64,
     decode_tok_per_sec: f64,
     read_bandwidth_gb_per_sec: f64,
-    /// Bytes of weights that every written token reads.
+    /// Bytes of weights read per decoded token.
     bytes_per_token: usize,
-    /// Of the memory's speed, weights alone: 0 to 1, and more where a cache holds them.
+    /// Fraction of memory bandwidth, counting weights only: 0 to 1, above 1 if a cache holds them.
     bandwidth_share: f64,
-    /// Tokens that memory can deliver the weights for: each token reads each of them once.
+    /// Decode rate at which memory bandwidth is the limit: each token reads all weights once.
     decode_limit_tok_per_sec: f64,
     peak_rss_bytes: Option<u64>,
 }
@@ -85,7 +85,7 @@ fn model(args: &Args) -> anyhow::Result<(Model, Vec<&'static str>)> {
     let yours = |e: String| {
         Failure::yours(
             e,
-            "name a checkpoint folder such as runs/…/checkpoints/step-001000, or a GGUF file",
+            "pass a checkpoint folder such as runs/…/checkpoints/step-001000, or a GGUF file",
         )
     };
     let (mut model, formats) = match &args.model {
@@ -105,7 +105,7 @@ fn model(args: &Args) -> anyhow::Result<(Model, Vec<&'static str>)> {
     let (seq_len, wanted) = (model.shape().seq_len, args.prompt as usize + WRITTEN);
     if wanted > seq_len {
         let what = format!(
-            "the model reads {seq_len} tokens; the prompt and {WRITTEN} written ones are {wanted}"
+            "the context is {seq_len} tokens; the prompt and {WRITTEN} decoded ones need {wanted}"
         );
         let hint = format!("--prompt {}", seq_len.saturating_sub(WRITTEN).max(1));
         return Err(Failure::yours(what, hint).into());
@@ -113,7 +113,7 @@ fn model(args: &Args) -> anyhow::Result<(Model, Vec<&'static str>)> {
     Ok((model, formats))
 }
 
-/// Weights of the right size; drawing millions of normal numbers would take longer than the measurement.
+/// Weights of the right size; drawing millions of normal samples would take longer than the measurement.
 fn random_model() -> candle_core::Result<Model> {
     let (config, vocab_size) = smol_135m();
     let mut model = Model::new(&config, vocab_size, &candle_core::Device::Cpu)?;
@@ -135,7 +135,7 @@ fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> 
         .collect();
     let budget = Duration::from_secs_f64(args.seconds.min(1e6));
     let (mut prefill, mut decode) = (Vec::new(), Vec::new());
-    // The first round is for caches and buffers.
+    // The first round warms caches and buffers.
     round(&mut model, &prompt, 2, cx)?;
     let begun = cx.clock.elapsed();
     while prefill.len() < MIN_ROUNDS || cx.clock.elapsed() - begun < budget {
@@ -166,7 +166,7 @@ fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> 
     })
 }
 
-/// Seconds of reading the prompt, and of each token written greedily after it.
+/// Seconds of prefill, and of each greedily decoded token.
 fn round(
     model: &mut Model,
     prompt: &[u32],
@@ -199,18 +199,18 @@ fn print_table(report: &Report) {
         report.threads
     );
     println!(
-        "reading            {:.0} tokens per second, a prompt of {}",
+        "prefill            {:.0} tokens per second, a prompt of {}",
         report.prefill_tok_per_sec, report.prompt_tokens
     );
     println!(
-        "writing            {:.1} tokens per second, {:.0} % of the {:.0} that memory allows at {:.1} GB/s",
+        "decode             {:.1} tokens per second, {:.0} % of the {:.0} that memory allows at {:.1} GB/s",
         report.decode_tok_per_sec,
         100.0 * report.decode_tok_per_sec / report.decode_limit_tok_per_sec,
         report.decode_limit_tok_per_sec,
         report.read_bandwidth_gb_per_sec
     );
     println!(
-        "a written token    reads {} of weights",
+        "per decoded token  {} of weights read",
         human::bytes(report.bytes_per_token as u64)
     );
     if let Some(bytes) = report.peak_rss_bytes {

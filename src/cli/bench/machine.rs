@@ -1,15 +1,15 @@
-//! What the machine and the process show: peaks of arithmetic and memory, faults, allocations.
+//! Properties of the machine and the process: compute and memory peaks, page faults, allocations.
 
 use crate::base::clock::{Clock, SystemClock};
 use crate::kernels::allocations;
 use crate::kernels::matmul::{ComputeDtype, bf16_available, peak_gflops};
 use serde::Serialize;
 
-/// The best products of this machine on the same threads, in GFLOP/s.
+/// The fastest matmuls of this machine on the same threads, in GFLOP/s.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Peaks {
     pub f32: f64,
-    /// Where the processor has bf16.
+    /// If the processor supports bf16.
     pub bf16: Option<f64>,
 }
 
@@ -22,7 +22,7 @@ impl Peaks {
         }
     }
 
-    /// The peak of one arithmetic; f32's where the machine has no bf16.
+    /// The peak of one dtype; f32's if the machine has no bf16.
     pub fn of(&self, arithmetic: ComputeDtype) -> f64 {
         match arithmetic {
             ComputeDtype::F32 => self.f32,
@@ -34,7 +34,7 @@ impl Peaks {
 /// Counters of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
-    /// Pages that had to be mapped without a disk; Linux tells.
+    /// Minor page faults (Linux only).
     pub page_faults: Option<u64>,
     pub allocations: u64,
 }
@@ -51,12 +51,12 @@ impl Counters {
 /// `/proc/self/stat`, field 10: minor faults of all threads.
 fn page_faults() -> Option<u64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The program's name stands in parentheses and may hold spaces; fields are counted behind it.
+    // The program's name is in parentheses and may contain spaces; fields are counted after it.
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(7)?.parse().ok()
 }
 
-/// The most memory this process ever held (Linux).
+/// Peak resident memory of this process (Linux).
 pub fn peak_rss() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -64,10 +64,10 @@ pub fn peak_rss() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Sustained reading from memory on all threads of the pool, in GB/s: what decoding a token cannot beat.
+/// Sustained read bandwidth on all threads of the pool, in GB/s: the upper bound for decode.
 pub fn read_bandwidth(seconds: f64) -> f64 {
     use rayon::prelude::*;
-    /// Larger than the last cache of a server.
+    /// Larger than the last-level cache of a server.
     const BYTES: usize = 1 << 30;
     let values = vec![1.0_f32; BYTES / size_of::<f32>()];
     let clock = SystemClock::new();
@@ -81,7 +81,7 @@ pub fn read_bandwidth(seconds: f64) -> f64 {
     BYTES as f64 / best / 1e9
 }
 
-/// In lanes, so that adding is no limit.
+/// In lanes, so that additions are not the bottleneck.
 fn sum(values: &[f32]) -> f32 {
     let mut lanes = [0.0_f32; 64];
     let (blocks, rest) = values.as_chunks::<64>();

@@ -1,4 +1,4 @@
-//! `llmtui bench`: what this machine can do, measured without a run. One file per subject.
+//! `llmtui bench`: benchmarks of this machine, without a run. One file per subject.
 
 mod decode;
 mod machine;
@@ -12,7 +12,7 @@ use super::exit::{Exit, Failure};
 use crate::kernels::matmul::ComputeDtype;
 use crate::nn::{Precision, PrecisionError};
 
-/// Measure this machine
+/// Benchmark this machine
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -34,27 +34,27 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     }
 }
 
-/// Refuses what no measurement can be made with.
+/// Rejects values that allow no measurement.
 fn check(seconds: f64, threads: Option<usize>) -> anyhow::Result<()> {
     if !(seconds.is_finite() && seconds >= 0.0) || threads == Some(0) {
-        return Err(Failure::yours("--seconds and --threads take positive numbers", "").into());
+        return Err(Failure::yours("--seconds and --threads must be positive", "").into());
     }
     Ok(())
 }
 
-/// A precision by its word.
+/// Parses a precision.
 fn precision(word: &str) -> Result<Precision, String> {
     let unknown = |_| "the precisions are auto, f32 or bf16".to_string();
     serde_json::from_value(word.into()).map_err(unknown)
 }
 
-/// What a precision means on this machine.
+/// Resolves a precision on this machine.
 fn arithmetic(precision: Precision) -> anyhow::Result<ComputeDtype> {
     let refused = |e: PrecisionError| Failure::yours(e.to_string(), PrecisionError::HINT);
     Ok(precision.resolve().map_err(refused)?)
 }
 
-/// Compute threads as asked for, or one for each core, and their number.
+/// The thread pool and its size: as requested, or one thread per core.
 fn pool(threads: Option<usize>) -> anyhow::Result<(rayon::ThreadPool, usize)> {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.unwrap_or(available);

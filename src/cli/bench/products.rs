@@ -1,4 +1,4 @@
-//! `llmtui bench gemm`: matrix products by themselves, beside what the machine's arithmetic units and memory reach.
+//! `llmtui bench gemm`: matmuls by themselves, against the compute and memory peaks of the machine.
 
 use super::machine::{Peaks, read_bandwidth};
 use super::sizes::Size;
@@ -10,10 +10,10 @@ use crate::kernels::matmul::{Accumulation, Compute, ComputeDtype, Mat, bf16_avai
 use crate::kernels::threads;
 use serde::Serialize;
 
-/// GFLOP/s of the products that training consists of
+/// GFLOP/s of the matmuls of a training step
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Products of one model size; all sizes by default
+    /// Matmuls of one model size; all sizes by default
     #[arg(long, value_enum)]
     pub size: Option<Size>,
     /// Measure for about this long
@@ -27,22 +27,22 @@ pub struct Args {
     pub json: bool,
 }
 
-/// Share of the time spent on the peaks of arithmetic, and of memory.
+/// Fraction of the time spent measuring the compute peaks and memory bandwidth.
 const PEAK_SHARE: f64 = 0.1;
-/// Repetitions of a product that are always measured, however long they take.
+/// Fewest repetitions of a matmul, however long they take.
 const MIN_REPEATS: usize = 3;
-/// Features in and out of the layer that is read once for one row: 64 MiB of weights.
+/// Input and output features of the layer used for one row: 64 MiB of weights.
 const ONE_ROW: usize = 4096;
 
-/// What was measured: the object printed by `--json`.
+/// The measurements: the object printed by `--json`.
 #[derive(Debug, Serialize)]
 struct Report {
     threads: usize,
-    /// GFLOP/s of the innermost loops alone.
+    /// GFLOP/s of the microkernels alone.
     peak_gflops: Peaks,
-    /// Reading of memory, sustained.
+    /// Sustained read bandwidth.
     read_gb_per_sec: f64,
-    /// Weights read in a product of one row with 64 MiB of them.
+    /// Bandwidth of a one-row matmul with 64 MiB of weights.
     one_row_gb_per_sec: f64,
     layers: Vec<LayerReport>,
 }
@@ -56,11 +56,11 @@ struct LayerReport {
     d_in: usize,
     d_out: usize,
     f32: Passes,
-    /// Where the processor has bf16.
+    /// If the processor supports bf16.
     bf16: Option<Passes>,
 }
 
-/// GFLOP/s of a layer's three products, medians.
+/// GFLOP/s of a layer's three matmuls, medians.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Passes {
     /// (rows, d_in) · (d_out, d_in)ᵀ
@@ -96,7 +96,7 @@ fn measure(args: &Args, threads: usize, clock: &dyn Clock) -> Report {
         threads,
         peak_gflops: Peaks::measure(args.seconds * PEAK_SHARE),
         read_gb_per_sec: read_bandwidth(args.seconds * PEAK_SHARE),
-        // 2 operations for each weight of 4 bytes
+        // 2 FLOPs per weight of 4 bytes
         one_row_gb_per_sec: 2.0 * one_row.forward(ComputeDtype::F32, each, clock),
         layers: layers
             .iter()
@@ -105,7 +105,7 @@ fn measure(args: &Args, threads: usize, clock: &dyn Clock) -> Report {
     }
 }
 
-/// Sizes of one linear layer.
+/// Dimensions of one linear layer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Layer {
     size: Size,
@@ -115,7 +115,7 @@ struct Layer {
     d_out: usize,
 }
 
-/// The linear layers of a model, in the order of its forward.
+/// The linear layers of a model, in forward order.
 fn layers(size: Size) -> Vec<Layer> {
     let setup = size.setup();
     let shape = setup.model.shape(setup.vocab_size);
@@ -213,7 +213,7 @@ impl Layer {
         })
     }
 
-    /// Median GFLOP/s of `product` into `out_len` elements, on a thread of the pool as in a training step.
+    /// Median GFLOP/s of `product` into `out_len` elements, on a pool thread as in a training step.
     fn rate(
         &self,
         out_len: usize,
@@ -223,7 +223,7 @@ impl Layer {
     ) -> f64 {
         let mut out = vec![0.0; out_len];
         threads::enter(|| {
-            // The first one finds caches and buffers cold.
+            // The first one runs with cold caches and buffers.
             product(&mut out);
             let mut times = Vec::new();
             let begun = clock.elapsed();
@@ -238,7 +238,7 @@ impl Layer {
     }
 }
 
-/// Numbers of both signs that are not all alike.
+/// Varied numbers of both signs.
 fn values(n: usize) -> Vec<f32> {
     (0..n).map(|i| (i % 23) as f32 * 0.1 - 1.1).collect()
 }
@@ -249,14 +249,14 @@ fn print_table(report: &Report) {
     println!("peak, f32          {f32:.0} GFLOP/s");
     match bf16 {
         Some(bf16) => println!("peak, bf16         {bf16:.0} GFLOP/s"),
-        None => println!("peak, bf16         this processor has no bf16 arithmetic"),
+        None => println!("peak, bf16         not supported by this processor"),
     }
     println!("memory             {:.1} GB/s read", report.read_gb_per_sec);
     println!(
         "one row            {:.1} GB/s of 64 MiB of weights",
         report.one_row_gb_per_sec
     );
-    println!("\nGFLOP/s                                            forward   by input  by weight");
+    println!("\nGFLOP/s                                            forward         dx         dW");
     for layer in &report.layers {
         let name = format!(
             "{:?}  {}, {} × {} → {}",

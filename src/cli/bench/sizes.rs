@@ -1,4 +1,4 @@
-//! The four models that training is measured on, with their batches. `benches/peers` has the same ones in PyTorch.
+//! The four models of the training benchmark, with their batches. `benches/peers` defines the same ones in PyTorch.
 
 use crate::nn::mlp::{Approximate, MlpConfig};
 use crate::nn::norm::NormConfig;
@@ -23,7 +23,7 @@ pub enum Size {
     XL,
 }
 
-/// A model with the batch that it is trained on.
+/// A model with its batch.
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub model: ModelConfig,

@@ -19,7 +19,7 @@ pub struct Args {
     /// Model size
     #[arg(long, value_enum, default_value_t = Size::S)]
     pub size: Size,
-    /// Number format of products: auto, f32 or bf16; auto takes the best there is
+    /// Number format of matmuls: auto, f32 or bf16; auto picks the fastest available
     #[arg(long, value_name = "WORD", default_value = "auto", value_parser = precision)]
     pub precision: Precision,
     /// Measure for this long
@@ -28,10 +28,10 @@ pub struct Args {
     /// Compute threads; all cores by default
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Tokens of a sequence, instead of the size's own
+    /// Sequence length in tokens; default: the size's own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub seq_len: Option<u32>,
-    /// Sequences of a step, instead of the size's own
+    /// Sequences per step; default: the size's own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batch_size: Option<u32>,
     /// Train LoRA adapters of this rank on all linear layers instead of all weights
@@ -42,18 +42,18 @@ pub struct Args {
     pub json: bool,
 }
 
-/// Steps that are always measured, however long they take.
+/// Fewest steps to measure, however long they take.
 const MIN_STEPS: usize = 3;
-/// Steps before measuring: caches, buffers and clocks settle.
+/// Warm-up steps: caches, buffers and clocks settle.
 const WARM_UP: u64 = 3;
-/// Time spent on finding each of the machine's peaks.
+/// Time spent measuring each of the machine's peaks.
 const PEAK_SECONDS: f64 = 1.0;
 
-/// What was measured: the object printed by `--json`.
+/// The measurements: the object printed by `--json`.
 #[derive(Debug, Serialize)]
 struct Report {
     size: Size,
-    /// What products were computed in.
+    /// Dtype of the matmuls.
     precision: &'static str,
     n_params: usize,
     /// How many of them train.
@@ -62,25 +62,25 @@ struct Report {
     batch_size: usize,
     seq_len: usize,
     steps: usize,
-    /// By the median step.
+    /// From the median step.
     tok_per_sec: f64,
     step_ms_median: f64,
     step_ms_min: f64,
     step_ms_max: f64,
-    /// Share of the peak of its own arithmetic that useful work reached (PaLM's count).
+    /// MFU: fraction of the peak of the dtype in use (PaLM's count).
     mfu: f64,
     /// The same against the f32 peak.
     mfu_f32: f64,
     peak_gflops: Peaks,
-    /// Of the whole process; absent where the system does not tell.
+    /// Of the whole process; absent if the system does not report it.
     peak_rss_bytes: Option<u64>,
     /// Activations, their gradients and logits.
     pass_bytes: u64,
     page_faults_per_step: Option<f64>,
     allocations_per_step: f64,
-    /// From the start of the program to the beginning of the first step.
+    /// From program start to the beginning of the first step.
     ready_s: f64,
-    /// The same to its end.
+    /// From program start to its end.
     first_step_s: f64,
     kernels: Vec<Share>,
 }
@@ -168,7 +168,7 @@ fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> 
 
 fn print_table(report: &Report) {
     println!(
-        "size {:?}, {}: {} parameters, {} × {} tokens a step, {} threads",
+        "size {:?}, {}: {} parameters, {} × {} tokens per step, {} threads",
         report.size,
         report.precision,
         human::short(report.n_params as f64),
@@ -185,7 +185,7 @@ fn print_table(report: &Report) {
     let activations = human::bytes(report.pass_bytes);
     match report.peak_rss_bytes {
         Some(bytes) => println!(
-            "peak memory        {}, of it activations {activations}",
+            "peak memory        {}, of which activations {activations}",
             human::bytes(bytes)
         ),
         None => println!("activations        {activations}"),
@@ -197,11 +197,11 @@ fn print_table(report: &Report) {
         report.allocations_per_step
     );
     println!(
-        "first step         begins after {:.2} s, is done after {:.2} s",
+        "first step         starts after {:.2} s, ends after {:.2} s",
         report.ready_s, report.first_step_s
     );
     println!();
-    println!("{:<20} {:>9}  {:>6}", "kernel", "ms a step", "share");
+    println!("{:<20} {:>9}  {:>6}", "kernel", "ms/step", "share");
     for Share { name, ms, share } in &report.kernels {
         println!("{name:<20} {ms:>9.2}  {:>4.1} %", 100.0 * share);
     }
@@ -216,7 +216,7 @@ fn print_arithmetic(report: &Report) {
     );
     match peaks.bf16.filter(|_| report.precision == "bf16") {
         Some(bf16) => println!(
-            "arithmetic         {:.0} % of its {bf16:.0} GFLOP/s in bf16, {in_f32}",
+            "MFU                {:.0} % of its {bf16:.0} GFLOP/s in bf16, {in_f32}",
             100.0 * report.mfu
         ),
         None => println!("arithmetic         {in_f32}"),

@@ -1,12 +1,14 @@
-//! A model in training on random tokens, and where the time of its steps goes.
+//! A model training on random tokens, and a profile of its steps.
 
 use super::sizes::Setup;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::rng::{Rng, Stream};
+use crate::data::Batch;
+use crate::engine::update::{At, Rates, apply, gradients};
 use crate::kernels::matmul::ComputeDtype;
-use crate::methods::{MethodConfig, StepContext, micro_step};
-use crate::nn::{Model, TokenBatch};
-use crate::optim::{OptimizerConfig, UpdateRule, clip_scale};
+use crate::methods::MethodConfig;
+use crate::nn::Model;
+use crate::optim::{OptimizerConfig, UpdateRule};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -18,22 +20,22 @@ pub struct Trainee {
     pub batch_size: usize,
     optimizer: Box<dyn UpdateRule>,
     method: MethodConfig,
-    tokens: Vec<u32>,
+    batch: [Batch; 1],
     clock: SystemClock,
-    /// Clipping and AdamW, since the profile began.
+    /// Time in clipping and the optimizer since the profile began.
     optimizing: Duration,
     /// Whole steps since then.
     total: Duration,
     steps: u32,
 }
 
-/// What one kernel takes of a step.
+/// One kernel's part of a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Share {
     pub name: &'static str,
     /// Mean over the measured steps.
     pub ms: f64,
-    /// Of the whole step, 0 to 1.
+    /// Fraction of the whole step, 0 to 1.
     pub share: f64,
 }
 
@@ -51,7 +53,7 @@ impl Trainee {
             batch_size: setup.batch_size,
             optimizer,
             method: MethodConfig::Pretrain(Default::default()),
-            tokens: Vec::new(),
+            batch: [Batch::default()],
             clock: SystemClock::new(),
             optimizing: Duration::ZERO,
             total: Duration::ZERO,
@@ -59,35 +61,34 @@ impl Trainee {
         })
     }
 
-    /// Target tokens of one step.
+    /// Target tokens per step.
     pub fn step_tokens(&self) -> usize {
         self.batch_size * self.model.shape().seq_len
     }
 
-    /// One whole step on the tokens of number `n`; returns its time.
+    /// One whole step on batch `n`; returns its time.
     pub fn step(&mut self, n: u64) -> candle_core::Result<Duration> {
         let begun = self.clock.elapsed();
         let shape = *self.model.shape();
         let count = self.step_tokens();
         let mut rng = Rng::new(1, Stream::Test, n, 0);
         let draw = || rng.below(shape.vocab_size as u64) as u32;
-        self.tokens.clear();
-        self.tokens
+        let batch = &mut self.batch[0];
+        batch.inputs.clear();
+        batch
+            .inputs
             .extend(std::iter::repeat_with(draw).take(count + 1));
-        self.model.params_mut().zero_grads()?;
-        let batch = TokenBatch {
-            inputs: &self.tokens[..count],
-            targets: &self.tokens[1..],
-            batch_size: self.batch_size,
-            seq_len: shape.seq_len,
-            weights: None,
-            first: None,
-        };
-        let context = StepContext { step_tokens: count };
-        micro_step(&*self.method, &mut self.model, &batch, &context)?;
+        batch.targets.clear();
+        batch.targets.extend_from_slice(&batch.inputs[1..]);
+        batch.inputs.truncate(count);
+        (batch.batch_size, batch.seq_len) = (self.batch_size, shape.seq_len);
+        let found = gradients(&*self.method, &mut self.model, &self.batch, At::default())?;
         let differentiated = self.clock.elapsed();
-        let scale = clip_scale(self.model.params().grad_norm()?, 1.0);
-        self.optimizer.step(self.model.params_mut(), LR, scale)?;
+        let rates = Rates {
+            lr: LR,
+            clip_norm: 1.0,
+        };
+        apply(&mut self.model, &mut *self.optimizer, found.norm, rates)?;
         let done = self.clock.elapsed();
         self.optimizing += done - differentiated;
         self.total += done - begun;
@@ -95,14 +96,14 @@ impl Trainee {
         Ok(done - begun)
     }
 
-    /// Begins the profile: what was done so far does not count.
+    /// Starts the profile: earlier steps do not count.
     pub fn profile(&mut self) {
         self.model.profile();
         (self.optimizing, self.total) = (Duration::ZERO, Duration::ZERO);
         self.steps = 0;
     }
 
-    /// Every kernel's share of the steps since [`Trainee::profile`], the largest first; `other` is what is left.
+    /// Every kernel's time since [`Trainee::profile`], largest first; `other` is the remainder.
     pub fn shares(&self) -> Vec<Share> {
         let mut parts: Vec<(&'static str, Duration)> = vec![("clip and AdamW", self.optimizing)];
         for (part, time) in self.model.profiled().into_iter().flatten() {

@@ -1,11 +1,11 @@
-//! The person at the terminal: lines as they are typed, and Ctrl-C.
+//! Terminal input: typed lines and Ctrl-C.
 
 use crate::link::{Incoming, Link, signals};
 use std::io::{self, BufRead};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{Receiver, channel};
 
-/// What is typed. Lines are read on a thread of their own, which ends with the program.
+/// Typed lines, read on a thread that ends with the program.
 pub struct Keyboard {
     lines: Receiver<io::Result<String>>,
     interrupts: Receiver<()>,
@@ -13,10 +13,10 @@ pub struct Keyboard {
 }
 
 impl Keyboard {
-    /// From now on Ctrl-C is heard here and ends nothing by itself.
+    /// From here on Ctrl-C is delivered here and does not terminate the process.
     ///
     /// # Errors
-    /// The system gives no means to wait.
+    /// No signal handler can be installed.
     pub fn listen() -> io::Result<Keyboard> {
         let (send, lines) = channel(1);
         std::thread::spawn(move || {
@@ -33,7 +33,7 @@ impl Keyboard {
         })
     }
 
-    /// The next line; `None` after Ctrl-D and Ctrl-C.
+    /// The next line; `None` after Ctrl-D or Ctrl-C.
     pub fn line(&mut self) -> Option<io::Result<String>> {
         let (lines, interrupts) = (&mut self.lines, &mut self.interrupts);
         self.runtime.block_on(async {
@@ -44,7 +44,7 @@ impl Keyboard {
         })
     }
 
-    /// What arrives over the link; `None` when Ctrl-C comes first.
+    /// The next message of the link; `None` if Ctrl-C comes first.
     pub fn incoming(&mut self, link: &mut Link) -> Option<Incoming> {
         let interrupts = &mut self.interrupts;
         self.runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! `llmtui chat`: talk to a model in plain text: one prompt, line by line at a terminal, or the lines of a pipe.
+//! `llmtui chat`: chat with a model in plain text: one prompt, interactive lines, or the lines of a pipe.
 
 mod keyboard;
 mod talk;
@@ -17,28 +17,28 @@ use std::io::BufRead;
 use std::path::PathBuf;
 use talk::{Manner, Talk};
 
-/// Talk to a model: a conversation by its chat template, or the continuation of a text
+/// Chat with a model through its chat template, or complete raw text
 ///
-/// Without --prompt, each line of standard input is a turn of one conversation; with --raw, or with a model that has no
-/// chat template, each line is a prompt of its own. A pipe gets the answers alone, one after the other.
+/// Without --prompt, each line of standard input is a turn of one conversation; with --raw, or for a model without a
+/// chat template, each line is a separate prompt. With piped input only the answers are printed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A run (its best checkpoint), a checkpoint folder, a Hugging Face folder, a .gguf file or an id of the hub (org/name)
+    /// A run (its best checkpoint), a checkpoint folder, a Hugging Face folder, a .gguf file or a hub id (org/name)
     #[arg(value_name = "MODEL")]
     pub model: String,
-    /// Ask this, print the answer and stop
+    /// Send this prompt, print the answer and exit
     #[arg(long, value_name = "P")]
     pub prompt: Option<String>,
-    /// What the model is told before the conversation begins
+    /// System prompt
     #[arg(long, value_name = "S", conflicts_with = "raw")]
     pub system: Option<String>,
-    /// A file with tools that the model may call: a list of JSON definitions, as transformers' apply_chat_template takes them
+    /// Tools the model may call: a JSON file with a list of definitions, as for transformers' apply_chat_template
     #[arg(long, value_name = "FILE.json", conflicts_with = "raw")]
     pub tools: Option<PathBuf>,
     /// Continue the text as it is, without a chat template
     #[arg(long)]
     pub raw: bool,
-    /// Print what the model reads, the rendered conversation, before each answer (to standard error)
+    /// Print the rendered prompt before each answer (to standard error)
     #[arg(long)]
     pub show_prompt: bool,
     /// Print one JSON object per answer
@@ -75,7 +75,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Each line of standard input is said. A terminal is asked for lines; a pipe is read as it is.
+/// Sends each line of standard input. A terminal gets a prompt; a pipe is read as it is.
 fn converse<W: std::io::Write>(talk: &mut Talk<W>, name: &str, cx: &Context) -> anyhow::Result<()> {
     if cx.stdin_is_terminal {
         return at_a_terminal(talk, name);
@@ -86,13 +86,13 @@ fn converse<W: std::io::Write>(talk: &mut Talk<W>, name: &str, cx: &Context) -> 
     Ok(())
 }
 
-/// Ctrl-C cuts an answer short; where there is none, it ends the program.
+/// Ctrl-C stops the current answer; if there is none, it quits.
 fn at_a_terminal<W: std::io::Write>(talk: &mut Talk<W>, name: &str) -> anyhow::Result<()> {
     let what = match talk.converses() {
         true => "each line is a turn of the conversation",
         false => "each line is continued by the model",
     };
-    eprintln!("{name}: {what}; Ctrl-C cuts an answer short, Ctrl-D ends");
+    eprintln!("{name}: {what}; Ctrl-C stops an answer, Ctrl-D quits");
     let mut keyboard = Keyboard::listen()?;
     loop {
         eprint!("> ");
@@ -109,6 +109,6 @@ fn at_a_terminal<W: std::io::Write>(talk: &mut Talk<W>, name: &str) -> anyhow::R
 fn unreadable(error: std::io::Error) -> Failure {
     Failure::yours(
         format!("standard input cannot be read: {error}"),
-        "give it UTF-8 text",
+        "input must be UTF-8 text",
     )
 }

@@ -1,4 +1,4 @@
-//! A conversation in plain text over a link to an inference engine: what is asked, what is printed where.
+//! A plain-text conversation over a link to an inference engine: sending turns, printing answers.
 
 use super::keyboard::Keyboard;
 use crate::base::human;
@@ -10,32 +10,32 @@ use crate::wire::{Command, CommandId, Event, Prompt, StopReason, Turn};
 use serde_json::{Value, json};
 use std::io::Write;
 
-/// How it is talked.
+/// Conversation options.
 #[derive(Debug, Clone, Default)]
 pub struct Manner {
     pub sampling: Sampling,
     pub system: Option<String>,
-    /// Definitions of tools that the model may call.
+    /// Definitions of tools the model may call.
     pub tools: Vec<Value>,
     pub raw: bool,
     pub show_prompt: bool,
     pub json: bool,
-    /// Standard output is a terminal: nothing that a model says may steer it, and figures follow each answer.
+    /// Standard output is a terminal: model output is sanitized, and statistics follow each answer.
     pub terminal: bool,
 }
 
-/// The talk with one model.
+/// A conversation with one model.
 pub struct Talk<'a, W> {
     link: &'a mut Link,
     out: W,
     manner: Manner,
-    /// The model has a template, and nobody asked for raw text.
+    /// The model has a template, and raw text was not requested.
     converses: bool,
     turns: Vec<Turn>,
     notes: Vec<String>,
 }
 
-/// An answer on its way.
+/// An answer in progress.
 #[derive(Default)]
 struct Answer {
     prompt: String,
@@ -53,7 +53,7 @@ impl<'a, W: Write> Talk<'a, W> {
     /// Waits until the model is loaded.
     ///
     /// # Errors
-    /// It cannot be, and why.
+    /// It fails to load, with the reason.
     pub fn begin(link: &'a mut Link, out: W, manner: Manner) -> anyhow::Result<Self> {
         let (template, mut notes) = loop {
             match link.blocking_recv() {
@@ -75,11 +75,10 @@ impl<'a, W: Write> Talk<'a, W> {
                 (!manner.tools.is_empty(), "--tools"),
             ];
             if let Some((_, option)) = said.iter().find(|(said, _)| *said) {
-                let what =
-                    format!("this model has no chat template, so there is no place for {option}");
-                return Err(Failure::yours(what, "write it into the prompt, with --raw").into());
+                let what = format!("this model has no chat template, so {option} cannot be used");
+                return Err(Failure::yours(what, "put it into the prompt, with --raw").into());
             }
-            notes.push("this model has no chat template: it completes texts".into());
+            notes.push("this model has no chat template: it completes text".into());
         }
         let system = manner
             .system
@@ -95,25 +94,25 @@ impl<'a, W: Write> Talk<'a, W> {
         })
     }
 
-    /// What the user should know before the first word.
+    /// Notes for the user before the first turn.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Whether what is said are turns of one conversation.
+    /// Whether inputs are turns of one conversation.
     pub fn converses(&self) -> bool {
         self.converses
     }
 
-    /// Asks, and prints the answer as it comes, a newline behind it. A turn and its answer stay in the conversation.
+    /// Sends a turn and streams the answer, followed by a newline. Both are added to the conversation.
     ///
     /// # Errors
-    /// The model refuses, or is gone.
+    /// The model rejects it, or its process is gone.
     pub fn say(&mut self, text: &str) -> anyhow::Result<()> {
         self.said(text, None)
     }
 
-    /// [`Talk::say`] where Ctrl-C cuts the answer short; what is there of it stays.
+    /// [`Talk::say`], interruptible by Ctrl-C; the partial answer is kept.
     ///
     /// # Errors
     /// As [`Talk::say`].
@@ -147,7 +146,7 @@ impl<'a, W: Write> Talk<'a, W> {
         self.end(text, &answer)?;
         match (self.converses, answer.text.is_empty()) {
             (true, false) => self.turns.push(Turn::new("assistant", answer.text)),
-            // Cut short before its first word: as if it had not been asked.
+            // Interrupted before its first token: as if it had not been asked.
             (true, true) if answer.reason == Some(StopReason::Cancelled) => {
                 self.turns.pop();
             }
@@ -227,7 +226,7 @@ impl<'a, W: Write> Talk<'a, W> {
         Ok(())
     }
 
-    /// What stands behind an answer.
+    /// The note after an answer.
     fn end(&mut self, said: &str, answer: &Answer) -> anyhow::Result<()> {
         if self.manner.json {
             writeln!(self.out, "{}", self.object(said, answer))?;
@@ -237,7 +236,7 @@ impl<'a, W: Write> Talk<'a, W> {
         self.out.flush()?;
         if answer.reason == Some(StopReason::Context) {
             eprintln!(
-                "{}; --context roll goes on without the beginning",
+                "{}; --context roll continues without the oldest tokens",
                 one_line(&answer.message)
             );
         }
@@ -272,7 +271,7 @@ impl<'a, W: Write> Talk<'a, W> {
         object
     }
 
-    /// A pipe gets the model's very words; a terminal gets them without control sequences.
+    /// A pipe gets the model's exact output; a terminal gets it without control sequences.
     fn print(&mut self, text: &str) -> std::io::Result<()> {
         if self.manner.terminal {
             self.out.write_all(sanitize(text).as_bytes())?;
@@ -283,7 +282,7 @@ impl<'a, W: Write> Talk<'a, W> {
     }
 }
 
-/// Tokens per second of reading the prompt and of writing, where they can be told.
+/// Prefill and decode throughput in tokens per second, if measurable.
 fn speeds(answer: &Answer) -> (Option<f64>, Option<f64>) {
     let rate =
         |tokens: u64, seconds: f64| (tokens > 0 && seconds > 0.0).then(|| tokens as f64 / seconds);
@@ -293,12 +292,12 @@ fn speeds(answer: &Answer) -> (Option<f64>, Option<f64>) {
             answer.prompt_tokens.saturating_sub(answer.kept_tokens),
             answer.prefill_seconds,
         ),
-        // The first token comes with the prompt.
+        // The first token comes out of prefill.
         rate(answer.n_tokens.saturating_sub(1), writing),
     )
 }
 
-/// `8 tokens · 62 tok/s · prompt of 5 at 310 tok/s`; `read 31 of 532 tokens at 310 tok/s` where the rest was kept.
+/// `8 tokens · 62 tok/s · prompt of 5 at 310 tok/s`; `read 31 of 532 tokens at 310 tok/s` if the rest was cached.
 fn figures(answer: &Answer) -> String {
     let (prefill, decode) = speeds(answer);
     let at = |rate: Option<f64>| rate.map(|r| format!("{} tok/s", human::short(r)));
@@ -315,7 +314,7 @@ fn figures(answer: &Answer) -> String {
     format!("{} tokens{writing} · {prompt}{reading}", answer.n_tokens)
 }
 
-/// What the process said when it died; its own prefix is cut, ours comes in front.
+/// The error output of the dead process; its prefix is stripped, ours is added.
 fn gone(why: Option<&str>) -> Failure {
     let why = why.unwrap_or("the model's process ended");
     let mut lines = why.lines();

@@ -1,18 +1,18 @@
-//! Definitions of tools in a file: a list, each a function with its name and parameters.
+//! Tool definitions from a file: a list, each a function with its name and parameters.
 
 use crate::base::text::one_line;
 use crate::cli::exit::Failure;
 use serde_json::Value;
 use std::path::Path;
 
-/// Larger files are something else.
+/// Larger files are not tool lists.
 const MAX_BYTES: u64 = 1 << 20;
 const HINT: &str = r#"a list such as [{"type": "function", "function": {"name": "add", "description": "…", "parameters": {"type": "object", "properties": {…}}}}]"#;
 
-/// Reads a list of definitions. What a template reads of them is its own matter, but each is an object and has a name.
+/// Reads a list of definitions. Templates differ in what they use, but each entry must be an object with a name.
 ///
 /// # Errors
-/// The file and the place in it.
+/// With the file and the location in it.
 pub fn read(path: &Path) -> Result<Vec<Value>, Failure> {
     let fault = |what: String| {
         let place = path.display();
@@ -22,12 +22,14 @@ pub fn read(path: &Path) -> Result<Vec<Value>, Failure> {
         .map_err(|e| fault(e.to_string()))?
         .len();
     if length > MAX_BYTES {
-        return Err(fault(format!("{length} bytes are no list of tools")));
+        return Err(fault(format!(
+            "{length} bytes are too many for a list of tools"
+        )));
     }
     let text = std::fs::read_to_string(path).map_err(|e| fault(e.to_string()))?;
     let value: Value = serde_json::from_str(&text).map_err(|e| fault(format!("not JSON: {e}")))?;
     let Value::Array(tools) = value else {
-        return Err(fault("a list of definitions was expected".into()));
+        return Err(fault("expected a list of definitions".into()));
     };
     if tools.is_empty() {
         return Err(fault("the list is empty".into()));
@@ -41,9 +43,9 @@ pub fn read(path: &Path) -> Result<Vec<Value>, Failure> {
 /// The key and what is wrong with it.
 fn check(tool: &Value) -> Result<(), (&'static str, &'static str)> {
     if !tool.is_object() {
-        return Err(("", "an object was expected"));
+        return Err(("", "expected an object"));
     }
-    // transformers takes a function as it is, too.
+    // transformers also accepts a bare function.
     let (function, name) = match tool.get("function") {
         Some(function) => (function, ".function.name"),
         None => (tool, ".name"),
@@ -51,12 +53,12 @@ fn check(tool: &Value) -> Result<(), (&'static str, &'static str)> {
     match &function["name"] {
         Value::String(word) if !word.trim().is_empty() => {}
         Value::Null => return Err((name, "the function has no name")),
-        _ => return Err((name, "the name of a function was expected")),
+        _ => return Err((name, "expected the name of a function")),
     }
     match (&function["parameters"], name) {
         (Value::Null | Value::Object(_), _) => Ok(()),
-        (_, ".name") => Err((".parameters", "a JSON schema was expected")),
-        _ => Err((".function.parameters", "a JSON schema was expected")),
+        (_, ".name") => Err((".parameters", "expected a JSON schema")),
+        _ => Err((".function.parameters", "expected a JSON schema")),
     }
 }
 
@@ -79,7 +81,7 @@ mod tests {
             ("[{]", "line 1 column 3"),
             ("{\"name\": \"a\"}", "a list"),
             ("[]", "empty"),
-            ("[{\"name\": \"a\"}, 3]", "[1]: an object"),
+            ("[{\"name\": \"a\"}, 3]", "[1]: expected an object"),
             (
                 "[{\"function\": {}}]",
                 "[0].function.name: the function has no name",
@@ -87,7 +89,7 @@ mod tests {
             ("[{\"name\": 3}]", "[0].name"),
             (
                 "[{\"name\": \"a\", \"parameters\": 1}]",
-                "[0].parameters: a JSON schema",
+                "[0].parameters: expected a JSON schema",
             ),
         ] {
             let error = told(text).unwrap_err();

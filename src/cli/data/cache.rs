@@ -1,4 +1,4 @@
-//! `llmtui data cache`: what is kept of tokenized data, and away with it.
+//! `llmtui data cache`: list or clear cached tokenized data.
 
 use super::Context;
 use crate::base::human::{bytes, grouped, short};
@@ -8,7 +8,7 @@ use crate::data::store::{Cached, clear, list};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// List the tokens kept of data that were trained on, or clear them
+/// List or clear cached tokenized data
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -17,15 +17,15 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// What is kept, largest first
+    /// List cache entries, largest first
     List(Folder),
-    /// Remove all of it but what a run is making right now; it is made again when it is needed
+    /// Remove all entries not in use by a run; they are rebuilt when needed
     Clear(Folder),
 }
 
 #[derive(Debug, clap::Args)]
 struct Folder {
-    /// The folder that a spec names in data.cache; the user's own otherwise
+    /// The folder of a spec's data.cache; default: the user's own
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 }
@@ -34,8 +34,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let (Verb::List(said) | Verb::Clear(said)) = &args.verb;
     let own = cx.env.cache_dir.as_ref().map(|dir| dir.join("tokens"));
     let Some(folder) = said.folder.clone().or(own) else {
-        let what = "no home folder, so no cache of the user's own";
-        return Err(Failure::yours(what, "name one with --folder").into());
+        let what = "no home folder, so no default cache";
+        return Err(Failure::yours(what, "set one with --folder").into());
     };
     let text = match args.verb {
         Verb::List(_) => table(&folder, &list(&folder)),
@@ -53,7 +53,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 
 fn table(folder: &std::path::Path, entries: &[Cached]) -> String {
     if entries.is_empty() {
-        return format!("nothing is kept in {}\n", folder.display());
+        return format!("nothing is cached in {}\n", folder.display());
     }
     let mut text = format!("{}\n", folder.display());
     for entry in entries {
@@ -90,6 +90,6 @@ mod tests {
         assert!(text.contains("12,345 documents"), "{text}");
         assert!(!text.contains('\x1b'));
         assert_eq!(text.matches("unfinished").count(), 1);
-        assert!(table("kept".as_ref(), &[]).contains("nothing is kept"));
+        assert!(table("kept".as_ref(), &[]).contains("nothing is cached"));
     }
 }

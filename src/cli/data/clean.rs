@@ -1,4 +1,4 @@
-//! `llmtui data clean`: a copy without the rows that have a finding, and a list of what left and why.
+//! `llmtui data clean`: a copy without the rows that have a finding, and a list of what was dropped and why.
 
 use super::{Source, beside, not_itself, overwrite, progress, reading, unwritten, yours};
 use crate::base::human::grouped;
@@ -12,19 +12,19 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Write a copy without rows that have a finding, and a list of what left and why
+/// Write a copy without rows that have a finding, and a list of what was dropped and why
 ///
-/// The first of several duplicates stays. Rows that cannot be read always leave. What left stands in OUT.dropped.jsonl with
-/// its place, its finding and the row itself, so that nothing is lost.
+/// The first of several duplicates stays. Unreadable rows are always dropped. Dropped rows go to OUT.dropped.jsonl with
+/// their location and finding, so that nothing is lost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = kinds_help())]
 pub struct Args {
     #[command(flatten)]
     pub source: Source,
-    /// The copy; its ending chooses the container
+    /// Output file; its extension selects the file type
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Kinds of findings whose rows leave, with commas between them
+    /// Findings whose rows are dropped, separated by commas
     #[arg(
         long,
         value_name = "KINDS",
@@ -38,7 +38,7 @@ pub struct Args {
     /// An evaluation set, for `contamination`; may be repeated
     #[arg(long, value_name = "FILE")]
     pub against: Vec<String>,
-    /// Replace files that exist
+    /// Overwrite existing files
     #[arg(long)]
     pub force: bool,
 }
@@ -92,7 +92,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let (kept, left) = (out.rows(), dropped.rows());
     out.finish().map_err(unwritten)?;
     let mut text = format!(
-        "{} of {} rows stay: {}\n",
+        "{} of {} rows kept: {}\n",
         grouped(kept),
         grouped(kept + left),
         args.out.display()
@@ -102,12 +102,12 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         for (id, n) in &counts {
             let title = checks::find(id).map_or(*id, |kind| kind.title);
             text.push_str(&format!(
-                "  {:>9} left  {}\n",
+                "  {:>9} dropped  {}\n",
                 grouped(*n),
                 title.to_lowercase()
             ));
         }
-        text.push_str(&format!("what left, and why: {}\n", list.display()));
+        text.push_str(&format!("dropped rows, with reasons: {}\n", list.display()));
     }
     for limit in limits {
         text.push_str(&format!("note: {}\n", one_line(&limit)));
@@ -116,7 +116,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// A row that left, with what is needed to judge that.
+/// A dropped row, with the evidence.
 fn entry(row: &Cleaned<'_>, kind: &str, what: &str) -> Map<String, Value> {
     let place = row.place.to_string();
     let value = json!({"place": place, "finding": kind, "what": what, "row": row.fields});
@@ -134,10 +134,7 @@ fn kinds(args: &Args) -> anyhow::Result<Vec<&'static str>> {
             .filter(|kind| kind.cleans)
             .ok_or_else(|| {
                 let words: Vec<&str> = KINDS.iter().filter(|k| k.cleans).map(|k| k.id).collect();
-                Failure::yours(
-                    format!("no kind of finding is called `{word}`"),
-                    words.join(", "),
-                )
+                Failure::yours(format!("no finding is called `{word}`"), words.join(", "))
             })?;
         let missing = match kind.id {
             "overlap" if args.val.is_none() => "--val FILE",
@@ -145,11 +142,9 @@ fn kinds(args: &Args) -> anyhow::Result<Vec<&'static str>> {
             _ => "",
         };
         if !missing.is_empty() {
-            return Err(Failure::yours(
-                format!("`{word}` needs something to compare with"),
-                missing,
-            )
-            .into());
+            return Err(
+                Failure::yours(format!("`{word}` needs a file to compare with"), missing).into(),
+            );
         }
         if !only.contains(&kind.id) {
             only.push(kind.id);

@@ -1,4 +1,4 @@
-//! `llmtui data convert`: the same rows in another format or another kind of file.
+//! `llmtui data convert`: the same rows in another format or file type.
 
 use super::{Source, bad_row, each, not_itself, overwrite, stem_and_ending, unwritten};
 use crate::base::human::grouped;
@@ -12,25 +12,25 @@ use crate::data::sink::{Container, Sink};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Rows listed of those that were skipped.
+/// Most skipped rows to list.
 const LISTED: usize = 5;
 
-/// Write the same rows in another format (messages, sharegpt, alpaca …) or another kind of file
+/// Convert rows to another format (messages, sharegpt, alpaca …) or file type
 #[derive(Debug, clap::Args)]
 #[command(after_help = formats_help())]
 pub struct Args {
     #[command(flatten)]
     pub source: Source,
-    /// A format (messages, sharegpt, alpaca, prompt_completion, text) or a kind of file (jsonl, json, csv, tsv, txt)
+    /// A format (messages, sharegpt, alpaca, prompt_completion, text) or a file type (jsonl, json, csv, tsv, txt)
     #[arg(long, value_name = "WORD")]
     pub to: String,
-    /// The file to write; its ending chooses the kind of file, .gz and .zst compress it. Default: NAME.TO.ENDING
+    /// Output file; its extension selects the file type, .gz and .zst compress it. Default: NAME.TO.EXTENSION
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Leave rows out that the format cannot say, and count them; otherwise the first one stops the work
+    /// Skip and count rows the format cannot represent; otherwise the first one is an error
     #[arg(long)]
     pub skip_bad_rows: bool,
-    /// Replace a file that exists
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
 }
@@ -46,7 +46,7 @@ fn formats_help() -> String {
     text
 }
 
-/// What is asked for: other columns, or other bytes alone.
+/// What to convert: columns, or only the file type.
 enum To {
     Format(&'static Writer),
     Container(Container),
@@ -61,7 +61,7 @@ fn to(word: &str) -> anyhow::Result<To> {
         let mut words: Vec<&str> = WRITERS.iter().map(|w| w.id).collect();
         words.extend(Container::ALL.map(Container::ending));
         Failure::yours(
-            format!("nothing is written as `{}`", one_line(word)),
+            format!("cannot write `{}`", one_line(word)),
             words.join(", "),
         )
         .into()
@@ -106,7 +106,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let rows = out.finish().map_err(unwritten)?;
     let mut text = format!("{} rows  {}\n", grouped(rows), path.display());
     if n_skipped > 0 {
-        text.push_str(&format!("{} rows were left out:\n", grouped(n_skipped)));
+        text.push_str(&format!("{} rows were skipped:\n", grouped(n_skipped)));
         for fault in &skipped {
             text.push_str(&format!("  {}\n", one_line(&fault.to_string())));
         }
@@ -123,7 +123,7 @@ fn fields(row: &Read<'_>, to: &To) -> Result<serde_json::Map<String, serde_json:
     match to {
         To::Container(_) => Ok(row.fields.clone()),
         To::Format(writer) => writer.write(example).map_err(|why| {
-            let fix = "choose another format, or --skip-bad-rows";
+            let fix = "choose another format, or use --skip-bad-rows";
             RowFault::new(row.place, why, fix)
         }),
     }

@@ -1,4 +1,4 @@
-//! `llmtui data inspect`: what is in a data set, and what is wrong with it.
+//! `llmtui data inspect`: contents and problems of a dataset.
 
 use super::{Source, progress, reading, report, sample, yours};
 use crate::cli::Context;
@@ -6,10 +6,10 @@ use crate::cli::exit::Exit;
 use crate::data::inspect::Severity;
 use std::io::Write;
 
-/// Rows, lengths, tokens, sources, duplicates, broken text, overlap: what a data set holds and what is wrong with it
+/// Inspect a dataset: rows, lengths, tokens, sources, duplicates, broken text, overlap
 ///
-/// Shows samples as the model sees them: tokens apart by │, supervised ones marked by ▔. Exit codes: 0 whatever is found, 2 with
-/// --strict where a problem is.
+/// Shows samples as the model sees them: tokens separated by │, supervised ones marked by ▔. Exit code: 0, or with
+/// --strict 2 if a problem was found.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui data inspect chats.jsonl --tokenizer models/qwen --seq-len 2048
@@ -23,16 +23,16 @@ pub struct Args {
     /// A chat template: a built-in name or a .jinja file. Default: the model folder's own, else chatml
     #[arg(long, value_name = "NAME|FILE")]
     pub template: Option<String>,
-    /// Tokens that the model reads at once: longer rows are told
+    /// Sequence length in tokens; longer rows are reported
     #[arg(long, value_name = "N")]
     pub seq_len: Option<u64>,
-    /// The validation file: training rows that quote it are told
+    /// The validation file; training rows that overlap it are reported
     #[arg(long, value_name = "FILE")]
     pub val: Option<String>,
-    /// An evaluation set: training rows that quote it are told; may be repeated
+    /// An evaluation set; training rows that overlap it are reported; may be repeated
     #[arg(long, value_name = "FILE")]
     pub against: Vec<String>,
-    /// Look at the first N rows only
+    /// Inspect only the first N rows
     #[arg(long, value_name = "N")]
     pub rows: Option<u64>,
     /// Samples to show
@@ -41,7 +41,7 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// End with exit code 2 when a problem was found
+    /// Exit with code 2 if a problem was found
     #[arg(long)]
     pub strict: bool,
 }
@@ -74,7 +74,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         if !rows.is_empty() {
             writeln!(
                 out,
-                "\n  as the model sees them: │ parts tokens, ▔ marks what is supervised\n"
+                "\n  as the model sees them: │ separates tokens, ▔ marks supervised ones\n"
             )?;
         }
         for row in rows {

@@ -1,4 +1,4 @@
-//! `llmtui data`: look at data, clean, split and convert them. Each verb reads rows once, in bounded memory.
+//! `llmtui data`: inspect, clean, split and convert datasets. Each subcommand streams the rows once, in bounded memory.
 
 mod cache;
 mod clean;
@@ -18,7 +18,7 @@ use crate::data::{DataError, RowFault};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// Look at data before they cost anything: inspect, clean, split, convert
+/// Inspect, clean, split or convert a dataset
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -44,16 +44,16 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
 }
 
-/// Which data, and how they are read: the same for every verb.
+/// Which data to read and how; shared by all subcommands.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Source {
-    /// A file, a folder, a glob, or a data set of the hub (`name | subset`): text, JSONL, JSON, CSV, TSV, parquet; .gz, .zst
+    /// A file, a folder, a glob, or a hub dataset (`name | subset`): text, JSONL, JSON, CSV, TSV, parquet; .gz, .zst
     #[arg(value_name = "PATH")]
     pub path: String,
-    /// How rows are read; told by their columns otherwise
+    /// Row format; detected from the columns by default
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
-    /// A column under another name, as the format's own=yours, e.g. output=answer; may be repeated
+    /// Map a column, as format's=yours, e.g. output=answer; may be repeated
     #[arg(long = "column", value_name = "OURS=YOURS")]
     pub columns: Vec<String>,
 }
@@ -71,7 +71,7 @@ impl Source {
         let mut pairs = Vec::new();
         for pair in &self.columns {
             let Some((ours, theirs)) = pair.split_once('=') else {
-                let what = format!("--column {pair} names no two columns");
+                let what = format!("--column {pair} does not name two columns");
                 return Err(Failure::yours(what, "--column output=answer").into());
             };
             pairs.push((ours.to_string(), theirs.to_string()));
@@ -81,7 +81,7 @@ impl Source {
     }
 }
 
-/// Hands every row on, with a line that tells how far the reading is; the first error ends it.
+/// Passes every row on and reports progress; the first error ends it.
 fn each(
     subject: &Subject,
     cx: &Context,
@@ -105,12 +105,12 @@ fn each(
     failure.map_or(Ok(()), Err)
 }
 
-/// Where rows are read from.
+/// Input files.
 fn reading(cx: &Context) -> ReadContext {
     crate::data::inspect::reading(&cx.env)
 }
 
-/// Data are the user's to correct.
+/// Data errors are user errors.
 fn yours(error: &DataError) -> anyhow::Error {
     Failure::yours(error.to_string(), error.hint()).into()
 }
@@ -127,7 +127,7 @@ fn overwrite(force: bool) -> Overwrite {
     if force { Overwrite::Yes } else { Overwrite::No }
 }
 
-/// `chat` and `jsonl` of `sets/chat.jsonl.gz`; what cannot be written becomes JSONL.
+/// `chat` and `jsonl` of `sets/chat.jsonl.gz`; types that cannot be written become JSONL.
 fn stem_and_ending(path: &str) -> (String, &'static str) {
     let name = Path::new(path).file_name().unwrap_or_default();
     let name = name.to_string_lossy();
@@ -159,20 +159,20 @@ fn stem_and_ending(path: &str) -> (String, &'static str) {
     (stem, container.map_or("jsonl", Container::ending))
 }
 
-/// Reading and writing one file at once would end in neither.
+/// Reading and writing the same file would destroy it.
 fn not_itself(input: &str, output: &Path) -> anyhow::Result<()> {
     let same = |a: &Path, b: &Path| match (a.canonicalize(), b.canonicalize()) {
         (Ok(a), Ok(b)) => a == b,
         _ => a == b,
     };
     if same(Path::new(input), output) {
-        let what = format!("{} is what is read", output.display());
+        let what = format!("{} is the input file", output.display());
         return Err(Failure::yours(what, "write to another file").into());
     }
     Ok(())
 }
 
-/// A name for a file that is made beside another one.
+/// A name for a file written next to another one.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{name}{ending}"))

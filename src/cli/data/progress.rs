@@ -1,4 +1,4 @@
-//! One line on standard error that tells how far the reading is, where somebody looks.
+//! A progress line on standard error, if it is a terminal.
 
 use crate::base::clock::{Clock, SystemClock, UnixMillis};
 use crate::base::human::grouped;
@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// Before this, nothing is said: short waits need no words.
+/// Nothing is shown before this; short waits need no progress.
 const QUIET: Duration = Duration::from_millis(300);
 const EVERY: Duration = Duration::from_millis(150);
 

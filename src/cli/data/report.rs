@@ -1,8 +1,8 @@
-//! An inspection as a page of text: 80 columns, bars, readable without colour.
+//! An inspection as text: 80 columns, bars, readable without colour.
 
 use crate::base::human::grouped;
 use crate::base::text::one_line;
-use crate::data::inspect::{Bin, Finding, Report, Severity, Spread, TokenCount, Tokens};
+use crate::data::inspect::{Bin, Report, RowsFinding, Severity, Spread, TokenCount, Tokens};
 use std::fmt::Write;
 use unicode_width::UnicodeWidthStr;
 
@@ -11,16 +11,16 @@ const WIDTH: usize = 80;
 /// Bars of the histogram, and columns of the longest.
 const BINS: usize = 10;
 const BAR: usize = 44;
-/// Sources, examples of a finding and tokens that are listed.
+/// Most sources, examples of a finding and tokens to list.
 const SOURCES: usize = 8;
 const EXAMPLES: usize = 3;
 
-/// The whole page.
+/// The whole report.
 pub fn page(report: &Report) -> String {
     let mut out = String::new();
     head(&mut out, report);
     if report.rows == 0 {
-        out.push_str("\n  there is nothing in it\n");
+        out.push_str("\n  it is empty\n");
         return out;
     }
     numbers(&mut out, report);
@@ -47,7 +47,7 @@ fn head(out: &mut String, report: &Report) {
 fn numbers(out: &mut String, report: &Report) {
     line(out, "characters", &spread(&report.characters));
     let Some(tokens) = &report.tokens else {
-        line(out, "tokens", "not counted: name a --tokenizer");
+        line(out, "tokens", "not counted: set --tokenizer");
         out.push('\n');
         return;
     };
@@ -76,10 +76,10 @@ fn line(out: &mut String, label: &str, words: &str) {
     let _ = writeln!(out, "  {label:<11}{words}");
 }
 
-/// `171,202   a row: half ≤ 140 · 95 % ≤ 471 · longest 1,131`
+/// `171,202   per row: median 140 · 95 % ≤ 471 · max 1,131`
 fn spread(spread: &Spread) -> String {
     format!(
-        "{:>12}   a row: half ≤ {} · 95 % ≤ {} · longest {}",
+        "{:>12}   per row: median {} · 95 % ≤ {} · max {}",
         grouped(spread.total),
         grouped(spread.p50),
         grouped(spread.p95),
@@ -163,7 +163,7 @@ fn sources(out: &mut String, report: &Report) {
     out.push('\n');
 }
 
-/// The end of a long name says more than its beginning.
+/// The end of a long path identifies it better than its beginning.
 fn fit(name: &str, width: usize) -> String {
     let n = name.chars().count();
     if n <= width {
@@ -190,7 +190,7 @@ fn vocabulary(out: &mut String, tokens: &Tokens) {
     out.push('\n');
 }
 
-/// Items side by side, none of them broken.
+/// Items side by side, wrapped between items.
 fn items(out: &mut String, indent: usize, items: &[String]) {
     let mut column = 0;
     for item in items {
@@ -208,7 +208,7 @@ fn items(out: &mut String, indent: usize, items: &[String]) {
     out.push('\n');
 }
 
-/// A token's text with its blanks visible; one that only begins a letter is a dot.
+/// A token's text with whitespace made visible; one that is a partial character is a dot.
 pub fn visible(text: &str) -> String {
     let marked = text.replace(' ', "␣").replace('\n', "⏎").replace('\t', "→");
     match one_line(&marked) {
@@ -219,8 +219,8 @@ pub fn visible(text: &str) -> String {
 
 fn findings(out: &mut String, report: &Report) {
     match report.findings.len() {
-        0 => out.push_str("  nothing was found to be wrong\n"),
-        _ => out.push_str("  findings, the worst first\n"),
+        0 => out.push_str("  no problems found\n"),
+        _ => out.push_str("  findings, worst first\n"),
     }
     let folder = common_folder(report);
     for finding in &report.findings {
@@ -239,7 +239,7 @@ fn findings(out: &mut String, report: &Report) {
     }
 }
 
-/// The folder, with its slash, that all sources lie in: nobody needs to read it in every line.
+/// The common folder of all sources, with its slash: omitted from each line.
 fn common_folder(report: &Report) -> String {
     let mut names = report.sources.iter().map(|s| s.name.as_str());
     let folder = |name: &str| name.rfind('/').map_or(0, |at| at + 1);
@@ -255,7 +255,7 @@ fn common_folder(report: &Report) -> String {
     common.to_string()
 }
 
-/// A title inside a sentence; abbreviations keep their capitals.
+/// A title inside a sentence; abbreviations stay upper-case.
 fn lower(title: &str) -> String {
     let mut letters = title.chars();
     letters.next().map_or(String::new(), |first| {
@@ -263,7 +263,7 @@ fn lower(title: &str) -> String {
     })
 }
 
-fn one(out: &mut String, finding: &Finding, folder: &str) {
+fn one(out: &mut String, finding: &RowsFinding, folder: &str) {
     let word = match finding.severity {
         Severity::Problem => "PROBLEM",
         Severity::Warning => "warning",
@@ -282,7 +282,7 @@ fn one(out: &mut String, finding: &Finding, folder: &str) {
         " ".repeat(gap.max(2))
     );
     if !finding.evidence.is_empty() {
-        wrapped(out, 11, &one_line(&finding.evidence));
+        wrapped(out, 11, &one_line(&finding.evidence.to_string()));
     }
     for hit in finding.examples.iter().take(EXAMPLES) {
         let place = hit.place.strip_prefix(folder).unwrap_or(&hit.place);
@@ -296,8 +296,8 @@ fn one(out: &mut String, finding: &Finding, folder: &str) {
     if more > 0 {
         let _ = writeln!(out, "           and {} more", grouped(more));
     }
-    labelled(out, "why", finding.cause);
-    labelled(out, "fix", finding.fix);
+    labelled(out, "why", &finding.cause);
+    labelled(out, "fix", &finding.fix);
 }
 
 fn labelled(out: &mut String, label: &str, words: &str) {
@@ -306,7 +306,7 @@ fn labelled(out: &mut String, label: &str, words: &str) {
     let _ = writeln!(out, "           {label}  {}", text.trim());
 }
 
-/// Words broken into lines that are indented and stay within the page.
+/// Word wrap with indentation, within the page.
 pub fn wrapped(out: &mut String, indent: usize, words: &str) {
     let mut column = 0;
     for word in words.split(' ') {
@@ -367,7 +367,7 @@ mod tests {
             "a.jsonl:2  the same as b.jsonl:1",
             "a.jsonl:3  U+001B",
             "characters per row",
-            "name a --tokenizer",
+            "set --tokenizer",
             "sources",
             "none of these",
         ] {
@@ -378,8 +378,8 @@ mod tests {
     #[test]
     fn an_empty_set_is_not_a_good_one() {
         let page = page(&report(&[]));
-        assert!(page.contains("there is nothing in it"), "{page}");
-        assert!(!page.contains("nothing was found to be wrong"), "{page}");
+        assert!(page.contains("it is empty"), "{page}");
+        assert!(!page.contains("no problems found"), "{page}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Samples as a model sees them: tokens apart by a bar, supervised ones marked below.
+//! Samples as a model sees them: tokens separated by a bar, supervised ones marked below.
 
 use super::report::visible;
 use crate::base::human::grouped;
@@ -8,11 +8,11 @@ use std::fmt::Write;
 use unicode_width::UnicodeWidthStr;
 
 const WIDTH: usize = 80;
-/// Lines of tokens of one sample; what lies between is counted.
+/// Lines of tokens shown per sample; the middle is summarized by a count.
 const HEAD: usize = 7;
 const TAIL: usize = 5;
 
-/// One row, headed by its place.
+/// One row, headed by its location.
 pub fn sample(row: &KeptRow, view: Option<&dyn View>) -> String {
     let mut out = String::new();
     let facts = match row.tokens {
@@ -54,8 +54,8 @@ struct Row {
     tokens: usize,
 }
 
-/// Two lines at a time: the tokens, and `▔` under those that are supervised. Of a long row the beginning and the end: there
-/// stands the answer.
+/// Pairs of lines: the tokens, and `▔` under the supervised ones. A long row shows its beginning and its end, where the
+/// answer is.
 fn tokens(out: &mut String, pieces: &[String], supervised: &[bool]) {
     let rows = rows(pieces, supervised);
     let cut = rows.len() > HEAD + TAIL;
@@ -92,7 +92,7 @@ fn rows(pieces: &[String], supervised: &[bool]) -> Vec<Row> {
         row.marks.push(' ');
         row.tokens += 1;
         column += width + 1;
-        // A line break of the text breaks the line; several of them only once.
+        // A line break in the text breaks the line; runs of them count once.
         let more = pieces
             .get(at + 1)
             .is_some_and(|next| next.starts_with('\n'));

@@ -1,4 +1,4 @@
-//! `llmtui data split`: a training and a validation file, by content: equal rows never stand on both sides.
+//! `llmtui data split`: a training and a validation file, split by content: identical rows stay on one side.
 
 use super::{Source, bad_row, each, not_itself, overwrite, stem_and_ending, unwritten};
 use crate::base::human::grouped;
@@ -9,26 +9,26 @@ use crate::data::sink::Sink;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Split into a training and a validation file; equal rows stay together
+/// Split into a training and a validation file; identical rows stay together
 ///
-/// A row's side follows from its content and the seed alone: the same row is on the same side in every version of the set,
-/// and no duplicate stands on both.
+/// A row's side is a function of its content and the seed: it does not change when the dataset grows, and duplicates
+/// never end up on both sides.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   llmtui data split chats.jsonl --val 0.05 --seed 1")]
 pub struct Args {
     #[command(flatten)]
     pub source: Source,
-    /// The share of rows that is held out
+    /// Fraction of rows to hold out
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
     pub val: f64,
-    /// Seed of the choice
+    /// Seed of the split
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub seed: u64,
-    /// The folder of NAME.train and NAME.val
+    /// Output folder for NAME.train and NAME.val
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
-    /// Replace files that exist
+    /// Overwrite existing files
     #[arg(long)]
     pub force: bool,
 }
@@ -59,8 +59,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     })?;
     if train.rows() == 0 || val.rows() == 0 {
         let rows = train.rows() + val.rows();
-        let what = format!("{rows} rows leave one side empty");
-        return Err(Failure::yours(what, "another --seed or --val, or more rows").into());
+        let what = format!("with {rows} rows one side would be empty");
+        return Err(Failure::yours(what, "use another --seed or --val, or more rows").into());
     }
     let mut text = String::new();
     for (sink, path) in [(train, &paths[0]), (val, &paths[1])] {

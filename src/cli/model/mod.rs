@@ -1,4 +1,4 @@
-//! `llmtui model`: what a model is made of, and bringing one from the hub.
+//! `llmtui model`: inspect a model, or download one from the hub.
 
 mod pull;
 mod show;
@@ -6,7 +6,7 @@ mod show;
 use super::Context;
 use super::exit::Exit;
 
-/// Look into a model: layers, parameters, arithmetic, memory; bring one from the hub
+/// Inspect a model (layers, parameters, FLOPs, memory) or download one from the hub
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]

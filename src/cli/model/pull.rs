@@ -1,17 +1,17 @@
-//! `llmtui model pull`: a model of the hub into its cache.
+//! `llmtui model pull`: download a hub model into the cache.
 
 use super::super::Context;
 use super::super::exit::Exit;
 use super::super::model_ref;
 use crate::engine::models::Parts;
 
-/// Bring a model of the Hugging Face hub into the cache (HF_HOME)
+/// Download a Hugging Face hub model into the cache (HF_HOME)
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// org/name, org/name@revision, or hf:name
     #[arg(value_name = "ID")]
     pub id: String,
-    /// config.json and the tokenizer alone
+    /// Only config.json and the tokenizer
     #[arg(long)]
     pub without_weights: bool,
 }

@@ -1,4 +1,4 @@
-//! `llmtui model show`: the layer table, parameters, arithmetic and memory of a model, without its weights.
+//! `llmtui model show`: layer table, parameters, FLOPs and memory of a model, without its weights.
 
 use super::super::Context;
 use super::super::exit::{Exit, Failure};
@@ -15,9 +15,9 @@ use serde_json::json;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Show what a model is made of: its layers, parameters part by part, arithmetic and memory
+/// Show a model's layers, parameters by part, FLOPs and memory
 ///
-/// Nothing is computed and no weights are needed: sizes of any model can be looked at before there is one.
+/// Nothing is computed and no weights are loaded: any size can be inspected before it exists.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui model show quickstart
@@ -26,18 +26,18 @@ use std::path::Path;
   llmtui model show runs/…/checkpoints/step-001000
   llmtui model show Qwen/Qwen2.5-0.5B --json")]
 pub struct Args {
-    /// A preset, a spec file, a checkpoint or model folder, a .gguf file, a run, or an id of the hub
+    /// A preset, a spec file, a checkpoint or model folder, a .gguf file, a run, or a hub id
     #[arg(value_name = "SPEC|FOLDER|FILE.gguf|HUB-ID")]
     pub target: String,
-    /// Change one value of a spec; may be repeated
+    /// Override a value of a spec; may be repeated
     #[arg(short = 's', long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// For programs
+    /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }
 
-/// What is shown.
+/// The report.
 struct Shown {
     config: ModelConfig,
     vocab_size: usize,
@@ -62,7 +62,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     let class = family.map_or(
-        "no class of transformers computes it: kept in llmtui's own format",
+        "no transformers class implements it: stored in llmtui's own format",
         |f| f.class(),
     );
     print!("{}", text(&shown, class, &anatomy));
@@ -94,8 +94,8 @@ fn look_up(args: &Args, cx: &Context) -> anyhow::Result<Shown> {
         });
     }
     if !args.set.is_empty() {
-        let what = "-s changes values of a spec, and this is a model";
-        return Err(Failure::yours(what, "write a spec with train.from, or leave -s out").into());
+        let what = "-s overrides a spec, but this is a model";
+        return Err(Failure::yours(what, "write a spec with train.from, or drop -s").into());
     }
     let folder = model_ref::find(&args.target, Parts::Description, cx)?;
     let config = hf::read_config(&folder).map_err(|e| unread(e.to_string()))?;
@@ -138,7 +138,7 @@ fn text(shown: &Shown, class: &str, anatomy: &Anatomy) -> String {
         config.norm.entry().id,
         config.mlp.entry().id,
         config.moe.as_ref().map_or(String::new(), |moe| format!(
-            ", {} experts of which a token passes {}",
+            ", {} experts, {} active per token",
             moe.n_expert, moe.top_k
         )),
     );
@@ -147,7 +147,7 @@ fn text(shown: &Shown, class: &str, anatomy: &Anatomy) -> String {
     let flops = anatomy.flops_per_token;
     let _ = writeln!(
         out,
-        "\n{} floating-point operations for each training token (forward and backward, full context)\n",
+        "\n{} FLOPs per training token (forward and backward, full context)\n",
         human::short(flops)
     );
     memory(&mut out, anatomy);
@@ -186,7 +186,7 @@ fn parts(out: &mut String, anatomy: &Anatomy) {
     let _ = writeln!(out, "{:<18} {total:>18}", "all");
     if anatomy.active != anatomy.total {
         let active = human::grouped(anatomy.active);
-        let _ = writeln!(out, "{:<18} {active:>18}", "of a token");
+        let _ = writeln!(out, "{:<18} {active:>18}", "active per token");
     }
 }
 
@@ -201,12 +201,12 @@ fn memory(out: &mut String, anatomy: &Anatomy) {
         ("weights, f32".to_string(), m.weights),
         ("weights, bf16 in files".to_string(), m.weights_bf16),
         ("gradients, f32".to_string(), m.gradients),
-        ("AdamW's moments, f32".to_string(), m.moments),
+        ("AdamW moments, f32".to_string(), m.moments),
         (
-            format!("activations of {sequences} of {length} tokens"),
+            format!("activations, {sequences} × {length} tokens"),
             m.activations,
         ),
-        (format!("keys and values of {length} tokens"), m.kv_context),
+        (format!("KV cache, {length} tokens"), m.kv_context),
     ];
     let wide = lines
         .iter()

@@ -1,4 +1,4 @@
-//! `llmtui plan`: what a run needs, takes and costs, before it is started.
+//! `llmtui plan`: what a run needs and costs, before it is started.
 
 mod table;
 
@@ -18,14 +18,14 @@ use crate::plan::target::{self, TargetError};
 use crate::plan::{Device, Estimator, Plan, Request, gpus, plan, reference};
 use serde_json::{Value, json};
 
-/// Share of a stated peak that this engine reaches, when nobody says otherwise.
+/// Fraction of peak that this engine reaches, unless given.
 const ENGINE_SHARE: f64 = 0.7;
 
-/// Plan a run: memory part by part, arithmetic, time, money, what fits
+/// Plan a run: memory by part, FLOPs, time, cost, what fits
 ///
 /// TARGET is a preset, a spec file, or a reference model by name (gpt2, llama-2-7b, llama-3.1-8b, qwen2.5-0.5b,
-/// mixtral-8x7b …). A spec is planned for this program's own engine on a CPU; with --gpu, and for reference models, for a
-/// common trainer on GPUs: full AdamW in mixed precision unless said otherwise.
+/// mixtral-8x7b …). A spec is planned for this program's engine on a CPU; with --gpu, and for reference models, for a
+/// typical GPU trainer: full AdamW in mixed precision unless configured otherwise.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui plan quickstart
@@ -36,13 +36,13 @@ pub struct Args {
     /// A preset, a spec file, or a reference model's name
     #[arg(value_name = "TARGET")]
     pub target: String,
-    /// Change one value of a spec; may be repeated
+    /// Override a value of a spec; may be repeated
     #[arg(short = 's', long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Plan for this GPU: A100, H100, H200, B200, MI300X, L40S, L4, A10, RTX-3090, RTX-4090, RTX-5090
     #[arg(long, value_name = "NAME")]
     pub gpu: Option<String>,
-    /// Memory of one device: 24GB, 80GiB; takes the place of the GPU's own
+    /// Memory of one device: 24GB, 80GiB; overrides the GPU's own
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub memory: Option<u64>,
     /// Number of GPUs that share the batch
@@ -57,49 +57,49 @@ pub struct Args {
     /// Layers with an adapter: minimal (q, v), attention, ffn, all
     #[arg(long, value_name = "WHICH")]
     pub lora_targets: Option<String>,
-    /// Store the frozen base in fewer bits: int8, nf4 (double quantised), nf4-single, int2; implies adapters of rank 8
+    /// Quantize the frozen base model: int8, nf4 (double quantized), nf4-single, int2; implies adapters of rank 8
     #[arg(long, value_name = "FORMAT")]
     pub quantize: Option<String>,
     /// ZeRO stage: 1 shards the optimizer, 2 gradients too, 3 weights too
     #[arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(0..=3))]
     pub zero: Option<u8>,
-    /// fp32, mixed (16 bytes a parameter), mixed-fp32-grads (18), bf16 (8)
+    /// fp32, mixed (16 bytes per parameter), mixed-fp32-grads (18), bf16 (8)
     #[arg(long, value_name = "NAME")]
     pub precision: Option<String>,
     /// adamw, adamw8bit, lion, muon, sgd, adafactor
     #[arg(long, value_name = "NAME")]
     pub optimizer: Option<String>,
-    /// Examples that one device sees at once
+    /// Micro-batch size per device, in sequences
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub batch: Option<u64>,
-    /// Micro-batches summed into one step
+    /// Micro-batches accumulated into one step
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub grad_accum: Option<u64>,
-    /// Tokens of one sequence
+    /// Sequence length in tokens
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub seq_len: Option<u64>,
     /// Tokens of the whole run: 20B, 300M
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub tokens: Option<u64>,
-    /// Answers written at once by ppo, grpo and rloo
+    /// Completions sampled at once by ppo, grpo and rloo
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub rollouts: Option<u64>,
-    /// Activation checkpointing: off, full, every-4 (one input kept for each 4 blocks)
+    /// Activation checkpointing: off, full, every-4 (one stored input per 4 blocks)
     #[arg(long, value_name = "HOW")]
     pub checkpointing: Option<String>,
-    /// Logits of the whole micro-batch, or in chunks of 1,024 tokens: whole, chunked
+    /// Compute logits for the whole micro-batch or in chunks of 1,024 tokens: whole, chunked
     #[arg(long, value_name = "HOW")]
     pub logits: Option<String>,
     /// flash, eager
     #[arg(long, value_name = "HOW")]
     pub attention: Option<String>,
-    /// Peak of one device in TFLOP/s; takes the place of the GPU's own, or of what this machine's CPU is measured at
+    /// Peak of one device in TFLOP/s; overrides the GPU's own, or this machine's measured peak
     #[arg(long, value_name = "N", value_parser = tflops)]
     pub tflops: Option<f64>,
-    /// Share of the peak that is reached: 0.4 or 40 (per cent)
+    /// Fraction of peak reached (MFU): 0.4 or 40 (per cent)
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub mfu: Option<f64>,
-    /// US dollars for an hour of one GPU
+    /// US dollars per GPU-hour
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
     pub price: Option<f64>,
     /// Print one JSON object
@@ -120,7 +120,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The target with everything that was said laid on top.
+/// The target with all options applied.
 fn request(args: &Args, cx: &Context) -> anyhow::Result<Request> {
     let mut request = resolve(args, cx)?;
     if args.gpu.is_none() && !wants_gpu(args) {
@@ -130,7 +130,10 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<Request> {
         let gpu = gpus::find(name).ok_or_else(|| {
             let near = gpus::nearest(name).join(", ");
             let all: Vec<&str> = gpus::GPUS.iter().map(|g| g.name).collect();
-            let hint = format!("near: {near}; known: {}; or --memory 24GB", all.join(", "));
+            let hint = format!(
+                "similar: {near}; known: {}; or --memory 24GB",
+                all.join(", ")
+            );
             Failure::yours(format!("no GPU is called `{name}`"), hint)
         })?;
         request = target::on_gpu(request, Device::of(gpu));
@@ -177,7 +180,7 @@ fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
     }
 }
 
-/// What this program's own engine does not do is planned for a common trainer.
+/// What this engine cannot train is planned for a typical GPU trainer.
 fn wants_gpu(args: &Args) -> bool {
     args.gpus.is_some_and(|n| n > 1)
         || args.lora_rank.is_some()
@@ -192,7 +195,7 @@ fn wants_gpu(args: &Args) -> bool {
             .is_some_and(|m| !matches!(m, "pretrain"))
 }
 
-/// Looks a word up in a list, or says which words there are.
+/// Looks a value up in a list; the error lists the valid ones.
 fn pick<T: Copy>(what: &str, word: &str, list: &[(&str, T)]) -> Result<T, Failure> {
     let found = list.iter().find(|(w, _)| w.eq_ignore_ascii_case(word));
     found.map(|(_, x)| *x).ok_or_else(|| {
@@ -201,7 +204,7 @@ fn pick<T: Copy>(what: &str, word: &str, list: &[(&str, T)]) -> Result<T, Failur
     })
 }
 
-/// Method, numbers formats, adapters, sharding.
+/// Method, number formats, adapters, sharding.
 fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     if let Some(word) = &args.method {
         request.method = pick("method", word, &Method::ALL)?;
@@ -235,15 +238,15 @@ fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     request.zero = args.zero.unwrap_or(request.zero);
     if request.zero > 0 && request.n_devices < 2 {
         let what = format!(
-            "--zero {} shards over several GPUs, and there is one",
+            "--zero {} shards over several GPUs, but there is one",
             request.zero
         );
-        return Err(Failure::yours(what, "say how many: --gpus 8").into());
+        return Err(Failure::yours(what, "set the number: --gpus 8").into());
     }
     Ok(())
 }
 
-/// Batch, length, amounts, speed.
+/// Batch, length, token counts, speed.
 fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     if let Some(batch) = args.batch {
         *request = crate::plan::solve::with_batch(request, batch);
@@ -252,10 +255,10 @@ fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
         *request = crate::plan::solve::with_seq_len(request, seq_len);
         if request.estimator == Estimator::General && seq_len > request.arch.max_len {
             let what = format!(
-                "{} reads at most {} tokens",
+                "the context of {} is at most {} tokens",
                 request.name, request.arch.max_len
             );
-            return Err(Failure::yours(what, "a smaller --seq-len").into());
+            return Err(Failure::yours(what, "use a smaller --seq-len").into());
         }
     }
     request.grad_accum = args.grad_accum.unwrap_or(request.grad_accum);
@@ -339,7 +342,7 @@ fn share(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').trim().parse::<f64>() {
         Ok(x) if x > 0.0 && x <= 1.0 => Ok(x),
         Ok(x) if x > 1.0 && x <= 100.0 => Ok(x / 100.0),
-        _ => Err("a share from 0 to 1, or per cent up to 100".into()),
+        _ => Err("a fraction from 0 to 1, or a percentage up to 100".into()),
     }
 }
 

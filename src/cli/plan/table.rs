@@ -1,12 +1,13 @@
-//! A plan for people: the ledger with a bar, then work, what fits, changes, advice.
+//! A plan as text: the memory ledger with bars, then work, what fits, changes, advice.
 
 use super::Context;
+use crate::base::finding::Status;
 use crate::base::human::short;
 use crate::plan::changes::ladder;
 use crate::plan::quantity::decimal;
 use crate::plan::request::{Checkpointing, Method, Said};
 use crate::plan::solve::what_fits;
-use crate::plan::{Estimator, Level, Plan, Verdict, scaling};
+use crate::plan::{Estimator, Plan, Verdict, scaling};
 use unicode_width::UnicodeWidthStr;
 
 /// Columns of the label, of the bar, of an amount.
@@ -14,16 +15,16 @@ const LABEL: usize = 20;
 const BAR: usize = 16;
 const AMOUNT: usize = 9;
 
-/// How it is drawn.
+/// Layout options.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
     ascii: bool,
-    /// Columns; `None` where nothing is cut.
+    /// Columns; `None` if nothing is truncated.
     width: Option<usize>,
 }
 
 impl Style {
-    /// Of the terminal behind standard output; a pipe gets whole lines.
+    /// Width of the terminal behind standard output; a pipe gets full lines.
     pub fn of(cx: &Context) -> Style {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
         let columns = size
@@ -43,7 +44,7 @@ impl Style {
         format!("{}{}", full.repeat(n), " ".repeat(BAR - n))
     }
 
-    /// One line, cut to the terminal.
+    /// One line, truncated to the terminal.
     fn line(&self, text: &str) -> String {
         let text = if self.ascii {
             plain(text)
@@ -109,7 +110,7 @@ fn plain(text: &str) -> String {
         .collect()
 }
 
-/// The whole page.
+/// The whole report.
 pub fn render(plan: &Plan, style: &Style) -> String {
     let mut out = head(plan, style);
     out.push('\n');
@@ -133,7 +134,7 @@ fn head(plan: &Plan, style: &Style) -> String {
     };
     let engine = match r.estimator {
         Estimator::Engine => format!(
-            "this program's engine on a CPU, products in {}",
+            "this program's engine on a CPU, matmuls in {}",
             r.precision.products()
         ),
         Estimator::General => format!("{}, {}", r.update.word(), r.precision.word()),
@@ -198,13 +199,13 @@ fn memory(plan: &Plan, style: &Style) -> String {
     }
     let verdict = match (plan.verdict(), plan.request.device.memory) {
         (Some(Verdict::Fits), Some(limit)) => format!("fits in {}", decimal(limit)),
-        (Some(Verdict::Tight), Some(limit)) => format!("just so: {} there", decimal(limit)),
+        (Some(Verdict::Tight), Some(limit)) => format!("tight: {} available", decimal(limit)),
         (Some(Verdict::TooLarge), Some(limit)) => format!("TOO LARGE for {}", decimal(limit)),
-        _ => "a limit comes from --gpu or --memory".into(),
+        _ => "no limit; set --gpu or --memory".into(),
     };
     let corrected = plan.corrected_bytes().map(|bytes| {
         (
-            "as runs here went",
+            "from earlier runs here",
             bytes,
             "median of earlier runs".to_string(),
         )
@@ -220,7 +221,7 @@ fn memory(plan: &Plan, style: &Style) -> String {
     out
 }
 
-/// The two units of a column of amounts, and their decimals: the same in every row, so that points stand in line.
+/// The units of a column of amounts and their decimals: the same in every row, so that decimal points align.
 struct Unit {
     names: [&'static str; 2],
     scales: [f64; 2],
@@ -228,7 +229,7 @@ struct Unit {
 }
 
 impl Unit {
-    /// Fit for amounts up to `most`.
+    /// The unit for amounts up to `most`.
     fn of(most: u64) -> Unit {
         let (names, scales) = match most {
             0..1_000_000_000 => (["MB", "MiB"], [1e6, 1_048_576.0]),
@@ -263,7 +264,7 @@ fn work(plan: &Plan, style: &Style) -> String {
     };
     let per = match r.method {
         Method::Pretrain => format!(
-            ", {:.1} a parameter; Chinchilla says 20",
+            ", {:.1} per parameter; Chinchilla-optimal is 20",
             plan.tokens_per_param
         ),
         _ => String::new(),
@@ -283,10 +284,10 @@ fn work(plan: &Plan, style: &Style) -> String {
             Some(source) => format!("; {}: set yours with --price", source.words()),
             None => String::new(),
         };
-        let words = format!("${} at ${price:.2} an hour and device{basis}", money(cost));
+        let words = format!("${} at ${price:.2} per device-hour{basis}", money(cost));
         rows.push(("money", words));
     } else if work.hours.is_some() && r.estimator == Estimator::General {
-        let words = "no price is known for it: --price DOLLARS for an hour of one";
+        let words = "no price known: set --price DOLLARS per device-hour";
         rows.push(("money", words.into()));
     }
     if let Some(loss) = plan
@@ -298,7 +299,7 @@ fn work(plan: &Plan, style: &Style) -> String {
     rows.push((
         "disk",
         format!(
-            "{} a checkpoint, {} for all that are kept",
+            "{} per checkpoint, {} for all kept ones",
             decimal(plan.checkpoint_bytes),
             decimal(plan.disk_bytes)
         ),
@@ -311,7 +312,7 @@ fn work(plan: &Plan, style: &Style) -> String {
 fn time(plan: &Plan) -> String {
     let r = &plan.request;
     let (Some(hours), Some(peak)) = (plan.work.hours, r.device.peak_flops) else {
-        return "not known: name a GPU with --gpu, or a speed with --tflops".into();
+        return "unknown: set --gpu, or --tflops".into();
     };
     let gpus = match r.n_devices {
         1 => String::new(),
@@ -320,14 +321,14 @@ fn time(plan: &Plan) -> String {
     let basis = match r.mfu_said {
         Said::Supervised => {
             return format!(
-                "{}, as fast as earlier runs here ({}FLOP/s)",
+                "{}, at the speed of earlier runs here ({}FLOP/s)",
                 hours_words(hours),
                 scaled_flops(peak)
             );
         }
         Said::Probed => {
             return format!(
-                "{}, at {}FLOP/s as products were measured here; runs tell better",
+                "{}, at the {}FLOP/s of a matmul benchmark here; real runs will refine it",
                 hours_words(hours),
                 scaled_flops(peak * r.mfu)
             );
@@ -379,7 +380,7 @@ fn fitting(plan: &Plan, style: &Style) -> String {
     let mut parts = Vec::new();
     parts.push(match fits.micro_batch {
         Some(n) => format!("micro-batch {}", crate::base::human::grouped(n)),
-        None => "this model not even at micro-batch 1".into(),
+        None => "not even micro-batch 1".into(),
     });
     if let Some(n) = fits.seq_len {
         parts.push(format!("or {} tokens", crate::base::human::grouped(n)));
@@ -403,7 +404,7 @@ fn changes(plan: &Plan, style: &Style) -> String {
         return String::new();
     }
     let mut out = String::from("\n");
-    out.push_str(&style.line("to make it fit, the cheapest first"));
+    out.push_str(&style.line("to make it fit, cheapest first"));
     for (i, change) in ladder.changes.iter().enumerate() {
         out.push_str(&style.line(&format!(
             "  {} {:<42} {:>9} → {:>8}   {}",
@@ -416,7 +417,7 @@ fn changes(plan: &Plan, style: &Style) -> String {
         out.push_str(&style.paragraph("      ", &format!("costs {}", change.cost)));
     }
     if !ladder.fits {
-        let more = "Even all of these are not enough: more GPUs (--gpus), a larger one, or a smaller model.";
+        let more = "Even all of these are not enough: use more GPUs (--gpus), a larger GPU, or a smaller model.";
         out.push_str(&style.paragraph("  ", more));
     }
     out
@@ -428,12 +429,12 @@ fn advice(plan: &Plan, style: &Style) -> String {
     }
     let mut out = String::from("\n");
     for advice in &plan.advice {
-        let mark = match advice.level {
-            Level::Problem => "!!",
-            Level::Warn => "! ",
-            Level::Note => "· ",
+        let mark = match advice.status {
+            Status::Fail => "!!",
+            Status::Warn => "! ",
+            _ => "· ",
         };
-        let text = format!("{} [{}]", advice.what, advice.source);
+        let text = format!("{} [{}]", advice.evidence, advice.source);
         out.push_str(&style.paragraph(&format!("  {mark} "), &text));
     }
     out

@@ -1,13 +1,15 @@
-//! `llmtui tokenizer check`: what a tokenizer does to text, alone or beside another one.
+//! `llmtui tokenizer check`: what a tokenizer does to text, alone or compared with another.
 
 use super::super::Context;
 use super::super::exit::{Exit, Failure};
+use super::super::finding;
 use super::{texts, yours};
 use crate::base::child::Child;
 use crate::base::clock::{Clock, SystemClock};
+use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::one_line;
-use crate::data::tokenizer::check::{self, Fertility, Report, Verdict};
+use crate::data::tokenizer::check::{self, Fertility, Report};
 use crate::data::tokenizer::{Tokenizer, load};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,28 +17,28 @@ use std::path::{Path, PathBuf};
 /// Speed is the median of this many passes.
 const PASSES: usize = 3;
 
-/// See what a tokenizer does to text: what is lost, what is cut, how finely
+/// Check what a tokenizer does to text: losses, splits, compression
 ///
-/// Ends with code 2 where a model trained with it could not learn something that it should.
+/// Exits with code 2 if a model trained with it could not learn something it should.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui tokenizer check tokenizer
   llmtui tokenizer check model.gguf corpus.txt --against gpt2/
   llmtui tokenizer check tokenizer --speed corpus.txt --json")]
 pub struct Args {
-    /// A tokenizer.json, a model folder, vocab.json beside merges.txt, a SentencePiece .model, or a .gguf file
+    /// A tokenizer.json, a model folder, vocab.json with merges.txt, a SentencePiece .model, or a .gguf file
     #[arg(value_name = "TOKENIZER")]
     pub tokenizer: PathBuf,
-    /// Text files of your own to try it on, besides the built-in samples
+    /// Your own text files to test on, besides the built-in samples
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Another tokenizer, shown beside it
+    /// A second tokenizer to compare with
     #[arg(long, value_name = "TOKENIZER")]
     pub against: Option<PathBuf>,
-    /// Encode this file three times and tell how fast
+    /// Encode this file three times and report the speed
     #[arg(long, value_name = "FILE")]
     pub speed: Option<PathBuf>,
-    /// Everything as JSON
+    /// Print everything as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -51,7 +53,7 @@ struct Speed {
     threads: usize,
 }
 
-/// One tokenizer, looked at.
+/// One tokenizer's results.
 #[derive(Debug, serde::Serialize)]
 struct Looked {
     #[serde(flatten)]
@@ -92,11 +94,7 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
         writeln!(out)?;
         table(&own, other.as_ref(), &mut out)?;
     }
-    let bad = own
-        .report
-        .findings
-        .iter()
-        .any(|f| f.verdict == Verdict::Bad);
+    let bad = own.report.findings.iter().any(|f| f.status == Status::Fail);
     Ok(if bad { Exit::Yours } else { Exit::Done })
 }
 
@@ -117,11 +115,14 @@ fn speed(tokenizer: &Tokenizer, text: &str) -> Result<Speed, Failure> {
     })
 }
 
+/// Columns of a title.
+const TITLE: usize = 38;
+
 /// ```text
 /// tokenizer (tokenizer.json), 8,192 tokens
-///   ok    Text comes back as it was: all 22 samples
-///   BAD   Line ends and tabs are kept: "a\nb" comes back as "a b"
-///         try: …
+/// ok       Text comes back as it was               all 22 samples
+/// FAIL     Line ends and tabs are kept             "a\nb" comes back as "a b"
+///          fix   …
 /// ```
 fn findings(looked: &Looked, out: &mut impl Write) -> std::io::Result<()> {
     let report = &looked.report;
@@ -132,17 +133,8 @@ fn findings(looked: &Looked, out: &mut impl Write) -> std::io::Result<()> {
         report.origin,
         human::grouped(report.vocab_size as u64)
     )?;
-    for finding in &report.findings {
-        let word = match finding.verdict {
-            Verdict::Good => "ok",
-            Verdict::Doubtful => "note",
-            Verdict::Bad => "BAD",
-        };
-        let evidence = one_line(&finding.evidence);
-        writeln!(out, "  {word:4}  {}: {evidence}", finding.title)?;
-        if !finding.hint.is_empty() {
-            writeln!(out, "        try: {}", finding.hint)?;
-        }
+    for found in &report.findings {
+        out.write_all(finding::rows(found, TITLE, "").as_bytes())?;
     }
     if let Some(used) = report.used {
         writeln!(
@@ -167,7 +159,7 @@ fn findings(looked: &Looked, out: &mut impl Write) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Bytes a token, tokens a word and the share of unknown tokens; two tokenizers side by side.
+/// Bytes per token, tokens per word and the rate of unknown tokens; two tokenizers side by side.
 fn table(own: &Looked, other: Option<&Looked>, out: &mut impl Write) -> std::io::Result<()> {
     let rows = &own.report.fertility;
     let names = rows.iter().map(|row| one_line(&row.name).chars().count());

@@ -1,4 +1,4 @@
-//! `llmtui tokenizer`: make a vocabulary, or see what one does to text.
+//! `llmtui tokenizer`: train a tokenizer or check one.
 
 mod check;
 mod texts;
@@ -28,7 +28,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
 }
 
-/// Bad data is the user's to correct.
+/// Data errors are user errors.
 fn yours(error: &DataError) -> Failure {
     Failure::yours(error.to_string(), error.hint())
 }

@@ -1,4 +1,4 @@
-//! Text files, read piece by piece: files may be larger than memory.
+//! Text files, read in chunks: files may be larger than memory.
 
 use super::super::exit::Failure;
 use std::fs::File;
@@ -6,20 +6,20 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A piece ends with the first line that reaches this size.
+/// A chunk ends with the first line that reaches this size, in bytes.
 const PIECE_BYTES: usize = 64 << 10;
-/// A line longer than this is cut: nothing may take all memory.
+/// A longer line is split, to bound memory.
 const MAX_LINE: u64 = 16 << 20;
 
-/// Endings of files that hold rows or compressed bytes, which would be learned with their braces and commas.
+/// Extensions of structured or compressed files, whose syntax would end up in the vocabulary.
 const NOT_TEXT: [&str; 9] = [
     "jsonl", "json", "csv", "tsv", "parquet", "gz", "zst", "arrow", "gguf",
 ];
 
-/// The files that were named, and the `.txt` files of the folders that were named, in name order.
+/// The given files, and the `.txt` files of the given folders, in name order.
 ///
 /// # Errors
-/// A path that is not there, a file that is no text, nothing at all.
+/// A path does not exist, a file is not text, or nothing is left.
 pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in paths {
@@ -33,7 +33,7 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             if texts.is_empty() {
                 return Err(Failure::yours(
                     format!("no .txt file in {}", path.display()),
-                    "name text files, or a folder of .txt files",
+                    "pass text files, or a folder of .txt files",
                 ));
             }
             texts.sort();
@@ -45,7 +45,7 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         if NOT_TEXT.contains(&ending.to_lowercase().as_str()) {
             return Err(Failure::yours(
                 format!("{}: .{ending} is not plain text", path.display()),
-                "a vocabulary is trained on text: write the text of its rows to a .txt file first",
+                "a tokenizer is trained on text: extract the text to a .txt file first",
             ));
         }
         files.push(path.clone());
@@ -57,12 +57,12 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::yours(format!("{} cannot be read: {error}", path.display()), "")
 }
 
-/// Pieces of text out of files; ends at the first fault, which is kept.
+/// Chunks of text from files; ends at the first error, which is stored.
 pub struct Pieces {
     files: std::vec::IntoIter<PathBuf>,
     open: Option<Open>,
     fault: Arc<Mutex<Option<Failure>>>,
-    /// Hears how many bytes were read.
+    /// Called with the number of bytes read.
     progress: Box<dyn FnMut(u64) + Send>,
     read: u64,
 }
@@ -73,7 +73,7 @@ struct Open {
     line: u64,
 }
 
-/// Where a fault is found after the pieces have ended.
+/// Holds the error after the iterator has ended.
 pub type Fault = Arc<Mutex<Option<Failure>>>;
 
 impl Pieces {

@@ -1,4 +1,4 @@
-//! `llmtui tokenizer train`: a vocabulary trained on text files, written as a folder that other programs open too.
+//! `llmtui tokenizer train`: trains a vocabulary on text files and writes it as a folder other programs can load.
 
 use super::super::Context;
 use super::super::exit::{Exit, Failure};
@@ -12,40 +12,40 @@ use std::path::PathBuf;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// Least time between two lines of progress.
+/// Least time between two progress lines.
 const PACE: Duration = Duration::from_millis(250);
-/// Bytes of the files that are encoded afterwards, to tell how well it goes.
+/// Bytes of the input that are encoded afterwards to report compression.
 const TRIAL_BYTES: usize = 16 << 20;
 
-/// Learn a vocabulary from text files
+/// Train a tokenizer on text files
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui tokenizer train --vocab-size 8192 corpus/*.txt
   llmtui tokenizer train --kind unigram --vocab-size 4096 --chat-markers chatml --out mine corpus.txt
-A spec then names it: -s 'data.tokenizer={file: {path: mine}}'")]
+To use it in a spec: -s 'data.tokenizer={file: {path: mine}}'")]
 pub struct Args {
     /// Text files, or folders of .txt files
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// What kind of vocabulary
+    /// Kind of tokenizer
     #[arg(long, value_name = "KIND", default_value = "bpe", value_parser = ["bpe", "unigram", "wordpiece", "char"])]
     pub kind: String,
-    /// Tokens in the vocabulary, special tokens included; `char` takes what it finds
+    /// Vocabulary size, special tokens included; `char` uses the characters it finds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     pub vocab_size: Option<u32>,
-    /// Whose rule cuts text into words (bpe)
+    /// Pre-tokenizer rule that splits text into words (bpe)
     #[arg(long, value_name = "RULE", value_parser = ["gpt2", "llama3", "qwen2"])]
     pub split: Option<String>,
-    /// A token of your own that is never cut; may be repeated
+    /// A special token of your own, never split; may be repeated
     #[arg(long = "special", value_name = "TOKEN")]
     pub specials: Vec<String>,
-    /// The marks of a chat template as tokens
+    /// Add a chat template's markers as special tokens
     #[arg(long, value_name = "TEMPLATE", value_parser = ["chatml", "llama3", "mistral", "gemma"])]
     pub chat_markers: Option<String>,
-    /// The folder to write
+    /// Output folder
     #[arg(long, value_name = "DIR", default_value = "tokenizer")]
     pub out: PathBuf,
-    /// Write over a tokenizer that is there already
+    /// Overwrite an existing tokenizer
     #[arg(long)]
     pub force: bool,
 }
@@ -55,8 +55,10 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
     let json_path = args.out.join("tokenizer.json");
     for path in [&json_path, &args.out.join(CONFIG)] {
         if path.exists() && !args.force {
-            let what = format!("{} exists already", path.display());
-            return Err(Failure::yours(what, "another folder (--out DIR), or --force").into());
+            let what = format!("{} already exists", path.display());
+            return Err(
+                Failure::yours(what, "choose another folder (--out DIR), or use --force").into(),
+            );
         }
     }
     let files = texts::files(&args.files)?;
@@ -81,7 +83,7 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
     {
         writeln!(
             out,
-            "fewer than the {} asked for: the text has no more pieces that repeat",
+            "fewer than the requested {}: the text has no more repeated pieces",
             human::grouped(u64::from(wanted))
         )?;
     }
@@ -89,18 +91,18 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
     writeln!(out, "written to {}", args.out.display())?;
     writeln!(
         out,
-        "look at it: llmtui tokenizer check {}",
+        "check it: llmtui tokenizer check {}",
         args.out.display()
     )?;
     writeln!(
         out,
-        "train with it: -s data.tokenizer.file.path={}",
+        "use it: -s data.tokenizer.file.path={}",
         args.out.display()
     )?;
     Ok(Exit::Done)
 }
 
-/// The same words as in a spec.
+/// The same values as in a spec.
 fn config(args: &Args) -> Result<TokenizerConfig, Failure> {
     let mut settings = serde_json::Map::new();
     let mut set = |key: &str, value: serde_json::Value| settings.insert(key.into(), value);
@@ -119,7 +121,7 @@ fn config(args: &Args) -> Result<TokenizerConfig, Failure> {
     let whole = serde_json::json!({ args.kind.clone(): settings });
     serde_json::from_value(whole).map_err(|e| {
         Failure::yours(
-            format!("--kind {} cannot take that: {e}", args.kind),
+            format!("--kind {} does not accept this: {e}", args.kind),
             "llmtui tokenizer train --help",
         )
     })
@@ -133,14 +135,14 @@ fn learn(config: &TokenizerConfig, files: &[PathBuf]) -> anyhow::Result<Tokenize
         .sum();
     let (mut pieces, fault) = texts::Pieces::new(files.to_vec(), progress(total));
     let outcome = config.learn(&mut pieces);
-    // A file that ended the reading is the cause of whatever came after.
+    // A file error that ended the reading is the cause of whatever came after.
     if let Some(fault) = fault.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(fault.into());
     }
     Ok(outcome.map_err(|e| yours(&e))?)
 }
 
-/// Says on standard error how far the reading is: over one line in a terminal, in lines elsewhere.
+/// Shows progress on standard error: one updating line at a terminal, separate lines elsewhere.
 fn progress(total: u64) -> Box<dyn FnMut(u64) + Send> {
     let clock = SystemClock::new();
     let terminal = std::io::stderr().is_terminal();
@@ -177,7 +179,7 @@ fn progress(total: u64) -> Box<dyn FnMut(u64) + Send> {
     })
 }
 
-/// How the new vocabulary does on the text that it came from.
+/// Compression of the new vocabulary on its training text.
 fn trial(tokenizer: &Tokenizer, files: &[PathBuf], out: &mut impl Write) -> anyhow::Result<()> {
     let (pieces, _) = texts::Pieces::new(files.to_vec(), Box::new(|_| {}));
     let mut text = String::new();
@@ -192,7 +194,7 @@ fn trial(tokenizer: &Tokenizer, files: &[PathBuf], out: &mut impl Write) -> anyh
     let seconds = clock.elapsed().as_secs_f64().max(1e-6);
     writeln!(
         out,
-        "{:.2} bytes a token on this text, {} tokens/s ({}/s)",
+        "{:.2} bytes per token on this text, {} tokens/s ({}/s)",
         text.len() as f64 / tokens.max(1) as f64,
         human::short(tokens as f64 / seconds),
         human::bytes((text.len() as f64 / seconds) as u64)
@@ -200,7 +202,7 @@ fn trial(tokenizer: &Tokenizer, files: &[PathBuf], out: &mut impl Write) -> anyh
     Ok(())
 }
 
-/// The words of the command line are those of a spec.
+/// Command-line values are those of a spec.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,7 +241,7 @@ mod tests {
     fn what_a_kind_does_not_know_is_refused() {
         let error = config(&args("char")).unwrap_err();
         assert!(
-            error.what.contains("--kind char cannot take that"),
+            error.what.contains("--kind char does not accept this"),
             "{}",
             error.what
         );

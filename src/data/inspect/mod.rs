@@ -23,12 +23,13 @@ pub use halves::{Halves, Side};
 pub use keep::{Kept, KeptRow};
 pub use lengths::{Bin, Lengths};
 pub use ngrams::Reference;
-pub use report::{Finding, Hit, Report, SourceShare, Spread, TokenCount, Tokens};
+pub use report::{Hit, Report, RowsFinding, SourceShare, Spread, TokenCount, Tokens};
 pub use row::{Part, Row, key, parts};
 pub use subject::{Cleaned, Inspected, Read, Subject, reading};
 pub use view::{Seen, View};
 
 use super::{Example, Place, RowFault};
+use crate::base::finding::Finding;
 use checks::{Check, Kind, Setup};
 use keep::Keeper;
 use std::collections::BTreeMap;
@@ -253,7 +254,7 @@ impl Inspector {
             .map(|c| c.kind.title)
             .collect();
         let rows = self.rows;
-        let mut findings: Vec<Finding> = checks
+        let mut findings: Vec<RowsFinding> = checks
             .into_iter()
             .filter(|c| c.rows > 0)
             .map(|c| c.finding(rows))
@@ -305,17 +306,20 @@ impl Inspector {
 }
 
 impl Running {
-    fn finding(self, rows: u64) -> Finding {
+    fn finding(self, rows: u64) -> RowsFinding {
         let share = self.rows as f64 / rows.max(1) as f64;
-        Finding {
-            id: self.kind.id,
-            title: self.kind.title,
-            severity: self.check.severity(share).unwrap_or(self.kind.severity),
+        let severity = self.check.severity(share).unwrap_or(self.kind.severity);
+        let finding = Finding {
+            status: severity.status(),
+            cause: self.kind.cause.into(),
+            fix: self.kind.fix.into(),
+            ..Finding::pass(self.check.evidence().unwrap_or_default())
+        };
+        RowsFinding {
+            finding: finding.named(self.kind.id, self.kind.title),
+            severity,
             rows: self.rows,
             share,
-            evidence: self.check.evidence().unwrap_or_default(),
-            cause: self.kind.cause,
-            fix: self.kind.fix,
             examples: self.examples,
         }
     }

@@ -135,7 +135,7 @@ impl View for Reader {
             Content::Text(_) | Content::Chat(_) | Content::Completion { .. } => {
                 vec![seen("", self.renderer.document(example, place)?)]
             }
-            _ => match self.renderer.sides(example, place)? {
+            _ => match self.renderer.post_training(example, place)? {
                 PostTrainingExample::Preference { chosen, rejected } => {
                     vec![seen("chosen", chosen), seen("rejected", rejected)]
                 }

@@ -2,6 +2,7 @@
 
 use super::checks::Severity;
 use super::lengths::{Bin, Lengths};
+use crate::base::finding::Finding;
 use serde::Serialize;
 
 /// Bars of a histogram in JSON.
@@ -9,19 +10,24 @@ const BINS: usize = 24;
 
 /// One kind of finding in these rows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Finding {
-    pub id: &'static str,
-    pub title: &'static str,
+pub struct RowsFinding {
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// Finer than the finding's status, which has no word for a note.
     pub severity: Severity,
     /// Rows that have it, and their share of all rows.
     pub rows: u64,
     pub share: f64,
-    /// More on what was found; may be empty.
-    pub evidence: String,
-    pub cause: &'static str,
-    pub fix: &'static str,
     /// The first rows that have it.
     pub examples: Vec<Hit>,
+}
+
+impl std::ops::Deref for RowsFinding {
+    type Target = Finding;
+
+    fn deref(&self) -> &Finding {
+        &self.finding
+    }
 }
 
 /// One row that has a finding.
@@ -115,7 +121,7 @@ pub struct Report {
     /// The largest first.
     pub sources: Vec<SourceShare>,
     /// The worst first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<RowsFinding>,
     /// What was not looked at, in words; empty when everything was.
     pub limits: Vec<String>,
     /// Checks that found nothing, by their titles.

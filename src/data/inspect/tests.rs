@@ -96,7 +96,11 @@ fn a_report_counts_rows_tokens_and_findings_worst_first() {
     };
     let (report, kept) = inspect(options, rows);
     assert_eq!((report.rows, report.characters.rows), (5, 4));
-    let found: Vec<(&str, u64)> = report.findings.iter().map(|f| (f.id, f.rows)).collect();
+    let found: Vec<(&str, u64)> = report
+        .findings
+        .iter()
+        .map(|f| (f.id.as_str(), f.rows))
+        .collect();
     assert_eq!(
         found,
         [

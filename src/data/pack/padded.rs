@@ -1,4 +1,4 @@
-//! One document a row: rows of like length are gathered into batches, so that little padding is read. The rows of a batch
+//! One sequence a row: examples of like length are gathered into batches, so that little padding is read. The rows of a batch
 //! follow from the lengths, the documents in them and the order of batches from seed and epoch.
 
 use super::packed::{Draw, classes};
@@ -7,23 +7,23 @@ use super::pieces::Piece;
 /// Widths of batches are multiples of this: few different sizes, so that buffers are used again.
 const STEP: usize = 32;
 
-/// Batches of pieces.
+/// Batches of examples.
 #[derive(Debug)]
 pub(crate) struct Padded {
-    /// Indices of pieces, longest first.
+    /// Indices of examples, longest first.
     by_length: Vec<u32>,
     classes: Vec<(u32, u32)>,
     class_of: Vec<u32>,
 }
 
 impl Padded {
-    pub fn new(pieces: &[Piece]) -> Padded {
-        let mut by_length: Vec<u32> = (0..pieces.len() as u32).collect();
-        by_length.sort_by_key(|i| std::cmp::Reverse(pieces[*i as usize].places()));
-        let lengths: Vec<usize> = by_length
-            .iter()
-            .map(|i| pieces[*i as usize].places())
-            .collect();
+    /// Examples of so many sequences each, whose pieces stand next to each other.
+    pub fn new(pieces: &[Piece], sequences: usize) -> Padded {
+        let longest = |example: &[Piece]| example.iter().map(Piece::places).max().unwrap_or(0);
+        let places: Vec<usize> = pieces.chunks(sequences).map(longest).collect();
+        let mut by_length: Vec<u32> = (0..places.len() as u32).collect();
+        by_length.sort_by_key(|i| std::cmp::Reverse(places[*i as usize]));
+        let lengths: Vec<usize> = by_length.iter().map(|i| places[*i as usize]).collect();
         let (classes, class_of) = classes(&lengths);
         Padded {
             by_length,
@@ -32,17 +32,22 @@ impl Padded {
         }
     }
 
-    /// Piece number `place` from the longest on.
+    /// Number of examples.
+    pub fn examples(&self) -> usize {
+        self.by_length.len()
+    }
+
+    /// Example number `place` from the longest on.
     pub fn sorted(&self, place: usize) -> usize {
         self.by_length[place] as usize
     }
 
-    /// Batches of an epoch; the last of them, the shortest documents, may have fewer rows.
+    /// Batches of an epoch; the last of them, the shortest examples, may be smaller.
     pub fn batches(&self, batch_size: usize) -> usize {
         self.by_length.len().div_ceil(batch_size)
     }
 
-    /// The pieces of batch number `index` of an epoch.
+    /// The examples of batch number `index` of an epoch.
     pub fn batch(
         &self,
         index: usize,
@@ -80,7 +85,7 @@ mod tests {
             seed in 0_u64..100,
         ) {
             let pieces: Vec<Piece> = lengths.iter().map(|n| Piece { start: 0, len: n + 1 }).collect();
-            let padded = Padded::new(&pieces);
+            let padded = Padded::new(&pieces, 1);
             let draw = Draw { seed, epoch: 2, source: 0 };
             let batches: Vec<Vec<usize>> = (0..padded.batches(batch_size))
                 .map(|k| padded.batch(k, batch_size, draw).collect())

@@ -65,54 +65,79 @@ impl Account {
     }
 }
 
-/// Cuts documents, given by first token and length, to at most `seq_len` predictions each.
+/// Cuts documents, given by first token and length, to at most `seq_len` predictions each. An example of several sequences
+/// stays whole: where nothing is left to learn from one of them, all are left out.
 pub(crate) fn cut(
     store: &Store,
-    documents: impl Iterator<Item = (u64, u64)>,
+    documents: &[(u64, u64)],
     seq_len: usize,
     too_long: TooLong,
 ) -> (Vec<Piece>, Account) {
-    let (mut pieces, mut account) = (Vec::new(), Account::default());
-    let longest = seq_len as u64 + 1;
-    let masked = store.masked();
-    for (start, len) in documents {
-        let before = pieces.len();
-        let mut push = |start: u64, len: u64| {
-            let len = len as u32;
-            let learns = || !masked || store.supervised(start + 1, len as usize - 1) > 0;
-            if len >= 2 && learns() {
-                pieces.push(Piece { start, len });
-            }
-        };
-        if len <= longest {
-            push(start, len);
-        } else {
-            match too_long {
-                TooLong::Split => {
-                    account.split += 1;
-                    // The last token of a part is the first of the next: each but the first is predicted once.
-                    for at in (0..len - 1).step_by(seq_len) {
-                        push(start + at, longest.min(len - at));
-                    }
-                }
-                TooLong::Drop => {
-                    account.dropped += 1;
-                    account.lost_tokens += len;
-                    continue;
-                }
-                TooLong::Truncate | TooLong::TruncateStart => {
-                    account.truncated += 1;
-                    account.lost_tokens += len - longest;
-                    let end = too_long == TooLong::TruncateStart;
-                    push(start + if end { len - longest } else { 0 }, longest);
-                }
-            }
-        }
-        if pieces.len() == before {
-            account.nothing_supervised += 1;
+    let mut cutter = Cutter {
+        store,
+        seq_len,
+        too_long,
+        masked: store.masked(),
+        pieces: Vec::new(),
+        account: Account::default(),
+    };
+    let sequences = store.unit.sequences();
+    for example in documents.chunks(sequences) {
+        let before = cutter.pieces.len();
+        example.iter().for_each(|span| cutter.document(*span));
+        if sequences > 1 && cutter.pieces.len() != before + sequences {
+            cutter.pieces.truncate(before);
         }
     }
-    (pieces, account)
+    (cutter.pieces, cutter.account)
+}
+
+struct Cutter<'a> {
+    store: &'a Store,
+    seq_len: usize,
+    too_long: TooLong,
+    masked: bool,
+    pieces: Vec<Piece>,
+    account: Account,
+}
+
+impl Cutter<'_> {
+    fn document(&mut self, (start, len): (u64, u64)) {
+        let (before, longest) = (self.pieces.len(), self.seq_len as u64 + 1);
+        match self.too_long {
+            _ if len <= longest => self.push(start, len),
+            TooLong::Split => {
+                self.account.split += 1;
+                // The last token of a part is the first of the next: each but the first is predicted once.
+                for at in (0..len - 1).step_by(self.seq_len) {
+                    self.push(start + at, longest.min(len - at));
+                }
+            }
+            TooLong::Drop => {
+                self.account.dropped += 1;
+                self.account.lost_tokens += len;
+                return;
+            }
+            TooLong::Truncate | TooLong::TruncateStart => {
+                self.account.truncated += 1;
+                self.account.lost_tokens += len - longest;
+                let end = self.too_long == TooLong::TruncateStart;
+                self.push(start + if end { len - longest } else { 0 }, longest);
+            }
+        }
+        if self.pieces.len() == before {
+            self.account.nothing_supervised += 1;
+        }
+    }
+
+    /// Keeps a piece of which something is supervised.
+    fn push(&mut self, start: u64, len: u64) {
+        let supervised = || !self.masked || self.store.supervised(start + 1, len as usize - 1) > 0;
+        if len >= 2 && supervised() {
+            let len = len as u32;
+            self.pieces.push(Piece { start, len });
+        }
+    }
 }
 
 #[cfg(test)]
@@ -127,7 +152,7 @@ mod tests {
             .map(|n| Document::all_supervised((0..*n).collect()))
             .collect();
         let store = store(&[&documents]);
-        let (pieces, account) = cut(&store, store.spans(), 4, too_long);
+        let (pieces, account) = cut(&store, &store.spans().collect::<Vec<_>>(), 4, too_long);
         (pieces.iter().map(|p| (p.start, p.len)).collect(), account)
     }
 
@@ -159,9 +184,23 @@ mod tests {
             supervised: (0..8).map(|i| i >= 6).collect(),
         };
         let store = store(&[&[document]]);
-        let (pieces, account) = cut(&store, store.spans(), 4, TooLong::Truncate);
+        let spans: Vec<_> = store.spans().collect();
+        let (pieces, account) = cut(&store, &spans, 4, TooLong::Truncate);
         assert!(pieces.is_empty() && account.nothing_supervised == 1);
-        let (pieces, _) = cut(&store, store.spans(), 4, TooLong::TruncateStart);
+        let (pieces, _) = cut(&store, &spans, 4, TooLong::TruncateStart);
         assert_eq!(pieces.len(), 1);
+    }
+
+    #[test]
+    fn a_pair_goes_out_whole_when_one_side_has_nothing_left() {
+        let sides = [3, 4, 1, 3, 9, 2].map(|n| Document::all_supervised((0..n).collect()));
+        let mut store = store(&[&sides]);
+        store.unit = crate::data::Unit::Pair;
+        let spans: Vec<_> = store.spans().collect();
+        let (pieces, _) = cut(&store, &spans, 4, TooLong::Truncate);
+        let found: Vec<_> = pieces.iter().map(|p| (p.start, p.len)).collect();
+        assert_eq!(found, [(0, 3), (3, 4), (11, 5), (20, 2)]);
+        let (pieces, account) = cut(&store, &spans, 4, TooLong::Drop);
+        assert_eq!((pieces.len(), account.dropped), (2, 1));
     }
 }

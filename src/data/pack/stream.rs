@@ -66,7 +66,7 @@ impl Stream {
     }
 
     /// The seq_len + 1 tokens from `start` on, and which of them are supervised where the store has a mask.
-    pub fn read(&self, store: &Store, start: u64, ids: &mut Vec<u32>, weights: &mut Vec<f32>) {
+    pub fn read(&self, store: &Store, start: u64, ids: &mut Vec<u32>, mask: &mut Vec<bool>) {
         let masked = store.masked();
         let (mut at, end) = (start, start + self.seq_len as u64 + 1);
         let mut stretch = self.stretches.partition_point(|(_, first)| *first <= at) - 1;
@@ -76,7 +76,7 @@ impl Stream {
             let len = (end.min(next) - at) as usize;
             store.copy(from + at - first, len, ids);
             if masked {
-                store.weights(from + at - first, len, weights);
+                store.mask(from + at - first, len, mask);
             }
             at += len as u64;
             stretch += 1;

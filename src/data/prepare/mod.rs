@@ -13,7 +13,7 @@ use crate::data::pack::{Packing, TooLong};
 use crate::data::render::{TrainOn, end_tokens};
 use crate::data::source::ReadContext;
 use crate::data::store::Progress;
-use crate::data::{DataConfig, DataError, Dataset, Learning, Tokenizer, vocabulary};
+use crate::data::{DataConfig, DataError, Dataset, Learning, Tokenizer, Unit, vocabulary};
 use crate::hub::HubConfig;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub struct Request<'a> {
     pub seq_len: usize,
     /// What is supervised where the spec says `auto`.
     pub train_on: TrainOn,
+    /// What the method takes as one example.
+    pub unit: Unit,
     /// Where files and the hub are.
     pub surroundings: Surroundings,
     /// Hears how far tokenizing has come.
@@ -58,6 +60,7 @@ impl Request<'_> {
         Request {
             seq_len,
             train_on: TrainOn::All,
+            unit: Unit::Text,
             surroundings: Surroundings::default(),
             progress: None,
         }
@@ -69,11 +72,11 @@ pub(in crate::data) fn open(
     config: &DataConfig,
     mut request: Request<'_>,
 ) -> Result<Dataset, DataError> {
-    if config.is_corpus(&request.surroundings.read.base) {
+    if request.unit == Unit::Text && config.is_corpus(&request.surroundings.read.base) {
         return corpus(config, request.seq_len);
     }
     let (tokenizer, ends, train, val, mut notes) = tokens(config, &mut request)?;
-    let how = layout(config, &train, request.seq_len);
+    let how = layout(config, &train, &request)?;
     let (documents, learning) = lay_out(config, &train, &val, how, &mut notes)?;
     Ok(Dataset {
         fingerprint: fingerprint(config, &train, &val, how),
@@ -129,6 +132,7 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
             TrainOn::Auto => request.train_on,
             said => said,
         },
+        unit: request.unit,
         read,
         cache,
         progress: match &mut request.progress {
@@ -155,18 +159,39 @@ fn tokens(config: &DataConfig, request: &mut Request<'_>) -> Result<Tokens, Data
     Ok((tokenizer, ends, train, val, notes))
 }
 
-fn layout(config: &DataConfig, train: &[Ready], seq_len: usize) -> Layouting {
+fn layout(
+    config: &DataConfig,
+    train: &[Ready],
+    request: &Request<'_>,
+) -> Result<Layouting, DataError> {
     let conversations = train.iter().any(|source| source.conversations);
-    let (packing, too_long) = match conversations {
-        true => (Packing::Packed, TooLong::Truncate),
-        false => (Packing::Stream, TooLong::Split),
+    let (packing, too_long) = match (request.unit, conversations) {
+        (Unit::Pair, _) => (Packing::Padded, TooLong::Truncate),
+        (Unit::Text, true) => (Packing::Packed, TooLong::Truncate),
+        (Unit::Text, false) => (Packing::Stream, TooLong::Split),
     };
-    Layouting {
+    let how = Layouting {
         packing: config.packing.or(packing),
         too_long: config.too_long.or(too_long),
         order: config.order,
-        seq_len,
+        seq_len: request.seq_len,
+        unit: request.unit,
+    };
+    if how.unit == Unit::Pair && how.packing != Packing::Padded {
+        return Err(DataError::source(
+            "data.packing",
+            "preference pairs are laid one sequence a row",
+            "leave data.packing out, or set it to padded",
+        ));
     }
+    if how.unit == Unit::Pair && how.too_long == TooLong::Split {
+        return Err(DataError::source(
+            "data.too_long",
+            "the parts of an answer cannot be preferred one by one",
+            "leave data.too_long out, or set it to truncate, truncate_start or drop",
+        ));
+    }
+    Ok(how)
 }
 
 /// Splits every source and lays its documents into rows.

@@ -8,7 +8,7 @@ use crate::data::render::{Renderer, TrainOn};
 use crate::data::source::{CONTINUES, Origin, ReadContext, SourceConfig};
 use crate::data::store::{self, Entry, Feed, Key, Piece, Progress, Store};
 use crate::data::vocabulary::has_turns;
-use crate::data::{DataConfig, DataError, Example, Place, RowFault, Tokenizer};
+use crate::data::{DataConfig, DataError, Example, Place, RowFault, Tokenizer, Unit};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -34,6 +34,7 @@ pub(super) struct Tokenizing<'a> {
     pub tokenizer: Arc<Tokenizer>,
     pub template: Option<Template>,
     pub train_on: TrainOn,
+    pub unit: Unit,
     pub read: ReadContext,
     pub cache: Option<PathBuf>,
     pub progress: &'a mut dyn FnMut(&Progress),
@@ -58,12 +59,17 @@ impl Tokenizing<'_> {
         };
         let key = self.key(source, &rows)?;
         let hash = key.hash();
-        let entry = self.entry(&name, source, &key, rows)?;
+        let mut entry = self.entry(&name, source, &key, rows)?;
+        entry.store.unit = self.unit;
         let (documents, tokens) = (entry.store.documents(), entry.store.tokens());
         let supervised = entry.store.supervised(0, tokens as usize);
         self.notes.extend(entry.notes);
+        let examples = match self.unit {
+            Unit::Text => format!("{documents} documents"),
+            Unit::Pair => format!("{} pairs", documents / 2),
+        };
         self.notes.push(format!(
-            "{name}: {documents} documents, {tokens} tokens, {:.1} % of them supervised",
+            "{name}: {examples}, {tokens} tokens, {:.1} % of them supervised",
             100.0 * supervised as f64 / tokens.max(1) as f64
         ));
         Ok(Ready {
@@ -93,7 +99,11 @@ impl Tokenizing<'_> {
             Origin::Synthetic(_) => serde_json::to_string(source).unwrap_or_default(),
             _ => String::new(),
         };
-        Ok(Key::new(&source.to_string())
+        let key = match self.unit {
+            Unit::Text => Key::new(&source.to_string()),
+            unit => Key::new(&source.to_string()).with("unit", format!("{unit:?}")),
+        };
+        Ok(key
             .with("settings", made)
             .with("content", store::digest(rows.rows().files())?)
             .with("format", format!("{detection} {:?}", source.columns))
@@ -111,7 +121,7 @@ impl Tokenizing<'_> {
         rows: Examples,
     ) -> Result<Entry, DataError> {
         let renderer = Renderer::new(self.tokenizer.clone(), self.template.clone(), self.train_on);
-        let (config, read) = (self.config, &self.read);
+        let (config, read, unit) = (self.config, &self.read, self.unit);
         let progress = &mut *self.progress;
         let mut opened = Some(rows);
         let mut feed = |build: &mut dyn FnMut(Feed<'_>) -> Result<(), DataError>| {
@@ -122,7 +132,7 @@ impl Tokenizing<'_> {
             build(Feed {
                 name,
                 rows: &mut rows,
-                tokenize: &|place, example| tokenize(&renderer, place, example),
+                tokenize: &|place, example| tokenize(&renderer, unit, place, example),
                 eos: renderer.tokenizer().eos(),
                 on_bad_row: config.on_bad_row,
                 progress: &mut *progress,
@@ -163,9 +173,18 @@ impl Tokenizing<'_> {
     }
 }
 
-fn tokenize(renderer: &Renderer, place: &Place, example: &Example) -> Result<Piece, RowFault> {
+fn tokenize(
+    renderer: &Renderer,
+    unit: Unit,
+    place: &Place,
+    example: &Example,
+) -> Result<Piece, RowFault> {
+    let documents = match unit {
+        Unit::Text => vec![renderer.document(example, place)?],
+        Unit::Pair => renderer.pair(example, place)?.into(),
+    };
     Ok(Piece {
-        document: renderer.document(example, place)?,
+        documents,
         continues: example.extra.contains_key(CONTINUES),
         text_bytes: store::text_bytes(&example.content) as u64,
     })

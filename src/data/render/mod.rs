@@ -120,7 +120,7 @@ impl Renderer {
     ///
     /// # Errors
     /// A row that the template refuses or cannot be masked for, text outside the vocabulary, and rows of preferences or
-    /// prompts without an answer, which [`Renderer::sides`] makes pairs of.
+    /// prompts without an answer, which [`Renderer::pair`] makes pairs of.
     pub fn document(&self, example: &Example, place: &Place) -> Result<Document, RowFault> {
         let tools = example.tools.as_ref();
         let document = match &example.content {

@@ -25,15 +25,34 @@ pub enum PostTrainingExample {
 }
 
 impl Renderer {
+    /// The chosen and the rejected side of a preference.
+    ///
+    /// # Errors
+    /// As [`Renderer::post_training`]; and rows of any other kind.
+    pub fn pair(&self, example: &Example, place: &Place) -> Result<[Document; 2], RowFault> {
+        match self.post_training(example, place)? {
+            PostTrainingExample::Preference { chosen, rejected } => Ok([chosen, rejected]),
+            _ => Err(RowFault::new(
+                place,
+                "not a preference pair: a chosen and a rejected answer are needed",
+                "choose a method for such rows, or name the columns with data.format",
+            )),
+        }
+    }
+
     /// One example as [`PostTrainingExample`]; `data.train_on` has no say here.
     ///
     /// # Errors
     /// As [`Renderer::document`]; and rows that are one text to learn.
-    pub fn sides(&self, example: &Example, place: &Place) -> Result<PostTrainingExample, RowFault> {
+    pub fn post_training(
+        &self,
+        example: &Example,
+        place: &Place,
+    ) -> Result<PostTrainingExample, RowFault> {
         let tools = example.tools.as_ref();
         let answer = |prompt, completion| {
-            let sides = (prompt, completion);
-            let document = self.completion(sides, tools, place, TrainOn::Completion)?;
+            let turns = (prompt, completion);
+            let document = self.completion(turns, tools, place, TrainOn::Completion)?;
             self.note(&document);
             Ok(document)
         };

@@ -265,7 +265,7 @@ fn what_cannot_be_a_document_says_what_to_do() {
     });
     assert!(renderer.document(&prompt, &place()).is_err());
     let fault = renderer
-        .sides(&chat(&[("user", "a")]), &place())
+        .post_training(&chat(&[("user", "a")]), &place())
         .unwrap_err();
     assert!(fault.fix.contains("sft"), "{}", fault.fix);
 }
@@ -274,7 +274,7 @@ fn what_cannot_be_a_document_says_what_to_do() {
 fn preferences_labels_and_prompts_become_sides() {
     let renderer = renderer("chatml", TrainOn::All);
     let turn = |role: &str, text: &str| Turns::Messages(messages(&[(role, text)]));
-    let sides = renderer.sides(
+    let sides = renderer.post_training(
         &Example::new(Content::Preference {
             prompt: turn("user", "q"),
             chosen: turn("assistant", "good"),
@@ -297,7 +297,7 @@ fn preferences_labels_and_prompts_become_sides() {
     let Ok(PostTrainingExample::Labelled {
         answer,
         desirable: false,
-    }) = renderer.sides(&labelled, &place())
+    }) = renderer.post_training(&labelled, &place())
     else {
         panic!("a labelled row has one answer");
     };
@@ -306,7 +306,8 @@ fn preferences_labels_and_prompts_become_sides() {
         prompt: turn("user", "1+1"),
         answer: Some("2".into()),
     });
-    let Ok(PostTrainingExample::Prompt { prompt, answer }) = renderer.sides(&asked, &place())
+    let Ok(PostTrainingExample::Prompt { prompt, answer }) =
+        renderer.post_training(&asked, &place())
     else {
         panic!("a prompt stays one");
     };

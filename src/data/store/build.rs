@@ -30,10 +30,10 @@ pub struct Progress {
     pub done: bool,
 }
 
-/// A row as tokens.
+/// A row as tokens: the documents of one example.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Piece {
-    pub document: Document,
+    pub documents: Vec<Document>,
     /// It goes on where the row before it ended: no new document begins.
     pub continues: bool,
     pub text_bytes: u64,
@@ -192,12 +192,14 @@ impl Builder {
         }
         self.tally.rows += 1;
         self.tally.text_bytes += piece.text_bytes;
-        if piece.document.ids.is_empty() {
+        if piece.documents.iter().any(|d| d.ids.is_empty()) {
             self.tally.empty += 1;
             return Ok(());
         }
-        self.tokens += piece.document.ids.len() as u64;
-        self.draft.push(&piece.document);
+        for document in &piece.documents {
+            self.tokens += document.ids.len() as u64;
+            self.draft.push(document);
+        }
         Ok(())
     }
 

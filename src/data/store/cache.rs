@@ -384,7 +384,7 @@ mod tests {
             return Err(RowFault::new(place, "is bad", "mend it"));
         }
         Ok(Piece {
-            document: Document::all_supervised(vec![place.row as u32; 2 << 20]),
+            documents: vec![Document::all_supervised(vec![place.row as u32; 2 << 20])],
             continues: false,
             text_bytes: 6,
         })

@@ -13,11 +13,13 @@ pub(super) use cache::{Entry, Feeding, Key, open_or_build};
 pub(super) use inputs::digest;
 pub use shard::Tally;
 
+use super::Unit;
 use shard::Shard;
 
-/// The documents of one source, one after the other.
+/// The documents of one source, one after the other; those of an example stand next to each other.
 #[derive(Debug)]
 pub(super) struct Store {
+    pub unit: Unit,
     shards: Vec<Shard>,
     /// Tokens before each shard.
     before: Vec<u64>,
@@ -33,6 +35,7 @@ impl Store {
             before
         });
         Store {
+            unit: Unit::Text,
             before: before.collect(),
             shards,
             tokens,
@@ -80,13 +83,13 @@ impl Store {
         self.walk(start, len, |shard, range| shard.copy(range, out));
     }
 
-    /// Appends 1 for each supervised token and 0 for the others.
-    pub fn weights(&self, start: u64, len: usize, out: &mut Vec<f32>) {
+    /// Appends for each token whether it is supervised.
+    pub fn mask(&self, start: u64, len: usize, out: &mut Vec<bool>) {
         self.walk(start, len, |shard, range| {
             if shard.masked() {
-                out.extend(range.map(|token| f32::from(u8::from(shard.supervised(token)))));
+                out.extend(range.map(|token| shard.supervised(token)));
             } else {
-                out.extend(range.map(|_| 1.0));
+                out.extend(range.map(|_| true));
             }
         });
     }
@@ -162,9 +165,9 @@ mod tests {
         let mut ids = Vec::new();
         store.copy(1, 10, &mut ids);
         assert_eq!(ids, (1..11).collect::<Vec<_>>());
-        let mut weights = Vec::new();
-        store.weights(4, 7, &mut weights);
-        assert_eq!(weights, [1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
+        let mut mask = Vec::new();
+        store.mask(4, 7, &mut mask);
+        assert_eq!(mask, [true, false, false, false, true, true, true]);
         assert_eq!((store.supervised(6, 3), store.supervised(9, 3)), (1, 3));
     }
 }

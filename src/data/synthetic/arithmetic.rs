@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
     id: "arithmetic",
-    title: "ComputeDtype",
+    title: "Arithmetic",
     summary: "Sums, differences and products of whole numbers: 12+34= → 46.",
     source: "Lee et al. 2023, arXiv:2307.03381",
 };

@@ -33,14 +33,20 @@ pub trait Generator {
     /// One problem.
     fn problem(&self, rng: &mut Rng) -> Problem;
 
+    /// An answer to a problem that is wrong and looks like one; the answer to another problem where nothing better is known.
+    fn wrong_answer(&self, problem: &Problem, rng: &mut Rng) -> Option<String> {
+        let others = (0..MAX_DRAWS).map(|_| self.problem(rng).answer);
+        others.into_iter().find(|answer| *answer != problem.answer)
+    }
+
     /// What is wrong with the settings, and how to say it right; `None` when nothing is.
     fn fault(&self) -> Option<String>;
 }
 
-crate::registry! {
+crate::base::registry! {
     /// What a made-up data set teaches.
     pub enum SyntheticConfig: dyn Generator {
-        arithmetic: ComputeDtype, copy: Copy, sort: Sort, grammar: Grammar, recall: Recall
+        arithmetic: Arithmetic, copy: Copy, sort: Sort, grammar: Grammar, recall: Recall
     }
 }
 
@@ -59,6 +65,8 @@ pub enum Shape {
     Prompt,
     /// A user who asks and an assistant who answers.
     Chat,
+    /// A prompt, the right answer as the chosen one and a wrong one as the rejected one.
+    Preference,
 }
 
 /// A made-up data set as a spec says it.
@@ -81,7 +89,8 @@ impl SyntheticSource {
         }
     }
 
-    /// The rows, in the columns that formats know: `prompt` and `completion`, `text`, `prompt` and `answer`, `messages`.
+    /// The rows, in the columns that formats know: `prompt` and `completion`, `text`, `prompt` and `answer`, `messages`,
+    /// `prompt`, `chosen` and `rejected`.
     pub fn rows(&self) -> Problems {
         Problems {
             place: format!("synthetic {}", self.generator.entry().id).into(),
@@ -92,7 +101,7 @@ impl SyntheticSource {
         }
     }
 
-    fn record(&self, place: Place, problem: Problem) -> Record {
+    fn record(&self, place: Place, problem: Problem, wrong: Option<String>) -> Record {
         let Problem { prompt, answer } = problem;
         // The answer ends with its line: a model without a token that ends texts learns to stop there.
         let fields = match self.shape {
@@ -105,6 +114,11 @@ impl SyntheticSource {
                 {"role": "user", "content": prompt.trim()},
                 {"role": "assistant", "content": answer.trim()},
             ]}),
+            Shape::Preference => serde_json::json!({
+                "prompt": prompt,
+                "chosen": format!("{answer}\n"),
+                "rejected": format!("{}\n", wrong.unwrap_or_default()),
+            }),
         };
         let fields = match fields {
             serde_json::Value::Object(map) => map,
@@ -126,14 +140,27 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// The problem of the next row, drawn again while its prompt was there before.
-    fn draw(&mut self) -> Option<Problem> {
+    /// The problem of the next row, drawn again while its prompt was there before, and a wrong answer where one is needed:
+    /// a problem that has none is drawn again too.
+    fn draw(&mut self) -> Option<(Problem, Option<String>)> {
+        let SyntheticSource {
+            generator,
+            shape,
+            seed,
+            ..
+        } = &self.source;
         (0..MAX_DRAWS).find_map(|lane| {
-            let mut rng = Rng::new(self.source.seed, Stream::Test, self.next, lane);
-            let problem = self.source.generator.problem(&mut rng);
+            let mut rng = Rng::new(*seed, Stream::Test, self.next, lane);
+            let problem = generator.problem(&mut rng);
             let mut hasher = DefaultHasher::new();
             problem.prompt.hash(&mut hasher);
-            self.seen.insert(hasher.finish()).then_some(problem)
+            let wrong = match shape {
+                Shape::Preference => Some(generator.wrong_answer(&problem, &mut rng)?),
+                _ => None,
+            };
+            self.seen
+                .insert(hasher.finish())
+                .then_some((problem, wrong))
         })
     }
 }
@@ -157,7 +184,7 @@ impl Iterator for Problems {
                 "correct the generator's settings",
             )));
         }
-        let Some(problem) = self.draw() else {
+        let Some((problem, wrong)) = self.draw() else {
             self.over = true;
             return Some(Err(RowFault::new(
                 &place,
@@ -169,7 +196,7 @@ impl Iterator for Problems {
             )));
         };
         self.next += 1;
-        Some(Ok(self.source.record(place, problem)))
+        Some(Ok(self.source.record(place, problem, wrong)))
     }
 }
 

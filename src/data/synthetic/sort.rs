@@ -60,6 +60,21 @@ impl Generator for Config {
         }
     }
 
+    /// The same numbers out of order.
+    fn wrong_answer(&self, problem: &Problem, rng: &mut Rng) -> Option<String> {
+        let mut numbers: Vec<&str> = problem.answer.split(' ').collect();
+        for _ in 0..super::MAX_DRAWS {
+            for i in (1..numbers.len()).rev() {
+                numbers.swap(i, rng.below(i as u64 + 1) as usize);
+            }
+            let shuffled = numbers.join(" ");
+            if shuffled != problem.answer {
+                return Some(shuffled);
+            }
+        }
+        None
+    }
+
     fn fault(&self) -> Option<String> {
         range_fault("length", self.min_length, self.max_length, MAX_LENGTH)
     }
@@ -99,6 +114,13 @@ mod tests {
                 let mut same = answer.clone();
                 same.sort_unstable();
                 assert_eq!(given, same);
+                let wrong = config.wrong_answer(&problem, &mut Rng::new(2, Stream::Test, step, 0));
+                if let Some(wrong) = wrong {
+                    let mut same = numbers(&wrong);
+                    assert!(!same.windows(2).all(in_order), "{wrong}");
+                    same.sort_unstable();
+                    assert_eq!(given, same);
+                }
             }
         }
     }

@@ -51,7 +51,7 @@ pub trait TokenizerKind {
     fn learn(&self, texts: &mut Texts) -> Result<Tokenizer, DataError>;
 }
 
-crate::registry! {
+crate::base::registry! {
     /// How text becomes tokens.
     pub enum TokenizerConfig: dyn TokenizerKind { char: Char, bpe: Bpe, unigram: Unigram, wordpiece: Wordpiece, file: File }
 }

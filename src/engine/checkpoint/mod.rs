@@ -78,24 +78,26 @@ pub fn save(
     let failed = |source| CheckpointError::Write { step, source };
     let text = serde_json::to_vec_pretty(&saved).map_err(|e| failed(e.into()))?;
     let ids = token_ids(data);
-    let config = hf::config_json(&state.model, ids.clone());
+    let config = hf::config_json(&state.models.policy, ids.clone());
     let (generation, marks) = (hf::generation_json(ids), data.tokenizer.config_json());
     let tokenizer = data.tokenizer.to_json();
     let bytes = |name, bytes| part(name, move |out| out.write_all(bytes));
-    let adapter = hf::adapter_json(&state.model);
+    let adapter = hf::adapter_json(&state.models.policy);
     let mut parts = vec![
         bytes(hf::CONFIG, config.as_bytes()),
         bytes(hf::GENERATION, generation.as_bytes()),
         bytes(hf::TOKENIZER, tokenizer.as_bytes()),
         bytes(hf::TOKENIZER_CONFIG, marks.as_bytes()),
-        part(hf::WEIGHTS, |out| hf::write_weights(&state.model, out)),
+        part(hf::WEIGHTS, |out| {
+            hf::write_weights(&state.models.policy, out)
+        }),
         part(OPTIMIZER, |out| write_moments(&*state.optimizer, out)),
         bytes(STATE, &text),
     ];
     if let Some(adapter) = &adapter {
         parts.push(bytes(hf::ADAPTER_CONFIG, adapter.as_bytes()));
         let weights = part(hf::ADAPTER_WEIGHTS, |out| {
-            hf::write_adapter(&state.model, out)
+            hf::write_adapter(&state.models.policy, out)
         });
         parts.push(weights);
     }
@@ -166,9 +168,10 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
     for part in &parts {
         file.expect(part.name, &[part.len])?;
     }
-    hf::read_weights(folder, &mut state.model)?;
-    if state.model.adapter().is_some() {
-        hf::read_adapter(folder, &mut state.model)?;
+    let model = &mut state.models.policy;
+    hf::read_weights(folder, model)?;
+    if model.adapter().is_some() {
+        hf::read_adapter(folder, model)?;
     }
     for part in &parts {
         let mut read = Ok(());
@@ -204,7 +207,7 @@ impl Trainer<'_, '_> {
         self.store.verify(step)?;
         self.saved_at = Some(step);
         let progress = &self.state.progress;
-        let best = progress.best;
+        let best = progress.best.clone();
         let evaluated_here = progress.evaluated_at == Some(step);
         let event = Event::Checkpointed {
             step,
@@ -214,7 +217,7 @@ impl Trainer<'_, '_> {
             ),
             bytes: manifest.total_bytes(),
             seconds: (self.port.clock.elapsed() - begun).as_secs_f64(),
-            best: best.is_some_and(|b| b.step == step),
+            best: best.as_ref().is_some_and(|b| b.step == step),
             val_loss: progress.val_loss.filter(|_| evaluated_here),
         };
         self.port.emit(event);

@@ -2,10 +2,9 @@
 //! fine-tuning, and nothing in its loss shows it.
 
 use super::samples::{self, Sample};
-use super::{Check, Subject, Verdict};
+use super::{Check, Finding, Subject};
 use crate::engine::EngineError;
 use crate::methods::LossMask;
-use crate::wire::CheckStatus;
 
 pub const CHECK: Check = Check {
     id: "answers_end",
@@ -13,9 +12,9 @@ pub const CHECK: Check = Check {
     run,
 };
 
-fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
-    if subject.spec.method.learns() != LossMask::CompletionOnly {
-        return Ok(Verdict::pass(
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
+    if subject.spec.method.needs().mask != LossMask::CompletionOnly {
+        return Ok(Finding::pass(
             "text goes on; it has no answers that must end",
         ));
     }
@@ -24,12 +23,12 @@ fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
     Ok(judge(&samples::first(subject), &subject.data.ends, &names))
 }
 
-fn judge(samples: &[Sample], ends: &[u32], names: &dyn Fn(&[u32]) -> String) -> Verdict {
+fn judge(samples: &[Sample], ends: &[u32], names: &dyn Fn(&[u32]) -> String) -> Finding {
     if ends.is_empty() {
-        return Verdict::of(
-            CheckStatus::Warn,
+        return Finding::warn(
             "the vocabulary has no token that ends a turn or a text",
-            "generation will stop at its length or at a stop text; a tokenizer with such a token ends answers by itself",
+            "generation will stop at its length or at a stop text",
+            "a tokenizer with such a token ends answers by itself",
         );
     }
     let ended = samples
@@ -38,19 +37,21 @@ fn judge(samples: &[Sample], ends: &[u32], names: &dyn Fn(&[u32]) -> String) -> 
         .count();
     let all = samples.len();
     let evidence = format!("{} is a target in {ended} of {all} samples", names(ends));
-    let hint = "the template or the mask leaves the end out, or rows are cut before it: look at rows in the data pane, check data.template, data.train_on and data.too_long";
+    let cause = "the template or the mask leaves the end out, or rows are cut before it";
+    let fix = "look at rows in the data pane; check data.template, data.train_on and data.too_long";
     match ended {
-        0 => Verdict::fail(evidence, hint),
-        _ if 2 * ended < all => Verdict::of(CheckStatus::Warn, evidence, hint),
-        _ => Verdict::pass(evidence),
+        0 => Finding::fail(evidence, cause, fix),
+        _ if 2 * ended < all => Finding::warn(evidence, cause, fix),
+        _ => Finding::pass(evidence),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::finding::Status;
 
-    fn status(supervised: &[&[u32]], ends: &[u32]) -> CheckStatus {
+    fn status(supervised: &[&[u32]], ends: &[u32]) -> Status {
         let samples: Vec<Sample> = supervised
             .iter()
             .map(|supervised| Sample {
@@ -63,10 +64,10 @@ mod tests {
 
     #[test]
     fn an_end_that_is_never_a_target_stops_the_run() {
-        assert_eq!(status(&[&[1, 9], &[9]], &[9]), CheckStatus::Pass);
-        assert_eq!(status(&[&[1], &[2], &[9]], &[9]), CheckStatus::Warn);
-        assert_eq!(status(&[&[1], &[2]], &[9]), CheckStatus::Fail);
-        assert_eq!(status(&[], &[9]), CheckStatus::Fail);
-        assert_eq!(status(&[&[1]], &[]), CheckStatus::Warn);
+        assert_eq!(status(&[&[1, 9], &[9]], &[9]), Status::Pass);
+        assert_eq!(status(&[&[1], &[2], &[9]], &[9]), Status::Warn);
+        assert_eq!(status(&[&[1], &[2]], &[9]), Status::Fail);
+        assert_eq!(status(&[], &[9]), Status::Fail);
+        assert_eq!(status(&[&[1]], &[]), Status::Warn);
     }
 }

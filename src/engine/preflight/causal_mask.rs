@@ -1,6 +1,6 @@
 //! No token sees its future: changing one changes no logit before it, to the bit.
 
-use super::{Check, Subject, Verdict};
+use super::{Check, Finding, Subject};
 use crate::engine::EngineError;
 
 pub const CHECK: Check = Check {
@@ -12,13 +12,13 @@ pub const CHECK: Check = Check {
 /// Tokens of the probe.
 const LEN: usize = 32;
 
-fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let mut tokens = subject.first_batch(1).inputs;
     tokens.truncate(subject.spec.model.seq_len.min(LEN));
     if tokens.len() < 2 {
-        return Ok(Verdict::pass("sequences of one token have no future"));
+        return Ok(Finding::pass("sequences of one token have no future"));
     }
-    let model = &mut subject.state.model;
+    let model = &mut subject.state.models.policy;
     let vocab_size = model.shape().vocab_size;
     judge(tokens, vocab_size, &mut |tokens| {
         model
@@ -33,7 +33,7 @@ fn judge(
     tokens: Vec<u32>,
     vocab_size: usize,
     logits: &mut dyn FnMut(&[u32]) -> candle_core::Result<Vec<f32>>,
-) -> Result<Verdict, EngineError> {
+) -> Result<Finding, EngineError> {
     let before = logits(&tokens)?;
     let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     for changed in [1, tokens.len() / 2, tokens.len() - 1] {
@@ -45,20 +45,21 @@ fn judge(
             let row = row * vocab_size..(row + 1) * vocab_size;
             bits(&before[row.clone()]) != bits(&after[row])
         }) {
-            return Ok(Verdict::fail(
+            return Ok(Finding::fail(
                 format!("changing token {changed} changed the logits of token {at}"),
-                "attention looks ahead: the mask is missing or shifted, so the loss will fall to nothing and the model will \
-                 write nonsense",
+                "attention looks ahead: the mask is missing or shifted",
+                "correct the mask: with it the loss falls to nothing, and the model writes nonsense",
             ));
         }
         if bits(&before[past..]) == bits(&after[past..]) {
-            return Ok(Verdict::fail(
+            return Ok(Finding::fail(
                 format!("changing token {changed} changed no logit at all"),
                 "the model does not look at its inputs",
+                "",
             ));
         }
     }
-    Ok(Verdict::pass(format!(
+    Ok(Finding::pass(format!(
         "3 tokens of {} changed in turn: earlier logits have the same bits",
         tokens.len()
     )))
@@ -67,10 +68,10 @@ fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::CheckStatus;
+    use crate::base::finding::Status;
 
     /// A model of vocabulary 3 whose logits at `row` sum over the tokens in `seen(row)`.
-    fn verdict(seen: impl Fn(usize, usize) -> std::ops::Range<usize>) -> Verdict {
+    fn verdict(seen: impl Fn(usize, usize) -> std::ops::Range<usize>) -> Finding {
         let mut logits = |tokens: &[u32]| {
             let rows = (0..tokens.len()).flat_map(|row| {
                 let sum: u32 = tokens[seen(row, tokens.len())].iter().sum();
@@ -83,17 +84,18 @@ mod tests {
 
     #[test]
     fn the_past_alone_passes_and_any_look_ahead_fails() {
-        assert_eq!(verdict(|row, _| 0..row + 1).status, CheckStatus::Pass);
+        assert_eq!(verdict(|row, _| 0..row + 1).status, Status::Pass);
         let peek = verdict(|row, len| 0..(row + 2).min(len));
-        assert_eq!(peek.status, CheckStatus::Fail);
+        assert_eq!(peek.status, Status::Fail);
         assert!(
             peek.evidence
+                .to_string()
                 .contains("token 1 changed the logits of token 0"),
             "{}",
             peek.evidence
         );
-        assert_eq!(verdict(|_, len| 0..len).status, CheckStatus::Fail);
+        assert_eq!(verdict(|_, len| 0..len).status, Status::Fail);
         let blind = verdict(|_, _| 0..0);
-        assert!(blind.hint.contains("does not look"), "{}", blind.hint);
+        assert!(blind.cause.contains("does not look"), "{}", blind.cause);
     }
 }

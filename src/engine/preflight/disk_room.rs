@@ -1,6 +1,6 @@
 //! The disk has room for the checkpoints that will be kept, and a fifth more.
 
-use super::{Check, Subject, Verdict};
+use super::{Check, Finding, Subject};
 use crate::base::files::free_space;
 use crate::base::human::bytes;
 use crate::engine::EngineError;
@@ -17,10 +17,10 @@ const BYTES_PER_PARAM: u64 = 4;
 const REST: u64 = 4 << 20;
 const MARGIN: f64 = 1.2;
 
-fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let free = free_space(subject.room)
         .map_err(|e| EngineError::Setup(format!("{}: {e}", subject.room.display())))?;
-    let params = subject.state.model.params();
+    let params = subject.state.models.policy.params();
     let (all, trained) = (params.len() as u64, params.n_trainable() as u64);
     let moments = subject.spec.optimizer.state_bytes_per_param();
     let one = all * BYTES_PER_PARAM + trained * moments + REST;
@@ -29,7 +29,7 @@ fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
     Ok(judge(free, one, kept))
 }
 
-fn judge(free: u64, one: u64, kept: u64) -> Verdict {
+fn judge(free: u64, one: u64, kept: u64) -> Finding {
     let needed = (one as f64 * kept as f64 * MARGIN) as u64;
     let evidence = format!(
         "{} free, {} needed for {kept} checkpoints of {}",
@@ -38,10 +38,11 @@ fn judge(free: u64, one: u64, kept: u64) -> Verdict {
         bytes(one)
     );
     if free >= needed {
-        return Verdict::pass(evidence);
+        return Finding::pass(evidence);
     }
-    Verdict::fail(
+    Finding::fail(
         evidence,
+        "the disk fills up before the run ends",
         "free some room, lower checkpoint.keep_last, or put runs elsewhere with --runs-dir",
     )
 }
@@ -49,13 +50,13 @@ fn judge(free: u64, one: u64, kept: u64) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::CheckStatus;
+    use crate::base::finding::Status;
 
     #[test]
     fn a_fifth_more_than_needed_is_asked_for() {
-        assert_eq!(judge(480, 100, 4).status, CheckStatus::Pass);
+        assert_eq!(judge(480, 100, 4).status, Status::Pass);
         let full = judge(479, 100, 4);
-        assert_eq!(full.status, CheckStatus::Fail);
-        assert!(full.hint.contains("keep_last"), "{}", full.hint);
+        assert_eq!(full.status, Status::Fail);
+        assert!(full.fix.contains("keep_last"), "{}", full.fix);
     }
 }

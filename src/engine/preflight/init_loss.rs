@@ -1,10 +1,9 @@
 //! Before the first step the model knows nothing: its loss is that of guessing, ln V. More means that weights begin too
 //! large or that logits are wrong; less means that it sees its targets.
 
-use super::{Check, Subject, Verdict};
+use super::{Check, Finding, Subject};
 use crate::engine::EngineError;
-use crate::engine::step::{view, weighted};
-use crate::wire::CheckStatus;
+use crate::methods::{likelihood, tokens};
 
 pub const CHECK: Check = Check {
     id: "init_loss",
@@ -20,11 +19,11 @@ const ABOVE: f64 = 0.25;
 /// The most that wide models may lie above guessing: 0.02² · 5,000 / 2.
 const MAX_EXCESS: f64 = 1.0;
 
-fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let batch = subject.first_batch(ROWS);
-    let out = subject.state.model.score(&view(&batch))?;
-    let loss = -weighted(&out)? / batch.supervised().max(1) as f64;
-    let shape = subject.state.model.shape();
+    let out = subject.state.models.policy.score(&tokens(&batch))?;
+    let loss = likelihood(&batch, &out)?;
+    let shape = subject.state.models.policy.shape();
     if subject.spec.train.from.is_some() {
         return Ok(judge_trained(loss, shape.vocab_size));
     }
@@ -34,57 +33,56 @@ fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
 
 /// `spread` is the variance of the logits at the start: normalised features times weights of init_std. For normal logits
 /// E[ln Σ exp] exceeds ln V by half of it.
-fn judge(loss: f64, vocab_size: usize, spread: f64) -> Verdict {
+fn judge(loss: f64, vocab_size: usize, spread: f64) -> Finding {
     let guessing = (vocab_size as f64).ln();
     let evidence = format!("loss {loss:.3}, ln({vocab_size}) = {guessing:.3}");
     if loss.is_finite() && loss < guessing - BELOW {
-        return Verdict::fail(
+        return Finding::fail(
             evidence,
             "below guessing before any training: the targets leak into the inputs, or the weights are not fresh",
+            "check the mask and the shift of the targets; name the weights in train.from if they are given",
         );
     }
     if loss.is_finite() && loss <= guessing + (0.5 * spread).min(MAX_EXCESS) + ABOVE {
-        return Verdict::pass(evidence);
+        return Finding::pass(evidence);
     }
-    Verdict::fail(
+    Finding::fail(
         evidence,
-        "worse than guessing: initial weights are too large; model.init_std near 0.02 suits most models",
+        "worse than guessing: initial weights are too large",
+        "model.init_std near 0.02 suits most models",
     )
 }
 
 /// Weights that come from another run must beat guessing, or they are not those of this text.
-fn judge_trained(loss: f64, vocab_size: usize) -> Verdict {
+fn judge_trained(loss: f64, vocab_size: usize) -> Finding {
     let guessing = (vocab_size as f64).ln();
     let evidence = format!("loss {loss:.3} with the given weights, guessing is {guessing:.3}");
     if loss.is_finite() && loss < guessing {
-        return Verdict::pass(evidence);
+        return Finding::pass(evidence);
     }
-    Verdict::of(
-        CheckStatus::Warn,
+    Finding::warn(
         evidence,
-        "the weights of train.from are no better than guessing on this text: is it the right checkpoint?",
+        "the weights of train.from are no better than guessing on this text",
+        "is it the right checkpoint, and the tokenizer that it was trained with?",
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::finding::Status;
 
     #[test]
     fn guessing_passes_and_both_sides_fail() {
-        assert_eq!(judge(4.19, 65, 0.05).status, CheckStatus::Pass);
-        assert_eq!(
-            judge(9.0, 65, 16.0).status,
-            CheckStatus::Fail,
-            "however wide"
-        );
-        assert_eq!(judge(11.4, 50257, 1.0).status, CheckStatus::Pass);
+        assert_eq!(judge(4.19, 65, 0.05).status, Status::Pass);
+        assert_eq!(judge(9.0, 65, 16.0).status, Status::Fail, "however wide");
+        assert_eq!(judge(11.4, 50257, 1.0).status, Status::Pass);
         let high = judge(9.0, 65, 0.05);
-        assert_eq!(high.status, CheckStatus::Fail);
-        assert!(high.hint.contains("init_std"), "{}", high.hint);
-        assert!(judge(3.0, 65, 0.05).hint.contains("leak"));
-        assert_eq!(judge(f64::NAN, 65, 0.05).status, CheckStatus::Fail);
-        assert_eq!(judge_trained(1.9, 65).status, CheckStatus::Pass);
-        assert_eq!(judge_trained(6.0, 65).status, CheckStatus::Warn);
+        assert_eq!(high.status, Status::Fail);
+        assert!(high.fix.contains("init_std"), "{}", high.fix);
+        assert!(judge(3.0, 65, 0.05).cause.contains("leak"));
+        assert_eq!(judge(f64::NAN, 65, 0.05).status, Status::Fail);
+        assert_eq!(judge_trained(1.9, 65).status, Status::Pass);
+        assert_eq!(judge_trained(6.0, 65).status, Status::Warn);
     }
 }

@@ -1,10 +1,9 @@
 //! The longest document beside a row's length, and what became of those that are longer.
 
-use super::{Check, Subject, Verdict};
+use super::{Check, Finding, Subject};
 use crate::base::human::grouped;
 use crate::data::Learning;
 use crate::engine::EngineError;
-use crate::wire::CheckStatus;
 
 pub const CHECK: Check = Check {
     id: "longest",
@@ -15,15 +14,15 @@ pub const CHECK: Check = Check {
 /// Share of documents that lose tokens at which we warn.
 const WARN: f64 = 0.05;
 
-fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let seq_len = subject.data.seq_len() as u64;
     Ok(match &subject.data.learning {
         Some(learning) => judge(learning, seq_len),
-        None => Verdict::pass(format!("one text, cut into windows of {seq_len} tokens")),
+        None => Finding::pass(format!("one text, cut into windows of {seq_len} tokens")),
     })
 }
 
-fn judge(learning: &Learning, seq_len: u64) -> Verdict {
+fn judge(learning: &Learning, seq_len: u64) -> Finding {
     let longest = format!(
         "the longest document has {} tokens, a row {}",
         grouped(learning.longest),
@@ -35,7 +34,7 @@ fn judge(learning: &Learning, seq_len: u64) -> Verdict {
             0 => String::new(),
             n => format!("; {} go on in further rows", grouped(n)),
         };
-        return Verdict::pass(longest + &split);
+        return Finding::pass(longest + &split);
     }
     let evidence = format!(
         "{longest}; {} of {} are cut or left out ({:.1} %), with {} tokens",
@@ -44,23 +43,20 @@ fn judge(learning: &Learning, seq_len: u64) -> Verdict {
         100.0 * share,
         grouped(learning.lost_tokens)
     );
-    let status = if share > WARN {
-        CheckStatus::Warn
-    } else {
-        CheckStatus::Pass
-    };
-    let hint = match status {
-        CheckStatus::Warn => {
-            "a larger model.seq_len, or another data.too_long; answers stand at the end, where truncation cuts"
-        }
-        _ => "",
-    };
-    Verdict::of(status, evidence, hint)
+    if share <= WARN {
+        return Finding::pass(evidence);
+    }
+    Finding::warn(
+        evidence,
+        "answers stand at the end of a document, where truncation cuts",
+        "a larger model.seq_len, or another data.too_long",
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::finding::Status;
 
     #[test]
     fn lost_tokens_of_many_documents_are_a_warning() {
@@ -75,13 +71,16 @@ mod tests {
             judge(&learning, 512)
         };
         assert_eq!(
-            judged(0, 0).evidence,
+            judged(0, 0).evidence.to_string(),
             "the longest document has 900 tokens, a row 512"
         );
-        assert_eq!(judged(40, 0).status, CheckStatus::Pass);
-        assert_eq!(judged(2, 500).status, CheckStatus::Pass);
+        assert_eq!(judged(40, 0).status, Status::Pass);
+        assert_eq!(judged(2, 500).status, Status::Pass);
         let many = judged(40, 9000);
-        assert_eq!(many.status, CheckStatus::Warn);
-        assert!(many.evidence.contains("40 of 100") && many.evidence.contains("9,000 tokens"));
+        assert_eq!(many.status, Status::Warn);
+        assert!(
+            many.evidence.to_string().contains("40 of 100")
+                && many.evidence.to_string().contains("9,000 tokens")
+        );
     }
 }

@@ -19,9 +19,10 @@ use super::state::TrainState;
 use super::train::Trainer;
 use super::{EngineError, EngineJob};
 use crate::base::clock::Clock;
+use crate::base::finding::{Finding, Status};
 use crate::data::{Batch, Dataset, Surroundings};
 use crate::spec::RunSpec;
-use crate::wire::{CheckStatus, Event, Phase};
+use crate::wire::{Event, Phase};
 use std::path::{Path, PathBuf};
 
 /// What the checks look at. They change nothing of the run: what they train is a twin.
@@ -45,39 +46,7 @@ pub struct Check {
     pub id: &'static str,
     pub title: &'static str,
     /// An error means that the check could not be made, which fails it.
-    pub run: fn(&mut Subject<'_>) -> Result<Verdict, EngineError>,
-}
-
-/// What a check found.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
-    pub status: CheckStatus,
-    /// What was measured.
-    pub evidence: String,
-    /// The likely cause and what to do; empty when it passed.
-    pub hint: String,
-}
-
-impl Verdict {
-    fn pass(evidence: impl Into<String>) -> Verdict {
-        Verdict {
-            status: CheckStatus::Pass,
-            evidence: evidence.into(),
-            hint: String::new(),
-        }
-    }
-
-    fn of(status: CheckStatus, evidence: impl Into<String>, hint: impl Into<String>) -> Verdict {
-        Verdict {
-            status,
-            evidence: evidence.into(),
-            hint: hint.into(),
-        }
-    }
-
-    fn fail(evidence: impl Into<String>, hint: impl Into<String>) -> Verdict {
-        Verdict::of(CheckStatus::Fail, evidence, hint)
-    }
+    pub run: fn(&mut Subject<'_>) -> Result<Finding, EngineError>,
 }
 
 /// Every check, in the order in which they run: the data, the model, the machine.
@@ -99,9 +68,7 @@ pub const CHECKS: &[Check] = &[
 /// One finished check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
-    pub id: &'static str,
-    pub title: &'static str,
-    pub verdict: Verdict,
+    pub finding: Finding,
     pub seconds: f64,
 }
 
@@ -109,16 +76,12 @@ pub struct Checked {
 pub fn check_all(subject: &mut Subject<'_>, on_check: &mut dyn FnMut(&Checked) -> bool) {
     for check in CHECKS {
         let begun = subject.clock.elapsed();
-        let verdict = (check.run)(subject).unwrap_or_else(|error| {
-            Verdict::fail(
-                format!("the check itself broke: {error}"),
-                "see the message",
-            )
+        let found = (check.run)(subject).unwrap_or_else(|error| {
+            let evidence = format!("the check itself broke: {error}");
+            Finding::fail(evidence, "", "see the message")
         });
         let checked = Checked {
-            id: check.id,
-            title: check.title,
-            verdict,
+            finding: found.named(check.id, check.title),
             seconds: (subject.clock.elapsed() - begun).as_secs_f64(),
         };
         if !on_check(&checked) {
@@ -171,7 +134,7 @@ pub(super) fn gate(trainer: &mut Trainer<'_, '_>) -> Result<(), EngineError> {
     let job: &EngineJob = trainer.job;
     let clock = trainer.port.clock.clone();
     let room = job.run_dir.checkpoints_path();
-    let mut failed: Vec<&str> = Vec::new();
+    let mut failed: Vec<String> = Vec::new();
     let mut subject = Subject {
         spec: trainer.spec,
         data: &trainer.data,
@@ -184,10 +147,10 @@ pub(super) fn gate(trainer: &mut Trainer<'_, '_>) -> Result<(), EngineError> {
     };
     let port = &mut *trainer.port;
     check_all(&mut subject, &mut |checked| {
-        if checked.verdict.status == CheckStatus::Fail {
-            failed.push(checked.id);
+        if checked.finding.status == Status::Fail {
+            failed.push(checked.finding.id.clone());
         }
-        port.emit(checked.into());
+        port.emit(checked.clone().into());
         !port.stop_is_waiting()
     });
     if failed.is_empty() || job.force {
@@ -199,15 +162,10 @@ pub(super) fn gate(trainer: &mut Trainer<'_, '_>) -> Result<(), EngineError> {
     )))
 }
 
-impl From<&Checked> for Event {
-    fn from(checked: &Checked) -> Event {
-        let verdict = checked.verdict.clone();
+impl From<Checked> for Event {
+    fn from(checked: Checked) -> Event {
         Event::Checked {
-            id: checked.id.into(),
-            title: checked.title.into(),
-            status: verdict.status,
-            evidence: verdict.evidence,
-            hint: verdict.hint,
+            finding: checked.finding.into(),
             seconds: checked.seconds,
         }
     }

@@ -1,12 +1,11 @@
 //! A model that is wired correctly learns one small batch by heart. Done on a twin, for a fraction of a second.
 
-use super::{Check, Subject, Verdict};
+use super::{Check, Finding, Subject};
+use crate::base::finding::Status;
 use crate::data::Batch;
 use crate::engine::EngineError;
-use crate::engine::step::view;
-use crate::methods::{StepContext, micro_step};
-use crate::optim::clip_scale;
-use crate::wire::CheckStatus;
+use crate::engine::roles::add_own_reference;
+use crate::engine::update::{At, Rates, update};
 use std::time::Duration;
 
 pub const CHECK: Check = Check {
@@ -33,9 +32,9 @@ const LEARNT: f64 = 0.5;
 /// When the time is up: the loss must at least be this share lower.
 const FALLING: f64 = 0.05;
 
-fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let verdict = by_heart(subject, LR)?;
-    if verdict.status == CheckStatus::Pass || subject.spec.train.from.is_none() {
+    if verdict.status == Status::Pass || subject.spec.train.from.is_none() {
         return Ok(verdict);
     }
     // Once more from the weights as they were given.
@@ -43,19 +42,17 @@ fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
     by_heart(subject, GIVEN_LR)
 }
 
-fn by_heart(subject: &mut Subject<'_>, lr: f64) -> Result<Verdict, EngineError> {
-    let batch = probe(&subject.first_batch(ROWS));
+fn by_heart(subject: &mut Subject<'_>, lr: f64) -> Result<Finding, EngineError> {
+    let mut batch = probe(&subject.first_batch(ROWS));
     let (spec, clock) = (subject.spec, subject.clock);
     let state = subject.twin()?;
-    let context = StepContext {
-        step_tokens: batch.supervised().max(1),
-    };
+    add_own_reference(&*spec.method, &mut state.models.policy, &mut batch)?;
+    let rates = Rates { lr, clip_norm: 1.0 };
     let begun = clock.elapsed();
     let mut step = || -> Result<f64, EngineError> {
-        state.model.params_mut().zero_grads()?;
-        let found = micro_step(&*spec.method, &mut state.model, &view(&batch), &context)?;
-        let scale = clip_scale(state.model.params().grad_norm()?, 1.0);
-        state.optimizer.step(state.model.params_mut(), lr, scale)?;
+        let (model, optimizer) = (&mut state.models.policy, &mut *state.optimizer);
+        let (method, batches) = (&*spec.method, std::slice::from_ref(&batch));
+        let (found, _) = update(method, model, optimizer, batches, At::default(), rates)?;
         Ok(found.loss)
     };
     judge(&mut step, &mut || clock.elapsed() - begun >= TIME)
@@ -77,7 +74,7 @@ fn probe(full: &Batch) -> Batch {
 fn judge(
     step: &mut dyn FnMut() -> Result<f64, EngineError>,
     time_is_up: &mut dyn FnMut() -> bool,
-) -> Result<Verdict, EngineError> {
+) -> Result<Finding, EngineError> {
     let first = step()?;
     let (mut last, mut steps) = (first, 1);
     while steps < MAX_STEPS && last > LEARNT * first && !(steps >= MIN_STEPS && time_is_up()) {
@@ -86,16 +83,17 @@ fn judge(
     }
     let evidence = format!("loss {first:.3} → {last:.3} in {steps} steps on one small batch");
     if last <= LEARNT * first {
-        return Ok(Verdict::pass(evidence));
+        return Ok(Finding::pass(evidence));
     }
     if last < (1.0 - FALLING) * first {
-        return Ok(Verdict::pass(format!(
+        return Ok(Finding::pass(format!(
             "{evidence}, falling when the time was up"
         )));
     }
-    Ok(Verdict::fail(
+    Ok(Finding::fail(
         evidence,
         "the model cannot even learn one batch: gradients do not reach the weights, or targets have nothing to do with inputs",
+        "look at rows in the data pane; try `optimizer.adamw` and a preset's model",
     ))
 }
 
@@ -103,7 +101,7 @@ fn judge(
 mod tests {
     use super::*;
 
-    fn verdict(loss: impl Fn(usize) -> f64, steps_in_time: usize) -> Verdict {
+    fn verdict(loss: impl Fn(usize) -> f64, steps_in_time: usize) -> Finding {
         let n = std::cell::Cell::new(0);
         judge(
             &mut || {
@@ -119,20 +117,24 @@ mod tests {
     fn learning_passes_and_standing_still_fails() {
         assert_eq!(
             verdict(|n| 4.0 * 0.9f64.powi(n as i32), 1000).status,
-            CheckStatus::Pass
+            Status::Pass
         );
         let slow = verdict(|n| 4.0 - 0.05 * n as f64, 3);
         assert_eq!(
             slow.status,
-            CheckStatus::Pass,
+            Status::Pass,
             "a big model has time for few steps"
         );
-        assert!(slow.evidence.contains("time was up"), "{}", slow.evidence);
-        assert_eq!(verdict(|_| 4.0, 1000).status, CheckStatus::Fail);
-        assert_eq!(verdict(|n| 4.0 + n as f64, 1000).status, CheckStatus::Fail);
+        assert!(
+            slow.evidence.to_string().contains("time was up"),
+            "{}",
+            slow.evidence
+        );
+        assert_eq!(verdict(|_| 4.0, 1000).status, Status::Fail);
+        assert_eq!(verdict(|n| 4.0 + n as f64, 1000).status, Status::Fail);
         assert_eq!(
             verdict(|n| if n > 2 { f64::NAN } else { 4.0 }, 1000).status,
-            CheckStatus::Fail
+            Status::Fail
         );
     }
 }

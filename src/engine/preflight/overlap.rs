@@ -1,8 +1,7 @@
 //! No passage of the validation split stands in the training split: otherwise validation measures memory.
 
-use super::{Check, Subject, Verdict};
+use super::{Check, Finding, Subject};
 use crate::engine::EngineError;
-use crate::wire::CheckStatus;
 use std::collections::HashMap;
 
 pub const CHECK: Check = Check {
@@ -21,7 +20,7 @@ const TYPICAL_BYTES: f64 = 4.0;
 const WARN: f64 = 0.01;
 const FAIL: f64 = 0.10;
 
-fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let data = subject.data;
     if let Some((found, of)) = data.repeated() {
         let evidence = format!(
@@ -35,10 +34,9 @@ fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
     Ok(judge(&train, &val, n))
 }
 
-fn judge(train: &[u32], val: &[u32], n: usize) -> Verdict {
+fn judge(train: &[u32], val: &[u32], n: usize) -> Finding {
     if val.len() < n || train.len() < n {
-        return Verdict::of(
-            CheckStatus::Skipped,
+        return Finding::unknown(
             format!("a split is shorter than one passage of {n} tokens"),
             "more text makes validation mean more",
         );
@@ -53,13 +51,13 @@ fn judge(train: &[u32], val: &[u32], n: usize) -> Verdict {
     rate(share, evidence)
 }
 
-fn rate(share: f64, evidence: String) -> Verdict {
-    let cause = "validation loss will look better than it is; remove duplicates from the text, or hold out a part that the \
-                 rest does not quote";
+fn rate(share: f64, evidence: String) -> Finding {
+    let cause = "validation loss will look better than it is";
+    let fix = "remove duplicates from the text, or hold out a part that the rest does not quote";
     match share {
-        s if s >= FAIL => Verdict::fail(evidence, cause),
-        s if s >= WARN => Verdict::of(CheckStatus::Warn, evidence, cause),
-        _ => Verdict::pass(evidence),
+        s if s >= FAIL => Finding::fail(evidence, cause, fix),
+        s if s >= WARN => Finding::warn(evidence, cause, fix),
+        _ => Finding::pass(evidence),
     }
 }
 
@@ -94,6 +92,7 @@ fn seen_in(train: &[u32], val: &[u32], n: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::finding::Status;
     use crate::base::rng::{Rng, Stream};
 
     fn text(lane: u32, len: usize) -> Vec<u32> {
@@ -104,13 +103,13 @@ mod tests {
     #[test]
     fn a_cut_at_a_boundary_passes_and_a_copy_fails() {
         let (train, val) = (text(0, 9000), text(1, 1000));
-        assert_eq!(judge(&train, &val, 64).status, CheckStatus::Pass);
+        assert_eq!(judge(&train, &val, 64).status, Status::Pass);
         let mut leaky = train.clone();
         leaky.splice(3000..3000, val.iter().copied());
         let verdict = judge(&leaky, &val, 64);
-        assert_eq!(verdict.status, CheckStatus::Fail);
+        assert_eq!(verdict.status, Status::Fail);
         assert!(
-            verdict.evidence.starts_with("15 of 15"),
+            verdict.evidence.to_string().starts_with("15 of 15"),
             "{}",
             verdict.evidence
         );
@@ -123,8 +122,8 @@ mod tests {
             let mut train = text(0, 9000);
             train[at..at + 64].copy_from_slice(&val[128..192]);
             assert_eq!(seen_in(&train, &val, 64), 1);
-            assert_eq!(judge(&train, &val, 64).status, CheckStatus::Warn);
+            assert_eq!(judge(&train, &val, 64).status, Status::Warn);
         }
-        assert_eq!(judge(&val, &val[..10], 64).status, CheckStatus::Skipped);
+        assert_eq!(judge(&val, &val[..10], 64).status, Status::Unknown);
     }
 }

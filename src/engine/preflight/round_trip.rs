@@ -1,13 +1,12 @@
 //! A checkpoint that is written and read again is the same to the bit, moments included. Compared by digests and read back
 //! into the twin that was written, so that the check holds nothing besides it.
 
-use super::{Check, Subject, Verdict, hash};
+use super::{Check, Finding, Subject, hash};
 use crate::engine::EngineError;
 use crate::engine::checkpoint::disk::RealDisk;
 use crate::engine::checkpoint::{self, Fingerprint, Store};
 use crate::engine::state::{Progress, TrainState};
 use crate::nn::ParamInfo;
-use crate::wire::CheckStatus;
 
 pub const CHECK: Check = Check {
     id: "round_trip",
@@ -18,11 +17,10 @@ pub const CHECK: Check = Check {
 /// Largest model that is written out for this check; beyond, the first real checkpoint, which is verified too, must do.
 const MAX_PARAMS: usize = 30_000_000;
 
-fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
-    let n_params = subject.state.model.n_params();
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
+    let n_params = subject.state.models.policy.n_params();
     if n_params > MAX_PARAMS {
-        return Ok(Verdict::of(
-            CheckStatus::Skipped,
+        return Ok(Finding::unknown(
             format!(
                 "{n_params} parameters would take long to write; the first checkpoint is verified anyway"
             ),
@@ -53,7 +51,7 @@ struct Digest {
 
 impl Digest {
     fn of(state: &TrainState) -> Result<Digest, EngineError> {
-        let params = state.model.params();
+        let params = state.models.policy.params();
         let mut tensors: Vec<(String, u64)> = params.read_weights(|weights| {
             let of = |i: &ParamInfo| hash(&weights[i.offset..i.offset + i.len]);
             params
@@ -78,7 +76,8 @@ impl Digest {
 /// Leaves nothing of a state that a reader who reads nothing could pass off as read.
 fn wipe(state: &mut TrainState) -> Result<(), EngineError> {
     state
-        .model
+        .models
+        .policy
         .params_mut()
         .write_weights(|w| w.fill(f32::NAN))?;
     for part in state.optimizer.state() {
@@ -94,25 +93,27 @@ fn wipe(state: &mut TrainState) -> Result<(), EngineError> {
     Ok(())
 }
 
-fn judge(saved: &Digest, back: &Digest, bytes: u64) -> Verdict {
+fn judge(saved: &Digest, back: &Digest, bytes: u64) -> Finding {
     let tensor = saved.tensors.iter().zip(&back.tensors);
     let differs = match tensor.into_iter().find(|(a, b)| a != b) {
         Some(((name, _), _)) => name.as_str(),
         None if saved.progress != back.progress => "the counters",
         None => {
             let size = crate::base::human::bytes(bytes);
-            return Verdict::pass(format!("{size} written, read and compared"));
+            return Finding::pass(format!("{size} written, read and compared"));
         }
     };
-    Verdict::fail(
+    Finding::fail(
         format!("{differs} came back otherwise than it was written"),
-        "a resume would not continue this run; the disk or this program is broken",
+        "the disk or this program is broken",
+        "a resume would not continue this run: put runs on another disk with --runs-dir",
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::finding::Status;
     use crate::engine::tests::tiny;
 
     #[test]
@@ -123,27 +124,35 @@ mod tests {
             let saved = Digest::of(&fresh()).unwrap();
             judge(&saved, &Digest::of(other).unwrap(), 1)
         };
-        assert_eq!(against(&fresh()).status, CheckStatus::Pass);
+        assert_eq!(against(&fresh()).status, Status::Pass);
         let mut other = fresh();
-        let infos = other.model.params().infos().to_vec();
+        let infos = other.models.policy.params().infos().to_vec();
         let last = infos.last().unwrap();
-        let params = other.model.params_mut();
+        let params = other.models.policy.params_mut();
         // The lowest bit of one weight.
         let flip = |w: &mut f32| *w = f32::from_bits(w.to_bits() ^ 1);
         params.write_weights(|w| flip(&mut w[last.offset])).unwrap();
         let verdict = against(&other);
-        assert_eq!(verdict.status, CheckStatus::Fail);
-        assert!(verdict.evidence.contains(&last.name), "{verdict:?}");
+        assert_eq!(verdict.status, Status::Fail);
+        assert!(
+            verdict.evidence.to_string().contains(&last.name),
+            "{verdict:?}"
+        );
         let mut other = fresh();
         let mut change = |m: &mut [f32]| m[0] += 1.0;
         other
             .optimizer
             .write_state("adamw.square", &mut change)
             .unwrap();
-        assert!(against(&other).evidence.contains("adamw.square"));
+        assert!(
+            against(&other)
+                .evidence
+                .to_string()
+                .contains("adamw.square")
+        );
         let mut other = fresh();
         other.progress.micro_step = 1;
-        assert!(against(&other).evidence.contains("counters"));
+        assert!(against(&other).evidence.to_string().contains("counters"));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The same seed gives the same bits: weights, loss and gradients. Without it no run can be repeated or resumed exactly.
 
-use super::{Check, Subject, Verdict, hash};
+use super::{Check, Finding, Subject, hash};
 use crate::data::Batch;
 use crate::engine::EngineError;
+use crate::engine::roles::add_own_reference;
 use crate::engine::state::TrainState;
-use crate::engine::step::view;
-use crate::methods::{StepContext, micro_step};
+use crate::engine::update::{At, gradients};
 
 pub const CHECK: Check = Check {
     id: "same_seed",
@@ -24,7 +24,7 @@ struct Reading {
     grad_norm: f64,
 }
 
-fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let batch = subject.first_batch(ROWS);
     let spec = subject.spec;
     let first = read(subject.state, &batch, spec)?;
@@ -37,22 +37,19 @@ fn read(
     batch: &Batch,
     spec: &crate::spec::RunSpec,
 ) -> Result<Reading, EngineError> {
-    let model = &mut state.model;
-    model.params_mut().zero_grads()?;
-    let context = StepContext {
-        step_tokens: batch.supervised().max(1),
-    };
-    let found = micro_step(&*spec.method, model, &view(batch), &context)?;
-    let grad_norm = model.params().grad_norm()?;
+    let model = &mut state.models.policy;
+    let mut batch = batch.clone();
+    add_own_reference(&*spec.method, model, &mut batch)?;
+    let found = gradients(&*spec.method, model, &[batch], At::default())?;
     model.params_mut().zero_grads()?;
     Ok(Reading {
         weights: model.params().read_weights(hash)?,
         loss: found.loss,
-        grad_norm,
+        grad_norm: found.norm,
     })
 }
 
-fn judge(first: &Reading, second: &Reading) -> Verdict {
+fn judge(first: &Reading, second: &Reading) -> Finding {
     let differs = if first.weights != second.weights {
         "initial weights"
     } else if first.loss.to_bits() != second.loss.to_bits() {
@@ -60,21 +57,22 @@ fn judge(first: &Reading, second: &Reading) -> Verdict {
     } else if first.grad_norm.to_bits() != second.grad_norm.to_bits() {
         "the gradient"
     } else {
-        return Verdict::pass(format!(
+        return Finding::pass(format!(
             "two models of one seed: loss {:.6}, gradient norm {:.6}, the same bits",
             first.loss, first.grad_norm
         ));
     };
-    Verdict::fail(
+    Finding::fail(
         format!("{differs} of two models of one seed differ: {first:?}, {second:?}"),
-        "something reads a clock, a hash order or a race between threads; a resume will not be exact",
+        "something reads a clock, a hash order or a race between threads",
+        "a resume will not be exact: please report it with the spec",
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::CheckStatus;
+    use crate::base::finding::Status;
 
     #[test]
     fn one_bit_is_enough_to_fail() {
@@ -83,7 +81,7 @@ mod tests {
             loss: 4.0,
             grad_norm: 2.0,
         };
-        assert_eq!(judge(&a, &a).status, CheckStatus::Pass);
+        assert_eq!(judge(&a, &a).status, Status::Pass);
         let next = |x: f64| f64::from_bits(x.to_bits() + 1);
         let variants = [
             (
@@ -110,8 +108,12 @@ mod tests {
         ];
         for (b, word) in variants {
             let verdict = judge(&a, &b);
-            assert_eq!(verdict.status, CheckStatus::Fail);
-            assert!(verdict.evidence.contains(word), "{}", verdict.evidence);
+            assert_eq!(verdict.status, Status::Fail);
+            assert!(
+                verdict.evidence.to_string().contains(word),
+                "{}",
+                verdict.evidence
+            );
         }
     }
 }

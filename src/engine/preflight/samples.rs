@@ -53,7 +53,7 @@ pub fn cut(batch: &Batch) -> Vec<Sample> {
             continue;
         };
         sample.ids.push(*target);
-        if batch.weights.get(at).is_none_or(|weight| *weight > 0.0) {
+        if batch.mask.get(at).is_none_or(|counts| *counts) {
             sample.supervised.push(*target);
         }
     }
@@ -72,7 +72,7 @@ mod tests {
             targets: vec![2, 3, 8, 0, 6, 7, 8, 9],
             batch_size: 2,
             seq_len: 4,
-            weights: vec![0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0],
+            mask: vec![false, true, true, false, true, true, false, true],
             first: vec![0, 0, 2, 3, 0, 0, 0, 0],
             ..Batch::default()
         };

@@ -1,11 +1,10 @@
 //! Every document teaches something. Rows whose whole answer is masked or cut off cost time and teach nothing; where all are,
 //! the loss is 0.0 and the run "succeeds".
 
-use super::{Check, Subject, Verdict};
+use super::{Check, Finding, Subject};
 use crate::base::human::grouped;
 use crate::data::Learning;
 use crate::engine::EngineError;
-use crate::wire::CheckStatus;
 
 pub const CHECK: Check = Check {
     id: "supervised",
@@ -17,14 +16,14 @@ pub const CHECK: Check = Check {
 const WARN: f64 = 0.01;
 const FAIL: f64 = 0.2;
 
-fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     Ok(match &subject.data.learning {
         Some(learning) => judge(learning),
-        None => Verdict::pass("one text, of which every token is supervised"),
+        None => Finding::pass("one text, of which every token is supervised"),
     })
 }
 
-fn judge(learning: &Learning) -> Verdict {
+fn judge(learning: &Learning) -> Finding {
     let Learning {
         documents,
         nothing_supervised,
@@ -43,26 +42,29 @@ fn judge(learning: &Learning) -> Verdict {
             100.0 * share
         ),
     };
-    let hint = match learning.too_long {
-        0 => {
-            "conversations without an answer, or empty ones: look at them with `llmtui data inspect`"
-        }
-        _ => {
-            "their answers may be cut off: a larger model.seq_len, or data.too_long: truncate_start; or rows have no answer"
-        }
+    let (cause, fix) = match learning.too_long {
+        0 => (
+            "conversations without an answer, or empty ones",
+            "look at them with `llmtui data inspect`",
+        ),
+        _ => (
+            "their answers may be cut off, or rows have no answer",
+            "a larger model.seq_len, or data.too_long: truncate_start",
+        ),
     };
     if share > FAIL {
-        Verdict::fail(evidence, hint)
+        Finding::fail(evidence, cause, fix)
     } else if share > WARN {
-        Verdict::of(CheckStatus::Warn, evidence, hint)
+        Finding::warn(evidence, cause, fix)
     } else {
-        Verdict::pass(evidence)
+        Finding::pass(evidence)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::finding::Status;
 
     #[test]
     fn a_few_are_passed_over_and_many_stop_the_run() {
@@ -73,12 +75,13 @@ mod tests {
                 ..Learning::default()
             })
         };
-        assert_eq!(judged(0).status, CheckStatus::Pass);
-        assert_eq!(judged(50).status, CheckStatus::Warn);
-        assert_eq!(judged(400).status, CheckStatus::Fail);
+        assert_eq!(judged(0).status, Status::Pass);
+        assert_eq!(judged(50).status, Status::Warn);
+        assert_eq!(judged(400).status, Status::Fail);
         assert!(
             judged(400)
                 .evidence
+                .to_string()
                 .contains("400 of 1,000 documents (40.0 %)")
         );
     }

@@ -1,7 +1,7 @@
 //! Token ids lie inside the model's vocabulary, and the token that begins a text stands there once.
 
 use super::samples::{self, Sample};
-use super::{Check, Subject, Verdict};
+use super::{Check, Finding, Subject};
 use crate::engine::EngineError;
 
 pub const CHECK: Check = Check {
@@ -10,19 +10,20 @@ pub const CHECK: Check = Check {
     run,
 };
 
-fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
-    let vocab_size = subject.state.model.shape().vocab_size;
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
+    let vocab_size = subject.state.models.policy.shape().vocab_size;
     let samples = samples::first(subject);
     Ok(judge(&samples, vocab_size, subject.data.tokenizer.bos()))
 }
 
-fn judge(samples: &[Sample], vocab_size: usize, bos: Option<u32>) -> Verdict {
+fn judge(samples: &[Sample], vocab_size: usize, bos: Option<u32>) -> Finding {
     let ids = samples.iter().flat_map(|sample| &sample.ids);
     let highest = ids.copied().max().unwrap_or_default();
     if highest as usize >= vocab_size {
-        return Verdict::fail(
+        return Finding::fail(
             format!("the id {highest}, in a vocabulary of {vocab_size}"),
             "the tokenizer and the model do not belong together",
+            "name the tokenizer that the model was trained with (data.tokenizer)",
         );
     }
     let doubled = |sample: &&Sample| {
@@ -31,15 +32,16 @@ fn judge(samples: &[Sample], vocab_size: usize, bos: Option<u32>) -> Verdict {
     };
     let n = samples.iter().filter(doubled).count();
     if n > 0 {
-        return Verdict::fail(
+        return Finding::fail(
             format!(
                 "{n} of {} samples begin with the same begin token twice",
                 samples.len()
             ),
-            "the rows spell it and the template or the tokenizer adds it again: take it out of the rows",
+            "the rows spell it and the template or the tokenizer adds it again",
+            "take it out of the rows",
         );
     }
-    Verdict::pass(format!(
+    Finding::pass(format!(
         "the highest id of {} samples is {highest}, below {vocab_size}",
         samples.len()
     ))
@@ -48,9 +50,9 @@ fn judge(samples: &[Sample], vocab_size: usize, bos: Option<u32>) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::CheckStatus;
+    use crate::base::finding::Status;
 
-    fn status(ids: &[u32], vocab_size: usize) -> CheckStatus {
+    fn status(ids: &[u32], vocab_size: usize) -> Status {
         let sample = Sample {
             ids: ids.to_vec(),
             supervised: vec![1],
@@ -60,9 +62,9 @@ mod tests {
 
     #[test]
     fn unknown_ids_and_doubled_begins_fail() {
-        assert_eq!(status(&[1, 5, 9], 10), CheckStatus::Pass);
-        assert_eq!(status(&[1, 5, 10], 10), CheckStatus::Fail);
-        assert_eq!(status(&[1, 1, 5], 10), CheckStatus::Fail);
-        assert_eq!(status(&[5, 1, 1], 10), CheckStatus::Pass);
+        assert_eq!(status(&[1, 5, 9], 10), Status::Pass);
+        assert_eq!(status(&[1, 5, 10], 10), Status::Fail);
+        assert_eq!(status(&[1, 1, 5], 10), Status::Fail);
+        assert_eq!(status(&[5, 1, 1], 10), Status::Pass);
     }
 }

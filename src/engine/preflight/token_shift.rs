@@ -1,6 +1,6 @@
 //! Each target is the token after its input. Off by one either way still trains, and learns nothing of use.
 
-use super::{Check, Subject, Verdict};
+use super::{Check, Finding, Subject};
 use crate::base::text::one_line;
 use crate::data::Batch;
 use crate::engine::EngineError;
@@ -14,13 +14,13 @@ pub const CHECK: Check = Check {
 /// Tokens shown side by side.
 const SHOWN: usize = 24;
 
-fn run(subject: &mut Subject<'_>) -> Result<Verdict, EngineError> {
+fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let batch = subject.first_batch(usize::MAX);
     let decode = |ids: &[u32]| subject.data.tokenizer.decode(ids);
     Ok(judge(&batch, &decode))
 }
 
-fn judge(batch: &Batch, decode: &dyn Fn(&[u32]) -> String) -> Verdict {
+fn judge(batch: &Batch, decode: &dyn Fn(&[u32]) -> String) -> Finding {
     let seq_len = batch.seq_len;
     let rows = batch
         .inputs
@@ -45,13 +45,14 @@ fn judge(batch: &Batch, decode: &dyn Fn(&[u32]) -> String) -> Verdict {
         show(&batch.targets)
     );
     if batch.inputs.is_empty() || batch.inputs.len() != batch.targets.len() {
-        return Verdict::fail(
+        return Finding::fail(
             "inputs and targets differ in length",
             "the loader is broken",
+            "please report it with the spec",
         );
     }
     if wrong == 0 {
-        return Verdict::pass(evidence);
+        return Finding::pass(evidence);
     }
     let identical = rows.clone().all(|(inputs, targets)| inputs == targets);
     let cause = if identical {
@@ -59,18 +60,19 @@ fn judge(batch: &Batch, decode: &dyn Fn(&[u32]) -> String) -> Verdict {
     } else {
         "the shift between inputs and targets is not one token"
     };
-    Verdict::fail(
+    Finding::fail(
         format!("{wrong} sequences are not shifted by one; {evidence}"),
         cause,
+        "pack inputs and targets from one sequence, one token apart",
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::CheckStatus;
+    use crate::base::finding::Status;
 
-    fn verdict(targets: [u32; 6]) -> Verdict {
+    fn verdict(targets: [u32; 6]) -> Finding {
         let batch = Batch {
             inputs: vec![1, 2, 3, 7, 8, 9],
             targets: targets.into(),
@@ -84,15 +86,15 @@ mod tests {
     #[test]
     fn one_token_passes_none_and_two_fail() {
         let good = verdict([2, 3, 4, 8, 9, 1]);
-        assert_eq!(good.status, CheckStatus::Pass);
+        assert_eq!(good.status, Status::Pass);
         assert!(
-            good.evidence.contains("[1, 2, 3, 7, 8, 9]"),
+            good.evidence.to_string().contains("[1, 2, 3, 7, 8, 9]"),
             "{}",
             good.evidence
         );
         let same = verdict([1, 2, 3, 7, 8, 9]);
-        assert_eq!(same.status, CheckStatus::Fail);
-        assert!(same.hint.contains("copy"), "{}", same.hint);
+        assert_eq!(same.status, Status::Fail);
+        assert!(same.cause.contains("copy"), "{}", same.cause);
         let packed = Batch {
             inputs: vec![1, 2, 7, 8],
             targets: vec![2, 3, 8, 9],
@@ -102,17 +104,17 @@ mod tests {
             ..Batch::default()
         };
         let decode = |ids: &[u32]| format!("{ids:?}");
-        assert_eq!(judge(&packed, &decode).status, CheckStatus::Pass);
+        assert_eq!(judge(&packed, &decode).status, Status::Pass);
         let run_together = Batch {
             first: Vec::new(),
             ..packed
         };
-        assert_eq!(judge(&run_together, &decode).status, CheckStatus::Fail);
+        assert_eq!(judge(&run_together, &decode).status, Status::Fail);
         let two = verdict([3, 4, 5, 9, 1, 2]);
-        assert_eq!(two.status, CheckStatus::Fail);
+        assert_eq!(two.status, Status::Fail);
         let one_row = verdict([2, 3, 4, 7, 8, 9]);
         assert!(
-            one_row.evidence.starts_with("1 sequences"),
+            one_row.evidence.to_string().starts_with("1 sequences"),
             "{}",
             one_row.evidence
         );

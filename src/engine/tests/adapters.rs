@@ -72,7 +72,7 @@ fn what_reads_a_checkpoint_reads_its_adapters_too() {
         let (spec, data) = tiny(&next);
         let state = TrainState::fresh(&spec, &data).unwrap();
         let bits = |w: &[f32]| w.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-        let found = state.model.params().read_weights(bits).unwrap();
+        let found = state.models.policy.params().read_weights(bits).unwrap();
         assert!(found[..merged.len()] == merged, "{words:?}");
     }
 }

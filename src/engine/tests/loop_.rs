@@ -97,23 +97,17 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
 fn preflight_passes_on_the_quickstart_and_is_quick() {
     let run = Run::new(&["preflight.enabled=true", "train.max_steps=1"]);
     let events = run.go();
-    let checks: Vec<(&str, CheckStatus, f64)> = events
+    let checks: Vec<(&str, Status, f64)> = events
         .iter()
         .filter_map(|e| match e {
-            Event::Checked {
-                id,
-                status,
-                seconds,
-                ..
-            } => Some((id.as_str(), *status, *seconds)),
+            Event::Checked { finding, seconds } => {
+                Some((finding.id.as_str(), finding.status, *seconds))
+            }
             _ => None,
         })
         .collect();
     assert_eq!(checks.len(), preflight::CHECKS.len());
-    assert!(
-        checks.iter().all(|c| c.1 == CheckStatus::Pass),
-        "{events:#?}"
-    );
+    assert!(checks.iter().all(|c| c.1 == Status::Pass), "{events:#?}");
     assert_eq!(finished(&events).0, Outcome::Completed);
     assert!(
         !run.job

@@ -1,6 +1,6 @@
 //! Does the GPU compute in bfloat16?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use super::{answering, each};
 use crate::hardware::machine::Machine;
 
@@ -13,23 +13,23 @@ pub const CHECK: Check = Check {
 
 const FIRST: u32 = 80;
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     if gpus.iter().all(|gpu| gpu.capability().is_none()) {
-        return Verdict::unknown("the driver does not tell the compute capability", "");
+        return Finding::unknown("the driver does not report the compute capability", "");
     }
     let without = each(&gpus, |gpu| {
         (gpu.capability()? < FIRST).then(|| format!("{} has none", gpu.name))
     });
     match without {
-        Some(evidence) => Verdict::warn(
+        Some(evidence) => Finding::warn(
             evidence,
-            "float16 has a short range: losses need scaling, norms and softmax float32",
+            "float16 has a narrow range: losses need scaling, norms and softmax need float32",
             "train in float16 with loss scaling, or in float32",
         ),
-        None => Verdict::pass("every GPU has it"),
+        None => Finding::pass("every GPU has it"),
     }
 }

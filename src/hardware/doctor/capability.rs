@@ -1,6 +1,6 @@
 //! Is the GPU new enough for current CUDA builds?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use super::{answering, each};
 use crate::hardware::machine::Machine;
 
@@ -16,10 +16,10 @@ const OLDEST_BUILT: u32 = 50;
 /// The first with tensor cores.
 const TENSOR_CORES: u32 = 70;
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     let below = |limit: u32| {
         each(&gpus, |gpu| {
@@ -28,14 +28,14 @@ fn judge(machine: &Machine) -> Verdict {
         })
     };
     if let Some(evidence) = below(OLDEST_BUILT) {
-        return Verdict::fail(
+        return Finding::fail(
             evidence,
             "no current CUDA build has code for it (`no kernel image is available`)",
             "use a newer GPU, or the CPU",
         );
     }
     if let Some(evidence) = below(TENSOR_CORES) {
-        return Verdict::warn(
+        return Finding::warn(
             evidence,
             "no tensor cores, and CUDA 13 has dropped it",
             "expect a tenth of a current GPU's speed",
@@ -46,9 +46,9 @@ fn judge(machine: &Machine) -> Verdict {
             .map(|(major, minor)| format!("{major}.{minor}"))
     });
     match known {
-        Some(evidence) => Verdict::pass(evidence),
-        None => Verdict::unknown(
-            "the driver does not tell",
+        Some(evidence) => Finding::pass(evidence),
+        None => Finding::unknown(
+            "the driver does not report it",
             "nvidia-smi --query-gpu=compute_cap --format=csv",
         ),
     }

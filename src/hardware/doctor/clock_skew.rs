@@ -1,6 +1,6 @@
-//! How far is the wall clock off? Told without a network: by the hardware clock and by the times of files among the runs.
+//! How far off is the wall clock? Judged without a network, from the hardware clock and the times of files among the runs.
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -16,12 +16,12 @@ const CLOSE: i64 = 2;
 const QUARTER: i64 = 900;
 const QUARTERS: i64 = 14 * 4;
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let clock = machine.clock;
     let fix =
         "compare with another machine (`date -u`); `sudo timedatectl set-ntp true` sets it right";
     if let Some(ahead) = clock.files_ahead.filter(|s| *s > CLOSE) {
-        return Verdict::warn(
+        return Finding::warn(
             format!("files among the runs are {ahead} s in the future"),
             "the clock was set back, or the file server's clock is ahead: orders and ages of runs will be wrong",
             fix,
@@ -29,29 +29,29 @@ fn judge(machine: &Machine) -> Verdict {
     }
     let Some(ahead) = clock.hardware_ahead else {
         return match clock.files_ahead {
-            Some(_) => Verdict::pass(
-                "no file among the runs lies in the future; no hardware clock to read",
-            ),
-            None => Verdict::unknown(
+            Some(_) => {
+                Finding::pass("no file among the runs is in the future; no hardware clock to read")
+            }
+            None => Finding::unknown(
                 "neither a hardware clock nor files among the runs to compare with",
                 "`date -u` here and on another machine",
             ),
         };
     };
     let off = match ahead {
-        a if a.abs() <= CLOSE => return Verdict::pass("the hardware clock agrees"),
+        a if a.abs() <= CLOSE => return Finding::pass("the hardware clock agrees"),
         a if a > 0 => format!("the hardware clock is {a} s ahead"),
         a => format!("the hardware clock is {} s behind", -a),
     };
     let zones = (ahead + ahead.signum() * CLOSE) / QUARTER;
     if zones != 0 && zones.abs() <= QUARTERS && (ahead - zones * QUARTER).abs() <= CLOSE {
-        return Verdict::pass(format!("{off}: it keeps local time"));
+        return Finding::pass(format!("{off}: it keeps local time"));
     }
     match clock.synchronised {
-        Some(true) => Verdict::pass(format!("{off}, and a time service keeps the clock")),
-        _ => Verdict::warn(
+        Some(true) => Finding::pass(format!("{off}, and a time service keeps the clock")),
+        _ => Finding::warn(
             off,
-            "one of the two is wrong, and no time service says which",
+            "one of the two is wrong, and there is no time service to tell which",
             fix,
         ),
     }

@@ -1,6 +1,6 @@
 //! May this process use the GPU at all?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use super::{answering, each};
 use crate::hardware::machine::Machine;
 
@@ -11,10 +11,10 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     let mode = |word: &'static str| {
         each(&gpus, move |gpu| {
@@ -23,21 +23,17 @@ fn judge(machine: &Machine) -> Verdict {
     };
     let fix = "`sudo nvidia-smi -c DEFAULT -i N`, if you may";
     if let Some(evidence) = mode("prohibited") {
-        return Verdict::fail(
-            evidence,
-            "an administrator has closed it for computing",
-            fix,
-        );
+        return Finding::fail(evidence, "an administrator has disabled compute on it", fix);
     }
     if let Some(evidence) = mode("exclusive process") {
-        return Verdict::warn(
+        return Finding::warn(
             evidence,
             "one process at a time: a chat beside a run fails with `all devices are busy`",
             fix,
         );
     }
     match gpus.iter().all(|gpu| gpu.compute_mode.is_none()) {
-        true => Verdict::unknown("the driver does not tell", "nvidia-smi -q -d COMPUTE"),
-        false => Verdict::pass("default"),
+        true => Finding::unknown("the driver does not report it", "nvidia-smi -q -d COMPUTE"),
+        false => Finding::pass("default"),
     }
 }

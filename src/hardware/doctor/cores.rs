@@ -1,6 +1,6 @@
 //! How many cores may this process use?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -10,24 +10,24 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let cpu = &machine.cpu;
     if cpu.logical == 0 {
-        return Verdict::unknown("the number of cores could not be read", "nproc");
+        return Finding::unknown("the number of cores could not be read", "nproc");
     }
     let mut evidence = format!("{} of {}", cpu.usable(), cpu.logical);
     if let Some(quota) = cpu.quota {
-        evidence.push_str(&format!(", a quota of {quota:.1} in the control group"));
+        evidence.push_str(&format!(", a cgroup quota of {quota:.1}"));
     }
     if cpu.allowed < cpu.logical {
         evidence.push_str(&format!(", affinity allows {}", cpu.allowed));
     }
     if cpu.usable() == 1 && cpu.logical > 1 {
-        return Verdict::warn(
+        return Finding::warn(
             evidence,
-            "training, data and screen share one core",
+            "training, data loading and UI share one core",
             "raise the container's CPU limit (`--cpus`), or `taskset`",
         );
     }
-    Verdict::pass(evidence)
+    Finding::pass(evidence)
 }

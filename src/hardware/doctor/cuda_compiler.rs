@@ -1,6 +1,6 @@
 //! Where is nvcc? Only building needs it.
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -10,9 +10,9 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     match &machine.nvidia.nvcc {
-        Some(path) => Verdict::pass(path.clone()),
-        None => Verdict::not_applicable("no nvcc: needed only to build with `--features cuda`"),
+        Some(path) => Finding::pass(path.clone()),
+        None => Finding::not_applicable("no nvcc: needed only to build with `--features cuda`"),
     }
 }

@@ -1,19 +1,19 @@
-//! Does the variable name devices that are there?
+//! Does the variable list existing devices?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::cuda_visible::{Selection, Visible, select};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "cuda_visible",
     title: "CUDA_VISIBLE_DEVICES",
-    rule: "Every word of the variable names a GPU or MIG device that is there.",
+    rule: "Every entry of the variable is an existing GPU or MIG device.",
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     if machine.gpus.is_empty() {
-        return Verdict::not_applicable("no NVIDIA GPU answers");
+        return Finding::not_applicable("no NVIDIA GPU answers");
     }
     let value = machine
         .nvidia
@@ -21,20 +21,20 @@ fn judge(machine: &Machine) -> Verdict {
         .as_deref()
         .unwrap_or_default();
     match select(machine) {
-        Selection::All => Verdict::pass("not set: every GPU"),
-        Selection::Named(devices) if devices.is_empty() => Verdict::warn(
-            "set to nothing",
+        Selection::All => Finding::pass("not set: every GPU"),
+        Selection::Named(devices) if devices.is_empty() => Finding::warn(
+            "set but empty",
             "it hides every GPU from CUDA",
             "`unset CUDA_VISIBLE_DEVICES`",
         ),
-        Selection::Named(devices) => Verdict::pass(format!("{value} is {}", mapping(&devices))),
-        Selection::Broken(devices, word) => Verdict::fail(
+        Selection::Named(devices) => Finding::pass(format!("{value} is {}", mapping(&devices))),
+        Selection::Broken(devices, word) => Finding::fail(
             format!(
-                "{value}: `{word}` names no device, or one a second time; CUDA stops there and shows {} of them",
+                "{value}: `{word}` is no device, or a duplicate; CUDA stops there and exposes {} of them",
                 devices.len()
             ),
-            "a number, GPU or MIG identifier that this machine has not",
-            "`nvidia-smi -L` lists what there is; numbers count from 0",
+            "an index, GPU or MIG identifier that this machine does not have",
+            "`nvidia-smi -L` lists the devices; indices count from 0",
         ),
     }
 }

@@ -1,6 +1,6 @@
-//! What do runs lie on?
+//! What storage are runs on?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::DiskKind;
 use crate::hardware::machine::Machine;
 
@@ -11,26 +11,29 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let Some(disk) = machine.runs_disk() else {
-        return Verdict::unknown("the file system of the runs could not be found", "df -hT .");
+        return Finding::unknown(
+            "the file system of the runs could not be determined",
+            "df -hT .",
+        );
     };
     let evidence = format!("{} {} on {}", disk.filesystem, disk.kind.word(), disk.mount);
     match disk.kind {
-        DiskKind::Ssd | DiskKind::Unknown => Verdict::pass(evidence),
-        DiskKind::Network => Verdict::warn(
+        DiskKind::Ssd | DiskKind::Unknown => Finding::pass(evidence),
+        DiskKind::Network => Finding::warn(
             evidence,
-            "training waits while a checkpoint crosses the network, and stands still when the server does",
-            "keep runs on a local disk (--runs-dir) and copy what is worth keeping",
+            "training waits while a checkpoint crosses the network, and stalls when the server does",
+            "put runs on a local disk (--runs-dir) and copy what you want to keep",
         ),
-        DiskKind::Hdd => Verdict::warn(
+        DiskKind::Hdd => Finding::warn(
             evidence,
             "checkpoints and random reads of data are slow",
             "use an SSD for runs and data if there is one",
         ),
-        DiskKind::Memory => Verdict::warn(
+        DiskKind::Memory => Finding::warn(
             evidence,
-            "runs are gone after a restart, and take main memory",
+            "runs are lost on reboot, and use main memory",
             "put runs on a disk with --runs-dir",
         ),
     }

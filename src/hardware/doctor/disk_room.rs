@@ -1,12 +1,12 @@
-//! Is there room for checkpoints?
+//! Is there space for checkpoints?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::base::human::bytes;
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "disk_room",
-    title: "Room for runs",
+    title: "Space for runs",
     rule: "The runs' file system is writable and has 10 GiB and 5 % free.",
     judge,
 };
@@ -16,20 +16,26 @@ const ENOUGH: u64 = 10 << 30;
 const SHARE: f64 = 0.05;
 const INODES: u64 = 1000;
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let Some(disk) = machine.runs_disk() else {
-        return Verdict::unknown("the file system of the runs could not be found", "df -h .");
+        return Finding::unknown(
+            "the file system of the runs could not be determined",
+            "df -h .",
+        );
     };
     let space = disk.space;
     if disk.read_only {
-        return Verdict::fail(
+        return Finding::fail(
             format!("{} is mounted read-only", disk.mount),
             "on purpose, or after a disk error",
-            "choose another place with --runs-dir; read `dmesg` for disk errors",
+            "choose another location with --runs-dir; check `dmesg` for disk errors",
         );
     }
     if space.total == 0 {
-        return Verdict::unknown(format!("{} does not tell its room", disk.mount), "df -h .");
+        return Finding::unknown(
+            format!("{} does not report its free space", disk.mount),
+            "df -h .",
+        );
     }
     let evidence = format!(
         "{} of {} free on {}",
@@ -37,25 +43,25 @@ fn judge(machine: &Machine) -> Verdict {
         bytes(space.total),
         disk.mount
     );
-    let fix = "delete what is not needed, or put runs elsewhere with --runs-dir";
+    let fix = "free some space, or put runs elsewhere with --runs-dir";
     if space.free < HARDLY {
-        return Verdict::fail(
+        return Finding::fail(
             evidence,
             "a checkpoint will not fit: a run would lose its last one",
             fix,
         );
     }
     if space.inodes_total > 0 && space.inodes_free < INODES {
-        return Verdict::fail(
+        return Finding::fail(
             format!("{} inodes left on {}", space.inodes_free, disk.mount),
-            "many small files: no new one can be made whatever the free bytes",
+            "many small files: no new ones can be created despite free bytes",
             fix,
         );
     }
     // On a small disk 5 % is little, on a large one 10 GiB is.
     let little = space.free < ENOUGH || (space.free as f64) < SHARE * space.total as f64;
     match little {
-        true => Verdict::warn(evidence, "a few checkpoints of a large model fill it", fix),
-        false => Verdict::pass(evidence),
+        true => Finding::warn(evidence, "a few checkpoints of a large model fill it", fix),
+        false => Finding::pass(evidence),
     }
 }

@@ -1,21 +1,21 @@
-//! Is NVIDIA's driver there, where there is a card to drive?
+//! Does NVIDIA's driver work, if there is a card?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::gpu::{DriverState, Nvidia};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "driver",
     title: "NVIDIA driver",
-    rule: "The driver's library loads and answers, where there is a card.",
+    rule: "The driver's library loads and responds, if there is a card.",
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let nvidia = &machine.nvidia;
     let signs = signs(nvidia);
     match &nvidia.driver {
-        DriverState::Loaded => Verdict::pass(format!(
+        DriverState::Loaded => Finding::pass(format!(
             "driver {}, {}",
             nvidia.driver_version,
             match machine.gpus.len() {
@@ -24,40 +24,40 @@ fn judge(machine: &Machine) -> Verdict {
             }
         )),
         // Judged by `driver_match`.
-        DriverState::Mismatch => Verdict::pass(format!(
+        DriverState::Mismatch => Finding::pass(format!(
             "a driver is loaded (kernel module {})",
             nvidia.module_version
         )),
         DriverState::Absent | DriverState::NotLoaded if signs.is_empty() => {
-            Verdict::not_applicable("no NVIDIA GPU in this machine")
+            Finding::not_applicable("no NVIDIA GPU in this machine")
         }
-        DriverState::Absent if nvidia.container => Verdict::fail(
+        DriverState::Absent if nvidia.container => Finding::fail(
             format!("{}, but no libnvidia-ml.so.1", signs.join(", ")),
             "the container was started without access to the GPU",
             "start it with `--gpus all` (Docker, Podman) or the nvidia runtime class (Kubernetes)",
         ),
-        DriverState::Absent => Verdict::fail(
+        DriverState::Absent => Finding::fail(
             format!("{}, but no libnvidia-ml.so.1", signs.join(", ")),
             "the NVIDIA driver is not installed",
             "install the driver of your distribution, then reboot",
         ),
-        DriverState::NotLoaded => Verdict::fail(
+        DriverState::NotLoaded => Finding::fail(
             format!(
-                "{}; the library is there, the kernel module is not loaded",
+                "{}; the library is installed, but the kernel module is not loaded",
                 signs.join(", ")
             ),
-            "the module was not built for this kernel, is not signed for secure boot, or another driver has the card",
+            "the module was not built for this kernel, is not signed for secure boot, or another driver is bound to the card",
             "`sudo modprobe nvidia` and read `dmesg`; after a kernel update install the driver's dkms package again",
         ),
-        DriverState::Failed(why) => Verdict::fail(
+        DriverState::Failed(why) => Finding::fail(
             format!("NVML says: {why}"),
-            "the driver does not answer",
-            "read `dmesg | grep NVRM`; a reboot often helps",
+            "the driver does not respond",
+            "check `dmesg | grep NVRM`; a reboot often helps",
         ),
     }
 }
 
-/// What tells of a card without asking the driver.
+/// Signs of a card, without asking the driver.
 fn signs(nvidia: &Nvidia) -> Vec<String> {
     let mut signs = Vec::new();
     if nvidia.pci_devices > 0 {

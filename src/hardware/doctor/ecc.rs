@@ -1,6 +1,6 @@
-//! Errors of GPU memory.
+//! GPU memory errors.
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use super::{answering, each};
 use crate::hardware::gpu::Ecc;
 use crate::hardware::machine::Machine;
@@ -8,35 +8,35 @@ use crate::hardware::machine::Machine;
 pub const CHECK: Check = Check {
     id: "ecc",
     title: "GPU memory errors",
-    rule: "No uncorrectable error, no row that waits for or failed its replacement.",
+    rule: "No uncorrectable errors, no row pending or failing remapping.",
     judge,
 };
 
-/// Over the life of a GPU, before it should go back to its maker.
+/// Over a GPU's lifetime, before it should be returned.
 const MAX_EVER: u64 = 4;
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     let of = |test: fn(&Ecc) -> Option<String>| each(&gpus, |gpu| gpu.ecc.as_ref().and_then(test));
     if let Some(evidence) = of(defect) {
-        return Verdict::fail(
+        return Finding::fail(
             evidence,
             "the memory is defective: results may be wrong and runs will crash",
             "take the GPU out of service (`CUDA_VISIBLE_DEVICES`) and return it",
         );
     }
     if let Some(evidence) = of(uncorrected) {
-        return Verdict::fail(
+        return Finding::fail(
             evidence,
             "a bit was lost: what was computed since may be wrong",
-            "end the work on it and reset the GPU (`sudo nvidia-smi --gpu-reset -i N`), then start again from a checkpoint",
+            "stop all work on it and reset the GPU (`sudo nvidia-smi --gpu-reset -i N`), then resume from a checkpoint",
         );
     }
     if let Some(evidence) = of(pending) {
-        return Verdict::warn(
+        return Finding::warn(
             evidence,
             "a bad row is replaced at the next reset",
             "reset the GPU when it is idle",
@@ -47,8 +47,8 @@ fn judge(machine: &Machine) -> Verdict {
         .filter(|g| g.ecc.is_some_and(|e| e.enabled))
         .count();
     match counted {
-        0 => Verdict::not_applicable("these GPUs do not check their memory"),
-        n => Verdict::pass(format!("no uncorrectable errors on {n} GPUs")),
+        0 => Finding::not_applicable("these GPUs have no ECC"),
+        n => Finding::pass(format!("no uncorrectable errors on {n} GPUs")),
     }
 }
 
@@ -58,7 +58,7 @@ fn defect(ecc: &Ecc) -> Option<String> {
     }
     (ecc.uncorrected_ever > MAX_EVER).then(|| {
         format!(
-            "{} uncorrectable errors over its life",
+            "{} uncorrectable errors over its lifetime",
             ecc.uncorrected_ever
         )
     })
@@ -75,5 +75,5 @@ fn uncorrected(ecc: &Ecc) -> Option<String> {
 
 fn pending(ecc: &Ecc) -> Option<String> {
     ecc.remap_pending
-        .then(|| "a memory row waits for its replacement".into())
+        .then(|| "a memory row is pending replacement".into())
 }

@@ -1,18 +1,18 @@
-//! Does every GPU answer?
+//! Does every GPU respond?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "gpu_lost",
-    title: "GPUs answer",
-    rule: "Every GPU that the driver knows answers.",
+    title: "GPUs respond",
+    rule: "Every GPU known to the driver responds.",
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     if machine.gpus.is_empty() {
-        return Verdict::not_applicable("no NVIDIA GPU answers");
+        return Finding::not_applicable("no NVIDIA GPU responds");
     }
     let lost: Vec<String> = machine
         .gpus
@@ -20,11 +20,11 @@ fn judge(machine: &Machine) -> Verdict {
         .filter_map(|gpu| Some(format!("GPU {}: {}", gpu.index, gpu.lost.as_ref()?)))
         .collect();
     if lost.is_empty() {
-        return Verdict::pass(format!("{} of {}", machine.gpus.len(), machine.gpus.len()));
+        return Finding::pass(format!("{} of {}", machine.gpus.len(), machine.gpus.len()));
     }
-    Verdict::fail(
+    Finding::fail(
         lost.join("; "),
         "it fell off the bus: power, PCIe contact, heat or a defect",
-        "save what runs on the other GPUs, then switch the machine off and on; seat the card anew or return it if it happens again",
+        "save the work on the other GPUs, then power-cycle the machine; reseat or return the card if it happens again",
     )
 }

@@ -1,6 +1,6 @@
-//! Who holds GPU memory already? Never ends anyone.
+//! Who is using GPU memory already? Never kills anything.
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use super::{answering, each};
 use crate::base::human;
 use crate::hardware::gpu::{Gpu, GpuProcess};
@@ -10,24 +10,24 @@ use std::path::Path;
 pub const CHECK: Check = Check {
     id: "gpu_memory",
     title: "GPU memory is free",
-    rule: "Others hold at most 5 % of a GPU's memory.",
+    rule: "Other processes use at most 5 % of a GPU's memory.",
     judge,
 };
 
 const FREE_ENOUGH: f64 = 0.05;
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     match each(&gpus, held) {
-        Some(evidence) => Verdict::warn(
+        Some(evidence) => Finding::warn(
             evidence,
-            "other work, or what a crashed run left behind",
-            "ask its owner; a dead run of your own ends with `kill PID`; or choose another GPU with CUDA_VISIBLE_DEVICES",
+            "other work, or a leftover of a crashed run",
+            "ask its owner; end a hung run of your own with `kill PID`; or choose another GPU with CUDA_VISIBLE_DEVICES",
         ),
-        None => Verdict::pass("nothing of note is held by others"),
+        None => Finding::pass("no significant use by others"),
     }
 }
 
@@ -48,17 +48,17 @@ fn held(gpu: &Gpu) -> Option<String> {
         .map(|p| format!("{} ({}, process {})", p.command, p.user, p.pid))
         .collect();
     let who = match who.is_empty() {
-        true => "processes that cannot be seen from here".into(),
+        true => "processes not visible from here".into(),
         false => who.join(", "),
     };
     Some(format!(
-        "{} of {} held by {who}",
+        "{} of {} used by {who}",
         human::bytes(used),
         human::bytes(gpu.memory_total)
     ))
 }
 
-/// A run of this program is no stranger.
+/// A run of this program counts as our own.
 fn ours(process: &GpuProcess) -> bool {
     let program = process
         .command

@@ -1,6 +1,6 @@
-//! Can the terminal show more than ASCII, by its locale?
+//! Does the locale allow more than ASCII?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
@@ -10,16 +10,16 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let session = &machine.session;
     if session.terminal != Some(true) {
-        return Verdict::not_applicable("no terminal");
+        return Finding::not_applicable("no terminal");
     }
     match session.utf8 {
-        true => Verdict::pass("UTF-8"),
-        false => Verdict::warn(
-            "the locale does not say UTF-8",
-            "the workbench draws in ASCII",
+        true => Finding::pass("UTF-8"),
+        false => Finding::warn(
+            "the locale is not UTF-8",
+            "the workbench falls back to ASCII",
             "`export LANG=C.UTF-8` (over SSH: SendEnv and AcceptEnv LANG)",
         ),
     }

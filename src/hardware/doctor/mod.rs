@@ -1,5 +1,5 @@
-//! Is the machine fit to train on? Each check looks at a [`Machine`] and says what it found, why, and what to do. Nothing is
-//! asked, changed, reset or ended here. A check is one file with a `CHECK`, its `mod` line and one word in
+//! Is the machine fit to train on? Each check inspects a [`Machine`] and reports what it found, why, and what to do. Nothing
+//! is changed, reset or ended here. A check is one file with a `CHECK`, its `mod` line and one entry in
 //! the list below.
 
 mod apple;
@@ -48,94 +48,23 @@ mod xid;
 
 use super::gpu::Gpu;
 use super::machine::{AcceleratorKind, Machine};
-use serde::Serialize;
+pub use crate::base::finding::{Finding, Status};
 
-/// How a check came out, the worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// Training will not work, or what it makes may be lost.
-    Fail,
-    /// It works, but worse than it could.
-    Warn,
-    /// What is needed to judge could not be read.
-    Unknown,
-    Pass,
-    /// There is nothing here to judge.
-    NotApplicable,
-}
-
-impl Status {
-    pub fn word(self) -> &'static str {
-        match self {
-            Status::Fail => "fail",
-            Status::Warn => "warn",
-            Status::Unknown => "unknown",
-            Status::Pass => "pass",
-            Status::NotApplicable => "not applicable",
-        }
-    }
-}
-
-/// What a check says of a machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
-    pub status: Status,
-    /// What was seen, with its numbers.
-    pub evidence: String,
-    /// Why that is so or matters; empty where nothing is wrong.
-    pub cause: String,
-    /// What to do; may be empty.
-    pub fix: String,
-}
-
-impl Verdict {
-    fn new(status: Status, evidence: impl Into<String>, cause: &str, fix: &str) -> Verdict {
-        Verdict {
-            status,
-            evidence: evidence.into(),
-            cause: cause.into(),
-            fix: fix.into(),
-        }
-    }
-
-    pub fn pass(evidence: impl Into<String>) -> Verdict {
-        Verdict::new(Status::Pass, evidence, "", "")
-    }
-
-    pub fn warn(evidence: impl Into<String>, cause: &str, fix: &str) -> Verdict {
-        Verdict::new(Status::Warn, evidence, cause, fix)
-    }
-
-    pub fn fail(evidence: impl Into<String>, cause: &str, fix: &str) -> Verdict {
-        Verdict::new(Status::Fail, evidence, cause, fix)
-    }
-
-    /// `fix` says how it could be known.
-    pub fn unknown(evidence: impl Into<String>, fix: &str) -> Verdict {
-        Verdict::new(Status::Unknown, evidence, "", fix)
-    }
-
-    pub fn not_applicable(why: impl Into<String>) -> Verdict {
-        Verdict::new(Status::NotApplicable, why, "", "")
-    }
-}
-
-/// A device that is none of NVIDIA's: is it there, and may this user open it? `fix` says how where not.
-fn may_be_opened(machine: &Machine, kind: AcceleratorKind, fix: &str) -> Verdict {
+/// An accelerator of another vendor: is it present, and does this user have access? `fix` is for missing access.
+fn may_be_opened(machine: &Machine, kind: AcceleratorKind, fix: &str) -> Finding {
     let Some(device) = machine.accelerators.iter().find(|a| a.kind == kind) else {
-        return Verdict::not_applicable("none");
+        return Finding::not_applicable("none");
     };
     let evidence = format!("{} {}", device.sign, device.name)
         .trim_end()
         .to_string();
     match device.accessible {
-        Some(false) => Verdict::warn(
-            format!("{evidence} may not be opened"),
-            "this user lacks the right",
+        Some(false) => Finding::warn(
+            format!("no access to {evidence}"),
+            "this user lacks permission",
             fix,
         ),
-        _ => Verdict::pass(format!("{evidence}; this build trains on CPU and CUDA")),
+        _ => Finding::pass(format!("{evidence}; this build trains on CPU and CUDA")),
     }
 }
 
@@ -144,29 +73,18 @@ fn may_be_opened(machine: &Machine, kind: AcceleratorKind, fix: &str) -> Verdict
 pub struct Check {
     /// The module's name.
     pub id: &'static str,
-    /// A few words for a row.
+    /// A short title for a row.
     pub title: &'static str,
-    /// One sentence: what passes.
+    /// One sentence: when it passes.
     pub rule: &'static str,
-    pub judge: fn(&Machine) -> Verdict,
-}
-
-/// A check's result, as `--json` prints it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    pub id: &'static str,
-    pub title: &'static str,
-    pub status: Status,
-    pub evidence: String,
-    pub cause: String,
-    pub fix: String,
+    pub judge: fn(&Machine) -> Finding,
 }
 
 macro_rules! checks {
     ($($name:ident)+) => { &[$($name::CHECK,)+] };
 }
 
-/// Every check, in the order of a walk through the machine.
+/// Every check, in display order.
 pub const CHECKS: &[Check] = checks! {
     driver driver_match nouveau cuda_level cuda_compiler cuda_visible gpu_lost xid ecc
     capability bf16 gpu_memory throttle temperature power_limit pcie nvlink nccl collectives numa persistence
@@ -175,36 +93,29 @@ pub const CHECKS: &[Check] = checks! {
     disk_room disk_kind disk_speed network clock clock_skew locale terminal session
 };
 
-/// Every check on a machine, the worst first; equals keep the order of the list.
+/// Every check on a machine, worst first; ties keep the order of the list.
 pub fn examine(machine: &Machine) -> Vec<Finding> {
     let mut findings: Vec<Finding> = CHECKS
         .iter()
-        .map(|check| {
-            let verdict = (check.judge)(machine);
-            Finding {
-                id: check.id,
-                title: check.title,
-                status: verdict.status,
-                evidence: verdict.evidence,
-                cause: verdict.cause,
-                fix: verdict.fix,
-            }
+        .map(|check| Finding {
+            expected: check.rule.into(),
+            ..(check.judge)(machine).named(check.id, check.title)
         })
         .collect();
     findings.sort_by_key(|finding| finding.status);
     findings
 }
 
-/// The GPUs that answer; the verdict of a check that needs one where there is none.
-fn answering(machine: &Machine) -> Result<Vec<&Gpu>, Verdict> {
+/// The GPUs that respond; if there are none, the finding of a check that needs one.
+fn answering(machine: &Machine) -> Result<Vec<&Gpu>, Box<Finding>> {
     let gpus: Vec<&Gpu> = machine.gpus.iter().filter(|g| g.lost.is_none()).collect();
     match gpus.is_empty() {
-        true => Err(Verdict::not_applicable("no NVIDIA GPU answers")),
+        true => Err(Box::new(Finding::not_applicable("no NVIDIA GPU responds"))),
         false => Ok(gpus),
     }
 }
 
-/// `GPU 0, 3: …` or `every GPU: …` for the GPUs that `judge` has words for; equal words are said once.
+/// `GPU 0, 3: …` or `every GPU: …` for the GPUs that `judge` has a message for; equal messages are merged.
 fn each(gpus: &[&Gpu], judge: impl Fn(&Gpu) -> Option<String>) -> Option<String> {
     let mut said: Vec<(String, Vec<String>)> = Vec::new();
     for gpu in gpus {

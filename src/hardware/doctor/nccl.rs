@@ -1,37 +1,37 @@
-//! Can several GPUs be joined? NCCL's library, and what stands between the cards.
+//! Can several GPUs work together? NCCL's library, and peer access.
 
-use super::{Check, Verdict, answering};
+use super::{Check, Finding, answering};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "nccl",
     title: "NCCL and peer access",
-    rule: "Several GPUs have NCCL's library, and no address translation between them.",
+    rule: "With several GPUs: NCCL's library is installed, and the IOMMU is not between them.",
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     match answering(machine) {
         Ok(gpus) if gpus.len() > 1 => {}
-        Ok(_) => return Verdict::not_applicable("one GPU: nothing to join"),
-        Err(none) => return none,
+        Ok(_) => return Finding::not_applicable("one GPU: no collectives"),
+        Err(none) => return *none,
     }
     let Some(library) = &machine.nvidia.nccl else {
-        return Verdict::warn(
+        return Finding::warn(
             "no libnccl among the system's libraries",
-            "trainers on several GPUs sum gradients through it; PyTorch brings a copy of its own",
+            "multi-GPU trainers all-reduce gradients through it; PyTorch ships its own copy",
             "`apt install libnccl2`, or rely on the trainer's own copy",
         );
     };
     if machine.nvidia.iommu == Some(true) && !linked(machine) {
-        return Verdict::warn(
-            format!("NCCL {library}; the IOMMU translates addresses and no NVLink joins the GPUs"),
+        return Finding::warn(
+            format!("NCCL {library}; the IOMMU translates addresses and the GPUs have no NVLink"),
             "peer copies over PCIe may hang or crawl while ACS and the IOMMU redirect them",
-            "if several-GPU programs hang at their start: `NCCL_P2P_DISABLE=1`, or `iommu=pt` on the kernel's command line",
+            "if multi-GPU programs hang at startup: `NCCL_P2P_DISABLE=1`, or `iommu=pt` on the kernel command line",
         );
     }
     let way = if linked(machine) { "NVLink" } else { "PCIe" };
-    Verdict::pass(format!("NCCL {library}; the GPUs speak over {way}"))
+    Finding::pass(format!("NCCL {library}; the GPUs communicate over {way}"))
 }
 
 /// Every GPU has a link that is up.

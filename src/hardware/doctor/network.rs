@@ -1,18 +1,18 @@
 //! Which interfaces are up? Training needs no network.
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "network",
     title: "Network",
-    rule: "Told, not judged: training needs none.",
+    rule: "Reported, not judged: training needs no network.",
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     if machine.networks.is_empty() {
-        return Verdict::not_applicable("no interface was found; training needs none");
+        return Finding::not_applicable("no interface found; training needs none");
     }
     let up: Vec<String> = machine
         .networks
@@ -24,7 +24,7 @@ fn judge(machine: &Machine) -> Verdict {
         })
         .collect();
     match up.is_empty() {
-        true => Verdict::pass("no interface is up; training needs none"),
-        false => Verdict::pass(format!("{} up", up.join(", "))),
+        true => Finding::pass("no interface is up; training needs none"),
+        false => Finding::pass(format!("{} up", up.join(", "))),
     }
 }

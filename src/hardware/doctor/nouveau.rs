@@ -1,26 +1,26 @@
-//! Does another driver hold the card?
+//! Is another driver bound to the card?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "nouveau",
-    title: "No rival driver",
-    rule: "The free nouveau driver does not hold the card.",
+    title: "No conflicting driver",
+    rule: "The nouveau driver is not bound to the card.",
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let nvidia = &machine.nvidia;
     if nvidia.pci_devices == 0 {
-        return Verdict::not_applicable("no NVIDIA GPU in this machine");
+        return Finding::not_applicable("no NVIDIA GPU in this machine");
     }
     if nvidia.nouveau {
-        return Verdict::fail(
+        return Finding::fail(
             "the kernel module nouveau is loaded",
-            "nouveau holds the card and cannot run CUDA",
+            "nouveau is bound to the card and cannot run CUDA",
             "blacklist nouveau (`/etc/modprobe.d`), rebuild the initramfs, reboot",
         );
     }
-    Verdict::pass("nouveau is not loaded")
+    Finding::pass("nouveau is not loaded")
 }

@@ -1,6 +1,6 @@
-//! Which cores are near which GPU?
+//! Which CPUs are near which GPU?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use super::{answering, each};
 use crate::hardware::machine::Machine;
 use std::collections::BTreeSet;
@@ -8,16 +8,16 @@ use std::collections::BTreeSet;
 pub const CHECK: Check = Check {
     id: "numa",
     title: "Memory near the GPU",
-    rule: "Where there are several NUMA nodes, this process may run near each GPU.",
+    rule: "With several NUMA nodes, this process may run near each GPU.",
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     if machine.cpu.nodes <= 1 {
-        return Verdict::not_applicable("one NUMA node");
+        return Finding::not_applicable("one NUMA node");
     }
     let Ok(gpus) = answering(machine) else {
-        return Verdict::pass(format!("{} NUMA nodes, no GPU", machine.cpu.nodes));
+        return Finding::pass(format!("{} NUMA nodes, no GPU", machine.cpu.nodes));
     };
     let nodes = machine.cpu.nodes;
     let allowed = cpus(&machine.cpu.allowed_list);
@@ -27,25 +27,25 @@ fn judge(machine: &Machine) -> Verdict {
         apart.then(|| format!("near CPUs {}", gpu.near_cpus))
     });
     if let Some(words) = far {
-        return Verdict::warn(
+        return Finding::warn(
             format!(
                 "{nodes} NUMA nodes; {words}, but this process may only run on {}",
                 machine.cpu.allowed_list
             ),
-            "what it sends to such a GPU crosses the link between the processors: 10 to 30 % slower",
-            "start it near its GPU: `numactl --cpunodebind=N --membind=N`, or choose a near GPU by CUDA_VISIBLE_DEVICES",
+            "transfers to such a GPU cross the link between the sockets: 10 to 30 % slower",
+            "bind it near its GPU: `numactl --cpunodebind=N --membind=N`, or choose a near GPU with CUDA_VISIBLE_DEVICES",
         );
     }
     let near = each(&gpus, |gpu| {
         (!gpu.near_cpus.is_empty()).then(|| format!("near CPUs {}", gpu.near_cpus))
     });
     match near {
-        Some(words) => Verdict::pass(format!("{nodes} NUMA nodes; {words}")),
-        None => Verdict::unknown(format!("{nodes} NUMA nodes"), "nvidia-smi topo -m"),
+        Some(words) => Finding::pass(format!("{nodes} NUMA nodes; {words}")),
+        None => Finding::unknown(format!("{nodes} NUMA nodes"), "nvidia-smi topo -m"),
     }
 }
 
-/// `0-2,8` → 0, 1, 2, 8; what is no list is empty.
+/// `0-2,8` → 0, 1, 2, 8; empty for an invalid list.
 fn cpus(list: &str) -> BTreeSet<u32> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -77,7 +77,8 @@ mod tests {
         machine.cpu.allowed_list = "0-31".into();
         let verdict = judge(&machine);
         assert_eq!(verdict.status, Status::Warn);
-        assert!(verdict.evidence.contains("only run on 0-31"), "{verdict:?}");
+        let evidence = verdict.evidence.to_string();
+        assert!(evidence.contains("only run on 0-31"), "{evidence}");
         machine.cpu.allowed_list = "0-32".into();
         assert_eq!(judge(&machine).status, Status::Pass);
     }

@@ -1,24 +1,24 @@
-//! Can GPUs speak to each other quickly?
+//! Do the GPUs have fast links to each other?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use super::{answering, each};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "nvlink",
     title: "Links between GPUs",
-    rule: "Every NVLink is up and counts no errors.",
+    rule: "Every NVLink is up without errors.",
     judge,
 };
 
 /// GeForce generations whose cards cannot reach each other's memory.
 const NO_PEER: &[&str] = &["RTX 40", "RTX 50"];
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) if gpus.len() > 1 => gpus,
-        Ok(_) => return Verdict::not_applicable("one GPU"),
-        Err(none) => return none,
+        Ok(_) => return Finding::not_applicable("one GPU"),
+        Err(none) => return *none,
     };
     let down = each(&gpus, |gpu| {
         let n = gpu.nvlinks.iter().filter(|l| !l.active).count();
@@ -31,14 +31,14 @@ fn judge(machine: &Machine) -> Verdict {
     });
     let troubles: Vec<String> = [down, errors].into_iter().flatten().collect();
     if !troubles.is_empty() {
-        return Verdict::warn(
+        return Finding::warn(
             troubles.join("; "),
             "a bridge, a tray or a contact",
-            "`nvidia-smi nvlink --status` and `-e`; seat bridge and cards anew",
+            "`nvidia-smi nvlink --status` and `-e`; reseat bridge and cards",
         );
     }
     if gpus.iter().all(|gpu| gpu.nvlinks.iter().any(|l| l.active)) {
-        return Verdict::pass(format!(
+        return Finding::pass(format!(
             "{} links a GPU, all up, no errors",
             gpus[0].nvlinks.len()
         ));
@@ -48,11 +48,11 @@ fn judge(machine: &Machine) -> Verdict {
         .iter()
         .any(|gpu| gpu.name.contains("GeForce") && geforce(&gpu.name))
     {
-        return Verdict::warn(
+        return Finding::warn(
             "GeForce cards without NVLink and without peer access",
-            "what they exchange passes through main memory",
-            "several-GPU programs that hang at their start need `NCCL_P2P_DISABLE=1`",
+            "transfers between them go through main memory",
+            "multi-GPU programs that hang at startup need `NCCL_P2P_DISABLE=1`",
         );
     }
-    Verdict::pass("no NVLink: the GPUs speak over PCIe")
+    Finding::pass("no NVLink: the GPUs communicate over PCIe")
 }

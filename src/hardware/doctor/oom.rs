@@ -1,32 +1,32 @@
-//! Has the kernel killed processes for want of memory?
+//! Has the kernel killed processes for lack of memory?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "oom",
-    title: "Killed for want of memory",
-    rule: "The kernel has killed nothing for want of memory.",
+    title: "Out-of-memory kills",
+    rule: "The kernel's OOM killer has killed no process.",
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let (counted, log) = (machine.memory.oom_kills, &machine.kernel_log);
     let last = log.oom_kills.last();
     if counted.is_none() && log.read_from.is_none() {
-        return Verdict::unknown(
-            "neither the control group nor the kernel's log tells",
+        return Finding::unknown(
+            "neither the cgroup nor the kernel log can be read",
             "sudo dmesg | grep -i 'out of memory'",
         );
     }
     let killed = counted.unwrap_or(0).max(log.oom_kills.len() as u64);
     if killed == 0 {
-        return Verdict::pass("none");
+        return Finding::pass("none");
     }
     let who = last.map_or(String::new(), |who| format!(", last {who}"));
-    Verdict::warn(
+    Finding::warn(
         format!("{killed} killed{who}"),
-        "memory ran out; such a process ends with exit code 137 and no message",
+        "memory ran out; a killed process ends with exit code 137 and no message",
         "raise the limit, use fewer workers, or ask `llmtui plan` what fits",
     )
 }

@@ -1,6 +1,6 @@
 //! How many files may a process open?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::base::human::grouped;
 use crate::hardware::machine::Machine;
 
@@ -14,9 +14,9 @@ pub const CHECK: Check = Check {
 const ALWAYS: u64 = 1024;
 const WITH_GPUS: u64 = 65_536;
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let Some(limit) = machine.limits.open_files else {
-        return Verdict::unknown("the limit could not be read", "ulimit -n");
+        return Finding::unknown("the limit could not be read", "ulimit -n");
     };
     let wanted = if machine.gpus.is_empty() {
         ALWAYS
@@ -24,19 +24,19 @@ fn judge(machine: &Machine) -> Verdict {
         WITH_GPUS
     };
     if limit >= wanted {
-        return Verdict::pass(if limit == u64::MAX {
+        return Finding::pass(if limit == u64::MAX {
             "unlimited".into()
         } else {
             grouped(limit)
         });
     }
-    Verdict::warn(
+    Finding::warn(
         format!(
-            "{} of the {} that large data sets and several GPUs need",
+            "{} of the {} that large datasets and several GPUs need",
             grouped(limit),
             grouped(wanted)
         ),
         "a shell's default",
-        "`ulimit -n 65536`, for good in /etc/security/limits.conf or the unit's LimitNOFILE",
+        "`ulimit -n 65536`; permanently in /etc/security/limits.conf or the unit's LimitNOFILE",
     )
 }

@@ -1,6 +1,6 @@
-//! Is the link to the machine as wide and fast as it can be? At rest it may sleep.
+//! Is the PCIe link as wide and fast as possible? It may drop when idle.
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use super::{answering, each};
 use crate::hardware::gpu::Gpu;
 use crate::hardware::machine::Machine;
@@ -12,28 +12,28 @@ pub const CHECK: Check = Check {
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     if let Some(evidence) = each(&gpus, |gpu| gpu.loaded().then(|| narrow(gpu))?) {
-        return Verdict::warn(
+        return Finding::warn(
             evidence,
             "a riser, a slot with fewer lanes, a BIOS setting or a bad contact",
-            "move the card to a full slot, check riser and BIOS; `dmesg | grep 'limited by'` names the place",
+            "move the card to a full slot, check riser and BIOS; `dmesg | grep 'limited by'` shows the cause",
         );
     }
-    // Width hardly ever sleeps; generation always does.
+    // The width hardly ever drops when idle; the generation always does.
     if let Some(evidence) = each(&gpus, |gpu| thin(gpu).then(|| narrow(gpu))?) {
-        return Verdict::unknown(format!("{evidence}, at rest"), "look again while it trains");
+        return Finding::unknown(format!("{evidence}, idle"), "check again during training");
     }
     match each(&gpus, |gpu| {
         gpu.pcie
             .map(|p| format!("gen {} x{}", p.max_generation, p.max_width))
     }) {
-        Some(evidence) => Verdict::pass(evidence),
-        None => Verdict::unknown("the driver does not tell", "nvidia-smi -q"),
+        Some(evidence) => Finding::pass(evidence),
+        None => Finding::unknown("the driver does not report it", "nvidia-smi -q"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! AMD GPUs, by their public signs; this program does not train on them.
+//! AMD GPUs; this program does not train on them.
 
 use super::{Check, may_be_opened};
 use crate::hardware::machine::AcceleratorKind;
@@ -6,7 +6,7 @@ use crate::hardware::machine::AcceleratorKind;
 pub const CHECK: Check = Check {
     id: "rocm",
     title: "AMD GPU",
-    rule: "The device may be opened, where there is one.",
+    rule: "The device is accessible, if present.",
     judge: |machine| {
         let fix =
             "add yourself to its groups: `sudo usermod -aG render,video USER`, then log in again";

@@ -1,6 +1,6 @@
-//! Data loaders with workers need room in /dev/shm; containers get 64 MiB.
+//! Data loaders with workers need space in /dev/shm; containers get 64 MiB.
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::base::human::bytes;
 use crate::hardware::machine::Machine;
 
@@ -13,16 +13,16 @@ pub const CHECK: Check = Check {
 
 const ENOUGH: u64 = 1 << 30;
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let Some(space) = machine.shm else {
-        return Verdict::unknown("/dev/shm could not be looked at", "df -h /dev/shm");
+        return Finding::unknown("/dev/shm could not be checked", "df -h /dev/shm");
     };
     match space.total < ENOUGH {
-        true => Verdict::warn(
+        true => Finding::warn(
             format!("/dev/shm has {}", bytes(space.total)),
-            "a container's default: loaders of other programs end with a bus error",
+            "a container's default: other programs' data loaders crash with a bus error",
             "start the container with `--shm-size=8g`; llmtui itself does not need it",
         ),
-        false => Verdict::pass(bytes(space.total)),
+        false => Finding::pass(bytes(space.total)),
     }
 }

@@ -1,6 +1,6 @@
 //! Is the GPU cool enough?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use super::{answering, each};
 use crate::hardware::machine::Machine;
 
@@ -14,10 +14,10 @@ pub const CHECK: Check = Check {
 const HOT: u32 = 83;
 const HOT_MEMORY: u32 = 95;
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     let hot = each(&gpus, |gpu| {
         let core = gpu
@@ -32,14 +32,17 @@ fn judge(machine: &Machine) -> Verdict {
         (!words.is_empty()).then(|| words.join(", "))
     });
     if let Some(evidence) = hot {
-        return Verdict::warn(
+        return Finding::warn(
             evidence,
             "near the point where clocks are lowered",
             "better airflow: fans, dust, distance between cards, the room",
         );
     }
     match gpus.iter().filter_map(|gpu| gpu.temperature).max() {
-        Some(hottest) => Verdict::pass(format!("at most {hottest} °C")),
-        None => Verdict::unknown("the driver does not tell", "nvidia-smi -q -d TEMPERATURE"),
+        Some(hottest) => Finding::pass(format!("at most {hottest} °C")),
+        None => Finding::unknown(
+            "the driver does not report it",
+            "nvidia-smi -q -d TEMPERATURE",
+        ),
     }
 }

@@ -1,22 +1,22 @@
-//! What can the terminal do?
+//! What does the terminal support?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::Machine;
 
 pub const CHECK: Check = Check {
     id: "terminal",
     title: "Terminal",
-    rule: "TERM names one that can move its cursor.",
+    rule: "TERM names a terminal with cursor control.",
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let session = &machine.session;
     if session.terminal != Some(true) {
-        return Verdict::not_applicable("no terminal");
+        return Finding::not_applicable("no terminal");
     }
     if matches!(session.term.as_str(), "" | "dumb") {
-        return Verdict::warn(
+        return Finding::warn(
             format!("TERM is {:?}", session.term),
             "the workbench cannot draw there",
             "`export TERM=xterm-256color`, or use `llmtui train --headless`",
@@ -27,5 +27,5 @@ fn judge(machine: &Machine) -> Verdict {
         (false, true) => "256 colours",
         (false, false) => "16 colours",
     };
-    Verdict::pass(format!("{}, {colours}", session.term))
+    Finding::pass(format!("{}, {colours}", session.term))
 }

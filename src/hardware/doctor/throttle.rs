@@ -1,6 +1,6 @@
-//! Why are clocks lower than they could be?
+//! Why are clocks reduced?
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use super::{answering, each};
 use crate::hardware::gpu::Gpu;
 use crate::hardware::machine::Machine;
@@ -8,37 +8,40 @@ use crate::hardware::throttle::Weight;
 
 pub const CHECK: Check = Check {
     id: "throttle",
-    title: "Clocks are not held back",
-    rule: "No reason for lower clocks but rest and the power limit.",
+    title: "Clocks are not throttled",
+    rule: "Clocks are reduced only by idling or the power limit.",
     judge,
 };
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let gpus = match answering(machine) {
         Ok(gpus) => gpus,
-        Err(none) => return none,
+        Err(none) => return *none,
     };
     if let Some(evidence) = each(&gpus, |gpu| reasons(gpu, Weight::Critical)) {
-        return Verdict::fail(
+        return Finding::fail(
             evidence,
             "the hardware protects itself: clocks are halved or worse",
             "check fans, airflow, dust and the power cables",
         );
     }
     if let Some(evidence) = each(&gpus, |gpu| reasons(gpu, Weight::Slows)) {
-        return Verdict::warn(
+        return Finding::warn(
             evidence,
             "the driver lowers clocks to keep the GPU cool",
-            "better airflow, or a lower power limit that it can hold",
+            "better airflow, or a lower power limit that it can sustain",
         );
     }
     if gpus.iter().all(|gpu| gpu.throttle.is_none()) {
-        return Verdict::unknown("the driver does not tell", "nvidia-smi -q -d PERFORMANCE");
+        return Finding::unknown(
+            "the driver does not report it",
+            "nvidia-smi -q -d PERFORMANCE",
+        );
     }
     match each(&gpus, |gpu| reasons(gpu, Weight::Usual)) {
-        Some(usual) => Verdict::pass(format!("{usual} (normal under full load)")),
-        None if gpus.iter().any(|gpu| gpu.loaded()) => Verdict::pass("full clocks under load"),
-        None => Verdict::pass("nothing holds them back; the GPUs are at rest"),
+        Some(usual) => Finding::pass(format!("{usual} (normal under full load)")),
+        None if gpus.iter().any(|gpu| gpu.loaded()) => Finding::pass("full clocks under load"),
+        None => Finding::pass("no throttling; the GPUs are idle"),
     }
 }
 

@@ -1,23 +1,23 @@
 //! Xid messages in the kernel's log (NVIDIA Xid catalog; severities are operational).
 
-use super::{Check, Verdict};
+use super::{Check, Finding};
 use crate::hardware::machine::Machine;
 use crate::hardware::machine::Xid;
 
 pub const CHECK: Check = Check {
     id: "xid",
     title: "NVIDIA errors in the log",
-    rule: "The kernel's log holds no Xid messages.",
+    rule: "The kernel log has no Xid messages.",
     judge,
 };
 
-/// Codes, what they mean, what to do; the gravest first.
+/// Codes, their meaning, what to do; most severe first.
 const KNOWN: &[(&[u32], Gravity, &str, &str)] = &[
     (
         &[79],
         Gravity::Broken,
         "a GPU fell off the bus",
-        "check power, PCIe contact and cooling; switch off and on; return the card if it repeats",
+        "check power, PCIe contact and cooling; power-cycle; return the card if it repeats",
     ),
     (
         &[48, 95, 140],
@@ -35,18 +35,18 @@ const KNOWN: &[(&[u32], Gravity, &str, &str)] = &[
         &[74],
         Gravity::Broken,
         "NVLink error",
-        "check the bridge or tray, reset the GPU, seat it anew",
+        "check the bridge or tray, reset the GPU, reseat it",
     ),
     (
         &[61, 62],
         Gravity::Broken,
         "the GPU's microcontroller stopped",
-        "reset the GPU; ask the maker if it repeats",
+        "reset the GPU; contact the vendor if it repeats",
     ),
     (
         &[119, 120],
         Gravity::Broken,
-        "the GPU's system processor does not answer",
+        "the GPU system processor does not respond",
         "reset the GPU, update the driver",
     ),
     (
@@ -59,13 +59,13 @@ const KNOWN: &[(&[u32], Gravity, &str, &str)] = &[
         &[154],
         Gravity::Broken,
         "the driver asks for a recovery action",
-        "do what the message names",
+        "follow the message",
     ),
     (
         &[94],
         Gravity::Worth,
         "a memory error that was contained",
-        "start the application again",
+        "restart the application",
     ),
     (
         &[63],
@@ -82,20 +82,20 @@ const KNOWN: &[(&[u32], Gravity, &str, &str)] = &[
     (
         &[13, 31],
         Gravity::Worth,
-        "a program read or wrote where it must not",
-        "a fault of the application first; run `dcgmi diag -r 2` if one GPU repeats it",
+        "a program made an invalid memory access",
+        "most likely an application bug; run `dcgmi diag -r 2` if one GPU repeats it",
     ),
     (
         &[32, 69],
         Gravity::Worth,
-        "the driver got a broken command",
+        "the driver received a corrupted command",
         "update application and driver",
     ),
     (
         &[43, 45],
         Gravity::Worth,
-        "work was ended after another error or a kill",
-        "look for the message before it",
+        "work was aborted after another error or a kill",
+        "look at the preceding message",
     ),
 ];
 
@@ -105,33 +105,33 @@ enum Gravity {
     Worth,
 }
 
-fn judge(machine: &Machine) -> Verdict {
+fn judge(machine: &Machine) -> Finding {
     let log = &machine.kernel_log;
     if machine.gpus.is_empty() && machine.nvidia.pci_devices == 0 && log.xids.is_empty() {
-        return Verdict::not_applicable("no NVIDIA GPU in this machine");
+        return Finding::not_applicable("no NVIDIA GPU in this machine");
     }
     let Some(source) = &log.read_from else {
-        return Verdict::unknown(
-            "the kernel's log may not be read",
+        return Finding::unknown(
+            "no permission to read the kernel log",
             "sudo dmesg | grep -i xid",
         );
     };
     let Some(worst) = log.xids.iter().min_by_key(|xid| gravity(xid)) else {
-        return Verdict::pass(format!("none in {source}"));
+        return Finding::pass(format!("none in {source}"));
     };
     let more = match log.xids.len() {
         1 => String::new(),
-        n => format!(" ({n} messages in all)"),
+        n => format!(" ({n} messages in total)"),
     };
     let evidence = format!("Xid {} on {}: {}{more}", worst.code, worst.pci, worst.text);
     let known = KNOWN.iter().find(|(codes, ..)| codes.contains(&worst.code));
     match known {
-        Some((_, Gravity::Broken, meaning, fix)) => Verdict::fail(evidence, meaning, fix),
-        Some((_, Gravity::Worth, meaning, fix)) => Verdict::warn(evidence, meaning, fix),
-        None => Verdict::warn(
+        Some((_, Gravity::Broken, meaning, fix)) => Finding::fail(evidence, *meaning, *fix),
+        Some((_, Gravity::Worth, meaning, fix)) => Finding::warn(evidence, *meaning, *fix),
+        None => Finding::warn(
             evidence,
             "an error of the driver",
-            "look the number up in NVIDIA's Xid catalog",
+            "look up the code in NVIDIA's Xid catalog",
         ),
     }
 }
@@ -157,7 +157,8 @@ mod tests {
         machine.kernel_log.xids = vec![xid(31), xid(79), xid(45)];
         let verdict = judge(&machine);
         assert_eq!(verdict.status, Status::Fail);
-        assert!(verdict.evidence.starts_with("Xid 79") && verdict.evidence.contains("3 messages"));
+        let evidence = verdict.evidence.to_string();
+        assert!(evidence.starts_with("Xid 79") && evidence.contains("3 messages"));
         machine.kernel_log.xids = vec![xid(999)];
         assert_eq!(judge(&machine).status, Status::Warn);
     }

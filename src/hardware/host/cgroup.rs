@@ -1,20 +1,20 @@
-//! Limits of control groups, versions 1 and 2 (kernel documentation, admin-guide/cgroup-v1 and cgroup-v2). A limit of an
-//! ancestor holds too, so every group up to the root is asked. Inside a container the path in `/proc/self/cgroup` may not
-//! exist; then the root of the mount is the group.
+//! Limits of cgroups, versions 1 and 2 (kernel documentation, admin-guide/cgroup-v1 and cgroup-v2). An
+//! ancestor's limit applies too, so every group up to the root is checked. Inside a container the path in `/proc/self/cgroup`
+//! may not exist; then the root of the mount is the group.
 
 use super::Root;
 
-/// Version 1 writes "no limit" as a number near the largest.
+/// Version 1 encodes "no limit" as a number near the maximum.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// What holds for this process.
+/// The limits of this process.
 #[derive(Debug, Default, PartialEq)]
 pub struct Limits {
     pub memory: Option<u64>,
-    /// Of the group whose limit it is, without pages that the kernel can drop at once.
+    /// Usage of the limiting group, without reclaimable pages.
     pub memory_used: Option<u64>,
     pub oom_kills: Option<u64>,
-    /// In processors.
+    /// In CPUs.
     pub cpus: Option<f64>,
 }
 
@@ -61,7 +61,7 @@ fn folders(base: &str, path: &str) -> Vec<String> {
     folders
 }
 
-/// The smallest limit among the folders, and where it stands.
+/// The smallest limit among the folders, and its folder.
 fn smallest(folders: &[String], limit: impl Fn(&str) -> Option<u64>) -> Option<(u64, &str)> {
     let found = folders
         .iter()

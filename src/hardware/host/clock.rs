@@ -1,12 +1,12 @@
-//! The wall clock against what can be read without a network: a time service's signs, the hardware clock, and the files
-//! among the runs (whose times a file server sets, where they lie on one).
+//! The wall clock against what can be read without a network: a time service's state, the hardware clock, and the files
+//! among the runs (whose times a file server sets, if they are on one).
 
 use super::Root;
 use crate::hardware::machine::ClockState;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Files among the runs that are looked at.
+/// Most files among the runs to check.
 const FILES: usize = 256;
 
 /// `now` is the wall clock's word.
@@ -23,16 +23,16 @@ pub fn read(root: &Root, runs_dir: &Path, now: SystemTime) -> ClockState {
     }
 }
 
-/// What systemd's service says; `None` where it leaves no sign (others, chrony among them, tell only over sockets).
+/// State of systemd-timesyncd; `None` if unknown (others, such as chrony, report only over sockets).
 fn synchronised(root: &Root) -> Option<bool> {
     if root.exists("run/systemd/timesync/synchronized") {
         return Some(true);
     }
-    // The folder alone: the service runs and has not reached a server yet.
+    // Only the folder: the service is running but has not reached a server yet.
     root.exists("run/systemd/timesync").then_some(false)
 }
 
-/// How far the newest entry of a folder lies in the future.
+/// How far the newest entry of a folder is in the future.
 fn files_ahead(folder: &Path, now: SystemTime) -> Option<i64> {
     let entries = std::fs::read_dir(folder).ok()?.flatten().take(FILES);
     let newest = entries

@@ -1,9 +1,9 @@
-//! The processor: its name, the cores that this process may use, its instruction sets.
+//! The processor: its name, the cores available to this process, its instruction sets.
 
 use super::{Root, cgroup};
 use crate::hardware::machine::Cpu;
 
-/// Instruction sets worth a word, in the kernel's spelling.
+/// Relevant instruction sets, in Linux's spelling.
 const FEATURES: &[&str] = &[
     "avx",
     "avx2",

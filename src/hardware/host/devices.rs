@@ -1,4 +1,4 @@
-//! Signs of accelerators in files: NVIDIA's device nodes and kernel module, AMD's kernel driver, Google's and Apple's chips.
+//! Accelerators found through files: NVIDIA's device nodes and kernel module, AMD's kernel driver, Google's and Apple's chips.
 
 use super::Root;
 use crate::hardware::machine::{Accelerator, AcceleratorKind, Machine};
@@ -34,7 +34,7 @@ pub fn read(root: &Root, machine: &mut Machine) {
         .collect();
 }
 
-/// Where distributions and CUDA's installer put libraries. A Python environment may bring an NCCL of its own.
+/// Library folders of distributions and CUDA's installer. A Python environment may have its own NCCL.
 const LIBRARIES: &[&str] = &[
     "usr/lib/x86_64-linux-gnu",
     "usr/lib/aarch64-linux-gnu",
@@ -94,7 +94,7 @@ fn in_container(root: &Root) -> bool {
             .is_some_and(|text| marks.iter().any(|mark| text.contains(mark)))
 }
 
-/// NVSwitch machines need the Fabric Manager; a container cannot see it, so there nothing is known.
+/// NVSwitch machines need the Fabric Manager; a container cannot see it, so it is unknown there.
 fn fabric_manager(root: &Root) -> Option<bool> {
     let switches = root
         .names("dev")
@@ -105,7 +105,7 @@ fn fabric_manager(root: &Root) -> Option<bool> {
     }
     let named = |pid: &String| {
         root.read(&format!("proc/{pid}/comm"))
-            // The kernel cuts names at 15 letters.
+            // The kernel truncates names to 15 characters.
             .is_some_and(|name| name.starts_with("nv-fabricmanage"))
     };
     Some(

@@ -1,5 +1,5 @@
-//! Mounted file systems that can hold runs: what they lie on and how much room they have. Network file systems other than
-//! the one with the runs are listed without asking them for their room: a dead server would never answer.
+//! Mounted file systems that can hold runs: their storage type and free space. Network file systems other than
+//! that of the runs are listed without querying their space: a dead server would never respond.
 
 use super::Root;
 use crate::hardware::machine::{Disk, DiskKind, Space};
@@ -30,7 +30,7 @@ const NETWORK: &[&str] = &[
     "fuse.rclone",
 ];
 const IN_MEMORY: &[&str] = &["tmpfs", "ramfs"];
-/// Never a place for runs.
+/// Never a location for runs.
 const SYSTEM: &[&str] = &[
     "/boot",
     "/snap",
@@ -41,7 +41,7 @@ const SYSTEM: &[&str] = &[
     "/var/lib/docker",
 ];
 
-/// Room of the file system of a path.
+/// Space of a path's file system.
 pub fn space_of(path: &Path) -> Option<Space> {
     let found = rustix::fs::statvfs(path).ok()?;
     Some(Space {
@@ -52,7 +52,7 @@ pub fn space_of(path: &Path) -> Option<Space> {
     })
 }
 
-/// `/dev/shm`, when it is there.
+/// `/dev/shm`, if it exists.
 pub fn shm(root: &Root) -> Option<Space> {
     (root.space)(&root.at("dev/shm")).filter(|space| space.total > 0)
 }
@@ -74,7 +74,7 @@ pub fn read(root: &Root, runs_dir: &Path) -> Vec<Disk> {
         if !holds_runs && (system || again || !(local || network)) {
             continue;
         }
-        // The same device at several places counts once, at the place of the runs if that is one of them.
+        // The same device at several mount points counts once, at that of the runs if possible.
         if holds_runs {
             disks.retain(|d| d.device != mount.device || d.filesystem == "overlay");
         }
@@ -113,7 +113,7 @@ impl<'a> Mount<'a> {
         let mut right = right.split(' ');
         Some(Mount {
             number: left.get(2)?,
-            // Blanks in paths are written as octal escapes.
+            // Spaces in paths are octal escapes.
             point: left.get(4)?.replace("\\040", " "),
             read_only: left.get(5)?.split(',').any(|option| option == "ro"),
             filesystem: right.next()?,
@@ -122,10 +122,10 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// Which mount holds a path: the longest one above it, of several at one place the last.
+/// The mount that contains a path: the longest one above it, the last of several at one point.
 fn holding(mounts: &str, path: &Path) -> Option<usize> {
     let absolute = std::path::absolute(path).ok()?;
-    // A runs directory that does not exist yet lies where its nearest ancestor does; links are followed that far.
+    // A runs directory that does not exist yet is where its nearest ancestor is; links are followed that far.
     let real = absolute.ancestors().find_map(|ancestor| {
         let found = ancestor.canonicalize().ok()?;
         Some(found.join(absolute.strip_prefix(ancestor).ok()?))
@@ -146,13 +146,13 @@ fn kind(root: &Root, mount: &Mount) -> DiskKind {
         return DiskKind::Memory;
     }
     let block = format!("sys/dev/block/{}", mount.number);
-    // A partition has its queue in the disk above it.
+    // A partition's queue is that of its disk.
     let rotational = root
         .number(&format!("{block}/queue/rotational"))
         .or_else(|| root.number(&format!("{block}/../queue/rotational")));
     match rotational {
         Some(0) => DiskKind::Ssd,
-        // Virtual disks call themselves rotating whatever lies beneath them.
+        // Virtual disks report themselves as rotational whatever is beneath them.
         Some(_) if is_virtual(mount.device) => DiskKind::Unknown,
         Some(_) => DiskKind::Hdd,
         None => DiskKind::Unknown,

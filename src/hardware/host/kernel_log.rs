@@ -1,5 +1,5 @@
-//! The kernel's log: NVIDIA's Xid messages and processes killed for want of memory. `/dev/kmsg` where it may be read, else
-//! the files that syslog writes.
+//! The kernel log: NVIDIA's Xid messages and OOM kills. From `/dev/kmsg` if readable, else
+//! from the files that syslog writes.
 
 use super::Root;
 use crate::base::text::one_line;
@@ -7,9 +7,9 @@ use crate::hardware::machine::{KernelLog, Xid};
 use rustix::fs::{Mode, OFlags, open};
 use std::io::{Read, Seek, SeekFrom};
 
-/// Bytes of a log that are read at most, from its end.
+/// Most bytes of a log to read, from its end.
 const MAX_BYTES: u64 = 4 << 20;
-/// Messages of each kind that are kept, the newest.
+/// Most messages of each kind to keep, the newest.
 const MAX_KEPT: usize = 20;
 
 pub fn read(root: &Root) -> KernelLog {
@@ -35,7 +35,7 @@ pub fn read(root: &Root) -> KernelLog {
     log
 }
 
-/// All records of the kernel's ring, one a line; each read gives one, and the end says "try again".
+/// All records of the kernel's ring buffer, one per line; each read returns one, and the end is EAGAIN.
 fn ring(root: &Root, path: &str) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut file = std::fs::File::from(open(root.at(path), flags, Mode::empty()).ok()?);
@@ -50,7 +50,7 @@ fn ring(root: &Root, path: &str) -> Option<String> {
                     text.push('\n');
                 }
             }
-            // A record was overwritten while we read: the next one is there.
+            // A record was overwritten during reading: continue with the next one.
             Err(e) if e.raw_os_error() == Some(rustix::io::Errno::PIPE.raw_os_error()) => {}
             Err(_) => break,
         }

@@ -1,4 +1,4 @@
-//! Main memory, swap, and the control group's share of them.
+//! Main memory, swap, and the cgroup's share of them.
 
 use super::{Root, cgroup};
 use crate::hardware::machine::Memory;
@@ -15,7 +15,7 @@ pub fn read(root: &Root) -> Memory {
     let of = |name: &str| bytes(name).unwrap_or(0);
     let total = of("MemTotal");
     let group = cgroup::read(root);
-    // A limit above what there is limits nothing.
+    // A limit above the machine's memory has no effect.
     let limit = group.memory.filter(|limit| *limit < total || total == 0);
     Memory {
         total,

@@ -1,5 +1,5 @@
-//! What the kernel tells of the machine in files. Everything is read below a root folder, so that recorded trees do as well
-//! as a live machine. NVML's readings are not here.
+//! The machine according to the kernel's files. Everything is read below a root folder, so that recorded trees work like
+//! a live machine. NVML's readings are not here.
 
 mod cgroup;
 mod clock;
@@ -22,12 +22,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[derive(Debug, Clone)]
 pub struct Root {
     path: PathBuf,
-    /// Asks the file system of a path for its room; a recorded tree has none.
+    /// Queries the space of a path's file system; a recorded tree has none.
     space: fn(&Path) -> Option<Space>,
 }
 
 impl Root {
-    /// The machine itself.
+    /// The live machine.
     pub fn live() -> Root {
         Root {
             path: PathBuf::from("/"),
@@ -48,7 +48,7 @@ impl Root {
         self.path.join(path.trim_start_matches('/'))
     }
 
-    /// A file's text, whatever bytes are in it; `None` when it cannot be read.
+    /// A file's text, with invalid bytes replaced; `None` if it cannot be read.
     pub fn read(&self, path: &str) -> Option<String> {
         let bytes = std::fs::read(self.at(path)).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
@@ -75,7 +75,7 @@ impl Root {
     }
 }
 
-/// Fills in all that the kernel tells. `runs_dir` says which file system runs will fill.
+/// Fills in everything the kernel reports. `runs_dir` selects the file system of the runs.
 pub fn read(root: &Root, runs_dir: &Path, machine: &mut Machine) {
     machine.host = root
         .read("proc/sys/kernel/hostname")

@@ -1,4 +1,4 @@
-//! Network interfaces, without the loop to oneself.
+//! Network interfaces, without loopback.
 
 use super::Root;
 use crate::hardware::machine::Network;
@@ -11,7 +11,7 @@ pub fn read(root: &Root) -> Vec<Network> {
         .filter_map(|name| {
             let file = |what: &str| root.read(&format!("sys/class/net/{name}/{what}"));
             let number = |what: &str| root.number(&format!("sys/class/net/{name}/{what}"));
-            // Devices of traffic shaping and bridges without members have no state worth a row.
+            // Traffic-shaping devices and bridges without members have no relevant state.
             let state = file("operstate")?;
             let state = state.trim();
             let physical = root.exists(&format!("sys/class/net/{name}/device"));

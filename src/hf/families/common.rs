@@ -1,4 +1,4 @@
-//! What most families share: Llama's keys.
+//! Shared by most families: Llama's keys.
 
 use super::super::keys::Keys;
 use super::rope::{self, Rope};
@@ -8,7 +8,7 @@ use crate::nn::position::PositionConfig;
 use crate::nn::{AttentionBias, ModelConfig};
 use serde_json::{Value, json};
 
-/// What the keys mean where a file leaves them out: transformers' class defaults.
+/// Defaults for absent keys: those of transformers' config classes.
 #[derive(Debug, Clone, Copy)]
 pub struct Defaults {
     pub rope: Rope,
@@ -17,11 +17,11 @@ pub struct Defaults {
     pub gain: Gain,
 }
 
-/// How a family keeps the gains of its norms.
+/// How a family stores the gains of its norms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gain {
     Plain,
-    /// Less one (Gemma).
+    /// Minus one (Gemma).
     UnitOffset,
 }
 
@@ -36,16 +36,16 @@ impl Defaults {
         gain: Gain::Plain,
     };
 
-    /// Sizes, norms, rotary positions, SwiGLU: all but what makes a family one of its own. `hidden_act` is not read.
+    /// Sizes, norms, RoPE, SwiGLU: everything common. `hidden_act` is not read.
     ///
     /// # Errors
-    /// A key that is missing or wrong, named.
+    /// A missing or invalid key, named.
     pub fn read(self, keys: &Keys) -> Result<ModelConfig, String> {
         let rope = self.rope.read(keys)?;
         self.with(keys, PositionConfig::Rope(rope))
     }
 
-    /// The same with positions that were read already.
+    /// The same with positions already read.
     ///
     /// # Errors
     /// As [`Defaults::read`].
@@ -95,7 +95,7 @@ impl Defaults {
     }
 }
 
-/// Refuses every activation but SwiGLU's.
+/// Rejects every activation but SwiGLU's.
 ///
 /// # Errors
 /// Another one.
@@ -103,16 +103,16 @@ pub fn silu(keys: &Keys) -> Result<(), String> {
     match keys.word("hidden_act")? {
         None | Some("silu" | "swish") => Ok(()),
         Some(other) => Err(format!(
-            "hidden_act `{}`: llmtui computes this kind of model with silu alone",
+            "hidden_act `{}`: only silu is supported for this model type",
             crate::base::text::one_line(other)
         )),
     }
 }
 
-/// Gemma's feed-forward block: `hidden_activation`, and `hidden_act` in files of the first days.
+/// Gemma's activation: `hidden_activation`, or `hidden_act` in early files.
 ///
 /// # Errors
-/// An activation that is not computed here.
+/// An unsupported activation.
 pub fn geglu(keys: &Keys) -> Result<MlpConfig, String> {
     let old = keys.word("hidden_act")?;
     let word = keys.word("hidden_activation")?.or(old);
@@ -121,7 +121,7 @@ pub fn geglu(keys: &Keys) -> Result<MlpConfig, String> {
         "gelu" => Approximate::None,
         other => {
             return Err(format!(
-                "hidden_activation `{}` is not computed by llmtui; known are gelu_pytorch_tanh and gelu",
+                "hidden_activation `{}` is not supported; use gelu_pytorch_tanh or gelu",
                 crate::base::text::one_line(other)
             ));
         }
@@ -129,7 +129,7 @@ pub fn geglu(keys: &Keys) -> Result<MlpConfig, String> {
     Ok(MlpConfig::GeGlu(GeGluConfig { approximate }))
 }
 
-/// `attention_bias` of Llama's kind: all four projections.
+/// Llama-style `attention_bias`: all four projections.
 ///
 /// # Errors
 /// No flag.
@@ -146,11 +146,11 @@ const FULL: &str = "full_attention";
 /// (sliding_window, global_every) of a config.
 pub type Windows = (Option<usize>, Option<usize>);
 
-/// `layer_types`: which blocks have the window, as (window, global_every) for `window` tokens. `None` where the file has no
+/// `layer_types`: which blocks have the window, as (window, global_every) for `window` tokens. `None` if the file has no
 /// such list.
 ///
 /// # Errors
-/// A pattern that is none: blocks without the window at other places than every n-th.
+/// An unsupported pattern: global blocks at positions other than every n-th.
 pub fn layer_types(
     keys: &Keys,
     n_layer: usize,
@@ -167,7 +167,7 @@ pub fn layer_types(
     }
     if let Some(other) = types.iter().find(|t| ![SLIDING, FULL].contains(t)) {
         return Err(format!(
-            "layer_types: `{}` is not computed by llmtui; known are {FULL} and {SLIDING}",
+            "layer_types: `{}` is not supported; known are {FULL} and {SLIDING}",
             crate::base::text::one_line(other)
         ));
     }
@@ -175,7 +175,7 @@ pub fn layer_types(
         return Ok(Some((None, None)));
     }
     let window =
-        window.ok_or("layer_types names sliding_attention, but sliding_window is missing")?;
+        window.ok_or("layer_types has sliding_attention, but sliding_window is missing")?;
     let Some(first) = types.iter().position(|t| *t == FULL) else {
         return Ok(Some((Some(window), None)));
     };
@@ -187,7 +187,7 @@ pub fn layer_types(
     match regular {
         true => Ok(Some((Some(window), Some(every)))),
         false => Err(format!(
-            "layer_types: llmtui knows blocks without the window at every n-th place alone; here the first is number {every} and the others stand elsewhere"
+            "layer_types: full attention is supported only in every n-th block; here the first is block {every} and the others do not follow that pattern"
         )),
     }
 }
@@ -201,10 +201,10 @@ pub fn write_layer_types(config: &ModelConfig) -> Value {
     (0..config.n_layer).map(word).collect::<Vec<_>>().into()
 }
 
-/// Qwen's way to say it: a window that `use_sliding_window` turns on from block `max_window_layers` on.
+/// Qwen's form: a window that `use_sliding_window` enables from block `max_window_layers` on.
 ///
 /// # Errors
-/// A pattern that is not computed here.
+/// An unsupported pattern.
 pub fn qwen_window(keys: &Keys, n_layer: usize) -> Result<Option<usize>, String> {
     let on = keys.flag("use_sliding_window", false)?;
     let window = keys.size("sliding_window")?.filter(|_| on);
@@ -212,9 +212,9 @@ pub fn qwen_window(keys: &Keys, n_layer: usize) -> Result<Option<usize>, String>
     if let Some((window, every)) = layer_types(keys, n_layer, window)? {
         return match every {
             None => Ok(window),
-            Some(_) => Err(
-                "layer_types: this kind of model has the window in all blocks or in none".into(),
-            ),
+            Some(_) => {
+                Err("layer_types: this model type has the window in all blocks or in none".into())
+            }
         };
     }
     match (window, from.unwrap_or(28)) {
@@ -222,7 +222,7 @@ pub fn qwen_window(keys: &Keys, n_layer: usize) -> Result<Option<usize>, String>
         (Some(window), 0) => Ok(Some(window)),
         (Some(_), from) if from >= n_layer as u64 => Ok(None),
         (Some(_), from) => Err(format!(
-            "max_window_layers {from}: llmtui computes a sliding window in all blocks or in none"
+            "max_window_layers {from}: a sliding window is supported only in all blocks or none"
         )),
     }
 }

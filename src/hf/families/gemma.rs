@@ -1,19 +1,19 @@
-//! What Gemma 2 and 3 share.
+//! Shared by Gemma 2 and 3.
 
 use super::super::keys::Keys;
 use super::common;
 use crate::nn::{ModelConfig, NormPlacement};
 use serde_json::{Value, json};
 
-/// Values of keys that a file leaves out.
+/// Defaults of absent keys.
 const WINDOW: usize = 4096;
 const HEAD_DIM: usize = 256;
 const QUERY_SCALAR: f64 = 256.0;
 
-/// `config` with Gemma's own keys; `every` is the place of blocks without a window where no list says.
+/// `config` with Gemma's own keys; `every` is the default position of global blocks.
 ///
 /// # Errors
-/// A key that is wrong or changes what is not computed here.
+/// An invalid or unsupported key.
 pub fn read(config: ModelConfig, keys: &Keys, every: usize) -> Result<ModelConfig, String> {
     keys.only("use_bidirectional_attention", &json!(false))?;
     let scalar = keys
@@ -50,14 +50,14 @@ pub fn write(config: &ModelConfig, mut value: Value) -> Value {
         map.remove("hidden_act");
     }
     value["hidden_activation"] = json!(if exact { "gelu" } else { "gelu_pytorch_tanh" });
-    // transformers takes a whole number; whether that is this scale, reading it back tells.
+    // transformers uses an integer; reading it back shows whether that is this scale.
     value["query_pre_attn_scalar"] = json!(scale.powi(-2).round().clamp(1.0, 1e12) as u64);
     value["sliding_window"] = json!(config.sliding_window);
     value["attention_bias"] = json!(config.attention_biases() == AttentionBias::All);
     value
 }
 
-/// Their names of the norms: `post_attention_layernorm` stands behind attention, as it says.
+/// Their norm names: `post_attention_layernorm` really follows attention.
 pub fn disk_name(own: &str) -> String {
     own.to_string()
 }

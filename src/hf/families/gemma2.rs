@@ -1,4 +1,4 @@
-//! Gemma 2: norms in front of and behind each part, a window in every other block, soft caps, scaled embeddings.
+//! Gemma 2: norms before and after each sub-layer, a window in every other block, soft caps, scaled embeddings.
 
 use super::super::keys::Keys;
 use super::common::{self, Defaults, Gain};

@@ -1,5 +1,5 @@
-//! Gemma 3's text model: Gemma 2 with normalised queries and keys instead of soft caps, a window in five blocks of six, and
-//! another rotary base in blocks with a window.
+//! Gemma 3's text model: Gemma 2 with QK-norm instead of soft caps, a window in five of six blocks, and
+//! a different RoPE base in windowed blocks.
 
 use super::super::keys::Keys;
 use super::gemma2::DEFAULTS;
@@ -67,7 +67,7 @@ impl Family for Gemma3 {
     }
 }
 
-/// Two tables by kind of block; or the keys of transformers 4, where a stretching is that of the blocks without a window.
+/// Two tables by block type; or the keys of transformers 4, where scaling applies to global blocks.
 fn position(keys: &Keys) -> Result<RopeConfig, String> {
     let above = keys.number("rope_theta")?;
     let local = keys.number("rope_local_base_freq")?;
@@ -79,7 +79,7 @@ fn position(keys: &Keys) -> Result<RopeConfig, String> {
             ..rope
         });
     };
-    // Said twice by files for both versions; the new table counts.
+    // Files for both versions have both; the new table wins.
     keys.value("rope_scaling");
     let inner = |key: &str, rope: Rope, above| {
         let table = tables.table(key)?;
@@ -97,7 +97,7 @@ fn position(keys: &Keys) -> Result<RopeConfig, String> {
     let window = inner("sliding_attention", LOCAL, local.unwrap_or(LOCAL.theta))?;
     tables.finish()?;
     if window.scaling.is_some() || window.fraction != 1.0 || global.fraction != 1.0 {
-        return Err("rope_parameters: llmtui stretches positions in blocks without a window alone, and rotates whole heads".into());
+        return Err("rope_parameters: scaling is supported only in global blocks, and only with whole heads rotated".into());
     }
     Ok(RopeConfig {
         local_theta: Some(window.theta),

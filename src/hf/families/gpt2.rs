@@ -1,4 +1,4 @@
-//! GPT-2: learned positions, LayerNorm, GELU, biases everywhere, linear layers kept as (in, out).
+//! GPT-2: learned positions, LayerNorm, GELU, biases everywhere, linear layers stored as (in, out).
 
 use super::super::keys::Keys;
 use super::super::tensors::{DiskTensor, Values};
@@ -33,7 +33,7 @@ impl Family for Gpt2 {
             "relu" => MlpConfig::Relu(ReluConfig::default()),
             other => {
                 return Err(format!(
-                    "activation_function `{}` is not computed by llmtui; known are gelu_new, gelu and relu",
+                    "activation_function `{}` is not supported; use gelu_new, gelu or relu",
                     crate::base::text::one_line(other)
                 ));
             }
@@ -81,7 +81,7 @@ impl Family for Gpt2 {
         })
     }
 
-    /// A model without biases is one whose biases are zero.
+    /// A model without biases is written with zero biases.
     fn canonical(&self, config: ModelConfig) -> ModelConfig {
         if config.attention_bias != AttentionBias::None {
             return config;
@@ -104,7 +104,7 @@ impl Family for Gpt2 {
         tensors
     }
 
-    /// Masks that old files carry.
+    /// Mask buffers in old files.
     fn is_buffer(&self, name: &str) -> bool {
         name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")
     }

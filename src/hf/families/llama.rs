@@ -1,4 +1,4 @@
-//! Llama, and whoever has its architecture: SmolLM, TinyLlama, Yi, DeepSeek's first, …
+//! Llama and models with its architecture: SmolLM, TinyLlama, Yi, DeepSeek's first, …
 
 use super::super::keys::Keys;
 use super::Family;
@@ -31,7 +31,7 @@ impl Family for Llama {
                 attention_bias,
                 ..config
             }),
-            (_, true) => Err("mlp_bias without attention_bias is not computed by llmtui".into()),
+            (_, true) => Err("mlp_bias without attention_bias is not supported".into()),
         }
     }
 

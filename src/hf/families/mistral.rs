@@ -1,4 +1,4 @@
-//! Mistral: Llama with a sliding window (and a head_dim of its own).
+//! Mistral: Llama with a sliding window (and its own head_dim).
 
 use super::super::keys::Keys;
 use super::Family;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 pub struct Mistral;
 
-/// The window where a file says nothing; null is none.
+/// The default window; null means none.
 const WINDOW: usize = 4096;
 
 impl Family for Mistral {

@@ -1,5 +1,5 @@
-//! The families of Hugging Face models that are read and written: one file each. A family knows the keys of its
-//! `config.json` and the names of its tensors; what these compute is `nn`'s matter.
+//! The supported Hugging Face families, one file each. A family defines the keys of its
+//! `config.json` and the names of its tensors; the computation is in `nn`.
 
 mod common;
 mod gemma;
@@ -23,33 +23,33 @@ use serde_json::{Map, Value, json};
 
 /// One model class of transformers.
 pub trait Family: Sync {
-    /// The word in `config.json`.
+    /// The `model_type` in `config.json`.
     fn model_type(&self) -> &'static str;
 
     /// The class in `architectures`.
     fn class(&self) -> &'static str;
 
-    /// The model that the keys describe.
+    /// Reads the model config from the keys.
     ///
     /// # Errors
-    /// A key that is missing or wrong, or asks for what is not computed here. Keys that nobody read are the caller's
-    /// matter.
+    /// A key that is missing, invalid or unsupported. Unread keys are the caller's
+    /// concern.
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String>;
 
-    /// The keys of a canonical config, as far as the family can say it: what it cannot is found by reading them back.
+    /// The keys of a canonical config, as far as the family can express it: gaps show when reading them back.
     fn write(&self, config: &ModelConfig) -> Value;
 
-    /// `config` in the words of [`Family::read`], where this family computes the same with others.
+    /// `config` in the form of [`Family::read`], if this family computes the same differently.
     fn canonical(&self, config: ModelConfig) -> ModelConfig {
         config
     }
 
-    /// Their name of a tensor that is kept as ours is.
+    /// Their name of a tensor that is stored as ours is.
     fn disk_name(&self, own: &str) -> String {
         own.to_string()
     }
 
-    /// Where each tensor of their files lies in our weights.
+    /// Where each of their tensors is in our weights.
     fn tensors(&self, _config: &ModelConfig, infos: &[ParamInfo]) -> Vec<DiskTensor> {
         let renamed = |tensor: DiskTensor| {
             let name = self.disk_name(&tensor.name);
@@ -58,13 +58,13 @@ pub trait Family: Sync {
         one_by_one(infos).into_iter().map(renamed).collect()
     }
 
-    /// Files may carry tensors that follow from the config.
+    /// Tensors in files that follow from the config.
     fn is_buffer(&self, name: &str) -> bool {
         name.ends_with(".rotary_emb.inv_freq")
     }
 }
 
-/// Every family; where several could write a model, the first does.
+/// Every family; if several could write a model, the first one does.
 pub const FAMILIES: &[&dyn Family] = &[
     &gpt2::Gpt2,
     &llama::Llama,
@@ -81,7 +81,7 @@ pub const FAMILIES: &[&dyn Family] = &[
 /// The family of a `model_type`.
 ///
 /// # Errors
-/// It is not known; says which are.
+/// Unknown; lists the known ones.
 pub fn named(model_type: &str) -> Result<&'static dyn Family, String> {
     if let Some(family) = FAMILIES.iter().find(|f| f.model_type() == model_type) {
         return Ok(*family);
@@ -89,9 +89,9 @@ pub fn named(model_type: &str) -> Result<&'static dyn Family, String> {
     let known: Vec<&str> = FAMILIES.iter().map(|f| f.model_type()).collect();
     let hint = match model_type {
         "gemma3" => {
-            "; of Gemma 3 the text models are read (model_type gemma3_text, as google/gemma-3-1b-it), not those that see"
+            "; only the text models of Gemma 3 are supported (model_type gemma3_text, such as google/gemma-3-1b-it), not the vision ones"
         }
-        "gemma" => "; of Gemma the second and the third generation are read",
+        "gemma" => "; only Gemma 2 and 3 are supported",
         _ => "",
     };
     Err(format!(
@@ -101,7 +101,7 @@ pub fn named(model_type: &str) -> Result<&'static dyn Family, String> {
     ))
 }
 
-/// The family that computes the same as `config`; `None` where no class of theirs does.
+/// The family that computes the same as `config`; `None` if there is none.
 pub fn of(config: &ModelConfig) -> Option<&'static dyn Family> {
     let shape = config.shape(1);
     FAMILIES
@@ -110,7 +110,7 @@ pub fn of(config: &ModelConfig) -> Option<&'static dyn Family> {
         .find(|family| covers(*family, config, &shape))
 }
 
-/// True when the keys that the family writes describe this very model.
+/// True if the keys that the family writes describe exactly this model.
 fn covers(family: &dyn Family, config: &ModelConfig, shape: &ModelShape) -> bool {
     let wanted = family.canonical(canonical(config, shape));
     let mut written = family.write(&wanted);
@@ -130,21 +130,21 @@ fn covers(family: &dyn Family, config: &ModelConfig, shape: &ModelShape) -> bool
     }
 }
 
-/// The model of a table of keys, every key accounted for.
+/// The model of a set of keys, with every key accounted for.
 pub(super) fn read_keys(
     family: &dyn Family,
     map: &Map<String, Value>,
 ) -> Result<ModelConfig, String> {
     let keys = Keys::new(map);
     if keys.value("quantization_config").is_some() {
-        return Err("quantization_config: these weights are quantised in a way that llmtui does not read; take the original model, or a GGUF file of it".into());
+        return Err("quantization_config: this quantization format is not supported; use the original model, or a GGUF file of it".into());
     }
     let config = family.read(&keys)?;
     keys.finish()?;
     Ok(config)
 }
 
-/// The same model with every default said, equal things said one way, and nothing in it that no logit depends on.
+/// The same model in canonical form: defaults filled in, equivalent settings unified, keys without effect on logits dropped.
 pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
     let standard = ModelConfig::default();
     let mut c = config.clone();
@@ -170,7 +170,7 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
         (moe.aux_loss_coef, moe.z_loss_coef) = (of_loss.aux_loss_coef, of_loss.z_loss_coef);
         moe.d_ff = Some(moe.d_ff.unwrap_or(shape.d_ff));
         if moe.every == 1 {
-            // No block has a feed-forward block of the model's own width.
+            // No block has a dense feed-forward block of the model's own width.
             c.d_ff = moe.d_ff;
         }
     }
@@ -217,7 +217,7 @@ fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
 }
 
-/// Equal up to the rounding of numbers.
+/// Equal up to rounding.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => match (a.as_f64(), b.as_f64()) {

@@ -1,4 +1,4 @@
-//! Phi-3 and Phi-4: Llama with q, k, v in one tensor and gate and up in another; a part of each head may be rotated.
+//! Phi-3 and Phi-4: Llama with q, k, v fused into one tensor and gate and up into another; partial RoPE possible.
 
 use super::super::keys::Keys;
 use super::super::tensors::DiskTensor;
@@ -36,7 +36,7 @@ impl Family for Phi3 {
 
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
-        // Read with the stretching, where there is one; said by every file.
+        // Read with the scaling, if any; every file has it.
         let _ = keys.size("original_max_position_embeddings")?;
         let config = DEFAULTS.read(keys)?;
         if config
@@ -44,7 +44,7 @@ impl Family for Phi3 {
             .rope()
             .is_some_and(|rope| rope.scaling.is_some())
         {
-            return Err("rotary scaling: transformers stretches Phi-3's positions with longrope alone, which llmtui does not compute".into());
+            return Err("rotary scaling: transformers scales Phi-3's positions with longrope only, which is not supported".into());
         }
         Ok(ModelConfig {
             sliding_window: keys.size("sliding_window")?,
@@ -58,7 +58,7 @@ impl Family for Phi3 {
         value["original_max_position_embeddings"] = json!(config.seq_len);
         value["resid_pdrop"] = json!(0.0);
         value["embd_pdrop"] = json!(0.0);
-        // transformers would take the default, which is outside of small vocabularies.
+        // transformers would use its default, which lies outside small vocabularies.
         value["pad_token_id"] = Value::Null;
         value
     }
@@ -85,7 +85,7 @@ enum First {
     No,
 }
 
-/// The tensor that one of ours belongs into.
+/// Their tensor that contains one of ours.
 fn place(name: &str) -> Option<(String, First)> {
     FUSED.iter().find_map(|(fused, parts)| {
         let part = parts

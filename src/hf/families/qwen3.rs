@@ -1,4 +1,4 @@
-//! Qwen3: queries and keys are normalised head by head; no biases.
+//! Qwen3: QK-norm; no biases.
 
 use super::super::keys::Keys;
 use super::Family;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 pub struct Qwen3;
 
-/// The width of a head where a file says nothing, whatever hidden_size.
+/// The default head_dim, whatever hidden_size.
 const HEAD_DIM: usize = 128;
 
 impl Family for Qwen3 {

@@ -34,7 +34,7 @@ impl Family for Qwen3Moe {
             every: keys.size("decoder_sparse_step")?.unwrap_or(1),
             ..MoeConfig::default()
         };
-        // Said by some files, read by nobody: the window is in all blocks.
+        // Present in some files but unused: the window is in all blocks.
         keys.value("max_window_layers");
         Ok(ModelConfig {
             qk_norm: true,

@@ -1,30 +1,30 @@
-//! Rotary positions as `config.json` says them: transformers 4 (`rope_theta` and `rope_scaling`) and 5 (`rope_parameters`).
+//! RoPE settings in `config.json`: transformers 4 (`rope_theta` and `rope_scaling`) and 5 (`rope_parameters`).
 
 use super::super::keys::Keys;
 use crate::nn::position::scaling::{Linear, Llama3, Yarn};
 use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig};
 use serde_json::{Value, json};
 
-/// The table of transformers 5, and the one of transformers 4.
+/// The key of transformers 5, and the one of transformers 4.
 const NEW: &str = "rope_parameters";
 const OLD: &str = "rope_scaling";
 
-/// What a family is told besides its keys.
+/// What a family adds to its keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Rope {
-    /// The base where the file names none.
+    /// The default base.
     pub theta: f64,
-    /// Whether the family can rotate a part of each head.
+    /// Whether the family supports partial RoPE.
     pub partial: bool,
 }
 
 impl Rope {
-    /// All of the rotary keys.
+    /// All RoPE keys.
     ///
     /// # Errors
-    /// A stretching that is not computed here, or keys that make none.
+    /// Unsupported scaling, or inconsistent keys.
     pub fn read(self, keys: &Keys) -> Result<RopeConfig, String> {
-        // Files for both versions have both tables; the new one counts.
+        // Files for both versions have both tables; the new one wins.
         let old = keys.value(OLD);
         let table = match (keys.table(NEW)?, old) {
             (None, Some(_)) => keys.table(OLD)?,
@@ -45,7 +45,7 @@ impl Rope {
         };
         if rope.fraction != 1.0 && !self.partial {
             return Err(format!(
-                "partial_rotary_factor {}: this kind of model rotates whole heads in transformers",
+                "partial_rotary_factor {}: this model type rotates whole heads in transformers",
                 rope.fraction
             ));
         }
@@ -83,7 +83,7 @@ fn scaling(kind: &str, keys: &Keys, table: &Keys) -> Result<Option<ScalingConfig
             .number(key)?
             .ok_or_else(|| format!("rotary scaling `{kind}` without {key}"))
     };
-    // Said by some files in every kind of table.
+    // Some files have it in every kind of table.
     let original = table.size("original_max_position_embeddings")?;
     let original = match keys.size("original_max_position_embeddings")? {
         Some(len) => Some(len),
@@ -116,7 +116,7 @@ fn scaling(kind: &str, keys: &Keys, table: &Keys) -> Result<Option<ScalingConfig
         other => {
             let other = crate::base::text::one_line(other);
             return Err(format!(
-                "rotary scaling `{other}` is not computed by llmtui; known are default, linear, llama3 and yarn"
+                "rotary scaling `{other}` is not supported; use default, linear, llama3 or yarn"
             ));
         }
     })

@@ -1,4 +1,4 @@
-//! What every family promises, and what each refuses.
+//! Properties of every family, and what each one rejects.
 
 use super::super::config::{self, TokenIds};
 use super::super::{Dtype, Naming};

@@ -1,22 +1,22 @@
-//! Which architecture computes a model, and what has to be done to the model so that it does: a scale of scores that no
-//! key can say goes into the queries, and a window that is not computed bounds the context.
+//! Which architecture matches a model, and the conversions needed: an attention scale without a key is folded
+//! into the queries, and an unsupported window limits the context.
 
 use super::{ALL, Architecture, OwnKeys};
 use crate::nn::position::{PositionConfig, ScalingConfig};
 use crate::nn::{ModelConfig, ModelShape};
 
-/// An architecture, and how a model is written in it.
+/// An architecture, and how a model is written for it.
 pub(in crate::llama_cpp) struct Chosen {
     pub architecture: &'static dyn Architecture,
-    /// Keys without the architecture's name in front.
+    /// Keys without the architecture's prefix.
     pub keys: OwnKeys,
-    /// Queries are multiplied by it (their gains, where they are normalised).
+    /// Factor for the query weights (for their gains, with QK-norm).
     pub query_factor: f64,
-    /// What is said otherwise than the model says it.
+    /// Features that were converted.
     pub notes: Vec<String>,
 }
 
-/// The architecture that computes a model, if there is one.
+/// The architecture for a model, if there is one.
 pub(in crate::llama_cpp) fn of(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
     as_it_is(config, shape).or_else(|| within_the_window(config, shape))
 }
@@ -30,7 +30,7 @@ fn as_it_is(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
         let is_usual = (query_factor - 1.0).abs() < 1e-6;
         let note = || {
             format!(
-                "scores are scaled by {:.4} instead of {usual:.4}: the queries' weights are multiplied by {query_factor:.4}",
+                "attention scale {:.4} instead of {usual:.4}: query weights are multiplied by {query_factor:.4}",
                 usual * query_factor
             )
         };
@@ -47,7 +47,7 @@ fn as_it_is(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
     })
 }
 
-/// Where no token is further back than the window, the window does nothing.
+/// If no token is further back than the window, the window has no effect.
 fn within_the_window(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen> {
     let window = config.sliding_window?;
     let mut whole = ModelConfig {
@@ -67,7 +67,7 @@ fn within_the_window(config: &ModelConfig, shape: &ModelShape) -> Option<Chosen>
     if window < shape.seq_len {
         let name = chosen.architecture.name();
         chosen.notes.push(format!(
-            "llama.cpp's {name} has no sliding window: the context is cut from {} to {window} tokens, within which the model is the same",
+            "llama.cpp's {name} has no sliding window: the context is limited from {} to {window} tokens, within which the model is unchanged",
             shape.seq_len
         ));
     }

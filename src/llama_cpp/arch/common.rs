@@ -1,4 +1,4 @@
-//! What decoders with rotary positions and RMSNorm have in common: nearly everything.
+//! Shared by decoders with RoPE and RMSNorm: nearly everything.
 
 use super::{Keys, OwnKeys, Seen};
 use crate::gguf::Value;
@@ -7,10 +7,10 @@ use crate::nn::norm::NormConfig;
 use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig, scaling};
 use crate::nn::{AttentionBias, ModelConfig, ModelShape, MoeConfig, NormPlacement};
 
-/// Longest context that is made room for where a file names a longer one.
+/// Upper limit on the context length.
 const MAX_SEQ_LEN: usize = 1 << 20;
 
-/// The model that the keys describe, if it is of Llama's kind: gated by SiLU, normalised in front.
+/// The model config from the keys, for Llama-like models: SwiGLU, pre-norm.
 pub fn read(keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
     let (n_head, d_model) = (
         keys.count("attention.head_count")?,
@@ -21,7 +21,7 @@ pub fn read(keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
     let value_dim = keys.count_if("attention.value_length")?.unwrap_or(head_dim);
     if value_dim != head_dim {
         return Err(format!(
-            "values of {value_dim} features beside keys of {head_dim} are not computed here"
+            "values of {value_dim} features with keys of {head_dim} are not supported"
         ));
     }
     let rope = rope(keys, seen, head_dim)?;
@@ -53,14 +53,14 @@ pub fn read(keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
 pub fn rms(eps: f64, unit_offset: bool) -> NormConfig {
     let mut norm = NormConfig::RmsNorm(Default::default());
     if let NormConfig::RmsNorm(config) = &mut norm {
-        // Files keep f32: 1e-5 comes back as 0.0000099999997.
+        // Files store f32: 1e-5 reads back as 0.0000099999997.
         config.eps = seven_digits(eps);
         config.unit_offset = unit_offset;
     }
     norm
 }
 
-/// The shortest decimal of seven digits: what was meant before it became an f32.
+/// The shortest decimal of seven digits: the value before it became an f32.
 pub fn seven_digits(x: f64) -> f64 {
     format!("{x:.6e}").parse().unwrap_or(x)
 }
@@ -96,7 +96,7 @@ fn scaling(keys: Keys, seen: &Seen) -> Result<Option<ScalingConfig>, String> {
             ("none", _) | ("linear", true) => Ok(None),
             (_, true) => keys.number("rope.scaling.factor").map(|_| None),
             (_, false) => Err(format!(
-                "{}.rope.scaling.type is {kind:?}, which is not computed here; linear and yarn are",
+                "{}.rope.scaling.type is {kind:?}, which is not supported; linear and yarn are",
                 keys.architecture
             )),
         };
@@ -106,7 +106,7 @@ fn scaling(keys: Keys, seen: &Seen) -> Result<Option<ScalingConfig>, String> {
         "yarn" => {
             let standard = scaling::Yarn::default();
             let own = keys.number_if("rope.scaling.attn_factor")?;
-            // Said as Hugging Face says it: the whole of it.
+            // In Hugging Face's form: the complete factor.
             let whole = keys.number_if("rope.scaling.yarn_attn_factor")?;
             Ok(Some(ScalingConfig::Yarn(scaling::Yarn {
                 factor,
@@ -117,7 +117,7 @@ fn scaling(keys: Keys, seen: &Seen) -> Result<Option<ScalingConfig>, String> {
                 beta_slow: keys
                     .number_if("rope.scaling.yarn_beta_slow")?
                     .unwrap_or(standard.beta_slow),
-                // The file's factor comes on top of the usual one.
+                // The file's factor multiplies the usual one.
                 attention_factor: own
                     .filter(|own| *own != 1.0)
                     .map(|own| own * (0.1 * factor.ln() + 1.0))
@@ -128,8 +128,8 @@ fn scaling(keys: Keys, seen: &Seen) -> Result<Option<ScalingConfig>, String> {
     }
 }
 
-/// Files hold the factors that follow from Llama 3's scaling, not the scaling. Its bounds of waves are 1 and 4 in all models;
-/// a factor on the ramp between them tells the old context.
+/// Files hold the factors of Llama 3's scaling, not its parameters. Its wavelength bounds are 1 and 4 in all models;
+/// a factor on the ramp between them determines the original context.
 fn llama3(factors: &[f32], theta: f64) -> Result<ScalingConfig, String> {
     use crate::nn::position::Rotation;
     use crate::nn::position::scaling::Scaling;
@@ -161,9 +161,9 @@ fn llama3(factors: &[f32], theta: f64) -> Result<ScalingConfig, String> {
         ..standard.clone()
     });
     let found = tried.into_iter().find(|tried| same(tried));
-    found.map(ScalingConfig::Llama3).ok_or_else(|| {
-        "rope_freqs.weight holds factors that are not those of Llama 3's scaling".into()
-    })
+    found
+        .map(ScalingConfig::Llama3)
+        .ok_or_else(|| "the factors in rope_freqs.weight are not those of Llama 3's scaling".into())
 }
 
 fn experts(keys: Keys) -> Result<Option<MoeConfig>, String> {
@@ -171,7 +171,7 @@ fn experts(keys: Keys) -> Result<Option<MoeConfig>, String> {
         return Ok(None);
     };
     if keys.count_if("expert_shared_count")?.unwrap_or(0) > 0 {
-        return Err("shared experts are not computed here".into());
+        return Err("shared experts are not supported".into());
     }
     Ok(Some(MoeConfig {
         n_expert,
@@ -181,7 +181,7 @@ fn experts(keys: Keys) -> Result<Option<MoeConfig>, String> {
     }))
 }
 
-/// Whole numbers are written as 32 bits, which llama.cpp insists on.
+/// Integers are written as 32 bits, which llama.cpp requires.
 pub fn count(n: usize) -> Value {
     Value::Unsigned(n as u64)
 }
@@ -190,7 +190,7 @@ pub fn float(x: f64) -> Value {
     Value::Float(x)
 }
 
-/// The keys of a model of Llama's kind; none where its positions cannot be said.
+/// The keys of a Llama-like model; `None` if its positions cannot be expressed.
 pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
     let rope = config.position.rope()?;
     let mut keys = vec![
@@ -208,14 +208,14 @@ pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
         ("rope.freq_base", float(rope.theta)),
     ];
     match &rope.scaling {
-        // Llama 3's goes into a tensor of factors.
+        // Llama 3's scaling goes into a tensor of factors.
         None | Some(ScalingConfig::Llama3(_)) => {}
         Some(ScalingConfig::Linear(linear)) => {
             keys.push(("rope.scaling.type", Value::String("linear".into())));
             keys.push(("rope.scaling.factor", float(linear.factor)));
         }
         Some(ScalingConfig::Yarn(yarn)) => {
-            // llama.cpp reads no other bounds of the ramp in these architectures.
+            // llama.cpp supports no other ramp bounds in these architectures.
             let standard = scaling::Yarn::default();
             if (yarn.beta_fast, yarn.beta_slow) != (standard.beta_fast, standard.beta_slow) {
                 return None;
@@ -243,19 +243,19 @@ pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
     Some(keys)
 }
 
-/// Whether whole heads are rotated, which most architectures insist on.
+/// Whether whole heads are rotated, as most architectures require.
 pub fn rotates_all(config: &ModelConfig, shape: &ModelShape) -> bool {
     let rope = config.position.rope();
     rope.is_some_and(|rope| rope.width(shape.head_dim) == shape.head_dim)
 }
 
-/// Whether frequencies have factors of their own, a tensor that `llama` alone has.
+/// Whether frequencies have their own factors, a tensor that only `llama` has.
 pub fn has_factors(config: &ModelConfig) -> bool {
     let rope = config.position.rope();
     rope.is_some_and(|rope| matches!(rope.scaling, Some(ScalingConfig::Llama3(_))))
 }
 
-/// Whether a model is of Llama's kind up to biases, QK-norm, experts and which part of a head is rotated.
+/// Whether a model is Llama-like up to biases, QK-norm, experts and partial RoPE.
 pub fn is_plain(config: &ModelConfig) -> bool {
     let plain_norm = match &config.norm {
         NormConfig::RmsNorm(norm) => !norm.unit_offset,

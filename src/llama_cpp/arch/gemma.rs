@@ -1,6 +1,6 @@
-//! `gemma2` and `gemma3`: norms around each sub-layer, windows in most blocks, embeddings times √d_model. What follows from
-//! the architecture alone does not stand in the file: gains have 1 added, and the largest model scales scores by its own
-//! rule.
+//! `gemma2` and `gemma3`: norms around each sub-layer, windows in most blocks, embeddings times √d_model. Implied by
+//! the architecture and absent from files: gains have 1 added, and the largest model has its own
+//! attention scale.
 
 use super::common::{self, count, float, seven_digits};
 use super::{Architecture, Keys, OwnKeys, Seen};
@@ -9,10 +9,10 @@ use crate::nn::norm::NormConfig;
 use crate::nn::position::PositionConfig;
 use crate::nn::{AttentionBias, ModelConfig, ModelShape, NormPlacement};
 
-/// Base of the angles in blocks with a window (Gemma 3).
+/// RoPE base in windowed blocks (Gemma 3).
 const LOCAL_THETA: f64 = 10_000.0;
 
-/// The scale of scores: the largest model has its own.
+/// The attention scale: the largest model has its own.
 fn scale(config: &ModelConfig, shape: &ModelShape, layers_of_27b: usize) -> f64 {
     let of = match config.n_layer == layers_of_27b {
         true => shape.d_model / shape.n_head,
@@ -21,7 +21,7 @@ fn scale(config: &ModelConfig, shape: &ModelShape, layers_of_27b: usize) -> f64 
     (of as f64).powf(-0.5)
 }
 
-/// Which blocks see everything: every n-th, as a number or as a list that says of each block whether it has a window.
+/// Which blocks are global: every n-th, as a number or as a per-block list of booleans.
 fn pattern(keys: Keys, usual: usize) -> Result<usize, String> {
     let key = "attention.sliding_window_pattern";
     let Some(windows) = keys.flags_if(key) else {
@@ -33,7 +33,7 @@ fn pattern(keys: Keys, usual: usize) -> Result<usize, String> {
     match windows.iter().enumerate().all(regular) {
         true => Ok(every),
         false => Err(format!(
-            "{}.{key} is not every n-th block, which alone is computed here",
+            "{}.{key} is not every n-th block, the only supported pattern",
             keys.architecture
         )),
     }
@@ -56,7 +56,7 @@ fn base(keys: Keys, seen: &Seen, layers_of_27b: usize) -> Result<ModelConfig, St
     })
 }
 
-/// Whether a model is of Gemma's kind; what the two differ in is the caller's to check.
+/// Whether a model is Gemma-like; the differences between versions are the caller's to check.
 fn is_gemma(config: &ModelConfig, shape: &ModelShape) -> bool {
     let close = |a: f64, b: f64| (a - b).abs() <= 1e-3 * b.abs();
     let unit_offset = matches!(&config.norm, NormConfig::RmsNorm(norm) if norm.unit_offset);
@@ -72,7 +72,7 @@ fn is_gemma(config: &ModelConfig, shape: &ModelShape) -> bool {
             .is_some_and(|s| close(s, (shape.d_model as f64).sqrt()))
 }
 
-/// Blocks of a Gemma 2 of 27 billion parameters, and of a Gemma 3.
+/// Number of blocks of the 27B models of Gemma 2 and 3.
 const LAYERS_OF_27B: [usize; 2] = [46, 62];
 
 pub struct Gemma2;
@@ -83,7 +83,7 @@ impl Architecture for Gemma2 {
     }
 
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
-        // What a file does not say is as in the models of that name.
+        // Absent keys have the values of the published models.
         let or = |key, usual| keys.number_if(key).map(|x| x.or(Some(usual)));
         let window = keys.count_if("attention.sliding_window")?;
         Ok(ModelConfig {
@@ -127,7 +127,7 @@ impl Architecture for Gemma3 {
 
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String> {
         let mut config = base(keys, seen, LAYERS_OF_27B[1])?;
-        // Without a window all blocks see everything, and turn alike.
+        // Without a window all blocks are global, with the same RoPE base.
         let window = keys.count_if("attention.sliding_window")?;
         let window = window.filter(|n| *n > 0);
         let local = keys.number_if("rope.freq_base_swa")?.map(seven_digits);

@@ -1,5 +1,5 @@
-//! `gpt2`: learned positions, LayerNorm, GELU by its tanh form, one projection for queries, keys and values. A model with the
-//! exact GELU is written too: the two differ by less than what llama.cpp's table of values rounds.
+//! `gpt2`: learned positions, LayerNorm, tanh GELU, a fused QKV projection. A model with
+//! exact GELU is written too: the difference is smaller than the rounding of llama.cpp's lookup table.
 
 use super::common::{count, float, seven_digits};
 use super::{Architecture, Keys, OwnKeys, Seen};
@@ -63,7 +63,7 @@ impl Architecture for Gpt2 {
 
     fn notes(&self, config: &ModelConfig) -> Vec<String> {
         let tanh = matches!(&config.mlp, MlpConfig::Gelu(g) if g.approximate == Approximate::Tanh);
-        let note = "llama.cpp computes GELU by its tanh form, this model the exact one: values differ by less than 0.0005";
+        let note = "llama.cpp uses the tanh approximation of GELU, this model the exact form: values differ by less than 0.0005";
         (!tanh).then(|| note.into()).into_iter().collect()
     }
 

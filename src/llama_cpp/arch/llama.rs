@@ -1,5 +1,5 @@
-//! `llama`: Llama and whoever has its architecture (Mistral without a window, SmolLM, Mixtral). Rows of queries and keys are
-//! shuffled so that neighbours turn together.
+//! `llama`: Llama and models with its architecture (Mistral without a window, SmolLM, Mixtral). Rows of queries and keys are
+//! permuted so that RoPE pairs are adjacent.
 
 use super::{Architecture, Keys, OwnKeys, Rotated, Seen, common};
 use crate::nn::{AttentionBias, ModelConfig, ModelShape};
@@ -31,7 +31,7 @@ impl Architecture for Llama {
         }
         let mut keys = common::write(config, shape)?;
         if let Some(d_ff) = config.moe.as_ref().and_then(|moe| moe.d_ff) {
-            // Experts have no width of their own here.
+            // Experts have no width of their own in this architecture.
             for (key, value) in &mut keys {
                 if *key == "feed_forward_length" {
                     *value = common::count(d_ff);

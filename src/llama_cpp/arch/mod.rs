@@ -1,5 +1,5 @@
-//! Architectures as llama.cpp names them: one file each. An architecture knows its keys and which of our models it
-//! computes.
+//! llama.cpp's architectures, one file each. An architecture defines its keys and which of our models it
+//! can represent.
 
 mod choice;
 mod common;
@@ -15,55 +15,55 @@ use crate::nn::{ModelConfig, ModelShape};
 
 pub(super) use choice::{Chosen, of};
 
-/// What the tensors of a file tell of a model beyond its keys.
+/// Facts from a file's tensors that its keys do not contain.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Seen {
-    /// Tokens of the embedding.
+    /// Rows of the embedding.
     pub vocab_size: usize,
-    /// The head is a tensor of its own.
+    /// The head is a separate tensor.
     pub has_head: bool,
     /// Queries, keys and values have biases.
     pub has_qkv_bias: bool,
-    /// The projection out of attention has one.
+    /// The attention output projection has a bias.
     pub has_out_bias: bool,
     /// Feed-forward blocks have biases.
     pub has_mlp_bias: bool,
-    /// `rope_freqs.weight`: what each frequency is divided by.
+    /// `rope_freqs.weight`: divisors of the frequencies.
     pub rope_factors: Option<Vec<f32>>,
 }
 
-/// How the rows of queries and keys lie.
+/// Row layout of queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rotated {
-    /// Feature j of a head turns with j + half, as ours.
+    /// Feature j is paired with j + half, as in ours.
     Halves,
-    /// With its neighbour: rows of each head are shuffled.
+    /// Pairs are adjacent: the rows of each head are permuted.
     Neighbours,
 }
 
-/// Keys without the architecture's name in front.
+/// Keys without the architecture's prefix.
 pub(super) type OwnKeys = Vec<(&'static str, Value)>;
 
 /// One architecture.
 pub(super) trait Architecture: Sync {
-    /// The word in `general.architecture`.
+    /// The value of `general.architecture`.
     fn name(&self) -> &'static str;
 
-    /// The model that keys and tensors describe.
+    /// The model config from keys and tensors.
     ///
     /// # Errors
-    /// A key that is missing or wrong, or asks for what is not computed here.
+    /// A key that is missing, invalid or unsupported.
     fn read(&self, keys: Keys, seen: &Seen) -> Result<ModelConfig, String>;
 
-    /// The keys of a model, without the architecture's name in front; none where it computes another.
+    /// The keys of a model, without the architecture's prefix; `None` if it computes another model.
     fn write(&self, config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys>;
 
-    /// What the architecture multiplies scores by; no file says it.
+    /// The architecture's attention scale, which files do not contain.
     fn attention_scale(&self, _: &ModelConfig, shape: &ModelShape) -> f64 {
         (shape.head_dim as f64).powf(-0.5)
     }
 
-    /// What llama.cpp computes a little otherwise.
+    /// Small numerical differences of llama.cpp.
     fn notes(&self, _: &ModelConfig) -> Vec<String> {
         Vec::new()
     }
@@ -72,19 +72,19 @@ pub(super) trait Architecture: Sync {
         Rotated::Halves
     }
 
-    /// Queries, keys and values are one tensor, and gate and up projection another.
+    /// Queries, keys and values are one tensor, and the gate and up projections another.
     fn is_fused(&self) -> bool {
         false
     }
 
-    /// Biases are always there, zeros where a model has none.
+    /// Biases are always present, zeros for a model without them.
     fn needs_biases(&self) -> bool {
         false
     }
 }
 
-/// All; where several could write a model, the first does: Phi-3's fused tensors hold what Llama's hold apart, and a part of
-/// each head that is not rotated besides.
+/// All architectures; if several could write a model, the first one does: Phi-3's fused tensors can represent Llama's, plus
+/// partial RoPE.
 const ALL: &[&dyn Architecture] = &[
     &gpt2::Gpt2,
     &llama::Llama,
@@ -99,7 +99,7 @@ const ALL: &[&dyn Architecture] = &[
 /// The architecture of a file.
 ///
 /// # Errors
-/// It is not known; says which are.
+/// Unknown; lists the known ones.
 pub(super) fn named(name: &str) -> Result<&'static dyn Architecture, String> {
     ALL.iter()
         .copied()

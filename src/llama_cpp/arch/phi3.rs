@@ -1,5 +1,5 @@
-//! `phi3`: Llama with fused projections, of which a part of each head may be rotated. Without them, and with whole heads
-//! rotated, the same model is a `llama` and is written so.
+//! `phi3`: Llama with fused projections and optional partial RoPE. With separate projections and whole heads
+//! rotated, the same model is written as `llama`.
 
 use super::{Architecture, Keys, OwnKeys, Seen, common};
 use crate::nn::{AttentionBias, ModelConfig, ModelShape};
@@ -15,7 +15,7 @@ impl Architecture for Phi3 {
         let config = common::read(keys, seen)?;
         let window = keys.count_if("attention.sliding_window")?;
         Ok(ModelConfig {
-            // A window of the whole context is none.
+            // A window as long as the context has no effect.
             sliding_window: window.filter(|n| *n > 0 && *n < config.seq_len),
             ..config
         })

@@ -1,4 +1,4 @@
-//! `qwen2`, `qwen3` and `qwen3moe`: Llama with biases of queries, keys and values; with QK-norm; and with experts.
+//! `qwen2`, `qwen3` and `qwen3moe`: Llama with QKV biases; with QK-norm; and with experts.
 
 use super::{Architecture, Keys, OwnKeys, Seen, common};
 use crate::nn::{AttentionBias, ModelConfig, ModelShape};
@@ -30,7 +30,7 @@ fn normed(config: ModelConfig) -> ModelConfig {
     }
 }
 
-/// Of Llama's kind, with whole heads rotated.
+/// Llama-like, with whole heads rotated.
 fn is_whole(config: &ModelConfig, shape: &ModelShape) -> bool {
     let plain = common::is_plain(config) && !common::has_factors(config);
     plain && common::rotates_all(config, shape)
@@ -67,7 +67,7 @@ impl Architecture for Qwen3Moe {
         let mut config = common::read(keys, seen).map(normed)?;
         let width = config.d_ff;
         if let Some(moe) = config.moe.as_mut().filter(|moe| moe.d_ff.is_none()) {
-            // Without a width of one expert, the block's is that of all who are chosen.
+            // Without an expert width, the block's width is that of all selected experts together.
             moe.d_ff = width.map(|width| width / moe.top_k.max(1));
         }
         Ok(config)

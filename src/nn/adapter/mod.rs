@@ -21,7 +21,7 @@ pub trait Adapter {
     fn faults(&self, model: &ModelConfig) -> Vec<Fault>;
 }
 
-crate::registry! {
+crate::base::registry! {
     /// Trainable low-rank factors on a frozen model.
     pub enum AdapterConfig: dyn Adapter { lora: Lora }
 }

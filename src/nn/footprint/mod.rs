@@ -154,7 +154,6 @@ mod tests {
             targets: &tokens[1..],
             batch_size: 2,
             seq_len: 6,
-            weights: None,
             first: None,
         };
         let dlogp = Tensor::full(-0.1f32, (2, 6), &Device::Cpu).unwrap();
@@ -263,12 +262,9 @@ mod tests {
             model.init(5).unwrap();
             model.set_checkpointing(checkpointing);
             for _ in 0..2 {
-                let known = |gradient: &mut crate::nn::Upstream| {
-                    gradient.dlogp.fill(-0.1);
-                    true
-                };
-                let same = |_: crate::nn::TokenValues, _: &mut _| Ok(());
-                model.accumulate_known(&batch, known, same).unwrap();
+                model
+                    .accumulate_linear(&batch, &[-0.1; 1056], |_| ())
+                    .unwrap();
             }
             let shape = config.shape(VOCAB);
             let predicted = training(&config, &shape, None, (16, 66), checkpointing);

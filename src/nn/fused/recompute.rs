@@ -97,7 +97,6 @@ mod tests {
                 targets: &tokens[from + 1..=from + n],
                 batch_size,
                 seq_len: SEQ_LEN,
-                weights: None,
                 first: None,
             };
             model.forward(&batch).unwrap();

@@ -267,7 +267,6 @@ fn log_probabilities_and_entropies_are_those_of_score() {
         targets: &text[1..],
         batch_size: 1,
         seq_len: 7,
-        weights: None,
         first: None,
     };
     let scored = model.score(&batch).unwrap();

@@ -23,7 +23,7 @@ pub trait Mlp {
     fn activation(&self) -> Activation;
 }
 
-crate::registry! {
+crate::base::registry! {
     /// The feed-forward block.
     pub enum MlpConfig: dyn Mlp {
         gelu: Gelu,

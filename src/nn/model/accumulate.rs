@@ -1,9 +1,13 @@
-//! A micro-step in one go: forward, the loss and its gradient, backward.
+//! A micro-step in one go: forward, the gradient of the loss with respect to log-probabilities and entropies, backward.
+//!
+//! A loss is one of two kinds. Linear in log-probabilities, L = Σ c · logp with c known before the forward pass: the head
+//! goes forward and backward at once and never holds all logits. Any other: the head's values are handed out, and the
+//! gradient with respect to them comes back.
 
 use super::{Backend, Model, TokenBatch};
 use crate::kernels::matmul::Accumulation;
 use crate::kernels::{flat, logprob, threads};
-use candle_core::{Result, Tensor};
+use candle_core::{Result, Tensor, bail};
 
 /// What the head gave for a batch: (batch_size, seq_len) each, row-major, in nats.
 #[derive(Debug, Clone, Copy)]
@@ -12,22 +16,18 @@ pub struct TokenValues<'a> {
     pub logp: &'a [f32],
     /// Entropy of each predicted distribution.
     pub entropy: &'a [f32],
-    /// 1 where the target was the likeliest token, else 0.
-    pub likeliest: &'a [f32],
-    /// How much each target counts; none: all alike.
-    pub weights: Option<&'a [f32]>,
-    pub batch_size: usize,
-    pub seq_len: usize,
+    /// 1 where the target had the highest probability, else 0.
+    pub top1: &'a [f32],
 }
 
-/// Gradient of a loss by [`TokenValues`], in buffers that are used again. Both come filled with zeros.
+/// Gradient of a loss with respect to [`TokenValues`], in buffers that are used again. Both come filled with zeros.
 #[derive(Debug, Default, PartialEq)]
 pub struct Upstream {
     /// dL/dlogp of each token.
     pub dlogp: Vec<f32>,
     /// dL/dentropy of each token.
     pub dentropy: Vec<f32>,
-    /// Whether the loss knows entropies at all; `dentropy` is read only then.
+    /// Whether the loss depends on entropies at all; `dentropy` is read only then.
     pub uses_entropy: bool,
 }
 
@@ -49,65 +49,96 @@ impl Upstream {
 }
 
 impl Model {
-    /// Forward and backward of one micro-step in one go: `loss` reads what the head gave and writes its gradient, which is
-    /// added to the flat gradients. Once buffers have grown, nothing is allocated here.
+    /// Forward and backward of one micro-step: `loss` reads what the head gave and writes its gradient, which is added to
+    /// the flat gradients. Once buffers have grown, nothing is allocated here. If `loss` fails, gradients stay as they were.
+    ///
+    /// # Errors
+    /// Those of `loss`; a batch of another shape than it says, or with tokens outside the vocabulary.
     pub fn accumulate<R>(
         &mut self,
         batch: &TokenBatch,
-        loss: impl FnOnce(TokenValues, &mut Upstream) -> Result<R>,
-    ) -> Result<R> {
-        self.accumulate_known(batch, |_| false, loss)
-    }
-
-    /// The same for a loss whose gradient may be known beforehand: `known` writes it and says yes, or writes nothing and says
-    /// no. With a yes the head goes forward and backward at once and never holds all logits, and what `loss` writes must be
-    /// the same again. If `loss` refuses then, the gradients of earlier micro-steps are gone too: all are zeros.
-    pub fn accumulate_known<R>(
-        &mut self,
-        batch: &TokenBatch,
-        known: impl FnOnce(&mut Upstream) -> bool,
         loss: impl FnOnce(TokenValues, &mut Upstream) -> Result<R>,
     ) -> Result<R> {
         let mut upstream = std::mem::take(&mut self.upstream);
         upstream.begin(batch.inputs.len());
         let result = match self.backend {
             Backend::Composite => self.accumulate_composite(batch, loss, &mut upstream),
-            Backend::Fused => self.accumulate_fused(batch, known, loss, &mut upstream),
+            Backend::Fused => self.accumulate_fused(batch, loss, &mut upstream),
         };
         self.upstream = upstream;
         result
     }
 
-    fn accumulate_fused<R>(
+    /// The same for L = Σ c · logp, `coefficients` (batch_size · seq_len) being c: one pass through the head, which never
+    /// holds all logits. `read` sees what the head gave.
+    ///
+    /// # Errors
+    /// Another number of coefficients than of tokens; a batch of another shape than it says.
+    pub fn accumulate_linear<R>(
         &mut self,
         batch: &TokenBatch,
-        known: impl FnOnce(&mut Upstream) -> bool,
-        loss: impl FnOnce(TokenValues, &mut Upstream) -> Result<R>,
-        upstream: &mut Upstream,
+        coefficients: &[f32],
+        read: impl FnOnce(TokenValues) -> R,
     ) -> Result<R> {
-        self.recorded = None;
-        self.check_training(batch)?;
-        self.tables.extend_to(batch.seq_len);
-        let known = known(upstream);
+        if coefficients.len() != batch.inputs.len() {
+            bail!(
+                "coefficients: expected {}, got {}",
+                batch.inputs.len(),
+                coefficients.len()
+            )
+        }
+        if self.backend == Backend::Composite {
+            return self.accumulate(batch, |values, upstream| {
+                upstream.dlogp.copy_from_slice(coefficients);
+                Ok(read(values))
+            });
+        }
+        self.begin_accumulating(batch)?;
+        let upstream = logprob::Upstream {
+            dlogp: coefficients,
+            dentropy: None,
+        };
         let (grads, into) = self.params.open_grads();
         let result = self.with_plan(|plan, pass, _| {
             flat::write(&grads, |grads| {
-                threads::enter(|| match known {
-                    true => {
-                        let grads = (&mut *grads, into);
-                        pass.forward_at_once(plan, batch, upstream.view(), grads);
-                    }
-                    false => pass.forward(plan, batch),
+                threads::enter(|| {
+                    let head = (&mut *grads, into);
+                    pass.forward_at_once(plan, batch, upstream, head);
+                    pass.backward(plan, upstream, (grads, into));
                 });
-                let result = loss(values(&pass.outputs, batch), upstream)?;
+                read(values(&pass.outputs))
+            })
+        })?;
+        self.loads.add(self.training.experts.tallies());
+        result
+    }
+
+    fn begin_accumulating(&mut self, batch: &TokenBatch) -> Result<()> {
+        self.recorded = None;
+        self.check_training(batch)?;
+        self.tables.extend_to(batch.seq_len);
+        Ok(())
+    }
+
+    fn accumulate_fused<R>(
+        &mut self,
+        batch: &TokenBatch,
+        loss: impl FnOnce(TokenValues, &mut Upstream) -> Result<R>,
+        upstream: &mut Upstream,
+    ) -> Result<R> {
+        self.begin_accumulating(batch)?;
+        let (grads, into) = self.params.open_grads();
+        let result = self.with_plan(|plan, pass, _| {
+            flat::write(&grads, |grads| {
+                threads::enter(|| pass.forward(plan, batch));
+                let result = loss(values(&pass.outputs), upstream)?;
                 threads::enter(|| pass.backward(plan, upstream.view(), (grads, into)));
                 Ok(result)
             })?
         })?;
         self.loads.add(self.training.experts.tallies());
-        if result.is_err() && (known || into == Accumulation::Overwrite) {
-            // Nothing was written: the gradients go on standing for zeros. Or the head's part was: zeros are a state that
-            // can be told, half a gradient is none.
+        if result.is_err() && into == Accumulation::Overwrite {
+            // Nothing was written: the gradients go on standing for zeros.
             self.params.zero_grads()?;
         }
         result
@@ -122,14 +153,11 @@ impl Model {
         let outputs = self.forward(batch)?;
         let host = |tensor: &Tensor| tensor.flatten_all()?.to_vec1::<f32>();
         let (logp, entropy) = (host(&outputs.logp)?, host(&outputs.entropy)?);
-        let likeliest = host(&outputs.likeliest)?;
+        let top1 = host(&outputs.top1)?;
         let values = TokenValues {
             logp: &logp,
             entropy: &entropy,
-            likeliest: &likeliest,
-            weights: batch.weights,
-            batch_size: batch.batch_size,
-            seq_len: batch.seq_len,
+            top1: &top1,
         };
         let result = loss(values, upstream)?;
         let shape = (batch.batch_size, batch.seq_len);
@@ -144,14 +172,11 @@ impl Model {
     }
 }
 
-/// What the fused head gave for `batch`.
-fn values<'a>(outputs: &'a logprob::Outputs, batch: &TokenBatch<'a>) -> TokenValues<'a> {
+/// What the fused head gave.
+fn values(outputs: &logprob::Outputs) -> TokenValues<'_> {
     TokenValues {
         logp: &outputs.logp,
         entropy: &outputs.entropy,
-        likeliest: &outputs.likeliest,
-        weights: batch.weights,
-        batch_size: batch.batch_size,
-        seq_len: batch.seq_len,
+        top1: &outputs.top1,
     }
 }

@@ -19,11 +19,6 @@ impl Model {
         self.check_tokens("inputs", batch.inputs, batch_size, seq_len)?;
         self.check_tokens("targets", batch.targets, batch_size, seq_len)?;
         let tokens = batch_size * seq_len;
-        if let Some(weights) = batch.weights
-            && weights.len() != tokens
-        {
-            bail!("weights: expected {tokens}, got {}", weights.len())
-        }
         if let Some(first) = batch.first {
             let after = |(i, &first): (usize, &u32)| first as usize > i % seq_len;
             if first.len() != tokens || first.iter().enumerate().any(after) {

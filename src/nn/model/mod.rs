@@ -40,15 +40,13 @@ pub struct TokenBatch<'a> {
     pub targets: &'a [u32],
     pub batch_size: usize,
     pub seq_len: usize,
-    /// How much each target counts in the loss: 1 for what is supervised, 0 for prompts and padding. None: all count.
-    pub weights: Option<&'a [f32]>,
     /// Where in its row the document of each token begins, in packed rows: attention does not look before it and
     /// positions begin again there. None: each row is one document.
     pub first: Option<&'a [u32]>,
 }
 
 impl<'a> TokenBatch<'a> {
-    /// Rows that are one text each, of which every token is supervised.
+    /// Rows that are one text each.
     pub const fn plain(
         inputs: &'a [u32],
         targets: &'a [u32],
@@ -60,7 +58,6 @@ impl<'a> TokenBatch<'a> {
             targets,
             batch_size,
             seq_len,
-            weights: None,
             first: None,
         }
     }
@@ -73,10 +70,8 @@ pub struct TokenOutputs {
     pub logp: Tensor,
     /// Entropy of each predicted distribution.
     pub entropy: Tensor,
-    /// 1 where the target was the likeliest token, else 0.
-    pub likeliest: Tensor,
-    /// How much each target counts; none: all alike.
-    pub weights: Option<Tensor>,
+    /// 1 where the target had the highest probability (top-1), else 0.
+    pub top1: Tensor,
 }
 
 /// Elementary operations behind one normal number, about.
@@ -160,6 +155,22 @@ impl Model {
             None,
             backend,
         ))
+    }
+
+    /// A model with the same base weights and no adapter, to score with: a reference that does not change.
+    ///
+    /// # Errors
+    /// Weights that are kept quantised.
+    pub fn frozen_copy(&self) -> Result<Model> {
+        let device = self.params.device();
+        let mut copy =
+            Model::with_backend(&self.config, self.shape.vocab_size, device, self.backend)?;
+        copy.arithmetic = self.arithmetic;
+        self.params.read_weights(|ours| {
+            copy.params
+                .write_weights(|base| base.copy_from_slice(&ours[..base.len()]))
+        })??;
+        Ok(copy)
     }
 
     /// The parameters that a model of this config has, in memory order, without making it.

@@ -23,7 +23,7 @@ impl Model {
         }
         let decoder = self.decoder(Track::Gradients)?;
         let outputs = decoder.outputs(batch)?;
-        let result = of_graph(&outputs, batch)?;
+        let result = of_graph(&outputs);
         let leaves = decoder.leaves;
         self.recorded = Some(Recorded::Composite { leaves, outputs });
         Ok(result)
@@ -96,7 +96,7 @@ impl Model {
         if self.backend == Backend::Fused {
             return self.run_fused(Track::Off, batch);
         }
-        of_graph(&self.decoder(Track::Off)?.outputs(batch)?, batch)
+        Ok(of_graph(&self.decoder(Track::Off)?.outputs(batch)?))
     }
 
     /// All logits (B, T, V) of `tokens` (B, T): for tests and preflight, where memory does not matter.
@@ -189,8 +189,7 @@ impl Model {
             Ok(TokenOutputs {
                 logp: tensor(&pass.outputs.logp)?,
                 entropy: tensor(&pass.outputs.entropy)?,
-                likeliest: tensor(&pass.outputs.likeliest)?,
-                weights: batch.weights.map(tensor).transpose()?,
+                top1: tensor(&pass.outputs.top1)?,
             })
         })?
     }
@@ -255,14 +254,10 @@ impl Model {
 }
 
 /// What the composite backend gave, without its graph.
-fn of_graph(graph: &Graph, batch: &TokenBatch) -> Result<TokenOutputs> {
-    let shape = (batch.batch_size, batch.seq_len);
-    let device = graph.logp.device();
-    let weights = batch.weights.map(|w| Tensor::from_slice(w, shape, device));
-    Ok(TokenOutputs {
+fn of_graph(graph: &Graph) -> TokenOutputs {
+    TokenOutputs {
         logp: graph.logp.detach(),
         entropy: graph.entropy.detach(),
-        likeliest: graph.likeliest.clone(),
-        weights: weights.transpose()?,
-    })
+        top1: graph.top1.clone(),
+    }
 }

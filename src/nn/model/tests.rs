@@ -24,7 +24,6 @@ fn a_fresh_model_knows_nothing() {
         targets: &[2, 3, 4, 5],
         batch_size: 2,
         seq_len: 2,
-        weights: None,
         first: None,
     };
     let outputs = model.score(&batch).unwrap();
@@ -97,7 +96,6 @@ fn backward_needs_a_forward_and_fitting_shapes() {
         targets: &[2, 3],
         batch_size: 1,
         seq_len: 2,
-        weights: None,
         first: None,
     };
     model.forward(&batch).unwrap();
@@ -114,7 +112,6 @@ fn gradients_accumulate() {
         targets: &[2, 3],
         batch_size: 1,
         seq_len: 2,
-        weights: None,
         first: None,
     };
     let dlogp = Tensor::full(-0.5f32, (1, 2), &Device::Cpu).unwrap();
@@ -153,7 +150,6 @@ fn cleared_gradients_show_nothing_of_earlier_ones() {
                     targets: &tokens[1..],
                     batch_size: 1,
                     seq_len: n,
-                    weights: None,
                     first: None,
                 };
                 model.forward(&batch).unwrap();
@@ -170,12 +166,8 @@ fn cleared_gradients_show_nothing_of_earlier_ones() {
 }
 
 #[test]
-fn a_loss_that_refuses_leaves_no_half_gradient() {
+fn a_loss_that_fails_leaves_no_half_gradient() {
     let batch = TokenBatch::plain(&[1, 2, 3, 4], &[2, 3, 4, 5], 2, 2);
-    let pull = |upstream: &mut Upstream| {
-        upstream.dlogp.fill(-0.25);
-        true
-    };
     let refuse = |_: TokenValues, _: &mut Upstream| -> Result<()> { bail!("not this one") };
     let grads = |model: &Model| model.params().read_grads(<[f32]>::to_vec).unwrap();
     for earlier in [false, true] {
@@ -183,52 +175,68 @@ fn a_loss_that_refuses_leaves_no_half_gradient() {
         model.params_mut().write_grads(|g| g.fill(7.0)).unwrap();
         model.params_mut().zero_grads().unwrap();
         if earlier {
-            let accept = |_: TokenValues, _: &mut Upstream| Ok(());
-            model.accumulate_known(&batch, pull, accept).unwrap();
+            model
+                .accumulate_linear(&batch, &[-0.25; 4], |_| ())
+                .unwrap();
         }
         let before = grads(&model);
         assert_eq!(before.iter().any(|g| *g != 0.0), earlier);
         if !earlier {
             model.params_mut().zero_grads().unwrap();
         }
-        // Nothing was written yet where the gradient comes with the loss.
         assert!(model.accumulate(&batch, refuse).is_err());
+        assert!(
+            model
+                .accumulate_linear(&batch, &[-0.25; 3], |_| ())
+                .is_err()
+        );
         assert!(grads(&model) == before, "{earlier}");
+        // And the next micro-step begins where the last one that counted ended.
         if !earlier {
             model.params_mut().zero_grads().unwrap();
         }
-        assert!(model.accumulate_known(&batch, pull, refuse).is_err());
-        assert!(grads(&model).iter().all(|g| *g == 0.0), "{earlier}");
-        // And the next micro-step begins anew.
-        let mut fresh = tiny();
-        for model in [&mut model, &mut fresh] {
-            let accept = |_: TokenValues, _: &mut Upstream| Ok(());
-            model.accumulate_known(&batch, pull, accept).unwrap();
+        model
+            .accumulate_linear(&batch, &[-0.25; 4], |_| ())
+            .unwrap();
+        let mut other = tiny();
+        for _ in 0..=usize::from(earlier) {
+            other
+                .accumulate_linear(&batch, &[-0.25; 4], |_| ())
+                .unwrap();
         }
-        assert!(grads(&model) == grads(&fresh), "{earlier}");
+        assert!(grads(&model) == grads(&other), "{earlier}");
     }
 }
 
 #[test]
-fn both_backends_give_the_gradient_of_a_loss_that_is_known_beforehand() {
+fn a_linear_loss_has_the_same_gradient_on_both_backends_and_by_either_head_pass() {
     let batch = TokenBatch::plain(&[1, 2, 3, 4], &[2, 3, 4, 5], 2, 2);
-    let grads = |backend| {
+    let coefficients = [-0.25_f32, 0.5, 0.0, -1.0];
+    let model = |backend| {
         let fused = tiny();
         let mut model = Model::with_backend(fused.config(), 11, &Device::Cpu, backend).unwrap();
         model.init(3).unwrap();
-        let pull = |upstream: &mut Upstream| {
-            upstream.dlogp.fill(-0.25);
-            upstream.dentropy.fill(0.5);
-            upstream.uses_entropy = true;
-            true
-        };
-        let same = |_: TokenValues, upstream: &mut Upstream| Ok(pull(upstream));
-        assert!(model.accumulate_known(&batch, pull, same).unwrap());
-        model.params().read_grads(<[f32]>::to_vec).unwrap()
+        model
     };
-    let (fused, exact) = (grads(Backend::Fused), grads(Backend::Composite));
+    let grads = |model: &Model| model.params().read_grads(<[f32]>::to_vec).unwrap();
+    let linear = |backend| {
+        let mut model = model(backend);
+        let logp = |values: TokenValues| values.logp.to_vec();
+        let logp = model
+            .accumulate_linear(&batch, &coefficients, logp)
+            .unwrap();
+        (logp, grads(&model))
+    };
+    let ((fused_logp, fused), (_, exact)) = (linear(Backend::Fused), linear(Backend::Composite));
     let largest = exact.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
     for (a, b) in fused.iter().zip(&exact) {
         assert!((a - b).abs() < 1e-5 * largest, "{a} and {b} of {largest}");
     }
+    let mut separate = model(Backend::Fused);
+    let logp = separate.accumulate(&batch, |values, upstream| {
+        upstream.dlogp.copy_from_slice(&coefficients);
+        Ok(values.logp.to_vec())
+    });
+    assert_eq!(logp.unwrap(), fused_logp);
+    assert!(grads(&separate) == fused);
 }

@@ -20,7 +20,7 @@ pub trait Norm {
     }
 }
 
-crate::registry! {
+crate::base::registry! {
     /// Normalisation in front of each sub-layer.
     pub enum NormConfig: dyn Norm { layernorm: LayerNorm, rmsnorm: RmsNorm }
 }

@@ -36,7 +36,7 @@ pub trait Position {
     }
 }
 
-crate::registry! {
+crate::base::registry! {
     /// How a token knows where it stands.
     pub enum PositionConfig: dyn Position {
         learned: Learned,

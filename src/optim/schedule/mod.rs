@@ -13,7 +13,7 @@ pub trait Schedule {
     fn lr_at(&self, step: u64, max_steps: u64, lr: f64) -> f64;
 }
 
-crate::registry! {
+crate::base::registry! {
     /// How the learning rate changes over the run.
     pub enum ScheduleConfig: dyn Schedule { cosine: Cosine, linear: Linear, constant: Constant }
 }

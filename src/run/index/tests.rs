@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::base::clock::ManualClock;
+use crate::base::finding::Finding;
 use crate::run::LogWriter;
 use crate::wire::Num;
 use std::sync::Arc;
@@ -73,7 +74,7 @@ fn finished(outcome: Outcome, step: u64) -> Event {
         step,
         tokens: 0,
         val_loss: None,
-        best_val_loss: None,
+        best: None,
         train_loss: None,
         seconds: 2.5,
         message: String::new(),
@@ -101,6 +102,31 @@ fn statuses_follow_the_lock_and_the_last_word() {
     }
     log(&run, [hello()]);
     assert_eq!(status(&run), RunStatus::Crashed);
+}
+
+#[test]
+fn the_newest_verdict_of_a_log_is_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = new_run(dir.path(), "x", 1);
+    let said = |id: &str, title: &str| Event::Diagnosed {
+        step: 1,
+        finding: Box::new(Finding::pass("numbers").named(id, title)),
+    };
+    log(&run, [hello(), started(10), stepped(1, 4.0)]);
+    assert_eq!(summarize(&run).unwrap().verdict, None);
+    log(
+        &run,
+        [
+            said(VERDICT, "LEARNING"),
+            said(VERDICT, "DIV\x1b[2JERGED"),
+            said("diverged", "divergence"),
+        ],
+    );
+    let verdict = summarize(&run).unwrap().verdict.unwrap();
+    assert!(
+        verdict.starts_with("DIV") && !verdict.contains('\x1b'),
+        "{verdict}"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `events.jsonl`: appended by one thread of one process, read by anybody. A line without its newline does not exist yet.
+//! `events.jsonl`: appended by one thread of one process, read by anyone. A line counts only once its newline is written.
 
 mod tail;
 mod writer;
@@ -19,8 +19,8 @@ pub enum LogError {
         path: PathBuf,
         error: crate::wire::DecodeError,
     },
-    /// The disk refuses; the writer keeps trying.
-    #[error("{path} cannot be written: {why}; the run waits until there is room")]
+    /// A write failed; the writer keeps retrying.
+    #[error("{path} cannot be written: {why}; the run is waiting for disk space")]
     Stalled { path: PathBuf, why: String },
     #[error("the log is closed")]
     Closed,

@@ -9,14 +9,14 @@ use std::path::Path;
 /// Bytes read at a time; a longer line makes the window grow up to [`MAX_LINE`].
 const CHUNK: usize = 64 * 1024;
 
-/// A cursor over the whole lines of a growing file. Its position is always behind a newline, so a half-written line is
-/// simply read again later, also after a new engine process has cut a torn tail off.
+/// A cursor over the complete lines of a growing file. Its position is always after a newline, so a half-written line is
+/// simply read again later, even if a new engine process truncated a torn tail.
 #[derive(Debug)]
 pub struct Tail {
     file: File,
     offset: u64,
     window: Vec<u8>,
-    /// Whole lines read ahead by [`Tail::next_event`], told from `told` on.
+    /// Complete lines read ahead by [`Tail::next_event`], returned from `told` on.
     ahead: String,
     told: usize,
     /// Lines that were too long or not UTF-8: skipped, counted, never hidden.
@@ -36,11 +36,11 @@ impl Tail {
         })
     }
 
-    /// Starts at the first whole line at or behind `offset` bytes.
+    /// Starts at the first complete line at or after `offset` bytes.
     pub fn open_at(path: &Path, offset: u64) -> io::Result<Tail> {
         let mut tail = Tail::open(path)?;
         if offset > 0 {
-            // The line that `offset` cuts is skipped, unless it begins there: its newline is the byte before.
+            // Skip the line that `offset` cuts, unless it begins exactly there: its newline is the byte before.
             tail.offset = offset - 1;
             tail.skip_line()?;
         }
@@ -52,13 +52,13 @@ impl Tail {
         self.offset
     }
 
-    /// Lines skipped because they were not text of a bearable length.
+    /// Lines skipped because they were not text or too long.
     pub fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    /// Appends whole lines, newlines included, to `out`, up to about `max_bytes` of them but at least one. Returns false
-    /// when there is no whole line yet.
+    /// Appends complete lines, newlines included, to `out`, up to about `max_bytes` of them but at least one. Returns false
+    /// if there is no complete line yet.
     pub fn read_lines(&mut self, out: &mut String, max_bytes: usize) -> io::Result<bool> {
         if self.told < self.ahead.len() {
             out.push_str(&self.ahead[self.told..]);
@@ -82,7 +82,7 @@ impl Tail {
         }
     }
 
-    /// The next line's envelope; damaged lines are skipped and counted. `None` when there is no whole line yet.
+    /// The next line's envelope; damaged lines are skipped and counted. `None` if there is no complete line yet.
     pub fn next_event(&mut self) -> io::Result<Option<Envelope>> {
         loop {
             let Some(line) = self.ahead[self.told..].split_inclusive('\n').next() else {
@@ -131,7 +131,7 @@ impl Tail {
         }
     }
 
-    /// Moves behind the next newline, or to the end when there is none.
+    /// Moves past the next newline, or to the end if there is none.
     fn skip_line(&mut self) -> io::Result<()> {
         let mut buffer = vec![0; CHUNK];
         loop {
@@ -164,7 +164,7 @@ pub fn read_all(path: &Path) -> io::Result<Vec<Envelope>> {
     Ok(events)
 }
 
-/// The sequence number of a line, without reading the rest of it where the line has the usual shape.
+/// The sequence number of a line, without parsing the rest if the line has the usual form.
 pub fn seq_of(line: &str) -> Option<u64> {
     #[derive(serde::Deserialize)]
     struct Head {

@@ -1,4 +1,4 @@
-//! The thread that owns the log: it numbers events, appends them, and only then tells anybody.
+//! The thread that owns the log: it numbers events, appends them, and only then notifies viewers.
 
 use super::LogError;
 use super::tail::Tail;
@@ -14,24 +14,24 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TrySendError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Events between the engine and the log; when full, the engine waits.
+/// Events queued between the engine and the log; when full, the engine blocks.
 pub const QUEUE: usize = 1024;
-/// Events appended by one write.
+/// Events per write.
 const BATCH: usize = 256;
-/// A refused write is tried again this often.
+/// Retry interval of a failed write.
 const RETRY: Duration = Duration::from_millis(250);
-/// How long an emitter waits for room in the queue before it is told that the log stalls.
+/// How long an emitter waits for room in the queue before the log is reported as stalled.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Opens logs; the name of the room's front door.
+/// Opens logs.
 #[derive(Debug)]
 pub struct LogWriter;
 
 impl LogWriter {
-    /// Opens the log at `path`, made when absent: a torn last line is cut off, numbering goes on behind the last whole
-    /// one. `grown` is called on the log's thread with the last number after every append.
+    /// Opens the log at `path`, creating it if absent: a torn last line is truncated, numbering continues after the last
+    /// complete one. `grown` is called on the log's thread with the last number after every append.
     ///
-    /// The caller holds the run's lock: two writers would tear each other's lines.
+    /// The caller holds the run's lock: two writers would interleave their lines.
     pub fn open(
         path: &Path,
         clock: Arc<dyn Clock>,
@@ -50,7 +50,7 @@ impl LogWriter {
     }
 }
 
-/// The engine's end: one per log.
+/// The engine's end; one per log.
 #[derive(Debug)]
 pub struct LogSender {
     path: PathBuf,
@@ -59,7 +59,7 @@ pub struct LogSender {
     stalled: Option<String>,
 }
 
-/// What the writer tells the emitter; only changes are told.
+/// Health reports from the writer to the emitter; only changes are sent.
 #[derive(Debug)]
 enum Health {
     Stalled(String),
@@ -67,7 +67,7 @@ enum Health {
 }
 
 impl LogSender {
-    /// Queues an event. Waits briefly for room; an error gives the event back, still owed to the log.
+    /// Queues an event. Waits briefly for room; an error returns the event, which still has to be logged.
     pub fn emit(&mut self, event: Event) -> Result<(), Box<(Event, LogError)>> {
         let mut event = event;
         let mut patience = PATIENCE;
@@ -93,7 +93,7 @@ impl LogSender {
         }
     }
 
-    /// Why nothing reaches the disk at the moment; `None` when all is well. Queued events are not lost.
+    /// Why nothing reaches the disk at the moment; `None` if all is well. Queued events are not lost.
     pub fn stalled(&mut self) -> Option<LogError> {
         self.listen();
         let why = self.stalled.clone()?;
@@ -133,13 +133,13 @@ pub struct LogThread {
 }
 
 impl LogThread {
-    /// The last number that stood in the log when it was opened.
+    /// The last number in the log when it was opened.
     pub fn begin_seq(&self) -> u64 {
         self.begin
     }
 
-    /// Waits until everything queued is on disk (the sender must be dropped) and returns the last sequence number. A disk
-    /// that still refuses is tried once more, then given up.
+    /// Waits until everything queued is on disk (the sender must be dropped) and returns the last sequence number. A
+    /// failing disk gets one more attempt.
     pub fn finish(self) -> Result<u64, LogError> {
         self.closing.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
@@ -147,10 +147,10 @@ impl LogThread {
     }
 }
 
-/// What the writer needs of a file; tests fill the disk with another one.
+/// What the writer needs of a file; tests substitute a full disk.
 trait Sink: Send + 'static {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Cuts the file to `length` bytes: what a refused append left behind.
+    /// Truncates the file to `length` bytes: removes a partial append.
     fn cut(&mut self, length: u64) -> io::Result<()>;
     fn sync(&mut self) -> io::Result<()>;
 }
@@ -172,7 +172,7 @@ impl Sink for File {
 struct Appender<S, G> {
     path: PathBuf,
     sink: S,
-    /// Bytes of whole lines.
+    /// Bytes of complete lines.
     length: u64,
     seq: u64,
     /// Newest step mentioned, for the writer's own warnings.
@@ -221,7 +221,7 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
             }
             self.append(batch, tell, closing)?;
             if durable {
-                // A log that cannot be synced still holds the lines; the next checkpoint tries again.
+                // A log that cannot be synced still has the lines; the next checkpoint tries again.
                 let _ = self.sink.sync();
             }
             (self.grown)(self.seq);
@@ -229,7 +229,7 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
         Ok(self.seq)
     }
 
-    /// Gives the event its number and adds its line to the batch. Returns true when the line must survive a power cut.
+    /// Numbers the event and adds its line to the batch. Returns true if the line must survive a power failure.
     fn number(&mut self, event: Event, batch: &mut String) -> bool {
         let durable = matches!(event, Event::Checkpointed { .. } | Event::Finished { .. });
         if let Event::Stepped { step, .. } | Event::RolledBack { step } = event {
@@ -258,7 +258,7 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
         })
     }
 
-    /// Appends the whole batch, waiting for the disk as long as it takes; after a wait the log says so itself.
+    /// Appends the whole batch, waiting for the disk as long as it takes; a wait is logged afterwards.
     fn append(
         &mut self,
         mut batch: String,
@@ -267,7 +267,7 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
     ) -> Result<(), LogError> {
         let mut stalled_since = None;
         loop {
-            // Asked before the attempt: what is closed during it gets one more.
+            // Checked before the attempt: if the log is closed during it, there is one more.
             let last_try = closing.load(Ordering::Relaxed);
             match self.try_append(&mut batch) {
                 Ok(()) => break,
@@ -303,12 +303,12 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
                 "the log could not be written for {}",
                 crate::base::human::duration(waited)
             ),
-            hint: "the disk was full or refused; nothing was lost, the run waited".into(),
+            hint: "the disk was full or failed; nothing was lost, the run waited".into(),
         }
     }
 
-    /// Appends the batch at once; where the disk refuses, line by line, so that the last room holds whole lines. What is
-    /// on disk leaves the batch.
+    /// Appends the batch at once; if that fails, line by line, so that the remaining space holds complete lines. Written
+    /// lines are removed from the batch.
     fn try_append(&mut self, batch: &mut String) -> io::Result<()> {
         if self.append_whole(batch).is_ok() {
             batch.clear();
@@ -332,7 +332,7 @@ impl<S: Sink, G: FnMut(u64)> Appender<S, G> {
     }
 }
 
-/// Opens for appending behind the last whole line: (file, length, last sequence number).
+/// Opens for appending after the last complete line: (file, length, last sequence number).
 fn open_end(path: &Path) -> Result<(File, u64, u64), LogError> {
     let io_error = |error| LogError::Io {
         path: path.into(),

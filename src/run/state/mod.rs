@@ -1,5 +1,5 @@
-//! `RunState`: everything that a viewer shows of a run, as a pure fold over its events. The same events give the same
-//! state, live or replayed, in whatever batches they arrive. No clock, no file, no screen in here.
+//! `RunState`: everything a viewer shows of a run, as a pure fold over its events. The same events give the same
+//! state, live or replayed, in any batching. No clock, file or UI here.
 
 mod pace;
 mod parts;
@@ -7,12 +7,13 @@ mod story;
 
 pub use pace::Pace;
 pub use parts::{
-    Answer, Check, CheckpointMark, Evaluation, Finish, Head, Level, LogLine, Mark, MarkKind,
-    Notice, Sample,
+    Answer, CheckpointMark, Diagnosed, Evaluation, Examined, Finish, Head, Level, LogLine, Mark,
+    MarkKind, Notice, Sample,
 };
 
 use super::series::Series;
 use crate::base::clock::UnixMillis;
+use crate::base::finding::Finding;
 use crate::base::text;
 use crate::wire::{Envelope, Event, MetricInfo, Outcome, Phase, Values};
 use parts::push_bounded;
@@ -21,18 +22,20 @@ use std::time::Duration;
 
 /// Samples kept, newest last.
 pub const MAX_SAMPLES: usize = 64;
+/// Looks at held-out examples that are kept.
+const MAX_EXAMINED: usize = 32;
 /// Log lines kept.
 pub const MAX_LOG: usize = 2_000;
-/// Notices kept; a viewer that draws ten frames a second misses none.
+/// Notices kept; a viewer that draws ten frames per second misses none.
 pub const MAX_NOTICES: usize = 64;
 /// Command answers kept.
 pub const MAX_ANSWERS: usize = 256;
-/// Marks and evaluations kept; the oldest go first.
+/// Marks and evaluations kept; the oldest are dropped first.
 pub const MAX_MARKS: usize = 10_000;
-/// Bytes kept of one sample.
+/// Most bytes kept of one sample.
 pub const MAX_SAMPLE_BYTES: usize = 1 << 16;
 
-/// A run as its events tell it. Changed only by [`RunState::apply`].
+/// A run according to its events. Changed only by [`RunState::apply`].
 #[derive(Debug, Clone, Default)]
 pub struct RunState {
     /// The run's id: its directory's name.
@@ -44,26 +47,30 @@ pub struct RunState {
     pub engine: String,
     /// `None` until the engine has read its spec.
     pub head: Option<Head>,
-    /// What can be tuned live, by the key of `Adjust`: as the spec says, then as adjusted.
+    /// Live-tunable settings by the key of `Adjust`: from the spec, then as adjusted.
     pub settings: BTreeMap<String, f64>,
     /// `None` before the first event.
     pub phase: Option<Phase>,
     pub phase_since: UnixMillis,
-    /// Finished optimizer updates.
+    /// Completed optimizer steps.
     pub step: u64,
     /// Target tokens consumed.
     pub tokens: u64,
-    /// In the order of their declaration.
+    /// In declaration order.
     pub metrics: Vec<MetricInfo>,
-    /// By metric id; also of metrics that were never declared, and of host readings (at the step of their time).
+    /// By metric id; including undeclared metrics and host readings (at the step of their time).
     pub series: BTreeMap<String, Series>,
     pub evaluations: VecDeque<Evaluation>,
     pub samples: VecDeque<Sample>,
+    /// Held-out examples at the last evaluations.
+    pub examined: VecDeque<Examined>,
     pub checkpoints: Vec<CheckpointMark>,
     pub marks: VecDeque<Mark>,
     /// Preflight checks of the newest engine process.
-    pub checks: Vec<Check>,
-    /// What the engine's machine is made of, as it described itself.
+    pub checks: Vec<Finding>,
+    /// What the engine's rules said of the training, the newest of each rule, by its id.
+    pub diagnosed: BTreeMap<String, Diagnosed>,
+    /// The engine's machine, as it described itself.
     pub machine: Option<serde_json::Value>,
     /// Newest reading of the machine, by metric id.
     pub host: BTreeMap<String, f64>,
@@ -72,17 +79,17 @@ pub struct RunState {
     pub answers: VecDeque<Answer>,
     /// Warnings so far.
     pub n_warnings: u64,
-    /// Set while no engine is at work: how the last one ended.
+    /// Set while no engine is running: how the last one ended.
     pub finished: Option<Finish>,
-    /// Spent by the engine processes that have ended.
+    /// Time spent by engine processes that have ended.
     pub seconds: f64,
-    /// Step time and the cost of interruptions, for the remaining time.
+    /// Step time and the cost of interruptions, for the ETA.
     pub pace: Pace,
-    /// Newest sequence number; earlier or equal ones are ignored when they arrive again.
+    /// Newest sequence number; repeated ones are ignored.
     pub last_seq: u64,
-    /// Events that never arrived.
+    /// Events missing from the sequence.
     pub missed: u64,
-    /// Events of kinds that this build does not know.
+    /// Events of types unknown to this build.
     pub unknown: u64,
     /// Wall time of the first event and of the newest.
     pub first_t: UnixMillis,
@@ -103,10 +110,10 @@ impl RunState {
         state
     }
 
-    /// Folds one event. One that was seen already (replay and live stream overlap) changes nothing; a gap is counted.
+    /// Folds one event. A repeated one (replay and live stream overlap) changes nothing; a gap is counted.
     pub fn apply(&mut self, envelope: &Envelope) {
         if envelope.seq == 0 {
-            // An answer of the link itself, such as "the engine is busy": no part of the log.
+            // A reply of the link itself, such as "the engine is busy": not part of the log.
             if let Event::Accepted { .. } | Event::Rejected { .. } = envelope.event {
                 self.fold(envelope.t, &envelope.event);
             }
@@ -148,7 +155,7 @@ impl RunState {
                 self.step = self.step.max(*step);
                 self.enter(*phase, t);
             }
-            Event::Checked { .. } => self.checks.extend(Check::from_event(event)),
+            Event::Checked { finding, .. } => self.checks.push(finding.sanitized()),
             Event::Stepped {
                 step,
                 tokens,
@@ -179,6 +186,10 @@ impl RunState {
             } => {
                 let sample = Sample::new(t, *step, prompt, text, *seconds);
                 push_bounded(&mut self.samples, sample, MAX_SAMPLES);
+            }
+            Event::Examined { step, examples } => {
+                let examined = Examined::new(*step, examples);
+                push_bounded(&mut self.examined, examined, MAX_EXAMINED);
             }
             Event::HardwareSampled { values } => {
                 self.host
@@ -230,6 +241,11 @@ impl RunState {
                 self.finished = Finish::from_event(t, event);
                 self.seconds += self.finished.as_ref().map_or(0.0, |f| f.seconds.max(0.0));
             }
+            Event::Diagnosed { step, finding } => {
+                let (step, finding) = (*step, finding.sanitized());
+                let id = finding.id.clone();
+                self.diagnosed.insert(id, Diagnosed { step, finding });
+            }
             Event::MachineDescribed { machine } => self.machine = Some(machine.clone()),
             Event::Unknown(_) => self.unknown += 1,
             _ => {}
@@ -243,7 +259,7 @@ impl RunState {
         if let Some(step) = head.resumed_from {
             self.mark(step, MarkKind::Resumed, String::new());
         }
-        // An adjustment outlives a resume: only what is not known yet is taken from the spec.
+        // An adjustment survives a resume: only unknown values are taken from the spec.
         for (key, value) in head.settings() {
             self.settings.entry(key.into()).or_insert(value);
         }
@@ -258,6 +274,8 @@ impl RunState {
                 unit: text::one_line(&metric.unit),
                 direction: metric.direction,
                 source: text::one_line(&metric.source),
+                label: text::one_line(&metric.label),
+                ..metric.clone()
             };
             match self.metrics.iter_mut().find(|known| known.id == metric.id) {
                 Some(known) => *known = clean,
@@ -288,15 +306,17 @@ impl RunState {
         push_bounded(&mut self.marks, Mark { step, kind, text }, MAX_MARKS);
     }
 
-    /// What was logged after `step` no longer counts. The log keeps its lines: they did happen.
+    /// Events after `step` no longer count. The log keeps its lines: they did happen.
     fn roll_back(&mut self, step: u64) {
         for series in self.series.values_mut() {
             series.truncate_after(step);
         }
         self.evaluations.retain(|e| e.step <= step);
         self.samples.retain(|s| s.step <= step);
+        self.examined.retain(|e| e.step <= step);
         self.checkpoints.retain(|c| c.step <= step);
         self.marks.retain(|m| m.step <= step);
+        self.diagnosed.retain(|_, d| d.step <= step);
         if self.step > step {
             let batch = self.head.as_ref().map_or(0, |h| h.batch_tokens);
             self.tokens = self.tokens.saturating_sub((self.step - step) * batch);
@@ -304,30 +324,30 @@ impl RunState {
         self.step = step;
     }
 
-    /// True while an engine is at work, as far as the log tells.
+    /// True while an engine is running, according to the log.
     pub fn running(&self) -> bool {
         self.last_seq > 0 && self.finished.is_none()
     }
 
-    /// Passes over the training split so far; `None` until the split's size is known.
+    /// Epochs over the training split so far; `None` until the split's size is known.
     pub fn epochs(&self) -> Option<f64> {
         let epoch_tokens = self.head.as_ref()?.epoch_tokens;
         (epoch_tokens > 0).then(|| self.tokens as f64 / epoch_tokens as f64)
     }
 
-    /// Share of the steps done, 0 to 1.
+    /// Completed fraction of the steps, 0 to 1.
     pub fn progress(&self) -> Option<f64> {
         let max_steps = self.head.as_ref()?.max_steps;
         (max_steps > 0).then(|| (self.step as f64 / max_steps as f64).min(1.0))
     }
 
-    /// Time to the last step at the recent pace, evaluations, samples and checkpoints included; `None` while unknown.
+    /// Time to the last step at the recent pace, including evaluations, samples and checkpoints; `None` while unknown.
     pub fn remaining(&self) -> Option<Duration> {
         let head = self.head.as_ref()?;
         self.pace.remaining(self.step, head.max_steps)
     }
 
-    /// Target tokens per second over the recent steps, interruptions left out.
+    /// Target tokens per second over the recent steps, excluding interruptions.
     pub fn tok_per_sec(&self) -> Option<f64> {
         let batch = self.head.as_ref()?.batch_tokens as f64;
         self.pace.step_ms().map(|ms| batch / ms * 1e3)
@@ -344,12 +364,12 @@ impl RunState {
         measured.min_by(|a, b| a.val_loss().total_cmp(&b.val_loss()))
     }
 
-    /// The declaration of a metric, when there was one.
+    /// The declaration of a metric, if any.
     pub fn metric(&self, id: &str) -> Option<&MetricInfo> {
         self.metrics.iter().find(|m| m.id == id)
     }
 
-    /// What the run is busy with, in one word, for titles and lists.
+    /// What the run is doing, in one word, for titles and lists.
     pub fn word(&self) -> &'static str {
         match &self.finished {
             Some(finish) => outcome_word(finish.outcome),
@@ -358,7 +378,7 @@ impl RunState {
     }
 }
 
-/// An outcome as the screen says it.
+/// Display name of an outcome.
 pub fn outcome_word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Completed => "completed",
@@ -369,7 +389,7 @@ pub fn outcome_word(outcome: Outcome) -> &'static str {
     }
 }
 
-/// A phase as the screen says it.
+/// Display name of a phase.
 pub fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::Preparing => "preparing",

@@ -1,5 +1,5 @@
-//! How fast a run goes and how long it will take: the time of a step without its interruptions, and the time and cadence
-//! of the interruptions themselves. Measured from the events' own times, so that a replay tells the same.
+//! Step time and ETA: the time of a step without interruptions, and the time and interval of the interruptions
+//! themselves. Based on event timestamps, so that a replay gives the same.
 
 use super::parts::push_bounded;
 use crate::base::clock::UnixMillis;
@@ -7,9 +7,9 @@ use crate::wire::{Envelope, Event, Phase};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Step intervals that count as recent.
+/// Number of recent step intervals.
 const WINDOW: usize = 64;
-/// Interruptions of a kind that count as recent.
+/// Number of recent interruptions of a kind.
 const INTERRUPTIONS: usize = 8;
 
 /// One kind of interruption: evaluations, samples or checkpoints.
@@ -32,7 +32,7 @@ impl Interruption {
         }
     }
 
-    /// Seconds that those between `step` (excluded) and `max_steps` (included) will take.
+    /// Expected seconds of those between `step` (excluded) and `max_steps` (included).
     fn ahead(&self, step: u64, max_steps: u64) -> f64 {
         let (Some(every), false) = (self.every.filter(|e| *e > 0), self.seconds.is_empty()) else {
             return 0.0;
@@ -54,7 +54,7 @@ pub struct Pace {
     checkpoints: Interruption,
     /// Windows of the whole validation split, which the evaluation after the last step reads.
     whole_split: Option<f64>,
-    /// Seconds that one window took in the newest evaluation.
+    /// Seconds per window in the newest evaluation.
     window_seconds: Option<f64>,
 }
 
@@ -104,8 +104,8 @@ impl Pace {
         self.previous = Some((t, step));
     }
 
-    /// Milliseconds of a step over the recent ones: the mean of the middle four fifths, so that neither the clock's grain
-    /// nor a sleeping laptop counts. `None` before the second step.
+    /// Recent milliseconds per step: the mean of the middle four fifths, so that neither the clock's resolution
+    /// nor a sleeping laptop matters. `None` before the second step.
     pub fn step_ms(&self) -> Option<f64> {
         let mut per_step: Vec<f64> = self
             .recent
@@ -132,7 +132,7 @@ impl Pace {
         Duration::try_from_secs_f64(steps + ahead + last).ok()
     }
 
-    /// Seconds of the evaluation after the last step, where the usual ones read a part of the split only.
+    /// Seconds of the evaluation after the last step, if the regular ones cover only part of the split.
     fn last_evaluation(&self) -> f64 {
         self.whole_split
             .zip(self.window_seconds)
@@ -140,8 +140,8 @@ impl Pace {
     }
 }
 
-/// Windows of the validation split when the usual evaluations read only some (`eval.batches`): the training split's
-/// tokens tell the length of the whole text.
+/// Windows of the validation split if regular evaluations cover only some (`eval.batches`): estimated from the training
+/// split's tokens.
 fn validation_windows(spec: &serde_json::Value, epoch_tokens: u64) -> Option<f64> {
     let number = |path: &str| spec.pointer(path).and_then(serde_json::Value::as_f64);
     number("/eval/batches")?;

@@ -1,12 +1,13 @@
-//! The pieces of a [`super::RunState`], each made from its event; foreign text is stripped of control sequences here.
+//! The parts of a [`super::RunState`], each built from its event; untrusted text is sanitized here.
 
 use super::MAX_SAMPLE_BYTES;
 use crate::base::clock::UnixMillis;
+use crate::base::finding::Finding;
 use crate::base::text;
-use crate::wire::{CheckStatus, CommandId, Event, Outcome};
+use crate::wire::{Best, CommandId, Event, ExaminedExample, ExaminedSequence, Outcome};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Adds at the back; the oldest goes when there are `max`.
+/// Appends; drops the oldest if there are already `max`.
 pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, max: usize) {
     if queue.len() >= max {
         queue.pop_front();
@@ -14,7 +15,7 @@ pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, max: usize) {
     queue.push_back(item);
 }
 
-/// The resolved spec and what follows from it.
+/// The resolved spec and derived values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
     pub name: String,
@@ -23,17 +24,17 @@ pub struct Head {
     pub n_params: u64,
     pub vocab_size: u64,
     pub max_steps: u64,
-    /// Target tokens of one optimizer step.
+    /// Target tokens per optimizer step.
     pub batch_tokens: u64,
-    /// Tokens of one pass over the training split.
+    /// Tokens per epoch of the training split.
     pub epoch_tokens: u64,
     pub resumed_from: Option<u64>,
-    /// Number format of matrix products in force; unknown in older logs.
+    /// Dtype of the matmuls; unknown in older logs.
     pub precision: Option<String>,
 }
 
 impl Head {
-    /// What the spec says of the settings that can be tuned live: the peak learning rate and the clipping norm.
+    /// The spec's values of live-tunable settings: the peak learning rate and the clipping norm.
     pub(super) fn settings(&self) -> Vec<(&'static str, f64)> {
         let optimizer = self.spec["optimizer"].as_object();
         let member = optimizer.and_then(|members| members.values().next());
@@ -76,49 +77,21 @@ impl Head {
     }
 }
 
-/// One preflight check.
+/// What a rule on the training said last, and when.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Check {
-    pub id: String,
-    pub title: String,
-    pub status: CheckStatus,
-    pub evidence: String,
-    pub hint: String,
-    pub seconds: f64,
+pub struct Diagnosed {
+    pub step: u64,
+    pub finding: Finding,
 }
 
-impl Check {
-    pub(super) fn from_event(event: &Event) -> Option<Self> {
-        let Event::Checked {
-            id,
-            title,
-            status,
-            evidence,
-            hint,
-            seconds,
-        } = event
-        else {
-            return None;
-        };
-        Some(Check {
-            id: id.clone(),
-            title: text::one_line(title),
-            status: *status,
-            evidence: text::sanitize(evidence),
-            hint: text::sanitize(hint),
-            seconds: *seconds,
-        })
-    }
-}
-
-/// One pass over the validation split, or a part of it.
+/// One evaluation of the validation split, or of a part of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluation {
     pub t: UnixMillis,
     pub step: u64,
     pub values: BTreeMap<String, f64>,
     pub n_windows: u64,
-    /// Every window of the split was used.
+    /// The whole split was evaluated.
     pub whole: bool,
     pub seconds: f64,
 }
@@ -146,13 +119,13 @@ impl Evaluation {
         })
     }
 
-    /// Mean nats per token; NaN when it was not measured.
+    /// Mean nats per token; NaN if it was not measured.
     pub fn val_loss(&self) -> f64 {
         self.values.get("val/loss").copied().unwrap_or(f64::NAN)
     }
 }
 
-/// A text that the weights of a step wrote.
+/// A sample generated with the weights of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
     pub t: UnixMillis,
@@ -161,6 +134,31 @@ pub struct Sample {
     /// The continuation, without the prompt.
     pub text: String,
     pub seconds: f64,
+}
+
+/// Held-out examples at one evaluation, made safe to draw.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Examined {
+    pub step: u64,
+    pub examples: Vec<ExaminedExample>,
+}
+
+impl Examined {
+    pub(super) fn new(step: u64, examples: &[ExaminedExample]) -> Self {
+        let clean = |sequence: &ExaminedSequence| ExaminedSequence {
+            label: text::one_line(&sequence.label),
+            prompt: text::sanitize(&sequence.prompt),
+            answer: text::sanitize(&sequence.answer),
+            ..sequence.clone()
+        };
+        let example = |example: &ExaminedExample| ExaminedExample {
+            sequences: example.sequences.iter().map(clean).collect(),
+        };
+        Examined {
+            step,
+            examples: examples.iter().map(example).collect(),
+        }
+    }
 }
 
 impl Sample {
@@ -195,7 +193,7 @@ pub struct CheckpointMark {
     pub path: String,
     pub bytes: u64,
     pub seconds: f64,
-    /// It had the lowest validation loss when it was written.
+    /// It had the lowest validation loss when it was saved.
     pub best: bool,
     pub val_loss: Option<f64>,
 }
@@ -225,7 +223,7 @@ impl CheckpointMark {
     }
 }
 
-/// What a mark on a chart stands for.
+/// The meaning of a mark on a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MarkKind {
     Evaluated,
@@ -241,11 +239,11 @@ pub enum MarkKind {
 pub struct Mark {
     pub step: u64,
     pub kind: MarkKind,
-    /// Empty where the kind says it all.
+    /// Empty if the kind is enough.
     pub text: String,
 }
 
-/// How loud a line or a notice is.
+/// Severity of a line or a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     Info,
@@ -254,7 +252,7 @@ pub enum Level {
     Bad,
 }
 
-/// One sentence of the run's story.
+/// One line of the run's log view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     pub t: UnixMillis,
@@ -262,21 +260,21 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// Worth a toast when it happens in front of somebody.
+/// Also shown as a toast.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// Of its event: a viewer remembers the newest that it has shown.
+    /// Of its event: a viewer remembers the newest one shown.
     pub seq: u64,
     pub t: UnixMillis,
     pub level: Level,
     pub text: String,
 }
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub id: CommandId,
-    /// `Err` holds the engine's reason.
+    /// `Err` contains the engine's reason.
     pub result: Result<(), String>,
 }
 
@@ -299,23 +297,30 @@ pub struct Finish {
     pub t: UnixMillis,
     pub outcome: Outcome,
     pub step: u64,
-    /// Over the whole split, when it was measured at the end.
+    /// Over the whole split, if measured at the end.
     pub val_loss: Option<f64>,
-    pub best_val_loss: Option<f64>,
+    /// The best evaluation by the reading that the method names.
+    pub best: Option<Best>,
     pub train_loss: Option<f64>,
     /// Time spent by that process.
     pub seconds: f64,
-    /// Empty when completed; else what happened and what to do.
+    /// Empty if completed; otherwise what happened and what to do.
     pub message: String,
 }
 
 impl Finish {
+    /// The validation loss of the last evaluation, or else the lowest.
+    pub fn loss(&self) -> Option<f64> {
+        let lowest = self.best.as_ref().filter(|b| b.metric == "val/loss");
+        self.val_loss.or(lowest.map(|best| best.value.0))
+    }
+
     pub(super) fn from_event(t: UnixMillis, event: &Event) -> Option<Self> {
         let Event::Finished {
             outcome,
             step,
             val_loss,
-            best_val_loss,
+            best,
             train_loss,
             seconds,
             message,
@@ -329,7 +334,7 @@ impl Finish {
             outcome: *outcome,
             step: *step,
             val_loss: val_loss.map(|x| x.0),
-            best_val_loss: best_val_loss.map(|x| x.0),
+            best: best.clone(),
             train_loss: train_loss.map(|x| x.0),
             seconds: *seconds,
             message: text::sanitize(message),

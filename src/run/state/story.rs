@@ -1,12 +1,14 @@
-//! The run's story: which events become a line of the log or a notice, and in which words.
+//! The run's log view: which events become a line or a notice, and their wording.
 
 use super::parts::{Level, LogLine, Notice, push_bounded};
 use super::{MAX_LOG, MAX_NOTICES, RunState, outcome_word};
+use crate::base::finding::{Finding, Status};
 use crate::base::{human, text};
-use crate::wire::{CheckStatus, Envelope, Event, Outcome, Phase, Values};
+use crate::run::index::VERDICT;
+use crate::wire::{Envelope, Event, Outcome, Phase, Values};
 use std::time::Duration;
 
-/// A sentence and how it is told.
+/// A line and how it is shown.
 struct Line {
     level: Level,
     text: String,
@@ -33,7 +35,7 @@ impl Line {
 }
 
 impl RunState {
-    /// Adds the event's line, judged against the state before it.
+    /// Adds the event's line, given the state before it.
     pub(super) fn tell(&mut self, envelope: &Envelope) {
         let Some(line) = self.line(&envelope.event) else {
             return;
@@ -86,13 +88,7 @@ impl RunState {
                 ))
             }
             Event::PhaseChanged { phase, step } => return self.phase_line(*phase, *step),
-            Event::Checked {
-                title,
-                status,
-                evidence,
-                hint,
-                ..
-            } => return check(title, *status, evidence, hint),
+            Event::Checked { finding, .. } => return found("preflight", finding),
             Event::Evaluated {
                 step,
                 values,
@@ -155,9 +151,18 @@ impl RunState {
             Event::RolledBack { step } if self.step > *step => {
                 let lost = human::grouped(self.step - step);
                 Line::info(format!(
-                    "back to step {}: {lost} steps no longer count",
+                    "rolled back to step {}: {lost} steps discarded",
                     human::grouped(*step)
                 ))
+            }
+            // Findings tell the same in more words.
+            Event::Diagnosed { finding, .. } if finding.id == VERDICT => return None,
+            Event::Diagnosed { step, finding } => {
+                if finding.status == Status::Pass && self.diagnosed.contains_key(&finding.id) {
+                    let (title, at) = (&finding.title, human::grouped(*step));
+                    return Some(Line::info(format!("diagnosis clear: {title} at step {at}")));
+                }
+                return found("diagnosis", finding);
             }
             Event::Noted { text, .. } => Line::info(format!("note: {text}")),
             Event::Warned { message, hint, .. } if hint.is_empty() => {
@@ -171,13 +176,14 @@ impl RunState {
                 outcome,
                 step,
                 val_loss,
-                best_val_loss,
+                best,
                 seconds,
                 message,
                 ..
             } => {
+                let lowest = best.as_ref().filter(|best| best.metric == "val/loss");
                 let val = val_loss
-                    .or(*best_val_loss)
+                    .or(lowest.map(|best| best.value))
                     .map(|x| format!(", val {}", human::number(x.0)));
                 let why = if message.is_empty() {
                     String::new()
@@ -205,7 +211,7 @@ impl RunState {
         })
     }
 
-    /// The first step of a stretch whose loss is not a number.
+    /// The first step of a stretch with a non-finite loss.
     fn diverged(&self, step: u64, values: &Values) -> Option<Line> {
         let loss = values.get("train/loss")?.0;
         let before = self.latest("train/loss").is_some_and(|x| !x.is_finite());
@@ -226,7 +232,7 @@ impl RunState {
             (_, Phase::Paused) => Some(Line::notice(Level::Info, format!("paused at step {at}"))),
             (Some(Phase::Paused), Phase::Training) => Some(Line::notice(
                 Level::Info,
-                format!("training again from step {at}"),
+                format!("training resumed at step {at}"),
             )),
             (_, Phase::Stopping) => Some(Line::info(format!("stopping at step {at}"))),
             _ => None,
@@ -240,17 +246,18 @@ pub(super) fn adjusted(key: &str, old: f64, new: f64) -> String {
     format!("{key} {} → {}", human::number(old), human::number(new))
 }
 
-fn check(title: &str, status: CheckStatus, evidence: &str, hint: &str) -> Option<Line> {
-    let hint = if hint.is_empty() {
-        String::new()
-    } else {
-        format!(". {hint}")
+/// What a check or a rule found, where that is worth a line.
+fn found(who: &str, finding: &Finding) -> Option<Line> {
+    let advice = match finding.advice() {
+        advice if advice.is_empty() => advice,
+        advice => format!(". {advice}"),
     };
-    let told = |word: &str| format!("preflight {word}: {title}: {evidence}{hint}");
-    match status {
-        CheckStatus::Pass | CheckStatus::Skipped => None,
-        CheckStatus::Warn => Some(Line::notice(Level::Warn, told("warning"))),
-        CheckStatus::Fail => Some(Line::notice(Level::Bad, told("failure"))),
+    let (title, evidence) = (&finding.title, &finding.evidence);
+    let text = |word: &str| format!("{who} {word}: {title}: {evidence}{advice}");
+    match finding.status {
+        Status::Warn => Some(Line::notice(Level::Warn, text("warning"))),
+        Status::Fail => Some(Line::notice(Level::Bad, text("failure"))),
+        Status::Pass | Status::Unknown | Status::NotApplicable => None,
     }
 }
 

@@ -1,7 +1,8 @@
 //! The fold, event by event.
 
 use super::*;
-use crate::wire::{CheckStatus, Direction, Num};
+use crate::base::finding::Finding;
+use crate::wire::{Direction, Num};
 use proptest::prelude::*;
 
 /// A log being written.
@@ -100,7 +101,7 @@ fn finished(outcome: Outcome, step: u64) -> Event {
         step,
         tokens: step * 10,
         val_loss: Some(Num(1.9)),
-        best_val_loss: None,
+        best: None,
         train_loss: None,
         seconds: 61.0,
         message: String::new(),
@@ -172,7 +173,7 @@ fn a_resume_takes_back_what_came_after_its_checkpoint() {
             .back()
             .unwrap()
             .text
-            .contains("20 steps no longer count")
+            .contains("20 steps discarded")
     );
 }
 
@@ -239,7 +240,7 @@ fn a_redeclared_metric_keeps_its_place() {
         title: title.into(),
         unit: String::new(),
         direction: Direction::Lower,
-        source: String::new(),
+        ..MetricInfo::default()
     };
     let mut tape = Tape::new();
     tape.add(Event::MetricsDeclared {
@@ -311,11 +312,9 @@ fn the_log_speaks_in_sentences() {
         why: "no such\nkey".into(),
     });
     tape.add(Event::Checked {
-        id: "init_loss".into(),
-        title: "loss at init".into(),
-        status: CheckStatus::Warn,
-        evidence: "9.1, expected 4.17".into(),
-        hint: "scale the head down".into(),
+        finding: Finding::warn("9.1, expected 4.17", "", "scale the head down")
+            .named("init_loss", "loss at init")
+            .into(),
         seconds: 0.1,
     });
     tape.add(finished(Outcome::Completed, 100));
@@ -327,7 +326,7 @@ fn the_log_speaks_in_sentences() {
     checkpoint step-000030 kept (best so far, val 1.886), 3.0 MiB
     lr 1.00e-3 → 5.00e-4 from step 31 on
     paused at step 31
-    training again from step 31
+    training resumed at step 31
     refused: no such key
     preflight warning: loss at init: 9.1, expected 4.17. scale the head down
     completed at step 100 after 1:01, val 1.900

@@ -40,18 +40,21 @@ const TEMPLATES: &[(&str, &str)] = &[
 
 pub(super) const ROWS: &[Row] = &[
     row("base_model", To::Near("train.from", BASE)),
-    row("model_type", To::NoEqual("model.* says what it is made of")),
+    row(
+        "model_type",
+        To::NoEqual("model.* defines the architecture"),
+    ),
     row(
         "tokenizer_type",
         To::NoEqual("data.tokenizer: char, bpe or file"),
     ),
     row(
         "load_in_8bit",
-        To::NoEqual("the base is not quantised here"),
+        To::NoEqual("the base is not quantized here"),
     ),
     row(
         "load_in_4bit",
-        To::NoEqual("the base is not quantised here"),
+        To::NoEqual("the base is not quantized here"),
     ),
     row(
         "adapter",
@@ -71,7 +74,7 @@ pub(super) const ROWS: &[Row] = &[
     row("train_on_inputs", To::Flag("data.train_on", "all")),
     row(
         "dataset_prepared_path",
-        To::Needless("data.cache keeps tokens by a hash of all that they depend on"),
+        To::Needless("data.cache is keyed by a hash of everything the tokens depend on"),
     ),
     row("val_set_size", To::Near("data.val_fraction", HELD_OUT)),
     row("rl", To::Method(RL)),
@@ -86,7 +89,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "pad_to_sequence_len",
-        To::Needless("rows of one batch have the length of the longest"),
+        To::Needless("rows of a batch are padded to the longest"),
     ),
     row("micro_batch_size", To::Key("train.micro_batch_size")),
     row(
@@ -100,7 +103,10 @@ pub(super) const ROWS: &[Row] = &[
     row("learning_rate", To::Key("optimizer.*.lr")),
     row(
         "weight_decay",
-        To::Near("optimizer.*.weight_decay", "here never on norms and biases"),
+        To::Near(
+            "optimizer.*.weight_decay",
+            "never applied to norms and biases here",
+        ),
     ),
     row("adam_beta1", To::Key("optimizer.*.beta1")),
     row("adam_beta2", To::Key("optimizer.*.beta2")),
@@ -111,22 +117,22 @@ pub(super) const ROWS: &[Row] = &[
     row("bf16", To::Flag("train.precision", "bf16")),
     row(
         "fp16",
-        To::NoEqual("16-bit floats with loss scaling are not used here; bf16 or f32"),
+        To::NoEqual("fp16 with loss scaling is not supported; use bf16 or f32"),
     ),
-    row("tf32", To::Needless("a matter of GPUs")),
+    row("tf32", To::Needless("GPUs only")),
     row(
         "gradient_checkpointing",
         To::Flag("train.activation_checkpointing", "full"),
     ),
     row(
         "flash_attention",
-        To::Needless("attention never holds all scores here"),
+        To::Needless("attention never materializes all scores here"),
     ),
     row(
         "logging_steps",
         To::Near(
             "train.log_every",
-            "every step is cheap to log here; charts are finer with 1",
+            "logging every step is cheap here; 1 gives finer charts",
         ),
     ),
     row("eval_steps", To::Key("eval.every")),
@@ -135,33 +141,33 @@ pub(super) const ROWS: &[Row] = &[
         "save_total_limit",
         To::Near(
             "checkpoint.keep_last",
-            "the best one is kept besides; 2 at least",
+            "the best one is kept as well; at least 2",
         ),
     ),
-    row("evals_per_epoch", To::NoEqual("eval.every counts steps")),
+    row("evals_per_epoch", To::NoEqual("eval.every is in steps")),
     row(
         "saves_per_epoch",
-        To::NoEqual("checkpoint.every counts steps"),
+        To::NoEqual("checkpoint.every is in steps"),
     ),
     row(
         "seed",
         To::Near(
             "seed",
-            "weights, batches and samples follow it; numbers differ from other programs",
+            "seeds weights, batches and samples; numbers differ from other programs",
         ),
     ),
     row("output_dir", To::NoEqual(RUNS_DIR)),
     row(
         "resume_from_checkpoint",
-        To::NoEqual("the command line says what to resume: --resume RUN"),
+        To::NoEqual("set it on the command line: --resume RUN"),
     ),
     row("wandb_project", To::NoEqual(NO_TRACKER)),
     row("wandb_entity", To::NoEqual(NO_TRACKER)),
     row("wandb_name", To::NoEqual(NO_TRACKER)),
-    row("special_tokens", To::NoEqual("the tokenizer decides")),
+    row("special_tokens", To::NoEqual("defined by the tokenizer")),
     row(
         "deepspeed",
-        To::NoEqual("training is on one machine in one process"),
+        To::NoEqual("training runs in one process on one machine"),
     ),
     row("strict", To::Needless("unknown keys are always errors")),
 ];

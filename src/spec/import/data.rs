@@ -1,26 +1,25 @@
-//! Data sets of other tools, as `data.sources`: names and paths go over, and what a set says about its rows with them.
+//! Datasets of other tools as `data.sources`: names and paths carry over, along with their row settings.
 
 use super::{Fate, Line, Reader, brief, plain};
 use serde_json::{Map, Value, json};
 
-/// How a dialect writes its data sets.
+/// How a dialect lists its datasets.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Sets {
-    /// `a, b`: entries of a dataset_info.json that the file itself does not show.
+    /// `a, b`: entries of a dataset_info.json outside this file.
     Listed,
-    /// A path, a name of the hub, or a list of maps with `path`, `type`, `name` …
+    /// A path, a hub name, or a list of maps with `path`, `type`, `name` …
     Maps,
-    /// One name; its other parts stand in keys of their own.
+    /// One name; its other settings are in keys of their own.
     Name,
 }
 
-/// What stands in for data that the file does not name: no run can begin with it.
+/// Placeholder for data the file does not name: no run can start with it.
 const MISSING: &str = "NAME-YOUR-DATA.jsonl";
-const NOT_IN_FILE: &str =
-    "the file does not name what to learn from: put a file or a data set of the hub here";
-const LISTED: &str = "an entry of dataset_info.json: put the file or hub name that stands there in its place, and names of columns that differ under `columns`";
+const NOT_IN_FILE: &str = "the file names no training data: put a file or a hub dataset here";
+const LISTED: &str = "an entry of dataset_info.json: replace it with the file or hub name given there, and map differing column names under `columns`";
 
-/// Their words for a format and ours; `auto` leaves it to the columns.
+/// Their format names and ours; `auto` detects it from the columns.
 const FORMATS: &[(&str, &str)] = &[
     ("alpaca", "alpaca"),
     ("sharegpt", "sharegpt"),
@@ -30,7 +29,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("input_output", "auto"),
 ];
 
-/// Parts of a data set's map and of ours.
+/// Fields of a dataset's map and ours.
 const PARTS: &[(&str, &str)] = &[
     ("name", "subset"),
     ("split", "split"),
@@ -38,7 +37,7 @@ const PARTS: &[(&str, &str)] = &[
 ];
 
 impl Reader {
-    /// Data sets under one key.
+    /// Datasets under one key.
     pub(super) fn data(&mut self, sets: Sets, theirs: String, value: &Value) {
         let items: Vec<Value> = match (sets, value) {
             (Sets::Listed, Value::String(names)) => {
@@ -97,7 +96,7 @@ impl Reader {
                     Some((_, "auto")) => (
                         Fate::Needless,
                         String::new(),
-                        "rows are told by their columns",
+                        "the format is detected from the columns",
                     ),
                     Some((_, ours)) => {
                         source.insert("format".into(), json!(ours));
@@ -106,7 +105,7 @@ impl Reader {
                     None => (
                         Fate::NoEqual,
                         String::new(),
-                        "rows are told by their columns; `format` and `columns` say it where they do not",
+                        "the format is detected from the columns; otherwise set `format` and `columns`",
                     ),
                 },
                 (_, "field_messages", Some(column)) => {
@@ -116,7 +115,7 @@ impl Reader {
                 _ => (
                     Fate::NoEqual,
                     String::new(),
-                    "look at `llmtui data inspect` of this source",
+                    "run `llmtui data inspect` on this source",
                 ),
             };
             self.line(fate, theirs, &ours, words);
@@ -124,7 +123,7 @@ impl Reader {
         source
     }
 
-    /// A part of the one data set that a key of its own tells.
+    /// A setting of the one dataset, from a key of its own.
     pub(super) fn data_part(&mut self, part: &'static str, theirs: String, value: &Value) {
         let text = plain(value);
         self.line(
@@ -136,7 +135,7 @@ impl Reader {
         self.parts.insert(part.into(), json!(text));
     }
 
-    /// Writes what was gathered. A run without data of its own would learn the embedded corpus, which nobody asked for.
+    /// Writes what was collected. Without data, a run would train on the embedded corpus, which was not requested.
     pub(super) fn lay_sources(&mut self) {
         if self.sources.is_empty() && !self.parts.is_empty() {
             let nameless = ("name".to_string(), json!(MISSING));

@@ -44,22 +44,22 @@ pub(super) const ROWS: &[Row] = &[
     row("lora_target", To::NoEqual(TARGETS)),
     row(
         "quantization_bit",
-        To::NoEqual("a quantised base needs adapters: not in this build"),
+        To::NoEqual("a quantized base needs adapters: not in this build"),
     ),
     row("dataset", To::Data(Sets::Listed)),
     row(
         "eval_dataset",
-        To::NoEqual("data.val_path takes the file of held-out rows"),
+        To::NoEqual("set data.val_path to the file of held-out rows"),
     ),
     row(
         "dataset_dir",
-        To::NoEqual("sources are named by their own paths, relative to the spec's folder"),
+        To::NoEqual("sources have their own paths, relative to the spec's folder"),
     ),
     row("template", To::Template(TEMPLATES)),
     row("cutoff_len", To::Near("model.seq_len", WINDOWS)),
     row(
         "max_samples",
-        To::NoEqual("every row is used; `llmtui data split` or `head` cuts a file"),
+        To::NoEqual("every row is used; cut the file with `llmtui data split` or `head`"),
     ),
     row("val_size", To::Near("data.val_fraction", HELD_OUT)),
     row(
@@ -73,24 +73,27 @@ pub(super) const ROWS: &[Row] = &[
     row("packing", To::Either("data.packing", "packed", "padded")),
     row(
         "neat_packing",
-        To::Needless("packed documents are always kept apart"),
+        To::Needless("packed documents never attend to each other"),
     ),
     row(
         "overwrite_cache",
-        To::Needless("tokens are kept by a hash of all that they depend on"),
+        To::Needless("tokens are cached by a hash of everything they depend on"),
     ),
     row(
         "preprocessing_num_workers",
-        To::Needless("train.threads counts for all work"),
+        To::Needless("train.threads applies to all work"),
     ),
     row(
         "flash_attn",
-        To::Needless("attention never holds all scores here"),
+        To::Needless("attention never materializes all scores here"),
     ),
     row("plot_loss", To::Needless("the workbench draws it")),
-    row("trust_remote_code", To::Needless("no foreign code is run")),
+    row(
+        "trust_remote_code",
+        To::Needless("no third-party code is run"),
+    ),
     row(
         "save_only_model",
-        To::Needless("checkpoints hold everything that a resume needs"),
+        To::Needless("checkpoints contain everything a resume needs"),
     ),
 ];

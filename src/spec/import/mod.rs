@@ -1,5 +1,5 @@
-//! Specs of other tools: each dialect is a table of its keys and what becomes of them here. What has no equal is said,
-//! what means something else is said, and nothing is dropped in silence.
+//! Configs of other tools: each dialect is a table of its keys and what becomes of them. Keys without an equivalent or
+//! with a different meaning are reported; nothing is dropped silently.
 
 mod axolotl;
 mod data;
@@ -12,7 +12,7 @@ use super::yaml::{self, YamlError};
 use data::Sets;
 use serde_json::{Map, Value};
 
-/// A tool whose files are understood.
+/// A supported tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     LlamaFactory,
@@ -23,7 +23,7 @@ pub enum Dialect {
 impl Dialect {
     pub const ALL: [Dialect; 3] = [Dialect::LlamaFactory, Dialect::Axolotl, Dialect::Trl];
 
-    /// The word on the command line.
+    /// Its name on the command line.
     pub fn id(self) -> &'static str {
         match self {
             Dialect::LlamaFactory => "llama-factory",
@@ -44,7 +44,7 @@ impl Dialect {
         }
     }
 
-    /// Keys that only this dialect has.
+    /// Keys unique to this dialect.
     fn marks(self) -> &'static [&'static str] {
         match self {
             Dialect::LlamaFactory => llama_factory::MARKS,
@@ -62,29 +62,29 @@ impl Dialect {
 /// What becomes of a key.
 #[derive(Debug, Clone, Copy)]
 enum To {
-    /// The same, under this path.
+    /// The same, at this path.
     Key(&'static str),
-    /// Nearly the same; the words say what differs.
+    /// Nearly the same; the text gives the difference.
     Near(&'static str, &'static str),
-    /// One of a few words: theirs and ours.
+    /// One of a few values: theirs and ours.
     Word(&'static str, &'static [(&'static str, &'static str)]),
     /// `true` means this value at this path.
     Flag(&'static str, &'static str),
-    /// A share of the steps.
+    /// A fraction of the steps.
     WarmupRatio,
     /// The training method: theirs and ours.
     Method(&'static [(&'static str, &'static str)]),
-    /// Data sets.
+    /// Datasets.
     Data(Sets),
-    /// A part of the one data set.
+    /// A setting of the one dataset.
     OfData(&'static str),
     /// A chat template: theirs and ours.
     Template(&'static [(&'static str, &'static str)]),
     /// `true` means the first value at this path, `false` the second.
     Either(&'static str, &'static str, &'static str),
-    /// There is nothing like it; what to do instead.
+    /// No equivalent; what to do instead.
     NoEqual(&'static str),
-    /// It does not matter here.
+    /// Not needed here.
     Needless(&'static str),
 }
 
@@ -121,19 +121,20 @@ const SCHEDULES: &[(&str, &str)] = &[
     ("constant_with_warmup", "constant"),
 ];
 
-const BASE: &str = "a folder here, or an id of the hub that `llmtui model pull` has brought; the model's words come from it";
+const BASE: &str =
+    "a local folder, or a hub id downloaded with `llmtui model pull`; it defines the model";
 const TARGETS: &str =
     "adapter.lora.targets takes all, minimal, attention_only or ffn_only, or a list in custom";
 const ADAPTER: &str = "adapter: lora trains adapters; without it all weights train";
 const EPOCHS: &str =
     "set train.max_steps: an epoch is the training tokens divided by tokens per step";
-const NO_TRACKER: &str = "the log is runs/<id>/events.jsonl; nothing is sent anywhere";
-const WINDOWS: &str = "the model's context too; data.too_long says what becomes of longer rows";
-const PACKING: &str = "documents in one row never see each other here";
-const HELD_OUT: &str = "of rows a random choice, of one text its end";
-const RUNS_DIR: &str = "the command line says where runs live: --runs-dir DIR";
+const NO_TRACKER: &str = "the log is runs/<id>/events.jsonl; nothing is uploaded";
+const WINDOWS: &str = "also the model's context; data.too_long handles longer rows";
+const PACKING: &str = "packed documents never attend to each other here";
+const HELD_OUT: &str = "random rows, or the end of a single text";
+const RUNS_DIR: &str = "set it on the command line: --runs-dir DIR";
 
-/// Keys of Hugging Face's TrainingArguments, which several tools share.
+/// Keys of Hugging Face's TrainingArguments, shared by several tools.
 const TRAINER: &[Row] = &[
     row("model_name_or_path", To::Near("train.from", BASE)),
     row(
@@ -151,7 +152,10 @@ const TRAINER: &[Row] = &[
     row("learning_rate", To::Key("optimizer.*.lr")),
     row(
         "weight_decay",
-        To::Near("optimizer.*.weight_decay", "here never on norms and biases"),
+        To::Near(
+            "optimizer.*.weight_decay",
+            "never applied to norms and biases here",
+        ),
     ),
     row("adam_beta1", To::Key("optimizer.*.beta1")),
     row("adam_beta2", To::Key("optimizer.*.beta2")),
@@ -167,7 +171,7 @@ const TRAINER: &[Row] = &[
         "logging_steps",
         To::Near(
             "train.log_every",
-            "every step is cheap to log here; charts are finer with 1",
+            "logging every step is cheap here; 1 gives finer charts",
         ),
     ),
     row("save_steps", To::Key("checkpoint.every")),
@@ -175,7 +179,7 @@ const TRAINER: &[Row] = &[
         "save_total_limit",
         To::Near(
             "checkpoint.keep_last",
-            "the best one is kept besides; 2 at least",
+            "the best one is kept as well; at least 2",
         ),
     ),
     row("eval_steps", To::Key("eval.every")),
@@ -183,60 +187,60 @@ const TRAINER: &[Row] = &[
         "seed",
         To::Near(
             "seed",
-            "weights, batches and samples follow it; numbers differ from other programs",
+            "seeds weights, batches and samples; numbers differ from other programs",
         ),
     ),
     row("run_name", To::Key("name")),
     row("output_dir", To::NoEqual(RUNS_DIR)),
     row(
         "overwrite_output_dir",
-        To::Needless("every run has a folder of its own"),
+        To::Needless("every run has its own folder"),
     ),
     row(
         "resume_from_checkpoint",
-        To::NoEqual("the command line says what to resume: --resume RUN"),
+        To::NoEqual("set it on the command line: --resume RUN"),
     ),
     row("bf16", To::Flag("train.precision", "bf16")),
     row(
         "fp16",
-        To::NoEqual("16-bit floats with loss scaling are not used here; bf16 or f32"),
+        To::NoEqual("fp16 with loss scaling is not supported; use bf16 or f32"),
     ),
     row(
         "gradient_checkpointing",
         To::Flag("train.activation_checkpointing", "full"),
     ),
     row("report_to", To::NoEqual(NO_TRACKER)),
-    row("eval_strategy", To::Needless("eval.every says when")),
-    row("save_strategy", To::Needless("checkpoint.every says when")),
-    row("do_train", To::Needless("llmtui train trains")),
-    row("do_eval", To::Needless("eval.every says when")),
+    row("eval_strategy", To::Needless("set eval.every")),
+    row("save_strategy", To::Needless("set checkpoint.every")),
+    row("do_train", To::Needless("llmtui train does")),
+    row("do_eval", To::Needless("set eval.every")),
     row("ddp_timeout", To::Needless("one process")),
     row(
         "deepspeed",
-        To::NoEqual("training is on one machine in one process"),
+        To::NoEqual("training runs in one process on one machine"),
     ),
     row(
         "dataloader_num_workers",
-        To::Needless("batches are made on a thread of their own"),
+        To::Needless("batches are prefetched on their own thread"),
     ),
     row(
         "remove_unused_columns",
-        To::Needless("a format reads the columns that it knows"),
+        To::Needless("a format ignores columns it does not use"),
     ),
     row("use_peft", To::Flag("adapter", "lora")),
     row("lora_alpha", To::Key("adapter.lora.alpha")),
     row("lora_dropout", To::Key("adapter.lora.dropout")),
 ];
 
-/// What became of one key.
+/// The outcome for one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
     Mapped,
-    /// Mapped, and it means something a little else.
+    /// Mapped, with a slightly different meaning.
     Differs,
     NoEqual,
     Needless,
-    /// No key of this dialect that we know.
+    /// Not a known key of this dialect.
     Unknown,
 }
 
@@ -254,8 +258,8 @@ impl Fate {
         match self {
             Fate::Mapped => "mapped",
             Fate::Differs => "mapped, with a difference",
-            Fate::NoEqual => "no equal here",
-            Fate::Needless => "not needed here",
+            Fate::NoEqual => "no equivalent",
+            Fate::Needless => "not needed",
             Fate::Unknown => "not known",
         }
     }
@@ -265,14 +269,14 @@ impl Fate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     pub fate: Fate,
-    /// As it stands in their file: `learning_rate: 1e-4`.
+    /// As in their file: `learning_rate: 1e-4`.
     pub theirs: String,
-    /// Where it went; empty when nowhere.
+    /// The target path; empty if none.
     pub ours: String,
     pub words: String,
 }
 
-/// A file of another tool, as far as it could be taken over.
+/// Another tool's file, converted as far as possible.
 #[derive(Debug, Clone)]
 pub struct Imported {
     pub dialect: Dialect,
@@ -285,13 +289,13 @@ pub struct Imported {
 pub enum ImportError {
     #[error("not valid YAML: {0}")]
     Yaml(#[from] YamlError),
-    #[error("a map of keys was expected")]
+    #[error("expected a map of keys")]
     NoMap,
-    #[error("no key tells which tool this is for: say --from llama-factory, axolotl or trl")]
+    #[error("no key identifies the tool: add --from llama-factory, axolotl or trl")]
     NoDialect,
 }
 
-/// The dialect whose own keys are there; the one with most of them where several have some.
+/// The dialect whose unique keys occur; the one with the most if several do.
 fn detect(keys: &[&str]) -> Option<Dialect> {
     let score = |d: Dialect| {
         let marks = keys.iter().filter(|k| d.marks().contains(k)).count();
@@ -302,10 +306,10 @@ fn detect(keys: &[&str]) -> Option<Dialect> {
     (score(best).1 > 0).then_some(best)
 }
 
-/// Reads another tool's YAML. `name` becomes the run's name where the file has none.
+/// Reads another tool's YAML. `name` becomes the run's name if the file has none.
 ///
 /// # Errors
-/// No YAML, no map, or keys of no tool we know.
+/// Not YAML, not a map, or no known tool's keys.
 pub fn import(name: &str, text: &str, from: Option<Dialect>) -> Result<Imported, ImportError> {
     let Value::Object(map) = yaml::parse(text)? else {
         return Err(ImportError::NoMap);
@@ -325,7 +329,7 @@ pub fn import(name: &str, text: &str, from: Option<Dialect>) -> Result<Imported,
             .and_then(Value::as_u64)
             .filter(|n| *n > 0),
     };
-    // Choices first: settings below them belong to the chosen member.
+    // Choices first: settings below them belong to the selected member.
     let is_choice = |key: &str| matches!(dialect.row(key).map(|r| r.to), Some(To::Word(..)));
     let (choices, rest): (Vec<_>, Vec<_>) = map.iter().partition(|(key, _)| is_choice(key));
     for (key, value) in choices.into_iter().chain(rest) {
@@ -347,9 +351,9 @@ struct Reader {
     dialect: Dialect,
     draft: Draft,
     lines: Vec<Line>,
-    /// Data sets so far, each the map of a source.
+    /// Datasets so far, each the map of a source.
     sources: Vec<Map<String, Value>>,
-    /// Parts of the one data set that have keys of their own.
+    /// Settings of the one dataset from keys of their own.
     parts: Map<String, Value>,
     max_steps: Option<u64>,
 }
@@ -358,7 +362,7 @@ impl Reader {
     fn key(&mut self, key: &str, value: &Value) {
         let theirs = format!("{key}: {}", brief(value));
         let Some(row) = self.dialect.row(key) else {
-            let words = "no key of this tool that is known here: look it up by hand";
+            let words = "not a known key of this tool: check it by hand";
             return self.line(Fate::Unknown, theirs, "", words);
         };
         match row.to {
@@ -384,7 +388,7 @@ impl Reader {
                 self.set(theirs, path, ours, PACKING);
             }
             To::NoEqual(words) => {
-                // What is switched off is missed by nobody.
+                // A switch that is off needs no equivalent.
                 let off = matches!(value, Value::Bool(false) | Value::Null);
                 let fate = if off { Fate::Needless } else { Fate::NoEqual };
                 self.line(fate, theirs, "", words);
@@ -402,7 +406,7 @@ impl Reader {
         });
     }
 
-    /// Sets a value; what the schema refuses has no equal, and the report says why.
+    /// Sets a value; what the schema rejects has no equivalent, and the report says why.
     fn set(&mut self, theirs: String, path: &str, text: &str, words: &str) {
         let Some(full) = self.draft.settle(path) else {
             return self.line(Fate::NoEqual, theirs, "", "this build has no such setting");
@@ -436,7 +440,12 @@ impl Reader {
             Some(ours) if ours == word || word.starts_with(ours) && !word.contains("bit") => {
                 self.set(theirs, path, ours, "");
             }
-            Some(ours) => self.set(theirs, path, ours, "its 32-bit form with the same update"),
+            Some(ours) => self.set(
+                theirs,
+                path,
+                ours,
+                "the 32-bit version with the same update",
+            ),
             None => {
                 let kept = shown(&self.draft.value(path));
                 let words = format!("this build has no {word}: {path} stays {kept}");
@@ -448,7 +457,7 @@ impl Reader {
     fn flag(&mut self, theirs: String, path: &str, ours: &str, value: &Value) {
         match value {
             Value::Bool(true) => self.set(theirs, path, ours, ""),
-            _ => self.line(Fate::Needless, theirs, "", "that is what happens anyway"),
+            _ => self.line(Fate::Needless, theirs, "", "already the default"),
         }
     }
 
@@ -461,11 +470,11 @@ impl Reader {
                     theirs,
                     "schedule.*.warmup_steps",
                     &warmup.to_string(),
-                    "a number of steps here, not a share",
+                    "a number of steps here, not a fraction",
                 );
             }
             _ => {
-                let words = "set schedule's warmup_steps to that share of train.max_steps";
+                let words = "set the schedule's warmup_steps to that fraction of train.max_steps";
                 self.line(Fate::NoEqual, theirs, "", words);
             }
         }
@@ -488,7 +497,7 @@ impl Reader {
         self.line(Fate::NoEqual, theirs, "", words);
     }
 
-    /// A method that follows from the keys as a whole.
+    /// A method implied by the keys as a whole.
     fn method(&mut self, ours: &str) {
         self.method_line(format!("(these keys mean {ours})"), ours);
     }
@@ -498,7 +507,7 @@ impl Reader {
         match words.iter().find(|(t, _)| *t == word) {
             Some((_, ours)) => self.set(theirs, "data.template", ours, ""),
             None => {
-                let words = "no built-in template has this name: data.template takes auto, a .jinja file or a model folder too";
+                let words = "no built-in template has this name: data.template also accepts auto, a .jinja file or a model folder";
                 self.line(Fate::NoEqual, theirs, "", words);
             }
         }

@@ -1,4 +1,4 @@
-//! Files as people have them, and what holds for every table.
+//! Files as found in the wild, and properties of every table.
 
 use super::*;
 use crate::spec::{SpecSources, load_text};

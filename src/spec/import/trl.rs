@@ -1,4 +1,4 @@
-//! Keys of TRL's trainers beyond those of Hugging Face's; which trainer is meant follows from the keys.
+//! Keys of TRL's trainers beyond Hugging Face's; which trainer is meant follows from the keys.
 
 use super::{Row, Sets, TARGETS, To, WINDOWS, row};
 
@@ -18,7 +18,7 @@ pub(super) const MARKS: &[&str] = &[
     "assistant_only_loss",
 ];
 
-/// The method that a set of keys stands for.
+/// The method implied by a set of keys.
 pub(super) fn method(keys: &[&str]) -> &'static str {
     let has = |key: &str| keys.contains(&key);
     match () {
@@ -37,20 +37,20 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "dataset_test_split",
         To::NoEqual(
-            "data.val_path takes a file of held-out rows; otherwise data.val_fraction holds some out",
+            "set data.val_path to a file of held-out rows; otherwise data.val_fraction of the rows is held out",
         ),
     ),
     row(
         "dataset_text_field",
         To::Needless(
-            "rows are told by their columns; `columns: {text: NAME}` of a source says otherwise",
+            "the format is detected from the columns; override with a source's `columns: {text: NAME}`",
         ),
     ),
     row("max_length", To::Near("model.seq_len", WINDOWS)),
     row("max_seq_length", To::Near("model.seq_len", WINDOWS)),
     row(
         "max_prompt_length",
-        To::NoEqual("data.too_long says what becomes of long rows"),
+        To::NoEqual("data.too_long handles long rows"),
     ),
     row(
         "max_completion_length",
@@ -62,7 +62,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row(
         "temperature",
-        To::NoEqual("of rollouts; samples have sample.sampling.temperature"),
+        To::NoEqual("for rollouts; samples use sample.sampling.temperature"),
     ),
     row(
         "beta",
@@ -85,14 +85,17 @@ pub(super) const ROWS: &[Row] = &[
     row("lora_target_modules", To::NoEqual(TARGETS)),
     row(
         "load_in_4bit",
-        To::NoEqual("the base is not quantised here"),
+        To::NoEqual("the base is not quantized here"),
     ),
     row("torch_dtype", To::Needless("train.precision decides")),
     row("dtype", To::Needless("train.precision decides")),
     row(
         "attn_implementation",
-        To::Needless("attention never holds all scores here"),
+        To::Needless("attention never materializes all scores here"),
     ),
-    row("trust_remote_code", To::Needless("no foreign code is run")),
-    row("push_to_hub", To::NoEqual("nothing is sent anywhere")),
+    row(
+        "trust_remote_code",
+        To::Needless("no third-party code is run"),
+    ),
+    row("push_to_hub", To::NoEqual("nothing is uploaded")),
 ];

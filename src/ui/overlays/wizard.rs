@@ -2,15 +2,14 @@
 //! What is asked and what an answer means is `advisor::wizard`'s; here it is drawn and typed into.
 
 use super::{Canvas, Choice, Reply};
-use crate::advisor::wizard::{CheckLine, Mark, Note, Outcome, Question, Row, Seen, Step, Wizard};
-use crate::base::text::one_line;
+use crate::advisor::wizard::{Note, Outcome, Question, Row, Seen, Step, Wizard};
 use crate::ui::action::Action;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::hit::Target;
 use crate::ui::layout::{fill, framed, scroll_to, split_top};
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
-use crate::wire::{CheckStatus, Event};
+use crate::wire::Event;
 use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -161,27 +160,10 @@ impl WizardScreen {
 
     /// A check was made.
     pub fn checked(&mut self, event: &Event) {
-        let Event::Checked {
-            title,
-            status,
-            evidence,
-            hint,
-            ..
-        } = event
-        else {
+        let Event::Checked { finding, .. } = event else {
             return;
         };
-        self.wizard.checked(CheckLine {
-            title: one_line(title),
-            mark: match status {
-                CheckStatus::Pass => Mark::Passed,
-                CheckStatus::Warn => Mark::Warned,
-                CheckStatus::Fail => Mark::Failed,
-                CheckStatus::Skipped => Mark::Skipped,
-            },
-            evidence: one_line(evidence),
-            hint: one_line(hint),
-        });
+        self.wizard.checked(finding.sanitized());
         self.refresh(false);
     }
 

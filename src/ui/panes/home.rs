@@ -401,6 +401,8 @@ impl RowText {
 /// Which columns of the list of runs fit, and their widths.
 struct Columns {
     name: usize,
+    /// Columns of the verdict; 0 where there is no room.
+    verdict: usize,
     steps: usize,
     curve: usize,
 }
@@ -408,31 +410,37 @@ struct Columns {
 impl Columns {
     fn new(width: u16) -> Self {
         let width = usize::from(width);
-        let (steps, curve) = match width {
-            0..70 => (13, 0),
-            70..110 => (13, 11),
-            _ => (17, 24),
+        let (verdict, steps, curve) = match width {
+            0..70 => (0, 13, 0),
+            70..110 => (0, 13, 11),
+            _ => (12, 17, 24),
         };
         // Pointer and mark, state, loss, age, and the gaps between them.
-        let fixed = 5 + 1 + 12 + 1 + steps + 9 + curve + 2 * usize::from(curve > 0) + 7 + 1;
+        let shown = verdict + usize::from(verdict > 0);
+        let fixed = 5 + 1 + 12 + shown + 1 + steps + 9 + curve + 2 * usize::from(curve > 0) + 7 + 1;
         Columns {
             name: width.saturating_sub(fixed).clamp(6, 40),
+            verdict,
             steps,
             curve,
         }
     }
 
-    fn cells(&self, [state, steps, loss, curve, age]: [&str; 5]) -> String {
+    fn cells(&self, [state, verdict, steps, loss, curve, age]: [&str; 6]) -> String {
         let curve = match self.curve {
             0 => String::new(),
             n => format!("  {}", fill(curve, n, "")),
         };
+        let verdict = match self.verdict {
+            0 => String::new(),
+            n => format!(" {}", fill(verdict, n, "")),
+        };
         let (state, width) = (fill(state, 12, ""), self.steps);
-        format!(" {state} {steps:>width$} {loss:>8}{curve} {age:>6}")
+        format!(" {state}{verdict} {steps:>width$} {loss:>8}{curve} {age:>6}")
     }
 
     fn header(&self) -> String {
-        let cells = self.cells(["state", "steps", "val loss", "train loss", "age"]);
+        let cells = self.cells(["state", "verdict", "steps", "val loss", "train loss", "age"]);
         format!("     {}{cells}", fill("run", self.name, ""))
     }
 
@@ -449,6 +457,18 @@ impl Columns {
             (RunStatus::Live, Some(phase)) => phase_word(phase),
             (status, _) => status.word(),
         };
+        let verdict = run.verdict.as_deref().unwrap_or_default();
+        // Where there is no column for it, a verdict that something is wrong takes the place of the state.
+        let healthy = matches!(verdict, "" | "LEARNING" | "STABLE" | "TOO EARLY");
+        let state = if self.verdict == 0 && !healthy {
+            verdict
+        } else {
+            state
+        };
+        let (mark, meaning) = match healthy {
+            true => (mark, meaning),
+            false => (mark, Meaning::Bad),
+        };
         let steps = match run.max_steps {
             0 => human::grouped(run.step),
             max if run.step == max => human::grouped(max),
@@ -464,7 +484,7 @@ impl Columns {
                 self.name,
                 "",
             ),
-            rest: self.cells([state, &steps, &loss, &curve, &age]),
+            rest: self.cells([state, verdict, &steps, &loss, &curve, &age]),
         }
     }
 }

@@ -4,6 +4,7 @@
 pub mod axis;
 pub mod bar;
 pub mod dots;
+pub mod finding;
 pub mod hints;
 pub mod lattice;
 pub mod line_chart;

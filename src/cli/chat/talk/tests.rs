@@ -1,4 +1,4 @@
-//! A talk with a scripted engine.
+//! A conversation with a scripted engine.
 
 use super::*;
 use crate::base::clock::UnixMillis;

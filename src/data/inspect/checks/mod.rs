@@ -3,6 +3,7 @@
 
 use super::ngrams::Reference;
 use super::row::Row;
+use crate::base::finding::Status;
 use crate::data::RowFault;
 use serde::Serialize;
 
@@ -14,6 +15,17 @@ pub enum Severity {
     Problem,
     Warning,
     Note,
+}
+
+impl Severity {
+    /// A note is nothing wrong.
+    pub fn status(self) -> Status {
+        match self {
+            Severity::Problem => Status::Fail,
+            Severity::Warning => Status::Warn,
+            Severity::Note => Status::Pass,
+        }
+    }
 }
 
 /// What a run of checks knows from the start.

@@ -1,31 +1,9 @@
 //! The single questions put to a tokenizer, each with its evidence.
 
 use super::samples::{AWKWARD, SAMPLES, Sample};
+use crate::base::finding::{Finding, Status};
 use crate::base::human;
 use crate::data::tokenizer::Tokenizer;
-use serde::Serialize;
-
-/// How an answer is to be taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    Good,
-    /// Right for some uses.
-    Doubtful,
-    /// A model trained with it cannot learn something that it should.
-    Bad,
-}
-
-/// One question with its answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    pub id: &'static str,
-    pub title: &'static str,
-    pub verdict: Verdict,
-    pub evidence: String,
-    /// What to do about it; empty where nothing is to be done.
-    pub hint: &'static str,
-}
 
 /// All questions.
 pub fn all(tokenizer: &Tokenizer) -> Vec<Finding> {
@@ -74,12 +52,12 @@ fn round_trip(tokenizer: &Tokenizer) -> Finding {
     }
     let total = SAMPLES.len() + AWKWARD.len();
     Finding {
-        id: "round_trip",
-        title: "Text comes back as it was",
-        verdict: match lost.is_empty() {
-            true => Verdict::Good,
-            false if folded => Verdict::Doubtful,
-            false => Verdict::Bad,
+        id: "round_trip".into(),
+        title: "Text comes back as it was".into(),
+        status: match lost.is_empty() {
+            true => Status::Pass,
+            false if folded => Status::Warn,
+            false => Status::Fail,
         },
         evidence: match lost.is_empty() {
             true => format!("all {total} samples"),
@@ -88,11 +66,14 @@ fn round_trip(tokenizer: &Tokenizer) -> Finding {
                 lost.len(),
                 lost.join(", ")
             ),
-        },
-        hint: match lost.is_empty() {
+        }
+        .into(),
+        fix: match lost.is_empty() {
             true => "",
             false => "a byte-level vocabulary (bpe) loses nothing",
-        },
+        }
+        .into(),
+        ..Finding::default()
     }
 }
 
@@ -108,17 +89,21 @@ fn newlines(tokenizer: &Tokenizer) -> Finding {
         (count(&back) != count(text)).then(|| difference(text, &back))
     });
     Finding {
-        id: "newlines",
-        title: "Line ends and tabs are kept",
-        verdict: match wrong {
-            None => Verdict::Good,
-            Some(_) => Verdict::Bad,
+        id: "newlines".into(),
+        title: "Line ends and tabs are kept".into(),
+        status: match wrong {
+            None => Status::Pass,
+            Some(_) => Status::Fail,
         },
-        hint: match wrong {
+        fix: match wrong {
             None => "",
             Some(_) => "a model cannot learn code, lists or chats with it: take another kind",
-        },
-        evidence: wrong.unwrap_or_else(|| "single, double, in front, CR LF, tabs".into()),
+        }
+        .into(),
+        evidence: wrong
+            .unwrap_or_else(|| "single, double, in front, CR LF, tabs".to_string())
+            .into(),
+        ..Finding::default()
     }
 }
 
@@ -135,22 +120,25 @@ fn unknown(tokenizer: &Tokenizer) -> Finding {
         .map(|sample| sample.name)
         .collect();
     Finding {
-        id: "unknown",
-        title: "Everything can be written",
-        verdict: match names.is_empty() {
-            true => Verdict::Good,
-            false => Verdict::Bad,
+        id: "unknown".into(),
+        title: "Everything can be written".into(),
+        status: match names.is_empty() {
+            true => Status::Pass,
+            false => Status::Fail,
         },
         evidence: match names.is_empty() {
-            true => "no unknown token in any sample".into(),
+            true => "no unknown token in any sample".to_string(),
             false => format!("unknown characters in: {}", names.join(", ")),
-        },
-        hint: match names.is_empty() {
+        }
+        .into(),
+        fix: match names.is_empty() {
             true => "",
             false => {
                 "fine for text of the training's alphabet alone; bpe and unigram fall back to bytes"
             }
-        },
+        }
+        .into(),
+        ..Finding::default()
     }
 }
 
@@ -168,11 +156,11 @@ fn specials_whole(tokenizer: &Tokenizer) -> Finding {
         .collect();
     let special = added.iter().filter(|token| token.special).count();
     Finding {
-        id: "specials_whole",
-        title: "Special tokens stay whole",
-        verdict: match cut.is_empty() {
-            true => Verdict::Good,
-            false => Verdict::Bad,
+        id: "specials_whole".into(),
+        title: "Special tokens stay whole".into(),
+        status: match cut.is_empty() {
+            true => Status::Pass,
+            false => Status::Fail,
         },
         evidence: match cut.first() {
             None => format!(
@@ -184,11 +172,14 @@ fn specials_whole(tokenizer: &Tokenizer) -> Finding {
                 cut.len(),
                 added.len()
             ),
-        },
-        hint: match cut.is_empty() {
+        }
+        .into(),
+        fix: match cut.is_empty() {
             true => "",
             false => "the file contradicts itself: get it again from its source",
-        },
+        }
+        .into(),
+        ..Finding::default()
     }
 }
 
@@ -200,17 +191,17 @@ fn begin(tokenizer: &Tokenizer) -> Finding {
     let (front, _) = tokenizer.frame();
     let said = tokenizer.marks().add_bos;
     let adds = !front.is_empty() || said == Some(true);
-    let (verdict, evidence) = match (tokenizer.bos(), adds) {
+    let (status, evidence) = match (tokenizer.bos(), adds) {
         (None, false) => (
-            Verdict::Good,
+            Status::Pass,
             "no begin mark: texts begin as they are".to_string(),
         ),
         (Some(bos), true) => (
-            Verdict::Good,
+            Status::Pass,
             format!("{} in front of each text", named(tokenizer, bos)),
         ),
         (Some(bos), false) => (
-            Verdict::Good,
+            Status::Pass,
             format!(
                 "{} exists; nothing puts it in front by itself",
                 named(tokenizer, bos)
@@ -219,7 +210,7 @@ fn begin(tokenizer: &Tokenizer) -> Finding {
         (None, true) => {
             let names: Vec<String> = front.iter().map(|id| named(tokenizer, *id)).collect();
             (
-                Verdict::Doubtful,
+                Status::Warn,
                 format!(
                     "{} in front of each text, and no bos_token is named",
                     names.join(" ")
@@ -228,14 +219,16 @@ fn begin(tokenizer: &Tokenizer) -> Finding {
         }
     };
     Finding {
-        id: "begin",
-        title: "Begin mark (BOS)",
-        verdict,
-        evidence,
-        hint: match verdict {
-            Verdict::Good => "",
+        id: "begin".into(),
+        title: "Begin mark (BOS)".into(),
+        status,
+        evidence: evidence.into(),
+        fix: match status {
+            Status::Pass => "",
             _ => "name it in tokenizer_config.json: \"bos_token\"",
-        },
+        }
+        .into(),
+        ..Finding::default()
     }
 }
 
@@ -249,19 +242,23 @@ fn end(tokenizer: &Tokenizer) -> Finding {
         .eos()
         .map(|eos| format!("{}; {behind}", named(tokenizer, eos)));
     Finding {
-        id: "end",
-        title: "End mark (EOS)",
-        verdict: match evidence {
-            Some(_) => Verdict::Good,
-            None => Verdict::Doubtful,
+        id: "end".into(),
+        title: "End mark (EOS)".into(),
+        status: match evidence {
+            Some(_) => Status::Pass,
+            None => Status::Warn,
         },
-        hint: match evidence {
+        fix: match evidence {
             Some(_) => "",
             None => {
                 "without one a model writes until it is cut off; train a vocabulary with <|endoftext|>"
             }
-        },
-        evidence: evidence.unwrap_or_else(|| "none: documents cannot be told apart".into()),
+        }
+        .into(),
+        evidence: evidence
+            .unwrap_or_else(|| "none: documents cannot be told apart".to_string())
+            .into(),
+        ..Finding::default()
     }
 }
 
@@ -274,21 +271,24 @@ fn template_marks(tokenizer: &Tokenizer) -> Finding {
         .filter(|mark| tokenizer.encode(mark).is_ok_and(|ids| ids.len() > 1))
         .collect();
     Finding {
-        id: "template_marks",
-        title: "The chat template's marks are tokens",
-        verdict: match cut.is_empty() {
-            true => Verdict::Good,
-            false => Verdict::Bad,
+        id: "template_marks".into(),
+        title: "The chat template's marks are tokens".into(),
+        status: match cut.is_empty() {
+            true => Status::Pass,
+            false => Status::Fail,
         },
         evidence: match (template, cut.first()) {
-            (None, _) => "no chat template beside it".into(),
+            (None, _) => "no chat template beside it".to_string(),
             (_, None) => format!("{} marks", marks.len()),
             (_, Some(first)) => format!("{first:?} is cut into pieces"),
-        },
-        hint: match cut.is_empty() {
+        }
+        .into(),
+        fix: match cut.is_empty() {
             true => "",
             false => "add them as special tokens (chat_markers, special_tokens) before training",
-        },
+        }
+        .into(),
+        ..Finding::default()
     }
 }
 
@@ -314,11 +314,11 @@ fn vocabulary(tokenizer: &Tokenizer) -> Finding {
         .filter(|id| tokenizer.token(*id).is_none())
         .count();
     Finding {
-        id: "vocabulary",
-        title: "Every id is a token",
-        verdict: match holes {
-            0 => Verdict::Good,
-            _ => Verdict::Doubtful,
+        id: "vocabulary".into(),
+        title: "Every id is a token".into(),
+        status: match holes {
+            0 => Status::Pass,
+            _ => Status::Warn,
         },
         evidence: match holes {
             0 => format!("{} tokens", human::grouped(n as u64)),
@@ -327,11 +327,14 @@ fn vocabulary(tokenizer: &Tokenizer) -> Finding {
                 human::grouped(holes as u64),
                 human::grouped(n as u64)
             ),
-        },
-        hint: match holes {
+        }
+        .into(),
+        fix: match holes {
             0 => "",
             _ => "harmless; the model has rows that nothing trains",
-        },
+        }
+        .into(),
+        ..Finding::default()
     }
 }
 

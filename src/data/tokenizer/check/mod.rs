@@ -4,10 +4,10 @@
 mod findings;
 mod samples;
 
-pub use findings::{Finding, Verdict};
 pub use samples::{SAMPLES, Sample};
 
 use super::Tokenizer;
+use crate::base::finding::Finding;
 use serde::Serialize;
 
 /// Everything that was found out.
@@ -107,14 +107,15 @@ fn measure(tokenizer: &Tokenizer, name: &str, text: &str, each: &mut dyn FnMut(u
 mod tests {
     use super::super::{ChatMarkers, TokenizerKind, bpe, char, wordpiece};
     use super::*;
+    use crate::base::finding::Status;
 
     fn corpus() -> &'static str {
         &crate::embed::text("assets/corpora/tinyshakespeare.txt").unwrap()[..30_000]
     }
 
-    fn verdict(report: &Report, id: &str) -> Verdict {
+    fn verdict(report: &Report, id: &str) -> Status {
         let finding = report.findings.iter().find(|f| f.id == id);
-        finding.unwrap_or_else(|| panic!("no finding {id}")).verdict
+        finding.unwrap_or_else(|| panic!("no finding {id}")).status
     }
 
     #[test]
@@ -125,7 +126,7 @@ mod tests {
             ..Default::default()
         };
         let report = check(&config.build(corpus(), "").unwrap(), "x", &[]);
-        let bad = report.findings.iter().find(|f| f.verdict != Verdict::Good);
+        let bad = report.findings.iter().find(|f| f.status != Status::Pass);
         assert!(bad.is_none(), "{bad:?}");
         assert!(
             report
@@ -149,10 +150,10 @@ mod tests {
             ..Default::default()
         };
         let report = check(&config.build(corpus(), "").unwrap(), "x", &[]);
-        assert_eq!(verdict(&report, "round_trip"), Verdict::Bad);
-        assert_eq!(verdict(&report, "newlines"), Verdict::Bad);
-        assert_eq!(verdict(&report, "specials_whole"), Verdict::Good);
-        assert_eq!(verdict(&report, "unknown"), Verdict::Bad);
+        assert_eq!(verdict(&report, "round_trip"), Status::Fail);
+        assert_eq!(verdict(&report, "newlines"), Status::Fail);
+        assert_eq!(verdict(&report, "specials_whole"), Status::Pass);
+        assert_eq!(verdict(&report, "unknown"), Status::Fail);
     }
 
     #[test]
@@ -160,8 +161,8 @@ mod tests {
         let tokenizer = char::Config {}.build("", corpus()).unwrap();
         let files = [("own".to_string(), corpus().to_string())];
         let report = check(&tokenizer, "x", &files);
-        assert_eq!(verdict(&report, "end"), Verdict::Doubtful);
-        assert_eq!(verdict(&report, "unknown"), Verdict::Bad);
+        assert_eq!(verdict(&report, "end"), Status::Warn);
+        assert_eq!(verdict(&report, "unknown"), Status::Fail);
         let own = report.fertility.last().unwrap();
         assert_eq!((own.unknown, own.tokens), (0, own.bytes));
         assert_eq!(report.used, Some(tokenizer.vocab_size()));

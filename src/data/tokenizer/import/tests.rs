@@ -74,7 +74,7 @@ fn damaged_models_are_placed() {
         (
             "x.gguf",
             b"GGUF\x03\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0\0\0\0\0",
-            "tensors are announced",
+            "tensors declared",
         ),
         ("t.json", b"{\"model\": 1}", "t.json"),
         ("n.json", b"\xff\xfe", "not UTF-8 at byte 0"),

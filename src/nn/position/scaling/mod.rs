@@ -20,7 +20,7 @@ pub trait Scaling {
     fn factor(&self) -> f64;
 }
 
-crate::registry! {
+crate::base::registry! {
     /// How rotary positions are stretched over longer texts.
     pub enum ScalingConfig: dyn Scaling { linear: Linear, ntk: Ntk, yarn: Yarn, llama3: Llama3 }
 }

@@ -177,7 +177,7 @@ fn a_full_disk_is_seen_and_nothing_is_lost_when_room_returns() {
             step: 20,
             tokens: 0,
             val_loss: None,
-            best_val_loss: None,
+            best: None,
             train_loss: None,
             seconds: 0.0,
             message: String::new(),

@@ -472,7 +472,7 @@ fn a_stopped_run_goes_on_from_its_screen_and_from_home() {
         step: 1_500,
         tokens: 0,
         val_loss: None,
-        best_val_loss: None,
+        best: None,
         train_loss: None,
         seconds: 60.0,
         message: String::new(),

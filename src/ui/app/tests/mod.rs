@@ -228,6 +228,11 @@ fn runs() -> Vec<RunSummary> {
         created: UnixMillis(NOW.0 - minutes * 60_000),
         updated: UnixMillis(NOW.0 - minutes * 30_000),
         seconds: 90.0,
+        verdict: match status {
+            RunStatus::Finished => Some("LEARNING".into()),
+            RunStatus::Failed => Some("DIVERGED".into()),
+            _ => None,
+        },
         curve: (1..=24).map(|i| 1.5 + 2.5 / f64::from(i)).collect(),
         message: String::new(),
     };

@@ -2,8 +2,10 @@
 //! come after the known ones.
 
 use crate::base::human;
+use crate::hardware::sampler;
+use crate::metrics::{METRICS, Metric};
 use crate::run::RunState;
-use crate::wire::{Direction, MetricInfo};
+use crate::wire::{ChartPlace, Direction, MetricInfo};
 
 /// One chart: a metric, and its twin on the validation split.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,71 +17,49 @@ pub struct Chart {
     pub title: String,
     pub unit: String,
     pub direction: Direction,
+    /// It is set, not measured.
+    exact: bool,
 }
 
-/// Known metrics in the order of their importance, with the words of the screen.
-const KNOWN: &[(&str, &str, &str, Direction)] = &[
-    ("train/loss", "loss", "nats", Direction::Lower),
-    ("grad_norm", "grad norm", "", Direction::Neutral),
-    ("entropy", "token entropy", "nats", Direction::Neutral),
-    ("tok_per_sec", "tokens/s", "1/s", Direction::Higher),
-    ("lr", "learning rate", "", Direction::Neutral),
-    ("step_ms", "step time", "ms", Direction::Lower),
-    ("val/ppl", "validation perplexity", "", Direction::Lower),
-    ("val/bpb", "validation bits/byte", "bits", Direction::Lower),
-    ("data_wait", "waiting for data", "share", Direction::Lower),
-    ("clipped", "clipped steps", "share", Direction::Neutral),
-    ("host/cpu_percent", "CPU", "%", Direction::Neutral),
-    (
-        "host/rss_bytes",
-        "memory of the run",
-        "bytes",
-        Direction::Neutral,
-    ),
-    (
-        "host/ram_used_bytes",
-        "RAM used",
-        "bytes",
-        Direction::Neutral,
-    ),
-];
-
 /// Charts shown before anything was declared.
-const FIRST: usize = 4;
-/// Never a chart of its own.
-const HIDDEN: &[&str] = &["host/ram_total_bytes"];
-/// Readings of the machine that are not in the list above have their charts on the hardware pane.
-const ELSEWHERE: &[&str] = &["host/", "gpu/"];
-/// Readings that are set, not measured: no average is drawn through them.
-const EXACT: &[&str] = &["lr", "host/ram_used_bytes", "host/rss_bytes"];
+const FIRST: [&str; 4] = ["train/loss", "grad_norm", "entropy", "tok_per_sec"];
 
-/// The charts of a run whose title or id contains `filter`.
+/// The charts of a run whose title or id contains `filter`: the built-in ones in their order, then others as declared.
 pub fn charts(state: &RunState, filter: &str) -> Vec<Chart> {
     let filter = filter.trim().to_lowercase();
     let mut charts: Vec<Chart> = Vec::new();
-    for (i, (id, title, unit, direction)) in KNOWN.iter().enumerate() {
-        let expected = state.metrics.is_empty() && i < FIRST;
-        if expected || exists(state, id) {
-            charts.push(Chart {
-                id: (*id).into(),
-                validation: twin(id).filter(|twin| expected || exists(state, twin)),
-                title: (*title).into(),
-                unit: (*unit).into(),
-                direction: *direction,
-            });
+    let machine = sampler::declarations([]);
+    let known = METRICS.iter().map(Metric::info).chain(machine);
+    for info in known.filter(|info| info.place == ChartPlace::Dashboard) {
+        let expected = state.metrics.is_empty() && FIRST.contains(&info.id.as_str());
+        if (expected || exists(state, &info.id)) && !taken(&charts, &info.id) {
+            let validation = twin(&info.id).filter(|twin| expected || exists(state, twin));
+            charts.push(chart(&info, validation));
         }
     }
     let declared = state.metrics.iter().map(|m| m.id.as_str());
     for id in declared.chain(state.series.keys().map(String::as_str)) {
-        let elsewhere = ELSEWHERE.iter().any(|prefix| id.starts_with(prefix));
-        if !taken(&charts, id) && !HIDDEN.contains(&id) && !elsewhere {
-            charts.push(foreign(state, id));
+        if !taken(&charts, id) && !elsewhere(state, id) {
+            let validation = twin(id).filter(|twin| exists(state, twin));
+            charts.push(match state.metric(id) {
+                Some(info) => chart(info, validation),
+                None => chart(&undeclared(id), validation),
+            });
         }
     }
     charts.retain(|c| {
         c.id.to_lowercase().contains(&filter) || c.title.to_lowercase().contains(&filter)
     });
     charts
+}
+
+/// Whether a metric has its chart on the hardware pane, or none.
+fn elsewhere(state: &RunState, id: &str) -> bool {
+    let machine = ["host/", "gpu/"]
+        .iter()
+        .any(|prefix| id.starts_with(prefix));
+    let declared = state.metric(id).map(|info| info.place);
+    machine || declared.is_some_and(|place| place != ChartPlace::Dashboard)
 }
 
 fn exists(state: &RunState, id: &str) -> bool {
@@ -94,27 +74,34 @@ fn taken(charts: &[Chart], id: &str) -> bool {
 
 /// The validation metric of a training metric.
 fn twin(id: &str) -> Option<String> {
-    id.strip_prefix("train/").map(|rest| format!("val/{rest}"))
+    Some(format!("val/{}", id.strip_prefix("train/").unwrap_or(id)))
 }
 
-fn foreign(state: &RunState, id: &str) -> Chart {
-    let info: Option<&MetricInfo> = state.metric(id);
-    let title = info
-        .map(|m| m.title.clone())
-        .filter(|title| !title.is_empty());
+fn chart(info: &MetricInfo, validation: Option<String>) -> Chart {
+    let title = [&info.label, &info.title, &info.id];
+    let title = title.into_iter().find(|title| !title.is_empty());
     Chart {
+        id: info.id.clone(),
+        validation,
+        title: crate::base::text::one_line(title.map_or("", String::as_str)),
+        unit: info.unit.clone(),
+        direction: info.direction,
+        exact: info.exact,
+    }
+}
+
+/// What is known of a metric that nobody declared.
+fn undeclared(id: &str) -> MetricInfo {
+    MetricInfo {
         id: id.into(),
-        validation: twin(id).filter(|twin| exists(state, twin)),
-        title: title.unwrap_or_else(|| crate::base::text::one_line(id)),
-        unit: info.map(|m| m.unit.clone()).unwrap_or_default(),
-        direction: info.map_or(Direction::Neutral, |m| m.direction),
+        ..MetricInfo::default()
     }
 }
 
 impl Chart {
     /// A moving average makes sense of it.
     pub fn smooths(&self) -> bool {
-        !EXACT.contains(&self.id.as_str()) && !self.points_only()
+        !self.exact && !self.points_only()
     }
 
     /// Measured now and then: rings, no line.

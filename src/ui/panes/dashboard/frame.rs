@@ -2,7 +2,7 @@
 
 use super::catalog::Chart;
 use super::plan::Plan;
-use super::{Dashboard, SMOOTHING, SMOOTHING_WORDS, Shown, strips};
+use super::{Dashboard, SMOOTHING, SMOOTHING_WORDS, Shown, health, strips};
 use crate::base::human;
 use crate::run::RunState;
 use crate::run::series::Series;
@@ -246,8 +246,15 @@ impl Dashboard {
         let (state, theme) = (canvas.state, canvas.theme);
         if let Some(outline) = plan.health {
             match &state.finished {
-                Some(finish) => strips::result(buffer, inside(outline), state, finish, theme),
-                None => strips::health(buffer, inside(outline), &self.glance.facts, theme),
+                Some(finish) => strips::result(
+                    buffer,
+                    inside(outline),
+                    state,
+                    finish,
+                    &self.glance.diagnosis,
+                    theme,
+                ),
+                None => health::health(buffer, inside(outline), &self.glance.diagnosis, theme),
             }
         }
         if let Some(outline) = plan.hardware {
@@ -268,7 +275,7 @@ impl Dashboard {
             );
         }
         if let Some(row) = plan.status {
-            strips::status(buffer, row, state, &self.glance, theme);
+            health::status(buffer, row, state, &self.glance, theme);
         }
         if let Some(row) = plan.sample_line {
             strips::sample_line(buffer, row, state, theme);

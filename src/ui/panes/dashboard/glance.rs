@@ -2,10 +2,11 @@
 //! reads digits faster, and over SSH each of them costs bytes.
 
 use super::catalog::Chart;
-use super::health::{self, Fact};
 use crate::base::clock::UnixMillis;
+use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::stats::Ema;
+use crate::diagnosis::{Diagnosis, diagnose};
 use crate::run::RunState;
 use crate::run::series::Series;
 use crate::run::state::outcome_word;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 /// Time between two renewals while training.
 const RENEWAL_MS: u64 = 500;
-/// Renewals from one of the facts on the run's health to the next.
+/// Renewals from one of the diagnosis to the next.
 const FACTS_RENEWALS: u64 = 4;
 /// Readings behind the number in a title when lines are smoothed.
 const TITLE_READINGS: usize = 32;
@@ -37,7 +38,7 @@ pub struct GlanceOptions {
 const AT: Meaning = Meaning::Cursor;
 
 /// The words of a frame.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Glance {
     /// `step 1,240 / 2,000`
     pub step: Vec<Word>,
@@ -47,8 +48,21 @@ pub struct Glance {
     pub parts: Vec<Vec<Word>>,
     /// Readings behind each chart's name.
     pub titles: Vec<Vec<Word>>,
-    pub facts: Vec<Fact>,
+    pub diagnosis: Diagnosis,
     made: Option<(u64, GlanceOptions)>,
+}
+
+impl Default for Glance {
+    fn default() -> Self {
+        Glance {
+            step: Vec::new(),
+            progress: 0.0,
+            parts: Vec::new(),
+            titles: Vec::new(),
+            diagnosis: diagnose(&RunState::new()),
+            made: None,
+        }
+    }
 }
 
 impl Glance {
@@ -74,18 +88,21 @@ impl Glance {
             .map(|chart| title(state, chart, &options, glyphs))
             .collect();
         let before = self.made.as_ref().map(|(at, _)| at / FACTS_RENEWALS);
-        self.renew_facts(
-            health::facts(state),
+        self.renew_diagnosis(
+            diagnose(state),
             !training || before != Some(slot / FACTS_RENEWALS),
         );
         self.made = Some((slot, options));
     }
 
-    /// A fact that changes its tone is shown at once; a digit of it can wait.
-    fn renew_facts(&mut self, facts: Vec<Fact>, due: bool) {
-        let tones = |facts: &[Fact]| facts.iter().map(|f| (f.label, f.level)).collect::<Vec<_>>();
-        if due || tones(&facts) != tones(&self.facts) {
-            self.facts = facts;
+    /// A finding that changes its status is shown at once; a digit of it can wait.
+    fn renew_diagnosis(&mut self, diagnosis: Diagnosis, due: bool) {
+        let tones = |d: &Diagnosis| -> Vec<(String, Status)> {
+            let findings = d.findings.iter();
+            findings.map(|f| (f.id.clone(), f.status)).collect()
+        };
+        if due || tones(&diagnosis) != tones(&self.diagnosis) {
+            self.diagnosis = diagnosis;
         }
     }
 }

@@ -1,24 +1,26 @@
 //! The lines and boxes around the charts: progress, health, machine, sample, log, and the result of a finished run.
 
 use super::glance::{Glance, outcome_mark};
-use super::health::{self, Fact};
+use super::health;
 use crate::base::clock::UnixMillis;
+use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::one_line;
+use crate::diagnosis::Diagnosis;
 use crate::plan::measured::{self, Place};
 use crate::run::RunState;
 use crate::run::state::{Finish, Level, LogLine, Sample, outcome_word};
 use crate::ui::theme::{Meaning, Theme};
-use crate::ui::widgets::bar;
 use crate::ui::widgets::text::{self, Word, word};
-use crate::wire::{CheckStatus, Outcome};
+use crate::ui::widgets::{bar, finding};
+use crate::wire::Outcome;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 /// Columns that the progress bar keeps whatever else there is to say.
 const MIN_BAR: usize = 10;
-/// Columns of a label in the health and machine boxes.
-const LABEL: usize = 14;
+/// Columns of a check's title.
+const CHECK: usize = 24;
 
 /// `step 1,240 / 2,000  ━━━━╺━━━  62 %  0:38 left …`
 pub fn progress(buffer: &mut Buffer, area: Rect, glance: &Glance, theme: &Theme) {
@@ -48,109 +50,14 @@ pub fn progress(buffer: &mut Buffer, area: Rect, glance: &Glance, theme: &Theme)
     text::draw_right(buffer, area.right() - 1, area.y, room as u16, &right, theme);
 }
 
-fn level_mark(level: Level, theme: &Theme) -> Word {
-    let glyphs = theme.glyphs();
-    match level {
-        Level::Info => word(glyphs.separator, Meaning::Muted),
-        Level::Good => word(glyphs.ok, Meaning::Good),
-        Level::Warn => word(glyphs.warn, Meaning::Warn),
-        Level::Bad => word(glyphs.bad, Meaning::Bad),
-    }
-}
-
-fn fact_words(fact: &Fact, label_width: usize, theme: &Theme) -> Vec<Word> {
-    let meaning = match fact.level {
-        Level::Warn => Meaning::Warn,
-        Level::Bad => Meaning::Bad,
-        Level::Info | Level::Good => Meaning::Text,
-    };
-    vec![
-        level_mark(fact.level, theme),
-        word(format!(" {:<label_width$} ", fact.label), Meaning::Muted),
-        word(fact.text.clone(), meaning),
-    ]
-}
-
-/// One fact a row, in the fixed order; the worst first when not all fit.
-pub fn health(buffer: &mut Buffer, area: Rect, facts: &[Fact], theme: &Theme) {
-    let mut shown: Vec<&Fact> = facts.iter().collect();
-    if shown.len() > usize::from(area.height) {
-        shown.sort_by_key(|f| std::cmp::Reverse(f.level));
-    }
-    if shown.is_empty() && area.height > 0 {
-        let words = [word("Readings follow once it trains.", Meaning::Muted)];
-        text::draw(
-            buffer,
-            area.x + 1,
-            area.y,
-            area.width.saturating_sub(2),
-            &words,
-            theme,
-        );
-    }
-    for (row, fact) in shown.iter().take(usize::from(area.height)).enumerate() {
-        let words = fact_words(fact, LABEL, theme);
-        text::draw(
-            buffer,
-            area.x + 1,
-            area.y + row as u16,
-            area.width.saturating_sub(2),
-            &words,
-            theme,
-        );
-    }
-}
-
-/// The one line on how the run does: its result, or the fact that matters most.
-pub fn status(buffer: &mut Buffer, area: Rect, state: &RunState, glance: &Glance, theme: &Theme) {
-    let words = match (&state.finished, health::worst(&glance.facts)) {
-        (Some(finish), _) => result_line(state, finish, theme),
-        (None, Some(fact)) if fact.level > Level::Good => fact_words(fact, 0, theme),
-        (None, Some(_)) => calm(&glance.facts, theme),
-        (None, None) => vec![word(opening(state), Meaning::Muted)],
-    };
-    let max = area.width.saturating_sub(2);
-    let end = text::draw(buffer, area.x + 1, area.y, max, &words, theme);
-    let machine = machine_line(state);
-    text::draw_right(
-        buffer,
-        area.right() - 1,
-        area.y,
-        area.right().saturating_sub(end + 3),
-        &machine,
-        theme,
-    );
-}
-
-/// All is well: say what was looked at.
-fn calm(facts: &[Fact], theme: &Theme) -> Vec<Word> {
-    let mut words = vec![level_mark(Level::Good, theme), word(" ", Meaning::Muted)];
-    for (i, fact) in facts
-        .iter()
-        .skip_while(|f| facts.len() > 1 && f.label == "preflight")
-        .take(2)
-        .enumerate()
-    {
-        if i > 0 {
-            words.push(word(
-                format!(" {} ", theme.glyphs().separator),
-                Meaning::Muted,
-            ));
-        }
-        words.push(word(format!("{} ", fact.label), Meaning::Muted));
-        words.push(word(fact.text.clone(), Meaning::Text));
-    }
-    words
-}
-
-fn opening(state: &RunState) -> &'static str {
+pub(super) fn opening(state: &RunState) -> &'static str {
     match state.last_seq {
         0 => "Nothing has arrived yet.",
         _ => "Reads its data, builds the model, checks both; then it trains.",
     }
 }
 
-fn machine_line(state: &RunState) -> Vec<Word> {
+pub(super) fn machine_line(state: &RunState) -> Vec<Word> {
     let mut words = Vec::new();
     if let Some(cpu) = state.host.get("host/cpu_percent") {
         words.push(word("CPU ", Meaning::Muted));
@@ -419,23 +326,20 @@ pub fn checks(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) 
     let room = usize::from(area.height.saturating_sub(2));
     let skip = state.checks.len().saturating_sub(room);
     for (row, check) in state.checks.iter().skip(skip).enumerate() {
-        let (level, meaning) = match check.status {
-            CheckStatus::Pass => (Level::Good, Meaning::Muted),
-            CheckStatus::Warn => (Level::Warn, Meaning::Warn),
-            CheckStatus::Fail => (Level::Bad, Meaning::Bad),
-            CheckStatus::Skipped => (Level::Info, Meaning::Muted),
-        };
-        let words = [
-            level_mark(level, theme),
-            word(format!(" {:<24} ", check.title), Meaning::Text),
-            word(one_line(&check.evidence), meaning),
-        ];
+        let words = finding::row(check, CHECK, theme);
         text::draw(buffer, x, area.y + 2 + row as u16, width, &words, theme);
     }
 }
 
-/// What a finished run leaves: outcome and reason, loss, checkpoint, what to do next.
-pub fn result(buffer: &mut Buffer, area: Rect, state: &RunState, finish: &Finish, theme: &Theme) {
+/// What a finished run leaves: outcome and reason, verdict, loss, checkpoint, what to do next.
+pub fn result(
+    buffer: &mut Buffer,
+    area: Rect,
+    state: &RunState,
+    finish: &Finish,
+    diagnosis: &Diagnosis,
+    theme: &Theme,
+) {
     let inner = Rect {
         x: area.x + 1,
         width: area.width.saturating_sub(2),
@@ -447,13 +351,30 @@ pub fn result(buffer: &mut Buffer, area: Rect, state: &RunState, finish: &Finish
     let at = format!("at step {}", human::grouped(finish.step));
     let head = vec![word(outcome, meaning), word(at, Meaning::Text)];
     let mut tail = Vec::new();
-    if let Some(loss) = finish.val_loss.or(finish.best_val_loss) {
+    let lost = matches!(
+        finish.outcome,
+        Outcome::Failed | Outcome::Crashed | Outcome::Refused
+    );
+    // A failure speaks for itself: that it learned until then is no comfort.
+    if !lost || diagnosis.verdict.status() <= Status::Warn {
+        tail.push(health::verdict(diagnosis, theme));
+    }
+    if let Some(loss) = finish.loss() {
         let best = word(best_words(state, loss), Meaning::Muted);
         tail.push(vec![
             label("val loss"),
             word(human::number(loss), Meaning::Validation),
             best,
         ]);
+    }
+    if let Some(best) = finish.best.as_ref().filter(|b| b.metric != "val/loss") {
+        let value = format!(
+            "{} at {}",
+            human::number(best.value.0),
+            human::grouped(best.step)
+        );
+        let name = word(format!("  {}", best.metric), Meaning::Muted);
+        tail.push(vec![label("best"), word(value, Meaning::Validation), name]);
     }
     if let Some(kept) = best_checkpoint(state) {
         tail.push(vec![
@@ -487,14 +408,14 @@ pub fn result(buffer: &mut Buffer, area: Rect, state: &RunState, finish: &Finish
     }
 }
 
-fn result_line(state: &RunState, finish: &Finish, theme: &Theme) -> Vec<Word> {
+pub(super) fn result_line(state: &RunState, finish: &Finish, theme: &Theme) -> Vec<Word> {
     let (glyph, meaning) = outcome_mark(finish.outcome, theme.glyphs());
     let mut words = vec![word(format!("{glyph} "), meaning)];
     if !finish.message.is_empty() {
         words.push(word(one_line(&finish.message), meaning));
         return words;
     }
-    if let Some(loss) = finish.val_loss.or(finish.best_val_loss) {
+    if let Some(loss) = finish.loss() {
         words.push(word("val loss ", Meaning::Muted));
         words.push(word(
             format!("{}  ", human::number(loss)),

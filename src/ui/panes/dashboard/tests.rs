@@ -60,7 +60,7 @@ fn failed() -> RunState {
         step: 1_241,
         tokens: 1_241 * tape::BATCH_TOKENS,
         val_loss: None,
-        best_val_loss: Some(Num(1.721)),
+        best: serde_json::from_str("1.721").ok(),
         train_loss: Some(Num(f64::NAN)),
         seconds: 61.2,
         message: "The loss is NaN for 10 steps in a row; the weights of step 1,240 were kept. Lower the learning rate or the clipping norm and resume from step-001000.".into(),
@@ -223,7 +223,7 @@ fn a_metric_that_nobody_knew_is_drawn_under_its_own_title() {
         title: "reward margin".into(),
         unit: "nats".into(),
         direction: crate::wire::Direction::Higher,
-        source: String::new(),
+        ..MetricInfo::default()
     };
     let values = |x: f64| [("rewards/margins".to_string(), Num(x))].into();
     let state = live_and(vec![

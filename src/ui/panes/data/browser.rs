@@ -145,7 +145,7 @@ fn foot(pane: &DataPane, buffer: &mut Buffer, outline: Rect, shown: &Inspected, 
         ));
         let marks = if theme.ascii { "[[ ]]" } else { "⟦ ⟧" };
         if pane.mode != Mode::Raw {
-            let supervised = format!("{dot} {} supervised {marks} ", grouped(supervised as u64));
+            let supervised = format!("{dot} {} in loss {marks} ", grouped(supervised as u64));
             words.push(word(supervised, Meaning::Good));
         }
     }

@@ -4,7 +4,7 @@ use super::DataPane;
 use super::draw::{padded, progress_words, title};
 use crate::base::human::{grouped, short};
 use crate::base::text::one_line;
-use crate::data::inspect::{Finding, Report, Severity, Spread};
+use crate::data::inspect::{Report, RowsFinding, Severity, Spread};
 use crate::ui::hit::Target;
 use crate::ui::layout::scroll_to;
 use crate::ui::panes::PaneContext;
@@ -372,7 +372,7 @@ fn findings(
             buffer,
             place,
             finding,
-            (i == pane.finding, pane.only == Some(finding.id)),
+            (i == pane.finding, pane.only == Some(finding.id.as_str())),
             theme,
         );
         context.hits.add(place, Target::Row(i));
@@ -398,7 +398,7 @@ fn below(area: Rect, rows: u16) -> Rect {
 fn row(
     buffer: &mut Buffer,
     place: Rect,
-    finding: &Finding,
+    finding: &RowsFinding,
     (selected, only): (bool, bool),
     theme: &Theme,
 ) {
@@ -418,7 +418,7 @@ fn row(
     let words = [
         word(pointer, Meaning::Accent),
         word(format!("{glyph} "), meaning),
-        word(finding.title, name),
+        word(finding.title.as_str(), name),
     ];
     text::draw(buffer, place.x, place.y, room, &words, theme);
     text::draw_right(
@@ -432,20 +432,20 @@ fn row(
 }
 
 /// Evidence, cause and fix of the selected finding; returns the rows used.
-fn words_on(buffer: &mut Buffer, area: Rect, finding: &Finding, theme: &Theme) -> u16 {
+fn words_on(buffer: &mut Buffer, area: Rect, finding: &RowsFinding, theme: &Theme) -> u16 {
     let share = match 100.0 * finding.share {
         s if s < 0.1 => "less than 0.1 % of the rows".to_string(),
         s => format!("{s:.1} % of the rows"),
     };
     let evidence = match finding.evidence.is_empty() {
         true => share,
-        false => format!("{share}; {}", one_line(&finding.evidence)),
+        false => format!("{share}; {}", one_line(&finding.evidence.to_string())),
     };
     let mut used = 0;
     for (words, meaning) in [
         (evidence.as_str(), Meaning::Text),
-        (finding.fix, Meaning::Accent),
-        (finding.cause, Meaning::Muted),
+        (finding.fix.as_str(), Meaning::Accent),
+        (finding.cause.as_str(), Meaning::Muted),
     ] {
         used += text::paragraph(buffer, below(area, used), words, meaning, theme);
     }

@@ -8,7 +8,7 @@ mod flow;
 mod sample;
 
 use super::PaneContext;
-use crate::data::inspect::{Finding, Inspected, KeptRow, Progress, Subject};
+use crate::data::inspect::{Inspected, KeptRow, Progress, RowsFinding, Subject, checks};
 use crate::ui::action::Action;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -154,7 +154,7 @@ impl DataPane {
         }
     }
 
-    fn findings(&self) -> &[Finding] {
+    fn findings(&self) -> &[RowsFinding] {
         self.shown.as_ref().map_or(&[], |s| &s.report.findings)
     }
 
@@ -255,7 +255,10 @@ impl DataPane {
 
     /// Shows only the rows of the selected finding, or all again.
     fn toggle_finding(&mut self) {
-        let id = self.findings().get(self.finding).map(|finding| finding.id);
+        let selected = self.findings().get(self.finding);
+        let id = selected
+            .and_then(|finding| checks::find(&finding.id))
+            .map(|kind| kind.id);
         self.only = if self.only == id { None } else { id };
         self.filter();
         if self.only.is_some() {

@@ -4,34 +4,13 @@ use crate::base::text::one_line;
 use crate::hardware::doctor::{Finding, Status};
 use crate::ui::machine_view::MachineView;
 use crate::ui::theme::{Meaning, Theme};
-use crate::ui::widgets::text::{self, Word, word, wrap};
+use crate::ui::widgets::finding;
+use crate::ui::widgets::text::{self, Word, word};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 /// Below this height every finding has one line.
 const ROWS_FOR_WORDS: u16 = 8;
-const INDENT: u16 = 2;
-/// Lines that one text may take.
-const MAX_WRAPPED: usize = 9;
-
-fn mark(status: Status, theme: &Theme) -> Word {
-    let glyphs = theme.glyphs();
-    match status {
-        Status::Fail => word(glyphs.bad, Meaning::Bad),
-        Status::Warn => word(glyphs.warn, Meaning::Warn),
-        Status::Unknown => word("?", Meaning::Muted),
-        Status::Pass => word(glyphs.ok, Meaning::Good),
-        Status::NotApplicable => word(glyphs.separator, Meaning::Muted),
-    }
-}
-
-fn meaning(status: Status) -> Meaning {
-    match status {
-        Status::Fail => Meaning::Bad,
-        Status::Warn => Meaning::Warn,
-        _ => Meaning::Text,
-    }
-}
 
 /// ` doctor · 1 fail · 2 warnings · 28 pass `
 pub fn title(view: &MachineView, theme: &Theme) -> Vec<Word> {
@@ -60,77 +39,19 @@ pub fn title(view: &MachineView, theme: &Theme) -> Vec<Word> {
 /// left out.
 fn lines(findings: &[Finding], width: u16, theme: &Theme) -> Vec<Vec<Word>> {
     let mut lines: Vec<Vec<Word>> = Vec::new();
-    for finding in findings.iter().filter(|f| f.status < Status::Pass) {
-        lines.push(vec![
-            mark(finding.status, theme),
-            word(format!(" {}", finding.title), meaning(finding.status)),
-        ]);
-        for (label, words, meaning) in [
-            ("", &finding.evidence, Meaning::Text),
-            ("why ", &finding.cause, Meaning::Muted),
-            ("fix ", &finding.fix, Meaning::Accent),
-        ] {
-            lines.extend(labelled(label, words, meaning, width, theme));
-        }
+    for found in findings.iter().filter(|f| f.status < Status::Pass) {
+        lines.extend(finding::full(found, width, theme));
         lines.push(Vec::new());
     }
-    lines.extend(
-        findings
-            .iter()
-            .filter(|f| f.status == Status::Pass)
-            .map(|finding| {
-                vec![
-                    mark(finding.status, theme),
-                    word(format!(" {}  ", finding.title), Meaning::Text),
-                    word(one_line(&finding.evidence), Meaning::Muted),
-                ]
-            }),
-    );
+    let passed = findings.iter().filter(|f| f.status == Status::Pass);
+    lines.extend(passed.map(|found| {
+        vec![
+            finding::mark(found.status, theme),
+            word(format!(" {}  ", found.title), Meaning::Text),
+            word(one_line(&found.evidence.to_string()), Meaning::Muted),
+        ]
+    }));
     lines
-}
-
-/// Wrapped words behind a label, set in by two columns.
-fn labelled(
-    label: &str,
-    words: &str,
-    meaning: Meaning,
-    width: u16,
-    theme: &Theme,
-) -> Vec<Vec<Word>> {
-    if words.is_empty() {
-        return Vec::new();
-    }
-    let columns = usize::from(width.saturating_sub(INDENT)).saturating_sub(label.len());
-    wrap(&one_line(words), columns, MAX_WRAPPED, theme.ascii)
-        .into_iter()
-        .enumerate()
-        .map(|(i, line)| {
-            let lead = if i == 0 { label } else { "" };
-            let lead = format!(
-                "{:indent$}{lead:<w$}",
-                "",
-                indent = usize::from(INDENT),
-                w = label.len()
-            );
-            vec![word(lead, Meaning::Muted), word(line, meaning)]
-        })
-        .collect()
-}
-
-/// `! Shared memory  /dev/shm has 64 MiB → start the container with …`
-fn short(finding: &Finding, theme: &Theme) -> Vec<Word> {
-    let mut words = vec![
-        mark(finding.status, theme),
-        word(format!(" {}  ", finding.title), meaning(finding.status)),
-        word(one_line(&finding.evidence), Meaning::Text),
-    ];
-    if !finding.fix.is_empty() && finding.status <= Status::Warn {
-        words.push(word(
-            format!("  fix: {}", one_line(&finding.fix)),
-            Meaning::Accent,
-        ));
-    }
-    words
 }
 
 /// Draws the list, `scroll` lines scrolled away; returns how far it can be scrolled.
@@ -144,7 +65,7 @@ pub fn draw(
     let all: Vec<Vec<Word>> = match area.height < ROWS_FOR_WORDS {
         true => {
             let shown = view.findings.iter().filter(|f| f.status <= Status::Pass);
-            shown.map(|finding| short(finding, theme)).collect()
+            shown.map(|found| finding::short(found, theme)).collect()
         }
         false => lines(&view.findings, area.width, theme),
     };
@@ -164,13 +85,10 @@ mod tests {
     use super::*;
 
     fn finding(status: Status) -> Finding {
+        let evidence = "what was seen is told in words that need two lines";
         Finding {
-            id: "x",
-            title: "A check",
             status,
-            evidence: "what was seen is told in words that need two lines".into(),
-            cause: "because".into(),
-            fix: "do this".into(),
+            ..Finding::fail(evidence, "because", "do this").named("x", "A check")
         }
     }
 

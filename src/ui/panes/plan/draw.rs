@@ -1,18 +1,19 @@
 //! The plan on the screen: the form on the left, memory and work on the right, what fits below.
 
 use super::{Field, Kind, PlanPane, Shown, stack};
+use crate::base::finding::Status;
 use crate::base::human::{grouped, short};
 use crate::plan::measured::{self, Measured, Place};
 use crate::plan::quantity::decimal;
 use crate::plan::request::Said;
-use crate::plan::{Estimator, Level, Plan, Verdict};
+use crate::plan::{Estimator, Plan, Verdict};
 use crate::ui::action::Action;
 use crate::ui::hit::Target;
 use crate::ui::layout::{rule, scroll_to, split_bottom, split_top};
 use crate::ui::panes::PaneContext;
 use crate::ui::theme::{Meaning, Theme};
-use crate::ui::widgets::bar;
 use crate::ui::widgets::text::{self, Word, word};
+use crate::ui::widgets::{bar, finding};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -465,22 +466,14 @@ fn draw_below(frame: &mut Frame, area: Rect, shown: &Shown, context: &PaneContex
         at.line(buffer, &[word(words, Meaning::Warn)], theme);
     }
     for advice in shown.plan.advice.iter().filter(|a| a.id != "too_large") {
-        let (mark, meaning) = match advice.level {
-            Level::Problem => (theme.glyphs().bad, Meaning::Bad),
-            Level::Warn => (theme.glyphs().warn, Meaning::Warn),
-            Level::Note => (theme.glyphs().separator, Meaning::Muted),
+        let quiet = advice.status > Status::Warn;
+        let mark = match quiet {
+            true => word(theme.glyphs().separator, Meaning::Muted),
+            false => finding::mark(advice.status, theme),
         };
-        let words = [
-            word(format!("{mark} "), meaning),
-            word(
-                advice.what.clone(),
-                if advice.level == Level::Note {
-                    Meaning::Muted
-                } else {
-                    Meaning::Text
-                },
-            ),
-        ];
+        let meaning = if quiet { Meaning::Muted } else { Meaning::Text };
+        let what = word(format!(" {}", advice.evidence), meaning);
+        let words = [mark, what];
         at.line(buffer, &words, theme);
     }
 }

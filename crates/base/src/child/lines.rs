@@ -1,0 +1,271 @@
+//! The parent's side: starting the child, reading its lines within limits, and diagnosing its exit.
+
+use super::serve::{END, Header, LINE, REFUSED};
+use super::{ChildError, Limits, Parser, Request, VERB};
+use crate::text::one_line;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
+use std::process::{self, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+
+/// Lines buffered ahead of the reader.
+const AHEAD: usize = 64;
+/// Bytes of final error output kept, and characters of it shown.
+const LAST_WORDS: u64 = 16 << 10;
+const TOLD: usize = 400;
+
+/// The lines of a parser, as they arrive. Nothing follows an error.
+#[derive(Debug)]
+pub struct Lines {
+    heard: Receiver<Result<String, ChildError>>,
+    limits: Limits,
+    said: u64,
+    ended: bool,
+    process: Option<Process>,
+}
+
+#[derive(Debug)]
+struct Process {
+    child: process::Child,
+    /// Closed when dropped, which closes the child's input.
+    _hold_input: Sender<()>,
+    words: Receiver<String>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Lines {
+    pub(super) fn from_process(
+        program: &Path,
+        parser: &Parser,
+        request: Request,
+        limits: &Limits,
+    ) -> Result<Lines, ChildError> {
+        let start = |why: String| ChildError::Start {
+            program: program.to_path_buf(),
+            why,
+        };
+        let mut child = Command::new(program)
+            .arg(VERB)
+            .arg(parser.id)
+            .args(["--memory", &limits.memory.to_string()])
+            .args(["--cpu-seconds", &limits.cpu_seconds.to_string()])
+            // Tokens and passwords in the environment stay out of a compromised parser's reach.
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| name == "LD_LIBRARY_PATH"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| start(e.to_string()))?;
+        let (Some(input), Some(output), Some(errors)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(start("it has no pipes".into()));
+        };
+        let (hold_input, held) = channel();
+        std::thread::spawn(move || write_request(input, &request, &held));
+        let (tell_words, words) = channel();
+        std::thread::spawn(move || {
+            let _ = tell_words.send(last_words(errors));
+        });
+        let (tell, heard) = sync_channel(AHEAD);
+        let line_bytes = limits.line_bytes;
+        std::thread::spawn(move || hear(BufReader::new(output), line_bytes, &tell));
+        Ok(Lines {
+            heard,
+            limits: *limits,
+            said: 0,
+            ended: false,
+            process: Some(Process {
+                child,
+                _hold_input: hold_input,
+                words,
+            }),
+        })
+    }
+
+    pub(super) fn from_thread(parser: Parser, request: Request, limits: &Limits) -> Lines {
+        let (tell, heard) = sync_channel(AHEAD);
+        let line_bytes = limits.line_bytes;
+        std::thread::spawn(move || parse_here(parser, &request, line_bytes, &tell));
+        Lines {
+            heard,
+            limits: *limits,
+            said: 0,
+            ended: false,
+            process: None,
+        }
+    }
+
+    /// The child's process id, while it runs.
+    pub fn process_id(&self) -> Option<u32> {
+        self.process.as_ref().map(|process| process.child.id())
+    }
+
+    fn count(&mut self, line: String) -> Result<String, ChildError> {
+        self.said += line.len() as u64;
+        if self.said > self.limits.total_bytes {
+            return Err(ChildError::Output(self.limits.total_bytes));
+        }
+        Ok(line)
+    }
+
+    /// The child closed its output without a reason.
+    fn autopsy(&mut self) -> ChildError {
+        let Some(process) = &mut self.process else {
+            return ChildError::Crashed("it exited without output".into());
+        };
+        // Its output is closed: it has ended, or is about to.
+        let status = process.child.wait();
+        let words = process.words.recv().unwrap_or_default();
+        if words.contains("memory allocation of") || words.contains("out of memory") {
+            return ChildError::Memory(self.limits.memory);
+        }
+        let signal = status.as_ref().ok().and_then(|status| {
+            use std::os::unix::process::ExitStatusExt;
+            status.signal()
+        });
+        const SIGXCPU: i32 = 24;
+        if signal == Some(SIGXCPU) {
+            return ChildError::Processor(self.limits.cpu_seconds);
+        }
+        let told: String = one_line(words.trim()).chars().take(TOLD).collect();
+        ChildError::Crashed(match (told.is_empty(), status) {
+            (false, _) => told,
+            (true, Ok(status)) => status.to_string(),
+            (true, Err(e)) => e.to_string(),
+        })
+    }
+}
+
+impl Iterator for Lines {
+    type Item = Result<String, ChildError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let item = match self.heard.recv_timeout(self.limits.silence) {
+            Ok(Ok(line)) if line.as_bytes().first() == Some(&END) => None,
+            Ok(Ok(line)) if line.as_bytes().first() == Some(&LINE) => {
+                Some(self.count(line[1..].to_string()))
+            }
+            Ok(Ok(line)) if line.as_bytes().first() == Some(&REFUSED) => {
+                Some(Err(ChildError::Refused(one_line(&line[1..]))))
+            }
+            Ok(Ok(line)) => Some(Err(ChildError::Crashed(format!(
+                "unexpected output: {}",
+                one_line(&line).chars().take(TOLD).collect::<String>()
+            )))),
+            Ok(Err(e)) => Some(Err(e)),
+            Err(RecvTimeoutError::Timeout) => Some(Err(ChildError::Silent(self.limits.silence))),
+            Err(RecvTimeoutError::Disconnected) => Some(Err(self.autopsy())),
+        };
+        if !matches!(item, Some(Ok(_))) {
+            self.ended = true;
+            // End the child now, not when the lines are dropped.
+            self.process = None;
+        }
+        item
+    }
+}
+
+fn write_request(mut input: ChildStdin, request: &Request, held: &Receiver<()>) {
+    let header = Header {
+        request: Request {
+            bytes: Vec::new(),
+            ..request.clone()
+        },
+        follow: request.bytes.len() as u64,
+    };
+    let Ok(mut line) = serde_json::to_vec(&header) else {
+        return;
+    };
+    line.push(b'\n');
+    // A child that died early closed its end; its output has the reason.
+    let written = input
+        .write_all(&line)
+        .and_then(|()| input.write_all(&request.bytes))
+        .and_then(|()| input.flush());
+    if written.is_ok() {
+        // Until the holder is gone.
+        let _ = held.recv();
+    }
+}
+
+fn last_words(mut errors: impl Read) -> String {
+    let mut words = Vec::new();
+    let _ = errors.by_ref().take(LAST_WORDS).read_to_end(&mut words);
+    // The rest is read and discarded: a full pipe would block the child.
+    let _ = std::io::copy(&mut errors, &mut std::io::sink());
+    String::from_utf8_lossy(&words).into_owned()
+}
+
+fn hear(
+    mut output: impl BufRead,
+    line_bytes: usize,
+    tell: &SyncSender<Result<String, ChildError>>,
+) {
+    // The mark, the line, the newline.
+    let most = line_bytes as u64 + 2;
+    loop {
+        let mut line = Vec::new();
+        match output.by_ref().take(most).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        if line.pop() != Some(b'\n') {
+            if line.len() as u64 + 1 == most {
+                let _ = tell.send(Err(ChildError::Output(line_bytes as u64)));
+            }
+            // Otherwise truncated in the middle of a line: the child died.
+            return;
+        }
+        let line = String::from_utf8_lossy(&line).into_owned();
+        if tell.send(Ok(line)).is_err() {
+            return;
+        }
+    }
+}
+
+/// The parser on this thread, with the child's protocol.
+fn parse_here(
+    parser: Parser,
+    request: &Request,
+    line_bytes: usize,
+    tell: &SyncSender<Result<String, ChildError>>,
+) {
+    let gone = || "nobody listens".to_string();
+    let mut too_long = false;
+    let mut say = |line: &str| {
+        if line.len() > line_bytes {
+            too_long = true;
+            return Err("the line is too long".to_string());
+        }
+        let line = format!("{}{line}", LINE as char);
+        tell.send(Ok(line)).map_err(|_| gone())
+    };
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| (parser.parse)(request, &mut say)));
+    let last = match result {
+        _ if too_long => Err(ChildError::Output(line_bytes as u64)),
+        Ok(Ok(())) => Ok((END as char).to_string()),
+        Ok(Err(why)) => Err(ChildError::Refused(why)),
+        Err(panic) => Err(ChildError::Crashed(words_of(&*panic))),
+    };
+    let _ = tell.send(last);
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let words = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
+    one_line(words.unwrap_or("a panic without a message"))
+}

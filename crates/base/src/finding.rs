@@ -1,0 +1,372 @@
+//! What a check says, one type for all of them: the doctor, preflight, data, tokenizers, plans and the verdicts on a
+//! training. A finding names what was measured, why it is so and what to do. How it is printed or drawn lives in `cli` and
+//! `ui`.
+
+use super::num::Num;
+use super::text::{one_line, sanitize};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How a check came out, the worst first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// What was asked for will not work, or does not.
+    Fail,
+    /// It works, but worse than it could.
+    Warn,
+    /// What is needed to judge could not be read. `skipped` in logs of version 0.1.
+    #[default]
+    #[serde(alias = "skipped")]
+    Unknown,
+    Pass,
+    /// There is nothing here to judge.
+    NotApplicable,
+}
+
+impl Status {
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Fail => "fail",
+            Status::Warn => "warn",
+            Status::Unknown => "unknown",
+            Status::Pass => "pass",
+            Status::NotApplicable => "not applicable",
+        }
+    }
+}
+
+/// One thing that was measured or seen.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Signal {
+    /// In words, with the number and its unit: `train loss 153.9`.
+    pub text: String,
+    /// Id of the metric that was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
+    /// Completed optimizer steps when it was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
+    /// In the metric's unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Num>,
+}
+
+impl Signal {
+    /// A reading of the metric `id`; `text` says it with its number.
+    pub fn of(id: &str, value: f64, text: impl Into<String>) -> Signal {
+        Signal {
+            text: text.into(),
+            metric: Some(id.into()),
+            step: None,
+            value: Some(Num(value)),
+        }
+    }
+
+    pub fn at(self, step: u64) -> Signal {
+        Signal {
+            step: Some(step),
+            ..self
+        }
+    }
+
+    fn is_plain(&self) -> bool {
+        self.metric.is_none() && self.step.is_none() && self.value.is_none()
+    }
+}
+
+/// Everything that was measured; as text, one after the other.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Evidence(pub Vec<Signal>);
+
+impl Evidence {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, signal) in self.0.iter().enumerate() {
+            f.write_str(if i == 0 { "" } else { "; " })?;
+            f.write_str(&signal.text)?;
+        }
+        Ok(())
+    }
+}
+
+impl From<String> for Evidence {
+    fn from(text: String) -> Evidence {
+        match text.is_empty() {
+            true => Evidence::default(),
+            false => Evidence(vec![Signal {
+                text,
+                ..Signal::default()
+            }]),
+        }
+    }
+}
+
+impl From<&str> for Evidence {
+    fn from(text: &str) -> Evidence {
+        text.to_string().into()
+    }
+}
+
+impl From<Signal> for Evidence {
+    fn from(signal: Signal) -> Evidence {
+        Evidence(vec![signal])
+    }
+}
+
+impl From<Vec<Signal>> for Evidence {
+    fn from(signals: Vec<Signal>) -> Evidence {
+        Evidence(signals)
+    }
+}
+
+/// What a check found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
+pub struct Finding {
+    /// The check's or the rule's word.
+    pub id: String,
+    /// A few words for a row.
+    pub title: String,
+    pub status: Status,
+    /// Where it was found: a metric and a step, a file and a line, a device. Empty where the title says it.
+    pub place: String,
+    pub evidence: Evidence,
+    /// Why that is so or matters; empty where nothing is wrong.
+    pub cause: String,
+    /// What to do; may be empty.
+    pub fix: String,
+    /// What passes; may be empty.
+    pub expected: String,
+    /// Where the threshold comes from: a paper with its number, or the code that set the convention. May be empty.
+    pub source: String,
+}
+
+impl Finding {
+    fn new(
+        status: Status,
+        evidence: impl Into<Evidence>,
+        cause: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            status,
+            evidence: evidence.into(),
+            cause: cause.into(),
+            fix: fix.into(),
+            ..Finding::default()
+        }
+    }
+
+    pub fn pass(evidence: impl Into<Evidence>) -> Finding {
+        Finding::new(Status::Pass, evidence, "", "")
+    }
+
+    pub fn warn(
+        evidence: impl Into<Evidence>,
+        cause: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Finding {
+        Finding::new(Status::Warn, evidence, cause, fix)
+    }
+
+    pub fn fail(
+        evidence: impl Into<Evidence>,
+        cause: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Finding {
+        Finding::new(Status::Fail, evidence, cause, fix)
+    }
+
+    /// `fix` says how it could be known.
+    pub fn unknown(evidence: impl Into<Evidence>, fix: impl Into<String>) -> Finding {
+        Finding::new(Status::Unknown, evidence, "", fix)
+    }
+
+    pub fn not_applicable(why: impl Into<Evidence>) -> Finding {
+        Finding::new(Status::NotApplicable, why, "", "")
+    }
+
+    /// Under the name of the check that made it.
+    #[must_use]
+    pub fn named(self, id: &str, title: &str) -> Finding {
+        Finding {
+            id: id.into(),
+            title: title.into(),
+            ..self
+        }
+    }
+
+    #[must_use]
+    pub fn at(self, place: impl Into<String>) -> Finding {
+        Finding {
+            place: place.into(),
+            ..self
+        }
+    }
+
+    /// Cause and fix as one sentence; empty where nothing is wrong.
+    pub fn advice(&self) -> String {
+        let parts = [&self.cause, &self.fix];
+        let said: Vec<&str> = parts
+            .into_iter()
+            .map(String::as_str)
+            .filter(|part| !part.is_empty())
+            .collect();
+        said.join("; ")
+    }
+
+    /// Without control sequences: what comes from a log or another process may hold any.
+    #[must_use]
+    pub fn sanitized(&self) -> Finding {
+        let signal = |signal: &Signal| Signal {
+            text: sanitize(&signal.text),
+            metric: signal.metric.as_deref().map(one_line),
+            ..*signal
+        };
+        Finding {
+            id: one_line(&self.id),
+            title: one_line(&self.title),
+            status: self.status,
+            place: one_line(&self.place),
+            evidence: Evidence(self.evidence.0.iter().map(signal).collect()),
+            cause: sanitize(&self.cause),
+            fix: sanitize(&self.fix),
+            expected: sanitize(&self.expected),
+            source: one_line(&self.source),
+        }
+    }
+}
+
+/// A finding as JSON: `evidence` is its text, and `signals` its parts where they hold more than text. Reads checks of
+/// version 0.1, whose cause and fix are one `hint`.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    id: String,
+    #[serde(default)]
+    title: String,
+    status: Status,
+    #[serde(default)]
+    place: String,
+    #[serde(default)]
+    evidence: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    signals: Vec<Signal>,
+    #[serde(default)]
+    cause: String,
+    #[serde(default, alias = "hint")]
+    fix: String,
+    #[serde(default)]
+    expected: String,
+    #[serde(default)]
+    source: String,
+}
+
+impl From<Finding> for Written {
+    fn from(finding: Finding) -> Written {
+        let evidence = finding.evidence.to_string();
+        let Evidence(signals) = finding.evidence;
+        let plain = matches!(&signals[..], [] | [_]) && signals.iter().all(Signal::is_plain);
+        Written {
+            id: finding.id,
+            title: finding.title,
+            status: finding.status,
+            place: finding.place,
+            evidence,
+            signals: if plain { Vec::new() } else { signals },
+            cause: finding.cause,
+            fix: finding.fix,
+            expected: finding.expected,
+            source: finding.source,
+        }
+    }
+}
+
+impl From<Written> for Finding {
+    fn from(written: Written) -> Finding {
+        Finding {
+            id: written.id,
+            title: written.title,
+            status: written.status,
+            place: written.place,
+            evidence: match written.signals.is_empty() {
+                true => written.evidence.into(),
+                false => Evidence(written.signals),
+            },
+            cause: written.cause,
+            fix: written.fix,
+            expected: written.expected,
+            source: written.source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding() -> Finding {
+        let signals = vec![
+            Signal::of("train/loss", 153.9, "train loss 153.9").at(150),
+            Signal::of("grad_norm", f64::INFINITY, "gradient norm inf"),
+        ];
+        Finding {
+            expected: "below ln V".into(),
+            source: "Pascanu et al. 2013".into(),
+            ..Finding::fail(signals, "the learning rate is too high", "lower it")
+                .named("diverged", "Divergence")
+                .at("step 150")
+        }
+    }
+
+    #[test]
+    fn json_keeps_numbers_that_are_not_finite_and_reads_back_as_it_was() {
+        let json = serde_json::to_value(finding()).unwrap();
+        assert_eq!(json["evidence"], "train loss 153.9; gradient norm inf");
+        assert_eq!(json["signals"][0]["step"], 150);
+        assert_eq!(json["signals"][1]["value"], "inf");
+        assert_eq!(json["status"], "fail");
+        assert_eq!(serde_json::from_value::<Finding>(json).unwrap(), finding());
+    }
+
+    #[test]
+    fn a_plain_text_is_written_once() {
+        let plain = Finding::pass("12 GiB free").named("disk_room", "Room");
+        let json = serde_json::to_value(&plain).unwrap();
+        assert_eq!(json.get("signals"), None);
+        assert_eq!(serde_json::from_value::<Finding>(json).unwrap(), plain);
+    }
+
+    #[test]
+    fn checks_of_old_logs_are_read() {
+        let old = r#"{"id":"overlap","title":"Apart","status":"skipped","evidence":"short","hint":"more text"}"#;
+        let read: Finding = serde_json::from_str(old).unwrap();
+        assert_eq!(read.status, Status::Unknown);
+        assert_eq!(
+            (read.fix.as_str(), read.evidence.to_string().as_str()),
+            ("more text", "short")
+        );
+    }
+
+    #[test]
+    fn the_worst_status_comes_first_and_advice_is_one_sentence() {
+        assert!(Status::Fail < Status::Warn && Status::Unknown < Status::Pass);
+        assert_eq!(
+            finding().advice(),
+            "the learning rate is too high; lower it"
+        );
+        assert_eq!(Finding::pass("fine").advice(), "");
+    }
+
+    #[test]
+    fn foreign_findings_lose_their_control_sequences() {
+        let foreign = Finding::warn("bad\x1b[2J", "why\x07", "");
+        let clean = foreign.sanitized();
+        assert!(!clean.evidence.to_string().contains('\x1b') && !clean.cause.contains('\x07'));
+    }
+}

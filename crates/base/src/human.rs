@@ -1,0 +1,117 @@
+//! Human-readable numbers, in few columns and fixed shapes.
+
+use std::time::Duration;
+
+/// `1,240`
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// `999`, `20.9k`, `1.54M`, `2.1B`: three significant digits.
+pub fn short(x: f64) -> String {
+    if !x.is_finite() {
+        return number(x);
+    }
+    let (scaled, suffix) = match x.abs() {
+        a if a >= 999.5e9 => (x / 1e12, "T"),
+        a if a >= 999.5e6 => (x / 1e9, "B"),
+        a if a >= 999.5e3 => (x / 1e6, "M"),
+        a if a >= 999.5 => (x / 1e3, "k"),
+        _ => (x, ""),
+    };
+    let decimals = match scaled.abs() {
+        _ if suffix.is_empty() && x.fract() == 0.0 => 0,
+        a if a >= 99.95 => 0,
+        a if a >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{scaled:.decimals$}{suffix}")
+}
+
+/// `78 MiB`, `1.1 GiB`
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = n as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let decimals = usize::from(unit > 0 && value < 9.95);
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+/// `0:38`, `12:05`, `3:20:00`, `2d 4h`
+pub fn duration(d: Duration) -> String {
+    let s = d.as_secs();
+    match s {
+        0..3600 => format!("{}:{:02}", s / 60, s % 60),
+        3600..86_400 => format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60),
+        _ => format!("{}d {}h", s / 86_400, s / 3600 % 24),
+    }
+}
+
+/// How long ago: `now`, `12 s`, `5 min`, `3 h`, `2 d`.
+pub fn age(d: Duration) -> String {
+    match d.as_secs() {
+        0..3 => "now".into(),
+        s @ 3..60 => format!("{s} s"),
+        s @ 60..3600 => format!("{} min", s / 60),
+        s @ 3600..86_400 => format!("{} h", s / 3600),
+        s => format!("{} d", s / 86_400),
+    }
+}
+
+/// A value with four significant digits: `1.764`, `0.0821`, `6.40e-4`, `NaN`.
+pub fn number(x: f64) -> String {
+    if x.is_nan() {
+        return "NaN".into();
+    }
+    if x.is_infinite() {
+        return if x > 0.0 { "inf".into() } else { "-inf".into() };
+    }
+    match x.abs() {
+        0.0 => "0".into(),
+        a if a >= 1e6 => short(x),
+        a if a >= 1e3 => format!("{x:.0}"),
+        a if a >= 100.0 => format!("{x:.1}"),
+        a if a >= 10.0 => format!("{x:.2}"),
+        a if a >= 1.0 => format!("{x:.3}"),
+        a if a >= 1e-2 => format!("{x:.4}"),
+        _ => format!("{x:.2e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes() {
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(
+            [999.0, 20_941.0, 1_540_000.0, 999_600.0].map(short),
+            ["999", "20.9k", "1.54M", "1.00M"]
+        );
+        assert_eq!(
+            [0, 1023, 81_788_928, 1_181_116_006].map(bytes),
+            ["0 B", "1023 B", "78 MiB", "1.1 GiB"]
+        );
+        assert_eq!(
+            [38, 725, 12_000, 187_200].map(|s| duration(Duration::from_secs(s))),
+            ["0:38", "12:05", "3:20:00", "2d 4h"]
+        );
+        assert_eq!(
+            [1.7641, 0.08213, 6.4e-4, f64::NAN].map(number),
+            ["1.764", "0.0821", "6.40e-4", "NaN"]
+        );
+    }
+}

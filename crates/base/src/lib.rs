@@ -1,0 +1,15 @@
+//! The ground floor: shared by every room, depending on none. Nothing here is about runs, models or UI.
+
+pub mod child;
+pub mod clock;
+pub mod files;
+pub mod finding;
+pub mod human;
+pub mod mapped;
+pub mod num;
+pub mod paths;
+pub mod registry;
+pub mod rng;
+pub mod sampling;
+pub mod stats;
+pub mod text;

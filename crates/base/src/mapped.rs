@@ -1,0 +1,83 @@
+//! Memory-mapped files, so that data larger than memory can be read as a slice. Contents are interpreted by their
+//! owners.
+#![allow(unsafe_code)]
+
+use memmap2::Mmap;
+use std::fs::File;
+use std::io;
+use std::ops::{Deref, Range};
+use std::path::Path;
+
+/// The bytes of an immutable file.
+#[derive(Debug)]
+pub struct Mapped {
+    /// `None` for an empty file: there is nothing to map.
+    map: Option<Mmap>,
+}
+
+impl Mapped {
+    /// Maps a whole file. The file must be written once, renamed into place and never changed: truncating it
+    /// while it is mapped kills this process.
+    ///
+    /// # Errors
+    /// The file cannot be opened or mapped.
+    pub fn open(path: &Path) -> io::Result<Mapped> {
+        let file = File::open(path)?;
+        if file.metadata()?.len() == 0 {
+            return Ok(Mapped { map: None });
+        }
+        // SAFETY: the map is read-only, and files opened here are complete before they get their name and are
+        // replaced by renaming or removed, never written in place: their bytes do not change while the map lives.
+        let map = unsafe { Mmap::map(&file) }?;
+        Ok(Mapped { map: Some(map) })
+    }
+
+    /// Tells the system that these bytes are not needed for now, so their pages can be released; reading them again
+    /// goes to the disk. A hint, without effect on systems that lack it.
+    pub fn release(&self, bytes: Range<usize>) {
+        #[cfg(unix)]
+        if let Some(map) = &self.map
+            && bytes.end <= map.len()
+        {
+            // SAFETY: the pages are backed by the file and never written, so that they are reloaded unchanged.
+            let _ = unsafe {
+                map.unchecked_advise_range(
+                    memmap2::UncheckedAdvice::DontNeed,
+                    bytes.start,
+                    bytes.len(),
+                )
+            };
+        }
+        #[cfg(not(unix))]
+        let _ = bytes;
+    }
+}
+
+impl Deref for Mapped {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.map.as_deref().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_reads_as_it_was_written_even_after_its_name_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, b"bytes").unwrap();
+        let mapped = Mapped::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(&*mapped, b"bytes");
+        mapped.release(1..3);
+        mapped.release(3..99);
+        assert_eq!(&*mapped, b"bytes");
+        std::fs::write(&path, b"").unwrap();
+        assert!(Mapped::open(&path).unwrap().is_empty());
+        assert!(Mapped::open(&dir.path().join("absent")).is_err());
+    }
+}

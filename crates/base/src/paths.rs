@@ -1,0 +1,157 @@
+//! Directories and environment variables: read once in `main`, passed in everywhere else so that tests never touch a
+//! developer's home.
+
+use std::path::{Path, PathBuf};
+
+/// The environment of the program.
+#[derive(Debug, Clone, Default)]
+pub struct Env {
+    /// `$XDG_CONFIG_HOME/llmtui` or `~/.config/llmtui`: the user's presets, themes and keymap.
+    pub config_dir: Option<PathBuf>,
+    /// `$XDG_STATE_HOME/llmtui` or `~/.local/state/llmtui`: state kept between sessions.
+    pub state_dir: Option<PathBuf>,
+    /// `$XDG_CACHE_HOME/llmtui` or `~/.cache/llmtui`: data that can be regenerated.
+    pub cache_dir: Option<PathBuf>,
+    /// Sockets: `$XDG_RUNTIME_DIR/llmtui` or `/tmp/llmtui-UID`.
+    pub runtime_dir: PathBuf,
+    /// Non-empty `NO_COLOR`.
+    pub no_color: bool,
+    pub term: String,
+    pub colorterm: String,
+    /// The locale is UTF-8.
+    pub utf8: bool,
+    /// Inside SSH: a lower frame rate.
+    pub ssh: bool,
+    pub tmux: bool,
+    /// `CUDA_VISIBLE_DEVICES`, even if empty.
+    pub cuda_visible_devices: Option<String>,
+    pub cuda_device_order: Option<String>,
+    /// The folders of `PATH`.
+    pub path: Vec<PathBuf>,
+    /// The Hugging Face hub's variables.
+    pub hub: HubEnv,
+}
+
+/// Variables of Hugging Face's own tools.
+#[derive(Debug, Clone, Default)]
+pub struct HubEnv {
+    /// `HF_HOME`, or `huggingface` in the user's cache folder.
+    pub home: Option<PathBuf>,
+    /// `HF_HUB_CACHE` (or `HUGGINGFACE_HUB_CACHE`), if set.
+    pub cache: Option<PathBuf>,
+    /// `HF_ENDPOINT`: a mirror.
+    pub endpoint: Option<String>,
+    /// `HF_TOKEN`, or `HUGGING_FACE_HUB_TOKEN`.
+    pub token: Option<String>,
+    /// `HF_TOKEN_PATH`: a file with the token.
+    pub token_path: Option<PathBuf>,
+    /// `HF_HUB_OFFLINE`: never use the network.
+    pub offline: bool,
+    /// `HF_HUB_DOWNLOAD_TIMEOUT`, seconds.
+    pub timeout_seconds: Option<u64>,
+}
+
+impl HubEnv {
+    /// `var` returns a variable that is set and not empty.
+    fn read(var: &dyn Fn(&str) -> Option<String>, cache_dir: Option<PathBuf>) -> HubEnv {
+        let yes =
+            |text: String| matches!(text.to_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE");
+        HubEnv {
+            home: var("HF_HOME")
+                .map(PathBuf::from)
+                .or_else(|| cache_dir.map(|dir| dir.join("huggingface"))),
+            cache: var("HF_HUB_CACHE")
+                .or_else(|| var("HUGGINGFACE_HUB_CACHE"))
+                .map(PathBuf::from),
+            endpoint: var("HF_ENDPOINT"),
+            token: var("HF_TOKEN").or_else(|| var("HUGGING_FACE_HUB_TOKEN")),
+            token_path: var("HF_TOKEN_PATH").map(PathBuf::from),
+            offline: var("HF_HUB_OFFLINE").is_some_and(yes),
+            timeout_seconds: var("HF_HUB_DOWNLOAD_TIMEOUT").and_then(|s| s.trim().parse().ok()),
+        }
+    }
+}
+
+impl Env {
+    /// Reads the process environment.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the environment"
+    )]
+    pub fn from_process() -> Env {
+        let var = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+        let uid = rustix::process::getuid().as_raw();
+        let locale = var("LC_ALL")
+            .or_else(|| var("LC_CTYPE"))
+            .or_else(|| var("LANG"))
+            .unwrap_or_default()
+            .to_lowercase();
+        Env {
+            config_dir: {
+                use etcetera::BaseStrategy;
+                etcetera::base_strategy::Xdg::new()
+                    .ok()
+                    .map(|xdg| xdg.config_dir().join("llmtui"))
+            },
+            state_dir: {
+                use etcetera::BaseStrategy;
+                etcetera::base_strategy::Xdg::new()
+                    .ok()
+                    .and_then(|xdg| xdg.state_dir())
+                    .map(|dir| dir.join("llmtui"))
+            },
+            cache_dir: {
+                use etcetera::BaseStrategy;
+                etcetera::base_strategy::Xdg::new()
+                    .ok()
+                    .map(|xdg| xdg.cache_dir().join("llmtui"))
+            },
+            runtime_dir: var("XDG_RUNTIME_DIR")
+                .map(|dir| Path::new(&dir).join("llmtui"))
+                .unwrap_or_else(|| PathBuf::from(format!("/tmp/llmtui-{uid}"))),
+            no_color: var("NO_COLOR").is_some(),
+            term: var("TERM").unwrap_or_default(),
+            colorterm: var("COLORTERM").unwrap_or_default(),
+            utf8: locale.contains("utf-8") || locale.contains("utf8"),
+            ssh: var("SSH_TTY").is_some() || var("SSH_CONNECTION").is_some(),
+            tmux: var("TMUX").is_some() || var("STY").is_some(),
+            cuda_visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
+            cuda_device_order: var("CUDA_DEVICE_ORDER"),
+            path: var("PATH").map_or(Vec::new(), |path| std::env::split_paths(&path).collect()),
+            hub: HubEnv::read(&var, {
+                use etcetera::BaseStrategy;
+                etcetera::base_strategy::Xdg::new()
+                    .ok()
+                    .map(|xdg| xdg.cache_dir())
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hubs_variables_have_their_usual_defaults_and_ranks() {
+        let none = HubEnv::read(&|_| None, Some("/home/u/.cache".into()));
+        assert_eq!(none.home, Some("/home/u/.cache/huggingface".into()));
+        assert!(!none.offline && none.token.is_none());
+        let said = HubEnv::read(
+            &|name| {
+                let value = match name {
+                    "HF_TOKEN" => "new",
+                    "HUGGING_FACE_HUB_TOKEN" => "old",
+                    "HF_HUB_OFFLINE" => "yes",
+                    "HF_HUB_DOWNLOAD_TIMEOUT" => "30",
+                    _ => return None,
+                };
+                Some(value.into())
+            },
+            None,
+        );
+        assert_eq!(said.token.as_deref(), Some("new"));
+        assert!(said.offline);
+        assert_eq!(said.timeout_seconds, Some(30));
+    }
+}

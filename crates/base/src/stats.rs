@@ -1,0 +1,67 @@
+//! Statistics shared by several rooms.
+
+/// Exponential moving average with bias correction (as Adam corrects its moments): the first values are not biased to 0.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ema {
+    alpha: f64,
+    sum: f64,
+    weight: f64,
+}
+
+impl Ema {
+    /// `alpha` in [0, 1): the weight of the past.
+    pub fn new(alpha: f64) -> Self {
+        Ema {
+            alpha,
+            sum: 0.0,
+            weight: 0.0,
+        }
+    }
+
+    /// Adds `x` and returns the average. A non-finite `x` is returned as is and not accumulated.
+    pub fn push(&mut self, x: f64) -> f64 {
+        if !x.is_finite() {
+            return x;
+        }
+        self.sum = self.alpha * self.sum + (1.0 - self.alpha) * x;
+        self.weight = self.alpha * self.weight + (1.0 - self.alpha);
+        self.sum / self.weight
+    }
+
+    pub fn value(&self) -> Option<f64> {
+        (self.weight > 0.0).then(|| self.sum / self.weight)
+    }
+}
+
+/// The median; `None` if there is no finite value.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|x| x.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    match n {
+        0 => None,
+        _ if n % 2 == 1 => Some(sorted[n / 2]),
+        _ => Some((sorted[n / 2 - 1] + sorted[n / 2]) / 2.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ema_is_unbiased_from_the_first_value() {
+        let mut ema = Ema::new(0.9);
+        assert!((ema.push(5.0) - 5.0).abs() < 1e-12);
+        assert!((ema.push(5.0) - 5.0).abs() < 1e-12);
+        assert!(ema.push(f64::NAN).is_nan());
+        assert!((ema.value().unwrap() - 5.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn median_of_even_odd_and_none() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(&[f64::NAN]), None);
+    }
+}

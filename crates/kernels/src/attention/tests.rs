@@ -1,0 +1,250 @@
+//! Attention against the composite in f64, under every mask.
+
+use super::*;
+use crate::check::{assert_close, leaf, normal, oracle};
+use crate::matmul::ComputeDtype;
+
+fn heads(n_head: usize, n_kv_head: usize, head_dim: usize) -> Heads {
+    Heads {
+        n_head,
+        n_kv_head,
+        head_dim,
+    }
+}
+
+const CASES: [(usize, usize, usize, usize, usize); 8] = [
+    // (n_head, n_kv_head, head_dim, B, T)
+    (1, 1, 1, 1, 1),
+    (4, 4, 8, 2, 13),
+    (4, 2, 6, 2, 64),
+    (3, 1, 16, 1, 65),
+    (2, 2, 5, 3, 150),
+    (2, 1, 32, 1, 300),
+    (1, 1, 64, 2, 129),
+    (2, 1, 80, 1, 70),
+];
+
+/// Documents of 1, 2, 3 … tokens in each sequence.
+fn documents(batch_size: usize, seq_len: usize) -> Vec<u32> {
+    let mut starts = vec![0];
+    while starts.len() < batch_size * seq_len {
+        let (at, len) = (starts.len(), 1 + starts.len() % 37);
+        let start = if at % seq_len < len { 0 } else { at % seq_len };
+        let rest = seq_len - at % seq_len;
+        starts.extend(std::iter::repeat_n(start as u32, len.min(rest)));
+    }
+    starts.truncate(batch_size * seq_len);
+    starts
+}
+
+/// The fused forms against candle in f64.
+fn check(arithmetic: ComputeDtype, sizes: Sizes, batch_size: usize, tolerance: f64) {
+    let Sizes {
+        heads,
+        seq_len,
+        mask,
+        scores,
+    } = sizes;
+    let rows = batch_size * seq_len;
+    let qkv = normal(rows * heads.qkv_width(), 0);
+    let dout = normal(rows * heads.q_width(), 1);
+    let lq = leaf(&qkv, &[batch_size, seq_len, heads.qkv_width()]);
+    let (exact, grads) = oracle(&[&lq], &dout, || {
+        Ok(composite_masked(heads, &lq, None, &None, (mask, scores))?.0)
+    });
+    let mut out = vec![9.0; dout.len()];
+    let mut lse = vec![9.0; rows * heads.n_head];
+    forward(arithmetic, sizes, &qkv, &mut out, &mut lse);
+    assert_close("out", &out, &exact, 2.0 * tolerance);
+    let mut dqkv = vec![f32::NAN; qkv.len()];
+    let saved = Saved {
+        qkv: &qkv,
+        out: &out,
+        lse: &lse,
+    };
+    backward(arithmetic, sizes, saved, &dout, &mut dqkv);
+    assert_close("dqkv", &dqkv, &grads[0], 5.0 * tolerance);
+}
+
+#[test]
+fn gradients_agree_with_candle_in_f64_under_every_mask() {
+    for (n_head, n_kv_head, head_dim, batch_size, seq_len) in CASES {
+        let heads = heads(n_head, n_kv_head, head_dim);
+        let documents = documents(batch_size, seq_len);
+        for window in [None, Some(1), Some(17), Some(200)] {
+            for first in [None, Some(documents.as_slice())] {
+                let sizes = Sizes {
+                    mask: Mask { window, first },
+                    ..Sizes::causal(heads, seq_len)
+                };
+                check(ComputeDtype::F32, sizes, batch_size, 1e-6);
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_agree_with_candle_in_f64_under_every_score() {
+    let slopes: Vec<f32> = (0..4).map(|h| 0.5 / (1 + h) as f32).collect();
+    for (n_head, n_kv_head, head_dim, batch_size, seq_len) in CASES {
+        let documents = documents(batch_size, seq_len);
+        for (scale, softcap, tilted, window) in [
+            (Some(0.7), None, false, None),
+            (None, Some(2.0), false, Some(17)),
+            (None, None, true, None),
+            (Some(0.4), Some(3.0), true, Some(40)),
+        ] {
+            let sizes = Sizes {
+                mask: Mask {
+                    window,
+                    first: (n_head > 2).then_some(documents.as_slice()),
+                },
+                scores: Scores {
+                    scale,
+                    softcap,
+                    slopes: tilted.then_some(&slopes[..n_head]),
+                },
+                ..Sizes::causal(heads(n_head, n_kv_head, head_dim), seq_len)
+            };
+            check(ComputeDtype::F32, sizes, batch_size, 2e-6);
+        }
+    }
+}
+
+#[test]
+fn bf16_products_stay_within_the_rounding_of_their_factors() {
+    for (n_head, n_kv_head, head_dim, batch_size, seq_len) in CASES {
+        let sizes = Sizes::causal(heads(n_head, n_kv_head, head_dim), seq_len);
+        check(ComputeDtype::Bf16, sizes, batch_size, 4e-3);
+    }
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let sizes = Sizes::causal(heads(2, 1, 16), 400);
+    let heads = sizes.heads;
+    let (qkv, dout) = (normal(400 * heads.qkv_width(), 0), normal(400 * 32, 1));
+    let run = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        pool.unwrap().install(|| {
+            let (mut out, mut lse) = (vec![0.0; 400 * 32], vec![0.0; 2 * 400]);
+            forward(ComputeDtype::F32, sizes, &qkv, &mut out, &mut lse);
+            let mut dqkv = vec![0.0; qkv.len()];
+            let saved = Saved {
+                qkv: &qkv,
+                out: &out,
+                lse: &lse,
+            };
+            backward(ComputeDtype::F32, sizes, saved, &dout, &mut dqkv);
+            (out, lse, dqkv)
+        })
+    };
+    let one = run(1);
+    assert!(one == run(2) && one == run(5));
+}
+
+#[test]
+fn what_lies_outside_the_window_has_no_influence() {
+    let mask = Mask {
+        window: Some(10),
+        first: None,
+    };
+    let sizes = Sizes {
+        mask,
+        ..Sizes::causal(heads(1, 1, 16), 300)
+    };
+    let run = |qkv: &[f32]| {
+        let (mut out, mut lse) = (vec![0.0; 300 * 16], vec![0.0; 300]);
+        forward(ComputeDtype::F32, sizes, qkv, &mut out, &mut lse);
+        out
+    };
+    let mut qkv = normal(300 * 48, 0);
+    let before = run(&qkv);
+    qkv[..200 * 48].fill(7.0);
+    let after = run(&qkv);
+    assert_eq!(before[209 * 16..], after[209 * 16..]);
+    assert_ne!(before[208 * 16..209 * 16], after[208 * 16..209 * 16]);
+}
+
+#[test]
+fn the_future_has_no_influence() {
+    let heads = heads(2, 1, 4);
+    let run = |qkv: &[f32]| {
+        let (mut out, mut lse) = (vec![0.0; 70 * 8], vec![0.0; 2 * 70]);
+        forward(
+            ComputeDtype::F32,
+            Sizes::causal(heads, 70),
+            qkv,
+            &mut out,
+            &mut lse,
+        );
+        out
+    };
+    let mut qkv = normal(70 * heads.qkv_width(), 0);
+    let before = run(&qkv);
+    qkv[66 * heads.qkv_width()..].fill(5.0);
+    let after = run(&qkv);
+    assert_eq!(before[..66 * 8], after[..66 * 8]);
+    assert_ne!(before[66 * 8..], after[66 * 8..]);
+}
+
+#[test]
+fn cached_attention_equals_the_last_rows_of_the_whole() {
+    let slopes = [0.5, 0.25, 0.1, 0.05];
+    let plain = Sizes::causal(heads(4, 2, 4), 70);
+    check_cached(plain);
+    for window in [None, Some(1), Some(2), Some(30)] {
+        let mask = Mask {
+            window,
+            first: None,
+        };
+        let scores = Scores {
+            scale: Some(0.8),
+            softcap: Some(2.0),
+            slopes: Some(&slopes),
+        };
+        check_cached(Sizes { mask, ..plain });
+        check_cached(Sizes {
+            mask,
+            scores,
+            ..plain
+        });
+    }
+}
+
+fn check_cached(sizes: Sizes) {
+    let heads = sizes.heads;
+    let (total, capacity) = (70, 80);
+    let width = heads.qkv_width();
+    let qkv = normal(total * width, 0);
+    let (mut out, mut lse) = (vec![0.0; total * 16], vec![0.0; 4 * total]);
+    forward(ComputeDtype::F32, sizes, &qkv, &mut out, &mut lse);
+    let mut cache = [vec![9.0; 2 * capacity * 4], vec![9.0; 2 * capacity * 4]];
+    for t in 0..total {
+        for kv in 0..2 {
+            for (part, cache) in cache.iter_mut().enumerate() {
+                let from = t * width + 16 + part * 8 + kv * 4;
+                cache[(kv * capacity + t) * 4..][..4].copy_from_slice(&qkv[from..from + 4]);
+            }
+        }
+    }
+    let [keys, values] = &cache;
+    let cached = (keys.as_slice(), values.as_slice(), capacity);
+    // One, few, and enough for products of matrices.
+    for new in [1, 3, 9] {
+        let mut last = vec![0.0; new * 16];
+        let q = &qkv[(total - new) * width..];
+        let seq_len = new;
+        let sizes = Sizes { seq_len, ..sizes };
+        forward_cached(
+            ComputeDtype::F32,
+            sizes,
+            total - new,
+            (q, width),
+            cached,
+            &mut last,
+        );
+        let exact = out[(total - new) * 16..].iter().map(|&x| f64::from(x));
+        assert_close("cached", &last, &exact.collect::<Vec<f64>>(), 1e-6);
+    }
+}

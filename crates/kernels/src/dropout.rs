@@ -1,0 +1,160 @@
+//! Dropout (Srivastava et al. 2014): features are zeroed with a given probability, the others scaled to preserve the mean.
+//! The mask is a pure function of (seed, micro-step, site in the model, feature), so a recomputed pass, on any number
+//! of threads or after a resume, uses the same one.
+
+use super::simd::multiversion;
+use super::threads;
+use candle_core::{Result, Tensor};
+use llmtui_base::rng::{Rng, Stream};
+
+/// The dropout of one site in one pass.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dropout {
+    pub seed: u64,
+    /// Counted over the whole run.
+    pub micro_step: u64,
+    /// The site in the model.
+    pub lane: u32,
+    /// Dropout probability, below 1.
+    pub rate: f64,
+}
+
+/// FLOPs per element, for the choice of thread count: a Philox block of ten rounds yields four numbers.
+const COST: usize = 20;
+
+impl Dropout {
+    /// Random numbers below this drop.
+    fn threshold(&self) -> u32 {
+        (self.rate * 4_294_967_296.0) as u32
+    }
+
+    /// Scale of kept features.
+    fn scale(&self) -> f32 {
+        (1.0 / (1.0 - self.rate)) as f32
+    }
+
+    /// Calls `f(index in the row, factor)` for the features of row `row`, with one generator per row.
+    #[inline]
+    fn factors(&self, row: usize, width: usize, mut f: impl FnMut(usize, f32)) {
+        let mut rng = Rng::new(self.seed, Stream::Dropout, self.micro_step, self.lane);
+        // A normal takes one block, and a block yields four numbers.
+        rng.skip_normals((row * width.div_ceil(4)) as u32);
+        let (threshold, scale) = (self.threshold(), self.scale());
+        for i in 0..width {
+            let kept = rng.next_u32() >= threshold;
+            f(i, if kept { scale } else { 0.0 });
+        }
+    }
+
+    /// Factors of `rows` rows, row-major: 0 or 1 / (1 − rate).
+    pub fn mask(&self, rows: usize, width: usize) -> Vec<f32> {
+        let mut mask = vec![0.0; rows * width];
+        for (row, mask) in mask.chunks_exact_mut(width).enumerate() {
+            self.factors(row, width, |i, factor| mask[i] = factor);
+        }
+        mask
+    }
+}
+
+/// `x` (…, D) with dropout.
+pub fn composite(drop: &Dropout, x: &Tensor) -> Result<Tensor> {
+    let width = x.dim(candle_core::D::Minus1)?;
+    let mask = drop.mask(x.elem_count() / width, width);
+    let mask = Tensor::from_vec(mask, x.shape(), &candle_core::Device::Cpu)?;
+    x * mask.to_dtype(x.dtype())?.to_device(x.device())?
+}
+
+/// `x` (rows, `width`) ← `x` with dropout; its own backward.
+pub fn apply(drop: &Dropout, width: usize, x: &mut [f32]) {
+    threads::rows1(x, width, COST * width, |first, x| {
+        for (i, row) in x.chunks_exact_mut(width).enumerate() {
+            drop.factors(first + i, width, |i, factor| row[i] *= factor);
+        }
+    });
+}
+
+/// `y` (rows, `width`) = `residual` + dropout(`x`).
+pub fn add(drop: Option<&Dropout>, width: usize, x: &[f32], residual: &[f32], y: &mut [f32]) {
+    let cost = if drop.is_some() { COST } else { 1 };
+    threads::rows1(y, width, cost * width, |first, y| {
+        let part = first * width..first * width + y.len();
+        let (x, residual) = (&x[part.clone()], &residual[part]);
+        let Some(drop) = drop else {
+            return sum(x, residual, y);
+        };
+        let rows = x.chunks_exact(width).zip(residual.chunks_exact(width));
+        for (i, (y, (x, residual))) in y.chunks_exact_mut(width).zip(rows).enumerate() {
+            drop.factors(first + i, width, |i, factor| {
+                y[i] = residual[i] + x[i] * factor;
+            });
+        }
+    });
+}
+
+multiversion! {
+    fn sum(x: &[f32], residual: &[f32], y: &mut [f32]) {
+        for ((y, &x), &residual) in y.iter_mut().zip(x).zip(residual) {
+            *y = residual + x;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::{assert_close, leaf, normal, oracle};
+
+    const DROPOUT: Dropout = Dropout {
+        seed: 5,
+        micro_step: 3,
+        lane: 7,
+        rate: 0.3,
+    };
+
+    #[test]
+    fn the_share_is_right_and_the_mean_stays() {
+        let mask = DROPOUT.mask(200, 130);
+        let dropped = mask.iter().filter(|&&m| m == 0.0).count() as f64 / mask.len() as f64;
+        assert!((dropped - 0.3).abs() < 0.01, "{dropped}");
+        let mean = mask.iter().sum::<f32>() / mask.len() as f32;
+        assert!((mean - 1.0).abs() < 0.02, "{mean}");
+    }
+
+    #[test]
+    fn steps_places_and_seeds_drop_differently_and_each_repeats() {
+        let mask = DROPOUT.mask(4, 33);
+        assert_eq!(mask, DROPOUT.mask(4, 33));
+        let others = [
+            Dropout { seed: 6, ..DROPOUT },
+            Dropout {
+                micro_step: 4,
+                ..DROPOUT
+            },
+            Dropout { lane: 8, ..DROPOUT },
+        ];
+        for other in others {
+            assert_ne!(mask, other.mask(4, 33), "{other:?}");
+        }
+        // Row by row the same, whoever computes it.
+        assert_eq!(mask[..66], DROPOUT.mask(2, 33));
+    }
+
+    #[test]
+    fn gradients_agree_with_candle_in_f64() {
+        let (rows, width) = (90, 67);
+        let (x, residual) = (normal(rows * width, 0), normal(rows * width, 1));
+        let dy = normal(rows * width, 2);
+        let (lx, lr) = (leaf(&x, &[rows, width]), leaf(&residual, &[rows, width]));
+        let (exact, grads) = oracle(&[&lx, &lr], &dy, || {
+            composite(&DROPOUT, &lx)? + lr.as_tensor()
+        });
+        let mut y = vec![9.0; x.len()];
+        add(Some(&DROPOUT), width, &x, &residual, &mut y);
+        assert_close("y", &y, &exact, 1e-6);
+        let mut dx = dy.clone();
+        apply(&DROPOUT, width, &mut dx);
+        assert_close("dx", &dx, &grads[0], 1e-6);
+        add(None, width, &x, &residual, &mut y);
+        assert_eq!(y[5], x[5] + residual[5]);
+    }
+}

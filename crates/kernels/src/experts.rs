@@ -1,0 +1,511 @@
+//! Mixture-of-experts operations besides the experts' own matmuls: top-k routing, gathering the tokens
+//! of each expert and combining their outputs (Shazeer et al. 2017; Jiang et al. 2024, Mixtral, arXiv 2401.04088).
+//!
+//! A row of *routing* is n_expert probabilities, the log-sum-exp of the logits, and the indices of the top_k experts,
+//! most probable first; indices are stored as f32, which represents them exactly.
+
+use super::math::{exp, max, sum1, sum2};
+use super::threads;
+use candle_core::{D, DType, Result, Tensor};
+
+/// Routing options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Router {
+    pub n_expert: usize,
+    pub top_k: usize,
+    /// Renormalize the top-k probabilities to sum to 1.
+    pub norm_topk: bool,
+}
+
+/// `logits` (N, E), `bias` (E) for the selection only → gates (N, E), 0 for unselected experts; the probabilities
+/// (N, E); the selection (N, E), 1 or 0 and detached; the log-sum-exp of each row (N).
+pub fn composite(router: Router, logits: &Tensor, bias: Option<&Tensor>) -> Result<[Tensor; 4]> {
+    let top = logits.max_keepdim(D::Minus1)?.detach();
+    let powers = logits.broadcast_sub(&top)?.exp()?;
+    let sum = powers.sum_keepdim(D::Minus1)?;
+    let probs = powers.broadcast_div(&sum)?;
+    let lse = (sum.log()? + top)?.squeeze(D::Minus1)?;
+    let mut wanted = probs.detach();
+    if let Some(bias) = bias {
+        wanted = wanted.broadcast_add(&bias.detach())?;
+    }
+    let wanted = wanted.to_dtype(DType::F64)?.to_vec2::<f64>()?;
+    let mut mask = Vec::with_capacity(wanted.len() * router.n_expert);
+    for row in &wanted {
+        let chosen = best(router.top_k, row.iter().copied());
+        mask.extend((0..row.len()).map(|e| f64::from(u8::from(chosen.contains(&e)))));
+    }
+    let mask = Tensor::from_vec(mask, probs.shape(), &candle_core::Device::Cpu)?
+        .to_dtype(probs.dtype())?
+        .to_device(probs.device())?;
+    let mut gates = (&probs * &mask)?;
+    if router.norm_topk {
+        gates = gates.broadcast_div(&gates.sum_keepdim(D::Minus1)?)?;
+    }
+    Ok([gates, probs, mask, lse])
+}
+
+/// Indices of the `k` largest values, in descending order; ties go to the earlier one.
+fn best<T: PartialOrd>(k: usize, values: impl Iterator<Item = T>) -> Vec<usize> {
+    let mut chosen: Vec<(T, usize)> = Vec::with_capacity(k + 1);
+    for (e, value) in values.enumerate() {
+        let at = chosen.partition_point(|(other, _)| *other >= value);
+        if at < k {
+            chosen.insert(at, (value, e));
+            chosen.truncate(k);
+        }
+    }
+    chosen.into_iter().map(|(_, e)| e).collect()
+}
+
+impl Router {
+    /// Values per row of routing.
+    pub fn width(&self) -> usize {
+        self.n_expert + 1 + self.top_k
+    }
+
+    fn chosen<'a>(&self, row: &'a [f32]) -> &'a [f32] {
+        &row[self.n_expert + 1..]
+    }
+
+    /// Gates of the selected experts, in selection order.
+    #[inline]
+    fn gates<'a>(&self, row: &'a [f32]) -> impl Iterator<Item = f32> + use<'a> {
+        let chosen = self.chosen(row);
+        let sum: f32 = chosen.iter().map(|&e| row[e as usize]).sum();
+        let share = if self.norm_topk { 1.0 / sum } else { 1.0 };
+        chosen.iter().map(move |&e| row[e as usize] * share)
+    }
+}
+
+/// `logits` (N, n_expert), `bias` (n_expert) → `routing` (N, width). A NaN among the logits makes its whole row NaN and
+/// selects the first experts.
+pub fn route(router: Router, logits: &[f32], bias: Option<&[f32]>, routing: &mut [f32]) {
+    let (n, width) = (router.n_expert, router.width());
+    threads::rows1(routing, width, 30 * n, |first, routing| {
+        for (i, row) in routing.chunks_exact_mut(width).enumerate() {
+            let logits = &logits[(first + i) * n..][..n];
+            let (probs, rest) = row.split_at_mut(n);
+            let top = max(logits);
+            for (p, &x) in probs.iter_mut().zip(logits) {
+                *p = exp(x - top);
+            }
+            let sum = sum1(probs, |x| x);
+            let share = 1.0 / sum;
+            probs.iter_mut().for_each(|p| *p *= share);
+            rest[0] = top + sum.ln();
+            choose(probs, bias, &mut rest[1..]);
+        }
+    });
+}
+
+/// Fills `chosen` with the indices of the largest `probs` + `bias`, in descending order; ties go to the earlier one.
+fn choose(probs: &[f32], bias: Option<&[f32]>, chosen: &mut [f32]) {
+    let wanted = |e: usize| probs[e] + bias.map_or(0.0, |bias| bias[e]);
+    for k in 0..chosen.len() {
+        let (before, rest) = chosen.split_at_mut(k);
+        let free = (0..probs.len()).filter(|e| !before.contains(&(*e as f32)));
+        let best = free.reduce(|a, b| if wanted(b) > wanted(a) { b } else { a });
+        rest[0] = best.unwrap_or_default() as f32;
+    }
+}
+
+/// Tokens sorted by expert: every token occurs top_k times, those of one expert are contiguous.
+#[derive(Debug, Default)]
+pub struct Order {
+    /// Start of each expert's segment, and the end.
+    starts: Vec<usize>,
+    /// The token at each position.
+    tokens: Vec<u32>,
+    /// For each token its top_k positions, in selection order.
+    places: Vec<u32>,
+}
+
+impl Order {
+    /// Sorts tokens by a routing; memory is reused.
+    pub fn arrange(&mut self, router: Router, routing: &[f32]) {
+        let rows = routing.len() / router.width();
+        let all = |f: &mut dyn FnMut(usize, usize)| {
+            for (token, row) in routing.chunks_exact(router.width()).enumerate() {
+                router
+                    .chosen(row)
+                    .iter()
+                    .for_each(|&e| f(token, e as usize));
+            }
+        };
+        self.starts.clear();
+        self.starts.resize(router.n_expert + 1, 0);
+        all(&mut |_, e| self.starts[e + 1] += 1);
+        for e in 0..router.n_expert {
+            self.starts[e + 1] += self.starts[e];
+        }
+        self.tokens.resize(rows * router.top_k, 0);
+        self.places.clear();
+        let mut next = std::mem::take(&mut self.starts);
+        all(&mut |token, e| {
+            self.tokens[next[e]] = token as u32;
+            self.places.push(next[e] as u32);
+            next[e] += 1;
+        });
+        // Each expert's cursor now points to the start of the next expert's segment.
+        next.rotate_right(1);
+        next[0] = 0;
+        if let Some(end) = next.last_mut() {
+            *end = rows * router.top_k;
+        }
+        self.starts = next;
+    }
+
+    /// Positions of expert `e`.
+    pub fn of(&self, e: usize) -> std::ops::Range<usize> {
+        self.starts[e]..self.starts[e + 1]
+    }
+
+    fn places(&self, token: usize, top_k: usize) -> &[u32] {
+        &self.places[token * top_k..(token + 1) * top_k]
+    }
+}
+
+/// `out` (places, D) = the rows of `x` (N, D) in order.
+pub fn gather(order: &Order, d: usize, x: &[f32], out: &mut [f32]) {
+    threads::rows1(out, d, d, |first, out| {
+        for (out, &token) in out.chunks_exact_mut(d).zip(&order.tokens[first..]) {
+            out.copy_from_slice(&x[token as usize * d..][..d]);
+        }
+    });
+}
+
+/// `y` (N, D) = `residual` + Σ gate · the token's rows of `outs` (positions, D).
+pub fn combine(
+    router: Router,
+    order: &Order,
+    routing: &[f32],
+    outs: &[f32],
+    residual: Option<&[f32]>,
+    y: &mut [f32],
+) {
+    let d = y.len() * router.width() / routing.len();
+    threads::rows1(y, d, 2 * router.top_k * d, |first, y| {
+        for (i, y) in y.chunks_exact_mut(d).enumerate() {
+            let token = first + i;
+            match residual {
+                Some(residual) => y.copy_from_slice(&residual[token * d..][..d]),
+                None => y.fill(0.0),
+            }
+            let row = &routing[token * router.width()..][..router.width()];
+            let places = order.places(token, router.top_k);
+            for (gate, &place) in router.gates(row).zip(places) {
+                let out = &outs[place as usize * d..][..d];
+                for (y, &x) in y.iter_mut().zip(out) {
+                    *y += gate * x;
+                }
+            }
+        }
+    });
+}
+
+/// For `dy` (N, D): replaces `outs` (positions, D), the experts' outputs, by the gradient with respect to them; `dgates`
+/// (N, top_k) = the gradient with respect to the gates.
+pub fn combine_backward(
+    router: Router,
+    order: &Order,
+    routing: &[f32],
+    dy: &[f32],
+    outs: &mut [f32],
+    dgates: &mut [f32],
+) {
+    let width = router.width();
+    let d = dy.len() * width / routing.len();
+    threads::rows1(
+        dgates,
+        router.top_k,
+        2 * router.top_k * d,
+        |first, dgates| {
+            for (i, dgates) in dgates.chunks_exact_mut(router.top_k).enumerate() {
+                let dy = &dy[(first + i) * d..][..d];
+                let places = order.places(first + i, router.top_k);
+                for (dgate, &place) in dgates.iter_mut().zip(places) {
+                    *dgate = sum2(dy, &outs[place as usize * d..][..d], |a, b| a * b);
+                }
+            }
+        },
+    );
+    threads::rows1(outs, d, 2 * d, |first, outs| {
+        for (i, out) in outs.chunks_exact_mut(d).enumerate() {
+            let token = order.tokens[first + i] as usize;
+            let row = &routing[token * width..][..width];
+            let places = order.places(token, router.top_k);
+            let mut gates = router.gates(row).zip(places);
+            let own = gates.find(|(_, place)| **place as usize == first + i);
+            let gate = own.map_or(0.0, |(gate, _)| gate);
+            for (out, &dy) in out.iter_mut().zip(&dy[token * d..]) {
+                *out = gate * dy;
+            }
+        }
+    });
+}
+
+/// `dx` (N, D) = (or +=) the sum of the token's rows of `dgathered` (positions, D).
+pub fn gather_backward(order: &Order, top_k: usize, dgathered: &[f32], dx: &mut [f32], add: bool) {
+    let d = dx.len() * top_k / order.tokens.len();
+    threads::rows1(dx, d, top_k * d, |first, dx| {
+        for (i, dx) in dx.chunks_exact_mut(d).enumerate() {
+            if !add {
+                dx.fill(0.0);
+            }
+            for &place in order.places(first + i, top_k) {
+                for (dx, &x) in dx.iter_mut().zip(&dgathered[place as usize * d..]) {
+                    *dx += x;
+                }
+            }
+        }
+    });
+}
+
+/// Gradient contributions of the load-balancing losses, per token.
+#[derive(Debug, Clone, Copy)]
+pub struct Balance<'a> {
+    /// Gradient with respect to each expert's probability, (n_expert).
+    pub by_probability: &'a [f32],
+    /// Half the gradient with respect to log-sum-exp²: the factor of the log-sum-exp.
+    pub by_lse: f32,
+}
+
+/// `dlogits` (N, n_expert) = the gradient with respect to the router's logits, for `dgates` (N, top_k) and the balancing losses.
+pub fn route_backward(
+    router: Router,
+    routing: &[f32],
+    dgates: &[f32],
+    balance: Balance,
+    dlogits: &mut [f32],
+) {
+    let (n, width) = (router.n_expert, router.width());
+    threads::rows1(dlogits, n, 10 * n, |first, dlogits| {
+        for (i, dlogits) in dlogits.chunks_exact_mut(n).enumerate() {
+            let row = &routing[(first + i) * width..][..width];
+            let dgates = &dgates[(first + i) * router.top_k..][..router.top_k];
+            let probs = &row[..n];
+            // First with respect to the probabilities.
+            dlogits.copy_from_slice(balance.by_probability);
+            let chosen = router.chosen(row);
+            let (sum, along) = if router.norm_topk {
+                let sum: f32 = chosen.iter().map(|&e| row[e as usize]).sum();
+                let along = router.gates(row).zip(dgates).map(|(g, d)| g * d).sum();
+                (sum, along)
+            } else {
+                (1.0, 0.0_f32)
+            };
+            for (&e, &dgate) in chosen.iter().zip(dgates) {
+                dlogits[e as usize] += (dgate - along) / sum;
+            }
+            let mean = sum2(probs, dlogits, |p, d| p * d);
+            let by_lse = 2.0 * balance.by_lse * row[n];
+            for (d, &p) in dlogits.iter_mut().zip(probs) {
+                *d = p * (*d - mean + by_lse);
+            }
+        }
+    });
+}
+
+/// Load statistics of a routing.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tally {
+    /// Tokens per expert.
+    pub counts: Vec<f64>,
+    /// Σ over tokens of each expert's probability.
+    pub probabilities: Vec<f64>,
+    /// Σ over tokens of log-sum-exp².
+    pub lse_squares: f64,
+    pub tokens: f64,
+}
+
+impl Tally {
+    pub fn clear(&mut self, n_expert: usize) {
+        self.counts.clear();
+        self.counts.resize(n_expert, 0.0);
+        self.probabilities.clear();
+        self.probabilities.resize(n_expert, 0.0);
+        self.lse_squares = 0.0;
+        self.tokens = 0.0;
+    }
+
+    /// Accumulates a routing, in row order.
+    pub fn add(&mut self, router: Router, routing: &[f32]) {
+        for row in routing.chunks_exact(router.width()) {
+            for &e in router.chosen(row) {
+                self.counts[e as usize] += 1.0;
+            }
+            for (sum, &p) in self.probabilities.iter_mut().zip(row) {
+                *sum += f64::from(p);
+            }
+            self.lse_squares += f64::from(row[router.n_expert]).powi(2);
+            self.tokens += 1.0;
+        }
+    }
+
+    /// Adds another micro-step's counts.
+    pub fn join(&mut self, other: &Tally) {
+        for (sums, more) in [
+            (&mut self.counts, &other.counts),
+            (&mut self.probabilities, &other.probabilities),
+        ] {
+            sums.resize(sums.len().max(more.len()), 0.0);
+            sums.iter_mut().zip(more).for_each(|(sum, x)| *sum += x);
+        }
+        self.lse_squares += other.lse_squares;
+        self.tokens += other.tokens;
+    }
+
+    /// E · Σ f_e P_e: top_k if perfectly balanced.
+    pub fn aux(&self) -> f64 {
+        let pairs = self.counts.iter().zip(&self.probabilities);
+        let sum: f64 = pairs.map(|(f, p)| f * p).sum();
+        self.counts.len() as f64 * sum / self.tokens.powi(2).max(1.0)
+    }
+
+    /// Mean of log-sum-exp².
+    pub fn z(&self) -> f64 {
+        self.lse_squares / self.tokens.max(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::{assert_close, leaf, normal};
+    use candle_core::Device;
+
+    const ROUTERS: [Router; 4] = [
+        Router {
+            n_expert: 8,
+            top_k: 2,
+            norm_topk: true,
+        },
+        Router {
+            n_expert: 5,
+            top_k: 3,
+            norm_topk: false,
+        },
+        Router {
+            n_expert: 4,
+            top_k: 4,
+            norm_topk: true,
+        },
+        Router {
+            n_expert: 3,
+            top_k: 1,
+            norm_topk: false,
+        },
+    ];
+
+    /// Experts that multiply by a number of their own: y = Σ gate_e · a_e · x.
+    fn check(router: Router, with_bias: bool) {
+        let (n, d, e) = (33, 6, router.n_expert);
+        let (logits, x) = (normal(n * e, 0), normal(n * d, 1));
+        let (dy, factors, bias) = (normal(n * d, 2), normal(e, 3), normal(e, 4));
+        let bias = with_bias.then_some(bias.as_slice());
+        // The oracle: all experts on all tokens, and a balancing loss of Σ w p + c Σ lse².
+        let (ll, lx) = (leaf(&logits, &[n, e]), leaf(&x, &[n, d]));
+        let up = |v: &[f32], shape: (usize, usize)| {
+            let t = Tensor::from_slice(v, shape, &Device::Cpu).unwrap();
+            t.to_dtype(DType::F64).unwrap()
+        };
+        let lb = bias.map(|b| up(b, (1, e)).squeeze(0).unwrap());
+        let [gates, probs, mask, lse] = composite(router, &ll, lb.as_ref()).unwrap();
+        let a = up(&factors, (1, e));
+        let weights = gates.broadcast_mul(&a).unwrap().sum_keepdim(1).unwrap();
+        let y = lx.broadcast_mul(&weights).unwrap();
+        let balance = probs.broadcast_mul(&a).unwrap().sum_all().unwrap();
+        let z = (lse.sqr().unwrap().sum_all().unwrap() * 0.1).unwrap();
+        let loss = ((&y * up(&dy, (n, d))).unwrap().sum_all().unwrap() + balance).unwrap();
+        let grads = (loss + z).unwrap().backward().unwrap();
+        let flat = |t: &Tensor| t.flatten_all().unwrap().to_vec1::<f64>().unwrap();
+
+        let mut routing = vec![9.0; n * router.width()];
+        route(router, &logits, bias, &mut routing);
+        let mut order = Order::default();
+        order.arrange(router, &routing);
+        let places = n * router.top_k;
+        let (mut gathered, mut got) = (vec![0.0; places * d], vec![0.0; n * d]);
+        gather(&order, d, &x, &mut gathered);
+        let scale = |rows: &mut [f32]| {
+            for (e, factor) in factors.iter().enumerate() {
+                let of = order.of(e);
+                rows[of.start * d..of.end * d]
+                    .iter_mut()
+                    .for_each(|v| *v *= factor);
+            }
+        };
+        let mut outs = gathered.clone();
+        scale(&mut outs);
+        combine(router, &order, &routing, &outs, None, &mut got);
+        assert_close("y", &got, &flat(&y), 2e-6);
+        let mut tally = Tally::default();
+        tally.clear(e);
+        tally.add(router, &routing);
+        let counts: Vec<f64> = flat(&mask.sum(0).unwrap());
+        assert_eq!(tally.counts, counts);
+
+        let mut dgates = vec![9.0; places];
+        combine_backward(router, &order, &routing, &dy, &mut outs, &mut dgates);
+        scale(&mut outs);
+        let mut dx = vec![9.0; n * d];
+        gather_backward(&order, router.top_k, &outs, &mut dx, false);
+        assert_close("dx", &dx, &flat(grads.get(&lx).unwrap()), 5e-6);
+        let balance = Balance {
+            by_probability: &factors,
+            by_lse: 0.1,
+        };
+        let mut dlogits = vec![9.0; n * e];
+        route_backward(router, &routing, &dgates, balance, &mut dlogits);
+        assert_close("dlogits", &dlogits, &flat(grads.get(&ll).unwrap()), 5e-6);
+    }
+
+    #[test]
+    fn gradients_agree_with_candle_in_f64() {
+        for router in ROUTERS {
+            check(router, false);
+            check(router, true);
+        }
+    }
+
+    #[test]
+    fn equal_work_has_an_auxiliary_loss_of_top_k_and_one_busy_expert_the_most() {
+        let router = ROUTERS[0];
+        // Each token prefers two experts of its own, in turn: all get alike.
+        let mut logits = vec![0.0; 8 * 8];
+        for token in 0..8 {
+            logits[token * 8 + token] = 3.0;
+            logits[token * 8 + (token + 1) % 8] = 3.0;
+        }
+        let aux = |logits: &[f32]| {
+            let mut routing = vec![0.0; logits.len() / 8 * router.width()];
+            route(router, logits, None, &mut routing);
+            let mut tally = Tally::default();
+            tally.clear(8);
+            tally.add(router, &routing);
+            tally.aux()
+        };
+        assert!((aux(&logits) - 2.0).abs() < 1e-6);
+        let alike: Vec<f32> = logits[..8].repeat(8);
+        assert!(aux(&alike) > 6.0);
+    }
+
+    #[test]
+    fn a_bias_moves_the_choice_and_not_the_gates() {
+        let router = ROUTERS[3];
+        let mut routing = vec![0.0; router.width()];
+        route(
+            router,
+            &[2.0, 1.0, 0.0],
+            Some(&[0.0, 5.0, 0.0]),
+            &mut routing,
+        );
+        assert_eq!(router.chosen(&routing), [1.0]);
+        let gate = router.gates(&routing).next().unwrap();
+        assert_eq!(gate, routing[1]);
+        // Equal ones: the earlier.
+        route(router, &[1.0, 1.0, 1.0], None, &mut routing);
+        assert_eq!(router.chosen(&routing), [0.0]);
+    }
+}

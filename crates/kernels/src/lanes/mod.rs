@@ -1,0 +1,220 @@
+//! Vector registers for the few loops that must keep sums in registers: attention's small matmuls. Everything else is
+//! written plainly and vectorized by the compiler, see `simd`.
+#![allow(unsafe_code)]
+
+mod portable;
+mod rows8;
+#[cfg(test)]
+mod tests;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use super::aligned::Aligned;
+pub(super) use portable::Portable;
+pub(super) use rows8::{Left, ROWS, Right, To, rows8};
+
+/// One register. A *word* is 32 bits of each lane: one f32, or two bf16 numbers side by side.
+///
+/// # Safety
+/// All methods need the instructions of the implementing type; pointers must be valid for [`Vector::LANES`] words (one word
+/// for `splat`), aligned to four bytes.
+pub(super) trait Vector: Copy {
+    /// Words per register.
+    const LANES: usize;
+    /// Numbers per word.
+    const NUMBERS: usize;
+    unsafe fn zero() -> Self;
+    unsafe fn load(from: *const f32) -> Self;
+    unsafe fn store(self, to: *mut f32);
+    /// The word at `from` in every lane.
+    unsafe fn splat(from: *const f32) -> Self;
+    /// `sum` + Σ over the numbers of a word of self · b.
+    unsafe fn multiply_add(self, b: Self, sum: Self) -> Self;
+
+    // The following applies to lanes of one f32, even if a word can be two numbers.
+
+    unsafe fn all(x: f32) -> Self;
+    unsafe fn plus(self, b: Self) -> Self;
+    unsafe fn minus(self, b: Self) -> Self;
+    unsafe fn times(self, b: Self) -> Self;
+    unsafe fn over(self, b: Self) -> Self;
+    unsafe fn root(self) -> Self;
+    /// self · b + c, fused if the machine supports it.
+    unsafe fn fused(self, b: Self, c: Self) -> Self;
+    /// The maximum; `b` if one is NaN.
+    unsafe fn greater(self, b: Self) -> Self;
+    /// The minimum; `b` if one is NaN.
+    unsafe fn lesser(self, b: Self) -> Self;
+    /// self · 2^n for integers |n| ≤ 150.
+    unsafe fn times_power_of_two(self, n: Self) -> Self;
+    /// Lanes first..last of self, `other` elsewhere.
+    unsafe fn keep(self, first: usize, last: usize, other: Self) -> Self;
+    /// One word from two neighbouring numbers: of twice as many numbers (self, then `next`), all words. Numbers are rounded
+    /// to nearest, ties to even.
+    unsafe fn words_along(self, next: Self) -> Self;
+    /// One word from two numbers below each other.
+    unsafe fn words_down(self, below: Self) -> Self;
+
+    /// The first `n` words at `from`, and 0; n may be more than there are lanes.
+    #[inline(always)]
+    unsafe fn load_first(from: *const f32, n: usize) -> Self {
+        // SAFETY: the caller's, for n words.
+        unsafe {
+            if n >= Self::LANES {
+                return Self::load(from);
+            }
+            let mut words = [0.0; LINE];
+            std::ptr::copy_nonoverlapping(from, words.as_mut_ptr(), n);
+            Self::load(words.as_ptr())
+        }
+    }
+
+    /// Writes the first `n` lanes.
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, n: usize) {
+        // SAFETY: the caller's, for n words.
+        unsafe {
+            if n >= Self::LANES {
+                return self.store(to);
+            }
+            let mut words = [0.0; LINE];
+            self.store(words.as_mut_ptr());
+            std::ptr::copy_nonoverlapping(words.as_ptr(), to, n);
+        }
+    }
+
+    /// The first `n` lanes of self, `other` beyond; n may be more than there are lanes.
+    #[inline(always)]
+    unsafe fn keep_first(self, n: usize, other: f32) -> Self {
+        if n >= Self::LANES {
+            return self;
+        }
+        // SAFETY: the caller's.
+        unsafe { self.keep(0, n, Self::all(other)) }
+    }
+
+    /// e^x to 2 ulp for −87.3 ≤ x ≤ 88.7; clamped outside, NaN stays. For the constants see
+    /// `math::exp`.
+    #[inline(always)]
+    unsafe fn exp(self) -> Self {
+        const ROUND: f32 = 12_582_912.0;
+        // SAFETY: the caller's.
+        unsafe {
+            let x = Self::all(88.7).lesser(Self::all(-87.3).greater(self));
+            let shifted = x.fused(Self::all(std::f32::consts::LOG2_E), Self::all(ROUND));
+            let n = shifted.minus(Self::all(ROUND));
+            let r = n.fused(Self::all(-0.693_359_4), x);
+            let r = n.fused(Self::all(2.121_944_4e-4), r);
+            let tail = r.fused(Self::all(0.001_394_644_7), Self::all(0.008_369_152));
+            let tail = r.fused(tail, Self::all(0.041_666_264));
+            let tail = r.fused(tail, Self::all(0.166_665_16));
+            let tail = r.fused(tail, Self::all(0.5));
+            let power = r.times(r).fused(tail, r).plus(Self::all(1.0));
+            power.times_power_of_two(n)
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86::{Ymm, Zmm, ZmmPairs};
+
+/// Columns per line of a destination, whatever the register width.
+pub(super) const LINE: usize = 16;
+
+/// Sixteen running values (sums, maxima), whatever the register width, so that every machine accumulates
+/// in the same order.
+#[derive(Clone, Copy)]
+pub(super) struct Lanes<V>([V; 2]);
+
+impl<V: Vector> Lanes<V> {
+    /// Registers that hold the sixteen.
+    pub const PARTS: usize = LINE / V::LANES;
+
+    /// # Safety
+    /// This and the other methods need V's instructions.
+    #[inline(always)]
+    pub unsafe fn all(x: f32) -> Self {
+        // SAFETY: the caller's.
+        Lanes(unsafe { [V::all(x); 2] })
+    }
+
+    /// The values that correspond to elements `at`.., `at` being a whole number of registers.
+    #[inline(always)]
+    pub fn at(&mut self, at: usize) -> &mut V {
+        &mut self.0[at / V::LANES % Self::PARTS]
+    }
+
+    #[inline(always)]
+    pub unsafe fn values(self) -> [f32; LINE] {
+        let mut values = [0.0; LINE];
+        for (part, register) in self.0.iter().enumerate().take(Self::PARTS) {
+            // SAFETY: a line is a whole number of registers.
+            unsafe { register.store(values.as_mut_ptr().add(part * V::LANES)) }
+        }
+        values
+    }
+
+    #[inline(always)]
+    pub unsafe fn total(self) -> f32 {
+        // SAFETY: the caller's.
+        crate::math::sum1(&unsafe { self.values() }, |x| x)
+    }
+}
+
+/// Reusable scratch memory, aligned to cache lines.
+#[derive(Default)]
+pub(super) struct Buffer(Aligned);
+
+impl Buffer {
+    /// The first `len` elements or more, with arbitrary contents; allocates only to grow.
+    pub fn get(&mut self, len: usize) -> &mut [f32] {
+        if self.0.len() < len {
+            self.0 = Aligned::zeros(len.next_multiple_of(LINE));
+        }
+        &mut self.0
+    }
+}
+
+/// Declares a function that runs `$body::<V>` with the machine's widest registers. With `pairs`, bf16 compute uses
+/// registers of pairs if the machine has them, f32 otherwise.
+macro_rules! widest {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident(pairs, $($arg:ident : $ty:ty),* $(,)?) = $body:ident) => {
+        $(#[$meta])*
+        $vis unsafe fn $name(pairs: bool, $($arg: $ty),*) {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,avx512bf16")]
+                unsafe fn avx512_pairs($($arg: $ty),*) {
+                    // SAFETY: the caller's.
+                    unsafe { $body::<$crate::lanes::ZmmPairs>($($arg),*) }
+                }
+                #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
+                unsafe fn avx512($($arg: $ty),*) {
+                    // SAFETY: the caller's.
+                    unsafe { $body::<$crate::lanes::Zmm>($($arg),*) }
+                }
+                #[target_feature(enable = "avx2,fma")]
+                unsafe fn avx2($($arg: $ty),*) {
+                    // SAFETY: the caller's.
+                    unsafe { $body::<$crate::lanes::Ymm>($($arg),*) }
+                }
+                use $crate::simd::{Level, level};
+                match level() {
+                    Level::Avx512 if pairs && std::is_x86_feature_detected!("avx512bf16") => {
+                        // SAFETY: the machine has the instructions; the rest is the caller's.
+                        return unsafe { avx512_pairs($($arg),*) };
+                    }
+                    // SAFETY: as above.
+                    Level::Avx512 => return unsafe { avx512($($arg),*) },
+                    // SAFETY: as above.
+                    Level::Avx2 => return unsafe { avx2($($arg),*) },
+                    Level::Baseline => {}
+                }
+            }
+            let _ = pairs;
+            // SAFETY: the caller's.
+            unsafe { $body::<$crate::lanes::Portable>($($arg),*) }
+        }
+    };
+}
+pub(super) use widest;

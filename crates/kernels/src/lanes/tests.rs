@@ -1,0 +1,105 @@
+//! Register matmuls against plain sums.
+
+use super::*;
+
+unsafe fn product<V: Vector>(out: &mut [f32], a: &[f32], b: &[f32], lines: usize, k: usize) {
+    for add in [false, true] {
+        let to = To {
+            start: out.as_mut_ptr(),
+            row_stride: lines * LINE,
+            add,
+        };
+        let left = Left {
+            start: a.as_ptr(),
+            row_stride: k,
+            col_stride: 1,
+        };
+        let right = Right {
+            start: b.as_ptr(),
+            row_stride: lines * LINE,
+        };
+        // SAFETY: the slices hold 8 × k, k × lines · 16 and 8 × lines · 16 elements.
+        unsafe { rows8::<V>(to, left, right, lines, k) }
+    }
+}
+
+widest! { fn widest_product(pairs, out: &mut [f32], a: &[f32], b: &[f32], lines: usize, k: usize) = product }
+
+#[test]
+fn products_overwrite_and_then_add_at_every_width() {
+    for (lines, k) in [(1, 1), (2, 7), (3, 20)] {
+        let a: Vec<f32> = (0..8 * k).map(|i| (i as f32 * 0.3).sin()).collect();
+        let width = lines * LINE;
+        let b: Vec<f32> = (0..k * width).map(|i| (i as f32 * 0.7).cos()).collect();
+        let mut wide = vec![9.0; 8 * width];
+        let mut portable = vec![9.0; 8 * width];
+        // SAFETY: sizes as `product` says.
+        unsafe {
+            widest_product(false, &mut wide, &a, &b, lines, k);
+            product::<Portable>(&mut portable, &a, &b, lines, k);
+        }
+        for i in 0..8 * width {
+            let exact: f32 = (0..k)
+                .map(|p| a[i / width * k + p] * b[p * width + i % width])
+                .sum();
+            assert!((wide[i] - 2.0 * exact).abs() < 1e-5, "{i}");
+            assert!((portable[i] - 2.0 * exact).abs() < 1e-5, "{i}");
+        }
+    }
+}
+
+unsafe fn exponentials<V: Vector>(x: &mut [f32]) {
+    for x in x.chunks_exact_mut(V::LANES) {
+        // SAFETY: the slice holds LANES elements.
+        unsafe { V::load(x.as_ptr()).exp().store(x.as_mut_ptr()) }
+    }
+}
+
+widest! { fn widest_exponentials(pairs, x: &mut [f32]) = exponentials }
+
+#[test]
+fn exponentials_are_within_two_ulp_at_every_width() {
+    let x: Vec<f32> = (0..175_008).map(|i| i as f32 * 1e-3 - 87.0).collect();
+    let (mut wide, mut portable) = (x.clone(), x.clone());
+    // SAFETY: the length is a multiple of all lanes.
+    unsafe {
+        widest_exponentials(false, &mut wide);
+        exponentials::<Portable>(&mut portable);
+    }
+    for ((x, wide), portable) in x.iter().zip(wide).zip(portable) {
+        let exact = f64::from(*x).exp();
+        for value in [wide, portable] {
+            assert!((f64::from(value) / exact - 1.0).abs() < 2.5e-7, "{x}");
+        }
+    }
+    let mut ends = [f32::NAN, f32::NEG_INFINITY, 200.0, 0.0].repeat(4);
+    // SAFETY: sixteen elements.
+    unsafe { widest_exponentials(false, &mut ends) };
+    assert!(ends[0].is_nan() && ends[1] < 2e-38 && ends[2] > 1e38 && ends[3] == 1.0);
+}
+
+#[test]
+fn lanes_within_a_range_are_kept() {
+    let ones = [1.0_f32; 8];
+    for (first, last) in [(0, 8), (3, 5), (0, 0), (7, 20), (9, 12)] {
+        let mut kept = [0.0_f32; 8];
+        // SAFETY: eight elements each.
+        unsafe {
+            let nothing = Portable::zero();
+            let all = Portable::load(ones.as_ptr());
+            all.keep(first, last, nothing).store(kept.as_mut_ptr());
+        }
+        for (i, x) in kept.iter().enumerate() {
+            assert_eq!(*x == 1.0, i >= first && i < last);
+        }
+    }
+}
+
+#[test]
+fn buffers_are_aligned_and_keep_their_memory() {
+    let mut buffer = Buffer::default();
+    let first = buffer.get(100).as_ptr();
+    assert_eq!(first as usize % 64, 0);
+    assert!(buffer.get(70).len() >= 70);
+    assert_eq!(buffer.get(100).as_ptr(), first);
+}

@@ -1,0 +1,155 @@
+//! The registers of x86-64: AVX2, AVX-512, and AVX-512 with pairs of bf16.
+
+use super::Vector;
+use std::arch::x86_64::*;
+
+/// Methods that are one expression of instructions.
+macro_rules! instructions {
+    ($(fn $method:ident($($params:tt)*) $(-> $ret:ty)? { $body:expr })*) => {
+        $(
+            #[inline(always)]
+            #[allow(unused_unsafe, reason = "some expressions are no instruction")]
+            unsafe fn $method($($params)*) $(-> $ret)? {
+                // SAFETY: the trait's conditions, which are the caller's.
+                unsafe { $body }
+            }
+        )*
+    };
+}
+
+/// AVX2 with FMA.
+#[derive(Clone, Copy)]
+pub(crate) struct Ymm(__m256);
+
+impl Vector for Ymm {
+    const LANES: usize = 8;
+    const NUMBERS: usize = 1;
+    instructions! {
+        fn zero() -> Self { Ymm(_mm256_setzero_ps()) }
+        fn load(from: *const f32) -> Self { Ymm(_mm256_loadu_ps(from)) }
+        fn store(self, to: *mut f32) { _mm256_storeu_ps(to, self.0) }
+        fn splat(from: *const f32) -> Self { Ymm(_mm256_set1_ps(*from)) }
+        fn multiply_add(self, b: Self, sum: Self) -> Self { Ymm(_mm256_fmadd_ps(self.0, b.0, sum.0)) }
+        fn all(x: f32) -> Self { Ymm(_mm256_set1_ps(x)) }
+        fn plus(self, b: Self) -> Self { Ymm(_mm256_add_ps(self.0, b.0)) }
+        fn minus(self, b: Self) -> Self { Ymm(_mm256_sub_ps(self.0, b.0)) }
+        fn times(self, b: Self) -> Self { Ymm(_mm256_mul_ps(self.0, b.0)) }
+        fn over(self, b: Self) -> Self { Ymm(_mm256_div_ps(self.0, b.0)) }
+        fn root(self) -> Self { Ymm(_mm256_sqrt_ps(self.0)) }
+        fn fused(self, b: Self, c: Self) -> Self { Ymm(_mm256_fmadd_ps(self.0, b.0, c.0)) }
+        fn greater(self, b: Self) -> Self { Ymm(_mm256_max_ps(self.0, b.0)) }
+        fn lesser(self, b: Self) -> Self { Ymm(_mm256_min_ps(self.0, b.0)) }
+        fn times_power_of_two(self, n: Self) -> Self {
+            {
+                // In two factors, so that neither overflows the exponent.
+                let n = _mm256_cvtps_epi32(n.0);
+                let half = _mm256_srai_epi32::<1>(n);
+                let rest = _mm256_sub_epi32(n, half);
+                let x = _mm256_mul_ps(self.0, power_of_two(half));
+                Ymm(_mm256_mul_ps(x, power_of_two(rest)))
+            }
+        }
+        fn keep(self, first: usize, last: usize, other: Self) -> Self {
+            {
+                let lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+                let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(first as i32), lane);
+                let within = _mm256_cmpgt_epi32(_mm256_set1_epi32(last as i32), lane);
+                let kept = _mm256_castsi256_ps(_mm256_andnot_si256(below, within));
+                Ymm(_mm256_blendv_ps(other.0, self.0, kept))
+            }
+        }
+        fn words_along(self, _next: Self) -> Self { self }
+        fn words_down(self, _below: Self) -> Self { self }
+    }
+}
+
+/// 2^n for |n| ≤ 126.
+#[inline(always)]
+unsafe fn power_of_two(n: __m256i) -> __m256 {
+    // SAFETY: the caller's.
+    unsafe {
+        let biased = _mm256_add_epi32(n, _mm256_set1_epi32(127));
+        _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
+    }
+}
+
+macro_rules! zmm {
+    ($(#[$meta:meta])* $name:ident, $numbers:literal: $($own:tt)*) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name(__m512);
+
+        impl Vector for $name {
+            const LANES: usize = 16;
+            const NUMBERS: usize = $numbers;
+            instructions! {
+                fn zero() -> Self { $name(_mm512_setzero_ps()) }
+                fn load(from: *const f32) -> Self { $name(_mm512_loadu_ps(from)) }
+                fn store(self, to: *mut f32) { _mm512_storeu_ps(to, self.0) }
+                fn splat(from: *const f32) -> Self { $name(_mm512_set1_ps(*from)) }
+                fn all(x: f32) -> Self { $name(_mm512_set1_ps(x)) }
+                fn plus(self, b: Self) -> Self { $name(_mm512_add_ps(self.0, b.0)) }
+                fn minus(self, b: Self) -> Self { $name(_mm512_sub_ps(self.0, b.0)) }
+                fn times(self, b: Self) -> Self { $name(_mm512_mul_ps(self.0, b.0)) }
+                fn over(self, b: Self) -> Self { $name(_mm512_div_ps(self.0, b.0)) }
+                fn root(self) -> Self { $name(_mm512_sqrt_ps(self.0)) }
+                fn fused(self, b: Self, c: Self) -> Self { $name(_mm512_fmadd_ps(self.0, b.0, c.0)) }
+                fn greater(self, b: Self) -> Self { $name(_mm512_max_ps(self.0, b.0)) }
+                fn lesser(self, b: Self) -> Self { $name(_mm512_min_ps(self.0, b.0)) }
+                fn times_power_of_two(self, n: Self) -> Self { $name(_mm512_scalef_ps(self.0, n.0)) }
+                fn keep(self, first: usize, last: usize, other: Self) -> Self {
+                    $name(_mm512_mask_blend_ps(lanes(first, last), other.0, self.0))
+                }
+                $($own)*
+            }
+        }
+    };
+}
+
+/// Bits first..last.
+#[inline(always)]
+fn lanes(first: usize, last: usize) -> __mmask16 {
+    let below = |n: usize| (1_u32 << n.min(16)) - 1;
+    (below(last) & !below(first)) as __mmask16
+}
+
+zmm! {
+    /// AVX-512.
+    Zmm, 1:
+    fn multiply_add(self, b: Self, sum: Self) -> Self { Zmm(_mm512_fmadd_ps(self.0, b.0, sum.0)) }
+    fn words_along(self, _next: Self) -> Self { self }
+    fn words_down(self, _below: Self) -> Self { self }
+}
+
+zmm! {
+    /// AVX-512 with bf16: pairs of bf16 numbers, sums in f32.
+    ZmmPairs, 2:
+    fn multiply_add(self, b: Self, sum: Self) -> Self {
+        ZmmPairs(_mm512_dpbf16_ps(sum.0, as_pairs(self.0), as_pairs(b.0)))
+    }
+    fn words_along(self, next: Self) -> Self {
+        ZmmPairs(std::mem::transmute::<__m512bh, __m512>(_mm512_cvtne2ps_pbh(next.0, self.0)))
+    }
+    fn words_down(self, below: Self) -> Self {
+        {
+            let upper = _mm512_slli_epi32::<16>(widened(below.0));
+            ZmmPairs(_mm512_castsi512_ps(_mm512_or_si512(widened(self.0), upper)))
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn as_pairs(words: __m512) -> __m512bh {
+    // SAFETY: the same 512 bits.
+    unsafe { std::mem::transmute::<__m512, __m512bh>(words) }
+}
+
+/// Each number as bf16 in the low half of its word.
+#[inline(always)]
+unsafe fn widened(x: __m512) -> __m512i {
+    // SAFETY: the caller's; the transmute keeps the same 256 bits.
+    unsafe {
+        let short = std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(x));
+        _mm512_cvtepu16_epi32(short)
+    }
+}

@@ -1,0 +1,35 @@
+//! The operations of a decoder. Each file implements one operation twice: a *composite* in plain candle (any device,
+//! any float type, differentiable by candle: the oracle of the gradient checks) and a *fused* forward and
+//! backward on f32 slices (the fast CPU path). Models, parameter layouts and optimizer settings live above.
+
+pub mod activation;
+pub mod adamw;
+pub mod aligned;
+pub mod allocations;
+pub mod attention;
+#[cfg(test)]
+mod check;
+pub mod dropout;
+pub mod embedding;
+pub mod experts;
+pub mod flat;
+mod lanes;
+pub mod linear;
+pub mod lion;
+pub mod logprob;
+pub mod low_rank;
+pub mod math;
+pub mod matmul;
+pub mod matrix;
+pub mod norm;
+pub mod pages;
+pub mod positions;
+pub mod qk_norm;
+pub mod quant;
+pub mod reduce;
+pub mod rotary;
+pub mod simd;
+pub mod softcap;
+mod team;
+pub mod threads;
+pub mod update;

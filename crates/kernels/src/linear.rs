@@ -1,0 +1,130 @@
+//! A linear layer: y = x Wᵀ (+ b), weights stored (out, in).
+
+use super::matmul::{Accumulation, Compute, ComputeDtype, Mat, Plus, matmul};
+use super::matrix::Matrix;
+use super::reduce;
+use candle_core::{Result, Tensor};
+
+/// `x` (…, in), `weight` (out, in), `bias` (out) → (…, out).
+pub fn composite(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    let y = x.broadcast_matmul(&weight.t()?)?;
+    match bias {
+        Some(bias) => y.broadcast_add(bias),
+        None => Ok(y),
+    }
+}
+
+/// Dimensions of a fused linear layer: `rows` vectors of `d_in` features become `d_out` features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    pub rows: usize,
+    pub d_in: usize,
+    pub d_out: usize,
+}
+
+/// `y` (rows, d_out) = `residual` + `bias` + `x` (rows, d_in) · `weight` (d_out, d_in)ᵀ.
+pub fn forward(
+    arithmetic: ComputeDtype,
+    sizes: Sizes,
+    x: &[f32],
+    weight: Matrix,
+    bias: Option<&[f32]>,
+    residual: Option<&[f32]>,
+    y: &mut [f32],
+) {
+    let Sizes { rows, d_in, d_out } = sizes;
+    let plus = Plus { residual, bias };
+    let compute = Compute::pool(arithmetic);
+    weight.product(y, Mat::new(x, rows, d_in), d_out, plus, compute);
+}
+
+/// `dx` (rows, d_in) = (or +=) `dy` (rows, d_out) · `weight`.
+pub fn backward_input(
+    arithmetic: ComputeDtype,
+    sizes: Sizes,
+    dy: &[f32],
+    weight: Matrix,
+    dx: &mut [f32],
+    into: Accumulation,
+) {
+    let Sizes { rows, d_in, d_out } = sizes;
+    let dy = Mat::new(dy, rows, d_out);
+    weight.input_gradient(dx, dy, d_in, into, Compute::pool(arithmetic));
+}
+
+/// `dweight` (d_out, d_in) = (or +=) `dy`ᵀ · `x`.
+pub fn backward_weight(
+    arithmetic: ComputeDtype,
+    sizes: Sizes,
+    dy: &[f32],
+    x: &[f32],
+    dweight: &mut [f32],
+    into: Accumulation,
+) {
+    let Sizes { rows, d_in, d_out } = sizes;
+    let (dy, x) = (Mat::new(dy, rows, d_out), Mat::new(x, rows, d_in));
+    matmul(dweight, dy.t(), x, 1.0, into, Compute::pool(arithmetic));
+}
+
+/// `dbias` (d_out) = (or +=) Σ over rows of `dy`.
+pub fn backward_bias(dy: &[f32], dbias: &mut [f32], into: Accumulation) {
+    reduce::column_sums(dbias, dy, into);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::{assert_close, leaf, normal, oracle};
+
+    #[test]
+    fn gradients_agree_with_candle_in_f64() {
+        for (rows, d_in, d_out) in [(1, 1, 1), (5, 7, 3), (33, 40, 65), (64, 128, 96)] {
+            let sizes = Sizes { rows, d_in, d_out };
+            let x = normal(rows * d_in, 0);
+            let weight = normal(d_out * d_in, 1);
+            let bias = normal(d_out, 2);
+            let residual = normal(rows * d_out, 3);
+            let dy = normal(rows * d_out, 4);
+            let leaves = [
+                leaf(&x, &[rows, d_in]),
+                leaf(&weight, &[d_out, d_in]),
+                leaf(&bias, &[d_out]),
+            ];
+            let [lx, lw, lb] = &leaves;
+            let (exact, grads) = oracle(&[lx, lw, lb], &dy, || {
+                let y = composite(lx, lw, Some(lb))?;
+                y + leaf(&residual, &[rows, d_out]).as_tensor()
+            });
+            let mut y = vec![9.0; rows * d_out];
+            forward(
+                ComputeDtype::F32,
+                sizes,
+                &x,
+                Matrix::Dense(&weight),
+                Some(&bias),
+                Some(&residual),
+                &mut y,
+            );
+            assert_close("y", &y, &exact, 1e-6);
+            let mut dx = vec![9.0; rows * d_in];
+            backward_input(
+                ComputeDtype::F32,
+                sizes,
+                &dy,
+                Matrix::Dense(&weight),
+                &mut dx,
+                Accumulation::Overwrite,
+            );
+            assert_close("dx", &dx, &grads[0], 1e-6);
+            let mut dweight = vec![f32::NAN; d_out * d_in];
+            let mut dbias = vec![f32::NAN; d_out];
+            for (times, into) in [(1.0, Accumulation::Overwrite), (2.0, Accumulation::Add)] {
+                let exact = |i: usize| grads[i].iter().map(|x| times * x).collect::<Vec<_>>();
+                backward_weight(ComputeDtype::F32, sizes, &dy, &x, &mut dweight, into);
+                assert_close("dweight", &dweight, &exact(1), 1e-6);
+                backward_bias(&dy, &mut dbias, into);
+                assert_close("dbias", &dbias, &exact(2), 1e-6);
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The thin matrices of adapters: y[:, part] += scale · z Bᵀ beside a frozen product, where z = x Aᵀ is a plain matrix
+//! product, and the way back. Several adapters over the same x keep their z side by side.
+#![allow(unsafe_code)]
+
+use super::matmul::{Accumulation, Compute, ComputeDtype, Destination, Mat, matmul, matmul_into};
+
+/// One adapter's place among `rows` rows: columns `z_first..z_first + rank` of z, and `y_first..y_first + d_out` of y.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    pub rows: usize,
+    pub z_width: usize,
+    pub z_first: usize,
+    pub rank: usize,
+    pub y_width: usize,
+    pub y_first: usize,
+    pub d_out: usize,
+    pub scale: f32,
+}
+
+impl Part {
+    fn z<'a>(&self, z: &'a [f32]) -> Mat<'a> {
+        Mat::strided(&z[self.z_first..], self.rows, self.rank, self.z_width)
+    }
+
+    fn y<'a>(&self, y: &'a [f32]) -> Mat<'a> {
+        Mat::strided(&y[self.y_first..], self.rows, self.d_out, self.y_width)
+    }
+
+    fn b<'a>(&self, b: &'a [f32]) -> Mat<'a> {
+        Mat::new(b, self.d_out, self.rank)
+    }
+
+    fn check(&self, z: &[f32], y: &[f32]) {
+        assert_eq!(z.len(), self.rows * self.z_width, "z of an adapter");
+        assert_eq!(y.len(), self.rows * self.y_width, "y of an adapter");
+        assert!(self.z_first + self.rank <= self.z_width, "columns of z");
+        assert!(self.y_first + self.d_out <= self.y_width, "columns of y");
+    }
+}
+
+/// `y` (rows, y_width), its part, += scale · `z` (rows, z_width), its part, · `b` (d_out, rank)ᵀ.
+pub fn forward(arithmetic: ComputeDtype, part: Part, z: &[f32], b: &[f32], y: &mut [f32]) {
+    part.check(z, y);
+    let to = Destination {
+        start: y[part.y_first..].as_mut_ptr(),
+        row_stride: part.y_width,
+        into: Accumulation::Add,
+    };
+    let (z, b) = (part.z(z), part.b(b).t());
+    // SAFETY: y is borrowed exclusively, and the part's columns lie within its rows: both were checked.
+    unsafe { matmul_into(to, z, b, part.scale, Compute::pool(arithmetic)) }
+}
+
+/// `dz` (rows, z_width), its part, = scale · `dy` (rows, y_width), its part, · `b` (d_out, rank).
+pub fn backward_input(arithmetic: ComputeDtype, part: Part, dy: &[f32], b: &[f32], dz: &mut [f32]) {
+    part.check(dz, dy);
+    let to = Destination {
+        start: dz[part.z_first..].as_mut_ptr(),
+        row_stride: part.z_width,
+        into: Accumulation::Overwrite,
+    };
+    let (dy, b) = (part.y(dy), part.b(b));
+    // SAFETY: as in `forward`.
+    unsafe { matmul_into(to, dy, b, part.scale, Compute::pool(arithmetic)) }
+}
+
+/// `db` (d_out, rank) = (or +=) scale · `dy`ᵀ · `z`, of the part's columns.
+pub fn backward_weight(
+    arithmetic: ComputeDtype,
+    part: Part,
+    (dy, z): (&[f32], &[f32]),
+    db: &mut [f32],
+    into: Accumulation,
+) {
+    part.check(z, dy);
+    let (dy, z) = (part.y(dy).t(), part.z(z));
+    matmul(db, dy, z, part.scale, into, Compute::pool(arithmetic));
+}
+
+/// `weight` (d_out, d_in) += scale · `b` (d_out, rank) · `a` (rank, d_in), in f32.
+pub fn merge(
+    scale: f32,
+    (b, a): (&[f32], &[f32]),
+    (d_out, d_in): (usize, usize),
+    weight: &mut [f32],
+) {
+    let rank = a.len() / d_in.max(1);
+    let (b, a) = (Mat::new(b, d_out, rank), Mat::new(a, rank, d_in));
+    let compute = Compute::pool(ComputeDtype::F32);
+    matmul(weight, b, a, scale, Accumulation::Add, compute);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::{assert_close, leaf, normal, oracle};
+
+    #[test]
+    fn gradients_of_a_part_agree_with_candle_in_f64() {
+        for (rows, rank, d_out) in [(1, 1, 1), (5, 3, 7), (70, 8, 40)] {
+            let part = Part {
+                rows,
+                z_width: rank + 2,
+                z_first: 2,
+                rank,
+                y_width: d_out + 3,
+                y_first: 1,
+                d_out,
+                scale: 0.5,
+            };
+            let z = normal(rows * part.z_width, 0);
+            let b = normal(d_out * rank, 1);
+            let before = normal(rows * part.y_width, 2);
+            let dy = normal(rows * part.y_width, 3);
+            let (lz, lb) = (leaf(&z, &[rows, rank + 2]), leaf(&b, &[d_out, rank]));
+            let (exact, grads) = oracle(&[&lz, &lb], &dy, || {
+                let added = lz.narrow(1, 2, rank)?.matmul(&lb.t()?)?;
+                let added = (added * 0.5)?.pad_with_zeros(1, 1, 2)?;
+                added + leaf(&before, &[rows, part.y_width]).as_tensor()
+            });
+            let mut y = before.clone();
+            forward(ComputeDtype::F32, part, &z, &b, &mut y);
+            assert_close("y", &y, &exact, 1e-6);
+            let mut dz = vec![0.0; z.len()];
+            backward_input(ComputeDtype::F32, part, &dy, &b, &mut dz);
+            assert_close("dz", &dz, &grads[0], 1e-6);
+            let mut db = vec![f32::NAN; b.len()];
+            for (times, into) in [(1.0, Accumulation::Overwrite), (2.0, Accumulation::Add)] {
+                backward_weight(ComputeDtype::F32, part, (&dy, &z), &mut db, into);
+                let exact: Vec<f64> = grads[1].iter().map(|x| times * x).collect();
+                assert_close("db", &db, &exact, 1e-6);
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Elementary functions that the compiler can vectorize, and sums over sixteen lanes. NaN stays NaN.
+
+/// e^x to 2 ulp (2.5e-7 relative) for −87.3 ≤ x ≤ 88.7; clamped outside.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    const ROUND: f32 = 12_582_912.0; // 1.5 · 2^23: adding it rounds to the nearest integer
+    // Comparisons, not min and max: those would swallow NaN.
+    let x = if x < -87.3 { -87.3 } else { x };
+    let x = if x > 88.7 { 88.7 } else { x };
+    let shifted = x * std::f32::consts::LOG2_E + ROUND;
+    let n = shifted - ROUND;
+    // ln 2 in two parts (Cody and Waite 1980): the first multiplication is exact.
+    let r = x - n * 0.693_359_4;
+    let r = r + n * 2.121_944_4e-4;
+    // Minimax on |r| ≤ ln 2 / 2, fitted for this project: 4e-9 relative.
+    let tail =
+        0.5 + r * (0.166_665_16 + r * (0.041_666_264 + r * (0.008_369_152 + r * 0.001_394_644_7)));
+    let power = 1.0 + (r + r * r * tail);
+    // 2^n in two factors, so that n = 128 does not overflow the exponent.
+    let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
+    let half = n >> 1;
+    let rest = n.wrapping_sub(half);
+    power * exp2i(half) * exp2i(rest)
+}
+
+/// 2^n for |n| ≤ 126.
+#[inline(always)]
+fn exp2i(n: i32) -> f32 {
+    f32::from_bits((n.wrapping_add(127) as u32) << 23)
+}
+
+/// 1 / (1 + e^−x).
+#[inline(always)]
+pub fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+/// tanh(x) to 2e-7 relative.
+#[inline(always)]
+pub fn tanh(x: f32) -> f32 {
+    let size = x.abs();
+    // Exponentials far from 0, a polynomial in x² (fitted for this project) near it, where a difference would cancel.
+    let far = 1.0 - 2.0 / (exp(2.0 * size) + 1.0);
+    let far = if x < 0.0 { -far } else { far };
+    let s = x * x;
+    let p = 0.020_469_379 + s * -0.005_515_125;
+    let p = -0.053_688_01 + s * p;
+    let p = 0.133_308_3 + s * p;
+    let p = -0.333_332_6 + s * p;
+    let near = x + x * s * p;
+    if size < 0.65 { near } else { far }
+}
+
+/// The standard normal distribution function Φ(x) and its density φ(x). Φ is within 1.2e-7 absolute, and 5e-7 relative in
+/// the left tail.
+#[inline(always)]
+pub fn normal_cdf_pdf(x: f32) -> (f32, f32) {
+    let bell = exp(-0.5 * x * x);
+    // Φ(−|x|) / e^(−x²/2) as a polynomial in t = 1 / (1 + 0.32 |x|), fitted for this project: 4e-8 relative.
+    let t = 1.0 / (1.0 + 0.32 * x.abs());
+    let p = 0.095_756_285 + t * -0.021_151_972;
+    let p = -0.147_401_1 + t * p;
+    let p = 0.066_079_95 + t * p;
+    let p = -0.009_860_295 + t * p;
+    let p = 0.058_840_356 + t * p;
+    let p = 0.087_787_13 + t * p;
+    let p = 0.114_627_42 + t * p;
+    let p = 0.127_660_67 + t * p;
+    let p = 0.127_661_53 + t * p;
+    let tail = bell * t * p;
+    let cdf = if x > 0.0 { 1.0 - tail } else { tail };
+    (cdf, bell * 0.398_942_3)
+}
+
+/// Σ f(a, b) over two slices of one length, in sixteen lanes whatever the machine.
+#[inline(always)]
+pub fn sum2(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut lanes = [0.0_f32; 16];
+    let (a_blocks, a_rest) = a.as_chunks::<16>();
+    let (b_blocks, b_rest) = b.as_chunks::<16>();
+    for (a, b) in a_blocks.iter().zip(b_blocks) {
+        for i in 0..16 {
+            lanes[i] += f(a[i], b[i]);
+        }
+    }
+    for (i, (&a, &b)) in a_rest.iter().zip(b_rest).enumerate() {
+        lanes[i] += f(a, b);
+    }
+    fold_lanes(lanes)
+}
+
+/// Σ f(a) over a slice, in sixteen lanes.
+#[inline(always)]
+pub fn sum1(a: &[f32], f: impl Fn(f32) -> f32) -> f32 {
+    sum2(a, a, |a, _| f(a))
+}
+
+/// The largest element; −∞ if empty. NaN is skipped.
+#[inline(always)]
+pub fn max(a: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    let (blocks, rest) = a.as_chunks::<16>();
+    for block in blocks {
+        for i in 0..16 {
+            lanes[i] = if block[i] > lanes[i] {
+                block[i]
+            } else {
+                lanes[i]
+            };
+        }
+    }
+    for (lane, &x) in lanes.iter_mut().zip(rest) {
+        *lane = if x > *lane { x } else { *lane };
+    }
+    lanes.iter().fold(f32::NEG_INFINITY, |max, &x| max.max(x))
+}
+
+#[inline(always)]
+fn fold_lanes(lanes: [f32; 16]) -> f32 {
+    let mut width = 8;
+    let mut lanes = lanes;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] += lanes[i + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tanh_is_close_everywhere_and_keeps_nan() {
+        for i in -40_000..=40_000 {
+            let x = i as f32 * 5e-4;
+            let exact = f64::from(x).tanh();
+            let error = (f64::from(tanh(x)) - exact).abs();
+            assert!(error <= 2.5e-7 * exact.abs(), "{x}: {error:e}");
+        }
+        assert!(tanh(f32::NAN).is_nan());
+        assert_eq!([tanh(200.0), tanh(-200.0)], [1.0, -1.0]);
+    }
+
+    #[test]
+    fn exp_is_within_two_ulp_and_keeps_nan() {
+        let mut worst = 0.0_f64;
+        for i in -87_000..88_000 {
+            let x = i as f32 * 1e-3 + 1.3e-4;
+            let exact = f64::from(x).exp();
+            worst = worst.max((f64::from(exp(x)) / exact - 1.0).abs());
+        }
+        assert!(worst < 2.5e-7, "{worst:e}");
+        assert!(exp(f32::NAN).is_nan());
+        assert!(exp(f32::NEG_INFINITY) < 2e-38);
+        assert!(exp(200.0) > 1e38);
+        assert_eq!(exp(0.0), 1.0);
+    }
+
+    /// Φ by Simpson's rule over the density, in f64.
+    fn phi(x: f64) -> f64 {
+        let density = |x: f64| (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt();
+        let (from, steps) = (-12.0, 4000);
+        let h = (x - from) / f64::from(steps);
+        let inner: f64 = (1..steps)
+            .map(|i| density(from + h * f64::from(i)) * if i % 2 == 1 { 4.0 } else { 2.0 })
+            .sum();
+        (density(from) + inner + density(x)) * h / 3.0
+    }
+
+    #[test]
+    fn the_normal_distribution_is_close_in_the_middle_and_in_the_tail() {
+        for i in -90..=90 {
+            let x = i as f32 * 0.1;
+            let (cdf, pdf) = normal_cdf_pdf(x);
+            let exact = phi(f64::from(x));
+            let error = (f64::from(cdf) - exact).abs();
+            assert!(error < 1.2e-7, "{x}: {error:e}");
+            if x < 0.0 {
+                // The argument x²/2 is rounded in f32 before the exponential: 3e-6 at x = −9.
+                assert!(
+                    error / exact < 5e-7 + f64::from(x * x) * 6e-8,
+                    "{x}: {}",
+                    error / exact
+                );
+            }
+            let density = (-0.5 * f64::from(x).powi(2)).exp() / std::f64::consts::TAU.sqrt();
+            assert!((f64::from(pdf) - density).abs() < 1e-7);
+        }
+        assert!(normal_cdf_pdf(f32::NAN).0.is_nan());
+    }
+
+    #[test]
+    fn sums_take_every_element_once() {
+        for n in [0, 1, 15, 16, 17, 33, 100] {
+            let a: Vec<f32> = (0..n).map(|i| i as f32).collect();
+            let exact: f32 = a.iter().map(|x| 2.0 * x).sum();
+            assert_eq!(sum2(&a, &a, |a, b| a + b), exact);
+            assert_eq!(sum1(&a, |a| 2.0 * a), exact);
+            let top = if n == 0 {
+                f32::NEG_INFINITY
+            } else {
+                n as f32 - 1.0
+            };
+            assert_eq!(max(&a), top);
+        }
+    }
+}

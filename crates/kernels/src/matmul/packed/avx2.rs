@@ -1,0 +1,195 @@
+//! AVX2 with fused multiply-add: f32.
+#![allow(
+    unsafe_op_in_unsafe_fn,
+    reason = "every line is an instruction; the trait says what callers owe"
+)]
+
+use super::ahead::Ahead;
+use super::blocked::Job;
+use super::instructions::Instructions;
+use super::pack::{Source, panels};
+use super::rows::all;
+use super::tile::{Write, by_size, tile};
+use std::arch::x86_64::*;
+
+/// Eight f32 per vector. Twelve sums, two columns and one row use fifteen of sixteen registers.
+pub(super) struct F32;
+
+/// All bits of the first `n` of 8 lanes.
+#[inline(always)]
+unsafe fn first(n: usize) -> __m256i {
+    const WINDOW: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+    _mm256_loadu_si256(WINDOW.as_ptr().add(8 - n).cast())
+}
+
+#[inline(always)]
+unsafe fn load(from: *const f32, n: usize) -> __m256 {
+    if n == 8 {
+        _mm256_loadu_ps(from)
+    } else {
+        _mm256_maskload_ps(from, first(n))
+    }
+}
+
+/// Transposes a square of 8 × 8: by pairs, by fours within each 128-bit half, then the halves.
+#[inline(always)]
+unsafe fn transpose(x: [__m256; 8]) -> [__m256; 8] {
+    let mut pairs = x;
+    for i in 0..4 {
+        pairs[2 * i] = _mm256_unpacklo_ps(x[2 * i], x[2 * i + 1]);
+        pairs[2 * i + 1] = _mm256_unpackhi_ps(x[2 * i], x[2 * i + 1]);
+    }
+    // fours[4 g + c] holds, in half p, column 4 p + c of rows 4 g .. 4 g + 4.
+    let mut fours = pairs;
+    for i in 0..2 {
+        let at = 4 * i;
+        fours[at] = _mm256_shuffle_ps::<0x44>(pairs[at], pairs[at + 2]);
+        fours[at + 1] = _mm256_shuffle_ps::<0xee>(pairs[at], pairs[at + 2]);
+        fours[at + 2] = _mm256_shuffle_ps::<0x44>(pairs[at + 1], pairs[at + 3]);
+        fours[at + 3] = _mm256_shuffle_ps::<0xee>(pairs[at + 1], pairs[at + 3]);
+    }
+    let mut turned = fours;
+    for c in 0..4 {
+        turned[c] = _mm256_permute2f128_ps::<0x20>(fours[c], fours[4 + c]);
+        turned[4 + c] = _mm256_permute2f128_ps::<0x31>(fours[c], fours[4 + c]);
+    }
+    turned
+}
+
+impl Instructions for F32 {
+    type Sum = __m256;
+    type Words = __m256;
+    const LANES: usize = 8;
+    const PER_WORD: usize = 1;
+    const ROWS: usize = 6;
+    const VECTORS: usize = 2;
+    const DEPTH: usize = 256;
+
+    #[inline(always)]
+    unsafe fn zero() -> __m256 {
+        _mm256_setzero_ps()
+    }
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> __m256 {
+        _mm256_set1_ps(x)
+    }
+    #[inline(always)]
+    unsafe fn mul_add(x: __m256, y: __m256, z: __m256) -> __m256 {
+        _mm256_fmadd_ps(x, y, z)
+    }
+    #[inline(always)]
+    unsafe fn add(x: __m256, y: __m256) -> __m256 {
+        _mm256_add_ps(x, y)
+    }
+    #[inline(always)]
+    unsafe fn mul(x: __m256, y: __m256) -> __m256 {
+        _mm256_mul_ps(x, y)
+    }
+    #[inline(always)]
+    unsafe fn total(x: __m256) -> f32 {
+        let fours = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+        let pairs = _mm_add_ps(fours, _mm_movehl_ps(fours, fours));
+        _mm_cvtss_f32(_mm_add_ss(pairs, _mm_movehdup_ps(pairs)))
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32, n: usize) -> __m256 {
+        load(from, n)
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, n: usize, x: __m256) {
+        if n == 8 {
+            _mm256_storeu_ps(to, x);
+        } else {
+            _mm256_maskstore_ps(to, first(n), x);
+        }
+    }
+    #[inline(always)]
+    unsafe fn words(from: *const u32) -> __m256 {
+        _mm256_loadu_ps(from.cast())
+    }
+    #[inline(always)]
+    unsafe fn store_words(to: *mut u32, x: __m256) {
+        _mm256_storeu_ps(to.cast(), x);
+    }
+    #[inline(always)]
+    unsafe fn broadcast(from: *const u32) -> __m256 {
+        _mm256_broadcast_ss(&*from.cast::<f32>())
+    }
+    #[inline(always)]
+    unsafe fn dot(sum: __m256, x: __m256, y: __m256) -> __m256 {
+        _mm256_fmadd_ps(x, y, sum)
+    }
+    #[inline(always)]
+    unsafe fn along(from: *const f32, k: usize) -> __m256 {
+        load(from, k)
+    }
+    #[inline(always)]
+    unsafe fn across(from: *const f32, _: usize, n: usize) -> __m256 {
+        load(from, n)
+    }
+    #[inline(always)]
+    unsafe fn turn(
+        to: *mut u32,
+        width: usize,
+        from: *const f32,
+        row_stride: usize,
+        rows: usize,
+        k: usize,
+    ) {
+        let mut square = [_mm256_setzero_ps(); 8];
+        for (i, row) in square.iter_mut().enumerate() {
+            if i < rows {
+                *row = Self::along(from.add(i * row_stride), k);
+            }
+        }
+        let turned = transpose(square);
+        for (i, &word) in turned.iter().enumerate() {
+            if i < k {
+                Self::store_words(to.add(i * width), word);
+            }
+        }
+    }
+
+    unsafe fn pack_left(to: *mut u32, from: Source) {
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn pack(to: *mut u32, from: Source) {
+            panels::<F32>(to, from, F32::ROWS);
+        }
+        pack(to, from);
+    }
+    unsafe fn pack_right(to: *mut u32, from: Source) {
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn pack(to: *mut u32, from: Source) {
+            panels::<F32>(to, from, F32::COLS);
+        }
+        pack(to, from);
+    }
+    unsafe fn tile(
+        size: (usize, usize),
+        words: usize,
+        left: *const u32,
+        right: *const u32,
+        write: Write,
+        ahead: &mut Ahead,
+    ) {
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn sized<const M: usize, const N: usize>(
+            words: usize,
+            left: *const u32,
+            right: *const u32,
+            write: Write,
+            ahead: &mut Ahead,
+        ) {
+            tile::<F32, M, N>(words, left, right, write, ahead);
+        }
+        by_size!(size, [1 2 3 4 5 6], [1 2], sized(words, left, right, write, ahead))
+    }
+
+    unsafe fn few_rows(job: &Job) {
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn few_rows(job: &Job) {
+            all::<F32>(job);
+        }
+        few_rows(job);
+    }
+}

@@ -1,0 +1,272 @@
+//! AVX-512: f32, and pairs of bf16 if the machine has `vdpbf16ps`.
+#![allow(
+    unsafe_op_in_unsafe_fn,
+    reason = "every line is an instruction; the trait says what callers owe"
+)]
+
+use super::ahead::Ahead;
+use super::blocked::Job;
+use super::instructions::Instructions;
+use super::pack::{Source, panels};
+use super::rows::all;
+use super::tile::{Write, by_size, tile};
+use std::arch::x86_64::*;
+use std::mem::transmute;
+
+/// The first `n` of 16 lanes.
+#[inline(always)]
+fn first(n: usize) -> __mmask16 {
+    ((1_u32 << n) - 1) as u16
+}
+
+/// Transposes a square of 16 × 16 words: by pairs, by fours within each 128-bit part, then the parts.
+#[inline(always)]
+unsafe fn transpose(x: [__m512i; 16]) -> [__m512i; 16] {
+    let mut pairs = x;
+    for i in 0..8 {
+        pairs[2 * i] = _mm512_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
+        pairs[2 * i + 1] = _mm512_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
+    }
+    // fours[4 g + c] holds, in part p, column 4 p + c of rows 4 g .. 4 g + 4.
+    let mut fours = pairs;
+    for i in 0..4 {
+        let at = 4 * i;
+        fours[at] = _mm512_unpacklo_epi64(pairs[at], pairs[at + 2]);
+        fours[at + 1] = _mm512_unpackhi_epi64(pairs[at], pairs[at + 2]);
+        fours[at + 2] = _mm512_unpacklo_epi64(pairs[at + 1], pairs[at + 3]);
+        fours[at + 3] = _mm512_unpackhi_epi64(pairs[at + 1], pairs[at + 3]);
+    }
+    let mut turned = fours;
+    for c in 0..4 {
+        let (a, b, d, e) = (fours[c], fours[4 + c], fours[8 + c], fours[12 + c]);
+        let (low_ab, low_de) = (
+            _mm512_shuffle_i32x4::<0x44>(a, b),
+            _mm512_shuffle_i32x4::<0x44>(d, e),
+        );
+        let (high_ab, high_de) = (
+            _mm512_shuffle_i32x4::<0xee>(a, b),
+            _mm512_shuffle_i32x4::<0xee>(d, e),
+        );
+        turned[c] = _mm512_shuffle_i32x4::<0x88>(low_ab, low_de);
+        turned[4 + c] = _mm512_shuffle_i32x4::<0xdd>(low_ab, low_de);
+        turned[8 + c] = _mm512_shuffle_i32x4::<0x88>(high_ab, high_de);
+        turned[12 + c] = _mm512_shuffle_i32x4::<0xdd>(high_ab, high_de);
+    }
+    turned
+}
+
+/// Sixteen f32, unconverted.
+mod single {
+    use super::*;
+
+    #[inline(always)]
+    pub unsafe fn dot(sum: __m512, x: __m512i, y: __m512i) -> __m512 {
+        _mm512_fmadd_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(y), sum)
+    }
+
+    #[inline(always)]
+    pub unsafe fn along(from: *const f32, k: usize) -> __m512i {
+        _mm512_castps_si512(_mm512_maskz_loadu_ps(first(k), from))
+    }
+
+    #[inline(always)]
+    pub unsafe fn across(from: *const f32, _: usize, n: usize) -> __m512i {
+        along(from, n)
+    }
+}
+
+/// Sixteen pairs of bf16.
+mod pairs {
+    use super::*;
+
+    #[inline(always)]
+    pub unsafe fn dot(sum: __m512, x: __m512i, y: __m512i) -> __m512 {
+        _mm512_dpbf16_ps(
+            sum,
+            transmute::<__m512i, __m512bh>(x),
+            transmute::<__m512i, __m512bh>(y),
+        )
+    }
+
+    /// 32 neighbours, rounded: they are already pairs.
+    #[inline(always)]
+    pub unsafe fn along(from: *const f32, k: usize) -> __m512i {
+        let low = _mm512_maskz_loadu_ps(first(k.min(16)), from);
+        let high = _mm512_maskz_loadu_ps(first(k.saturating_sub(16)), from.wrapping_add(16));
+        transmute(_mm512_cvtne2ps_pbh(high, low))
+    }
+
+    /// Two rows of 16, rounded and interleaved.
+    #[inline(always)]
+    pub unsafe fn across(from: *const f32, step: usize, n: usize) -> __m512i {
+        let low = _mm512_maskz_loadu_ps(first(n), from);
+        let n = if step == 0 { 0 } else { n };
+        let high = _mm512_maskz_loadu_ps(first(n), from.wrapping_add(step));
+        let rounded: __m512i = transmute(_mm512_cvtne2ps_pbh(high, low));
+        let order = const {
+            let mut order = [0_u16; 32];
+            let mut i = 0;
+            while i < 16 {
+                order[2 * i] = i as u16;
+                order[2 * i + 1] = 16 + i as u16;
+                i += 1;
+            }
+            order
+        };
+        _mm512_permutexvar_epi16(transmute::<[u16; 32], __m512i>(order), rounded)
+    }
+}
+
+macro_rules! kernel {
+    (
+        $(#[$meta:meta])* $name:ident, $format:ident, $features:literal, per_word: $per_word:literal, depth: $depth:literal,
+        rows: $rows:literal of $each_row:tt, vectors: $vectors:literal of $each_vector:tt
+    ) => {
+        $(#[$meta])*
+        pub(super) struct $name;
+
+        impl Instructions for $name {
+            type Sum = __m512;
+            type Words = __m512i;
+            const LANES: usize = 16;
+            const PER_WORD: usize = $per_word;
+            const ROWS: usize = $rows;
+            const VECTORS: usize = $vectors;
+            const DEPTH: usize = $depth;
+
+            #[inline(always)]
+            unsafe fn zero() -> __m512 {
+                _mm512_setzero_ps()
+            }
+            #[inline(always)]
+            unsafe fn splat(x: f32) -> __m512 {
+                _mm512_set1_ps(x)
+            }
+            #[inline(always)]
+            unsafe fn mul_add(x: __m512, y: __m512, z: __m512) -> __m512 {
+                _mm512_fmadd_ps(x, y, z)
+            }
+            #[inline(always)]
+            unsafe fn add(x: __m512, y: __m512) -> __m512 {
+                _mm512_add_ps(x, y)
+            }
+            #[inline(always)]
+            unsafe fn mul(x: __m512, y: __m512) -> __m512 {
+                _mm512_mul_ps(x, y)
+            }
+            #[inline(always)]
+            unsafe fn total(x: __m512) -> f32 {
+                _mm512_reduce_add_ps(x)
+            }
+            #[inline(always)]
+            unsafe fn load(from: *const f32, n: usize) -> __m512 {
+                _mm512_maskz_loadu_ps(first(n), from)
+            }
+            #[inline(always)]
+            unsafe fn store(to: *mut f32, n: usize, x: __m512) {
+                _mm512_mask_storeu_ps(to, first(n), x)
+            }
+            #[inline(always)]
+            unsafe fn words(from: *const u32) -> __m512i {
+                _mm512_loadu_si512(from.cast())
+            }
+            #[inline(always)]
+            unsafe fn store_words(to: *mut u32, x: __m512i) {
+                _mm512_storeu_si512(to.cast(), x)
+            }
+            #[inline(always)]
+            unsafe fn broadcast(from: *const u32) -> __m512i {
+                _mm512_set1_epi32(from.read().cast_signed())
+            }
+            #[inline(always)]
+            unsafe fn dot(sum: __m512, x: __m512i, y: __m512i) -> __m512 {
+                $format::dot(sum, x, y)
+            }
+            #[inline(always)]
+            unsafe fn along(from: *const f32, k: usize) -> __m512i {
+                $format::along(from, k)
+            }
+            #[inline(always)]
+            unsafe fn across(from: *const f32, step: usize, n: usize) -> __m512i {
+                $format::across(from, step, n)
+            }
+            #[inline(always)]
+            unsafe fn turn(
+                to: *mut u32,
+                width: usize,
+                from: *const f32,
+                row_stride: usize,
+                rows: usize,
+                k: usize,
+            ) {
+                let mut square = [_mm512_setzero_si512(); 16];
+                for (i, row) in square.iter_mut().enumerate() {
+                    if i < rows {
+                        *row = Self::along(from.add(i * row_stride), k);
+                    }
+                }
+                let words = k.div_ceil(Self::PER_WORD);
+                let turned = transpose(square);
+                for (i, &word) in turned.iter().enumerate() {
+                    if i < words {
+                        Self::store_words(to.add(i * width), word);
+                    }
+                }
+            }
+
+            unsafe fn pack_left(to: *mut u32, from: Source) {
+                #[target_feature(enable = $features)]
+                unsafe fn pack(to: *mut u32, from: Source) {
+                    panels::<$name>(to, from, $rows);
+                }
+                pack(to, from);
+            }
+            unsafe fn pack_right(to: *mut u32, from: Source) {
+                #[target_feature(enable = $features)]
+                unsafe fn pack(to: *mut u32, from: Source) {
+                    panels::<$name>(to, from, $name::COLS);
+                }
+                pack(to, from);
+            }
+            unsafe fn tile(
+                size: (usize, usize),
+                words: usize,
+                left: *const u32,
+                right: *const u32,
+                write: Write,
+                ahead: &mut Ahead,
+            ) {
+                #[target_feature(enable = $features)]
+                unsafe fn sized<const M: usize, const N: usize>(
+                    words: usize,
+                    left: *const u32,
+                    right: *const u32,
+                    write: Write,
+                    ahead: &mut Ahead,
+                ) {
+                    tile::<$name, M, N>(words, left, right, write, ahead);
+                }
+                by_size!(size, $each_row, $each_vector, sized(words, left, right, write, ahead))
+            }
+            unsafe fn few_rows(job: &Job) {
+                #[target_feature(enable = $features)]
+                unsafe fn few_rows(job: &Job) {
+                    all::<$name>(job);
+                }
+                few_rows(job);
+            }
+        }
+    };
+}
+
+kernel!(
+    /// Sixteen f32 at a time.
+    F32, single, "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma", per_word: 1, depth: 256,
+    rows: 12 of [1 2 3 4 5 6 7 8 9 10 11 12], vectors: 2 of [1 2]
+);
+
+kernel!(
+    /// Sixteen pairs of bf16 per vector. Denormals count as 0, as in `vdpbf16ps`.
+    Bf16, pairs, "avx512f,avx512vl,avx512bw,avx512dq,avx512bf16,avx2,fma", per_word: 2, depth: 384,
+    rows: 12 of [1 2 3 4 5 6 7 8 9 10 11 12], vectors: 2 of [1 2]
+);

@@ -1,0 +1,81 @@
+//! What a matmul needs of an instruction set; the loops around it are written once, in `pack`, `tile` and `blocked`.
+//!
+//! Inputs are packed into 32-bit *words*: one f32, or two bf16 that are neighbours along k, the first in the low half.
+
+use super::ahead::Ahead;
+use super::tile::Write;
+
+/// The vector instructions of one matmul kernel.
+///
+/// # Safety
+/// Implementations must be called only on machines that have the instructions; pointers must be valid for what is said.
+pub(super) trait Instructions {
+    /// A vector of f32 sums.
+    type Sum: Copy;
+    /// A vector of packed words.
+    type Words: Copy;
+    /// Elements of both.
+    const LANES: usize;
+    /// Neighbours along k in one word.
+    const PER_WORD: usize;
+    /// Rows of a tile: words of a panel of the left input.
+    const ROWS: usize;
+    /// Vectors in a row of a tile.
+    const VECTORS: usize;
+    /// Columns of a tile: words of a panel of the right input.
+    const COLS: usize = Self::LANES * Self::VECTORS;
+    /// Words along k packed at once: a panel of the right input should stay in the L1 cache.
+    const DEPTH: usize;
+
+    unsafe fn zero() -> Self::Sum;
+    unsafe fn splat(x: f32) -> Self::Sum;
+    /// x · y + z
+    unsafe fn mul_add(x: Self::Sum, y: Self::Sum, z: Self::Sum) -> Self::Sum;
+    unsafe fn add(x: Self::Sum, y: Self::Sum) -> Self::Sum;
+    unsafe fn mul(x: Self::Sum, y: Self::Sum) -> Self::Sum;
+    /// The sum of all lanes.
+    unsafe fn total(x: Self::Sum) -> f32;
+    /// The first `n` ≤ LANES floats, the rest 0.
+    unsafe fn load(from: *const f32, n: usize) -> Self::Sum;
+    /// Writes the first `n` ≤ LANES floats.
+    unsafe fn store(to: *mut f32, n: usize, x: Self::Sum);
+
+    /// LANES words.
+    unsafe fn words(from: *const u32) -> Self::Words;
+    unsafe fn store_words(to: *mut u32, x: Self::Words);
+    /// One word in all lanes.
+    unsafe fn broadcast(from: *const u32) -> Self::Words;
+    /// sum + x · y, for both numbers of a word that holds two.
+    unsafe fn dot(sum: Self::Sum, x: Self::Words, y: Self::Words) -> Self::Sum;
+
+    /// Packs the next `k` ≤ LANES · PER_WORD neighbours along k, the rest 0.
+    unsafe fn along(from: *const f32, k: usize) -> Self::Words;
+    /// Packs one word of each of `n` ≤ LANES neighbours across k; `step` leads to the second of a pair, 0 if there is none.
+    unsafe fn across(from: *const f32, step: usize, n: usize) -> Self::Words;
+    /// Packs `rows` ≤ LANES vectors along k, `row_stride` apart, and writes them transposed: the words of one k lie together,
+    /// `width` words from those of the next. LANES words are written for each k.
+    unsafe fn turn(
+        to: *mut u32,
+        width: usize,
+        from: *const f32,
+        row_stride: usize,
+        rows: usize,
+        k: usize,
+    );
+
+    /// [`super::pack::panels`] with the instructions enabled.
+    unsafe fn pack_left(to: *mut u32, from: super::pack::Source);
+    /// The same for the right input.
+    unsafe fn pack_right(to: *mut u32, from: super::pack::Source);
+    /// [`super::tile::tile`] with the instructions enabled, for `size` (rows, vectors).
+    unsafe fn tile(
+        size: (usize, usize),
+        words: usize,
+        left: *const u32,
+        right: *const u32,
+        write: Write,
+        ahead: &mut Ahead,
+    );
+    /// [`super::rows::all`] with the instructions enabled.
+    unsafe fn few_rows(job: &super::blocked::Job);
+}

@@ -1,0 +1,36 @@
+//! The innermost loop alone: the peak of the arithmetic units.
+
+use super::ahead::Ahead;
+use super::instructions::Instructions;
+use super::tile::Write;
+
+/// Words along k of a tile: both panels fit the L1 cache.
+const WORDS: usize = 128;
+/// Tiles computed per thread: about a millisecond.
+const TILES: usize = 1000;
+
+/// # Safety
+/// The machine must have the instructions.
+pub(super) unsafe fn trial<I: Instructions>() -> f64 {
+    rayon::broadcast(|_| {
+        let (left, right) = (vec![0_u32; I::ROWS * WORDS], vec![0_u32; I::COLS * WORDS]);
+        let mut out = vec![0.0_f32; I::ROWS * I::COLS];
+        let write = Write {
+            to: out.as_mut_ptr(),
+            stride: I::COLS,
+            cols: I::COLS,
+            scale: 1.0,
+            base: None,
+            bias: None,
+        };
+        let mut ahead = Ahead::of_left(None, left.as_ptr());
+        for _ in 0..TILES {
+            let (left, right) = (left.as_ptr(), right.as_ptr());
+            // SAFETY: panels and destination are as large as a whole tile's.
+            unsafe { I::tile((I::ROWS, I::VECTORS), WORDS, left, right, write, &mut ahead) };
+        }
+        std::hint::black_box(&mut out);
+    });
+    let per_tile = 2 * I::ROWS * I::COLS * WORDS * I::PER_WORD;
+    (per_tile * TILES * rayon::current_num_threads()) as f64
+}

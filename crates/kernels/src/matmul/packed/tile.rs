@@ -1,0 +1,184 @@
+//! The microkernel: one tile of the destination in registers, its sum along k, and the write-back.
+
+use super::ahead::Ahead;
+use super::instructions::Instructions;
+
+/// Destination and addends of a tile: `to` = `scale` · sum (+ `base`) (+ `bias`).
+#[derive(Clone, Copy)]
+pub struct Write {
+    pub to: *mut f32,
+    pub stride: usize,
+    pub cols: usize,
+    pub scale: f32,
+    /// A matrix like the destination, with its stride; may be the destination itself.
+    pub base: Option<(*const f32, usize)>,
+    /// One value per column.
+    pub bias: Option<*const f32>,
+}
+
+impl Write {
+    /// The same for the tile that starts at (row, col).
+    ///
+    /// # Safety
+    /// The place must lie within all matrices.
+    pub unsafe fn at(self, row: usize, col: usize) -> Self {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            Write {
+                to: self.to.add(row * self.stride + col),
+                base: self
+                    .base
+                    .map(|(base, stride)| (base.add(row * stride + col), stride)),
+                bias: self.bias.map(|bias| bias.add(col)),
+                ..self
+            }
+        }
+    }
+
+    /// Writes one element.
+    ///
+    /// # Safety
+    /// As for [`Write::at`].
+    #[inline(always)]
+    pub unsafe fn one(&self, row: usize, col: usize, sum: f32) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let mut x = sum * self.scale;
+            if let Some((base, stride)) = self.base {
+                x += *base.add(row * stride + col);
+            }
+            if let Some(bias) = self.bias {
+                x += *bias.add(col);
+            }
+            *self.to.add(row * self.stride + col) = x;
+        }
+    }
+}
+
+/// Words along k between two prefetches.
+pub(super) const WORDS_PER_TURN: usize = 4;
+
+/// A tile of `M` rows and up to `N` vectors. Every element is summed in the order of k whatever M and N are, so that the
+/// tiling of a matrix does not change the bits.
+///
+/// # Safety
+/// The machine must have the instructions; `left` and `right` must hold `words` words of a panel each; `write` must be
+/// valid for M rows of `write.cols` ≤ N · LANES columns.
+#[inline(always)]
+pub(super) unsafe fn tile<I: Instructions, const M: usize, const N: usize>(
+    words: usize,
+    mut left: *const u32,
+    mut right: *const u32,
+    write: Write,
+    ahead: &mut Ahead,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let mut sums = [[I::zero(); N]; M];
+        prefetch::<I, M, N>(write);
+        for _ in 0..words / WORDS_PER_TURN {
+            ahead.turn();
+            for _ in 0..WORDS_PER_TURN {
+                step::<I, M, N>(&mut sums, left, right);
+                left = left.add(I::ROWS);
+                right = right.add(I::COLS);
+            }
+        }
+        for _ in 0..words % WORDS_PER_TURN {
+            step::<I, M, N>(&mut sums, left, right);
+            left = left.add(I::ROWS);
+            right = right.add(I::COLS);
+        }
+        finish::<I, M, N>(&sums, write);
+    }
+}
+
+/// Accumulates one word along k.
+#[inline(always)]
+unsafe fn step<I: Instructions, const M: usize, const N: usize>(
+    sums: &mut [[I::Sum; N]; M],
+    left: *const u32,
+    right: *const u32,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let mut columns = [I::words(right); N];
+        for (j, column) in columns.iter_mut().enumerate().skip(1) {
+            *column = I::words(right.add(j * I::LANES));
+        }
+        for (i, sums) in sums.iter_mut().enumerate() {
+            let row = I::broadcast(left.add(i));
+            for (sum, column) in sums.iter_mut().zip(columns) {
+                *sum = I::dot(*sum, row, column);
+            }
+        }
+    }
+}
+
+/// Prefetches the destination and the addends, so that both are cached when the sum is done.
+#[inline(always)]
+unsafe fn prefetch<I: Instructions, const M: usize, const N: usize>(write: Write) {
+    #[cfg(target_arch = "x86_64")]
+    for i in 0..M {
+        for j in 0..N {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let at = write.to.wrapping_add(i * write.stride + j * I::LANES);
+            // SAFETY: a hint may name any address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+            if let Some((base, stride)) = write.base
+                && base != write.to.cast_const()
+            {
+                let at = base.wrapping_add(i * stride + j * I::LANES);
+                // SAFETY: as above.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn finish<I: Instructions, const M: usize, const N: usize>(
+    sums: &[[I::Sum; N]; M],
+    write: Write,
+) {
+    // SAFETY: rows and columns of the tile, guaranteed by the caller.
+    unsafe {
+        let scale = I::splat(write.scale);
+        for (i, sums) in sums.iter().enumerate() {
+            for (j, &sum) in sums.iter().enumerate() {
+                let col = j * I::LANES;
+                let n = write.cols.saturating_sub(col).min(I::LANES);
+                if n == 0 {
+                    break;
+                }
+                let mut x = match write.base {
+                    Some((base, stride)) => {
+                        I::mul_add(sum, scale, I::load(base.add(i * stride + col), n))
+                    }
+                    None => I::mul(sum, scale),
+                };
+                if let Some(bias) = write.bias {
+                    x = I::add(x, I::load(bias.add(col), n));
+                }
+                I::store(write.to.add(i * write.stride + col), n, x);
+            }
+        }
+    }
+}
+
+/// Calls `f::<M, N>(arguments)` for the size (M, N), out of the listed rows and vectors.
+macro_rules! by_size {
+    ($size:expr, [$($m:literal)*], $vectors:tt, $f:ident $arguments:tt) => {
+        match $size.0 {
+            $($m => $crate::matmul::packed::tile::by_size!(@ $size, $m, $vectors, $f $arguments),)*
+            rows => unreachable!("a tile of {rows} rows"),
+        }
+    };
+    (@ $size:expr, $m:literal, [$($n:literal)*], $f:ident $arguments:tt) => {
+        match $size.1 {
+            $($n => $f::<$m, $n> $arguments,)*
+            vectors => unreachable!("a tile of {vectors} vectors"),
+        }
+    };
+}
+pub(super) use by_size;

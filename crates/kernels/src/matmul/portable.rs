@@ -1,0 +1,83 @@
+//! Matmuls on machines without a kernel of ours: the `gemm` crate, which dispatches at run time. bf16 is
+//! emulated there: correct, not fast.
+
+use super::{Accumulation, Compute, ComputeDtype, Destination, Mat, Plus, Threads};
+use crate::threads;
+use gemm::Parallelism;
+
+/// # Safety
+/// As for [`super::matmul_into`].
+pub(super) unsafe fn product(to: Destination, a: Mat, b: Mat, scale: f32, compute: Compute) {
+    assert_eq!(a.cols, b.rows, "inner dimensions of a matmul");
+    match compute.arithmetic {
+        // SAFETY: passed on to the caller.
+        ComputeDtype::F32 => unsafe { f32_product(to, a, b, scale, compute.threads) },
+        ComputeDtype::Bf16 => {
+            let (a_rounded, b_rounded) = (rounded(a), rounded(b));
+            let a = Mat::new(&a_rounded, a.rows, a.cols);
+            let b = Mat::new(&b_rounded, b.rows, b.cols);
+            // SAFETY: passed on to the caller.
+            unsafe { f32_product(to, a, b, scale, compute.threads) }
+        }
+    }
+}
+
+/// Initializes the destination with the addends.
+pub(super) fn prepare(out: &mut [f32], cols: usize, plus: Plus) {
+    threads::rows1(out, cols, cols, |first, out| {
+        match plus.residual {
+            Some(residual) => out.copy_from_slice(&residual[first * cols..][..out.len()]),
+            None => out.fill(0.0),
+        }
+        for row in out.chunks_exact_mut(cols) {
+            for (x, bias) in row.iter_mut().zip(plus.bias.unwrap_or_default()) {
+                *x += bias;
+            }
+        }
+    });
+}
+
+/// # Safety
+/// As for [`super::matmul_into`].
+unsafe fn f32_product(to: Destination, a: Mat, b: Mat, scale: f32, threads: Threads) {
+    let parallelism = match threads {
+        Threads::One => Parallelism::None,
+        Threads::Pool => Parallelism::Rayon(0),
+    };
+    // SAFETY: views contain all elements that their sizes and strides reach (checked on construction); the caller
+    // guarantees the destination.
+    unsafe {
+        gemm::gemm(
+            a.rows,
+            b.cols,
+            a.cols,
+            to.start,
+            1,
+            to.row_stride as isize,
+            to.into == Accumulation::Add,
+            a.data.as_ptr(),
+            a.col_stride as isize,
+            a.row_stride as isize,
+            b.data.as_ptr(),
+            b.col_stride as isize,
+            b.row_stride as isize,
+            1.0,
+            scale,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
+
+/// The elements of the view, row-major, as bf16 would hold them.
+fn rounded(x: Mat) -> Vec<f32> {
+    let row = |i: usize| (0..x.cols).map(move |j| x.data[i * x.row_stride + j * x.col_stride]);
+    (0..x.rows).flat_map(row).map(to_bf16).collect()
+}
+
+/// The nearest bf16 number, ties to even; NaN stays NaN.
+pub(super) fn to_bf16(x: f32) -> f32 {
+    half::bf16::from_f32_const(x).to_f32_const()
+}

@@ -1,0 +1,225 @@
+//! Matmuls against the plain sum in f64, in both dtypes, and that threads do not change a bit.
+
+use super::portable::to_bf16;
+use super::*;
+use llmtui_base::rng::{Rng, Stream};
+use proptest::prelude::*;
+
+const BOTH: [ComputeDtype; 2] = [ComputeDtype::F32, ComputeDtype::Bf16];
+
+/// Numbers in −1..1.
+fn values(n: usize, lane: u32) -> Vec<f32> {
+    let mut rng = Rng::new(5, Stream::Test, 0, lane);
+    (0..n).map(|_| rng.uniform() * 2.0 - 1.0).collect()
+}
+
+/// A factor (rows, cols) in memory with a gap behind each row (or column, when it lies transposed).
+struct Stored {
+    data: Vec<f32>,
+    rows: usize,
+    cols: usize,
+    gap: usize,
+    transposed: bool,
+}
+
+impl Stored {
+    fn new((rows, cols): (usize, usize), gap: usize, transposed: bool, lane: u32) -> Self {
+        let (lines, length) = if transposed {
+            (cols, rows)
+        } else {
+            (rows, cols)
+        };
+        Stored {
+            data: values(lines * (length + gap), lane),
+            rows,
+            cols,
+            gap,
+            transposed,
+        }
+    }
+
+    fn view(&self) -> Mat<'_> {
+        if self.transposed {
+            Mat::strided(&self.data, self.cols, self.rows, self.rows + self.gap).t()
+        } else {
+            Mat::strided(&self.data, self.rows, self.cols, self.cols + self.gap)
+        }
+    }
+
+    /// Element (i, j) as the arithmetic takes it.
+    fn at(&self, arithmetic: ComputeDtype, i: usize, j: usize) -> f64 {
+        let x = if self.transposed {
+            self.data[j * (self.rows + self.gap) + i]
+        } else {
+            self.data[i * (self.cols + self.gap) + j]
+        };
+        f64::from(match arithmetic {
+            ComputeDtype::F32 => x,
+            ComputeDtype::Bf16 => to_bf16(x),
+        })
+    }
+}
+
+/// Checks every element of c (+)= scale · a b, and that nothing beside the destination is written.
+fn check(a: &Stored, b: &Stored, scale: f32, into: Accumulation, compute: Compute) {
+    let (m, n, k) = (a.rows, b.cols, a.cols);
+    let (stride, before) = (n + 3, 7.5);
+    each_way(compute, |product| {
+        let mut out = vec![before; m * stride + 1];
+        let to = Destination {
+            start: out.as_mut_ptr(),
+            row_stride: stride,
+            into,
+        };
+        product(to, a.view(), b.view(), scale);
+        let exact = |i: usize, j: usize| {
+            let term = |l| a.at(compute.arithmetic, i, l) * b.at(compute.arithmetic, l, j);
+            f64::from(scale) * (0..k).map(term).sum::<f64>()
+        };
+        let base = match into {
+            Accumulation::Overwrite => 0.0,
+            Accumulation::Add => f64::from(before),
+        };
+        for (at, &x) in out.iter().enumerate() {
+            let (i, j) = (at / stride, at % stride);
+            if i == m || j >= n {
+                assert_eq!(x, before, "({i}, {j}) lies beside the destination");
+                continue;
+            }
+            let error = (f64::from(x) - base - exact(i, j)).abs();
+            let tolerance = 2e-6 * (4.0 + (k as f64).sqrt()) * f64::from(scale.abs()).max(1.0);
+            assert!(
+                error < tolerance,
+                "({m}, {n}, {k}) {compute:?} at ({i}, {j}): {x}"
+            );
+        }
+    });
+}
+
+/// A product of (destination, a, b, scale) by one of the ways of this machine.
+type Product<'a> = &'a dyn Fn(Destination, Mat, Mat, f32);
+
+/// Calls `f` with every way in which this machine can compute a product.
+fn each_way(compute: Compute, f: impl Fn(Product)) {
+    // SAFETY: the tests hand in destinations of their own that are large enough.
+    f(&|to, a, b, scale| unsafe { portable::product(to, a, b, scale, compute) });
+    #[cfg(all(target_arch = "x86_64", not(llmtui_portable)))]
+    for kernel in packed::Kernel::all(compute.arithmetic) {
+        f(&|to, a, b, scale| {
+            let job = job(to, a, b, scale, Plus::default());
+            // SAFETY: as above; the machine has the kernel.
+            unsafe { packed::product(kernel, &job, compute.threads.count()) };
+        });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn products_equal_the_plain_sum(
+        (m, n, k) in (1..70_usize, 1..110_usize, 0..150_usize),
+        (left_gap, right_gap) in (0..3_usize, 0..3_usize),
+        (left_t, right_t) in any::<(bool, bool)>(),
+        scale in prop_oneof![Just(1.0_f32), Just(0.25), Just(-3.0)],
+        into in prop_oneof![Just(Accumulation::Overwrite), Just(Accumulation::Add)],
+    ) {
+        let a = Stored::new((m, k), left_gap, left_t, 1);
+        let b = Stored::new((k, n), right_gap, right_t, 2);
+        for arithmetic in BOTH {
+            for compute in [Compute::one(arithmetic), Compute::pool(arithmetic)] {
+                check(&a, &b, scale, into, compute);
+            }
+        }
+    }
+}
+
+#[test]
+fn products_of_several_blocks_equal_the_plain_sum() {
+    for (m, n, k) in [(1, 700, 900), (5, 1, 1600), (250, 35, 801), (3, 2100, 40)] {
+        for (left_t, right_t) in [(false, true), (false, false), (true, false), (true, true)] {
+            let a = Stored::new((m, k), 0, left_t, 3);
+            let b = Stored::new((k, n), 0, right_t, 4);
+            for arithmetic in BOTH {
+                check(&a, &b, 1.0, Accumulation::Add, Compute::pool(arithmetic));
+            }
+        }
+    }
+}
+
+#[test]
+fn an_empty_sum_overwrites_with_zeros() {
+    for arithmetic in BOTH {
+        let mut out = [f32::NAN; 6];
+        let (a, b) = (Mat::new(&[], 2, 0), Mat::new(&[], 0, 3));
+        let compute = Compute::pool(arithmetic);
+        matmul(&mut out, a, b, 1.0, Accumulation::Overwrite, compute);
+        assert_eq!(out, [0.0; 6]);
+    }
+}
+
+#[test]
+fn what_is_not_a_number_stays_visible() {
+    for arithmetic in BOTH {
+        let (mut a, b) = (vec![1.0; 40 * 40], vec![1.0; 40 * 40]);
+        (a[3 * 40 + 39], a[5 * 40]) = (f32::NAN, f32::INFINITY);
+        let mut out = vec![0.0; 40 * 40];
+        let (a, b) = (Mat::new(&a, 40, 40), Mat::new(&b, 40, 40));
+        let compute = Compute::one(arithmetic);
+        matmul(&mut out, a, b, 1.0, Accumulation::Overwrite, compute);
+        assert!(out[3 * 40..4 * 40].iter().all(|x| x.is_nan()));
+        assert!(out[5 * 40..6 * 40].iter().all(|&x| x == f32::INFINITY));
+        assert_eq!(out[4 * 40], 40.0);
+    }
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    for (m, n, k) in [(768, 384, 640), (100, 90, 5000), (20, 3000, 70)] {
+        let (a, b) = (values(m * k, 5), values(k * n, 6));
+        for arithmetic in BOTH {
+            let product = |threads, compute| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+                let mut out = vec![0.0; m * n];
+                pool.unwrap().install(|| {
+                    let (a, b) = (Mat::new(&a, m, k), Mat::new(&b, k, n));
+                    matmul(&mut out, a, b, 1.0, Accumulation::Overwrite, compute);
+                });
+                out
+            };
+            let alone = product(2, Compute::one(arithmetic));
+            for threads in [1, 2, 3, 4] {
+                assert!(alone == product(threads, Compute::pool(arithmetic)));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_residual_and_a_bias_are_added_to_the_product() {
+    for (m, n, k) in [(1, 40, 33), (70, 35, 20), (9, 100, 900)] {
+        let (a, b) = (values(m * k, 7), values(n * k, 8));
+        let (residual, bias) = (values(m * n, 9), values(n, 10));
+        let (a, b) = (Mat::new(&a, m, k), Mat::new(&b, n, k).t());
+        for compute in BOTH.map(Compute::pool) {
+            let mut plain = vec![0.0; m * n];
+            matmul(&mut plain, a, b, 1.0, Accumulation::Overwrite, compute);
+            for (with_residual, with_bias) in [(true, true), (true, false), (false, true)] {
+                let plus = Plus {
+                    residual: with_residual.then_some(&residual[..]),
+                    bias: with_bias.then_some(&bias[..]),
+                };
+                let mut prepared = vec![f32::NAN; m * n];
+                portable::prepare(&mut prepared, n, plus);
+                let mut out = vec![f32::NAN; m * n];
+                matmul_plus(&mut out, a, b, plus, compute);
+                for (i, x) in out.iter().enumerate() {
+                    assert!(
+                        (x - plain[i] - prepared[i]).abs() < 1e-5,
+                        "{m} {n} {k} at {i}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Inputs and outputs of a matmul: views checked on construction.
+
+/// A matrix to read: element (i, j) lies at i · row_stride + j · col_stride.
+#[derive(Debug, Clone, Copy)]
+pub struct Mat<'a> {
+    pub(super) data: &'a [f32],
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) row_stride: usize,
+    pub(super) col_stride: usize,
+}
+
+impl<'a> Mat<'a> {
+    /// Row-major and contiguous.
+    pub fn new(data: &'a [f32], rows: usize, cols: usize) -> Self {
+        Mat::strided(data, rows, cols, cols)
+    }
+
+    /// Row-major with a stride of `row_stride` elements.
+    pub fn strided(data: &'a [f32], rows: usize, cols: usize, row_stride: usize) -> Self {
+        assert!(
+            rows == 0 || (rows - 1) * row_stride + cols <= data.len(),
+            "a ({rows}, {cols}) matrix with stride {row_stride} does not fit {} elements",
+            data.len()
+        );
+        Mat {
+            data,
+            rows,
+            cols,
+            row_stride,
+            col_stride: 1,
+        }
+    }
+
+    /// Number of rows.
+    pub fn row_count(&self) -> usize {
+        self.rows
+    }
+
+    /// Elements of a row.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Row `row` of a row-major view.
+    pub fn row(&self, row: usize) -> &'a [f32] {
+        &self.data[row * self.row_stride..][..self.cols]
+    }
+
+    /// Rows from..to of a row-major view.
+    pub fn rows(self, from: usize, to: usize) -> Self {
+        let data = &self.data[from * self.row_stride..];
+        Mat::strided(data, to - from, self.cols, self.row_stride)
+    }
+
+    /// Columns from..from + count of a row-major view.
+    pub fn columns(self, from: usize, count: usize) -> Self {
+        Mat::strided(&self.data[from..], self.rows, count, self.row_stride)
+    }
+
+    /// The transposed view.
+    pub fn t(self) -> Self {
+        Mat {
+            rows: self.cols,
+            cols: self.rows,
+            row_stride: self.col_stride,
+            col_stride: self.row_stride,
+            ..self
+        }
+    }
+}
+
+/// What happens to the destination's previous values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accumulation {
+    Overwrite,
+    Add,
+}
+
+/// A row-major destination with a stride of `row_stride` elements.
+#[derive(Debug, Clone, Copy)]
+pub struct Destination {
+    pub start: *mut f32,
+    pub row_stride: usize,
+    pub into: Accumulation,
+}
+
+/// Addends of a matmul, applied when writing the destination.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Plus<'a> {
+    /// As large as the destination.
+    pub residual: Option<&'a [f32]>,
+    /// One value per column.
+    pub bias: Option<&'a [f32]>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "does not fit")]
+    fn a_view_beyond_its_slice_is_refused() {
+        Mat::new(&[0.0; 5], 2, 3);
+    }
+}

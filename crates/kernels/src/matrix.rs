@@ -1,0 +1,121 @@
+//! A weight matrix as a pass sees it: f32, or quantized. Every layer that multiplies by weights takes a [`Matrix`], so a
+//! quantized model runs through the same pass as any other, and its backward reaches what trains.
+
+use super::aligned::Aligned;
+use super::matmul::{Accumulation, Compute, Mat, Plus, matmul, matmul_plus};
+use super::quant::Packed;
+use super::threads;
+
+/// Rows of a packed matrix that are dequantised at once: 4 MiB for 4,096 columns.
+const PANEL: usize = 256;
+/// Operations per dequantised value, for deciding on threads.
+const DECODING: usize = 4;
+
+/// Weights (rows, cols), row-major; rows are output features, vocabulary entries, …
+#[derive(Debug, Clone, Copy)]
+pub enum Matrix<'a> {
+    Dense(&'a [f32]),
+    /// Quantized, hence frozen: it has no gradient of its own.
+    Packed(&'a Packed),
+}
+
+impl<'a> Matrix<'a> {
+    /// `y` (x.rows, rows) = `x` (x.rows, cols) · selfᵀ + addends.
+    pub fn product(self, y: &mut [f32], x: Mat, rows: usize, plus: Plus, compute: Compute) {
+        match self {
+            Matrix::Dense(values) => {
+                let weights = Mat::new(values, rows, x.cols());
+                matmul_plus(y, x, weights.t(), plus, compute);
+            }
+            Matrix::Packed(packed) => {
+                debug_assert_eq!(packed.rows(), rows, "rows of a packed matrix");
+                packed.product(y, x, plus, compute);
+            }
+        }
+    }
+
+    /// `dx` (dy.rows, cols) = (or +=) `dy` (dy.rows, rows) · self. A packed matrix is dequantized a panel of rows at a time;
+    /// the rounding of its activations counts as the identity.
+    pub fn input_gradient(
+        self,
+        dx: &mut [f32],
+        dy: Mat,
+        cols: usize,
+        into: Accumulation,
+        compute: Compute,
+    ) {
+        let packed = match self {
+            Matrix::Dense(values) => {
+                let weights = Mat::new(values, dy.cols(), cols);
+                return matmul(dx, dy, weights, 1.0, into, compute);
+            }
+            Matrix::Packed(packed) => packed,
+        };
+        debug_assert_eq!(packed.rows(), dy.cols(), "rows of a packed matrix");
+        let mut panel = Aligned::zeros(PANEL.min(dy.cols()) * cols);
+        for first in (0..dy.cols()).step_by(PANEL) {
+            let rows = PANEL.min(dy.cols() - first);
+            let panel = &mut panel[..rows * cols];
+            threads::rows1(panel, cols, DECODING * cols, |at, panel| {
+                for (i, row) in panel.chunks_exact_mut(cols).enumerate() {
+                    packed.row(first + at + i, row);
+                }
+            });
+            let into = if first == 0 { into } else { Accumulation::Add };
+            let (dy, weights) = (dy.columns(first, rows), Mat::new(panel, rows, cols));
+            matmul(dx, dy, weights, 1.0, into, compute);
+        }
+    }
+
+    /// Copies row `row` into `to` (cols).
+    pub fn row(self, row: usize, to: &mut [f32]) {
+        match self {
+            Matrix::Dense(values) => to.copy_from_slice(&values[row * to.len()..][..to.len()]),
+            Matrix::Packed(packed) => packed.row(row, to),
+        }
+    }
+
+    /// The values of a dense matrix; empty for a packed one.
+    pub fn dense(self) -> &'a [f32] {
+        match self {
+            Matrix::Dense(values) => values,
+            Matrix::Packed(_) => &[],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::{assert_close, normal};
+    use crate::matmul::ComputeDtype;
+    use crate::quant::Kind;
+
+    #[test]
+    fn packed_matrices_give_the_gradient_of_their_dequantised_values() {
+        let (n, rows, cols) = (7, 2 * PANEL + 35, 64);
+        let values = normal(rows * cols, 0);
+        let dy = normal(n * rows, 1);
+        let before = normal(n * cols, 2);
+        for kind in [Kind::F32, Kind::Q8_0, Kind::Q4_0] {
+            let mut bytes = vec![0; kind.row_bytes(cols).unwrap() * rows];
+            kind.encode(&values, &mut bytes);
+            let mut packed = Packed::new(cols);
+            packed.push(kind, rows, &bytes).unwrap();
+            let mut dense = vec![0.0; rows * cols];
+            kind.decode(&bytes, &mut dense);
+            for into in [Accumulation::Overwrite, Accumulation::Add] {
+                let run = |matrix: Matrix| {
+                    let mut dx = before.clone();
+                    let dy = Mat::new(&dy, n, rows);
+                    let compute = Compute::pool(ComputeDtype::F32);
+                    matrix.input_gradient(&mut dx, dy, cols, into, compute);
+                    dx
+                };
+                let exact = run(Matrix::Dense(&dense));
+                let exact: Vec<f64> = exact.iter().map(|x| f64::from(*x)).collect();
+                assert_close("dx", &run(Matrix::Packed(&packed)), &exact, 1e-5);
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Memory layout of packed weights: panels of sixteen rows, so that one register holds the same column of all of them and
+//! a matmul reads its matrix sequentially.
+//!
+//! A panel is a row of *units*, each one block of 32 columns or a super-block of eight. A unit starts with the scales of
+//! its sixteen rows, followed by the codes, block by block. Codes are non-negative; a format's offset is subtracted
+//! from the sum instead. Columns come in groups of four: byte 4 r + i of a group is column i of row r.
+
+use super::activations::BLOCK;
+use super::formats::super_block;
+use super::isa::{Lanes, ROWS};
+use std::marker::PhantomData;
+
+/// Groups of four columns per block.
+pub(super) const GROUPS: usize = BLOCK / 4;
+
+/// A packed format.
+pub(super) trait Layout {
+    type Codes: Codes;
+    type Scales: Scales;
+    /// Offset of the codes.
+    const OFFSET: i32;
+    /// Bytes per unit.
+    const UNIT: usize = Self::Scales::BYTES + Self::Scales::BLOCKS * Self::Codes::BYTES;
+}
+
+/// Layout of the codes of one block.
+pub(super) trait Codes {
+    /// Bytes of 16 rows × 32 columns.
+    const BYTES: usize;
+    /// Codes of group `group` of the block at `at`.
+    unsafe fn group<S: Lanes>(at: *const u8, group: usize) -> S::Bytes;
+    /// Stores the code of (row, column) in a block that starts zeroed.
+    fn put(block: &mut [u8], row: usize, column: usize, code: u8);
+    fn get(block: &[u8], row: usize, column: usize) -> u8;
+}
+
+/// Layout of the scales of one unit.
+pub(super) trait Scales {
+    const BYTES: usize;
+    /// Blocks per unit.
+    const BLOCKS: usize;
+    /// Parts of a block with their own scale.
+    const PARTS: usize;
+    /// Whether something is added to scale · code.
+    const MINIMUM: bool;
+    /// Scales of part `part` of block `block`.
+    unsafe fn scale<S: Lanes>(head: *const u8, block: usize, part: usize) -> S::Floats;
+    /// What is added.
+    unsafe fn minimum<S: Lanes>(head: *const u8, block: usize) -> S::Floats;
+    /// Copies the scales of `row` from a block in the file's format.
+    fn put(head: &mut [u8], row: usize, scales: &RowScales);
+}
+
+/// One row of one unit in file order: codes and scales.
+pub(super) struct RowUnit {
+    pub codes: [u8; super::formats::VALUES],
+    pub scales: RowScales,
+}
+
+/// Scales of one row of one unit; 0 where a format has none.
+#[derive(Default)]
+pub(super) struct RowScales {
+    /// f16 bits.
+    pub scale: u16,
+    pub minimum: u16,
+    pub parts: [u8; 16],
+    pub part_minima: [u8; 8],
+}
+
+fn column_place(row: usize, column: usize) -> (usize, usize) {
+    (column / 4, 4 * row + column % 4)
+}
+
+/// One byte per code.
+pub(super) struct Bytes;
+
+impl Codes for Bytes {
+    const BYTES: usize = 32 * ROWS;
+    #[inline(always)]
+    unsafe fn group<S: Lanes>(at: *const u8, group: usize) -> S::Bytes {
+        // SAFETY: within the block.
+        unsafe { S::bytes(at.add(64 * group)) }
+    }
+    fn put(block: &mut [u8], row: usize, column: usize, code: u8) {
+        let (group, lane) = column_place(row, column);
+        block[64 * group + lane] = code;
+    }
+    fn get(block: &[u8], row: usize, column: usize) -> u8 {
+        let (group, lane) = column_place(row, column);
+        block[64 * group + lane]
+    }
+}
+
+/// Two codes per byte: even groups low, odd ones high.
+pub(super) struct Nibbles;
+
+impl Codes for Nibbles {
+    const BYTES: usize = 16 * ROWS;
+    #[inline(always)]
+    unsafe fn group<S: Lanes>(at: *const u8, group: usize) -> S::Bytes {
+        // SAFETY: within the block.
+        unsafe {
+            let both = S::bytes(at.add(64 * (group / 2)));
+            match group % 2 {
+                0 => S::low(both),
+                _ => S::high(both),
+            }
+        }
+    }
+    fn put(block: &mut [u8], row: usize, column: usize, code: u8) {
+        let (group, lane) = column_place(row, column);
+        block[64 * (group / 2) + lane] |= (code & 15) << (4 * (group % 2));
+    }
+    fn get(block: &[u8], row: usize, column: usize) -> u8 {
+        let (group, lane) = column_place(row, column);
+        block[64 * (group / 2) + lane] >> (4 * (group % 2)) & 15
+    }
+}
+
+/// The low four bits as [`Nibbles`], then the fifth: bit g of a byte is that of group g.
+pub(super) struct Fives;
+
+impl Codes for Fives {
+    const BYTES: usize = Nibbles::BYTES + 4 * ROWS;
+    #[inline(always)]
+    unsafe fn group<S: Lanes>(at: *const u8, group: usize) -> S::Bytes {
+        // SAFETY: within the block.
+        unsafe {
+            let fifth = S::upper(S::bytes(at.add(Nibbles::BYTES)), group as i32, 1);
+            S::or(Nibbles::group::<S>(at, group), fifth)
+        }
+    }
+    fn put(block: &mut [u8], row: usize, column: usize, code: u8) {
+        let (group, lane) = column_place(row, column);
+        Nibbles::put(block, row, column, code);
+        block[Nibbles::BYTES + lane] |= (code >> 4 & 1) << group;
+    }
+    fn get(block: &[u8], row: usize, column: usize) -> u8 {
+        let (group, lane) = column_place(row, column);
+        let fifth = block[Nibbles::BYTES + lane] >> group & 1;
+        Nibbles::get(block, row, column) | fifth << 4
+    }
+}
+
+/// The low four bits as [`Nibbles`], then the high two, those of four groups in a byte.
+pub(super) struct Sixes;
+
+impl Codes for Sixes {
+    const BYTES: usize = Nibbles::BYTES + 8 * ROWS;
+    #[inline(always)]
+    unsafe fn group<S: Lanes>(at: *const u8, group: usize) -> S::Bytes {
+        // SAFETY: within the block.
+        unsafe {
+            let four = S::bytes(at.add(Nibbles::BYTES + 64 * (group / 4)));
+            let high = S::upper(four, 2 * (group % 4) as i32, 3);
+            S::or(Nibbles::group::<S>(at, group), high)
+        }
+    }
+    fn put(block: &mut [u8], row: usize, column: usize, code: u8) {
+        let (group, lane) = column_place(row, column);
+        Nibbles::put(block, row, column, code);
+        block[Nibbles::BYTES + 64 * (group / 4) + lane] |= (code >> 4 & 3) << (2 * (group % 4));
+    }
+    fn get(block: &[u8], row: usize, column: usize) -> u8 {
+        let (group, lane) = column_place(row, column);
+        let high = block[Nibbles::BYTES + 64 * (group / 4) + lane] >> (2 * (group % 4)) & 3;
+        Nibbles::get(block, row, column) | high << 4
+    }
+}
+
+fn put_word(head: &mut [u8], at: usize, row: usize, word: u16) {
+    head[at + 2 * row..at + 2 * row + 2].copy_from_slice(&word.to_le_bytes());
+}
+
+/// One f16 per block.
+pub(super) struct One;
+
+impl Scales for One {
+    const BYTES: usize = 2 * ROWS;
+    const BLOCKS: usize = 1;
+    const PARTS: usize = 1;
+    const MINIMUM: bool = false;
+    #[inline(always)]
+    unsafe fn scale<S: Lanes>(head: *const u8, _: usize, _: usize) -> S::Floats {
+        // SAFETY: within the head.
+        unsafe { S::halves(head) }
+    }
+    #[inline(always)]
+    unsafe fn minimum<S: Lanes>(_: *const u8, _: usize) -> S::Floats {
+        // SAFETY: needs nothing but the instructions.
+        unsafe { S::splat(0.0) }
+    }
+    fn put(head: &mut [u8], row: usize, scales: &RowScales) {
+        put_word(head, 0, row, scales.scale);
+    }
+}
+
+/// An f16 scale and an f16 minimum per block.
+pub(super) struct Two;
+
+impl Scales for Two {
+    const BYTES: usize = 4 * ROWS;
+    const BLOCKS: usize = 1;
+    const PARTS: usize = 1;
+    const MINIMUM: bool = true;
+    #[inline(always)]
+    unsafe fn scale<S: Lanes>(head: *const u8, _: usize, _: usize) -> S::Floats {
+        // SAFETY: within the head.
+        unsafe { S::halves(head) }
+    }
+    #[inline(always)]
+    unsafe fn minimum<S: Lanes>(head: *const u8, _: usize) -> S::Floats {
+        // SAFETY: within the head.
+        unsafe { S::halves(head.add(2 * ROWS)) }
+    }
+    fn put(head: &mut [u8], row: usize, scales: &RowScales) {
+        put_word(head, 0, row, scales.scale);
+        put_word(head, 2 * ROWS, row, scales.minimum);
+    }
+}
+
+/// Two levels: a global f16 scale and f16 minimum, and integers per block. What is subtracted in the file is
+/// added here: the f16 has the other sign.
+pub(super) struct Eight;
+
+impl Scales for Eight {
+    const BYTES: usize = (4 + 2 * super_block::BLOCKS) * ROWS;
+    const BLOCKS: usize = super_block::BLOCKS;
+    const PARTS: usize = 1;
+    const MINIMUM: bool = true;
+    #[inline(always)]
+    unsafe fn scale<S: Lanes>(head: *const u8, block: usize, _: usize) -> S::Floats {
+        // SAFETY: within the head.
+        unsafe { S::mul(S::halves(head), S::unsigned(head.add((4 + block) * ROWS))) }
+    }
+    #[inline(always)]
+    unsafe fn minimum<S: Lanes>(head: *const u8, block: usize) -> S::Floats {
+        let at = (4 + super_block::BLOCKS + block) * ROWS;
+        // SAFETY: within the head.
+        unsafe { S::mul(S::halves(head.add(2 * ROWS)), S::unsigned(head.add(at))) }
+    }
+    fn put(head: &mut [u8], row: usize, scales: &RowScales) {
+        put_word(head, 0, row, scales.scale);
+        put_word(head, 2 * ROWS, row, scales.minimum ^ 0x8000);
+        for block in 0..super_block::BLOCKS {
+            head[(4 + block) * ROWS + row] = scales.parts[block];
+            head[(4 + super_block::BLOCKS + block) * ROWS + row] = scales.part_minima[block];
+        }
+    }
+}
+
+/// Two levels: a global f16, and a signed byte per sixteen columns.
+pub(super) struct Sixteen;
+
+impl Scales for Sixteen {
+    const BYTES: usize = (2 + 16) * ROWS;
+    const BLOCKS: usize = 8;
+    const PARTS: usize = 2;
+    const MINIMUM: bool = false;
+    #[inline(always)]
+    unsafe fn scale<S: Lanes>(head: *const u8, block: usize, part: usize) -> S::Floats {
+        let at = (2 + 2 * block + part) * ROWS;
+        // SAFETY: within the head.
+        unsafe { S::mul(S::halves(head), S::signed(head.add(at))) }
+    }
+    #[inline(always)]
+    unsafe fn minimum<S: Lanes>(_: *const u8, _: usize) -> S::Floats {
+        // SAFETY: needs nothing but the instructions.
+        unsafe { S::splat(0.0) }
+    }
+    fn put(head: &mut [u8], row: usize, scales: &RowScales) {
+        put_word(head, 0, row, scales.scale);
+        for part in 0..16 {
+            head[(2 + part) * ROWS + row] = scales.parts[part];
+        }
+    }
+}
+
+/// Codes and scales combined.
+pub(super) struct Of<C, S, const OFFSET: i32>(PhantomData<(C, S)>);
+
+impl<C: Codes, S: Scales, const OFFSET: i32> Layout for Of<C, S, OFFSET> {
+    type Codes = C;
+    type Scales = S;
+    const OFFSET: i32 = OFFSET;
+}
+
+pub(super) type Q8_0 = Of<Bytes, One, 128>;
+pub(super) type Q4_0 = Of<Nibbles, One, 8>;
+pub(super) type Q4_1 = Of<Nibbles, Two, 0>;
+pub(super) type Q5_0 = Of<Fives, One, 16>;
+pub(super) type Q5_1 = Of<Fives, Two, 0>;
+pub(super) type Q4K = Of<Nibbles, Eight, 0>;
+pub(super) type Q5K = Of<Fives, Eight, 0>;
+pub(super) type Q6K = Of<Sixes, Sixteen, 32>;
+
+/// Calls `$f::<the layout of $kind>($arguments)`; `$other` for plain floats.
+macro_rules! with_layout {
+    ($kind:expr, $f:ident $arguments:tt, $other:expr) => {
+        match $kind {
+            $crate::quant::Kind::Q8_0 => $f::<$crate::quant::layout::Q8_0> $arguments,
+            $crate::quant::Kind::Q4_0 => $f::<$crate::quant::layout::Q4_0> $arguments,
+            $crate::quant::Kind::Q4_1 => $f::<$crate::quant::layout::Q4_1> $arguments,
+            $crate::quant::Kind::Q5_0 => $f::<$crate::quant::layout::Q5_0> $arguments,
+            $crate::quant::Kind::Q5_1 => $f::<$crate::quant::layout::Q5_1> $arguments,
+            $crate::quant::Kind::Q4K => $f::<$crate::quant::layout::Q4K> $arguments,
+            $crate::quant::Kind::Q5K => $f::<$crate::quant::layout::Q5K> $arguments,
+            $crate::quant::Kind::Q6K => $f::<$crate::quant::layout::Q6K> $arguments,
+            $crate::quant::Kind::F32
+            | $crate::quant::Kind::F16
+            | $crate::quant::Kind::Bf16 => $other,
+        }
+    };
+}
+pub(super) use with_layout;

@@ -1,0 +1,84 @@
+//! `llmtui diagnose`: the rules over a run's log, live or finished. Only reads.
+
+use super::exit::{Exit, Failure};
+use super::{Context, finding};
+use crate::diagnosis::{Diagnosis, diagnose};
+use crate::run::log::Tail;
+use crate::run::{RunDir, RunState, index};
+use std::io::Write;
+
+/// Judge a run: does it learn, has it diverged, does it overfit; with evidence, cause and fix
+///
+/// Reads the run's log, live or finished. Exit codes: 0 nothing fails, 4 something fails.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A run: its directory, its id, a part of it, or its name (the newest of that name)
+    #[arg(value_name = "RUN")]
+    pub run: String,
+    /// Print the findings as JSON: [{id, title, status, place, evidence, signals, cause, fix, expected, source}]
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Columns of a title.
+const TITLE: usize = 14;
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let state = fold(&find(&args.run, cx)?)?;
+    let diagnosis = diagnose(&state);
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let text = serde_json::to_string_pretty(&diagnosis.findings)?;
+        writeln!(out, "{text}")?;
+    } else {
+        out.write_all(table(&diagnosis).as_bytes())?;
+    }
+    Ok(match diagnosis.failed() {
+        true => Exit::Training,
+        false => Exit::Done,
+    })
+}
+
+/// By path or id, else the newest run of that name.
+fn find(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
+    let error = match index::resolve(&cx.runs_dir, word) {
+        Ok(run) => return Ok(run),
+        Err(error) => error,
+    };
+    let (runs, _) = index::list(&cx.runs_dir)?;
+    match runs.iter().find(|run| run.name == word) {
+        Some(run) => Ok(RunDir::open(&run.path)?),
+        None => Err(Failure::yours(error.to_string(), "llmtui runs").into()),
+    }
+}
+
+/// The run as its log tells it.
+pub(super) fn fold(run: &RunDir) -> anyhow::Result<RunState> {
+    let mut state = RunState::new();
+    let mut tail = Tail::open(&run.events_path())?;
+    while let Some(envelope) = tail.next_event()? {
+        state.apply(&envelope);
+    }
+    Ok(state)
+}
+
+/// ```text
+/// LEARNING  train loss 4.15 → 1.76, val 1.88
+///
+/// ok       preflight       12 checks passed
+/// ```
+fn table(diagnosis: &Diagnosis) -> String {
+    let mut text = format!("{}\n", verdict_line(diagnosis));
+    if !diagnosis.findings.is_empty() {
+        text.push('\n');
+    }
+    for found in &diagnosis.findings {
+        text.push_str(&finding::rows(found, TITLE, ""));
+    }
+    text
+}
+
+/// The verdict in one line, for this verb and for the end of a headless run.
+pub(super) fn verdict_line(diagnosis: &Diagnosis) -> String {
+    format!("{}  {}", diagnosis.verdict.word(), diagnosis.summary)
+}

@@ -1,0 +1,166 @@
+//! The loss or its gradient is not finite, or the loss stands above what guessing gives, or has lost what it had gained. A
+//! spike that passes is none of these: every one of 20 readings must lie so high.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::{FREQUENCIES, Loss, View};
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "diverged",
+        title: "divergence",
+        summary: "Losses and gradient norm are finite; the loss is no higher than guessing or its start, and keeps most of what it gained.",
+        source: "7 standard deviations: OLMo 2, arXiv 2501.00656; the other margins are rules of thumb",
+    },
+    needs: &[metric::LOSS],
+    judge,
+};
+
+/// How far above its start or guessing a loss must lie: this share of it, and at least so many nats.
+const SHARE: f64 = 0.1;
+const NATS: f64 = 0.5;
+/// How far above its best, in standard deviations of a step, and as a share of what was gained since the start.
+const SIGMAS: f64 = 7.0;
+const GAINED: f64 = 0.5;
+/// A gradient norm above this is worth a word beside a divergence: healthy ones lie below 5.
+const LARGE: f64 = 100.0;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    if let Some(signal) = not_finite(view) {
+        let at = human::grouped(signal.step.unwrap_or_default());
+        let signals: Vec<Signal> = std::iter::once(signal).chain(gradient(view)).collect();
+        return Some(
+            Finding::fail(
+                signals,
+                "numbers overflowed: most often the learning rate is too high, or the warm-up too short",
+                lower_lr(view),
+            )
+            .at(format!("step {at}")),
+        );
+    }
+    let loss = view.loss()?;
+    let line = line(view, loss);
+    let above = |value: f64| value > line + (SHARE * line).max(NATS);
+    if above(loss.floor) {
+        return Some(above_line(view, loss, line, loss.now));
+    }
+    if above(loss.worst.min) && loss.now > recovered(view, loss) {
+        return Some(above_line(view, loss, line, loss.worst.mean));
+    }
+    let gained = loss.start - loss.best.mean;
+    let lost = loss.floor - loss.best.mean;
+    let far = lost > (SIGMAS * loss.sigma).max(GAINED * gained).max(NATS);
+    far.then(|| {
+        let best = human::grouped(loss.best.last);
+        let signals = vec![
+            Signal::of(metric::LOSS, loss.now, format!("train loss {}", human::number(loss.now)))
+                .at(view.state.step),
+            Signal::of(
+                metric::LOSS,
+                loss.best.mean,
+                format!("its best was {} at step {best}", human::number(loss.best.mean)),
+            )
+            .at(loss.best.last),
+        ];
+        Finding::fail(
+            signals,
+            "what was learned is lost: the learning rate is too high, or the optimizer's moments are polluted by a spike",
+            format!("go back to an earlier checkpoint; {}", lower_lr(view)),
+        )
+        .at(format!("after step {best}"))
+    })
+}
+
+/// The newest loss, gradient norm or validation loss, where it is NaN or infinite.
+fn not_finite(view: &View<'_>) -> Option<Signal> {
+    let names = [
+        (metric::LOSS, "train loss"),
+        (metric::GRAD_NORM, "gradient norm"),
+        (metric::VAL_LOSS, "val loss"),
+    ];
+    names.into_iter().find_map(|(id, name)| {
+        let last = view.state.series.get(id)?.last()?;
+        let text = format!(
+            "{name} {} at step {}",
+            last.value,
+            human::grouped(last.step)
+        );
+        (!last.value.is_finite()).then(|| Signal::of(id, last.value, text).at(last.step))
+    })
+}
+
+/// What a training that learns anything stays under: its start, and guessing where the weights began at random.
+fn line(view: &View<'_>, loss: &Loss) -> f64 {
+    match view.guessing().filter(|_| view.from_scratch()) {
+        Some(guessing) => guessing.max(loss.start),
+        None => loss.start,
+    }
+}
+
+/// Below this a run that once stood above the line has come back.
+fn recovered(view: &View<'_>, loss: &Loss) -> f64 {
+    match view.guessing().filter(|_| view.from_scratch()) {
+        Some(guessing) => FREQUENCIES * guessing,
+        None => loss.start,
+    }
+}
+
+fn above_line(view: &View<'_>, loss: &Loss, line: f64, height: f64) -> Finding {
+    let guessing = match view.guessing() {
+        Some(x) if (x - line).abs() < NATS => format!(", guessing gives {}", human::number(x)),
+        _ => String::new(),
+    };
+    let worst = loss.worst;
+    let (from, to) = (human::grouped(worst.first), human::grouped(worst.last));
+    let mut text = format!(
+        "train loss {} over steps {from} to {to}",
+        human::number(height)
+    );
+    if loss.now < height {
+        text.push_str(&format!(", now {}", human::number(loss.now)));
+    }
+    let start = format!("it began at {}{guessing}", human::number(loss.start));
+    let mut signals = vec![
+        Signal::of(metric::LOSS, height, text).at(worst.last),
+        Signal::of(metric::LOSS, loss.start, start),
+    ];
+    signals.extend(gradient(view));
+    Finding::fail(
+        signals,
+        "each step made the model worse than it began: the learning rate is too high for this model",
+        lower_lr(view),
+    )
+    .at(format!("step {to}"))
+}
+
+/// The gradient norm, where it exploded as well.
+fn gradient(view: &View<'_>) -> Option<Signal> {
+    let norms = view.recent(metric::GRAD_NORM);
+    let finite = norms.iter().filter(|p| p.value.is_finite());
+    let top = finite.max_by(|a, b| a.value.total_cmp(&b.value))?;
+    (top.value > LARGE).then(|| {
+        let text = format!("gradient norm up to {}", human::short(top.value));
+        Signal::of(metric::GRAD_NORM, top.value, text).at(top.step)
+    })
+}
+
+/// What to type: a tenth of the rate, and never more than what small models bear; clipping where it is off.
+pub(super) fn lower_lr(view: &View<'_>) -> String {
+    let mut words = match view.lr().filter(|lr| *lr > 0.0) {
+        Some(lr) => format!(
+            "lower the learning rate: -s lr={:.0e}",
+            (lr / 10.0).min(1e-3)
+        ),
+        None => "lower the learning rate: -s lr=…".into(),
+    };
+    if view.state.settings.get("clip_norm") == Some(&0.0) {
+        words.push_str(" -s clip_norm=1");
+    }
+    if view.state.running() {
+        words.push_str(" (t tunes it while it runs)");
+    }
+    words
+}

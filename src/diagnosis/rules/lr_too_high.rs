@@ -1,0 +1,112 @@
+//! Two signals of a learning rate that is too high: the loss rises or is bumpy, and the updates or gradients grow with it.
+//! One of them alone says little: healthy runs are clipped at every step, too.
+
+use super::{lost, metric, train_loss};
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::base::stats::median;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::{ENOUGH, Loss, View};
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "lr_too_high",
+        title: "learning rate",
+        summary: "The loss does not rise or spike while updates exceed 1 % of the weights, gradients grow or every step is clipped.",
+        source: "update ratio: Karpathy, CS231n (1e-3; alarm at 1e-2); spikes of 7 standard deviations: OLMo 2, arXiv 2501.00656",
+    },
+    needs: &[metric::LOSS],
+    judge,
+};
+
+/// An update above this share of the weights.
+const LARGE: f64 = 1e-2;
+/// The gradient norm's newer half over its older one.
+const GROWTH: f64 = 1.5;
+/// Share of steps whose gradient was clipped.
+const CLIPPED: f64 = 0.9;
+/// Losses so many standard deviations above the median of those before are spikes; a cluster has more than so many.
+const SIGMAS: f64 = 7.0;
+const SPIKES: usize = 5;
+/// Losses that a spike is measured against.
+const BEFORE: usize = 10;
+/// A run as quiet as this share of its loss counts as noisy as that.
+const QUIET: f64 = 1e-3;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    if lost(view) || view.state.step <= view.warmup() {
+        return None;
+    }
+    let mut signals = vec![unrest(view, view.loss()?)?];
+    signals.extend(
+        updates(view)
+            .or_else(|| gradients(view))
+            .or_else(|| clipping(view)),
+    );
+    (signals.len() > 1).then(|| {
+        Finding::warn(
+            signals,
+            "the learning rate is too high: steps overshoot",
+            super::diverged::lower_lr(view),
+        )
+    })
+}
+
+/// First signal: the loss rises, or spikes in clusters.
+fn unrest(view: &View<'_>, loss: &Loss) -> Option<Signal> {
+    if train_loss::direction(loss) == "rising" {
+        let (before, now) = (
+            human::number(loss.trend.before),
+            human::number(loss.trend.now),
+        );
+        let text = format!("train loss rises from {before} to {now}");
+        return Some(Signal::of(metric::LOSS, loss.trend.now, text).at(view.state.step));
+    }
+    let points = view.recent(metric::LOSS);
+    let losses: Vec<f64> = points.iter().map(|p| p.value).collect();
+    // Against the median of those just before it, so that a steep fall has none.
+    let spikes = losses
+        .windows(BEFORE + 1)
+        .filter(|part| {
+            let (value, before) = (part[BEFORE], median(&part[..BEFORE]));
+            before.is_some_and(|x| value > x + SIGMAS * loss.sigma.max(QUIET * x))
+        })
+        .count();
+    (spikes > SPIKES).then(|| {
+        let text = format!("{spikes} spikes of the loss in {} steps", losses.len());
+        Signal::of(metric::LOSS, spikes as f64, text).at(view.state.step)
+    })
+}
+
+fn updates(view: &View<'_>) -> Option<Signal> {
+    let ratio = view.typical(metric::UPDATE_RATIO)?;
+    (ratio > LARGE).then(|| {
+        let text = format!("an update is {ratio:.1e} of the weights, 1e-3 is usual");
+        Signal::of(metric::UPDATE_RATIO, ratio, text)
+    })
+}
+
+fn gradients(view: &View<'_>) -> Option<Signal> {
+    let norms: Vec<f64> = view
+        .recent(metric::GRAD_NORM)
+        .iter()
+        .map(|p| p.value)
+        .collect();
+    let (older, newer) = norms.split_at(norms.len() / 2);
+    let (before, now) = (median(older)?, median(newer)?);
+    (older.len() >= ENOUGH && now > GROWTH * before).then(|| {
+        let (before, at) = (human::number(before), human::number(now));
+        let text = format!("gradient norm grows from {before} to {at}");
+        Signal::of(metric::GRAD_NORM, now, text)
+    })
+}
+
+fn clipping(view: &View<'_>) -> Option<Signal> {
+    let flags = view.recent(metric::CLIPPED);
+    let share = flags.iter().map(|p| p.value).sum::<f64>() / flags.len().max(1) as f64;
+    (flags.len() >= ENOUGH && share > CLIPPED).then(|| {
+        let text = format!("{:.0} % of the steps are clipped", 100.0 * share);
+        Signal::of(metric::CLIPPED, share, text)
+    })
+}

@@ -1,0 +1,50 @@
+//! The list of rules, in the order in which they are shown. A rule is one file and one word here.
+
+mod data_wait;
+mod diverged;
+mod events;
+mod gradient_spike;
+mod lr_too_high;
+mod not_learning;
+mod overfitting;
+mod preflight;
+mod train_loss;
+mod warnings;
+
+use super::Rule;
+pub(super) use train_loss::direction;
+
+/// Ids of the metrics that rules read, as they stand on the wire.
+pub(super) mod metric {
+    pub const LOSS: &str = "train/loss";
+    pub const VAL_LOSS: &str = "val/loss";
+    pub const GRAD_NORM: &str = "grad_norm";
+    pub const UPDATE_RATIO: &str = "update_ratio";
+    pub const CLIPPED: &str = "clipped";
+    pub const DATA_WAIT: &str = "data_wait";
+}
+
+/// All of them: what a watch beside an engine keeps.
+pub(super) const READ: &[&str] = &[
+    metric::LOSS,
+    metric::VAL_LOSS,
+    metric::GRAD_NORM,
+    metric::UPDATE_RATIO,
+    metric::CLIPPED,
+    metric::DATA_WAIT,
+];
+
+macro_rules! rules {
+    ($($name:ident)+) => { &[$($name::RULE,)+] };
+}
+
+/// Every rule.
+pub const RULES: &[Rule] = rules! {
+    preflight diverged not_learning train_loss overfitting lr_too_high gradient_spike data_wait warnings events
+};
+
+/// Whether another rule has already said that the run is lost, and `train_loss` and its like have nothing to add.
+fn lost(view: &super::View<'_>) -> bool {
+    let said = [diverged::RULE, not_learning::RULE];
+    said.iter().any(|rule| rule.ask(view).is_some())
+}

@@ -1,0 +1,93 @@
+//! The loss stays where it began although the warm-up is over.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::{Loss, View};
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "not_learning",
+        title: "learning",
+        summary: "100 steps after the warm-up the loss is at least 2 % below its start.",
+        source: "rule of thumb; the update ratio's bands: Karpathy, CS231n",
+    },
+    needs: &[metric::LOSS],
+    judge,
+};
+
+/// Less than this share of the start, or so many standard errors, is no gain.
+const GAIN: f64 = 0.02;
+const SIGMAS: f64 = 3.0;
+/// Updates below this share of the weights move nothing: a hundredth of the least that full fine-tuning needs.
+const IDLE: f64 = 1e-7;
+/// And below this they are too small for weights that began at random.
+const SMALL: f64 = 1e-5;
+/// A gradient norm below this, with a loss far from 0, does not reach the weights.
+const VANISHED: f64 = 1e-5;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    if super::diverged::RULE.ask(view).is_some() {
+        return None;
+    }
+    let loss = view.loss()?;
+    if view.state.step < view.patience() {
+        return None;
+    }
+    // Standard error of a mean of 20.
+    let noise = SIGMAS * loss.sigma / 20f64.sqrt();
+    let flat = loss.start - loss.best.mean.min(loss.now) <= (GAIN * loss.start).max(noise);
+    if !flat || loss.now > loss.start + (GAIN * loss.start).max(noise) {
+        return None;
+    }
+    let updates = view.typical(metric::UPDATE_RATIO);
+    // Given weights may be as good as they get: there the updates must say so, too.
+    if !view.from_scratch() && updates.is_none_or(|x| x > IDLE) {
+        return None;
+    }
+    Some(found(view, loss, updates))
+}
+
+fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
+    let step = view.state.step;
+    let guessing = match view.guessing().filter(|_| view.from_scratch()) {
+        Some(x) => format!(", guessing gives {}", human::number(x)),
+        None => String::new(),
+    };
+    let text = format!(
+        "train loss {} at step {}, it began at {}{guessing}",
+        human::number(loss.now),
+        human::grouped(step),
+        human::number(loss.start)
+    );
+    let mut signals = vec![Signal::of(metric::LOSS, loss.now, text).at(step)];
+    let gradient = view.typical(metric::GRAD_NORM);
+    if let Some(x) = updates.filter(|x| *x < SMALL) {
+        let text = format!("an update is {x:.1e} of the weights, 1e-3 is usual");
+        signals.push(Signal::of(metric::UPDATE_RATIO, x, text));
+        return Finding::fail(signals, "the learning rate is too low", raise_lr(view));
+    }
+    if let Some(x) = gradient.filter(|x| *x < VANISHED) {
+        let text = format!("gradient norm {x:.1e}");
+        signals.push(Signal::of(metric::GRAD_NORM, x, text));
+        let cause = "no gradient reaches the weights: they are frozen, or every target is masked";
+        let fix = "look at supervised tokens in the data pane; `llmtui preflight` checks them";
+        return Finding::fail(signals, cause, fix);
+    }
+    let cause = "inputs do not tell the targets (mask, shift, shuffled labels), or the learning rate is far off";
+    let fix = "run `llmtui preflight`, then vary the learning rate: -s lr=… by factors of 10";
+    Finding::fail(signals, cause, fix)
+}
+
+/// 1e-3 suits small models; above it, ten times more than now.
+fn raise_lr(view: &View<'_>) -> String {
+    let lr = view.lr().map_or(1e-3, |lr| (10.0 * lr).max(1e-3));
+    let live = if view.state.running() {
+        " (t tunes it while it runs)"
+    } else {
+        ""
+    };
+    format!("raise the learning rate: -s lr={lr:.0e}{live}")
+}

@@ -1,0 +1,141 @@
+//! Validation loss beside training loss: overfitting is the one rising for good while the other falls.
+
+use super::{lost, metric};
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::base::stats;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+use crate::run::state::Evaluation;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "overfitting",
+        title: "val − train",
+        summary: "Validation loss does not stand above its best for three evaluations while training loss falls.",
+        source: "two agreeing signals; early stopping with patience, Prechelt 1998",
+    },
+    needs: &[metric::LOSS, metric::VAL_LOSS],
+    judge,
+};
+
+/// Evaluations in a row that must stand above the best.
+const PATIENCE: usize = 3;
+/// Rises below this are noise: nats, a share of the best, and so many standard deviations between neighbours.
+const NATS: f64 = 0.02;
+const SHARE: f64 = 0.01;
+const SIGMAS: f64 = 3.0;
+/// Steps whose training loss stands beside an evaluation.
+const AROUND: u64 = 50;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    if lost(view) {
+        return None;
+    }
+    let found = |e: &&Evaluation| e.val_loss().is_finite();
+    let all: Vec<&Evaluation> = view.state.evaluations.iter().filter(found).collect();
+    let last = *all.last()?;
+    let train = around(view, last.step)?;
+    let gap = last.val_loss() - train;
+    let text = format!("{gap:.3}");
+    let signal = Signal::of(metric::VAL_LOSS, gap, text).at(last.step);
+    // A part of the split and the whole of it are two measures.
+    let alike: Vec<&Evaluation> = all
+        .iter()
+        .copied()
+        .filter(|e| e.n_windows == last.n_windows && e.whole == last.whole)
+        .collect();
+    let alike = if alike.len() > PATIENCE {
+        alike
+    } else {
+        largest(&all)
+    };
+    Some(match rise(view, &alike) {
+        Some(signals) => {
+            let best = signals[1].step.unwrap_or_default();
+            Finding::warn(
+                signals,
+                "the model memorizes: what it still gains on the training split does not carry over",
+                format!(
+                    "stop, and use the checkpoint near step {}; more data, or -s dropout=0.1",
+                    human::grouped(best)
+                ),
+            )
+            .at(format!("after step {}", human::grouped(best)))
+        }
+        None => Finding::pass(signal),
+    })
+}
+
+/// The evaluations of the kind that was made most often.
+fn largest<'a>(all: &[&'a Evaluation]) -> Vec<&'a Evaluation> {
+    let count = |of: &Evaluation| {
+        let same = |e: &&&Evaluation| e.n_windows == of.n_windows && e.whole == of.whole;
+        all.iter().filter(same).count()
+    };
+    let kind = all.iter().copied().max_by_key(|e| count(e));
+    let same =
+        |e: &&&Evaluation| kind.is_some_and(|k| k.n_windows == e.n_windows && k.whole == e.whole);
+    all.iter().filter(same).copied().collect()
+}
+
+/// Validation now and at its best, and training at both, where the one rises and the other falls.
+fn rise(view: &View<'_>, evaluations: &[&Evaluation]) -> Option<Vec<Signal>> {
+    let best = evaluations
+        .iter()
+        .min_by(|a, b| a.val_loss().total_cmp(&b.val_loss()))?;
+    let after: Vec<&&Evaluation> = evaluations.iter().filter(|e| e.step > best.step).collect();
+    let newest = &after[after.len().checked_sub(PATIENCE)?..];
+    let least = newest.iter().map(|e| e.val_loss()).reduce(f64::min)?;
+    let rise = least - best.val_loss();
+    let noise = SIGMAS * spread(evaluations);
+    if rise <= (SHARE * best.val_loss()).max(NATS).max(noise) {
+        return None;
+    }
+    let last = newest.last()?;
+    let (then, now) = (around(view, best.step)?, around(view, last.step)?);
+    let sigma = view.loss()?.sigma;
+    if now >= then - 2.0 * sigma * (2.0 / AROUND as f64).sqrt() {
+        return None;
+    }
+    let number = human::number;
+    let at = human::grouped(best.step);
+    Some(vec![
+        Signal::of(
+            metric::VAL_LOSS,
+            last.val_loss(),
+            format!("val loss {}", number(last.val_loss())),
+        )
+        .at(last.step),
+        Signal::of(
+            metric::VAL_LOSS,
+            best.val_loss(),
+            format!("its best was {} at step {at}", number(best.val_loss())),
+        )
+        .at(best.step),
+        Signal::of(
+            metric::LOSS,
+            now,
+            format!("train loss {} then, {} now", number(then), number(now)),
+        )
+        .at(last.step),
+    ])
+}
+
+/// How much neighbouring evaluations differ beyond their trend: half the median of second differences.
+fn spread(evaluations: &[&Evaluation]) -> f64 {
+    let bends: Vec<f64> = evaluations
+        .windows(3)
+        .map(|e| (e[2].val_loss() - 2.0 * e[1].val_loss() + e[0].val_loss()).abs() / 2.0)
+        .collect();
+    // The bend at the minimum of a curve is no noise: few evaluations have little else.
+    stats::median(&bends)
+        .filter(|_| bends.len() >= 6)
+        .unwrap_or(0.0)
+}
+
+/// Mean training loss of the steps up to `step`.
+fn around(view: &View<'_>, step: u64) -> Option<f64> {
+    view.loss_over(step.saturating_sub(AROUND)..step + 1)
+}

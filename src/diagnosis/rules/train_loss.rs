@@ -1,0 +1,71 @@
+//! Where the training loss is going.
+
+use super::{lost, metric};
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::{Loss, View};
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "train_loss",
+        title: "train loss",
+        summary: "The newest quarter of the run does not rise beyond its noise.",
+        source: "4 standard errors and 5 % of what was gained: rules of thumb",
+    },
+    needs: &[metric::LOSS],
+    judge,
+};
+
+/// A fall must exceed its noise by this factor to be called one.
+const FALLING: f64 = 2.0;
+/// A rise is an alarm: judged again and again, it needs more, and must cost a part of what was gained.
+const RISING: f64 = 4.0;
+const GAINED: f64 = 0.05;
+
+/// `falling`, `flat` or `rising`.
+pub(in crate::diagnosis) fn direction(loss: &Loss) -> &'static str {
+    let gained = (loss.start - loss.best.mean).max(0.0);
+    let costly = loss.trend.now - loss.best.mean > GAINED * gained;
+    match loss.trend.z() {
+        z if z < -FALLING => "falling",
+        z if z > RISING && costly => "rising",
+        _ => "flat",
+    }
+}
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    if lost(view) {
+        return None;
+    }
+    let loss = view.loss()?;
+    let word = direction(loss);
+    let text = format!("{}  {word}", human::number(loss.now));
+    let mut signals = vec![Signal::of(metric::LOSS, loss.now, text).at(view.state.step)];
+    let series = view.state.series.get(metric::LOSS)?;
+    let non_finite = series.non_finite();
+    if non_finite > 0 {
+        let text = format!("{} not finite", human::grouped(non_finite));
+        signals.push(Signal::of(metric::LOSS, f64::NAN, text));
+    }
+    if word == "rising" {
+        let text = format!("its best was {}", human::number(loss.best.mean));
+        signals.push(Signal::of(metric::LOSS, loss.best.mean, text).at(loss.best.last));
+        let fix = super::diverged::lower_lr(view);
+        return Some(Finding::warn(
+            signals,
+            "steps overshoot, or the data changed",
+            fix,
+        ));
+    }
+    if non_finite > 0 {
+        let cause = "some steps gave a loss that is no number";
+        return Some(Finding::warn(
+            signals,
+            cause,
+            "a lower learning rate, or train.precision: f32",
+        ));
+    }
+    Some(Finding::pass(signals))
+}

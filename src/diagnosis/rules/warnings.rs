@@ -1,0 +1,38 @@
+//! The newest warning of the engine.
+
+use crate::base::finding::Finding;
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+use crate::run::state::MarkKind;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "warnings",
+        title: "last warning",
+        summary: "The engine warned of nothing.",
+        source: "the run's events",
+    },
+    needs: &[],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let state = view.state;
+    let warned = |m: &&crate::run::state::Mark| m.kind == MarkKind::Warning;
+    let last = state.marks.iter().rev().find(warned)?;
+    let more = match state.n_warnings {
+        0 | 1 => String::new(),
+        n => format!(" (of {n})"),
+    };
+    let at = format!("step {}", human::grouped(last.step));
+    Some(
+        Finding::warn(
+            format!("{}{more}", last.text),
+            "",
+            "read the log of the run",
+        )
+        .at(at),
+    )
+}

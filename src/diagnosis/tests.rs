@@ -1,0 +1,496 @@
+//! Rules on made-up runs; `tests/diagnosis.rs` holds them to recorded ones.
+
+use super::*;
+use crate::base::clock::UnixMillis;
+use crate::wire::{Envelope, Event, Num, Values};
+
+/// ln 65 is 4.174.
+const VOCAB: u64 = 65;
+
+/// A run in the making.
+struct Tape {
+    state: RunState,
+    seq: u64,
+}
+
+impl Tape {
+    fn new(from: Option<&str>, warmup_steps: u64) -> Tape {
+        let mut tape = Tape {
+            state: RunState::new(),
+            seq: 0,
+        };
+        let spec = serde_json::json!({
+            "train": {"from": from, "clip_norm": 1.0},
+            "optimizer": {"adamw": {"lr": 0.01}},
+            "schedule": {"cosine": {"warmup_steps": warmup_steps}},
+        });
+        tape.add(Event::Started {
+            name: "made up".into(),
+            method: "pretrain".into(),
+            spec,
+            n_params: 1,
+            vocab_size: VOCAB,
+            max_steps: 10_000,
+            batch_tokens: 1,
+            epoch_tokens: 1,
+            resumed_from: None,
+            precision: None,
+        });
+        tape
+    }
+
+    fn add(&mut self, event: Event) {
+        self.seq += 1;
+        self.state.apply(&Envelope {
+            v: 1,
+            seq: self.seq,
+            t: UnixMillis(self.seq),
+            event,
+        });
+    }
+
+    fn step(&mut self, step: u64, values: &[(&str, f64)]) {
+        let values: Values = values
+            .iter()
+            .map(|(id, x)| (id.to_string(), Num(*x)))
+            .collect();
+        self.add(Event::Stepped {
+            step,
+            tokens: step,
+            values,
+        });
+    }
+
+    fn evaluate(&mut self, step: u64, loss: f64) {
+        self.add(Event::Evaluated {
+            step,
+            tokens: step,
+            values: [("val/loss".to_string(), Num(loss))].into(),
+            n_windows: 240,
+            whole: false,
+            seconds: 0.0,
+        });
+    }
+
+    /// Steps `from..=to` with a loss and a gradient norm of 1.
+    fn steps(mut self, from: u64, to: u64, loss: impl Fn(u64) -> f64) -> Tape {
+        for step in from..=to {
+            self.step(step, &[("train/loss", loss(step)), ("grad_norm", 1.0)]);
+        }
+        self
+    }
+
+    fn diagnose(&self) -> Diagnosis {
+        diagnose(&self.state)
+    }
+
+    fn found(&self, id: &str) -> Option<Finding> {
+        self.diagnose().findings.into_iter().find(|f| f.id == id)
+    }
+
+    fn status(&self, id: &str) -> Option<Status> {
+        self.found(id).map(|f| f.status)
+    }
+}
+
+fn fresh() -> Tape {
+    Tape::new(None, 0)
+}
+
+/// The noise of a batch, ±0.03.
+fn noise(step: u64) -> f64 {
+    [0.01, -0.03, 0.015, -0.005, 0.03, -0.02][step as usize % 6]
+}
+
+/// 4.17 towards 1.5.
+fn learning(step: u64) -> f64 {
+    1.5 + 2.67 * (-(step as f64) / 300.0).exp() + noise(step)
+}
+
+#[test]
+fn a_calm_run_passes_everything() {
+    let mut tape = fresh().steps(1, 1000, learning);
+    for step in [250, 500, 750, 1000] {
+        tape.evaluate(step, learning(step) + 0.03);
+    }
+    let diagnosis = tape.diagnose();
+    assert!(
+        diagnosis.findings.iter().all(|f| f.status == Status::Pass),
+        "{diagnosis:#?}"
+    );
+    assert_eq!(diagnosis.verdict, Verdict::Learning);
+    assert!(
+        diagnosis.summary.starts_with("train loss 4.1"),
+        "{}",
+        diagnosis.summary
+    );
+    let titles: Vec<&str> = diagnosis
+        .findings
+        .iter()
+        .map(|f| f.title.as_str())
+        .collect();
+    assert_eq!(titles, ["train loss", "val − train", "gradient norm"]);
+}
+
+#[test]
+fn a_run_that_has_learned_and_stays_is_stable() {
+    let tape = fresh().steps(1, 3000, |s| {
+        learning(s.min(900)) - noise(900) + noise(s * 7)
+    });
+    assert_eq!(tape.diagnose().verdict, Verdict::Stable);
+    assert_eq!(tape.status("train_loss"), Some(Status::Pass));
+}
+
+#[test]
+fn nothing_is_said_of_what_is_not_known_yet() {
+    let empty = diagnose(&RunState::new());
+    assert_eq!(
+        (empty.verdict, empty.findings.len()),
+        (Verdict::TooEarly, 0)
+    );
+    assert!(!empty.failed() && empty.worst().is_none());
+    assert_eq!(fresh().steps(1, 5, |_| 4.2).diagnose().findings, []);
+    let flat = Tape::new(None, 500).steps(1, 200, |s| 4.17 + noise(s));
+    assert_eq!(flat.diagnose().verdict, Verdict::TooEarly, "in its warm-up");
+}
+
+#[test]
+fn a_loss_that_is_no_number_has_diverged() {
+    let tape = fresh().steps(1, 99, learning).steps(100, 100, |_| f64::NAN);
+    let found = tape.found("diverged").unwrap();
+    assert_eq!(
+        (found.status, found.place.as_str()),
+        (Status::Fail, "step 100")
+    );
+    assert!(found.fix.contains("-s lr=1e-3"), "{}", found.fix);
+    assert_eq!(tape.diagnose().verdict, Verdict::Diverged);
+    assert_eq!(tape.found("train_loss"), None, "one rule says it");
+    let mut gradient = fresh().steps(1, 99, learning);
+    let values = [("train/loss", 3.0), ("grad_norm", f64::INFINITY)];
+    gradient.step(100, &values);
+    let found = gradient.found("diverged").unwrap();
+    assert_eq!(found.evidence.to_string(), "gradient norm inf at step 100");
+}
+
+#[test]
+fn a_loss_above_guessing_has_diverged_and_a_spike_has_not() {
+    let high = fresh()
+        .steps(1, 20, learning)
+        .steps(21, 60, |s| 9.0 + noise(s));
+    assert_eq!(high.status("diverged"), Some(Status::Fail));
+    assert!(
+        high.found("diverged")
+            .unwrap()
+            .evidence
+            .to_string()
+            .contains("guessing gives 4.174")
+    );
+    let spike = fresh().steps(1, 500, |s| if s % 100 < 3 { 60.0 } else { learning(s) });
+    assert_eq!(spike.status("diverged"), None);
+}
+
+#[test]
+fn a_run_that_came_back_to_what_frequencies_give_is_still_diverged() {
+    let loss = |s: u64| match s {
+        0..=5 => 4.17,
+        6..=80 => 150.0 + 100.0 * noise(s),
+        _ => 3.6 + noise(s),
+    };
+    assert_eq!(
+        fresh().steps(1, 150, loss).status("diverged"),
+        Some(Status::Fail)
+    );
+    let recovered = fresh()
+        .steps(1, 150, loss)
+        .steps(151, 600, |s| 2.0 + noise(s));
+    assert_eq!(recovered.status("diverged"), None);
+}
+
+#[test]
+fn losing_most_of_what_was_gained_is_divergence() {
+    let lost = fresh()
+        .steps(1, 1000, learning)
+        .steps(1001, 1100, |s| 3.4 + noise(s));
+    let found = lost.found("diverged").unwrap();
+    assert!(
+        found.evidence.to_string().contains("its best was 1.6"),
+        "{}",
+        found.evidence
+    );
+    assert!(found.fix.contains("earlier checkpoint"));
+    // Given weights: guessing is far away, the start is what counts.
+    let tuned = Tape::new(Some("base"), 0).steps(1, 100, |s| 1.2 + noise(s) + 0.02 * s as f64);
+    assert_eq!(tuned.status("diverged"), Some(Status::Fail));
+}
+
+#[test]
+fn a_loss_that_stays_at_its_start_is_not_learning_and_the_signals_name_the_cause() {
+    let flat = |s: u64| 4.17 + noise(s);
+    let plain = fresh().steps(1, 300, flat);
+    assert_eq!(plain.diagnose().verdict, Verdict::NotLearning);
+    assert!(
+        plain
+            .found("not_learning")
+            .unwrap()
+            .cause
+            .contains("targets")
+    );
+    let mut slow = fresh();
+    let mut idle = fresh();
+    for s in 1..=300 {
+        slow.step(s, &[("train/loss", flat(s)), ("update_ratio", 3e-8)]);
+        idle.step(s, &[("train/loss", flat(s)), ("grad_norm", 1e-9)]);
+    }
+    assert_eq!(
+        slow.found("not_learning").unwrap().cause,
+        "the learning rate is too low"
+    );
+    assert!(
+        idle.found("not_learning")
+            .unwrap()
+            .cause
+            .contains("no gradient")
+    );
+    let early = Tape::new(None, 250).steps(1, 300, flat);
+    assert_eq!(
+        early.status("not_learning"),
+        None,
+        "50 steps after the warm-up"
+    );
+}
+
+#[test]
+fn given_weights_may_be_as_good_as_they_get() {
+    let tuned = Tape::new(Some("base"), 0).steps(1, 400, |s| 1.2 + noise(s));
+    assert_eq!(tuned.status("not_learning"), None);
+    assert_eq!(tuned.diagnose().verdict, Verdict::Stable);
+}
+
+#[test]
+fn overfitting_needs_both_signals_and_patience() {
+    let run = |train: fn(u64) -> f64, val: &[f64]| {
+        let mut tape = fresh().steps(1, 100 * val.len() as u64, train);
+        val.iter()
+            .zip(1..)
+            .for_each(|(x, i)| tape.evaluate(100 * i, *x));
+        tape
+    };
+    let rising = [3.0, 2.6, 2.4, 2.5, 2.6, 2.7];
+    let over = run(learning, &rising);
+    let found = over.found("overfitting").unwrap();
+    assert_eq!(found.status, Status::Warn);
+    assert!(
+        found.fix.contains("checkpoint near step 300"),
+        "{}",
+        found.fix
+    );
+    assert_eq!(over.diagnose().verdict, Verdict::Overfitting);
+    assert_eq!(
+        run(learning, &rising[..5]).status("overfitting"),
+        Some(Status::Pass),
+        "two after the best"
+    );
+    let small = [3.0, 2.6, 2.4, 2.41, 2.415, 2.41];
+    assert_eq!(
+        run(learning, &small).status("overfitting"),
+        Some(Status::Pass),
+        "within noise"
+    );
+    let both = run(|s| 2.0 + 0.0005 * s as f64 + noise(s), &rising);
+    assert_eq!(
+        both.status("overfitting"),
+        Some(Status::Pass),
+        "training rises, too"
+    );
+}
+
+#[test]
+fn a_rising_loss_is_a_warning_and_with_large_updates_the_learning_rate_is_too_high() {
+    let loss = |s: u64| match s {
+        0..=1000 => learning(s),
+        s => 1.6 + 0.001 * (s - 1000) as f64 + noise(s),
+    };
+    let mut tape = fresh().steps(1, 1000, loss);
+    (1001..=1400).for_each(|s| tape.step(s, &[("train/loss", loss(s)), ("update_ratio", 2e-3)]));
+    assert_eq!(tape.status("train_loss"), Some(Status::Warn));
+    assert_eq!(tape.status("lr_too_high"), None, "one signal is not enough");
+    (1401..=1600).for_each(|s| tape.step(s, &[("train/loss", loss(s)), ("update_ratio", 3e-2)]));
+    let found = tape.found("lr_too_high").unwrap();
+    assert_eq!((found.status, found.evidence.0.len()), (Status::Warn, 2));
+    assert!(found.fix.contains("-s lr="), "{}", found.fix);
+}
+
+#[test]
+fn spikes_in_clusters_with_growing_gradients_are_a_learning_rate_too_high() {
+    let run = |grows: bool| {
+        let mut tape = fresh();
+        for s in 1..=600 {
+            let spike = if s > 420 && s % 25 == 0 { 2.0 } else { 0.0 };
+            let norm = if grows && s > 500 { 3.0 } else { 1.0 };
+            tape.step(
+                s,
+                &[("train/loss", learning(s) + spike), ("grad_norm", norm)],
+            );
+        }
+        tape.status("lr_too_high")
+    };
+    assert_eq!(run(true), Some(Status::Warn));
+    assert_eq!(run(false), None, "spikes alone");
+}
+
+#[test]
+fn clipping_at_every_step_alone_is_healthy() {
+    let mut tape = fresh();
+    for s in 1..=1000 {
+        let values = [
+            ("train/loss", learning(s)),
+            ("clipped", 1.0),
+            ("update_ratio", 3e-2),
+        ];
+        tape.step(s, &values);
+    }
+    assert_eq!(tape.status("lr_too_high"), None);
+}
+
+#[test]
+fn gradient_spikes_are_counted_after_the_warm_up() {
+    let run = |spikes: &[u64], warmup| {
+        let mut tape = Tape::new(None, warmup);
+        for s in 1..=300 {
+            let norm = if spikes.contains(&s) { 9.0 } else { 1.0 };
+            tape.step(s, &[("train/loss", learning(s)), ("grad_norm", norm)]);
+        }
+        tape.found("gradient_spike").unwrap()
+    };
+    let one = run(&[290], 0);
+    assert_eq!(
+        (one.status, one.evidence.to_string().as_str()),
+        (Status::Warn, "9 times its median at step 290")
+    );
+    assert!(
+        run(&[210, 220, 230, 240, 250, 260], 0)
+            .cause
+            .contains("clusters")
+    );
+    assert_eq!(run(&[290], 295).status, Status::Pass);
+}
+
+#[test]
+fn waiting_warnings_and_lost_events_are_told() {
+    let mut tape = fresh();
+    (1..=30).for_each(|s| tape.step(s, &[("train/loss", 4.0), ("data_wait", 0.4)]));
+    assert_eq!(
+        tape.found("data_wait").unwrap().evidence.to_string(),
+        "40 % of the time"
+    );
+    tape.add(Event::Warned {
+        step: 30,
+        code: "x".into(),
+        message: "the disk is full".into(),
+        hint: String::new(),
+    });
+    assert_eq!(
+        tape.found("warnings").unwrap().evidence.to_string(),
+        "the disk is full"
+    );
+    tape.seq += 3;
+    tape.step(31, &[("train/loss", 4.0)]);
+    assert_eq!(
+        tape.found("events").unwrap().evidence.to_string(),
+        "3 never arrived"
+    );
+}
+
+#[test]
+fn a_failed_check_of_preflight_speaks_for_all() {
+    let mut tape = fresh();
+    let check = |finding: Finding| Event::Checked {
+        finding: finding.into(),
+        seconds: 0.1,
+    };
+    tape.add(check(Finding::pass("fine").named("a", "First")));
+    assert_eq!(
+        tape.found("preflight").unwrap().evidence.to_string(),
+        "1 checks passed"
+    );
+    tape.add(check(
+        Finding::fail("seen", "why", "do").named("b", "Second"),
+    ));
+    let found = tape.found("preflight").unwrap();
+    assert_eq!(found.evidence.to_string(), "Second: seen");
+    assert_eq!((found.status, found.fix.as_str()), (Status::Fail, "do"));
+}
+
+#[test]
+fn what_a_newer_engine_found_by_other_rules_is_shown() {
+    let mut tape = fresh().steps(1, 30, learning);
+    let finding = Finding::warn("all heads alike", "why", "do").named("dead_heads", "heads");
+    tape.add(Event::Diagnosed {
+        step: 30,
+        finding: finding.into(),
+    });
+    assert_eq!(tape.status("dead_heads"), Some(Status::Warn));
+    tape.add(Event::RolledBack { step: 20 });
+    assert_eq!(tape.status("dead_heads"), None);
+}
+
+#[test]
+fn every_rule_has_its_own_word_a_short_title_and_a_source() {
+    let mut ids: Vec<&str> = RULES.iter().map(|rule| rule.entry.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), RULES.len());
+    for Rule { entry, needs, .. } in RULES {
+        assert!(entry.title.chars().count() <= 14, "{}", entry.title);
+        assert!(
+            entry.summary.ends_with('.') && !entry.source.is_empty(),
+            "{}",
+            entry.id
+        );
+        assert!(
+            needs.iter().all(|id| rules::READ.contains(id)),
+            "{}",
+            entry.id
+        );
+    }
+}
+
+#[test]
+fn a_watch_reports_each_change_once() {
+    let mut watch = Watch::new();
+    let step = |watch: &mut Watch, range: std::ops::RangeInclusive<u64>, loss: f64| {
+        for step in range {
+            let values = [("train/loss".to_string(), Num(loss + noise(step)))].into();
+            watch.hear(&Event::Stepped {
+                step,
+                tokens: step,
+                values,
+            });
+        }
+    };
+    step(&mut watch, 1..=50, 2.0);
+    assert_eq!(
+        watch.news().len(),
+        1,
+        "what passes is no news; the verdict is"
+    );
+    let word = |event: &Event| match event {
+        Event::Diagnosed { finding, .. } if finding.id == VERDICT => finding.title.clone(),
+        _ => String::new(),
+    };
+    step(&mut watch, 51..=100, 9.0);
+    let news = watch.news();
+    assert!(
+        matches!(&news[..], [Event::Diagnosed { step: 100, finding }, verdict] if finding.id == "diverged" && word(verdict) == "DIVERGED"),
+        "{news:?}"
+    );
+    assert_eq!(watch.news().len(), 1);
+    watch.hear(&Event::RolledBack { step: 40 });
+    step(&mut watch, 41..=100, 1.5);
+    let news = watch.news();
+    let clear = |f: &Finding| f.id == "diverged" && f.status == Status::Pass;
+    assert!(
+        news.iter()
+            .any(|e| matches!(e, Event::Diagnosed { finding, .. } if clear(finding)))
+    );
+}

@@ -1,0 +1,282 @@
+//! What rules read of a run: its loss at the start, at its best and now, with the noise of a step beside them, and the newest
+//! readings of other metrics. Losses are nats per token.
+
+use super::rules::metric;
+use crate::base::stats;
+use crate::run::RunState;
+use crate::run::series::{Point, Series};
+use std::ops::Range;
+
+/// Readings that count as "now".
+pub const RECENT: usize = 200;
+/// Fewer readings than this say nothing.
+pub const ENOUGH: usize = 20;
+/// Steps after the warm-up before a loss that does not move means anything.
+const PATIENCE: u64 = 100;
+/// Windows that a run is cut into to find its best and its worst.
+const WINDOWS: usize = 64;
+/// Share of the loss of guessing that knowing no more than how frequent each token is leaves: English text has about 0.7
+/// of ln V both in bytes and in tokens of 50,000 words.
+pub const FREQUENCIES: f64 = 0.75;
+/// Changes below this share of the loss are rounding, however quiet a run is.
+const ROUNDING: f64 = 1e-6;
+/// The median absolute deviation of a normal distribution is its standard deviation over this.
+const MAD: f64 = 1.4826;
+
+/// One stretch of readings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Window {
+    /// First and last step.
+    pub first: u64,
+    pub last: u64,
+    pub mean: f64,
+    /// Every reading lies at or above it.
+    pub min: f64,
+}
+
+/// The training loss in a few numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loss {
+    /// Before training: the first reading, or the median of the first five where that is lower.
+    pub start: f64,
+    /// Mean of the newest 20 readings.
+    pub now: f64,
+    /// The least of them: all are at least so high.
+    pub floor: f64,
+    /// Standard deviation of a single step around the trend.
+    pub sigma: f64,
+    /// The window with the lowest mean.
+    pub best: Window,
+    /// The window whose readings all lie highest.
+    pub worst: Window,
+    pub trend: Trend,
+}
+
+/// The newest quarter of the run, or 200 readings: its two halves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Trend {
+    pub before: f64,
+    pub now: f64,
+    /// Standard error of the difference of both.
+    pub noise: f64,
+}
+
+impl Trend {
+    /// The change in standard errors; negative while it falls.
+    pub fn z(&self) -> f64 {
+        (self.now - self.before) / self.noise.max(ROUNDING * self.now.abs())
+    }
+}
+
+/// A run as rules see it.
+#[derive(Debug)]
+pub struct View<'a> {
+    pub state: &'a RunState,
+    loss: Option<Loss>,
+}
+
+impl<'a> View<'a> {
+    pub fn of(state: &'a RunState) -> View<'a> {
+        let loss = state.series.get(metric::LOSS).and_then(read);
+        View { state, loss }
+    }
+
+    /// `None` before 20 finite readings.
+    pub fn loss(&self) -> Option<&Loss> {
+        self.loss.as_ref()
+    }
+
+    /// The loss of guessing, ln V.
+    pub fn guessing(&self) -> Option<f64> {
+        let head = self.state.head.as_ref()?;
+        (head.vocab_size > 1).then(|| (head.vocab_size as f64).ln())
+    }
+
+    /// Whether the weights began at random: the spec names none, and the loss began near guessing.
+    pub fn from_scratch(&self) -> bool {
+        let given = |from: &serde_json::Value| !from.is_null();
+        let head = self.state.head.as_ref();
+        let from = head.is_some_and(|head| given(&head.spec["train"]["from"]));
+        let near = match (self.guessing(), &self.loss) {
+            (Some(guessing), Some(loss)) => loss.start > FREQUENCIES * guessing,
+            _ => false,
+        };
+        !from && near
+    }
+
+    /// Steps of the warm-up; 0 where the spec does not say.
+    pub fn warmup(&self) -> u64 {
+        let schedule = self.state.head.as_ref();
+        let members = schedule.and_then(|head| head.spec["schedule"].as_object());
+        let config = members.and_then(|members| members.values().next());
+        config
+            .and_then(|config| config["warmup_steps"].as_u64())
+            .unwrap_or(0)
+    }
+
+    /// Before this step a loss that does not move says nothing: the warm-up and 100 steps.
+    pub fn patience(&self) -> u64 {
+        self.warmup() + PATIENCE
+    }
+
+    /// The peak learning rate, as adjusted live.
+    pub fn lr(&self) -> Option<f64> {
+        self.state.settings.get("lr").copied()
+    }
+
+    /// The newest readings, oldest first, finite or not.
+    pub fn recent(&self, id: &str) -> Vec<Point> {
+        self.state.series.get(id).map_or(Vec::new(), newest)
+    }
+
+    /// The median of the newest readings; `None` before 20 finite ones.
+    pub fn typical(&self, id: &str) -> Option<f64> {
+        let values = finite(&self.recent(id));
+        stats::median(&values).filter(|_| values.len() >= ENOUGH)
+    }
+
+    /// Mean training loss of the steps in `steps`.
+    pub fn loss_over(&self, steps: Range<u64>) -> Option<f64> {
+        let series = self.state.series.get(metric::LOSS)?;
+        let bucket = series.columns(steps.start as f64, steps.end as f64, 1);
+        bucket.into_iter().next()??.mean()
+    }
+}
+
+fn newest(series: &Series) -> Vec<Point> {
+    let skip = series.recent().len().saturating_sub(RECENT);
+    series.recent().skip(skip).collect()
+}
+
+fn finite(points: &[Point]) -> Vec<f64> {
+    let values = points.iter().map(|p| p.value);
+    values.filter(|x| x.is_finite()).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+fn read(series: &Series) -> Option<Loss> {
+    let recent = finite(&newest(series));
+    if recent.len() < ENOUGH {
+        return None;
+    }
+    let (first, last) = series.steps()?;
+    let opening: Vec<f64> = series
+        .columns(first as f64, first as f64 + 5.0, 5)
+        .into_iter()
+        .filter_map(|bucket| bucket?.mean())
+        .collect();
+    let start = opening[..opening.len().min(1)]
+        .iter()
+        .copied()
+        .chain(stats::median(&opening))
+        .reduce(f64::min)?;
+    let sigma = spread(&recent);
+    let windows = windows(series, first, last + 1);
+    let tail = &recent[recent.len() - ENOUGH..];
+    let now = mean(tail);
+    let floor = tail.iter().copied().fold(f64::INFINITY, f64::min);
+    let newest = Window {
+        first: series
+            .recent()
+            .rev()
+            .nth(ENOUGH - 1)
+            .map_or(first, |p| p.step),
+        last,
+        mean: now,
+        min: floor,
+    };
+    let all = || windows.iter().copied().chain([newest]);
+    Some(Loss {
+        start,
+        now,
+        floor,
+        sigma,
+        best: all().min_by(|a, b| a.mean.total_cmp(&b.mean))?,
+        worst: all().max_by(|a, b| a.min.total_cmp(&b.min))?,
+        trend: trend(series, first, last, sigma)?,
+    })
+}
+
+/// Parts of the run of 20 readings and more.
+fn windows(series: &Series, from: u64, to: u64) -> Vec<Window> {
+    let n = usize::try_from(series.len()).unwrap_or(usize::MAX) / ENOUGH;
+    let columns = series.columns(from as f64, to as f64, n.clamp(1, WINDOWS));
+    columns
+        .into_iter()
+        .flatten()
+        .filter_map(|bucket| {
+            Some(Window {
+                first: bucket.first,
+                last: bucket.last,
+                mean: bucket.mean()?,
+                min: bucket.min,
+            })
+        })
+        .collect()
+}
+
+fn trend(series: &Series, first: u64, last: u64, sigma: f64) -> Option<Trend> {
+    let quarter = (last - first) / 4;
+    let exact = series
+        .recent()
+        .rev()
+        .nth(RECENT - 1)
+        .map_or(first, |p| p.step);
+    let from = exact.min(last.saturating_sub(quarter)).max(first) as f64;
+    let halves = series.columns(from, last as f64 + 1.0, 2);
+    let (before, now) = (halves[0]?, halves[1]?);
+    let share = |n: u32| sigma.powi(2) / f64::from(n.max(1));
+    Some(Trend {
+        before: before.mean()?,
+        now: now.mean()?,
+        noise: (share(before.n) + share(now.n)).sqrt(),
+    })
+}
+
+/// Standard deviation of a reading around a slow trend, from differences of neighbours (whose variance is twice its own),
+/// by their median absolute deviation: neither a trend nor a spike widens it.
+fn spread(values: &[f64]) -> f64 {
+    let steps: Vec<f64> = values
+        .windows(2)
+        .map(|pair| (pair[1] - pair[0]).abs())
+        .collect();
+    stats::median(&steps).unwrap_or(0.0) * MAD / std::f64::consts::SQRT_2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(n: u64, value: impl Fn(u64) -> f64) -> Series {
+        let mut series = Series::new();
+        (1..=n).for_each(|step| series.push(step, value(step)));
+        series
+    }
+
+    #[test]
+    fn noise_is_that_of_a_step_and_neither_trend_nor_spike_widens_it() {
+        // Differences of ±0.1 noise: 0 or 0.2; a trend of 0.001 a step; one spike.
+        let noisy = |s: u64| 3.0 - 0.001 * s as f64 + if s.is_multiple_of(3) { 0.1 } else { -0.1 };
+        let quiet = read(&series(400, noisy)).unwrap().sigma;
+        let spiky = read(&series(400, |s| if s == 350 { 90.0 } else { noisy(s) })).unwrap();
+        assert!((0.05..0.3).contains(&quiet), "{quiet}");
+        assert!((spiky.sigma / quiet - 1.0).abs() < 0.05, "{}", spiky.sigma);
+    }
+
+    #[test]
+    fn start_best_and_now_are_found_and_one_spike_is_no_worst_window() {
+        let loss = read(&series(1000, |s| match s {
+            500 => 80.0,
+            s => 4.0 - 0.003 * s.min(600) as f64,
+        }))
+        .unwrap();
+        assert!((loss.start - 3.997).abs() < 0.01, "{}", loss.start);
+        assert!((loss.now - 2.2).abs() < 1e-9 && (loss.best.mean - 2.2).abs() < 1e-9);
+        assert!(loss.worst.min < 4.0, "{:?}", loss.worst);
+        assert!(loss.trend.z().abs() < 1.0, "{:?}", loss.trend);
+        assert_eq!(read(&series(19, |_| 1.0)), None);
+    }
+}

@@ -1,0 +1,97 @@
+//! The rules beside a running engine: folds what it emits, and gives a `Diagnosed` event for each rule that comes out
+//! otherwise than it did. Only what rules read is kept, so that a long run costs an engine a few megabytes.
+
+use super::rules::READ;
+use super::{RULES, diagnose};
+use crate::base::clock::UnixMillis;
+use crate::base::finding::{Finding, Status};
+use crate::run::RunState;
+use crate::wire::{Envelope, Event, VERSION, Values};
+use std::collections::BTreeMap;
+
+/// Follows one run.
+#[derive(Debug, Default)]
+pub struct Watch {
+    state: RunState,
+    seq: u64,
+    /// What each rule said last.
+    said: BTreeMap<String, Status>,
+}
+
+impl Watch {
+    pub fn new() -> Watch {
+        Watch::default()
+    }
+
+    /// Takes an event in; one that no rule reads costs nothing.
+    pub fn hear(&mut self, event: &Event) {
+        let read = |values: &Values| -> Values {
+            let needed = |id: &str| READ.contains(&id);
+            let kept = values.iter().filter(|(id, _)| needed(id));
+            kept.map(|(id, x)| (id.clone(), *x)).collect()
+        };
+        let event = match event {
+            Event::Stepped {
+                step,
+                tokens,
+                values,
+            } => Event::Stepped {
+                step: *step,
+                tokens: *tokens,
+                values: read(values),
+            },
+            Event::Diagnosed { finding, .. } => {
+                self.said.insert(finding.id.clone(), finding.status);
+                return;
+            }
+            Event::Started { .. }
+            | Event::Evaluated { .. }
+            | Event::Adjusted { .. }
+            | Event::RolledBack { .. } => event.clone(),
+            _ => return,
+        };
+        self.seq += 1;
+        self.state.apply(&Envelope {
+            v: VERSION,
+            seq: self.seq,
+            t: UnixMillis::default(),
+            event,
+        });
+    }
+
+    /// What changed since it was asked last, and the verdict. Rules that only repeat other events are left to viewers.
+    pub fn news(&mut self) -> Vec<Event> {
+        let step = self.state.step;
+        let diagnosis = diagnose(&self.state);
+        let mut findings = diagnosis.findings.clone();
+        findings.retain(|f| {
+            let rule = RULES.iter().find(|rule| rule.entry.id == f.id);
+            rule.is_some_and(|rule| !rule.needs.is_empty())
+        });
+        // A rule that has nothing to say any more is clear.
+        let silent: Vec<String> = self
+            .said
+            .iter()
+            .filter(|(id, status)| {
+                **status <= Status::Warn && !findings.iter().any(|f| f.id == **id)
+            })
+            .map(|(id, _)| id.clone())
+            .collect();
+        let cleared = silent.iter().filter_map(|id| {
+            let rule = RULES.iter().find(|rule| rule.entry.id == *id)?;
+            Some(rule.clear())
+        });
+        findings.extend(cleared);
+        findings.retain(|f| {
+            let before = self.said.insert(f.id.clone(), f.status);
+            before.unwrap_or(Status::Pass) != f.status
+        });
+        // Each time, so that a list of runs finds it near the end of a log.
+        findings.push(diagnosis.finding());
+        let event = |finding: Finding| Event::Diagnosed {
+            step,
+            finding: finding.into(),
+        };
+        findings.into_iter().map(event).collect()
+    }
+}

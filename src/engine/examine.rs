@@ -1,0 +1,76 @@
+//! Held-out examples as the method sees them, and what the model says of them: for people to look at.
+
+use super::EngineError;
+use super::train::Trainer;
+use crate::data::{Batch, Tokenizer, Unit};
+use crate::methods::{REFERENCE_LOGP, tokens};
+use crate::wire::{Event, ExaminedExample, ExaminedSequence, Num};
+
+/// Examples that are shown.
+const EXAMPLES: usize = 6;
+/// Characters that are kept of a prompt's end and of an answer's beginning.
+const CHARACTERS: usize = 240;
+
+impl Trainer<'_, '_> {
+    /// Scores the first held-out examples.
+    pub(super) fn examine(&mut self) -> Result<Event, EngineError> {
+        let mut batch = self.data.val_batch(0, EXAMPLES);
+        self.state.models.add_reference(&mut batch)?;
+        let out = self.state.models.policy.score(&tokens(&batch))?;
+        let logp: Vec<f32> = out.logp.flatten_all()?.to_vec1()?;
+        let sequences = sequences(&batch, &logp, &self.data.tokenizer);
+        let size = batch.unit.sequences();
+        let examples = sequences.chunks(size).map(|sequences| ExaminedExample {
+            sequences: sequences.to_vec(),
+        });
+        Ok(Event::Examined {
+            step: self.step(),
+            examples: examples.collect(),
+        })
+    }
+}
+
+/// The first sequence of each row, with the log-probability of its supervised tokens.
+fn sequences(batch: &Batch, logp: &[f32], tokenizer: &Tokenizer) -> Vec<ExaminedSequence> {
+    let reference = batch.column(REFERENCE_LOGP);
+    let row = |row: usize| {
+        let places = row * batch.seq_len..(row + 1) * batch.seq_len;
+        let one = |at: &usize| batch.first.get(*at).is_none_or(|first| *first == 0);
+        let (mut prompt, mut answer) = (vec![batch.inputs[places.start]], Vec::new());
+        let (mut sum, mut n) = (0.0, 0);
+        for at in places.take_while(one) {
+            match batch.mask.get(at).is_none_or(|counts| *counts) {
+                true => {
+                    answer.push(batch.targets[at]);
+                    sum += f64::from(logp[at]);
+                    n += 1;
+                }
+                false if answer.is_empty() => prompt.push(batch.targets[at]),
+                // Padding, or what follows the answer.
+                false => {}
+            }
+        }
+        ExaminedSequence {
+            label: label(batch.unit, row).into(),
+            prompt: last(&tokenizer.decode(&prompt)),
+            answer: tokenizer.decode(&answer).chars().take(CHARACTERS).collect(),
+            tokens: n,
+            logp: Num(sum),
+            reference_logp: reference.and_then(|r| r.get(row)).map(|x| Num((*x).into())),
+        }
+    };
+    (0..batch.batch_size).map(row).collect()
+}
+
+fn label(unit: Unit, row: usize) -> &'static str {
+    match (unit, row % 2) {
+        (Unit::Text, _) => "text",
+        (Unit::Pair, 0) => "chosen",
+        (Unit::Pair, _) => "rejected",
+    }
+}
+
+fn last(text: &str) -> String {
+    let skip = text.chars().count().saturating_sub(CHARACTERS);
+    text.chars().skip(skip).collect()
+}

@@ -1,0 +1,131 @@
+//! The models of a run by their roles: the policy that trains, and the reference that a preference method compares it with.
+
+use super::EngineError;
+use crate::data::{Batch, Column, Dataset, Origin};
+use crate::methods::{Method, REFERENCE_LOGP, ReferenceChoice, sequence_logps, tokens};
+use crate::nn::Model;
+use std::collections::HashMap;
+
+/// The models of a run.
+pub struct Models {
+    /// What trains.
+    pub policy: Model,
+    pub reference: Reference,
+}
+
+/// The model that a method compares the policy with: the policy as it was before the first step.
+pub enum Reference {
+    /// The method needs none.
+    None,
+    /// The policy with its adapter switched off.
+    AdapterOff,
+    /// A copy of the starting weights.
+    Frozen(Box<Model>),
+    /// What the starting weights said of every sequence.
+    Precomputed(HashMap<Origin, f32>),
+}
+
+impl Models {
+    /// A policy without a reference.
+    pub fn alone(policy: Model) -> Models {
+        Models {
+            policy,
+            reference: Reference::None,
+        }
+    }
+
+    /// Gives the method the reference that it needs. The policy must be as it is before the first step.
+    ///
+    /// # Errors
+    /// A reference that this model cannot give.
+    pub fn attach_reference(
+        &mut self,
+        method: &dyn Method,
+        data: &Dataset,
+        batch_size: usize,
+    ) -> Result<(), EngineError> {
+        self.reference = match method.needs().reference {
+            None => Reference::None,
+            Some(ReferenceChoice::AdapterOff) => Reference::AdapterOff,
+            Some(ReferenceChoice::Auto) if self.policy.adapter().is_some() => Reference::AdapterOff,
+            Some(ReferenceChoice::Auto | ReferenceChoice::Frozen) => {
+                Reference::Frozen(Box::new(self.policy.frozen_copy()?))
+            }
+            Some(ReferenceChoice::Precomputed) => {
+                Reference::Precomputed(precompute(&mut self.policy, data, batch_size)?)
+            }
+        };
+        Ok(())
+    }
+
+    /// Writes the reference's log-probability of each sequence beside the batch, where the method needs it.
+    ///
+    /// # Errors
+    /// A sequence that was not there when the reference was precomputed.
+    pub fn add_reference(&mut self, batch: &mut Batch) -> Result<(), EngineError> {
+        let values = match &mut self.reference {
+            Reference::None => return Ok(()),
+            Reference::AdapterOff => {
+                self.policy.set_adapters(false);
+                let values = scored(&mut self.policy, batch);
+                self.policy.set_adapters(true);
+                values?
+            }
+            Reference::Frozen(model) => scored(model, batch)?,
+            Reference::Precomputed(table) => {
+                let of = |origin| table.get(origin).copied();
+                let values: Option<Vec<f32>> = batch.origins.iter().map(of).collect();
+                values.ok_or_else(|| {
+                    EngineError::Setup(
+                        "a sequence has no precomputed reference: the data changed during the run"
+                            .into(),
+                    )
+                })?
+            }
+        };
+        set(batch, values);
+        Ok(())
+    }
+}
+
+/// The column for a method whose reference is the given model as it now is.
+///
+/// # Errors
+/// A batch that the model refuses.
+pub fn add_own_reference(
+    method: &dyn Method,
+    model: &mut Model,
+    batch: &mut Batch,
+) -> Result<(), EngineError> {
+    if method.needs().reference.is_some() {
+        let values = scored(model, batch)?;
+        set(batch, values);
+    }
+    Ok(())
+}
+
+fn set(batch: &mut Batch, values: Vec<f32>) {
+    batch.columns.retain(|column| column.name != REFERENCE_LOGP);
+    batch.columns.push(Column {
+        name: REFERENCE_LOGP,
+        values,
+    });
+}
+
+fn scored(model: &mut Model, batch: &Batch) -> candle_core::Result<Vec<f32>> {
+    let out = model.score(&tokens(batch))?;
+    sequence_logps(batch, &out)
+}
+
+fn precompute(
+    model: &mut Model,
+    data: &Dataset,
+    batch_size: usize,
+) -> candle_core::Result<HashMap<Origin, f32>> {
+    let mut table = HashMap::new();
+    for batch in data.every_batch(batch_size) {
+        let values = scored(model, &batch)?;
+        table.extend(batch.origins.iter().copied().zip(values));
+    }
+    Ok(table)
+}

@@ -1,0 +1,103 @@
+//! A finding as words: its mark, one line, or its evidence, cause and fix wrapped below each other. The one look of findings
+//! in every pane.
+
+use super::text::{Word, word, wrap};
+use crate::base::finding::{Finding, Status};
+use crate::base::text::one_line;
+use crate::ui::theme::{Meaning, Theme};
+
+/// Columns by which what belongs to a finding is set in.
+const INDENT: u16 = 2;
+/// Lines that one text may take.
+const MAX_WRAPPED: usize = 9;
+
+/// The mark in front of a finding.
+pub fn mark(status: Status, theme: &Theme) -> Word {
+    let glyphs = theme.glyphs();
+    match status {
+        Status::Fail => word(glyphs.bad, Meaning::Bad),
+        Status::Warn => word(glyphs.warn, Meaning::Warn),
+        Status::Unknown => word("?", Meaning::Muted),
+        Status::Pass => word(glyphs.ok, Meaning::Good),
+        Status::NotApplicable => word(glyphs.separator, Meaning::Muted),
+    }
+}
+
+/// How its words look.
+pub fn meaning(status: Status) -> Meaning {
+    match status {
+        Status::Fail => Meaning::Bad,
+        Status::Warn => Meaning::Warn,
+        _ => Meaning::Text,
+    }
+}
+
+/// `! gradient norm  9 times its median at step 903`, the title in `width` columns.
+pub fn row(finding: &Finding, width: usize, theme: &Theme) -> Vec<Word> {
+    vec![
+        mark(finding.status, theme),
+        word(format!(" {:<width$} ", finding.title), Meaning::Muted),
+        word(
+            one_line(&finding.evidence.to_string()),
+            meaning(finding.status),
+        ),
+    ]
+}
+
+/// `! Shared memory  /dev/shm has 64 MiB  fix: start the container with …`
+pub fn short(finding: &Finding, theme: &Theme) -> Vec<Word> {
+    let mut words = vec![
+        mark(finding.status, theme),
+        word(format!(" {}  ", finding.title), meaning(finding.status)),
+        word(one_line(&finding.evidence.to_string()), Meaning::Text),
+    ];
+    if !finding.fix.is_empty() && finding.status <= Status::Warn {
+        let fix = format!("  fix: {}", one_line(&finding.fix));
+        words.push(word(fix, Meaning::Accent));
+    }
+    words
+}
+
+/// Title, evidence, cause and fix, each on lines of its own, `width` columns wide.
+pub fn full(finding: &Finding, width: u16, theme: &Theme) -> Vec<Vec<Word>> {
+    let mut lines = vec![vec![
+        mark(finding.status, theme),
+        word(format!(" {}", finding.title), meaning(finding.status)),
+    ]];
+    for (label, words, meaning) in [
+        ("", &finding.evidence.to_string(), Meaning::Text),
+        ("why ", &finding.cause, Meaning::Muted),
+        ("fix ", &finding.fix, Meaning::Accent),
+    ] {
+        lines.extend(labelled(label, words, meaning, width, theme));
+    }
+    lines
+}
+
+/// Wrapped words behind a label, set in by two columns.
+pub fn labelled(
+    label: &str,
+    words: &str,
+    meaning: Meaning,
+    width: u16,
+    theme: &Theme,
+) -> Vec<Vec<Word>> {
+    if words.is_empty() {
+        return Vec::new();
+    }
+    let columns = usize::from(width.saturating_sub(INDENT)).saturating_sub(label.len());
+    wrap(&one_line(words), columns, MAX_WRAPPED, theme.ascii)
+        .into_iter()
+        .enumerate()
+        .map(|(i, line)| {
+            let lead = if i == 0 { label } else { "" };
+            let lead = format!(
+                "{:indent$}{lead:<w$}",
+                "",
+                indent = usize::from(INDENT),
+                w = label.len()
+            );
+            vec![word(lead, Meaning::Muted), word(line, meaning)]
+        })
+        .collect()
+}
