@@ -25,9 +25,12 @@ const MAX_BYTES: u64 = 1 << 20;
 pub fn adapter_json(model: &Model) -> Option<String> {
     let AdapterConfig::Lora(lora) = model.adapter()?;
     let infos = model.params().adapters();
-    // The last word of `model.layers.0.self_attn.q_proj`.
-    let module =
-        |info: &ParamInfo| Some(info.name.strip_suffix(A)?.rsplit('.').next()?.to_string());
+    // The end of `transformer.h.0.attn.c_proj`: PEFT compares ends, and `c_proj` alone is in both halves of a block.
+    let module = |info: &ParamInfo| {
+        let mut words = info.name.strip_suffix(A)?.rsplit('.');
+        let (last, site) = (words.next()?, words.next()?);
+        Some(format!("{site}.{last}"))
+    };
     let modules: BTreeSet<String> = infos.iter().filter_map(module).collect();
     // GPT-2 keeps its matrices as (in, out).
     let fused = |info: &ParamInfo| info.role == Role::Attention(AttentionRole::QueryKeyValue);
@@ -248,6 +251,9 @@ mod tests {
         let file = TensorFile::open(&folder.path().join(ADAPTER_WEIGHTS)).unwrap();
         let name = "base_model.model.transformer.h.1.attn.c_attn.lora_B.weight";
         assert_eq!(file.shape(name), Some(&[24, 8][..]));
+        let config: Value = serde_json::from_str(&adapter_json(&model).unwrap()).unwrap();
+        let modules = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"];
+        assert_eq!(config["target_modules"], json!(modules));
         let mut other = adapted();
         other.init_adapters(9).unwrap();
         read_adapter(folder.path(), &mut other).unwrap();

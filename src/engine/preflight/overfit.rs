@@ -27,6 +27,8 @@ const TIME: Duration = Duration::from_millis(250);
 const LR: f64 = 2e-3;
 /// The same for weights that are trained already, where steps as large as a random model's only break them.
 const GIVEN_LR: f64 = 2e-4;
+/// How much larger the rate of adapters is: they start at zero, and few steps fit (Schulman et al. 2025).
+const ADAPTER_LR: f64 = 10.0;
 /// Memorized: this share of the first loss is left.
 const LEARNT: f64 = 0.5;
 /// When the time is up: the loss must at least be this share lower.
@@ -45,6 +47,10 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
 fn by_heart(subject: &mut Subject<'_>, lr: f64) -> Result<Finding, EngineError> {
     let mut batch = probe(&subject.first_batch(ROWS));
     let (spec, clock) = (subject.spec, subject.clock);
+    let lr = match spec.adapter {
+        Some(_) => ADAPTER_LR * lr,
+        None => lr,
+    };
     let state = subject.twin()?;
     add_own_reference(&*spec.method, &mut state.models.policy, &mut batch)?;
     let rates = Rates { lr, clip_norm: 1.0 };
