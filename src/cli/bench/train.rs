@@ -34,7 +34,7 @@ pub struct Args {
     /// Sequences per step; default: the size's own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batch_size: Option<u32>,
-    /// Train LoRA adapters of this rank on all linear layers instead of all weights
+    /// Train LoRA adapters of this rank on all linear layers, without dropout, instead of all weights
     #[arg(long, value_name = "RANK", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub lora: Option<u32>,
     /// Print one JSON object
@@ -109,6 +109,7 @@ fn setup(args: &Args) -> Setup {
     setup.adapter = args.lora.map(|rank| {
         AdapterConfig::Lora(Lora {
             rank: rank as usize,
+            dropout: 0.0,
             ..Lora::default()
         })
     });
