@@ -230,7 +230,10 @@ fn a_vocabulary_is_learnt_checked_and_never_written_over() {
     );
     let text = said(&checked.stdout);
     assert!(checked.status.success(), "{text}{}", said(&checked.stderr));
-    assert!(text.contains("ok    Line ends and tabs are kept"), "{text}");
+    assert!(
+        text.contains("ok       Line ends and tabs are kept"),
+        "{text}"
+    );
     assert!(text.contains("threads") && text.contains("c.txt"), "{text}");
     let json = llmtui(dir.path(), &["tokenizer", "check", "mine", "--json"]);
     let report: Value = serde_json::from_slice(&json.stdout).unwrap();
@@ -255,7 +258,7 @@ fn what_a_vocabulary_loses_ends_with_code_2() {
     assert!(llmtui(dir.path(), &train).status.success());
     let checked = llmtui(dir.path(), &["tokenizer", "check", "tokenizer"]);
     assert_eq!(checked.status.code(), Some(2));
-    assert!(said(&checked.stdout).contains("BAD   Line ends and tabs are kept"));
+    assert!(said(&checked.stdout).contains("FAIL     Line ends and tabs are kept"));
 }
 
 #[test]

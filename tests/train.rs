@@ -154,7 +154,7 @@ fn a_failed_check_is_exit_four_and_force_trains_all_the_same() {
     let place = Place::new();
     let output = place.train(&["model.init_std=1"], &["--headless"]);
     assert_eq!(code(&output), 4);
-    assert!(out(&output).contains("check FAILED"), "{}", out(&output));
+    assert!(out(&output).contains("check FAIL"), "{}", out(&output));
     let output = place.train(&["model.init_std=1"], &["--headless", "--force"]);
     assert_eq!(code(&output), 0);
 }

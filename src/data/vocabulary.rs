@@ -153,11 +153,13 @@ fn gather(
 
 /// Whether a template will write some of it.
 pub(super) fn has_turns(content: &Content) -> bool {
-    let turns = |turns: &&Turns| matches!(turns, Turns::Messages(_));
     match content {
         Content::Text(_) => false,
         Content::Chat(_) => true,
-        other => sides(other).iter().flatten().any(|side| turns(&side)),
+        other => sides(other)
+            .iter()
+            .flatten()
+            .any(|side| matches!(side, Turns::Messages(_))),
     }
 }
 
