@@ -28,7 +28,7 @@ pub fn composite(
     }
 }
 
-/// `x` (B · T, D): row i is `scale` times the `table` row of `ids`[i] plus the `vectors` row of its position.
+/// `x` (B · T, D): row i is `scale` times the `table` row of id i plus the `vectors` row of its position.
 pub fn forward(
     ids: &[u32],
     (table, scale): (Matrix, f32),
