@@ -12,21 +12,24 @@ const EXAMPLES: usize = 6;
 const CHARACTERS: usize = 240;
 
 impl Trainer<'_, '_> {
-    /// Scores the first held-out examples.
+    /// Scores the first held-out examples, in batches no larger than those of evaluations: they must not need more memory.
     pub(super) fn examine(&mut self) -> Result<Event, EngineError> {
-        let mut batch = self.data.val_batch(0, EXAMPLES);
-        self.state.models.add_reference(&mut batch)?;
-        let out = self.state.models.policy.score(&tokens(&batch))?;
-        let logp: Vec<f32> = out.logp.flatten_all()?.to_vec1()?;
-        let sequences = sequences(&batch, &logp, &self.data.tokenizer);
-        let size = batch.unit.sequences();
-        let examples = sequences.chunks(size).map(|sequences| ExaminedExample {
-            sequences: sequences.to_vec(),
-        });
-        Ok(Event::Examined {
-            step: self.step(),
-            examples: examples.collect(),
-        })
+        let size = self.spec.train.micro_batch_size.min(EXAMPLES);
+        let held_out = self.data.val_windows().min(EXAMPLES);
+        let mut examples = Vec::new();
+        for first in (0..held_out).step_by(size) {
+            let mut batch = self.data.val_batch(first, size.min(held_out - first));
+            self.state.models.add_reference(&mut batch)?;
+            let out = self.state.models.policy.score(&tokens(&batch))?;
+            let logp: Vec<f32> = out.logp.flatten_all()?.to_vec1()?;
+            let sequences = sequences(&batch, &logp, &self.data.tokenizer);
+            let found = sequences.chunks(batch.unit.sequences());
+            examples.extend(found.map(|sequences| ExaminedExample {
+                sequences: sequences.to_vec(),
+            }));
+        }
+        let step = self.step();
+        Ok(Event::Examined { step, examples })
     }
 }
 
