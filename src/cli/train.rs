@@ -83,7 +83,10 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let resume = matches!(target, Target::Resumed(_));
     let run = match target {
         Target::Resumed(run) => run,
-        Target::New(loaded) => create(&loaded, cx)?,
+        Target::New(loaded) => {
+            say_notes(&loaded);
+            create(&loaded, cx)?
+        }
     };
     let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
     if terminal && !args.headless && !args.json && !args.foreground {
@@ -108,6 +111,13 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         (false, false) => headless::Viewer::Lines,
     };
     headless::train(job, viewer, cx)
+}
+
+/// What a changed value changed besides itself.
+fn say_notes(loaded: &Loaded) {
+    for note in loaded.notes() {
+        eprintln!("note: {note}");
+    }
 }
 
 fn create(loaded: &Loaded, cx: &Context) -> anyhow::Result<RunDir> {
@@ -193,6 +203,9 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
         Target::New(loaded) => loaded.spec.clone(),
         Target::Resumed(run) => spec_of(run)?,
     };
+    if let Target::New(loaded) = target {
+        say_notes(loaded);
+    }
     let data = spec
         .open_data(&Surroundings::from_env(&cx.env))
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
