@@ -34,7 +34,7 @@ pub enum Meaning {
     Cursor,
     /// The unfilled part of bars.
     Track,
-    /// Behind every second token, so that neighbours can be told apart; lies under another meaning.
+    /// Behind every second token, so that neighbours differ; lies under another meaning.
     Shade,
     /// Tokens that the model was less and less sure of; [`Meaning::Text`] stands for sure.
     #[serde(rename = "heat-1")]

@@ -199,7 +199,7 @@ impl Checkpoints {
         self.saved_at
     }
 
-    /// Saves and tells; the run goes on when it cannot be done, and the next checkpoint tries again.
+    /// Saves and reports it; the run goes on when it cannot be done, and the next checkpoint tries again.
     pub fn save_or_warn(&mut self, cx: &mut RunContext<'_, '_>) {
         let step = cx.step();
         if let Err(error) = self.save(cx) {
@@ -212,7 +212,7 @@ impl Checkpoints {
         }
     }
 
-    /// Saves, verifies, tells, and only then lets older checkpoints go.
+    /// Saves, verifies, reports it, and only then deletes older checkpoints.
     pub fn save(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), CheckpointError> {
         let step = cx.step();
         cx.port.enter(Phase::Checkpointing, step);

@@ -170,7 +170,7 @@ fn tune_form(held: &HeldRun) -> Form {
         match text.parse::<f64>() {
             _ if text.is_empty() => None,
             Ok(x) if x.is_finite() && x >= 0.0 => None,
-            _ => Some(format!("`{text}` is no number from 0 up, such as 3e-4")),
+            _ => Some(format!("`{text}` is not a number from 0 up, such as 3e-4")),
         }
     }
     let now = |key: &str| {
