@@ -22,7 +22,8 @@ const ENOUGH: usize = 16;
 /// Steps done at most, and those that are done however long they take.
 const MAX_STEPS: usize = 80;
 const MIN_STEPS: usize = 6;
-const TIME: Duration = Duration::from_millis(250);
+/// An unoptimized build needs longer for as many steps.
+const TIME: Duration = Duration::from_millis(if cfg!(debug_assertions) { 2000 } else { 250 });
 /// Learning rate of the probe, whatever the run's: wiring is tested here, not tuning.
 const LR: f64 = 2e-3;
 /// The same for weights that are trained already, where steps as large as a random model's only break them.
