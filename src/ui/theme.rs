@@ -293,7 +293,7 @@ impl Themes {
 
 fn read(text: &str) -> Result<ThemeFile, String> {
     let value = crate::spec::yaml::parse(text).map_err(|e| e.to_string())?;
-    serde_path_to_error::deserialize(value).map_err(|e| e.to_string())
+    crate::base::json::read(&value).map_err(|e| e.to_string())
 }
 
 impl StyleFile {

@@ -209,8 +209,8 @@ fn tune(store: &Store, values: &[String]) -> Vec<Request> {
 /// How the run's own samples are drawn, as its spec says.
 fn sampling(store: &Store) -> Sampling {
     let head = store.held.as_ref().and_then(|h| h.state.head.as_ref());
-    let said = head.map(|head| head.spec["sample"]["sampling"].clone());
-    said.and_then(|value| serde_json::from_value(value).ok())
+    let said = head.map(|head| &head.spec["sample"]["sampling"]);
+    said.and_then(|value| crate::base::json::read(value).ok())
         .unwrap_or_default()
 }
 
