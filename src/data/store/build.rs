@@ -97,7 +97,7 @@ pub(super) fn build(
     let mut builder = Builder {
         draft: Draft::default(),
         reported: SystemClock::new(),
-        told_at: Duration::ZERO,
+        reported_at: Duration::ZERO,
         tokens: 0,
         begun_rows: tally.rows,
         tally,
@@ -165,7 +165,7 @@ struct Builder {
     tokens: u64,
     begun_rows: u64,
     reported: SystemClock,
-    told_at: Duration,
+    reported_at: Duration,
 }
 
 impl Builder {
