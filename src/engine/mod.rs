@@ -11,7 +11,6 @@ pub mod experience;
 pub mod export;
 pub mod infer;
 mod mix;
-pub mod models;
 mod obey;
 pub mod perplexity;
 pub mod preflight;
