@@ -3,7 +3,7 @@
 //! as its loss is.
 
 use crate::data::Tokenizer;
-use crate::data::documents::{Documents, Portion};
+use crate::data::documents::Portion;
 use std::collections::HashSet;
 
 /// Beyond this many tokens the ratio no longer changes in its first three digits.
