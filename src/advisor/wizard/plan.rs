@@ -242,6 +242,8 @@ mod tests {
             on: "here".into(),
             f32: Some(1.4e11),
             bf16: Some(1.4e11),
+            times: 3,
+            newest: Default::default(),
         });
         let time = line(&machine, "Time");
         assert!(
