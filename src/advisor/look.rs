@@ -207,6 +207,18 @@ pub struct ModelFacts {
     pub chat_template: bool,
 }
 
+impl ModelFacts {
+    /// Its context in tokens; where it is not known, as long as anyone wants.
+    pub fn seq_len(&self) -> usize {
+        let said = self
+            .settings
+            .iter()
+            .find(|(path, _)| path == "model.seq_len");
+        said.and_then(|(_, text)| text.parse().ok())
+            .unwrap_or(usize::MAX)
+    }
+}
+
 /// Inspects a checkpoint or model folder, or a GGUF file.
 ///
 /// # Errors

@@ -38,10 +38,12 @@ mod progress;
 mod quantize;
 mod resume;
 mod rm;
+mod run_ref;
 mod runs;
 mod stop;
 mod tokenizer;
 pub mod train;
+mod workbench;
 
 use crate::base::{clock::SystemClock, paths::Env};
 use crate::hardware::Recording;

@@ -1,9 +1,9 @@
 //! `llmtui train`: start or resume a run.
 
 use super::args::{Resume, SpecArgs};
-use super::engine_cmd::spec_of;
 use super::exit::{Exit, Failure};
-use super::{Context, attach, headless, home};
+use super::run_ref::{named, spec_of};
+use super::{Context, headless, workbench};
 use crate::base::human;
 use crate::data::{Dataset, Surroundings};
 use crate::engine::{EngineJob, TrainState};
@@ -95,7 +95,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             force: args.force,
             stop_after: args.stop_after,
         };
-        return home::workbench(What::Start(run, options), cx);
+        return workbench::open(What::Start(run, options), cx);
     }
     let job = EngineJob {
         env: cx.env.clone(),
@@ -141,7 +141,7 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
     }
     match resume {
         Resume::Run(word) => {
-            let run = attach::named(&word.to_string_lossy(), cx)?;
+            let run = named(&word.to_string_lossy(), cx)?;
             if args.spec.target().is_some() && spec_of(&run)? != args.spec.load(cx)?.spec {
                 return Err(Failure::yours(
                     format!("this is not the spec of run {}", run.id()),

@@ -3,6 +3,7 @@
 //! source of commands and a stop flag.
 
 pub mod checkpoint;
+mod context;
 mod due;
 mod emit;
 mod eval;
@@ -11,7 +12,6 @@ pub mod experience;
 pub mod export;
 pub mod infer;
 mod mix;
-mod obey;
 pub mod perplexity;
 pub mod preflight;
 mod prepare;
@@ -20,7 +20,6 @@ pub mod roles;
 mod sample;
 mod state;
 mod step;
-mod stop;
 mod telemetry;
 mod train;
 pub mod update;

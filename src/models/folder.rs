@@ -73,7 +73,8 @@ impl Folder {
     }
 }
 
-fn has_chat_template(folder: &Path) -> bool {
+/// Whether a model folder brings a chat template.
+pub fn has_chat_template(folder: &Path) -> bool {
     Marks::of_folder(folder).is_ok_and(|marks| marks.chat_template.is_some())
 }
 

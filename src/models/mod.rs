@@ -6,7 +6,7 @@ mod fetch;
 mod folder;
 
 pub use fetch::{Parts, fetch, repo};
-pub use folder::{Folder, Outline, outline};
+pub use folder::{Folder, Outline, has_chat_template, outline};
 
 use crate::base::text::one_line;
 use crate::hf::{self, HfError, TokenIds};
