@@ -3,8 +3,6 @@
 
 use llmtui::{base, wire};
 
-#[path = "support/svg.rs"]
-mod svg;
 #[path = "support/tape.rs"]
 mod tape;
 
@@ -12,7 +10,7 @@ use llmtui::link::Incoming;
 use llmtui::ui::app::{App, AppOptions, First};
 use llmtui::ui::keymap::Keymap;
 use llmtui::ui::msg::{Holder, Msg, Opened};
-use llmtui::ui::theme::{ColorDepth, Themes};
+use llmtui::ui::theme::{ColorDepth, Themes, svg};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
