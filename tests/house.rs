@@ -131,7 +131,7 @@ const OWNERS: &[(&str, &[&str])] = &[
             "cli/bench",
         ],
     ),
-    ("candle_nn", &["kernels/", "nn/"]),
+    ("candle_nn", &["kernels/"]),
     ("tokenizers", &["data/"]),
     ("minijinja", &["data/chat/"]),
     ("parquet", &["data/source/"]),

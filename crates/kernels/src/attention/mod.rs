@@ -182,7 +182,7 @@ pub fn composite_masked(
     }
     let scores =
         scores.broadcast_add(&mask_tensor(mask, (batch_size, seq_len, start), &scores)?)?;
-    let weights = candle_nn::ops::softmax(&scores, D::Minus1)?;
+    let weights = super::softmax::composite(&scores)?;
     let out = weights
         .reshape((batch_size, n_kv_head, group * seq_len, total))?
         .matmul(&v.transpose(1, 2)?.contiguous()?)?

@@ -29,7 +29,7 @@ pub fn composite(
     if let Some(cap) = cap {
         logits = softcap::composite(&logits, cap)?;
     }
-    let logp = candle_nn::ops::log_softmax(&logits, D::Minus1)?;
+    let logp = super::softmax::log_composite(&logits)?;
     let entropy = (logp.exp()? * &logp)?.sum(D::Minus1)?.neg()?;
     let target = logp.gather(&targets.unsqueeze(1)?, 1)?.squeeze(1)?;
     let top = logp.detach().max(D::Minus1)?;
