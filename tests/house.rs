@@ -27,6 +27,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("data", &["embed", "gguf", "hub"]),
     ("metrics", &["wire"]),
     ("methods", &["nn", "data", "metrics"]),
+    ("probes", &["nn", "kernels", "optim", "metrics", "wire"]),
     (
         "spec",
         &[
@@ -46,6 +47,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "spec",
             "methods",
             "metrics",
+            "probes",
             "nn",
             "optim",
             "data",
@@ -128,6 +130,7 @@ const OWNERS: &[(&str, &[&str])] = &[
             "hf/",
             "llama_cpp/",
             "methods/",
+            "probes/",
             "engine/",
             "cli/bench",
         ],

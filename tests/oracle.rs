@@ -4,6 +4,8 @@
 //! `tests/oracle/train_oracle.py` made the fixtures and says how.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+#[path = "oracle/health.rs"]
+mod health;
 #[path = "oracle/preference.rs"]
 mod preference;
 

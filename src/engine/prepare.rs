@@ -13,6 +13,7 @@ use crate::base::human;
 use crate::base::text::one_line;
 use crate::data::{BatchSchedule, Dataset, Loader, Prefetch, Progress, Request, Surroundings};
 use crate::nn::compute_dtype_name;
+use crate::probes::{Probes, Setup};
 use crate::spec::RunSpec;
 use crate::wire::{Event, Phase};
 use std::sync::Arc;
@@ -51,7 +52,9 @@ pub(super) fn prepare<'a, 'p>(
         true => resume(job, port, &data, &mut state, &mut store)?,
         false => None,
     };
+    let probes = probes(spec, &state, port);
     Ok(Trainer {
+        probes,
         job,
         spec,
         port,
@@ -64,6 +67,26 @@ pub(super) fn prepare<'a, 'p>(
         saved_at,
         log: StepLog::default(),
     })
+}
+
+/// Those that look inside the model of this run.
+fn probes(spec: &RunSpec, state: &TrainState, port: &Port<'_>) -> Probes {
+    if !spec.health.enabled {
+        return Probes::default();
+    }
+    let (model, train) = (&state.models.policy, &spec.train);
+    let rows = train.micro_batch_size * spec.method.needs().unit.sequences();
+    let setup = Setup {
+        n_layer: model.shape().n_layer,
+        params: model.params().infos(),
+        micro_batches: train.grad_accum_steps,
+        batch_tokens: train.grad_accum_steps * rows * spec.model.seq_len,
+    };
+    Probes::new(
+        &setup,
+        (spec.health.every, train.log_every),
+        port.clock.clone(),
+    )
 }
 
 /// Reads and tokenizes, and says in the log what was noticed.

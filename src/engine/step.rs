@@ -2,11 +2,12 @@
 
 use super::due::log_is_due;
 use super::train::Trainer;
-use super::update::{At, Gradients, Rates, apply, gradients};
+use super::update::{At, Gradients, Rates, apply, gradients_seen};
 use super::{EngineError, rescue};
 use crate::base::stats::median;
 use crate::metrics::id;
 use crate::wire::{Event, Num, Values};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What one step measured.
@@ -42,6 +43,8 @@ impl Trainer<'_, '_> {
     /// Does one update. When the loss or the gradient is not finite, nothing is updated and the run ends.
     pub(super) fn one_step(&mut self) -> Result<(), EngineError> {
         let begun = self.port.clock.elapsed();
+        let step = self.step() + 1;
+        self.probes.begin(step, self.is_logged(step));
         self.log.last = self.gradients()?;
         self.refuse_non_finite()?;
         let rates = Rates {
@@ -50,7 +53,10 @@ impl Trainer<'_, '_> {
         };
         let norm = self.log.last.gradients.norm;
         let (model, optimizer) = (&mut self.state.models.policy, &mut *self.state.optimizer);
+        self.probes.gradient(model, optimizer)?;
         self.log.last.clipped = apply(model, optimizer, norm, rates)?;
+        let loss = self.log.last.gradients.loss;
+        self.probes.update(model, optimizer, (loss, norm))?;
 
         let tokens = self.log.last.tokens;
         let by_source = std::mem::take(&mut self.log.by_source);
@@ -83,7 +89,8 @@ impl Trainer<'_, '_> {
             .step(at.micro_step, &mut self.state.models)?;
         self.log.waited += self.port.clock.elapsed() - asked;
         let method = &*self.spec.method;
-        let found = gradients(method, &mut self.state.models.policy, &step.batches, at)?;
+        let model = &mut self.state.models.policy;
+        let found = gradients_seen(method, model, &step.batches, at, &mut self.probes)?;
         self.log.by_source = step.by_source();
         let tokens = step.n_tokens();
         self.experience.recycle(step);
@@ -139,11 +146,10 @@ impl Trainer<'_, '_> {
     /// Sends the `Stepped` event of the step just done, when its turn has come.
     pub(super) fn emit_step_if_due(&mut self) {
         self.port.emit_telemetry();
-        let train = &self.spec.train;
-        let last = self.job.stop_after.unwrap_or(u64::MAX).min(train.max_steps);
-        if !log_is_due(self.step(), train.log_every, last) {
+        if !self.is_logged(self.step()) {
             return;
         }
+        let seen = self.probes.report();
         let mut values = self.values();
         let log = std::mem::take(&mut self.log);
         let seconds = log.busy.as_secs_f64().max(1e-9);
@@ -157,12 +163,41 @@ impl Trainer<'_, '_> {
         for (metric, value) in self.mix.readings(&self.state.progress.source_tokens) {
             set(&metric, value);
         }
+        values.extend(seen.values);
         let (step, tokens) = (self.step(), self.state.progress.tokens);
         self.port.emit(Event::Stepped {
             step,
             tokens,
             values,
         });
+        self.emit_layers(step, seen.layers);
+    }
+
+    /// Whether this step has a line in the log.
+    fn is_logged(&self, step: u64) -> bool {
+        let train = &self.spec.train;
+        let last = self.job.stop_after.unwrap_or(u64::MAX).min(train.max_steps);
+        log_is_due(step, train.log_every, last)
+    }
+
+    /// Sends what probes saw of each block, a few lists to an event, so that lines stay short in deep models.
+    fn emit_layers(&mut self, step: u64, layers: BTreeMap<String, Vec<Num>>) {
+        /// Values of an event: about 40 kB.
+        const MOST: usize = 4096;
+        let mut part = BTreeMap::new();
+        let mut held = 0;
+        for (id, values) in layers {
+            if held > 0 && held + values.len() > MOST {
+                let layers = std::mem::take(&mut part);
+                self.port.emit(Event::Probed { step, layers });
+                held = 0;
+            }
+            held += values.len();
+            part.insert(id, values);
+        }
+        if held > 0 {
+            self.port.emit(Event::Probed { step, layers: part });
+        }
     }
 
     /// How far the last update moved the matrices relative to their size, the median of them; none where the optimizer

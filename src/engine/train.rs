@@ -13,6 +13,7 @@ use super::stop::Flow;
 use super::{EngineError, EngineJob, Summary, preflight};
 use crate::data::Dataset;
 use crate::metrics::id;
+use crate::probes::Probes;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome, Phase};
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub(super) struct Trainer<'a, 'p> {
     pub log: StepLog,
     /// What is told of the sources of a mix.
     pub mix: Mix,
+    /// What looks inside the model.
+    pub probes: Probes,
     /// Where the batches of the steps come from.
     pub experience: Box<dyn Experience>,
 }
@@ -56,6 +59,7 @@ pub(super) fn begin(
         metrics.extend([metric.info(), validation]);
     }
     metrics.extend(trainer.mix.declarations());
+    metrics.extend(trainer.probes.declarations());
     trainer.port.emit(Event::MetricsDeclared { metrics });
     if job.resume {
         let step = trainer.step();

@@ -26,6 +26,7 @@ use super::footprint::Footprint;
 use super::kv_cache::Texts;
 use super::layout::{NormSpans, Span};
 use super::profile::{Part, Profile};
+use super::tap::{self, Activation, SharedTap, Site};
 use super::tape::{Arena, Slot, Track};
 use crate::kernels::dropout::Dropout;
 use crate::kernels::logprob;
@@ -147,6 +148,8 @@ pub(crate) struct Pass {
     pub experts: Experts,
     pub outputs: logprob::Outputs,
     pub profile: Profile,
+    /// Who looks on.
+    pub tap: Option<SharedTap>,
 }
 
 impl Pass {
@@ -168,6 +171,7 @@ impl Pass {
             experts: Experts::default(),
             outputs: logprob::Outputs::default(),
             profile: Profile::default(),
+            tap: None,
         }
     }
 
@@ -184,6 +188,7 @@ impl Pass {
     pub fn forward(&mut self, plan: &Plan, batch: &TokenBatch) {
         let hidden = self.hidden_of(plan, batch);
         self.head_forward(plan, hidden);
+        self.show_logits();
     }
 
     /// The same where the gradient by `outputs` is known beforehand: the head goes forward and backward at once. What
@@ -198,6 +203,26 @@ impl Pass {
         let hidden = self.hidden_of(plan, batch);
         self.into = into;
         self.head_backward(plan, hidden, upstream, grads, HeadPass::Both);
+        self.show_logits();
+    }
+
+    fn show_logits(&self) {
+        tap::ask(self.tap.as_ref(), |tap| tap.logits(self.outputs.lse()));
+    }
+
+    /// Shows the value of a slot to whoever looks on.
+    fn show(&self, site: Site, layer: usize, slot: Slot) {
+        if !self.replays {
+            let values = self.arena.get(slot);
+            let width = values.len() / self.ids.len().max(1);
+            let seen = Activation {
+                site,
+                layer,
+                values,
+                width,
+            };
+            tap::ask(self.tap.as_ref(), |tap| tap.activation(&seen));
+        }
     }
 
     /// Hidden states of a batch whose targets the head will ask for.
@@ -239,6 +264,7 @@ impl Pass {
             }
             let at = (layer, block);
             let y = self.block(plan, x, at, texts.as_deref_mut(), Output::New);
+            self.show(Site::Block, layer, y);
             let is_boundary = self.boundaries.last() == Some(&x);
             if self.track == Track::Off || !is_boundary {
                 self.read(x);
