@@ -55,7 +55,9 @@ fn metrics() -> String {
          and for no other. Ids that end in `/layer` have a value for each block (`Probed` events, pane Health).\n",
     );
     text.push_str("\n## Every run\n");
-    METRICS.iter().for_each(|metric| described(&mut text, metric));
+    METRICS
+        .iter()
+        .for_each(|metric| described(&mut text, metric));
     for entry in MethodConfig::ENTRIES {
         let config: MethodConfig = serde_json::from_value(serde_json::json!({ entry.id: {} }))
             .expect("every method has defaults");
@@ -71,8 +73,14 @@ fn metrics() -> String {
     );
     for probe in PROBES {
         let (id, cadence, cost) = (probe.id, probe.cadence.words(), probe.cost);
-        let _ = write!(text, "\n### {id}\n\nCadence: {cadence}. Cost of a look: {cost}.\n");
-        probe.metrics.iter().for_each(|metric| described(&mut text, metric));
+        let _ = write!(
+            text,
+            "\n### {id}\n\nCadence: {cadence}. Cost of a look: {cost}.\n"
+        );
+        probe
+            .metrics
+            .iter()
+            .for_each(|metric| described(&mut text, metric));
     }
     text.push_str("\n### cost\n");
     described(&mut text, &llmtui::probes::COST);
@@ -80,8 +88,18 @@ fn metrics() -> String {
 }
 
 fn described(text: &mut String, metric: &Metric) {
-    let unit = if metric.unit.is_empty() { String::new() } else { format!(", {}", metric.unit) };
-    let _ = write!(text, "\n`{}` — **{}**{unit}. {}.", metric.id, metric.title, upper(metric.source));
+    let unit = if metric.unit.is_empty() {
+        String::new()
+    } else {
+        format!(", {}", metric.unit)
+    };
+    let _ = write!(
+        text,
+        "\n`{}` — **{}**{unit}. {}.",
+        metric.id,
+        metric.title,
+        upper(metric.source)
+    );
     if !metric.estimator.is_empty() {
         let _ = write!(text, " Estimator `{}`.", metric.estimator);
     }
@@ -95,7 +113,11 @@ fn described(text: &mut String, metric: &Metric) {
         let _ = write!(text, " Band: {band_text} ({}).", band.origin.words());
     }
     if !metric.normal.is_empty() {
-        let _ = write!(text, " *Normal:* {} *Otherwise:* {}", metric.normal, metric.advice);
+        let _ = write!(
+            text,
+            " *Normal:* {} *Otherwise:* {}",
+            metric.normal, metric.advice
+        );
     }
     text.push('\n');
 }

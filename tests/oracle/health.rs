@@ -68,18 +68,26 @@ fn probes_see_what_pytorch_sees() {
     probes.begin(1, true);
     let method = MethodConfig::Pretrain(Default::default());
     let found = gradients_seen(&*method, &mut model, &batches, At::default(), &mut probes).unwrap();
-    let mut rule = OptimizerConfig::AdamW(Default::default()).build(model.params()).unwrap();
+    let mut rule = OptimizerConfig::AdamW(Default::default())
+        .build(model.params())
+        .unwrap();
     // Nothing moves: the weights are those of the fixture.
     let rates = Rates {
         lr: 0.0,
         clip_norm: 0.0,
     };
     apply(&mut model, &mut *rule, found.norm, rates).unwrap();
-    probes.update(&model, &*rule, (found.loss, found.norm)).unwrap();
+    probes
+        .update(&model, &*rule, (found.loss, found.norm))
+        .unwrap();
     let report = probes.report();
     for (id, known) in &known {
         // Ten iterations from a cold start have not arrived.
-        let tolerance = if id.starts_with("spectral") { 0.05 } else { RELATIVE };
+        let tolerance = if id.starts_with("spectral") {
+            0.05
+        } else {
+            RELATIVE
+        };
         match known {
             Known::One(x) if id == "grad_norm" => close(id, found.norm, *x, tolerance),
             Known::One(x) => close(id, report.values[id].0, *x, tolerance),
@@ -98,7 +106,8 @@ fn probes_see_what_pytorch_sees() {
 #[test]
 fn spectra_and_their_exponents_are_those_of_numpy() {
     let (metadata, tensors) = tensors_of("health");
-    let known: BTreeMap<String, BTreeMap<String, f64>> = serde_json::from_str(&metadata["spectra"]).unwrap();
+    let known: BTreeMap<String, BTreeMap<String, f64>> =
+        serde_json::from_str(&metadata["spectra"]).unwrap();
     for (name, known) in &known {
         let tensor = &tensors[&format!("weight.{name}")];
         let (rows, cols) = tensor.dims2().unwrap();
