@@ -369,6 +369,16 @@ impl RunState {
         self.pace.step_ms().map(|ms| batch / ms * 1e3)
     }
 
+    /// Steps of the warm-up; 0 where the spec does not say.
+    pub fn warmup_steps(&self) -> u64 {
+        let schedule = self.head.as_ref().map(|head| &head.spec["schedule"]);
+        let members = schedule.and_then(|schedule| schedule.as_object());
+        let config = members.and_then(|members| members.values().next());
+        config
+            .and_then(|config| config["warmup_steps"].as_u64())
+            .unwrap_or(0)
+    }
+
     /// The newest reading of a metric.
     pub fn latest(&self, id: &str) -> Option<f64> {
         self.series.get(id)?.last().map(|p| p.value)
