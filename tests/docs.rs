@@ -3,7 +3,7 @@
 
 use llmtui::methods::MethodConfig;
 use llmtui::metrics::{METRICS, Metric};
-use llmtui::probes::PROBES;
+use llmtui::probes::{PROBES, spectra::METRICS as METRICS_AT_REST};
 use llmtui::spec::alias::ALIASES;
 use llmtui::spec::schema::{self, Kind, Node};
 use std::fmt::Write as _;
@@ -82,6 +82,10 @@ fn metrics() -> String {
             .iter()
             .for_each(|metric| described(&mut text, metric));
     }
+    text.push_str("\n### spectra\n\nCadence: each checkpoint, by a thread of low priority that reads it from disk; `llmtui inspect` for any model.\n");
+    METRICS_AT_REST
+        .iter()
+        .for_each(|metric| described(&mut text, metric));
     text.push_str("\n### cost\n");
     described(&mut text, &llmtui::probes::COST);
     text

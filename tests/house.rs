@@ -28,7 +28,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("data", &["embed", "gguf", "hub"]),
     ("metrics", &["wire"]),
     ("methods", &["nn", "data", "metrics"]),
-    ("probes", &["nn", "kernels", "optim", "metrics", "wire"]),
+    (
+        "probes",
+        &["nn", "kernels", "optim", "hf", "metrics", "wire"],
+    ),
     (
         "spec",
         &[
@@ -95,6 +98,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "plan",
             "spec",
             "methods",
+            "probes",
             "nn",
             "optim",
             "data",

@@ -23,6 +23,7 @@ mod finding;
 mod headless;
 mod home;
 mod import;
+mod inspect;
 mod ladder;
 mod logs;
 mod model;
@@ -128,6 +129,7 @@ enum Verb {
     Diagnose(diagnose::Args),
     Chat(chat::Args),
     Model(model::Args),
+    Inspect(inspect::Args),
     Export(export::Args),
     Quantize(quantize::Args),
     New(new::Args),
@@ -192,6 +194,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Diagnose(args) => diagnose::run(&args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::Model(args) => model::run(&args, &cx),
+        Verb::Inspect(args) => inspect::run(&args, &cx),
         Verb::Export(args) => export::run(&args, &cx),
         Verb::Quantize(args) => quantize::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),

@@ -7,6 +7,7 @@
 mod report;
 mod sample;
 mod set;
+pub mod spectra;
 #[cfg(test)]
 mod tests;
 

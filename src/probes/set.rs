@@ -1,6 +1,6 @@
 //! The probes of one run, and the engine's side of asking them.
 
-use super::{Look, PROBES, Probe, ProbeEntry, Report, Setup};
+use super::{Look, PROBES, Probe, ProbeEntry, Report, Setup, spectra};
 use crate::base::clock::Clock;
 use crate::metrics::{Direction, Metric, Repeatable, metric};
 use crate::nn::Model;
@@ -130,7 +130,8 @@ impl Probes {
             return Vec::new();
         };
         let rows = set.members.iter().flat_map(|m| m.entry.metrics);
-        rows.chain([&COST]).map(Metric::info).collect()
+        let others = spectra::METRICS.into_iter().chain([&COST]);
+        rows.chain(others).map(Metric::info).collect()
     }
 
     /// Before a step: who is asked in it.

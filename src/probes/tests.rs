@@ -112,8 +112,15 @@ fn looking_changes_no_bit_and_every_value_was_declared() {
             seen.insert(id);
         }
     }
-    // Two need more steps, one a clock that goes on.
-    let late = ["spike_score/grad", "spike_score/loss", "probe_cost"];
+    // Two need more steps, one a clock that goes on, three a checkpoint.
+    let late = [
+        "spike_score/grad",
+        "spike_score/loss",
+        "probe_cost",
+        "alpha/layer",
+        "stable_rank/layer",
+        "singular_entropy/layer",
+    ];
     let missing: Vec<_> = known
         .difference(&seen)
         .filter(|id| !late.contains(id))

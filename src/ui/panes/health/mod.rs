@@ -214,9 +214,9 @@ fn facts(info: &MetricInfo, row: &Row) -> Vec<Word> {
 /// `0.05 to 0.97`, `up to 0.3`
 fn range(band: &Band) -> String {
     match (band.low, band.high) {
-        (Some(low), Some(high)) => format!("{} to {}", human::number(low), human::number(high)),
-        (None, Some(high)) => format!("up to {}", human::number(high)),
-        (Some(low), None) => format!("from {}", human::number(low)),
+        (Some(low), Some(high)) => format!("{low} to {high}"),
+        (None, Some(high)) => format!("up to {high}"),
+        (Some(low), None) => format!("from {low}"),
         (None, None) => "any".into(),
     }
 }
@@ -329,9 +329,7 @@ mod tests {
 
     fn drawn(state: &RunState, selected: usize, only_words: bool) -> String {
         let mut terminal = Terminal::new(TestBackend::new(44, 20)).unwrap();
-        let around = Around::new();
         let theme = Theme::ansi();
-        drop(around);
         terminal
             .draw(|frame| {
                 let rows = list::rows(state);
@@ -363,7 +361,7 @@ mod tests {
         let words = drawn(&state, 0, true);
         assert!(words.contains("how it is defined") && !words.contains('█'), "{words}");
         let chart = drawn(&state, 1, false);
-        assert!(chart.contains("Title of noise_scale") && chart.contains('⠤') || chart.contains('⡠') || chart.contains('⠊'), "{chart}");
+        assert!(chart.contains("Title of noise_scale") && chart.contains("400"), "{chart}");
         let mut pane = HealthPane::default();
         let mut around = Around::new();
         pane.act(Action::Accept, &mut around.context());
