@@ -207,6 +207,18 @@ pub struct ModelFacts {
     pub chat_template: bool,
 }
 
+impl ModelFacts {
+    /// Its context in tokens; where it is not known, as long as anyone wants.
+    pub fn seq_len(&self) -> usize {
+        let said = self
+            .settings
+            .iter()
+            .find(|(path, _)| path == "model.seq_len");
+        said.and_then(|(_, text)| text.parse().ok())
+            .unwrap_or(usize::MAX)
+    }
+}
+
 /// Inspects a checkpoint or model folder, or a GGUF file.
 ///
 /// # Errors
@@ -252,7 +264,7 @@ pub fn model(path: &Path) -> Result<ModelFacts, String> {
         n_params: weights.map(|bytes| bytes / bytes_each),
         settings,
         unfit,
-        chat_template: path.join("chat_template.jinja").exists() || names_template(path),
+        chat_template: has_template(path),
     })
 }
 
@@ -294,6 +306,11 @@ fn weight_bytes(folder: &Path) -> Option<u64> {
         .filter_map(|file| Some(file.metadata().ok()?.len()))
         .sum();
     (bytes > 0).then_some(bytes)
+}
+
+/// Whether a model folder has a chat template.
+pub fn has_template(path: &Path) -> bool {
+    path.join("chat_template.jinja").exists() || names_template(path)
 }
 
 /// Whether tokenizer_config.json has a chat template.

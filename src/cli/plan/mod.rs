@@ -6,6 +6,7 @@ use super::{
     Context,
     exit::{Exit, Failure},
 };
+use crate::base::clock::Clock;
 use crate::plan::changes::ladder;
 use crate::plan::learn::Machine;
 use crate::plan::quantity::{parse_bytes, parse_count};
@@ -124,7 +125,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 fn request(args: &Args, cx: &Context) -> anyhow::Result<Request> {
     let mut request = resolve(args, cx)?;
     if args.gpu.is_none() && !wants_gpu(args) {
-        Machine::look_and_measure(&cx.env, super::probe::measure).equip(&mut request);
+        let machine = Machine::look_and_measure(&cx.env, super::probe::measure);
+        machine.equip(&mut request);
+        if request.mfu_said == Said::Probed
+            && !args.json
+            && let Some(words) = machine.speed_words(cx.clock.now())
+        {
+            eprintln!("note: this machine's speed is {words}");
+        }
     }
     if let Some(name) = &args.gpu {
         let gpu = gpus::find(name).ok_or_else(|| {
