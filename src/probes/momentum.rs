@@ -12,7 +12,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     metrics: &[COSINE],
     cadence: Cadence::Often,
     looks: &[Look::Gradient],
-    cost: "a copy of at most 262,144 elements of gradient and first moment",
+    cost: "a copy of at most 131,072 elements of gradient and first moment",
     make: |setup| Some(Box::new(Momentum::of(setup))),
 };
 

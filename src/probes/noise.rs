@@ -11,7 +11,7 @@ pub static ENTRY: ProbeEntry = ProbeEntry {
     metrics: &[SCALE, GSNR, CONSISTENCY, EXPECTED, BY_LAYER],
     cadence: Cadence::Often,
     looks: &[Look::MicroGradients],
-    cost: "a copy of at most 262,144 elements of the gradient after each micro-batch",
+    cost: "a copy of at most 131,072 elements of the gradient after each micro-batch",
     make: |setup| (setup.micro_batches > 1).then(|| Box::new(Noise::of(setup)) as Box<dyn Probe>),
 };
 

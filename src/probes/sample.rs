@@ -5,7 +5,7 @@ use crate::nn::ParamInfo;
 use std::ops::Range;
 
 /// Elements that are looked at in all.
-const BUDGET: usize = 1 << 18;
+const BUDGET: usize = 1 << 17;
 /// Elements of a piece: what one read from memory brings along.
 const PIECE: usize = 64;
 /// Of each tensor at least as many.
