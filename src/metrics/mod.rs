@@ -183,7 +183,7 @@ pub const METRICS: &[Metric] = &[
     metric(id::EXPERT_ENTROPY, "Expert entropy", "share", Higher, Yes, "entropy of the tokens' distribution over experts over that of equal shares, averaged over blocks"),
     metric(id::AUX_LOSS, "Balancing loss", "", Lower, Yes, "E · Σ f P before its coefficient, averaged over blocks (Fedus et al. 2021): top_k where all get alike; not in the training loss shown"),
     metric(id::Z_LOSS, "Router z-loss", "", Lower, Yes, "mean squared log-sum-exp of router logits before its coefficient (Zoph et al. 2022); not in the training loss shown"),
-    metric(id::UPDATE_RATIO, "Update to weight ratio", "", Neutral, Yes, "norm of a step's change over the norm of the weights, median over matrices (Karpathy, CS231n: about 1e-3)")
+    metric(id::UPDATE_RATIO, "Update to weight ratio", "", Neutral, Yes, "norm of a step's change over the norm of the weights, median over matrices (Karpathy, CS231n: about 1e-3)").label("update ratio")
         .band(f64::NEG_INFINITY, 1e-2, Origin::RuleOfThumb)
         .meaning("3e-4 to 3e-3 in pre-training with AdamW; 1e-5 to 1e-4 when a model is fine-tuned at 5e-6, less in preference training: there a low value is no fault.", "Above 1e-2: the learning rate is too high or the warm-up too short. Below 1e-5 in pre-training: too low, or frozen."),
     metric(id::VAL_TOKEN_ACCURACY, "Validation token accuracy", "share", Higher, Yes, "share of the supervised held-out tokens that the model gave the highest probability"),

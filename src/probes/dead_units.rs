@@ -20,6 +20,7 @@ const ADVICE: &str = "Rising through the run: lower the learning rate, check wei
 
 const SHARE: Metric = metric("dead_units", "Dead units", "share", Direction::Lower, Repeatable::Yes, SOURCE)
     .health()
+    .label("dead units, mean")
     .estimator("max_below_1pct_rms")
     .band(f64::NEG_INFINITY, 0.3, Origin::RuleOfThumb)
     .meaning(NORMAL, ADVICE);

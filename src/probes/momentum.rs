@@ -24,6 +24,7 @@ const COSINE: Metric = metric(
     Repeatable::Yes,
     "cosine between the step's gradient and the optimizer's first moment before the step",
 )
+.label("grad cosine")
 .health()
 .estimator("first_moment")
 .meaning(

@@ -25,6 +25,7 @@ const SCALE: Metric = metric(
     Repeatable::No,
     SOURCE,
 )
+.label("noise scale")
 .health()
 .estimator("gns_simple")
 .meaning(
@@ -40,6 +41,7 @@ const GSNR: Metric = metric(
     Repeatable::No,
     "|G|² / trΣ of one micro-batch (Liu et al. 2020, arXiv 2001.07384; McCandlish et al. 2018, arXiv 1812.06162)",
 )
+.label("GSNR, whole")
 .health()
 .estimator("gns_simple")
 .meaning(
@@ -71,6 +73,7 @@ const CONSISTENCY: Metric = metric(
     Repeatable::Yes,
     "mean cosine between the gradients of micro-batches, weighted by their norms (Li et al. 2026, arXiv 2602.14462)",
 )
+.label("consistency")
 .health()
 .estimator("c_w")
 .band(f64::NEG_INFINITY, 0.99, Origin::RuleOfThumb)
@@ -87,6 +90,7 @@ const EXPECTED: Metric = metric(
     Repeatable::No,
     "|G|² / (|G|² + trΣ) by gns_simple: what independent micro-batches would give",
 )
+.label("consistency, expected")
 .health()
 .estimator("gns_simple");
 

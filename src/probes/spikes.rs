@@ -21,6 +21,7 @@ const RATIO: Metric = metric(
     Repeatable::No,
     "largest gradient norm over the running mean of those before it (α 0.97), since the reading before",
 )
+.label("gradient spike")
 .health()
 .estimator("norm_ratio")
 .band(f64::NEG_INFINITY, 10.0, Origin::RuleOfThumb)
@@ -39,6 +40,7 @@ const GRADIENT: Metric = metric(
     Repeatable::No,
     SCORE,
 )
+.label("spikes, gradient")
 .health()
 .estimator("olmo")
 .band(f64::NEG_INFINITY, 0.4, Origin::RuleOfThumb)
@@ -55,6 +57,7 @@ const LOSS: Metric = metric(
     Repeatable::No,
     SCORE,
 )
+.label("spikes, loss")
 .health()
 .estimator("olmo")
 .band(f64::NEG_INFINITY, 0.4, Origin::RuleOfThumb)

@@ -43,8 +43,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let updates = view.typical(metric::UPDATE_RATIO);
-    // Given weights may be as good as they get: there the updates must say so, too.
-    if !view.from_scratch() && updates.is_none_or(|x| x > IDLE) {
+    // Given weights may be as good as they get: there the updates must say so, too. No gradient at all is none anywhere.
+    let cut_off = view.typical(metric::GRAD_NORM) == Some(0.0);
+    if !cut_off && !view.from_scratch() && updates.is_none_or(|x| x > IDLE) {
         return None;
     }
     Some(found(view, loss, updates))

@@ -10,7 +10,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 /// Columns of the name, and of the value.
-const NAME: usize = 22;
+const NAME: usize = 20;
 const VALUE: usize = 8;
 
 /// One metric that was measured.
@@ -36,8 +36,9 @@ pub fn rows(state: &RunState) -> Vec<Row<'_>> {
 
 fn row<'a>(state: &RunState, info: &'a MetricInfo) -> Option<Row<'a>> {
     let holds = |x: f64| info.band.as_ref().map(|band| band.holds(x));
-    // The bands hold after the warm-up; before it nothing is called wrong.
-    let young = state.step <= state.warmup_steps().max(100);
+    // The bands hold after the warm-up and the first tenth of the run; before that nothing is called wrong.
+    let tenth = state.head.as_ref().map_or(0, |head| head.max_steps / 10);
+    let young = state.step <= (state.warmup_steps() + 100).max(tenth);
     let judged = |inside: Option<bool>| inside.map(|inside| inside || young);
     if info.per_layer {
         let map = state.layers.get(&info.id)?;
