@@ -61,6 +61,7 @@ pub fn follow(run: &RunDir, json: bool, cx: &Context) -> anyhow::Result<Exit> {
     loop {
         match link.blocking_recv() {
             Incoming::Event(envelope) => {
+                super::headless::warn(&envelope);
                 let lines = progress.tell(&envelope);
                 if json {
                     out.write_all(encode(&*envelope).as_bytes())?;
@@ -91,6 +92,6 @@ fn ending(progress: &Progress) -> Exit {
         Some(Outcome::Completed | Outcome::Stopped) => Exit::Done,
         Some(Outcome::Failed | Outcome::Refused) => Exit::Training,
         Some(Outcome::Crashed) => Exit::Ours,
-        None => Exit::Machine,
+        Some(Outcome::Starved) | None => Exit::Machine,
     }
 }

@@ -11,7 +11,7 @@ use crate::engine::models::Parts;
 use crate::engine::{self, EngineJob};
 use crate::link::signals::{self, Hangup};
 use crate::link::stdio::{self, Speaker};
-use crate::link::{self, EngineIo, Host};
+use crate::link::{self, Door, EngineIo, Host};
 use crate::plan::learn;
 use crate::run::{RunDir, RunState, Tail};
 use crate::spec::RunSpec;
@@ -52,7 +52,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         (Some(checkpoint), _) => hold_model(checkpoint, cx),
         (None, Some(run_dir)) if args.stdio => {
             let run = attach::named(&run_dir.to_string_lossy(), cx)?;
-            link::relay(&cx.env, run.id(), std::io::stdin(), &mut std::io::stdout())?;
+            link::relay(&cx.env, &run, std::io::stdin(), &mut std::io::stdout())?;
             Ok(Exit::Done)
         }
         (None, Some(run_dir)) => train(&args, run_dir, cx),
@@ -65,6 +65,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     // Its own session, so that closing the viewer's terminal does not affect this process. Fails if a shell already made us a
     // group leader; then only the signal handler ignores SIGHUP.
     let _ = rustix::process::setsid();
+    signals::survive_file_limits();
     // Into engine.log: whatever the engine prints besides events. An existing subscriber is kept.
     let _ = tracing_subscriber::fmt()
         .with_ansi(false)
@@ -87,7 +88,8 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
         env.runtime_dir = dir.clone();
     }
     // Bind the socket first: a run that cannot be watched or stopped must not start.
-    let host = Host::start(&run, claim, Some(&env), move |io| drive(&job, io))?;
+    let door = Door::open(&env, &run)?;
+    let host = Host::start(&run, claim, Some(door), move |io| drive(&job, io))?;
     signals::handle(host.stop_flag(), host.commands(), Hangup::Ignore);
     let outcome = host.wait()?;
     learn_from(&run, cx);
@@ -143,6 +145,7 @@ pub fn ending(outcome: Outcome) -> Exit {
     match outcome {
         Outcome::Completed | Outcome::Stopped => Exit::Done,
         Outcome::Failed | Outcome::Refused => Exit::Training,
+        Outcome::Starved => Exit::Machine,
         Outcome::Crashed => Exit::Ours,
     }
 }

@@ -1,11 +1,8 @@
 //! The command line: one file per subcommand. Only this room prints. A subcommand is a `pub struct Args` and a
 //! `pub fn run(args, cx) -> anyhow::Result<Exit>`; errors become exit codes in [`exit`].
 
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "the one room that writes to standard output and standard error"
-)]
+#[macro_use]
+mod out;
 
 pub mod args;
 mod attach;
@@ -155,7 +152,7 @@ pub fn main(env: Env) -> ExitCode {
         Ok(cli) => exit::settle(run(cli, env)),
         Err(usage) => exit::usage(&usage),
     });
-    ending.unwrap_or_else(|_| exit::after_panic()).into()
+    ending.unwrap_or(Exit::Ours).into()
 }
 
 fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {

@@ -80,6 +80,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.dry_run {
         return dry_run(&target, cx);
     }
+    crate::link::signals::survive_file_limits();
     let resume = matches!(target, Target::Resumed(_));
     let run = match target {
         Target::Resumed(run) => run,
@@ -198,13 +199,13 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
     let state = TrainState::blank(&spec, &data)?;
     for line in describe(&spec, &data, state.models.policy.n_params()) {
-        println!("{line}");
+        say!("{line}")?;
     }
     if let Target::Resumed(run) = target {
         let newest = run.checkpoints().last().map_or(0, |c| c.step);
-        println!("would resume {} from step {newest}", run.id());
+        say!("would resume {} from step {newest}", run.id())?;
     }
-    println!("dry run: nothing started");
+    say!("dry run: nothing started")?;
     Ok(Exit::Done)
 }
 

@@ -74,12 +74,17 @@ pub enum EngineError {
     Compute(#[from] candle_core::Error),
     #[error("checkpoint: {0}")]
     Checkpoint(#[from] checkpoint::CheckpointError),
+    /// The machine has not what the run needs: room on the disk, memory, threads.
+    #[error("{0}")]
+    Machine(String),
 }
 
 impl EngineError {
     fn outcome(&self) -> Outcome {
         match self {
             EngineError::Refused(_) => Outcome::Refused,
+            EngineError::Machine(_) => Outcome::Starved,
+            EngineError::Checkpoint(checkpoint::CheckpointError::Write { .. }) => Outcome::Starved,
             _ => Outcome::Failed,
         }
     }
@@ -156,7 +161,13 @@ fn in_pool<R: Send>(
         .num_threads(threads(&job.spec))
         .thread_name(|i| format!("compute-{i}"))
         .build()
-        .map_err(|e| EngineError::Setup(format!("cannot start compute threads: {e}")))?;
+        .map_err(|e| {
+            EngineError::Machine(format!(
+                "{} compute threads cannot be started: {e}; lower train.threads, or raise the limit on processes or \
+                 address space (ulimit -u, ulimit -v)",
+                threads(&job.spec)
+            ))
+        })?;
     pool.install(work)
 }
 

@@ -59,6 +59,7 @@ pub(super) fn prepare<'a, 'p>(
         experience: Box::new(Loader::new(data.clone(), schedule(spec), Prefetch::Ahead)),
         mix: Mix::of(&data),
         data,
+        saved: saved_at.map(|_| state.progress.clone()),
         state,
         store,
         saved_at,
@@ -162,7 +163,20 @@ fn resume(
                 faults.len()
             )));
         }
-        return Ok(None);
+        return match last_told(job) {
+            Some(step) if !job.force => Err(EngineError::Setup(format!(
+                "the log tells of a checkpoint of step {step}, but {} holds none: bring the folder back, or begin anew with \
+                 --force",
+                job.run_dir.checkpoints_path().display()
+            ))),
+            Some(step) => {
+                let what =
+                    format!("the checkpoints up to step {step} are gone: the run begins anew");
+                port.warn(0, "checkpoints_gone", what, "begun anew because of --force");
+                Ok(None)
+            }
+            None => Ok(None),
+        };
     };
     let saved = checkpoint::load(&path, state)?;
     match saved.fingerprint.compare(&Fingerprint::of(&job.spec, data)) {
@@ -183,6 +197,21 @@ fn resume(
         }
     }
     Ok(Some(step))
+}
+
+/// Step of the newest checkpoint that the log acknowledges.
+fn last_told(job: &EngineJob) -> Option<u64> {
+    let mut last = None;
+    let kinds = ["Checkpointed", "RolledBack"];
+    // A log that cannot be read acknowledges nothing.
+    let _ =
+        crate::run::index::scan_events(&job.run_dir.events_path(), &kinds, |event| match event {
+            Event::Checkpointed { step, .. } => last = Some(step),
+            // Begun anew: what was saved before is given up.
+            Event::RolledBack { step: 0 } => last = None,
+            _ => {}
+        });
+    last
 }
 
 /// The `Started` event.

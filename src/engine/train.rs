@@ -7,7 +7,7 @@ use super::eval::Extent;
 use super::experience::Experience;
 use super::mix::Mix;
 use super::prepare::{prepare, start_event};
-use super::state::TrainState;
+use super::state::{Progress, TrainState};
 use super::step::StepLog;
 use super::stop::Flow;
 use super::{EngineError, EngineJob, Summary, preflight};
@@ -28,6 +28,8 @@ pub(super) struct Trainer<'a, 'p> {
     pub store: Store,
     /// Step of the newest checkpoint that this process wrote or began from.
     pub saved_at: Option<u64>,
+    /// The counters in it.
+    pub saved: Option<Progress>,
     pub log: StepLog,
     /// What is told of the sources of a mix.
     pub mix: Mix,
@@ -75,8 +77,10 @@ impl Trainer<'_, '_> {
         let max_steps = self.spec.train.max_steps;
         loop {
             self.port.enter(Phase::Training, self.step());
-            if self.obey()? == Flow::Stop {
-                return Ok(Outcome::Stopped);
+            match self.obey()? {
+                Flow::Continue => {}
+                Flow::Stop => return Ok(Outcome::Stopped),
+                Flow::SaveAndStop => return self.save_and_stop(),
             }
             let (step, done) = (self.step(), &self.state.progress);
             if is_due(step, self.spec.eval.every, max_steps, done.evaluated_at) {
@@ -85,8 +89,7 @@ impl Trainer<'_, '_> {
                 if broken_off && self.port.stop_is_waiting() {
                     // Done again at a resume.
                     if self.port.stop_flag() {
-                        self.save_and_stop();
-                        return Ok(Outcome::Stopped);
+                        return self.save_and_stop();
                     }
                     continue;
                 }
@@ -101,14 +104,17 @@ impl Trainer<'_, '_> {
             }
             if is_due(step, self.spec.checkpoint.every, max_steps, self.saved_at) {
                 self.refuse_broken_weights()?;
-                self.save_or_warn();
+                if step < max_steps {
+                    self.save_or_warn();
+                } else {
+                    self.save_at_the_end()?;
+                }
             }
             if step >= max_steps {
                 return Ok(Outcome::Completed);
             }
             if self.job.stop_after.is_some_and(|last| step >= last) || self.port.stop_flag() {
-                self.save_and_stop();
-                return Ok(Outcome::Stopped);
+                return self.save_and_stop();
             }
             self.port.enter(Phase::Training, step);
             self.one_step()?;

@@ -58,14 +58,17 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             "vocab_size": shape.vocab_size,
             "anatomy": anatomy,
         });
-        println!("{value:#}");
+        say!("{}", crate::cli::out::json(&value)?)?;
         return Ok(Exit::Done);
     }
     let class = family.map_or(
         "no transformers class implements it: stored in llmtui's own format",
         |f| f.class(),
     );
-    print!("{}", text(&shown, class, &anatomy));
+    std::io::Write::write_all(
+        &mut std::io::stdout(),
+        text(&shown, class, &anatomy).as_bytes(),
+    )?;
     Ok(Exit::Done)
 }
 

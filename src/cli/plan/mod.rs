@@ -111,7 +111,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let request = request(args, cx)?;
     let plan = plan(&request);
     let text = if args.json {
-        format!("{}\n", serde_json::to_string_pretty(&to_json(&plan))?)
+        format!("{}\n", super::out::json(&to_json(&plan))?)
     } else {
         table::render(&plan, &table::Style::of(cx))
     };

@@ -197,15 +197,35 @@ impl Trainer<'_, '_> {
         }
     }
 
-    /// Saves, verifies, tells, and only then lets older checkpoints go.
+    /// The last save of this process. A run whose end is not on the disk has not come to its end: it can be resumed from
+    /// the checkpoint before.
+    pub(super) fn save_at_the_end(&mut self) -> Result<(), EngineError> {
+        let kept = self.saved_at.map_or_else(
+            || "no checkpoint was written yet".to_string(),
+            |step| format!("the newest checkpoint is of step {step}"),
+        );
+        self.save().map_err(|error| match error {
+            CheckpointError::Write { .. } => EngineError::Machine(format!(
+                "{error}; {kept}. Make room on the disk, then continue: llmtui train --resume {}",
+                self.job.run_dir.id()
+            )),
+            other => other.into(),
+        })
+    }
+
+    /// Saves, verifies, tells, and only then lets older checkpoints go. What is saved already is not saved again.
     pub(super) fn save(&mut self) -> Result<(), CheckpointError> {
         let step = self.step();
+        if self.saved.as_ref() == Some(&self.state.progress) && self.store.stands(step) {
+            return Ok(());
+        }
         self.port.enter(Phase::Checkpointing, step);
         let begun = self.port.clock.elapsed();
         let fingerprint = Fingerprint::of(self.spec, &self.data);
         let (path, manifest) = save(&mut self.store, &self.state, &self.data, &fingerprint)?;
         self.store.verify(step)?;
         self.saved_at = Some(step);
+        self.saved = Some(self.state.progress.clone());
         let progress = &self.state.progress;
         let best = progress.best.clone();
         let evaluated_here = progress.evaluated_at == Some(step);
@@ -256,6 +276,7 @@ impl Trainer<'_, '_> {
         let folder = self.store.folder().join(name_of(step));
         load(&folder, &mut self.state)?;
         self.saved_at = Some(step);
+        self.saved = Some(self.state.progress.clone());
         if let Err(error) = self.store.discard_after(step) {
             let message = format!("checkpoints after step {step} could not be deleted: {error}");
             self.port
