@@ -2,6 +2,7 @@
 //! seen enough: that is success.
 
 use crate::base::text::sanitize;
+use crate::wire::Outcome;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::panic::PanicHookInfo;
@@ -34,6 +35,18 @@ impl Exit {
             Exit::Machine => 3,
             Exit::Training => 4,
             Exit::Ours => 101,
+        }
+    }
+}
+
+/// A run's outcome.
+impl From<Outcome> for Exit {
+    fn from(outcome: Outcome) -> Exit {
+        match outcome {
+            Outcome::Completed | Outcome::Stopped => Exit::Done,
+            Outcome::Failed | Outcome::Refused => Exit::Training,
+            Outcome::Starved => Exit::Machine,
+            Outcome::Crashed => Exit::Ours,
         }
     }
 }

@@ -18,8 +18,8 @@ pub use manifest::{Fault, Manifest};
 pub use store::{Found, Store, name_of};
 
 use super::EngineError;
+use super::context::RunContext;
 use super::state::{Progress, TrainState};
-use super::train::Trainer;
 use crate::data::Dataset;
 use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
 use crate::hf::{self, TokenIds};
@@ -183,12 +183,34 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
     Ok(saved)
 }
 
-impl Trainer<'_, '_> {
+/// The checkpoints of a run in progress.
+pub(super) struct Checkpoints {
+    store: Store,
+    /// Step of the newest checkpoint that this process wrote or began from.
+    saved_at: Option<u64>,
+    /// The counters in it.
+    saved: Option<Progress>,
+}
+
+impl Checkpoints {
+    /// `begun_from` is what the newest checkpoint says.
+    pub fn new(store: Store, begun_from: Option<Progress>) -> Checkpoints {
+        Checkpoints {
+            store,
+            saved_at: begun_from.as_ref().map(|progress| progress.step),
+            saved: begun_from,
+        }
+    }
+
+    pub fn saved_at(&self) -> Option<u64> {
+        self.saved_at
+    }
+
     /// Saves and tells; the run goes on when it cannot be done, and the next checkpoint tries again.
-    pub(super) fn save_or_warn(&mut self) {
-        let step = self.step();
-        if let Err(error) = self.save() {
-            self.port.warn(
+    pub fn save_or_warn(&mut self, cx: &mut RunContext<'_, '_>) {
+        let step = cx.step();
+        if let Err(error) = self.save(cx) {
+            cx.port.warn(
                 step,
                 "checkpoint_failed",
                 error.to_string(),
@@ -199,34 +221,34 @@ impl Trainer<'_, '_> {
 
     /// The last save of this process. A run whose end is not on the disk has not come to its end: it can be resumed from
     /// the checkpoint before.
-    pub(super) fn save_at_the_end(&mut self) -> Result<(), EngineError> {
+    pub fn save_at_the_end(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         let kept = self.saved_at.map_or_else(
             || "no checkpoint was written yet".to_string(),
             |step| format!("the newest checkpoint is of step {step}"),
         );
-        self.save().map_err(|error| match error {
+        self.save(cx).map_err(|error| match error {
             CheckpointError::Write { .. } => EngineError::Machine(format!(
                 "{error}; {kept}. Make room on the disk, then continue: llmtui train --resume {}",
-                self.job.run_dir.id()
+                cx.job.run_dir.id()
             )),
             other => other.into(),
         })
     }
 
     /// Saves, verifies, tells, and only then lets older checkpoints go. What is saved already is not saved again.
-    pub(super) fn save(&mut self) -> Result<(), CheckpointError> {
-        let step = self.step();
-        if self.saved.as_ref() == Some(&self.state.progress) && self.store.stands(step) {
+    pub fn save(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), CheckpointError> {
+        let step = cx.step();
+        if self.saved.as_ref() == Some(&cx.state.progress) && self.store.stands(step) {
             return Ok(());
         }
-        self.port.enter(Phase::Checkpointing, step);
-        let begun = self.port.clock.elapsed();
-        let fingerprint = Fingerprint::of(self.spec, &self.data);
-        let (path, manifest) = save(&mut self.store, &self.state, &self.data, &fingerprint)?;
+        cx.port.enter(Phase::Checkpointing, step);
+        let begun = cx.port.clock.elapsed();
+        let fingerprint = Fingerprint::of(cx.spec, &cx.data);
+        let (path, manifest) = save(&mut self.store, &cx.state, &cx.data, &fingerprint)?;
         self.store.verify(step)?;
         self.saved_at = Some(step);
-        self.saved = Some(self.state.progress.clone());
-        let progress = &self.state.progress;
+        self.saved = Some(cx.state.progress.clone());
+        let progress = &cx.state.progress;
         let best = progress.best.clone();
         let evaluated_here = progress.evaluated_at == Some(step);
         let event = Event::Checkpointed {
@@ -236,14 +258,14 @@ impl Trainer<'_, '_> {
                 path.file_name().unwrap_or_default().to_string_lossy()
             ),
             bytes: manifest.total_bytes(),
-            seconds: (self.port.clock.elapsed() - begun).as_secs_f64(),
+            seconds: (cx.port.clock.elapsed() - begun).as_secs_f64(),
             best: best.as_ref().is_some_and(|b| b.step == step),
             val_loss: progress.val_loss.filter(|_| evaluated_here),
         };
-        self.port.emit(event);
-        let keep = self.spec.checkpoint.keep_last.max(2);
+        cx.port.emit(event);
+        let keep = cx.spec.checkpoint.keep_last.max(2);
         if let Err(error) = self.store.prune(keep, best.map(|b| b.step)) {
-            self.port.warn(
+            cx.port.warn(
                 step,
                 "prune_failed",
                 format!("older checkpoints could not be deleted: {error}"),
@@ -253,17 +275,8 @@ impl Trainer<'_, '_> {
         Ok(())
     }
 
-    /// Ends the run rather than save weights that are no numbers.
-    pub(super) fn refuse_broken_weights(&mut self) -> Result<(), EngineError> {
-        if self.state.weights_are_finite()? {
-            return Ok(());
-        }
-        let (step, lr) = (self.step(), self.state.lr(self.spec));
-        Err(self.fail_non_finite("a weight", f64::NAN, step, lr))
-    }
-
     /// Takes up the checkpoint of exactly this step, and gives up the ones after it.
-    pub(super) fn roll_back(&mut self, step: u64) -> Result<(), EngineError> {
+    pub fn roll_back(&mut self, cx: &mut RunContext<'_, '_>, step: u64) -> Result<(), EngineError> {
         let kept: Vec<u64> = self.store.list().iter().map(|f| f.step).collect();
         if !kept.contains(&step) {
             return Err(EngineError::Setup(format!(
@@ -274,15 +287,14 @@ impl Trainer<'_, '_> {
             .verify(step)
             .map_err(|fault| EngineError::Setup(fault.to_string()))?;
         let folder = self.store.folder().join(name_of(step));
-        load(&folder, &mut self.state)?;
+        load(&folder, &mut cx.state)?;
         self.saved_at = Some(step);
-        self.saved = Some(self.state.progress.clone());
+        self.saved = Some(cx.state.progress.clone());
         if let Err(error) = self.store.discard_after(step) {
             let message = format!("checkpoints after step {step} could not be deleted: {error}");
-            self.port
+            cx.port
                 .warn(step, "prune_failed", message, "delete them before a resume");
         }
-        self.summarize();
         Ok(())
     }
 }

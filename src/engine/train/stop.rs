@@ -1,7 +1,7 @@
 //! Ways in which the loop ends before its last step.
 
-use super::EngineError;
-use super::train::Trainer;
+use super::Trainer;
+use crate::engine::EngineError;
 use crate::wire::{CommandId, Outcome, Phase, StopWhen};
 
 /// What the loop does after it has listened.
@@ -18,19 +18,19 @@ pub(super) enum Flow {
 impl Trainer<'_, '_> {
     /// Obeys a `Stop` command. A stop after a checkpoint that cannot be written is refused: the run goes on.
     pub(super) fn stop(&mut self, id: CommandId, when: StopWhen) -> Result<Flow, EngineError> {
-        let phase = self.port.phase();
-        self.port.enter(Phase::Stopping, self.step());
+        let phase = self.cx.port.phase();
+        self.cx.port.enter(Phase::Stopping, self.cx.step());
         if when == StopWhen::AfterCheckpoint
-            && let Err(error) = self.save()
+            && let Err(error) = self.checkpoints.save(&mut self.cx)
         {
-            self.port.reject(
+            self.cx.port.reject(
                 id,
                 format!("{error}; make room, or stop now without a checkpoint"),
             );
-            self.port.enter(phase, self.step());
+            self.cx.port.enter(phase, self.cx.step());
             return Ok(Flow::Continue);
         }
-        self.port.accept(id);
+        self.cx.port.accept(id);
         Ok(Flow::Stop)
     }
 
@@ -39,8 +39,8 @@ impl Trainer<'_, '_> {
     /// # Errors
     /// What was trained since the last checkpoint could not be saved: that is no orderly stop.
     pub(super) fn save_and_stop(&mut self) -> Result<Outcome, EngineError> {
-        self.port.enter(Phase::Stopping, self.step());
-        self.save_at_the_end()?;
+        self.cx.port.enter(Phase::Stopping, self.cx.step());
+        self.checkpoints.save_at_the_end(&mut self.cx)?;
         Ok(Outcome::Stopped)
     }
 }
