@@ -372,3 +372,103 @@ fn a_storm_of_signals_is_one_request_with_one_checkpoint() {
         assert_eq!(saved.len(), 1, "{storm:?}");
     }
 }
+
+#[test]
+fn a_model_that_cannot_fit_is_told_before_anything_is_made() {
+    let place = Place::new();
+    let huge = "quickstart -s d_model=8192 -s n_layer=400 -s n_head=64";
+    for verb in [
+        "train HUGE --headless",
+        "train HUGE --dry-run",
+        "preflight HUGE",
+    ] {
+        let output = place.go(&format!("exec $P {}", verb.replace("HUGE", huge)));
+        assert_eq!(code(&output), 2, "{verb}: {}", said(&output));
+        let told = said(&output);
+        assert!(
+            told.contains("TB of memory") && told.contains("no change is enough"),
+            "{told}"
+        );
+    }
+    assert!(place.try_run().is_none(), "no run is made");
+    // The address space that a scheduler leaves counts as well.
+    let output =
+        place.go("ulimit -v 1000000; exec $P train quickstart -s micro_batch_size=2000 --headless");
+    assert_eq!(code(&output), 2, "{}", said(&output));
+    let told = said(&output);
+    assert!(
+        told.contains("ulimit -v") && told.contains("train.micro_batch_size="),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_damaged_checkpoint_is_refused_by_every_verb_that_reads_it() {
+    let place = Place::new();
+    let trained = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
+    assert_eq!(code(&trained), 0, "{}", said(&trained));
+    let folder = place.run().checkpoints().last().unwrap().path.clone();
+    let weights = folder.join("model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&weights, bytes).unwrap();
+    let model = folder.display();
+    for verb in [
+        format!("chat {model} --prompt a"),
+        format!("export {model} --to out"),
+        format!("quantize {model} --dtype Q8_0 --to out.gguf"),
+        format!("train quickstart $SMALL -s train.from={model} --headless"),
+    ] {
+        let output = place.go(&format!("exec $P {verb}"));
+        assert_ne!(code(&output), 0, "{verb}");
+        let told = format!(
+            "{}{}",
+            said(&output),
+            String::from_utf8_lossy(&output.stdout)
+        );
+        assert!(told.contains("SHA-256"), "{verb}: {told}");
+    }
+    // Whoever changed it on purpose says so by taking the manifest away.
+    std::fs::remove_file(folder.join("manifest.json")).unwrap();
+    let output = place.go(&format!("exec $P export {model} --to out"));
+    assert_eq!(code(&output), 0, "{}", said(&output));
+}
+
+#[test]
+fn pipes_devices_and_deep_brackets_keep_nobody_waiting() {
+    let place = Place::new();
+    let trained = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
+    assert_eq!(code(&trained), 0, "{}", said(&trained));
+    let run = place.run();
+    std::fs::write(
+        place.path().join("deep.yaml"),
+        format!("a: {}", "[".repeat(100_000)),
+    )
+    .unwrap();
+    let deep = place.go("exec timeout 10 $P plan deep.yaml");
+    assert_eq!(code(&deep), 2, "{}", said(&deep));
+    for name in ["run.json", "lock"] {
+        let path = run.path().join(name);
+        let kept = path.with_extension("kept");
+        std::fs::rename(&path, &kept).unwrap();
+        assert_eq!(code(&place.go(&format!("mkfifo {}", path.display()))), 0);
+        let listed = place.go("exec timeout 20 $P runs");
+        assert_eq!(code(&listed), 0, "{name}: {}", said(&listed));
+        std::fs::remove_file(&path).unwrap();
+        std::fs::rename(&kept, &path).unwrap();
+    }
+    let folder = run.checkpoints().last().unwrap().path.clone();
+    let manifest = folder.join("manifest.json");
+    std::fs::remove_file(&manifest).unwrap();
+    assert_eq!(
+        code(&place.go(&format!("mkfifo {}", manifest.display()))),
+        0
+    );
+    let chat = place.go(&format!(
+        "exec timeout 20 $P chat {} --prompt a",
+        folder.display()
+    ));
+    assert!(![0, 124].contains(&code(&chat)), "{}", said(&chat));
+    assert!(said(&chat).contains("not a plain file"), "{}", said(&chat));
+}

@@ -71,6 +71,9 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
         .with_writer(std::io::stderr)
         .try_init();
     let run = RunDir::open(run_dir).map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
+    if !args.force {
+        super::memory::check(&run_ref::spec_of(&run)?)?;
+    }
     let claim = run
         .claim()
         .map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;

@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Write};
 use std::panic::PanicHookInfo;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Shown under `--help`.
 pub const HELP: &str = "Exit codes: 0 done · 2 a spec, an argument or data to correct · 3 the machine (disk, files, \
@@ -144,12 +145,32 @@ pub fn usage(error: &clap::Error) -> Exit {
     }
 }
 
+/// How the standard library panics where no thread can be started: the machine's fault, no bug.
+const NO_THREAD: &str = "failed to spawn thread";
+/// Set when that happened.
+static STARVED: AtomicBool = AtomicBool::new(false);
+
+/// The exit code after a caught panic.
+pub fn after_panic() -> Exit {
+    match STARVED.load(Ordering::Relaxed) {
+        true => Exit::Machine,
+        false => Exit::Ours,
+    }
+}
+
 /// Installs the panic hook: a crash file with a backtrace, and one line with its path. Never changes the
 /// terminal's mode; the workbench installs its own hook in front of this one.
 pub fn report_panics(crash_dir: &Path) {
     let crash_dir = crash_dir.to_path_buf();
     std::panic::set_hook(Box::new(move |info| {
         let message = panic_message(info);
+        if message.starts_with(NO_THREAD) {
+            STARVED.store(true, Ordering::Relaxed);
+            tell!(
+                "llmtui: {message}\n  try: raise the limit on processes or address space (ulimit -u, ulimit -v)"
+            );
+            return;
+        }
         let place = info
             .location()
             .map_or_else(String::new, |l| format!(" at {}:{}", l.file(), l.line()));

@@ -1,16 +1,16 @@
 //! A run whose engine lives in this process: progress lines or events on standard output, or the workbench on top. The
 //! run's socket stays open, so others can watch and control it.
 
-use super::Context;
 use super::engine_cmd::{drive, learn_from};
 use super::exit::{Exit, Failure};
 use super::progress::Progress;
 use super::workbench;
+use super::{Context, out as door};
 use crate::engine::EngineJob;
 use crate::link::signals::{self, Hangup};
 use crate::link::{AddressError, Door, Host, Incoming, Link};
 use crate::ui::What;
-use crate::wire::{Envelope, Event, Outcome, encode};
+use crate::wire::{Outcome, encode};
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -91,7 +91,7 @@ fn print_events(link: &mut Link, out: &mut dyn Write, before: u64) -> anyhow::Re
                 out.write_all(encode(&*envelope).as_bytes())?;
                 out.flush()?;
             }
-            Incoming::Event(envelope) => warn(&envelope),
+            Incoming::Event(envelope) => door::warn(&envelope),
             Incoming::CaughtUp => {}
             Incoming::Closed(None) => return Ok(()),
             Incoming::Closed(Some(why)) => return Err(lost(why)),
@@ -109,7 +109,7 @@ fn print_lines(
     loop {
         match link.blocking_recv() {
             Incoming::Event(envelope) => {
-                warn(&envelope);
+                door::warn(&envelope);
                 let lines = progress.tell(&envelope);
                 for line in lines.iter().filter(|_| envelope.seq > before) {
                     writeln!(out, "{line}")?;
@@ -125,13 +125,6 @@ fn print_lines(
         writeln!(out, "{line}")?;
     }
     Ok(())
-}
-
-/// What the link itself has to say: the log stalls, or the run's folder is gone.
-pub fn warn(envelope: &Envelope) {
-    if let (0, Event::Warned { message, hint, .. }) = (envelope.seq, &envelope.event) {
-        tell!("warning: {message}\n  try: {hint}");
-    }
 }
 
 fn lost(why: String) -> anyhow::Error {

@@ -22,6 +22,7 @@ mod home;
 mod import;
 mod ladder;
 mod logs;
+mod memory;
 mod model;
 mod model_ref;
 mod new;
@@ -154,10 +155,11 @@ pub fn main(env: Env) -> ExitCode {
         Ok(cli) => exit::settle(run(cli, env)),
         Err(usage) => exit::usage(&usage),
     });
-    ending.unwrap_or(Exit::Ours).into()
+    ending.unwrap_or_else(|_| exit::after_panic()).into()
 }
 
 fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
+    let dumb = env.term == "dumb";
     let cx = Context {
         env,
         clock: SystemClock::new(),
@@ -166,7 +168,8 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         theme: cli.theme,
         hardware: cli.hardware,
         stdin_is_terminal: std::io::stdin().is_terminal(),
-        stdout_is_terminal: std::io::stdout().is_terminal(),
+        // A dumb terminal shows lines and no screens.
+        stdout_is_terminal: std::io::stdout().is_terminal() && !dumb,
     };
     // What is wrong with a global option is said before anything starts, also by verbs that do not use it.
     cx.recording()?;

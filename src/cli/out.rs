@@ -2,6 +2,7 @@
 //! a standard error that is closed or full takes nothing with it.
 
 use crate::base::text::{quiet_json, sanitize};
+use crate::wire::{Envelope, Event};
 use std::fmt::Arguments;
 use std::io::{self, Write};
 
@@ -22,6 +23,13 @@ pub fn hint(words: Arguments<'_>) {
 pub fn say(words: Arguments<'_>) -> io::Result<()> {
     let line = sanitize(&format!("{words}\n"));
     io::stdout().write_all(line.as_bytes())
+}
+
+/// What a link itself has to say: the log stalls, or the run's folder is gone.
+pub fn warn(envelope: &Envelope) {
+    if let (0, Event::Warned { message, hint, .. }) = (envelope.seq, &envelope.event) {
+        tell(format_args!("warning: {message}\n  try: {hint}"));
+    }
 }
 
 /// A value as indented JSON.

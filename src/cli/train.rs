@@ -3,7 +3,7 @@
 use super::args::{Resume, SpecArgs};
 use super::exit::{Exit, Failure};
 use super::run_ref::{named, spec_of};
-use super::{Context, headless, workbench};
+use super::{Context, headless, memory, workbench};
 use crate::base::human;
 use crate::data::{Dataset, Surroundings};
 use crate::engine::{EngineJob, TrainState};
@@ -77,6 +77,13 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         Some(resume) => resumed(resume, &args, cx)?,
         None => Target::New(Box::new(args.spec.load(cx)?)),
     };
+    if !args.force {
+        let spec = match &target {
+            Target::New(loaded) => loaded.spec.clone(),
+            Target::Resumed(run) => spec_of(run)?,
+        };
+        memory::check(&spec)?;
+    }
     if args.dry_run {
         return dry_run(&target, cx);
     }

@@ -120,7 +120,10 @@ pub fn run(
     let (outcome, message) = match result {
         Ok(Ok(outcome)) => (outcome, String::new()),
         Ok(Err(error)) => (error.outcome(), error.to_string()),
-        Err(panic) => (Outcome::Crashed, rescue::crash_report(job, &*panic)),
+        Err(panic) => match rescue::starved(&*panic) {
+            Some(why) => (Outcome::Starved, why),
+            None => (Outcome::Crashed, rescue::crash_report(job, &*panic)),
+        },
     };
     let progress = &summary.progress;
     port.emit(Event::Finished {

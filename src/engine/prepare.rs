@@ -50,6 +50,15 @@ pub(super) fn prepare<'a, 'p>(
         true => resume(job, port, &data, &mut state, &mut store)?,
         false => None,
     };
+    if (saved_at.is_some() || spec.train.from.is_some()) && !state.weights_are_finite()? {
+        let place = match (saved_at, &spec.train.from) {
+            (None, Some(from)) => format!("train.from: {}", one_line(&from.display().to_string())),
+            _ => format!("the checkpoint of step {}", state.progress.step),
+        };
+        return Err(EngineError::Setup(format!(
+            "{place} holds weights that are no numbers: it was saved from a run that diverged, or is damaged; take an older one"
+        )));
+    }
     let loader = Loader::new(data.clone(), schedule(spec), Prefetch::Ahead);
     let stepper = Stepper::new(Box::new(loader), Mix::of(&data));
     let begun_from = saved_at.map(|_| state.progress.clone());
@@ -175,6 +184,13 @@ fn resume(
         };
     };
     let saved = checkpoint::load(&path, state)?;
+    if saved.progress.step != step {
+        return Err(EngineError::Setup(format!(
+            "{} is of step {}, not of step {step}: it does not belong there; delete that checkpoint",
+            path.join(checkpoint::STATE).display(),
+            saved.progress.step
+        )));
+    }
     match saved.fingerprint.compare(&Fingerprint::of(&job.spec, data)) {
         Match::Exact => {}
         Match::Inexact(why) => port.warn(

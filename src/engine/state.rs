@@ -2,6 +2,7 @@
 //! random numbers need no state, because each draw is a function of its counters.
 
 use super::EngineError;
+use super::checkpoint::{Fault, Manifest};
 use super::roles::Models;
 use crate::base::child::Child;
 use crate::base::text::one_line;
@@ -167,10 +168,14 @@ fn start_from(
     }
     match file {
         Some(file) => file.fill(model).map_err(|e| fault(e.to_string())),
-        None => crate::hf::read_weights(place, model)
-            .and_then(|()| crate::hf::merge_adapter(place, model))
-            .map(|_| ())
-            .map_err(|e| fault(e.to_string())),
+        None => {
+            Manifest::verify_if_any(place)
+                .map_err(|e| fault(format!("the checkpoint is damaged: {e}; {}", Fault::HINT)))?;
+            crate::hf::read_weights(place, model)
+                .and_then(|()| crate::hf::merge_adapter(place, model))
+                .map(|_| ())
+                .map_err(|e| fault(e.to_string()))
+        }
     }
 }
 

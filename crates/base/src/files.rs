@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Writes `bytes` to `path` through a temporary file: readers see the old contents or the new ones, never a mix.
@@ -34,17 +35,19 @@ pub fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Opening a pipe waits for its other end, unless told not to.
+fn no_wait() -> i32 {
+    rustix::fs::OFlags::NONBLOCK.bits().cast_signed()
+}
+
 /// Opens a plain file for reading. A pipe or a device would keep its reader waiting, or never end.
 ///
 /// # Errors
 /// It is no plain file; or whatever opening says.
 pub fn open_plain(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    // Opening a pipe without a writer waits for one, unless told not to.
-    let no_wait = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new()
         .read(true)
-        .custom_flags(no_wait)
+        .custom_flags(no_wait())
         .open(path)?;
     if file.metadata()?.is_file() {
         return Ok(file);
@@ -126,6 +129,7 @@ pub fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
         .create(true)
         .truncate(false)
         .write(true)
+        .custom_flags(no_wait())
         .open(path)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(Lock { file })),
@@ -136,7 +140,11 @@ pub fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
 
 /// True while another process (or another handle of this one) holds the lock on `path`.
 pub fn is_locked(path: &Path) -> bool {
-    match OpenOptions::new().write(true).open(path) {
+    let file = OpenOptions::new()
+        .write(true)
+        .custom_flags(no_wait())
+        .open(path);
+    match file {
         Ok(file) => matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)),
         Err(_) => false,
     }

@@ -115,7 +115,7 @@ impl<W: Write> Write for Hashing<W> {
 /// Size and SHA-256 of an existing file.
 pub fn record_of(path: &Path) -> io::Result<FileRecord> {
     let mut out = Hashing::new(io::sink());
-    io::copy(&mut File::open(path)?, &mut out)?;
+    io::copy(&mut crate::base::files::open_plain(path)?, &mut out)?;
     Ok(out.finish().1)
 }
 

@@ -20,6 +20,7 @@ pub use store::{Found, Store, name_of};
 use super::EngineError;
 use super::context::RunContext;
 use super::state::{Progress, TrainState};
+use crate::base::files::read_small;
 use crate::data::Dataset;
 use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
 use crate::hf::{self, TokenIds};
@@ -150,13 +151,7 @@ pub fn read_state(folder: &Path) -> Result<SavedState, CheckpointError> {
         path: path.clone(),
         what,
     };
-    let size = std::fs::metadata(&path)
-        .map_err(|e| wrong(e.to_string()))?
-        .len();
-    if size > MAX_STATE_BYTES {
-        return Err(wrong(format!("larger than {MAX_STATE_BYTES} bytes")));
-    }
-    let text = std::fs::read(&path).map_err(|e| wrong(e.to_string()))?;
+    let text = read_small(&path, MAX_STATE_BYTES).map_err(|e| wrong(e.to_string()))?;
     serde_json::from_slice(&text).map_err(|e| wrong(e.to_string()))
 }
 

@@ -11,6 +11,7 @@ pub use folder::{Folder, Written};
 pub use gguf::tokenizer_keys;
 
 use crate::base::files::sync_dir;
+use crate::engine::checkpoint::{Fault, Manifest};
 use crate::hf::{Dtype, HfError, TokenIds};
 use crate::llama_cpp::{GgufModel, ModelFileError, is_gguf};
 use crate::nn::Model;
@@ -83,6 +84,12 @@ pub enum ExportError {
     },
     #[error("{0} is there already and not empty: it is not written over")]
     Occupied(PathBuf),
+    #[error("the checkpoint is damaged: {0}")]
+    Damaged(#[from] Fault),
+    #[error(
+        "{0} has weights that are no numbers: it comes from a run that diverged, or is damaged"
+    )]
+    NotFinite(PathBuf),
     #[error("{what}")]
     Cannot { what: String, fix: String },
 }
@@ -100,6 +107,10 @@ impl ExportError {
             ExportError::Io { .. } => "check the room and the permissions there".into(),
             ExportError::Format { .. } | ExportError::Dtype { .. } => "llmtui export --help".into(),
             ExportError::Occupied(_) => "choose another folder, or remove this one".into(),
+            ExportError::Damaged(_) => Fault::HINT.into(),
+            ExportError::NotFinite(_) => {
+                "take an older checkpoint of the run, or fetch the model again".into()
+            }
             ExportError::Cannot { fix, .. } => fix.clone(),
         }
     }
@@ -130,7 +141,7 @@ impl Source {
         if is_gguf(folder) {
             let file = GgufModel::open(folder)?;
             let special = file.special_tokens();
-            return Ok(Source {
+            return Source {
                 ids: TokenIds {
                     bos: special.bos,
                     eos: special.ends,
@@ -138,13 +149,26 @@ impl Source {
                 },
                 model: file.dequantised()?,
                 folder: folder.to_path_buf(),
-            });
+            }
+            .whole();
         }
-        Ok(Source {
+        Manifest::verify_if_any(folder)?;
+        Source {
             model: crate::hf::load(folder)?,
             ids: crate::hf::token_ids(folder)?,
             folder: folder.to_path_buf(),
-        })
+        }
+        .whole()
+    }
+
+    /// Refuses weights that are no numbers: whoever gets the file would find out last.
+    fn whole(self) -> Result<Source, ExportError> {
+        let finite = |weights: &[f32]| weights.iter().all(|x| x.is_finite());
+        let params = self.model.params();
+        match params.read_weights(finite).map_err(HfError::from)? {
+            true => Ok(self),
+            false => Err(ExportError::NotFinite(self.folder)),
+        }
     }
 }
 

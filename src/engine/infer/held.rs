@@ -9,6 +9,7 @@ use crate::base::text::one_line;
 use crate::data::chat::{GenerationPrompt, Template};
 use crate::data::tokenizer::{self, TextStream, Tokenizer};
 use crate::data::{DataError, Message};
+use crate::engine::checkpoint::{Fault, Manifest};
 use crate::hf;
 use crate::llama_cpp::{GgufModel, ModelFileError, is_gguf};
 use crate::nn::Model;
@@ -40,6 +41,8 @@ pub enum LoadError {
         "{}: a model is a folder with a config.json, or a .gguf file; this is neither", .0.display()
     )]
     NoModel(PathBuf),
+    #[error("the checkpoint is damaged: {0}")]
+    Damaged(#[from] Fault),
 }
 
 impl LoadError {
@@ -62,6 +65,7 @@ impl LoadError {
             LoadError::Vocabulary { .. } => {
                 "put the tokenizer files of this model beside it".into()
             }
+            LoadError::Damaged(_) => Fault::HINT.into(),
             LoadError::NoModel(_) => "llmtui runs lists what was trained here".into(),
         }
     }
@@ -95,6 +99,7 @@ impl HeldModel {
         if path.is_file() {
             return HeldModel::load_gguf(path);
         }
+        Manifest::verify_if_any(path)?;
         let model = hf::load(path)?;
         let said = opening::folder_ends(path);
         HeldModel::assemble(path, model, said, opening::folder_architecture(path))
