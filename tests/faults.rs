@@ -417,7 +417,7 @@ fn a_damaged_checkpoint_is_refused_by_every_verb_that_reads_it() {
     for verb in [
         format!("chat {model} --prompt a"),
         format!("export {model} --to out"),
-        format!("quantize {model} --dtype Q8_0 --to out.gguf"),
+        format!("quantize {model} --dtype q8_0 --to out.gguf"),
         format!("train quickstart $SMALL -s train.from={model} --headless"),
     ] {
         let output = place.go(&format!("exec $P {verb}"));
