@@ -48,7 +48,7 @@ pub struct EngineJob {
     pub force: bool,
     /// Checkpoint and stop after this step, without changing the schedule.
     pub stop_after: Option<u64>,
-    /// Continue from the newest whole checkpoint instead of starting anew.
+    /// Continue from the newest whole checkpoint instead of starting at step 0.
     pub resume: bool,
     /// What of the environment a run needs: which GPUs CUDA shows, where the hub and the cache of tokens are.
     pub env: Env,
@@ -63,7 +63,7 @@ pub enum EngineError {
     /// A preflight check failed.
     #[error("{0}")]
     Refused(String),
-    /// The training broke: a loss that is no number, for one.
+    /// The training broke: a non-finite loss, for one.
     #[error("{0}")]
     Training(String),
     #[error("{0}; {hint}", hint = .0.hint())]
@@ -88,7 +88,7 @@ impl EngineError {
     }
 }
 
-/// What `Finished` tells besides the outcome.
+/// What `Finished` reports besides the outcome.
 #[derive(Debug, Default)]
 struct Summary {
     progress: Progress,

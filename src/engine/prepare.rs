@@ -18,7 +18,7 @@ use crate::wire::{Event, Phase};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a long preparation says how far it is.
+/// How often a long preparation reports progress.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// Reads the data, builds the model and, on a resume, takes up the newest whole checkpoint.
@@ -144,7 +144,7 @@ fn schedule(spec: &RunSpec) -> BatchSchedule {
 }
 
 /// Takes up the newest whole checkpoint and says which broken ones were passed over. Without any checkpoint the run begins
-/// anew; with nothing but broken ones it does not: that is for the user to decide.
+/// at step 0; with nothing but broken ones it does not: that is for the user to decide.
 fn resume(
     job: &EngineJob,
     port: &mut Port<'_>,
@@ -164,7 +164,7 @@ fn resume(
     let Some(Found { step, path }) = newest else {
         if let Some(fault) = faults.first() {
             return Err(EngineError::Setup(format!(
-                "none of the {} checkpoints is whole ({fault}); delete them to begin anew",
+                "none of the {} checkpoints is whole ({fault}); delete them to start from step 0",
                 faults.len()
             )));
         }

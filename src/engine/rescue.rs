@@ -5,7 +5,7 @@ use super::checkpoint::store;
 use std::any::Any;
 use std::path::Path;
 
-/// What the user reads when the loss or a gradient is no number any more, and what to do about it.
+/// What the user reads when the loss or a gradient is not finite, and what to do about it.
 pub(super) fn non_finite(what: &str, value: f64, step: u64, lr: f64, checkpoints: &Path) -> String {
     let kept = match store::list(checkpoints).first() {
         Some(found) => format!(

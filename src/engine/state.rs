@@ -125,7 +125,7 @@ impl TrainState {
     }
 }
 
-/// What products of this run are computed in, on this machine.
+/// The compute dtype of the run's matmuls on this machine.
 pub(super) fn arithmetic(spec: &RunSpec) -> Result<ComputeDtype, EngineError> {
     let asked = spec.train.precision.resolve();
     asked.map_err(|e| EngineError::Setup(format!("train.precision: {e}; {}", PrecisionError::HINT)))

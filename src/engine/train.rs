@@ -1,4 +1,4 @@
-//! The training loop, in the order in which one would tell it.
+//! The training loop, in the order in which it happens.
 
 mod obey;
 mod stop;
@@ -120,7 +120,7 @@ impl Trainer<'_, '_> {
         }
     }
 
-    /// Keeps what `Finished` will tell up to date, so that it tells it after a panic, too.
+    /// Keeps what `Finished` reports up to date, so that it holds after a panic, too.
     fn summarize(&mut self) {
         let progress = &self.cx.state.progress;
         self.summary.progress.clone_from(progress);

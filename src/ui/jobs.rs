@@ -101,7 +101,7 @@ impl Workplace {
         crate::advisor::look::Machine::of(summary, known)
     }
 
-    /// Runs the checks of a spec in a process of its own and tells each; ends it when `take` wants no more.
+    /// Runs the checks of a spec in a process of its own and reports each; ends it when `take` wants no more.
     ///
     /// # Errors
     /// Why they could not be made.
@@ -264,7 +264,7 @@ impl Workplace {
     }
 }
 
-/// Looks at data, with words on how far it is, until it is done, given up, or `take` says that nobody listens.
+/// Looks at data, with words on how far it is, until it is done, cancelled, or `take` says that nobody listens.
 pub fn inspect(
     subject: &Subject,
     context: &ReadContext,
@@ -299,7 +299,7 @@ pub fn inspect(
             hint if hint.is_empty() => e.to_string(),
             hint => format!("{e}; try {hint}"),
         }),
-        Err(_) => Err("a bug ended the inspection; the crash file tells more".into()),
+        Err(_) => Err("a bug ended the inspection; see the crash file".into()),
     };
     if !given_up.load(Ordering::Relaxed) {
         let name = subject.name.clone();

@@ -1,6 +1,6 @@
 //! `llmtui bench decode`: prefill and decode throughput of a model at batch size 1.
 
-use super::machine::{peak_rss, read_bandwidth};
+use super::machine::peak_rss;
 use super::sizes::smol_135m;
 use super::{Exit, arithmetic, check, pool, precision};
 use crate::base::clock::Clock;
@@ -8,6 +8,7 @@ use crate::base::human;
 use crate::base::stats::median;
 use crate::cli::Context;
 use crate::cli::exit::Failure;
+use crate::kernels::bandwidth::read_bandwidth;
 use crate::models::{ModelSource, SourceError};
 use crate::nn::{Model, Precision, compute_dtype_name};
 use serde::Serialize;

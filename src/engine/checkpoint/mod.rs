@@ -201,7 +201,7 @@ impl Checkpoints {
         self.saved_at
     }
 
-    /// Saves and tells; the run goes on when it cannot be done, and the next checkpoint tries again.
+    /// Saves and reports it; the run goes on when it cannot be done, and the next checkpoint tries again.
     pub fn save_or_warn(&mut self, cx: &mut RunContext<'_, '_>) {
         let step = cx.step();
         if let Err(error) = self.save(cx) {
@@ -230,7 +230,7 @@ impl Checkpoints {
         })
     }
 
-    /// Saves, verifies, tells, and only then lets older checkpoints go. What is saved already is not saved again.
+    /// Saves, verifies, reports it, and only then deletes older checkpoints. What is saved already is not saved again.
     pub fn save(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), CheckpointError> {
         let step = cx.step();
         if self.saved.as_ref() == Some(&cx.state.progress) && self.store.stands(step) {

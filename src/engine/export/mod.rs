@@ -62,7 +62,7 @@ pub enum ExportError {
     Model(#[from] SourceError),
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
-    #[error("`{said}` is no format; known are {known}")]
+    #[error("`{said}` is not a format; known are {known}")]
     Format { said: String, known: String },
     #[error("the format {format} has no type `{said}`; it has {known}")]
     Dtype {
@@ -102,7 +102,7 @@ impl ExportError {
 /// The format of a word.
 ///
 /// # Errors
-/// There is none; says which there are.
+/// The word is unknown; lists the known ones.
 pub fn format(word: &str) -> Result<&'static Format, ExportError> {
     let found = FORMATS.iter().find(|format| format.word == word);
     found.copied().ok_or_else(|| ExportError::Format {

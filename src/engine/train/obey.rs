@@ -1,4 +1,4 @@
-//! Commands, obeyed between steps. Each is answered by `Accepted` or `Rejected`, so the log tells why a run went as it did.
+//! Commands, obeyed between steps. Each is answered by `Accepted` or `Rejected`, so the log explains why a run went as it did.
 
 use super::Trainer;
 use super::stop::Flow;
@@ -135,7 +135,7 @@ impl Trainer<'_, '_> {
         });
     }
 
-    /// Goes back to a kept checkpoint. The ones after it belong to a course that is given up: they are deleted, so that no
+    /// Goes back to a kept checkpoint. The ones after it belong to an abandoned course: they are deleted, so that no
     /// later resume takes them for this one's.
     fn obey_rollback(&mut self, id: CommandId, step: u64) -> Result<(), EngineError> {
         match self.checkpoints.roll_back(&mut self.cx, step) {

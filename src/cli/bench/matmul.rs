@@ -1,11 +1,12 @@
 //! `llmtui bench gemm`: matmuls by themselves, against the compute and memory peaks of the machine.
 
-use super::machine::{Peaks, read_bandwidth};
+use super::machine::Peaks;
 use super::sizes::Size;
 use super::{Exit, check, pool};
 use crate::base::clock::Clock;
 use crate::base::stats::median;
 use crate::cli::Context;
+use crate::kernels::bandwidth::read_bandwidth;
 use crate::kernels::matmul::{Accumulation, Compute, ComputeDtype, Mat, bf16_available, matmul};
 use crate::kernels::threads;
 use serde::Serialize;
