@@ -10,10 +10,10 @@ use crate::base::text::one_line;
 use crate::data::tokenizer;
 use crate::embed;
 use crate::engine::export::{Source, tokenizer_keys};
-use crate::engine::models::Parts;
 use crate::engine::perplexity::{Perplexity, perplexity};
 use crate::kernels::quant::Kind;
 use crate::llama_cpp::{self, GgufModel};
+use crate::models::Parts;
 use std::path::{Path, PathBuf};
 
 /// Quantize a model and report its perplexity before and after
@@ -60,13 +60,12 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
     let path = model_ref::find(&args.model, Parts::Everything, cx)?;
-    let mut source =
-        Source::open(&path).map_err(|e| yours(e.to_string(), "llmtui runs lists what is here"))?;
+    let mut source = Source::open(&path).map_err(|e| yours(e.to_string(), &e.hint()))?;
     let tokens = tokens(args, &path)?;
     let window = WINDOW.min(source.model.shape().seq_len);
     let before = perplexity(&mut source.model, &tokens, window)?;
     let tokenizer = tokenizer_keys(&source).map_err(|e| yours(e.to_string(), &e.hint()))?;
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = source.from.name();
     let mut bytes = Vec::new();
     let keys = &tokenizer.keys;
     let mut written = llama_cpp::write(&source.model, args.dtype, &name, keys, &mut bytes)
@@ -121,17 +120,17 @@ fn tell(
     let bytes = std::fs::metadata(&args.to)?.len();
     let formats = written.formats.iter();
     let formats: Vec<String> = formats.map(|(name, n)| format!("{n} in {name}")).collect();
-    println!("{}  {}", args.to.display(), human::bytes(bytes));
-    println!("matrices           {}", formats.join(", "));
+    say!("{}  {}", args.to.display(), human::bytes(bytes))?;
+    say!("matrices           {}", formats.join(", "))?;
     for line in &written.notes {
-        println!("                   {line}");
+        say!("                   {line}")?;
     }
-    println!("text               {} tokens", before.tokens);
-    println!("perplexity before  {:.4}", before.value());
-    println!(
+    say!("text               {} tokens", before.tokens)?;
+    say!("perplexity before  {:.4}", before.value())?;
+    say!(
         "perplexity after   {:.4}  ({:+.2} %)",
         after.value(),
         100.0 * (after.value() / before.value() - 1.0)
-    );
+    )?;
     Ok(())
 }

@@ -11,8 +11,9 @@ pub use folder::{Folder, Written};
 pub use gguf::tokenizer_keys;
 
 use crate::base::files::sync_dir;
-use crate::hf::{Dtype, HfError, TokenIds};
-use crate::llama_cpp::{GgufModel, ModelFileError, is_gguf};
+use crate::engine::checkpoint::{Fault, Manifest};
+use crate::hf::{Dtype, TokenIds};
+use crate::models::{ModelSource, SourceError};
 use crate::nn::Model;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,8 +38,9 @@ const FLOATS: &[&str] = &["f32", "f16", "bf16"];
 
 /// What is exported.
 pub struct Source {
-    /// Where it came from: a model folder or a GGUF file.
-    pub folder: PathBuf,
+    /// Where it came from.
+    pub from: ModelSource,
+    /// In f32.
     pub model: Model,
     /// Begin, end and padding, as its config.json says.
     pub ids: TokenIds,
@@ -57,12 +59,10 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     #[error("{0}")]
-    Model(#[from] HfError),
-    #[error("{0}")]
-    File(#[from] ModelFileError),
+    Model(#[from] SourceError),
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
-    #[error("`{said}` is no format; known are {known}")]
+    #[error("`{said}` is not a format; known are {known}")]
     Format { said: String, known: String },
     #[error("the format {format} has no type `{said}`; it has {known}")]
     Dtype {
@@ -72,6 +72,12 @@ pub enum ExportError {
     },
     #[error("{0} is there already and not empty: it is not written over")]
     Occupied(PathBuf),
+    #[error("the checkpoint is damaged: {0}")]
+    Damaged(#[from] Fault),
+    #[error(
+        "{0} has weights that are no numbers: it comes from a run that diverged, or is damaged"
+    )]
+    NotFinite(PathBuf),
     #[error("{what}")]
     Cannot { what: String, fix: String },
 }
@@ -80,15 +86,14 @@ impl ExportError {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
-            ExportError::File(_) => {
-                "fetch the file again, or take the model in another format".into()
-            }
-            ExportError::Model(_) => {
-                "llmtui runs lists what can be exported; a folder of Hugging Face works too".into()
-            }
+            ExportError::Model(error) => error.hint().into(),
             ExportError::Io { .. } => "check the room and the permissions there".into(),
             ExportError::Format { .. } | ExportError::Dtype { .. } => "llmtui export --help".into(),
             ExportError::Occupied(_) => "choose another folder, or remove this one".into(),
+            ExportError::Damaged(_) => Fault::HINT.into(),
+            ExportError::NotFinite(_) => {
+                "take an older checkpoint of the run, or fetch the model again".into()
+            }
             ExportError::Cannot { fix, .. } => fix.clone(),
         }
     }
@@ -97,7 +102,7 @@ impl ExportError {
 /// The format of a word.
 ///
 /// # Errors
-/// There is none; says which there are.
+/// The word is unknown; lists the known ones.
 pub fn format(word: &str) -> Result<&'static Format, ExportError> {
     let found = FORMATS.iter().find(|format| format.word == word);
     found.copied().ok_or_else(|| ExportError::Format {
@@ -111,28 +116,23 @@ pub fn format(word: &str) -> Result<&'static Format, ExportError> {
 }
 
 impl Source {
-    /// A model folder with its weights; a GGUF file with its weights in f32.
+    /// A model with its weights in f32.
     ///
     /// # Errors
-    /// The folder is none, or its files do not fit each other.
-    pub fn open(folder: &Path) -> Result<Source, ExportError> {
-        if is_gguf(folder) {
-            let file = GgufModel::open(folder)?;
-            let special = file.special_tokens();
-            return Ok(Source {
-                ids: TokenIds {
-                    bos: special.bos,
-                    eos: special.ends,
-                    pad: special.pad,
-                },
-                model: file.dequantised()?,
-                folder: folder.to_path_buf(),
-            });
+    /// There is none, or its files do not fit each other, or its weights are no numbers: whoever gets the file would find
+    /// that out last.
+    pub fn open(path: &Path) -> Result<Source, ExportError> {
+        Manifest::verify_if_any(path)?;
+        let from = ModelSource::open(path)?;
+        let model = from.load()?;
+        let finite = |weights: &[f32]| weights.iter().all(|x| x.is_finite());
+        if !model.params().read_weights(finite).unwrap_or(false) {
+            return Err(ExportError::NotFinite(path.to_path_buf()));
         }
         Ok(Source {
-            model: crate::hf::load(folder)?,
-            ids: crate::hf::token_ids(folder)?,
-            folder: folder.to_path_buf(),
+            ids: from.token_ids(),
+            model,
+            from,
         })
     }
 }
