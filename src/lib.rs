@@ -13,11 +13,8 @@
 //! | 5 | [`plan`] | before a run: memory, time and cost |
 //! | 4 | [`spec`] | presets and overrides → a validated `RunSpec` |
 //! | 3 | [`methods`] | losses, one file per training method |
-<<<<<<< HEAD
 //! | 3 | [`probes`] | metrics that look inside the model while it trains |
-=======
 //! | 3 | [`models`] | where a model comes from: a folder, a GGUF file, the hub |
->>>>>>> main
 //! | 2 | [`nn`] [`hf`] [`llama_cpp`] [`optim`] [`data`] [`metrics`] | models, file formats, optimizers, batches, metrics |
 //! | 2 | [`diagnosis`] | how a training goes: rules over the fold of its events, one verdict |
 //! | 1 | [`run`] [`kernels`] [`hardware`] [`hub`] [`wire`] [`gguf`] | run directories and logs; fused operations; the machine; the Hugging Face hub; the protocol; GGUF files |

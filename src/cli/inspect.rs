@@ -6,9 +6,9 @@ use super::model_ref;
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::text::one_line;
-use crate::engine::models::Parts;
 use crate::hf;
 use crate::llama_cpp::is_gguf;
+use crate::models::Parts;
 use crate::nn::{Model, ParamInfo};
 use crate::probes::spectra::{self, Matrix};
 use serde_json::json;
@@ -59,12 +59,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             .flatten()
             .map(value)
             .collect();
-        println!(
-            "{:#}",
-            json!({ "models": models, "relative_change": changes })
-        );
+        let value = json!({ "models": models, "relative_change": changes });
+        say!("{}", super::out::json(&value)?)?;
     } else {
-        print!("{}", table(&one, other.as_ref(), changes.as_deref()));
+        say!(
+            "{}",
+            table(&one, other.as_ref(), changes.as_deref()).trim_end()
+        )?;
     }
     let failed = |inspected: &Inspected| {
         inspected

@@ -413,7 +413,8 @@ fn odd_block(id: &'static str, usual: f64, odd: f64) -> impl Fn(&mut Tape, u64) 
 
 #[test]
 fn rules_on_blocks_want_two_signals_that_last() {
-    type Looks = Vec<Box<dyn Fn(&mut Tape, u64)>>;
+    type Look = Box<dyn Fn(&mut Tape, u64)>;
+    type Looks = Vec<Look>;
     let run = |looks: Looks, upto: u64| {
         let mut tape = fresh().steps(1, 90, learning);
         for step in (100..=upto).step_by(10) {
@@ -422,9 +423,7 @@ fn rules_on_blocks_want_two_signals_that_last() {
         }
         tape
     };
-    let look = |id: &'static str, usual, odd| -> Box<dyn Fn(&mut Tape, u64)> {
-        Box::new(odd_block(id, usual, odd))
-    };
+    let look = |id: &'static str, usual, odd| -> Look { Box::new(odd_block(id, usual, odd)) };
     let dead = || look("dead_units/layer", 0.1, 0.9);
     let quiet = || look("grad_norm/layer", 1.0, 0.01);
     let idle = || look("update_ratio/layer", 1e-3, 1e-6);

@@ -61,12 +61,8 @@ pub(super) fn prepare<'a, 'p>(
         )));
     }
     let loader = Loader::new(data.clone(), schedule(spec), Prefetch::Ahead);
-<<<<<<< HEAD
     let mix = Mix::of(&data);
-=======
-    let stepper = Stepper::new(Box::new(loader), Mix::of(&data));
     let begun_from = saved_at.map(|_| state.progress.clone());
->>>>>>> main
     let cx = RunContext {
         job,
         spec,
@@ -74,12 +70,8 @@ pub(super) fn prepare<'a, 'p>(
         data,
         state,
     };
-<<<<<<< HEAD
     let stepper = Stepper::new(Box::new(loader), mix, probes(&cx));
-    Ok((cx, stepper, Checkpoints::new(store, saved_at)))
-=======
     Ok((cx, stepper, Checkpoints::new(store, begun_from)))
->>>>>>> main
 }
 
 /// Reads and tokenizes, and says in the log what was noticed.

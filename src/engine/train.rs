@@ -104,16 +104,13 @@ impl Trainer<'_, '_> {
                 self.checkpoints.saved_at(),
             ) {
                 self.cx.refuse_broken_weights()?;
-<<<<<<< HEAD
-                self.checkpoints.save_or_warn(&mut self.cx);
-                if self.checkpoints.saved_at() == Some(step) {
-                    self.spectra.begin(&self.cx, step);
-=======
                 if step < max_steps {
                     self.checkpoints.save_or_warn(&mut self.cx);
                 } else {
                     self.checkpoints.save_at_the_end(&mut self.cx)?;
->>>>>>> main
+                }
+                if self.checkpoints.saved_at() == Some(step) {
+                    self.spectra.begin(&self.cx, step);
                 }
             }
             if step >= max_steps {
