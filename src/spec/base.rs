@@ -52,6 +52,13 @@ pub struct BaseModel {
     config: ModelConfig,
 }
 
+impl BaseModel {
+    /// Its context in tokens.
+    pub fn seq_len(&self) -> usize {
+        self.config.seq_len
+    }
+}
+
 /// Reads the model description of a folder or a GGUF file.
 ///
 /// # Errors
