@@ -108,7 +108,8 @@ impl Context {
                 })
             })
             .collect();
-        let chats = |folder: &String| look::has_template(std::path::Path::new(folder));
+        let chats =
+            |folder: &String| crate::models::has_chat_template(std::path::Path::new(folder));
         Context {
             presets,
             machine,

@@ -451,6 +451,7 @@ fn a_checkpoint_as_start_brings_its_model_its_tokenizer_and_a_lower_rate() {
         "n_layer": 2, "n_head": 2, "d_model": 32, "seq_len": 32, "vocab_size": 65}}});
     std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
     std::fs::write(dir.path().join("model.safetensors"), vec![0; 4_000]).unwrap();
+    std::fs::write(dir.path().join("tokenizer.json"), "{}").unwrap();
     let mut wizard = wizard();
     wizard.select(0);
     wizard.enter();
