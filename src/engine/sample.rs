@@ -109,7 +109,7 @@ impl RunContext<'_, '_> {
         self.state.progress.sampled_at = Some(step);
     }
 
-    /// Samples and tells. An empty prompt (blanks and line breaks) of a run that learns answers means its held-out
+    /// Samples and reports it. An empty prompt (blanks and line breaks) of a run that learns answers means its held-out
     /// questions: without its template such a model only goes on with line breaks.
     pub(super) fn sample_now(&mut self, prompt: &str, sampling: &Sampling) -> Result<(), String> {
         let mut given = match prompt.trim().is_empty() {
