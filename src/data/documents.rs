@@ -9,7 +9,7 @@ use super::pack::stream::Stream;
 use super::pack::{Packing, TooLong};
 use super::permute::Permutation;
 use super::store::Store;
-use super::{Batch, Order, Origin, Unit};
+use super::{Batch, Column, LABEL, Order, Origin, Unit};
 use crate::base::rng::{self, Rng};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -67,7 +67,7 @@ impl Portion {
             Packing::Padded => {
                 let (pieces, account) = cut();
                 let tokens = predictions(&pieces);
-                let padded = Padded::new(&pieces, how.unit.sequences());
+                let padded = Padded::new(&pieces, how.unit.documents());
                 (Layout::Padded(pieces, padded), tokens, account)
             }
         };
@@ -76,7 +76,7 @@ impl Portion {
             store: store.clone(),
             layout,
             tokens,
-            documents: (spans.len() / how.unit.sequences()) as u64,
+            documents: (spans.len() / how.unit.documents()) as u64,
         };
         (portion, account)
     }
@@ -112,7 +112,7 @@ impl Portion {
             return None;
         };
         let mut ids = Vec::new();
-        let hashes = pieces.iter().map(|piece| {
+        let hashes = self.texts(pieces).map(|piece| {
             ids.clear();
             self.store.copy(piece.start, piece.len as usize, &mut ids);
             let mut hash = DefaultHasher::new();
@@ -122,12 +122,18 @@ impl Portion {
         Some(hashes.collect())
     }
 
+    /// Pieces that hold text: all but labels.
+    fn texts<'a>(&self, pieces: &'a [Piece]) -> impl Iterator<Item = &'a Piece> + use<'a> {
+        let unit = self.store.unit;
+        pieces.iter().step_by(unit.documents() / unit.sequences())
+    }
+
     /// Tokens in order, up to `limit`.
     fn flat(&self, limit: usize, out: &mut Vec<u32>) {
         match &self.layout {
             Layout::Stream(stream) => stream.flat(&self.store, limit, out),
             Layout::Packed(pieces, _) | Layout::Padded(pieces, _) => {
-                for piece in pieces {
+                for piece in self.texts(pieces) {
                     if out.len() >= limit {
                         return;
                     }
@@ -234,7 +240,12 @@ impl Documents {
             source: source as u32,
         };
         let drawn = padded.batch((index % draws) as usize, batch_size, draw);
-        let drawn: Vec<Piece> = drawn.flat_map(|i| self.example(pieces, i)).collect();
+        let drawn: Vec<usize> = drawn.collect();
+        for number in &drawn {
+            self.label(batch, portion, pieces, *number);
+        }
+        let drawn = drawn.into_iter().flat_map(|i| self.example(pieces, i));
+        let drawn: Vec<Piece> = drawn.collect();
         let longest = drawn.iter().map(Piece::places).max().unwrap_or(1);
         let width = padded::width(longest, self.how.seq_len);
         let from = (false, source, portion);
@@ -302,6 +313,7 @@ impl Documents {
                     lay(batch, from, row, width);
                 }
                 Layout::Padded(pieces, padded) => {
+                    self.label(batch, portion, pieces, padded.sorted(row));
                     for piece in self.example(pieces, padded.sorted(row)) {
                         lay(batch, from, std::iter::once(piece), width);
                     }
@@ -310,11 +322,28 @@ impl Documents {
         }
     }
 
-    /// The pieces of an example.
+    /// The pieces of an example that are sequences of a batch.
     fn example<'a>(&self, pieces: &'a [Piece], number: usize) -> impl Iterator<Item = Piece> + 'a {
-        let sequences = self.how.unit.sequences();
-        let first = number * sequences;
-        pieces[first..first + sequences].iter().copied()
+        let unit = self.how.unit;
+        let first = number * unit.documents();
+        pieces[first..first + unit.sequences()].iter().copied()
+    }
+
+    /// Writes the label of a judged answer beside the batch.
+    fn label(&self, batch: &mut Batch, portion: &Portion, pieces: &[Piece], number: usize) {
+        if self.how.unit != Unit::Judged {
+            return;
+        }
+        let mut label = Vec::new();
+        portion.store.copy(pieces[2 * number + 1].start, 1, &mut label);
+        let value = label.first().map_or(0.0, |id| *id as f32);
+        match batch.columns.first_mut() {
+            Some(column) => column.values.push(value),
+            None => batch.columns.push(Column {
+                name: LABEL,
+                values: vec![value],
+            }),
+        }
     }
 
     /// Random rows of the validation split, the same ones for the same index.
@@ -628,6 +657,63 @@ mod tests {
         assert_eq!((batch.batch_size, &batch), (8, &again));
         data.fill_eval(&mut again, 3, 0, 8);
         assert_ne!(batch, again);
+    }
+
+    /// Answers whose first token is even are desirable.
+    #[test]
+    fn judged_answers_keep_their_labels_in_both_splits() {
+        let mut all = Vec::new();
+        for (i, answer) in documents(&[4, 9, 6, 5, 13, 7], 100).into_iter().enumerate() {
+            let ids = vec![u32::from(answer.ids[0] % 2 == 0)];
+            let label = Document { ids, supervised: vec![false] };
+            // Nothing is supervised of the last: it goes with its label.
+            let supervised = answer.supervised.iter().map(|s| *s && i < 5).collect();
+            all.extend([Document { supervised, ..answer }, label]);
+        }
+        let mut store = of_documents(&[&all[..4], &all[4..]]);
+        store.unit = Unit::Judged;
+        let store = Arc::new(store);
+        let spans: Vec<(u64, u64)> = store.spans().collect();
+        let how = Layouting {
+            packing: Packing::Padded,
+            too_long: TooLong::Truncate,
+            order: Order::default(),
+            seq_len: 11,
+            unit: Unit::Judged,
+        };
+        let portion = || Portion::new("judged", &store, &spans, how).0;
+        let data = Documents {
+            train: vec![portion()],
+            val: vec![portion()],
+            stages: vec![Wanted {
+                until_tokens: None,
+                weights: vec![1.0],
+            }],
+            how,
+            bytes_per_token: None,
+        };
+        assert_eq!((data.val_rows(), data.train[0].draws(2)), (5, 3));
+        assert_eq!(data.train[0].tokens, 3 + 8 + 5 + 4 + 11);
+        let (mut seen, mut batch) = (Vec::new(), Batch::default());
+        let mut check = |batch: &Batch| {
+            let labels = batch.column(LABEL).unwrap();
+            assert_eq!((labels.len(), batch.groups()), (batch.batch_size, batch.batch_size));
+            for (row, label) in labels.iter().enumerate() {
+                let first = batch.inputs[row * batch.seq_len];
+                assert_eq!(*label == 1.0, first % 2 == 0);
+                seen.push(first);
+            }
+        };
+        for micro_step in 0..3 {
+            data.fill_train(&mut batch, 1, micro_step, 2);
+            check(&batch);
+        }
+        data.fill_val(&mut batch, 0..5);
+        check(&batch);
+        seen.sort_unstable();
+        let twice = [100, 100, 104, 104, 113, 113, 119, 119, 124, 124];
+        assert_eq!(seen, twice);
+        assert_eq!(data.repeated(), Some((5, 5)));
     }
 
     #[test]
