@@ -186,7 +186,10 @@ mod tests {
         assert_eq!(other.first, [0, 0, 0, 0, 0, 0, 2, 2]);
         assert_eq!(other.sequence, [0, 0, 0, 0, 1, 1, 1, 1]);
         assert_eq!(batch.mismatched(3).unwrap().targets, [2, 6, 7, 3, 4, 0]);
-        let one = Batch { batch_size: 1, ..batch };
+        let one = Batch {
+            batch_size: 1,
+            ..batch
+        };
         assert_eq!(one.mismatched(9), None);
     }
 

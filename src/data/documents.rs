@@ -335,7 +335,9 @@ impl Documents {
             return;
         }
         let mut label = Vec::new();
-        portion.store.copy(pieces[2 * number + 1].start, 1, &mut label);
+        portion
+            .store
+            .copy(pieces[2 * number + 1].start, 1, &mut label);
         let value = label.first().map_or(0.0, |id| *id as f32);
         match batch.columns.first_mut() {
             Some(column) => column.values.push(value),
@@ -665,10 +667,19 @@ mod tests {
         let mut all = Vec::new();
         for (i, answer) in documents(&[4, 9, 6, 5, 13, 7], 100).into_iter().enumerate() {
             let ids = vec![u32::from(answer.ids[0] % 2 == 0)];
-            let label = Document { ids, supervised: vec![false] };
+            let label = Document {
+                ids,
+                supervised: vec![false],
+            };
             // Nothing is supervised of the last: it goes with its label.
             let supervised = answer.supervised.iter().map(|s| *s && i < 5).collect();
-            all.extend([Document { supervised, ..answer }, label]);
+            all.extend([
+                Document {
+                    supervised,
+                    ..answer
+                },
+                label,
+            ]);
         }
         let mut store = of_documents(&[&all[..4], &all[4..]]);
         store.unit = Unit::Judged;
@@ -697,7 +708,10 @@ mod tests {
         let (mut seen, mut batch) = (Vec::new(), Batch::default());
         let mut check = |batch: &Batch| {
             let labels = batch.column(LABEL).unwrap();
-            assert_eq!((labels.len(), batch.groups()), (batch.batch_size, batch.batch_size));
+            assert_eq!(
+                (labels.len(), batch.groups()),
+                (batch.batch_size, batch.batch_size)
+            );
             for (row, label) in labels.iter().enumerate() {
                 let first = batch.inputs[row * batch.seq_len];
                 assert_eq!(*label == 1.0, first % 2 == 0);

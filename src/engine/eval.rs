@@ -2,8 +2,8 @@
 //! and each one looks at the same windows, so that the curve compares like with like.
 
 use super::EngineError;
+use super::context::RunContext;
 use super::roles::Models;
-use super::train::Trainer;
 use crate::data::Dataset;
 use crate::methods::{Method, evaluate as measure, tokens};
 use crate::metrics::{Readings, id, validation_id};
@@ -70,10 +70,18 @@ pub fn evaluate(
     }))
 }
 
-impl Trainer<'_, '_> {
+impl RunContext<'_, '_> {
+    /// What an evaluation now reads: the whole split after the last step, or where the spec names no number of batches.
+    fn extent(&self) -> Extent {
+        match self.spec.eval.batches {
+            Some(batches) if self.step() < self.spec.train.max_steps => Extent::Batches(batches),
+            _ => Extent::Whole,
+        }
+    }
+
     /// Evaluates, reports, and remembers the best. A loss that is not finite ends the run.
-    pub(super) fn evaluate_now(&mut self, extent: Extent) -> Result<(), EngineError> {
-        let step = self.step();
+    pub(super) fn evaluate_now(&mut self) -> Result<(), EngineError> {
+        let (step, extent) = (self.step(), self.extent());
         self.port.enter(Phase::Evaluating, step);
         let begun = self.port.clock.elapsed();
         let port = &mut *self.port;

@@ -120,9 +120,7 @@ impl Config {
                 let down = log_sigmoid(&(rejected * -self.beta)?)?;
                 (up + down)?.neg()
             }
-            Loss::ApoZero => {
-                sigmoid(&(chosen * -self.beta)?)? + sigmoid(&(rejected * self.beta)?)?
-            }
+            Loss::ApoZero => sigmoid(&(chosen * -self.beta)?)? + sigmoid(&(rejected * self.beta)?)?,
             Loss::ApoDown => sigmoid(&(chosen * self.beta)?)? + sigmoid(&margins.neg()?)?,
         }
     }

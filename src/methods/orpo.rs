@@ -113,8 +113,14 @@ mod tests {
             let x = f64::from(*x);
             let value = (-x.exp_m1()).ln();
             let slope = x.exp() / x.exp_m1();
-            assert!((f64::from(y) - value).abs() < 1e-6 * value.abs().max(1e-2), "{x}: {y}");
-            assert!((f64::from(g) / slope - 1.0).abs() < 3e-6, "{x}: {g}, {slope}");
+            assert!(
+                (f64::from(y) - value).abs() < 1e-6 * value.abs().max(1e-2),
+                "{x}: {y}"
+            );
+            assert!(
+                (f64::from(g) / slope - 1.0).abs() < 3e-6,
+                "{x}: {g}, {slope}"
+            );
         }
         let one = Tensor::zeros(1, candle_core::DType::F32, &Device::Cpu).unwrap();
         assert!(log_1_minus_exp(&one).unwrap().to_vec1::<f32>().unwrap()[0].is_finite());

@@ -98,8 +98,13 @@ pub(super) fn note_judged(
     for (side, (reward, logp)) in ids.into_iter().enumerate() {
         let of_side = |values: &Tensor| -> Result<(f64, f64)> {
             let values: Vec<f32> = values.detach().to_vec1()?;
-            let here = values.iter().zip(desirable).filter(|(_, d)| (**d == 0.0) == (side == 1));
-            Ok(here.fold((0.0, 0.0), |(sum, n), (x, _)| (sum + f64::from(*x), n + 1.0)))
+            let here = values
+                .iter()
+                .zip(desirable)
+                .filter(|(_, d)| (**d == 0.0) == (side == 1));
+            Ok(here.fold((0.0, 0.0), |(sum, n), (x, _)| {
+                (sum + f64::from(*x), n + 1.0)
+            }))
         };
         let (sum, n) = of_side(rewards)?;
         if n > 0.0 {

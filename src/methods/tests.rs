@@ -276,24 +276,47 @@ fn the_kin_of_dpo_know_their_known_values() {
         (serde_json::json!({"beta": 0.1, "loss": "hinge"}), 0.7),
         // One token each: (3 − 5)².
         (serde_json::json!({"beta": 0.1, "loss": "ipo"}), 4.0),
-        (serde_json::json!({"beta": 0.1, "nll_weight": 1.0}), 6.554_355_24),
-        (serde_json::json!({"beta": 0.1, "weight": 0.0, "mix": [{"loss": "hinge", "weight": 2.0}]}), 1.4),
+        (
+            serde_json::json!({"beta": 0.1, "nll_weight": 1.0}),
+            6.554_355_24,
+        ),
+        (
+            serde_json::json!({"beta": 0.1, "weight": 0.0, "mix": [{"loss": "hinge", "weight": 2.0}]}),
+            1.4,
+        ),
     ] {
         let loss = of("dpo", settings.clone(), policy, reference);
         assert!((loss - exact).abs() < 1e-6, "{settings}: {loss}");
     }
     let per_token = [-1.0, -1.5];
     for (word, settings, exact) in [
-        ("simpo", serde_json::json!({"beta": 2.0, "gamma": 1.0}), LN_2),
-        ("simpo", serde_json::json!({"beta": 2.0, "gamma": 0.5}), 0.474_077),
-        ("cpo", serde_json::json!({"beta": 1.0, "nll_weight": 1.0}), 1.474_077),
+        (
+            "simpo",
+            serde_json::json!({"beta": 2.0, "gamma": 1.0}),
+            LN_2,
+        ),
+        (
+            "simpo",
+            serde_json::json!({"beta": 2.0, "gamma": 0.5}),
+            0.474_077,
+        ),
+        (
+            "cpo",
+            serde_json::json!({"beta": 1.0, "nll_weight": 1.0}),
+            1.474_077,
+        ),
         ("orpo", serde_json::json!({"beta": 1.0}), 1.401_135),
     ] {
         let loss = of(word, settings.clone(), per_token, [0.0; 2]);
         assert!((loss - exact).abs() < 1e-6, "{word} {settings}: {loss}");
     }
     // Equal odds: λ · ln 2 beside the likelihood.
-    let equal = of("orpo", serde_json::json!({"beta": 0.5}), [-1.0, -1.0], [0.0; 2]);
+    let equal = of(
+        "orpo",
+        serde_json::json!({"beta": 0.5}),
+        [-1.0, -1.0],
+        [0.0; 2],
+    );
     assert!((equal - 1.0 - 0.5 * LN_2).abs() < 1e-6, "{equal}");
 }
 
@@ -336,7 +359,13 @@ fn kto_knows_its_known_values_and_its_baseline() {
         assert!((found - exact).abs() < 1e-6, "{label} {ratio}: {found}");
     }
     batch.columns.truncate(1);
-    let error = micro_step(&*method, &mut tiny_model(), &batch, 1.0, &mut Readings::default());
+    let error = micro_step(
+        &*method,
+        &mut tiny_model(),
+        &batch,
+        1.0,
+        &mut Readings::default(),
+    );
     assert!(error.unwrap_err().to_string().contains("desirable"));
 }
 

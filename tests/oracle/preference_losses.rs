@@ -83,9 +83,17 @@ fn distance(case: &Case, method: &MethodConfig, width: usize) -> f64 {
     let mut most = (f64::from(loss.to_scalar::<f32>().unwrap()) - case.loss).abs();
     for (name, exact) in &case.readings {
         let found = readings.mean(name).unwrap_or(f64::NAN);
-        assert!((found - exact).abs() <= TOLERANCE, "{method:?} {name}: {found}, {exact}");
+        assert!(
+            (found - exact).abs() <= TOLERANCE,
+            "{method:?} {name}: {found}, {exact}"
+        );
     }
-    for (found, exact) in grad.to_vec1::<f32>().unwrap().iter().zip(case.grad.concat()) {
+    for (found, exact) in grad
+        .to_vec1::<f32>()
+        .unwrap()
+        .iter()
+        .zip(case.grad.concat())
+    {
         most = most.max((f64::from(*found) - exact).abs());
     }
     most
@@ -107,7 +115,12 @@ fn methods_measure_what_they_declare() {
     let Fixture { width: _, cases } = fixture();
     for case in &cases {
         for metric in case.method.readings() {
-            assert!(case.readings.contains_key(metric.id), "{:?} {}", case.method, metric.id);
+            assert!(
+                case.readings.contains_key(metric.id),
+                "{:?} {}",
+                case.method,
+                metric.id
+            );
         }
     }
 }
@@ -122,6 +135,10 @@ fn another_beta_is_told_apart_in_every_loss() {
         value[word]["beta"] = (value[word]["beta"].as_f64().unwrap() * 1.01).into();
         let other: MethodConfig = serde_json::from_value(value).unwrap();
         case.readings.clear();
-        assert!(distance(case, &other, width) > TOLERANCE, "{:?}", case.method);
+        assert!(
+            distance(case, &other, width) > TOLERANCE,
+            "{:?}",
+            case.method
+        );
     }
 }
