@@ -468,7 +468,6 @@ fn kto_begins_at_its_reference_learns_labels_and_resumes_to_the_bit() {
         "model.seq_len=48",
         "max_steps=6",
         "eval.every=3",
-        "preflight.enabled=false",
     ];
     let train = |options: &[&str]| {
         let place = Place::new();

@@ -141,7 +141,7 @@ impl Batch {
         }
     }
 
-    /// The first `len` tokens of each row. Columns are dropped: they are those of whole sequences.
+    /// The first `len` tokens of each row. Columns are dropped: they are those of whole sequences, but for labels.
     pub fn cut(&self, len: usize) -> Batch {
         let (seq_len, len) = (self.seq_len.max(1), len.min(self.seq_len));
         fn rows<T: Copy>(values: &[T], seq_len: usize, len: usize) -> Vec<T> {
@@ -155,7 +155,12 @@ impl Batch {
             first: rows(&self.first, seq_len, len),
             sequence: rows(&self.sequence, seq_len, len),
             seq_len: len,
-            columns: Vec::new(),
+            columns: self
+                .columns
+                .iter()
+                .filter(|c| c.name == LABEL)
+                .cloned()
+                .collect(),
             tokens: Vec::new(),
             ..self.clone()
         }
