@@ -41,9 +41,9 @@ pub struct Args {
 
 /// Values of `--format`, for help and completion.
 fn formats() -> clap::builder::PossibleValuesParser {
-    let value = |format: &&dyn export::Format| {
-        let help = format!("{} ({})", format.summary(), format.dtypes().join(", "));
-        clap::builder::PossibleValue::new(format.word()).help(help)
+    let value = |format: &&export::Format| {
+        let help = format!("{} ({})", format.summary, format.dtypes.join(", "));
+        clap::builder::PossibleValue::new(format.word).help(help)
     };
     clap::builder::PossibleValuesParser::new(FORMATS.iter().map(value))
 }
@@ -54,7 +54,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         dtype: args
             .dtype
             .clone()
-            .unwrap_or_else(|| format.dtypes()[0].to_string()),
+            .unwrap_or_else(|| format.dtypes[0].to_string()),
         max_shard_bytes: args.max_shard_size,
     };
     export::check_free(&args.to).map_err(|e| failed(&e))?;

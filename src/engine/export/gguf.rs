@@ -8,57 +8,43 @@ use crate::kernels::quant::Kind;
 use crate::llama_cpp;
 use std::io;
 
-pub struct GgufFile;
+pub(super) const FORMAT: Format = Format {
+    word: "gguf",
+    summary: "one file that llama.cpp opens, quantised if asked, with tokenizer and chat template inside",
+    dtypes: &[
+        "f16", "f32", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q5_0", "q5_1", "q6_k",
+    ],
+    write,
+};
 
-impl Format for GgufFile {
-    fn word(&self) -> &'static str {
-        "gguf"
-    }
-
-    fn summary(&self) -> &'static str {
-        "one file that llama.cpp opens, quantised if asked, with tokenizer and chat template inside"
-    }
-
-    fn dtypes(&self) -> &'static [&'static str] {
-        &[
-            "f16", "f32", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q5_0", "q5_1", "q6_k",
-        ]
-    }
-
-    fn write(
-        &self,
-        source: &Source,
-        options: &Options,
-        folder: &mut Folder,
-    ) -> Result<(), ExportError> {
-        let cannot = |what: String| ExportError::Cannot {
-            what,
-            fix: "--format hf and --format safetensors write it otherwise".into(),
-        };
-        let kind = Kind::by_word(&options.dtype).ok_or_else(|| cannot("no such type".into()))?;
-        let tokenizer = tokenizer_keys(source)?;
-        let stem = source.folder.file_stem();
-        let stem = stem.map_or("model".into(), |name| name.to_string_lossy().into_owned());
-        let name = format!("{stem}-{}.gguf", kind.name());
-        let mut result = None;
-        let done = folder.file(&name, &mut |out| {
-            let written = llama_cpp::write(&source.model, kind, &stem, &tokenizer.keys, out);
-            let ended = written.as_ref().map(|_| ());
-            // The cause is kept; this only ends the file.
-            let ended = ended.map_err(|e| io::Error::other(e.to_string()));
-            result = Some(written);
-            ended
-        });
-        match (done, result) {
-            (_, Some(Err(cause))) => return Err(cannot(cause.to_string())),
-            (Err(error), _) => return Err(error),
-            (Ok(()), Some(Ok(written))) => {
-                folder.note(written.notes.into_iter().chain(tokenizer.notes).collect());
-            }
-            (Ok(()), None) => {}
+fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), ExportError> {
+    let cannot = |what: String| ExportError::Cannot {
+        what,
+        fix: "--format hf and --format safetensors write it otherwise".into(),
+    };
+    let kind = Kind::by_word(&options.dtype).ok_or_else(|| cannot("no such type".into()))?;
+    let tokenizer = tokenizer_keys(source)?;
+    let stem = source.folder.file_stem();
+    let stem = stem.map_or("model".into(), |name| name.to_string_lossy().into_owned());
+    let name = format!("{stem}-{}.gguf", kind.name());
+    let mut result = None;
+    let done = folder.file(&name, &mut |out| {
+        let written = llama_cpp::write(&source.model, kind, &stem, &tokenizer.keys, out);
+        let ended = written.as_ref().map(|_| ());
+        // The cause is kept; this only ends the file.
+        let ended = ended.map_err(|e| io::Error::other(e.to_string()));
+        result = Some(written);
+        ended
+    });
+    match (done, result) {
+        (_, Some(Err(cause))) => return Err(cannot(cause.to_string())),
+        (Err(error), _) => return Err(error),
+        (Ok(()), Some(Ok(written))) => {
+            folder.note(written.notes.into_iter().chain(tokenizer.notes).collect());
         }
-        Ok(())
+        (Ok(()), None) => {}
     }
+    Ok(())
 }
 
 /// The keys of the model's tokenizer: those of the file that it came from, or those that its tokenizer amounts to. A model

@@ -5,37 +5,23 @@ use crate::base::child::Child;
 use crate::data::tokenizer;
 use crate::hf::{self, Naming, Outgoing};
 
-pub struct Hf;
+pub(super) const FORMAT: Format = Format {
+    word: "hf",
+    summary: "a folder that transformers opens: config.json, safetensors, tokenizer, chat template, model card",
+    dtypes: FLOATS,
+    write,
+};
 
-impl Format for Hf {
-    fn word(&self) -> &'static str {
-        "hf"
+fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), ExportError> {
+    if hf::family_of(source.model.config()).is_none() {
+        return Err(ExportError::Cannot {
+            what: "no model class of transformers computes what this model does: its parts are mixed in a way of their own".into(),
+            fix: "--format safetensors writes it for llmtui; docs/models.md lists the families".into(),
+        });
     }
-
-    fn summary(&self) -> &'static str {
-        "a folder that transformers opens: config.json, safetensors, tokenizer, chat template, model card"
-    }
-
-    fn dtypes(&self) -> &'static [&'static str] {
-        FLOATS
-    }
-
-    fn write(
-        &self,
-        source: &Source,
-        options: &Options,
-        folder: &mut Folder,
-    ) -> Result<(), ExportError> {
-        if hf::family_of(source.model.config()).is_none() {
-            return Err(ExportError::Cannot {
-                what: "no model class of transformers computes what this model does: its parts are mixed in a way of their own".into(),
-                fix: "--format safetensors writes it for llmtui; docs/models.md lists the families".into(),
-            });
-        }
-        weights(source, options, Naming::Family, folder)?;
-        beside(source, folder)?;
-        folder.text("README.md", &card::card(source, options))
-    }
+    weights(source, options, Naming::Family, folder)?;
+    beside(source, folder)?;
+    folder.text("README.md", &card::card(source, options))
 }
 
 /// config.json and the files with weights.

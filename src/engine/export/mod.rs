@@ -18,30 +18,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// A way to write a model.
-pub trait Format: Sync {
+pub struct Format {
     /// The word after `--format`.
-    fn word(&self) -> &'static str;
-
+    pub word: &'static str,
     /// One sentence on what comes out.
-    fn summary(&self) -> &'static str;
-
-    /// The words after `--dtype` that it knows, the standard one first.
-    fn dtypes(&self) -> &'static [&'static str];
-
-    /// Writes the model into `folder`, which is there and empty.
-    ///
-    /// # Errors
-    /// What cannot be said in this format, and why; a full disk.
-    fn write(
-        &self,
-        source: &Source,
-        options: &Options,
-        folder: &mut Folder,
-    ) -> Result<(), ExportError>;
+    pub summary: &'static str,
+    /// The words after `--dtype` that it knows, the default first.
+    pub dtypes: &'static [&'static str],
+    /// Writes the model into an empty folder. Fails if the format cannot express the model, or the disk is full.
+    write: fn(&Source, &Options, &mut Folder) -> Result<(), ExportError>,
 }
 
 /// Every format.
-pub const FORMATS: &[&dyn Format] = &[&hf::Hf, &safetensors::Safetensors, &gguf::GgufFile];
+pub const FORMATS: &[&Format] = &[&hf::FORMAT, &safetensors::FORMAT, &gguf::FORMAT];
 
 /// Types that safetensors files are written in.
 const FLOATS: &[&str] = &["f32", "f16", "bf16"];
@@ -109,13 +98,13 @@ impl ExportError {
 ///
 /// # Errors
 /// There is none; says which there are.
-pub fn format(word: &str) -> Result<&'static dyn Format, ExportError> {
-    let found = FORMATS.iter().find(|format| format.word() == word);
+pub fn format(word: &str) -> Result<&'static Format, ExportError> {
+    let found = FORMATS.iter().find(|format| format.word == word);
     found.copied().ok_or_else(|| ExportError::Format {
         said: crate::base::text::one_line(word),
         known: FORMATS
             .iter()
-            .map(|format| format.word())
+            .map(|format| format.word)
             .collect::<Vec<_>>()
             .join(", "),
     })
@@ -151,18 +140,18 @@ impl Source {
 /// Writes a model to the folder `to` and says what stands there.
 ///
 /// # Errors
-/// As [`Format::write`]; nothing is left of what was begun.
+/// The format cannot express the model, or the disk is full; nothing is left of what was begun.
 pub fn export(
     source: &Source,
-    format: &dyn Format,
+    format: &Format,
     options: &Options,
     to: &Path,
 ) -> Result<Vec<Written>, ExportError> {
-    if !format.dtypes().contains(&options.dtype.as_str()) {
+    if !format.dtypes.contains(&options.dtype.as_str()) {
         return Err(ExportError::Dtype {
-            format: format.word(),
+            format: format.word,
             said: crate::base::text::one_line(&options.dtype),
-            known: format.dtypes().join(", "),
+            known: format.dtypes.join(", "),
         });
     }
     check_free(to)?;
@@ -182,7 +171,7 @@ pub fn export(
     }
     std::fs::create_dir(&partial).map_err(io(&partial))?;
     let mut folder = Folder::new(&partial);
-    let done = format.write(source, options, &mut folder).and_then(|()| {
+    let done = (format.write)(source, options, &mut folder).and_then(|()| {
         sync_dir(&partial).map_err(io(&partial))?;
         // An empty folder of the user's gives way.
         if to.exists() {
