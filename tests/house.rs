@@ -63,7 +63,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     (
         "plan",
-        &["spec", "nn", "data", "metrics", "run", "hardware"],
+        &[
+            "spec", "methods", "nn", "data", "metrics", "run", "hardware",
+        ],
     ),
     ("advisor", &["plan", "spec", "data", "embed", "hardware"]),
     ("link", &["run", "wire"]),

@@ -666,7 +666,7 @@ mod tests {
     fn judged_answers_keep_their_labels_in_both_splits() {
         let mut all = Vec::new();
         for (i, answer) in documents(&[4, 9, 6, 5, 13, 7], 100).into_iter().enumerate() {
-            let ids = vec![u32::from(answer.ids[0] % 2 == 0)];
+            let ids = vec![u32::from(answer.ids[0].is_multiple_of(2))];
             let label = Document {
                 ids,
                 supervised: vec![false],
@@ -714,7 +714,7 @@ mod tests {
             );
             for (row, label) in labels.iter().enumerate() {
                 let first = batch.inputs[row * batch.seq_len];
-                assert_eq!(*label == 1.0, first % 2 == 0);
+                assert_eq!(*label == 1.0, first.is_multiple_of(2));
                 seen.push(first);
             }
         };

@@ -32,6 +32,7 @@ pub fn reference_request(model: &ReferenceModel) -> Request {
         lora: None,
         adapter: None,
         base: BaseFormat::Whole,
+        reference: Default::default(),
         checkpointing: Checkpointing::Full,
         logits: Logits::Chunked(CHUNK),
         attention: AttentionKind::Flash,
