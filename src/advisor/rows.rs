@@ -4,7 +4,7 @@ use super::choose::DataKind;
 use super::look::{DataFacts, preview};
 use crate::data::formats::{Columns, FormatId, detect, read as read_row};
 use crate::data::source::{ReadContext, SourceConfig, rows as read};
-use crate::data::{DataError, Record};
+use crate::data::{DataError, Record, Unit};
 use serde_json::Value;
 use std::path::Path;
 
@@ -46,7 +46,7 @@ pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
         sure,
     } = format_of(&sample).map_err(words)?;
     let kind = kind(format);
-    let trainable = matches!(kind, DataKind::Text | DataKind::Demos);
+    let trainable = unit(kind).is_some();
     let first = sample.first().map(|row| &row.fields);
     let checkable = first.is_some_and(|row| CHECKABLE.iter().any(|key| row.contains_key(*key)));
     let lines: Vec<String> = sample
@@ -67,12 +67,22 @@ pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
         note: match trainable {
             true => String::new(),
             false => format!(
-                "this build trains on texts and answers; {} only get advice",
+                "this build trains on texts, answers, pairs and labelled answers; {} only get advice",
                 kind.title()
             ),
         },
         preview: preview(lines.iter().map(String::as_str)),
     })
+}
+
+/// What an example of such rows is to a method; `None` where no method of this build learns from them.
+pub(super) fn unit(kind: DataKind) -> Option<Unit> {
+    match kind {
+        DataKind::Text | DataKind::Demos => Some(Unit::Text),
+        DataKind::Pairs => Some(Unit::Pair),
+        DataKind::Thumbs => Some(Unit::Judged),
+        DataKind::Prompts => None,
+    }
 }
 
 /// Characters of all texts in a value, at any depth.
@@ -184,8 +194,7 @@ mod tests {
                 (kind, Some(2), checkable),
                 "{row}"
             );
-            let trained = matches!(kind, DataKind::Text | DataKind::Demos);
-            assert_eq!((facts.trainable, facts.note.is_empty()), (trained, trained));
+            assert!(facts.trainable && facts.note.is_empty());
             assert_eq!(
                 facts.format_word.is_some(),
                 row.contains("question"),

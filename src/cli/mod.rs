@@ -40,6 +40,7 @@ mod resume;
 mod rm;
 mod run_ref;
 mod runs;
+mod score;
 mod stop;
 mod tokenizer;
 pub mod train;
@@ -130,6 +131,7 @@ enum Verb {
     Model(model::Args),
     Export(export::Args),
     Quantize(quantize::Args),
+    Score(score::Args),
     New(new::Args),
     Import(import::Args),
     Presets(presets::Args),
@@ -194,6 +196,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Model(args) => model::run(&args, &cx),
         Verb::Export(args) => export::run(&args, &cx),
         Verb::Quantize(args) => quantize::run(&args, &cx),
+        Verb::Score(args) => score::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),
         Verb::Import(args) => import::run(args, &cx),
         Verb::Presets(args) => presets::run(args, &cx),

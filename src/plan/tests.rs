@@ -356,7 +356,13 @@ fn preference_methods_count_both_answers_and_their_reference() {
         let set: Vec<String> = set.iter().map(ToString::to_string).collect();
         super::target::resolve("dpo-demo", &set, &sources).unwrap()
     };
-    let (pairs, texts) = (request(&[]), request(&["method=sft"]));
+    let (pairs, texts) = (
+        request(&[]),
+        request(&[
+            "method=sft",
+            "data.sources=[{synthetic: {sort: {max_value: 9}}, rows: 4000}]",
+        ]),
+    );
     assert_eq!(pairs.batch_tokens(), 2 * texts.batch_tokens());
     assert_eq!(pairs.batch_tokens(), 2 * 16 * 48);
     assert_eq!(pairs.tokens, 300 * 2 * 16 * 48);

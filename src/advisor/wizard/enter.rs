@@ -4,6 +4,7 @@ use super::answers::{Begin, DataAnswer};
 use super::checks::Checks;
 use super::{Look, Outcome, Step, Wizard, ask};
 use crate::advisor::choose::{self, MethodId, Start, Verdict};
+use crate::advisor::rows;
 use crate::spec::Draft;
 
 impl Wizard {
@@ -207,6 +208,22 @@ impl Wizard {
         }
     }
 
+    /// Why the chosen method cannot learn from the chosen rows, whatever it is advised for.
+    fn wrong_rows(&self) -> Option<String> {
+        let id = self.answers.method?;
+        let facts = choose::FACTS.iter().find(|facts| facts.id == id)?;
+        let needs = facts.trained()?.needs();
+        let kind = self.chosen_data()?.kind;
+        let unit = rows::unit(kind)?;
+        (needs.unit != unit).then(|| {
+            format!(
+                "{} does not learn from {}: go back to start and choose a model, or go back to data and choose another",
+                facts.title,
+                kind.title()
+            )
+        })
+    }
+
     /// Why the answers cannot be trained on, though they get advice.
     pub(super) fn not_runnable(&self) -> Option<String> {
         if self.answers.begin == Begin::Config {
@@ -217,6 +234,9 @@ impl Wizard {
                 "{}: go back to data and choose another",
                 facts.note
             ));
+        }
+        if let Some(why) = self.wrong_rows() {
+            return Some(why);
         }
         if self.answers.data.is_some_and(|d| d.described().is_some()) {
             return Some("the data was only described: go back to data and choose a file".into());

@@ -223,7 +223,7 @@ fn rows_of_texts_and_of_answers_become_a_spec_that_reads_them_as_such() {
 }
 
 #[test]
-fn rows_that_no_method_of_this_build_learns_from_are_advised_on_and_refused() {
+fn rows_that_the_method_does_not_learn_from_are_advised_on_and_refused() {
     let dir = tempfile::tempdir().unwrap();
     let row = r#"{"prompt": "To be?", "chosen": "Or not to be.", "rejected": "Yes."}"#;
     let mut wizard = with_rows(dir.path(), row);
@@ -232,7 +232,7 @@ fn rows_that_no_method_of_this_build_learns_from_are_advised_on_and_refused() {
     assert_eq!(wizard.enter(), Outcome::Stay);
     let why = wizard.error().unwrap();
     assert!(
-        why.contains("only get advice") && why.contains("go back to data"),
+        why.contains("does not learn from") && why.contains("go back to data"),
         "{why}"
     );
 }

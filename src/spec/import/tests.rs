@@ -266,7 +266,15 @@ fn every_row_leads_to_a_place_of_the_schema_and_stands_once() {
                 | To::Either(path, ..) => path,
                 _ => continue,
             };
-            assert!(draft.settle(path).is_some(), "{}: no place {path}", row.key);
+            // Settings of a method are those of some method, not of the blank spec's.
+            let known = match path.strip_prefix("method.*.") {
+                Some(name) => {
+                    let methods = root().at("method").unwrap().children();
+                    methods.iter().any(|(_, node)| node.child(name).is_some())
+                }
+                None => draft.settle(path).is_some(),
+            };
+            assert!(known, "{}: no place {path}", row.key);
         }
         for mark in dialect.marks() {
             assert!(dialect.row(mark).is_some(), "{mark}");

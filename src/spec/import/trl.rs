@@ -74,7 +74,10 @@ pub(super) const ROWS: &[Row] = &[
     row("undesirable_weight", To::Key("method.*.undesirable_weight")),
     row("simpo_gamma", To::Key("method.*.gamma")),
     row("cpo_alpha", To::Key("method.*.nll_weight")),
-    row("center_rewards_coefficient", To::Key("method.*.center")),
+    row(
+        "center_rewards_coefficient",
+        To::NoEqual("belongs to reward models, which this build does not train"),
+    ),
     row(
         "precompute_ref_log_probs",
         To::Flag("method.*.reference", "precomputed"),
