@@ -13,6 +13,7 @@
 //! | 5 | [`plan`] | before a run: memory, time and cost |
 //! | 4 | [`spec`] | presets and overrides → a validated `RunSpec` |
 //! | 3 | [`methods`] | losses, one file per training method |
+//! | 3 | [`models`] | where a model comes from: a folder, a GGUF file, the hub |
 //! | 2 | [`nn`] [`hf`] [`llama_cpp`] [`optim`] [`data`] [`metrics`] | models, file formats, optimizers, batches, metrics |
 //! | 2 | [`diagnosis`] | how a training goes: rules over the fold of its events, one verdict |
 //! | 1 | [`run`] [`kernels`] [`hardware`] [`hub`] [`wire`] [`gguf`] | run directories and logs; fused operations; the machine; the Hugging Face hub; the protocol; GGUF files |
@@ -37,6 +38,7 @@ pub mod link;
 pub mod llama_cpp;
 pub mod methods;
 pub mod metrics;
+pub mod models;
 pub mod nn;
 pub mod optim;
 pub mod plan;

@@ -28,22 +28,17 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("data", &["embed", "gguf", "hub"]),
     ("metrics", &["wire"]),
     ("methods", &["nn", "data", "metrics"]),
+    ("models", &["nn", "hf", "llama_cpp", "hub", "data"]),
     (
         "spec",
         &[
-            "methods",
-            "nn",
-            "optim",
-            "data",
-            "embed",
-            "hf",
-            "hub",
-            "llama_cpp",
+            "methods", "nn", "optim", "data", "embed", "hf", "hub", "models",
         ],
     ),
     (
         "engine",
         &[
+            "models",
             "spec",
             "methods",
             "metrics",
@@ -56,7 +51,6 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "wire",
             "kernels",
             "hardware",
-            "hub",
             "llama_cpp",
             "gguf",
         ],
@@ -64,10 +58,13 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "plan",
         &[
-            "spec", "methods", "nn", "data", "metrics", "run", "hardware",
+            "spec", "methods", "models", "nn", "data", "metrics", "run", "hardware",
         ],
     ),
-    ("advisor", &["plan", "spec", "data", "embed", "hardware"]),
+    (
+        "advisor",
+        &["plan", "spec", "models", "data", "embed", "hardware"],
+    ),
     ("link", &["run", "wire"]),
     (
         "ui",
@@ -94,6 +91,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "engine",
             "plan",
             "spec",
+            "models",
             "methods",
             "nn",
             "optim",

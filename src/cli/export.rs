@@ -5,8 +5,7 @@ use super::exit::{Exit, Failure};
 use super::model_ref;
 use crate::base::human;
 use crate::engine::export::{self, ExportError, FORMATS, Options, Source};
-use crate::engine::models::Parts;
-use crate::llama_cpp::is_gguf;
+use crate::models::{self, Kind, Parts};
 use crate::plan::quantity::parse_bytes;
 use std::path::PathBuf;
 
@@ -59,7 +58,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     };
     export::check_free(&args.to).map_err(|e| failed(&e))?;
     let folder = model_ref::find(&args.checkpoint, Parts::Everything, cx)?;
-    if is_gguf(&folder) && args.format != "gguf" && !args.dequantize {
+    let is_file = models::kind(&folder).is_ok_and(|kind| kind == Kind::Gguf);
+    if is_file && args.format != "gguf" && !args.dequantize {
         let what = format!("{} holds quantized weights", folder.display());
         let hint = "add --dequantize to convert them to floats for training";
         return Err(Failure::yours(what, hint).into());

@@ -13,8 +13,8 @@ use crate::data::{
     Content, DataError, Document, Example, OnBadRow, Place, TrainOn, examples, tokenizer,
 };
 use crate::engine::export::Source;
-use crate::engine::models::Parts;
 use crate::engine::perplexity::token_logps;
+use crate::models::Parts;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

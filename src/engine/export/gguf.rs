@@ -3,9 +3,10 @@
 use super::{ExportError, Folder, Format, Options, Source};
 use crate::base::child::Child;
 use crate::data::tokenizer::{self, GgufTokenizer};
-use crate::gguf::{Gguf, Value};
+use crate::gguf::Value;
 use crate::kernels::quant::Kind;
 use crate::llama_cpp;
+use crate::models::ModelSource;
 use std::io;
 
 pub(super) const FORMAT: Format = Format {
@@ -24,12 +25,11 @@ fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), 
     };
     let kind = Kind::by_word(&options.dtype).ok_or_else(|| cannot("no such type".into()))?;
     let tokenizer = tokenizer_keys(source)?;
-    let stem = source.folder.file_stem();
-    let stem = stem.map_or("model".into(), |name| name.to_string_lossy().into_owned());
-    let name = format!("{stem}-{}.gguf", kind.name());
+    let title = source.from.name();
+    let name = format!("{title}-{}.gguf", kind.name());
     let mut result = None;
     let done = folder.file(&name, &mut |out| {
-        let written = llama_cpp::write(&source.model, kind, &stem, &tokenizer.keys, out);
+        let written = llama_cpp::write(&source.model, kind, &title, &tokenizer.keys, out);
         let ended = written.as_ref().map(|_| ());
         // The cause is kept; this only ends the file.
         let ended = ended.map_err(|e| io::Error::other(e.to_string()));
@@ -57,12 +57,9 @@ pub fn tokenizer_keys(source: &Source) -> Result<GgufTokenizer, ExportError> {
         what,
         fix: "--format hf writes the model with its tokenizer as it is".into(),
     };
-    if source.folder.is_file() {
-        let head = Gguf::open(&source.folder).map_err(|e| cannot(e.to_string()))?;
-        let keys = head
-            .metadata
-            .iter()
-            .filter(|(key, _)| key.starts_with("tokenizer."));
+    if let ModelSource::Gguf(file) = &source.from {
+        let keys = file.head().metadata.iter();
+        let keys = keys.filter(|(key, _)| key.starts_with("tokenizer."));
         return Ok(GgufTokenizer {
             keys: keys
                 .map(|(key, value)| (key.to_string(), value.clone()))
@@ -70,7 +67,7 @@ pub fn tokenizer_keys(source: &Source) -> Result<GgufTokenizer, ExportError> {
             notes: Vec::new(),
         });
     }
-    if !tokenizer::has_tokenizer(&source.folder) {
+    if !source.from.has_tokenizer() {
         let none = (
             "tokenizer.ggml.model".into(),
             Value::String("no_vocab".into()),
@@ -80,7 +77,7 @@ pub fn tokenizer_keys(source: &Source) -> Result<GgufTokenizer, ExportError> {
             notes: vec!["the folder has no tokenizer: the file holds the model alone".into()],
         });
     }
-    let tokenizer = tokenizer::load(&source.folder, &Child::of_this_program())
+    let tokenizer = tokenizer::load(source.from.path(), &Child::of_this_program())
         .map_err(|e| cannot(e.to_string()))?;
     tokenizer
         .gguf_keys(source.model.shape().vocab_size)

@@ -4,6 +4,7 @@ use super::{ExportError, FLOATS, Folder, Format, Options, Source, card, float};
 use crate::base::child::Child;
 use crate::data::tokenizer;
 use crate::hf::{self, Naming, Outgoing};
+use crate::models::ModelSource;
 
 pub(super) const FORMAT: Format = Format {
     word: "hf",
@@ -46,9 +47,10 @@ pub(super) fn weights(
 
 /// The tokenizer's files and what generation starts from.
 pub(super) fn beside(source: &Source, folder: &mut Folder) -> Result<(), ExportError> {
-    if source.folder.is_file() {
-        // A GGUF file has its tokenizer inside.
-        let tokenizer = tokenizer::load(&source.folder, &Child::of_this_program());
+    let from = source.from.path();
+    // A GGUF file has its tokenizer inside.
+    if let ModelSource::Gguf(_) = &source.from {
+        let tokenizer = tokenizer::load(from, &Child::of_this_program());
         let tokenizer = tokenizer.map_err(|e| ExportError::Cannot {
             what: e.to_string(),
             fix: e.hint().into_owned(),
@@ -57,8 +59,8 @@ pub(super) fn beside(source: &Source, folder: &mut Folder) -> Result<(), ExportE
         folder.text(hf::TOKENIZER_CONFIG, &tokenizer.config_json())?;
         return folder.text(hf::GENERATION, &hf::generation_json(source.ids.clone()));
     }
-    folder.tokenizer(&source.folder)?;
-    if !folder.copy(&source.folder, hf::GENERATION)? {
+    folder.tokenizer(from)?;
+    if !folder.copy(from, hf::GENERATION)? {
         folder.text(hf::GENERATION, &hf::generation_json(source.ids.clone()))?;
     }
     Ok(())

@@ -11,8 +11,8 @@ pub use folder::{Folder, Written};
 pub use gguf::tokenizer_keys;
 
 use crate::base::files::sync_dir;
-use crate::hf::{Dtype, HfError, TokenIds};
-use crate::llama_cpp::{GgufModel, ModelFileError, is_gguf};
+use crate::hf::{Dtype, TokenIds};
+use crate::models::{ModelSource, SourceError};
 use crate::nn::Model;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,8 +37,9 @@ const FLOATS: &[&str] = &["f32", "f16", "bf16"];
 
 /// What is exported.
 pub struct Source {
-    /// Where it came from: a model folder or a GGUF file.
-    pub folder: PathBuf,
+    /// Where it came from.
+    pub from: ModelSource,
+    /// In f32.
     pub model: Model,
     /// Begin, end and padding, as its config.json says.
     pub ids: TokenIds,
@@ -57,9 +58,7 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     #[error("{0}")]
-    Model(#[from] HfError),
-    #[error("{0}")]
-    File(#[from] ModelFileError),
+    Model(#[from] SourceError),
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
     #[error("`{said}` is no format; known are {known}")]
@@ -80,12 +79,7 @@ impl ExportError {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
-            ExportError::File(_) => {
-                "fetch the file again, or take the model in another format".into()
-            }
-            ExportError::Model(_) => {
-                "llmtui runs lists what can be exported; a folder of Hugging Face works too".into()
-            }
+            ExportError::Model(error) => error.hint().into(),
             ExportError::Io { .. } => "check the room and the permissions there".into(),
             ExportError::Format { .. } | ExportError::Dtype { .. } => "llmtui export --help".into(),
             ExportError::Occupied(_) => "choose another folder, or remove this one".into(),
@@ -111,28 +105,16 @@ pub fn format(word: &str) -> Result<&'static Format, ExportError> {
 }
 
 impl Source {
-    /// A model folder with its weights; a GGUF file with its weights in f32.
+    /// A model with its weights in f32.
     ///
     /// # Errors
-    /// The folder is none, or its files do not fit each other.
-    pub fn open(folder: &Path) -> Result<Source, ExportError> {
-        if is_gguf(folder) {
-            let file = GgufModel::open(folder)?;
-            let special = file.special_tokens();
-            return Ok(Source {
-                ids: TokenIds {
-                    bos: special.bos,
-                    eos: special.ends,
-                    pad: special.pad,
-                },
-                model: file.dequantised()?,
-                folder: folder.to_path_buf(),
-            });
-        }
+    /// There is none, or its files do not fit each other.
+    pub fn open(path: &Path) -> Result<Source, ExportError> {
+        let from = ModelSource::open(path)?;
         Ok(Source {
-            model: crate::hf::load(folder)?,
-            ids: crate::hf::token_ids(folder)?,
-            folder: folder.to_path_buf(),
+            ids: from.token_ids(),
+            model: from.load()?,
+            from,
         })
     }
 }
