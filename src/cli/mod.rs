@@ -1,11 +1,8 @@
 //! The command line: one file per subcommand. Only this room prints. A subcommand is a `pub struct Args` and a
 //! `pub fn run(args, cx) -> anyhow::Result<Exit>`; errors become exit codes in [`exit`].
 
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "the one room that writes to standard output and standard error"
-)]
+#[macro_use]
+mod out;
 
 pub mod args;
 mod attach;
@@ -25,6 +22,7 @@ mod home;
 mod import;
 mod ladder;
 mod logs;
+mod memory;
 mod model;
 mod model_ref;
 mod new;
@@ -163,6 +161,7 @@ pub fn main(env: Env) -> ExitCode {
 }
 
 fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
+    let dumb = env.term == "dumb";
     let cx = Context {
         env,
         clock: SystemClock::new(),
@@ -171,7 +170,8 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         theme: cli.theme,
         hardware: cli.hardware,
         stdin_is_terminal: std::io::stdin().is_terminal(),
-        stdout_is_terminal: std::io::stdout().is_terminal(),
+        // A dumb terminal shows lines and no screens.
+        stdout_is_terminal: std::io::stdout().is_terminal() && !dumb,
     };
     // What is wrong with a global option is said before anything starts, also by verbs that do not use it.
     cx.recording()?;

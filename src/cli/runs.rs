@@ -2,6 +2,7 @@
 
 use super::{Context, exit::Exit};
 use crate::base::clock::{Clock, UnixMillis};
+use crate::base::text::quiet_json;
 use crate::base::{human, text::one_line};
 use crate::run::index::{self, RunStatus, RunSummary};
 use std::io::Write;
@@ -19,12 +20,12 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         .map_err(|e| anyhow::Error::new(e).context(cx.runs_dir.display().to_string()))?;
     runs.sort_by_key(|run| run.status != RunStatus::Live);
     for error in unreadable {
-        eprintln!("llmtui: {error}");
+        tell!("llmtui: {error}");
     }
     let mut out = std::io::stdout().lock();
     if args.json {
         for run in &runs {
-            writeln!(out, "{}", serde_json::to_string(run)?)?;
+            writeln!(out, "{}", quiet_json(serde_json::to_string(run)?))?;
         }
     } else if runs.is_empty() {
         writeln!(

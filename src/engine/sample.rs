@@ -72,7 +72,7 @@ impl RunContext<'_, '_> {
         self.state.progress.sampled_at = Some(step);
     }
 
-    /// Samples and tells.
+    /// Samples and reports it.
     pub(super) fn sample_now(&mut self, prompt: &str, sampling: &Sampling) -> Result<(), String> {
         let step = self.step();
         self.port.enter(Phase::Sampling, step);

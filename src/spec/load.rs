@@ -154,7 +154,7 @@ fn name_from(stem: &str, label: &str) -> Setting {
 
 /// The typed config. The earlier checks should leave nothing to find here; anything found anyway is an issue.
 pub(super) fn typed(value: &Value, issues: &mut Vec<Issue>) -> Option<RunConfig> {
-    match serde_path_to_error::deserialize::<_, RunConfig>(value) {
+    match crate::base::json::read::<RunConfig>(value) {
         Ok(config) => Some(config),
         Err(error) => {
             issues.push(Issue {

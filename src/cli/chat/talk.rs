@@ -184,7 +184,7 @@ impl<'a, W: Write> Talk<'a, W> {
         match event {
             Event::Prompted { command, text, .. } if command == asked => {
                 if self.manner.show_prompt && !self.manner.json {
-                    eprintln!("{}", sanitize(&text));
+                    tell!("{}", sanitize(&text));
                 }
                 answer.prompt = text;
             }
@@ -235,16 +235,16 @@ impl<'a, W: Write> Talk<'a, W> {
         writeln!(self.out)?;
         self.out.flush()?;
         if answer.reason == Some(StopReason::Context) {
-            eprintln!(
+            tell!(
                 "{}; --context roll continues without the oldest tokens",
                 one_line(&answer.message)
             );
         }
         if answer.reason == Some(StopReason::Cancelled) {
-            eprintln!("cut short");
+            tell!("cut short");
         }
         if self.manner.terminal {
-            eprintln!("{}", figures(answer));
+            tell!("{}", figures(answer));
         }
         Ok(())
     }

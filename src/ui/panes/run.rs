@@ -175,7 +175,7 @@ fn tune_form(held: &HeldRun) -> Form {
         match text.parse::<f64>() {
             _ if text.is_empty() => None,
             Ok(x) if x.is_finite() && x >= 0.0 => None,
-            _ => Some(format!("`{text}` is no number from 0 up, such as 3e-4")),
+            _ => Some(format!("`{text}` is not a number from 0 up, such as 3e-4")),
         }
     }
     let now = |key: &str| {
@@ -214,8 +214,8 @@ fn tune(store: &Store, values: &[String]) -> Vec<Request> {
 /// How the run's own samples are drawn, as its spec says.
 fn sampling(store: &Store) -> Sampling {
     let head = store.held.as_ref().and_then(|h| h.state.head.as_ref());
-    let said = head.map(|head| head.spec["sample"]["sampling"].clone());
-    said.and_then(|value| serde_json::from_value(value).ok())
+    let said = head.map(|head| &head.spec["sample"]["sampling"]);
+    said.and_then(|value| crate::base::json::read(value).ok())
         .unwrap_or_default()
 }
 

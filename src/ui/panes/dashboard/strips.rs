@@ -353,7 +353,7 @@ pub fn result(
     let mut tail = Vec::new();
     let lost = matches!(
         finish.outcome,
-        Outcome::Failed | Outcome::Crashed | Outcome::Refused
+        Outcome::Failed | Outcome::Starved | Outcome::Crashed | Outcome::Refused
     );
     // A failure speaks for itself: that it learned until then is no comfort.
     if !lost || diagnosis.verdict.status() <= Status::Warn {
