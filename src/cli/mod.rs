@@ -20,6 +20,7 @@ mod finding;
 mod headless;
 mod home;
 mod import;
+mod init;
 mod ladder;
 mod logs;
 mod memory;
@@ -82,6 +83,13 @@ impl Context {
         Ok(self.hardware.as_ref().map(read).transpose()?)
     }
 
+    /// Columns of the terminal behind standard output; a pipe gets full lines.
+    pub fn columns(&self) -> Option<usize> {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+        let columns = usize::from(size.ws_col);
+        (self.stdout_is_terminal && columns >= 40).then_some(columns)
+    }
+
     /// Where specs are searched: the user's configuration folder and the working directory.
     pub fn spec_sources(&self) -> crate::spec::SpecSources {
         crate::spec::SpecSources {
@@ -132,6 +140,7 @@ enum Verb {
     Score(score::Args),
     New(new::Args),
     Import(import::Args),
+    Init(init::Args),
     Presets(presets::Args),
     Plan(Box<plan::Args>),
     Ladder(Box<ladder::Args>),
@@ -199,6 +208,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Score(args) => score::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),
         Verb::Import(args) => import::run(args, &cx),
+        Verb::Init(args) => init::run(&args, &cx),
         Verb::Presets(args) => presets::run(args, &cx),
         Verb::Ladder(args) => ladder::run(&args, &cx),
         Verb::Plan(args) => plan::run(&args, &cx),

@@ -196,6 +196,9 @@ pub enum Event {
         /// Entropy of that distribution in nats; absent in older engines.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         entropy: Option<Num>,
+        /// Its id in the model's vocabulary; absent in older engines and for text held back at the end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<u32>,
     },
     /// The end of a `Generate` answer.
     Generated {

@@ -252,6 +252,7 @@ impl TextModel for HeldModel {
                 text,
                 logprob: token.logprob,
                 entropy: token.entropy,
+                id: Some(token.id),
             };
             if hear(Step::Wrote(piece)).is_break() {
                 broken = Some(StopReason::Cancelled);
@@ -275,6 +276,7 @@ impl TextModel for HeldModel {
                     text,
                     logprob: f32::NAN,
                     entropy: f32::NAN,
+                    id: None,
                 }));
             }
         }
