@@ -62,7 +62,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     (
         "plan",
-        &["spec", "models", "nn", "data", "metrics", "run", "hardware"],
+        &[
+            "spec", "methods", "models", "nn", "data", "metrics", "run", "hardware",
+        ],
     ),
     (
         "advisor",

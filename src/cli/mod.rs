@@ -40,6 +40,7 @@ mod resume;
 mod rm;
 mod run_ref;
 mod runs;
+mod score;
 mod stop;
 mod tokenizer;
 pub mod train;
@@ -138,6 +139,7 @@ enum Verb {
     Inspect(inspect::Args),
     Export(export::Args),
     Quantize(quantize::Args),
+    Score(score::Args),
     New(new::Args),
     Import(import::Args),
     Init(init::Args),
@@ -206,6 +208,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Inspect(args) => inspect::run(&args, &cx),
         Verb::Export(args) => export::run(&args, &cx),
         Verb::Quantize(args) => quantize::run(&args, &cx),
+        Verb::Score(args) => score::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),
         Verb::Import(args) => import::run(args, &cx),
         Verb::Init(args) => init::run(&args, &cx),
