@@ -6,6 +6,8 @@
 
 #[path = "oracle/preference.rs"]
 mod preference;
+#[path = "oracle/preference_losses.rs"]
+mod preference_losses;
 
 use candle_core::{Device, Tensor};
 use llmtui::kernels::matmul::ComputeDtype;

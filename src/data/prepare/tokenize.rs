@@ -12,7 +12,7 @@ use crate::data::{DataConfig, DataError, Example, Place, RowFault, Tokenizer, Un
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Skipped rows that are told one by one.
+/// Skipped rows that are listed one by one.
 const LISTED: usize = 5;
 
 /// A source whose tokens are there.
@@ -42,7 +42,7 @@ pub(super) struct Tokenizing<'a> {
 }
 
 impl Tokenizing<'_> {
-    /// Opens a source, tells its format, and takes its tokens from the cache or makes them.
+    /// Opens a source, detects its format, and takes its tokens from the cache or tokenizes.
     pub fn source(&mut self, source: &SourceConfig) -> Result<Ready, DataError> {
         let name = source.to_string();
         let rows = self.open(source)?;
@@ -66,6 +66,7 @@ impl Tokenizing<'_> {
         let examples = match self.unit {
             Unit::Text => format!("{documents} documents"),
             Unit::Pair => format!("{} pairs", documents / 2),
+            Unit::Judged => format!("{} judged answers", documents / 2),
         };
         self.notes.push(format!(
             "{name}: {examples}, {tokens} tokens, {:.1} % of them supervised",
@@ -181,6 +182,7 @@ fn tokenize(
     let documents = match unit {
         Unit::Text => vec![renderer.document(example, place)?],
         Unit::Pair => renderer.pair(example, place)?.into(),
+        Unit::Judged => renderer.judged(example, place)?.into(),
     };
     Ok(Piece {
         documents,
