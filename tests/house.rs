@@ -30,6 +30,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("methods", &["nn", "data", "metrics"]),
     ("models", &["nn", "hf", "llama_cpp", "hub", "data"]),
     (
+        "probes",
+        &["nn", "kernels", "optim", "hf", "metrics", "wire"],
+    ),
+    (
         "spec",
         &[
             "methods", "nn", "optim", "data", "embed", "hf", "hub", "models",
@@ -42,6 +46,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "spec",
             "methods",
             "metrics",
+            "probes",
             "nn",
             "optim",
             "data",
@@ -57,7 +62,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     (
         "plan",
-        &["spec", "models", "nn", "data", "metrics", "run", "hardware"],
+        &[
+            "spec", "methods", "models", "nn", "data", "metrics", "run", "hardware",
+        ],
     ),
     (
         "advisor",
@@ -91,6 +98,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "spec",
             "models",
             "methods",
+            "probes",
             "nn",
             "optim",
             "data",
@@ -127,6 +135,7 @@ const OWNERS: &[(&str, &[&str])] = &[
             "hf/",
             "llama_cpp/",
             "methods/",
+            "probes/",
             "engine/",
             "cli/bench",
         ],

@@ -1,11 +1,8 @@
 //! The command line: one file per subcommand. Only this room prints. A subcommand is a `pub struct Args` and a
 //! `pub fn run(args, cx) -> anyhow::Result<Exit>`; errors become exit codes in [`exit`].
 
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "the one room that writes to standard output and standard error"
-)]
+#[macro_use]
+mod out;
 
 pub mod args;
 mod attach;
@@ -23,8 +20,11 @@ mod finding;
 mod headless;
 mod home;
 mod import;
+mod init;
+mod inspect;
 mod ladder;
 mod logs;
+mod memory;
 mod model;
 mod model_ref;
 mod new;
@@ -40,6 +40,7 @@ mod resume;
 mod rm;
 mod run_ref;
 mod runs;
+mod score;
 mod stop;
 mod tokenizer;
 pub mod train;
@@ -81,6 +82,13 @@ impl Context {
             })
         };
         Ok(self.hardware.as_ref().map(read).transpose()?)
+    }
+
+    /// Columns of the terminal behind standard output; a pipe gets full lines.
+    pub fn columns(&self) -> Option<usize> {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+        let columns = usize::from(size.ws_col);
+        (self.stdout_is_terminal && columns >= 40).then_some(columns)
     }
 
     /// Where specs are searched: the user's configuration folder and the working directory.
@@ -128,10 +136,13 @@ enum Verb {
     Diagnose(diagnose::Args),
     Chat(chat::Args),
     Model(model::Args),
+    Inspect(inspect::Args),
     Export(export::Args),
     Quantize(quantize::Args),
+    Score(score::Args),
     New(new::Args),
     Import(import::Args),
+    Init(init::Args),
     Presets(presets::Args),
     Plan(Box<plan::Args>),
     Ladder(Box<ladder::Args>),
@@ -161,6 +172,7 @@ pub fn main(env: Env) -> ExitCode {
 }
 
 fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
+    let dumb = env.term == "dumb";
     let cx = Context {
         env,
         clock: SystemClock::new(),
@@ -169,7 +181,8 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         theme: cli.theme,
         hardware: cli.hardware,
         stdin_is_terminal: std::io::stdin().is_terminal(),
-        stdout_is_terminal: std::io::stdout().is_terminal(),
+        // A dumb terminal shows lines and no screens.
+        stdout_is_terminal: std::io::stdout().is_terminal() && !dumb,
     };
     // What is wrong with a global option is said before anything starts, also by verbs that do not use it.
     cx.recording()?;
@@ -192,10 +205,13 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Diagnose(args) => diagnose::run(&args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::Model(args) => model::run(&args, &cx),
+        Verb::Inspect(args) => inspect::run(&args, &cx),
         Verb::Export(args) => export::run(&args, &cx),
         Verb::Quantize(args) => quantize::run(&args, &cx),
+        Verb::Score(args) => score::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),
         Verb::Import(args) => import::run(args, &cx),
+        Verb::Init(args) => init::run(&args, &cx),
         Verb::Presets(args) => presets::run(args, &cx),
         Verb::Ladder(args) => ladder::run(&args, &cx),
         Verb::Plan(args) => plan::run(&args, &cx),

@@ -9,7 +9,7 @@ use super::pack::stream::Stream;
 use super::pack::{Packing, TooLong};
 use super::permute::Permutation;
 use super::store::Store;
-use super::{Batch, Order, Origin, Unit};
+use super::{Batch, Column, LABEL, Order, Origin, Unit};
 use crate::base::rng::{self, Rng};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -67,7 +67,7 @@ impl Portion {
             Packing::Padded => {
                 let (pieces, account) = cut();
                 let tokens = predictions(&pieces);
-                let padded = Padded::new(&pieces, how.unit.sequences());
+                let padded = Padded::new(&pieces, how.unit.documents());
                 (Layout::Padded(pieces, padded), tokens, account)
             }
         };
@@ -76,7 +76,7 @@ impl Portion {
             store: store.clone(),
             layout,
             tokens,
-            documents: (spans.len() / how.unit.sequences()) as u64,
+            documents: (spans.len() / how.unit.documents()) as u64,
         };
         (portion, account)
     }
@@ -112,7 +112,7 @@ impl Portion {
             return None;
         };
         let mut ids = Vec::new();
-        let hashes = pieces.iter().map(|piece| {
+        let hashes = self.texts(pieces).map(|piece| {
             ids.clear();
             self.store.copy(piece.start, piece.len as usize, &mut ids);
             let mut hash = DefaultHasher::new();
@@ -135,7 +135,7 @@ impl Portion {
             return visit(&ids);
         };
         let mut seen = 0;
-        for piece in pieces.iter().take_while(|piece| {
+        for piece in self.texts(pieces).take_while(|piece| {
             seen += piece.len as usize;
             seen <= limit.max(piece.len as usize)
         }) {
@@ -145,12 +145,18 @@ impl Portion {
         }
     }
 
+    /// Pieces that hold text: all but labels.
+    fn texts<'a>(&self, pieces: &'a [Piece]) -> impl Iterator<Item = &'a Piece> + use<'a> {
+        let unit = self.store.unit;
+        pieces.iter().step_by(unit.documents() / unit.sequences())
+    }
+
     /// Tokens in order, up to `limit`.
     fn flat(&self, limit: usize, out: &mut Vec<u32>) {
         match &self.layout {
             Layout::Stream(stream) => stream.flat(&self.store, limit, out),
             Layout::Packed(pieces, _) | Layout::Padded(pieces, _) => {
-                for piece in pieces {
+                for piece in self.texts(pieces) {
                     if out.len() >= limit {
                         return;
                     }
@@ -257,7 +263,12 @@ impl Documents {
             source: source as u32,
         };
         let drawn = padded.batch((index % draws) as usize, batch_size, draw);
-        let drawn: Vec<Piece> = drawn.flat_map(|i| self.example(pieces, i)).collect();
+        let drawn: Vec<usize> = drawn.collect();
+        for number in &drawn {
+            self.label(batch, portion, pieces, *number);
+        }
+        let drawn = drawn.into_iter().flat_map(|i| self.example(pieces, i));
+        let drawn: Vec<Piece> = drawn.collect();
         let longest = drawn.iter().map(Piece::places).max().unwrap_or(1);
         let width = padded::width(longest, self.how.seq_len);
         let from = (false, source, portion);
@@ -325,6 +336,7 @@ impl Documents {
                     lay(batch, from, row, width);
                 }
                 Layout::Padded(pieces, padded) => {
+                    self.label(batch, portion, pieces, padded.sorted(row));
                     for piece in self.example(pieces, padded.sorted(row)) {
                         lay(batch, from, std::iter::once(piece), width);
                     }
@@ -333,11 +345,30 @@ impl Documents {
         }
     }
 
-    /// The pieces of an example.
+    /// The pieces of an example that are sequences of a batch.
     fn example<'a>(&self, pieces: &'a [Piece], number: usize) -> impl Iterator<Item = Piece> + 'a {
-        let sequences = self.how.unit.sequences();
-        let first = number * sequences;
-        pieces[first..first + sequences].iter().copied()
+        let unit = self.how.unit;
+        let first = number * unit.documents();
+        pieces[first..first + unit.sequences()].iter().copied()
+    }
+
+    /// Writes the label of a judged answer beside the batch.
+    fn label(&self, batch: &mut Batch, portion: &Portion, pieces: &[Piece], number: usize) {
+        if self.how.unit != Unit::Judged {
+            return;
+        }
+        let mut label = Vec::new();
+        portion
+            .store
+            .copy(pieces[2 * number + 1].start, 1, &mut label);
+        let value = label.first().map_or(0.0, |id| *id as f32);
+        match batch.columns.first_mut() {
+            Some(column) => column.values.push(value),
+            None => batch.columns.push(Column {
+                name: LABEL,
+                values: vec![value],
+            }),
+        }
     }
 
     /// Random rows of the validation split, the same ones for the same index.

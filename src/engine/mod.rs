@@ -15,6 +15,7 @@ mod mix;
 pub mod perplexity;
 pub mod preflight;
 mod prepare;
+mod probing;
 mod rescue;
 pub mod roles;
 mod sample;
@@ -72,12 +73,17 @@ pub enum EngineError {
     Compute(#[from] candle_core::Error),
     #[error("checkpoint: {0}")]
     Checkpoint(#[from] checkpoint::CheckpointError),
+    /// The machine has not what the run needs: room on the disk, memory, threads.
+    #[error("{0}")]
+    Machine(String),
 }
 
 impl EngineError {
     fn outcome(&self) -> Outcome {
         match self {
             EngineError::Refused(_) => Outcome::Refused,
+            EngineError::Machine(_) => Outcome::Starved,
+            EngineError::Checkpoint(checkpoint::CheckpointError::Write { .. }) => Outcome::Starved,
             _ => Outcome::Failed,
         }
     }
@@ -114,7 +120,10 @@ pub fn run(
     let (outcome, message) = match result {
         Ok(Ok(outcome)) => (outcome, String::new()),
         Ok(Err(error)) => (error.outcome(), error.to_string()),
-        Err(panic) => (Outcome::Crashed, rescue::crash_report(job, &*panic)),
+        Err(panic) => match rescue::starved(&*panic) {
+            Some(why) => (Outcome::Starved, why),
+            None => (Outcome::Crashed, rescue::crash_report(job, &*panic)),
+        },
     };
     let progress = &summary.progress;
     port.emit(Event::Finished {
@@ -154,7 +163,13 @@ fn in_pool<R: Send>(
         .num_threads(threads(&job.spec))
         .thread_name(|i| format!("compute-{i}"))
         .build()
-        .map_err(|e| EngineError::Setup(format!("cannot start compute threads: {e}")))?;
+        .map_err(|e| {
+            EngineError::Machine(format!(
+                "{} compute threads cannot be started: {e}; lower train.threads, or raise the limit on processes or \
+                 address space (ulimit -u, ulimit -v)",
+                threads(&job.spec)
+            ))
+        })?;
     pool.install(work)
 }
 

@@ -6,6 +6,7 @@ use super::checkpoint::{self, Checkpoints, Fingerprint, Found, Store};
 use super::context::RunContext;
 use super::emit::Port;
 use super::mix::Mix;
+use super::probing::probes;
 use super::state::TrainState;
 use super::step::Stepper;
 use super::{EngineError, EngineJob};
@@ -50,8 +51,18 @@ pub(super) fn prepare<'a, 'p>(
         true => resume(job, port, &data, &mut state, &mut store)?,
         false => None,
     };
+    if (saved_at.is_some() || spec.train.from.is_some()) && !state.weights_are_finite()? {
+        let place = match (saved_at, &spec.train.from) {
+            (None, Some(from)) => format!("train.from: {}", one_line(&from.display().to_string())),
+            _ => format!("the checkpoint of step {}", state.progress.step),
+        };
+        return Err(EngineError::Setup(format!(
+            "{place} holds weights that are no numbers: it was saved from a run that diverged, or is damaged; take an older one"
+        )));
+    }
     let loader = Loader::new(data.clone(), schedule(spec), Prefetch::Ahead);
-    let stepper = Stepper::new(Box::new(loader), Mix::of(&data));
+    let mix = Mix::of(&data);
+    let begun_from = saved_at.map(|_| state.progress.clone());
     let cx = RunContext {
         job,
         spec,
@@ -59,7 +70,8 @@ pub(super) fn prepare<'a, 'p>(
         data,
         state,
     };
-    Ok((cx, stepper, Checkpoints::new(store, saved_at)))
+    let stepper = Stepper::new(Box::new(loader), mix, probes(&cx));
+    Ok((cx, stepper, Checkpoints::new(store, begun_from)))
 }
 
 /// Reads and tokenizes, and says in the log what was noticed.
@@ -158,9 +170,29 @@ fn resume(
                 faults.len()
             )));
         }
-        return Ok(None);
+        return match last_told(job) {
+            Some(step) if !job.force => Err(EngineError::Setup(format!(
+                "the log tells of a checkpoint of step {step}, but {} holds none: bring the folder back, or begin anew with \
+                 --force",
+                job.run_dir.checkpoints_path().display()
+            ))),
+            Some(step) => {
+                let what =
+                    format!("the checkpoints up to step {step} are gone: the run begins anew");
+                port.warn(0, "checkpoints_gone", what, "begun anew because of --force");
+                Ok(None)
+            }
+            None => Ok(None),
+        };
     };
     let saved = checkpoint::load(&path, state)?;
+    if saved.progress.step != step {
+        return Err(EngineError::Setup(format!(
+            "{} is of step {}, not of step {step}: it does not belong there; delete that checkpoint",
+            path.join(checkpoint::STATE).display(),
+            saved.progress.step
+        )));
+    }
     match saved.fingerprint.compare(&Fingerprint::of(&job.spec, data)) {
         Match::Exact => {}
         Match::Inexact(why) => port.warn(
@@ -179,6 +211,21 @@ fn resume(
         }
     }
     Ok(Some(step))
+}
+
+/// Step of the newest checkpoint that the log acknowledges.
+fn last_told(job: &EngineJob) -> Option<u64> {
+    let mut last = None;
+    let kinds = ["Checkpointed", "RolledBack"];
+    // A log that cannot be read acknowledges nothing.
+    let _ =
+        crate::run::index::scan_events(&job.run_dir.events_path(), &kinds, |event| match event {
+            Event::Checkpointed { step, .. } => last = Some(step),
+            // Begun anew: what was saved before is given up.
+            Event::RolledBack { step: 0 } => last = None,
+            _ => {}
+        });
+    last
 }
 
 /// The `Started` event.

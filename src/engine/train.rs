@@ -8,6 +8,7 @@ use super::context::RunContext;
 use super::due::is_due;
 use super::emit::Port;
 use super::prepare::{prepare, start_event};
+use super::probing::Spectra;
 use super::step::Stepper;
 use super::{EngineError, EngineJob, Summary, preflight};
 use crate::metrics::id;
@@ -19,6 +20,7 @@ struct Trainer<'a, 'p> {
     cx: RunContext<'a, 'p>,
     stepper: Stepper,
     checkpoints: Checkpoints,
+    spectra: Spectra,
     summary: &'a mut Summary,
 }
 
@@ -33,6 +35,7 @@ pub(super) fn begin(
         cx,
         stepper,
         checkpoints,
+        spectra: Spectra::default(),
         summary,
     };
     trainer.summarize();
@@ -69,8 +72,10 @@ impl Trainer<'_, '_> {
         let max_steps = self.cx.spec.train.max_steps;
         loop {
             self.cx.port.enter(Phase::Training, self.cx.step());
-            if self.obey()? == Flow::Stop {
-                return Ok(Outcome::Stopped);
+            match self.obey()? {
+                Flow::Continue => {}
+                Flow::Stop => return Ok(Outcome::Stopped),
+                Flow::SaveAndStop => return self.save_and_stop(),
             }
             let (step, done) = (self.cx.step(), &self.cx.state.progress);
             if is_due(step, self.cx.spec.eval.every, max_steps, done.evaluated_at) {
@@ -79,8 +84,7 @@ impl Trainer<'_, '_> {
                 if broken_off && self.cx.port.stop_is_waiting() {
                     // Done again at a resume.
                     if self.cx.port.stop_flag() {
-                        self.save_and_stop();
-                        return Ok(Outcome::Stopped);
+                        return self.save_and_stop();
                     }
                     continue;
                 }
@@ -100,18 +104,25 @@ impl Trainer<'_, '_> {
                 self.checkpoints.saved_at(),
             ) {
                 self.cx.refuse_broken_weights()?;
-                self.checkpoints.save_or_warn(&mut self.cx);
+                if step < max_steps {
+                    self.checkpoints.save_or_warn(&mut self.cx);
+                } else {
+                    self.checkpoints.save_at_the_end(&mut self.cx)?;
+                }
+                if self.checkpoints.saved_at() == Some(step) {
+                    self.spectra.begin(&self.cx, step);
+                }
             }
             if step >= max_steps {
                 return Ok(Outcome::Completed);
             }
             if self.cx.job.stop_after.is_some_and(|last| step >= last) || self.cx.port.stop_flag() {
-                self.save_and_stop();
-                return Ok(Outcome::Stopped);
+                return self.save_and_stop();
             }
             self.cx.port.enter(Phase::Training, step);
             self.stepper.one_step(&mut self.cx)?;
             self.stepper.emit_step_if_due(&mut self.cx);
+            self.spectra.emit(&mut self.cx);
             self.summarize();
         }
     }

@@ -2,15 +2,20 @@
 //! itself, and its readings. It works on log-probabilities and entropies (B, T) in plain candle; the tape carries the
 //! gradient through the model. Losses that are linear in log-probabilities only name their coefficients.
 
+mod cpo;
 mod dpo;
+mod kto;
+mod orpo;
+mod preference;
 mod pretrain;
 mod scored;
 mod sft;
+mod simpo;
 #[cfg(test)]
 mod tests;
 
-pub use dpo::ReferenceChoice;
-pub use scored::{Scored, log_sigmoid, read};
+pub use preference::ReferenceChoice;
+pub use scored::{Scored, log_sigmoid, read, sigmoid};
 
 use crate::data::{Batch, Unit};
 use crate::metrics::{Direction, Metric, Readings, id};
@@ -19,6 +24,9 @@ use candle_core::{Device, Result, Tensor, Var};
 
 /// The column of log-probabilities that the reference model gives each sequence.
 pub const REFERENCE_LOGP: &str = "reference_logp";
+
+/// The column of what policy and reference make of answers to other prompts: log π − log π_ref of each.
+pub const BASELINE: &str = "baseline";
 
 /// What a method needs besides the model that it trains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,6 +57,8 @@ pub enum Normalizer {
     Tokens,
     /// Pairs.
     Pairs,
+    /// Sequences that the batch tells apart.
+    Sequences,
 }
 
 impl Normalizer {
@@ -57,6 +67,7 @@ impl Normalizer {
         let of_batch = match self {
             Normalizer::Tokens => Batch::supervised,
             Normalizer::Pairs => Batch::groups,
+            Normalizer::Sequences => |batch: &Batch| batch.origins.len(),
         };
         batches.iter().map(of_batch).sum()
     }
@@ -270,5 +281,5 @@ fn by_autograd(
 
 crate::base::registry! {
     /// What the model learns from.
-    pub enum MethodConfig: dyn Method { pretrain: Pretrain, sft: Sft, dpo: Dpo }
+    pub enum MethodConfig: dyn Method { pretrain: Pretrain, sft: Sft, dpo: Dpo, kto: Kto, orpo: Orpo, simpo: Simpo, cpo: Cpo }
 }

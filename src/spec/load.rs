@@ -29,7 +29,16 @@ impl Loaded {
             let key = path.rsplit('.').next().unwrap_or(path);
             Some(format!("{key} {value}: {how}"))
         });
-        implied.collect()
+        implied.chain(self.shorter_context()).collect()
+    }
+
+    /// Checkpoints and exports of a run with shorter rows than its start model say that length.
+    fn shorter_context(&self) -> Option<String> {
+        let base = base::base_model(self.spec.train.from.as_deref()?).ok()?;
+        let (ours, theirs) = (self.spec.model.seq_len, base.seq_len());
+        (ours < theirs).then(|| {
+            format!("model.seq_len {ours} becomes the context of the trained model; the start model's is {theirs}")
+        })
     }
 }
 

@@ -68,6 +68,8 @@ impl Workplace {
     }
 
     fn start_loaded(&self, loaded: &crate::spec::Loaded) -> Linked {
+        crate::plan::room::check(&loaded.spec, &crate::hardware::memory())
+            .map_err(|shortage| shortage.to_string())?;
         let name = &loaded.spec.name;
         let (spec, asked) = (loaded.spec.to_yaml(), &loaded.asked);
         let run = RunDir::create(&self.runs_dir, name, &spec, asked, &SystemClock::new())

@@ -32,6 +32,7 @@ pub mod rotary;
 pub mod simd;
 pub mod softcap;
 mod softmax;
+pub mod spectrum;
 mod team;
 pub mod threads;
 pub mod update;

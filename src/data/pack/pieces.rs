@@ -1,6 +1,7 @@
 //! Documents cut to the length of a row, and the account of what that cost.
 
 use super::TooLong;
+use crate::data::Unit;
 use crate::data::store::Store;
 
 /// Tokens that stand together: a document, or a part of one. The first is given, the others are predicted.
@@ -8,7 +9,7 @@ use crate::data::store::Store;
 pub(crate) struct Piece {
     /// In the store.
     pub start: u64,
-    /// At least 2.
+    /// At least 2; a label has 1.
     pub len: u32,
 }
 
@@ -81,6 +82,11 @@ pub(crate) fn cut(
         pieces: Vec::new(),
         account: Account::default(),
     };
+    if store.unit == Unit::Judged {
+        let judged = documents.chunks_exact(2);
+        judged.for_each(|example| cutter.judged(example[0], example[1]));
+        return (cutter.pieces, cutter.account);
+    }
     let sequences = store.unit.sequences();
     for example in documents.chunks(sequences) {
         let before = cutter.pieces.len();
@@ -102,6 +108,16 @@ struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
+    /// An answer with its label behind it, or neither.
+    fn judged(&mut self, answer: (u64, u64), (start, len): (u64, u64)) {
+        let before = self.pieces.len();
+        self.document(answer);
+        if self.pieces.len() > before {
+            let len = len as u32;
+            self.pieces.push(Piece { start, len });
+        }
+    }
+
     fn document(&mut self, (start, len): (u64, u64)) {
         let (before, longest) = (self.pieces.len(), self.seq_len as u64 + 1);
         match self.too_long {

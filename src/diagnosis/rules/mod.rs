@@ -1,13 +1,23 @@
 //! The list of rules, in the order in which they are shown. A rule is one file and one word here.
 
+mod attention_collapse;
+mod blocks;
+mod clip_tight;
 mod data_wait;
+mod dead_layer;
 mod diverged;
 mod events;
 mod gradient_spike;
+mod idle_layer;
+mod leak;
 mod lr_too_high;
+mod lr_too_low;
+mod noise_limited;
 mod not_learning;
 mod overfitting;
 mod preflight;
+mod same_data;
+mod sorted_data;
 mod train_loss;
 mod warnings;
 
@@ -22,6 +32,15 @@ pub(super) mod metric {
     pub const UPDATE_RATIO: &str = "update_ratio";
     pub const CLIPPED: &str = "clipped";
     pub const DATA_WAIT: &str = "data_wait";
+    pub const ENTROPY: &str = "entropy";
+    pub const DISPERSION: &str = "loss_dispersion";
+    pub const CONSISTENCY: &str = "grad_consistency";
+    pub const NOISE_SCALE: &str = "noise_scale";
+    pub const DEAD_UNITS: &str = "dead_units/layer";
+    pub const GRAD_BY_LAYER: &str = "grad_norm/layer";
+    pub const UPDATE_BY_LAYER: &str = "update_ratio/layer";
+    pub const ATTENTION_ENTROPY: &str = "attn_entropy/layer";
+    pub const ATTENTION_LARGEST: &str = "attn_logit_max/layer";
 }
 
 /// All of them: what a watch beside an engine keeps.
@@ -32,6 +51,15 @@ pub(super) const READ: &[&str] = &[
     metric::UPDATE_RATIO,
     metric::CLIPPED,
     metric::DATA_WAIT,
+    metric::ENTROPY,
+    metric::DISPERSION,
+    metric::CONSISTENCY,
+    metric::NOISE_SCALE,
+    metric::DEAD_UNITS,
+    metric::GRAD_BY_LAYER,
+    metric::UPDATE_BY_LAYER,
+    metric::ATTENTION_ENTROPY,
+    metric::ATTENTION_LARGEST,
 ];
 
 macro_rules! rules {
@@ -40,7 +68,8 @@ macro_rules! rules {
 
 /// Every rule.
 pub const RULES: &[Rule] = rules! {
-    preflight diverged not_learning train_loss overfitting lr_too_high gradient_spike data_wait warnings events
+    preflight diverged not_learning train_loss overfitting lr_too_high lr_too_low gradient_spike clip_tight leak same_data
+    sorted_data dead_layer idle_layer attention_collapse noise_limited data_wait warnings events
 };
 
 /// Whether another rule has already said that the run is lost, and `train_loss` and its like have nothing to add.

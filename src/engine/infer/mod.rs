@@ -32,6 +32,8 @@ pub struct Piece {
     pub text: String,
     pub logprob: f32,
     pub entropy: f32,
+    /// The token's id; none for text held back at the end.
+    pub id: Option<u32>,
 }
 
 /// What a model is given to read.
@@ -288,6 +290,7 @@ fn token(command: CommandId, piece: Piece) -> Event {
         text: piece.text,
         logprob: Num(piece.logprob.into()),
         entropy: Some(Num(piece.entropy.into())),
+        id: piece.id,
     }
 }
 

@@ -23,8 +23,9 @@ impl Trainer<'_, '_> {
             };
             match request {
                 Some(request) => {
-                    if self.obey_one(request, &mut paused)? == Flow::Stop {
-                        return Ok(Flow::Stop);
+                    let flow = self.obey_one(request, &mut paused)?;
+                    if flow != Flow::Continue {
+                        return Ok(flow);
                     }
                     let phase = if paused {
                         Phase::Paused
@@ -33,10 +34,7 @@ impl Trainer<'_, '_> {
                     };
                     self.cx.port.enter(phase, self.cx.step());
                 }
-                None if paused && self.cx.port.stop_flag() => {
-                    self.save_and_stop();
-                    return Ok(Flow::Stop);
-                }
+                None if paused && self.cx.port.stop_flag() => return Ok(Flow::SaveAndStop),
                 None if paused => {}
                 None => return Ok(Flow::Continue),
             }

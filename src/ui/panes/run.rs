@@ -17,7 +17,7 @@ use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap;
 use crate::ui::msg::{Asked, Msg, Slot};
 use crate::ui::overlays::{Field, Form, LeaveQuestion, Overlay, Prompt};
-use crate::ui::panes::home;
+use crate::ui::panes::{chat, home, samples};
 use crate::ui::request::{Answer, Hint, Hints, Request, Topic, titles};
 use crate::ui::store::{HeldRun, LinkState, Store};
 use crate::ui::theme::Theme;
@@ -277,6 +277,13 @@ impl Pane for RunPane {
             Some(held) => {
                 let resume = held.resumable().map(|_| (A::Pause, "resume"));
                 let mut hints: Vec<Hint> = resume.into_iter().collect();
+                if !held.state.checkpoints.is_empty() {
+                    hints.push((A::Open(&chat::ENTRY), "chat"));
+                }
+                if !held.state.samples.is_empty() {
+                    hints.push((A::Open(&samples::ENTRY), "samples"));
+                }
+                hints.push((A::SavePicture, A::SavePicture.info().title));
                 hints.extend(titles(&[
                     A::Zoom,
                     A::ChartNext,
