@@ -13,6 +13,7 @@
 //! | 5 | [`plan`] | before a run: memory, time and cost |
 //! | 4 | [`spec`] | presets and overrides → a validated `RunSpec` |
 //! | 3 | [`methods`] | losses, one file per training method |
+//! | 3 | [`rewards`] | what an answer is worth, one file per rule |
 //! | 2 | [`nn`] [`hf`] [`llama_cpp`] [`optim`] [`data`] [`metrics`] | models, file formats, optimizers, batches, metrics |
 //! | 2 | [`diagnosis`] | how a training goes: rules over the fold of its events, one verdict |
 //! | 1 | [`run`] [`kernels`] [`hardware`] [`hub`] [`wire`] [`gguf`] | run directories and logs; fused operations; the machine; the Hugging Face hub; the protocol; GGUF files |
@@ -40,6 +41,7 @@ pub mod metrics;
 pub mod nn;
 pub mod optim;
 pub mod plan;
+pub mod rewards;
 pub mod run;
 pub mod spec;
 pub mod ui;

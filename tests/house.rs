@@ -27,10 +27,12 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("data", &["embed", "gguf", "hub"]),
     ("metrics", &["wire"]),
     ("methods", &["nn", "data", "metrics"]),
+    ("rewards", &[]),
     (
         "spec",
         &[
             "methods",
+            "rewards",
             "nn",
             "optim",
             "data",
@@ -45,6 +47,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         &[
             "spec",
             "methods",
+            "rewards",
             "metrics",
             "nn",
             "optim",

@@ -66,8 +66,16 @@ impl Portion {
             }
             Packing::Padded => {
                 let (pieces, account) = cut();
-                let tokens = predictions(&pieces);
-                let padded = Padded::new(&pieces, how.unit.sequences());
+                let (tokens, padded) = match how.unit {
+                    Unit::Prompt => {
+                        let prompts: Vec<Piece> = pieces.iter().copied().step_by(2).collect();
+                        (predictions(&prompts), Padded::unsorted(prompts.len()))
+                    }
+                    unit => (
+                        predictions(&pieces),
+                        Padded::new(&pieces, unit.documents()),
+                    ),
+                };
                 (Layout::Padded(pieces, padded), tokens, account)
             }
         };
@@ -76,7 +84,7 @@ impl Portion {
             store: store.clone(),
             layout,
             tokens,
-            documents: (spans.len() / how.unit.sequences()) as u64,
+            documents: (spans.len() / how.unit.documents()) as u64,
         };
         (portion, account)
     }
@@ -112,7 +120,7 @@ impl Portion {
             return None;
         };
         let mut ids = Vec::new();
-        let hashes = pieces.iter().map(|piece| {
+        let hashes = self.texts(pieces).map(|piece| {
             ids.clear();
             self.store.copy(piece.start, piece.len as usize, &mut ids);
             let mut hash = DefaultHasher::new();
@@ -122,12 +130,18 @@ impl Portion {
         Some(hashes.collect())
     }
 
+    /// Pieces that hold tokens: all but the references of prompts.
+    fn texts<'a>(&self, pieces: &'a [Piece]) -> impl Iterator<Item = &'a Piece> + use<'a> {
+        let unit = self.store.unit;
+        pieces.iter().step_by(unit.documents() / unit.sequences())
+    }
+
     /// Tokens in order, up to `limit`.
     fn flat(&self, limit: usize, out: &mut Vec<u32>) {
         match &self.layout {
             Layout::Stream(stream) => stream.flat(&self.store, limit, out),
             Layout::Packed(pieces, _) | Layout::Padded(pieces, _) => {
-                for piece in pieces {
+                for piece in self.texts(pieces) {
                     if out.len() >= limit {
                         return;
                     }
@@ -234,7 +248,12 @@ impl Documents {
             source: source as u32,
         };
         let drawn = padded.batch((index % draws) as usize, batch_size, draw);
-        let drawn: Vec<Piece> = drawn.flat_map(|i| self.example(pieces, i)).collect();
+        let drawn: Vec<usize> = drawn.collect();
+        for number in &drawn {
+            self.refer(batch, portion, pieces, *number);
+        }
+        let drawn = drawn.into_iter().flat_map(|i| self.example(pieces, i));
+        let drawn: Vec<Piece> = drawn.collect();
         let longest = drawn.iter().map(Piece::places).max().unwrap_or(1);
         let width = padded::width(longest, self.how.seq_len);
         let from = (false, source, portion);
@@ -302,6 +321,7 @@ impl Documents {
                     lay(batch, from, row, width);
                 }
                 Layout::Padded(pieces, padded) => {
+                    self.refer(batch, portion, pieces, padded.sorted(row));
                     for piece in self.example(pieces, padded.sorted(row)) {
                         lay(batch, from, std::iter::once(piece), width);
                     }
@@ -310,11 +330,23 @@ impl Documents {
         }
     }
 
-    /// The pieces of an example.
+    /// The pieces of an example that are sequences of a batch.
     fn example<'a>(&self, pieces: &'a [Piece], number: usize) -> impl Iterator<Item = Piece> + 'a {
-        let sequences = self.how.unit.sequences();
-        let first = number * sequences;
-        pieces[first..first + sequences].iter().copied()
+        let unit = self.how.unit;
+        let first = number * unit.documents();
+        pieces[first..first + unit.sequences()].iter().copied()
+    }
+
+    /// Writes the reference of a prompt beside the batch.
+    fn refer(&self, batch: &mut Batch, portion: &Portion, pieces: &[Piece], number: usize) {
+        if self.how.unit == Unit::Prompt {
+            let Piece { start, len } = pieces[2 * number + 1];
+            let mut bytes = Vec::new();
+            portion.store.copy(start, len as usize, &mut bytes);
+            let bytes: Vec<u8> = bytes.into_iter().map(|id| id as u8).collect();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            batch.references.push(text);
+        }
     }
 
     /// Random rows of the validation split, the same ones for the same index.

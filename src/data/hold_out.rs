@@ -19,10 +19,10 @@ pub(super) fn split(store: &Store, fraction: f64) -> (Vec<Span>, Vec<Span>) {
     if store.unit == Unit::Text && store.documents() < ENOUGH {
         return cut(store, fraction);
     }
-    let sequences = store.unit.sequences();
+    let documents = store.unit.documents();
     let (mut train, mut val) = (Vec::new(), Vec::new());
     let spans: Vec<Span> = store.spans().collect();
-    for (number, example) in spans.chunks(sequences).enumerate() {
+    for (number, example) in spans.chunks(documents).enumerate() {
         let mut rng = Rng::new(0, Stream::Eval, number as u64, 2);
         match rng.uniform_f64() < fraction {
             true => val.extend_from_slice(example),
@@ -30,7 +30,7 @@ pub(super) fn split(store: &Store, fraction: f64) -> (Vec<Span>, Vec<Span>) {
         }
     }
     if val.is_empty() {
-        val = train.split_off(train.len().saturating_sub(sequences));
+        val = train.split_off(train.len().saturating_sub(documents));
     }
     (train, val)
 }

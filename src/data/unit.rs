@@ -9,14 +9,25 @@ pub enum Unit {
     Text,
     /// Two answers to one prompt: the chosen sequence, then the rejected one.
     Pair,
+    /// A prompt that the model answers itself, with what rewards compare the answer with.
+    Prompt,
 }
 
 impl Unit {
-    /// Sequences of an example; they stand next to each other in stores and batches.
+    /// Sequences of an example in a batch; they stand next to each other.
     pub fn sequences(self) -> usize {
         match self {
-            Unit::Text => 1,
+            Unit::Text | Unit::Prompt => 1,
             Unit::Pair => 2,
+        }
+    }
+
+    /// Documents of an example in the store; they stand next to each other. Behind a prompt stands its reference: the
+    /// bytes of a JSON object, one for each id.
+    pub fn documents(self) -> usize {
+        match self {
+            Unit::Text => 1,
+            Unit::Pair | Unit::Prompt => 2,
         }
     }
 }

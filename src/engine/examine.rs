@@ -59,6 +59,10 @@ fn sequences(batch: &Batch, logp: &[f32], tokenizer: &Tokenizer) -> Vec<Examined
             answer: tokenizer.decode(&answer).chars().take(CHARACTERS).collect(),
             tokens: n,
             logp: Num(sum),
+            right: None,
+            reward: None,
+            rewards: Vec::new(),
+            advantage: None,
             reference_logp: reference.and_then(|r| r.get(row)).map(|x| Num((*x).into())),
         }
     };
@@ -68,6 +72,7 @@ fn sequences(batch: &Batch, logp: &[f32], tokenizer: &Tokenizer) -> Vec<Examined
 fn label(unit: Unit, row: usize) -> &'static str {
     match (unit, row % 2) {
         (Unit::Text, _) => "text",
+        (Unit::Prompt, _) => "answer",
         (Unit::Pair, 0) => "chosen",
         (Unit::Pair, _) => "rejected",
     }

@@ -18,6 +18,7 @@ pub mod preflight;
 mod prepare;
 mod rescue;
 pub mod roles;
+pub mod rollouts;
 mod sample;
 mod state;
 mod step;

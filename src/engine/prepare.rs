@@ -4,7 +4,9 @@ use super::checkpoint::disk::RealDisk;
 use super::checkpoint::fingerprint::Match;
 use super::checkpoint::{self, Fingerprint, Found, Store};
 use super::emit::Port;
+use super::experience::Experience;
 use super::mix::Mix;
+use super::rollouts::Rollouts;
 use super::state::TrainState;
 use super::step::StepLog;
 use super::train::Trainer;
@@ -51,12 +53,16 @@ pub(super) fn prepare<'a, 'p>(
         true => resume(job, port, &data, &mut state, &mut store)?,
         false => None,
     };
+    let experience: Box<dyn Experience> = match Rollouts::of(spec, &data, &port.clock) {
+        Some(rollouts) => Box::new(rollouts),
+        None => Box::new(Loader::new(data.clone(), schedule(spec), Prefetch::Ahead)),
+    };
     Ok(Trainer {
         job,
         spec,
         port,
         summary,
-        experience: Box::new(Loader::new(data.clone(), schedule(spec), Prefetch::Ahead)),
+        experience,
         mix: Mix::of(&data),
         data,
         state,

@@ -1,6 +1,7 @@
 //! One optimizer step: micro-batches forward and backward, the norm, the update. And its line in the log.
 
 use super::due::log_is_due;
+use super::rollouts::SHARE;
 use super::train::Trainer;
 use super::update::{At, Gradients, Rates, apply, gradients};
 use super::{EngineError, rescue};
@@ -29,6 +30,8 @@ pub(super) struct StepLog {
     by_source: Vec<u64>,
     busy: Duration,
     waited: Duration,
+    /// Of answers that the step learns from: writing and scoring.
+    answering: Duration,
 }
 
 impl Trainer<'_, '_> {
@@ -81,7 +84,11 @@ impl Trainer<'_, '_> {
         let step = self
             .experience
             .step(at.micro_step, &mut self.state.models)?;
-        self.log.waited += self.port.clock.elapsed() - asked;
+        let waited = self.port.clock.elapsed() - asked;
+        match self.experience.rollouts() {
+            Some(_) => self.log.answering += waited,
+            None => self.log.waited += waited,
+        }
         let method = &*self.spec.method;
         let found = gradients(method, &mut self.state.models.policy, &step.batches, at)?;
         self.log.by_source = step.by_source();
@@ -145,6 +152,10 @@ impl Trainer<'_, '_> {
             return;
         }
         let mut values = self.values();
+        if let Some(rollouts) = self.experience.rollouts() {
+            let readings = rollouts.readings().into_iter();
+            values.extend(readings.map(|(id, value)| (id, Num(value))));
+        }
         let log = std::mem::take(&mut self.log);
         let seconds = log.busy.as_secs_f64().max(1e-9);
         let mut set = |id: &str, value: f64| values.insert(id.to_string(), Num(value));
@@ -153,6 +164,9 @@ impl Trainer<'_, '_> {
         set(id::DATA_WAIT, log.waited.as_secs_f64() / seconds);
         if let Some(ratio) = self.update_ratio() {
             set(id::UPDATE_RATIO, ratio);
+        }
+        if self.experience.rollouts().is_some() {
+            set(SHARE, log.answering.as_secs_f64() / seconds);
         }
         for (metric, value) in self.mix.readings(&self.state.progress.source_tokens) {
             set(&metric, value);

@@ -17,6 +17,14 @@ use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome, Phase};
 use std::sync::Arc;
 
+/// What says nothing of a model that is evaluated by its answers.
+const NOT_OF_ANSWERS: [&str; 4] = [
+    id::VAL_LOSS,
+    id::VAL_PPL,
+    id::VAL_BPB,
+    id::VAL_TOKEN_ACCURACY,
+];
+
 /// A run in progress.
 pub(super) struct Trainer<'a, 'p> {
     pub job: &'a EngineJob,
@@ -53,7 +61,13 @@ pub(super) fn begin(
     for metric in own {
         let validation = metric.validation_info();
         metrics.retain(|known| known.id != validation.id);
-        metrics.extend([metric.info(), validation]);
+        metrics.push(metric.info());
+        // Methods that learn from their own answers are evaluated by answers.
+        metrics.extend(job.spec.method.on_policy().is_none().then_some(validation));
+    }
+    if let Some(rollouts) = trainer.experience.rollouts() {
+        metrics.extend(rollouts.declarations());
+        metrics.retain(|metric| !NOT_OF_ANSWERS.contains(&metric.id.as_str()));
     }
     metrics.extend(trainer.mix.declarations());
     trainer.port.emit(Event::MetricsDeclared { metrics });
@@ -79,7 +93,11 @@ impl Trainer<'_, '_> {
                 return Ok(Outcome::Stopped);
             }
             let (step, done) = (self.step(), &self.state.progress);
-            if is_due(step, self.spec.eval.every, max_steps, done.evaluated_at) {
+            // Where answers begin is what their rise is measured against.
+            let first = step == 0 && self.spec.method.on_policy().is_some();
+            if first && done.evaluated_at.is_none()
+                || is_due(step, self.spec.eval.every, max_steps, done.evaluated_at)
+            {
                 self.evaluate_now(self.extent())?;
                 let broken_off = self.state.progress.evaluated_at != Some(step);
                 if broken_off && self.port.stop_is_waiting() {

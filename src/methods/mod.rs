@@ -3,7 +3,10 @@
 //! gradient through the model. Losses that are linear in log-probabilities only name their coefficients.
 
 mod dpo;
+mod grpo;
+pub mod policy;
 mod pretrain;
+mod rloo;
 mod scored;
 mod sft;
 #[cfg(test)]
@@ -49,6 +52,10 @@ pub enum Normalizer {
     Tokens,
     /// Pairs.
     Pairs,
+    /// Sequences that the batch tells apart.
+    Sequences,
+    /// Micro-batches: each divides by its own tokens.
+    Batches,
 }
 
 impl Normalizer {
@@ -57,6 +64,8 @@ impl Normalizer {
         let of_batch = match self {
             Normalizer::Tokens => Batch::supervised,
             Normalizer::Pairs => Batch::groups,
+            Normalizer::Sequences => |batch: &Batch| batch.origins.len(),
+            Normalizer::Batches => |_: &Batch| 1,
         };
         batches.iter().map(of_batch).sum()
     }
@@ -106,6 +115,11 @@ pub trait Method: Send + Sync {
     /// Its own readings besides those of every method; evaluations measure them too, under `val/`.
     fn readings(&self) -> &'static [Metric] {
         &[]
+    }
+
+    /// What it makes of the rewards of the model's own answers, where it learns from those.
+    fn on_policy(&self) -> Option<&dyn policy::OnPolicy> {
+        None
     }
 
     /// Whether the loss is a mean negative log-likelihood per token, so that its exponential is a perplexity.
@@ -231,6 +245,10 @@ fn note(values: TokenValues, batch: &Batch, readings: &mut Readings) {
     let mask = mask(batch);
     readings.add(id::ENTROPY, dot(values.entropy, &mask), n);
     readings.add(id::TOKEN_ACCURACY, dot(values.top1, &mask), n);
+    if let Some(sampler) = batch.column(policy::SAMPLER_LOGP) {
+        let apart = values.logp.iter().zip(sampler).map(|(a, b)| (a - b).abs());
+        readings.add(policy::LOGP_DIFFERENCE, dot(&apart.collect::<Vec<_>>(), &mask), n);
+    }
 }
 
 /// Σ x · c in f64, in a fixed order.
@@ -270,5 +288,5 @@ fn by_autograd(
 
 crate::base::registry! {
     /// What the model learns from.
-    pub enum MethodConfig: dyn Method { pretrain: Pretrain, sft: Sft, dpo: Dpo }
+    pub enum MethodConfig: dyn Method { pretrain: Pretrain, sft: Sft, dpo: Dpo, grpo: Grpo, rloo: Rloo }
 }

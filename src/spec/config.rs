@@ -8,6 +8,8 @@ use crate::{
     optim::OptimizerConfig,
     optim::schedule::ScheduleConfig,
 };
+use super::RolloutConfig;
+use crate::rewards::WeightedReward;
 use serde::{Deserialize, Serialize};
 
 /// The complete configuration of a run.
@@ -28,6 +30,11 @@ pub struct RunConfig {
     pub adapter: Option<AdapterConfig>,
     /// Training and validation data.
     pub data: DataConfig,
+    /// Answers of the model that methods like grpo and rloo learn from.
+    pub rollout: RolloutConfig,
+    /// What such an answer is worth: a list of rewards by name, or maps with their settings, `weight` and `name`. The first
+    /// decides whether an answer passes (`eval/pass@1`); its weight may be 0.
+    pub rewards: Vec<WeightedReward>,
     /// Training length, batch size and precision.
     pub train: TrainConfig,
     /// The optimizer.
@@ -131,6 +138,8 @@ impl Default for RunConfig {
             model: ModelConfig::default(),
             adapter: None,
             data: DataConfig::default(),
+            rollout: RolloutConfig::default(),
+            rewards: Vec::new(),
             train: TrainConfig::default(),
             optimizer: OptimizerConfig::AdamW(Default::default()),
             schedule: ScheduleConfig::Cosine(Default::default()),

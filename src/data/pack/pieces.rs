@@ -1,6 +1,7 @@
 //! Documents cut to the length of a row, and the account of what that cost.
 
 use super::TooLong;
+use crate::data::Unit;
 use crate::data::store::Store;
 
 /// Tokens that stand together: a document, or a part of one. The first is given, the others are predicted.
@@ -81,7 +82,13 @@ pub(crate) fn cut(
         pieces: Vec::new(),
         account: Account::default(),
     };
-    let sequences = store.unit.sequences();
+    if store.unit == Unit::Prompt {
+        documents
+            .chunks_exact(2)
+            .for_each(|example| cutter.prompt(example[0], example[1]));
+        return (cutter.pieces, cutter.account);
+    }
+    let sequences = store.unit.documents();
     for example in documents.chunks(sequences) {
         let before = cutter.pieces.len();
         example.iter().for_each(|span| cutter.document(*span));
@@ -102,6 +109,23 @@ struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
+    /// A prompt, with its answer behind it where one is known, stays whole or goes; so does its reference.
+    fn prompt(&mut self, (start, len): (u64, u64), (reference, bytes): (u64, u64)) {
+        if len > self.seq_len as u64 + 1 {
+            self.account.dropped += 1;
+            self.account.lost_tokens += len;
+        } else if len < 2 {
+            self.account.nothing_supervised += 1;
+        } else {
+            let piece = |start, len: u64| Piece {
+                start,
+                len: len as u32,
+            };
+            self.pieces
+                .extend([piece(start, len), piece(reference, bytes)]);
+        }
+    }
+
     fn document(&mut self, (start, len): (u64, u64)) {
         let (before, longest) = (self.pieces.len(), self.seq_len as u64 + 1);
         match self.too_long {

@@ -193,6 +193,10 @@ mod tests {
             tokens: 4,
             logp: Num(logp),
             reference_logp: reference.map(Num),
+            right: None,
+            reward: None,
+            rewards: Vec::new(),
+            advantage: None,
         }
     }
 
