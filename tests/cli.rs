@@ -93,11 +93,24 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
         &["not a multiple of n_head 3", "try: "],
     ),
     (&["train", "gone.yaml"], 2, &["no such file"]),
+    (
+        &["train", "chats.jsonl"],
+        2,
+        &["this is data, not a spec", "data.path=chats.jsonl"],
+    ),
+    (
+        &["--theme", "nope", "presets", "list"],
+        2,
+        &["there is no theme nope"],
+    ),
+    (&["--hardware", "nope.json", "runs"], 2, &["nope.json"]),
 ];
 
 #[test]
 fn every_ending_has_its_code_and_its_words() {
     let dir = tempfile::tempdir().unwrap();
+    let row = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}\n";
+    std::fs::write(dir.path().join("chats.jsonl"), row.repeat(2)).unwrap();
     for (args, code, phrases) in ENDINGS {
         let output = llmtui(dir.path(), args);
         let errors = text(&output.stderr);

@@ -6,6 +6,7 @@
     reason = "a test that cannot read the sources has failed"
 )]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -342,6 +343,59 @@ fn arrows_point_down_only() {
     }
     faults.dedup();
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// Modules of the same room that a file names: `super::x`, as deep as the file lies, or `crate::room::x`.
+fn siblings(path: &str, code: &str) -> Vec<String> {
+    let depth = path.matches('/').count() - usize::from(path.ends_with("/mod.rs"));
+    let prefixes = ["super::".repeat(depth), format!("crate::{}::", room(path))];
+    let mut names = Vec::new();
+    for prefix in prefixes {
+        for (at, _) in code.match_indices(&prefix) {
+            let before = code[..at].chars().next_back();
+            let rest = &code[at + prefix.len()..];
+            if before.is_some_and(|c| c == ':' || c.is_alphanumeric()) {
+                continue;
+            }
+            match rest.strip_prefix('{') {
+                Some(group) => names.extend(group_heads(group)),
+                None => names.push(identifier(rest)),
+            }
+        }
+    }
+    names
+}
+
+/// A verb may use another one, never in a circle: what two of them share lies below both.
+#[test]
+fn the_verbs_of_the_command_line_have_no_circles() {
+    let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for source in sources() {
+        let Some(inner) = source.path.strip_prefix("cli/") else {
+            continue;
+        };
+        let own = room(inner).to_string();
+        if own != "mod" {
+            let named = siblings(&source.path, &source.code);
+            graph.entry(own).or_default().extend(named);
+        }
+    }
+    assert!(
+        graph["train"].contains("run_ref"),
+        "the reader reads nothing"
+    );
+    // Leaves go first, until nothing is left or all that is left hangs on a circle.
+    while let Some(leaf) = graph.iter().find_map(|(module, named)| {
+        let free = named.iter().all(|n| n == module || !graph.contains_key(n));
+        free.then(|| module.clone())
+    }) {
+        graph.remove(&leaf);
+    }
+    let left: Vec<&String> = graph.keys().collect();
+    assert!(
+        left.is_empty(),
+        "these modules of cli hang on a circle: {left:?}"
+    );
 }
 
 /// An arrow that nobody draws is a permission that nobody decided on.

@@ -4,10 +4,11 @@ use super::{
     Context,
     exit::{Exit, Failure},
     progress::Progress,
+    run_ref, workbench,
 };
 use crate::link::{Incoming, open};
-use crate::run::{RunDir, index};
-use crate::wire::{Outcome, encode};
+use crate::run::RunDir;
+use crate::wire::encode;
 use std::io::Write;
 
 /// Open a run in the workbench: live if it is running, otherwise from its log
@@ -25,32 +26,12 @@ pub struct Args {
 }
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
-    let run = find(args.run.as_deref(), cx)?;
+    let run = run_ref::find(args.run.as_deref(), cx)?;
     let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
     if terminal && !args.headless && !args.json {
-        return super::home::workbench(crate::ui::What::Run(run), cx);
+        return workbench::open(crate::ui::What::Run(run), cx);
     }
     follow(&run, args.json, cx)
-}
-
-/// The named run, or the newest live one.
-pub fn find(word: Option<&str>, cx: &Context) -> anyhow::Result<RunDir> {
-    match word {
-        Some(word) => named(word, cx),
-        None => index::newest_live(&cx.runs_dir)?.ok_or_else(|| {
-            Failure::yours(
-                format!("no live run in {}", cx.runs_dir.display()),
-                "llmtui runs",
-            )
-            .into()
-        }),
-    }
-}
-
-/// Resolves an argument to a run.
-pub fn named(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
-    index::resolve(&cx.runs_dir, word)
-        .map_err(|e| Failure::yours(e.to_string(), "llmtui runs").into())
 }
 
 /// Prints a run's events from first to last. Leaving does not affect the run.
@@ -82,15 +63,7 @@ pub fn follow(run: &RunDir, json: bool, cx: &Context) -> anyhow::Result<Exit> {
             writeln!(out, "{line}")?;
         }
     }
-    Ok(ending(&progress))
-}
-
-/// If the watched run failed, so does this command; a run without a final event was killed.
-fn ending(progress: &Progress) -> Exit {
-    match progress.state().finished.as_ref().map(|f| f.outcome) {
-        Some(Outcome::Completed | Outcome::Stopped) => Exit::Done,
-        Some(Outcome::Failed | Outcome::Refused) => Exit::Training,
-        Some(Outcome::Crashed) => Exit::Ours,
-        None => Exit::Machine,
-    }
+    // If the watched run failed, so does this command; a run without a final event was killed.
+    let finished = progress.state().finished.as_ref();
+    Ok(finished.map_or(Exit::Machine, |f| f.outcome.into()))
 }

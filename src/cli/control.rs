@@ -1,7 +1,7 @@
 //! Commands to a live engine from the shell: what `stop`, `pause` and `resume` share.
 
 use super::exit::Failure;
-use super::{Context, attach};
+use super::{Context, run_ref};
 use crate::base::clock::{Clock, SystemClock};
 use crate::link::{Incoming, Link, open};
 use crate::run::{RunDir, RunState};
@@ -25,7 +25,7 @@ impl Controlled {
     /// # Errors
     /// There is no such run, or no engine holds it.
     pub fn connect(word: Option<&str>, cx: &Context) -> anyhow::Result<Controlled> {
-        let run = attach::find(word, cx)?;
+        let run = run_ref::find(word, cx)?;
         let link = open(&run, &cx.env)?;
         if !link.live() {
             let hint = format!("llmtui resume {}", run.id());

@@ -1,10 +1,9 @@
 //! `llmtui diagnose`: the rules over a run's log, live or finished. Only reads.
 
 use super::exit::{Exit, Failure};
-use super::{Context, finding};
+use super::{Context, finding, run_ref};
 use crate::diagnosis::{Diagnosis, diagnose};
-use crate::run::log::Tail;
-use crate::run::{RunDir, RunState, index};
+use crate::run::{RunDir, index};
 use std::io::Write;
 
 /// Judge a run: does it learn, has it diverged, does it overfit; with evidence, cause and fix
@@ -24,7 +23,7 @@ pub struct Args {
 const TITLE: usize = 14;
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    let state = fold(&find(&args.run, cx)?)?;
+    let state = run_ref::fold(&find(&args.run, cx)?)?;
     let diagnosis = diagnose(&state);
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -50,16 +49,6 @@ fn find(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
         Some(run) => Ok(RunDir::open(&run.path)?),
         None => Err(Failure::yours(error.to_string(), "llmtui runs").into()),
     }
-}
-
-/// The run as its log tells it.
-pub(super) fn fold(run: &RunDir) -> anyhow::Result<RunState> {
-    let mut state = RunState::new();
-    let mut tail = Tail::open(&run.events_path())?;
-    while let Some(envelope) = tail.next_event()? {
-        state.apply(&envelope);
-    }
-    Ok(state)
 }
 
 /// ```text

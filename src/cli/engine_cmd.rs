@@ -1,9 +1,9 @@
 //! `llmtui engine`: the process behind a viewer. Internal: started by `train` and `chat`.
 
 use super::{
-    Context, attach,
+    Context,
     exit::{Exit, Failure},
-    model_ref,
+    model_ref, run_ref,
 };
 use crate::base::clock::{Clock, SystemClock};
 use crate::engine::infer::{self, HeldModel};
@@ -13,8 +13,7 @@ use crate::link::signals::{self, Hangup};
 use crate::link::stdio::{self, Speaker};
 use crate::link::{self, EngineIo, Host};
 use crate::plan::learn;
-use crate::run::{RunDir, RunState, Tail};
-use crate::spec::RunSpec;
+use crate::run::RunDir;
 use crate::wire::{Event, Outcome};
 use std::cell::RefCell;
 use std::io::BufReader;
@@ -51,7 +50,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     match (&args.infer, &args.run_dir) {
         (Some(checkpoint), _) => hold_model(checkpoint, cx),
         (None, Some(run_dir)) if args.stdio => {
-            let run = attach::named(&run_dir.to_string_lossy(), cx)?;
+            let run = run_ref::named(&run_dir.to_string_lossy(), cx)?;
             link::relay(&cx.env, run.id(), std::io::stdin(), &mut std::io::stdout())?;
             Ok(Exit::Done)
         }
@@ -76,7 +75,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
         .map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
     let job = EngineJob {
         env: cx.env.clone(),
-        spec: spec_of(&run)?,
+        spec: run_ref::spec_of(&run)?,
         run_dir: run.clone(),
         force: args.force,
         stop_after: args.stop_after,
@@ -91,7 +90,7 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     signals::handle(host.stop_flag(), host.commands(), Hangup::Ignore);
     let outcome = host.wait()?;
     learn_from(&run, cx);
-    Ok(ending(outcome))
+    Ok(outcome.into())
 }
 
 /// Runs the engine on its own thread, writing to the log.
@@ -106,44 +105,17 @@ pub fn drive(job: &EngineJob, io: EngineIo) -> Outcome {
     engine::run(job, &mut emit, commands, stop, clock)
 }
 
-/// The resolved spec the run was created with.
-pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
-    let path = run.spec_path();
-    let text = std::fs::read_to_string(&path)
-        .map_err(|e| Failure::machine(format!("{}: {e}", path.display()), ""))?;
-    RunSpec::from_yaml(&text)
-        .map_err(|e| Failure::yours(format!("{}: {e}", path.display()), "").into())
-}
-
 /// Records what the run used for the planner. A failure only makes later plans less accurate.
 pub fn learn_from(run: &RunDir, cx: &Context) {
     let Some(folder) = &cx.env.state_dir else {
         return;
     };
-    let outcome = observed(run).and_then(|found| match found {
+    let outcome = run_ref::fold(run).and_then(|state| match learn::observe(&state) {
         Some(observation) => learn::record(folder, &observation),
         None => Ok(()),
     });
     if let Err(e) = outcome {
         tracing::warn!("{}: {e}", folder.display());
-    }
-}
-
-fn observed(run: &RunDir) -> std::io::Result<Option<learn::Observation>> {
-    let mut state = RunState::new();
-    let mut tail = Tail::open(&run.events_path())?;
-    while let Some(envelope) = tail.next_event()? {
-        state.apply(&envelope);
-    }
-    Ok(learn::observe(&state))
-}
-
-/// The exit code for a run's outcome.
-pub fn ending(outcome: Outcome) -> Exit {
-    match outcome {
-        Outcome::Completed | Outcome::Stopped => Exit::Done,
-        Outcome::Failed | Outcome::Refused => Exit::Training,
-        Outcome::Crashed => Exit::Ours,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Exit codes: 0 success, 2 user error, 3 environment, 4 training failed, 101 a bug. A reader that closes the pipe has
 //! seen enough: that is success.
 
+use crate::wire::Outcome;
 use std::io::{ErrorKind, Write};
 use std::panic::PanicHookInfo;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,17 @@ impl Exit {
             Exit::Machine => 3,
             Exit::Training => 4,
             Exit::Ours => 101,
+        }
+    }
+}
+
+/// A run's outcome.
+impl From<Outcome> for Exit {
+    fn from(outcome: Outcome) -> Exit {
+        match outcome {
+            Outcome::Completed | Outcome::Stopped => Exit::Done,
+            Outcome::Failed | Outcome::Refused => Exit::Training,
+            Outcome::Crashed => Exit::Ours,
         }
     }
 }

@@ -2,10 +2,10 @@
 //! run's socket stays open, so others can watch and control it.
 
 use super::Context;
-use super::engine_cmd::{drive, ending, learn_from};
+use super::engine_cmd::{drive, learn_from};
 use super::exit::{Exit, Failure};
-use super::home;
 use super::progress::Progress;
+use super::workbench;
 use crate::engine::EngineJob;
 use crate::link::signals::{self, Hangup};
 use crate::link::{Host, HostError, Incoming, Link};
@@ -39,12 +39,12 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
     let before = host.begin_seq();
     let mut link = host.link();
     if viewer == Viewer::Workbench {
-        let shown = home::workbench(What::Here(run.clone(), link), cx);
+        let shown = workbench::open(What::Here(run.clone(), link), cx);
         stop.store(true, Ordering::Relaxed);
         let outcome = host.wait()?;
         learn_from(&run, cx);
         shown?;
-        return Ok(ending(outcome));
+        return Ok(outcome.into());
     }
     for advice in &advice {
         eprintln!("advice: {}: {}", advice.place, advice.evidence);
@@ -60,7 +60,7 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
     let outcome = host.wait()?;
     learn_from(&run, cx);
     printed?;
-    Ok(ending(outcome))
+    Ok(outcome.into())
 }
 
 /// The engine with its socket; if the socket cannot be bound, the run just cannot be watched from elsewhere.

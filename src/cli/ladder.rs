@@ -1,7 +1,6 @@
 //! `llmtui ladder`: a few small runs and what they predict about the large one.
 
 use super::args::SpecArgs;
-use super::engine_cmd::ending;
 use super::{
     Context,
     exit::{Exit, Failure},
@@ -152,7 +151,7 @@ fn climb(
             let why = finish.map(|f| f.message.clone()).unwrap_or_default();
             let what = format!("{} ended before its last step: {why}", dir.id());
             let hint = format!("llmtui attach {}", dir.id());
-            return Err(match ending(outcome) {
+            return Err(match Exit::from(outcome) {
                 Exit::Training => Failure::training(what, hint),
                 _ => Failure::machine(what, hint),
             }

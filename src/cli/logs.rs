@@ -1,7 +1,7 @@
 //! `llmtui logs`: what a run has logged.
 
 use super::progress::Progress;
-use super::{Context, attach, exit::Exit};
+use super::{Context, attach, exit::Exit, run_ref};
 use crate::link::{Incoming, replay};
 use crate::wire::encode;
 use std::io::Write;
@@ -21,7 +21,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    let run = attach::find(args.run.as_deref(), cx)?;
+    let run = run_ref::find(args.run.as_deref(), cx)?;
     if args.follow {
         return attach::follow(&run, args.json, cx);
     }

@@ -38,10 +38,12 @@ mod progress;
 mod quantize;
 mod resume;
 mod rm;
+mod run_ref;
 mod runs;
 mod stop;
 mod tokenizer;
 pub mod train;
+mod workbench;
 
 use crate::base::{clock::SystemClock, paths::Env};
 use crate::hardware::Recording;
@@ -169,6 +171,12 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         stdin_is_terminal: std::io::stdin().is_terminal(),
         stdout_is_terminal: std::io::stdout().is_terminal(),
     };
+    // What is wrong with a global option is said before anything starts, also by verbs that do not use it.
+    cx.recording()?;
+    if let Some(theme) = &cx.theme {
+        crate::ui::check_theme(theme, &cx.env, &cx.spec_sources())
+            .map_err(|what| exit::Failure::yours(what, ""))?;
+    }
     let Some(verb) = cli.verb else {
         return home::run(&cx);
     };

@@ -88,7 +88,7 @@ fn listing(folder: &Path) -> Vec<String> {
 }
 
 fn best_of(word: &str, cx: &Context) -> anyhow::Result<PathBuf> {
-    let run = super::attach::named(word, cx)?;
+    let run = super::run_ref::named(word, cx)?;
     match run.best_checkpoint() {
         Some(checkpoint) => Ok(checkpoint.path),
         None => {

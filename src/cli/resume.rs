@@ -2,7 +2,7 @@
 
 use super::control::Controlled;
 use super::exit::{Exit, Failure};
-use super::{Context, attach};
+use super::{Context, run_ref};
 use crate::link::launch::{EngineOptions, Launcher};
 use crate::run::index::{self, RunStatus};
 use crate::wire::Command;
@@ -17,7 +17,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    let run = attach::find(args.run.as_deref(), cx)?;
+    let run = run_ref::find(args.run.as_deref(), cx)?;
     let id = run.id();
     if run.is_alive() {
         Controlled::connect(args.run.as_deref(), cx)?.command(Command::Resume)?;

@@ -1,7 +1,7 @@
 //! `llmtui rm`: delete runs with their checkpoints.
 
 use super::exit::{Exit, Failure};
-use super::{Context, attach};
+use super::{Context, run_ref};
 use crate::base::human;
 use crate::run::RunDir;
 use std::io::{BufRead, Write};
@@ -20,7 +20,7 @@ pub struct Args {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     // All are looked up before any is deleted: a typo deletes nothing.
-    let named = |word: &String| attach::named(word, cx);
+    let named = |word: &String| run_ref::named(word, cx);
     let mut runs = args.runs.iter().map(named).collect::<Result<Vec<_>, _>>()?;
     runs.sort_by(|a, b| a.path().cmp(b.path()));
     runs.dedup();

@@ -1,9 +1,9 @@
 //! `llmtui train`: start or resume a run.
 
 use super::args::{Resume, SpecArgs};
-use super::engine_cmd::spec_of;
 use super::exit::{Exit, Failure};
-use super::{Context, attach, headless, home};
+use super::run_ref::{named, spec_of};
+use super::{Context, headless, workbench};
 use crate::base::human;
 use crate::data::{Dataset, Surroundings};
 use crate::engine::{EngineJob, TrainState};
@@ -83,7 +83,10 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let resume = matches!(target, Target::Resumed(_));
     let run = match target {
         Target::Resumed(run) => run,
-        Target::New(loaded) => create(&loaded, cx)?,
+        Target::New(loaded) => {
+            say_notes(&loaded);
+            create(&loaded, cx)?
+        }
     };
     let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
     if terminal && !args.headless && !args.json && !args.foreground {
@@ -92,7 +95,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             force: args.force,
             stop_after: args.stop_after,
         };
-        return home::workbench(What::Start(run, options), cx);
+        return workbench::open(What::Start(run, options), cx);
     }
     let job = EngineJob {
         env: cx.env.clone(),
@@ -108,6 +111,13 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         (false, false) => headless::Viewer::Lines,
     };
     headless::train(job, viewer, cx)
+}
+
+/// What a changed value changed besides itself.
+fn say_notes(loaded: &Loaded) {
+    for note in loaded.notes() {
+        eprintln!("note: {note}");
+    }
 }
 
 fn create(loaded: &Loaded, cx: &Context) -> anyhow::Result<RunDir> {
@@ -131,7 +141,7 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
     }
     match resume {
         Resume::Run(word) => {
-            let run = attach::named(&word.to_string_lossy(), cx)?;
+            let run = named(&word.to_string_lossy(), cx)?;
             if args.spec.target().is_some() && spec_of(&run)? != args.spec.load(cx)?.spec {
                 return Err(Failure::yours(
                     format!("this is not the spec of run {}", run.id()),
@@ -193,6 +203,9 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
         Target::New(loaded) => loaded.spec.clone(),
         Target::Resumed(run) => spec_of(run)?,
     };
+    if let Target::New(loaded) = target {
+        say_notes(loaded);
+    }
     let data = spec
         .open_data(&Surroundings::from_env(&cx.env))
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;

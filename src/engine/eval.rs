@@ -2,13 +2,14 @@
 //! and each one looks at the same windows, so that the curve compares like with like.
 
 use super::EngineError;
+use super::context::RunContext;
 use super::roles::Models;
+use super::experience::Experience;
 use super::rollouts::Passed;
-use super::train::Trainer;
 use crate::data::Dataset;
 use crate::methods::{Method, evaluate as measure, tokens};
 use crate::metrics::{Readings, id, validation_id};
-use crate::wire::{Best, Event, Num, Phase, Values};
+use crate::wire::{Best, Event, ExaminedExample, Num, Phase, Values};
 use std::time::Duration;
 
 /// How much of the validation split is read.
@@ -72,17 +73,29 @@ pub fn evaluate(
     }))
 }
 
-impl Trainer<'_, '_> {
+impl RunContext<'_, '_> {
+    /// What an evaluation now reads: the whole split after the last step, or where the spec names no number of batches.
+    fn extent(&self) -> Extent {
+        match self.spec.eval.batches {
+            Some(batches) if self.step() < self.spec.train.max_steps => Extent::Batches(batches),
+            _ => Extent::Whole,
+        }
+    }
+
     /// Evaluates, reports, and remembers the best. A loss that is not finite ends the run.
-    pub(super) fn evaluate_now(&mut self, extent: Extent) -> Result<(), EngineError> {
-        let step = self.step();
+    pub(super) fn evaluate_now(&mut self, experience: &mut dyn Experience) -> Result<(), EngineError> {
+        let (step, extent) = (self.step(), self.extent());
         self.port.enter(Phase::Evaluating, step);
         let begun = self.port.clock.elapsed();
         let port = &mut *self.port;
-        if let Some(rollouts) = self.experience.rollouts() {
+        if let Some(rollouts) = experience.rollouts() {
             let broken_off = &mut || port.stop_is_waiting();
             let found = rollouts.evaluate(&mut self.state.models, extent, broken_off)?;
-            return found.map_or(Ok(()), |found| self.answered(found, begun));
+            if let Some(found) = found {
+                let examples = rollouts.examples();
+                self.answered(found, examples, begun);
+            }
+            return Ok(());
         }
         let found = evaluate(
             &*self.spec.method,
@@ -115,7 +128,12 @@ impl Trainer<'_, '_> {
     }
 
     /// Reports how held-out prompts were answered, with answers to look at.
-    fn answered(&mut self, found: Passed, begun: Duration) -> Result<(), EngineError> {
+    fn answered(
+        &mut self,
+        found: Passed,
+        mut examples: Vec<ExaminedExample>,
+        begun: Duration,
+    ) {
         let step = self.step();
         let values = found.values.into_iter();
         let values: Values = values.map(|(id, value)| (id, Num(value))).collect();
@@ -128,10 +146,8 @@ impl Trainer<'_, '_> {
             whole: found.whole,
             seconds: (self.port.clock.elapsed() - begun).as_secs_f64(),
         });
-        let mut examples = self.experience.rollouts().map(|r| r.examples()).unwrap_or_default();
         examples.extend(found.examples);
         self.port.emit(Event::Examined { step, examples });
-        Ok(())
     }
 
     /// Notes that this step is evaluated, and the best one by the method's criterion.

@@ -1,7 +1,7 @@
 //! Held-out examples as the method sees them, and what the model says of them: for people to look at.
 
 use super::EngineError;
-use super::train::Trainer;
+use super::context::RunContext;
 use crate::data::{Batch, Tokenizer, Unit};
 use crate::methods::{REFERENCE_LOGP, tokens};
 use crate::wire::{Event, ExaminedExample, ExaminedSequence, Num};
@@ -11,7 +11,7 @@ const EXAMPLES: usize = 6;
 /// Characters that are kept of a prompt's end and of an answer's beginning.
 const CHARACTERS: usize = 240;
 
-impl Trainer<'_, '_> {
+impl RunContext<'_, '_> {
     /// Scores the first held-out examples, in batches no larger than those of evaluations: they must not need more memory.
     pub(super) fn examine(&mut self) -> Result<Event, EngineError> {
         let size = self.spec.train.micro_batch_size.min(EXAMPLES);

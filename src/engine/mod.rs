@@ -3,6 +3,7 @@
 //! source of commands and a stop flag.
 
 pub mod checkpoint;
+mod context;
 mod due;
 mod emit;
 mod eval;
@@ -12,7 +13,6 @@ pub mod export;
 pub mod infer;
 mod mix;
 pub mod models;
-mod obey;
 pub mod perplexity;
 pub mod preflight;
 mod prepare;
@@ -22,7 +22,6 @@ pub mod rollouts;
 mod sample;
 mod state;
 mod step;
-mod stop;
 mod telemetry;
 mod train;
 pub mod update;

@@ -2,15 +2,15 @@
 
 use super::checkpoint::disk::RealDisk;
 use super::checkpoint::fingerprint::Match;
-use super::checkpoint::{self, Fingerprint, Found, Store};
+use super::checkpoint::{self, Checkpoints, Fingerprint, Found, Store};
+use super::context::RunContext;
 use super::emit::Port;
 use super::experience::Experience;
 use super::mix::Mix;
 use super::rollouts::Rollouts;
 use super::state::TrainState;
-use super::step::StepLog;
-use super::train::Trainer;
-use super::{EngineError, EngineJob, Summary};
+use super::step::Stepper;
+use super::{EngineError, EngineJob};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::data::{BatchSchedule, Dataset, Loader, Prefetch, Progress, Request, Surroundings};
@@ -27,8 +27,7 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 pub(super) fn prepare<'a, 'p>(
     job: &'a EngineJob,
     port: &'a mut Port<'p>,
-    summary: &'a mut Summary,
-) -> Result<Trainer<'a, 'p>, EngineError> {
+) -> Result<(RunContext<'a, 'p>, Stepper, Checkpoints), EngineError> {
     let folder = job.run_dir.checkpoints_path();
     let begun_at = if job.resume {
         checkpoint::store::list(&folder)
@@ -57,19 +56,15 @@ pub(super) fn prepare<'a, 'p>(
         Some(rollouts) => Box::new(rollouts),
         None => Box::new(Loader::new(data.clone(), schedule(spec), Prefetch::Ahead)),
     };
-    Ok(Trainer {
+    let stepper = Stepper::new(experience, Mix::of(&data));
+    let cx = RunContext {
         job,
         spec,
         port,
-        summary,
-        experience,
-        mix: Mix::of(&data),
         data,
         state,
-        store,
-        saved_at,
-        log: StepLog::default(),
-    })
+    };
+    Ok((cx, stepper, Checkpoints::new(store, saved_at)))
 }
 
 /// Reads and tokenizes, and says in the log what was noticed.
@@ -192,18 +187,18 @@ fn resume(
 }
 
 /// The `Started` event.
-pub(super) fn start_event(trainer: &Trainer<'_, '_>) -> Event {
-    let spec = trainer.spec;
+pub(super) fn start_event(cx: &RunContext<'_, '_>, resumed_from: Option<u64>) -> Event {
+    let (spec, policy) = (cx.spec, &cx.state.models.policy);
     Event::Started {
         name: spec.name.clone(),
         method: spec.method.entry().id.into(),
         spec: spec.to_value(),
-        n_params: trainer.state.models.policy.n_params() as u64,
-        vocab_size: trainer.state.models.policy.shape().vocab_size as u64,
+        n_params: policy.n_params() as u64,
+        vocab_size: policy.shape().vocab_size as u64,
         max_steps: spec.train.max_steps,
-        batch_tokens: trainer.batch_tokens() as u64,
-        epoch_tokens: trainer.data.epoch_tokens(),
-        resumed_from: trainer.saved_at,
-        precision: Some(compute_dtype_name(trainer.state.models.policy.arithmetic()).into()),
+        batch_tokens: cx.batch_tokens() as u64,
+        epoch_tokens: cx.data.epoch_tokens(),
+        resumed_from,
+        precision: Some(compute_dtype_name(policy.arithmetic()).into()),
     }
 }

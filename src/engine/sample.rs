@@ -1,6 +1,6 @@
 //! Text for the eye: a continuation of the prompt by the weights as they are.
 
-use super::train::Trainer;
+use super::context::RunContext;
 use crate::base::sampling::{ContextLimit, Sampling};
 use crate::data::Dataset;
 use crate::nn::Model;
@@ -60,7 +60,7 @@ fn stop_at(text: &str, stop: &[String]) -> Option<usize> {
         .min()
 }
 
-impl Trainer<'_, '_> {
+impl RunContext<'_, '_> {
     /// The sample that the spec's rhythm asks for. It is for the eye: a prompt that cannot be read is a warning.
     pub(super) fn sample_on_schedule(&mut self) {
         let step = self.step();

@@ -1,13 +1,16 @@
 //! One optimizer step: micro-batches forward and backward, the norm, the update. And its line in the log.
 
+use super::EngineError;
+use super::context::RunContext;
 use super::due::log_is_due;
-use super::rollouts::SHARE;
-use super::train::Trainer;
+use super::experience::Experience;
+use super::mix::Mix;
+use super::rollouts::{POLICY_LOSS, SHARE};
+use super::state::TrainState;
 use super::update::{At, Gradients, Rates, apply, gradients};
-use super::{EngineError, rescue};
 use crate::base::stats::median;
 use crate::metrics::id;
-use crate::wire::{Event, Num, Values};
+use crate::wire::{Event, MetricInfo, Num, Values};
 use std::time::Duration;
 
 /// What one step measured.
@@ -22,7 +25,7 @@ struct Step {
 
 /// What has piled up since the last `Stepped` event.
 #[derive(Debug, Default)]
-pub(super) struct StepLog {
+struct StepLog {
     last: Step,
     steps: u32,
     tokens: u64,
@@ -34,30 +37,48 @@ pub(super) struct StepLog {
     answering: Duration,
 }
 
-impl Trainer<'_, '_> {
-    /// Places for target tokens of one optimizer step; padding may take some of them.
-    pub(super) fn batch_tokens(&self) -> usize {
-        let train = &self.spec.train;
-        let rows = train.micro_batch_size * self.spec.method.needs().unit.sequences();
-        train.grad_accum_steps * rows * self.spec.model.seq_len
+/// Takes the steps of a run: where their batches come from, and what the next line of the log will report.
+pub(super) struct Stepper {
+    experience: Box<dyn Experience>,
+    mix: Mix,
+    log: StepLog,
+}
+
+impl Stepper {
+    pub fn new(experience: Box<dyn Experience>, mix: Mix) -> Stepper {
+        Stepper {
+            experience,
+            mix,
+            log: StepLog::default(),
+        }
+    }
+
+    /// Where its batches come from.
+    pub fn experience(&mut self) -> &mut dyn Experience {
+        &mut *self.experience
+    }
+
+    /// The metrics of the sources of a mix.
+    pub fn declarations(&self) -> Vec<MetricInfo> {
+        self.mix.declarations()
     }
 
     /// Does one update. When the loss or the gradient is not finite, nothing is updated and the run ends.
-    pub(super) fn one_step(&mut self) -> Result<(), EngineError> {
-        let begun = self.port.clock.elapsed();
-        self.log.last = self.gradients()?;
-        self.refuse_non_finite()?;
+    pub fn one_step(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
+        let begun = cx.port.clock.elapsed();
+        self.log.last = self.gradients(cx)?;
+        self.refuse_non_finite(cx)?;
         let rates = Rates {
             lr: self.log.last.lr,
-            clip_norm: self.state.clip_norm(self.spec),
+            clip_norm: cx.state.clip_norm(cx.spec),
         };
         let norm = self.log.last.gradients.norm;
-        let (model, optimizer) = (&mut self.state.models.policy, &mut *self.state.optimizer);
+        let (model, optimizer) = (&mut cx.state.models.policy, &mut *cx.state.optimizer);
         self.log.last.clipped = apply(model, optimizer, norm, rates)?;
 
         let tokens = self.log.last.tokens;
         let by_source = std::mem::take(&mut self.log.by_source);
-        let progress = &mut self.state.progress;
+        let progress = &mut cx.state.progress;
         if by_source.len() > 1 {
             progress.source_tokens.resize(by_source.len(), 0);
             for (sum, tokens) in progress.source_tokens.iter_mut().zip(by_source) {
@@ -66,44 +87,42 @@ impl Trainer<'_, '_> {
         }
         progress.step += 1;
         progress.tokens += tokens;
-        progress.micro_step += self.spec.train.grad_accum_steps as u64;
+        progress.micro_step += cx.spec.train.grad_accum_steps as u64;
         progress.train_loss = Some(Num(self.log.last.gradients.loss));
         self.log.steps += 1;
         self.log.tokens += tokens;
-        self.log.busy += self.port.clock.elapsed() - begun;
+        self.log.busy += cx.port.clock.elapsed() - begun;
         Ok(())
     }
 
     /// Takes the batches of the step and sums the gradient over them.
-    fn gradients(&mut self) -> Result<Step, EngineError> {
-        let asked = self.port.clock.elapsed();
+    fn gradients(&mut self, cx: &mut RunContext<'_, '_>) -> Result<Step, EngineError> {
+        let asked = cx.port.clock.elapsed();
         let at = At {
-            seed: self.spec.seed,
-            micro_step: self.state.progress.micro_step,
+            seed: cx.spec.seed,
+            micro_step: cx.state.progress.micro_step,
         };
-        let step = self
-            .experience
-            .step(at.micro_step, &mut self.state.models)?;
-        let waited = self.port.clock.elapsed() - asked;
+        let step = self.experience.step(at.micro_step, &mut cx.state.models)?;
+        let waited = cx.port.clock.elapsed() - asked;
         match self.experience.rollouts() {
             Some(_) => self.log.answering += waited,
             None => self.log.waited += waited,
         }
-        let method = &*self.spec.method;
-        let found = gradients(method, &mut self.state.models.policy, &step.batches, at)?;
+        let method = &*cx.spec.method;
+        let found = gradients(method, &mut cx.state.models.policy, &step.batches, at)?;
         self.log.by_source = step.by_source();
         let tokens = step.n_tokens();
         self.experience.recycle(step);
         Ok(Step {
             gradients: found,
             tokens,
-            lr: self.state.lr(self.spec),
+            lr: cx.state.lr(cx.spec),
             clipped: false,
         })
     }
 
     /// Ends the run at the first loss or gradient that is not finite: the weights are still those of the step before.
-    fn refuse_non_finite(&mut self) -> Result<(), EngineError> {
+    fn refuse_non_finite(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         let Step { gradients, lr, .. } = &self.log.last;
         let (loss, grad_norm, lr) = (gradients.loss, gradients.norm, *lr);
         let (what, value) = if !loss.is_finite() {
@@ -113,94 +132,69 @@ impl Trainer<'_, '_> {
         } else {
             return Ok(());
         };
-        let step = self.step() + 1;
+        let step = cx.step() + 1;
         // The point itself belongs into the log: charts mark where it happened.
-        let tokens = self.state.progress.tokens + self.log.last.tokens;
-        let values = self.values();
-        self.port.emit(Event::Stepped {
+        let tokens = cx.state.progress.tokens + self.log.last.tokens;
+        let values = self.values(cx);
+        cx.port.emit(Event::Stepped {
             step,
             tokens,
             values,
         });
-        Err(self.fail_non_finite(what, value, step, lr))
-    }
-
-    /// Warns and words the failure.
-    pub(super) fn fail_non_finite(
-        &mut self,
-        what: &str,
-        value: f64,
-        step: u64,
-        lr: f64,
-    ) -> EngineError {
-        let message = rescue::non_finite(what, value, step, lr, self.store.folder());
-        self.port.warn(
-            step,
-            "non_finite",
-            format!("{what} is {value}"),
-            "nothing of this step is kept",
-        );
-        EngineError::Training(message)
+        Err(cx.fail_non_finite(what, value, step, lr))
     }
 
     /// Sends the `Stepped` event of the step just done, when its turn has come.
-    pub(super) fn emit_step_if_due(&mut self) {
-        self.port.emit_telemetry();
-        let train = &self.spec.train;
-        let last = self.job.stop_after.unwrap_or(u64::MAX).min(train.max_steps);
-        if !log_is_due(self.step(), train.log_every, last) {
+    pub fn emit_step_if_due(&mut self, cx: &mut RunContext<'_, '_>) {
+        cx.port.emit_telemetry();
+        let train = &cx.spec.train;
+        let last = cx.job.stop_after.unwrap_or(u64::MAX).min(train.max_steps);
+        if !log_is_due(cx.step(), train.log_every, last) {
             return;
         }
-        let mut values = self.values();
-        if let Some(rollouts) = self.experience.rollouts() {
-            let readings = rollouts.readings().into_iter();
-            values.extend(readings.map(|(id, value)| (id, Num(value))));
-        }
+        let mut values = self.values(cx);
         let log = std::mem::take(&mut self.log);
         let seconds = log.busy.as_secs_f64().max(1e-9);
         let mut set = |id: &str, value: f64| values.insert(id.to_string(), Num(value));
         set(id::TOK_PER_SEC, log.tokens as f64 / seconds);
         set(id::STEP_MS, 1e3 * seconds / f64::from(log.steps.max(1)));
         set(id::DATA_WAIT, log.waited.as_secs_f64() / seconds);
-        if let Some(ratio) = self.update_ratio() {
+        if let Some(ratio) = update_ratio(&cx.state) {
             set(id::UPDATE_RATIO, ratio);
         }
         if self.experience.rollouts().is_some() {
             set(SHARE, log.answering.as_secs_f64() / seconds);
         }
-        for (metric, value) in self.mix.readings(&self.state.progress.source_tokens) {
+        for (metric, value) in self.mix.readings(&cx.state.progress.source_tokens) {
             set(&metric, value);
         }
-        let (step, tokens) = (self.step(), self.state.progress.tokens);
-        self.port.emit(Event::Stepped {
+        let (step, tokens) = (cx.step(), cx.state.progress.tokens);
+        cx.port.emit(Event::Stepped {
             step,
             tokens,
             values,
         });
     }
 
-    /// How far the last update moved the matrices relative to their size, the median of them; none where the optimizer
-    /// does not measure it.
-    fn update_ratio(&self) -> Option<f64> {
-        let infos = self.state.models.policy.params().trainable();
-        let norms = self.state.optimizer.last_norms();
-        let matrices = infos.zip(norms).filter(|(info, _)| info.shape.len() == 2);
-        let ratios: Vec<f64> = matrices.map(|(_, norms)| norms.update_ratio()).collect();
-        median(&ratios)
-    }
-
     /// The repeatable readings of the last step.
-    fn values(&self) -> Values {
+    fn values(&mut self, cx: &RunContext<'_, '_>) -> Values {
+        let rollouts = self.experience.rollouts();
+        let answers = rollouts.map(|r| r.readings()).unwrap_or_default();
         let last = &self.log.last;
         let found = &last.gradients;
+        let loss = match answers.is_empty() {
+            true => id::TRAIN_LOSS,
+            false => POLICY_LOSS,
+        };
         let mut values: Values = [
-            (id::TRAIN_LOSS, found.loss),
+            (loss, found.loss),
             (id::GRAD_NORM, found.norm),
             (id::LR, last.lr),
             (id::CLIPPED, f64::from(u8::from(last.clipped))),
         ]
         .map(|(id, value)| (id.to_string(), Num(value)))
         .into();
+        values.extend(answers.into_iter().map(|(id, value)| (id, Num(value))));
         if let Some(experts) = found.experts {
             let readings = [
                 (id::EXPERT_LOAD, experts.busiest),
@@ -210,7 +204,7 @@ impl Trainer<'_, '_> {
             ];
             values.extend(readings.map(|(id, value)| (id.to_string(), Num(value))));
         }
-        let own = self.spec.method.readings().iter().map(|metric| metric.id);
+        let own = cx.spec.method.readings().iter().map(|metric| metric.id);
         for id in [id::ENTROPY].into_iter().chain(own) {
             if let Some(mean) = found.readings.mean(id) {
                 values.insert(id.into(), Num(mean));
@@ -218,4 +212,14 @@ impl Trainer<'_, '_> {
         }
         values
     }
+}
+
+/// How far the last update moved the matrices relative to their size, the median of them; none where the optimizer
+/// does not measure it.
+fn update_ratio(state: &TrainState) -> Option<f64> {
+    let infos = state.models.policy.params().trainable();
+    let norms = state.optimizer.last_norms();
+    let matrices = infos.zip(norms).filter(|(info, _)| info.shape.len() == 2);
+    let ratios: Vec<f64> = matrices.map(|(_, norms)| norms.update_ratio()).collect();
+    median(&ratios)
 }

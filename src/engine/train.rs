@@ -1,21 +1,18 @@
 //! The training loop, in the order in which one would tell it.
 
-use super::checkpoint::store::Store;
+mod obey;
+mod stop;
+
+use super::checkpoint::Checkpoints;
+use super::context::RunContext;
 use super::due::is_due;
 use super::emit::Port;
-use super::eval::Extent;
-use super::experience::Experience;
-use super::mix::Mix;
 use super::prepare::{prepare, start_event};
-use super::state::TrainState;
-use super::step::StepLog;
-use super::stop::Flow;
+use super::step::Stepper;
 use super::{EngineError, EngineJob, Summary, preflight};
-use crate::data::Dataset;
 use crate::metrics::id;
-use crate::spec::RunSpec;
 use crate::wire::{Event, Outcome, Phase};
-use std::sync::Arc;
+use stop::Flow;
 
 /// What says nothing of a model that is evaluated by its answers.
 const NOT_OF_ANSWERS: [&str; 4] = [
@@ -26,21 +23,11 @@ const NOT_OF_ANSWERS: [&str; 4] = [
 ];
 
 /// A run in progress.
-pub(super) struct Trainer<'a, 'p> {
-    pub job: &'a EngineJob,
-    pub spec: &'a RunSpec,
-    pub port: &'a mut Port<'p>,
-    pub summary: &'a mut Summary,
-    pub data: Arc<Dataset>,
-    pub state: TrainState,
-    pub store: Store,
-    /// Step of the newest checkpoint that this process wrote or began from.
-    pub saved_at: Option<u64>,
-    pub log: StepLog,
-    /// What is told of the sources of a mix.
-    pub mix: Mix,
-    /// Where the batches of the steps come from.
-    pub experience: Box<dyn Experience>,
+struct Trainer<'a, 'p> {
+    cx: RunContext<'a, 'p>,
+    stepper: Stepper,
+    checkpoints: Checkpoints,
+    summary: &'a mut Summary,
 }
 
 /// Prepares, checks and trains.
@@ -49,9 +36,16 @@ pub(super) fn begin(
     port: &mut Port<'_>,
     summary: &mut Summary,
 ) -> Result<Outcome, EngineError> {
-    let mut trainer = prepare(job, port, summary)?;
+    let (cx, stepper, checkpoints) = prepare(job, port)?;
+    let mut trainer = Trainer {
+        cx,
+        stepper,
+        checkpoints,
+        summary,
+    };
     trainer.summarize();
-    trainer.port.emit(start_event(&trainer));
+    let (cx, resumed_from) = (&mut trainer.cx, trainer.checkpoints.saved_at());
+    cx.port.emit(start_event(cx, resumed_from));
     let mut metrics = crate::metrics::declarations();
     if job.spec.model.moe.is_none() {
         metrics.retain(|metric| !id::OF_EXPERTS.contains(&metric.id.as_str()));
@@ -65,18 +59,18 @@ pub(super) fn begin(
         // Methods that learn from their own answers are evaluated by answers.
         metrics.extend(job.spec.method.on_policy().is_none().then_some(validation));
     }
-    if let Some(rollouts) = trainer.experience.rollouts() {
+    if let Some(rollouts) = trainer.stepper.experience().rollouts() {
         metrics.extend(rollouts.declarations());
         metrics.retain(|metric| !NOT_OF_ANSWERS.contains(&metric.id.as_str()));
     }
-    metrics.extend(trainer.mix.declarations());
-    trainer.port.emit(Event::MetricsDeclared { metrics });
+    metrics.extend(trainer.stepper.declarations());
+    cx.port.emit(Event::MetricsDeclared { metrics });
     if job.resume {
-        let step = trainer.step();
-        trainer.port.emit(Event::RolledBack { step });
+        let step = cx.step();
+        cx.port.emit(Event::RolledBack { step });
     }
-    if trainer.saved_at.is_none() && job.spec.preflight.enabled {
-        preflight::gate(&mut trainer)?;
+    if resumed_from.is_none() && job.spec.preflight.enabled {
+        preflight::gate(cx)?;
     }
     let outcome = trainer.train();
     trainer.summarize();
@@ -86,23 +80,23 @@ pub(super) fn begin(
 impl Trainer<'_, '_> {
     /// N + 1 rounds for N steps: the last one evaluates, samples and saves, and is no special case.
     fn train(&mut self) -> Result<Outcome, EngineError> {
-        let max_steps = self.spec.train.max_steps;
+        let max_steps = self.cx.spec.train.max_steps;
         loop {
-            self.port.enter(Phase::Training, self.step());
+            self.cx.port.enter(Phase::Training, self.cx.step());
             if self.obey()? == Flow::Stop {
                 return Ok(Outcome::Stopped);
             }
-            let (step, done) = (self.step(), &self.state.progress);
+            let (step, done) = (self.cx.step(), &self.cx.state.progress);
             // Where answers begin is what their rise is measured against.
-            let first = step == 0 && self.spec.method.on_policy().is_some();
+            let first = step == 0 && self.cx.spec.method.on_policy().is_some();
             if first && done.evaluated_at.is_none()
-                || is_due(step, self.spec.eval.every, max_steps, done.evaluated_at)
+                || is_due(step, self.cx.spec.eval.every, max_steps, done.evaluated_at)
             {
-                self.evaluate_now(self.extent())?;
-                let broken_off = self.state.progress.evaluated_at != Some(step);
-                if broken_off && self.port.stop_is_waiting() {
+                self.cx.evaluate_now(self.stepper.experience())?;
+                let broken_off = self.cx.state.progress.evaluated_at != Some(step);
+                if broken_off && self.cx.port.stop_is_waiting() {
                     // Done again at a resume.
-                    if self.port.stop_flag() {
+                    if self.cx.port.stop_flag() {
                         self.save_and_stop();
                         return Ok(Outcome::Stopped);
                     }
@@ -111,47 +105,40 @@ impl Trainer<'_, '_> {
             }
             if is_due(
                 step,
-                self.spec.sample.every,
+                self.cx.spec.sample.every,
                 max_steps,
-                self.state.progress.sampled_at,
+                self.cx.state.progress.sampled_at,
             ) {
-                self.sample_on_schedule();
+                self.cx.sample_on_schedule();
             }
-            if is_due(step, self.spec.checkpoint.every, max_steps, self.saved_at) {
-                self.refuse_broken_weights()?;
-                self.save_or_warn();
+            if is_due(
+                step,
+                self.cx.spec.checkpoint.every,
+                max_steps,
+                self.checkpoints.saved_at(),
+            ) {
+                self.cx.refuse_broken_weights()?;
+                self.checkpoints.save_or_warn(&mut self.cx);
             }
             if step >= max_steps {
                 return Ok(Outcome::Completed);
             }
-            if self.job.stop_after.is_some_and(|last| step >= last) || self.port.stop_flag() {
+            if self.cx.job.stop_after.is_some_and(|last| step >= last) || self.cx.port.stop_flag() {
                 self.save_and_stop();
                 return Ok(Outcome::Stopped);
             }
-            self.port.enter(Phase::Training, step);
-            self.one_step()?;
-            self.emit_step_if_due();
+            self.cx.port.enter(Phase::Training, step);
+            self.stepper.one_step(&mut self.cx)?;
+            self.stepper.emit_step_if_due(&mut self.cx);
             self.summarize();
         }
     }
 
-    pub(super) fn step(&self) -> u64 {
-        self.state.progress.step
-    }
-
-    /// True where the evaluation reads the whole split: after the last step, or when the spec names no number of batches.
-    pub(super) fn extent(&self) -> Extent {
-        match self.spec.eval.batches {
-            Some(batches) if self.step() < self.spec.train.max_steps => Extent::Batches(batches),
-            _ => Extent::Whole,
-        }
-    }
-
     /// Keeps what `Finished` will tell up to date, so that it tells it after a panic, too.
-    pub(super) fn summarize(&mut self) {
-        let progress = &self.state.progress;
+    fn summarize(&mut self) {
+        let progress = &self.cx.state.progress;
         self.summary.progress.clone_from(progress);
-        let done = progress.step >= self.spec.train.max_steps;
+        let done = progress.step >= self.cx.spec.train.max_steps;
         let measured_here = progress.evaluated_at == Some(progress.step);
         self.summary.final_val_loss = progress.val_loss.filter(|_| done && measured_here);
     }

@@ -1,4 +1,5 @@
-//! The whole decoder in plain candle: the backend for devices without fused kernels, and the oracle of the gradient checks.
+//! The oracle: the whole decoder in plain candle, on any device and in any dtype. The gradient checks hold the fused one
+//! against it.
 
 use super::layout::{
     AdapterSpans, BlockSpans, ExpertSpans, FeedForwardSpans, Layout, LinearSpans, MlpSpans,

@@ -1,5 +1,6 @@
-//! Where the time of a training step goes, kernel by kernel. Off, it costs nothing; on, one look at the clock before and
-//! after each kernel. Work on other threads is inside the kernel that handed it out.
+//! How a pass calls its kernels: it runs them, times them one by one, or, where it only counts memory, leaves them out.
+//! Timing costs one look at the clock before and after each kernel; work on other threads is inside the kernel that handed
+//! it out.
 
 use crate::base::clock::{Clock, SystemClock};
 use std::time::Duration;
@@ -58,35 +59,57 @@ impl Part {
     }
 }
 
-/// Time by part, while switched on.
+#[derive(Debug, Clone, Copy, Default)]
+enum Mode {
+    #[default]
+    Run,
+    Time(SystemClock),
+    Skip,
+}
+
+/// The one place through which a pass calls kernels. What a kernel reads of weights, gradients and buffers is looked up inside
+/// the call: a pass that counts has none of it.
 #[derive(Debug, Default)]
-pub(crate) struct Profile {
-    clock: Option<SystemClock>,
+pub(crate) struct Kernels {
+    mode: Mode,
     spent: [Duration; Part::ALL.len()],
 }
 
-impl Profile {
+impl Kernels {
+    /// Kernels that are never run.
+    pub fn skipped() -> Self {
+        Kernels {
+            mode: Mode::Skip,
+            ..Kernels::default()
+        }
+    }
+
     /// Begins to measure, from zero.
     pub fn start(&mut self) {
-        *self = Profile {
-            clock: Some(SystemClock::new()),
-            ..Profile::default()
+        *self = Kernels {
+            mode: Mode::Time(SystemClock::new()),
+            ..Kernels::default()
         };
     }
 
-    pub fn measure<R>(&mut self, part: Part, work: impl FnOnce() -> R) -> R {
-        let Some(clock) = self.clock else {
-            return work();
-        };
-        let begun = clock.elapsed();
-        let result = work();
-        self.spent[part as usize] += clock.elapsed() - begun;
-        result
+    #[inline]
+    pub fn run(&mut self, part: Part, work: impl FnOnce()) {
+        match self.mode {
+            Mode::Run => work(),
+            Mode::Time(clock) => {
+                let begun = clock.elapsed();
+                work();
+                self.spent[part as usize] += clock.elapsed() - begun;
+            }
+            Mode::Skip => {}
+        }
     }
 
     /// Time of each part since the start; `None` when it never started.
     pub fn spent(&self) -> Option<[(Part, Duration); Part::ALL.len()]> {
-        self.clock?;
+        let Mode::Time(_) = self.mode else {
+            return None;
+        };
         Some(Part::ALL.map(|part| (part, self.spent[part as usize])))
     }
 }
@@ -96,14 +119,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_told_apart_and_an_idle_profile_knows_nothing() {
-        let mut profile = Profile::default();
-        assert_eq!(profile.measure(Part::Norm, || 5), 5);
-        assert!(profile.spent().is_none());
-        profile.start();
-        let busy = || (0..200_000u64).map(std::hint::black_box).sum::<u64>();
-        profile.measure(Part::Head, busy);
-        let spent = profile.spent().unwrap();
+    fn parts_are_told_apart_and_skipped_kernels_do_not_run() {
+        let calls = std::cell::Cell::new(0);
+        let call = || calls.set(calls.get() + 1);
+        let mut kernels = Kernels::default();
+        kernels.run(Part::Norm, call);
+        Kernels::skipped().run(Part::Norm, call);
+        assert_eq!(calls.get(), 1);
+        assert!(kernels.spent().is_none());
+        kernels.start();
+        let busy = || {
+            std::hint::black_box((0..200_000u64).map(std::hint::black_box).sum::<u64>());
+        };
+        kernels.run(Part::Head, busy);
+        let spent = kernels.spent().unwrap();
         for (part, time) in spent {
             assert_eq!(time > Duration::ZERO, part == Part::Head, "{part:?}");
         }

@@ -5,7 +5,7 @@ use super::{ModelConfig, ModelShape};
 use crate::kernels::rotary::{RotaryTable, Rotation};
 
 /// Tables over positions, as far as anybody has read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tables {
     rotary: Option<RotaryTable>,
     /// In blocks with a window, where they turn otherwise.

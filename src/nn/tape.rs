@@ -1,9 +1,11 @@
 //! Autograd at the grain of layers. A forward pass writes activations into slots and pushes one node per layer; the
 //! backward walks the nodes from last to first. All buffers come from one pool and go back to it as soon as nobody reads
-//! them again, so gradients live where activations were, and the same calls get the same memory in every step.
+//! them again, so gradients live where activations were, and the same calls get the same memory in every step. An arena that
+//! counts hands out lengths without memory: the same pass over it says what the pass takes.
 
 use crate::kernels::aligned::Aligned;
 use crate::kernels::matmul::Accumulation;
+use std::ops::{Deref, DerefMut};
 
 /// A place of the arena: a value, and later the gradient by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,11 +19,42 @@ pub(crate) enum Track {
     Gradients,
 }
 
+/// A buffer of the arena. In one that counts it has a length, but its slice is empty: what a buffer is made as long as
+/// must come from lengths of buffers or from shapes.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer {
+    memory: Aligned,
+    len: usize,
+}
+
+impl Buffer {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [f32];
+    fn deref(&self) -> &[f32] {
+        &self.memory
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.memory
+    }
+}
+
 /// An empty buffer stands for none.
 #[derive(Debug, Default)]
 struct Cell {
-    value: Aligned,
-    gradient: Aligned,
+    value: Buffer,
+    gradient: Buffer,
 }
 
 /// Slots in call order over one pool of buffers. Buffers are handed out by exact length: a pass that repeats its calls
@@ -29,12 +62,22 @@ struct Cell {
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     cells: Vec<Cell>,
-    pool: Vec<Aligned>,
+    pool: Vec<Buffer>,
     /// Elements of all buffers, in use or not.
     elements: usize,
+    /// Whether buffers are lengths alone.
+    counts: bool,
 }
 
 impl Arena {
+    /// An arena that only counts.
+    pub fn counting() -> Self {
+        Arena {
+            counts: true,
+            ..Arena::default()
+        }
+    }
+
     /// Begins a pass: all slots of the last one are void.
     pub fn restart(&mut self) {
         for cell in self.cells.drain(..) {
@@ -63,7 +106,7 @@ impl Arena {
         let value = self.buffer(len);
         self.cells.push(Cell {
             value,
-            gradient: Aligned::default(),
+            gradient: Buffer::default(),
         });
         Slot(self.cells.len() - 1)
     }
@@ -78,28 +121,37 @@ impl Arena {
         &self.cells[slot.0].value
     }
 
+    /// Elements of the slot's value; 0 where it is taken out or let go.
+    pub fn len(&self, slot: Slot) -> usize {
+        self.cells[slot.0].value.len()
+    }
+
     /// Takes a value out for writing while others are read; [`Arena::put`] brings it back.
-    pub fn take(&mut self, slot: Slot) -> Aligned {
+    pub fn take(&mut self, slot: Slot) -> Buffer {
         std::mem::take(&mut self.cells[slot.0].value)
     }
 
-    pub fn put(&mut self, slot: Slot, value: Aligned) {
+    pub fn put(&mut self, slot: Slot, value: Buffer) {
         self.cells[slot.0].value = value;
     }
 
     /// A buffer of `len` arbitrary elements, the last one freed first: it is the likeliest to be in a cache.
-    pub fn buffer(&mut self, len: usize) -> Aligned {
+    pub fn buffer(&mut self, len: usize) -> Buffer {
         match self.pool.iter().rposition(|buffer| buffer.len() == len) {
             Some(at) => self.pool.swap_remove(at),
             None => {
                 self.elements += len;
-                Aligned::zeros(len)
+                let memory = match self.counts {
+                    true => Aligned::default(),
+                    false => Aligned::zeros(len),
+                };
+                Buffer { memory, len }
             }
         }
     }
 
     /// Gives a buffer back for others.
-    pub fn free(&mut self, buffer: Aligned) {
+    pub fn free(&mut self, buffer: Buffer) {
         if !buffer.is_empty() {
             self.pool.push(buffer);
         }
@@ -107,19 +159,19 @@ impl Arena {
 
     /// The slot's gradient so far (`len` elements) and how to add to it: the first contribution overwrites, later ones
     /// add. [`Arena::put_gradient`] brings it back.
-    pub fn open_gradient(&mut self, slot: Slot, len: usize) -> (Aligned, Accumulation) {
+    pub fn open_gradient(&mut self, slot: Slot, len: usize) -> (Buffer, Accumulation) {
         match self.take_gradient(slot) {
             Some(gradient) => (gradient, Accumulation::Add),
             None => (self.buffer(len), Accumulation::Overwrite),
         }
     }
 
-    pub fn take_gradient(&mut self, slot: Slot) -> Option<Aligned> {
+    pub fn take_gradient(&mut self, slot: Slot) -> Option<Buffer> {
         let gradient = std::mem::take(&mut self.cells[slot.0].gradient);
         (!gradient.is_empty()).then_some(gradient)
     }
 
-    pub fn put_gradient(&mut self, slot: Slot, gradient: Aligned) {
+    pub fn put_gradient(&mut self, slot: Slot, gradient: Buffer) {
         self.cells[slot.0].gradient = gradient;
     }
 }
@@ -179,6 +231,17 @@ mod tests {
         let (gradient, into) = arena.open_gradient(slot, 2);
         assert_eq!((gradient.as_ptr(), into), (address, Accumulation::Add));
         assert!(arena.take_gradient(slot).is_none());
+    }
+
+    #[test]
+    fn an_arena_that_counts_hands_out_lengths_alone() {
+        let mut arena = Arena::counting();
+        let slot = arena.slot(1 << 50);
+        assert_eq!((arena.len(slot), arena.get(slot).len()), (1 << 50, 0));
+        arena.release(slot);
+        assert_eq!(arena.len(slot), 0);
+        assert_eq!(arena.buffer(1 << 50).len(), 1 << 50);
+        assert_eq!(arena.bytes(), 1 << 52);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! A model's parameters by part and layer, exactly as the model itself would allocate them; its FLOPs; its
 //! memory.
 
+use super::{Arch, work};
 use crate::nn::role::{Role, Site};
-use crate::nn::{ActivationCheckpointing, ModelConfig, ModelShape, ParamInfo, footprint};
+use crate::nn::{ActivationCheckpointing, ModelConfig, ParamInfo, footprint};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -107,33 +108,24 @@ pub struct Step {
 
 /// Breaks a model down. `vocab_size` is the tokenizer's, used if the config sets none.
 pub fn anatomy(config: &ModelConfig, vocab_size: usize, step: Step) -> Anatomy {
-    let shape = config.shape(vocab_size);
-    let infos = crate::nn::param_infos(config, vocab_size);
-    let rows = rows(&infos);
+    let arch = Arch::of(config, vocab_size);
+    let rows = rows(&crate::nn::param_infos(config, vocab_size));
     let mut parts = BTreeMap::new();
     for row in &rows {
         *parts.entry(row.part).or_insert(0) += row.params;
     }
-    let total: u64 = parts.values().sum();
-    let idle = idle(config, &infos);
-    let part = |part: Part| parts.get(&part).copied().unwrap_or(0);
-    let looked_up = part(Part::Positions)
-        + match config.tie_embeddings {
-            true => 0,
-            false => part(Part::Embeddings),
-        };
-    let active = total - idle;
     Anatomy {
-        flops_per_token: crate::nn::flops_per_token(&shape, (active - looked_up) as usize),
-        memory: memory(config, &shape, total, step),
+        flops_per_token: work::flops_per_token(&arch, arch.max_len()),
+        memory: memory(&arch, step),
         rows,
         parts,
-        total,
-        active,
+        total: arch.n_params(),
+        active: arch.n_active(),
     }
 }
 
-fn memory(config: &ModelConfig, shape: &ModelShape, total: u64, step: Step) -> Memory {
+fn memory(arch: &Arch, step: Step) -> Memory {
+    let (config, shape, total) = (arch.config(), arch.shape(), arch.n_params());
     let pass = footprint::training(
         config,
         shape,
@@ -141,7 +133,7 @@ fn memory(config: &ModelConfig, shape: &ModelShape, total: u64, step: Step) -> M
         (step.rows, shape.seq_len),
         step.checkpointing,
     );
-    let kv_per_token = 2 * F32 * (shape.n_layer * shape.n_kv_head * shape.head_dim) as u64;
+    let kv_per_token = arch.kv_bytes_per_token(F32);
     // A block with a sliding window caches only its window.
     let kept: usize = (0..shape.n_layer)
         .map(|layer| {
@@ -162,20 +154,6 @@ fn memory(config: &ModelConfig, shape: &ModelShape, total: u64, step: Step) -> M
         kv_per_token,
         kv_context: kv_per_token / shape.n_layer.max(1) as u64 * kept as u64,
     }
-}
-
-/// Parameters of the experts a token is not routed to.
-fn idle(config: &ModelConfig, infos: &[ParamInfo]) -> u64 {
-    let Some(moe) = &config.moe else {
-        return 0;
-    };
-    let experts: u64 = infos
-        .iter()
-        .filter(|info| info.expert.is_some())
-        .map(|info| info.len as u64)
-        .sum();
-    let n = moe.n_expert.max(1) as u64;
-    experts / n * n.saturating_sub(moe.top_k as u64)
 }
 
 /// Groups equal tensors, in the order of the first.

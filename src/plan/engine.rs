@@ -64,11 +64,11 @@ fn moments(request: &Request) -> f64 {
 
 /// Memory of forward, backward and evaluation.
 fn passes(request: &Request, ledger: &mut Ledger) {
-    let (config, shape) = request.arch.config();
+    let (config, shape) = (request.arch.config(), request.arch.shape());
     let (batch, len) = (request.micro_batch as usize, request.seq_len as usize);
     let (adapter, at_once) = (request.engine_adapter(), (batch, len));
     let how = request.checkpointing.engine();
-    let train = footprint::training(&config, &shape, adapter.as_ref(), at_once, how);
+    let train = footprint::training(config, shape, adapter.as_ref(), at_once, how);
     let tokens = batch * len;
     let each = train.activations / tokens.max(1) as u64;
     let how = format!(
@@ -83,7 +83,7 @@ fn passes(request: &Request, ledger: &mut Ledger) {
         Checkpointing::Full => "one recomputed block and its gradients".into(),
     };
     ledger.add(Part::GradientBuffers, train.gradients as f64, how);
-    let at_once = footprint::head_rows(&shape, tokens);
+    let at_once = footprint::head_rows(shape, tokens);
     let of = if at_once < tokens {
         format!(" of {} at a time", grouped(tokens as u64))
     } else {
@@ -92,12 +92,12 @@ fn passes(request: &Request, ledger: &mut Ledger) {
     let how = format!(
         "{} tokens{of} × {} logits × 4 B",
         grouped(at_once as u64),
-        grouped(request.arch.vocab_size)
+        grouped(request.arch.vocab_size())
     );
     ledger.add(Part::Logits, train.head as f64, how);
     let eval_batch = request.extras.eval_batch as usize;
     if eval_batch > 0 {
-        let eval = footprint::evaluation(&config, &shape, adapter.as_ref(), (eval_batch, len));
+        let eval = footprint::evaluation(config, shape, adapter.as_ref(), (eval_batch, len));
         let how = format!(
             "a second pass over {eval_batch} sequences that stores one layer, and its logits"
         );
@@ -114,12 +114,12 @@ fn preflight(request: &Request, ledger: &mut Ledger) {
     if request.extras.preflight == Preflight::Off {
         return;
     }
-    let (config, shape) = request.arch.config();
+    let (config, shape) = (request.arch.config(), request.arch.shape());
     let rows = PROBE.min(request.micro_batch as usize);
     let adapter = request.engine_adapter();
     let probe = footprint::training(
-        &config,
-        &shape,
+        config,
+        shape,
         adapter.as_ref(),
         (rows, request.seq_len as usize),
         request.checkpointing.engine(),

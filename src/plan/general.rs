@@ -1,7 +1,7 @@
 //! Memory of one GPU in a typical trainer, by formulas from the literature. This program's own CPU engine is in
 //! `engine`.
 
-use super::arch::{Arch, Mlp};
+use super::arch::Arch;
 use super::ledger::{Ledger, Part};
 use super::request::{AttentionKind, BaseFormat, Checkpointing, Logits, Method, Request};
 use super::scheme::{BytesPerParam, bytes_per_param};
@@ -20,9 +20,8 @@ const FROZEN_BASE: f64 = 0.85;
 
 /// Elements stored per token and layer: `4h + 2·q + 2·kv + k·f`, k = 4 gated (gate, up, silu, product), 2 plain.
 pub fn elements_per_token(arch: &Arch) -> u64 {
-    let wide = if arch.mlp == Mlp::Gated { 4 } else { 2 };
-    let d_ff = arch.experts.map_or(arch.d_ff, |e| e.active * e.d_ff);
-    4 * arch.d_model + 2 * arch.q_width() + 2 * arch.kv_width() + wide * d_ff
+    let wide = if arch.config().mlp.gated() { 4 } else { 2 };
+    4 * arch.d_model() + 2 * arch.q_width() + 2 * arch.kv_width() + wide * arch.active_d_ff()
 }
 
 /// Bytes of all activations of `tokens` tokens in sequences of `seq_len`, in 16 bits.
@@ -35,16 +34,16 @@ pub fn activation_bytes(
 ) -> f64 {
     let layer = tokens as f64
         * match attention {
-            AttentionKind::Flash => 2 * elements_per_token(arch) + 4 * arch.n_head,
+            AttentionKind::Flash => 2 * elements_per_token(arch) + 4 * arch.n_head(),
             // Scores and probabilities of every head, in 16 bits.
-            AttentionKind::Eager => 2 * elements_per_token(arch) + 4 * arch.n_head * seq_len,
+            AttentionKind::Eager => 2 * elements_per_token(arch) + 4 * arch.n_head() * seq_len,
         } as f64;
     match checkpointing {
-        Checkpointing::Off => layer * arch.n_layer as f64,
+        Checkpointing::Off => layer * arch.n_layer() as f64,
         some => {
-            let segment = some.segment_len(arch.n_layer);
-            let kept = arch.n_layer.div_ceil(segment);
-            (2 * arch.d_model * kept * tokens) as f64 + segment as f64 * layer
+            let segment = some.segment_len(arch.n_layer());
+            let kept = arch.n_layer().div_ceil(segment);
+            (2 * arch.d_model() * kept * tokens) as f64 + segment as f64 * layer
         }
     }
 }
@@ -67,9 +66,9 @@ pub fn korthikanti_bytes(
     t: u64,
     recompute: Recompute,
 ) -> f64 {
-    let sbhl = (seq_len * batch * arch.d_model * arch.n_layer) as f64;
+    let sbhl = (seq_len * batch * arch.d_model() * arch.n_layer()) as f64;
     let t = t as f64;
-    let scores = 5.0 * (arch.n_head * seq_len) as f64 / (arch.d_model as f64 * t);
+    let scores = 5.0 * (arch.n_head() * seq_len) as f64 / (arch.d_model() as f64 * t);
     sbhl * match recompute {
         Recompute::None => 10.0 + 24.0 / t + scores,
         Recompute::Selective => 10.0 + 24.0 / t,
@@ -202,20 +201,20 @@ fn batch(request: &Request, ledger: &mut Ledger) {
             "2 B × {} elements × {} tokens × {} layers{}",
             short(elements_per_token(arch) as f64),
             grouped(tokens),
-            arch.n_layer,
+            arch.n_layer(),
             if frozen { " × 0.85 (frozen base)" } else { "" }
         ),
         Checkpointing::EveryN(n) => format!(
             "checkpointed: 2 B × {} × {} tokens × every {n} of {} layers, plus {n} in full",
-            arch.d_model,
+            arch.d_model(),
             grouped(tokens),
-            arch.n_layer
+            arch.n_layer()
         ),
         Checkpointing::Full => format!(
             "checkpointed: 2 B × {} × {} tokens × {} layers, plus one layer in full",
-            arch.d_model,
+            arch.d_model(),
             grouped(tokens),
-            arch.n_layer
+            arch.n_layer()
         ),
     };
     ledger.add(Part::Activations, activations * share * width, how);
@@ -226,11 +225,11 @@ fn batch(request: &Request, ledger: &mut Ledger) {
     let how = format!(
         "{words} {} tokens × {} logits × 10 B",
         grouped(rows),
-        grouped(arch.vocab_size)
+        grouped(arch.vocab_size())
     );
     ledger.add(
         Part::Logits,
-        (rows * arch.vocab_size * LOGIT_BYTES) as f64,
+        (rows * arch.vocab_size() * LOGIT_BYTES) as f64,
         how,
     );
 }

@@ -1,46 +1,35 @@
 //! Reference models by name, to plan with before anything is downloaded. Dimensions are those of the
 //! published `config.json` files; nothing here reads a disk.
 
-use super::arch::{
-    Arch, Balance, Biases, Dropout, Embeddings, Experts, Mlp, Norm, Positions, QkNorm,
-};
-use crate::nn::NormPlacement;
+use super::arch::Arch;
+use crate::nn::mlp::MlpConfig;
+use crate::nn::norm::NormConfig;
+use crate::nn::position::PositionConfig;
+use crate::nn::{AttentionBias, ModelConfig, MoeConfig};
+use std::sync::LazyLock;
 
 /// A published model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ReferenceModel {
     pub name: &'static str,
     pub arch: Arch,
 }
 
-const fn gpt2(name: &'static str, n_layer: u64, d_model: u64, n_head: u64) -> ReferenceModel {
-    ReferenceModel {
-        name,
-        arch: Arch {
-            n_layer,
-            d_model,
-            n_head,
-            n_kv_head: n_head,
-            head_dim: d_model / n_head,
-            d_ff: 4 * d_model,
-            vocab_size: 50_257,
-            max_len: 1024,
-            positions: Positions::Learned,
-            embeddings: Embeddings::Tied,
-            mlp: Mlp::Plain,
-            norm: Norm::GainAndBias,
-            biases: Biases::All,
-            qk_norm: QkNorm::No,
-            placement: NormPlacement::Pre,
-            dropout: Dropout::No,
-            experts: None,
-        },
+fn gpt2(n_layer: usize, d_model: usize, n_head: usize) -> ModelConfig {
+    ModelConfig {
+        n_layer,
+        d_model,
+        n_head,
+        seq_len: 1024,
+        vocab_size: Some(50_257),
+        bias: true,
+        ..ModelConfig::default()
     }
 }
 
 /// Llama-like: RoPE, RMSNorm, gated feed-forward, no biases, untied head.
 /// `sizes` are n_layer, d_model, n_head, n_kv_head, d_ff, vocab_size, context length.
-const fn llama(name: &'static str, sizes: [u64; 7]) -> ReferenceModel {
+fn llama(sizes: [usize; 7]) -> ModelConfig {
     let [
         n_layer,
         d_model,
@@ -48,105 +37,95 @@ const fn llama(name: &'static str, sizes: [u64; 7]) -> ReferenceModel {
         n_kv_head,
         d_ff,
         vocab_size,
-        max_len,
+        seq_len,
     ] = sizes;
-    ReferenceModel {
-        name,
-        arch: Arch {
-            n_layer,
-            d_model,
-            n_head,
-            n_kv_head,
-            head_dim: d_model / n_head,
-            d_ff,
-            vocab_size,
-            max_len,
-            positions: Positions::Rotary,
-            embeddings: Embeddings::Separate,
-            mlp: Mlp::Gated,
-            norm: Norm::Gain,
-            biases: Biases::None,
-            qk_norm: QkNorm::No,
-            placement: NormPlacement::Pre,
-            dropout: Dropout::No,
-            experts: None,
-        },
+    ModelConfig {
+        n_layer,
+        d_model,
+        n_head,
+        n_kv_head: Some(n_kv_head),
+        d_ff: Some(d_ff),
+        vocab_size: Some(vocab_size),
+        seq_len,
+        position: PositionConfig::Rope(Default::default()),
+        norm: NormConfig::RmsNorm(Default::default()),
+        mlp: MlpConfig::SwiGlu(Default::default()),
+        tie_embeddings: false,
+        ..ModelConfig::default()
     }
 }
 
-const fn tied(model: ReferenceModel) -> ReferenceModel {
-    let arch = Arch {
-        embeddings: Embeddings::Tied,
-        ..model.arch
-    };
-    ReferenceModel { arch, ..model }
+fn tied(model: ModelConfig) -> ModelConfig {
+    ModelConfig {
+        tie_embeddings: true,
+        ..model
+    }
 }
 
-const fn qwen2(model: ReferenceModel) -> ReferenceModel {
-    let arch = Arch {
-        biases: Biases::Qkv,
-        ..model.arch
-    };
-    ReferenceModel { arch, ..model }
+fn qwen2(model: ModelConfig) -> ModelConfig {
+    ModelConfig {
+        attention_bias: AttentionBias::Qkv,
+        ..model
+    }
 }
 
 /// Heads of 128 features at any width, QK-norm.
-const fn qwen3(model: ReferenceModel) -> ReferenceModel {
-    let arch = Arch {
-        head_dim: 128,
-        qk_norm: QkNorm::Yes,
-        ..model.arch
-    };
-    ReferenceModel { arch, ..model }
+fn qwen3(model: ModelConfig) -> ModelConfig {
+    ModelConfig {
+        head_dim: Some(128),
+        qk_norm: true,
+        ..model
+    }
 }
 
-const fn experts(model: ReferenceModel, count: u64, active: u64) -> ReferenceModel {
-    let arch = Arch {
-        experts: Some(Experts {
-            count,
-            active,
-            d_ff: model.arch.d_ff,
-            every: 1,
-            balance: Balance::Loss,
-        }),
-        ..model.arch
+/// `d_ff` is the width inside one expert.
+fn experts(model: ModelConfig, n_expert: usize, top_k: usize) -> ModelConfig {
+    let moe = MoeConfig {
+        n_expert,
+        top_k,
+        ..MoeConfig::default()
     };
-    ReferenceModel { arch, ..model }
+    ModelConfig {
+        moe: Some(moe),
+        ..model
+    }
 }
 
 /// Every model a plan can name, by family.
 #[rustfmt::skip]
-pub const MODELS: &[ReferenceModel] = &[
-    gpt2("gpt2", 12, 768, 12),
-    gpt2("gpt2-medium", 24, 1024, 16),
-    gpt2("gpt2-large", 36, 1280, 20),
-    gpt2("gpt2-xl", 48, 1600, 25),
-    llama("llama-2-7b", [32, 4096, 32, 32, 11_008, 32_000, 4096]),
-    llama("llama-2-13b", [40, 5120, 40, 40, 13_824, 32_000, 4096]),
-    llama("llama-2-70b", [80, 8192, 64, 8, 28_672, 32_000, 4096]),
-    llama("llama-3.1-8b", [32, 4096, 32, 8, 14_336, 128_256, 131_072]),
-    llama("llama-3.1-70b", [80, 8192, 64, 8, 28_672, 128_256, 131_072]),
-    llama("llama-3.1-405b", [126, 16_384, 128, 8, 53_248, 128_256, 131_072]),
-    tied(llama("llama-3.2-1b", [16, 2048, 32, 8, 8192, 128_256, 131_072])),
-    tied(llama("llama-3.2-3b", [28, 3072, 24, 8, 8192, 128_256, 131_072])),
-    llama("mistral-7b", [32, 4096, 32, 8, 14_336, 32_000, 32_768]),
-    experts(llama("mixtral-8x7b", [32, 4096, 32, 8, 14_336, 32_000, 32_768]), 8, 2),
-    experts(llama("mixtral-8x22b", [56, 6144, 48, 8, 16_384, 32_768, 65_536]), 8, 2),
-    tied(qwen2(llama("qwen2.5-0.5b", [24, 896, 14, 2, 4864, 151_936, 32_768]))),
-    tied(qwen2(llama("qwen2.5-1.5b", [28, 1536, 12, 2, 8960, 151_936, 131_072]))),
-    tied(qwen2(llama("qwen2.5-3b", [36, 2048, 16, 2, 11_008, 151_936, 32_768]))),
-    qwen2(llama("qwen2.5-7b", [28, 3584, 28, 4, 18_944, 152_064, 131_072])),
-    qwen2(llama("qwen2.5-14b", [48, 5120, 40, 8, 13_824, 152_064, 131_072])),
-    qwen2(llama("qwen2.5-32b", [64, 5120, 40, 8, 27_648, 152_064, 131_072])),
-    qwen2(llama("qwen2.5-72b", [80, 8192, 64, 8, 29_568, 152_064, 131_072])),
-    tied(qwen3(llama("qwen3-0.6b", [28, 1024, 16, 8, 3072, 151_936, 40_960]))),
-    tied(qwen3(llama("qwen3-1.7b", [28, 2048, 16, 8, 6144, 151_936, 40_960]))),
-    tied(qwen3(llama("qwen3-4b", [36, 2560, 32, 8, 9728, 151_936, 40_960]))),
-    qwen3(llama("qwen3-8b", [36, 4096, 32, 8, 12_288, 151_936, 40_960])),
-    tied(llama("smollm2-135m", [30, 576, 9, 3, 1536, 49_152, 8192])),
-    tied(llama("smollm2-360m", [32, 960, 15, 5, 2560, 49_152, 8192])),
-    llama("tinyllama-1.1b", [22, 2048, 32, 4, 5632, 32_000, 2048]),
-];
+pub static MODELS: LazyLock<Vec<ReferenceModel>> = LazyLock::new(|| [
+    ("gpt2", gpt2(12, 768, 12)),
+    ("gpt2-medium", gpt2(24, 1024, 16)),
+    ("gpt2-large", gpt2(36, 1280, 20)),
+    ("gpt2-xl", gpt2(48, 1600, 25)),
+    ("llama-2-7b", llama([32, 4096, 32, 32, 11_008, 32_000, 4096])),
+    ("llama-2-13b", llama([40, 5120, 40, 40, 13_824, 32_000, 4096])),
+    ("llama-2-70b", llama([80, 8192, 64, 8, 28_672, 32_000, 4096])),
+    ("llama-3.1-8b", llama([32, 4096, 32, 8, 14_336, 128_256, 131_072])),
+    ("llama-3.1-70b", llama([80, 8192, 64, 8, 28_672, 128_256, 131_072])),
+    ("llama-3.1-405b", llama([126, 16_384, 128, 8, 53_248, 128_256, 131_072])),
+    ("llama-3.2-1b", tied(llama([16, 2048, 32, 8, 8192, 128_256, 131_072]))),
+    ("llama-3.2-3b", tied(llama([28, 3072, 24, 8, 8192, 128_256, 131_072]))),
+    ("mistral-7b", llama([32, 4096, 32, 8, 14_336, 32_000, 32_768])),
+    ("mixtral-8x7b", experts(llama([32, 4096, 32, 8, 14_336, 32_000, 32_768]), 8, 2)),
+    ("mixtral-8x22b", experts(llama([56, 6144, 48, 8, 16_384, 32_768, 65_536]), 8, 2)),
+    ("qwen2.5-0.5b", tied(qwen2(llama([24, 896, 14, 2, 4864, 151_936, 32_768])))),
+    ("qwen2.5-1.5b", tied(qwen2(llama([28, 1536, 12, 2, 8960, 151_936, 131_072])))),
+    ("qwen2.5-3b", tied(qwen2(llama([36, 2048, 16, 2, 11_008, 151_936, 32_768])))),
+    ("qwen2.5-7b", qwen2(llama([28, 3584, 28, 4, 18_944, 152_064, 131_072]))),
+    ("qwen2.5-14b", qwen2(llama([48, 5120, 40, 8, 13_824, 152_064, 131_072]))),
+    ("qwen2.5-32b", qwen2(llama([64, 5120, 40, 8, 27_648, 152_064, 131_072]))),
+    ("qwen2.5-72b", qwen2(llama([80, 8192, 64, 8, 29_568, 152_064, 131_072]))),
+    ("qwen3-0.6b", tied(qwen3(llama([28, 1024, 16, 8, 3072, 151_936, 40_960])))),
+    ("qwen3-1.7b", tied(qwen3(llama([28, 2048, 16, 8, 6144, 151_936, 40_960])))),
+    ("qwen3-4b", tied(qwen3(llama([36, 2560, 32, 8, 9728, 151_936, 40_960])))),
+    ("qwen3-8b", qwen3(llama([36, 4096, 32, 8, 12_288, 151_936, 40_960]))),
+    ("smollm2-135m", tied(llama([30, 576, 9, 3, 1536, 49_152, 8192]))),
+    ("smollm2-360m", tied(llama([32, 960, 15, 5, 2560, 49_152, 8192]))),
+    ("tinyllama-1.1b", llama([22, 2048, 32, 4, 5632, 32_000, 2048])),
+]
+.map(|(name, config)| ReferenceModel { name, arch: Arch::of(&config, 0) })
+.into());
 
 /// A model by its name, case-insensitive, with or without the owner before a slash.
 pub fn find(name: &str) -> Option<&'static ReferenceModel> {

@@ -21,10 +21,10 @@ const EXAMPLES: u64 = 10_000;
 /// Full AdamW in mixed precision on one device: flash attention, activation checkpointing, a chunked loss, one sequence of
 /// 2,048 tokens at once.
 pub fn reference_request(model: &ReferenceModel) -> Request {
-    let arch = model.arch;
+    let arch = &model.arch;
     Request {
         name: model.name.into(),
-        arch,
+        arch: arch.clone(),
         estimator: Estimator::General,
         method: Method::Pretrain,
         precision: Precision::Mixed,
@@ -39,11 +39,11 @@ pub fn reference_request(model: &ReferenceModel) -> Request {
         zero: 0,
         micro_batch: 1,
         grad_accum: 1,
-        seq_len: SEQ_LEN.min(arch.max_len),
+        seq_len: SEQ_LEN.min(arch.max_len()),
         rollouts: ROLLOUTS,
         tokens: (TOKENS_PER_PARAM * arch.n_active() as f64) as u64,
         tokens_said: Said::Assumed,
-        mfu: usual_mfu(Checkpointing::Full, arch.n_layer),
+        mfu: usual_mfu(Checkpointing::Full, arch.n_layer()),
         mfu_said: Said::Assumed,
         device: Device::limit("no device set", None),
         extras: EngineExtras::default(),
@@ -62,7 +62,7 @@ impl Request {
             };
         }
         if self.mfu_said == Said::Assumed && self.estimator == Estimator::General {
-            self.mfu = usual_mfu(self.checkpointing, self.arch.n_layer);
+            self.mfu = usual_mfu(self.checkpointing, self.arch.n_layer());
         }
     }
 }

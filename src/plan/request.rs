@@ -137,23 +137,13 @@ impl Lora {
 
     /// Trainable parameters: rank × (in + out) of every adapted layer.
     pub fn params(&self, arch: &Arch) -> u64 {
-        let (h, q, kv) = (arch.d_model, arch.q_width(), arch.kv_width());
-        let n_wide = if arch.mlp == super::arch::Mlp::Gated {
-            2
-        } else {
-            1
-        };
-        let minimal = (h + q) + (h + kv);
-        let attention = minimal + (h + kv) + (q + h);
-        let ffn = |f: u64| (n_wide + 1) * (h + f);
-        let blocks = arch.expert_blocks();
-        let many = arch.experts.map_or(0, |e| e.count * ffn(e.d_ff));
-        let ffns = (arch.n_layer - blocks) * ffn(arch.d_ff) + blocks * many;
+        let widths = arch.linear_widths();
+        let attention = widths.query_value + widths.key_output;
         let widths = match self.targets {
-            LoraTargets::Minimal => arch.n_layer * minimal,
-            LoraTargets::Attention => arch.n_layer * attention,
-            LoraTargets::Ffn => ffns,
-            LoraTargets::All => arch.n_layer * attention + ffns,
+            LoraTargets::Minimal => widths.query_value,
+            LoraTargets::Attention => attention,
+            LoraTargets::Ffn => widths.mlp,
+            LoraTargets::All => attention + widths.mlp,
         };
         self.rank * widths
     }
@@ -424,8 +414,8 @@ impl Request {
     pub fn n_trainable(&self) -> u64 {
         match (self.lora, self.engine_adapter()) {
             (Some(_), Some(adapter)) if self.estimator == Estimator::Engine => {
-                let (config, shape) = self.arch.config();
-                let infos = param_infos_of(&config, shape.vocab_size, Some(&adapter));
+                let (config, shape) = (self.arch.config(), self.arch.shape());
+                let infos = param_infos_of(config, shape.vocab_size, Some(&adapter));
                 let trained = infos.iter().filter(|info| info.trains());
                 trained.map(|info| info.len as u64).sum()
             }
@@ -456,8 +446,8 @@ mod tests {
     #[test]
     fn adapters_have_as_many_parameters_as_published() {
         let counts = |name| {
-            let arch = models::find(name).unwrap().arch;
-            let of = |targets| Lora { rank: 8, targets }.params(&arch);
+            let arch = &models::find(name).unwrap().arch;
+            let of = |targets| Lora { rank: 8, targets }.params(arch);
             LoraTargets::ALL.map(|(_, targets)| of(targets))
         };
         assert_eq!(

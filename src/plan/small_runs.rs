@@ -125,7 +125,7 @@ fn warmup(spec: &RunSpec, run: u64) -> Option<String> {
 }
 
 fn by_size(spec: &RunSpec, target: &Request, n: usize) -> Result<Vec<SmallRun>, TooSmall> {
-    let heads = target.arch.n_head;
+    let heads = target.arch.n_head();
     let refuse = || TooSmall::Heads(heads, n);
     let mut runs: Vec<SmallRun> = Vec::new();
     let mut next = heads;
@@ -142,10 +142,10 @@ fn by_size(spec: &RunSpec, target: &Request, n: usize) -> Result<Vec<SmallRun>, 
         let arch = scaled(&target.arch, h);
         let settings = vec![
             format!("model.n_head={h}"),
-            format!("model.n_kv_head={}", arch.n_kv_head),
-            format!("model.d_model={}", arch.d_model),
-            format!("model.d_ff={}", arch.d_ff),
-            format!("model.n_layer={}", arch.n_layer),
+            format!("model.n_kv_head={}", arch.shape().n_kv_head),
+            format!("model.d_model={}", arch.d_model()),
+            format!("model.d_ff={}", arch.shape().d_ff),
+            format!("model.n_layer={}", arch.n_layer()),
         ];
         let request = Request {
             arch,
@@ -195,8 +195,8 @@ mod tests {
                     },
                 );
                 assert_eq!(
-                    (planned.arch, planned.tokens),
-                    (run.request.arch, run.request.tokens)
+                    (&planned.arch, planned.tokens),
+                    (&run.request.arch, run.request.tokens)
                 );
                 assert!(axis.of(&run.request) > before);
                 before = axis.of(&run.request);

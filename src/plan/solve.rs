@@ -65,7 +65,9 @@ pub fn with_batch(request: &Request, micro_batch: u64) -> Request {
 pub fn with_seq_len(request: &Request, seq_len: u64) -> Request {
     let mut request = request.clone();
     if request.estimator == Estimator::Engine {
-        request.arch.max_len = seq_len;
+        request.arch = request
+            .arch
+            .with(|config| config.seq_len = seq_len as usize);
     }
     request.seq_len = seq_len;
     request
@@ -74,7 +76,7 @@ pub fn with_seq_len(request: &Request, seq_len: u64) -> Request {
 /// Up to the model's context, in multiples of 64.
 fn seq_len(request: &Request) -> Option<u64> {
     let most = match request.estimator {
-        Estimator::General => request.arch.max_len,
+        Estimator::General => request.arch.max_len(),
         Estimator::Engine => 1 << 17,
     };
     let unit = 64.min(most).max(1);
@@ -86,15 +88,15 @@ fn seq_len(request: &Request) -> Option<u64> {
 
 /// The largest model: among reference models for a GPU, with this model's proportions for this engine.
 fn model(request: &Request) -> Option<Sized> {
-    let with = |arch: Arch| Request {
-        seq_len: request.seq_len.min(arch.max_len),
-        arch,
+    let with = |arch: &Arch| Request {
+        seq_len: request.seq_len.min(arch.max_len()),
+        arch: arch.clone(),
         ..request.clone()
     };
     match request.estimator {
         Estimator::General => MODELS
             .iter()
-            .filter(|model| fits(&with(model.arch)))
+            .filter(|model| fits(&with(&model.arch)))
             .max_by_key(|model| model.arch.n_params())
             .map(|model| Sized {
                 name: model.name.into(),
@@ -102,10 +104,10 @@ fn model(request: &Request) -> Option<Sized> {
             }),
         Estimator::Engine => {
             let heads = largest(1, 1024, 1, |heads| {
-                fits(&with(scaled(&request.arch, heads)))
+                fits(&with(&scaled(&request.arch, heads)))
             })?;
             let arch = scaled(&request.arch, heads);
-            let name = format!("{} layers of {}", arch.n_layer, arch.d_model);
+            let name = format!("{} layers of {}", arch.n_layer(), arch.d_model());
             Some(Sized {
                 name,
                 params: arch.n_params(),
@@ -116,23 +118,23 @@ fn model(request: &Request) -> Option<Sized> {
 
 /// A model of the same proportions with this many heads: depth grows with width.
 pub fn scaled(arch: &Arch, n_head: u64) -> Arch {
-    let factor = n_head as f64 / arch.n_head.max(1) as f64;
-    let grow = |x: u64| ((x as f64 * factor).round() as u64).max(1);
+    let (n_head, shape) = (n_head as usize, *arch.shape());
+    let factor = n_head as f64 / shape.n_head.max(1) as f64;
+    let grow = |x: usize| ((x as f64 * factor).round() as usize).max(1);
     // Key/value heads stay in proportion if that divides.
-    let group = arch.n_head / arch.n_kv_head.max(1);
-    let n_kv_head = if n_head.is_multiple_of(group.max(1)) {
-        n_head / group.max(1)
+    let group = (shape.n_head / shape.n_kv_head.max(1)).max(1);
+    let n_kv_head = if n_head.is_multiple_of(group) {
+        n_head / group
     } else {
         n_head
     };
-    Arch {
-        n_layer: grow(arch.n_layer),
-        d_model: n_head * arch.head_dim,
-        n_head,
-        n_kv_head,
-        d_ff: grow(arch.d_ff),
-        ..*arch
-    }
+    arch.with(|config| {
+        config.n_layer = grow(shape.n_layer);
+        config.d_model = n_head * shape.head_dim;
+        config.n_head = n_head;
+        config.n_kv_head = Some(n_kv_head);
+        config.d_ff = Some(grow(shape.d_ff));
+    })
 }
 
 /// The largest `n` in `from..=to` for which `good` holds, given that it is monotone; `None`
@@ -187,7 +189,7 @@ mod tests {
             assert!(fits(&with_seq_len(request, n)), "{n}");
             let more = n + 64;
             assert!(
-                more > request.arch.max_len || !fits(&with_seq_len(request, more)),
+                more > request.arch.max_len() || !fits(&with_seq_len(request, more)),
                 "{n}"
             );
         }

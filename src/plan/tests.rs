@@ -63,9 +63,10 @@ fn llama_factorys_table_comes_out() {
     // Rows: full 16 to 18 B, pure bf16, LoRA 16 bit, QLoRA 8, 4, 2 bit; GB. The models are the first Llamas of these
     // sizes: a vocabulary of 150,000 words in 16 bits would not fit rows of so many bytes a parameter.
     let mut llama_30b = reference("llama-2-13b");
-    let arch = &mut llama_30b.arch;
-    (arch.n_layer, arch.d_model, arch.n_head, arch.n_kv_head) = (60, 6656, 52, 52);
-    arch.d_ff = 17_920;
+    llama_30b.arch = llama_30b.arch.with(|config| {
+        (config.n_layer, config.d_model, config.d_ff) = (60, 6656, Some(17_920));
+        (config.n_head, config.n_kv_head) = (52, Some(52));
+    });
     let table = [
         (reference("llama-2-7b"), [120.0, 60.0, 16.0, 10.0, 6.0, 4.0]),
         (
@@ -127,7 +128,9 @@ fn llama_3_announcements_come_out() {
 fn a_65b_is_tuned_on_48_gigabytes_as_in_qlora() {
     // 65B of the first Llama: 80 layers of 8192, 22,016 wide, 32,000 words; 33.5 GB of NF4.
     let mut request = reference("llama-2-70b");
-    (request.arch.n_kv_head, request.arch.d_ff) = (64, 22_016);
+    request.arch = request.arch.with(|config| {
+        (config.n_kv_head, config.d_ff) = (Some(64), Some(22_016));
+    });
     within(request.arch.n_params() as f64, 65.3e9, 0.01);
     (request.lora, request.base) = (adapters(), BaseFormat::Nf4Double);
     request.seq_len = 512;
@@ -190,8 +193,10 @@ fn the_494m_model_takes_11_7_gigabytes() {
 #[test]
 fn korthikantis_figures_come_out() {
     // GPT-3 175B: 96 layers of 12,288, 96 heads, 2048 tokens.
-    let mut arch = find("gpt2").unwrap().arch;
-    (arch.n_layer, arch.d_model, arch.n_head) = (96, 12_288, 96);
+    let arch = find("gpt2").unwrap().arch.with(|config| {
+        (config.n_layer, config.d_model, config.d_ff) = (96, 12_288, None);
+        (config.n_head, config.n_kv_head, config.head_dim) = (96, None, None);
+    });
     let bytes = |t, recompute| korthikanti_bytes(&arch, 1, 2048, t, recompute) / GB;
     within(bytes(1, Recompute::None), 275.4, 0.001);
     within(bytes(1, Recompute::Selective), 82.1, 0.001);
@@ -213,18 +218,18 @@ fn activations_of_a_token_take_the_tables_room() {
         ("llama-3.1-8b", 5.374, 262.0),
         ("llama-3.1-70b", 26.54, 1311.0),
     ] {
-        let arch = find(name).unwrap().arch;
-        let token = 2 * elements_per_token(&arch) * arch.n_layer;
+        let arch = &find(name).unwrap().arch;
+        let token = 2 * elements_per_token(arch) * arch.n_layer();
         within(token as f64 / 1e6, megabytes, 0.002);
         within(
-            (2 * arch.d_model * arch.n_layer) as f64 / 1e3,
+            (2 * arch.d_model() * arch.n_layer()) as f64 / 1e3,
             checkpointed_kb,
             0.01,
         );
     }
-    let arch = find("llama-3.1-8b").unwrap().arch;
+    let arch = &find("llama-3.1-8b").unwrap().arch;
     let bytes = |seq_len, checkpointing| {
-        activation_bytes(&arch, seq_len, seq_len, AttentionKind::Flash, checkpointing) / GB
+        activation_bytes(arch, seq_len, seq_len, AttentionKind::Flash, checkpointing) / GB
     };
     within(bytes(2048, Checkpointing::Off), 11.0, 0.01);
     within(bytes(2048, Checkpointing::Full), 0.54 + 0.34, 0.01);

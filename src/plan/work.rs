@@ -13,7 +13,7 @@ pub fn flops_per_token(arch: &Arch, seq_len: u64) -> f64 {
 
 /// `12·L·n_head·head_dim·s`.
 pub fn attention_per_token(arch: &Arch, seq_len: u64) -> f64 {
-    (12 * arch.n_layer * arch.q_width() * seq_len) as f64
+    (12 * arch.n_layer() * arch.q_width() * seq_len) as f64
 }
 
 /// FLOPs per token in units of N: forward 2, backward 4, frozen models 2 each, a rollout 2.
@@ -162,9 +162,9 @@ mod tests {
             ("llama-2-7b", 3.22e9, 40.4e9),
             ("qwen2.5-0.5b", 0.53e9, 2.96e9),
         ] {
-            let arch = models::find(name).unwrap().arch;
+            let arch = &models::find(name).unwrap().arch;
             assert!(
-                (attention_per_token(&arch, 2048) / attention - 1.0).abs() < 0.01,
+                (attention_per_token(arch, 2048) / attention - 1.0).abs() < 0.01,
                 "{name}"
             );
             assert!(

@@ -16,6 +16,8 @@ pub enum Origin {
     Model(String),
     /// Derived from other values.
     Derived,
+    /// Changed because a higher layer changed another value; says how.
+    Implied(String),
 }
 
 impl fmt::Display for Origin {
@@ -30,6 +32,7 @@ impl fmt::Display for Origin {
             Origin::Set(text) => write!(f, "-s {text}"),
             Origin::Model(folder) => write!(f, "from {folder}"),
             Origin::Derived => f.write_str("derived"),
+            Origin::Implied(how) => f.write_str(how),
         }
     }
 }
@@ -128,12 +131,29 @@ pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let word = word.to_lowercase();
     let limit = match word.chars().count() {
         0..=2 => 1,
         3..=5 => 2,
         _ => 3,
     };
+    within(limit, word, candidates)
+}
+
+/// [`nearest`] among many dotted paths, where a chance likeness is likely: one slip in three letters of the last segment.
+pub(super) fn likely<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let key = word.rsplit('.').next().unwrap_or(word);
+    within((key.chars().count() / 3).clamp(1, 3), word, candidates)
+}
+
+fn within<'a>(
+    limit: usize,
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let word = word.to_lowercase();
     candidates
         .into_iter()
         .map(|c| (strsim::osa_distance(&word, &c.to_lowercase()), c))

@@ -1,7 +1,7 @@
 //! One layer of a spec (a file, or all `-s`) as a flat list of settings. Names are resolved here; values are validated in
 //! `merge`, where the selected registry members are known.
 
-use super::issue::{Issue, Origin, nearest};
+use super::issue::{Issue, Origin, likely, nearest};
 use super::schema::{Kind, Node, root};
 use super::{alias, yaml};
 use serde_json::Value;
@@ -309,7 +309,7 @@ fn hint_for(path: &str) -> String {
         root().at(section)
     };
     let siblings = here.map(Node::children).unwrap_or_default();
-    if let Some(near) = nearest(key, siblings.iter().map(|(n, _)| n.as_str())) {
+    if let Some(near) = likely(key, siblings.iter().map(|(n, _)| n.as_str())) {
         return format!("did you mean {near}?");
     }
     let mut paths = Vec::new();
@@ -317,18 +317,39 @@ fn hint_for(path: &str) -> String {
     let aliases = alias::ALIASES.iter().map(|(name, _)| *name);
     let whole: Vec<&str> = paths.iter().map(String::as_str).chain(aliases).collect();
     // The right name in the wrong section, a typo somewhere in the path, a typo in the last segment of another section.
-    let same_name = whole.iter().find(|p| last_part(p) == key).copied();
-    let near_name = || {
-        let near = nearest(key, whole.iter().map(|p| last_part(p)))?;
-        whole.iter().find(|p| last_part(p) == near).copied()
+    // A section that was named and is no part of the candidate's path speaks against it.
+    let short = alias::ALIASES.iter().any(|(name, _)| *name == key);
+    let related = |p: &&str| {
+        let shared = || {
+            p.split('.')
+                .any(|part| section.split('.').any(|s| s == part))
+        };
+        section.is_empty() || short || shared()
     };
-    let near = same_name
-        .or_else(|| nearest(path, whole.iter().copied()))
-        .or_else(near_name);
-    match near {
-        Some(near) => format!("did you mean {near}?"),
-        None if siblings.is_empty() => "`llmtui presets show NAME` lists every key".into(),
-        None => {
+    let same_name: Vec<&str> = whole
+        .iter()
+        .copied()
+        .filter(|p| last_part(p) == key && related(p))
+        .take(2)
+        .collect();
+    if !same_name.is_empty() {
+        return format!("did you mean {}?", same_name.join(" or "));
+    }
+    let near_name = || {
+        let near = likely(
+            key,
+            whole.iter().filter(|p| related(p)).map(|p| last_part(p)),
+        )?;
+        let mut like = whole.iter().filter(|p| related(p));
+        like.find(|p| last_part(p) == near).copied()
+    };
+    let near = likely(path, whole.iter().copied()).or_else(near_name);
+    let registry = here.filter(|node| matches!(node.kind, Kind::Registry(_)));
+    match (near, registry) {
+        (Some(near), _) => format!("did you mean {near}?"),
+        (None, Some(node)) => format!("{section} is {}", node.expected()),
+        (None, None) if siblings.is_empty() => "`llmtui presets show NAME` lists every key".into(),
+        (None, None) => {
             let names: Vec<_> = siblings.iter().map(|(n, _)| n.as_str()).collect();
             format!("known keys: {}", names.join(", "))
         }
@@ -349,5 +370,29 @@ pub(super) fn describe(value: &Value) -> String {
         Value::String(s) => format!("the text `{}`", crate::base::text::one_line(s)),
         Value::Array(_) => "a list".into(),
         Value::Object(_) => "a section".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hint_for;
+
+    #[test]
+    fn unknown_keys_get_a_suggestion_only_where_one_is_likely() {
+        for (key, wanted) in [
+            ("lora.rank", "did you mean adapter.lora.rank?"),
+            ("train.max_step", "did you mean max_steps?"),
+            ("model.lr", "did you mean optimizer.adamw.lr"),
+            ("top_k", "sample.sampling.top_k"),
+        ] {
+            let hint = hint_for(key);
+            assert!(hint.contains(wanted), "{key}: {hint}");
+        }
+        for stranger in ["foo", "gpus", "model.depth", "lr_rate", "train.foo"] {
+            let hint = hint_for(stranger);
+            assert!(hint.starts_with("known keys"), "{stranger}: {hint}");
+        }
+        let hint = hint_for("optimizer.momentum");
+        assert!(hint.contains("adamw"), "{hint}");
     }
 }

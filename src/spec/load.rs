@@ -17,6 +17,22 @@ pub struct Loaded {
     pub asked: String,
 }
 
+impl Loaded {
+    /// Values that changed because a higher layer changed another one, each with its reason.
+    pub fn notes(&self) -> Vec<String> {
+        let value = self.spec.to_value();
+        let implied = self.origins.iter().filter_map(|(path, origin)| {
+            let Origin::Implied(how) = origin else {
+                return None;
+            };
+            let value = value.pointer(&format!("/{}", path.replace('.', "/")))?;
+            let key = path.rsplit('.').next().unwrap_or(path);
+            Some(format!("{key} {value}: {how}"))
+        });
+        implied.collect()
+    }
+}
+
 /// Loads a preset or a file, applies `overrides` (`key=value`) and validates. All issues are reported at once.
 pub fn load(
     target: &str,

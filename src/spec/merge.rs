@@ -1,11 +1,12 @@
 //! Merging layers: the higher layer wins value by value; a registry member selected by a higher layer replaces the
 //! lower one entirely. Every value is validated here, with its origin.
 
+use super::implied;
 use super::issue::{Issue, Origin, Origins};
 use super::layer::{Layer, Setting, describe};
 use super::schema::{Kind, Node, root};
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The merged values, without defaults.
 #[derive(Debug, Clone)]
@@ -26,8 +27,10 @@ impl Default for Merged {
 impl Merged {
     /// Applies one layer on top.
     pub fn lay(&mut self, layer: Layer, issues: &mut Vec<Issue>) {
+        let before = self.value.clone();
         self.choose_members(&layer, issues);
         let mut said: HashMap<String, String> = HashMap::new();
+        let mut chosen = BTreeSet::new();
         for setting in layer.settings {
             let (path, node) = match self.settle(&setting) {
                 Ok(place) => place,
@@ -37,6 +40,7 @@ impl Merged {
                 }
             };
             if matches!(node.kind, Kind::Object(_)) && !setting.value.is_null() {
+                chosen.insert(path.join("."));
                 continue; // a choice, made above
             }
             let dotted = path.join(".");
@@ -59,6 +63,8 @@ impl Merged {
                 Err((what, hint)) => issues.push(complaint(&setting, &dotted, what, hint)),
             }
         }
+        chosen.extend(said.into_keys());
+        implied::apply(self, &before, &chosen);
     }
 
     /// Registry members first, so that `*` means the same throughout the layer.

@@ -5,7 +5,9 @@
 
 use super::issue::{Issue, Origin, nearest};
 use super::yaml;
+use crate::data::source::is_data_file;
 use crate::embed;
+use crate::llama_cpp::is_gguf;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -169,6 +171,9 @@ fn lookup(
                 suggestion(target, folder, sources),
             ));
         }
+        if let Some((what, hint)) = no_spec(target, &path) {
+            return Err(complain(what, hint));
+        }
         (path.display().to_string(), vec![read(&path, target)])
     } else {
         (target.to_string(), namesakes)
@@ -202,6 +207,30 @@ fn lookup(
         }
     }
     Ok(files)
+}
+
+/// A file of another kind that was named where a spec belongs: what it is, and how to use it.
+fn no_spec(target: &str, path: &Path) -> Option<(String, String)> {
+    if is_gguf(path) {
+        let hint = format!("llmtui train PRESET -s train.from={target}, or llmtui chat {target}");
+        return Some(("this is a model, not a spec".into(), hint));
+    }
+    let named = |ending: &str| {
+        path.extension()
+            .is_some_and(|e| e.eq_ignore_ascii_case(ending))
+    };
+    // JSON is both: a spec is a map, data are a list or several rows.
+    let json_spec = || {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        serde_json::from_str::<Value>(&text).is_ok_and(|value| value.is_object())
+    };
+    let is_data = is_data_file(path) && !(named("json") && json_spec());
+    is_data.then(|| {
+        let hint = format!(
+            "llmtui new plans a run on it, llmtui train quickstart -s data.path={target} trains on it, llmtui data inspect {target} shows it"
+        );
+        ("this is data, not a spec".into(), hint)
+    })
 }
 
 fn parent_of(source: &Source) -> Result<Option<String>, Issue> {

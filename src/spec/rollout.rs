@@ -32,6 +32,9 @@ pub struct RolloutConfig {
     /// Steps of supervised learning of the data's answers before the first rollout: a model that never answers right has
     /// nothing to learn from. Counted among max_steps.
     pub cold_start_steps: u64,
+    /// The learning rate of steps that learn from answers, relative to the schedule's: a cold start bears a far higher one.
+    #[schemars(range(min = 0.0, max = 100))]
+    pub lr_scale: f64,
     /// Softmax temperature of the answers to held-out prompts; 0 takes the most likely tokens.
     #[schemars(range(min = 0.0, max = 100))]
     pub eval_temperature: f32,
@@ -49,6 +52,7 @@ impl Default for RolloutConfig {
             mask_truncated: false,
             side_by_side: 64,
             cold_start_steps: 0,
+            lr_scale: 1.0,
             eval_temperature: 0.0,
         }
     }

@@ -21,7 +21,7 @@ pub mod theme;
 mod toasts;
 pub mod widgets;
 
-pub use runtime::{UiOptions, What, run};
+pub use runtime::{UiOptions, What, check_theme, run};
 
 #[cfg(test)]
 #[path = "../../tests/support/tape.rs"]

@@ -253,10 +253,11 @@ fn portions(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     }
     if let Some(seq_len) = args.seq_len {
         *request = crate::plan::solve::with_seq_len(request, seq_len);
-        if request.estimator == Estimator::General && seq_len > request.arch.max_len {
+        if request.estimator == Estimator::General && seq_len > request.arch.max_len() {
             let what = format!(
                 "the context of {} is at most {} tokens",
-                request.name, request.arch.max_len
+                request.name,
+                request.arch.max_len()
             );
             return Err(Failure::yours(what, "use a smaller --seq-len").into());
         }

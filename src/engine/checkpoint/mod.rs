@@ -18,8 +18,8 @@ pub use manifest::{Fault, Manifest};
 pub use store::{Found, Store, name_of};
 
 use super::EngineError;
+use super::context::RunContext;
 use super::state::{Progress, TrainState};
-use super::train::Trainer;
 use crate::data::Dataset;
 use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
 use crate::hf::{self, TokenIds};
@@ -183,12 +183,27 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
     Ok(saved)
 }
 
-impl Trainer<'_, '_> {
+/// The checkpoints of a run in progress.
+pub(super) struct Checkpoints {
+    store: Store,
+    /// Step of the newest checkpoint that this process wrote or began from.
+    saved_at: Option<u64>,
+}
+
+impl Checkpoints {
+    pub fn new(store: Store, saved_at: Option<u64>) -> Checkpoints {
+        Checkpoints { store, saved_at }
+    }
+
+    pub fn saved_at(&self) -> Option<u64> {
+        self.saved_at
+    }
+
     /// Saves and tells; the run goes on when it cannot be done, and the next checkpoint tries again.
-    pub(super) fn save_or_warn(&mut self) {
-        let step = self.step();
-        if let Err(error) = self.save() {
-            self.port.warn(
+    pub fn save_or_warn(&mut self, cx: &mut RunContext<'_, '_>) {
+        let step = cx.step();
+        if let Err(error) = self.save(cx) {
+            cx.port.warn(
                 step,
                 "checkpoint_failed",
                 error.to_string(),
@@ -198,15 +213,15 @@ impl Trainer<'_, '_> {
     }
 
     /// Saves, verifies, tells, and only then lets older checkpoints go.
-    pub(super) fn save(&mut self) -> Result<(), CheckpointError> {
-        let step = self.step();
-        self.port.enter(Phase::Checkpointing, step);
-        let begun = self.port.clock.elapsed();
-        let fingerprint = Fingerprint::of(self.spec, &self.data);
-        let (path, manifest) = save(&mut self.store, &self.state, &self.data, &fingerprint)?;
+    pub fn save(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), CheckpointError> {
+        let step = cx.step();
+        cx.port.enter(Phase::Checkpointing, step);
+        let begun = cx.port.clock.elapsed();
+        let fingerprint = Fingerprint::of(cx.spec, &cx.data);
+        let (path, manifest) = save(&mut self.store, &cx.state, &cx.data, &fingerprint)?;
         self.store.verify(step)?;
         self.saved_at = Some(step);
-        let progress = &self.state.progress;
+        let progress = &cx.state.progress;
         let best = progress.best.clone();
         let evaluated_here = progress.evaluated_at == Some(step);
         let event = Event::Checkpointed {
@@ -216,14 +231,14 @@ impl Trainer<'_, '_> {
                 path.file_name().unwrap_or_default().to_string_lossy()
             ),
             bytes: manifest.total_bytes(),
-            seconds: (self.port.clock.elapsed() - begun).as_secs_f64(),
+            seconds: (cx.port.clock.elapsed() - begun).as_secs_f64(),
             best: best.as_ref().is_some_and(|b| b.step == step),
             val_loss: progress.val_loss.filter(|_| evaluated_here),
         };
-        self.port.emit(event);
-        let keep = self.spec.checkpoint.keep_last.max(2);
+        cx.port.emit(event);
+        let keep = cx.spec.checkpoint.keep_last.max(2);
         if let Err(error) = self.store.prune(keep, best.map(|b| b.step)) {
-            self.port.warn(
+            cx.port.warn(
                 step,
                 "prune_failed",
                 format!("older checkpoints could not be deleted: {error}"),
@@ -233,17 +248,8 @@ impl Trainer<'_, '_> {
         Ok(())
     }
 
-    /// Ends the run rather than save weights that are no numbers.
-    pub(super) fn refuse_broken_weights(&mut self) -> Result<(), EngineError> {
-        if self.state.weights_are_finite()? {
-            return Ok(());
-        }
-        let (step, lr) = (self.step(), self.state.lr(self.spec));
-        Err(self.fail_non_finite("a weight", f64::NAN, step, lr))
-    }
-
     /// Takes up the checkpoint of exactly this step, and gives up the ones after it.
-    pub(super) fn roll_back(&mut self, step: u64) -> Result<(), EngineError> {
+    pub fn roll_back(&mut self, cx: &mut RunContext<'_, '_>, step: u64) -> Result<(), EngineError> {
         let kept: Vec<u64> = self.store.list().iter().map(|f| f.step).collect();
         if !kept.contains(&step) {
             return Err(EngineError::Setup(format!(
@@ -254,14 +260,13 @@ impl Trainer<'_, '_> {
             .verify(step)
             .map_err(|fault| EngineError::Setup(fault.to_string()))?;
         let folder = self.store.folder().join(name_of(step));
-        load(&folder, &mut self.state)?;
+        load(&folder, &mut cx.state)?;
         self.saved_at = Some(step);
         if let Err(error) = self.store.discard_after(step) {
             let message = format!("checkpoints after step {step} could not be deleted: {error}");
-            self.port
+            cx.port
                 .warn(step, "prune_failed", message, "delete them before a resume");
         }
-        self.summarize();
         Ok(())
     }
 }

@@ -15,8 +15,8 @@ mod supervised;
 mod token_ids;
 mod token_shift;
 
+use super::context::RunContext;
 use super::state::TrainState;
-use super::train::Trainer;
 use super::{EngineError, EngineJob};
 use crate::base::clock::Clock;
 use crate::base::finding::{Finding, Status};
@@ -129,23 +129,23 @@ pub fn check_spec(
 }
 
 /// The checks before a run's first step: a failed one ends the run unless it is forced.
-pub(super) fn gate(trainer: &mut Trainer<'_, '_>) -> Result<(), EngineError> {
-    trainer.port.enter(Phase::Preflight, trainer.step());
-    let job: &EngineJob = trainer.job;
-    let clock = trainer.port.clock.clone();
+pub(super) fn gate(cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
+    cx.port.enter(Phase::Preflight, cx.step());
+    let job: &EngineJob = cx.job;
+    let clock = cx.port.clock.clone();
     let room = job.run_dir.checkpoints_path();
     let mut failed: Vec<String> = Vec::new();
     let mut subject = Subject {
-        spec: trainer.spec,
-        data: &trainer.data,
-        state: &mut trainer.state,
+        spec: cx.spec,
+        data: &cx.data,
+        state: &mut cx.state,
         twin: None,
         // The prefix is one that the next start clears away, should we be killed in between.
         scratch: room.join(".tmp-preflight"),
         room: &room,
         clock: &*clock,
     };
-    let port = &mut *trainer.port;
+    let port = &mut *cx.port;
     check_all(&mut subject, &mut |checked| {
         if checked.finding.status == Status::Fail {
             failed.push(checked.finding.id.clone());

@@ -6,7 +6,7 @@ use crate::methods::policy::{ANSWER_LIMIT, SAMPLER_LOGP, TOKEN_REFERENCE};
 use crate::spec::RunSpec;
 
 /// Widths of rows are multiples of this: few different sizes, so that buffers are used again.
-const STEP: usize = 32;
+const STEP: usize = 8;
 
 /// The micro-batches of a step, in the order of the answers.
 pub fn batches(written: &[Written], spec: &RunSpec, seq_len: usize) -> Vec<Batch> {

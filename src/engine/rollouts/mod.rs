@@ -7,7 +7,7 @@ mod show;
 mod write;
 
 pub use evaluate::Passed;
-pub(super) use show::SHARE;
+pub(super) use show::{POLICY_LOSS, SHARE};
 pub use write::{Written, write};
 
 use super::EngineError;

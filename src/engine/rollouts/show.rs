@@ -14,7 +14,9 @@ const REWARD_STD: &str = "reward_std";
 const SAME: &str = "frac_reward_zero_std";
 const LENGTH: &str = "completions/mean_length";
 const CUT: &str = "completions/clipped_ratio";
-/// The loop knows it: it takes the time.
+/// The loop names the loss: it is no likelihood, and what is said of those does not hold for it.
+pub const POLICY_LOSS: &str = "policy_loss";
+/// The loop takes the time.
 pub const SHARE: &str = "rollout/share";
 const SPEED: &str = "rollout/tok_per_sec";
 
@@ -36,6 +38,7 @@ pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
         (LENGTH, "Answer length", "tokens", Neutral, "mean tokens of the step's answers (TRL)"),
         (EVAL_LENGTH, "Held-out answer length", "tokens", Neutral, "mean tokens of answers to held-out prompts"),
         (CUT, "Cut answers", "share", Lower, "share of answers that reached max_new_tokens (TRL)"),
+        (POLICY_LOSS, "Policy loss", "", Neutral, "-(1/N) sum of advantage times log-probability; its size says nothing, its gradient is that of the expected reward"),
         (SHARE, "Time for answers", "share", Neutral, "share of the step spent on writing and scoring answers"),
         (SPEED, "Answer tokens per second", "1/s", Higher, "answer tokens over the time spent on writing them"),
     ];

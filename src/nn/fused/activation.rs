@@ -8,11 +8,11 @@ use crate::nn::tape::Slot;
 impl Pass {
     pub(super) fn activation(&mut self, plan: &Plan, x: Slot) -> Slot {
         let d_ff = plan.shape.d_ff;
-        let y = self.arena.slot(self.ids.len() * d_ff);
+        let y = self.arena.slot(self.rows.count * d_ff);
         let mut values = self.arena.take(y);
         let kind = plan.config.mlp.activation();
         let x_values = self.arena.get(x);
-        self.profile.measure(Part::Activation, || {
+        self.kernels.run(Part::Activation, || {
             activation::forward(kind, d_ff, x_values, &mut values);
         });
         self.arena.put(y, values);

@@ -3,7 +3,6 @@
 
 use super::linear::LinearNode;
 use super::{Pass, Plan};
-use crate::kernels::aligned::Aligned;
 use crate::kernels::dropout::{self, Dropout};
 use crate::kernels::low_rank::{self, Part as Columns};
 use crate::kernels::matmul::Accumulation;
@@ -11,7 +10,7 @@ use crate::kernels::{linear, reduce};
 use crate::nn::layout::{AdapterSpans, LinearSpans, Span};
 use crate::nn::profile::Part;
 use crate::nn::step_position::Place;
-use crate::nn::tape::Slot;
+use crate::nn::tape::{Buffer, Slot};
 
 impl Pass {
     /// What of the input is dropped: nothing but in training.
@@ -25,11 +24,11 @@ impl Pass {
         plan: &Plan,
         adapter: &AdapterSpans,
         x: &[f32],
-    ) -> Option<Aligned> {
+    ) -> Option<Buffer> {
         let drop = self.adapter_drop(plan, adapter)?;
-        let mut dropped = self.arena.buffer(x.len());
         let width = adapter.a.cols;
-        self.profile.measure(Part::LinearForward, || {
+        let mut dropped = self.arena.buffer(self.rows.count * width);
+        self.kernels.run(Part::LinearForward, || {
             dropped.copy_from_slice(x);
             dropout::apply(&drop, width, &mut dropped);
         });
@@ -44,7 +43,7 @@ impl Pass {
         let low = self.arena.slot(sizes.rows * sizes.d_out);
         let mut values = self.arena.take(low);
         let input = dropped.as_deref().unwrap_or(&x_values);
-        self.profile.measure(Part::LinearForward, || {
+        self.kernels.run(Part::LinearForward, || {
             let a = plan.matrix(adapter.a);
             linear::forward(plan.arithmetic, sizes, input, a, None, None, &mut values);
         });
@@ -66,8 +65,8 @@ impl Pass {
     ) {
         let mut values = self.arena.take(y);
         let low = self.arena.get(low);
-        let rows = self.ids.len();
-        self.profile.measure(Part::LinearForward, || {
+        let rows = self.rows.count;
+        self.kernels.run(Part::LinearForward, || {
             for (columns, b) in columns(adapter, rows, width) {
                 low_rank::forward(plan.arithmetic, columns, low, plan.dense(b), &mut values);
             }
@@ -82,12 +81,12 @@ impl Pass {
         node: &LinearNode,
         dy: &[f32],
         grads: &mut [f32],
-    ) -> Option<Aligned> {
+    ) -> Option<Buffer> {
         let adapter = plan.adapter(&node.spans)?;
         let low = self.arena.take(node.low?);
         let mut dlow = self.arena.buffer(low.len());
-        let (rows, into, width) = (self.ids.len(), self.into, node.spans.weight.rows);
-        self.profile.measure(Part::LinearBackward, || {
+        let (rows, into, width) = (self.rows.count, self.into, node.spans.weight.rows);
+        self.kernels.run(Part::LinearBackward, || {
             for (columns, b) in columns(adapter, rows, width) {
                 low_rank::backward_input(plan.arithmetic, columns, dy, plan.dense(b), &mut dlow);
                 if let Some(range) = b.grads() {
@@ -117,7 +116,7 @@ impl Pass {
         let dropped = self.adapter_dropped(plan, adapter, x);
         let (sizes, into) = (self.low_sizes(adapter.a), self.into);
         let input = dropped.as_deref().unwrap_or(x);
-        self.profile.measure(Part::LinearBackward, || {
+        self.kernels.run(Part::LinearBackward, || {
             let da = &mut grads[range];
             linear::backward_weight(plan.arithmetic, sizes, dlow, input, da, into);
         });
@@ -139,12 +138,12 @@ impl Pass {
         };
         let (sizes, a) = (self.low_sizes(adapter.a), plan.matrix(adapter.a));
         let Some(drop) = self.adapter_drop(plan, adapter) else {
-            return self.profile.measure(Part::LinearBackward, || {
+            return self.kernels.run(Part::LinearBackward, || {
                 linear::backward_input(plan.arithmetic, sizes, dlow, a, dx, Accumulation::Add);
             });
         };
-        let mut part = self.arena.buffer(dx.len());
-        self.profile.measure(Part::LinearBackward, || {
+        let mut part = self.arena.buffer(sizes.rows * sizes.d_in);
+        self.kernels.run(Part::LinearBackward, || {
             let overwrite = Accumulation::Overwrite;
             linear::backward_input(plan.arithmetic, sizes, dlow, a, &mut part, overwrite);
             dropout::apply(&drop, sizes.d_in, &mut part);
@@ -155,7 +154,7 @@ impl Pass {
 
     fn low_sizes(&self, a: Span) -> linear::Sizes {
         linear::Sizes {
-            rows: self.ids.len(),
+            rows: self.rows.count,
             d_in: a.cols,
             d_out: a.rows,
         }

@@ -9,14 +9,14 @@ use crate::nn::tape::Slot;
 impl Pass {
     pub(super) fn attention(&mut self, plan: &Plan, qkv: Slot, layer: usize) -> Slot {
         self.turn_slot(plan, qkv, (layer, 0));
-        let (heads, rows) = (plan.heads(), self.ids.len());
+        let (heads, rows) = (plan.heads(), self.rows.count);
         let out = self.arena.slot(rows * heads.q_width());
         let lse = self.arena.slot(rows * heads.n_head);
         let (mut out_values, mut lse_values) = (self.arena.take(out), self.arena.take(lse));
         let qkv_values = self.arena.get(qkv);
         let mut sizes = plan.attention(layer, self.rows.seq_len);
         sizes.mask.first = self.rows.documents();
-        self.profile.measure(Part::AttentionForward, || {
+        self.kernels.run(Part::AttentionForward, || {
             attention::forward(
                 plan.arithmetic,
                 sizes,
@@ -46,7 +46,7 @@ impl Pass {
         let Some(dout) = self.arena.take_gradient(out) else {
             return;
         };
-        let mut dqkv = self.arena.buffer(self.arena.get(qkv).len());
+        let mut dqkv = self.arena.buffer(self.arena.len(qkv));
         let saved = attention::Saved {
             qkv: self.arena.get(qkv),
             out: self.arena.get(out),
@@ -54,7 +54,7 @@ impl Pass {
         };
         let mut sizes = plan.attention(layer, self.rows.seq_len);
         sizes.mask.first = self.rows.documents();
-        self.profile.measure(Part::AttentionBackward, || {
+        self.kernels.run(Part::AttentionBackward, || {
             attention::backward(plan.arithmetic, sizes, saved, &dout, &mut dqkv);
         });
         self.turn(plan, &mut dqkv, (layer, 0), Turn::Back);
@@ -77,7 +77,7 @@ impl Pass {
             let n_turned = heads.n_head + heads.n_kv_head;
             let width = heads.qkv_width();
             let positions = self.rows.positions(start);
-            self.profile.measure(Part::Rotary, || {
+            self.kernels.run(Part::Rotary, || {
                 rotary::apply(table, qkv, width, n_turned, positions, turn);
             });
         }

@@ -10,12 +10,12 @@ use crate::nn::tape::Slot;
 impl Pass {
     pub(super) fn embedding(&mut self, plan: &Plan, start: usize) -> Slot {
         let d = plan.shape.d_model;
-        let slot = self.arena.slot(self.ids.len() * d);
+        let slot = self.arena.slot(self.rows.count * d);
         let mut x = self.arena.take(slot);
-        let table = (plan.matrix(plan.layout.tokens), scale(plan));
         let drop = self.drops(plan, Place::Embedding);
         let positions = self.rows.positions(start);
-        self.profile.measure(Part::Embedding, || {
+        self.kernels.run(Part::Embedding, || {
+            let table = (plan.matrix(plan.layout.tokens), scale(plan));
             embedding::forward(&self.ids, table, plan.vectors(), positions, &mut x);
             if let Some(drop) = &drop {
                 dropout::apply(drop, d, &mut x);
@@ -34,7 +34,7 @@ impl Pass {
         let (ids, into) = (&self.ids, self.into);
         let position_grads = plan.layout.positions.and_then(|span| span.grads());
         let positions = self.rows.positions(0);
-        self.profile.measure(Part::Embedding, || {
+        self.kernels.run(Part::Embedding, || {
             if let Some(drop) = &drop {
                 dropout::apply(drop, d, &mut dx);
             }

@@ -2,14 +2,13 @@
 //! results come together again.
 
 use super::{Node, Output, Pass, Plan};
-use crate::kernels::aligned::Aligned;
 use crate::kernels::experts::{self, Balance, Order, Router, Tally};
 use crate::kernels::matmul::{Accumulation, ComputeDtype};
 use crate::kernels::{activation, linear};
 use crate::nn::MoeConfig;
 use crate::nn::layout::{ExpertSpans, LinearSpans};
 use crate::nn::profile::Part;
-use crate::nn::tape::{Slot, Track};
+use crate::nn::tape::{Buffer, Slot, Track};
 
 /// What a forward over experts leaves.
 #[derive(Debug, Clone, Copy)]
@@ -100,11 +99,11 @@ impl Pass {
         output: Output,
     ) -> Slot {
         let router = router_of(plan, layer, spans);
-        let sizes = Sizes::of(self.ids.len(), router, spans);
+        let sizes = Sizes::of(self.rows.count, router, spans);
         let routing = self.route(plan, x, (layer, spans), router, sizes);
         let mut gathered = self.arena.buffer(sizes.places * sizes.d);
         let x_values = self.arena.get(x);
-        self.profile.measure(Part::Experts, || {
+        self.kernels.run(Part::Experts, || {
             experts::gather(&self.experts.order, sizes.d, x_values, &mut gathered);
         });
         let wide = self.arena.slot(sizes.places * sizes.wide);
@@ -153,7 +152,7 @@ impl Pass {
         let x_values = self.arena.get(x);
         let counts = self.track == Track::Gradients && !self.replays;
         let known = &mut self.experts;
-        self.profile.measure(Part::Experts, || {
+        self.kernels.run(Part::Experts, || {
             let weight = plan.matrix(spans.router);
             let bias = spans.bias.map(|span| plan.dense(span));
             let product = sizes.router(router.n_expert);
@@ -179,7 +178,7 @@ impl Pass {
         y: &mut [f32],
     ) {
         let order = &self.experts.order;
-        self.profile.measure(Part::LinearForward, || {
+        self.kernels.run(Part::LinearForward, || {
             for e in (0..count).filter(|e| !order.of(*e).is_empty()) {
                 let (of, spans) = (order.of(e), part(e));
                 let sizes = expert_sizes(&spans, of.len());
@@ -200,7 +199,7 @@ impl Pass {
         let active = self.arena.slot(sizes.places * sizes.d_ff);
         let mut values = self.arena.take(active);
         let (kind, x) = (plan.config.mlp.activation(), self.arena.get(wide));
-        self.profile.measure(Part::Activation, || {
+        self.kernels.run(Part::Activation, || {
             activation::forward(kind, sizes.d_ff, x, &mut values);
         });
         self.arena.put(active, values);
@@ -221,7 +220,7 @@ impl Pass {
         let y = self.arena.slot(sizes.rows * sizes.d);
         let mut values = self.arena.take(y);
         let (arena, order) = (&self.arena, &self.experts.order);
-        self.profile.measure(Part::Experts, || {
+        self.kernels.run(Part::Experts, || {
             let residual = residual.map(|slot| arena.get(slot));
             let (routing, outs) = (arena.get(routing), arena.get(outs));
             experts::combine(router, order, routing, outs, residual, &mut values);
@@ -237,12 +236,12 @@ impl Pass {
         self.arena.release(node.y);
         let spans = &node.spans;
         let router = router_of(plan, node.layer, spans);
-        let sizes = Sizes::of(self.ids.len(), router, spans);
+        let sizes = Sizes::of(self.rows.count, router, spans);
         let routing = self.arena.take(node.routing);
         let mut dgates = self.arena.buffer(sizes.places);
         let mut douts = self.arena.take(node.outs);
         let known = &mut self.experts;
-        self.profile.measure(Part::Experts, || {
+        self.kernels.run(Part::Experts, || {
             known.order.arrange(router, &routing);
             let order = &known.order;
             experts::combine_backward(router, order, &routing, &dy, &mut douts, &mut dgates);
@@ -254,7 +253,7 @@ impl Pass {
         self.arena.free(dwide);
         let (mut dx, into) = self.arena.open_gradient(node.x, sizes.rows * sizes.d);
         let (order, add) = (&self.experts.order, into == Accumulation::Add);
-        self.profile.measure(Part::Experts, || {
+        self.kernels.run(Part::Experts, || {
             experts::gather_backward(order, router.top_k, &dgathered, &mut dx, add);
         });
         self.arena.free(dgathered);
@@ -274,7 +273,7 @@ impl Pass {
         sizes: Sizes,
         douts: &[f32],
         grads: &mut [f32],
-    ) -> Aligned {
+    ) -> Buffer {
         let active = self.arena.take(node.active);
         let mut dactive = self.arena.buffer(active.len());
         let part = |e: usize| node.spans.expert(e).out;
@@ -283,7 +282,7 @@ impl Pass {
         self.arena.free(active);
         let mut wide = self.arena.take(node.wide);
         let kind = plan.config.mlp.activation();
-        self.profile.measure(Part::Activation, || {
+        self.kernels.run(Part::Activation, || {
             activation::backward(kind, sizes.d_ff, &mut wide, &mut dactive);
         });
         self.arena.free(dactive);
@@ -301,7 +300,7 @@ impl Pass {
     ) {
         let mut gathered = self.arena.buffer(sizes.places * sizes.d);
         let x = self.arena.get(node.x);
-        self.profile.measure(Part::Experts, || {
+        self.kernels.run(Part::Experts, || {
             experts::gather(&self.experts.order, sizes.d, x, &mut gathered);
         });
         let part = |e: usize| node.spans.expert(e).wide;
@@ -319,7 +318,7 @@ impl Pass {
         grads: &mut [f32],
     ) {
         let (order, into) = (&self.experts.order, self.into);
-        self.profile.measure(Part::LinearBackward, || {
+        self.kernels.run(Part::LinearBackward, || {
             for e in 0..count {
                 let (of, spans) = (order.of(e), part(e));
                 if of.is_empty() {
@@ -359,11 +358,11 @@ impl Pass {
         grads: &mut [f32],
     ) {
         let (router, spans) = (router_of(plan, node.layer, &node.spans), &node.spans);
-        let sizes = Sizes::of(self.ids.len(), router, spans).router(router.n_expert);
+        let sizes = Sizes::of(self.rows.count, router, spans).router(router.n_expert);
         let mut dlogits = self.arena.buffer(sizes.rows * router.n_expert);
         let (x, into) = (self.arena.get(node.x), self.into);
         let known = &mut self.experts;
-        self.profile.measure(Part::Experts, || {
+        self.kernels.run(Part::Experts, || {
             let by_lse = known.weigh(plan, node.layer);
             let balance = Balance {
                 by_probability: &known.by_probability,

@@ -40,14 +40,15 @@ fn inputs<'a>(plan: &Plan<'a>, hidden: &'a [f32], targets: &'a [u32]) -> logprob
 impl Pass {
     /// Fills `outputs`.
     pub(super) fn head_forward(&mut self, plan: &Plan, hidden: Slot) {
-        let (rows, d, vocab) = (self.ids.len(), plan.shape.d_model, plan.shape.vocab_size);
+        let (rows, d, vocab) = (self.rows.count, plan.shape.d_model, plan.shape.vocab_size);
         let sizes = match self.track {
             Track::Gradients => logprob::Sizes::new(rows, d, vocab),
             Track::Off => logprob::Sizes::in_chunks(rows, d, vocab),
         };
+        self.head_bytes = self.head_bytes.max(sizes.bytes());
         let inputs = inputs(plan, self.arena.get(hidden), &self.targets);
         let outputs = &mut self.outputs;
-        self.profile.measure(Part::Head, || {
+        self.kernels.run(Part::Head, || {
             logprob::forward(plan.arithmetic, sizes, inputs, outputs);
         });
     }
@@ -61,7 +62,7 @@ impl Pass {
         grads: &mut [f32],
         pass: HeadPass,
     ) {
-        let (rows, d, vocab) = (self.ids.len(), plan.shape.d_model, plan.shape.vocab_size);
+        let (rows, d, vocab) = (self.rows.count, plan.shape.d_model, plan.shape.vocab_size);
         let (sizes, differentiate): (_, Differentiate) = match pass {
             HeadPass::Backward => (logprob::Sizes::new(rows, d, vocab), logprob::backward),
             HeadPass::Both => (
@@ -69,12 +70,13 @@ impl Pass {
                 logprob::forward_backward,
             ),
         };
-        let mut dhidden = self.arena.buffer(self.arena.get(hidden).len());
+        self.head_bytes = self.head_bytes.max(sizes.bytes());
+        let mut dhidden = self.arena.buffer(self.arena.len(hidden));
         let inputs = inputs(plan, self.arena.get(hidden), &self.targets);
-        let dtable = plan.layout.head.grads();
-        let dtable = dtable.map(|range| (&mut grads[range], self.into));
-        let outputs = &mut self.outputs;
-        self.profile.measure(Part::Head, || {
+        let (outputs, into) = (&mut self.outputs, self.into);
+        self.kernels.run(Part::Head, || {
+            let dtable = plan.layout.head.grads();
+            let dtable = dtable.map(|range| (&mut grads[range], into));
             differentiate(
                 plan.arithmetic,
                 sizes,

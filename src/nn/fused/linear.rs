@@ -3,7 +3,6 @@
 
 use super::{Node, Output, Pass, Plan};
 use crate::kernels::activation;
-use crate::kernels::aligned::Aligned;
 use crate::kernels::linear;
 use crate::kernels::matmul::Accumulation;
 use crate::nn::layout::LinearSpans;
@@ -37,7 +36,7 @@ impl Pass {
                 let y = self.arena.slot(sizes.rows * sizes.d_out);
                 let mut values = self.arena.take(y);
                 let arena = &self.arena;
-                self.profile.measure(Part::LinearForward, || {
+                self.kernels.run(Part::LinearForward, || {
                     linear::forward(
                         plan.arithmetic,
                         sizes,
@@ -72,7 +71,7 @@ impl Pass {
 
     pub(super) fn linear_sizes(&self, spans: &LinearSpans) -> linear::Sizes {
         linear::Sizes {
-            rows: self.ids.len(),
+            rows: self.rows.count,
             d_in: spans.weight.cols,
             d_out: spans.weight.rows,
         }
@@ -104,7 +103,7 @@ impl Pass {
         grads: &mut [f32],
     ) {
         let (x, spans) = (node.x, &node.spans);
-        let len = self.ids.len() * spans.weight.cols;
+        let len = self.rows.count * spans.weight.cols;
         if spans.weight.grad.is_some() || dlow.is_some() {
             let is_recomputed = self.recompute(plan, x);
             let x_values = self.arena.take(x);
@@ -135,11 +134,11 @@ impl Pass {
     ) {
         let spans = &node.spans;
         let (kind, d_ff) = (plan.config.mlp.activation(), plan.shape.d_ff);
-        let mut active: Aligned = self.arena.buffer(self.ids.len() * d_ff);
+        let mut active = self.arena.buffer(self.rows.count * d_ff);
         self.input_gradient(plan, spans, dy, (&mut active, Accumulation::Overwrite));
         self.adapter_input_gradient(plan, spans, dlow, &mut active);
         let mut values = self.arena.take(wide);
-        self.profile.measure(Part::Activation, || {
+        self.kernels.run(Part::Activation, || {
             activation::backward(kind, d_ff, &mut values, &mut active);
         });
         self.arena.put_gradient(wide, values);
@@ -158,7 +157,7 @@ impl Pass {
     ) {
         let (sizes, into) = (self.linear_sizes(spans), self.into);
         if let Some(range) = spans.weight.grads() {
-            self.profile.measure(Part::LinearBackward, || {
+            self.kernels.run(Part::LinearBackward, || {
                 let dweight = &mut grads[range];
                 linear::backward_weight(plan.arithmetic, sizes, dy, x, dweight, into);
             });
@@ -169,7 +168,7 @@ impl Pass {
     fn bias_gradient(&mut self, spans: &LinearSpans, dy: &[f32], grads: &mut [f32]) {
         let into = self.into;
         if let Some(range) = spans.bias.and_then(|span| span.grads()) {
-            self.profile.measure(Part::LinearBackward, || {
+            self.kernels.run(Part::LinearBackward, || {
                 linear::backward_bias(dy, &mut grads[range], into);
             });
         }
@@ -184,7 +183,7 @@ impl Pass {
         (dx, into): (&mut [f32], Accumulation),
     ) {
         let (sizes, weight) = (self.linear_sizes(spans), plan.matrix(spans.weight));
-        self.profile.measure(Part::LinearBackward, || {
+        self.kernels.run(Part::LinearBackward, || {
             linear::backward_input(plan.arithmetic, sizes, dy, weight, dx, into);
         });
     }

@@ -6,6 +6,7 @@ mod adapter;
 mod attention;
 mod backward;
 mod block;
+mod count;
 mod embedding;
 mod experts;
 mod head;
@@ -19,13 +20,12 @@ mod residual;
 
 pub(crate) use experts::Experts;
 pub(crate) use plan::Plan;
-pub(crate) use recompute::is_recomputed;
 
 use super::TokenBatch;
 use super::footprint::Footprint;
 use super::kv_cache::Texts;
 use super::layout::{NormSpans, Span};
-use super::profile::{Part, Profile};
+use super::profile::{Kernels, Part};
 use super::tape::{Arena, Slot, Track};
 use crate::kernels::dropout::Dropout;
 use crate::kernels::logprob;
@@ -101,6 +101,8 @@ enum Output {
 /// How the tokens of a pass lie in rows.
 #[derive(Debug, Default)]
 struct Rows {
+    /// Tokens of all rows.
+    count: usize,
     seq_len: usize,
     /// Where documents begin in packed rows; empty where each row is one.
     first: Vec<u32>,
@@ -146,7 +148,9 @@ pub(crate) struct Pass {
     replays: bool,
     pub experts: Experts,
     pub outputs: logprob::Outputs,
-    pub profile: Profile,
+    /// The largest head so far, by the sizes it was called with.
+    head_bytes: u64,
+    pub kernels: Kernels,
 }
 
 impl Pass {
@@ -167,7 +171,8 @@ impl Pass {
             replays: false,
             experts: Experts::default(),
             outputs: logprob::Outputs::default(),
-            profile: Profile::default(),
+            head_bytes: 0,
+            kernels: Kernels::default(),
         }
     }
 
@@ -210,8 +215,8 @@ impl Pass {
     /// Logits (B · T, V) of all tokens of `ids`, into a buffer that may be used again.
     pub fn logits(&mut self, plan: &Plan, ids: &[u32], seq_len: usize, logits: &mut Vec<f32>) {
         let hidden = self.hidden(plan, (ids, None), seq_len, None);
-        let Pass { arena, profile, .. } = self;
-        profile.measure(Part::Head, || head::logits(plan, arena.get(hidden), logits));
+        let Pass { arena, kernels, .. } = self;
+        kernels.run(Part::Head, || head::logits(plan, arena.get(hidden), logits));
     }
 
     /// Hidden states (B · T, D) after the last norm.
@@ -222,12 +227,22 @@ impl Pass {
         seq_len: usize,
         mut texts: Option<&mut Texts>,
     ) -> Slot {
-        self.begin(ids, seq_len);
+        self.begin(ids.len(), seq_len);
+        self.ids.extend_from_slice(ids);
         self.rows.first.extend_from_slice(first.unwrap_or_default());
         let start = match &texts {
             Some(texts) => texts.positions(&mut self.rows.first),
             None => 0,
         };
+        let hidden = self.blocks(plan, start, texts.as_deref_mut());
+        if let Some(texts) = texts {
+            texts.advance();
+        }
+        hidden
+    }
+
+    /// From the embedding to the last norm, of which the hidden states are returned.
+    fn blocks(&mut self, plan: &Plan, start: usize, mut texts: Option<&mut Texts>) -> Slot {
         let n_layer = plan.shape.n_layer;
         let segment_len = plan.segment_len();
         let mut x = self.embedding(plan, start);
@@ -245,9 +260,6 @@ impl Pass {
             }
             x = y;
         }
-        if let Some(texts) = texts {
-            texts.advance();
-        }
         let hidden = match &plan.layout.norm {
             Some(norm) => {
                 let hidden = self.norm(plan, x, norm, Output::New);
@@ -263,8 +275,8 @@ impl Pass {
         hidden
     }
 
-    fn begin(&mut self, ids: &[u32], seq_len: usize) {
-        if (ids.len(), seq_len) != (self.ids.len(), self.rows.seq_len) {
+    fn begin(&mut self, count: usize, seq_len: usize) {
+        if (count, seq_len) != (self.rows.count, self.rows.seq_len) {
             self.arena.clear();
             self.forward_bytes = 0;
         }
@@ -272,8 +284,7 @@ impl Pass {
         self.nodes.clear();
         self.boundaries.clear();
         self.ids.clear();
-        self.ids.extend_from_slice(ids);
-        self.rows.seq_len = seq_len;
+        (self.rows.count, self.rows.seq_len) = (count, seq_len);
         self.rows.first.clear();
         self.keep = self.track;
         self.head_done = false;

@@ -8,7 +8,7 @@ use crate::nn::tape::Slot;
 
 impl Pass {
     pub(super) fn norm(&mut self, plan: &Plan, x: Slot, spans: &NormSpans, output: Output) -> Slot {
-        let len = self.ids.len() * plan.shape.d_model;
+        let len = self.rows.count * plan.shape.d_model;
         let y = match output {
             Output::New => self.arena.slot(len),
             Output::Known(y) => y,
@@ -18,10 +18,10 @@ impl Pass {
             // Only the statistics are wanted.
             Output::Known(_) => self.arena.buffer(len),
         };
-        let stats = self.arena.slot(self.ids.len() * 2);
+        let stats = self.arena.slot(self.rows.count * 2);
         let mut stats_values = self.arena.take(stats);
         let x_values = self.arena.get(x);
-        self.profile.measure(Part::Norm, || {
+        self.kernels.run(Part::Norm, || {
             norm::forward(
                 plan.norm_of(spans),
                 x_values,
@@ -61,14 +61,13 @@ impl Pass {
             stats: self.arena.get(stats),
         };
         let into_params = self.into;
-        let params = spans.split(grads).map(|(gain, bias)| norm::ParamGradients {
-            gain,
-            bias,
-            into: into_params,
-        });
-        let norm = plan.norm_of(spans);
-        self.profile.measure(Part::Norm, || {
-            norm::backward(norm, saved, &dy, (&mut dx, into), params);
+        self.kernels.run(Part::Norm, || {
+            let params = spans.split(grads).map(|(gain, bias)| norm::ParamGradients {
+                gain,
+                bias,
+                into: into_params,
+            });
+            norm::backward(plan.norm_of(spans), saved, &dy, (&mut dx, into), params);
         });
         self.arena.put_gradient(x, dx);
         self.arena.free(dy);

@@ -9,12 +9,12 @@ use crate::nn::tape::Slot;
 impl Pass {
     /// `x` (rows, qkv_width) with queries and keys normalised.
     pub(super) fn qk_norm(&mut self, plan: &Plan, x: Slot, gains: [Span; 2]) -> Slot {
-        let (norm, rows) = (plan.qk_norm(gains), self.ids.len());
+        let (norm, rows) = (plan.qk_norm(gains), self.rows.count);
         let y = self.arena.slot(rows * norm.heads.qkv_width());
         let scales = self.arena.slot(rows * norm.normalised());
         let (mut values, mut scale_values) = (self.arena.take(y), self.arena.take(scales));
         let x_values = self.arena.get(x);
-        self.profile.measure(Part::Norm, || {
+        self.kernels.run(Part::Norm, || {
             qk_norm::forward(norm, x_values, &mut values, &mut scale_values);
         });
         self.arena.put(y, values);
@@ -49,10 +49,10 @@ impl Pass {
         // The gains of queries and keys lie side by side.
         let len = gains[0].len() + gains[1].len();
         let into = self.into;
-        let dgains = gains[0]
-            .grad
-            .map(|from| (&mut grads[from..from + len], into));
-        self.profile.measure(Part::Norm, || {
+        self.kernels.run(Part::Norm, || {
+            let dgains = gains[0]
+                .grad
+                .map(|from| (&mut grads[from..from + len], into));
             qk_norm::backward(norm, saved, &dy, &mut dx, dgains);
         });
         self.arena.put_gradient(x, dx);

@@ -25,8 +25,8 @@ impl Pass {
         for (row, end) in last.chunks_exact_mut(d).zip(&ends) {
             row.copy_from_slice(&states[(end - 1) * d..end * d]);
         }
-        self.profile
-            .measure(Part::Head, || head::logits(plan, &last, logits));
+        self.kernels
+            .run(Part::Head, || head::logits(plan, &last, logits));
         self.arena.free(last);
     }
 
@@ -41,10 +41,10 @@ impl Pass {
         let (heads, start) = (plan.heads(), texts.start());
         self.turn_slot(plan, qkv, (layer, start));
         let (width, q_width) = (heads.qkv_width(), heads.q_width());
-        let out = self.arena.slot(self.ids.len() * q_width);
+        let out = self.arena.slot(self.rows.count * q_width);
         let mut values = self.arena.take(out);
         let qkv = self.arena.get(qkv);
-        self.profile.measure(Part::AttentionForward, || {
+        self.kernels.run(Part::AttentionForward, || {
             let mut row = 0;
             for (cache, new) in texts.reading() {
                 let qkv = &qkv[row * width..(row + new) * width];

@@ -11,21 +11,21 @@ use crate::nn::tape::{Slot, Track};
 const LARGE: usize = 4 << 20;
 
 /// Whether so many elements are made anew for the backward.
-pub(crate) fn is_recomputed(elements: usize) -> bool {
+fn is_recomputed(elements: usize) -> bool {
     elements * size_of::<f32>() >= LARGE
 }
 
 impl Pass {
     /// Says that the forward has read for the last time what a norm made.
     pub(super) fn release_recomputable(&mut self, slot: Slot) {
-        if self.keep == Track::Off || is_recomputed(self.arena.get(slot).len()) {
+        if self.keep == Track::Off || is_recomputed(self.arena.len(slot)) {
             self.arena.release(slot);
         }
     }
 
     /// Recomputes the value of `slot`, if it was let go, from what the norm that made it has kept. Says whether it did.
     pub(super) fn recompute(&mut self, plan: &Plan, slot: Slot) -> bool {
-        if !self.arena.get(slot).is_empty() {
+        if self.arena.len(slot) > 0 {
             return false;
         }
         let Some(Node::Norm {
@@ -35,10 +35,10 @@ impl Pass {
             debug_assert!(false, "only what a norm made is let go");
             return false;
         };
-        let mut values = self.arena.buffer(self.arena.get(x).len());
+        let mut values = self.arena.buffer(self.arena.len(x));
         let mut stats_values = self.arena.take(stats);
         let x_values = self.arena.get(x);
-        self.profile.measure(Part::Norm, || {
+        self.kernels.run(Part::Norm, || {
             norm::forward(
                 plan.norm_of(&spans),
                 x_values,

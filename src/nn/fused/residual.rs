@@ -1,11 +1,10 @@
 //! What a sub-layer gives, added to the residual stream; with features dropped in training.
 
 use super::{Node, Output, Pass};
-use crate::kernels::aligned::Aligned;
 use crate::kernels::dropout::{self, Dropout};
 use crate::kernels::reduce;
 use crate::nn::profile::Part;
-use crate::nn::tape::Slot;
+use crate::nn::tape::{Buffer, Slot};
 
 impl Pass {
     /// `residual` + `x`, of which features are dropped; `x` is read for the last time.
@@ -19,11 +18,11 @@ impl Pass {
         let y = match output {
             Output::Known(y) => y,
             Output::New => {
-                let len = self.arena.get(x).len();
+                let len = self.arena.len(x);
                 let y = self.arena.slot(len);
                 let mut values = self.arena.take(y);
-                let (width, arena) = (len / self.ids.len(), &self.arena);
-                self.profile.measure(Part::Residual, || {
+                let (width, arena) = (len / self.rows.count, &self.arena);
+                self.kernels.run(Part::Residual, || {
                     let (x, residual) = (arena.get(x), arena.get(residual));
                     dropout::add(drop.as_ref(), width, x, residual, &mut values);
                 });
@@ -48,8 +47,8 @@ impl Pass {
         };
         self.arena.release(y);
         let mut dx = self.arena.buffer(dy.len());
-        let width = dy.len() / self.ids.len();
-        self.profile.measure(Part::Residual, || {
+        let width = dy.len() / self.rows.count;
+        self.kernels.run(Part::Residual, || {
             dx.copy_from_slice(&dy);
             if let Some(drop) = &drop {
                 dropout::apply(drop, width, &mut dx);
@@ -60,15 +59,15 @@ impl Pass {
     }
 
     /// The residual's gradient is `dy` itself: handed on where it is the first.
-    pub(super) fn residual_backward(&mut self, residual: Option<Slot>, dy: Aligned) {
+    pub(super) fn residual_backward(&mut self, residual: Option<Slot>, dy: Buffer) {
         let Some(residual) = residual else {
             return self.arena.free(dy);
         };
         match self.arena.take_gradient(residual) {
             None => self.arena.put_gradient(residual, dy),
             Some(mut sum) => {
-                self.profile
-                    .measure(Part::Residual, || reduce::add(&mut sum, &dy));
+                self.kernels
+                    .run(Part::Residual, || reduce::add(&mut sum, &dy));
                 self.arena.put_gradient(residual, sum);
                 self.arena.free(dy);
             }

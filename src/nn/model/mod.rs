@@ -82,7 +82,7 @@ const NORMAL_COST: usize = 64;
 pub enum Backend {
     /// Fused kernels on a tape: CPU.
     Fused,
-    /// Plain candle operations and candle's autograd: any device.
+    /// The oracle: plain candle operations and candle's autograd, on any device.
     Composite,
 }
 
@@ -300,12 +300,12 @@ impl Model {
 
     /// Begins to measure the kernels of training passes, from zero.
     pub fn profile(&mut self) {
-        self.training.profile.start();
+        self.training.kernels.start();
     }
 
     /// Time of each kernel since [`Model::profile`]; `None` when it was not called.
     pub fn profiled(&self) -> Option<[(Part, Duration); Part::ALL.len()]> {
-        self.training.profile.spent()
+        self.training.kernels.spent()
     }
 
     /// What the training and the evaluation pass hold in memory after what they have done so far; nothing on the

@@ -18,6 +18,7 @@ use crate::ui::msg::{Holder, Msg, Opened, Slot};
 use crate::ui::term::Guard;
 use crossterm::event::{Event as TermEvent, EventStream};
 use futures_util::StreamExt;
+pub use options::check_theme;
 use signals::{Caught, Signals, Stop};
 use std::future::{Future, pending, poll_fn};
 use std::path::PathBuf;

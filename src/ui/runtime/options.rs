@@ -2,6 +2,8 @@
 
 use super::UiOptions;
 use crate::base::clock::{Clock, SystemClock};
+use crate::base::paths::Env;
+use crate::spec::SpecSources;
 use crate::ui::app::AppOptions;
 use crate::ui::jobs::kept;
 use crate::ui::keymap::Keymap;
@@ -20,26 +22,12 @@ pub(super) fn app_options(options: &UiOptions) -> AppOptions {
         let errors = keymap.overlay(&path.display().to_string(), &text);
         complaints.extend(errors.iter().map(ToString::to_string));
     }
-    let mut themes = Themes::embedded();
-    let folders = [
-        env.config_dir.clone(),
-        Some(options.sources.project_dir.clone()),
-    ];
-    for folder in folders.into_iter().flatten() {
-        let errors = themes.add_all(theme_files(&folder.join("themes")));
-        complaints.extend(errors.iter().map(ToString::to_string));
-    }
+    let themes = all_themes(env, &options.sources, &mut complaints);
     // A theme of the user's own may be gone since it was chosen.
     let kept = kept::theme(env).filter(|name| themes.contains(name));
     let wanted = options.theme.clone().or(kept);
     let wanted = wanted.unwrap_or_else(|| "ansi".into());
-    if !themes.contains(&wanted) {
-        let names: Vec<&str> = themes.names().map(|(name, _)| name).collect();
-        complaints.push(format!(
-            "there is no theme {wanted}; there are {}",
-            names.join(", ")
-        ));
-    }
+    complaints.extend(missing(&wanted, &themes));
     let presets = crate::spec::presets(&options.sources)
         .into_iter()
         .map(|p| PresetRow {
@@ -58,6 +46,34 @@ pub(super) fn app_options(options: &UiOptions) -> AppOptions {
         utc_offset: utc_offset(),
         complaints,
     }
+}
+
+/// The embedded themes and those of the user's and the project's folders.
+fn all_themes(env: &Env, sources: &SpecSources, complaints: &mut Vec<String>) -> Themes {
+    let mut themes = Themes::embedded();
+    let folders = [env.config_dir.clone(), Some(sources.project_dir.clone())];
+    for folder in folders.into_iter().flatten() {
+        let errors = themes.add_all(theme_files(&folder.join("themes")));
+        complaints.extend(errors.iter().map(ToString::to_string));
+    }
+    themes
+}
+
+fn missing(wanted: &str, themes: &Themes) -> Option<String> {
+    let names = || themes.names().map(|(name, _)| name).collect::<Vec<_>>();
+    (!themes.contains(wanted)).then(|| {
+        let list = names().join(", ");
+        format!("there is no theme {wanted}; there are {list}")
+    })
+}
+
+/// Whether a theme of this name can be used.
+///
+/// # Errors
+/// There is none; the sentence lists those there are.
+pub fn check_theme(name: &str, env: &Env, sources: &SpecSources) -> Result<(), String> {
+    let themes = all_themes(env, sources, &mut Vec::new());
+    missing(name, &themes).map_or(Ok(()), Err)
 }
 
 fn quickstart_first(mut presets: Vec<PresetRow>) -> Vec<PresetRow> {

@@ -201,8 +201,8 @@ impl Field {
                 Logits::Whole => "whole".into(),
                 Logits::Chunked(_) => "chunked".into(),
             },
-            Field::Layers => grouped(r.arch.n_layer),
-            Field::Heads => format!("{} × {}", r.arch.n_head, r.arch.head_dim),
+            Field::Layers => grouped(r.arch.n_layer()),
+            Field::Heads => format!("{} × {}", r.arch.n_head(), r.arch.shape().head_dim),
             Field::Mfu if r.mfu_said == Said::Learned => "as earlier runs".into(),
             Field::Mfu if r.mfu_said == Said::Probed => "as measured here".into(),
             Field::Mfu => format!("{:.0} %{}", 100.0 * r.mfu, assumed(r.mfu_said)),
@@ -222,7 +222,7 @@ impl Field {
         match self {
             Field::Adapters => r.lora.map_or(0, |lora| lora.rank).to_string(),
             Field::Tokens => r.tokens.to_string(),
-            Field::Heads => r.arch.n_head.to_string(),
+            Field::Heads => r.arch.n_head().to_string(),
             Field::Mfu => format!("{:.0}", 100.0 * r.mfu),
             Field::Limit => r.device.memory.map_or(String::new(), decimal),
             Field::Price => r
@@ -308,8 +308,8 @@ impl Field {
             Field::Accumulate => r.grad_accum,
             Field::Length => r.seq_len,
             Field::Tokens => r.tokens,
-            Field::Layers => r.arch.n_layer,
-            Field::Heads => r.arch.n_head,
+            Field::Layers => r.arch.n_layer(),
+            Field::Heads => r.arch.n_head(),
             _ => return None,
         })
     }
@@ -317,7 +317,7 @@ impl Field {
     fn set(self, r: &mut Request, n: u64) -> Result<(), String> {
         let most = match self {
             Field::Tokens => u64::MAX,
-            Field::Length if r.estimator == Estimator::General => r.arch.max_len,
+            Field::Length if r.estimator == Estimator::General => r.arch.max_len(),
             Field::Length => 1 << 20,
             Field::Layers | Field::Heads => 1024,
             _ => 1_000_000,
@@ -331,11 +331,11 @@ impl Field {
             Field::Accumulate => r.grad_accum = n,
             Field::Length => *r = solve::with_seq_len(r, n),
             Field::Tokens => (r.tokens, r.tokens_said) = (n, Said::Stated),
-            Field::Layers => r.arch.n_layer = n,
+            Field::Layers => r.arch = r.arch.with(|config| config.n_layer = n as usize),
             Field::Heads => {
-                let n_layer = r.arch.n_layer;
-                r.arch = solve::scaled(&r.arch, n);
-                r.arch.n_layer = n_layer;
+                let n_layer = r.arch.n_layer();
+                let scaled = solve::scaled(&r.arch, n);
+                r.arch = scaled.with(|config| config.n_layer = n_layer as usize);
             }
             Field::Adapters => {
                 let targets = r.lora.map_or(LoraTargets::All, |lora| lora.targets);
@@ -431,7 +431,7 @@ mod tests {
             Field::Precision.step(&mut r, true);
         }
         assert_eq!(r.precision, Precision::Mixed);
-        let longest = r.arch.max_len;
+        let longest = r.arch.max_len();
         for _ in 0..20 {
             Field::Length.step(&mut r, true);
         }

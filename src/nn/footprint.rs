@@ -12,18 +12,18 @@
 //! log-sum-exp; what goes into the activation; statistics of the norms), less the norm outputs where they are large.
 //! Without activation checkpointing all n_layer blocks are kept; with it ⌈n_layer / n⌉ − 1 boundaries of d_model and one
 //! segment of n blocks. On top come the residual stream's first row and the last norm, and the few gradients that are alive
-//! at once. The exact number follows from playing the pass through without computing, because buffers are shared by size;
-//! `simulation` does that, options and experts included.
+//! at once. The exact number follows from the pass itself, because buffers are shared by size: it runs over an arena that
+//! counts, and leaves its kernels out (`fused/count`).
 
-mod simulation;
-
+use super::fused::{Pass, Plan};
+use super::layout::Layout;
+use super::step_position::StepPosition;
+use super::tables::Tables;
 use super::tape::Track;
+use super::weights::Weights;
 use super::{ActivationCheckpointing, AdapterConfig, ModelConfig, ModelShape};
 use crate::kernels::logprob;
-use simulation::Simulation;
-
-/// Bytes of f32.
-const F32: u64 = 4;
+use crate::kernels::matmul::ComputeDtype;
 
 /// What stays allocated from pass to pass, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,20 +48,15 @@ pub fn training(
     config: &ModelConfig,
     shape: &ModelShape,
     adapter: Option<&AdapterConfig>,
-    (batch, seq_len): (usize, usize),
+    at_once: (usize, usize),
     checkpointing: ActivationCheckpointing,
 ) -> Footprint {
-    let rows = batch * seq_len;
-    let segment_len = checkpointing.segment_len(shape.n_layer);
-    let mut simulation = Simulation::new(config, shape, adapter, rows, Track::Gradients);
-    simulation.training_forward(segment_len);
-    let activations = simulation.elements;
-    simulation.backward(segment_len);
-    Footprint {
-        activations: F32 * activations as u64,
-        gradients: F32 * (simulation.elements - activations) as u64,
-        head: chunks(shape, rows).bytes(),
-    }
+    count(
+        (config, shape, adapter),
+        Track::Gradients,
+        at_once,
+        checkpointing,
+    )
 }
 
 /// An evaluation pass: buffers are used again as soon as nobody reads them.
@@ -69,25 +64,35 @@ pub fn evaluation(
     config: &ModelConfig,
     shape: &ModelShape,
     adapter: Option<&AdapterConfig>,
-    (batch, seq_len): (usize, usize),
+    at_once: (usize, usize),
 ) -> Footprint {
-    let rows = batch * seq_len;
-    let mut simulation = Simulation::new(config, shape, adapter, rows, Track::Off);
-    simulation.evaluation_forward();
-    Footprint {
-        activations: F32 * simulation.elements as u64,
-        gradients: 0,
-        head: chunks(shape, rows).bytes(),
-    }
+    let checkpointing = ActivationCheckpointing::default();
+    count((config, shape, adapter), Track::Off, at_once, checkpointing)
+}
+
+fn count(
+    (config, shape, adapter): (&ModelConfig, &ModelShape, Option<&AdapterConfig>),
+    track: Track,
+    (batch, seq_len): (usize, usize),
+    checkpointing: ActivationCheckpointing,
+) -> Footprint {
+    let plan = Plan {
+        arithmetic: ComputeDtype::F32,
+        checkpointing,
+        config,
+        shape,
+        layout: &Layout::adapted(config, shape, adapter),
+        tables: &Tables::default(),
+        moment: StepPosition::default(),
+        weights: Weights::absent(),
+        adapters: true,
+    };
+    Pass::counting(track).count(&plan, batch * seq_len, seq_len)
 }
 
 /// Rows whose logits are there at once, of so many.
 pub fn head_rows(shape: &ModelShape, rows: usize) -> usize {
-    chunks(shape, rows).chunk_rows
-}
-
-fn chunks(shape: &ModelShape, rows: usize) -> logprob::Sizes {
-    logprob::Sizes::in_chunks(rows, shape.d_model, shape.vocab_size)
+    logprob::Sizes::in_chunks(rows, shape.d_model, shape.vocab_size).chunk_rows
 }
 
 #[cfg(test)]

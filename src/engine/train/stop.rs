@@ -1,7 +1,7 @@
 //! Ways in which the loop ends before its last step.
 
-use super::EngineError;
-use super::train::Trainer;
+use super::Trainer;
+use crate::engine::EngineError;
 use crate::wire::{CommandId, Phase, StopWhen};
 
 /// What the loop does after it has listened.
@@ -16,27 +16,27 @@ pub(super) enum Flow {
 impl Trainer<'_, '_> {
     /// Obeys a `Stop` command. A stop after a checkpoint that cannot be written is refused: the run goes on.
     pub(super) fn stop(&mut self, id: CommandId, when: StopWhen) -> Result<Flow, EngineError> {
-        let phase = self.port.phase();
-        self.port.enter(Phase::Stopping, self.step());
+        let phase = self.cx.port.phase();
+        self.cx.port.enter(Phase::Stopping, self.cx.step());
         if when == StopWhen::AfterCheckpoint
-            && let Err(error) = self.save()
+            && let Err(error) = self.checkpoints.save(&mut self.cx)
         {
-            self.port.reject(
+            self.cx.port.reject(
                 id,
                 format!("{error}; make room, or stop now without a checkpoint"),
             );
-            self.port.enter(phase, self.step());
+            self.cx.port.enter(phase, self.cx.step());
             return Ok(Flow::Continue);
         }
-        self.port.accept(id);
+        self.cx.port.accept(id);
         Ok(Flow::Stop)
     }
 
     /// The process was asked to end, or `--stop-after` is reached: save what can be saved, then end in any case.
     pub(super) fn save_and_stop(&mut self) {
-        self.port.enter(Phase::Stopping, self.step());
-        if self.saved_at != Some(self.step()) {
-            self.save_or_warn();
+        self.cx.port.enter(Phase::Stopping, self.cx.step());
+        if self.checkpoints.saved_at() != Some(self.cx.step()) {
+            self.checkpoints.save_or_warn(&mut self.cx);
         }
     }
 }

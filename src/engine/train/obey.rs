@@ -1,8 +1,8 @@
 //! Commands, obeyed between steps. Each is answered by `Accepted` or `Rejected`, so the log tells why a run went as it did.
 
-use super::EngineError;
+use super::Trainer;
 use super::stop::Flow;
-use super::train::Trainer;
+use crate::engine::EngineError;
 use crate::wire::{Command, CommandId, Event, Num, Phase, Request};
 
 /// Longest note and prompt in bytes: they travel in one line of the log.
@@ -16,10 +16,10 @@ impl Trainer<'_, '_> {
         let mut paused = false;
         loop {
             let request = if paused {
-                self.port.emit_telemetry();
-                self.port.wait_for_command()
+                self.cx.port.emit_telemetry();
+                self.cx.port.wait_for_command()
             } else {
-                self.port.next_command()
+                self.cx.port.next_command()
             };
             match request {
                 Some(request) => {
@@ -31,9 +31,9 @@ impl Trainer<'_, '_> {
                     } else {
                         Phase::Training
                     };
-                    self.port.enter(phase, self.step());
+                    self.cx.port.enter(phase, self.cx.step());
                 }
-                None if paused && self.port.stop_flag() => {
+                None if paused && self.cx.port.stop_flag() => {
                     self.save_and_stop();
                     return Ok(Flow::Stop);
                 }
@@ -46,28 +46,29 @@ impl Trainer<'_, '_> {
     fn obey_one(&mut self, request: Request, paused: &mut bool) -> Result<Flow, EngineError> {
         let id = request.id;
         match request.command {
-            Command::Pause if *paused => self.port.reject(id, "the run is paused already"),
-            Command::Resume if !*paused => self.port.reject(id, "the run is not paused"),
+            Command::Pause if *paused => self.cx.port.reject(id, "the run is paused already"),
+            Command::Resume if !*paused => self.cx.port.reject(id, "the run is not paused"),
             Command::Pause | Command::Resume => {
                 *paused = !*paused;
-                self.port.accept(id);
+                self.cx.port.accept(id);
             }
             Command::Stop { when } => return self.stop(id, when),
             Command::Checkpoint => self.obey_checkpoint(id)?,
             Command::Evaluate => {
-                self.port.accept(id);
-                self.evaluate_now(self.extent())?;
+                self.cx.port.accept(id);
+                self.cx.evaluate_now(self.stepper.experience())?;
             }
             Command::Sample { prompt, sampling } => self.obey_sample(id, &prompt, sampling),
             Command::Adjust { key, value } => self.obey_adjust(id, &key, value),
             Command::Rollback { step } => self.obey_rollback(id, step)?,
             Command::Note { text } => self.obey_note(id, text),
-            Command::Ping => self.port.accept(id),
-            Command::Generate { .. } | Command::Cancel { .. } => self.port.reject(
+            Command::Ping => self.cx.port.accept(id),
+            Command::Generate { .. } | Command::Cancel { .. } => self.cx.port.reject(
                 id,
                 "a training engine does not chat: open a checkpoint, or ask for a sample",
             ),
             other => self
+                .cx
                 .port
                 .reject(id, format!("a training engine does not know {other:?}")),
         }
@@ -75,10 +76,10 @@ impl Trainer<'_, '_> {
     }
 
     fn obey_checkpoint(&mut self, id: CommandId) -> Result<(), EngineError> {
-        self.refuse_broken_weights()?;
-        match self.save() {
-            Ok(()) => self.port.accept(id),
-            Err(error) => self.port.reject(id, error.to_string()),
+        self.cx.refuse_broken_weights()?;
+        match self.checkpoints.save(&mut self.cx) {
+            Ok(()) => self.cx.port.accept(id),
+            Err(error) => self.cx.port.reject(id, error.to_string()),
         }
         Ok(())
     }
@@ -93,28 +94,28 @@ impl Trainer<'_, '_> {
             let why = format!(
                 "a sample takes a prompt of at most {MAX_TEXT_BYTES} bytes and makes at most {MAX_SAMPLE_TOKENS} tokens"
             );
-            return self.port.reject(id, why);
+            return self.cx.port.reject(id, why);
         }
-        match self.sample_now(prompt, &sampling) {
-            Ok(()) => self.port.accept(id),
-            Err(why) => self.port.reject(id, why),
+        match self.cx.sample_now(prompt, &sampling) {
+            Ok(()) => self.cx.port.accept(id),
+            Err(why) => self.cx.port.reject(id, why),
         }
     }
 
     /// `lr` is the schedule's peak; the rest of the schedule scales with it.
     fn obey_adjust(&mut self, id: CommandId, key: &str, value: f64) {
-        let adjustments = &mut self.state.progress.adjustments;
+        let adjustments = &mut self.cx.state.progress.adjustments;
         let (slot, from_spec, range) = match key {
-            "lr" => (&mut adjustments.lr, self.spec.optimizer.lr(), 0.0..=10.0),
+            "lr" => (&mut adjustments.lr, self.cx.spec.optimizer.lr(), 0.0..=10.0),
             "clip_norm" => (
                 &mut adjustments.clip_norm,
-                self.spec.train.clip_norm,
+                self.cx.spec.train.clip_norm,
                 0.0..=f64::MAX,
             ),
             _ => {
                 let why =
                     format!("`{key}` is fixed while training; `lr` and `clip_norm` can change");
-                return self.port.reject(id, why);
+                return self.cx.port.reject(id, why);
             }
         };
         if !range.contains(&value) {
@@ -123,12 +124,12 @@ impl Trainer<'_, '_> {
                 range.start(),
                 range.end()
             );
-            return self.port.reject(id, why);
+            return self.cx.port.reject(id, why);
         }
         let old = slot.replace(value).unwrap_or(from_spec);
-        self.port.accept(id);
-        let step = self.step();
-        self.port.emit(Event::Adjusted {
+        self.cx.port.accept(id);
+        let step = self.cx.step();
+        self.cx.port.emit(Event::Adjusted {
             step,
             key: key.into(),
             old: Num(old),
@@ -139,12 +140,13 @@ impl Trainer<'_, '_> {
     /// Goes back to a kept checkpoint. The ones after it belong to a course that is given up: they are deleted, so that no
     /// later resume takes them for this one's.
     fn obey_rollback(&mut self, id: CommandId, step: u64) -> Result<(), EngineError> {
-        match self.roll_back(step) {
+        match self.checkpoints.roll_back(&mut self.cx, step) {
             Ok(()) => {
-                self.port.accept(id);
-                self.port.emit(Event::RolledBack { step });
+                self.summarize();
+                self.cx.port.accept(id);
+                self.cx.port.emit(Event::RolledBack { step });
             }
-            Err(EngineError::Setup(why)) => self.port.reject(id, why),
+            Err(EngineError::Setup(why)) => self.cx.port.reject(id, why),
             Err(other) => return Err(other),
         }
         Ok(())
@@ -153,10 +155,10 @@ impl Trainer<'_, '_> {
     fn obey_note(&mut self, id: CommandId, text: String) {
         if text.trim().is_empty() || text.len() > MAX_TEXT_BYTES {
             let why = format!("a note has between 1 and {MAX_TEXT_BYTES} bytes");
-            return self.port.reject(id, why);
+            return self.cx.port.reject(id, why);
         }
-        self.port.accept(id);
-        let step = self.step();
-        self.port.emit(Event::Noted { step, text });
+        self.cx.port.accept(id);
+        let step = self.cx.step();
+        self.cx.port.emit(Event::Noted { step, text });
     }
 }

@@ -1,0 +1,44 @@
+//! Which run an argument means, and what its directory and log say.
+
+use super::{Context, exit::Failure};
+use crate::run::{RunDir, RunState, Tail, index};
+use crate::spec::RunSpec;
+
+/// The named run, or the newest live one.
+pub fn find(word: Option<&str>, cx: &Context) -> anyhow::Result<RunDir> {
+    match word {
+        Some(word) => named(word, cx),
+        None => index::newest_live(&cx.runs_dir)?.ok_or_else(|| {
+            Failure::yours(
+                format!("no live run in {}", cx.runs_dir.display()),
+                "llmtui runs",
+            )
+            .into()
+        }),
+    }
+}
+
+/// Resolves an argument to a run.
+pub fn named(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
+    index::resolve(&cx.runs_dir, word)
+        .map_err(|e| Failure::yours(e.to_string(), "llmtui runs").into())
+}
+
+/// The resolved spec the run was created with.
+pub fn spec_of(run: &RunDir) -> anyhow::Result<RunSpec> {
+    let path = run.spec_path();
+    let text = std::fs::read_to_string(&path)
+        .map_err(|e| Failure::machine(format!("{}: {e}", path.display()), ""))?;
+    RunSpec::from_yaml(&text)
+        .map_err(|e| Failure::yours(format!("{}: {e}", path.display()), "").into())
+}
+
+/// The fold over the whole log.
+pub fn fold(run: &RunDir) -> std::io::Result<RunState> {
+    let mut state = RunState::new();
+    let mut tail = Tail::open(&run.events_path())?;
+    while let Some(envelope) = tail.next_event()? {
+        state.apply(&envelope);
+    }
+    Ok(state)
+}

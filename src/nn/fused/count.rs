@@ -1,0 +1,45 @@
+//! A pass that counts: the same nodes in the same order over an arena of lengths, with their kernels left out. What it says
+//! is what the pass takes, of whatever nodes it is made.
+
+use super::{Pass, Plan};
+use crate::kernels::logprob::Upstream;
+use crate::kernels::matmul::Accumulation;
+use crate::nn::footprint::Footprint;
+use crate::nn::fused::head::HeadPass;
+use crate::nn::profile::Kernels;
+use crate::nn::tape::{Arena, Track};
+
+/// What no kernel reads.
+const NOTHING: Upstream = Upstream {
+    dlogp: &[],
+    dentropy: None,
+};
+
+impl Pass {
+    /// A pass without memory and without kernels.
+    pub fn counting(track: Track) -> Self {
+        Pass {
+            arena: Arena::counting(),
+            kernels: Kernels::skipped(),
+            ..Pass::new(track)
+        }
+    }
+
+    /// What a pass over `count` tokens in rows of `seq_len` takes: forward, and with gradients backward, of a loss whose
+    /// coefficients are known.
+    pub fn count(&mut self, plan: &Plan, count: usize, seq_len: usize) -> Footprint {
+        self.begin(count, seq_len);
+        let hidden = self.blocks(plan, 0, None);
+        match self.track {
+            Track::Off => self.head_forward(plan, hidden),
+            Track::Gradients => {
+                self.head_backward(plan, hidden, NOTHING, &mut [], HeadPass::Both);
+                self.backward(plan, NOTHING, (&mut [], Accumulation::Add));
+            }
+        }
+        Footprint {
+            head: self.head_bytes,
+            ..self.footprint()
+        }
+    }
+}

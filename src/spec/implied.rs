@@ -1,0 +1,152 @@
+//! What a layer implies for values of the layers below it: who names other data means those instead of a preset's, and
+//! who changes the peak learning rate keeps the floor's share of it.
+
+use super::issue::Origin;
+use super::merge::Merged;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Each says where training text comes from.
+const DATA: [&str; 3] = ["data.path", "data.sources", "data.synthetic"];
+/// One weight for each of the sources: nothing of it holds for others.
+const CURRICULUM: &str = "data.curriculum";
+
+/// Applies the implications of a layer that set `said` (dotted paths, choices too) on top of `before`.
+pub(super) fn apply(merged: &mut Merged, before: &Value, said: &BTreeSet<String>) {
+    replace_data(merged, said);
+    scale_floor(merged, before, said);
+}
+
+fn replace_data(merged: &mut Merged, said: &BTreeSet<String>) {
+    let names = |key: &str| {
+        let below = format!("{key}.");
+        said.iter().any(|p| p == key || p.starts_with(&below))
+    };
+    let given = |merged: &Merged, key: &str| {
+        names(key) && at(&merged.value, key).is_some_and(|v| !v.is_null())
+    };
+    if !DATA.iter().any(|key| given(merged, key)) {
+        return;
+    }
+    for key in DATA.into_iter().chain([CURRICULUM]) {
+        if !names(key) {
+            remove(merged, key);
+        }
+    }
+}
+
+fn remove(merged: &mut Merged, path: &str) {
+    if let Some((section, key)) = path.rsplit_once('.')
+        && let Some(map) = merged.value.get_mut(section).and_then(Value::as_object_mut)
+    {
+        map.shift_remove(key);
+    }
+    merged.origins.forget(path);
+}
+
+/// A floor from a layer below moves with the peak: `-s lr=1e-5` on a preset of 1e-3 and 1e-4 means a floor of 1e-6.
+fn scale_floor(merged: &mut Merged, before: &Value, said: &BTreeSet<String>) {
+    let Some(lr_path) = member_path(&merged.value, "optimizer", "lr") else {
+        return;
+    };
+    let Some(floor_path) = member_path(&merged.value, "schedule", "min_lr") else {
+        return;
+    };
+    if !said.contains(&lr_path) || said.contains(&floor_path) {
+        return;
+    }
+    let number = |value: &Value, path: &str| at(value, path).and_then(Value::as_f64);
+    let (Some(old), Some(new), Some(floor)) = (
+        number(before, &lr_path),
+        number(&merged.value, &lr_path),
+        number(before, &floor_path),
+    ) else {
+        return;
+    };
+    // A peak of 0 is an error of its own, and has no shares.
+    if old == new || old <= 0.0 || new <= 0.0 || floor <= 0.0 {
+        return;
+    }
+    let scaled = round(floor * new / old);
+    let pointer = format!("/{}", floor_path.replace('.', "/"));
+    if let Some(place) = merged.value.pointer_mut(&pointer) {
+        *place = Value::from(scaled);
+        let why = format!("scaled with lr, from {floor} at {old}");
+        merged.origins.set(&floor_path, Origin::Implied(why));
+    }
+}
+
+/// Six digits: 1e-4 · 1e-5 / 1e-3 is 1e-6, not 1.0000000000000002e-6.
+fn round(x: f64) -> f64 {
+    format!("{x:.5e}").parse().unwrap_or(x)
+}
+
+/// The path of a setting of the selected member of a registry that was set.
+fn member_path(value: &Value, registry: &str, key: &str) -> Option<String> {
+    let member = value.get(registry)?.as_object()?.keys().next()?;
+    Some(format!("{registry}.{member}.{key}"))
+}
+
+fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    value.pointer(&format!("/{}", path.replace('.', "/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::optim::schedule::ScheduleConfig;
+    use crate::spec::{Origin, SpecSources, load, load_text};
+
+    fn floor(overrides: &[&str]) -> (f64, Origin) {
+        let words: Vec<String> = overrides.iter().map(ToString::to_string).collect();
+        let loaded = load("quickstart", &words, &SpecSources::default()).unwrap();
+        let ScheduleConfig::Cosine(cosine) = &loaded.spec.schedule else {
+            panic!("quickstart anneals by cosine");
+        };
+        let origin = loaded.origins.get("schedule.cosine.min_lr");
+        (cosine.min_lr.unwrap(), origin)
+    }
+
+    #[test]
+    fn the_floor_of_a_preset_follows_the_peak_of_the_command_line() {
+        let (min_lr, origin) = floor(&["lr=1e-5"]);
+        assert_eq!(min_lr, 1e-6);
+        assert_eq!(origin.to_string(), "scaled with lr, from 0.0001 at 0.001");
+        assert_eq!(floor(&["lr=2e-3"]).0, 2e-4);
+        assert_eq!(floor(&["lr=1e-5", "min_lr=0"]).0, 0.0);
+        let words = ["lr=1e-5".into(), "min_lr=1e-4".into()];
+        assert!(load("quickstart", &words, &SpecSources::default()).is_err());
+    }
+
+    #[test]
+    fn what_a_file_says_of_both_is_kept() {
+        let text = "extends: quickstart\noptimizer: {adamw: {lr: 1.0e-4}}\nschedule: {cosine: {min_lr: 5.0e-5}}\n";
+        let loaded = load_text("mine.yaml", text, &SpecSources::default()).unwrap();
+        assert!(loaded.notes().is_empty());
+        let text = "extends: quickstart\noptimizer: {adamw: {lr: 1.0e-4}}\n";
+        let loaded = load_text("mine.yaml", text, &SpecSources::default()).unwrap();
+        assert_eq!(
+            loaded.notes(),
+            ["min_lr 0.00001: scaled with lr, from 0.0001 at 0.001"]
+        );
+    }
+
+    #[test]
+    fn other_data_replace_those_of_a_preset_with_their_curriculum() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("my.txt");
+        std::fs::write(&file, "some text").unwrap();
+        let word = format!("data.path={}", file.display());
+        let loaded = load("size-7b", &[word], &SpecSources::default()).unwrap();
+        assert!(loaded.spec.data.sources.is_empty());
+        let list = format!("data.sources=[{}]", file.display());
+        let loaded = load("dpo-demo", &[list], &SpecSources::default()).unwrap();
+        let place = loaded.spec.data.sources[0].to_string();
+        assert_eq!(
+            (loaded.spec.data.sources.len(), place),
+            (1, file.display().to_string())
+        );
+        // Said together, both are the user's: a contradiction.
+        let words = ["data.path=a".into(), "data.sources=[b]".into()];
+        assert!(load("quickstart", &words, &SpecSources::default()).is_err());
+    }
+}
