@@ -96,6 +96,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "plan",
             "spec",
             "methods",
+            "rewards",
             "nn",
             "optim",
             "data",

@@ -71,10 +71,7 @@ impl Portion {
                         let prompts: Vec<Piece> = pieces.iter().copied().step_by(2).collect();
                         (predictions(&prompts), Padded::unsorted(prompts.len()))
                     }
-                    unit => (
-                        predictions(&pieces),
-                        Padded::new(&pieces, unit.documents()),
-                    ),
+                    unit => (predictions(&pieces), Padded::new(&pieces, unit.documents())),
                 };
                 (Layout::Padded(pieces, padded), tokens, account)
             }

@@ -3,8 +3,8 @@
 
 use super::EngineError;
 use super::context::RunContext;
-use super::roles::Models;
 use super::experience::Experience;
+use super::roles::Models;
 use super::rollouts::Passed;
 use crate::data::Dataset;
 use crate::methods::{Method, evaluate as measure, tokens};
@@ -83,7 +83,10 @@ impl RunContext<'_, '_> {
     }
 
     /// Evaluates, reports, and remembers the best. A loss that is not finite ends the run.
-    pub(super) fn evaluate_now(&mut self, experience: &mut dyn Experience) -> Result<(), EngineError> {
+    pub(super) fn evaluate_now(
+        &mut self,
+        experience: &mut dyn Experience,
+    ) -> Result<(), EngineError> {
         let (step, extent) = (self.step(), self.extent());
         self.port.enter(Phase::Evaluating, step);
         let begun = self.port.clock.elapsed();
@@ -128,12 +131,7 @@ impl RunContext<'_, '_> {
     }
 
     /// Reports how held-out prompts were answered, with answers to look at.
-    fn answered(
-        &mut self,
-        found: Passed,
-        mut examples: Vec<ExaminedExample>,
-        begun: Duration,
-    ) {
+    fn answered(&mut self, found: Passed, mut examples: Vec<ExaminedExample>, begun: Duration) {
         let step = self.step();
         let values = found.values.into_iter();
         let values: Values = values.map(|(id, value)| (id, Num(value))).collect();

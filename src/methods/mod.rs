@@ -5,6 +5,8 @@
 mod dpo;
 mod grpo;
 pub mod policy;
+#[cfg(test)]
+mod policy_tests;
 mod pretrain;
 mod rloo;
 mod scored;
@@ -247,7 +249,11 @@ fn note(values: TokenValues, batch: &Batch, readings: &mut Readings) {
     readings.add(id::TOKEN_ACCURACY, dot(values.top1, &mask), n);
     if let Some(sampler) = batch.column(policy::SAMPLER_LOGP) {
         let apart = values.logp.iter().zip(sampler).map(|(a, b)| (a - b).abs());
-        readings.add(policy::LOGP_DIFFERENCE, dot(&apart.collect::<Vec<_>>(), &mask), n);
+        readings.add(
+            policy::LOGP_DIFFERENCE,
+            dot(&apart.collect::<Vec<_>>(), &mask),
+            n,
+        );
     }
 }
 

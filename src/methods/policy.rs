@@ -215,7 +215,11 @@ pub fn read_tokens(
     mask: &Tensor,
 ) -> Result<()> {
     let sum = (values.detach() * mask)?.sum_all()?.to_scalar::<f32>()?;
-    readings.add(id, f64::from(sum), f64::from(mask.sum_all()?.to_scalar::<f32>()?));
+    readings.add(
+        id,
+        f64::from(sum),
+        f64::from(mask.sum_all()?.to_scalar::<f32>()?),
+    );
     Ok(())
 }
 

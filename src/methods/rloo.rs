@@ -52,7 +52,9 @@ impl OnPolicy for Config {
         if self.normalize {
             let spread = policy::sample_std(&advantages) + 1e-4;
             let mean = advantages.iter().sum::<f64>() / advantages.len().max(1) as f64;
-            advantages.iter_mut().for_each(|a| *a = (*a - mean) / spread);
+            advantages
+                .iter_mut()
+                .for_each(|a| *a = (*a - mean) / spread);
         }
         advantages
     }
@@ -79,7 +81,9 @@ impl super::Method for Config {
         if batch.column(OLD_LOGP).is_some() {
             return false;
         }
-        scale_rows(batch, c, |row, _| of_row(batch, ADVANTAGE, row).unwrap_or(1.0));
+        scale_rows(batch, c, |row, _| {
+            of_row(batch, ADVANTAGE, row).unwrap_or(1.0)
+        });
         true
     }
 

@@ -119,7 +119,10 @@ fn every_linear_loss_agrees_with_autograd() {
             if method.on_policy().is_some() {
                 // Of a ratio that is 1 the value is another, the gradient the same.
                 let apart = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-6;
-                assert!(linear_grads.iter().zip(&grads).all(apart), "{id}: gradients differ");
+                assert!(
+                    linear_grads.iter().zip(&grads).all(apart),
+                    "{id}: gradients differ"
+                );
                 continue;
             }
             assert!((linear - exact).abs() < 1e-6, "{id}");

@@ -225,7 +225,10 @@ fn go_on(
         for (&i, logits) in running.iter().zip(logits.chunks_exact(vocab_size)) {
             // Those that share a prompt stand behind the one that was read, until each has a token of its own.
             let same = |other: &Text| other.same_as == Some(i);
-            let sharing = texts[i + 1..].iter().take_while(|other| same(other)).count();
+            let sharing = texts[i + 1..]
+                .iter()
+                .take_while(|other| same(other))
+                .count();
             let group = || i..=i + sharing;
             for (i, text) in group().zip(&mut texts[group()]) {
                 if let Some(read) = text.same_as.take() {

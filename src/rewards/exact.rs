@@ -27,10 +27,12 @@ impl Reward for Config {
             Some(mark) => answer.text.rsplit_once(mark.as_str()).map(|(_, said)| said),
             None => Some(&*answer.text),
         };
-        let same = said.map(str::trim).is_some_and(|said| match self.ignore_case {
-            true => said.to_lowercase() == right.to_lowercase(),
-            false => said == right,
-        });
+        let same = said
+            .map(str::trim)
+            .is_some_and(|said| match self.ignore_case {
+                true => said.to_lowercase() == right.to_lowercase(),
+                false => said == right,
+            });
         Ok(f64::from(u8::from(same)))
     }
 }

@@ -40,16 +40,22 @@ impl WeightedReward {
         };
         let mut kinds = map.into_iter();
         let (Some((kind, mut settings)), None) = (kinds.next(), kinds.next()) else {
-            return Err(format!("one reward an item, with `weight` and `name` beside it: {EXAMPLE}"));
+            return Err(format!(
+                "one reward an item, with `weight` and `name` beside it: {EXAMPLE}"
+            ));
         };
         if settings.is_null() {
             settings = Value::Object(Map::new());
         }
         let known: Vec<&str> = RewardConfig::ENTRIES.iter().map(|entry| entry.id).collect();
         if !known.contains(&kind.as_str()) {
-            return Err(format!("no reward is called `{kind}`; known: {}", known.join(", ")));
+            return Err(format!(
+                "no reward is called `{kind}`; known: {}",
+                known.join(", ")
+            ));
         }
-        let reward = serde_json::from_value(Value::Object(Map::from_iter([(kind.clone(), settings)])));
+        let reward =
+            serde_json::from_value(Value::Object(Map::from_iter([(kind.clone(), settings)])));
         let reward: RewardConfig = reward.map_err(|e| format!("{kind}: {e}"))?;
         Ok(WeightedReward {
             name: name.unwrap_or(kind),
@@ -66,7 +72,10 @@ impl WeightedReward {
             return Some((what, "use letters, digits, `-`, `_` or `.`".into()));
         }
         if !self.weight.is_finite() {
-            return Some((format!("{}: weight {}", self.name, self.weight), "use a number".into()));
+            return Some((
+                format!("{}: weight {}", self.name, self.weight),
+                "use a number".into(),
+            ));
         }
         let (what, fix) = self.reward.fault()?;
         Some((format!("{}: {what}", self.name), fix))

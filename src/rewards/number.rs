@@ -33,9 +33,11 @@ impl Default for Config {
 impl Reward for Config {
     fn score(&self, answer: &Answer) -> Result<f64, String> {
         let right = right_answer(answer)?;
-        let right = marked(right).or_else(|| last_number(right)).ok_or_else(|| {
-            format!("the row's answer {right:?} holds no number; use the reward `exact`")
-        })?;
+        let right = marked(right)
+            .or_else(|| last_number(right))
+            .ok_or_else(|| {
+                format!("the row's answer {right:?} holds no number; use the reward `exact`")
+            })?;
         let said = marked(&answer.text);
         let said = match self.marked {
             true => said,

@@ -36,7 +36,10 @@ impl Reward for Config {
         let all = !self.tags.is_empty() && self.tags.iter().all(good);
         (!all).then(|| {
             let what = format!("the tags {:?}", self.tags);
-            (what, "name one or more without brackets: tags: [think, answer]".into())
+            (
+                what,
+                "name one or more without brackets: tags: [think, answer]".into(),
+            )
         })
     }
 }

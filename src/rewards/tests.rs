@@ -26,7 +26,10 @@ fn score(yaml: Value, text: &str, right: &str) -> f64 {
 #[test]
 fn answers_are_compared_to_the_letter_or_as_numbers() {
     let exact = |text| score(serde_json::json!("exact"), text, "4 8");
-    assert_eq!((exact("4 8\n"), exact("48"), exact("4 8 8")), (1.0, 0.0, 0.0));
+    assert_eq!(
+        (exact("4 8\n"), exact("48"), exact("4 8 8")),
+        (1.0, 0.0, 0.0)
+    );
     let after = serde_json::json!({"exact": {"after": "=", "ignore_case": true}});
     assert_eq!(score(after.clone(), "so a = B", "b"), 1.0);
     assert_eq!(score(after, "b", "b"), 0.0);
@@ -40,18 +43,27 @@ fn answers_are_compared_to_the_letter_or_as_numbers() {
         ("nothing", "7", 0.0),
         ("0.5", ".50", 1.0),
     ] {
-        assert_eq!(score(serde_json::json!("number"), text, right), worth, "{text}");
+        assert_eq!(
+            score(serde_json::json!("number"), text, right),
+            worth,
+            "{text}"
+        );
     }
     let marked = serde_json::json!({"number": {"marked": true}});
     assert_eq!(score(marked, "7", "7"), 0.0);
-    let error = reward(serde_json::json!("number")).reward.score(&answer("7", "seven"));
+    let error = reward(serde_json::json!("number"))
+        .reward
+        .score(&answer("7", "seven"));
     assert!(error.unwrap_err().contains("no number"));
 }
 
 #[test]
 fn patterns_tags_length_and_repetition() {
     let digits = serde_json::json!({"regex": {"pattern": "^[0-9]+$"}});
-    assert_eq!((score(digits.clone(), "12\n", ""), score(digits, "1 2", "")), (1.0, 0.0));
+    assert_eq!(
+        (score(digits.clone(), "12\n", ""), score(digits, "1 2", "")),
+        (1.0, 0.0)
+    );
     let tags = |text| score(serde_json::json!("tags"), text, "");
     assert_eq!(tags("<think>a</think>\n<answer>b</answer>\n"), 1.0);
     for wrong in [
@@ -67,7 +79,10 @@ fn patterns_tags_length_and_repetition() {
     assert_eq!(score(length.clone(), "a b c", ""), -0.25);
     assert_eq!(score(length, "a b c d e f g", ""), -1.0);
     let again = |text| score(serde_json::json!({"repetition": {"words": 2}}), text, "");
-    assert_eq!((again("a b c"), again("a b a b a"), again("a")), (0.0, -0.5, 0.0));
+    assert_eq!(
+        (again("a b c"), again("a b a b a"), again("a")),
+        (0.0, -0.5, 0.0)
+    );
 }
 
 #[test]
@@ -80,10 +95,16 @@ fn a_list_says_names_weights_and_what_is_wrong() {
     assert_eq!((list[0].name.as_str(), list[0].weight), ("exact", 1.0));
     assert_eq!((list[1].name.as_str(), list[1].weight), ("short", 0.5));
     let written = serde_json::to_value(&list).unwrap();
-    assert_eq!(serde_json::from_value::<Vec<WeightedReward>>(written).unwrap(), list);
+    assert_eq!(
+        serde_json::from_value::<Vec<WeightedReward>>(written).unwrap(),
+        list
+    );
     for (wrong, says) in [
         (serde_json::json!("exat"), "known: exact"),
-        (serde_json::json!({"exact": {}, "number": {}}), "one reward an item"),
+        (
+            serde_json::json!({"exact": {}, "number": {}}),
+            "one reward an item",
+        ),
         (serde_json::json!({"exact": {"afer": "="}}), "afer"),
         (serde_json::json!({"exact": {}, "weight": "x"}), "no number"),
         (serde_json::json!(3), "no reward"),
@@ -102,15 +123,22 @@ fn a_list_says_names_weights_and_what_is_wrong() {
 }
 
 fn judge(command: Value) -> Judge {
-    Judge::new(&[reward(serde_json::json!({ "command": command, "name": "mine" }))])
+    Judge::new(&[reward(
+        serde_json::json!({ "command": command, "name": "mine" }),
+    )])
 }
 
 #[test]
 fn a_program_scores_line_by_line() {
     let run = r#"while read -r line; do case "$line" in *'"answer":"yes"'*) echo 1;; *) echo '{"score": 0.25}';; esac; done"#;
     let mut judge = judge(serde_json::json!({ "run": run }));
-    let scores = judge.score(&[answer("yes", "a"), answer("no", "a")]).unwrap();
-    assert_eq!((scores[0].values.as_slice(), scores[0].failed), (&[1.0, 0.25][..], 0));
+    let scores = judge
+        .score(&[answer("yes", "a"), answer("no", "a")])
+        .unwrap();
+    assert_eq!(
+        (scores[0].values.as_slice(), scores[0].failed),
+        (&[1.0, 0.25][..], 0)
+    );
 }
 
 #[test]
@@ -122,10 +150,15 @@ fn a_program_that_hangs_dies_or_writes_rubbish_is_named_with_its_line() {
         ("/no/such/program", "it ended without a score"),
     ] {
         let settings = serde_json::json!({ "run": run, "timeout": if run == "sleep 60" { 0.2 } else { 60.0 } });
-        let error = judge(settings.clone()).score(&[answer("a", "b")]).unwrap_err();
+        let error = judge(settings.clone())
+            .score(&[answer("a", "b")])
+            .unwrap_err();
         let text = error.to_string();
         assert!(text.contains(says) && text.contains("restarted"), "{text}");
-        assert!(text.contains("reward `mine`") && text.contains("answer \"a\""), "{text}");
+        assert!(
+            text.contains("reward `mine`") && text.contains("answer \"a\""),
+            "{text}"
+        );
         let mut settings = settings;
         settings["on_failure"] = "zero".into();
         let scores = judge(settings).score(&[answer("a", "b")]).unwrap();

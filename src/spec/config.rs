@@ -1,6 +1,8 @@
 //! A run as written: the merged presets and overrides, typed. Field comments are form labels, help and docs.
 
+use super::RolloutConfig;
 use crate::base::sampling::Sampling;
+use crate::rewards::WeightedReward;
 use crate::{
     data::DataConfig,
     methods::MethodConfig,
@@ -8,8 +10,6 @@ use crate::{
     optim::OptimizerConfig,
     optim::schedule::ScheduleConfig,
 };
-use super::RolloutConfig;
-use crate::rewards::WeightedReward;
 use serde::{Deserialize, Serialize};
 
 /// The complete configuration of a run.

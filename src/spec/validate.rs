@@ -117,7 +117,10 @@ fn rollouts(config: &RunConfig, judge: &mut Judge) {
     judge.want(
         twice.is_none(),
         &["rewards"],
-        format!("two rewards are called `{}`", twice.map_or("", |two| two[0])),
+        format!(
+            "two rewards are called `{}`",
+            twice.map_or("", |two| two[0])
+        ),
         "give each a `name` of its own",
     );
     let word = config.method.entry().id;
@@ -140,14 +143,24 @@ fn rollouts(config: &RunConfig, judge: &mut Judge) {
     let answers = t.micro_batch_size.saturating_mul(t.grad_accum_steps);
     judge.want(
         answers % r.group_size.max(1) == 0,
-        &["rollout.group_size", "train.micro_batch_size", "train.grad_accum_steps"],
-        format!("{answers} answers in a step are no whole groups of {}", r.group_size),
+        &[
+            "rollout.group_size",
+            "train.micro_batch_size",
+            "train.grad_accum_steps",
+        ],
+        format!(
+            "{answers} answers in a step are no whole groups of {}",
+            r.group_size
+        ),
         "micro_batch_size × grad_accum_steps must be a multiple of group_size",
     );
     judge.want(
         r.max_new_tokens < config.model.seq_len,
         &["rollout.max_new_tokens", "model.seq_len"],
-        format!("answers of {} tokens leave no room for a prompt in {}", r.max_new_tokens, config.model.seq_len),
+        format!(
+            "answers of {} tokens leave no room for a prompt in {}",
+            r.max_new_tokens, config.model.seq_len
+        ),
         "a smaller max_new_tokens, or a larger model.seq_len",
     );
     judge.want(
@@ -458,9 +471,14 @@ pub(super) fn advice(spec: &RunSpec) -> Vec<Finding> {
         );
     }
     note(
-        spec.method.on_policy().is_some() && spec.train.from.is_some() && spec.adapter.is_none() && lr > 5e-6,
+        spec.method.on_policy().is_some()
+            && spec.train.from.is_some()
+            && spec.adapter.is_none()
+            && lr > 5e-6,
         "optimizer",
-        format!("lr {lr} is high for reinforcement learning of a whole trained model: 1e-6 is typical, 1e-5 with adapters"),
+        format!(
+            "lr {lr} is high for reinforcement learning of a whole trained model: 1e-6 is typical, 1e-5 with adapters"
+        ),
     );
     let head_dim = spec.model.head_width();
     note(

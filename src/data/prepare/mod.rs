@@ -185,9 +185,7 @@ fn layout(
             "leave data.packing out, or set it to padded",
         ));
     }
-    if how.unit == Unit::Prompt
-        && (how.packing, how.too_long) != (Packing::Padded, TooLong::Drop)
-    {
+    if how.unit == Unit::Prompt && (how.packing, how.too_long) != (Packing::Padded, TooLong::Drop) {
         return Err(DataError::source(
             "data.packing, data.too_long",
             "prompts stand alone and stay whole; one that is too long is left out",

@@ -66,7 +66,11 @@ impl Renderer {
         let document = match &answer {
             Some(answer) => {
                 // Without a token that ends texts, answers end with their line.
-                let end = if self.tokenizer.eos().is_some() { "" } else { "\n" };
+                let end = if self.tokenizer.eos().is_some() {
+                    ""
+                } else {
+                    "\n"
+                };
                 let answer = Turns::Text(format!("{}{end}", answer.trim()));
                 let turns = (prompt, &answer);
                 let document = self.completion(turns, tools, place, TrainOn::Completion)?;
@@ -159,6 +163,9 @@ impl Renderer {
 fn last_text(turns: &Turns) -> String {
     match turns {
         Turns::Text(text) => text.clone(),
-        Turns::Messages(messages) => messages.last().map(|m| m.content.clone()).unwrap_or_default(),
+        Turns::Messages(messages) => messages
+            .last()
+            .map(|m| m.content.clone())
+            .unwrap_or_default(),
     }
 }

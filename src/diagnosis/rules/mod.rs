@@ -1,13 +1,18 @@
 //! The list of rules, in the order in which they are shown. A rule is one file and one word here.
 
+mod answer_length;
+mod constant_reward;
 mod data_wait;
 mod diverged;
+mod entropy_collapse;
 mod events;
 mod gradient_spike;
 mod lr_too_high;
 mod not_learning;
 mod overfitting;
 mod preflight;
+mod reward_hacking;
+mod same_rewards;
 mod train_loss;
 mod warnings;
 
@@ -22,6 +27,13 @@ pub(super) mod metric {
     pub const UPDATE_RATIO: &str = "update_ratio";
     pub const CLIPPED: &str = "clipped";
     pub const DATA_WAIT: &str = "data_wait";
+    pub const ENTROPY: &str = "entropy";
+    pub const PASS: &str = "eval/pass@1";
+    pub const REWARD: &str = "reward";
+    pub const REWARD_SPREAD: &str = "reward_std";
+    pub const SAME_REWARDS: &str = "frac_reward_zero_std";
+    pub const ANSWER_LENGTH: &str = "completions/mean_length";
+    pub const CUT_ANSWERS: &str = "completions/clipped_ratio";
 }
 
 /// All of them: what a watch beside an engine keeps.
@@ -32,6 +44,13 @@ pub(super) const READ: &[&str] = &[
     metric::UPDATE_RATIO,
     metric::CLIPPED,
     metric::DATA_WAIT,
+    metric::ENTROPY,
+    metric::PASS,
+    metric::REWARD,
+    metric::REWARD_SPREAD,
+    metric::SAME_REWARDS,
+    metric::ANSWER_LENGTH,
+    metric::CUT_ANSWERS,
 ];
 
 macro_rules! rules {
@@ -40,7 +59,8 @@ macro_rules! rules {
 
 /// Every rule.
 pub const RULES: &[Rule] = rules! {
-    preflight diverged not_learning train_loss overfitting lr_too_high gradient_spike data_wait warnings events
+    preflight diverged not_learning train_loss overfitting lr_too_high gradient_spike
+    constant_reward reward_hacking same_rewards entropy_collapse answer_length data_wait warnings events
 };
 
 /// Whether another rule has already said that the run is lost, and `train_loss` and its like have nothing to add.

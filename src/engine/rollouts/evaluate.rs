@@ -57,7 +57,9 @@ impl Rollouts {
             let side_by_side = self.config().side_by_side;
             let how = (&sampling, 1, side_by_side);
             let written = write(&mut models.policy, &self.data, &batch, how, broken_off)?;
-            let Some(written) = written else { return Ok(None) };
+            let Some(written) = written else {
+                return Ok(None);
+            };
             let answers: Vec<Answer> = written.iter().map(|w| w.answer.clone()).collect();
             let scores = self.judge.score(&answers)?;
             let n = answers.len() as f64;

@@ -34,7 +34,9 @@ fn batch(written: &[Written], spec: &RunSpec, seq_len: usize) -> Batch {
         batch.mask.extend((0..n).map(|at| learns && at >= begun));
         batch.first.extend(std::iter::repeat_n(0, n));
         batch.first.extend(n as u32..width as u32);
-        batch.sequence.extend(std::iter::repeat_n(row as u32, width));
+        batch
+            .sequence
+            .extend(std::iter::repeat_n(row as u32, width));
         batch.origins.extend(w.origin);
         sampler.extend(std::iter::repeat_n(0.0, begun));
         sampler.extend_from_slice(&w.logps);

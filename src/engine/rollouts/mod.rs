@@ -103,13 +103,17 @@ impl Rollouts {
     /// Readings of the last step's answers.
     pub fn readings(&self) -> Vec<(String, f64)> {
         let group_size = self.config().group_size;
-        self.last.as_ref().map_or_else(Vec::new, |rollout| show::readings(rollout, group_size))
+        self.last
+            .as_ref()
+            .map_or_else(Vec::new, |rollout| show::readings(rollout, group_size))
     }
 
     /// The first groups of the last step.
     pub fn examples(&self) -> Vec<ExaminedExample> {
         let group_size = self.config().group_size;
-        self.last.as_ref().map_or_else(Vec::new, |rollout| show::groups(rollout, group_size))
+        self.last
+            .as_ref()
+            .map_or_else(Vec::new, |rollout| show::groups(rollout, group_size))
     }
 }
 
@@ -128,9 +132,15 @@ impl Experience for Rollouts {
         let step = micro_step / accum;
         if step < self.config().cold_start_steps {
             self.last = None;
-            let batch = |i| self.data.train_batch(seed, micro_step + i, train.micro_batch_size);
+            let batch = |i| {
+                self.data
+                    .train_batch(seed, micro_step + i, train.micro_batch_size)
+            };
             let batches = (0..accum).map(batch).collect();
-            return Ok(StepBatches { micro_step, batches });
+            return Ok(StepBatches {
+                micro_step,
+                batches,
+            });
         }
         let begun = self.clock.elapsed();
         let group_size = self.config().group_size;
@@ -176,7 +186,10 @@ impl Experience for Rollouts {
             advantages,
             writing,
         });
-        Ok(StepBatches { micro_step, batches })
+        Ok(StepBatches {
+            micro_step,
+            batches,
+        })
     }
 
     fn recycle(&mut self, _step: StepBatches) {}

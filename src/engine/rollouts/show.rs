@@ -60,14 +60,38 @@ pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
         let name = &reward.name;
         let id = |part: &str| format!("rewards/{name}/{part}");
         let means = "mean score over the step's answers, before its weight (TRL)";
-        all.push(info(id("mean"), format!("Reward {name}"), "", Higher, means));
+        all.push(info(
+            id("mean"),
+            format!("Reward {name}"),
+            "",
+            Higher,
+            means,
+        ));
         let spread = "standard deviation of the score over the step's answers (TRL)";
-        all.push(info(id("std"), format!("Spread of {name}"), "", Neutral, spread));
+        all.push(info(
+            id("std"),
+            format!("Spread of {name}"),
+            "",
+            Neutral,
+            spread,
+        ));
         let zero = "share of the step's answers that score 0";
-        all.push(info(id("zero"), format!("Zeros of {name}"), "share", Neutral, zero));
+        all.push(info(
+            id("zero"),
+            format!("Zeros of {name}"),
+            "share",
+            Neutral,
+            zero,
+        ));
         if reward.reward.program().is_some() {
             let failed = "share of the step's answers that the program did not score";
-            all.push(info(id("failed"), format!("Unscored by {name}"), "share", Lower, failed));
+            all.push(info(
+                id("failed"),
+                format!("Unscored by {name}"),
+                "share",
+                Lower,
+                failed,
+            ));
         }
     }
     all
@@ -83,10 +107,16 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
     let mut all = vec![
         (REWARD.to_string(), mean(rollout.rewards.iter().copied())),
         (REWARD_STD.into(), mean(groups().map(sample_std))),
-        (SAME.into(), mean(groups().map(|g| f64::from(u8::from(same(g)))))),
+        (
+            SAME.into(),
+            mean(groups().map(|g| f64::from(u8::from(same(g))))),
+        ),
         (LENGTH.into(), tokens as f64 / n),
         (CUT.into(), cut as f64 / n),
-        (SPEED.into(), tokens as f64 / rollout.writing.as_secs_f64().max(1e-9)),
+        (
+            SPEED.into(),
+            tokens as f64 / rollout.writing.as_secs_f64().max(1e-9),
+        ),
     ];
     for scores in &rollout.scores {
         let id = |part: &str| format!("rewards/{}/{part}", scores.name);

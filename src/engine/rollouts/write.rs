@@ -33,7 +33,9 @@ pub fn write(
     (sampling, group_size, side_by_side): (&Sampling, usize, usize),
     broken_off: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Vec<Written>>> {
-    let heads: Vec<Vec<u32>> = (0..prompts.batch_size).map(|row| prompt(prompts, row)).collect();
+    let heads: Vec<Vec<u32>> = (0..prompts.batch_size)
+        .map(|row| prompt(prompts, row))
+        .collect();
     let each = (0..heads.len()).flat_map(|row| std::iter::repeat_n(row, group_size));
     let numbered: Vec<(usize, u32)> = each.zip(0..).collect();
     let mut all = Vec::with_capacity(numbered.len());
@@ -108,13 +110,18 @@ fn side(
 
 /// Where the earliest of some texts begins.
 fn cut(text: &str, stops: &[String]) -> Option<usize> {
-    stops.iter().filter_map(|stop| text.find(stop.as_str())).min()
+    stops
+        .iter()
+        .filter_map(|stop| text.find(stop.as_str()))
+        .min()
 }
 
 /// The tokens of a row before its answer.
 fn prompt(batch: &Batch, row: usize) -> Vec<u32> {
     let places = row * batch.seq_len..(row + 1) * batch.seq_len;
-    let filled = places.clone().take_while(|at| batch.first.get(*at).is_none_or(|first| *first == 0));
+    let filled = places
+        .clone()
+        .take_while(|at| batch.first.get(*at).is_none_or(|first| *first == 0));
     let filled = places.start..places.start + filled.count();
     // The target at the first supervised place begins the answer.
     let supervised = |at: &usize| batch.mask.get(*at).is_none_or(|counts| *counts);
