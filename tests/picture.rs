@@ -3,14 +3,12 @@
 
 use llmtui::{base, wire};
 
-#[path = "support/svg.rs"]
-mod svg;
 #[path = "support/tape.rs"]
 mod tape;
 
 use llmtui::run::RunState;
 use llmtui::ui::panes::dashboard::Dashboard;
-use llmtui::ui::theme::{ColorDepth, Meaning, Theme, Themes};
+use llmtui::ui::theme::{ColorDepth, Meaning, Theme, Themes, svg};
 use llmtui::ui::widgets::hints;
 use llmtui::ui::widgets::text::{self, word};
 use ratatui::buffer::Buffer;

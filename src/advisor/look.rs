@@ -5,6 +5,7 @@ use super::choose::DataKind;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::hardware::{GpuSummary, Summary};
+use crate::models;
 use crate::plan::learn;
 use crate::spec::Draft;
 use crate::spec::import::{self, Fate};
@@ -198,7 +199,6 @@ pub(super) fn preview<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
 pub struct ModelFacts {
     /// `model_type` of its config.
     pub family: String,
-    /// From the size of its weights.
     pub n_params: Option<u64>,
     /// Spec keys and values for the same model; empty if `unfit` gives a reason.
     pub settings: Vec<(String, String)>,
@@ -207,69 +207,53 @@ pub struct ModelFacts {
     pub chat_template: bool,
 }
 
+impl ModelFacts {
+    /// Its context in tokens; where it is not known, as long as anyone wants.
+    pub fn seq_len(&self) -> usize {
+        let said = self
+            .settings
+            .iter()
+            .find(|(path, _)| path == "model.seq_len");
+        said.and_then(|(_, text)| text.parse().ok())
+            .unwrap_or(usize::MAX)
+    }
+}
+
 /// Inspects a checkpoint or model folder, or a GGUF file.
 ///
 /// # Errors
-/// Why it is not a model.
+/// Why it is not a model, and what is.
 pub fn model(path: &Path) -> Result<ModelFacts, String> {
-    if path.is_file() {
-        return gguf(path);
-    }
-    let shown = path.display();
-    let config = path.join("config.json");
-    let text = fs::read_to_string(&config).map_err(|_| {
-        format!(
-            "{shown} has no config.json: use a model folder such as runs/…/checkpoints/step-001000, or a .gguf file"
-        )
-    })?;
-    let value: Value = serde_json::from_str(&text)
-        .map_err(|e| format!("{}: not valid JSON: {e}", config.display()))?;
-    let weights = weight_bytes(path);
-    let mut settings = Vec::new();
-    let mut unfit = String::new();
-    match crate::spec::base_model(path) {
-        Ok(base) => {
-            flatten("model", &base.words, &mut settings);
-            let file = path.join("tokenizer.json");
-            let tokenizer = if file.is_file() {
-                file
-            } else {
-                path.to_path_buf()
-            };
-            settings.extend(tokenizer_of(tokenizer));
+    let base = match crate::spec::base_model(path) {
+        Ok(base) => base,
+        Err(error) => {
+            let told = format!("{error}; {}", error.hint());
+            let outline = models::outline(path).ok_or(told)?;
+            return Ok(ModelFacts {
+                family: outline.family,
+                n_params: outline.n_params,
+                settings: Vec::new(),
+                unfit: error.to_string(),
+                chat_template: outline.has_chat_template,
+            });
         }
-        Err(e) => unfit = e.to_string(),
-    }
-    let bytes_each = match value["torch_dtype"].as_str().or(value["dtype"].as_str()) {
-        Some("bfloat16" | "float16") => 2,
-        _ => 4,
     };
-    Ok(ModelFacts {
-        family: value["model_type"]
-            .as_str()
-            .unwrap_or("unknown")
-            .to_string(),
-        n_params: weights.map(|bytes| bytes / bytes_each),
-        settings,
-        unfit,
-        chat_template: path.join("chat_template.jinja").exists() || names_template(path),
-    })
-}
-
-/// A GGUF file, which contains everything.
-fn gguf(path: &Path) -> Result<ModelFacts, String> {
-    let base = crate::spec::base_model(path).map_err(|e| e.to_string())?;
     let mut settings = Vec::new();
     flatten("model", &base.words, &mut settings);
     if base.has_tokenizer {
-        settings.extend(tokenizer_of(path.to_path_buf()));
+        let file = path.join("tokenizer.json");
+        let tokenizer = match file.is_file() {
+            true => file,
+            false => path.to_path_buf(),
+        };
+        settings.extend(tokenizer_of(tokenizer));
     }
     Ok(ModelFacts {
-        family: base.family.unwrap_or_default(),
-        n_params: base.n_params,
+        family: base.family,
+        n_params: Some(base.n_params),
         settings,
         unfit: String::new(),
-        chat_template: base.chat_template.is_some(),
+        chat_template: base.has_chat_template,
     })
 }
 
@@ -283,23 +267,6 @@ fn tokenizer_of(path: PathBuf) -> [(String, String); 2] {
             path.display().to_string(),
         ),
     ]
-}
-
-/// Bytes of a folder's weights, in one file or in shards; `None` if there are none.
-fn weight_bytes(folder: &Path) -> Option<u64> {
-    let is_weights = |name: &str| name.starts_with("model") && name.ends_with(".safetensors");
-    let files = fs::read_dir(folder).ok()?.flatten();
-    let weights = files.filter(|file| is_weights(&file.file_name().to_string_lossy()));
-    let bytes: u64 = weights
-        .filter_map(|file| Some(file.metadata().ok()?.len()))
-        .sum();
-    (bytes > 0).then_some(bytes)
-}
-
-/// Whether tokenizer_config.json has a chat template.
-fn names_template(folder: &Path) -> bool {
-    let text = fs::read_to_string(folder.join("tokenizer_config.json")).unwrap_or_default();
-    serde_json::from_str::<Value>(&text).is_ok_and(|config| !config["chat_template"].is_null())
 }
 
 /// Leaves of a section as `path`, `text`; a choice comes before its settings.
@@ -500,10 +467,20 @@ mod tests {
             "max_position_embeddings": 4096, "rope_theta": 500.0, "rms_norm_eps": 1e-5, "tie_word_embeddings": true});
         fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
         fs::write(dir.path().join("model.safetensors"), [0; 400]).unwrap();
+        let tokenizer = dir.path().join("tokenizer.json");
+        assert!(
+            model(dir.path())
+                .unwrap()
+                .settings
+                .iter()
+                .all(|(key, _)| key != "data.tokenizer")
+        );
+        fs::write(&tokenizer, "{}").unwrap();
         let facts = model(dir.path()).unwrap();
         assert_eq!(
             (facts.family.as_str(), facts.n_params),
-            ("llama", Some(100))
+            // By the config, whatever lies beside it: embeddings, two blocks of 592 and the last norm.
+            ("llama", Some(32 * 8 + 2 * 592 + 8))
         );
         let said = |key: &str| {
             facts

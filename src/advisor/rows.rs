@@ -1,6 +1,6 @@
 //! The rows of a file, as the data room reads them: format, count, and a preview.
 
-use super::choose::DataKind;
+use super::choose::{DataKind, learns_from};
 use super::look::{DataFacts, preview};
 use crate::data::formats::{Columns, FormatId, detect, read as read_row};
 use crate::data::source::{ReadContext, SourceConfig, rows as read};
@@ -40,13 +40,19 @@ pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
             break;
         }
     }
+    if sample.is_empty() {
+        let shown = path.display();
+        return Err(format!(
+            "{shown} has no rows; name a file that holds text or rows"
+        ));
+    }
     let Told {
         format,
         found,
         sure,
     } = format_of(&sample).map_err(words)?;
     let kind = kind(format);
-    let trainable = matches!(kind, DataKind::Text | DataKind::Demos);
+    let trainable = learns_from(kind);
     let first = sample.first().map(|row| &row.fields);
     let checkable = first.is_some_and(|row| CHECKABLE.iter().any(|key| row.contains_key(*key)));
     let lines: Vec<String> = sample
@@ -66,10 +72,7 @@ pub fn rows(path: &Path, bytes: u64) -> Result<DataFacts, String> {
         format_word: (!sure).then_some(format.word()),
         note: match trainable {
             true => String::new(),
-            false => format!(
-                "this build trains on texts and answers; {} only get advice",
-                kind.title()
-            ),
+            false => format!("no method of this build learns from {} yet", kind.title()),
         },
         preview: preview(lines.iter().map(String::as_str)),
     })
@@ -138,7 +141,7 @@ fn kind(format: FormatId) -> DataKind {
 
 #[cfg(test)]
 mod tests {
-    use crate::advisor::choose::DataKind;
+    use crate::advisor::choose::{DataKind, learns_from};
     use crate::advisor::look::{DataFacts, data};
 
     fn look(name: &str, text: &str) -> Result<DataFacts, String> {
@@ -184,7 +187,7 @@ mod tests {
                 (kind, Some(2), checkable),
                 "{row}"
             );
-            let trained = matches!(kind, DataKind::Text | DataKind::Demos);
+            let trained = learns_from(kind);
             assert_eq!((facts.trainable, facts.note.is_empty()), (trained, trained));
             assert_eq!(
                 facts.format_word.is_some(),
@@ -219,5 +222,13 @@ mod tests {
         let unknown = error("a.jsonl", "{\"a\": 1}\n");
         assert!(unknown.contains('a') && unknown.len() > 20, "{unknown}");
         assert!(look("a.parquet", "PAR1").is_err());
+        let empty = error("a.jsonl", "");
+        assert!(empty.contains("a.jsonl has no rows"), "{empty}");
+        let chat = r#"{"messages": [{"role": "user", "content": "hi"}]}"#;
+        let wrong = error("a.jsonl", &format!("{chat}\n\"oops\"\n{chat}\n"));
+        assert!(
+            wrong.contains("a.jsonl:2") && !wrong.contains("no format"),
+            "{wrong}"
+        );
     }
 }

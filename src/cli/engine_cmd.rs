@@ -7,11 +7,11 @@ use super::{
 };
 use crate::base::clock::{Clock, SystemClock};
 use crate::engine::infer::{self, HeldModel};
-use crate::engine::models::Parts;
 use crate::engine::{self, EngineJob};
 use crate::link::signals::{self, Hangup};
 use crate::link::stdio::{self, Speaker};
 use crate::link::{self, EngineIo, Host};
+use crate::models::Parts;
 use crate::plan::learn;
 use crate::run::RunDir;
 use crate::wire::{Event, Outcome};

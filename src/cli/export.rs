@@ -5,8 +5,7 @@ use super::exit::{Exit, Failure};
 use super::model_ref;
 use crate::base::human;
 use crate::engine::export::{self, ExportError, FORMATS, Options, Source};
-use crate::engine::models::Parts;
-use crate::llama_cpp::is_gguf;
+use crate::models::{self, Kind, Parts};
 use crate::plan::quantity::parse_bytes;
 use std::path::PathBuf;
 
@@ -41,9 +40,9 @@ pub struct Args {
 
 /// Values of `--format`, for help and completion.
 fn formats() -> clap::builder::PossibleValuesParser {
-    let value = |format: &&dyn export::Format| {
-        let help = format!("{} ({})", format.summary(), format.dtypes().join(", "));
-        clap::builder::PossibleValue::new(format.word()).help(help)
+    let value = |format: &&export::Format| {
+        let help = format!("{} ({})", format.summary, format.dtypes.join(", "));
+        clap::builder::PossibleValue::new(format.word).help(help)
     };
     clap::builder::PossibleValuesParser::new(FORMATS.iter().map(value))
 }
@@ -54,12 +53,13 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         dtype: args
             .dtype
             .clone()
-            .unwrap_or_else(|| format.dtypes()[0].to_string()),
+            .unwrap_or_else(|| format.dtypes[0].to_string()),
         max_shard_bytes: args.max_shard_size,
     };
     export::check_free(&args.to).map_err(|e| failed(&e))?;
     let folder = model_ref::find(&args.checkpoint, Parts::Everything, cx)?;
-    if is_gguf(&folder) && args.format != "gguf" && !args.dequantize {
+    let is_file = models::kind(&folder).is_ok_and(|kind| kind == Kind::Gguf);
+    if is_file && args.format != "gguf" && !args.dequantize {
         let what = format!("{} holds quantized weights", folder.display());
         let hint = "add --dequantize to convert them to floats for training";
         return Err(Failure::yours(what, hint).into());

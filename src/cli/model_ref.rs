@@ -5,9 +5,9 @@ use super::exit::{Exit, Failure};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::human;
 use crate::base::text::one_line;
-use crate::engine::models::{self, Parts};
 use crate::hf;
 use crate::hub::{Hub, HubConfig, HubError, Pace};
+use crate::models::{self, Parts, SourceError};
 use crate::run::index;
 use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write};
@@ -37,31 +37,13 @@ pub fn find_with(
     tell: &dyn Fn(&Download),
 ) -> anyhow::Result<PathBuf> {
     let path = Path::new(word);
-    if path.join(hf::CONFIG).is_file() || is_gguf(path) {
-        return Ok(path.into());
-    }
-    if path.join("run.json").is_file() {
-        return best_of(word, cx);
-    }
-    if path.is_dir() {
-        let names = listing(path);
-        let what = format!(
-            "{word} holds no {}: {}",
-            hf::CONFIG,
-            hf::why_no_weights(&names)
-        );
-        return Err(Failure::yours(one_line(&what), "llmtui runs").into());
-    }
-    if path.is_file() {
-        let names = [one_line(word)];
-        let what = match word.rsplit_once('.').map(|(_, end)| end) {
-            Some("bin" | "pt" | "pth" | "ckpt") => hf::why_no_weights(&names),
-            _ => format!(
-                "{} is neither a model folder nor a GGUF file",
-                one_line(word)
-            ),
-        };
-        return Err(Failure::yours(what, "pass the folder that contains the file").into());
+    match models::kind(path) {
+        Ok(_) => return Ok(path.into()),
+        Err(_) if path.join("run.json").is_file() => return best_of(word, cx),
+        Err(SourceError::Absent(_)) => {}
+        Err(error) => {
+            return Err(Failure::yours(error.to_string(), error.hint()).into());
+        }
     }
     let run = index::resolve(&cx.runs_dir, word);
     match (run, models::repo(word)) {
@@ -72,19 +54,6 @@ pub fn find_with(
             Err(Failure::yours(error.to_string(), hint).into())
         }
     }
-}
-
-fn is_gguf(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|e| e.eq_ignore_ascii_case("gguf"))
-        && path.is_file()
-}
-
-fn listing(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect()
 }
 
 fn best_of(word: &str, cx: &Context) -> anyhow::Result<PathBuf> {

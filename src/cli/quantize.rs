@@ -10,10 +10,10 @@ use crate::base::text::one_line;
 use crate::data::tokenizer;
 use crate::embed;
 use crate::engine::export::{Source, tokenizer_keys};
-use crate::engine::models::Parts;
 use crate::engine::perplexity::{Perplexity, perplexity};
 use crate::kernels::quant::Kind;
 use crate::llama_cpp::{self, GgufModel};
+use crate::models::Parts;
 use std::path::{Path, PathBuf};
 
 /// Quantize a model and report its perplexity before and after
@@ -60,13 +60,12 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
     let path = model_ref::find(&args.model, Parts::Everything, cx)?;
-    let mut source =
-        Source::open(&path).map_err(|e| yours(e.to_string(), "llmtui runs lists what is here"))?;
+    let mut source = Source::open(&path).map_err(|e| yours(e.to_string(), &e.hint()))?;
     let tokens = tokens(args, &path)?;
     let window = WINDOW.min(source.model.shape().seq_len);
     let before = perplexity(&mut source.model, &tokens, window)?;
     let tokenizer = tokenizer_keys(&source).map_err(|e| yours(e.to_string(), &e.hint()))?;
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = source.from.name();
     let mut bytes = Vec::new();
     let keys = &tokenizer.keys;
     let mut written = llama_cpp::write(&source.model, args.dtype, &name, keys, &mut bytes)

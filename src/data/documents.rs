@@ -133,6 +133,29 @@ impl Portion {
         pieces.iter().step_by(unit.documents() / unit.sequences())
     }
 
+    /// Whether some tokens are read and not supervised.
+    pub fn masked(&self) -> bool {
+        self.store.masked()
+    }
+
+    /// What is predicted together, up to about `limit` tokens: the first token of each stretch is given.
+    pub fn visit(&self, limit: usize, visit: &mut dyn FnMut(&[u32])) {
+        let mut ids = Vec::new();
+        let (Layout::Packed(pieces, _) | Layout::Padded(pieces, _)) = &self.layout else {
+            self.flat(limit, &mut ids);
+            return visit(&ids);
+        };
+        let mut seen = 0;
+        for piece in self.texts(pieces).take_while(|piece| {
+            seen += piece.len as usize;
+            seen <= limit.max(piece.len as usize)
+        }) {
+            ids.clear();
+            self.store.copy(piece.start, piece.len as usize, &mut ids);
+            visit(&ids);
+        }
+    }
+
     /// Tokens in order, up to `limit`.
     fn flat(&self, limit: usize, out: &mut Vec<u32>) {
         match &self.layout {
@@ -156,7 +179,7 @@ pub(crate) struct Documents {
     pub val: Vec<Portion>,
     pub stages: Vec<Wanted>,
     pub how: Layouting,
-    /// Mean bytes of text behind a token, where all tokens are supervised.
+    /// Mean bytes of text behind a prediction of the validation split, where all tokens are supervised.
     pub bytes_per_token: Option<f64>,
 }
 

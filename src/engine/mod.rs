@@ -12,7 +12,6 @@ pub mod experience;
 pub mod export;
 pub mod infer;
 mod mix;
-pub mod models;
 pub mod perplexity;
 pub mod preflight;
 mod prepare;

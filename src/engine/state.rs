@@ -9,6 +9,7 @@ use crate::data::Dataset;
 use crate::data::tokenizer::{self, Tokenizer, TokenizerConfig};
 use crate::kernels::matmul::ComputeDtype;
 use crate::llama_cpp::GgufModel;
+use crate::models::ModelSource;
 use crate::nn::{Model, PrecisionError};
 use crate::optim::UpdateRule;
 use crate::spec::RunSpec;
@@ -142,16 +143,17 @@ fn start_from(
     data: &Dataset,
 ) -> Result<(), EngineError> {
     let fault = |what: String| EngineError::Setup(format!("train.from: {what}"));
-    let file = match place.is_file() {
-        true => Some(GgufModel::open(place).map_err(|e| fault(e.to_string()))?),
-        false => None,
+    let source = ModelSource::open(place).map_err(|e| fault(format!("{e}; {}", e.hint())))?;
+    let file = match &source {
+        ModelSource::Gguf(file) => Some(file),
+        ModelSource::Folder(_) => None,
     };
     let shown = one_line(&place.display().to_string());
     let named = matches!(spec.data.tokenizer, TokenizerConfig::File(_));
     let same = match tokenizer::load(place, &Child::of_this_program()) {
         Ok(theirs) => theirs.to_json().trim() == data.tokenizer.to_json().trim(),
         // A tokenizer of a kind that is not known here still has its list of tokens.
-        Err(error) => match file.as_ref().and_then(tokens_of) {
+        Err(error) => match file.and_then(|file| tokens_of(file)) {
             Some(tokens) => same_tokens(tokens, &data.tokenizer),
             // A file without any contradicts none that was named.
             None if file.is_some() && named => true,
@@ -169,13 +171,7 @@ fn start_from(
              leave data.tokenizer out, or set it to {{file: {{path: {shown}}}}}",
         )));
     }
-    match file {
-        Some(file) => file.fill(model).map_err(|e| fault(e.to_string())),
-        None => crate::hf::read_weights(place, model)
-            .and_then(|()| crate::hf::merge_adapter(place, model))
-            .map(|_| ())
-            .map_err(|e| fault(e.to_string())),
-    }
+    source.fill(model).map_err(|e| fault(e.to_string()))
 }
 
 fn tokens_of(file: &GgufModel) -> Option<&[String]> {

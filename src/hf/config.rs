@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 /// The `model_type` of models without an equivalent family.
 pub const OWN: &str = "llmtui";
 /// Keys present in both forms that other programs may change without changing the model.
-const FREE: [&str; 12] = [
+const FREE: [&str; 13] = [
     "architectures",
     "bos_token_id",
     "dtype",
@@ -22,6 +22,8 @@ const FREE: [&str; 12] = [
     "pad_token_id",
     "rope_scaling",
     "rope_theta",
+    // Older versions wrote its usual value whatever it was.
+    "router_aux_loss_coef",
     "torch_dtype",
     "use_cache",
 ];
@@ -93,7 +95,11 @@ pub fn write(
 }
 
 fn of_family(family: &dyn Family, config: &ModelConfig, shape: &ModelShape) -> Value {
-    let canonical = family.canonical(families::canonical(config, shape));
+    let mut canonical = family.canonical(families::canonical(config, shape));
+    // Without effect on logits, but others train on with it.
+    if let (Some(moe), Some(ours)) = (&mut canonical.moe, &config.moe) {
+        moe.aux_loss_coef = ours.aux_loss_coef;
+    }
     let mut value = json!({
         "architectures": [family.class()],
         "model_type": family.model_type(),

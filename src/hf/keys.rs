@@ -6,12 +6,18 @@ use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+/// Rates of what transformers drops in training; logits do not depend on them.
+pub const DROPOUTS: [&str; 5] = [
+    "attention_dropout",
+    "attn_pdrop",
+    "embd_pdrop",
+    "hidden_dropout",
+    "resid_pdrop",
+];
 /// Keys that do not affect logits: bookkeeping, training, generation.
 const HARMLESS: &[&str] = &[
     "architectures",
-    "attention_dropout",
     "attn_implementation",
-    "attn_pdrop",
     "auto_map",
     "begin_suppress_tokens",
     "bos_token_id",
@@ -19,12 +25,10 @@ const HARMLESS: &[&str] = &[
     "decoder_start_token_id",
     "do_sample",
     "dtype",
-    "embd_pdrop",
     "eos_token_id",
     "forced_bos_token_id",
     "forced_eos_token_id",
     "gradient_checkpointing",
-    "hidden_dropout",
     "id2label",
     "initializer_range",
     "keys_to_ignore_at_inference",
@@ -41,7 +45,6 @@ const HARMLESS: &[&str] = &[
     "problem_type",
     "reorder_and_upcast_attn",
     "repetition_penalty",
-    "resid_pdrop",
     "return_dict",
     "return_dict_in_generate",
     "router_jitter_noise",
@@ -222,7 +225,9 @@ impl<'a> Keys<'a> {
 }
 
 fn harmless(key: &str) -> bool {
-    HARMLESS.contains(&key) || HARMLESS_STEMS.iter().any(|stem| key.starts_with(stem))
+    HARMLESS.contains(&key)
+        || DROPOUTS.contains(&key)
+        || HARMLESS_STEMS.iter().any(|stem| key.starts_with(stem))
 }
 
 fn says_nothing(value: &Value) -> bool {

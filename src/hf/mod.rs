@@ -87,9 +87,13 @@ fn pretty(value: &Value) -> String {
     text
 }
 
-/// The mapping from a model's parameters to tensors in files.
-fn disk_tensors(config: &ModelConfig, infos: &[ParamInfo], naming: Naming) -> Vec<DiskTensor> {
-    match families::of(config).filter(|_| naming == Naming::Family) {
+/// The mapping from a model's parameters to tensors in files of a family; in our own format without one.
+fn disk_tensors(
+    family: Option<&dyn Family>,
+    config: &ModelConfig,
+    infos: &[ParamInfo],
+) -> Vec<DiskTensor> {
+    match family {
         Some(family) => family.tensors(config, infos),
         None => families::one_by_one(infos),
     }
@@ -107,8 +111,9 @@ impl<'a> Outgoing<'a> {
     /// Files of at most `max_bytes` each; a larger tensor gets its own file.
     pub fn new(model: &'a Model, naming: Naming, dtype: Dtype, max_bytes: u64) -> Outgoing<'a> {
         let mut shards: Vec<Vec<DiskTensor>> = vec![Vec::new()];
+        let family = families::of(model.config()).filter(|_| naming == Naming::Family);
         let mut filled = 0;
-        for tensor in disk_tensors(model.config(), model.params().base(), naming) {
+        for tensor in disk_tensors(family, model.config(), model.params().base()) {
             let bytes = (tensor.len() * dtype.size()) as u64;
             if filled > 0 && filled + bytes > max_bytes {
                 shards.push(Vec::new());
@@ -185,26 +190,49 @@ pub fn write_weights(model: &Model, out: &mut dyn Write) -> io::Result<()> {
 /// Loads the model's weights from a folder; every parameter must be present with its shape, and nothing else. On any
 /// mismatch no weight is changed.
 pub fn read_weights(folder: &Path, model: &mut Model) -> Result<(), HfError> {
-    let naming = naming_of(&read_json(folder)?);
+    let family = family_in(&read_json(folder)?, model.config());
     let (file, infos) = (Weights::open(folder)?, model.params().base());
-    let tensors = disk_tensors(model.config(), infos, naming);
-    let reading = Reading::plan(&file, &tensors, &|name| is_buffer(model.config(), name))?;
+    let tensors = disk_tensors(family, model.config(), infos);
+    let reading = Reading::plan(&file, &tensors, &|name| is_buffer(family, name))?;
     model
         .params_mut()
         .write_weights(|weights| reading.read(weights))??;
     Ok(())
 }
 
-fn is_buffer(config: &ModelConfig, name: &str) -> bool {
-    families::of(config).is_some_and(|family| family.is_buffer(name))
+fn is_buffer(family: Option<&dyn Family>, name: &str) -> bool {
+    family.is_some_and(|family| family.is_buffer(name))
 }
 
-/// A folder in our own format says so.
-fn naming_of(value: &Value) -> Naming {
-    match value["model_type"] == config::OWN {
-        true => Naming::Own,
-        false => Naming::Family,
+/// Whose names the tensors beside a config.json carry: those of its `model_type`. Several families may compute what a model
+/// does (Phi-3 that rotates whole heads is Mistral), so what it computes does not tell.
+fn family_in(value: &Value, config: &ModelConfig) -> Option<&'static dyn Family> {
+    match value["model_type"].as_str() {
+        Some(config::OWN) => None,
+        Some(model_type) => families::named(model_type)
+            .ok()
+            .or_else(|| families::of(config)),
+        None => families::of(config),
     }
+}
+
+/// The model class of transformers that a folder's config.json names; `None` in our own format.
+///
+/// # Errors
+/// It cannot be read.
+pub fn class_in(folder: &Path) -> Result<Option<&'static str>, HfError> {
+    let config = read_config(folder)?;
+    Ok(family_in(&read_json(folder)?, &config).map(Family::class))
+}
+
+/// Dropout rates above 0 that a folder's config.json states for training in transformers, by key.
+///
+/// # Errors
+/// It cannot be read.
+pub fn dropouts(folder: &Path) -> Result<Vec<(&'static str, f64)>, HfError> {
+    let value = read_json(folder)?;
+    let rate = |key: &&'static str| Some((*key, value[*key].as_f64().filter(|p| *p > 0.0)?));
+    Ok(keys::DROPOUTS.iter().filter_map(rate).collect())
 }
 
 /// The model config of a folder's `config.json`; with the vocabulary size filled in.
@@ -250,11 +278,11 @@ fn read_json(folder: &Path) -> Result<Value, HfError> {
 
 /// Validates a folder's weights against a config without reading them: names, shapes and dtypes. Allocates no weights.
 pub fn check_weights(folder: &Path, config: &ModelConfig) -> Result<(), HfError> {
-    let naming = naming_of(&read_json(folder)?);
+    let family = family_in(&read_json(folder)?, config);
     let file = Weights::open(folder)?;
     let infos = crate::nn::param_infos(config, config.vocab_size.unwrap_or_default());
-    let tensors = disk_tensors(config, &infos, naming);
-    Reading::plan(&file, &tensors, &|name| is_buffer(config, name))?;
+    let tensors = disk_tensors(family, config, &infos);
+    Reading::plan(&file, &tensors, &|name| is_buffer(family, name))?;
     Ok(())
 }
 

@@ -98,6 +98,10 @@ impl GgufModel {
         &self.config
     }
 
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The value of `general.architecture`.
     pub fn architecture(&self) -> &'static str {
         self.architecture.name()

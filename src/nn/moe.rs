@@ -19,9 +19,10 @@ pub struct MoeConfig {
     pub d_ff: Option<usize>,
     /// The chosen experts' probabilities are divided by their sum (Mixtral). Else they weigh as they are.
     pub norm_topk: bool,
-    /// Weight in the loss of E · Σ f_e P_e, averaged over blocks: f_e the share of tokens that expert e gets (each of the
-    /// top_k counts as one), P_e its mean probability. top_k where all get alike. (Fedus et al. 2021, Switch, arXiv
-    /// 2101.03961, as transformers counts it.)
+    /// Weight in the loss of E · Σ f_e P_e: f_e the share of tokens that expert e gets (each of the top_k counts as one), P_e
+    /// its mean probability. top_k where all get alike. It is the mean over blocks, each balanced by itself (Fedus et al. 2021,
+    /// Switch, arXiv 2101.03961); transformers pools f and P over all blocks first, which is less where blocks prefer
+    /// different experts.
     #[schemars(range(min = 0.0, max = 10.0))]
     pub aux_loss_coef: f64,
     /// Weight in the loss of the mean squared log-sum-exp of the router's logits, which keeps them small (Zoph et al. 2022,

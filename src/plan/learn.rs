@@ -5,7 +5,9 @@ use super::measured::{self, Place};
 use super::probe::{self, Measure, Speed};
 use super::request::{Device, Estimator, Request, Said};
 use super::{plan, target, work};
+use crate::base::clock::{Clock, SystemClock, UnixMillis};
 use crate::base::files::write_atomic;
+use crate::base::human;
 use crate::base::paths::Env;
 use crate::base::stats::median;
 use crate::hardware::sampler::id::RSS;
@@ -117,13 +119,26 @@ impl Machine {
         }
     }
 
-    /// The same; if its speed was never measured, it is measured now, which takes a moment.
+    /// The same; while its speed was measured too seldom to be trusted, it is measured now, which takes a moment.
     pub fn look_and_measure(env: &Env, measure: Measure) -> Machine {
-        let mut machine = Machine::look(env);
-        if machine.speed.is_none() {
-            machine.speed = Some(probe::measure(env, measure));
+        let now = SystemClock::new().now();
+        Machine {
+            speed: probe::measure(env, now, measure),
+            ..Machine::look(env)
         }
-        machine
+    }
+
+    /// `the best of 3 measurements, the newest 2 d old`, where the machine was measured.
+    pub fn speed_words(&self, now: UnixMillis) -> Option<String> {
+        let speed = self.speed.as_ref()?;
+        let age = match human::age(now.since(speed.newest)).as_str() {
+            "now" => "taken now".to_string(),
+            age => format!("{age} old"),
+        };
+        Some(match speed.times {
+            1 => format!("one measurement, {age}"),
+            n => format!("the best of {n} measurements, the newest {age}"),
+        })
     }
 
     /// Measured over planned memory, the median of past runs; `None` before there are enough.
@@ -273,6 +288,8 @@ mod tests {
             on: "here".into(),
             f32: Some(2e11),
             bf16: Some(4e11),
+            times: 3,
+            newest: Default::default(),
         });
         let (f32, said) = time(&machine, "precision=f32");
         let (bf16, _) = time(&machine, "precision=bf16");

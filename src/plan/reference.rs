@@ -1,5 +1,6 @@
-//! A plan for a reference model: the usual trainer defaults.
+//! A plan for a model by itself, without a spec: the usual trainer defaults.
 
+use super::arch::Arch;
 use super::models::ReferenceModel;
 use super::request::{
     AttentionKind, BaseFormat, Checkpointing, Device, EngineExtras, Estimator, Logits, Method,
@@ -21,10 +22,13 @@ const EXAMPLES: u64 = 10_000;
 /// Full AdamW in mixed precision on one device: flash attention, activation checkpointing, a chunked loss, one sequence of
 /// 2,048 tokens at once.
 pub fn reference_request(model: &ReferenceModel) -> Request {
-    let arch = &model.arch;
+    model_request(model.name, model.arch.clone())
+}
+
+/// The same for any model.
+pub fn model_request(name: &str, arch: Arch) -> Request {
     Request {
-        name: model.name.into(),
-        arch: arch.clone(),
+        name: name.into(),
         estimator: Estimator::General,
         method: Method::Pretrain,
         precision: Precision::Mixed,
@@ -47,6 +51,7 @@ pub fn reference_request(model: &ReferenceModel) -> Request {
         mfu_said: Said::Assumed,
         device: Device::limit("no device set", None),
         extras: EngineExtras::default(),
+        arch,
     }
 }
 

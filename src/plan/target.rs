@@ -1,29 +1,35 @@
-//! From a name to a [`Request`]: a preset, a spec file, or a reference model.
+//! From a name to a [`Request`]: a preset, a spec file, a model on this disk, or a reference model.
 
 use super::arch::Arch;
 use super::models::{self, MODELS};
-use super::reference::reference_request;
+use super::reference::{model_request, reference_request};
 use super::request::{
     AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Lora, Method, Preflight,
     Request, Said,
 };
 use super::scheme::{Precision, UpdateState};
 use crate::data::{DataError, Surroundings};
+use crate::models::{ModelSource, SourceError};
 use crate::nn::{self, compute_dtype_name};
 use crate::spec::{self, RunSpec, SpecErrors, SpecSources};
+use std::path::PathBuf;
 
 /// Why a name cannot be planned.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     #[error(transparent)]
     Spec(#[from] SpecErrors),
-    #[error("nothing is called `{word}`: no preset, no file and no reference model")]
+    #[error(transparent)]
+    Model(#[from] SourceError),
+    #[error(
+        "nothing is called `{word}`: no preset, no file, no model folder and no reference model"
+    )]
     Unknown {
         word: String,
         /// Similar names.
         near: Vec<String>,
     },
-    #[error("`{0}` is a reference model: -s applies to specs and presets only")]
+    #[error("`{0}` is a model: -s applies to specs and presets only")]
     NoSettings(String),
     #[error("the vocabulary size depends on the data, and {0}")]
     Vocabulary(DataError),
@@ -34,6 +40,7 @@ impl TargetError {
     pub fn hint(&self) -> String {
         match self {
             TargetError::Spec(_) => String::new(),
+            TargetError::Model(error) => error.hint().into(),
             TargetError::Unknown { near, .. } => near.join(", "),
             TargetError::NoSettings(_) => "use --batch, --seq-len, --tokens and the like".into(),
             TargetError::Vocabulary(_) => "set it: -s model.vocab_size=32000".into(),
@@ -52,16 +59,41 @@ pub struct DataSize {
     pub bytes: u64,
 }
 
-/// The request for a name; `set` are `-s` overrides for specs. A preset or a file takes precedence over a reference model.
+/// The request for a name; `set` are `-s` overrides for specs. A preset or what lies at a path takes precedence over a
+/// reference model.
 pub fn resolve(word: &str, set: &[String], sources: &SpecSources) -> Result<Request, TargetError> {
     if is_spec(word, sources) {
         let spec = spec::load(word, set, sources)?.spec;
         let data = measure(&spec)?;
         return Ok(of_spec(&spec, data));
     }
+    let no_settings = || match set.is_empty() {
+        true => Ok(()),
+        false => Err(TargetError::NoSettings(word.into())),
+    };
+    // Without a dot in its middle, for messages.
+    let path: PathBuf = sources.project_dir.join(word).components().collect();
+    let absent = match ModelSource::open(&path) {
+        Ok(source) => {
+            no_settings()?;
+            let arch = Arch::of(source.config(), 0);
+            return Ok(model_request(&source.name(), arch));
+        }
+        Err(error @ SourceError::Absent(_)) => error,
+        // A folder of another kind may share its name with a reference model.
+        Err(SourceError::NoModel { .. }) if models::find(word).is_some() && !is_path(word) => {
+            SourceError::Absent(path)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if is_path(word) {
+        return Err(absent.into());
+    }
     match models::find(word) {
-        Some(_) if !set.is_empty() => Err(TargetError::NoSettings(word.into())),
-        Some(model) => Ok(reference_request(model)),
+        Some(model) => {
+            no_settings()?;
+            Ok(reference_request(model))
+        }
         None => Err(TargetError::Unknown {
             word: word.into(),
             near: near(word, sources),
@@ -69,13 +101,19 @@ pub fn resolve(word: &str, set: &[String], sources: &SpecSources) -> Result<Requ
     }
 }
 
+/// True if a word can only be a path: an owner and a name are written with a slash too.
+fn is_path(word: &str) -> bool {
+    word.starts_with(['.', '/', '~']) || word.ends_with('/') || word.matches('/').count() > 1
+}
+
 /// True if a name is a preset or a spec file.
 pub fn is_spec(word: &str, sources: &SpecSources) -> bool {
     let like_a_file = [".yaml", ".yml", ".json"]
         .iter()
         .any(|end| word.ends_with(end));
+    let path = sources.project_dir.join(word);
     like_a_file
-        || sources.project_dir.join(word).is_file()
+        || (path.is_file() && crate::models::kind(&path).is_err())
         || spec::presets(sources)
             .iter()
             .any(|preset| preset.name == word)
@@ -280,6 +318,39 @@ mod tests {
             Err(TargetError::Unknown { near, .. }) => assert_eq!(near[0], "llama-2-7b"),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_folder_is_planned_by_its_config_whatever_its_name_is() {
+        let room = tempfile::tempdir().unwrap();
+        let sources = SpecSources {
+            project_dir: room.path().into(),
+            ..here()
+        };
+        let config = serde_json::json!({
+            "model_type": "gpt2", "n_layer": 2, "n_embd": 16, "n_head": 2, "n_positions": 32, "vocab_size": 100,
+            "activation_function": "gelu_new",
+        });
+        std::fs::create_dir(room.path().join("gpt2")).unwrap();
+        std::fs::write(room.path().join("gpt2/config.json"), config.to_string()).unwrap();
+        let block = 12 * 16 * 16 + 13 * 16;
+        for word in ["./gpt2", "gpt2", "gpt2/"] {
+            let planned = resolve(word, &[], &sources).unwrap();
+            assert_eq!(
+                planned.arch.n_params(),
+                100 * 16 + 32 * 16 + 2 * block + 2 * 16,
+                "{word}"
+            );
+            assert_eq!((planned.name.as_str(), planned.seq_len), ("gpt2", 32));
+        }
+        // A folder without a model hides no reference model, unless it is named as a path.
+        std::fs::create_dir(room.path().join("llama-2-7b")).unwrap();
+        assert!(resolve("llama-2-7b", &[], &sources).is_ok());
+        let told = |word| resolve(word, &[], &sources).unwrap_err().to_string();
+        assert!(told("./llama-2-7b").contains("holds no config.json"));
+        assert!(told("./mistral-7b").contains("does not exist"));
+        assert!(told("nothing").contains("nothing is called `nothing`"));
+        assert!(resolve("mistralai/Mistral-7B-v0.1", &[], &sources).is_ok());
     }
 
     #[test]

@@ -7,17 +7,14 @@ use super::merge::Merged;
 use super::presets::SpecSources;
 use crate::base::text::one_line;
 use crate::embed;
-use crate::hf;
 use crate::hub;
-use crate::llama_cpp::{GgufModel, ModelFileError, is_gguf};
+use crate::models::{ModelSource, SourceError};
 use crate::nn::ModelConfig;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 const FROM: &str = "train.from";
 const TOKENIZER: &str = "data.tokenizer.file.path";
-/// Any of them is a tokenizer.
-const TOKENIZER_FILES: [&str; 3] = [hf::TOKENIZER, "tokenizer.model", "vocab.json"];
 /// Keys a run may choose for itself: only training depends on them.
 const FREE: [&str; 6] = [
     "model.seq_len",
@@ -28,15 +25,6 @@ const FREE: [&str; 6] = [
     "model.attention_type",
 ];
 
-/// Why a base does not describe a model that this build can run.
-#[derive(Debug, thiserror::Error)]
-pub enum BaseError {
-    #[error(transparent)]
-    Folder(#[from] hf::HfError),
-    #[error(transparent)]
-    File(#[from] ModelFileError),
-}
-
 /// A model to start training from.
 #[derive(Debug, Clone)]
 pub struct BaseModel {
@@ -44,44 +32,26 @@ pub struct BaseModel {
     pub words: Value,
     /// Whether there is a tokenizer next to the model, or in its file.
     pub has_tokenizer: bool,
-    /// The chat template of a GGUF file; a folder's is in its own files.
-    pub chat_template: Option<String>,
+    pub has_chat_template: bool,
     /// `model_type`, or the architecture in a GGUF file.
-    pub family: Option<String>,
-    pub n_params: Option<u64>,
+    pub family: String,
+    pub n_params: u64,
     config: ModelConfig,
 }
 
-/// Reads the model description of a folder or a GGUF file.
+/// Reads the description of the model at a path.
 ///
 /// # Errors
-/// Why this build cannot run the model its config.json or metadata describes.
-pub fn base_model(place: &Path) -> Result<BaseModel, BaseError> {
-    if !place.is_file() {
-        let config = hf::read_config(place)?;
-        return Ok(BaseModel {
-            words: said_in_full(&config),
-            has_tokenizer: TOKENIZER_FILES.iter().any(|f| place.join(f).is_file()),
-            chat_template: None,
-            family: None,
-            n_params: None,
-            config,
-        });
-    }
-    let file = GgufModel::open(place)?;
-    let keys = &file.head().metadata;
-    let vocab_size = file.config().vocab_size.unwrap_or_default();
-    let parameters = crate::nn::param_infos(file.config(), vocab_size);
+/// There is none, or none that this build can run.
+pub fn base_model(place: &Path) -> Result<BaseModel, SourceError> {
+    let source = ModelSource::open(place)?;
     Ok(BaseModel {
-        words: said_in_full(file.config()),
-        // llama.cpp's name for having no tokenizer.
-        has_tokenizer: keys
-            .str("tokenizer.ggml.model")
-            .is_some_and(|kind| !matches!(kind, "no_vocab" | "none")),
-        chat_template: keys.str("tokenizer.chat_template").map(String::from),
-        family: Some(file.architecture().into()),
-        n_params: Some(parameters.iter().map(|info| info.len as u64).sum()),
-        config: file.config().clone(),
+        words: said_in_full(source.config()),
+        has_tokenizer: source.has_tokenizer(),
+        has_chat_template: source.has_chat_template(),
+        family: source.family().into(),
+        n_params: source.n_params(),
+        config: source.config().clone(),
     })
 }
 
@@ -91,19 +61,14 @@ pub(super) fn lay(merged: &mut Merged, sources: &SpecSources, issues: &mut Vec<I
     let Some(place) = resolve(merged, sources, "/train/from") else {
         return;
     };
-    // Missing folders and other file types are reported with all other paths.
-    if !place.is_dir() && !is_gguf(&place) {
-        return;
-    }
     match base_model(&place) {
         Ok(base) => fill(merged, &place, base, issues),
+        // Reported with all other paths.
+        Err(SourceError::Absent(_)) => {}
         Err(error) => issues.push(Issue {
             origin: merged.origins.get(FROM),
             path: FROM.into(),
-            hint: match &error {
-                BaseError::Folder(_) => "name a checkpoint folder such as runs/…/checkpoints/step-001000, a Hugging Face model folder, a .gguf file, or a hub id".into(),
-                BaseError::File(_) => "download the file again, or use the model's Hugging Face folder; docs/models.md lists what is supported".into(),
-            },
+            hint: error.hint().into(),
             what: one_line(&error.to_string()),
         }),
     }

@@ -20,7 +20,7 @@ pub mod schema;
 mod validate;
 pub mod yaml;
 
-pub use base::{BaseError, BaseModel, base_model};
+pub use base::{BaseModel, base_model};
 pub use config::{
     CheckpointConfig, EvalConfig, PreflightConfig, RunConfig, SampleConfig, TrainConfig,
 };

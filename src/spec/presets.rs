@@ -7,7 +7,7 @@ use super::issue::{Issue, Origin, nearest};
 use super::yaml;
 use crate::data::source::is_data_file;
 use crate::embed;
-use crate::llama_cpp::is_gguf;
+use crate::models;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -211,7 +211,7 @@ fn lookup(
 
 /// A file of another kind that was named where a spec belongs: what it is, and how to use it.
 fn no_spec(target: &str, path: &Path) -> Option<(String, String)> {
-    if is_gguf(path) {
+    if models::kind(path).is_ok() {
         let hint = format!("llmtui train PRESET -s train.from={target}, or llmtui chat {target}");
         return Some(("this is a model, not a spec".into(), hint));
     }

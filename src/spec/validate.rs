@@ -7,7 +7,6 @@ use super::{RunConfig, embed_corpora};
 use crate::base::finding::Finding;
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
-use crate::llama_cpp::is_gguf;
 use crate::methods::ReferenceChoice;
 use crate::nn::ActivationCheckpointing;
 use crate::optim::schedule::ScheduleConfig;
@@ -327,22 +326,11 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
     }
     if let Some(path) = &config.train.from {
         let full = base.join(path);
-        start_model(&mut judge, path, &full);
+        // What is there has been looked at with the base model.
+        if !full.exists() {
+            model_folder(&mut judge, "train.from", path, &full);
+        }
     }
-}
-
-/// What `train.from` names: a model folder, a GGUF file, or a hub id.
-fn start_model(judge: &mut Judge, said: &Path, full: &Path) {
-    let key = "train.from";
-    if !full.is_file() {
-        return model_folder(judge, key, said, full);
-    }
-    judge.want(
-        is_gguf(full),
-        &[key],
-        format!("{} is a file, but not a GGUF file", said.display()),
-        "use the folder with the model's config.json and weights, or a .gguf file",
-    );
 }
 
 /// A folder, or a hub id that is not in the cache yet.
@@ -453,6 +441,19 @@ pub(super) fn advice(spec: &RunSpec) -> Vec<Finding> {
         spec.adapter.is_some() && spec.train.from.is_none(),
         "adapter",
         "the weights under the adapters are random and stay so: name a model in train.from".into(),
+    );
+    // A GGUF file states none.
+    let theirs = spec.train.from.as_deref().map(crate::hf::dropouts);
+    let theirs = theirs.and_then(Result::ok).unwrap_or_default();
+    let rates: Vec<String> = theirs.iter().map(|(key, p)| format!("{key} {p}")).collect();
+    note(
+        spec.model.dropout == 0.0 && !rates.is_empty(),
+        "model.dropout",
+        format!(
+            "the base model's config.json states {}, which transformers' Trainer would apply; this run drops nothing. \
+             Set model.dropout to drop from embeddings and residuals as it does; attention probabilities are never dropped here",
+            rates.join(", ")
+        ),
     );
     note(
         spec.train.clip_norm == 0.0,

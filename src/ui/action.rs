@@ -81,6 +81,7 @@ actions! {
         NextTab "next-tab" "next tab" "Go to the tab on the right."
         PreviousTab "previous-tab" "previous tab" "Go to the tab on the left."
         Theme "theme" "theme" "Choose the colours."
+        SavePicture "save-picture" "picture" "Save this screen as a picture (SVG) in the working directory."
         Redraw "redraw" "redraw" "Draw the whole screen again."
         Suspend "suspend" "suspend" "Go back to the shell; fg returns. Runs go on."
     }
@@ -172,6 +173,14 @@ actions! {
     }
     Hardware "hardware" "Hardware" {
         OtherMachine "other-machine" "other machine" "Show this machine, or the machine of the run on the screen."
+    }
+    Samples "samples" "Samples" {
+        SampleEarlier "sample-earlier" "earlier" "Show an earlier sample in the marked place."
+        SampleLater "sample-later" "later" "Show a later sample in the marked place."
+        NextText "next-text" "next text" "Mark the next text."
+        FullText "full-text" "full screen" "Show the marked text alone, or all again."
+        OtherPrompt "other-prompt" "prompt" "Show the samples of another prompt or held-out question."
+        AskSample "ask-sample" "sample" "Let the model continue a prompt of yours."
     }
     /// The question what becomes of a live run.
     Leave "leave" "Leaving a live run" {

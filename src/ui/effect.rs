@@ -82,6 +82,8 @@ pub enum Effect {
     ListModelFiles,
     /// Read this machine once a second from now on; once is enough.
     WatchHardware,
+    /// Write the screen as a picture under this name.
+    SavePicture(String),
     /// Draw every cell again.
     Redraw,
     /// Give the terminal back to the shell until `fg`.

@@ -3,8 +3,10 @@
 mod chats;
 mod complete;
 pub mod kept;
+mod pictures;
 
 pub use complete::complete;
+pub use pictures::save_picture;
 
 use super::msg::{CheckpointRow, Holder, Msg, Opened, SavedSpec};
 use super::panes::chat::Saved;

@@ -48,6 +48,8 @@ pub enum Msg {
     ModelFiles(Vec<PathBuf>),
     /// A conversation was written into these files, or why not.
     ChatSaved(Result<Vec<PathBuf>, String>),
+    /// The screen was written as a picture, or why not.
+    PictureSaved(Result<PathBuf, String>),
     /// The wizard can begin.
     Wizard(Box<Context>, Box<Answers>),
     /// What the wizard asked to look at.

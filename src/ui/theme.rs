@@ -1,6 +1,8 @@
 //! Meanings and their styles. Panes ask for a meaning; only this file names colours. Themes are YAML files: embedded ones
 //! in `themes/`, the user's own in the configuration directory and in `./themes`.
 
+pub mod svg;
+
 use super::glyphs::Glyphs;
 use crate::base::paths::Env;
 use ratatui::style::{Color, Modifier, Style};

@@ -103,6 +103,12 @@ def families():
     ), torch.float32, None, None
 
 
+    # Whole heads rotated: Mistral's computation under names of its own (Phi-3-mini-4k, Phi-4).
+    yield "phi3_whole", tf.Phi3Config(
+        **small(sliding_window=5, original_max_position_embeddings=32)
+    ), torch.float32, None, None
+
+
 def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():

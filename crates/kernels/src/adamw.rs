@@ -3,9 +3,9 @@
 #![allow(unsafe_code)]
 
 use super::flat;
-use super::lanes::{Lanes, Vector, widest};
+use super::lanes::{Vector, widest};
 use super::threads;
-use super::update::{Chunks, Part};
+use super::update::{self, Chunks, Elementwise, Part, Piece};
 use candle_core::{Result, Tensor};
 
 /// The hyperparameters of one update.
@@ -51,11 +51,8 @@ fn fused(rule: &Rule, state: [&mut [f32]; 3], grads: &[f32], chunks: &mut Chunks
     let [weights, mean, square] = state;
     let common = Coefficients::new(rule);
     chunks.update(weights, grads, [mean, square], |part, piece| {
-        let own = common.of(rule, part);
-        let [mean, square] = piece.state;
-        let state = [piece.weights, mean, square];
         // SAFETY: a piece's weights and moments are as many as its gradients.
-        unsafe { apply(false, own, state, piece.grads, piece.squares) }
+        unsafe { apply(false, common.of(rule, part), piece) }
     });
 }
 
@@ -103,52 +100,31 @@ impl Coefficients {
 }
 
 widest! {
-    fn apply(
-        pairs,
-        c: Coefficients,
-        state: [*mut f32; 3],
-        grads: &[f32],
-        squares: &mut [f32; 3],
-    ) = apply_with
+    fn apply(pairs, rule: Coefficients, piece: Piece<2>) = apply_with
 }
 
-/// `state` is weights, mean and square at the first gradient's place. Products and sums are rounded one by one, so that
-/// every machine gives the same bits.
+/// # Safety
+/// As [`update::apply`].
 #[inline(always)]
-unsafe fn apply_with<V: Vector>(
-    c: Coefficients,
-    [weights, mean, square]: [*mut f32; 3],
-    grads: &[f32],
-    squares: &mut [f32; 3],
-) {
-    // SAFETY: the caller's: `state` is as long as `grads`.
-    unsafe {
-        let mut sums = [Lanes::<V>::all(0.0); 3];
-        for at in (0..grads.len()).step_by(V::LANES) {
-            let left = grads.len() - at;
-            let raw = V::load_first(grads.as_ptr().add(at), left);
-            let (w, m, v) = (weights.add(at), mean.add(at), square.add(at));
-            let g = raw.times(V::all(c.grad_scale));
-            let before = V::load_first(m, left);
-            let new_mean = before.plus(g.minus(before).times(V::all(c.mean_gain)));
-            let kept = V::load_first(v, left).times(V::all(c.beta2));
-            let new_square = kept.plus(g.times(g).times(V::all(c.square_gain)));
-            let root = new_square.root().times(V::all(c.root_correction));
-            let denominator = root.plus(V::all(c.eps));
-            let old = V::load_first(w, left);
-            let change = V::all(c.step_size).times(new_mean.over(denominator));
-            let new = old.times(V::all(c.keep)).minus(change);
-            new_mean.store_first(m, left);
-            new_square.store_first(v, left);
-            new.store_first(w, left);
-            // Beyond the end the denominator is eps, or 0.
-            let moved = new.minus(old).keep_first(left, 0.0);
-            for (sum, x) in sums.iter_mut().zip([raw, moved, old]) {
-                *sum.at(at) = x.fused(x, *sum.at(at));
-            }
-        }
-        for (squares, sum) in squares.iter_mut().zip(sums) {
-            *squares = sum.total();
+unsafe fn apply_with<V: Vector>(rule: Coefficients, piece: Piece<2>) {
+    // SAFETY: the caller's.
+    unsafe { update::apply::<V, 2>(&rule, piece) }
+}
+
+impl Elementwise<2> for Coefficients {
+    #[inline(always)]
+    unsafe fn next<V: Vector>(&self, grad: V, weight: V, [mean, square]: [V; 2]) -> (V, [V; 2]) {
+        // SAFETY: the instructions are the caller's.
+        unsafe {
+            let g = grad.times(V::all(self.grad_scale));
+            let mean = mean.plus(g.minus(mean).times(V::all(self.mean_gain)));
+            let kept = square.times(V::all(self.beta2));
+            let square = kept.plus(g.times(g).times(V::all(self.square_gain)));
+            let root = square.root().times(V::all(self.root_correction));
+            let denominator = root.plus(V::all(self.eps));
+            let change = V::all(self.step_size).times(mean.over(denominator));
+            let weight = weight.times(V::all(self.keep)).minus(change);
+            (weight, [mean, square])
         }
     }
 }
@@ -222,7 +198,7 @@ mod tests {
             step: 3,
         };
         let parts = parts(&[(10, 0.1), (17_000, 0.0), (17_001, 0.1), (180_000, 0.0)]);
-        let mut norms = Vec::new();
+        let mut chunks = Chunks::new(parts.clone());
         let results = [Form::Fused, Form::Composite].map(|form| {
             let (weights, grads, mean, square) = make();
             let state = State {
@@ -232,11 +208,7 @@ mod tests {
                 square: &square,
             };
             match form {
-                Form::Fused => {
-                    let mut chunks = Chunks::new(parts.clone());
-                    update(&rule, &state, &mut chunks).unwrap();
-                    norms = chunks.norms().to_vec();
-                }
+                Form::Fused => super::update(&rule, &state, &mut chunks).unwrap(),
                 Form::Composite => composite(&rule, &state, &parts).unwrap(),
             }
             [weights, mean, square].map(|t| t.to_vec1::<f32>().unwrap())
@@ -246,26 +218,14 @@ mod tests {
             before.to_vec1::<f32>().unwrap(),
             grads.to_vec1::<f32>().unwrap(),
         );
-        for (norms, part) in norms.iter().zip(&parts) {
-            let norm = |f: &dyn Fn(usize) -> f32| {
-                let squares = (part.grads..part.grads + part.len).map(|i| f64::from(f(i)).powi(2));
-                squares.sum::<f64>().sqrt()
-            };
-            let after = &results[0][0];
-            for (norm, exact) in [
-                (norms.grad, norm(&|i| grads[i])),
-                (norms.update, norm(&|i| after[i] - before[i])),
-                (norms.weight, norm(&|i| before[i])),
-            ] {
-                assert!((norm - exact).abs() <= 1e-5 * exact, "{norm} {exact}");
-            }
-        }
+        update::assert_norms(&chunks, &grads, &before, &results[0][0]);
         for (fused, composite) in results[0].iter().zip(&results[1]) {
             for (i, (a, b)) in fused.iter().zip(composite).enumerate() {
                 assert!((a - b).abs() <= 2e-6 * (1.0 + b.abs()), "{i}: {a} {b}");
             }
         }
     }
+
     #[test]
     fn the_number_of_threads_does_not_change_a_bit() {
         let parts = parts(&[(123, 0.1), (200_000, 0.0)]);
@@ -291,6 +251,7 @@ mod tests {
         let one = run(1);
         assert!(one == run(2) && one == run(3));
     }
+
     #[test]
     fn the_first_update_without_decay_moves_every_weight_by_lr() {
         let ones = vec![1.0; 1000];

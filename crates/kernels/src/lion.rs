@@ -3,9 +3,9 @@
 #![allow(unsafe_code)]
 
 use super::flat;
-use super::lanes::{Lanes, Vector, widest};
+use super::lanes::{Vector, widest};
 use super::threads;
-use super::update::{Chunks, Part};
+use super::update::{self, Chunks, Elementwise, Part, Piece};
 use candle_core::{Result, Tensor};
 
 /// The numbers of one update.
@@ -52,9 +52,8 @@ fn fused(rule: &Rule, [weights, mean]: [&mut [f32]; 2], grads: &[f32], chunks: &
             beta2: rule.beta2 as f32,
             gain2: (1.0 - rule.beta2) as f32,
         };
-        let state = [piece.weights, piece.state[0]];
         // SAFETY: a piece's weights and means are as many as its gradients.
-        unsafe { apply(false, coefficients, state, piece.grads, piece.squares) }
+        unsafe { apply(false, coefficients, piece) }
     });
 }
 
@@ -71,48 +70,31 @@ struct Coefficients {
 }
 
 widest! {
-    fn apply(
-        pairs,
-        c: Coefficients,
-        state: [*mut f32; 2],
-        grads: &[f32],
-        squares: &mut [f32; 3],
-    ) = apply_with
+    fn apply(pairs, rule: Coefficients, piece: Piece<1>) = apply_with
 }
 
-/// `state` is weights and mean at the first gradient's place. Products and sums are rounded one by one, so that every machine
-/// gives the same bits.
+/// # Safety
+/// As [`update::apply`].
 #[inline(always)]
-unsafe fn apply_with<V: Vector>(
-    c: Coefficients,
-    [weights, mean]: [*mut f32; 2],
-    grads: &[f32],
-    squares: &mut [f32; 3],
-) {
-    // SAFETY: the caller's: `state` is as long as `grads`.
-    unsafe {
-        let mut sums = [Lanes::<V>::all(0.0); 3];
-        for at in (0..grads.len()).step_by(V::LANES) {
-            let left = grads.len() - at;
-            let raw = V::load_first(grads.as_ptr().add(at), left);
-            let (w, m) = (weights.add(at), mean.add(at));
-            let g = raw.times(V::all(c.grad_scale));
-            let before = V::load_first(m, left);
-            let direction = before.times(V::all(c.beta1)).plus(g.times(V::all(c.gain1)));
-            let kept = before.times(V::all(c.beta2));
-            let new_mean = kept.plus(g.times(V::all(c.gain2)));
-            let old = V::load_first(w, left);
-            let change = sign(direction).times(V::all(c.lr));
-            let new = old.times(V::all(c.keep)).minus(change);
-            new_mean.store_first(m, left);
-            new.store_first(w, left);
-            let moved = new.minus(old).keep_first(left, 0.0);
-            for (sum, x) in sums.iter_mut().zip([raw, moved, old]) {
-                *sum.at(at) = x.fused(x, *sum.at(at));
-            }
-        }
-        for (squares, sum) in squares.iter_mut().zip(sums) {
-            *squares = sum.total();
+unsafe fn apply_with<V: Vector>(rule: Coefficients, piece: Piece<1>) {
+    // SAFETY: the caller's.
+    unsafe { update::apply::<V, 1>(&rule, piece) }
+}
+
+impl Elementwise<1> for Coefficients {
+    #[inline(always)]
+    unsafe fn next<V: Vector>(&self, grad: V, weight: V, [mean]: [V; 1]) -> (V, [V; 1]) {
+        // SAFETY: the instructions are the caller's.
+        unsafe {
+            let g = grad.times(V::all(self.grad_scale));
+            let direction = mean
+                .times(V::all(self.beta1))
+                .plus(g.times(V::all(self.gain1)));
+            let mean = mean
+                .times(V::all(self.beta2))
+                .plus(g.times(V::all(self.gain2)));
+            let change = sign(direction).times(V::all(self.lr));
+            (weight.times(V::all(self.keep)).minus(change), [mean])
         }
     }
 }
@@ -212,32 +194,19 @@ mod tests {
             };
             let mut chunks = Chunks::new(parts.clone());
             match fused {
-                true => update(&rule, &state, &mut chunks).unwrap(),
+                true => super::update(&rule, &state, &mut chunks).unwrap(),
                 false => composite(&rule, &state, &parts).unwrap(),
             }
             let values = [weights, mean].map(|t| t.to_vec1::<f32>().unwrap());
-            (values, chunks.norms().to_vec())
+            (values, chunks)
         };
-        let ((fused, norms), (composite, _)) = (run(true), run(false));
+        let ((fused, chunks), (composite, _)) = (run(true), run(false));
         for (fused, composite) in fused.iter().zip(&composite) {
             for (i, (a, b)) in fused.iter().zip(composite).enumerate() {
                 assert!((a - b).abs() <= 1e-6 * (1.0 + b.abs()), "{i}: {a} {b}");
             }
         }
         let [before, grads, _] = make().map(|t| t.to_vec1::<f32>().unwrap());
-        for (norms, part) in norms.iter().zip(&parts) {
-            let norm = |f: &dyn Fn(usize) -> f32| {
-                let squares = (0..part.len).map(|i| f64::from(f(i)).powi(2));
-                squares.sum::<f64>().sqrt()
-            };
-            let w = |i: usize| part.weights + i;
-            for (norm, exact) in [
-                (norms.grad, norm(&|i| grads[part.grads + i])),
-                (norms.update, norm(&|i| fused[0][w(i)] - before[w(i)])),
-                (norms.weight, norm(&|i| before[w(i)])),
-            ] {
-                assert!((norm - exact).abs() <= 1e-5 * exact, "{norm} {exact}");
-            }
-        }
+        update::assert_norms(&chunks, &grads, &before, &fused[0]);
     }
 }

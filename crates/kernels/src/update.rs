@@ -1,6 +1,7 @@
 //! What fused one-pass updates share: how flat buffers are cut into chunks, and the norms that fall out on the way.
 #![allow(unsafe_code)]
 
+use super::lanes::{Lanes, Vector};
 use super::threads::{self, Shared, SharedSlice};
 
 /// One parameter tensor of an update. Parts stand in the order of their gradients, which have no gaps; moments lie as the
@@ -177,6 +178,74 @@ impl Chunks {
             for norm in [&mut norms.grad, &mut norms.update, &mut norms.weight] {
                 *norm = norm.sqrt();
             }
+        }
+    }
+}
+
+/// An update rule, element by element. Products and sums are rounded one by one, so that every machine gives the same bits.
+pub(super) trait Elementwise<const STATE: usize> {
+    /// The new weight and state for a raw gradient, an old weight and its state.
+    ///
+    /// # Safety
+    /// The machine has the instructions of `V`.
+    unsafe fn next<V: Vector>(&self, grad: V, weight: V, state: [V; STATE]) -> (V, [V; STATE]);
+}
+
+/// Updates one piece in place and sums up its squares.
+///
+/// # Safety
+/// Weights and state of the piece are as many as its gradients; the machine has the instructions of `V`.
+#[inline(always)]
+pub(super) unsafe fn apply<V: Vector, const STATE: usize>(
+    rule: &impl Elementwise<STATE>,
+    piece: Piece<STATE>,
+) {
+    // SAFETY: the caller's.
+    unsafe {
+        let grads = piece.grads;
+        let mut sums = [Lanes::<V>::all(0.0); 3];
+        for at in (0..grads.len()).step_by(V::LANES) {
+            let left = grads.len() - at;
+            let grad = V::load_first(grads.as_ptr().add(at), left);
+            let (weight, state) = (piece.weights.add(at), piece.state.map(|s| s.add(at)));
+            let mut now = [V::all(0.0); STATE];
+            for (now, from) in now.iter_mut().zip(state) {
+                *now = V::load_first(from, left);
+            }
+            let old = V::load_first(weight, left);
+            let (new, next) = rule.next(grad, old, now);
+            for (to, next) in state.into_iter().zip(next) {
+                next.store_first(to, left);
+            }
+            new.store_first(weight, left);
+            // What a rule makes of the zeros beyond the end does not count.
+            let moved = new.minus(old).keep_first(left, 0.0);
+            for (sum, x) in sums.iter_mut().zip([grad, moved, old]) {
+                *sum.at(at) = x.fused(x, *sum.at(at));
+            }
+        }
+        for (squares, sum) in piece.squares.iter_mut().zip(sums) {
+            *squares = sum.total();
+        }
+    }
+}
+
+/// Norms of an update, held against sums in f64. `before` and `after` are all weights.
+#[cfg(test)]
+pub(super) fn assert_norms(chunks: &Chunks, grads: &[f32], before: &[f32], after: &[f32]) {
+    assert_eq!(chunks.norms.len(), chunks.parts.len());
+    for (norms, part) in chunks.norms.iter().zip(&chunks.parts) {
+        let norm = |f: &dyn Fn(usize) -> f32| {
+            let squares = (0..part.len).map(|i| f64::from(f(i)).powi(2));
+            squares.sum::<f64>().sqrt()
+        };
+        let w = |i: usize| part.weights + i;
+        for (norm, exact) in [
+            (norms.grad, norm(&|i| grads[part.grads + i])),
+            (norms.update, norm(&|i| after[w(i)] - before[w(i)])),
+            (norms.weight, norm(&|i| before[w(i)])),
+        ] {
+            assert!((norm - exact).abs() <= 1e-5 * exact, "{norm} {exact}");
         }
     }
 }

@@ -49,16 +49,18 @@ impl Fit {
         }
     }
 
-    pub(super) fn words(self, adapter: Adapter) -> Option<String> {
+    /// `beside`: all weights fit too.
+    pub(super) fn words(self, adapter: Adapter, beside: bool) -> Option<String> {
         match self {
             Fit::Fits { need, memory } => Some(format!(
                 "states take {} of {}{}",
                 human::bytes(need),
                 human::bytes(memory),
-                match adapter {
-                    Adapter::Full => "",
-                    Adapter::Lora => ": all weights would not fit",
-                    Adapter::QLora => ": neither all weights nor LoRA would fit",
+                match (adapter, beside) {
+                    (Adapter::Full, _) => "",
+                    (Adapter::Lora, true) => ": little is trained, so little is forgotten",
+                    (Adapter::Lora, false) => ": all weights would not fit",
+                    (Adapter::QLora, _) => ": neither all weights nor LoRA would fit",
                 }
             )),
             Fit::TooLarge => {
@@ -89,35 +91,36 @@ fn need(facts: &Facts, adapter: Adapter, n_params: u64) -> u64 {
     (trained * n_params as f64) as u64
 }
 
-/// The most capable form that fits. From scratch, or for a billion tokens of new text, only full training works.
-pub(super) fn choose(facts: &Facts, inputs: &Inputs) -> (Adapter, Fit) {
+/// The forms that fit, the recommended one first. From scratch, or for a billion tokens of new text, only full training
+/// works.
+pub(super) fn options(facts: &Facts, inputs: &Inputs) -> Vec<(Adapter, Fit)> {
     if facts.trained_copies == 0.0 {
-        return (Adapter::Full, Fit::Nothing);
+        return vec![(Adapter::Full, Fit::Nothing)];
     }
-    let whole = inputs.start == Start::Scratch || !facts.adapters;
-    let adapters: &[Adapter] = if whole {
+    let adapters: &[Adapter] = if inputs.start == Start::Scratch || !facts.adapters {
         &[Adapter::Full]
     } else if inputs.start == Start::Instruct && inputs.goal != Goal::Reasoning {
         // Rule 7: a model that already follows instructions is changed as little as possible.
-        &[Adapter::Lora, Adapter::QLora]
+        &[Adapter::Lora, Adapter::Full]
     } else {
-        &[Adapter::Full, Adapter::Lora, Adapter::QLora]
+        &[Adapter::Full, Adapter::Lora]
     };
-    let first = adapters.first().copied().unwrap_or(Adapter::Full);
     let elsewhere = inputs.gpu_memory.filter(|_| !super::available(facts));
-    let Some(memory) = elsewhere.or(inputs.memory) else {
-        return (
-            first,
-            Fit::Unknown {
-                need: need(facts, first, inputs.n_params),
-            },
-        );
-    };
-    for adapter in adapters {
+    let memory = elsewhere.or(inputs.memory);
+    let judged = |adapter: &Adapter| {
         let need = need(facts, *adapter, inputs.n_params);
-        if need as f64 <= SHARE * memory as f64 {
-            return (*adapter, Fit::Fits { need, memory });
-        }
+        let fit = match memory {
+            None => Fit::Unknown { need },
+            Some(memory) if need as f64 <= SHARE * memory as f64 => Fit::Fits { need, memory },
+            Some(_) => Fit::TooLarge,
+        };
+        (*adapter, fit)
+    };
+    let fits = |option: &(Adapter, Fit)| option.1 != Fit::TooLarge;
+    let good: Vec<(Adapter, Fit)> = adapters.iter().map(judged).filter(fits).collect();
+    match (good.is_empty(), adapters.len()) {
+        (false, _) => good,
+        (true, 1) => vec![(Adapter::Full, Fit::TooLarge)],
+        (true, _) => vec![judged(&Adapter::QLora)],
     }
-    (adapters.last().copied().unwrap_or(first), Fit::TooLarge)
 }

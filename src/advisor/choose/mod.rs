@@ -176,46 +176,65 @@ pub fn available(facts: &Facts) -> bool {
 
 /// Every method, best first for these inputs. Equally suited ones keep the order of the table.
 pub fn advise(inputs: &Inputs) -> Vec<Advice> {
-    let mut list: Vec<Advice> = FACTS.iter().map(|facts| judge(facts, inputs)).collect();
+    let mut list: Vec<Advice> = FACTS.iter().flat_map(|f| judge(f, inputs)).collect();
     list.sort_by_key(|advice| advice.verdict);
     list
 }
 
-fn judge(facts: &'static Facts, inputs: &Inputs) -> Advice {
-    let (adapter, fit) = fit::choose(facts, inputs);
-    let mut verdict = Verdict::Unfit;
-    let mut why = Vec::new();
-    // The first rule that holds decides about the method; remarks do not stop the search.
-    for rule in RULES.iter().filter(|rule| rule.method == facts.id) {
-        if (rule.when)(inputs) {
-            why.push((rule.id, (rule.why)(inputs)));
-            verdict = rule.verdict;
-            break;
-        }
+/// One entry for each form that fits; an unfit method has one.
+fn judge(facts: &'static Facts, inputs: &Inputs) -> Vec<Advice> {
+    // The first rule that holds decides about the method.
+    let mut rules = RULES.iter().filter(|rule| rule.method == facts.id);
+    let rule = rules.find(|rule| (rule.when)(inputs));
+    let decided = rule.map_or(Verdict::Unfit, |rule| rule.verdict);
+    let mut options = fit::options(facts, inputs);
+    let beside = options.len() > 1;
+    if decided == Verdict::Unfit {
+        options.truncate(1);
     }
-    if verdict != Verdict::Unfit {
-        if let Some(words) = fit.words(adapter) {
-            why.push(("8", words));
+    let advice = |(adapter, fit): (Adapter, Fit)| {
+        let mut why: Vec<_> = rule.map(|r| (r.id, (r.why)(inputs))).into_iter().collect();
+        let mut verdict = decided;
+        if verdict != Verdict::Unfit {
+            why.extend(fit.words(adapter, beside).map(|words| ("8", words)));
+            if fit == Fit::TooLarge {
+                verdict = Verdict::Unfit;
+            }
         }
-        if fit == Fit::TooLarge {
-            verdict = Verdict::Unfit;
+        Advice {
+            facts,
+            adapter,
+            verdict,
+            why,
+            fit,
+            available: available(facts) && trainable(adapter),
         }
-    }
-    Advice {
-        facts,
-        adapter,
-        verdict,
-        why,
-        fit,
-        available: available(facts) && (adapter == Adapter::Full || adapters_trainable()),
-    }
+    };
+    options.into_iter().map(advice).collect()
 }
 
-/// True if the spec has a place for adapters.
-fn adapters_trainable() -> bool {
-    ["lora", "adapter", "model.lora", "train.lora"]
+/// True if this build trains data of this kind by any method.
+pub fn learns_from(kind: DataKind) -> bool {
+    let words: &[&str] = match kind {
+        DataKind::Text => &["pretrain"],
+        DataKind::Demos => &["sft"],
+        DataKind::Pairs => &["dpo", "orpo", "reward"],
+        DataKind::Thumbs => &["kto"],
+        DataKind::Prompts => &["grpo", "rloo"],
+    };
+    FACTS
         .iter()
-        .any(|path| schema::root().at(path).is_some())
+        .any(|facts| words.contains(&facts.spec_word) && available(facts))
+}
+
+/// True if this build trains the weights in this form.
+fn trainable(adapter: Adapter) -> bool {
+    match adapter {
+        Adapter::Full => true,
+        Adapter::Lora => schema::root().at("adapter.lora").is_some(),
+        // A base is quantized by itself (GGUF), not by the run.
+        Adapter::QLora => false,
+    }
 }
 
 /// The best method that this build trains and that can use the data at all: plain text can always be continued.

@@ -61,7 +61,10 @@ fn decided(inputs: &Inputs, id: MethodId) -> &'static str {
 fn every_method_is_judged_by_exactly_one_branch_whatever_is_said() {
     for inputs in every_input() {
         let list = advise(&inputs);
-        assert_eq!(list.len(), FACTS.len());
+        let mut methods: Vec<_> = list.iter().map(|a| a.facts.title).collect();
+        methods.sort_unstable();
+        methods.dedup();
+        assert_eq!(methods.len(), FACTS.len());
         for advice in &list {
             let why: Vec<_> = advice.why.iter().filter(|(id, _)| *id != "8").collect();
             assert_eq!(why.len(), 1, "{:?} {inputs:?}", advice.facts.id);
@@ -238,6 +241,44 @@ fn worked_cases() {
         ..toy
     };
     assert_eq!(decided(&large, MethodId::Pretrain), "1.small");
+}
+
+/// A small instruct model on a large machine: both forms are offered, the gentler one first.
+#[test]
+fn an_instruct_model_that_fits_whole_is_offered_both_ways() {
+    let small = Inputs {
+        rows: Some(300),
+        n_params: 135_000_000,
+        ..inputs(Goal::Instructions, DataKind::Demos, Start::Instruct)
+    };
+    let list = advise(&small);
+    let sft: Vec<_> = list
+        .iter()
+        .filter(|a| a.facts.id == MethodId::Sft)
+        .collect();
+    assert_eq!(
+        sft.iter().map(|a| a.adapter).collect::<Vec<_>>(),
+        [Adapter::Lora, Adapter::Full]
+    );
+    assert!(
+        sft.iter()
+            .all(|a| a.available && a.verdict != Verdict::Unfit)
+    );
+    assert_eq!(sft[1].fit.need(), Some(16 * 135_000_000));
+    assert!(
+        sft[0]
+            .why
+            .iter()
+            .all(|(_, why)| !why.contains("would not fit"))
+    );
+    let crowded = Inputs {
+        memory: Some(GB),
+        ..small
+    };
+    let list = advise(&crowded);
+    let sft = list.iter().find(|a| a.facts.id == MethodId::Sft).unwrap();
+    assert_eq!(sft.adapter, Adapter::Lora);
+    assert!(sft.why[1].1.contains("all weights would not fit"));
 }
 
 #[test]

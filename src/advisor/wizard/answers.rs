@@ -1,6 +1,6 @@
 //! The answers so far. Remembered between sessions; going back loses nothing.
 
-use crate::advisor::choose::{DataKind, Goal, MethodId, Reward, Start};
+use crate::advisor::choose::{Adapter, DataKind, Goal, MethodId, Reward, Start};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -69,10 +69,14 @@ pub struct Answers {
     pub start: Option<Start>,
     pub start_path: String,
     pub method: Option<MethodId>,
+    /// All weights, or an adapter.
+    pub adapter: Option<Adapter>,
     /// The preset that the spec extends.
     pub preset: Option<String>,
     /// Settings as typed, by path.
     pub settings: BTreeMap<String, String>,
+    /// What the settings were typed for: other data or another model makes them nobody's.
+    pub settings_for: String,
     pub save_as: String,
 }
 

@@ -5,6 +5,7 @@ use super::checks::State;
 use super::plan;
 use super::{Step, Wizard};
 use crate::advisor::choose::{Advice, Goal, Start, Verdict};
+use crate::advisor::look::ModelFacts;
 use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::one_line;
@@ -97,6 +98,14 @@ pub(super) fn issue_words(issue: &Issue) -> String {
         "" => issue.what.clone(),
         hint => format!("{}; {hint}", issue.what),
     }
+}
+
+/// `llama · 135M parameters`
+fn found(facts: &ModelFacts) -> String {
+    let size = facts.n_params.map_or("unknown size".into(), |n| {
+        format!("{} parameters", human::short(n as f64))
+    });
+    format!("{} · {size}", facts.family)
 }
 
 impl Wizard {
@@ -200,7 +209,7 @@ impl Wizard {
             .as_ref()
             .map(|f| f.summary())
             .unwrap_or_default();
-        let later = "not available yet: for advice";
+        let later = "I have none yet: advice only";
         DataAnswer::ALL
             .iter()
             .map(|answer| match answer {
@@ -222,15 +231,22 @@ impl Wizard {
     }
 
     fn start_rows(&self) -> Vec<Row> {
-        let path = &self.answers.start_path;
-        let hint = "path of a model folder or .gguf file; empty: for advice";
+        let hint = "path of a model folder or .gguf file; empty: advice only";
+        let row = |title, start| {
+            let path = self.start_path(start);
+            let known = self.model.as_ref().filter(|(known, _)| known == path);
+            let facts = known.and_then(|(_, facts)| facts.as_ref().ok());
+            let mut row = Row::input(title, path, hint);
+            row.detail = facts.map_or(String::new(), found);
+            row
+        };
         vec![
             Row::choice(
                 "nothing: random weights",
                 "everything from zero; small models only",
             ),
-            Row::input("a base model", path, hint),
-            Row::input("an instruct model", path, hint),
+            row("a base model", Start::Base),
+            row("an instruct model", Start::Instruct),
         ]
     }
 
@@ -259,18 +275,16 @@ impl Wizard {
         self.fitting_presets()
             .into_iter()
             .map(|preset| {
-                let n = plan::n_params(&preset.draft, data).map_or(String::new(), |n| {
-                    format!("{} parameters", human::short(n as f64))
-                });
-                let steps = preset.draft.value("train.max_steps").as_u64().unwrap_or(0);
+                let draft = self.recipe(preset);
                 let size = match self.start_model() {
                     Some(_) => "the start model, by this recipe".into(),
-                    None => n,
+                    None => plan::n_params(&draft, data).map_or(String::new(), |n| {
+                        format!("{} parameters", human::short(n as f64))
+                    }),
                 };
-                Row::choice(
-                    &preset.name,
-                    format!("{size} · {} steps", human::grouped(steps)),
-                )
+                let steps = draft.value("train.max_steps").as_u64().unwrap_or(0);
+                let row = format!("{size} · {} steps", human::grouped(steps));
+                Row::choice(&preset.name, row)
             })
             .collect()
     }
@@ -469,10 +483,7 @@ impl Wizard {
             && let Some((known, Ok(facts))) = &self.model
             && known == self.answers.start_path.trim()
         {
-            let size = facts.n_params.map_or("unknown size".into(), |n| {
-                format!("{} parameters", human::short(n as f64))
-            });
-            notes.insert(0, note("Found", format!("{} · {size}", facts.family)));
+            notes.insert(0, note("Found", found(facts)));
         } else if self.selected() > 0
             && let Some(newest) = &self.context.newest_checkpoint
         {
@@ -513,15 +524,16 @@ impl Wizard {
         };
         let mut notes = vec![note("About", preset.about.clone())];
         let data = self.chosen_data();
-        if let Ok(spec) = preset.draft.spec() {
+        let draft = self.recipe(preset);
+        if let Ok(spec) = draft.spec() {
             let lines = plan::lines(&spec, data, &self.context.machine);
-            let wanted = ["Model", "Memory", "Time"];
+            let wanted = ["Model", "Steps", "Data", "Memory", "Time"];
             let chosen = lines
                 .into_iter()
                 .filter(|(label, _)| wanted.contains(label));
             notes.extend(chosen.map(|(label, text)| note(label, text)));
         }
-        let n = plan::n_params(&preset.draft, data).unwrap_or(1).max(1);
+        let n = plan::n_params(&draft, data).unwrap_or(1).max(1);
         if let Some(chars) = data.and_then(|d| d.chars)
             && self.start_model().is_none()
         {

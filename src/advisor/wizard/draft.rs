@@ -1,10 +1,10 @@
 //! From answers to a draft: the chosen preset, what the data and the base model require, and the settings the user
 //! typed on top. Each value that differs from the preset carries its reason.
 
-use super::Wizard;
 use super::answers::{Begin, DataAnswer};
-use crate::advisor::choose::DataKind;
-use crate::advisor::look::DataFacts;
+use super::{PresetInfo, Wizard, plan};
+use crate::advisor::choose::{Adapter, DataKind, Start};
+use crate::advisor::look::{DataFacts, ModelFacts};
 use crate::base::human;
 use crate::spec::{Draft, Issue};
 use serde_json::Value;
@@ -12,18 +12,24 @@ use std::path::Path;
 
 /// Epochs over a small text beyond which a model of any size only memorizes it.
 const PASSES: f64 = 10.0;
-/// Fewest steps worth running.
+/// Epochs of fine-tuning beyond which a pretrained model forgets and recites.
+const TUNING_PASSES: f64 = 3.0;
+/// Fewest steps worth running, from scratch and from a model.
 const FEWEST_STEPS: u64 = 100;
+const FEWEST_TUNING_STEPS: u64 = 20;
+/// The shortest rows recommended for a base model.
+const SHORTEST: usize = 128;
 /// Distinct characters beyond which a character vocabulary is no longer small.
 const CHARACTERS: usize = 256;
-/// Characters per subword: about four in English, fewer with a small vocabulary.
-const SUBWORD: f64 = 2.5;
 /// The longest context recommended for rows from scratch: longer ones cost more than a small model gains.
 const LONGEST: usize = 512;
 /// The longest rows recommended for a base model with a longer context.
 const LONG_CONTEXT: u64 = 1024;
 /// Fine-tuning starts at a tenth of the pretraining peak.
 const CONTINUE_LR: f64 = 0.1;
+/// Adapters take a higher rate than all weights: 2e-4 where pretraining has 1e-3.
+const LORA_LR: f64 = 0.2;
+const LORA_RANK: &str = "8";
 
 /// One value that follows from an answer.
 struct Recommended {
@@ -46,14 +52,7 @@ impl Wizard {
         let mut wrong = Vec::new();
         let mut draft = match self.answers.begin {
             Begin::Config => self.config_facts()?.as_ref().ok()?.draft()?,
-            Begin::Questions => {
-                let mut draft = self.preset()?.draft.clone();
-                for r in self.recommended(&draft) {
-                    // A recommendation that the schema rejects is not forced on anyone.
-                    let _ = draft.set(&r.path, &r.text, &r.why);
-                }
-                draft
-            }
+            Begin::Questions => self.recipe(self.preset()?),
         };
         for (path, text) in &self.answers.settings {
             let Some(full) = draft.settle(path) else {
@@ -64,6 +63,16 @@ impl Wizard {
             }
         }
         Some((draft, wrong))
+    }
+
+    /// A preset with what the answers so far make of it, without the settings typed by the user.
+    pub(super) fn recipe(&self, preset: &PresetInfo) -> Draft {
+        let mut draft = preset.draft.clone();
+        for r in self.recommended(&draft) {
+            // A recommendation that the schema rejects is not forced on anyone.
+            let _ = draft.set(&r.path, &r.text, &r.why);
+        }
+        draft
     }
 
     /// Values required by the data and the base model.
@@ -87,7 +96,8 @@ impl Wizard {
             if self.start_model().is_none() {
                 list.extend(tokenizer(preset, facts));
             }
-            list.extend(for_size(preset, facts, self.start_model().is_none()));
+            let context = self.start_model().map(ModelFacts::seq_len);
+            list.extend(for_size(preset, facts, context));
         }
         if let Some(advice) = self.chosen_advice()
             && preset.value("method") != advice.facts.spec_word
@@ -95,7 +105,7 @@ impl Wizard {
             list.push(rec("method", advice.facts.spec_word, advice.title()));
         }
         if let Some(model) = self.start_model() {
-            let folder = self.answers.start_path.trim();
+            let folder = self.start_path(self.answers.start.unwrap_or(Start::Base));
             let words = format!(
                 "starts from the weights of {}",
                 short_path(Path::new(folder))
@@ -103,7 +113,9 @@ impl Wizard {
             list.push(rec("train.from", folder, words));
             for (path, text) in &model.settings {
                 let length = text.parse::<u64>().ok().filter(|n| *n > LONG_CONTEXT);
+                let chosen = list.iter().any(|r| r.path == *path);
                 match (path.as_str(), length) {
+                    _ if chosen => {}
                     ("model.seq_len", Some(length)) => {
                         let why = format!(
                             "the base model's context is {}; shorter rows cost less",
@@ -124,12 +136,24 @@ impl Wizard {
                     "the base model has no template: conversations are rendered with this one";
                 list.push(rec("data.template", "chatml", why));
             }
+            let lora = self
+                .chosen_advice()
+                .is_some_and(|a| a.adapter == Adapter::Lora);
+            if lora {
+                let why = "LoRA: the model is frozen, and small matrices beside it are trained";
+                list.push(rec("adapter.lora.rank", LORA_RANK, why));
+            }
             if let Some(path) = preset.settle("optimizer.*.lr")
                 && let Some(lr) = preset.value(&path).as_f64()
             {
-                let lr = crate::spec::shown(&Value::from(round(lr * CONTINUE_LR)));
-                let why =
-                    "a tenth of the preset's: a pretrained model would forget at a higher rate";
+                let (share, why) = match lora {
+                    true => (LORA_LR, "a fifth of the preset's: usual for adapters"),
+                    false => (
+                        CONTINUE_LR,
+                        "a tenth of the preset's: a pretrained model would forget at a higher rate",
+                    ),
+                };
+                let lr = crate::spec::shown(&Value::from(round(lr * share)));
                 list.push(rec(&path, lr, why));
                 if let Some(path) = preset.settle("schedule.*.min_lr") {
                     list.push(rec(&path, "null", ""));
@@ -205,24 +229,30 @@ fn tokenizer(preset: &Draft, facts: &DataFacts) -> Option<Recommended> {
     })
 }
 
-/// Steps, context and held-out fraction suited to a small text. A base model's context is its own.
-fn for_size(preset: &Draft, facts: &DataFacts, from_scratch: bool) -> Vec<Recommended> {
+/// Steps, context and held-out fraction suited to a small text. `context` is that of the start model, if there is one.
+fn for_size(preset: &Draft, facts: &DataFacts, context: Option<usize>) -> Vec<Recommended> {
     let mut list = Vec::new();
     let Ok(spec) = preset.spec() else {
         return list;
     };
     let is_text = facts.distinct.is_some();
-    let per_token = match preset.value("data.tokenizer") == "char" && is_text {
-        true => 1.0,
-        false => SUBWORD,
+    let tokenizer = match (context, preset.value("data.tokenizer") == "char" && is_text) {
+        (Some(_), _) => "file",
+        (None, true) => "char",
+        (None, false) => "bpe",
     };
-    let tokens = facts.chars.unwrap_or(0) as f64 / per_token;
+    let tokens = plan::tokens(facts, tokenizer).unwrap_or(0.0);
     let held_out = spec.data.val_fraction * tokens;
-    let mut seq_len = spec.model.seq_len;
-    if let (Some(rows @ 1..), true) = (facts.rows, from_scratch) {
+    let long = context.map(|context| context.min(LONG_CONTEXT as usize));
+    let mut seq_len = long.unwrap_or(spec.model.seq_len);
+    if let Some(rows @ 1..) = facts.rows {
         let row = tokens / rows as f64;
-        let room = ((2.0 * row) as usize).next_power_of_two().min(LONGEST);
-        if room > seq_len {
+        let room = ((2.0 * row) as usize).next_power_of_two();
+        let room = match long {
+            Some(long) => room.clamp(SHORTEST.min(long), long),
+            None => room.min(LONGEST),
+        };
+        if room != seq_len && (long.is_some() || room > seq_len) {
             let why = format!("rows have about {row:.0} tokens and should fit in full");
             list.push(rec("model.seq_len", room.to_string(), why));
             seq_len = room;
@@ -245,13 +275,18 @@ fn for_size(preset: &Draft, facts: &DataFacts, from_scratch: bool) -> Vec<Recomm
     }
     let train = &spec.train;
     let step = (train.micro_batch_size * train.grad_accum_steps * seq_len) as f64;
-    let passes = step * train.max_steps as f64 / (tokens - held_out).max(1.0);
-    if passes > PASSES {
-        let steps = (tokens * PASSES / step) as u64;
-        let steps = round_steps(steps).clamp(FEWEST_STEPS, train.max_steps);
+    let epoch = (tokens - held_out).max(1.0);
+    let passes = step * train.max_steps as f64 / epoch;
+    let (most, fewest) = match context {
+        Some(_) => (TUNING_PASSES, FEWEST_TUNING_STEPS),
+        None => (PASSES, FEWEST_STEPS),
+    };
+    if passes > most {
+        let steps = round_steps((epoch * most / step) as u64).clamp(fewest, train.max_steps);
         if steps < train.max_steps {
             let why = format!(
-                "about {PASSES} epochs over your text; the preset's {} would be {passes:.0} and memorize it",
+                "about {:.0} epochs over your data; the preset's {} would be {passes:.0} and memorize it",
+                steps as f64 * step / epoch,
                 human::grouped(train.max_steps)
             );
             list.push(rec("train.max_steps", steps.to_string(), why));

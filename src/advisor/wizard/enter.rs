@@ -3,7 +3,7 @@
 use super::answers::{Begin, DataAnswer};
 use super::checks::Checks;
 use super::{Look, Outcome, Step, Wizard, ask};
-use crate::advisor::choose::{self, MethodId, Start, Verdict};
+use crate::advisor::choose::{self, DataKind, MethodId, Start, Verdict};
 use crate::spec::Draft;
 
 impl Wizard {
@@ -15,6 +15,13 @@ impl Wizard {
     pub(super) fn advance(&mut self) -> Outcome {
         if let Some(next) = Step::ALL.get(self.step as usize + 1) {
             self.step = *next;
+            if self.step == Step::Settings {
+                let subject = self.subject();
+                if self.answers.settings_for != subject {
+                    self.answers.settings.clear();
+                    self.answers.settings_for = subject;
+                }
+            }
             self.place_cursor();
         }
         Outcome::Moved
@@ -53,6 +60,12 @@ impl Wizard {
                 .refuse("which file? Type the path of a text, of rows (JSONL, CSV, parquet …), or of a folder of .txt files");
         }
         match &self.data {
+            Some((known, Ok(facts))) if *known == path && !facts.trainable => {
+                let why = facts.note.clone();
+                self.refuse(format!(
+                    "{why}: choose other data, or describe them below for advice"
+                ))
+            }
             Some((known, Ok(_))) if *known == path => self.advance(),
             Some((known, Err(why))) if *known == path => {
                 let why = why.clone();
@@ -66,13 +79,16 @@ impl Wizard {
 
     pub(super) fn enter_start(&mut self) -> Outcome {
         let starts = [Start::Scratch, Start::Base, Start::Instruct];
-        self.answers.start = starts.get(self.selected()).copied();
-        let path = self.answers.start_path.trim().to_string();
-        if self.answers.start == Some(Start::Scratch) || path.is_empty() {
-            return self.advance();
+        let Some(start) = starts.get(self.selected()).copied() else {
+            return Outcome::Stay;
+        };
+        self.answers.start = Some(start);
+        let path = self.start_path(start).to_string();
+        if start == Start::Scratch || path.is_empty() {
+            return self.leave_start();
         }
         match &self.model {
-            Some((known, Ok(_))) if *known == path => self.advance(),
+            Some((known, Ok(_))) if *known == path => self.leave_start(),
             Some((known, Err(why))) if *known == path => {
                 let why = format!("{why}; leave it empty for advice only");
                 self.model = None;
@@ -80,6 +96,41 @@ impl Wizard {
             }
             _ => Outcome::Look(Look::Model(path.into())),
         }
+    }
+
+    /// What the next question could only refuse is refused here: real data that nothing learns from with this start.
+    fn leave_start(&mut self) -> Outcome {
+        let unfit = self
+            .start_model()
+            .map(|m| m.unfit.clone())
+            .filter(|why| !why.is_empty());
+        if let Some(why) = unfit {
+            return self.refuse(format!("this build cannot train this model: {why}"));
+        }
+        let list = self.advice();
+        // Pretraining is advised before preferences, on other data than these.
+        let reads = |id| match self.chosen_data().map(|facts| facts.kind) {
+            Some(DataKind::Text | DataKind::Demos) | None => true,
+            Some(_) => id != MethodId::Pretrain,
+        };
+        let open = |a: &choose::Advice| {
+            a.available
+                && a.verdict != Verdict::Unfit
+                && a.facts.trained_copies > 0.0
+                && reads(a.facts.id)
+        };
+        if let Some(facts) = self.chosen_data()
+            && self.answers.data == Some(DataAnswer::Path)
+            && !list.iter().any(open)
+        {
+            let kind = facts.kind.title();
+            let why = match self.answers.start {
+                Some(Start::Scratch) => "random weights cannot learn from them: name a model",
+                _ => "no method of this build learns from them: go back to data",
+            };
+            return self.refuse(format!("the data is {kind}, and {why}"));
+        }
+        self.advance()
     }
 
     pub(super) fn enter_method(&mut self) -> Outcome {
@@ -98,6 +149,7 @@ impl Wizard {
         }
         if advice.available {
             self.answers.method = Some(advice.facts.id);
+            self.answers.adapter = Some(advice.adapter);
             return self.advance();
         }
         let nearest = choose::nearest_available(&list);
@@ -116,7 +168,10 @@ impl Wizard {
             None => String::new(),
         };
         let usable = nearest.filter(|near| near.verdict != Verdict::Unfit);
-        let row = usable.and_then(|near| list.iter().position(|a| a.facts.id == near.facts.id));
+        let same = |a: &choose::Advice, near: &choose::Advice| {
+            (a.facts.id, a.adapter) == (near.facts.id, near.adapter)
+        };
+        let row = usable.and_then(|near| list.iter().position(|a| same(a, near)));
         if let Some(row) = row {
             self.cursor[Step::Method as usize] = row;
         }

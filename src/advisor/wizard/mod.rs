@@ -85,6 +85,8 @@ pub struct Context {
     pub machine: Machine,
     /// The newest checkpoint, offered as the base model.
     pub newest_checkpoint: Option<String>,
+    /// It has a chat template: it may be an instruct model.
+    pub newest_chats: bool,
 }
 
 impl Context {
@@ -106,9 +108,12 @@ impl Context {
                 })
             })
             .collect();
+        let chats =
+            |folder: &String| crate::models::has_chat_template(std::path::Path::new(folder));
         Context {
             presets,
             machine,
+            newest_chats: newest_checkpoint.as_ref().is_some_and(chats),
             newest_checkpoint,
         }
     }
@@ -409,9 +414,19 @@ impl Wizard {
         if matches!(self.answers.start, None | Some(Start::Scratch)) {
             return None;
         }
-        let path = self.answers.start_path.trim();
+        let path = self.start_path(self.answers.start?);
         let (known, facts) = self.model.as_ref()?;
         facts.as_ref().ok().filter(|_| known == path)
+    }
+
+    /// The path for a kind of start. The newest checkpoint, which nobody typed, is no instruct model unless it chats.
+    fn start_path(&self, start: Start) -> &str {
+        let path = self.answers.start_path.trim();
+        let offered = self.context.newest_checkpoint.as_deref() == Some(path);
+        match start == Start::Instruct && offered && !self.context.newest_chats {
+            true => "",
+            false => path,
+        }
     }
 
     fn inputs(&self) -> Inputs {
@@ -431,6 +446,7 @@ impl Wizard {
             )
         });
         let model = self.start_model().and_then(|m| m.n_params);
+        // A model of which only the description is given is about as large as what this machine trains.
         let preset = || self.preset().and_then(|p| plan::n_params(&p.draft, facts));
         Inputs {
             goal: self.answers.goal.unwrap_or(choose::Goal::NewModel),
@@ -453,7 +469,26 @@ impl Wizard {
     /// The advice on the chosen method.
     pub fn chosen_advice(&self) -> Option<Advice> {
         let id = self.answers.method?;
-        self.advice().into_iter().find(|a| a.facts.id == id)
+        let mut list = self.advice();
+        list.retain(|a| a.facts.id == id);
+        let form = |a: &Advice| Some(a.adapter) == self.answers.adapter;
+        let at = list.iter().position(form).unwrap_or(0);
+        list.into_iter().nth(at)
+    }
+
+    /// What settings are typed for.
+    fn subject(&self) -> String {
+        let a = &self.answers;
+        let data = match a.data {
+            Some(DataAnswer::Path) => a.data_path.trim(),
+            _ => "",
+        };
+        let start = a.start.map_or("", |start| match start {
+            Start::Scratch => "",
+            start => self.start_path(start),
+        });
+        let preset = a.preset.as_deref().unwrap_or_default();
+        format!("{data}|{start}|{:?}|{:?}|{preset}", a.method, a.adapter)
     }
 
     /// Presets that train by the chosen method, or all if there are none; those with data of their own are not
@@ -532,7 +567,9 @@ impl Wizard {
     fn method_cursor(&self) -> Option<usize> {
         let list = self.advice();
         let suits = |a: &Advice| a.available && a.verdict != Verdict::Unfit;
-        let chosen = |a: &Advice| Some(a.facts.id) == self.answers.method && suits(a);
+        let answers = &self.answers;
+        let same = |a: &Advice| answers.adapter.is_none_or(|form| form == a.adapter);
+        let chosen = |a: &Advice| Some(a.facts.id) == answers.method && same(a) && suits(a);
         list.iter()
             .position(chosen)
             .or_else(|| list.first().filter(|a| !a.available).map(|_| 0))

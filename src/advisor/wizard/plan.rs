@@ -1,6 +1,7 @@
 //! The plan of a draft, for the size question and the last step. The figures come from the plan room; here they are
 //! requested for a draft whose data were inspected but not read.
 
+use crate::advisor::choose::DataKind;
 use crate::advisor::look::{DataFacts, Machine};
 use crate::base::finding::Finding;
 use crate::base::human;
@@ -10,8 +11,25 @@ use crate::plan::{Device, Plan, Verdict, plan};
 use crate::spec::{Draft, RunSpec};
 use std::time::Duration;
 
-/// Characters per subword with a small vocabulary.
-const CHARS_PER_SUBWORD: f64 = 2.5;
+/// Characters per subword with a vocabulary of a few thousand, and with one of tens of thousands.
+const SMALL: f64 = 2.5;
+const LARGE: f64 = 4.0;
+/// Tokens that a chat template adds to a question and its answer.
+const MARKS: f64 = 10.0;
+
+/// Tokens of the data, by the tokenizer's id: characters, a vocabulary trained on the data, or a model's own.
+pub(super) fn tokens(facts: &DataFacts, tokenizer: &str) -> Option<f64> {
+    let chars = facts.chars? as f64;
+    let marks = match (facts.kind, facts.rows) {
+        (DataKind::Demos | DataKind::Pairs, Some(rows)) => MARKS * rows as f64,
+        _ => 0.0,
+    };
+    Some(match tokenizer {
+        "char" if facts.distinct.is_some() => chars,
+        "file" => chars / LARGE + marks,
+        _ => chars / SMALL + marks,
+    })
+}
 
 /// Parameter count of a draft's model; the vocabulary comes from the data if the tokenizer is trained on it.
 pub fn n_params(draft: &Draft, data: Option<&DataFacts>) -> Option<u64> {
@@ -22,14 +40,13 @@ pub fn n_params(draft: &Draft, data: Option<&DataFacts>) -> Option<u64> {
 /// The size of the data, as far as known without reading it.
 fn size(spec: &RunSpec, data: Option<&DataFacts>) -> DataSize {
     let distinct = data.and_then(|d| d.distinct).unwrap_or(65);
-    let chars = data.and_then(|d| d.chars);
-    let tokens = chars.map(|chars| match spec.data.tokenizer.entry().id {
-        "char" => chars as f64,
-        _ => chars as f64 / CHARS_PER_SUBWORD,
-    });
+    let tokens = data.and_then(|d| tokens(d, spec.data.tokenizer.entry().id));
     let training = tokens.map(|tokens| (tokens * (1.0 - spec.data.val_fraction)) as u64);
     DataSize {
-        vocab_size: spec.data.tokenizer.vocab_size().unwrap_or(distinct),
+        // A start model brings its own.
+        vocab_size: (spec.data.tokenizer.vocab_size())
+            .or(spec.model.vocab_size)
+            .unwrap_or(distinct),
         epoch_tokens: training,
         // Tokens of four bytes each, and the text during tokenization.
         bytes: tokens.map_or(0, |tokens| (5.0 * tokens) as u64),
@@ -225,6 +242,8 @@ mod tests {
             on: "here".into(),
             f32: Some(1.4e11),
             bf16: Some(1.4e11),
+            times: 3,
+            newest: Default::default(),
         });
         let time = line(&machine, "Time");
         assert!(

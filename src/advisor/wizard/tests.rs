@@ -223,18 +223,113 @@ fn rows_of_texts_and_of_answers_become_a_spec_that_reads_them_as_such() {
 }
 
 #[test]
-fn rows_that_no_method_of_this_build_learns_from_are_advised_on_and_refused() {
+fn what_no_start_can_learn_from_is_refused_where_the_start_is_chosen() {
     let dir = tempfile::tempdir().unwrap();
     let row = r#"{"prompt": "To be?", "chosen": "Or not to be.", "rejected": "Yes."}"#;
     let mut wizard = with_rows(dir.path(), row);
-    until(&mut wizard, Step::Finish);
-    assert!(wizard.question().rows.iter().all(|row| !row.open));
+    until(&mut wizard, Step::Start);
+    wizard.select(0);
     assert_eq!(wizard.enter(), Outcome::Stay);
     let why = wizard.error().unwrap();
     assert!(
-        why.contains("only get advice") && why.contains("go back to data"),
+        why.contains("chosen and rejected") && why.contains("name a model"),
         "{why}"
     );
+}
+
+/// A model folder without weights that matter: a description is enough for the questions.
+fn model_folder(dir: &std::path::Path) -> String {
+    let folder = dir.join("model");
+    std::fs::create_dir_all(&folder).unwrap();
+    let config = serde_json::json!({"model_type": "gpt2", "llmtui": {"model": {
+        "n_layer": 3, "n_head": 2, "d_model": 48, "seq_len": 2048, "vocab_size": 5000}}});
+    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    std::fs::write(folder.join("model.safetensors"), vec![0; 4_000]).unwrap();
+    folder.display().to_string()
+}
+
+#[test]
+fn an_instruct_model_and_chats_are_tuned_both_ways_with_the_models_own_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = r#"{"messages": [{"role": "user", "content": "To be?"}, {"role": "assistant", "content": "Or not to be."}]}"#;
+    let mut wizard = with_rows(dir.path(), row);
+    wizard.answers.goal = Some(Goal::Instructions);
+    until(&mut wizard, Step::Start);
+    wizard.select(2);
+    wizard.type_in(&model_folder(dir.path()));
+    let Outcome::Look(look) = wizard.enter() else {
+        panic!("{:?}", wizard.error());
+    };
+    wizard.seen(look.now());
+    assert_eq!(wizard.step(), Step::Method, "{:?}", wizard.error());
+    let titles = |wizard: &Wizard| -> Vec<String> {
+        let rows = wizard.question().rows;
+        rows.iter()
+            .filter(|r| r.open)
+            .map(|r| r.title.clone())
+            .collect()
+    };
+    assert_eq!(titles(&wizard)[..2], ["SFT with LoRA", "SFT, full"]);
+    let lora = wizard
+        .advice()
+        .iter()
+        .position(|a| a.title() == "SFT with LoRA");
+    wizard.select(lora.unwrap());
+    assert_eq!(wizard.enter(), Outcome::Moved);
+    let notes = wizard.question().notes;
+    let model = notes.iter().find(|n| n.label == "Model").unwrap();
+    assert!(
+        model.text.contains("3 layers of 48") && model.text.contains("vocabulary 5,000"),
+        "{model:?}"
+    );
+    until(&mut wizard, Step::Settings);
+    let (draft, wrong) = wizard.draft().unwrap();
+    assert!(wrong.is_empty());
+    assert_eq!(draft.value("adapter.lora.rank"), 8);
+    assert_eq!(draft.value("optimizer.adamw.lr"), 2e-4);
+    assert_eq!(draft.value("model.seq_len"), 128);
+    // The file's comment and the plan tell the same number of passes.
+    let yaml = wizard.yaml().unwrap();
+    until(&mut wizard, Step::Plan);
+    let notes = wizard.question().notes;
+    let data = notes.iter().find(|n| n.label == "Data").unwrap();
+    let passes: f64 = data
+        .text
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(
+        yaml.contains(&format!("about {passes:.0} epochs")),
+        "{yaml}\n{data:?}"
+    );
+    // The other form keeps the model and leaves the adapter out.
+    wizard.go(Step::Method);
+    let full = wizard
+        .advice()
+        .iter()
+        .position(|a| a.title() == "SFT, full");
+    wizard.select(full.unwrap());
+    wizard.enter();
+    let (draft, _) = wizard.draft().unwrap();
+    assert!(draft.value("adapter").is_null());
+    assert_eq!(draft.value("optimizer.adamw.lr"), 1e-4);
+}
+
+#[test]
+fn settings_typed_for_other_data_are_nobodys() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut wizard = with_rows(dir.path(), r#"{"text": "To be, or not to be."}"#);
+    until(&mut wizard, Step::Settings);
+    wizard.set("train.max_steps", "61");
+    let mut again = Wizard::new(context(), wizard.answers().clone());
+    until(&mut again, Step::Settings);
+    assert_eq!(again.answers().settings["train.max_steps"], "61");
+    again.go(Step::Data);
+    again.select(0);
+    until(&mut again, Step::Settings);
+    assert!(again.answers().settings.is_empty());
 }
 
 #[test]
@@ -270,7 +365,7 @@ fn a_text_of_ones_own_shapes_the_spec_and_says_why() {
     until(&mut wizard, Step::Finish);
     let yaml = wizard.yaml().unwrap();
     assert!(yaml.contains("name: My-poems\n"), "{yaml}");
-    assert!(yaml.contains("epochs over your text"), "{yaml}");
+    assert!(yaml.contains("epochs over your data"), "{yaml}");
     let spec = crate::spec::load_text("x", &yaml, &SpecSources::default())
         .unwrap()
         .spec;
@@ -356,6 +451,7 @@ fn a_checkpoint_as_start_brings_its_model_its_tokenizer_and_a_lower_rate() {
         "n_layer": 2, "n_head": 2, "d_model": 32, "seq_len": 32, "vocab_size": 65}}});
     std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
     std::fs::write(dir.path().join("model.safetensors"), vec![0; 4_000]).unwrap();
+    std::fs::write(dir.path().join("tokenizer.json"), "{}").unwrap();
     let mut wizard = wizard();
     wizard.select(0);
     wizard.enter();

@@ -8,7 +8,7 @@ use crate::base::human;
 use crate::base::stats::median;
 use crate::cli::Context;
 use crate::cli::exit::Failure;
-use crate::llama_cpp::{GgufModel, is_gguf};
+use crate::models::{ModelSource, SourceError};
 use crate::nn::{Model, Precision, compute_dtype_name};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -82,22 +82,12 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 
 /// The model, and the number formats of its weights.
 fn model(args: &Args) -> anyhow::Result<(Model, Vec<&'static str>)> {
-    let yours = |e: String| {
-        Failure::yours(
-            e,
-            "pass a checkpoint folder such as runs/…/checkpoints/step-001000, or a GGUF file",
-        )
-    };
+    let yours = |e: SourceError| Failure::yours(e.to_string(), e.hint());
     let (mut model, formats) = match &args.model {
-        Some(path) if is_gguf(path) => {
-            let file = GgufModel::open(path).map_err(|e| yours(e.to_string()))?;
-            let formats = file.formats().into_iter().map(|(name, _)| name).collect();
-            let model = file.quantised().map_err(|e| yours(e.to_string()))?;
-            (model, formats)
-        }
-        Some(folder) => {
-            let model = crate::hf::load(folder).map_err(|e| yours(e.to_string()))?;
-            (model, vec!["F32"])
+        Some(path) => {
+            let source = ModelSource::open(path).map_err(yours)?;
+            let model = source.load_for_inference().map_err(yours)?;
+            (model, source.formats().unwrap_or(vec!["F32"]))
         }
         None => (random_model()?, vec!["F32"]),
     };

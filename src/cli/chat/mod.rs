@@ -10,8 +10,8 @@ use super::{
     exit::{Exit, Failure},
     model_ref,
 };
-use crate::engine::models::Parts;
 use crate::link::launch::Launcher;
+use crate::models::Parts;
 use keyboard::Keyboard;
 use std::io::BufRead;
 use std::path::PathBuf;

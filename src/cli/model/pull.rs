@@ -3,7 +3,7 @@
 use super::super::Context;
 use super::super::exit::Exit;
 use super::super::model_ref;
-use crate::engine::models::Parts;
+use crate::models::Parts;
 
 /// Download a Hugging Face hub model into the cache (HF_HOME)
 #[derive(Debug, clap::Args)]

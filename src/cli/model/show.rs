@@ -5,9 +5,8 @@ use super::super::exit::{Exit, Failure};
 use super::super::model_ref;
 use crate::base::human;
 use crate::base::text::one_line;
-use crate::engine::models::Parts;
 use crate::hf;
-use crate::llama_cpp::{GgufModel, is_gguf};
+use crate::models::{ModelSource, Parts};
 use crate::nn::ModelConfig;
 use crate::plan::anatomy::{Anatomy, Step, anatomy};
 use crate::plan::target;
@@ -43,17 +42,18 @@ struct Shown {
     vocab_size: usize,
     step: Step,
     place: String,
+    /// Of transformers.
+    class: Option<&'static str>,
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let shown = look_up(args, cx)?;
     let anatomy = anatomy(&shown.config, shown.vocab_size, shown.step);
-    let family = hf::family_of(&shown.config);
     if args.json {
         let shape = shown.config.shape(shown.vocab_size);
         let value = json!({
             "place": shown.place,
-            "class": family.map(|f| f.class()),
+            "class": shown.class,
             "model": shown.config,
             "vocab_size": shape.vocab_size,
             "anatomy": anatomy,
@@ -61,22 +61,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         println!("{value:#}");
         return Ok(Exit::Done);
     }
-    let class = family.map_or(
-        "no transformers class implements it: stored in llmtui's own format",
-        |f| f.class(),
-    );
+    let class = shown
+        .class
+        .unwrap_or("no transformers class implements it: stored in llmtui's own format");
     print!("{}", text(&shown, class, &anatomy));
     Ok(Exit::Done)
 }
 
 fn look_up(args: &Args, cx: &Context) -> anyhow::Result<Shown> {
-    let unread =
-        |what: String| Failure::yours(one_line(&what), "docs/models.md lists what is read");
-    let path = Path::new(&args.target);
-    if is_gguf(path) && args.set.is_empty() {
-        let file = GgufModel::open(path).map_err(|e| unread(e.to_string()))?;
-        return Ok(of_model(file.config().clone(), path));
-    }
     let sources = cx.spec_sources();
     if target::is_spec(&args.target, &sources) {
         model_ref::pull_for_spec(&args.target, &args.set, cx)?;
@@ -89,6 +81,7 @@ fn look_up(args: &Args, cx: &Context) -> anyhow::Result<Shown> {
                 rows: spec.train.micro_batch_size,
                 checkpointing: spec.train.activation_checkpointing,
             },
+            class: hf::family_of(&spec.model).map(|family| family.class()),
             config: spec.model.clone(),
             place: args.target.clone(),
         });
@@ -97,13 +90,15 @@ fn look_up(args: &Args, cx: &Context) -> anyhow::Result<Shown> {
         let what = "-s overrides a spec, but this is a model";
         return Err(Failure::yours(what, "write a spec with train.from, or drop -s").into());
     }
-    let folder = model_ref::find(&args.target, Parts::Description, cx)?;
-    let config = hf::read_config(&folder).map_err(|e| unread(e.to_string()))?;
-    Ok(of_model(config, &folder))
+    let place = model_ref::find(&args.target, Parts::Description, cx)?;
+    let source = ModelSource::open(&place)
+        .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+    Ok(of_model(source.config().clone(), source.class(), &place))
 }
 
-fn of_model(config: ModelConfig, place: &Path) -> Shown {
+fn of_model(config: ModelConfig, class: Option<&'static str>, place: &Path) -> Shown {
     Shown {
+        class,
         vocab_size: config.vocab_size.unwrap_or_default(),
         step: Step {
             rows: 1,

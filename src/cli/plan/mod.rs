@@ -5,7 +5,10 @@ mod table;
 use super::{
     Context,
     exit::{Exit, Failure},
+    model_ref,
 };
+use crate::base::clock::Clock;
+use crate::models::{self, Parts};
 use crate::plan::changes::ladder;
 use crate::plan::learn::Machine;
 use crate::plan::quantity::{parse_bytes, parse_count};
@@ -23,9 +26,9 @@ const ENGINE_SHARE: f64 = 0.7;
 
 /// Plan a run: memory by part, FLOPs, time, cost, what fits
 ///
-/// TARGET is a preset, a spec file, or a reference model by name (gpt2, llama-2-7b, llama-3.1-8b, qwen2.5-0.5b,
-/// mixtral-8x7b …). A spec is planned for this program's engine on a CPU; with --gpu, and for reference models, for a
-/// typical GPU trainer: full AdamW in mixed precision unless configured otherwise.
+/// TARGET is a preset, a spec file, a model folder, a .gguf file, a hub id, or a reference model by name (gpt2, llama-2-7b,
+/// llama-3.1-8b, qwen2.5-0.5b, mixtral-8x7b …). A spec is planned for this program's engine on a CPU; with --gpu, and for
+/// models, for a typical GPU trainer: full AdamW in mixed precision unless configured otherwise.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui plan quickstart
@@ -33,7 +36,7 @@ const ENGINE_SHARE: f64 = 0.7;
   llmtui plan llama-2-7b --gpu A100 --gpus 8 --zero 3 --tokens 2T --mfu 0.39
   llmtui plan my.yaml --memory 16GB --json")]
 pub struct Args {
-    /// A preset, a spec file, or a reference model's name
+    /// A preset, a spec file, a model folder or file, a hub id, or a reference model's name
     #[arg(value_name = "TARGET")]
     pub target: String,
     /// Override a value of a spec; may be repeated
@@ -124,7 +127,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 fn request(args: &Args, cx: &Context) -> anyhow::Result<Request> {
     let mut request = resolve(args, cx)?;
     if args.gpu.is_none() && !wants_gpu(args) {
-        Machine::look_and_measure(&cx.env, super::probe::measure).equip(&mut request);
+        let machine = Machine::look_and_measure(&cx.env, super::probe::measure);
+        machine.equip(&mut request);
+        if request.mfu_said == Said::Probed
+            && !args.json
+            && let Some(words) = machine.speed_words(cx.clock.now())
+        {
+            eprintln!("note: this machine's speed is {words}");
+        }
     }
     if let Some(name) = &args.gpu {
         let gpu = gpus::find(name).ok_or_else(|| {
@@ -163,7 +173,17 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<Request> {
 }
 
 fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
-    match target::resolve(&args.target, &args.set, &cx.spec_sources()) {
+    let mut found = target::resolve(&args.target, &args.set, &cx.spec_sources());
+    // The description of a model of the hub is enough.
+    if matches!(found, Err(TargetError::Unknown { .. })) && models::repo(&args.target).is_some() {
+        let folder = model_ref::find(&args.target, Parts::Description, cx)?;
+        let folder = folder.to_string_lossy();
+        found = target::resolve(&folder, &args.set, &cx.spec_sources());
+        if let Ok(request) = &mut found {
+            request.name.clone_from(&args.target);
+        }
+    }
+    match found {
         Ok(request) => Ok(request),
         Err(TargetError::Spec(errors)) => Err(errors.into()),
         Err(error) => {

@@ -1,6 +1,7 @@
 //! From a spec to data that can be trained on: sources are opened, rows rendered and tokenized into stores (from the cache
 //! where they lie there), split, and laid out.
 
+mod bytes;
 mod tokenize;
 
 use crate::base::paths::Env;
@@ -77,7 +78,8 @@ pub(in crate::data) fn open(
     }
     let (tokenizer, ends, train, val, mut notes) = tokens(config, &mut request)?;
     let how = layout(config, &train, &request)?;
-    let (documents, learning) = lay_out(config, &train, &val, how, &mut notes)?;
+    let (mut documents, learning) = lay_out(config, &train, &val, how, &mut notes)?;
+    documents.bytes_per_token = bytes::per_prediction(&documents.val, &tokenizer);
     Ok(Dataset {
         fingerprint: fingerprint(config, &train, &val, how),
         tokenizer_fingerprint: sha256(tokenizer.to_json().as_bytes()),
@@ -220,7 +222,7 @@ fn lay_out(
         val: Vec::new(),
         stages: stages(config, train),
         how,
-        bytes_per_token: bytes_per_token(train),
+        bytes_per_token: None,
     };
     let mut learning = Learning::default();
     for source in train {
@@ -290,16 +292,6 @@ fn stages(config: &DataConfig, train: &[Ready]) -> Vec<Wanted> {
         weights: train.iter().map(|source| source.weight).collect(),
     };
     said.chain([last]).collect()
-}
-
-/// Known where every token is supervised.
-fn bytes_per_token(train: &[Ready]) -> Option<f64> {
-    if train.iter().any(|source| source.store.masked()) {
-        return None;
-    }
-    let bytes: u64 = train.iter().map(|s| s.store.tally().text_bytes).sum();
-    let tokens: u64 = train.iter().map(|s| s.store.tokens()).sum();
-    (bytes > 0 && tokens > 0).then(|| bytes as f64 / tokens as f64)
 }
 
 /// Everything that decides on the batches besides the seed and the batch size.

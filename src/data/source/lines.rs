@@ -1,8 +1,11 @@
 //! Lines of a file of any size in bounded memory.
 
 use super::MAX_ROW_BYTES;
-use super::container::Notes;
+use super::container::{Input, Notes};
+use super::fault::Trouble;
+use crate::data::Place;
 use std::io::{self, BufRead, Read};
+use std::sync::Arc;
 
 /// Why a line cannot be had.
 #[derive(Debug)]
@@ -87,6 +90,52 @@ impl<R: BufRead> Lines<R> {
         self.consumed += self.reader.skip_until(b'\n')? as u64;
         self.inside_long = false;
         Ok(())
+    }
+}
+
+/// The lines of one open file, with what messages about them need.
+pub(super) struct FileLines {
+    pub lines: Lines<Box<dyn BufRead + Send>>,
+    pub file: Arc<str>,
+    notes: Notes,
+    /// Nothing follows: a fault ended the file.
+    pub ended: bool,
+}
+
+impl FileLines {
+    pub fn new(input: Input) -> FileLines {
+        FileLines {
+            lines: Lines::new(input.reader),
+            file: input.file,
+            notes: input.notes,
+            ended: false,
+        }
+    }
+
+    /// Reads the next line and gives its place; `too_long` words the fault of one beyond the bound.
+    pub fn advance(&mut self, too_long: fn(&Place) -> Trouble) -> Option<Result<Place, Trouble>> {
+        let line = self.lines.advance()?;
+        let place = Place {
+            file: self.file.clone(),
+            row: self.lines.number,
+        };
+        Some(match line {
+            Ok(()) => Ok(place),
+            Err(BadLine::TooLong) => Err(too_long(&place)),
+            Err(BadLine::Io(e)) => {
+                self.ended = true;
+                Err(Trouble::io(&place, &e))
+            }
+        })
+    }
+
+    /// The line read last without a byte-order mark.
+    pub fn bytes(&self) -> &[u8] {
+        self.lines.unmarked(&self.file, &self.notes)
+    }
+
+    pub fn note(&self, note: String) {
+        self.notes.add(note);
     }
 }
 

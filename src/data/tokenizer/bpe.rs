@@ -2,7 +2,7 @@
 //! A short text may not have enough pairs: the vocabulary is smaller then.
 
 use super::import::Split;
-use super::training::{ChatMarkers, check_size, finish, specials, train};
+use super::training::{ChatMarkers, check_size, error, specials, train};
 use super::{Texts, Tokenizer};
 use crate::base::registry::Entry;
 use crate::data::DataError;
@@ -63,10 +63,7 @@ impl super::TokenizerKind for Config {
         let mut tokenizer = tokenizers::Tokenizer::new(BPE::default());
         tokenizer
             .with_normalizer(pattern.nfc.then_some(NormalizerWrapper::NFC(NFC)))
-            .map_err(|e| DataError::Tokenizer {
-                place: "training the bpe tokenizer".into(),
-                what: e.to_string(),
-            })?
+            .map_err(|e| error(ENTRY.id, e))?
             .with_pre_tokenizer(Some(words))
             // Every byte can be encoded, spaces belong to the word behind them, nothing is put in front of a text.
             .with_decoder(Some(ByteLevel::new(false, true, true)));
@@ -78,7 +75,7 @@ impl super::TokenizerKind for Config {
             .show_progress(false)
             .build()
             .into();
-        finish(&train(ENTRY.id, tokenizer, trainer, texts)?)
+        Tokenizer::from_json(&train(ENTRY.id, tokenizer, trainer, texts)?)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Tokenizers made from text by the tokenizers library: what the kinds have in common.
 
+use super::Texts;
 use super::library::pieces;
 use super::pipeline::Cut;
-use super::{Texts, Tokenizer};
 use crate::data::DataError;
 use serde::{Deserialize, Serialize};
 use tokenizers::AddedToken;
@@ -110,10 +110,15 @@ pub fn train(
     tokenizer
         .train(&mut trainer, texts)
         .and_then(|tokenizer| tokenizer.to_string(true))
-        .map_err(|e| DataError::Tokenizer {
-            place: format!("training the {kind} tokenizer"),
-            what: e.to_string(),
-        })
+        .map_err(|e| error(kind, e))
+}
+
+/// What went wrong while a tokenizer of this kind was trained.
+pub fn error(kind: &str, what: impl ToString) -> DataError {
+    DataError::Tokenizer {
+        place: format!("training the {kind} tokenizer"),
+        what: what.to_string(),
+    }
 }
 
 /// A vocabulary too small for what has to be in it.
@@ -124,18 +129,10 @@ pub fn check_size(kind: &str, vocab_size: usize, taken: usize) -> Result<(), Dat
     if vocab_size >= taken {
         return Ok(());
     }
-    Err(DataError::Tokenizer {
-        place: format!("training the {kind} tokenizer"),
-        what: format!(
+    Err(error(
+        kind,
+        format!(
             "vocab_size {vocab_size} is less than the {taken} tokens that are in every vocabulary of this kind"
         ),
-    })
-}
-
-/// A trained tokenizer.json, in use.
-///
-/// # Errors
-/// None is known; the library wrote it.
-pub fn finish(json: &str) -> Result<Tokenizer, DataError> {
-    Tokenizer::from_json(json)
+    ))
 }

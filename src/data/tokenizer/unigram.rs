@@ -1,6 +1,6 @@
 //! Unigram: a vocabulary with probabilities, cut down from a large one; a text's tokens are the likeliest ones.
 
-use super::training::{ChatMarkers, check_size, finish, specials, train};
+use super::training::{ChatMarkers, check_size, error, specials, train};
 use super::{Texts, Tokenizer};
 use crate::base::registry::Entry;
 use crate::data::DataError;
@@ -63,16 +63,12 @@ impl super::TokenizerKind for Config {
             self.vocab_size,
             BYTES + N_VISIBLE + specials.len() + 1,
         )?;
-        let wrong = |e: String| DataError::Tokenizer {
-            place: "training the unigram tokenizer".into(),
-            what: e,
-        };
         let lines = Split::new(
             SplitPattern::Regex(LINES.into()),
             SplitDelimiterBehavior::Isolated,
             false,
         )
-        .map_err(|e| wrong(e.to_string()))?;
+        .map_err(|e| error(ENTRY.id, e))?;
         let words = Metaspace::new('▁', PrependScheme::Never, true);
         let mut tokenizer = tokenizers::Tokenizer::new(Unigram::default());
         tokenizer.with_pre_tokenizer(Some(Sequence::new(vec![
@@ -87,9 +83,11 @@ impl super::TokenizerKind for Config {
             // A progress bar would draw over the screen.
             .show_progress(false)
             .build()
-            .map_err(|e| wrong(e.to_string()))?;
+            .map_err(|e| error(ENTRY.id, e))?;
         let json = train(ENTRY.id, tokenizer, trainer.into(), texts)?;
-        finish(&with_bytes(&json).ok_or_else(|| wrong("the library wrote no vocabulary".into()))?)
+        let json =
+            with_bytes(&json).ok_or_else(|| error(ENTRY.id, "the library wrote no vocabulary"))?;
+        Tokenizer::from_json(&json)
     }
 }
 

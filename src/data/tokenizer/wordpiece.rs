@@ -1,6 +1,6 @@
 //! WordPiece: words and parts of words, as BERT. Spaces and line ends are not kept.
 
-use super::training::{ChatMarkers, check_size, finish, specials, train};
+use super::training::{ChatMarkers, check_size, specials, train};
 use super::{Texts, Tokenizer};
 use crate::base::registry::Entry;
 use crate::data::DataError;
@@ -63,7 +63,7 @@ impl super::TokenizerKind for Config {
             .show_progress(false)
             .build()
             .into();
-        finish(&train(ENTRY.id, tokenizer, trainer, texts)?)
+        Tokenizer::from_json(&train(ENTRY.id, tokenizer, trainer, texts)?)
     }
 }
 

@@ -11,10 +11,7 @@ pub fn card(source: &Source, options: &Options) -> String {
     let model = &source.model;
     let shape = model.shape();
     let class = hf::family_of(model.config()).map_or("", |family| family.class());
-    let has_template = source.folder.join("chat_template.jinja").is_file()
-        || std::fs::read_to_string(source.folder.join(hf::TOKENIZER_CONFIG))
-            .is_ok_and(|text| text.contains("\"chat_template\""));
-    let chat = match has_template {
+    let chat = match source.from.has_chat_template() {
         true => "It brings a chat template.",
         false => "It has no chat template: it continues text.",
     };
@@ -35,7 +32,7 @@ pub fn card(source: &Source, options: &Options) -> String {
          ## Training data\n\n*To be told by whoever publishes it: which texts, from where, under which licence.*\n\n\
          ## Evaluation\n\n*To be told: measured how, on what, with which result.*\n\n\
          ## Limits and licence\n\n*To be told: what it must not be used for, and its licence.*\n",
-        name = name(&source.folder),
+        name = name(source.from.path()),
         version = env!("CARGO_PKG_VERSION"),
         params = human::grouped(model.n_params() as u64),
         n_layer = shape.n_layer,

@@ -3,62 +3,48 @@
 use super::{ExportError, Folder, Format, Options, Source};
 use crate::base::child::Child;
 use crate::data::tokenizer::{self, GgufTokenizer};
-use crate::gguf::{Gguf, Value};
+use crate::gguf::Value;
 use crate::kernels::quant::Kind;
 use crate::llama_cpp;
+use crate::models::ModelSource;
 use std::io;
 
-pub struct GgufFile;
+pub(super) const FORMAT: Format = Format {
+    word: "gguf",
+    summary: "one file that llama.cpp opens, quantised if asked, with tokenizer and chat template inside",
+    dtypes: &[
+        "f16", "f32", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q5_0", "q5_1", "q6_k",
+    ],
+    write,
+};
 
-impl Format for GgufFile {
-    fn word(&self) -> &'static str {
-        "gguf"
-    }
-
-    fn summary(&self) -> &'static str {
-        "one file that llama.cpp opens, quantised if asked, with tokenizer and chat template inside"
-    }
-
-    fn dtypes(&self) -> &'static [&'static str] {
-        &[
-            "f16", "f32", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q5_0", "q5_1", "q6_k",
-        ]
-    }
-
-    fn write(
-        &self,
-        source: &Source,
-        options: &Options,
-        folder: &mut Folder,
-    ) -> Result<(), ExportError> {
-        let cannot = |what: String| ExportError::Cannot {
-            what,
-            fix: "--format hf and --format safetensors write it otherwise".into(),
-        };
-        let kind = Kind::by_word(&options.dtype).ok_or_else(|| cannot("no such type".into()))?;
-        let tokenizer = tokenizer_keys(source)?;
-        let stem = source.folder.file_stem();
-        let stem = stem.map_or("model".into(), |name| name.to_string_lossy().into_owned());
-        let name = format!("{stem}-{}.gguf", kind.name());
-        let mut result = None;
-        let done = folder.file(&name, &mut |out| {
-            let written = llama_cpp::write(&source.model, kind, &stem, &tokenizer.keys, out);
-            let ended = written.as_ref().map(|_| ());
-            // The cause is kept; this only ends the file.
-            let ended = ended.map_err(|e| io::Error::other(e.to_string()));
-            result = Some(written);
-            ended
-        });
-        match (done, result) {
-            (_, Some(Err(cause))) => return Err(cannot(cause.to_string())),
-            (Err(error), _) => return Err(error),
-            (Ok(()), Some(Ok(written))) => {
-                folder.note(written.notes.into_iter().chain(tokenizer.notes).collect());
-            }
-            (Ok(()), None) => {}
+fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), ExportError> {
+    let cannot = |what: String| ExportError::Cannot {
+        what,
+        fix: "--format hf and --format safetensors write it otherwise".into(),
+    };
+    let kind = Kind::by_word(&options.dtype).ok_or_else(|| cannot("no such type".into()))?;
+    let tokenizer = tokenizer_keys(source)?;
+    let title = source.from.name();
+    let name = format!("{title}-{}.gguf", kind.name());
+    let mut result = None;
+    let done = folder.file(&name, &mut |out| {
+        let written = llama_cpp::write(&source.model, kind, &title, &tokenizer.keys, out);
+        let ended = written.as_ref().map(|_| ());
+        // The cause is kept; this only ends the file.
+        let ended = ended.map_err(|e| io::Error::other(e.to_string()));
+        result = Some(written);
+        ended
+    });
+    match (done, result) {
+        (_, Some(Err(cause))) => return Err(cannot(cause.to_string())),
+        (Err(error), _) => return Err(error),
+        (Ok(()), Some(Ok(written))) => {
+            folder.note(written.notes.into_iter().chain(tokenizer.notes).collect());
         }
-        Ok(())
+        (Ok(()), None) => {}
     }
+    Ok(())
 }
 
 /// The keys of the model's tokenizer: those of the file that it came from, or those that its tokenizer amounts to. A model
@@ -71,12 +57,9 @@ pub fn tokenizer_keys(source: &Source) -> Result<GgufTokenizer, ExportError> {
         what,
         fix: "--format hf writes the model with its tokenizer as it is".into(),
     };
-    if source.folder.is_file() {
-        let head = Gguf::open(&source.folder).map_err(|e| cannot(e.to_string()))?;
-        let keys = head
-            .metadata
-            .iter()
-            .filter(|(key, _)| key.starts_with("tokenizer."));
+    if let ModelSource::Gguf(file) = &source.from {
+        let keys = file.head().metadata.iter();
+        let keys = keys.filter(|(key, _)| key.starts_with("tokenizer."));
         return Ok(GgufTokenizer {
             keys: keys
                 .map(|(key, value)| (key.to_string(), value.clone()))
@@ -84,7 +67,7 @@ pub fn tokenizer_keys(source: &Source) -> Result<GgufTokenizer, ExportError> {
             notes: Vec::new(),
         });
     }
-    if !tokenizer::has_tokenizer(&source.folder) {
+    if !source.from.has_tokenizer() {
         let none = (
             "tokenizer.ggml.model".into(),
             Value::String("no_vocab".into()),
@@ -94,7 +77,7 @@ pub fn tokenizer_keys(source: &Source) -> Result<GgufTokenizer, ExportError> {
             notes: vec!["the folder has no tokenizer: the file holds the model alone".into()],
         });
     }
-    let tokenizer = tokenizer::load(&source.folder, &Child::of_this_program())
+    let tokenizer = tokenizer::load(source.from.path(), &Child::of_this_program())
         .map_err(|e| cannot(e.to_string()))?;
     tokenizer
         .gguf_keys(source.model.shape().vocab_size)

@@ -4,38 +4,25 @@ use super::{ExportError, FLOATS, Folder, Format, Options, Source, card, float};
 use crate::base::child::Child;
 use crate::data::tokenizer;
 use crate::hf::{self, Naming, Outgoing};
+use crate::models::ModelSource;
 
-pub struct Hf;
+pub(super) const FORMAT: Format = Format {
+    word: "hf",
+    summary: "a folder that transformers opens: config.json, safetensors, tokenizer, chat template, model card",
+    dtypes: FLOATS,
+    write,
+};
 
-impl Format for Hf {
-    fn word(&self) -> &'static str {
-        "hf"
+fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), ExportError> {
+    if hf::family_of(source.model.config()).is_none() {
+        return Err(ExportError::Cannot {
+            what: "no model class of transformers computes what this model does: its parts are mixed in a way of their own".into(),
+            fix: "--format safetensors writes it for llmtui; docs/models.md lists the families".into(),
+        });
     }
-
-    fn summary(&self) -> &'static str {
-        "a folder that transformers opens: config.json, safetensors, tokenizer, chat template, model card"
-    }
-
-    fn dtypes(&self) -> &'static [&'static str] {
-        FLOATS
-    }
-
-    fn write(
-        &self,
-        source: &Source,
-        options: &Options,
-        folder: &mut Folder,
-    ) -> Result<(), ExportError> {
-        if hf::family_of(source.model.config()).is_none() {
-            return Err(ExportError::Cannot {
-                what: "no model class of transformers computes what this model does: its parts are mixed in a way of their own".into(),
-                fix: "--format safetensors writes it for llmtui; docs/models.md lists the families".into(),
-            });
-        }
-        weights(source, options, Naming::Family, folder)?;
-        beside(source, folder)?;
-        folder.text("README.md", &card::card(source, options))
-    }
+    weights(source, options, Naming::Family, folder)?;
+    beside(source, folder)?;
+    folder.text("README.md", &card::card(source, options))
 }
 
 /// config.json and the files with weights.
@@ -60,9 +47,10 @@ pub(super) fn weights(
 
 /// The tokenizer's files and what generation starts from.
 pub(super) fn beside(source: &Source, folder: &mut Folder) -> Result<(), ExportError> {
-    if source.folder.is_file() {
-        // A GGUF file has its tokenizer inside.
-        let tokenizer = tokenizer::load(&source.folder, &Child::of_this_program());
+    let from = source.from.path();
+    // A GGUF file has its tokenizer inside.
+    if let ModelSource::Gguf(_) = &source.from {
+        let tokenizer = tokenizer::load(from, &Child::of_this_program());
         let tokenizer = tokenizer.map_err(|e| ExportError::Cannot {
             what: e.to_string(),
             fix: e.hint().into_owned(),
@@ -71,8 +59,8 @@ pub(super) fn beside(source: &Source, folder: &mut Folder) -> Result<(), ExportE
         folder.text(hf::TOKENIZER_CONFIG, &tokenizer.config_json())?;
         return folder.text(hf::GENERATION, &hf::generation_json(source.ids.clone()));
     }
-    folder.tokenizer(&source.folder)?;
-    if !folder.copy(&source.folder, hf::GENERATION)? {
+    folder.tokenizer(from)?;
+    if !folder.copy(from, hf::GENERATION)? {
         folder.text(hf::GENERATION, &hf::generation_json(source.ids.clone()))?;
     }
     Ok(())

@@ -11,45 +11,35 @@ pub use folder::{Folder, Written};
 pub use gguf::tokenizer_keys;
 
 use crate::base::files::sync_dir;
-use crate::hf::{Dtype, HfError, TokenIds};
-use crate::llama_cpp::{GgufModel, ModelFileError, is_gguf};
+use crate::hf::{Dtype, TokenIds};
+use crate::models::{ModelSource, SourceError};
 use crate::nn::Model;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// A way to write a model.
-pub trait Format: Sync {
+pub struct Format {
     /// The word after `--format`.
-    fn word(&self) -> &'static str;
-
+    pub word: &'static str,
     /// One sentence on what comes out.
-    fn summary(&self) -> &'static str;
-
-    /// The words after `--dtype` that it knows, the standard one first.
-    fn dtypes(&self) -> &'static [&'static str];
-
-    /// Writes the model into `folder`, which is there and empty.
-    ///
-    /// # Errors
-    /// What cannot be said in this format, and why; a full disk.
-    fn write(
-        &self,
-        source: &Source,
-        options: &Options,
-        folder: &mut Folder,
-    ) -> Result<(), ExportError>;
+    pub summary: &'static str,
+    /// The words after `--dtype` that it knows, the default first.
+    pub dtypes: &'static [&'static str],
+    /// Writes the model into an empty folder. Fails if the format cannot express the model, or the disk is full.
+    write: fn(&Source, &Options, &mut Folder) -> Result<(), ExportError>,
 }
 
 /// Every format.
-pub const FORMATS: &[&dyn Format] = &[&hf::Hf, &safetensors::Safetensors, &gguf::GgufFile];
+pub const FORMATS: &[&Format] = &[&hf::FORMAT, &safetensors::FORMAT, &gguf::FORMAT];
 
 /// Types that safetensors files are written in.
 const FLOATS: &[&str] = &["f32", "f16", "bf16"];
 
 /// What is exported.
 pub struct Source {
-    /// Where it came from: a model folder or a GGUF file.
-    pub folder: PathBuf,
+    /// Where it came from.
+    pub from: ModelSource,
+    /// In f32.
     pub model: Model,
     /// Begin, end and padding, as its config.json says.
     pub ids: TokenIds,
@@ -68,9 +58,7 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     #[error("{0}")]
-    Model(#[from] HfError),
-    #[error("{0}")]
-    File(#[from] ModelFileError),
+    Model(#[from] SourceError),
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
     #[error("`{said}` is no format; known are {known}")]
@@ -91,12 +79,7 @@ impl ExportError {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
-            ExportError::File(_) => {
-                "fetch the file again, or take the model in another format".into()
-            }
-            ExportError::Model(_) => {
-                "llmtui runs lists what can be exported; a folder of Hugging Face works too".into()
-            }
+            ExportError::Model(error) => error.hint().into(),
             ExportError::Io { .. } => "check the room and the permissions there".into(),
             ExportError::Format { .. } | ExportError::Dtype { .. } => "llmtui export --help".into(),
             ExportError::Occupied(_) => "choose another folder, or remove this one".into(),
@@ -109,41 +92,29 @@ impl ExportError {
 ///
 /// # Errors
 /// There is none; says which there are.
-pub fn format(word: &str) -> Result<&'static dyn Format, ExportError> {
-    let found = FORMATS.iter().find(|format| format.word() == word);
+pub fn format(word: &str) -> Result<&'static Format, ExportError> {
+    let found = FORMATS.iter().find(|format| format.word == word);
     found.copied().ok_or_else(|| ExportError::Format {
         said: crate::base::text::one_line(word),
         known: FORMATS
             .iter()
-            .map(|format| format.word())
+            .map(|format| format.word)
             .collect::<Vec<_>>()
             .join(", "),
     })
 }
 
 impl Source {
-    /// A model folder with its weights; a GGUF file with its weights in f32.
+    /// A model with its weights in f32.
     ///
     /// # Errors
-    /// The folder is none, or its files do not fit each other.
-    pub fn open(folder: &Path) -> Result<Source, ExportError> {
-        if is_gguf(folder) {
-            let file = GgufModel::open(folder)?;
-            let special = file.special_tokens();
-            return Ok(Source {
-                ids: TokenIds {
-                    bos: special.bos,
-                    eos: special.ends,
-                    pad: special.pad,
-                },
-                model: file.dequantised()?,
-                folder: folder.to_path_buf(),
-            });
-        }
+    /// There is none, or its files do not fit each other.
+    pub fn open(path: &Path) -> Result<Source, ExportError> {
+        let from = ModelSource::open(path)?;
         Ok(Source {
-            model: crate::hf::load(folder)?,
-            ids: crate::hf::token_ids(folder)?,
-            folder: folder.to_path_buf(),
+            ids: from.token_ids(),
+            model: from.load()?,
+            from,
         })
     }
 }
@@ -151,18 +122,18 @@ impl Source {
 /// Writes a model to the folder `to` and says what stands there.
 ///
 /// # Errors
-/// As [`Format::write`]; nothing is left of what was begun.
+/// The format cannot express the model, or the disk is full; nothing is left of what was begun.
 pub fn export(
     source: &Source,
-    format: &dyn Format,
+    format: &Format,
     options: &Options,
     to: &Path,
 ) -> Result<Vec<Written>, ExportError> {
-    if !format.dtypes().contains(&options.dtype.as_str()) {
+    if !format.dtypes.contains(&options.dtype.as_str()) {
         return Err(ExportError::Dtype {
-            format: format.word(),
+            format: format.word,
             said: crate::base::text::one_line(&options.dtype),
-            known: format.dtypes().join(", "),
+            known: format.dtypes.join(", "),
         });
     }
     check_free(to)?;
@@ -182,7 +153,7 @@ pub fn export(
     }
     std::fs::create_dir(&partial).map_err(io(&partial))?;
     let mut folder = Folder::new(&partial);
-    let done = format.write(source, options, &mut folder).and_then(|()| {
+    let done = (format.write)(source, options, &mut folder).and_then(|()| {
         sync_dir(&partial).map_err(io(&partial))?;
         // An empty folder of the user's gives way.
         if to.exists() {

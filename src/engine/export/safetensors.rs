@@ -4,28 +4,14 @@ use super::hf::{beside, weights};
 use super::{ExportError, FLOATS, Folder, Format, Options, Source};
 use crate::hf::Naming;
 
-pub struct Safetensors;
+pub(super) const FORMAT: Format = Format {
+    word: "safetensors",
+    summary: "a folder for llmtui itself, of any architecture: weights under its own names, config.json with its own words",
+    dtypes: FLOATS,
+    write,
+};
 
-impl Format for Safetensors {
-    fn word(&self) -> &'static str {
-        "safetensors"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a folder for llmtui itself, of any architecture: weights under its own names, config.json with its own words"
-    }
-
-    fn dtypes(&self) -> &'static [&'static str] {
-        FLOATS
-    }
-
-    fn write(
-        &self,
-        source: &Source,
-        options: &Options,
-        folder: &mut Folder,
-    ) -> Result<(), ExportError> {
-        weights(source, options, Naming::Own, folder)?;
-        beside(source, folder)
-    }
+fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), ExportError> {
+    weights(source, options, Naming::Own, folder)?;
+    beside(source, folder)
 }

@@ -160,10 +160,13 @@ fn nothing_is_written_over_and_words_are_checked() {
 
 #[test]
 fn a_folder_without_a_tokenizer_becomes_a_file_without_one() {
-    let (dir, mut source) = source(|_| {});
-    let bare = dir.path().join("bare");
+    let (dir, _) = source(|_| {});
+    let bare = dir.path().join("bare-0.5B");
     fs::create_dir(&bare).unwrap();
-    source.folder = bare;
+    for name in [crate::hf::CONFIG, crate::hf::WEIGHTS] {
+        fs::copy(dir.path().join(name), bare.join(name)).unwrap();
+    }
+    let source = Source::open(&bare).unwrap();
     let to = dir.path().join("out");
     let written = export(
         &source,
@@ -172,13 +175,15 @@ fn a_folder_without_a_tokenizer_becomes_a_file_without_one() {
         &to,
     )
     .unwrap();
+    // The whole name: what follows its dot is no ending.
+    assert_eq!(written[0].name, "bare-0.5B-F32.gguf");
     let notes = written[0].notes.join("\n");
     assert!(
         notes.contains("no tokenizer") && notes.contains("GELU"),
         "{notes}"
     );
     let path = to.join(&written[0].name);
-    assert_eq!(GgufModel::open(&path).unwrap().architecture(), "gpt2");
+    assert_eq!(ModelSource::open(&path).unwrap().family(), "gpt2");
     let child = crate::base::child::Child::default();
     let error = crate::data::tokenizer::load(&path, &child).unwrap_err();
     assert!(error.to_string().contains("without a tokenizer"), "{error}");

@@ -10,7 +10,7 @@ use crate::data::chat::{GenerationPrompt, Template};
 use crate::data::tokenizer::{self, TextStream, Tokenizer};
 use crate::data::{DataError, Message};
 use crate::hf;
-use crate::llama_cpp::{GgufModel, ModelFileError, is_gguf};
+use crate::models::{ModelSource, SourceError};
 use crate::nn::Model;
 use crate::nn::generate::{self, Continuing, Finish, Kept, WhenFull, generate_on};
 use crate::wire::{Event, Prompt, StopReason, Turn};
@@ -23,9 +23,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error(transparent)]
-    Model(#[from] hf::HfError),
-    #[error(transparent)]
-    File(#[from] ModelFileError),
+    Model(#[from] SourceError),
     #[error("{path}: {}", one_line(&why.to_string()))]
     Tokenizer { path: PathBuf, why: DataError },
     #[error(
@@ -36,22 +34,13 @@ pub enum LoadError {
         tokenizer: usize,
         model: usize,
     },
-    #[error(
-        "{}: a model is a folder with a config.json, or a .gguf file; this is neither", .0.display()
-    )]
-    NoModel(PathBuf),
 }
 
 impl LoadError {
     /// What to do about it.
     pub fn hint(&self) -> Cow<'_, str> {
         match self {
-            LoadError::Model(_) => {
-                "name a checkpoint folder, a Hugging Face folder or a .gguf file".into()
-            }
-            LoadError::File(_) => {
-                "fetch the file again, or take the model in another format".into()
-            }
+            LoadError::Model(error) => error.hint().into(),
             LoadError::Tokenizer { path, .. } if path.ends_with(hf::TOKENIZER) => {
                 "put the model's own tokenizer.json there, as the tokenizers library writes it"
                     .into()
@@ -62,7 +51,6 @@ impl LoadError {
             LoadError::Vocabulary { .. } => {
                 "put the tokenizer files of this model beside it".into()
             }
-            LoadError::NoModel(_) => "llmtui runs lists what was trained here".into(),
         }
     }
 }
@@ -86,47 +74,19 @@ pub struct HeldModel {
 }
 
 impl HeldModel {
-    /// Loads a folder or a GGUF file: its model, its tokenizer of whatever kind, and its chat template where there is one. Foreign
-    /// tokenizers and templates are tried out in a child process first.
+    /// Loads what lies at a path: the model, for inference alone; its tokenizer of whatever kind, and its chat template where
+    /// there is one. Foreign tokenizers and templates are tried out in a child process first.
     ///
     /// # Errors
     /// What is missing or wrong, with its file.
     pub fn load(path: &Path) -> Result<HeldModel, LoadError> {
-        if path.is_file() {
-            return HeldModel::load_gguf(path);
-        }
-        let model = hf::load(path)?;
-        let said = opening::folder_ends(path);
-        HeldModel::assemble(path, model, said, opening::folder_architecture(path))
-    }
-
-    /// A GGUF file; its weights stay in its number formats.
-    fn load_gguf(path: &Path) -> Result<HeldModel, LoadError> {
-        if !is_gguf(path) {
-            return Err(LoadError::NoModel(path.into()));
-        }
-        let file = GgufModel::open(path)?;
-        let model = file.quantised()?;
-        let ends = file.special_tokens().ends.into_iter().map(u64::from);
-        let held = HeldModel::assemble(path, model, ends.collect(), file.architecture().into())?;
-        let formats: Vec<&str> = file.formats().into_iter().map(|(name, _)| name).collect();
-        Ok(HeldModel {
-            quantised: Some(formats.join(", ")),
-            ..held
-        })
-    }
-
-    fn assemble(
-        path: &Path,
-        model: Model,
-        said_ends: Vec<u64>,
-        architecture: String,
-    ) -> Result<HeldModel, LoadError> {
+        let source = ModelSource::open(path)?;
+        let model = source.load_for_inference()?;
         let child = Child::of_this_program();
         let tokenizer = tokenizer::load(path, &child).map_err(|why| LoadError::Tokenizer {
-            path: match path.is_dir() {
-                true => path.join(hf::TOKENIZER),
-                false => path.into(),
+            path: match &source {
+                ModelSource::Folder(folder) => folder.path().join(hf::TOKENIZER),
+                ModelSource::Gguf(file) => file.path().into(),
             },
             why,
         })?;
@@ -140,11 +100,11 @@ impl HeldModel {
         }
         let (template, note) = opening::template(&tokenizer, &child);
         Ok(HeldModel {
-            ends: opening::ends(said_ends, &tokenizer, template.as_ref(), vocab_size),
+            ends: opening::ends(source.ends(), &tokenizer, template.as_ref(), vocab_size),
             lead: tokenizer.frame().0,
             notes: note.into_iter().collect(),
-            architecture,
-            quantised: None,
+            architecture: source.family().into(),
+            quantised: source.formats().map(|formats| formats.join(", ")),
             template,
             tokenizer,
             model,

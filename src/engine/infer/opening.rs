@@ -5,12 +5,7 @@ use crate::base::text::one_line;
 use crate::data::Message;
 use crate::data::chat::{AUTO, GenerationPrompt, Template};
 use crate::data::tokenizer::Tokenizer;
-use crate::hf;
-use serde_json::Value;
-use std::path::Path;
 
-/// Larger files of these names are something else.
-const MAX_JSON: u64 = 1 << 20;
 /// Stands for an answer when a template is asked what comes behind one.
 const ANSWER: &str = "Quokka.";
 
@@ -30,14 +25,13 @@ pub(super) fn template(tokenizer: &Tokenizer, child: &Child) -> (Option<Template
 
 /// The tokens that end a text: what the files say, and what the template puts behind an answer. Ascending, each once.
 pub(super) fn ends(
-    said: Vec<u64>,
+    said: Vec<u32>,
     tokenizer: &Tokenizer,
     template: Option<&Template>,
     vocab_size: usize,
 ) -> Vec<u32> {
     let mut ends: Vec<u32> = said
         .into_iter()
-        .filter_map(|id| u32::try_from(id).ok())
         .chain(tokenizer.eos())
         .chain(template.into_iter().flat_map(|t| turn_ends(t, tokenizer)))
         .filter(|id| (*id as usize) < vocab_size)
@@ -69,31 +63,6 @@ fn behind_an_answer(template: &Template, tokenizer: &Tokenizer) -> Option<u32> {
     let first = *tokenizer.encode(behind.trim_start()).ok()?.first()?;
     let added = tokenizer.added_tokens();
     added.iter().any(|token| token.id == first).then_some(first)
-}
-
-/// Ends by generation_config.json and config.json. Files that are not there or say nothing of it are no fault here.
-pub(super) fn folder_ends(folder: &Path) -> Vec<u64> {
-    let mut ends = Vec::new();
-    for name in [hf::GENERATION, hf::CONFIG] {
-        match json(&folder.join(name)).map(|mut value| value["eos_token_id"].take()) {
-            Some(Value::Number(id)) => ends.extend(id.as_u64()),
-            Some(Value::Array(ids)) => ends.extend(ids.iter().filter_map(Value::as_u64)),
-            _ => {}
-        }
-    }
-    ends
-}
-
-/// `model_type` of config.json.
-pub(super) fn folder_architecture(folder: &Path) -> String {
-    let config = json(&folder.join(hf::CONFIG)).unwrap_or_default();
-    one_line(config["model_type"].as_str().unwrap_or("unknown"))
-}
-
-fn json(path: &Path) -> Option<Value> {
-    let length = std::fs::metadata(path).ok()?.len();
-    let text = (length <= MAX_JSON).then(|| std::fs::read(path).ok())??;
-    serde_json::from_slice(&text).ok()
 }
 
 #[cfg(test)]

@@ -26,10 +26,9 @@ impl super::Schedule for Config {
     }
 
     fn lr_at(&self, step: u64, max_steps: u64, lr: f64) -> f64 {
-        if let Some(factor) = super::warmup_factor(step, self.warmup_steps) {
-            return lr * factor;
-        }
-        let min_lr = self.min_lr.unwrap_or(lr / 10.0);
-        lr + (min_lr - lr) * super::decay_progress(step, self.warmup_steps, max_steps)
+        let at = (step, self.warmup_steps, max_steps);
+        super::decay(at, lr, self.min_lr, |lr, min_lr, progress| {
+            lr + (min_lr - lr) * progress
+        })
     }
 }

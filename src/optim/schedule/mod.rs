@@ -24,8 +24,17 @@ fn warmup_factor(step: u64, warmup_steps: u64) -> Option<f64> {
     (step < warmup_steps).then(|| (step + 1) as f64 / (warmup_steps + 1) as f64)
 }
 
-/// Progress of the decay in [0, 1] after warm-up.
-fn decay_progress(step: u64, warmup_steps: u64, max_steps: u64) -> f64 {
+/// Warm-up, then `shape(lr, min_lr, progress)` with progress in [0, 1]. `min_lr` defaults to a tenth of the peak `lr`.
+fn decay(
+    (step, warmup_steps, max_steps): (u64, u64, u64),
+    lr: f64,
+    min_lr: Option<f64>,
+    shape: impl Fn(f64, f64, f64) -> f64,
+) -> f64 {
+    if let Some(factor) = warmup_factor(step, warmup_steps) {
+        return lr * factor;
+    }
     let span = max_steps.saturating_sub(warmup_steps).max(1) as f64;
-    (step.saturating_sub(warmup_steps) as f64 / span).min(1.0)
+    let progress = ((step - warmup_steps) as f64 / span).min(1.0);
+    shape(lr, min_lr.unwrap_or(lr / 10.0), progress)
 }

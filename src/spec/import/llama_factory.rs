@@ -1,6 +1,7 @@
 //! Keys of LLaMA-Factory's flat YAML beyond those of Hugging Face's trainer.
 
-use super::{ADAPTER, HELD_OUT, Row, Sets, TARGETS, To, WINDOWS, row};
+use super::shared::{ADAPTER, HELD_OUT, TARGETS, WINDOWS};
+use super::{Row, Sets, To, row};
 
 pub(super) const MARKS: &[&str] = &[
     "stage",

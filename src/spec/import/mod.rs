@@ -4,6 +4,7 @@
 mod axolotl;
 mod data;
 mod llama_factory;
+mod shared;
 mod trl;
 
 use super::draft::{Draft, shown};
@@ -11,6 +12,7 @@ use super::schema::root;
 use super::yaml::{self, YamlError};
 use data::Sets;
 use serde_json::{Map, Value};
+use shared::PACKING;
 
 /// A supported tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +38,11 @@ impl Dialect {
         Dialect::ALL.into_iter().find(|d| d.id() == id)
     }
 
-    fn tables(self) -> [&'static [Row]; 2] {
+    fn tables(self) -> &'static [&'static [Row]] {
         match self {
-            Dialect::LlamaFactory => [llama_factory::ROWS, TRAINER],
-            Dialect::Axolotl => [axolotl::ROWS, &[]],
-            Dialect::Trl => [trl::ROWS, TRAINER],
+            Dialect::LlamaFactory => &[llama_factory::ROWS, shared::EVERYWHERE, shared::TRAINER],
+            Dialect::Axolotl => &[axolotl::ROWS, shared::EVERYWHERE],
+            Dialect::Trl => &[trl::ROWS, shared::EVERYWHERE, shared::TRAINER],
         }
     }
 
@@ -54,8 +56,8 @@ impl Dialect {
     }
 
     fn row(self, key: &str) -> Option<&'static Row> {
-        let [own, shared] = self.tables();
-        own.iter().chain(shared).find(|row| row.key == key)
+        let mut rows = self.tables().iter().copied().flatten();
+        rows.find(|row| row.key == key)
     }
 }
 
@@ -98,139 +100,6 @@ struct Row {
 const fn row(key: &'static str, to: To) -> Row {
     Row { key, to }
 }
-
-const OPTIMIZERS: &[(&str, &str)] = &[
-    ("adamw_torch", "adamw"),
-    ("adamw_torch_fused", "adamw"),
-    ("adamw_hf", "adamw"),
-    ("adamw_bnb_8bit", "adamw"),
-    ("adamw_8bit", "adamw"),
-    ("paged_adamw_8bit", "adamw"),
-    ("paged_adamw_32bit", "adamw"),
-    ("adamw", "adamw"),
-    ("adafactor", "adafactor"),
-    ("lion", "lion"),
-    ("muon", "muon"),
-    ("sgd", "sgd"),
-];
-
-const SCHEDULES: &[(&str, &str)] = &[
-    ("cosine", "cosine"),
-    ("linear", "linear"),
-    ("constant", "constant"),
-    ("constant_with_warmup", "constant"),
-];
-
-const BASE: &str =
-    "a local folder, or a hub id downloaded with `llmtui model pull`; it defines the model";
-const TARGETS: &str =
-    "adapter.lora.targets takes all, minimal, attention_only or ffn_only, or a list in custom";
-const ADAPTER: &str = "adapter: lora trains adapters; without it all weights train";
-const EPOCHS: &str =
-    "set train.max_steps: an epoch is the training tokens divided by tokens per step";
-const NO_TRACKER: &str = "the log is runs/<id>/events.jsonl; nothing is uploaded";
-const WINDOWS: &str = "also the model's context; data.too_long handles longer rows";
-const PACKING: &str = "packed documents never attend to each other here";
-const HELD_OUT: &str = "random rows, or the end of a single text";
-const RUNS_DIR: &str = "set it on the command line: --runs-dir DIR";
-
-/// Keys of Hugging Face's TrainingArguments, shared by several tools.
-const TRAINER: &[Row] = &[
-    row("model_name_or_path", To::Near("train.from", BASE)),
-    row(
-        "per_device_train_batch_size",
-        To::Key("train.micro_batch_size"),
-    ),
-    row(
-        "per_device_eval_batch_size",
-        To::Needless("evaluation uses train.micro_batch_size"),
-    ),
-    row(
-        "gradient_accumulation_steps",
-        To::Key("train.grad_accum_steps"),
-    ),
-    row("learning_rate", To::Key("optimizer.*.lr")),
-    row(
-        "weight_decay",
-        To::Near(
-            "optimizer.*.weight_decay",
-            "never applied to norms and biases here",
-        ),
-    ),
-    row("adam_beta1", To::Key("optimizer.*.beta1")),
-    row("adam_beta2", To::Key("optimizer.*.beta2")),
-    row("adam_epsilon", To::Key("optimizer.*.eps")),
-    row("max_grad_norm", To::Key("train.clip_norm")),
-    row("max_steps", To::Key("train.max_steps")),
-    row("num_train_epochs", To::NoEqual(EPOCHS)),
-    row("optim", To::Word("optimizer", OPTIMIZERS)),
-    row("lr_scheduler_type", To::Word("schedule", SCHEDULES)),
-    row("warmup_steps", To::Key("schedule.*.warmup_steps")),
-    row("warmup_ratio", To::WarmupRatio),
-    row(
-        "logging_steps",
-        To::Near(
-            "train.log_every",
-            "logging every step is cheap here; 1 gives finer charts",
-        ),
-    ),
-    row("save_steps", To::Key("checkpoint.every")),
-    row(
-        "save_total_limit",
-        To::Near(
-            "checkpoint.keep_last",
-            "the best one is kept as well; at least 2",
-        ),
-    ),
-    row("eval_steps", To::Key("eval.every")),
-    row(
-        "seed",
-        To::Near(
-            "seed",
-            "seeds weights, batches and samples; numbers differ from other programs",
-        ),
-    ),
-    row("run_name", To::Key("name")),
-    row("output_dir", To::NoEqual(RUNS_DIR)),
-    row(
-        "overwrite_output_dir",
-        To::Needless("every run has its own folder"),
-    ),
-    row(
-        "resume_from_checkpoint",
-        To::NoEqual("set it on the command line: --resume RUN"),
-    ),
-    row("bf16", To::Flag("train.precision", "bf16")),
-    row(
-        "fp16",
-        To::NoEqual("fp16 with loss scaling is not supported; use bf16 or f32"),
-    ),
-    row(
-        "gradient_checkpointing",
-        To::Flag("train.activation_checkpointing", "full"),
-    ),
-    row("report_to", To::NoEqual(NO_TRACKER)),
-    row("eval_strategy", To::Needless("set eval.every")),
-    row("save_strategy", To::Needless("set checkpoint.every")),
-    row("do_train", To::Needless("llmtui train does")),
-    row("do_eval", To::Needless("set eval.every")),
-    row("ddp_timeout", To::Needless("one process")),
-    row(
-        "deepspeed",
-        To::NoEqual("training runs in one process on one machine"),
-    ),
-    row(
-        "dataloader_num_workers",
-        To::Needless("batches are prefetched on their own thread"),
-    ),
-    row(
-        "remove_unused_columns",
-        To::Needless("a format ignores columns it does not use"),
-    ),
-    row("use_peft", To::Flag("adapter", "lora")),
-    row("lora_alpha", To::Key("adapter.lora.alpha")),
-    row("lora_dropout", To::Key("adapter.lora.dropout")),
-];
 
 /// The outcome for one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

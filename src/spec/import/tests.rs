@@ -223,8 +223,7 @@ fn every_row_leads_to_a_place_of_the_schema_and_stands_once() {
     let draft = Draft::blank("x");
     for dialect in Dialect::ALL {
         assert_eq!(Dialect::by_id(dialect.id()), Some(dialect));
-        let [own, shared] = dialect.tables();
-        let rows: Vec<&Row> = own.iter().chain(shared).collect();
+        let rows: Vec<&Row> = dialect.tables().iter().copied().flatten().collect();
         for (i, row) in rows.iter().enumerate() {
             assert!(
                 rows[..i].iter().all(|r| r.key != row.key),

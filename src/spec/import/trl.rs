@@ -1,6 +1,7 @@
 //! Keys of TRL's trainers beyond Hugging Face's; which trainer is meant follows from the keys.
 
-use super::{Row, Sets, TARGETS, To, WINDOWS, row};
+use super::shared::{TARGETS, WINDOWS};
+use super::{Row, Sets, To, row};
 
 pub(super) const MARKS: &[&str] = &[
     "dataset_name",

@@ -22,6 +22,15 @@ impl App {
             Action::Open(pane) => self.go(pane),
             Action::NextTab => self.go(self.neighbour(1)),
             Action::PreviousTab => self.go(self.neighbour(PANES.len() - 1)),
+            Action::SavePicture => {
+                let run = self
+                    .store
+                    .held
+                    .as_ref()
+                    .map_or("llmtui", |held| held.name());
+                let name = format!("{run}-{}", self.entry().id);
+                vec![Effect::SavePicture(crate::base::text::one_line(&name))]
+            }
             Action::Redraw => vec![Effect::Redraw],
             Action::Suspend => vec![Effect::Suspend],
             action => {

@@ -45,6 +45,12 @@ impl App {
                 self.store.hardware.sample(now, values);
             }
             Msg::Saved(result) => self.saved(result.as_ref()),
+            Msg::PictureSaved(Ok(path)) => {
+                self.toast(Level::Good, &format!("saved as {}", path.display()));
+            }
+            Msg::PictureSaved(Err(why)) => {
+                self.toast(Level::Bad, &format!("the picture is not saved: {why}"));
+            }
             _ => {}
         }
         Vec::new()

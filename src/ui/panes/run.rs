@@ -152,6 +152,11 @@ fn pause(store: &Store) -> Vec<Request> {
     }
 }
 
+/// Asks what the model should continue.
+pub fn ask_sample(store: &Store) -> Vec<Request> {
+    open_live(store, |_| Box::new(sample_prompt()))
+}
+
 fn sample_prompt() -> Prompt {
     Prompt::new(
         topic(SAMPLE),
@@ -301,7 +306,7 @@ impl Pane for RunPane {
             Action::Pause => pause(store),
             Action::Checkpoint => command(store, Asked::Checkpoint, Command::Checkpoint),
             Action::Evaluate => command(store, Asked::Evaluate, Command::Evaluate),
-            Action::Sample => open_live(store, |_| Box::new(sample_prompt())),
+            Action::Sample => ask_sample(store),
             Action::Note => open_live(store, |_| Box::new(note_prompt())),
             Action::Tune => open_live(store, |held| Box::new(tune_form(held))),
             Action::Stop => open_live(store, |held| {

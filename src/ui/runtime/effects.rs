@@ -8,7 +8,10 @@ use crate::link::SendError;
 use crate::ui::effect::Effect;
 use crate::ui::jobs::{self, Linked, Workplace};
 use crate::ui::msg::{Asked, Msg, Slot};
+use crate::ui::theme::svg::svg;
 use crate::wire::Command;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,6 +80,13 @@ impl Shell {
                 Effect::SaveChat(saved) => {
                     self.job(move |place| Done::Msg(Msg::ChatSaved(place.save_chat(&saved))))
                 }
+                Effect::SavePicture(name) => {
+                    let picture = self.picture(&name);
+                    self.job(move |_| {
+                        let saved = picture.and_then(|svg| jobs::save_picture(&name, &svg));
+                        Done::Msg(Msg::PictureSaved(saved))
+                    });
+                }
                 Effect::WatchHardware => self.watch_hardware(),
                 Effect::Preflight { round, yaml } => self.preflight(round, yaml),
                 Effect::Redraw => {
@@ -86,6 +96,18 @@ impl Shell {
                 Effect::Quit => self.over = true,
             }
         }
+    }
+
+    /// The screen as it stands, drawn once more.
+    fn picture(&mut self, title: &str) -> Result<String, String> {
+        let fault = |e: std::io::Error| e.to_string();
+        let (width, height) = crossterm::terminal::size().map_err(fault)?;
+        let mut screen =
+            Terminal::new(TestBackend::new(width, height)).map_err(|e| e.to_string())?;
+        screen
+            .draw(|frame| self.app.draw(frame))
+            .map_err(|e| e.to_string())?;
+        Ok(svg(screen.backend().buffer(), title))
     }
 
     fn send(&mut self, slot: Slot, asked: Asked, command: Command) -> Vec<Effect> {

@@ -2,14 +2,12 @@
 //! memory; every piece but the first bears the mark [`CONTINUES`]. The pieces of a file, one behind the other, are its
 //! text to the byte, without a byte-order mark.
 
-use super::{Container, Input, Notes, Stream};
+use super::{Container, Input, Stream};
 use crate::data::source::fault::Trouble;
-use crate::data::source::lines::{BadLine, Lines};
+use crate::data::source::lines::FileLines;
 use crate::data::source::{CONTINUES, MAX_ROW_BYTES, PIECE_BYTES, utf8};
 use crate::data::{DataError, Place, Record};
 use serde_json::{Map, Value};
-use std::io::BufRead;
-use std::sync::Arc;
 
 pub(super) const CONTAINER: Container = Container {
     id: "text",
@@ -17,41 +15,31 @@ pub(super) const CONTAINER: Container = Container {
     open,
 };
 
-struct Pieces {
-    lines: Lines<Box<dyn BufRead + Send>>,
-    file: Arc<str>,
-    notes: Notes,
-    ended: bool,
-}
+struct Pieces(FileLines);
 
 fn open(input: Input) -> Result<Stream, DataError> {
-    Ok(Box::new(Pieces {
-        lines: Lines::new(input.reader),
-        file: input.file,
-        notes: input.notes,
-        ended: false,
-    }))
+    Ok(Box::new(Pieces(FileLines::new(input))))
 }
 
 impl Iterator for Pieces {
     type Item = Result<Record, Trouble>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
+        if self.0.ended {
             return None;
         }
-        let first = self.lines.number + 1;
+        let first = self.0.lines.number + 1;
         let mut text = String::new();
         while text.len() < PIECE_BYTES {
             match self.line(&mut text) {
                 None => {
-                    self.ended = true;
+                    self.0.ended = true;
                     break;
                 }
                 Some(Ok(())) => {}
                 Some(Err(trouble)) => {
                     // A text with a hole in it is another text.
-                    self.ended = true;
+                    self.0.ended = true;
                     return Some(Err(trouble));
                 }
             }
@@ -65,7 +53,7 @@ impl Iterator for Pieces {
             fields.insert(CONTINUES.into(), Value::Bool(true));
         }
         let place = Place {
-            file: self.file.clone(),
+            file: self.0.file.clone(),
             row: first,
         };
         Some(Ok(Record { place, fields }))
@@ -75,27 +63,15 @@ impl Iterator for Pieces {
 impl Pieces {
     /// Adds a line to a piece.
     fn line(&mut self, piece: &mut String) -> Option<Result<(), Trouble>> {
-        let line = self.lines.advance()?;
-        let place = Place {
-            file: self.file.clone(),
-            row: self.lines.number,
+        let place = match self.0.advance(too_long)? {
+            Ok(place) => place,
+            Err(trouble) => return Some(Err(trouble)),
         };
-        match line {
-            Ok(()) => {}
-            Err(BadLine::TooLong) => {
-                return Some(Err(Trouble::fatal(
-                    &place,
-                    format!("a line of more than {} MB", MAX_ROW_BYTES >> 20),
-                    "break it into lines (fold -s -w 1000 IN > OUT), or write documents as JSONL",
-                )));
-            }
-            Err(BadLine::Io(e)) => return Some(Err(Trouble::io(&place, &e))),
-        }
-        let bytes = self.lines.unmarked(&self.file, &self.notes);
+        let bytes = self.0.bytes();
         if bytes.ends_with(b"\r\n") {
-            self.notes.add(format!(
-                "{}: lines end in CR LF, and the model will learn to write both",
-                self.file
+            let file = &self.0.file;
+            self.0.note(format!(
+                "{file}: lines end in CR LF, and the model will learn to write both"
             ));
         }
         Some(match utf8::check(bytes) {
@@ -104,7 +80,8 @@ impl Pieces {
                 Ok(())
             }
             Err(bad) => {
-                let at = self.lines.offset + (self.lines.line.len() - bytes.len() + bad.at) as u64;
+                let lines = &self.0.lines;
+                let at = lines.offset + (lines.line.len() - bytes.len() + bad.at) as u64;
                 let what = format!("{} (byte {at} of the file)", bad.what);
                 Err(Trouble::fatal(&place, what, bad.fix))
             }
@@ -112,9 +89,18 @@ impl Pieces {
     }
 }
 
+fn too_long(place: &Place) -> Trouble {
+    Trouble::fatal(
+        place,
+        format!("a line of more than {} MB", MAX_ROW_BYTES >> 20),
+        "break it into lines (fold -s -w 1000 IN > OUT), or write documents as JSONL",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::source::container::Notes;
     use std::io::{BufReader, Cursor};
 
     fn read(text: &[u8]) -> (Vec<Result<Record, Trouble>>, Vec<String>) {

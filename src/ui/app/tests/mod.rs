@@ -112,6 +112,8 @@ impl Bench {
                 on: "2 cores".into(),
                 f32: Some(1.4e11),
                 bf16: Some(1.4e11),
+                times: 3,
+                newest: Default::default(),
             }),
             ..Default::default()
         };

@@ -6,7 +6,7 @@
 
 use super::ahead::Ahead;
 use super::blocked::Job;
-use super::instructions::Instructions;
+use super::instructions::{Instructions, frame};
 use super::pack::{Source, panels};
 use super::rows::all;
 use super::tile::{Write, by_size, tile};
@@ -150,46 +150,5 @@ impl Instructions for F32 {
         }
     }
 
-    unsafe fn pack_left(to: *mut u32, from: Source) {
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn pack(to: *mut u32, from: Source) {
-            panels::<F32>(to, from, F32::ROWS);
-        }
-        pack(to, from);
-    }
-    unsafe fn pack_right(to: *mut u32, from: Source) {
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn pack(to: *mut u32, from: Source) {
-            panels::<F32>(to, from, F32::COLS);
-        }
-        pack(to, from);
-    }
-    unsafe fn tile(
-        size: (usize, usize),
-        words: usize,
-        left: *const u32,
-        right: *const u32,
-        write: Write,
-        ahead: &mut Ahead,
-    ) {
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn sized<const M: usize, const N: usize>(
-            words: usize,
-            left: *const u32,
-            right: *const u32,
-            write: Write,
-            ahead: &mut Ahead,
-        ) {
-            tile::<F32, M, N>(words, left, right, write, ahead);
-        }
-        by_size!(size, [1 2 3 4 5 6], [1 2], sized(words, left, right, write, ahead))
-    }
-
-    unsafe fn few_rows(job: &Job) {
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn few_rows(job: &Job) {
-            all::<F32>(job);
-        }
-        few_rows(job);
-    }
+    frame!(F32, "avx2,fma", [1 2 3 4 5 6], [1 2]);
 }

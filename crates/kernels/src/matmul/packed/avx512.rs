@@ -6,7 +6,7 @@
 
 use super::ahead::Ahead;
 use super::blocked::Job;
-use super::instructions::Instructions;
+use super::instructions::{Instructions, frame};
 use super::pack::{Source, panels};
 use super::rows::all;
 use super::tile::{Write, by_size, tile};
@@ -214,47 +214,7 @@ macro_rules! kernel {
                 }
             }
 
-            unsafe fn pack_left(to: *mut u32, from: Source) {
-                #[target_feature(enable = $features)]
-                unsafe fn pack(to: *mut u32, from: Source) {
-                    panels::<$name>(to, from, $rows);
-                }
-                pack(to, from);
-            }
-            unsafe fn pack_right(to: *mut u32, from: Source) {
-                #[target_feature(enable = $features)]
-                unsafe fn pack(to: *mut u32, from: Source) {
-                    panels::<$name>(to, from, $name::COLS);
-                }
-                pack(to, from);
-            }
-            unsafe fn tile(
-                size: (usize, usize),
-                words: usize,
-                left: *const u32,
-                right: *const u32,
-                write: Write,
-                ahead: &mut Ahead,
-            ) {
-                #[target_feature(enable = $features)]
-                unsafe fn sized<const M: usize, const N: usize>(
-                    words: usize,
-                    left: *const u32,
-                    right: *const u32,
-                    write: Write,
-                    ahead: &mut Ahead,
-                ) {
-                    tile::<$name, M, N>(words, left, right, write, ahead);
-                }
-                by_size!(size, $each_row, $each_vector, sized(words, left, right, write, ahead))
-            }
-            unsafe fn few_rows(job: &Job) {
-                #[target_feature(enable = $features)]
-                unsafe fn few_rows(job: &Job) {
-                    all::<$name>(job);
-                }
-                few_rows(job);
-            }
+            frame!($name, $features, $each_row, $each_vector);
         }
     };
 }

@@ -79,3 +79,57 @@ pub(super) trait Instructions {
     /// [`super::rows::all`] with the instructions enabled.
     unsafe fn few_rows(job: &super::blocked::Job);
 }
+
+/// The four methods that run the loops of the neighbouring files, inside `impl Instructions for $name`. The instructions are
+/// enabled around each loop, so that the operations above are inlined into it.
+macro_rules! frame {
+    ($name:ident, $features:literal, $rows:tt, $vectors:tt) => {
+        unsafe fn pack_left(to: *mut u32, from: Source) {
+            #[target_feature(enable = $features)]
+            unsafe fn pack(to: *mut u32, from: Source) {
+                panels::<$name>(to, from, $name::ROWS);
+            }
+            pack(to, from);
+        }
+        unsafe fn pack_right(to: *mut u32, from: Source) {
+            #[target_feature(enable = $features)]
+            unsafe fn pack(to: *mut u32, from: Source) {
+                panels::<$name>(to, from, $name::COLS);
+            }
+            pack(to, from);
+        }
+        unsafe fn tile(
+            size: (usize, usize),
+            words: usize,
+            left: *const u32,
+            right: *const u32,
+            write: Write,
+            ahead: &mut Ahead,
+        ) {
+            #[target_feature(enable = $features)]
+            unsafe fn sized<const M: usize, const N: usize>(
+                words: usize,
+                left: *const u32,
+                right: *const u32,
+                write: Write,
+                ahead: &mut Ahead,
+            ) {
+                tile::<$name, M, N>(words, left, right, write, ahead);
+            }
+            by_size!(
+                size,
+                $rows,
+                $vectors,
+                sized(words, left, right, write, ahead)
+            )
+        }
+        unsafe fn few_rows(job: &Job) {
+            #[target_feature(enable = $features)]
+            unsafe fn few_rows(job: &Job) {
+                all::<$name>(job);
+            }
+            few_rows(job);
+        }
+    };
+}
+pub(super) use frame;

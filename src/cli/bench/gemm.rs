@@ -213,23 +213,23 @@ impl Layer {
         })
     }
 
-    /// Median GFLOP/s of `product` into `out_len` elements, on a pool thread as in a training step.
+    /// Median GFLOP/s of `matmul` into `out_len` elements, on a pool thread as in a training step.
     fn rate(
         &self,
         out_len: usize,
         seconds: f64,
         clock: &dyn Clock,
-        product: impl Fn(&mut [f32]) + Send + Sync,
+        matmul: impl Fn(&mut [f32]) + Send + Sync,
     ) -> f64 {
         let mut out = vec![0.0; out_len];
         threads::enter(|| {
             // The first one runs with cold caches and buffers.
-            product(&mut out);
+            matmul(&mut out);
             let mut times = Vec::new();
             let begun = clock.elapsed();
             while times.len() < MIN_REPEATS || (clock.elapsed() - begun).as_secs_f64() < seconds {
                 let before = clock.elapsed();
-                product(&mut out);
+                matmul(&mut out);
                 times.push((clock.elapsed() - before).as_secs_f64());
             }
             let time = median(&times).unwrap_or(f64::NAN);

@@ -25,6 +25,7 @@ struct Paths {
     fills: BTreeMap<String, String>,
 }
 
+/// The picture of a frame; `title` is for those who cannot see it.
 pub fn svg(buffer: &Buffer, title: &str) -> String {
     let area = buffer.area;
     let (width, height) = (
@@ -218,10 +219,45 @@ fn background(cell: &Cell) -> Option<String> {
     }
 }
 
+/// The sixteen colours that a terminal chooses for itself, as a dark one would.
+const NAMED: [u32; 16] = [
+    0x484f58, 0xff7b72, 0x3fb950, 0xd29922, 0x58a6ff, 0xbc8cff, 0x39c5cf, 0xb1bac4, 0x6e7681,
+    0xffa198, 0x56d364, 0xe3b341, 0x79c0ff, 0xd2a8ff, 0x56d4dd, 0xf0f6fc,
+];
+
 fn color(color: Color) -> Option<String> {
+    let named = |n: usize| Some(format!("#{:06x}", NAMED[n]));
     match color {
         Color::Rgb(r, g, b) => Some(format!("#{r:02x}{g:02x}{b:02x}")),
-        _ => None,
+        Color::Reset => None,
+        Color::Black => named(0),
+        Color::Red => named(1),
+        Color::Green => named(2),
+        Color::Yellow => named(3),
+        Color::Blue => named(4),
+        Color::Magenta => named(5),
+        Color::Cyan => named(6),
+        Color::Gray => named(7),
+        Color::DarkGray => named(8),
+        Color::LightRed => named(9),
+        Color::LightGreen => named(10),
+        Color::LightYellow => named(11),
+        Color::LightBlue => named(12),
+        Color::LightMagenta => named(13),
+        Color::LightCyan => named(14),
+        Color::White => named(15),
+        Color::Indexed(n @ 0..16) => named(n.into()),
+        // A cube of six levels each, then 24 greys.
+        Color::Indexed(n @ 16..232) => {
+            let level = |part: u8| if part == 0 { 0 } else { 55 + 40 * part };
+            let n = n - 16;
+            let (r, g, b) = (level(n / 36), level(n / 6 % 6), level(n % 6));
+            Some(format!("#{r:02x}{g:02x}{b:02x}"))
+        }
+        Color::Indexed(n) => {
+            let grey = 8 + 10 * (n - 232);
+            Some(format!("#{grey:02x}{grey:02x}{grey:02x}"))
+        }
     }
 }
 
@@ -230,4 +266,27 @@ fn escape(text: &str) -> String {
         .replace('<', "&lt;")
         .replace('>', "&gt;")
         .replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::layout::Rect;
+    use ratatui::style::Style;
+
+    #[test]
+    fn letters_are_text_dots_are_shapes_and_named_colours_have_values() {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 12, 2));
+        buffer.set_string(0, 0, "a < b", Style::new().fg(Color::Green));
+        buffer.set_string(0, 1, "⠁─█", Style::new().fg(Color::Indexed(196)));
+        let picture = svg(&buffer, "loss & text");
+        assert!(
+            picture.contains("a &lt; b") && picture.contains("#3fb950"),
+            "{picture}"
+        );
+        assert!(picture.contains("aria-label=\"loss &amp; text\""));
+        assert_eq!(picture.matches("#ff0000").count(), 3, "{picture}");
+        assert!(!picture.contains('⠁'));
+        assert!(picture.trim_end().ends_with("</svg>"));
+    }
 }

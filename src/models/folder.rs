@@ -1,0 +1,126 @@
+//! A Hugging Face folder as a source of a model, and what can be said of one that this build cannot run.
+
+use crate::base::text::one_line;
+use crate::data::tokenizer::{self, Marks};
+use crate::hf::{self, HfError, TokenIds};
+use crate::nn::ModelConfig;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Larger files of these names are something else.
+const MAX_JSON: u64 = 1 << 20;
+
+/// A folder whose config.json has been read.
+pub struct Folder {
+    path: PathBuf,
+    family: String,
+    config: ModelConfig,
+    ids: TokenIds,
+}
+
+impl Folder {
+    /// # Errors
+    /// This build cannot run the model that its config.json describes.
+    pub(super) fn open(path: &Path) -> Result<Folder, HfError> {
+        Ok(Folder {
+            path: path.into(),
+            family: family(path),
+            config: hf::read_config(path)?,
+            ids: hf::token_ids(path)?,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn family(&self) -> &str {
+        &self.family
+    }
+
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// The model class of transformers that its files are for; `None` in llmtui's own format.
+    pub fn class(&self) -> Option<&'static str> {
+        hf::class_in(&self.path).ok().flatten()
+    }
+
+    pub fn token_ids(&self) -> TokenIds {
+        self.ids.clone()
+    }
+
+    /// By generation_config.json and config.json; a file that is absent or silent is no fault.
+    pub fn ends(&self) -> Vec<u32> {
+        let mut ends = Vec::new();
+        let said = json(&self.path.join(hf::GENERATION)).unwrap_or_default();
+        match &said["eos_token_id"] {
+            Value::Number(id) => ends.extend(id.as_u64()),
+            Value::Array(ids) => ends.extend(ids.iter().filter_map(Value::as_u64)),
+            _ => {}
+        }
+        let ends = ends.into_iter().filter_map(|id| u32::try_from(id).ok());
+        ends.chain(self.ids.eos.iter().copied()).collect()
+    }
+
+    pub fn has_tokenizer(&self) -> bool {
+        tokenizer::has_tokenizer(&self.path)
+    }
+
+    pub fn has_chat_template(&self) -> bool {
+        has_chat_template(&self.path)
+    }
+}
+
+/// Whether a model folder brings a chat template.
+pub fn has_chat_template(folder: &Path) -> bool {
+    Marks::of_folder(folder).is_ok_and(|marks| marks.chat_template.is_some())
+}
+
+fn family(folder: &Path) -> String {
+    let config = json(&folder.join(hf::CONFIG)).unwrap_or_default();
+    one_line(config["model_type"].as_str().unwrap_or("unknown"))
+}
+
+fn json(path: &Path) -> Option<Value> {
+    let length = std::fs::metadata(path).ok()?.len();
+    let text = (length <= MAX_JSON).then(|| std::fs::read(path).ok())??;
+    serde_json::from_slice(&text).ok()
+}
+
+/// What a folder says of a model whose config this build does not understand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outline {
+    /// `model_type` of its config.json.
+    pub family: String,
+    /// By the size of its weights.
+    pub n_params: Option<u64>,
+    pub has_chat_template: bool,
+}
+
+/// Reads it; `None` if a path is no folder of a model, or its config.json cannot be read.
+pub fn outline(path: &Path) -> Option<Outline> {
+    let config = json(&path.join(hf::CONFIG))?;
+    let dtype = config["torch_dtype"].as_str().or(config["dtype"].as_str());
+    let bytes_each = match dtype {
+        Some("bfloat16" | "float16") => 2,
+        _ => 4,
+    };
+    Some(Outline {
+        family: family(path),
+        n_params: weight_bytes(path).map(|bytes| bytes / bytes_each),
+        has_chat_template: has_chat_template(path),
+    })
+}
+
+/// Bytes of a folder's weights, in one file or in shards; `None` if there are none.
+fn weight_bytes(folder: &Path) -> Option<u64> {
+    let is_weights = |name: &str| name.starts_with("model") && name.ends_with(".safetensors");
+    let files = std::fs::read_dir(folder).ok()?.flatten();
+    let weights = files.filter(|file| is_weights(&file.file_name().to_string_lossy()));
+    let bytes: u64 = weights
+        .filter_map(|file| Some(file.metadata().ok()?.len()))
+        .sum();
+    (bytes > 0).then_some(bytes)
+}

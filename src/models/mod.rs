@@ -1,0 +1,276 @@
+//! Where a model comes from: a Hugging Face folder (a checkpoint is one), a GGUF file, or the hub. Only here is asked which of
+//! them a path is; everything else asks the [`ModelSource`]. Runs are looked up by name in `cli`; what the files hold is read
+//! by `hf` and `llama_cpp`.
+
+mod fetch;
+mod folder;
+
+pub use fetch::{Parts, fetch, repo};
+pub use folder::{Folder, Outline, has_chat_template, outline};
+
+use crate::base::text::one_line;
+use crate::hf::{self, HfError, TokenIds};
+use crate::llama_cpp::{GgufModel, ModelFileError, is_gguf};
+use crate::nn::{Model, ModelConfig, param_infos};
+use std::path::{Path, PathBuf};
+
+/// What a model lies in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A folder with a config.json.
+    Folder,
+    /// A GGUF file.
+    Gguf,
+}
+
+/// A model on this disk whose description has been read; its weights are read when they are asked for.
+pub enum ModelSource {
+    Folder(Box<Folder>),
+    Gguf(Box<GgufModel>),
+}
+
+/// Why there is no model at a path, or none that this build can run.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    #[error("{} does not exist", one_line(&.0.display().to_string()))]
+    Absent(PathBuf),
+    #[error("{} {what}", one_line(&path.display().to_string()))]
+    NoModel {
+        path: PathBuf,
+        what: String,
+        fix: String,
+    },
+    #[error(transparent)]
+    Folder(#[from] HfError),
+    #[error(transparent)]
+    File(#[from] ModelFileError),
+}
+
+/// What may be named where a model is wanted.
+const FORMS: &str = "name a checkpoint folder such as runs/…/checkpoints/step-001000, a Hugging Face model folder, a .gguf file, or a hub id (org/name)";
+
+impl SourceError {
+    /// What to do about it.
+    pub fn hint(&self) -> &str {
+        match self {
+            SourceError::Absent(_) => FORMS,
+            SourceError::NoModel { fix, .. } => fix,
+            SourceError::Folder(HfError::Io { .. }) => FORMS,
+            SourceError::Folder(_) => {
+                "docs/models.md lists the families that are read, and what their files must hold"
+            }
+            SourceError::File(_) => {
+                "download the file again, or use the model's Hugging Face folder; docs/models.md lists what is supported"
+            }
+        }
+    }
+}
+
+/// What lies at a path, by its name and its first bytes.
+///
+/// # Errors
+/// Nothing, or something else than a model.
+pub fn kind(path: &Path) -> Result<Kind, SourceError> {
+    let no_model = |what: String, fix: &str| SourceError::NoModel {
+        path: path.into(),
+        what: one_line(&what),
+        fix: fix.into(),
+    };
+    if path.is_dir() {
+        if path.join(hf::CONFIG).is_file() {
+            return Ok(Kind::Folder);
+        }
+        let what = format!(
+            "holds no {}: {}",
+            hf::CONFIG,
+            hf::why_no_weights(&names(path))
+        );
+        return Err(no_model(what, FORMS));
+    }
+    if !path.exists() {
+        return Err(SourceError::Absent(path.into()));
+    }
+    if is_gguf(path) {
+        return Ok(Kind::Gguf);
+    }
+    let ending = path.extension().unwrap_or_default().to_string_lossy();
+    match &*ending.to_lowercase() {
+        "gguf" => {
+            let what = "is not a GGUF file, whatever its name says: it does not begin with GGUF";
+            Err(no_model(what.into(), "download the file again"))
+        }
+        "bin" | "pt" | "pth" | "ckpt" => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let what = format!("is no model: {}", hf::why_no_weights(&[name.into()]));
+            Err(no_model(what, FORMS))
+        }
+        "safetensors" => {
+            let what = format!("holds weights alone, without a {}", hf::CONFIG);
+            Err(no_model(what, "name the folder that contains the file"))
+        }
+        _ => {
+            let what = "is neither a model folder nor a GGUF file".to_string();
+            Err(no_model(what, FORMS))
+        }
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+impl ModelSource {
+    /// Reads the description of the model at a path.
+    ///
+    /// # Errors
+    /// There is no model, or none that this build can run: see [`SourceError::hint`].
+    pub fn open(path: &Path) -> Result<ModelSource, SourceError> {
+        Ok(match kind(path)? {
+            Kind::Folder => ModelSource::Folder(Box::new(Folder::open(path)?)),
+            Kind::Gguf => ModelSource::Gguf(Box::new(GgufModel::open(path)?)),
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        match self {
+            ModelSource::Folder(folder) => folder.path(),
+            ModelSource::Gguf(file) => file.path(),
+        }
+    }
+
+    /// Its name by its place: that of the folder, or of the file without its ending.
+    pub fn name(&self) -> String {
+        let name = match self {
+            ModelSource::Folder(folder) => folder.path().file_name(),
+            ModelSource::Gguf(file) => file.path().file_stem(),
+        };
+        name.map_or("model".into(), |name| name.to_string_lossy().into_owned())
+    }
+
+    /// `model_type` of its config.json, or the architecture in the file.
+    pub fn family(&self) -> &str {
+        match self {
+            ModelSource::Folder(folder) => folder.family(),
+            ModelSource::Gguf(file) => file.architecture(),
+        }
+    }
+
+    /// The model class of transformers that its files are for, or that computes the same; `None` if none does.
+    pub fn class(&self) -> Option<&'static str> {
+        match self {
+            ModelSource::Folder(folder) => folder.class(),
+            ModelSource::Gguf(file) => hf::family_of(file.config()).map(|family| family.class()),
+        }
+    }
+
+    /// With the vocabulary size filled in.
+    pub fn config(&self) -> &ModelConfig {
+        match self {
+            ModelSource::Folder(folder) => folder.config(),
+            ModelSource::Gguf(file) => file.config(),
+        }
+    }
+
+    pub fn n_params(&self) -> u64 {
+        let infos = param_infos(self.config(), 0);
+        infos.iter().map(|info| info.len as u64).sum()
+    }
+
+    /// Begin, end and padding.
+    pub fn token_ids(&self) -> TokenIds {
+        match self {
+            ModelSource::Folder(folder) => folder.token_ids(),
+            ModelSource::Gguf(file) => {
+                let special = file.special_tokens();
+                TokenIds {
+                    bos: special.bos,
+                    eos: special.ends,
+                    pad: special.pad,
+                }
+            }
+        }
+    }
+
+    /// Tokens that end an answer.
+    pub fn ends(&self) -> Vec<u32> {
+        match self {
+            ModelSource::Folder(folder) => folder.ends(),
+            ModelSource::Gguf(file) => file.special_tokens().ends,
+        }
+    }
+
+    /// Whether there is a tokenizer beside it or in it.
+    pub fn has_tokenizer(&self) -> bool {
+        match self {
+            ModelSource::Folder(folder) => folder.has_tokenizer(),
+            // llama.cpp's names for having none.
+            ModelSource::Gguf(file) => {
+                let kind = file.head().metadata.str("tokenizer.ggml.model");
+                kind.is_some_and(|kind| !matches!(kind, "no_vocab" | "none"))
+            }
+        }
+    }
+
+    pub fn has_chat_template(&self) -> bool {
+        match self {
+            ModelSource::Folder(folder) => folder.has_chat_template(),
+            ModelSource::Gguf(file) => {
+                let metadata = &file.head().metadata;
+                metadata.str("tokenizer.chat_template").is_some()
+            }
+        }
+    }
+
+    /// The number formats of its weights, most bytes first, where they stay as the file has them.
+    pub fn formats(&self) -> Option<Vec<&'static str>> {
+        match self {
+            ModelSource::Folder(_) => None,
+            ModelSource::Gguf(file) => {
+                Some(file.formats().into_iter().map(|(name, _)| name).collect())
+            }
+        }
+    }
+
+    /// The model in f32, which can be trained; an adapter beside a folder's weights is merged.
+    ///
+    /// # Errors
+    /// The weights do not fit the description, hold a non-finite value, or do not fit into memory.
+    pub fn load(&self) -> Result<Model, SourceError> {
+        Ok(match self {
+            ModelSource::Folder(folder) => hf::load(folder.path())?,
+            ModelSource::Gguf(file) => file.dequantised()?,
+        })
+    }
+
+    /// The model for inference alone: a file's weights stay in its formats.
+    ///
+    /// # Errors
+    /// As [`ModelSource::load`].
+    pub fn load_for_inference(&self) -> Result<Model, SourceError> {
+        match self {
+            ModelSource::Folder(_) => self.load(),
+            ModelSource::Gguf(file) => Ok(file.quantised()?),
+        }
+    }
+
+    /// Fills the weights of a model of the same config, in f32; an adapter beside a folder's weights is merged.
+    ///
+    /// # Errors
+    /// As [`ModelSource::load`]; the model's parameters are others.
+    pub fn fill(&self, model: &mut Model) -> Result<(), SourceError> {
+        match self {
+            ModelSource::Folder(folder) => {
+                hf::read_weights(folder.path(), model)?;
+                hf::merge_adapter(folder.path(), model)?;
+            }
+            ModelSource::Gguf(file) => file.fill(model)?,
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

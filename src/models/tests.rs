@@ -1,0 +1,131 @@
+//! What is a model, what is not, and what is said of it.
+
+use super::*;
+use crate::gguf::Value;
+use std::fs;
+
+fn small() -> Model {
+    let config = ModelConfig {
+        n_layer: 1,
+        n_head: 2,
+        d_model: 8,
+        seq_len: 8,
+        bias: true,
+        ..ModelConfig::default()
+    };
+    let mut model = Model::new(&config, 11, &candle_core::Device::Cpu).unwrap();
+    model.init(3).unwrap();
+    model
+}
+
+/// The same model as a folder and as a file.
+fn both(room: &Path) -> [PathBuf; 2] {
+    let (model, folder) = (small(), room.join("Tiny-0.5B"));
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join(hf::CONFIG), hf::config_json(&model, Some(7))).unwrap();
+    let mut out = fs::File::create(folder.join(hf::WEIGHTS)).unwrap();
+    hf::write_weights(&model, &mut out).unwrap();
+    let file = room.join("Tiny-0.5B.gguf");
+    let keys = [
+        (
+            "tokenizer.ggml.model".to_string(),
+            Value::String("no_vocab".into()),
+        ),
+        (
+            "tokenizer.ggml.eos_token_id".to_string(),
+            Value::Unsigned(7),
+        ),
+    ];
+    let mut bytes = Vec::new();
+    let kind = crate::kernels::quant::Kind::F32;
+    crate::llama_cpp::write(&model, kind, "tiny", &keys, &mut bytes).unwrap();
+    fs::write(&file, bytes).unwrap();
+    [folder, file]
+}
+
+#[test]
+fn a_folder_and_a_file_of_one_model_answer_alike() {
+    let room = tempfile::tempdir().unwrap();
+    let bits = |m: &Model| m.params().read_weights(<[f32]>::to_vec).unwrap();
+    for path in both(room.path()) {
+        let source = ModelSource::open(&path).unwrap();
+        assert_eq!(
+            (source.name().as_str(), source.path()),
+            ("Tiny-0.5B", &*path)
+        );
+        assert_eq!((source.family(), source.ends()), ("gpt2", vec![7]));
+        assert_eq!(source.token_ids().eos, [7]);
+        assert!(!source.has_tokenizer() && !source.has_chat_template());
+        let model = source.load().unwrap();
+        assert_eq!(source.n_params(), model.n_params() as u64);
+        assert_eq!(bits(&model), bits(&source.load_for_inference().unwrap()));
+        let mut other = small();
+        other.init(4).unwrap();
+        assert_ne!(bits(&other), bits(&model));
+        source.fill(&mut other).unwrap();
+        assert_eq!(bits(&other), bits(&model));
+    }
+}
+
+#[test]
+fn what_is_no_model_is_named_with_what_was_looked_for_and_the_fix() {
+    let room = tempfile::tempdir().unwrap();
+    let told = |name: &str| {
+        let error = ModelSource::open(&room.path().join(name)).err().unwrap();
+        format!("{error} → {}", error.hint())
+    };
+    let put = |name: &str, bytes: &[u8]| {
+        let path = room.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    };
+    put("empty/notes.txt", b"x");
+    put("ggufs/a.gguf", b"GGUF");
+    put("pickle/pytorch_model.bin", b"x");
+    put("odd/config.json", br#"{"model_type": "mamba"}"#);
+    put("model.safetensors", b"x");
+    put("chats.jsonl", b"{}");
+    put("broken.gguf", b"not at all");
+    for (name, words) in [
+        ("nothing", ["nothing does not exist", "hub id (org/name)"]),
+        ("empty", ["holds no config.json", "a .gguf file"]),
+        ("ggufs", ["a.gguf: pass that file itself", "model folder"]),
+        ("pickle", ["is a pickle", "model folder"]),
+        ("pickle/pytorch_model.bin", ["is a pickle", "model folder"]),
+        ("odd", ["mamba", "docs/models.md"]),
+        (
+            "model.safetensors",
+            ["without a config.json", "name the folder"],
+        ),
+        (
+            "chats.jsonl",
+            ["neither a model folder nor a GGUF file", "hub id"],
+        ),
+        (
+            "broken.gguf",
+            ["is not a GGUF file", "download the file again"],
+        ),
+    ] {
+        let told = told(name);
+        assert!(
+            words.iter().all(|word| told.contains(word)),
+            "{name}: {told}"
+        );
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_run_is_outlined() {
+    let room = tempfile::tempdir().unwrap();
+    let config = br#"{"model_type": "mamba", "torch_dtype": "bfloat16"}"#;
+    fs::write(room.path().join(hf::CONFIG), config).unwrap();
+    fs::write(
+        room.path().join("model-00001-of-00002.safetensors"),
+        [0; 10],
+    )
+    .unwrap();
+    fs::write(room.path().join("model-00002-of-00002.safetensors"), [0; 4]).unwrap();
+    let found = outline(room.path()).unwrap();
+    assert_eq!((found.family.as_str(), found.n_params), ("mamba", Some(7)));
+    assert!(!found.has_chat_template);
+}

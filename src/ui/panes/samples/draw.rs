@@ -1,0 +1,301 @@
+//! The page of samples: the loss with a letter at each sample's step, and under it the texts with the same letters.
+
+use crate::base::human;
+use crate::metrics::id;
+use crate::run::RunState;
+use crate::run::state::Sample;
+use crate::ui::layout::wrap_ranges;
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::Lattice;
+use crate::ui::widgets::axis::{self, Scale};
+use crate::ui::widgets::line_chart::{Line, LineChart, Look, Plot, StepAxis};
+use crate::ui::widgets::text::{self, Word, word};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Rows of the page from which on the loss stands above the texts, and its share of them.
+const ROWS_FOR_CHART: u16 = 16;
+const CHART_SHARE: u16 = 3;
+const CHART_ROWS: std::ops::RangeInclusive<u16> = 7..=14;
+/// Share of the width over which the drawn loss averages.
+const SMOOTHING: f64 = 0.02;
+
+/// What a frame shows.
+pub struct Page<'a> {
+    pub state: &'a RunState,
+    /// Side by side, in order of their steps.
+    pub texts: &'a [&'a Sample],
+    /// The text that the keys act on.
+    pub marked: Option<usize>,
+    /// Lines scrolled away.
+    pub scroll: usize,
+    /// One text alone, without the chart.
+    pub full: bool,
+    /// The prompt, its number and how many there are.
+    pub prompt: (&'a str, usize, usize),
+    pub n_samples: usize,
+}
+
+/// What a frame took.
+pub struct Drawn {
+    /// Lines that can be scrolled away.
+    pub most: usize,
+    pub rows: usize,
+    /// The place of each text.
+    pub columns: Vec<Rect>,
+}
+
+pub fn note(buffer: &mut Buffer, area: Rect, words: &str, theme: &Theme) {
+    let inner = Rect {
+        x: area.x + 2,
+        y: area.y + 1,
+        width: area.width.saturating_sub(4),
+        height: area.height.saturating_sub(1),
+    };
+    text::paragraph(buffer, inner, words, Meaning::Muted, theme);
+}
+
+/// What is said before the first sample.
+pub fn waiting(state: &RunState) -> String {
+    let every = state
+        .head
+        .as_ref()
+        .and_then(|head| head.spec["sample"]["every"].as_u64());
+    match (every, &state.finished) {
+        (_, Some(_)) => "This run took no samples. Chat with its checkpoint instead.".into(),
+        (Some(every @ 1..), None) => format!(
+            "The first sample comes at step {}; s asks for one now.",
+            human::grouped(every)
+        ),
+        _ => "No samples are planned (sample.every is 0); s asks for one now.".into(),
+    }
+}
+
+fn letter(column: usize) -> char {
+    char::from(b'A' + column as u8)
+}
+
+impl Page<'_> {
+    pub fn draw(&self, buffer: &mut Buffer, area: Rect, theme: &Theme) -> Drawn {
+        let area = area.intersection(buffer.area);
+        let mut rest = area;
+        if area.height > 2 {
+            self.head(buffer, area, theme);
+            rest.y += 1;
+            rest.height -= 1;
+        }
+        let mut lattice = Lattice::new(buffer.area);
+        let chart = (!self.full && rest.height >= ROWS_FOR_CHART).then(|| {
+            let rows = (rest.height / CHART_SHARE).clamp(*CHART_ROWS.start(), *CHART_ROWS.end());
+            let chart = Rect {
+                height: rows,
+                ..rest
+            };
+            rest.y += rows - 1;
+            rest.height -= rows - 1;
+            chart
+        });
+        let outlines = columns(rest, self.texts.len());
+        for outline in chart.iter().chain(&outlines) {
+            lattice.outline(*outline);
+        }
+        if let Some(marked) = self.marked {
+            lattice.focus(outlines[marked]);
+        }
+        lattice.draw(buffer, theme);
+        if let Some(outline) = chart {
+            self.chart(buffer, outline, theme);
+        }
+        let mut drawn = Drawn {
+            most: 0,
+            rows: usize::from(rest.height.saturating_sub(2)),
+            columns: outlines.clone(),
+        };
+        for (column, (sample, outline)) in self.texts.iter().zip(outlines).enumerate() {
+            let lines = self.column(buffer, outline, (column, sample), theme);
+            drawn.most = drawn.most.max(lines.saturating_sub(drawn.rows));
+        }
+        drawn
+    }
+
+    fn head(&self, buffer: &mut Buffer, area: Rect, theme: &Theme) {
+        let (prompt, number, of) = self.prompt;
+        let shown = prompt.trim();
+        let mut words = vec![word("the model continues ", Meaning::Muted)];
+        words.push(match shown.is_empty() {
+            true => word("a line break", Meaning::Text),
+            false => word(crate::base::text::one_line(shown), Meaning::Text),
+        });
+        if of > 1 {
+            let which = format!("  prompt {number} of {of}");
+            words.push(word(which, Meaning::Muted));
+        }
+        let right = match self.n_samples {
+            1 => "1 sample".to_string(),
+            n => format!("{n} samples"),
+        };
+        let right = [word(right, Meaning::Muted)];
+        let taken = text::width(&right) as u16 + 3;
+        let left = area.width.saturating_sub(taken + 1);
+        text::draw(buffer, area.x + 1, area.y, left, &words, theme);
+        text::draw_right(buffer, area.right() - 1, area.y, taken, &right, theme);
+    }
+
+    /// The loss over all steps, with the letters of the samples on a line at their steps.
+    fn chart(&self, buffer: &mut Buffer, outline: Rect, theme: &Theme) {
+        let state = self.state;
+        let inner = inside(outline);
+        let line = |id: &str, meaning, look| {
+            let series = state.series.get(id)?;
+            Some(Line {
+                series,
+                meaning,
+                look,
+            })
+        };
+        let train = line(id::TRAIN_LOSS, Meaning::Train, Look::Smoothed(SMOOTHING));
+        let val = line(id::VAL_LOSS, Meaning::Validation, Look::Joined);
+        let (from, to) = axis::step_range(state.step, state.head.as_ref().map(|h| h.max_steps));
+        let chart = LineChart {
+            lines: train.into_iter().chain(val).collect(),
+            marks: &[],
+            from,
+            to,
+            scale: Scale::Linear,
+            from_zero: false,
+            bytes: false,
+            cursor: None,
+            settled: false,
+            held: None,
+            steps: StepAxis::Shown,
+        };
+        let plot = chart.draw(buffer, inner, theme);
+        for (column, sample) in self.texts.iter().enumerate() {
+            self.flag(buffer, &plot, column, sample.step, theme);
+        }
+        let mut title = vec![word(" loss ", Meaning::Title)];
+        for (id, name, meaning) in [
+            (id::TRAIN_LOSS, "train", Meaning::Train),
+            (id::VAL_LOSS, "val", Meaning::Validation),
+        ] {
+            if let Some(last) = state.series.get(id).and_then(|s| s.last()) {
+                title.push(word(format!("{name} "), Meaning::Muted));
+                title.push(word(format!("{:.3} ", last.value), meaning));
+            }
+        }
+        let room = outline.width.saturating_sub(4);
+        text::draw(buffer, outline.x + 2, outline.y, room, &title, theme);
+    }
+
+    /// A letter over a dotted line at a step; the line goes behind the loss.
+    fn flag(&self, buffer: &mut Buffer, plot: &Plot, column: usize, step: u64, theme: &Theme) {
+        let Some(x) = plot.column_of(step) else {
+            return;
+        };
+        let line = if theme.ascii { ':' } else { '┊' };
+        for y in plot.area.y..plot.area.bottom() {
+            let Some(cell) = buffer.cell_mut((x, y)) else {
+                continue;
+            };
+            if y == plot.area.y {
+                cell.set_char(letter(column))
+                    .set_style(theme.style(Meaning::Accent));
+            } else if matches!(cell.symbol(), " " | "\u{2800}") {
+                cell.set_char(line).set_style(theme.style(Meaning::Muted));
+            }
+        }
+    }
+
+    /// One text; returns how many lines it has.
+    fn column(
+        &self,
+        buffer: &mut Buffer,
+        outline: Rect,
+        (column, sample): (usize, &Sample),
+        theme: &Theme,
+    ) -> usize {
+        let mut title = Vec::new();
+        if !self.full {
+            title.push(word(format!(" {}", letter(column)), Meaning::Accent));
+        }
+        let step = format!(" step {} ", human::grouped(sample.step));
+        title.push(word(step, Meaning::Title));
+        if let Some(loss) = self.loss_at(sample.step) {
+            title.push(word(format!("loss {loss:.2} "), Meaning::Muted));
+        }
+        let room = outline.width.saturating_sub(2);
+        text::draw(buffer, outline.x + 1, outline.y, room, &title, theme);
+        let inner = inside(outline);
+        let inner = Rect {
+            x: inner.x + 1,
+            width: inner.width.saturating_sub(2),
+            ..inner
+        };
+        let lines = lines(sample, inner.width);
+        let shown = lines.iter().skip(self.scroll);
+        for (y, words) in (inner.y..inner.bottom()).zip(shown) {
+            text::draw(buffer, inner.x, y, inner.width, words, theme);
+        }
+        let below = lines.len().saturating_sub(self.scroll + usize::from(inner.height));
+        if below > 0 {
+            let more = [word(format!(" {below} more "), Meaning::Muted)];
+            let (right, y) = (outline.right().saturating_sub(1), outline.bottom() - 1);
+            text::draw_right(buffer, right, y, room, &more, theme);
+        }
+        lines.len()
+    }
+
+    /// The validation loss at a step, or the training loss.
+    fn loss_at(&self, step: u64) -> Option<f64> {
+        let near = |id: &str| {
+            let bucket = self.state.series.get(id)?.nearest(step)?;
+            (bucket.first <= step && step <= bucket.last).then(|| bucket.mean())?
+        };
+        near(id::VAL_LOSS).or_else(|| near(id::TRAIN_LOSS))
+    }
+}
+
+fn inside(outline: Rect) -> Rect {
+    Rect {
+        x: outline.x + 1,
+        y: outline.y + 1,
+        width: outline.width.saturating_sub(2),
+        height: outline.height.saturating_sub(2),
+    }
+}
+
+/// Outlines side by side that share their borders.
+fn columns(area: Rect, n: usize) -> Vec<Rect> {
+    let n = n.max(1) as u16;
+    let at = |i: u16| area.x + (u32::from(area.width.saturating_sub(1)) * u32::from(i) / u32::from(n)) as u16;
+    (0..n)
+        .map(|i| Rect {
+            x: at(i),
+            width: at(i + 1) - at(i) + 1,
+            ..area
+        })
+        .collect()
+}
+
+/// Prompt and text with their line breaks, without empty lines at both ends.
+fn lines(sample: &Sample, width: u16) -> Vec<Vec<Word>> {
+    let whole = format!("{}{}", sample.prompt, sample.text);
+    let whole = whole.trim_end();
+    let start = whole.len() - whole.trim_start_matches(['\n', '\r', ' ']).len();
+    let given = sample.prompt.len().saturating_sub(start);
+    let whole = &whole[start..];
+    let line = |range: std::ops::Range<usize>| {
+        let at = given.clamp(range.start, range.end);
+        let mut words = Vec::new();
+        for (part, meaning) in [
+            (range.start..at, Meaning::Muted),
+            (at..range.end, Meaning::Text),
+        ] {
+            if !part.is_empty() {
+                words.push(word(&whole[part], meaning));
+            }
+        }
+        words
+    };
+    wrap_ranges(whole, width).into_iter().map(line).collect()
+}

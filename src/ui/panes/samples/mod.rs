@@ -1,0 +1,215 @@
+//! What the model writes, as it learns: samples of one prompt at several steps side by side under the loss, with their line
+//! breaks. Which steps stand there is `spread`'s matter, what is drawn `draw`'s.
+
+mod draw;
+mod spread;
+
+use super::{Pane, PaneContext, PaneEntry, run};
+use crate::run::RunState;
+use crate::run::state::Sample;
+use crate::ui::action::{Action, Context};
+use crate::ui::hit::Target;
+use crate::ui::msg::Slot;
+use crate::ui::request::{Hints, Request, titles};
+use crate::ui::store::Store;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+
+pub static ENTRY: PaneEntry = PaneEntry {
+    id: "samples",
+    title: "Samples",
+    doc: "Go to the samples: what the model writes at several steps, side by side under its loss.",
+    contexts: &[Context::Samples, Context::List, Context::Global],
+    everywhere: &[],
+    make: || Box::new(SamplesPane::default()),
+};
+
+/// Texts side by side, at most.
+const MOST: usize = 4;
+/// Columns of a text from which on it reads well.
+const COLUMN: u16 = 37;
+
+/// The cursors of the pane.
+#[derive(Debug, Default)]
+pub struct SamplesPane {
+    /// Whose cursors these are.
+    slot: Option<Slot>,
+    /// Which of the run's prompts is shown, counted from the newest one.
+    prompt: usize,
+    /// Which samples stand side by side; none: those that tell most, up to the newest.
+    chosen: Option<Vec<usize>>,
+    marked: usize,
+    full: bool,
+    scroll: usize,
+    /// The last frame: lines that could be scrolled away, lines of a page, texts side by side.
+    most: usize,
+    page: usize,
+    columns: usize,
+}
+
+/// Prompts of a run, that of the newest sample first.
+fn prompts(state: &RunState) -> Vec<&str> {
+    let mut prompts: Vec<&str> = Vec::new();
+    for sample in state.samples.iter().rev() {
+        if !prompts.contains(&sample.prompt.as_str()) {
+            prompts.push(&sample.prompt);
+        }
+    }
+    prompts
+}
+
+fn samples_of<'a>(state: &'a RunState, prompt: &str) -> Vec<&'a Sample> {
+    let same = |sample: &&Sample| sample.prompt == prompt;
+    state.samples.iter().filter(same).collect()
+}
+
+impl SamplesPane {
+    /// Another run gets fresh cursors.
+    fn follow(&mut self, store: &Store) {
+        let slot = store.held.as_ref().map(|held| held.slot);
+        if slot != self.slot {
+            *self = SamplesPane {
+                slot,
+                ..Self::default()
+            };
+        }
+    }
+
+    /// The samples of the prompt that is shown.
+    fn shown<'a>(&mut self, state: &'a RunState) -> Vec<&'a Sample> {
+        let prompts = prompts(state);
+        self.prompt = self.prompt.min(prompts.len().saturating_sub(1));
+        prompts
+            .get(self.prompt)
+            .map_or_else(Vec::new, |prompt| samples_of(state, prompt))
+    }
+
+    /// Indices of the samples that stand side by side, `columns` at most.
+    fn places(&mut self, samples: &[&Sample], columns: usize) -> Vec<usize> {
+        let steps: Vec<u64> = samples.iter().map(|sample| sample.step).collect();
+        let fits = |chosen: &&Vec<usize>| {
+            chosen.len() == columns && chosen.iter().all(|at| *at < steps.len())
+        };
+        let places = match self.chosen.as_ref().filter(fits) {
+            Some(chosen) => chosen.clone(),
+            None => {
+                self.chosen = None;
+                spread::spread(&steps, columns)
+            }
+        };
+        self.columns = places.len();
+        self.marked = self.marked.min(places.len().saturating_sub(1));
+        places
+    }
+
+    /// Shows an earlier or a later sample in the marked place.
+    fn walk(&mut self, state: &RunState, later: bool) {
+        let samples = self.shown(state);
+        let columns = self.columns.max(1);
+        let mut places = self.places(&samples, columns);
+        if let Some(place) = places.get_mut(self.marked) {
+            *place = match later {
+                true => (*place + 1).min(samples.len().saturating_sub(1)),
+                false => place.saturating_sub(1),
+            };
+            self.chosen = Some(places);
+            self.scroll = 0;
+        }
+    }
+}
+
+impl Pane for SamplesPane {
+    fn hints(&self, store: &Store) -> Hints {
+        use Action as A;
+        let any = store
+            .held
+            .as_ref()
+            .is_some_and(|held| !held.state.samples.is_empty());
+        let shown = [
+            A::SampleEarlier,
+            A::SampleLater,
+            A::NextText,
+            A::FullText,
+            A::OtherPrompt,
+            A::AskSample,
+            A::SavePicture,
+        ];
+        Hints::of_pane(match any {
+            true => titles(&shown),
+            false => titles(&[A::AskSample]),
+        })
+    }
+
+    fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
+        self.follow(context.store);
+        let page = self.page.max(1);
+        let state = context.store.held.as_ref().map(|held| &held.state);
+        match (action, state) {
+            (Action::AskSample, _) => return run::ask_sample(context.store),
+            (Action::SampleEarlier, Some(state)) => self.walk(state, false),
+            (Action::SampleLater, Some(state)) => self.walk(state, true),
+            (Action::NextText, _) => self.marked = (self.marked + 1) % self.columns.max(1),
+            (Action::FullText | Action::Accept, _) => {
+                self.full = !self.full;
+                self.scroll = 0;
+            }
+            (Action::OtherPrompt, Some(state)) => {
+                self.prompt = (self.prompt + 1) % prompts(state).len().max(1);
+                (self.chosen, self.scroll) = (None, 0);
+            }
+            (Action::Cancel, _) => (self.chosen, self.full, self.scroll) = (None, false, 0),
+            (Action::Up, _) => self.scroll = self.scroll.saturating_sub(1),
+            (Action::Down, _) => self.scroll += 1,
+            (Action::PageUp, _) => self.scroll = self.scroll.saturating_sub(page),
+            (Action::PageDown, _) => self.scroll += page,
+            (Action::Top, _) => self.scroll = 0,
+            (Action::Bottom, _) => self.scroll = self.most,
+            _ => {}
+        }
+        self.scroll = self.scroll.min(self.most);
+        Vec::new()
+    }
+
+    fn click(&mut self, row: usize, _context: &mut PaneContext) -> Vec<Request> {
+        self.marked = row.min(self.columns.saturating_sub(1));
+        Vec::new()
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+        self.follow(context.store);
+        let theme = context.theme;
+        let buffer = frame.buffer_mut();
+        let Some(state) = context.store.held.as_ref().map(|held| &held.state) else {
+            return draw::note(buffer, area, "No run is open: choose one on Home.", theme);
+        };
+        let samples = self.shown(state);
+        let Some(newest) = samples.last() else {
+            return draw::note(buffer, area, &draw::waiting(state), theme);
+        };
+        let room = usize::from(area.width / COLUMN).clamp(1, MOST);
+        let all = self.places(&samples, room.min(samples.len()));
+        let places = match self.full {
+            true => vec![all[self.marked]],
+            false => all,
+        };
+        let texts: Vec<&Sample> = places.iter().map(|at| samples[*at]).collect();
+        let page = draw::Page {
+            state,
+            texts: &texts,
+            marked: (!self.full && texts.len() > 1).then_some(self.marked),
+            scroll: self.scroll,
+            full: self.full,
+            prompt: (&newest.prompt, self.prompt + 1, prompts(state).len()),
+            n_samples: samples.len(),
+        };
+        let drawn = page.draw(buffer, area, theme);
+        (self.most, self.page) = (drawn.most, drawn.rows);
+        self.scroll = self.scroll.min(self.most);
+        for (column, place) in drawn.columns.into_iter().enumerate() {
+            context.hits.add(place, Target::Row(column));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

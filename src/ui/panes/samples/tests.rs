@@ -1,0 +1,111 @@
+//! The pane as it is used: what stands side by side, what the keys change.
+
+use super::super::bench::Around;
+use super::*;
+use crate::base::clock::UnixMillis;
+use crate::ui::store::HeldRun;
+use crate::ui::tape;
+use crate::wire::{Envelope, Event};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+/// A run of the standard tape, with further samples.
+fn around(samples: &[(u64, &str, &str)]) -> Around {
+    let mut around = Around::new();
+    let mut held = HeldRun::opening(Slot(1), "tape".into(), UnixMillis(0));
+    held.state = RunState::from_events(&tape::until(1, 1_240));
+    held.state.samples.clear();
+    for (step, prompt, text) in samples {
+        let envelope = Envelope {
+            v: 1,
+            seq: held.state.last_seq + 1,
+            t: UnixMillis(1),
+            event: Event::Sampled {
+                step: *step,
+                prompt: prompt.to_string(),
+                text: text.to_string(),
+                seconds: 0.1,
+            },
+        };
+        held.state.apply(&envelope);
+    }
+    around.store.held = Some(held);
+    around
+}
+
+fn screen(pane: &mut SamplesPane, around: &mut Around, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal
+        .draw(|frame| pane.draw(frame, frame.area(), &mut around.context()))
+        .unwrap();
+    terminal.backend().to_string()
+}
+
+const ROMEO: &str = "ROMEO:\n";
+
+fn four() -> Around {
+    around(&[
+        (100, ROMEO, "xq zt\nkw"),
+        (200, ROMEO, "the the\nand"),
+        (600, ROMEO, "My lord,\nI say"),
+        (1_200, ROMEO, "My gracious lord,\nhow fares the king?"),
+    ])
+}
+
+#[test]
+fn texts_stand_side_by_side_with_their_line_breaks_and_their_steps_on_the_loss() {
+    let (mut pane, mut around) = (SamplesPane::default(), four());
+    let text = screen(&mut pane, &mut around, 120, 34);
+    for phrase in ["A step 100", "B step 200", "C step 1,200", "My gracious lord,", "4 samples"] {
+        assert!(text.contains(phrase), "{phrase}:\n{text}");
+    }
+    assert!(!text.contains("step 600"), "{text}");
+    let row = |words: &str| text.lines().position(|line| line.contains(words)).unwrap();
+    assert_eq!(row("My gracious lord,") + 1, row("how fares the king?"));
+    // Two at 80 columns: the first and the newest.
+    let text = screen(&mut pane, &mut around, 80, 22);
+    assert!(text.contains("A step 100") && text.contains("B step 1,200"), "{text}");
+    assert!(!text.contains("C step"), "{text}");
+}
+
+#[test]
+fn keys_walk_through_the_history_and_show_one_text_alone() {
+    let (mut pane, mut around) = (SamplesPane::default(), four());
+    screen(&mut pane, &mut around, 80, 22);
+    pane.act(Action::NextText, &mut around.context());
+    pane.act(Action::SampleEarlier, &mut around.context());
+    let text = screen(&mut pane, &mut around, 80, 22);
+    assert!(text.contains("B step 600"), "{text}");
+    pane.act(Action::FullText, &mut around.context());
+    let text = screen(&mut pane, &mut around, 80, 22);
+    assert!(text.contains("step 600") && !text.contains("step 100"), "{text}");
+    pane.act(Action::Cancel, &mut around.context());
+    let text = screen(&mut pane, &mut around, 80, 22);
+    assert!(text.contains("A step 100") && text.contains("B step 1,200"), "{text}");
+}
+
+#[test]
+fn each_prompt_has_its_own_page_and_long_texts_scroll() {
+    let long: String = (0..60).map(|i| format!("line {i}\n")).collect();
+    let mut around = around(&[
+        (100, ROMEO, "xq"),
+        (100, "Name a colour.", "Blue."),
+        (200, ROMEO, &long),
+    ]);
+    let mut pane = SamplesPane::default();
+    let text = screen(&mut pane, &mut around, 80, 22);
+    assert!(text.contains("prompt 1 of 2") && text.contains("more"), "{text}");
+    pane.act(Action::Bottom, &mut around.context());
+    let text = screen(&mut pane, &mut around, 80, 22);
+    assert!(text.contains("line 59"), "{text}");
+    pane.act(Action::OtherPrompt, &mut around.context());
+    let text = screen(&mut pane, &mut around, 80, 22);
+    assert!(text.contains("Name a colour.") && text.contains("Blue."), "{text}");
+}
+
+#[test]
+fn before_the_first_sample_it_says_when_one_comes() {
+    let (mut pane, mut around) = (SamplesPane::default(), around(&[]));
+    let text = screen(&mut pane, &mut around, 80, 22);
+    assert!(text.contains("The first sample comes at step"), "{text}");
+}
