@@ -49,7 +49,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let what = format!("{} has no rewards", args.spec);
         return Err(Failure::yours(
             what,
-            "-s rewards=[exact], or a preset such as grpo-arithmetic",
+            "-s rewards=[exact], or a preset such as grpo-sort",
         )
         .into());
     }
