@@ -174,7 +174,7 @@ const PATTERNS: &[(&str, &[&str], &str)] = &[
 ];
 
 /// Over this a file is a design fault: a wall is missing.
-const MAX_LINES: usize = 800;
+const MAX_LINES: usize = 700;
 const MAX_MEDIAN_LINES: usize = 200;
 
 struct Source {

@@ -202,7 +202,7 @@ fn a_hundred_thousand_events_arrive_in_seconds() {
 
 /// Speaks to the socket without the client: (first line, the rest up to `n` lines).
 fn raw(place: &Place, say: &[u8], n: usize) -> Vec<String> {
-    let path = llmtui::link::socket_path(&place.env, place.run.id()).unwrap();
+    let path = llmtui::link::socket_path(&place.env, &place.run).unwrap();
     let mut stream = UnixStream::connect(path).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(10)))
@@ -232,7 +232,7 @@ fn strange_lines_are_answered_and_a_later_subscription_starts_where_it_says() {
     assert!(lines[0].contains("Hello"), "{lines:?}");
     assert!(lines[1].contains("Rejected") && lines[1].contains("\"id\":7"));
     assert!(lines[2].contains("Rejected") && lines[2].contains("\"id\":0"));
-    let mut link = connect(&place.env, place.run.id(), 20).unwrap();
+    let mut link = connect(&place.env, &place.run, 20).unwrap();
     let first = loop {
         match link.blocking_recv() {
             Incoming::Event(first) => break first,
@@ -250,24 +250,42 @@ fn strange_lines_are_answered_and_a_later_subscription_starts_where_it_says() {
 }
 
 #[test]
-fn a_socket_directory_open_to_others_is_refused_by_both_sides() {
+fn a_socket_directory_open_to_others_is_used_by_neither_side() {
     let place = Place::new();
     let mut host = place.host(Script::steps(1).hold_at_end());
     std::fs::create_dir_all(&place.env.runtime_dir).unwrap();
     let mode = |mode| std::fs::Permissions::from_mode(mode);
     std::fs::set_permissions(&place.env.runtime_dir, mode(0o755)).unwrap();
-    let refused = host.serve(&place.env).unwrap_err().to_string();
-    assert!(refused.contains("755"), "{refused}");
-    std::fs::set_permissions(&place.env.runtime_dir, mode(0o700)).unwrap();
+    // The run's own folder serves instead.
     host.serve(&place.env).unwrap();
-    let socket = llmtui::link::socket_path(&place.env, place.run.id()).unwrap();
-    let permissions = std::fs::metadata(&socket).unwrap().permissions();
+    let socket = llmtui::link::socket_path(&place.env, &place.run).unwrap();
+    assert!(!socket.exists());
+    let inside = place.run.path().join("engine.sock");
+    let permissions = std::fs::metadata(&inside).unwrap().permissions();
     assert_eq!(permissions.mode() & 0o777, 0o600);
-    std::fs::set_permissions(&place.env.runtime_dir, mode(0o711)).unwrap();
-    let refused = open(&place.run, &place.env).unwrap_err().to_string();
-    assert!(refused.contains("711"), "{refused}");
+    assert!(open(&place.run, &place.env).unwrap().live());
     host.commands().send(Script::go()).unwrap();
     host.wait().unwrap();
+    assert!(!inside.exists());
+
+    std::fs::set_permissions(&place.env.runtime_dir, mode(0o700)).unwrap();
+    let mut host = place.host(Script::steps(1).hold_at_end());
+    host.serve(&place.env).unwrap();
+    let permissions = std::fs::metadata(&socket).unwrap().permissions();
+    assert_eq!(permissions.mode() & 0o777, 0o600);
+    // Opened to others meanwhile: the viewer does not trust it, and watches the log.
+    std::fs::set_permissions(&place.env.runtime_dir, mode(0o711)).unwrap();
+    let mut watching = open(&place.run, &place.env).unwrap();
+    assert!(watching.is_read_only() && !watching.live());
+    let why = await_event(&mut watching, |event| match event {
+        Event::Warned { code, message, .. } if code == "read_only" => Some(message.clone()),
+        _ => None,
+    });
+    assert!(why.contains("711"), "{why}");
+    host.commands().send(Script::go()).unwrap();
+    host.wait().unwrap();
+    let (_, caught_up, why) = drain(watching);
+    assert!(caught_up.is_some() && why.is_none(), "{why:?}");
     assert!(!socket.exists());
 }
 
@@ -295,7 +313,7 @@ fn a_second_engine_takes_over_right_after_the_first() {
         let mut host = place.host(Script::steps(20));
         host.serve(&place.env).unwrap();
         // Never reads: must not keep the run from being freed.
-        let _silent = connect(&place.env, place.run.id(), 1);
+        let _silent = connect(&place.env, &place.run, 1);
         host.wait().unwrap();
         let n = read_all(&place.run.events_path()).unwrap().len();
         assert_eq!(n, round * (20 + 2));
@@ -306,7 +324,8 @@ fn a_second_engine_takes_over_right_after_the_first() {
 fn a_panicking_engine_is_an_error_and_frees_the_run() {
     let place = Place::new();
     let claim = place.run.claim().unwrap();
-    let host: Host<Outcome> = Host::start(&place.run, claim, Some(&place.env), |mut io| {
+    let door = llmtui::link::Door::open(&place.env, &place.run).unwrap();
+    let host: Host<Outcome> = Host::start(&place.run, claim, Some(door), |mut io| {
         io.emitter.emit(script::hello());
         panic!("on purpose")
     })

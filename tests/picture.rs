@@ -1,69 +1,56 @@
-//! The picture in the README: the dashboard at 120×36 in the middle of the standard tape, drawn by the program itself. After
-//! a change of the screen: `cargo test --test picture -- --ignored` writes it anew.
+//! The picture in the README: the workbench at 120×36 in the middle of the standard tape, drawn by the program itself. After
+//! a change of the screen: `cargo test --test picture -- --ignored` writes it again.
 
 use llmtui::{base, wire};
 
 #[path = "support/tape.rs"]
 mod tape;
 
-use llmtui::run::RunState;
-use llmtui::ui::panes::dashboard::Dashboard;
-use llmtui::ui::theme::{ColorDepth, Meaning, Theme, Themes, svg};
-use llmtui::ui::widgets::hints;
-use llmtui::ui::widgets::text::{self, word};
+use llmtui::link::Incoming;
+use llmtui::ui::app::{App, AppOptions, First};
+use llmtui::ui::keymap::Keymap;
+use llmtui::ui::msg::{Holder, Msg, Opened};
+use llmtui::ui::theme::{ColorDepth, Themes, svg};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use std::path::PathBuf;
 
 const WIDTH: u16 = 120;
 const HEIGHT: u16 = 36;
 /// Of the tape: past the changed learning rate, before the NaN.
 const STEP: u64 = 1_240;
+const RUN: &str = "runs/2026-11-21-1040-shakespeare-k3qf";
 
+/// The screen of somebody who watches the run of the tape.
 fn frame() -> Buffer {
-    let theme = Themes::embedded().get("dark", ColorDepth::True, false);
-    let state = RunState::from_events(&tape::until(1, STEP));
-    let area = Rect::new(0, 0, WIDTH, HEIGHT);
-    let mut buffer = Buffer::empty(area);
-    chrome(&mut buffer, &theme);
-    let body = Rect {
-        y: 1,
-        height: HEIGHT - 2,
-        ..area
+    let options = AppOptions {
+        runs_dir: "runs".into(),
+        presets: Vec::new(),
+        keymap: Keymap::embedded(),
+        themes: Themes::embedded(),
+        theme: "dark".into(),
+        depth: ColorDepth::True,
+        ascii: false,
+        utc_offset: 0,
+        complaints: Vec::new(),
     };
-    let now = base::clock::UnixMillis(state.last_t.0);
-    Dashboard::new().render(&mut buffer, body, &state, &theme, now);
-    buffer
-}
-
-/// The line of tabs above the dashboard and the line of keys below it.
-fn chrome(buffer: &mut Buffer, theme: &Theme) {
-    let tabs = [
-        word("llmtui  ", Meaning::Accent),
-        word(" 1 Home ", Meaning::Muted),
-        word(" 2 Run ", Meaning::Selected),
-        word(" 3 Chat ", Meaning::Muted),
-    ];
-    text::draw(buffer, 1, 0, WIDTH - 2, &tabs, theme);
-    let run = [
-        word("shakespeare-k3qf · pretrain · ", Meaning::Muted),
-        word("● training", Meaning::Good),
-    ];
-    text::draw_right(buffer, WIDTH - 1, 0, WIDTH, &run, theme);
-    let keys = [
-        ("p", "pause"),
-        ("c", "checkpoint"),
-        ("e", "evaluate"),
-        ("s", "sample"),
-        ("t", "tune"),
-        ("n", "note"),
-        ("z", "zoom"),
-        ("/", "filter"),
-        (":", "palette"),
-        ("?", "help"),
-        ("q", "leave"),
-    ];
-    hints::draw(buffer, 1, HEIGHT - 1, WIDTH - 2, &keys, theme);
+    let events = tape::until(1, STEP);
+    let now = events.last().map_or(base::clock::UnixMillis(0), |e| e.t);
+    let (mut app, _) = App::new(options, First::Run(RUN.into()), now);
+    let slot = app.run_slot().expect("a run is open");
+    let opened = Opened {
+        path: RUN.into(),
+        holder: Holder::Detached,
+    };
+    let result = Ok(opened);
+    app.update(Msg::Opened { slot, result }, now);
+    let events = events.into_iter().map(|e| Incoming::Event(Box::new(e)));
+    let batch = events.chain([Incoming::CaughtUp]).collect();
+    app.update(Msg::Incoming { slot, batch }, now);
+    let mut terminal = Terminal::new(TestBackend::new(WIDTH, HEIGHT)).expect("a test backend");
+    terminal.draw(|frame| app.draw(frame)).expect("a frame");
+    terminal.backend().buffer().clone()
 }
 
 fn file() -> PathBuf {

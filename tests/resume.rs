@@ -167,9 +167,15 @@ fn loss_log(events: &Path) -> Vec<Line> {
 }
 
 fn bits(values: &Values) -> Vec<(String, u64)> {
-    const OF_ANSWERS: [&str; 4] = ["policy_loss", "reward", "eval/pass@1", "completions/mean_length"];
+    const OF_ANSWERS: [&str; 4] = [
+        "policy_loss",
+        "reward",
+        "eval/pass@1",
+        "completions/mean_length",
+    ];
     let repeats = |id: &str| {
-        metrics::find(id).is_some_and(|m| m.repeatable == Repeatable::Yes) || OF_ANSWERS.contains(&id)
+        metrics::find(id).is_some_and(|m| m.repeatable == Repeatable::Yes)
+            || OF_ANSWERS.contains(&id)
     };
     let kept = values.iter().filter(|(id, _)| repeats(id));
     kept.map(|(id, x)| (id.clone(), x.0.to_bits())).collect()

@@ -255,7 +255,7 @@ fn a_reader_that_leaves_ends_the_run_after_a_checkpoint_without_a_panic() {
 }
 
 #[test]
-fn checkpoints_that_do_not_fit_cost_a_warning_each_and_training_ends_well() {
+fn checkpoints_that_do_not_fit_cost_a_warning_each_and_the_last_one_the_success() {
     let place = Place::new();
     // Files may grow to 128 KiB here: the log fits, the weights do not.
     let script = format!(
@@ -268,8 +268,19 @@ fn checkpoints_that_do_not_fit_cost_a_warning_each_and_training_ends_well() {
         .env("XDG_RUNTIME_DIR", place.dir.path())
         .output()
         .unwrap();
-    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert_eq!(code(&output), 3, "{}", err(&output));
     let told = events(&out(&output));
+    let Event::Finished {
+        outcome, message, ..
+    } = &told.last().unwrap().event
+    else {
+        panic!("{:?}", told.last());
+    };
+    assert_eq!(*outcome, Outcome::Starved);
+    assert!(
+        message.contains("step 20 could not be saved") && message.contains("--resume"),
+        "{message}"
+    );
     let warned: Vec<u64> = told
         .iter()
         .filter_map(|e| match &e.event {
@@ -277,9 +288,13 @@ fn checkpoints_that_do_not_fit_cost_a_warning_each_and_training_ends_well() {
             _ => None,
         })
         .collect();
-    assert_eq!(warned, [5, 10, 15, 20]);
+    assert_eq!(warned, [5, 10, 15]);
     let left = std::fs::read_dir(place.run().checkpoints_path()).unwrap();
     assert_eq!(left.count(), 0, "no debris");
+    // Nothing was saved, so the run is not over: with room it is done again, to its end.
+    let again = place.go(&["train", "--resume", "auto"]);
+    assert_eq!(code(&again), 0, "{}", err(&again));
+    assert_eq!(place.run().checkpoints().last().unwrap().step, 20);
 }
 
 #[test]

@@ -42,6 +42,7 @@ pub fn follow(run: &RunDir, json: bool, cx: &Context) -> anyhow::Result<Exit> {
     loop {
         match link.blocking_recv() {
             Incoming::Event(envelope) => {
+                super::out::warn(&envelope);
                 let lines = progress.tell(&envelope);
                 if json {
                     out.write_all(encode(&*envelope).as_bytes())?;

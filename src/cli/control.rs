@@ -27,6 +27,11 @@ impl Controlled {
     pub fn connect(word: Option<&str>, cx: &Context) -> anyhow::Result<Controlled> {
         let run = run_ref::find(word, cx)?;
         let link = open(&run, &cx.env)?;
+        if link.is_read_only() {
+            let pid = run.header().map_or(0, |header| header.pid);
+            let what = format!("the engine of {} cannot be reached", run.id());
+            return Err(Failure::machine(what, format!("kill {pid} saves and stops it")).into());
+        }
         if !link.live() {
             let hint = format!("llmtui resume {}", run.id());
             return Err(Failure::yours(format!("{} is not running", run.id()), hint).into());

@@ -27,7 +27,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let diagnosis = diagnose(&state);
     let mut out = std::io::stdout().lock();
     if args.json {
-        let text = serde_json::to_string_pretty(&diagnosis.findings)?;
+        let text = super::out::json(&diagnosis.findings)?;
         writeln!(out, "{text}")?;
     } else {
         out.write_all(table(&diagnosis).as_bytes())?;

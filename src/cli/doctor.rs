@@ -43,7 +43,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let findings = examine(&machine);
     let mut out = std::io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&findings)?)?;
+        writeln!(out, "{}", super::out::json(&findings)?)?;
     } else {
         out.write_all(table(&machine, &findings, args.all).as_bytes())?;
     }

@@ -10,7 +10,7 @@ use crate::engine::infer::{self, HeldModel};
 use crate::engine::{self, EngineJob};
 use crate::link::signals::{self, Hangup};
 use crate::link::stdio::{self, Speaker};
-use crate::link::{self, EngineIo, Host};
+use crate::link::{self, Door, EngineIo, Host};
 use crate::models::Parts;
 use crate::plan::learn;
 use crate::run::RunDir;
@@ -51,7 +51,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         (Some(checkpoint), _) => hold_model(checkpoint, cx),
         (None, Some(run_dir)) if args.stdio => {
             let run = run_ref::named(&run_dir.to_string_lossy(), cx)?;
-            link::relay(&cx.env, run.id(), std::io::stdin(), &mut std::io::stdout())?;
+            link::relay(&cx.env, &run, std::io::stdin(), &mut std::io::stdout())?;
             Ok(Exit::Done)
         }
         (None, Some(run_dir)) => train(&args, run_dir, cx),
@@ -64,12 +64,16 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     // Its own session, so that closing the viewer's terminal does not affect this process. Fails if a shell already made us a
     // group leader; then only the signal handler ignores SIGHUP.
     let _ = rustix::process::setsid();
+    signals::survive_file_limits();
     // Into engine.log: whatever the engine prints besides events. An existing subscriber is kept.
     let _ = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_writer(std::io::stderr)
         .try_init();
     let run = RunDir::open(run_dir).map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
+    if !args.force {
+        super::memory::check(&run_ref::spec_of(&run)?)?;
+    }
     let claim = run
         .claim()
         .map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
@@ -86,7 +90,8 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
         env.runtime_dir = dir.clone();
     }
     // Bind the socket first: a run that cannot be watched or stopped must not start.
-    let host = Host::start(&run, claim, Some(&env), move |io| drive(&job, io))?;
+    let door = Door::open(&env, &run)?;
+    let host = Host::start(&run, claim, Some(door), move |io| drive(&job, io))?;
     signals::handle(host.stop_flag(), host.commands(), Hangup::Ignore);
     let outcome = host.wait()?;
     learn_from(&run, cx);

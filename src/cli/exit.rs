@@ -1,7 +1,9 @@
 //! Exit codes: 0 success, 2 user error, 3 environment, 4 training failed, 101 a bug. A reader that closes the pipe has
 //! seen enough: that is success.
 
+use crate::base::text::sanitize;
 use crate::wire::Outcome;
+use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::panic::PanicHookInfo;
 use std::path::{Path, PathBuf};
@@ -44,6 +46,7 @@ impl From<Outcome> for Exit {
         match outcome {
             Outcome::Completed | Outcome::Stopped => Exit::Done,
             Outcome::Failed | Outcome::Refused => Exit::Training,
+            Outcome::Starved => Exit::Machine,
             Outcome::Crashed => Exit::Ours,
         }
     }
@@ -106,7 +109,7 @@ pub fn settle(result: anyhow::Result<Exit>) -> Exit {
         return Exit::Done;
     }
     let (exit, text) = explain(&error);
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    let _ = std::io::stderr().write_all(sanitize(&text).as_bytes());
     exit
 }
 
@@ -142,8 +145,18 @@ pub fn usage(error: &clap::Error) -> Exit {
     }
 }
 
-/// Set when the panic came from `println!` on a closed pipe.
-static PIPE_CLOSED: AtomicBool = AtomicBool::new(false);
+/// How the standard library panics where no thread can be started: the machine's fault, no bug.
+const NO_THREAD: &str = "failed to spawn thread";
+/// Set when that happened.
+static STARVED: AtomicBool = AtomicBool::new(false);
+
+/// The exit code after a caught panic.
+pub fn after_panic() -> Exit {
+    match STARVED.load(Ordering::Relaxed) {
+        true => Exit::Machine,
+        false => Exit::Ours,
+    }
+}
 
 /// Installs the panic hook: a crash file with a backtrace, and one line with its path. Never changes the
 /// terminal's mode; the workbench installs its own hook in front of this one.
@@ -151,8 +164,11 @@ pub fn report_panics(crash_dir: &Path) {
     let crash_dir = crash_dir.to_path_buf();
     std::panic::set_hook(Box::new(move |info| {
         let message = panic_message(info);
-        if message.starts_with("failed printing to stdout") && message.contains("Broken pipe") {
-            PIPE_CLOSED.store(true, Ordering::Relaxed);
+        if message.starts_with(NO_THREAD) {
+            STARVED.store(true, Ordering::Relaxed);
+            tell!(
+                "llmtui: {message}\n  try: raise the limit on processes or address space (ulimit -u, ulimit -v)"
+            );
             return;
         }
         let place = info
@@ -165,17 +181,8 @@ pub fn report_panics(crash_dir: &Path) {
                 path.display()
             ));
         }
-        let _ = std::io::stderr().write_all(text.as_bytes());
+        let _ = std::io::stderr().write_all(sanitize(&text).as_bytes());
     }));
-}
-
-/// The exit code after a caught panic.
-pub fn after_panic() -> Exit {
-    if PIPE_CLOSED.load(Ordering::Relaxed) {
-        Exit::Done
-    } else {
-        Exit::Ours
-    }
 }
 
 fn panic_message(info: &PanicHookInfo) -> String {
@@ -184,12 +191,25 @@ fn panic_message(info: &PanicHookInfo) -> String {
         .to_string()
 }
 
+/// Most crash files of one process number.
+const MAX_CRASH_FILES: u32 = 100;
+
+/// Writes into a folder that is ours alone, as a new file: the folder may be below `/tmp`, where others leave links.
 fn write_crash_file(folder: &Path, text: &str) -> Option<PathBuf> {
-    std::fs::create_dir_all(folder).ok()?;
-    let path = folder.join(format!("crash-{}.txt", std::process::id()));
+    crate::link::secure_dir(folder).ok()?;
+    let pid = std::process::id();
+    let (path, mut file) = (1..=MAX_CRASH_FILES).find_map(|n| {
+        let name = match n {
+            1 => format!("crash-{pid}.txt"),
+            n => format!("crash-{pid}-{n}.txt"),
+        };
+        let path = folder.join(name);
+        let file = File::create_new(&path).ok()?;
+        Some((path, file))
+    })?;
     let backtrace = std::backtrace::Backtrace::force_capture();
     let version = env!("CARGO_PKG_VERSION");
-    std::fs::write(&path, format!("llmtui {version}\n{text}\n{backtrace}\n")).ok()?;
+    write!(file, "llmtui {version}\n{text}\n{backtrace}\n").ok()?;
     Some(path)
 }
 
@@ -221,6 +241,25 @@ mod tests {
             )
         );
         assert_eq!(explain(&anyhow::anyhow!("disk")).0, Exit::Machine);
+    }
+
+    #[test]
+    fn a_crash_file_goes_into_a_private_folder_and_never_through_a_link() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("runtime");
+        let first = write_crash_file(&folder, "boom").unwrap();
+        let mode = std::fs::metadata(&folder).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "engines bind their sockets here");
+        let precious = dir.path().join("precious");
+        std::fs::write(&precious, "mine").unwrap();
+        std::fs::remove_file(&first).unwrap();
+        std::os::unix::fs::symlink(&precious, &first).unwrap();
+        let second = write_crash_file(&folder, "boom").unwrap();
+        assert_ne!(first, second);
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");
+        std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
+        assert_eq!(write_crash_file(&folder, "boom"), None);
     }
 
     #[test]

@@ -66,11 +66,11 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     let source = Source::open(&folder).map_err(|e| failed(&e))?;
     let written = export::export(&source, format, &options, &args.to).map_err(|e| failed(&e))?;
-    println!("{}", args.to.display());
+    say!("{}", args.to.display())?;
     for file in &written {
-        println!("  {:>10}  {}", human::bytes(file.bytes), file.name);
+        say!("  {:>10}  {}", human::bytes(file.bytes), file.name)?;
         for note in &file.notes {
-            println!("              {note}");
+            say!("              {note}")?;
         }
     }
     Ok(Exit::Done)

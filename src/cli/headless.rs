@@ -1,14 +1,14 @@
 //! A run whose engine lives in this process: progress lines or events on standard output, or the workbench on top. The
 //! run's socket stays open, so others can watch and control it.
 
-use super::Context;
 use super::engine_cmd::{drive, learn_from};
 use super::exit::{Exit, Failure};
 use super::progress::Progress;
 use super::workbench;
+use super::{Context, out as door};
 use crate::engine::EngineJob;
 use crate::link::signals::{self, Hangup};
-use crate::link::{Host, HostError, Incoming, Link};
+use crate::link::{AddressError, Door, Host, Incoming, Link};
 use crate::ui::What;
 use crate::wire::{Outcome, encode};
 use std::io::Write;
@@ -47,7 +47,7 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
         return Ok(outcome.into());
     }
     for advice in &advice {
-        eprintln!("advice: {}: {}", advice.place, advice.evidence);
+        tell!("advice: {}: {}", advice.place, advice.evidence);
     }
     let mut out = std::io::stdout().lock();
     let printed = match viewer {
@@ -63,21 +63,24 @@ pub fn train(job: EngineJob, viewer: Viewer, cx: &Context) -> anyhow::Result<Exi
     Ok(outcome.into())
 }
 
-/// The engine with its socket; if the socket cannot be bound, the run just cannot be watched from elsewhere.
+/// The engine with its socket; if none can be had, the run just cannot be watched from elsewhere.
 fn start(
     job: EngineJob,
     claim: crate::base::files::Lock,
     cx: &Context,
-) -> Result<Host<Outcome>, HostError> {
+) -> anyhow::Result<Host<Outcome>> {
     let run = job.run_dir.clone();
-    let backend = match crate::link::socket_path(&cx.env, run.id()) {
-        Ok(_) => Some(&cx.env),
+    let door = match Door::open(&cx.env, &run) {
+        Ok(door) => door,
+        Err(e @ AddressError::Taken { .. }) => return Err(e.into()),
         Err(e) => {
-            eprintln!("warning: other terminals cannot attach to this run: {e}");
-            None
+            tell!("warning: other terminals cannot attach to this run: {e}");
+            Door::shut(&cx.env)
         }
     };
-    Host::start(&run, claim, backend, move |io| drive(&job, io))
+    Ok(Host::start(&run, claim, Some(door), move |io| {
+        drive(&job, io)
+    })?)
 }
 
 /// Prints the events with `seq` above `before`: after a resume, earlier events are not repeated.
@@ -88,7 +91,8 @@ fn print_events(link: &mut Link, out: &mut dyn Write, before: u64) -> anyhow::Re
                 out.write_all(encode(&*envelope).as_bytes())?;
                 out.flush()?;
             }
-            Incoming::Event(_) | Incoming::CaughtUp => {}
+            Incoming::Event(envelope) => door::warn(&envelope),
+            Incoming::CaughtUp => {}
             Incoming::Closed(None) => return Ok(()),
             Incoming::Closed(Some(why)) => return Err(lost(why)),
         }
@@ -105,6 +109,7 @@ fn print_lines(
     loop {
         match link.blocking_recv() {
             Incoming::Event(envelope) => {
+                door::warn(&envelope);
                 let lines = progress.tell(&envelope);
                 for line in lines.iter().filter(|_| envelope.seq > before) {
                     writeln!(out, "{line}")?;

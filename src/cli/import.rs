@@ -85,7 +85,11 @@ fn report(imported: &Imported) -> String {
                 .filter(|w| !w.is_empty())
                 .map(|w| one_line(w))
                 .collect();
-            text.push_str(&format!("  {:width$}  {}\n", line.theirs, words.join("; ")));
+            text.push_str(&format!(
+                "  {:width$}  {}\n",
+                one_line(&line.theirs),
+                words.join("; ")
+            ));
         }
     }
     text

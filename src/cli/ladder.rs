@@ -100,7 +100,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     use std::io::Write;
     let text = match args.json {
-        true => format!("{}\n", serde_json::to_string_pretty(&report)?),
+        true => format!("{}\n", super::out::json(&report)?),
         false => table(&report, args),
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
@@ -137,7 +137,7 @@ fn climb(
         set.extend(small.settings.iter().cloned());
         let loaded = spec::load(name, &set, &cx.spec_sources())?;
         let dir = create(&loaded.spec, &loaded.asked, cx)?;
-        eprintln!(
+        tell!(
             "run {} of {}: {} ({} steps)",
             i + 1,
             runs.len(),
@@ -162,7 +162,7 @@ fn climb(
         rung.seconds = Some(state.seconds);
         rung.loss = finish.and_then(|f| f.val_loss);
         if let Some(loss) = rung.loss {
-            eprintln!("  validation loss {}", human::number(loss));
+            tell!("  validation loss {}", human::number(loss));
         }
     }
     let points: Vec<(f64, f64)> = report

@@ -1,11 +1,8 @@
 //! The command line: one file per subcommand. Only this room prints. A subcommand is a `pub struct Args` and a
 //! `pub fn run(args, cx) -> anyhow::Result<Exit>`; errors become exit codes in [`exit`].
 
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "the one room that writes to standard output and standard error"
-)]
+#[macro_use]
+mod out;
 
 pub mod args;
 mod attach;
@@ -23,8 +20,10 @@ mod finding;
 mod headless;
 mod home;
 mod import;
+mod init;
 mod ladder;
 mod logs;
+mod memory;
 mod model;
 mod model_ref;
 mod new;
@@ -84,6 +83,13 @@ impl Context {
         Ok(self.hardware.as_ref().map(read).transpose()?)
     }
 
+    /// Columns of the terminal behind standard output; a pipe gets full lines.
+    pub fn columns(&self) -> Option<usize> {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+        let columns = usize::from(size.ws_col);
+        (self.stdout_is_terminal && columns >= 40).then_some(columns)
+    }
+
     /// Where specs are searched: the user's configuration folder and the working directory.
     pub fn spec_sources(&self) -> crate::spec::SpecSources {
         crate::spec::SpecSources {
@@ -133,6 +139,7 @@ enum Verb {
     Quantize(quantize::Args),
     New(new::Args),
     Import(import::Args),
+    Init(init::Args),
     Presets(presets::Args),
     Plan(Box<plan::Args>),
     Ladder(Box<ladder::Args>),
@@ -163,6 +170,7 @@ pub fn main(env: Env) -> ExitCode {
 }
 
 fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
+    let dumb = env.term == "dumb";
     let cx = Context {
         env,
         clock: SystemClock::new(),
@@ -171,7 +179,8 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         theme: cli.theme,
         hardware: cli.hardware,
         stdin_is_terminal: std::io::stdin().is_terminal(),
-        stdout_is_terminal: std::io::stdout().is_terminal(),
+        // A dumb terminal shows lines and no screens.
+        stdout_is_terminal: std::io::stdout().is_terminal() && !dumb,
     };
     // What is wrong with a global option is said before anything starts, also by verbs that do not use it.
     cx.recording()?;
@@ -198,6 +207,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Quantize(args) => quantize::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),
         Verb::Import(args) => import::run(args, &cx),
+        Verb::Init(args) => init::run(&args, &cx),
         Verb::Presets(args) => presets::run(args, &cx),
         Verb::Ladder(args) => ladder::run(&args, &cx),
         Verb::Plan(args) => plan::run(&args, &cx),

@@ -1,18 +1,18 @@
 //! How fast this machine multiplies matrices, for plans: a short benchmark. The planner caches the result.
 
-use crate::kernels::matmul::{ComputeDtype, bf16_available, product_gflops};
+use crate::kernels::matmul::{ComputeDtype, bf16_available, matmul_gflops};
 
 /// Time per number format.
 const SECONDS: f64 = 0.12;
 
 /// FLOP/s of matmuls in `f32` or `bf16`; `None` if the processor does not support the format.
-pub fn measure(products: &str) -> Option<f64> {
-    let arithmetic = match products {
+pub fn measure(dtype: &str) -> Option<f64> {
+    let arithmetic = match dtype {
         "bf16" if bf16_available() => ComputeDtype::Bf16,
         "bf16" => return None,
         _ => ComputeDtype::F32,
     };
-    Some(1e9 * product_gflops(arithmetic, SECONDS))
+    Some(1e9 * matmul_gflops(arithmetic, SECONDS))
 }
 
 #[cfg(test)]

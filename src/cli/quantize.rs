@@ -120,17 +120,17 @@ fn tell(
     let bytes = std::fs::metadata(&args.to)?.len();
     let formats = written.formats.iter();
     let formats: Vec<String> = formats.map(|(name, n)| format!("{n} in {name}")).collect();
-    println!("{}  {}", args.to.display(), human::bytes(bytes));
-    println!("matrices           {}", formats.join(", "));
+    say!("{}  {}", args.to.display(), human::bytes(bytes))?;
+    say!("matrices           {}", formats.join(", "))?;
     for line in &written.notes {
-        println!("                   {line}");
+        say!("                   {line}")?;
     }
-    println!("text               {} tokens", before.tokens);
-    println!("perplexity before  {:.4}", before.value());
-    println!(
+    say!("text               {} tokens", before.tokens)?;
+    say!("perplexity before  {:.4}", before.value())?;
+    say!(
         "perplexity after   {:.4}  ({:+.2} %)",
         after.value(),
         100.0 * (after.value() / before.value() - 1.0)
-    );
+    )?;
     Ok(())
 }

@@ -47,11 +47,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let spec = crate::spec::load(&args.spec, &args.set, &cx.spec_sources())?.spec;
     if spec.rewards.is_empty() {
         let what = format!("{} has no rewards", args.spec);
-        return Err(Failure::yours(
-            what,
-            "-s rewards=[exact], or a preset such as grpo-sort",
-        )
-        .into());
+        return Err(
+            Failure::yours(what, "-s rewards=[exact], or a preset such as grpo-sort").into(),
+        );
     }
     let answers = read(&args.file)?;
     let scores = Judge::new(&spec.rewards)

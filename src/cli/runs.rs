@@ -2,6 +2,7 @@
 
 use super::{Context, exit::Exit};
 use crate::base::clock::{Clock, UnixMillis};
+use crate::base::text::quiet_json;
 use crate::base::{human, text::one_line};
 use crate::run::index::{self, RunStatus, RunSummary};
 use std::io::Write;
@@ -19,12 +20,12 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         .map_err(|e| anyhow::Error::new(e).context(cx.runs_dir.display().to_string()))?;
     runs.sort_by_key(|run| run.status != RunStatus::Live);
     for error in unreadable {
-        eprintln!("llmtui: {error}");
+        tell!("llmtui: {error}");
     }
     let mut out = std::io::stdout().lock();
     if args.json {
         for run in &runs {
-            writeln!(out, "{}", serde_json::to_string(run)?)?;
+            writeln!(out, "{}", quiet_json(serde_json::to_string(run)?))?;
         }
     } else if runs.is_empty() {
         writeln!(
@@ -33,23 +34,45 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             cx.runs_dir.display()
         )?;
     } else {
-        out.write_all(table(&runs, cx.clock.now(), cx.env.utf8).as_bytes())?;
+        let text = table(&runs, cx.clock.now(), cx.env.utf8, cx.columns());
+        out.write_all(text.as_bytes())?;
     }
     Ok(Exit::Done)
 }
 
 /// Rows of equal columns, the header first:
-/// `RUN  STATUS  VERDICT  STEP  LOSS  VAL  BEST  TIME  AGE  CURVE`.
-fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool) -> String {
+/// `RUN  STATUS  VERDICT  STEP  LOSS  VAL  BEST  TIME  AGE  CURVE  CHANGED`. On a terminal of `columns` the least important
+/// columns give way, and what was changed is cut.
+fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool, columns: Option<usize>) -> String {
     let head = [
         "RUN", "STATUS", "VERDICT", "STEP", "LOSS", "VAL", "BEST", "TIME", "AGE", "CURVE",
+        "CHANGED",
     ];
     let mut rows = vec![head.map(String::from)];
     rows.extend(runs.iter().map(|run| row(run, now, utf8)));
-    let mut widths = [0; 10];
+    let mut widths = [0; N];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut shown = [true; N];
+    let columns = columns.unwrap_or(usize::MAX);
+    let needed = |shown: &[bool; N]| -> usize {
+        // What was changed is worth a few columns, and is cut to what is left.
+        let least = |i: usize| {
+            if i == CHANGED {
+                widths[i].min(16)
+            } else {
+                widths[i]
+            }
+        };
+        (0..N).filter(|i| shown[*i]).map(|i| least(i) + 2).sum()
+    };
+    // Curve, best, training loss, time, verdict, what was changed.
+    for least in [9, 6, 4, 7, 2, CHANGED] {
+        if needed(&shown) > columns.saturating_add(2) {
+            shown[least] = false;
         }
     }
     let mut out = String::new();
@@ -58,18 +81,32 @@ fn table(runs: &[RunSummary], now: UnixMillis, utf8: bool) -> String {
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
             // Text left-aligned, numbers right-aligned.
             let padded = match column {
-                0..=2 | 9 => format!("{cell:<width$}  "),
+                _ if !shown[column] => continue,
+                0..=2 | 9 | CHANGED => format!("{cell:<width$}  "),
                 _ => format!("{cell:>width$}  "),
             };
             line.push_str(&padded);
         }
+        let line: String = line.trim_end().chars().take(columns).collect();
         out.push_str(line.trim_end());
         out.push('\n');
     }
     out
 }
 
-fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; 10] {
+/// Columns, and the one of what was changed.
+const N: usize = 11;
+const CHANGED: usize = N - 1;
+
+/// What a run's request changed of its preset: `lr=1e-5 max_steps=60`.
+fn changed(run: &RunSummary) -> String {
+    let asked = std::fs::read_to_string(run.path.join("asked.yaml")).unwrap_or_default();
+    let first = asked.lines().next().unwrap_or_default();
+    let words = first.split(" -s ").skip(1);
+    one_line(&words.collect::<Vec<_>>().join(" "))
+}
+
+fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
     let loss = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.4}"));
     let status = match run.phase {
         Some(crate::wire::Phase::Paused) => "paused",
@@ -95,6 +132,7 @@ fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; 10] {
         } else {
             String::new()
         },
+        changed(run),
     ]
 }
 
@@ -152,7 +190,7 @@ mod tests {
             val_loss: Some(1.25),
             ..summary()
         };
-        let text = table(&[summary(), stopped], UnixMillis(60_000), true);
+        let text = table(&[summary(), stopped], UnixMillis(60_000), true, None);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("RUN"), "{text}");
         assert!(lines[1].contains("40/2000") && lines[1].contains(" - "));
@@ -164,7 +202,28 @@ mod tests {
             column(lines[2]).map(|c| c - 1),
             "one · has two bytes"
         );
-        assert!(!table(&[summary()], UnixMillis(0), false).contains('█'));
+        assert!(!table(&[summary()], UnixMillis(0), false, None).contains('█'));
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_short_rows_and_what_was_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let asked = "# Requested: quickstart -s lr=1e-5 -s max_steps=60\nname: x\n";
+        std::fs::write(dir.path().join("asked.yaml"), asked).unwrap();
+        let run = || RunSummary {
+            path: dir.path().into(),
+            ..summary()
+        };
+        let wide = table(&[run()], UnixMillis(0), true, None);
+        assert!(wide.contains("CHANGED") && wide.contains("lr=1e-5 max_steps=60"));
+        for columns in [60, 80, 100, 120] {
+            let text = table(&[run(), run()], UnixMillis(0), true, Some(columns));
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(columns), "{columns}:\n{text}");
+            assert!(text.contains("STEP") && text.contains("VAL"), "{text}");
+        }
+        let text = table(&[run()], UnixMillis(0), true, Some(100));
+        assert!(text.contains("lr=1e-5"), "{text}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::args::{Resume, SpecArgs};
 use super::exit::{Exit, Failure};
 use super::run_ref::{named, spec_of};
-use super::{Context, headless, workbench};
+use super::{Context, headless, memory, workbench};
 use crate::base::human;
 use crate::data::{Dataset, Surroundings};
 use crate::engine::{EngineJob, TrainState};
@@ -77,9 +77,17 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         Some(resume) => resumed(resume, &args, cx)?,
         None => Target::New(Box::new(args.spec.load(cx)?)),
     };
+    if !args.force {
+        let spec = match &target {
+            Target::New(loaded) => loaded.spec.clone(),
+            Target::Resumed(run) => spec_of(run)?,
+        };
+        memory::check(&spec)?;
+    }
     if args.dry_run {
         return dry_run(&target, cx);
     }
+    crate::link::signals::survive_file_limits();
     let resume = matches!(target, Target::Resumed(_));
     let run = match target {
         Target::Resumed(run) => run,
@@ -116,7 +124,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
 /// What a changed value changed besides itself.
 fn say_notes(loaded: &Loaded) {
     for note in loaded.notes() {
-        eprintln!("note: {note}");
+        tell!("note: {note}");
     }
 }
 
@@ -211,13 +219,13 @@ fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
     let state = TrainState::blank(&spec, &data)?;
     for line in describe(&spec, &data, state.models.policy.n_params()) {
-        println!("{line}");
+        say!("{line}")?;
     }
     if let Target::Resumed(run) = target {
         let newest = run.checkpoints().last().map_or(0, |c| c.step);
-        println!("would resume {} from step {newest}", run.id());
+        say!("would resume {} from step {newest}", run.id())?;
     }
-    println!("dry run: nothing started");
+    say!("dry run: nothing started")?;
     Ok(Exit::Done)
 }
 

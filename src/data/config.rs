@@ -46,7 +46,7 @@ pub struct DataConfig {
     pub synthetic: Option<SyntheticConfig>,
     /// The embedded corpus used when no path is given: `tinyshakespeare`.
     pub corpus: String,
-    /// How rows are read, for sources that do not say their own; `auto` tells it from the rows.
+    /// How rows are read, for sources that do not say their own; `auto` detects it from the rows.
     pub format: FormatChoice,
     /// What happens at a row that cannot be used.
     pub on_bad_row: OnBadRow,
@@ -60,7 +60,7 @@ pub struct DataConfig {
     /// How documents are laid into rows; `auto`: stream for plain text, packed for conversations and completions.
     pub packing: PackingChoice,
     /// What happens to a document that is longer than a row; `auto`: split for plain text, truncate for conversations.
-    /// Whatever is lost is counted and told.
+    /// Whatever is lost is counted and reported.
     pub too_long: TooLongChoice,
     /// Shares for the beginning of a run; after the last stage the sources' own weights hold.
     pub curriculum: Vec<Stage>,

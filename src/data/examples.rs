@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Rows that are looked at to tell a format.
+/// Rows that a format is detected by.
 const SAMPLE: usize = 64;
-/// Bad rows that are passed over while looking for good ones to tell a format by.
+/// Bad rows skipped while looking for good ones to detect a format by.
 const SAMPLE_FAULTS: usize = 1000;
-/// Skipped rows that are told one by one.
+/// Skipped rows that are listed one by one.
 const LISTED: usize = 100;
 
 /// What a row that cannot be used does.
@@ -47,7 +47,7 @@ pub struct Examples {
 /// Opens a source and finds out how its rows are to be read. `format` holds for a source that does not say its own.
 ///
 /// # Errors
-/// The source cannot be opened, has no rows, or its format cannot be told.
+/// The source cannot be opened, has no rows, or its format cannot be detected.
 pub fn examples(
     source: &SourceConfig,
     format: FormatChoice,
@@ -116,7 +116,7 @@ fn sample(
 }
 
 impl Examples {
-    /// The format and what it was told by.
+    /// The format and what it was detected by.
     pub fn detection(&self) -> &Detection {
         &self.detection
     }

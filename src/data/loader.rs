@@ -82,7 +82,7 @@ impl Loader {
         }
     }
 
-    /// The step whose first micro-step is `micro_step`. Steps that follow each other lie ready; any other begins anew.
+    /// The step whose first micro-step is `micro_step`. Consecutive steps are prefetched; any other restarts the prefetch.
     pub fn batches(&mut self, micro_step: u64) -> StepBatches {
         if self.prefetch == Prefetch::Ahead {
             if self.worker.as_ref().is_none_or(|w| w.next != micro_step) {

@@ -1,4 +1,4 @@
-//! What is told of the sources of a mix while a run goes on: tokens and passes of each, as metrics that are declared.
+//! What is reported of the sources of a mix during a run: tokens and passes of each, as metrics that are declared.
 
 use crate::base::text::one_line;
 use crate::data::Dataset;

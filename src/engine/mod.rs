@@ -49,7 +49,7 @@ pub struct EngineJob {
     pub force: bool,
     /// Checkpoint and stop after this step, without changing the schedule.
     pub stop_after: Option<u64>,
-    /// Continue from the newest whole checkpoint instead of starting anew.
+    /// Continue from the newest whole checkpoint instead of starting at step 0.
     pub resume: bool,
     /// What of the environment a run needs: which GPUs CUDA shows, where the hub and the cache of tokens are.
     pub env: Env,
@@ -64,7 +64,7 @@ pub enum EngineError {
     /// A preflight check failed.
     #[error("{0}")]
     Refused(String),
-    /// The training broke: a loss that is no number, for one.
+    /// The training broke: a non-finite loss, for one.
     #[error("{0}")]
     Training(String),
     #[error("{0}; {hint}", hint = .0.hint())]
@@ -73,18 +73,23 @@ pub enum EngineError {
     Compute(#[from] candle_core::Error),
     #[error("checkpoint: {0}")]
     Checkpoint(#[from] checkpoint::CheckpointError),
+    /// The machine has not what the run needs: room on the disk, memory, threads.
+    #[error("{0}")]
+    Machine(String),
 }
 
 impl EngineError {
     fn outcome(&self) -> Outcome {
         match self {
             EngineError::Refused(_) => Outcome::Refused,
+            EngineError::Machine(_) => Outcome::Starved,
+            EngineError::Checkpoint(checkpoint::CheckpointError::Write { .. }) => Outcome::Starved,
             _ => Outcome::Failed,
         }
     }
 }
 
-/// What `Finished` tells besides the outcome.
+/// What `Finished` reports besides the outcome.
 #[derive(Debug, Default)]
 struct Summary {
     progress: Progress,
@@ -115,7 +120,10 @@ pub fn run(
     let (outcome, message) = match result {
         Ok(Ok(outcome)) => (outcome, String::new()),
         Ok(Err(error)) => (error.outcome(), error.to_string()),
-        Err(panic) => (Outcome::Crashed, rescue::crash_report(job, &*panic)),
+        Err(panic) => match rescue::starved(&*panic) {
+            Some(why) => (Outcome::Starved, why),
+            None => (Outcome::Crashed, rescue::crash_report(job, &*panic)),
+        },
     };
     let progress = &summary.progress;
     port.emit(Event::Finished {
@@ -155,7 +163,13 @@ fn in_pool<R: Send>(
         .num_threads(threads(&job.spec))
         .thread_name(|i| format!("compute-{i}"))
         .build()
-        .map_err(|e| EngineError::Setup(format!("cannot start compute threads: {e}")))?;
+        .map_err(|e| {
+            EngineError::Machine(format!(
+                "{} compute threads cannot be started: {e}; lower train.threads, or raise the limit on processes or \
+                 address space (ulimit -u, ulimit -v)",
+                threads(&job.spec)
+            ))
+        })?;
     pool.install(work)
 }
 

@@ -20,7 +20,7 @@ use crate::wire::{Event, Phase};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a long preparation says how far it is.
+/// How often a long preparation reports progress.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// Reads the data, builds the model and, on a resume, takes up the newest whole checkpoint.
@@ -52,11 +52,21 @@ pub(super) fn prepare<'a, 'p>(
         true => resume(job, port, &data, &mut state, &mut store)?,
         false => None,
     };
+    if (saved_at.is_some() || spec.train.from.is_some()) && !state.weights_are_finite()? {
+        let place = match (saved_at, &spec.train.from) {
+            (None, Some(from)) => format!("train.from: {}", one_line(&from.display().to_string())),
+            _ => format!("the checkpoint of step {}", state.progress.step),
+        };
+        return Err(EngineError::Setup(format!(
+            "{place} holds weights that are no numbers: it was saved from a run that diverged, or is damaged; take an older one"
+        )));
+    }
     let experience: Box<dyn Experience> = match Rollouts::of(spec, &data, &port.clock) {
         Some(rollouts) => Box::new(rollouts),
         None => Box::new(Loader::new(data.clone(), schedule(spec), Prefetch::Ahead)),
     };
     let stepper = Stepper::new(experience, Mix::of(&data));
+    let begun_from = saved_at.map(|_| state.progress.clone());
     let cx = RunContext {
         job,
         spec,
@@ -64,7 +74,7 @@ pub(super) fn prepare<'a, 'p>(
         data,
         state,
     };
-    Ok((cx, stepper, Checkpoints::new(store, saved_at)))
+    Ok((cx, stepper, Checkpoints::new(store, begun_from)))
 }
 
 /// Reads and tokenizes, and says in the log what was noticed.
@@ -139,7 +149,7 @@ fn schedule(spec: &RunSpec) -> BatchSchedule {
 }
 
 /// Takes up the newest whole checkpoint and says which broken ones were passed over. Without any checkpoint the run begins
-/// anew; with nothing but broken ones it does not: that is for the user to decide.
+/// at step 0; with nothing but broken ones it does not: that is for the user to decide.
 fn resume(
     job: &EngineJob,
     port: &mut Port<'_>,
@@ -159,13 +169,33 @@ fn resume(
     let Some(Found { step, path }) = newest else {
         if let Some(fault) = faults.first() {
             return Err(EngineError::Setup(format!(
-                "none of the {} checkpoints is whole ({fault}); delete them to begin anew",
+                "none of the {} checkpoints is whole ({fault}); delete them to start from step 0",
                 faults.len()
             )));
         }
-        return Ok(None);
+        return match last_told(job) {
+            Some(step) if !job.force => Err(EngineError::Setup(format!(
+                "the log tells of a checkpoint of step {step}, but {} holds none: bring the folder back, or begin anew with \
+                 --force",
+                job.run_dir.checkpoints_path().display()
+            ))),
+            Some(step) => {
+                let what =
+                    format!("the checkpoints up to step {step} are gone: the run begins anew");
+                port.warn(0, "checkpoints_gone", what, "begun anew because of --force");
+                Ok(None)
+            }
+            None => Ok(None),
+        };
     };
     let saved = checkpoint::load(&path, state)?;
+    if saved.progress.step != step {
+        return Err(EngineError::Setup(format!(
+            "{} is of step {}, not of step {step}: it does not belong there; delete that checkpoint",
+            path.join(checkpoint::STATE).display(),
+            saved.progress.step
+        )));
+    }
     match saved.fingerprint.compare(&Fingerprint::of(&job.spec, data)) {
         Match::Exact => {}
         Match::Inexact(why) => port.warn(
@@ -184,6 +214,21 @@ fn resume(
         }
     }
     Ok(Some(step))
+}
+
+/// Step of the newest checkpoint that the log acknowledges.
+fn last_told(job: &EngineJob) -> Option<u64> {
+    let mut last = None;
+    let kinds = ["Checkpointed", "RolledBack"];
+    // A log that cannot be read acknowledges nothing.
+    let _ =
+        crate::run::index::scan_events(&job.run_dir.events_path(), &kinds, |event| match event {
+            Event::Checkpointed { step, .. } => last = Some(step),
+            // Begun anew: what was saved before is given up.
+            Event::RolledBack { step: 0 } => last = None,
+            _ => {}
+        });
+    last
 }
 
 /// The `Started` event.

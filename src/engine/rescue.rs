@@ -5,7 +5,7 @@ use super::checkpoint::store;
 use std::any::Any;
 use std::path::Path;
 
-/// What the user reads when the loss or a gradient is no number any more, and what to do about it.
+/// What the user reads when the loss or a gradient is not finite, and what to do about it.
 pub(super) fn non_finite(what: &str, value: f64, step: u64, lr: f64, checkpoints: &Path) -> String {
     let kept = match store::list(checkpoints).first() {
         Some(found) => format!(
@@ -21,13 +21,28 @@ pub(super) fn non_finite(what: &str, value: f64, step: u64, lr: f64, checkpoints
     )
 }
 
-/// Writes what is known of a panic into the run's directory and says where.
-pub(super) fn crash_report(job: &EngineJob, panic: &(dyn Any + Send)) -> String {
-    let what = panic
+/// The words of a panic that the machine is to blame for: the standard library panics where no thread can be started.
+pub(super) fn starved(panic: &(dyn Any + Send)) -> Option<String> {
+    let what = words(panic);
+    what.starts_with("failed to spawn thread").then(|| {
+        format!(
+            "{what}: the limit on processes or on address space is reached (ulimit -u, ulimit -v); raise it, or lower \
+             train.threads"
+        )
+    })
+}
+
+fn words(panic: &(dyn Any + Send)) -> String {
+    panic
         .downcast_ref::<&str>()
         .map(ToString::to_string)
         .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without words".into());
+        .unwrap_or_else(|| "a panic without words".into())
+}
+
+/// Writes what is known of a panic into the run's directory and says where.
+pub(super) fn crash_report(job: &EngineJob, panic: &(dyn Any + Send)) -> String {
+    let what = words(panic);
     let path = job.run_dir.path().join("crash.txt");
     let report = format!(
         "llmtui {} crashed in the engine: {what}\n\nPlease report it and attach this file, spec.yaml and engine.log.\n",
@@ -48,6 +63,13 @@ pub(super) fn crash_report(job: &EngineJob, panic: &(dyn Any + Send)) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_cannot_be_started_is_the_machines_fault() {
+        let said = starved(&"failed to spawn thread: Os { code: 11 }".to_string());
+        assert!(said.is_some_and(|said| said.contains("ulimit -u")));
+        assert_eq!(starved(&"index out of bounds"), None);
+    }
 
     #[test]
     fn the_message_names_step_value_and_what_is_left() {

@@ -8,21 +8,58 @@ use crate::nn::generate::{Continuing, WhenFull, generate};
 use crate::wire::{Event, Phase};
 use std::ops::ControlFlow;
 
-/// Continues `prompt`; the text is the continuation alone. `broken_off` is asked before every token.
-pub fn continuation(
+/// Held-out questions that are answered in a sample.
+const QUESTIONS: usize = 2;
+
+/// What a sample continues.
+struct Given {
+    text: String,
+    tokens: Vec<u32>,
+}
+
+impl Given {
+    fn of_text(text: &str, data: &Dataset) -> Result<Given, String> {
+        let tokens = data
+            .tokenizer
+            .encode(text)
+            .map_err(|e| format!("the prompt: {e}; {}", e.hint()))?;
+        if tokens.is_empty() {
+            return Err("the prompt is empty: give at least one character".into());
+        }
+        Ok(Given {
+            text: text.into(),
+            tokens,
+        })
+    }
+}
+
+/// Where only answers are supervised: the first held-out questions, as their template renders them, the same ones each
+/// time. Nothing where a text is supervised from its beginning.
+fn questions(data: &Dataset) -> Vec<Given> {
+    let batch = data.val_batch(0, QUESTIONS);
+    let rows = (0..batch.batch_size).step_by(batch.unit.sequences());
+    let question = |row: usize| {
+        let at = row * batch.seq_len;
+        let mask = batch.mask.get(at..at + batch.seq_len)?;
+        let given = mask.iter().position(|counts| *counts).filter(|n| *n > 0)?;
+        let mut tokens = vec![batch.inputs[at]];
+        tokens.extend(&batch.targets[at..at + given]);
+        Some(Given {
+            text: data.tokenizer.decode(&tokens),
+            tokens,
+        })
+    };
+    rows.filter_map(question).collect()
+}
+
+/// Continues a prompt; the text is the continuation alone. `broken_off` is asked before every token.
+fn continuation(
     model: &mut Model,
     data: &Dataset,
-    prompt: &str,
+    tokens: &[u32],
     sampling: &Sampling,
     broken_off: &mut dyn FnMut() -> bool,
 ) -> Result<String, String> {
-    let tokens = data
-        .tokenizer
-        .encode(prompt)
-        .map_err(|e| format!("the prompt: {e}; {}", e.hint()))?;
-    if tokens.is_empty() {
-        return Err("the prompt is empty: give at least one character".into());
-    }
     let mut ids = Vec::new();
     let mut cut = None;
     let how = Continuing {
@@ -33,7 +70,7 @@ pub fn continuation(
             ContextLimit::Auto | ContextLimit::Roll => WhenFull::Roll,
         },
     };
-    let result = generate(model, &tokens, how, &mut |token| {
+    let result = generate(model, tokens, how, &mut |token| {
         ids.push(token.id);
         if !sampling.stop.is_empty() {
             cut = stop_at(&data.tokenizer.decode(&ids), &sampling.stop);
@@ -72,8 +109,22 @@ impl RunContext<'_, '_> {
         self.state.progress.sampled_at = Some(step);
     }
 
-    /// Samples and tells.
+    /// Samples and reports it. An empty prompt (blanks and line breaks) of a run that learns answers means its held-out
+    /// questions: without its template such a model only goes on with line breaks.
     pub(super) fn sample_now(&mut self, prompt: &str, sampling: &Sampling) -> Result<(), String> {
+        let mut given = match prompt.trim().is_empty() {
+            true => questions(&self.data),
+            false => Vec::new(),
+        };
+        if given.is_empty() {
+            given.push(Given::of_text(prompt, &self.data)?);
+        }
+        given
+            .iter()
+            .try_for_each(|given| self.sample_one(given, sampling))
+    }
+
+    fn sample_one(&mut self, given: &Given, sampling: &Sampling) -> Result<(), String> {
         let step = self.step();
         self.port.enter(Phase::Sampling, step);
         let begun = self.port.clock.elapsed();
@@ -81,14 +132,14 @@ impl RunContext<'_, '_> {
         let text = continuation(
             &mut self.state.models.policy,
             &self.data,
-            prompt,
+            &given.tokens,
             sampling,
             &mut || port.stop_is_waiting(),
         )?;
         let seconds = (self.port.clock.elapsed() - begun).as_secs_f64();
         self.port.emit(Event::Sampled {
             step,
-            prompt: prompt.into(),
+            prompt: given.text.clone(),
             text,
             seconds,
         });

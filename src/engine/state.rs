@@ -2,6 +2,7 @@
 //! random numbers need no state, because each draw is a function of its counters.
 
 use super::EngineError;
+use super::checkpoint::{Fault, Manifest};
 use super::roles::Models;
 use crate::base::child::Child;
 use crate::base::text::one_line;
@@ -128,7 +129,7 @@ impl TrainState {
     }
 }
 
-/// What products of this run are computed in, on this machine.
+/// The compute dtype of the run's matmuls on this machine.
 pub(super) fn arithmetic(spec: &RunSpec) -> Result<ComputeDtype, EngineError> {
     let asked = spec.train.precision.resolve();
     asked.map_err(|e| EngineError::Setup(format!("train.precision: {e}; {}", PrecisionError::HINT)))
@@ -171,6 +172,8 @@ fn start_from(
              leave data.tokenizer out, or set it to {{file: {{path: {shown}}}}}",
         )));
     }
+    Manifest::verify_if_any(place)
+        .map_err(|e| fault(format!("the checkpoint is damaged: {e}; {}", Fault::HINT)))?;
     source.fill(model).map_err(|e| fault(e.to_string()))
 }
 

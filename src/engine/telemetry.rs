@@ -111,9 +111,6 @@ mod tests {
         let Event::MachineDescribed { machine: value } = &described(&machine)[0] else {
             panic!("no machine");
         };
-        assert_eq!(
-            serde_json::from_value::<Machine>(value.clone()).unwrap(),
-            machine
-        );
+        assert_eq!(crate::base::json::read::<Machine>(value).unwrap(), machine);
     }
 }

@@ -1,4 +1,4 @@
-//! The training loop, in the order in which one would tell it.
+//! The training loop, in the order in which it happens.
 
 mod obey;
 mod stop;
@@ -83,8 +83,10 @@ impl Trainer<'_, '_> {
         let max_steps = self.cx.spec.train.max_steps;
         loop {
             self.cx.port.enter(Phase::Training, self.cx.step());
-            if self.obey()? == Flow::Stop {
-                return Ok(Outcome::Stopped);
+            match self.obey()? {
+                Flow::Continue => {}
+                Flow::Stop => return Ok(Outcome::Stopped),
+                Flow::SaveAndStop => return self.save_and_stop(),
             }
             let (step, done) = (self.cx.step(), &self.cx.state.progress);
             // Where answers begin is what their rise is measured against.
@@ -97,8 +99,7 @@ impl Trainer<'_, '_> {
                 if broken_off && self.cx.port.stop_is_waiting() {
                     // Done again at a resume.
                     if self.cx.port.stop_flag() {
-                        self.save_and_stop();
-                        return Ok(Outcome::Stopped);
+                        return self.save_and_stop();
                     }
                     continue;
                 }
@@ -118,14 +119,17 @@ impl Trainer<'_, '_> {
                 self.checkpoints.saved_at(),
             ) {
                 self.cx.refuse_broken_weights()?;
-                self.checkpoints.save_or_warn(&mut self.cx);
+                if step < max_steps {
+                    self.checkpoints.save_or_warn(&mut self.cx);
+                } else {
+                    self.checkpoints.save_at_the_end(&mut self.cx)?;
+                }
             }
             if step >= max_steps {
                 return Ok(Outcome::Completed);
             }
             if self.cx.job.stop_after.is_some_and(|last| step >= last) || self.cx.port.stop_flag() {
-                self.save_and_stop();
-                return Ok(Outcome::Stopped);
+                return self.save_and_stop();
             }
             self.cx.port.enter(Phase::Training, step);
             self.stepper.one_step(&mut self.cx)?;
@@ -134,7 +138,7 @@ impl Trainer<'_, '_> {
         }
     }
 
-    /// Keeps what `Finished` will tell up to date, so that it tells it after a panic, too.
+    /// Keeps what `Finished` reports up to date, so that it holds after a panic, too.
     fn summarize(&mut self) {
         let progress = &self.cx.state.progress;
         self.summary.progress.clone_from(progress);

@@ -96,9 +96,29 @@ pub struct Memory {
     pub cgroup_used: Option<u64>,
     /// OOM kills in this cgroup.
     pub oom_kills: Option<u64>,
+    /// Address space that this process may still take (`ulimit -v`), if that is limited.
+    pub address_left: Option<u64>,
 }
 
 impl Memory {
+    /// Bytes that this process can still get, and what bounds them.
+    pub fn left(&self) -> (u64, &'static str) {
+        let group = self
+            .cgroup_limit
+            .map(|limit| limit.saturating_sub(self.cgroup_used.unwrap_or(0)));
+        let bounds = [
+            (Some(self.available), "available on this machine"),
+            (group, "left in this cgroup (memory.max)"),
+            (self.address_left, "left of the address space (ulimit -v)"),
+        ];
+        let known = bounds
+            .into_iter()
+            .filter_map(|(bytes, what)| Some((bytes?, what)));
+        known
+            .min_by_key(|(bytes, _)| *bytes)
+            .unwrap_or((u64::MAX, ""))
+    }
+
     /// Most bytes this process can use.
     pub fn usable(&self) -> u64 {
         self.cgroup_limit

@@ -59,6 +59,11 @@ pub fn summary(file: Option<&Path>, env: &Env) -> Result<Summary, recorded::Reco
     Ok(provider(file, env)?.machine().summary())
 }
 
+/// Main memory as it is now, and this process's share of it; cheap.
+pub fn memory() -> Memory {
+    host::memory_of(&host::Root::live())
+}
+
 /// The live machine, or a recorded one from a file.
 ///
 /// # Errors

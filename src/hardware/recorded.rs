@@ -63,7 +63,7 @@ impl Recording {
         };
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(|e| shape(String::new(), e.to_string()))?;
-        let recording: Recording = serde_path_to_error::deserialize(&value).map_err(|e| {
+        let recording: Recording = crate::base::json::read(&value).map_err(|e| {
             let path = e.path().to_string();
             let place = match path.as_str() {
                 "." => String::new(),

@@ -152,7 +152,7 @@ fn read_foreign(map: &Map<String, Value>) -> Result<ModelConfig, String> {
 }
 
 fn read_own(own: &Value, map: &Map<String, Value>) -> Result<ModelConfig, String> {
-    let config: ModelConfig = serde_json::from_value(own.clone())
+    let config: ModelConfig = crate::base::json::read(own)
         .map_err(|e| format!("llmtui.model: {}", one_line(&e.to_string())))?;
     bounds(&config)?;
     let shape = config.shape(0);

@@ -2,7 +2,10 @@
 //! other processes. The engine itself sees an [`EngineIo`] and is unaware of sockets.
 
 use super::address::AddressError;
-use super::server::Server;
+use super::alarm::{Alarm, STALLED};
+use super::bound::Socket;
+use super::route::EngineEnd;
+use super::server::{Served, Server};
 use super::{COMMANDS, Link, thread};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::files::Lock;
@@ -26,6 +29,15 @@ pub enum HostError {
     Log(#[from] LogError),
     #[error(transparent)]
     Address(#[from] AddressError),
+    #[error(
+        "the engine's thread cannot be started: {0}; raise the limit on processes or address space (ulimit -u, ulimit -v)"
+    )]
+    Thread(std::io::Error),
+    #[error("the run's lock: {0}")]
+    Lock(std::io::Error),
+    /// The run was taken from its engine.
+    #[error("{0}")]
+    Lost(String),
     #[error("the engine panicked")]
     Panicked,
 }
@@ -39,11 +51,13 @@ pub struct EngineIo {
     pub stop: Arc<AtomicBool>,
 }
 
-/// The engine's writer to the log. A full disk blocks it, and training, until there is space or a stop is requested.
+/// The engine's writer to the log. A full disk blocks it, and training, until there is space or a stop is requested;
+/// viewers are told, past the log.
 #[derive(Debug)]
 pub struct Emitter {
     log: LogSender,
     stop: Arc<AtomicBool>,
+    raise: watch::Sender<Option<Alarm>>,
     lost: u64,
 }
 
@@ -58,12 +72,39 @@ impl Emitter {
                     self.lost += 1;
                     return;
                 }
-                Err(refused) => refused.0,
+                Err(refused) => {
+                    let (event, error) = *refused;
+                    self.tell(&error);
+                    event
+                }
             };
         }
-        while !self.stopping() && self.log.stalled().is_some() {
+        let mut told = false;
+        while !self.stopping()
+            && let Some(error) = self.log.stalled()
+        {
+            if !std::mem::replace(&mut told, true) {
+                self.tell(&error);
+            }
             self.log.wait(STALL_PAUSE);
         }
+        if told {
+            self.raise
+                .send_if_modified(|alarm| alarm.take_if(|alarm| alarm.code == STALLED).is_some());
+        }
+    }
+
+    fn tell(&self, error: &LogError) {
+        let alarm = Alarm {
+            code: STALLED,
+            message: format!("nothing can be logged, so training waits: {error}"),
+            hint: "make room on the disk, or stop the run",
+        };
+        self.raise.send_if_modified(|now| {
+            let news = now.as_ref() != Some(&alarm);
+            *now = Some(alarm);
+            news
+        });
     }
 
     /// Events dropped because the disk stayed full until the stop.
@@ -85,17 +126,49 @@ pub struct Host<T> {
     commands: SyncSender<Request>,
     growth: watch::Receiver<u64>,
     stop: Arc<AtomicBool>,
+    raise: watch::Sender<Option<Alarm>>,
     server: Option<Server>,
     claim: Lock,
 }
 
+/// How viewers in other processes reach an engine.
+#[derive(Debug)]
+pub struct Door {
+    env: Env,
+    socket: Option<Socket>,
+}
+
+impl Door {
+    /// A socket in the runtime directory, or inside the run's folder.
+    ///
+    /// # Errors
+    /// Neither can be had, or another engine answers there.
+    pub fn open(env: &Env, run: &RunDir) -> Result<Door, AddressError> {
+        Ok(Door {
+            env: env.clone(),
+            socket: Some(Socket::bind(env, run)?),
+        })
+    }
+
+    /// No socket yet: a place is sought while the engine runs.
+    pub fn shut(env: &Env) -> Door {
+        Door {
+            env: env.clone(),
+            socket: None,
+        }
+    }
+}
+
 impl<T: Send + 'static> Host<T> {
-    /// Starts `engine` on its own thread. `claim` is the run's lock, held until [`Host::wait`] returns. With `door`, the
-    /// run's socket is open before the engine's first event.
+    /// Starts `engine` on its own thread. `claim` is the run's lock, held until [`Host::wait`] returns. With an open `door`,
+    /// viewers can connect before the engine's first event.
+    ///
+    /// # Errors
+    /// The log cannot be opened, or no thread can be started.
     pub fn start(
         run: &RunDir,
         claim: Lock,
-        door: Option<&Env>,
+        door: Option<Door>,
         engine: impl FnOnce(EngineIo) -> T + Send + 'static,
     ) -> Result<Host<T>, HostError> {
         let (grown, growth) = watch::channel(0);
@@ -109,45 +182,69 @@ impl<T: Send + 'static> Host<T> {
         grown.send_replace(log.begin_seq());
         drop(grown);
         let (commands, receiver) = sync_channel(COMMANDS);
-        let server = door
-            .map(|env| Server::start(run, env, growth.clone(), commands.clone()))
-            .transpose()?;
         let stop = Arc::new(AtomicBool::new(false));
+        let (raise, _) = watch::channel(None);
         let io = EngineIo {
             emitter: Emitter {
                 log: sender,
                 stop: Arc::clone(&stop),
+                raise: raise.clone(),
                 lost: 0,
             },
             commands: receiver,
             stop: Arc::clone(&stop),
         };
-        Ok(Host {
+        let engine = std::thread::Builder::new()
+            .name("engine".into())
+            .spawn(move || engine(io))
+            .map_err(HostError::Thread)?;
+        let mut host = Host {
             run: run.clone(),
-            engine: std::thread::spawn(move || engine(io)),
+            engine,
             log,
             commands,
             growth,
             stop,
-            server,
+            raise,
+            server: None,
             claim,
-        })
+        };
+        if let Some(door) = door {
+            host.serve_at(door)?;
+        }
+        Ok(host)
     }
 
     /// Opens the run's socket for viewers in other processes, later than [`Host::start`] would.
     pub fn serve(&mut self, env: &Env) -> Result<(), HostError> {
-        let server = Server::start(&self.run, env, self.growth.clone(), self.commands.clone())?;
-        self.server = Some(server);
+        self.serve_at(Door::open(env, &self.run)?)
+    }
+
+    fn serve_at(&mut self, door: Door) -> Result<(), HostError> {
+        let served = Served {
+            run: self.run.clone(),
+            env: door.env,
+            growth: self.growth.clone(),
+            engine: self.end(),
+            raise: self.raise.clone(),
+            claim: self.claim.identity().map_err(HostError::Lock)?,
+        };
+        self.server = Some(Server::start(door.socket, served));
         Ok(())
+    }
+
+    /// The engine as viewers reach it.
+    fn end(&self) -> EngineEnd {
+        EngineEnd {
+            commands: self.commands.clone(),
+            stop: Arc::clone(&self.stop),
+            alarms: self.raise.subscribe(),
+        }
     }
 
     /// A viewer's end in this process.
     pub fn link(&self) -> Link {
-        thread::link(
-            &self.run.events_path(),
-            self.growth.clone(),
-            self.commands.clone(),
-        )
+        thread::link(&self.run.events_path(), self.growth.clone(), self.end())
     }
 
     /// The number of the last event in the log before this engine's first.
@@ -174,6 +271,7 @@ impl<T: Send + 'static> Host<T> {
     pub fn wait(self) -> Result<T, HostError> {
         let ending = self.engine.join();
         let logged = self.log.finish();
+        let lost = self.raise.borrow().clone().filter(Alarm::is_the_end);
         drop(self.growth);
         if let Some(server) = &self.server {
             server.wait_closed();
@@ -183,6 +281,9 @@ impl<T: Send + 'static> Host<T> {
             server.join();
         }
         let ending = ending.map_err(|_| HostError::Panicked)?;
+        if let Some(lost) = lost {
+            return Err(HostError::Lost(lost.message));
+        }
         logged?;
         Ok(ending)
     }

@@ -144,7 +144,7 @@ impl Launcher {
     ) -> Result<(), LaunchError> {
         let clock = SystemClock::new();
         while clock.elapsed() < PATIENCE {
-            if answers(&self.env, run.id())? {
+            if answers(&self.env, run)? {
                 return Ok(());
             }
             if let Ok(Some(status)) = child.try_wait() {

@@ -2,7 +2,10 @@
 //! (thread, socket, stdio, replay) does not matter to its owner. Dropping a link detaches; it never stops a run.
 
 mod address;
+mod alarm;
+mod bound;
 mod feed;
+mod follow;
 mod host;
 pub mod launch;
 mod open;
@@ -15,9 +18,10 @@ pub mod signals;
 mod socket;
 pub mod stdio;
 mod thread;
+mod watchman;
 
 pub use address::{AddressError, secure_dir, socket_path};
-pub use host::{Emitter, EngineIo, Host, HostError};
+pub use host::{Door, Emitter, EngineIo, Host, HostError};
 pub use open::{OpenError, open};
 pub use replay::replay;
 pub use socket::{ConnectError, answers, connect, relay};
@@ -50,6 +54,8 @@ pub enum SendError {
     Closed,
     #[error("this run is finished: there is no engine to command")]
     Replay,
+    #[error("the engine cannot be reached: only its log is shown")]
+    ReadOnly,
 }
 
 /// A connected engine.
@@ -58,6 +64,8 @@ pub struct Link {
     events: mpsc::Receiver<Incoming>,
     commands: Option<mpsc::Sender<Request>>,
     next_id: CommandId,
+    /// Why there are no commands.
+    mute: SendError,
 }
 
 impl Link {
@@ -67,6 +75,15 @@ impl Link {
             events,
             commands,
             next_id: first_id(),
+            mute: SendError::Replay,
+        }
+    }
+
+    /// A live run that can only be watched.
+    fn read_only(events: mpsc::Receiver<Incoming>) -> Self {
+        Link {
+            mute: SendError::ReadOnly,
+            ..Link::new(events, None)
         }
     }
 
@@ -89,7 +106,7 @@ impl Link {
 
     /// Sends a command without waiting; the answer event carries the returned id.
     pub fn send(&mut self, command: Command) -> Result<CommandId, SendError> {
-        let commands = self.commands.as_ref().ok_or(SendError::Replay)?;
+        let commands = self.commands.as_ref().ok_or_else(|| self.mute.clone())?;
         let id = self.next_id;
         commands
             .try_send(Request { id, command })
@@ -99,6 +116,11 @@ impl Link {
             })?;
         self.next_id += 1;
         Ok(id)
+    }
+
+    /// True if an engine is at work that cannot be reached.
+    pub fn is_read_only(&self) -> bool {
+        self.mute == SendError::ReadOnly
     }
 
     /// True if commands can be sent at all.

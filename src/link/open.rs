@@ -1,5 +1,6 @@
 //! Connecting to a run in any state: the socket if an engine is running, else its log.
 
+use super::follow::follow;
 use super::{ConnectError, Link, connect, replay};
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::paths::Env;
@@ -13,24 +14,28 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Why a run cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
     #[error("the log of {run} cannot be read: {error}")]
     Log { run: String, error: std::io::Error },
 }
 
 /// Connects to the run: every event from the first, then [`super::Incoming::CaughtUp`], then live events if there is an engine.
 ///
-/// Blocks briefly while an engine is starting or ending.
+/// Blocks briefly while an engine is starting or ending. A live engine that nobody can reach is watched by way of its log.
 pub fn open(run: &RunDir, env: &Env) -> Result<Link, OpenError> {
     let clock = SystemClock::new();
     while run.is_alive() {
-        match connect(env, run.id(), 1) {
+        match connect(env, run, 1) {
             Ok(link) => return Ok(link),
             Err(ConnectError::Absent { .. }) if clock.elapsed() < PATIENCE => {
                 std::thread::park_timeout(PAUSE);
             }
-            Err(e) => return Err(e.into()),
+            // The engine trains all the same: its log tells what it does.
+            Err(e) => {
+                return follow(run, &e.to_string()).map_err(|error| OpenError::Log {
+                    run: run.id().into(),
+                    error,
+                });
+            }
         }
     }
     replay(&run.events_path()).map_err(|error| OpenError::Log {

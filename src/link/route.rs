@@ -1,8 +1,11 @@
 //! Routing of commands: most are forwarded to the engine, which answers in the log; a few concern only the link and are
 //! answered here. Replies of a link are not part of the run's history, so they carry `seq` 0.
 
+use super::alarm::{Alarms, STALLED};
 use crate::base::clock::Clock;
 use crate::wire::{Command, CommandId, Envelope, Event, Request, VERSION};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 
 /// What to do with a command besides forwarding it.
@@ -18,15 +21,38 @@ pub(super) enum Routed {
     Answer(Event),
 }
 
+/// The engine as viewers reach it.
+#[derive(Debug, Clone)]
+pub(super) struct EngineEnd {
+    pub commands: SyncSender<Request>,
+    /// The engine's stop flag.
+    pub stop: Arc<AtomicBool>,
+    pub alarms: Alarms,
+}
+
+impl EngineEnd {
+    /// An engine that waits for the disk hears no commands, only its stop flag.
+    fn is_deaf(&self) -> bool {
+        let alarm = self.alarms.borrow();
+        alarm.as_ref().is_some_and(|alarm| alarm.code == STALLED)
+    }
+}
+
 /// Forwards a command without ever waiting for the engine.
-pub(super) fn route(request: Request, engine: &SyncSender<Request>) -> Routed {
+pub(super) fn route(request: Request, engine: &EngineEnd) -> Routed {
     let id = request.id;
+    let wants_end = matches!(request.command, Command::Stop { .. });
     match request.command {
         Command::Subscribe { from_seq } => Routed::Subscribe(from_seq),
         Command::Detach => Routed::Detach,
         Command::Ping => Routed::Answer(Event::Accepted { id }),
-        _ => match engine.try_send(request) {
-            Ok(()) => Routed::Forwarded,
+        _ => match engine.commands.try_send(request) {
+            Ok(()) => {
+                if wants_end && engine.is_deaf() {
+                    engine.stop.store(true, Ordering::Relaxed);
+                }
+                Routed::Forwarded
+            }
             Err(TrySendError::Full(_)) => Routed::Answer(rejected(
                 id,
                 "the engine is busy: too many commands are waiting; try again in a moment",
@@ -69,13 +95,43 @@ pub(super) fn id_of(line: &str) -> u64 {
 mod tests {
     use super::*;
 
+    fn engine(room: usize) -> (EngineEnd, std::sync::mpsc::Receiver<Request>) {
+        let (commands, received) = std::sync::mpsc::sync_channel(room);
+        let end = EngineEnd {
+            commands,
+            stop: Arc::default(),
+            alarms: tokio::sync::watch::channel(None).1,
+        };
+        (end, received)
+    }
+
+    #[test]
+    fn a_stop_reaches_an_engine_that_waits_for_the_disk() {
+        let (mut engine, _commands) = engine(8);
+        let stop = Command::Stop {
+            when: crate::wire::StopWhen::Now,
+        };
+        route(request(1, stop.clone()), &engine);
+        assert!(!engine.stop.load(Ordering::Relaxed), "it listens by itself");
+        let alarm = crate::link::alarm::Alarm {
+            code: STALLED,
+            message: String::new(),
+            hint: "",
+        };
+        engine.alarms = tokio::sync::watch::channel(Some(alarm)).1;
+        route(request(2, Command::Pause), &engine);
+        assert!(!engine.stop.load(Ordering::Relaxed));
+        route(request(3, stop), &engine);
+        assert!(engine.stop.load(Ordering::Relaxed));
+    }
+
     fn request(id: CommandId, command: Command) -> Request {
         Request { id, command }
     }
 
     #[test]
     fn a_full_engine_rejects_at_once_and_a_gone_one_too() {
-        let (engine, commands) = std::sync::mpsc::sync_channel(1);
+        let (engine, commands) = engine(1);
         assert_eq!(
             route(request(1, Command::Pause), &engine),
             Routed::Forwarded
@@ -94,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_concerns_the_link_never_reaches_the_engine() {
-        let (engine, commands) = std::sync::mpsc::sync_channel(8);
+        let (engine, commands) = engine(8);
         let answers = [
             route(request(1, Command::Ping), &engine),
             route(request(2, Command::Subscribe { from_seq: 7 }), &engine),

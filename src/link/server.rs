@@ -1,16 +1,19 @@
 //! The engine's side of the socket: its own thread with its own runtime, independent of the engine. Each
 //! viewer is fed from the log at its own pace; a viewer that does not read only delays itself.
 
-use super::address::{AddressError, restrict, secure_dir, socket_path};
+use super::alarm::{self, Alarm};
+use super::bound::Socket;
 use super::feed::Feed;
-use super::route::{Routed, envelope, id_of, rejected, route};
+use super::route::{EngineEnd, Routed, envelope, id_of, rejected, route};
+use super::watchman::Watchman;
 use crate::base::clock::{Clock, SystemClock};
+use crate::base::files::Identity;
 use crate::base::paths::Env;
 use crate::run::RunDir;
-use crate::wire::{Envelope, Event, MAX_LINE, Request, VERSION, decode_command, encode};
+use crate::wire::{Envelope, Event, MAX_LINE, VERSION, decode_command, encode};
 use futures_util::StreamExt;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, channel};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -27,37 +30,46 @@ const ANSWERS: usize = 64;
 /// Time allowed for viewers to read the end after the log is closed.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// A listening socket.
+/// How often the socket's file and the run's lock are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// Time allowed for a new connection to say what it wants.
+const FIRST_WORD: Duration = Duration::from_secs(30);
+
+/// A served run.
 #[derive(Debug)]
 pub(super) struct Server {
     thread: JoinHandle<()>,
     closed: Receiver<()>,
 }
 
+/// What a server needs of its engine's host.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub run: RunDir,
+    pub env: Env,
+    pub growth: watch::Receiver<u64>,
+    pub engine: EngineEnd,
+    pub raise: watch::Sender<Option<Alarm>>,
+    /// The lock that this process holds.
+    pub claim: Identity,
+}
+
 impl Server {
-    /// Binds the run's socket and serves until the log closes.
-    pub fn start(
-        run: &RunDir,
-        env: &Env,
-        growth: watch::Receiver<u64>,
-        engine: SyncSender<Request>,
-    ) -> Result<Server, AddressError> {
-        let path = socket_path(env, run.id())?;
-        let listener = bind(&path)?;
-        let door = Door {
-            path,
-            run: run.id().into(),
-            log: run.events_path(),
-            growth,
-            engine,
-        };
+    /// Serves at `socket` until the log closes. Without one, and when its file vanishes, a place is sought every second.
+    pub fn start(socket: Option<Socket>, served: Served) -> Server {
         let (say_closed, closed) = channel();
+        let door = Door {
+            run: served.run.id().into(),
+            log: served.run.events_path(),
+            growth: served.growth,
+            engine: served.engine,
+        };
+        let watchman = Watchman::new(served.run, served.claim, served.raise);
+        let env = served.env;
         let thread = super::on_own_runtime(async move {
-            if let Ok(listener) = UnixListener::from_std(listener) {
-                door.serve(listener, say_closed).await;
-            }
+            door.serve(socket, &env, watchman, say_closed).await;
         });
-        Ok(Server { thread, closed })
+        Server { thread, closed }
     }
 
     /// Waits until no new viewer can connect.
@@ -71,44 +83,52 @@ impl Server {
     }
 }
 
-/// Binds immediately, so that errors go to the caller. The caller holds the run's lock: an existing socket file belongs
-/// to a dead engine.
-fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, AddressError> {
-    let io_error = |error| AddressError::Io {
-        path: path.into(),
-        error,
-    };
-    if let Some(dir) = path.parent() {
-        secure_dir(dir)?;
-    }
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(io_error(e)),
-        _ => {}
-    }
-    let listener = std::os::unix::net::UnixListener::bind(path).map_err(io_error)?;
-    restrict(path)?;
-    listener.set_nonblocking(true).map_err(io_error)?;
-    Ok(listener)
-}
-
 /// Shared state of the viewers' tasks.
 #[derive(Debug, Clone)]
 struct Door {
-    path: PathBuf,
     run: String,
     log: PathBuf,
     growth: watch::Receiver<u64>,
-    engine: SyncSender<Request>,
+    engine: EngineEnd,
+}
+
+/// The socket and its handle in the event loop.
+struct Open {
+    socket: Socket,
+    listener: UnixListener,
+}
+
+impl Open {
+    fn new(socket: Socket) -> Option<Open> {
+        let listener = UnixListener::from_std(socket.listener().ok()?).ok()?;
+        Some(Open { socket, listener })
+    }
+
+    async fn accept(open: &Option<Open>) -> std::io::Result<UnixStream> {
+        match open {
+            Some(open) => open.listener.accept().await.map(|(stream, _)| stream),
+            None => std::future::pending().await,
+        }
+    }
 }
 
 impl Door {
-    async fn serve(self, listener: UnixListener, closed: std::sync::mpsc::Sender<()>) {
+    async fn serve(
+        self,
+        socket: Option<Socket>,
+        env: &Env,
+        mut watchman: Watchman,
+        closed: std::sync::mpsc::Sender<()>,
+    ) {
+        let mut open = socket.and_then(Open::new);
         let mut viewers = JoinSet::new();
         let mut growth = self.growth.clone();
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) if viewers.len() < MAX_VIEWERS && ours(&stream) => {
+                accepted = Open::accept(&open) => match accepted {
+                    Ok(stream) if viewers.len() < MAX_VIEWERS && ours(&stream) => {
                         viewers.spawn(self.clone().view(stream));
                     }
                     Ok(_) => {}
@@ -117,10 +137,14 @@ impl Door {
                 },
                 Some(_) = viewers.join_next() => {}
                 changed = growth.changed() => if changed.is_err() { break },
+                _ = look.tick() => {
+                    if watchman.look(&self.engine) && open.as_ref().is_none_or(|open| !open.socket.stands()) {
+                        open = Socket::bind(env, watchman.run()).ok().and_then(Open::new);
+                    }
+                }
             }
         }
-        let _ = std::fs::remove_file(&self.path);
-        drop(listener);
+        drop((open, watchman));
         drop(closed);
         let drained = async { while viewers.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(DRAIN, drained).await;
@@ -151,8 +175,12 @@ impl Door {
         write.write_all(self.hello(&clock).as_bytes()).await?;
         let mut feed = None;
         let mut lines = String::new();
+        let mut alarms = self.engine.alarms.clone();
         loop {
             tokio::select! {
+                alarm = alarm::next(&mut alarms) => {
+                    write.write_all(encode(&alarm.envelope(&clock)).as_bytes()).await?;
+                }
                 answer = answers.recv() => match answer {
                     Some(Answer::Feed(from)) => {
                         feed = Some(Feed::new(&self.log, self.growth.clone(), from));
@@ -220,13 +248,21 @@ fn ours(stream: &UnixStream) -> bool {
 
 /// Reads commands until the viewer leaves. An invalid line is answered, not executed; one that is too long closes
 /// the connection.
-async fn listen(
-    read: OwnedReadHalf,
-    engine: &SyncSender<Request>,
-    say: mpsc::Sender<Answer>,
-) -> Left {
+async fn listen(read: OwnedReadHalf, engine: &EngineEnd, say: mpsc::Sender<Answer>) -> Left {
     let mut lines = FramedRead::new(read, LinesCodec::new_with_max_length(MAX_LINE));
-    while let Some(line) = lines.next().await {
+    let mut patience = Some(FIRST_WORD);
+    loop {
+        let line = match patience.take() {
+            // Whoever connects and says nothing keeps a place from others.
+            Some(patience) => tokio::time::timeout(patience, lines.next())
+                .await
+                .ok()
+                .flatten(),
+            None => lines.next().await,
+        };
+        let Some(line) = line else {
+            return Left::Freely;
+        };
         let answer = match line {
             Ok(line) => match decode_command(&line) {
                 Ok(request) => match route(request, engine) {
@@ -248,5 +284,4 @@ async fn listen(
             return Left::Freely;
         }
     }
-    Left::Freely
 }

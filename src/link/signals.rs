@@ -1,10 +1,12 @@
-//! Signal handling of an engine process: ignore SIGHUP, save and stop on SIGTERM or SIGINT, and turn a file-size limit
+//! Signal handling of an engine process: ignore SIGHUP, save and stop on SIGTERM, SIGINT, SIGQUIT or SIGUSR1, and turn a file-size limit
 //! into an error of the write that hit it. Also interrupts for interactive commands.
 
+use crate::base::clock::{Clock, SystemClock};
 use crate::wire::{Command, Request, StopWhen};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, channel};
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -17,35 +19,55 @@ pub enum Hangup {
     Stop,
 }
 
-/// Installs the handlers and returns once they are active. SIGTERM and SIGINT set `stop` (save, then stop); a second
-/// one sends `Stop now`.
-pub fn handle(stop: Arc<AtomicBool>, engine: SyncSender<Request>, hangup: Hangup) {
+/// Signals closer to each other than this are one request: shells, schedulers and impatient hands send several.
+const SAME: Duration = Duration::from_secs(1);
+
+/// Writes that hit a file-size limit fail from now on; without this the process would be killed. Returns once that holds.
+pub fn survive_file_limits() {
     let (ready, installed) = channel::<()>();
     super::on_own_runtime(async move {
         // Must stay alive: a handled SIGXFSZ turns the kill into an error of the write that hit the limit.
         let _limit = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
-        let mut signals = [
-            signal(SignalKind::terminate()).ok(),
-            signal(SignalKind::interrupt()).ok(),
-            signal(SignalKind::hangup()).ok(),
-        ];
         drop(ready);
+        std::future::pending::<()>().await;
+    });
+    let _ = installed.recv();
+}
+
+/// Installs the handlers and returns once they are active. SIGTERM, SIGINT, SIGQUIT and SIGUSR1 (of schedulers) set `stop`
+/// (save, then stop); a later one sends `Stop now`.
+pub fn handle(stop: Arc<AtomicBool>, engine: SyncSender<Request>, hangup: Hangup) {
+    let (ready, installed) = channel::<()>();
+    super::on_own_runtime(async move {
+        let mut ends = [
+            SignalKind::terminate(),
+            SignalKind::interrupt(),
+            SignalKind::quit(),
+            SignalKind::user_defined1(),
+        ]
+        .map(|kind| signal(kind).ok());
+        let mut hang_up = signal(SignalKind::hangup()).ok();
+        drop(ready);
+        let clock = SystemClock::new();
+        let mut first = None;
         loop {
-            let [terminate, interrupt, hang_up] = &mut signals;
+            let [terminate, interrupt, quit, user] = &mut ends;
             tokio::select! {
                 () = heard(terminate) => {}
                 () = heard(interrupt) => {}
-                () = heard(hang_up) => if hangup == Hangup::Ignore { continue },
+                () = heard(quit) => {}
+                () = heard(user) => {}
+                () = heard(&mut hang_up) => if hangup == Hangup::Ignore { continue },
             }
-            if stop.swap(true, Ordering::Relaxed) {
-                let now = Command::Stop {
-                    when: StopWhen::Now,
-                };
-                let _ = engine.try_send(Request {
-                    id: 0,
-                    command: now,
-                });
+            let now = clock.elapsed();
+            stop.store(true, Ordering::Relaxed);
+            if now.saturating_sub(*first.get_or_insert(now)) < SAME {
+                continue;
             }
+            let command = Command::Stop {
+                when: StopWhen::Now,
+            };
+            let _ = engine.try_send(Request { id: 0, command });
         }
     });
     let _ = installed.recv();

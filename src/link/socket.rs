@@ -1,9 +1,10 @@
 //! The viewer's side of a live run's socket.
 
-use super::address::{AddressError, secure_dir, socket_path};
+use super::address::{self, Address, AddressError};
 use super::pipe::{End, framed, link, pump};
 use super::{Incoming, Link};
 use crate::base::paths::Env;
+use crate::run::RunDir;
 use crate::wire::{Command, Event, Request, decode_envelope, encode};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -30,12 +31,12 @@ pub enum ConnectError {
     Handshake { path: PathBuf, why: String },
 }
 
-/// Connects to run `id`: its log from event `from_seq` on, then live.
-pub fn connect(env: &Env, id: &str, from_seq: u64) -> Result<Link, ConnectError> {
-    let (path, stream) = dial(env, id)?;
+/// Connects to a run: its log from event `from_seq` on, then live.
+pub fn connect(env: &Env, run: &RunDir, from_seq: u64) -> Result<Link, ConnectError> {
+    let (path, stream) = dial(env, run)?;
     let absent = absent(&path);
     stream.set_read_timeout(Some(GREETING)).map_err(absent)?;
-    let target = greet(&stream, &path, id)?;
+    let target = greet(&stream, &path, run.id())?.0;
     let subscribe = Request {
         id: 0,
         command: Command::Subscribe { from_seq },
@@ -50,14 +51,35 @@ pub fn connect(env: &Env, id: &str, from_seq: u64) -> Result<Link, ConnectError>
     Ok(pumped(stream, target))
 }
 
-/// Opens the run's socket, which must be in a folder of our own.
-fn dial(env: &Env, id: &str) -> Result<(PathBuf, UnixStream), ConnectError> {
-    let path = socket_path(env, id)?;
-    if let Some(dir) = path.parent().filter(|dir| dir.exists()) {
-        secure_dir(dir)?;
-    }
+/// Opens the run's socket: in a runtime folder of our own, or inside the run's folder. The first place's fault is told.
+fn dial(env: &Env, run: &RunDir) -> Result<(PathBuf, UnixStream), ConnectError> {
+    let usual = address::usual(env, run, false).map_err(ConnectError::from);
+    usual.and_then(|place| dial_at(&place)).or_else(|first| {
+        let place = address::in_run(run)?;
+        dial_at(&place).map_err(|_| first)
+    })
+}
+
+fn dial_at(place: &Address) -> Result<(PathBuf, UnixStream), ConnectError> {
+    let path = place.path.clone();
     let stream = UnixStream::connect(&path).map_err(absent(&path))?;
+    if !ours(&stream) {
+        let why = "another user listens there".to_string();
+        return Err(ConnectError::Handshake { path, why });
+    }
     Ok((path, stream))
+}
+
+/// True if the other end was opened by this user.
+pub(super) fn ours(stream: &UnixStream) -> bool {
+    rustix::net::sockopt::socket_peercred(stream)
+        .is_ok_and(|peer| peer.uid == rustix::process::getuid())
+}
+
+/// The process at the other end, if it greets as the engine of run `id` in time.
+pub(super) fn greeting_pid(stream: &UnixStream, path: &Path, id: &str) -> Option<u32> {
+    stream.set_read_timeout(Some(GREETING)).ok()?;
+    Some(greet(stream, path, id).ok()?.1)
 }
 
 fn absent(path: &Path) -> impl Fn(std::io::Error) -> ConnectError + Copy {
@@ -68,26 +90,25 @@ fn absent(path: &Path) -> impl Fn(std::io::Error) -> ConnectError + Copy {
 }
 
 /// True if an engine answers at the run's socket.
-pub fn answers(env: &Env, id: &str) -> Result<bool, ConnectError> {
-    let path = socket_path(env, id)?;
-    let Ok(stream) = UnixStream::connect(&path) else {
+pub fn answers(env: &Env, run: &RunDir) -> Result<bool, ConnectError> {
+    let Ok((path, stream)) = dial(env, run) else {
         return Ok(false);
     };
     stream
         .set_read_timeout(Some(GREETING))
         .map_err(absent(&path))?;
-    greet(&stream, &path, id).map(|_| true)
+    greet(&stream, &path, run.id()).map(|_| true)
 }
 
 /// Relays bytes between a live run's socket and a pair of streams, for a viewer at the other end of a pipe or ssh.
 /// Returns when the run closes its socket; the run is unaffected.
 pub fn relay(
     env: &Env,
-    id: &str,
+    run: &RunDir,
     mut input: impl Read + Send + 'static,
     output: &mut impl Write,
 ) -> Result<(), ConnectError> {
-    let (path, stream) = dial(env, id)?;
+    let (path, stream) = dial(env, run)?;
     let mut to_engine = stream.try_clone().map_err(absent(&path))?;
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut input, &mut to_engine);
@@ -107,8 +128,8 @@ pub fn relay(
     Ok(())
 }
 
-/// Reads the greeting and checks run and version. Returns the log's current end.
-fn greet(stream: &UnixStream, path: &Path, id: &str) -> Result<u64, ConnectError> {
+/// Reads the greeting and checks run and version. Returns the log's current end and the engine's process.
+fn greet(stream: &UnixStream, path: &Path, id: &str) -> Result<(u64, u32), ConnectError> {
     let strange = |why: String| ConnectError::Handshake {
         path: path.into(),
         why,
@@ -124,7 +145,7 @@ fn greet(stream: &UnixStream, path: &Path, id: &str) -> Result<u64, ConnectError
     let text = String::from_utf8_lossy(&line);
     let greeting = decode_envelope(text.trim_end()).map_err(|e| strange(e.to_string()))?;
     match greeting.event {
-        Event::Hello { run, .. } if run == id => Ok(greeting.seq),
+        Event::Hello { run, pid, .. } if run == id => Ok((greeting.seq, pid)),
         Event::Hello { run, .. } => Err(strange(format!("it holds another run, {run}"))),
         _ => Err(strange("it did not greet".into())),
     }
@@ -152,20 +173,27 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
 
-    /// What `connect` says to a peer that greets with `words`.
-    fn met(words: &'static str) -> ConnectError {
+    fn place() -> (tempfile::TempDir, Env, RunDir) {
         let dir = tempfile::tempdir().unwrap();
         let env = Env {
             runtime_dir: dir.path().join("sockets"),
             ..Env::default()
         };
-        secure_dir(&env.runtime_dir).unwrap();
-        let listener = UnixListener::bind(socket_path(&env, "mine").unwrap()).unwrap();
+        let clock = crate::base::clock::ManualClock::at(0);
+        let run = RunDir::create(dir.path(), "mine", "", "", &clock).unwrap();
+        (dir, env, run)
+    }
+
+    /// What `connect` says to a peer that greets with `words`.
+    fn met(words: &'static str) -> ConnectError {
+        let (_dir, env, run) = place();
+        let place = address::usual(&env, &run, true).unwrap();
+        let listener = UnixListener::bind(&place.path).unwrap();
         let peer = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(words.as_bytes()).unwrap();
         });
-        let error = connect(&env, "mine", 1).unwrap_err();
+        let error = connect(&env, &run, 1).unwrap_err();
         peer.join().unwrap();
         error
     }
@@ -189,14 +217,10 @@ mod tests {
     #[test]
     fn a_door_that_closes_at_once_counts_as_nobody() {
         assert!(matches!(met(""), ConnectError::Absent { .. }));
-        let dir = tempfile::tempdir().unwrap();
-        let env = Env {
-            runtime_dir: dir.path().join("none"),
-            ..Env::default()
-        };
-        assert!(!answers(&env, "mine").unwrap());
+        let (_dir, env, run) = place();
+        assert!(!answers(&env, &run).unwrap());
         assert!(matches!(
-            connect(&env, "mine", 1),
+            connect(&env, &run, 1),
             Err(ConnectError::Absent { .. })
         ));
     }

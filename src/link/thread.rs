@@ -1,16 +1,16 @@
 //! A link to an engine in the same process: `--foreground`, headless runs and tests.
 
+use super::alarm::{self, Alarms};
 use super::feed::Feed;
-use super::route::{Routed, envelope, route};
+use super::route::{EngineEnd, Routed, envelope, route};
 use super::{COMMANDS, EVENTS, Incoming, Link};
 use crate::base::clock::SystemClock;
 use crate::wire::{Event, Request, decode_envelope};
 use std::path::Path;
-use std::sync::mpsc::SyncSender;
 use tokio::sync::{mpsc, watch};
 
 /// Follows the log at `path` from its first event and forwards commands to `engine`.
-pub(super) fn link(path: &Path, growth: watch::Receiver<u64>, engine: SyncSender<Request>) -> Link {
+pub(super) fn link(path: &Path, growth: watch::Receiver<u64>, engine: EngineEnd) -> Link {
     let (events, incoming) = mpsc::channel(EVENTS);
     let (commands, requests) = mpsc::channel(COMMANDS);
     let target = *growth.borrow();
@@ -22,6 +22,7 @@ pub(super) fn link(path: &Path, growth: watch::Receiver<u64>, engine: SyncSender
                 let _ = events.send(Incoming::Closed(closed)).await;
             }
             () = forward(requests, &engine, &events) => {}
+            () = warn(engine.alarms.clone(), &events) => {}
         }
     });
     Link::new(incoming, Some(commands))
@@ -61,7 +62,7 @@ async fn deliver(mut feed: Feed, target: u64, events: &mpsc::Sender<Incoming>) -
 
 async fn forward(
     mut requests: mpsc::Receiver<Request>,
-    engine: &SyncSender<Request>,
+    engine: &EngineEnd,
     events: &mpsc::Sender<Incoming>,
 ) {
     let clock = SystemClock::new();
@@ -76,6 +77,18 @@ async fn forward(
                     return;
                 }
             }
+        }
+    }
+}
+
+/// Passes on what the log cannot tell, as long as anybody listens.
+async fn warn(mut alarms: Alarms, events: &mpsc::Sender<Incoming>) {
+    let clock = SystemClock::new();
+    loop {
+        let alarm = alarm::next(&mut alarms).await;
+        let told = Incoming::Event(Box::new(alarm.envelope(&clock)));
+        if events.send(told).await.is_err() {
+            return;
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The readings that the engine takes: what each is called, what it measures and where its definition comes from. How a
-//! reading is computed stands where its ingredients are (engine, methods); what it means is told by the guide.
+//! reading is computed stands where its ingredients are (engine, methods); the guide says what it means.
 
 mod readings;
 

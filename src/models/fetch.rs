@@ -90,7 +90,7 @@ fn weights(
         choice(
             repo,
             e.to_string(),
-            "the repository is broken: tell its owner",
+            "the repository is broken: inform its owner",
         )
     })?;
     match shards.iter().find(|shard| !has(shard)) {
@@ -98,7 +98,7 @@ fn weights(
         Some(missing) => Err(choice(
             repo,
             format!("{} names {missing}, which is not there", hf::INDEX),
-            "the repository is not complete: tell its owner, or name another revision",
+            "the repository is not complete: inform its owner, or name another revision",
         )),
     }
 }

@@ -252,7 +252,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Log-probabilities and entropies of a batch with their graph, and whether targets were the likeliest tokens.
+    /// Log-probabilities and entropies of a batch with their graph, and whether targets were the top-1 tokens.
     pub fn outputs(&self, batch: &TokenBatch) -> Result<Graph> {
         let shape = (batch.batch_size, batch.seq_len);
         let ids = Tensor::from_slice(batch.inputs, shape, &self.device())?;

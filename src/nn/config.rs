@@ -46,7 +46,7 @@ pub struct ModelConfig {
     pub global_every: Option<usize>,
     /// Queries and keys are normalised head by head, each with a gain of head_dim, before they are rotated (Qwen3).
     pub qk_norm: bool,
-    /// What products of queries and keys are multiplied by. Default: 1 / √head_dim.
+    /// Scale of the attention scores. Default: 1 / √head_dim.
     #[schemars(range(min = 1e-6, max = 1000.0))]
     pub attention_scale: Option<f64>,
     /// Attention scores s become c · tanh(s / c), so none is beyond c (Gemma 2: 50). Default: no cap.
@@ -66,7 +66,7 @@ pub struct ModelConfig {
     pub mlp: MlpConfig,
     /// Many feed-forward blocks, of which each token passes a few. Default: one block for all.
     pub moe: Option<MoeConfig>,
-    /// Share of features that training sets to zero, drawn anew each step: of the embeddings, and of what attention and
+    /// Share of features that training sets to zero, drawn each step: of the embeddings, and of what attention and
     /// feed-forward blocks add to the residual stream. Evaluation and generation drop nothing.
     #[schemars(range(min = 0.0, max = 0.95))]
     pub dropout: f64,

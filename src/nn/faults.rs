@@ -129,7 +129,7 @@ fn rotary(config: &ModelConfig, faults: &mut Faults) {
     faults.want(
         rope.local_theta.is_none() || config.sliding_window.is_some(),
         &["position.rope.local_theta", "sliding_window"],
-        "local_theta is for blocks with a sliding window, and there is none",
+        "local_theta is for blocks with a sliding window, and no block has one",
         "say sliding_window and global_every, or leave local_theta out",
     );
     if let Some(ScalingConfig::Llama3(scaling)) = &rope.scaling {
@@ -162,7 +162,7 @@ fn rotary(config: &ModelConfig, faults: &mut Faults) {
         faults.want(
             rope.theta > 1.0,
             &["position.rope.theta"],
-            "YaRN tells pairs apart by their speed, and with theta 1 all turn alike",
+            "YaRN scales pairs by their speed, and with theta 1 all turn alike",
             "10000 is usual",
         );
     }
@@ -172,7 +172,7 @@ fn attention(config: &ModelConfig, faults: &mut Faults) {
     faults.want(
         config.global_every.is_none() || config.sliding_window.is_some(),
         &["global_every", "sliding_window"],
-        "global_every says which blocks are without a sliding window, and there is none",
+        "global_every says which blocks are without a sliding window, and none is set",
         "say sliding_window, or leave global_every out",
     );
 }

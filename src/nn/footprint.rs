@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpointing_changes_no_bit_and_the_foretold_bytes_are_exact() {
+    fn checkpointing_changes_no_bit_and_the_predicted_bytes_are_exact() {
         for n_layer in [1, 2, 3, 5] {
             for config in [gpt2(n_layer), llama(n_layer)] {
                 for adapter in adapters() {

@@ -175,7 +175,7 @@ pub fn generate_batch(
     Ok(texts.into_iter().map(Text::generated).collect())
 }
 
-/// Sees that prompts can be read, and tells for how many tokens each text needs room.
+/// Checks that prompts can be read, and returns how many tokens each text needs room for.
 fn room(model: &Model, prompts: &[Prompt], how: Continuing) -> Result<usize> {
     let limit = model.shape().seq_len;
     for prompt in prompts {

@@ -196,7 +196,7 @@ impl Params {
         Ok(&self.grads)
     }
 
-    /// The flat gradients for a backward, and how it has to write them: all of them anew, or adding to what is there.
+    /// The flat gradients for a backward, and whether it overwrites them or adds to them.
     pub(crate) fn open_grads(&mut self) -> (Tensor, Accumulation) {
         let into = if std::mem::take(self.cleared.get_mut()) {
             Accumulation::Overwrite

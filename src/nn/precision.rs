@@ -3,8 +3,8 @@
 use crate::kernels::matmul::{ComputeDtype, bf16_available};
 use serde::{Deserialize, Serialize};
 
-/// Number format of matrix products, which are nearly all the arithmetic. Weights, gradients, moments and everything
-/// between products are f32 under each of them.
+/// Compute dtype of matmuls, which are nearly all the arithmetic. Weights, gradients, moments and everything
+/// between matmuls are f32 under each of them.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -15,7 +15,7 @@ pub enum Precision {
     Auto,
     /// 24 bits of significand.
     F32,
-    /// Factors rounded to 8 bits of significand on their way into a product, sums in f32.
+    /// Factors rounded to 8 bits of significand on their way into a matmul, sums in f32.
     Bf16,
 }
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 /// The kernels of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Matrix products of linear layers with their bias and residual.
+    /// Matmuls of linear layers with their bias and residual.
     LinearForward,
     LinearBackward,
-    /// Causal attention with its own products, both directions.
+    /// Causal attention with its own matmuls, both directions.
     AttentionForward,
     AttentionBackward,
     Norm,

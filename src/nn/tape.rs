@@ -135,7 +135,7 @@ impl Arena {
         self.cells[slot.0].value = value;
     }
 
-    /// A buffer of `len` arbitrary elements, the last one freed first: it is the likeliest to be in a cache.
+    /// A buffer of `len` arbitrary elements, the last one freed first: it is the most likely to be in a cache.
     pub fn buffer(&mut self, len: usize) -> Buffer {
         match self.pool.iter().rposition(|buffer| buffer.len() == len) {
             Some(at) => self.pool.swap_remove(at),

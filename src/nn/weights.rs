@@ -109,7 +109,7 @@ enum StoredPart {
 }
 
 impl Stored {
-    /// Asks `read` for every parameter and puts together what one product serves.
+    /// Asks `read` for every parameter and puts together what one matmul serves.
     pub fn new<E: From<candle_core::Error>>(
         layout: &Layout,
         mut read: impl FnMut(&ParamInfo) -> Result<StoredTensor, E>,
@@ -260,7 +260,7 @@ mod tests {
                 let square = |x: f32| f64::from(x * x);
                 let off: f64 = a.iter().zip(&b).map(|(a, b)| square(a - b)).sum();
                 let share = (off / b.iter().map(|b| square(*b)).sum::<f64>()).sqrt();
-                // Activations are rounded to eight bits on their way into a product of quantised weights, and these weights
+                // Activations are rounded to eight bits on their way into a matmul with quantized weights, and these weights
                 // are large: errors grow from layer to layer.
                 let allowed = if kind == Kind::F32 { 1e-5 } else { 0.05 };
                 assert!(share <= allowed, "{kind:?}: {share}");

@@ -173,7 +173,7 @@ mod tests {
     use crate::optim::tests::{model, take_up, update};
 
     #[test]
-    fn a_part_that_is_none_is_refused_by_name() {
+    fn an_unknown_part_is_refused_by_name() {
         let model = model();
         let mut rule = Config::default().build(model.params()).unwrap();
         let error = rule.read_state("adamw.steep", &mut |_| ()).unwrap_err();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn norms_of_the_last_update_are_told_tensor_by_tensor() {
+    fn norms_of_the_last_update_are_reported_per_tensor() {
         let mut model = model();
         let mut rule = Config::default().build(model.params()).unwrap();
         assert!(rule.last_norms().is_empty());

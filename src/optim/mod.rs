@@ -42,9 +42,9 @@ pub trait UpdateRule: Send {
     fn last_norms(&self) -> &[TensorNorms];
     /// Names and lengths of everything that the next step depends on besides weights and gradients.
     fn state(&self) -> Vec<StatePart>;
-    /// Hands one part's values to `read`, without a copy where they lie in host memory; refuses a name that is none.
+    /// Hands one part's values to `read`, without a copy where they lie in host memory; errors on an unknown name.
     fn read_state(&self, name: &str, read: &mut dyn FnMut(&[f32])) -> Result<()>;
-    /// Lets `write` fill one part in place; refuses a name that is none.
+    /// Lets `write` fill one part in place; errors on an unknown name.
     fn write_state(&mut self, name: &str, write: &mut dyn FnMut(&mut [f32])) -> Result<()>;
 }
 

@@ -184,7 +184,13 @@ fn smaller_portions(r: &mut Request) -> Option<(String, String)> {
     let (now, accum) = (r.micro_batch, r.grad_accum);
     (now < before).then(|| {
         let what = format!("micro-batch {before} → {now}, accumulate {accum}");
-        (what, format!("--batch {now} --grad-accum {accum}"))
+        let flag = match r.estimator {
+            Estimator::General => format!("--batch {now} --grad-accum {accum}"),
+            Estimator::Engine => {
+                format!("-s train.micro_batch_size={now} -s train.grad_accum_steps={accum}")
+            }
+        };
+        (what, flag)
     })
 }
 
@@ -269,7 +275,10 @@ fn shorter(r: &mut Request) -> Option<(String, String)> {
     (now < before).then(|| {
         (
             format!("sequences of {before} → {now} tokens"),
-            format!("--seq-len {now}"),
+            match r.estimator {
+                Estimator::General => format!("--seq-len {now}"),
+                Estimator::Engine => format!("-s model.seq_len={now}"),
+            },
         )
     })
 }

@@ -20,6 +20,7 @@ pub mod probe;
 pub mod quantity;
 pub mod reference;
 pub mod request;
+pub mod room;
 pub mod scaling;
 pub mod scheme;
 pub mod small_runs;

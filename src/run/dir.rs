@@ -3,7 +3,9 @@
 use super::header::{FORMAT, Header};
 use super::id::new_id;
 use crate::base::clock::Clock;
-use crate::base::files::{Lock, is_locked, sync_dir, try_lock, write_atomic, write_synced};
+use crate::base::files::{
+    Lock, is_locked, read_small_text, sync_dir, try_lock, write_atomic, write_synced,
+};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,6 +13,10 @@ use std::time::Duration;
 /// Checking whether a run is alive takes its lock for an instant, so a refused lock is retried this often.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
+/// Longest name of a file, and so of a run, in bytes.
+const MAX_NAME: usize = 255;
+/// Largest `run.json` that is read, in bytes.
+const MAX_HEADER: u64 = 1 << 20;
 /// Attempts at a free name; a second one is already rare.
 const NAME_TRIES: usize = 16;
 
@@ -129,7 +135,7 @@ impl RunDir {
     /// Reads `run.json`.
     pub fn header(&self) -> Result<Header, RunError> {
         let path = self.header_path();
-        let text = std::fs::read_to_string(&path).map_err(|e| match e.kind() {
+        let text = read_small_text(&path, MAX_HEADER).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 RunError::NotARun(self.root.clone())
             }
@@ -146,10 +152,12 @@ impl RunDir {
                 format: header.format,
             });
         }
-        if header.id.is_empty() || header.id.contains(['/', '\0']) || header.id.starts_with('.') {
+        let plain = !header.id.contains(['/', '\0']) && !header.id.starts_with('.');
+        if header.id.is_empty() || header.id.len() > MAX_NAME || !plain {
+            let shown: String = header.id.chars().take(MAX_NAME).collect();
             return Err(RunError::Damaged {
                 path: self.root.clone(),
-                why: format!("{:?} is not a valid run id", header.id),
+                why: format!("{shown:?} is not a valid run id"),
             });
         }
         Ok(header)
@@ -341,11 +349,12 @@ mod tests {
             Err(RunError::Damaged { .. })
         ));
         header.format = 1;
-        header.id = "../elsewhere".into();
-        run.write_header(&header).unwrap();
-        assert!(matches!(
-            RunDir::open(run.path()),
-            Err(RunError::Damaged { .. })
-        ));
+        for id in ["../elsewhere".to_string(), "x".repeat(70_000)] {
+            header.id = id;
+            run.write_header(&header).unwrap();
+            let refused = RunDir::open(run.path()).unwrap_err();
+            assert!(matches!(refused, RunError::Damaged { .. }));
+            assert!(refused.to_string().len() < 1000);
+        }
     }
 }

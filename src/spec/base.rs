@@ -39,6 +39,13 @@ pub struct BaseModel {
     config: ModelConfig,
 }
 
+impl BaseModel {
+    /// Its context in tokens.
+    pub fn seq_len(&self) -> usize {
+        self.config.seq_len
+    }
+}
+
 /// Reads the description of the model at a path.
 ///
 /// # Errors

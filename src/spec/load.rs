@@ -29,7 +29,16 @@ impl Loaded {
             let key = path.rsplit('.').next().unwrap_or(path);
             Some(format!("{key} {value}: {how}"))
         });
-        implied.collect()
+        implied.chain(self.shorter_context()).collect()
+    }
+
+    /// Checkpoints and exports of a run with shorter rows than its start model say that length.
+    fn shorter_context(&self) -> Option<String> {
+        let base = base::base_model(self.spec.train.from.as_deref()?).ok()?;
+        let (ours, theirs) = (self.spec.model.seq_len, base.seq_len());
+        (ours < theirs).then(|| {
+            format!("model.seq_len {ours} becomes the context of the trained model; the start model's is {theirs}")
+        })
     }
 }
 
@@ -154,7 +163,7 @@ fn name_from(stem: &str, label: &str) -> Setting {
 
 /// The typed config. The earlier checks should leave nothing to find here; anything found anyway is an issue.
 pub(super) fn typed(value: &Value, issues: &mut Vec<Issue>) -> Option<RunConfig> {
-    match serde_path_to_error::deserialize::<_, RunConfig>(value) {
+    match crate::base::json::read::<RunConfig>(value) {
         Ok(config) => Some(config),
         Err(error) => {
             issues.push(Issue {

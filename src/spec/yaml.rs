@@ -10,6 +10,8 @@ use std::fmt;
 
 /// Deepest accepted nesting, most values and largest text: presets are small, YAML bombs are not.
 const MAX_DEPTH: usize = 64;
+/// Most brackets that may be open at once; texts in quotes have some that never close.
+const MAX_BRACKETS: usize = 1000;
 const MAX_NODES: usize = 10_000;
 const MAX_BYTES: usize = 1 << 20;
 
@@ -50,6 +52,20 @@ fn parse_any(text: &str) -> Result<Value, YamlError> {
             "{} bytes of YAML: the limit is {MAX_BYTES}",
             text.len()
         )));
+    }
+    // The parser takes time with the square of the depth before it looks at it.
+    let mut depth = 0_usize;
+    for byte in text.bytes() {
+        match byte {
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_BRACKETS {
+            return Err(YamlError::Refused(format!(
+                "more than {MAX_BRACKETS} brackets are open: values are nested at most {MAX_DEPTH} deep"
+            )));
+        }
     }
     let budget = Budget {
         nodes: &Cell::new(0),

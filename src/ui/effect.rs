@@ -50,7 +50,7 @@ pub enum Effect {
     OpenWizard,
     /// Read a preset for the editor.
     OpenEditor(String),
-    /// Run the checks of a spec for the wizard; `round` tells this round from earlier ones.
+    /// Run the checks of a spec for the wizard; `round` distinguishes it from earlier rounds.
     Preflight {
         round: u64,
         yaml: String,
@@ -74,7 +74,7 @@ pub enum Effect {
     PlanTarget {
         name: String,
     },
-    /// Look at data; words on how far it is come in between. An inspection that is under way is given up.
+    /// Look at data; words on how far it is come in between. An inspection under way is cancelled.
     InspectData(Box<Subject>),
     RefreshRuns,
     ListCheckpoints,

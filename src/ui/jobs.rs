@@ -68,6 +68,8 @@ impl Workplace {
     }
 
     fn start_loaded(&self, loaded: &crate::spec::Loaded) -> Linked {
+        crate::plan::room::check(&loaded.spec, &crate::hardware::memory())
+            .map_err(|shortage| shortage.to_string())?;
         let name = &loaded.spec.name;
         let (spec, asked) = (loaded.spec.to_yaml(), &loaded.asked);
         let run = RunDir::create(&self.runs_dir, name, &spec, asked, &SystemClock::new())
@@ -99,7 +101,7 @@ impl Workplace {
         crate::advisor::look::Machine::of(summary, known)
     }
 
-    /// Runs the checks of a spec in a process of its own and tells each; ends it when `take` wants no more.
+    /// Runs the checks of a spec in a process of its own and reports each; ends it when `take` wants no more.
     ///
     /// # Errors
     /// Why they could not be made.
@@ -262,7 +264,7 @@ impl Workplace {
     }
 }
 
-/// Looks at data, with words on how far it is, until it is done, given up, or `take` says that nobody listens.
+/// Looks at data, with words on how far it is, until it is done, cancelled, or `take` says that nobody listens.
 pub fn inspect(
     subject: &Subject,
     context: &ReadContext,
@@ -297,7 +299,7 @@ pub fn inspect(
             hint if hint.is_empty() => e.to_string(),
             hint => format!("{e}; try {hint}"),
         }),
-        Err(_) => Err("a bug ended the inspection; the crash file tells more".into()),
+        Err(_) => Err("a bug ended the inspection; see the crash file".into()),
     };
     if !given_up.load(Ordering::Relaxed) {
         let name = subject.name.clone();

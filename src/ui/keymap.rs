@@ -16,7 +16,7 @@ pub struct Key {
 
 impl Key {
     /// Terminals send `?` with or without Shift and `H` with or without it: for marks Shift goes, for letters it is
-    /// told by the case alone.
+    /// distinguished by case alone.
     fn normal(code: KeyCode, modifiers: KeyModifiers) -> Key {
         let mut modifiers =
             modifiers & (KeyModifiers::SHIFT | KeyModifiers::CONTROL | KeyModifiers::ALT);

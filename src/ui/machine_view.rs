@@ -76,7 +76,7 @@ impl MachineView {
         match &envelope.event {
             Event::MachineDescribed { machine } => {
                 // A description that a newer writer made may have parts of a shape unknown here: then there is none.
-                if let Ok(machine) = serde_json::from_value(machine.clone()) {
+                if let Ok(machine) = crate::base::json::read(machine) {
                     self.describe(machine);
                 }
             }

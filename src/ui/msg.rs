@@ -172,7 +172,7 @@ pub struct CheckpointRow {
     /// The run's id.
     pub run: String,
     pub step: u64,
-    /// Nats per token, where the log tells.
+    /// Nats per token, where the log has it.
     pub val_loss: Option<f64>,
     pub best: bool,
     /// The run still trains.

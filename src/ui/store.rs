@@ -80,7 +80,7 @@ pub enum LinkState {
 #[derive(Debug)]
 pub struct HeldRun {
     pub slot: Slot,
-    /// The preset's name or the run's id, until the engine tells its own.
+    /// The preset's name or the run's id, until the engine reports its own.
     pub title: String,
     pub path: Option<PathBuf>,
     pub holder: Holder,

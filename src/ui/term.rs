@@ -90,7 +90,7 @@ impl Drop for Guard {
     }
 }
 
-/// Errors are ignored: the terminal may be gone, and there is nobody to tell.
+/// Errors are ignored: the terminal may be gone, and there is nobody to report to.
 fn give_back(inside: &AtomicBool) {
     if !inside.swap(false, Ordering::Relaxed) {
         return;

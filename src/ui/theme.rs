@@ -36,7 +36,7 @@ pub enum Meaning {
     Cursor,
     /// The unfilled part of bars.
     Track,
-    /// Behind every second token, so that neighbours can be told apart; lies under another meaning.
+    /// Behind every second token, so that neighbours differ; lies under another meaning.
     Shade,
     /// Tokens that the model was less and less sure of; [`Meaning::Text`] stands for sure.
     #[serde(rename = "heat-1")]
@@ -295,7 +295,7 @@ impl Themes {
 
 fn read(text: &str) -> Result<ThemeFile, String> {
     let value = crate::spec::yaml::parse(text).map_err(|e| e.to_string())?;
-    serde_path_to_error::deserialize(value).map_err(|e| e.to_string())
+    crate::base::json::read(&value).map_err(|e| e.to_string())
 }
 
 impl StyleFile {

@@ -1,6 +1,7 @@
 //! One JSON object per line. Lines are bounded: a peer cannot make us buffer more than [`MAX_LINE`] bytes.
 
 use super::{Envelope, Request, VERSION};
+use crate::base::text::quiet_json;
 
 /// Longest accepted line in bytes, without the newline.
 pub const MAX_LINE: usize = 1 << 20;
@@ -18,10 +19,11 @@ pub enum DecodeError {
     Malformed(#[from] serde_json::Error),
 }
 
-/// One line, newline included.
+/// One line, newline included. Whatever is shown raw, with `cat` or `--json`, cannot steer the terminal.
 pub fn encode<T: serde::Serialize>(message: &T) -> String {
     match serde_json::to_string(message) {
-        Ok(mut line) => {
+        Ok(line) => {
+            let mut line = quiet_json(line);
             line.push('\n');
             line
         }

@@ -43,8 +43,10 @@ pub enum Outcome {
     Completed,
     /// Stopped on request; can be resumed.
     Stopped,
-    /// The training failed (NaN, out of memory, data exhausted); `message` gives the reason.
+    /// The training failed (NaN, data exhausted); `message` gives the reason.
     Failed,
+    /// The machine failed it: no room for the last checkpoint, no memory, no threads. Can be resumed.
+    Starved,
     /// A preflight check failed and the run was not forced.
     Refused,
     /// A bug in the engine; `message` names the crash file.
@@ -194,6 +196,9 @@ pub enum Event {
         /// Entropy of that distribution in nats; absent in older engines.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         entropy: Option<Num>,
+        /// Its id in the model's vocabulary; absent in older engines and for text held back at the end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<u32>,
     },
     /// The end of a `Generate` answer.
     Generated {

@@ -1,7 +1,8 @@
 //! Atomic files, exclusive locks, and free disk space.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Writes `bytes` to `path` through a temporary file: readers see the old contents or the new ones, never a mix.
@@ -34,6 +35,52 @@ pub fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Opening a pipe waits for its other end, unless told not to.
+fn no_wait() -> i32 {
+    rustix::fs::OFlags::NONBLOCK.bits().cast_signed()
+}
+
+/// Opens a plain file for reading. A pipe or a device would keep its reader waiting, or never end.
+///
+/// # Errors
+/// It is no plain file; or whatever opening says.
+pub fn open_plain(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(no_wait())
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "it is not a plain file",
+    ))
+}
+
+/// Reads a file that ought to be small.
+///
+/// # Errors
+/// It is no plain file or has more than `limit` bytes.
+pub fn read_small(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_plain(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let why = format!("it has more than {limit} bytes, too many for a file of its kind");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(bytes)
+}
+
+/// The same for text.
+///
+/// # Errors
+/// Also where it is not UTF-8.
+pub fn read_small_text(path: &Path, limit: u64) -> io::Result<String> {
+    String::from_utf8(read_small(path, limit)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
+}
+
 /// Makes renames and new files inside `dir` durable.
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
@@ -42,7 +89,38 @@ pub fn sync_dir(dir: &Path) -> io::Result<()> {
 /// An exclusive lock, held until dropped or until the process dies.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Lock {
+    /// Which file is locked, whatever its name is by now.
+    pub fn identity(&self) -> io::Result<Identity> {
+        Ok(Identity::of(&self.file.metadata()?))
+    }
+}
+
+/// Which file or folder something is: its device and number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity(u64, u64);
+
+impl Identity {
+    fn of(meta: &fs::Metadata) -> Identity {
+        use std::os::unix::fs::MetadataExt;
+        Identity(meta.dev(), meta.ino())
+    }
+
+    /// That of what stands at `path`; of a link, the link's own.
+    pub fn at(path: &Path) -> io::Result<Identity> {
+        Ok(Identity::of(&fs::symlink_metadata(path)?))
+    }
+
+    /// Sixteen hexadecimal digits, for file names.
+    pub fn short(self) -> String {
+        // Multipliers of MurmurHash3's finalizer: neighbouring inodes get names that are easy to tell apart.
+        let mixed =
+            self.0.wrapping_mul(0xff51_afd7_ed55_8ccd) ^ self.1.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        format!("{mixed:016x}")
+    }
 }
 
 /// Takes the lock on `path` (created if absent); `Ok(None)` if another holder is alive.
@@ -51,9 +129,10 @@ pub fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
         .create(true)
         .truncate(false)
         .write(true)
+        .custom_flags(no_wait())
         .open(path)?;
     match file.try_lock() {
-        Ok(()) => Ok(Some(Lock { _file: file })),
+        Ok(()) => Ok(Some(Lock { file })),
         Err(fs::TryLockError::WouldBlock) => Ok(None),
         Err(fs::TryLockError::Error(e)) => Err(e),
     }
@@ -61,7 +140,11 @@ pub fn try_lock(path: &Path) -> io::Result<Option<Lock>> {
 
 /// True while another process (or another handle of this one) holds the lock on `path`.
 pub fn is_locked(path: &Path) -> bool {
-    match OpenOptions::new().write(true).open(path) {
+    let file = OpenOptions::new()
+        .write(true)
+        .custom_flags(no_wait())
+        .open(path);
+    match file {
         Ok(file) => matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)),
         Err(_) => false,
     }
@@ -97,6 +180,24 @@ mod tests {
         assert!(try_lock(&path).unwrap().is_none());
         drop(lock);
         assert!(try_lock(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn small_files_are_read_and_pipes_devices_and_large_ones_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        fs::write(&path, "abc").unwrap();
+        assert_eq!(read_small_text(&path, 3).unwrap(), "abc");
+        let large = read_small(&path, 2).unwrap_err().to_string();
+        assert!(large.contains("more than 2 bytes"), "{large}");
+        fs::write(&path, [0xff]).unwrap();
+        assert!(read_small_text(&path, 3).is_err());
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+        for path in [&pipe, Path::new("/dev/zero"), dir.path()] {
+            let refused = read_small(path, 10).unwrap_err().to_string();
+            assert!(refused.contains("not a plain file"), "{path:?}: {refused}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod files;
 pub mod finding;
 pub mod human;
+pub mod json;
 pub mod mapped;
 pub mod num;
 pub mod paths;

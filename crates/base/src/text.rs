@@ -33,6 +33,30 @@ pub fn one_line(text: &str) -> String {
     sanitize(text).replace(['\n', '\t'], " ")
 }
 
+/// JSON with every character that could steer a terminal escaped; JSON itself escapes only the C0 controls.
+pub fn quiet_json(json: String) -> String {
+    // Plain ASCII, the usual case, holds at most DEL.
+    if json.bytes().all(|byte| byte < 0x7f) || !json.chars().any(is_hidden) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        if is_hidden(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Steering, and no white space between JSON's values.
+fn is_hidden(c: char) -> bool {
+    c != '\n' && is_steering(c)
+}
+
 fn is_steering(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{ad}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
@@ -56,6 +80,19 @@ mod tests {
         assert_eq!(one_line("a\nb\tc"), "a b c");
         let zalgo = format!("e{}", "\u{301}".repeat(1000));
         assert_eq!(sanitize(&zalgo).chars().count(), 1 + MAX_COMBINING);
+    }
+
+    #[test]
+    fn quiet_json_says_the_same_without_steering() {
+        let value = serde_json::json!({"a\u{9b}": "x\u{7f}\u{202e}\u{e0041}ü\n漢"});
+        for text in [value.to_string(), format!("{value:#}")] {
+            let quiet = quiet_json(text.clone());
+            assert!(!quiet.chars().any(is_hidden), "{quiet}");
+            assert!(quiet.contains('ü') && quiet.contains('漢'));
+            let back: serde_json::Value = serde_json::from_str(&quiet).unwrap();
+            assert_eq!(back, value);
+        }
+        assert_eq!(quiet_json("{\n}".into()), "{\n}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod adamw;
 pub mod aligned;
 pub mod allocations;
 pub mod attention;
+pub mod bandwidth;
 #[cfg(test)]
 mod check;
 pub mod dropout;

@@ -1,6 +1,6 @@
 //! `llmtui bench decode`: prefill and decode throughput of a model at batch size 1.
 
-use super::machine::{peak_rss, read_bandwidth};
+use super::machine::peak_rss;
 use super::sizes::smol_135m;
 use super::{Exit, arithmetic, check, pool, precision};
 use crate::base::clock::Clock;
@@ -8,6 +8,7 @@ use crate::base::human;
 use crate::base::stats::median;
 use crate::cli::Context;
 use crate::cli::exit::Failure;
+use crate::kernels::bandwidth::read_bandwidth;
 use crate::models::{ModelSource, SourceError};
 use crate::nn::{Model, Precision, compute_dtype_name};
 use serde::Serialize;
@@ -73,9 +74,9 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let (pool, threads) = pool(args.threads)?;
     let report = pool.install(|| measure(&args, threads, cx))?;
     if args.json {
-        println!("{}", serde_json::to_string(&report)?);
+        say!("{}", serde_json::to_string(&report)?)?;
     } else {
-        print_table(&report);
+        print_table(&report)?;
     }
     Ok(Exit::Done)
 }
@@ -180,30 +181,32 @@ fn round(
     })
 }
 
-fn print_table(report: &Report) {
-    println!(
+fn print_table(report: &Report) -> std::io::Result<()> {
+    say!(
         "{} parameters, weights in {}, the rest in {}, {} threads",
         human::short(report.n_params as f64),
         report.weights.join(" and "),
         report.precision,
         report.threads
-    );
-    println!(
+    )?;
+    say!(
         "prefill            {:.0} tokens per second, a prompt of {}",
-        report.prefill_tok_per_sec, report.prompt_tokens
-    );
-    println!(
+        report.prefill_tok_per_sec,
+        report.prompt_tokens
+    )?;
+    say!(
         "decode             {:.1} tokens per second, {:.0} % of the {:.0} that memory allows at {:.1} GB/s",
         report.decode_tok_per_sec,
         100.0 * report.decode_tok_per_sec / report.decode_limit_tok_per_sec,
         report.decode_limit_tok_per_sec,
         report.read_bandwidth_gb_per_sec
-    );
-    println!(
+    )?;
+    say!(
         "per decoded token  {} of weights read",
         human::bytes(report.bytes_per_token as u64)
-    );
+    )?;
     if let Some(bytes) = report.peak_rss_bytes {
-        println!("peak memory        {}", human::bytes(bytes));
+        say!("peak memory        {}", human::bytes(bytes))?;
     }
+    Ok(())
 }

@@ -1,8 +1,8 @@
 //! `llmtui bench`: benchmarks of this machine, without a run. One file per subject.
 
 mod decode;
-mod gemm;
 mod machine;
+mod matmul;
 mod sizes;
 mod train;
 mod trainee;
@@ -23,14 +23,14 @@ pub struct Args {
 pub enum What {
     Train(train::Args),
     Decode(decode::Args),
-    Gemm(gemm::Args),
+    Gemm(matmul::Args),
 }
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     match args.what {
         What::Train(args) => train::run(args, cx),
         What::Decode(args) => decode::run(args, cx),
-        What::Gemm(args) => gemm::run(args, cx),
+        What::Gemm(args) => matmul::run(args, cx),
     }
 }
 

@@ -91,9 +91,9 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let (pool, threads) = pool(args.threads)?;
     let report = pool.install(|| measure(&args, threads, cx))?;
     if args.json {
-        println!("{}", serde_json::to_string(&report)?);
+        say!("{}", serde_json::to_string(&report)?)?;
     } else {
-        print_table(&report);
+        print_table(&report)?;
     }
     Ok(Exit::Done)
 }
@@ -167,8 +167,8 @@ fn measure(args: &Args, threads: usize, cx: &Context) -> anyhow::Result<Report> 
     })
 }
 
-fn print_table(report: &Report) {
-    println!(
+fn print_table(report: &Report) -> std::io::Result<()> {
+    say!(
         "size {:?}, {}: {} parameters, {} × {} tokens per step, {} threads",
         report.size,
         report.precision,
@@ -176,39 +176,44 @@ fn print_table(report: &Report) {
         report.batch_size,
         report.seq_len,
         report.threads
-    );
-    println!("tokens per second  {}", human::short(report.tok_per_sec));
-    println!(
+    )?;
+    say!("tokens per second  {}", human::short(report.tok_per_sec))?;
+    say!(
         "step               {:.1} ms median of {}, {:.1} to {:.1} ms",
-        report.step_ms_median, report.steps, report.step_ms_min, report.step_ms_max
-    );
-    print_arithmetic(report);
+        report.step_ms_median,
+        report.steps,
+        report.step_ms_min,
+        report.step_ms_max
+    )?;
+    print_arithmetic(report)?;
     let activations = human::bytes(report.pass_bytes);
     match report.peak_rss_bytes {
-        Some(bytes) => println!(
+        Some(bytes) => say!(
             "peak memory        {}, of which activations {activations}",
             human::bytes(bytes)
-        ),
-        None => println!("activations        {activations}"),
+        )?,
+        None => say!("activations        {activations}")?,
     }
     let faults = report.page_faults_per_step;
     let faults = faults.map_or(String::new(), |n| format!(", {n:.1} page faults"));
-    println!(
+    say!(
         "each step          {:.1} allocations{faults}",
         report.allocations_per_step
-    );
-    println!(
+    )?;
+    say!(
         "first step         starts after {:.2} s, ends after {:.2} s",
-        report.ready_s, report.first_step_s
-    );
-    println!();
-    println!("{:<20} {:>9}  {:>6}", "kernel", "ms/step", "share");
+        report.ready_s,
+        report.first_step_s
+    )?;
+    say!()?;
+    say!("{:<20} {:>9}  {:>6}", "kernel", "ms/step", "share")?;
     for Share { name, ms, share } in &report.kernels {
-        println!("{name:<20} {ms:>9.2}  {:>4.1} %", 100.0 * share);
+        say!("{name:<20} {ms:>9.2}  {:>4.1} %", 100.0 * share)?;
     }
+    Ok(())
 }
 
-fn print_arithmetic(report: &Report) {
+fn print_arithmetic(report: &Report) -> std::io::Result<()> {
     let peaks = report.peak_gflops;
     let in_f32 = format!(
         "{:.0} % of this machine's {:.0} GFLOP/s in f32",
@@ -216,12 +221,13 @@ fn print_arithmetic(report: &Report) {
         peaks.f32
     );
     match peaks.bf16.filter(|_| report.precision == "bf16") {
-        Some(bf16) => println!(
+        Some(bf16) => say!(
             "MFU                {:.0} % of its {bf16:.0} GFLOP/s in bf16, {in_f32}",
             100.0 * report.mfu
-        ),
-        None => println!("arithmetic         {in_f32}"),
+        )?,
+        None => say!("arithmetic         {in_f32}")?,
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     };
     let mut talk = Talk::begin(&mut link, std::io::stdout().lock(), manner)?;
     for note in talk.notes() {
-        eprintln!("{note}");
+        tell!("{note}");
     }
     match &args.prompt {
         Some(prompt) => talk.say(prompt)?,
@@ -92,14 +92,14 @@ fn at_a_terminal<W: std::io::Write>(talk: &mut Talk<W>, name: &str) -> anyhow::R
         true => "each line is a turn of the conversation",
         false => "each line is continued by the model",
     };
-    eprintln!("{name}: {what}; Ctrl-C stops an answer, Ctrl-D quits");
+    tell!("{name}: {what}; Ctrl-C stops an answer, Ctrl-D quits");
     let mut keyboard = Keyboard::listen()?;
     loop {
-        eprint!("> ");
+        super::out::hint(format_args!("> "));
         match keyboard.line() {
             Some(line) => talk.say_until(&line.map_err(unreadable)?, &mut keyboard)?,
             None => {
-                eprintln!();
+                tell!();
                 return Ok(());
             }
         }

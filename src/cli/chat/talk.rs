@@ -40,6 +40,8 @@ pub struct Talk<'a, W> {
 struct Answer {
     prompt: String,
     text: String,
+    /// Id, text and log-probability of each token, for `--json`.
+    tokens: Vec<Value>,
     n_tokens: u64,
     prompt_tokens: u64,
     kept_tokens: u64,
@@ -184,13 +186,23 @@ impl<'a, W: Write> Talk<'a, W> {
         match event {
             Event::Prompted { command, text, .. } if command == asked => {
                 if self.manner.show_prompt && !self.manner.json {
-                    eprintln!("{}", sanitize(&text));
+                    tell!("{}", sanitize(&text));
                 }
                 answer.prompt = text;
             }
-            Event::Token { command, text, .. } if command == asked => {
-                if !self.manner.json {
-                    self.print(&text)?;
+            Event::Token {
+                command,
+                text,
+                logprob,
+                id,
+                ..
+            } if command == asked => {
+                match self.manner.json {
+                    true => {
+                        let token = json!({"id": id, "text": text, "logprob": logprob});
+                        answer.tokens.push(token);
+                    }
+                    false => self.print(&text)?,
                 }
                 answer.text.push_str(&text);
             }
@@ -235,16 +247,16 @@ impl<'a, W: Write> Talk<'a, W> {
         writeln!(self.out)?;
         self.out.flush()?;
         if answer.reason == Some(StopReason::Context) {
-            eprintln!(
+            tell!(
                 "{}; --context roll continues without the oldest tokens",
                 one_line(&answer.message)
             );
         }
         if answer.reason == Some(StopReason::Cancelled) {
-            eprintln!("cut short");
+            tell!("cut short");
         }
         if self.manner.terminal {
-            eprintln!("{}", figures(answer));
+            tell!("{}", figures(answer));
         }
         Ok(())
     }
@@ -254,6 +266,7 @@ impl<'a, W: Write> Talk<'a, W> {
         let mut object = json!({
             "prompt": said,
             "text": answer.text,
+            "tokens": answer.tokens,
             "reason": answer.reason,
             "prompt_tokens": answer.prompt_tokens,
             "kept_tokens": answer.kept_tokens,

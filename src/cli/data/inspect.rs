@@ -62,7 +62,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     };
     let mut out = std::io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&inspected.report)?)?;
+        writeln!(out, "{}", crate::cli::out::json(&inspected.report)?)?;
     } else {
         out.write_all(report::page(&inspected.report).as_bytes())?;
         let rows = inspected

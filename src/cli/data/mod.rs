@@ -1,5 +1,6 @@
 //! `llmtui data`: inspect, clean, split and convert datasets. Each subcommand streams the rows once, in bounded memory.
 
+mod batches;
 mod cache;
 mod clean;
 mod convert;
@@ -31,6 +32,7 @@ enum Verb {
     Clean(clean::Args),
     Split(split::Args),
     Convert(convert::Args),
+    Batches(batches::Args),
     Cache(cache::Args),
 }
 
@@ -40,6 +42,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         Verb::Clean(args) => clean::run(args, cx),
         Verb::Split(args) => split::run(args, cx),
         Verb::Convert(args) => convert::run(args, cx),
+        Verb::Batches(args) => batches::run(args, cx),
         Verb::Cache(args) => cache::run(args, cx),
     }
 }

@@ -22,6 +22,6 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         false => Parts::Everything,
     };
     let folder = model_ref::pull(&args.id, parts, cx)?;
-    println!("{}", folder.display());
+    say!("{}", folder.display())?;
     Ok(Exit::Done)
 }

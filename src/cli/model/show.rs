@@ -58,13 +58,16 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             "vocab_size": shape.vocab_size,
             "anatomy": anatomy,
         });
-        println!("{value:#}");
+        say!("{}", crate::cli::out::json(&value)?)?;
         return Ok(Exit::Done);
     }
     let class = shown
         .class
         .unwrap_or("no transformers class implements it: stored in llmtui's own format");
-    print!("{}", text(&shown, class, &anatomy));
+    std::io::Write::write_all(
+        &mut std::io::stdout(),
+        text(&shown, class, &anatomy).as_bytes(),
+    )?;
     Ok(Exit::Done)
 }
 

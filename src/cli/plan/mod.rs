@@ -114,7 +114,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let request = request(args, cx)?;
     let plan = plan(&request);
     let text = if args.json {
-        format!("{}\n", serde_json::to_string_pretty(&to_json(&plan))?)
+        format!("{}\n", super::out::json(&to_json(&plan))?)
     } else {
         table::render(&plan, &table::Style::of(cx))
     };
@@ -133,7 +133,7 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<Request> {
             && !args.json
             && let Some(words) = machine.speed_words(cx.clock.now())
         {
-            eprintln!("note: this machine's speed is {words}");
+            tell!("note: this machine's speed is {words}");
         }
     }
     if let Some(name) = &args.gpu {

@@ -26,14 +26,9 @@ pub struct Style {
 impl Style {
     /// Width of the terminal behind standard output; a pipe gets full lines.
     pub fn of(cx: &Context) -> Style {
-        let size = rustix::termios::tcgetwinsize(std::io::stdout());
-        let columns = size
-            .ok()
-            .map(|s| usize::from(s.ws_col))
-            .filter(|w| *w >= 40);
         Style {
             ascii: cx.ascii || !cx.env.utf8,
-            width: columns.filter(|_| cx.stdout_is_terminal),
+            width: cx.columns(),
         }
     }
 

@@ -84,7 +84,7 @@ pub fn run(args: &Args, _cx: &Context) -> anyhow::Result<Exit> {
     let mut out = std::io::stdout().lock();
     if args.json {
         let all = serde_json::json!({"tokenizer": own, "against": other});
-        writeln!(out, "{all:#}")?;
+        writeln!(out, "{}", crate::cli::out::json(&all)?)?;
     } else {
         findings(&own, &mut out)?;
         if let Some(other) = &other {

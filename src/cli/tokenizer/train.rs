@@ -119,7 +119,7 @@ fn config(args: &Args) -> Result<TokenizerConfig, Failure> {
         set("chat_markers", markers.as_str().into());
     }
     let whole = serde_json::json!({ args.kind.clone(): settings });
-    serde_json::from_value(whole).map_err(|e| {
+    crate::base::json::read(&whole).map_err(|e| {
         Failure::yours(
             format!("--kind {} does not accept this: {e}", args.kind),
             "llmtui tokenizer train --help",

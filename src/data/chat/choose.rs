@@ -15,7 +15,7 @@ impl Template {
     /// one by name, a `.jinja` file, or a model folder. Foreign ones are tried out in `child` first.
     ///
     /// # Errors
-    /// Nothing of that name, a file that cannot be read, or a template that is none.
+    /// Unknown name, unreadable file, or invalid template.
     pub fn choose(
         said: &str,
         tokenizer: &Tokenizer,
@@ -35,7 +35,7 @@ impl Template {
                 source,
             };
             let source = fs::read_to_string(path).map_err(unreadable)?;
-            Template::from_jinja(said, &source)?.told(tokenizer.marks())
+            Template::from_jinja(said, &source)?.with_marks(tokenizer.marks())
         } else {
             return Ok(Some(Template::builtin(said)?));
         };
@@ -61,11 +61,11 @@ impl Template {
 
     fn of_marks(place: &str, marks: &Marks) -> Option<Result<Template, DataError>> {
         let source = marks.chat_template.as_deref()?;
-        Some(Template::from_jinja(place, source).map(|template| template.told(marks)))
+        Some(Template::from_jinja(place, source).map(|template| template.with_marks(marks)))
     }
 
-    /// With the special tokens of a tokenizer, as transformers tells them.
-    fn told(self, marks: &Marks) -> Template {
+    /// With the special tokens of a tokenizer, as transformers passes them.
+    fn with_marks(self, marks: &Marks) -> Template {
         let tokens = [
             ("bos_token", &marks.bos),
             ("eos_token", &marks.eos),

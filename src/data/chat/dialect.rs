@@ -27,7 +27,7 @@ pub const GENERATED_END: char = '\u{fdd1}';
 #[error("{0}")]
 pub struct Raised(pub String);
 
-/// The engine for one template, which is added by the caller. `today` is what `strftime_now` tells.
+/// The engine for one template, which is added by the caller. `today` is what `strftime_now` returns.
 pub fn environment(today: Date) -> Environment<'static> {
     let mut env = Environment::new();
     let syntax = SyntaxConfig::builder()

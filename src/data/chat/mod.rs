@@ -30,7 +30,7 @@ const NAME: &str = "template";
 /// Largest rendered conversation.
 const MAX_OUTPUT: usize = 64 << 20;
 
-/// The day that templates are told when they ask for today's date, as Llama 3.2's does: the one that Llama 3.1's own
+/// The day that templates get when they ask for today's date, as Llama 3.2's does: the one that Llama 3.1's own
 /// template falls back to. A training text that changed from day to day could be neither cached nor resumed.
 pub const TODAY: Date = jiff::civil::date(2024, 7, 26);
 
@@ -115,7 +115,7 @@ impl Template {
         &self.source
     }
 
-    /// What the template was told besides the turns.
+    /// The template's variables besides the turns.
     pub fn variables(&self) -> &Map<String, Value> {
         &self.variables
     }

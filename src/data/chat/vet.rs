@@ -58,7 +58,7 @@ fn try_out(request: &Request, say: &mut Say) -> Result<(), String> {
     }
     for (messages, tools) in conversations() {
         for prompt in [GenerationPrompt::Without, GenerationPrompt::With] {
-            // A conversation that a template refuses is none of our business here.
+            // A template may refuse this conversation; that is not checked here.
             let _ = template.render(&messages, tools.as_ref(), prompt);
         }
     }

@@ -1,4 +1,4 @@
-//! Which format rows are of, told by their columns and what those hold. Nothing is guessed silently: what matched is
+//! Which format rows have, detected by their columns and what those hold. Nothing is guessed silently: what matched is
 //! said, what else could match is said, and when two fit equally well the user decides.
 
 use super::columns::nearest;
@@ -58,7 +58,7 @@ impl fmt::Display for Detection {
 }
 
 impl Detection {
-    /// A format that is known; the sample only tells which columns it reads.
+    /// A format that is known; the sample only shows which columns it reads.
     pub(in crate::data) fn chosen(
         format: FormatId,
         grounds: Grounds,

@@ -126,7 +126,7 @@ fn role<'a>(
 
 fn bad_call(row: &Row<'_>, place: &str) -> RowFault {
     row.fault(
-        format!("{place}: a tool call that is none"),
+        format!("{place}: an invalid tool call"),
         r#"a call is {"name": "…", "arguments": {…}}, or a list of them"#,
     )
 }

@@ -84,7 +84,7 @@ enum How {
 }
 
 impl Feed {
-    /// Opens every source: one that cannot be opened is told before the first row is read.
+    /// Opens every source: one that cannot be opened is reported before the first row is read.
     pub fn open(
         sources: &[(Option<Arc<str>>, SourceConfig)],
         format: Option<FormatId>,
@@ -131,7 +131,7 @@ impl Feed {
             feed.corpus(&config.corpus)?;
             return Ok(feed);
         }
-        // Several are told apart by what the spec calls them, one by its files.
+        // Several go by their names in the spec, one by its files.
         let several = sources.len() > 1;
         let named: Vec<_> = sources
             .into_iter()

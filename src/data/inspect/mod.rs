@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 /// Examples kept of each kind of finding.
 const EXAMPLES: usize = 20;
-/// Sources that are told apart; a folder may have a million files.
+/// Sources listed separately; a folder may have a million files.
 const MAX_SOURCES: usize = 1000;
 /// Tokens in the list of the most frequent ones.
 const TOP: usize = 40;
@@ -52,7 +52,7 @@ pub struct Options {
     pub against: Vec<Reference>,
     /// Only these kinds, by their words; all of them when empty.
     pub only: Vec<&'static str>,
-    /// A row is told once, for the first kind that it has; duplicates are looked for among the rest.
+    /// A row counts once, for the first kind that it has; duplicates are looked for among the rest.
     pub first_fault_only: bool,
     /// Bytes of rows that are kept for browsing.
     pub keep_bytes: usize,
@@ -241,7 +241,7 @@ impl Inspector {
             .extend(checks.iter().filter_map(|c| c.check.limit()));
         if self.other_sources > 0 {
             self.limits.push(format!(
-                "{} rows of further files are not told apart by source",
+                "{} rows of further files are not listed by source",
                 self.other_sources
             ));
         }

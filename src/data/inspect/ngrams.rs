@@ -63,7 +63,7 @@ impl Reference {
         self.places.push(place.clone());
     }
 
-    /// Grams and, for short rows, the row as a whole, told apart by its length.
+    /// Grams and, for short rows, the row as a whole, keyed by its length.
     fn keys(&self, words: &[u64]) -> Vec<u64> {
         grams(words, self.n).collect()
     }

@@ -1,6 +1,6 @@
 //! Best fit, decreasing: the longest documents first, each into the fullest row that still has room for it. Which length
 //! goes where follows from the lengths alone, so every epoch has the same rows of lengths; which document of a length
-//! stands there changes from epoch to epoch, and so does the order of rows. Nothing is planned anew and nothing is saved.
+//! stands there changes from epoch to epoch, and so does the order of rows. Nothing is planned again and nothing is saved.
 //!
 //! Best-fit-decreasing needs at most 11/9 of the fewest rows possible, plus 4 (Johnson et al. 1974); real sets of
 //! documents leave a percent or two of padding.

@@ -12,7 +12,7 @@ use crate::data::{DataConfig, DataError, Example, Place, RowFault, Tokenizer, Un
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Skipped rows that are told one by one.
+/// Skipped rows that are listed one by one.
 const LISTED: usize = 5;
 
 /// A source whose tokens are there.
@@ -42,7 +42,7 @@ pub(super) struct Tokenizing<'a> {
 }
 
 impl Tokenizing<'_> {
-    /// Opens a source, tells its format, and takes its tokens from the cache or makes them.
+    /// Opens a source, detects its format, and takes its tokens from the cache or tokenizes.
     pub fn source(&mut self, source: &SourceConfig) -> Result<Ready, DataError> {
         let name = source.to_string();
         let rows = self.open(source)?;

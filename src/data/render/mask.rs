@@ -1,4 +1,4 @@
-//! From places in a text to tokens that are supervised, and the assistant's places where a template does not tell them.
+//! From places in a text to tokens that are supervised, and the assistant's places where a template does not mark them.
 
 use crate::data::Message;
 use crate::data::chat::{GenerationPrompt, Template};
@@ -94,7 +94,7 @@ fn turn_end(template: &Template, text: &str, start: usize, end: usize) -> usize 
 
 fn unstable(template: &Template, at: usize, why: &str) -> String {
     format!(
-        "what the assistant wrote in turn {} cannot be told apart with the template {}: {why}",
+        "what the assistant wrote in turn {} cannot be located with the template {}: {why}",
         at + 1,
         template.name()
     )

@@ -1,7 +1,7 @@
 //! From an example to the tokens that a model sees, and which of them it learns. How turns become text is a chat
 //! template's matter ([`super::chat`]); how documents share a batch is packing's.
 //!
-//! Three ways to tell what the assistant wrote, in this order: the template's own `generation` blocks; those of a built-in
+//! Three ways to find what the assistant wrote, in this order: the template's own `generation` blocks; those of a built-in
 //! template that prints the same text for the same row; or the growth of the text from turn to turn, which needs a
 //! template that never rewrites what it printed before. A template that does so is refused, not guessed at.
 

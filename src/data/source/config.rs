@@ -201,7 +201,7 @@ fn word_or_map<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SyntheticCon
         Some(word) => serde_json::json!({word: {}}),
         None => said,
     };
-    serde_json::from_value(said)
+    crate::base::json::read(&said)
         .map(Some)
         .map_err(de::Error::custom)
 }

@@ -76,7 +76,7 @@ fn remote(
         true => Some(hub.fetch(&repo, &listing, "README.md", &progress)?),
         false => None,
     };
-    // A card is text of a few kilobytes; one that is none says nothing.
+    // A card is text of a few kilobytes; anything else is ignored.
     let readme = readme.and_then(|path| std::fs::read_to_string(path).ok());
     let wanted = Wanted {
         subset: source.subset.as_deref(),

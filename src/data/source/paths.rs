@@ -98,7 +98,7 @@ fn folder(path: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(files)
 }
 
-/// Files of different kinds side by side are rarely one set: a README.txt beside data.jsonl is none of it.
+/// Files of different kinds side by side are rarely one set: a README.txt beside data.jsonl is not part of it.
 fn one_kind(path: &Path, files: &[PathBuf]) -> Result<(), DataError> {
     let mut kinds: Vec<(&str, usize)> = Vec::new();
     for file in files {

@@ -70,7 +70,7 @@ pub struct Rows {
 /// Opens a source: finds its files (downloading those of the hub) and opens the first.
 ///
 /// # Errors
-/// There are none, they cannot be had, or the first cannot be read.
+/// There are none, they cannot be opened, or the first cannot be read.
 pub fn rows(source: &SourceConfig, context: &ReadContext) -> Result<Rows, DataError> {
     let files = hubbed::files(source, context)?;
     let mut rows = Rows {

@@ -14,7 +14,7 @@ const SHARD_TOKENS: usize = 4 << 20;
 const PORTION_BYTES: usize = 4 << 20;
 const PORTION_ROWS: usize = 4096;
 
-/// How often progress is told.
+/// How often progress is reported.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 
 /// How far tokenizing has come.
@@ -96,8 +96,8 @@ pub(super) fn build(
     }
     let mut builder = Builder {
         draft: Draft::default(),
-        told: SystemClock::new(),
-        told_at: Duration::ZERO,
+        reported: SystemClock::new(),
+        reported_at: Duration::ZERO,
         tokens: 0,
         begun_rows: tally.rows,
         tally,
@@ -117,10 +117,10 @@ pub(super) fn build(
             // The source passes over what may be passed over: its own fault ends everything.
             builder.take(piece?, &feed, sink)?;
         }
-        builder.tell(&mut feed, false);
+        builder.report(&mut feed, false);
     }
     builder.flush(sink)?;
-    builder.tell(&mut feed, true);
+    builder.report(&mut feed, true);
     Ok(())
 }
 
@@ -164,8 +164,8 @@ struct Builder {
     width: usize,
     tokens: u64,
     begun_rows: u64,
-    told: SystemClock,
-    told_at: Duration,
+    reported: SystemClock,
+    reported_at: Duration,
 }
 
 impl Builder {
@@ -204,16 +204,16 @@ impl Builder {
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) -> Result<(), DataError> {
-        // The last shard may be empty: its tally tells of the rows that were passed over.
+        // The last shard may be empty: its tally counts the skipped rows.
         sink.write(self.draft.finish(self.width, &self.tally))
     }
 
-    fn tell(&mut self, feed: &mut Feed<'_>, done: bool) {
-        let now = self.told.elapsed();
-        if !done && now - self.told_at < TELL_EVERY {
+    fn report(&mut self, feed: &mut Feed<'_>, done: bool) {
+        let now = self.reported.elapsed();
+        if !done && now - self.reported_at < TELL_EVERY {
             return;
         }
-        self.told_at = now;
+        self.reported_at = now;
         (feed.progress)(&Progress {
             source: feed.name.to_string(),
             rows: self.tally.rows - self.begun_rows,

@@ -26,7 +26,7 @@ const FORMAT: u32 = 1;
 
 const MANIFEST: &str = "manifest.json";
 
-/// Everything that the tokens of a source depend on, by the names that people are told when one of them changed.
+/// Everything that the tokens of a source depend on, by the names shown when one of them changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Key {
     /// The source as the spec says it.
@@ -308,7 +308,7 @@ pub fn list(folder: &Path) -> Vec<Cached> {
     list
 }
 
-/// None for folders that are none of ours.
+/// `None` for folders that are not ours.
 fn describe(path: &Path) -> Option<Cached> {
     let files = fs::read_dir(path).ok()?.flatten();
     let bytes = files

@@ -11,7 +11,7 @@ use tokenizers::{ModelWrapper, NormalizerWrapper, PreTokenizerWrapper};
 /// Texts are cut into pieces of about this size to be encoded in parallel.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Within a piece, lines are told apart in groups of about this size: those that the fast path takes, and the others.
+/// Within a piece, lines are sorted in groups of about this size: those that the fast path takes, and the others.
 const LINE_BYTES: usize = 200;
 
 /// A tokenizer that cannot be applied piece by piece takes at most this much at once: the library needs some hundred

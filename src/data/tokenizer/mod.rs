@@ -31,7 +31,7 @@ use super::DataError;
 /// Texts to learn from.
 pub type Texts<'a> = dyn Iterator<Item = String> + Send + 'a;
 
-/// What a tokenizer's settings have to tell.
+/// What every kind of tokenizer provides.
 pub trait TokenizerKind {
     /// The vocabulary size asked for; `None` when the text or the file decides.
     fn vocab_size(&self) -> Option<usize>;

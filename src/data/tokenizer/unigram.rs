@@ -1,4 +1,4 @@
-//! Unigram: a vocabulary with probabilities, cut down from a large one; a text's tokens are the likeliest ones.
+//! Unigram: a vocabulary with probabilities, cut down from a large one; a text gets its most probable tokens.
 
 use super::training::{ChatMarkers, check_size, error, specials, train};
 use super::{Texts, Tokenizer};
@@ -15,7 +15,7 @@ use tokenizers::{PreTokenizerWrapper, SplitDelimiterBehavior};
 pub const ENTRY: Entry = Entry {
     id: "unigram",
     title: "Unigram",
-    summary: "Keeps the pieces that make the text likeliest; characters that it never saw become bytes.",
+    summary: "Keeps the pieces that make the text most probable; unseen characters become bytes.",
     source: "Kudo 2018, arXiv 1804.10959; SentencePiece",
 };
 

@@ -76,7 +76,7 @@ fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
         let fix = "look at supervised tokens in the data pane; `llmtui preflight` checks them";
         return Finding::fail(signals, cause, fix);
     }
-    let cause = "inputs do not tell the targets (mask, shift, shuffled labels), or the learning rate is far off";
+    let cause = "inputs do not predict the targets (mask, shift, shuffled labels), or the learning rate is far off";
     let fix = "run `llmtui preflight`, then vary the learning rate: -s lr=… by factors of 10";
     Finding::fail(signals, cause, fix)
 }

@@ -60,7 +60,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         ));
     }
     if non_finite > 0 {
-        let cause = "some steps gave a loss that is no number";
+        let cause = "some steps gave a non-finite loss";
         return Some(Finding::warn(
             signals,
             cause,

@@ -19,8 +19,9 @@ pub type Fill<'a> = dyn Fn(&mut dyn Write) -> io::Result<()> + 'a;
 
 /// Disk operations, each durable when it returns.
 pub trait Disk: Send {
+    /// Its parent must stand: a run whose folder was deleted is not made anew by a save.
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        fs::create_dir(path)
     }
 
     /// Writes a new file and fsyncs it. A failed fsync fails the attempt; it is never retried on the same file.
@@ -48,6 +49,19 @@ pub trait Disk: Send {
             ));
         }
         fs::rename(from, to)
+    }
+
+    /// Lets two names change places in one operation.
+    ///
+    /// # Errors
+    /// `Unsupported` where the file system cannot do it.
+    fn exchange(&self, a: &Path, b: &Path) -> io::Result<()> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).map_err(|e| match e {
+            Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP => io::ErrorKind::Unsupported.into(),
+            other => other.into(),
+        })
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
@@ -101,7 +115,7 @@ impl<W: Write> Write for Hashing<W> {
 /// Size and SHA-256 of an existing file.
 pub fn record_of(path: &Path) -> io::Result<FileRecord> {
     let mut out = Hashing::new(io::sink());
-    io::copy(&mut File::open(path)?, &mut out)?;
+    io::copy(&mut crate::base::files::open_plain(path)?, &mut out)?;
     Ok(out.finish().1)
 }
 

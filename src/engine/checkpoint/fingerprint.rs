@@ -16,7 +16,7 @@ pub struct Fingerprint {
     pub tokenizer: String,
     /// Compute threads.
     pub threads: usize,
-    /// Number format of products, `f32` or `bf16`; checkpoints of version 0.1.0 do not say: they are f32.
+    /// Compute dtype of matmuls, `f32` or `bf16`; checkpoints of version 0.1.0 do not say: they are f32.
     #[serde(default = "f32_word")]
     pub arithmetic: String,
     /// Program version.

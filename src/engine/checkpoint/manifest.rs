@@ -2,6 +2,8 @@
 //! and the fault says which file.
 
 use super::disk::{FileRecord, record_of};
+use crate::base::files::read_small;
+use crate::hf;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,6 +14,16 @@ pub const FILE: &str = "manifest.json";
 pub const FORMAT: u32 = 1;
 /// Largest manifest that is read.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// Files of a checkpoint that must be vouched for where they are.
+const OWN: &[&str] = &[
+    super::STATE,
+    super::OPTIMIZER,
+    hf::CONFIG,
+    hf::WEIGHTS,
+    hf::ADAPTER_WEIGHTS,
+    hf::TOKENIZER,
+];
 
 /// What a checkpoint consists of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +59,12 @@ pub enum Fault {
     Checksum(PathBuf),
 }
 
+impl Fault {
+    /// What to do where a damaged folder was to be used as a model.
+    pub const HINT: &str = "take another checkpoint of the run; if the change was yours, delete manifest.json there and the \
+                            folder counts as any other model";
+}
+
 impl Manifest {
     pub fn total_bytes(&self) -> u64 {
         self.files.values().map(|f| f.bytes).sum()
@@ -57,10 +75,7 @@ impl Manifest {
         let path = folder.join(FILE);
         let unreadable = |e| Fault::Unreadable(path.clone(), e);
         let malformed = |what: String| Fault::Malformed(path.clone(), what);
-        if std::fs::metadata(&path).map_err(unreadable)?.len() > MAX_BYTES {
-            return Err(malformed(format!("larger than {MAX_BYTES} bytes")));
-        }
-        let text = std::fs::read(&path).map_err(unreadable)?;
+        let text = read_small(&path, MAX_BYTES).map_err(unreadable)?;
         let manifest: Manifest =
             serde_json::from_slice(&text).map_err(|e| malformed(e.to_string()))?;
         if manifest.format > FORMAT {
@@ -76,9 +91,34 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// Verifies a folder that has a manifest; other people's model folders have none.
+    pub fn verify_if_any(folder: &Path) -> Result<(), Fault> {
+        match folder.join(FILE).exists() {
+            true => Manifest::verify(folder).map(|_| ()),
+            false => Ok(()),
+        }
+    }
+
     /// Reads the manifest and holds every file against it.
     pub fn verify(folder: &Path) -> Result<Manifest, Fault> {
         let manifest = Manifest::read(folder)?;
+        let said = folder
+            .file_name()
+            .and_then(|name| name.to_str()?.strip_prefix("step-"));
+        let said: Option<u64> = said.and_then(|digits| digits.parse().ok());
+        if said.is_some_and(|step| step != manifest.step) {
+            let what = format!(
+                "it is of step {}, the folder's name is of another",
+                manifest.step
+            );
+            return Err(Fault::Malformed(folder.join(FILE), what));
+        }
+        let unlisted =
+            |name: &&&str| !manifest.files.contains_key(**name) && folder.join(name).exists();
+        if let Some(name) = OWN.iter().find(unlisted) {
+            let what = format!("it does not list {name}, which is there");
+            return Err(Fault::Malformed(folder.join(FILE), what));
+        }
         for (name, expected) in &manifest.files {
             let path = folder.join(name);
             let unreadable = |e| Fault::Unreadable(path.clone(), e);
@@ -124,5 +164,34 @@ mod tests {
             manifest_of(serde_json::json!([1])),
             Err(Fault::Malformed(..))
         ));
+    }
+
+    #[test]
+    fn a_manifest_vouches_for_every_file_and_for_its_own_step() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("step-000003");
+        std::fs::create_dir(&folder).unwrap();
+        let write = |step: u64, files: serde_json::Value| {
+            let json = serde_json::json!({"format": 1, "step": step, "files": files});
+            std::fs::write(folder.join(FILE), json.to_string()).unwrap();
+            Manifest::verify(&folder).map_err(|e| e.to_string())
+        };
+        assert!(write(3, serde_json::json!({})).is_ok());
+        assert!(
+            write(4, serde_json::json!({}))
+                .unwrap_err()
+                .contains("step 4")
+        );
+        std::fs::write(folder.join(hf::WEIGHTS), "x").unwrap();
+        std::fs::write(folder.join("chat_template.jinja"), "one's own").unwrap();
+        let unlisted = write(3, serde_json::json!({})).unwrap_err();
+        assert!(unlisted.contains(hf::WEIGHTS), "{unlisted}");
+        std::fs::remove_file(folder.join(hf::WEIGHTS)).unwrap();
+        assert!(Manifest::verify_if_any(&folder).is_ok());
+        std::fs::remove_file(folder.join(FILE)).unwrap();
+        assert!(
+            Manifest::verify_if_any(&folder).is_ok(),
+            "no manifest, no promise"
+        );
     }
 }

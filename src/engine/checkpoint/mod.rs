@@ -20,6 +20,7 @@ pub use store::{Found, Store, name_of};
 use super::EngineError;
 use super::context::RunContext;
 use super::state::{Progress, TrainState};
+use crate::base::files::read_small;
 use crate::data::Dataset;
 use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
 use crate::hf::{self, TokenIds};
@@ -150,13 +151,7 @@ pub fn read_state(folder: &Path) -> Result<SavedState, CheckpointError> {
         path: path.clone(),
         what,
     };
-    let size = std::fs::metadata(&path)
-        .map_err(|e| wrong(e.to_string()))?
-        .len();
-    if size > MAX_STATE_BYTES {
-        return Err(wrong(format!("larger than {MAX_STATE_BYTES} bytes")));
-    }
-    let text = std::fs::read(&path).map_err(|e| wrong(e.to_string()))?;
+    let text = read_small(&path, MAX_STATE_BYTES).map_err(|e| wrong(e.to_string()))?;
     serde_json::from_slice(&text).map_err(|e| wrong(e.to_string()))
 }
 
@@ -188,18 +183,25 @@ pub(super) struct Checkpoints {
     store: Store,
     /// Step of the newest checkpoint that this process wrote or began from.
     saved_at: Option<u64>,
+    /// The counters in it.
+    saved: Option<Progress>,
 }
 
 impl Checkpoints {
-    pub fn new(store: Store, saved_at: Option<u64>) -> Checkpoints {
-        Checkpoints { store, saved_at }
+    /// `begun_from` is what the newest checkpoint says.
+    pub fn new(store: Store, begun_from: Option<Progress>) -> Checkpoints {
+        Checkpoints {
+            store,
+            saved_at: begun_from.as_ref().map(|progress| progress.step),
+            saved: begun_from,
+        }
     }
 
     pub fn saved_at(&self) -> Option<u64> {
         self.saved_at
     }
 
-    /// Saves and tells; the run goes on when it cannot be done, and the next checkpoint tries again.
+    /// Saves and reports it; the run goes on when it cannot be done, and the next checkpoint tries again.
     pub fn save_or_warn(&mut self, cx: &mut RunContext<'_, '_>) {
         let step = cx.step();
         if let Err(error) = self.save(cx) {
@@ -212,15 +214,35 @@ impl Checkpoints {
         }
     }
 
-    /// Saves, verifies, tells, and only then lets older checkpoints go.
+    /// The last save of this process. A run whose end is not on the disk has not come to its end: it can be resumed from
+    /// the checkpoint before.
+    pub fn save_at_the_end(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
+        let kept = self.saved_at.map_or_else(
+            || "no checkpoint was written yet".to_string(),
+            |step| format!("the newest checkpoint is of step {step}"),
+        );
+        self.save(cx).map_err(|error| match error {
+            CheckpointError::Write { .. } => EngineError::Machine(format!(
+                "{error}; {kept}. Make room on the disk, then continue: llmtui train --resume {}",
+                cx.job.run_dir.id()
+            )),
+            other => other.into(),
+        })
+    }
+
+    /// Saves, verifies, reports it, and only then deletes older checkpoints. What is saved already is not saved again.
     pub fn save(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), CheckpointError> {
         let step = cx.step();
+        if self.saved.as_ref() == Some(&cx.state.progress) && self.store.stands(step) {
+            return Ok(());
+        }
         cx.port.enter(Phase::Checkpointing, step);
         let begun = cx.port.clock.elapsed();
         let fingerprint = Fingerprint::of(cx.spec, &cx.data);
         let (path, manifest) = save(&mut self.store, &cx.state, &cx.data, &fingerprint)?;
         self.store.verify(step)?;
         self.saved_at = Some(step);
+        self.saved = Some(cx.state.progress.clone());
         let progress = &cx.state.progress;
         let best = progress.best.clone();
         let evaluated_here = progress.evaluated_at == Some(step);
@@ -262,6 +284,7 @@ impl Checkpoints {
         let folder = self.store.folder().join(name_of(step));
         load(&folder, &mut cx.state)?;
         self.saved_at = Some(step);
+        self.saved = Some(cx.state.progress.clone());
         if let Err(error) = self.store.discard_after(step) {
             let message = format!("checkpoints after step {step} could not be deleted: {error}");
             cx.port

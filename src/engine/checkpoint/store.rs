@@ -1,8 +1,10 @@
 //! The folder `checkpoints/` of one run: a checkpoint is whole or it is not there.
 //!
 //! Commit: `.tmp-…` → write and fsync each file → `manifest.json` → fsync the folder → rename to `step-…` → fsync the
-//! parent. Only then may anybody hear of it. What falls out of retention is renamed to `.del-…` before it is deleted, so
-//! that a half-deleted checkpoint is never taken for one.
+//! parent. Only then may anybody hear of it. One that replaces another of its step changes places with it in one operation;
+//! where the file system cannot do that, the older one waits as `.old-…` and is taken back at the next start if the newer
+//! one never got its name. What falls out of retention is renamed to `.del-…` before it is deleted, so that a half-deleted
+//! checkpoint is never taken for one.
 
 use super::disk::{Disk, Fill};
 use super::manifest::{self, Fault, Manifest};
@@ -12,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 const TEMPORARY: &str = ".tmp-";
 const DELETED: &str = ".del-";
+const REPLACED: &str = ".old-";
 const PREFIX: &str = "step-";
 
 /// One file of a checkpoint to be written.
@@ -58,15 +61,34 @@ pub fn list(folder: &Path) -> Vec<Found> {
     found
 }
 
+/// Removes debris: a folder, or whatever else got such a name.
+fn clear(entry: &std::fs::DirEntry) -> io::Result<()> {
+    if entry.file_type()?.is_dir() {
+        std::fs::remove_dir_all(entry.path())
+    } else {
+        std::fs::remove_file(entry.path())
+    }
+}
+
 impl Store {
     /// Opens the folder (created when absent) and clears away what a killed save or deletion left behind.
     pub fn open(folder: &Path, disk: Box<dyn Disk>) -> io::Result<Store> {
-        std::fs::create_dir_all(folder)?;
+        if !folder.is_dir() {
+            std::fs::create_dir(folder)?;
+        }
         for entry in std::fs::read_dir(folder)?.flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            if name.starts_with(TEMPORARY) || name.starts_with(DELETED) {
-                std::fs::remove_dir_all(entry.path())?;
+            if let Some(target) = name.strip_prefix(REPLACED).map(|name| folder.join(name))
+                && !target.exists()
+            {
+                disk.rename(&entry.path(), &target)?;
+                disk.sync_dir(folder)?;
+            } else if [TEMPORARY, DELETED, REPLACED]
+                .iter()
+                .any(|mark| name.starts_with(mark))
+            {
+                clear(&entry)?;
             }
         }
         Ok(Store {
@@ -105,13 +127,22 @@ impl Store {
         }
     }
 
-    /// Gives the finished folder its name. An older one of the same name steps aside first and returns on an error.
+    /// Gives the finished folder its name. An older one of the same name changes places with it, or steps aside first and
+    /// returns on an error.
     fn swap_in(&self, temporary: &Path, target: &Path) -> io::Result<()> {
         if !target.exists() {
             self.disk.rename(temporary, target)?;
             return self.disk.sync_dir(&self.folder);
         }
-        let aside = self.aside(target)?;
+        match self.disk.exchange(temporary, target) {
+            Ok(()) => {
+                self.disk.sync_dir(&self.folder)?;
+                return self.disk.remove_dir(temporary);
+            }
+            Err(e) if e.kind() == io::ErrorKind::Unsupported => {}
+            Err(e) => return Err(e),
+        }
+        let aside = self.aside(REPLACED, target)?;
         self.disk.rename(target, &aside)?;
         if let Err(e) = self.disk.rename(temporary, target) {
             let _ = std::fs::rename(&aside, target);
@@ -122,13 +153,21 @@ impl Store {
     }
 
     /// The name under which a checkpoint waits for its deletion; free when this returns.
-    fn aside(&self, path: &Path) -> io::Result<PathBuf> {
+    fn aside(&self, mark: &str, path: &Path) -> io::Result<PathBuf> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let aside = self.folder.join(format!("{DELETED}{name}"));
+        let aside = self.folder.join(format!("{mark}{name}"));
         if aside.exists() {
             self.disk.remove_dir(&aside)?;
         }
         Ok(aside)
+    }
+
+    /// True if a checkpoint of this step is there, to judge by its manifest's presence.
+    pub fn stands(&self, step: u64) -> bool {
+        self.folder
+            .join(name_of(step))
+            .join(manifest::FILE)
+            .is_file()
     }
 
     fn write(&self, temporary: &Path, step: u64, parts: &[Part<'_>]) -> io::Result<Manifest> {
@@ -203,11 +242,13 @@ impl Store {
     fn discard(&mut self, step: u64) -> io::Result<()> {
         self.verified.remove(&step);
         let path = self.folder.join(name_of(step));
-        let aside = self.aside(&path)?;
+        let aside = self.aside(DELETED, &path)?;
         self.disk.rename(&path, &aside)?;
         self.disk.remove_dir(&aside)
     }
 }
 
+#[cfg(test)]
+mod power_loss;
 #[cfg(test)]
 mod tests;

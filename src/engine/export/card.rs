@@ -29,9 +29,9 @@ pub fn card(source: &Source, options: &Options) -> String {
          {chat}\n\n\
          ```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n\
          model = AutoModelForCausalLM.from_pretrained(\"FOLDER\")\ntokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n\n\
-         ## Training data\n\n*To be told by whoever publishes it: which texts, from where, under which licence.*\n\n\
-         ## Evaluation\n\n*To be told: measured how, on what, with which result.*\n\n\
-         ## Limits and licence\n\n*To be told: what it must not be used for, and its licence.*\n",
+         ## Training data\n\n*To be written by the publisher: which texts, from where, under which licence.*\n\n\
+         ## Evaluation\n\n*To be written: measured how, on what, with which result.*\n\n\
+         ## Limits and licence\n\n*To be written: what it must not be used for, and its licence.*\n",
         name = name(source.from.path()),
         version = env!("CARGO_PKG_VERSION"),
         params = human::grouped(model.n_params() as u64),

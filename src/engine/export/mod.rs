@@ -11,6 +11,7 @@ pub use folder::{Folder, Written};
 pub use gguf::tokenizer_keys;
 
 use crate::base::files::sync_dir;
+use crate::engine::checkpoint::{Fault, Manifest};
 use crate::hf::{Dtype, TokenIds};
 use crate::models::{ModelSource, SourceError};
 use crate::nn::Model;
@@ -61,7 +62,7 @@ pub enum ExportError {
     Model(#[from] SourceError),
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
-    #[error("`{said}` is no format; known are {known}")]
+    #[error("`{said}` is not a format; known are {known}")]
     Format { said: String, known: String },
     #[error("the format {format} has no type `{said}`; it has {known}")]
     Dtype {
@@ -71,6 +72,12 @@ pub enum ExportError {
     },
     #[error("{0} is there already and not empty: it is not written over")]
     Occupied(PathBuf),
+    #[error("the checkpoint is damaged: {0}")]
+    Damaged(#[from] Fault),
+    #[error(
+        "{0} has weights that are no numbers: it comes from a run that diverged, or is damaged"
+    )]
+    NotFinite(PathBuf),
     #[error("{what}")]
     Cannot { what: String, fix: String },
 }
@@ -83,6 +90,10 @@ impl ExportError {
             ExportError::Io { .. } => "check the room and the permissions there".into(),
             ExportError::Format { .. } | ExportError::Dtype { .. } => "llmtui export --help".into(),
             ExportError::Occupied(_) => "choose another folder, or remove this one".into(),
+            ExportError::Damaged(_) => Fault::HINT.into(),
+            ExportError::NotFinite(_) => {
+                "take an older checkpoint of the run, or fetch the model again".into()
+            }
             ExportError::Cannot { fix, .. } => fix.clone(),
         }
     }
@@ -91,7 +102,7 @@ impl ExportError {
 /// The format of a word.
 ///
 /// # Errors
-/// There is none; says which there are.
+/// The word is unknown; lists the known ones.
 pub fn format(word: &str) -> Result<&'static Format, ExportError> {
     let found = FORMATS.iter().find(|format| format.word == word);
     found.copied().ok_or_else(|| ExportError::Format {
@@ -108,12 +119,19 @@ impl Source {
     /// A model with its weights in f32.
     ///
     /// # Errors
-    /// There is none, or its files do not fit each other.
+    /// There is none, or its files do not fit each other, or its weights are no numbers: whoever gets the file would find
+    /// that out last.
     pub fn open(path: &Path) -> Result<Source, ExportError> {
+        Manifest::verify_if_any(path)?;
         let from = ModelSource::open(path)?;
+        let model = from.load()?;
+        let finite = |weights: &[f32]| weights.iter().all(|x| x.is_finite());
+        if !model.params().read_weights(finite).unwrap_or(false) {
+            return Err(ExportError::NotFinite(path.to_path_buf()));
+        }
         Ok(Source {
             ids: from.token_ids(),
-            model: from.load()?,
+            model,
             from,
         })
     }

@@ -188,3 +188,16 @@ fn a_folder_without_a_tokenizer_becomes_a_file_without_one() {
     let error = crate::data::tokenizer::load(&path, &child).unwrap_err();
     assert!(error.to_string().contains("without a tokenizer"), "{error}");
 }
+
+#[test]
+fn weights_that_are_no_numbers_are_refused() {
+    let (dir, source) = source(|_| {});
+    let mut model = source.model;
+    let poison = |weights: &mut [f32]| weights[3] = f32::NAN;
+    model.params_mut().write_weights(poison).unwrap();
+    let mut out = fs::File::create(dir.path().join(crate::hf::WEIGHTS)).unwrap();
+    crate::hf::write_weights(&model, &mut out).unwrap();
+    let refused = Source::open(dir.path()).err().unwrap();
+    assert!(matches!(refused, ExportError::NotFinite(_)), "{refused}");
+    assert!(refused.hint().contains("older checkpoint"));
+}

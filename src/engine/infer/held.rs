@@ -9,6 +9,7 @@ use crate::base::text::one_line;
 use crate::data::chat::{GenerationPrompt, Template};
 use crate::data::tokenizer::{self, TextStream, Tokenizer};
 use crate::data::{DataError, Message};
+use crate::engine::checkpoint::{Fault, Manifest};
 use crate::hf;
 use crate::models::{ModelSource, SourceError};
 use crate::nn::Model;
@@ -34,6 +35,8 @@ pub enum LoadError {
         tokenizer: usize,
         model: usize,
     },
+    #[error("the checkpoint is damaged: {0}")]
+    Damaged(#[from] Fault),
 }
 
 impl LoadError {
@@ -51,6 +54,7 @@ impl LoadError {
             LoadError::Vocabulary { .. } => {
                 "put the tokenizer files of this model beside it".into()
             }
+            LoadError::Damaged(_) => Fault::HINT.into(),
         }
     }
 }
@@ -80,6 +84,7 @@ impl HeldModel {
     /// # Errors
     /// What is missing or wrong, with its file.
     pub fn load(path: &Path) -> Result<HeldModel, LoadError> {
+        Manifest::verify_if_any(path)?;
         let source = ModelSource::open(path)?;
         let model = source.load_for_inference()?;
         let child = Child::of_this_program();
@@ -247,6 +252,7 @@ impl TextModel for HeldModel {
                 text,
                 logprob: token.logprob,
                 entropy: token.entropy,
+                id: Some(token.id),
             };
             if hear(Step::Wrote(piece)).is_break() {
                 broken = Some(StopReason::Cancelled);
@@ -270,6 +276,7 @@ impl TextModel for HeldModel {
                     text,
                     logprob: f32::NAN,
                     entropy: f32::NAN,
+                    id: None,
                 }));
             }
         }

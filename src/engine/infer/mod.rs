@@ -19,10 +19,10 @@ use std::time::Duration;
 const WAITING: usize = 16;
 /// Most new tokens of one answer.
 const MAX_NEW_TOKENS: usize = 1_000_000;
-/// Bytes of a prompt that are told back; of a longer one the end.
+/// Bytes of a prompt that are echoed; of a longer one the end.
 const MAX_TOLD: usize = 128 << 10;
 
-/// What arrives: a command, or the id of a line that is none and what is wrong with it.
+/// A request, or a parse error with its id.
 pub type Heard = Result<Request, (CommandId, String)>;
 
 /// A piece of an answer: one token's text (empty while a character is incomplete), its log-probability and the entropy of
@@ -32,6 +32,8 @@ pub struct Piece {
     pub text: String,
     pub logprob: f32,
     pub entropy: f32,
+    /// The token's id; none for text held back at the end.
+    pub id: Option<u32>,
 }
 
 /// What a model is given to read.
@@ -105,7 +107,7 @@ struct Asked {
     sampling: Sampling,
 }
 
-/// What is told at the end of an answer.
+/// What is reported at the end of an answer.
 struct Ending {
     prompt_tokens: usize,
     kept_tokens: usize,
@@ -288,6 +290,7 @@ fn token(command: CommandId, piece: Piece) -> Event {
         text: piece.text,
         logprob: Num(piece.logprob.into()),
         entropy: Some(Num(piece.entropy.into())),
+        id: piece.id,
     }
 }
 

@@ -53,6 +53,7 @@ impl TextModel for Parrot<'_> {
                 text: c.into(),
                 logprob: -0.5,
                 entropy: 1.25,
+                id: Some(c.into()),
             };
             if hear(Step::Wrote(piece)).is_break() {
                 reason = StopReason::Cancelled;

@@ -35,7 +35,7 @@ pub fn first(subject: &Subject<'_>) -> Vec<Sample> {
     samples
 }
 
-/// The documents of a batch; padding, of which nothing is supervised, is none.
+/// The documents of a batch; padding, which has no supervised token, does not count.
 pub fn cut(batch: &Batch) -> Vec<Sample> {
     let mut samples: Vec<Sample> = Vec::new();
     let mut begun = None;

@@ -222,6 +222,39 @@ fn tokens_are_made_once_and_taken_from_the_cache_afterwards() {
 }
 
 #[test]
+fn samples_of_a_run_on_answers_are_answers_to_held_out_questions() {
+    let files = Files::new();
+    let words = [
+        &*files.one(),
+        "data.tokenizer={bpe: {vocab_size: 300}}",
+        "sample.every=10",
+        "sample.sampling.max_new_tokens=4",
+    ];
+    let events = sft(&words).go();
+    let asked = |event: &Event| match event {
+        Event::Sampled { step, prompt, .. } => Some((*step, prompt.clone())),
+        _ => None,
+    };
+    let asked: Vec<_> = events.iter().filter_map(asked).collect();
+    assert!(asked.len() >= 4, "{asked:?}");
+    for (_, prompt) in &asked {
+        assert!(
+            prompt.starts_with("<|im_start|>user\n") && prompt.ends_with("<|im_start|>assistant\n"),
+            "{prompt}"
+        );
+    }
+    // The same ones each time, so that steps compare.
+    let at = |step: u64| {
+        asked
+            .iter()
+            .filter(move |(s, _)| *s == step)
+            .map(|(_, p)| p)
+    };
+    let first: Vec<_> = at(asked[0].0).collect();
+    assert!(first.len() == 2 && at(20).eq(first), "{asked:?}");
+}
+
+#[test]
 fn a_checkpoint_speaks_the_format_that_it_supervised() {
     use crate::engine::infer::{HeldModel, TextModel};
     use crate::wire::{Prompt, Turn};

@@ -126,3 +126,112 @@ fn a_save_that_fails_is_a_warning_and_training_goes_on() {
     assert_eq!(warned, [5]);
     assert!(run.kept().ends_with(&[20]));
 }
+
+/// A run whose save of `step` cannot begin: a folder that cannot be replaced stands where its temporary one would.
+fn with_blocked_save(run: &Run, step: u64) -> (Vec<Event>, std::path::PathBuf) {
+    let name = format!(".tmp-step-{step:06}");
+    let blocked = run.job.run_dir.checkpoints_path().join(name);
+    let events = run.go_with(&mut |event, _, _| {
+        if matches!(event, Event::Stepped { step: s, .. } if *s == step - 1) {
+            std::fs::write(&blocked, "in the way").unwrap();
+        }
+    });
+    (events, blocked)
+}
+
+#[test]
+fn a_run_whose_end_cannot_be_saved_has_not_completed_and_a_resume_completes_it() {
+    let run = Run::new(&[]);
+    let (first, blocked) = with_blocked_save(&run, 20);
+    let (outcome, step, message) = finished(&first);
+    assert_eq!((outcome, step), (Outcome::Starved, 20));
+    assert!(
+        message.contains("step 20 could not be saved") && message.contains("is of step 15"),
+        "{message}"
+    );
+    std::fs::remove_file(blocked).unwrap();
+    let second = run.resumed();
+    assert_eq!(finished(&second).0, Outcome::Completed);
+    assert!(run.kept().ends_with(&[20]));
+    let whole = Run::new(&[]).go();
+    assert_eq!(loss_log(&[&whole]), loss_log(&[&first, &second]));
+}
+
+#[test]
+fn a_stop_whose_save_fails_is_no_orderly_stop() {
+    let run = Run::new(&["checkpoint.every=0"]);
+    let blocked = run.job.run_dir.checkpoints_path().join(".tmp-step-000003");
+    let events = run.go_with(&mut |event, _, stop| {
+        if matches!(event, Event::Stepped { step: 3, .. }) {
+            std::fs::write(&blocked, "in the way").unwrap();
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
+    let (outcome, step, message) = finished(&events);
+    assert_eq!((outcome, step), (Outcome::Starved, 3));
+    assert!(message.contains("no checkpoint"), "{message}");
+}
+
+#[test]
+fn what_is_saved_is_not_saved_again_and_what_changed_is() {
+    let run = Run::new(&["checkpoint.every=0", "eval.every=0", "sample.every=0"]);
+    let events = run.go_with(&mut |event, send, _| {
+        let say = |id, command| send.send(Request { id, command }).unwrap();
+        if matches!(event, Event::Stepped { step: 3, .. }) {
+            say(1, Command::Pause);
+            say(2, Command::Checkpoint);
+            say(3, Command::Checkpoint);
+            let key = "lr".to_string();
+            say(4, Command::Adjust { key, value: 1e-4 });
+            say(5, Command::Checkpoint);
+            say(6, Command::Resume);
+        }
+    });
+    for id in 1..=6 {
+        assert!(events.contains(&Event::Accepted { id }), "{id}");
+    }
+    let saves = |e: &&Event| matches!(e, Event::Checkpointed { step: 3, .. });
+    assert_eq!(events.iter().filter(saves).count(), 2);
+    let kept = checkpoint::read_state(&run.checkpoint(3)).unwrap();
+    assert_eq!(kept.progress.adjustments.lr, Some(1e-4));
+}
+
+#[test]
+fn a_log_that_tells_of_checkpoints_that_are_gone_is_no_new_beginning() {
+    let mut run = Run::new(&[]);
+    run.job.stop_after = Some(5);
+    let clock = Arc::new(SystemClock::new());
+    let path = run.job.run_dir.events_path();
+    let (mut log, thread) = crate::run::LogWriter::open(&path, clock, |_| {}).unwrap();
+    for event in run.go() {
+        log.emit(event).unwrap();
+    }
+    drop(log);
+    thread.finish().unwrap();
+    std::fs::remove_dir_all(run.checkpoint(5)).unwrap();
+    let (outcome, _, message) = finished(&run.resumed());
+    assert_eq!(outcome, Outcome::Failed);
+    assert!(
+        message.contains("step 5") && message.contains("--force"),
+        "{message}"
+    );
+    run.job.force = true;
+    let anew = run.resumed();
+    assert_eq!(finished(&anew).0, Outcome::Completed);
+    assert!(anew.contains(&Event::RolledBack { step: 0 }));
+    let warned = |e: &Event| matches!(e, Event::Warned { code, .. } if code == "checkpoints_gone");
+    assert!(anew.iter().any(warned));
+}
+
+#[test]
+fn a_run_whose_folder_is_deleted_is_not_made_anew_by_a_save() {
+    let run = Run::new(&["checkpoint.every=4", "eval.every=0", "sample.every=0"]);
+    let folder = run.job.run_dir.path().to_path_buf();
+    let events = run.go_with(&mut |event, _, _| {
+        if matches!(event, Event::Stepped { step: 6, .. }) {
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+    });
+    assert_eq!(finished(&events).0, Outcome::Starved);
+    assert!(!folder.exists());
+}

@@ -1,4 +1,4 @@
-//! Commands, obeyed between steps. Each is answered by `Accepted` or `Rejected`, so the log tells why a run went as it did.
+//! Commands, obeyed between steps. Each is answered by `Accepted` or `Rejected`, so the log explains why a run went as it did.
 
 use super::Trainer;
 use super::stop::Flow;
@@ -23,8 +23,9 @@ impl Trainer<'_, '_> {
             };
             match request {
                 Some(request) => {
-                    if self.obey_one(request, &mut paused)? == Flow::Stop {
-                        return Ok(Flow::Stop);
+                    let flow = self.obey_one(request, &mut paused)?;
+                    if flow != Flow::Continue {
+                        return Ok(flow);
                     }
                     let phase = if paused {
                         Phase::Paused
@@ -33,10 +34,7 @@ impl Trainer<'_, '_> {
                     };
                     self.cx.port.enter(phase, self.cx.step());
                 }
-                None if paused && self.cx.port.stop_flag() => {
-                    self.save_and_stop();
-                    return Ok(Flow::Stop);
-                }
+                None if paused && self.cx.port.stop_flag() => return Ok(Flow::SaveAndStop),
                 None if paused => {}
                 None => return Ok(Flow::Continue),
             }
@@ -137,7 +135,7 @@ impl Trainer<'_, '_> {
         });
     }
 
-    /// Goes back to a kept checkpoint. The ones after it belong to a course that is given up: they are deleted, so that no
+    /// Goes back to a kept checkpoint. The ones after it belong to an abandoned course: they are deleted, so that no
     /// later resume takes them for this one's.
     fn obey_rollback(&mut self, id: CommandId, step: u64) -> Result<(), EngineError> {
         match self.checkpoints.roll_back(&mut self.cx, step) {

@@ -2,15 +2,17 @@
 
 use super::Trainer;
 use crate::engine::EngineError;
-use crate::wire::{CommandId, Phase, StopWhen};
+use crate::wire::{CommandId, Outcome, Phase, StopWhen};
 
 /// What the loop does after it has listened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     /// Go on.
     Continue,
-    /// Leave the loop: asked for by a command or a signal.
+    /// Leave the loop: a command asked for it and has what it wanted.
     Stop,
+    /// Leave the loop with a checkpoint: a signal asked for it.
+    SaveAndStop,
 }
 
 impl Trainer<'_, '_> {
@@ -32,11 +34,13 @@ impl Trainer<'_, '_> {
         Ok(Flow::Stop)
     }
 
-    /// The process was asked to end, or `--stop-after` is reached: save what can be saved, then end in any case.
-    pub(super) fn save_and_stop(&mut self) {
+    /// The process was asked to end, or `--stop-after` is reached: saves, then ends in any case.
+    ///
+    /// # Errors
+    /// What was trained since the last checkpoint could not be saved: that is no orderly stop.
+    pub(super) fn save_and_stop(&mut self) -> Result<Outcome, EngineError> {
         self.cx.port.enter(Phase::Stopping, self.cx.step());
-        if self.checkpoints.saved_at() != Some(self.cx.step()) {
-            self.checkpoints.save_or_warn(&mut self.cx);
-        }
+        self.checkpoints.save_at_the_end(&mut self.cx)?;
+        Ok(Outcome::Stopped)
     }
 }

@@ -25,7 +25,23 @@ pub fn read(root: &Root) -> Memory {
         cgroup_limit: limit,
         cgroup_used: group.memory_used.filter(|_| limit.is_some()),
         oom_kills: group.oom_kills,
+        address_left: address_left(root),
     }
+}
+
+/// What `RLIMIT_AS` leaves beside what is mapped already.
+fn address_left(root: &Root) -> Option<u64> {
+    let limits = root.read("proc/self/limits")?;
+    let rest = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max address space"))?;
+    let limit: u64 = rest.split_whitespace().next()?.parse().ok()?;
+    let status = root.read("proc/self/status").unwrap_or_default();
+    let mapped = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    let kib: u64 = mapped
+        .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0);
+    Some(limit.saturating_sub(kib * 1024))
 }
 
 #[cfg(test)]
@@ -59,5 +75,25 @@ mod tests {
         let memory = with_limit("512000\n");
         assert_eq!((memory.usable(), memory.free()), (512_000, 409_600));
         assert_eq!(with_limit("99999999\n").cgroup_limit, None);
+    }
+
+    #[test]
+    fn the_tightest_of_machine_cgroup_and_address_space_counts() {
+        let (_keep, root) = tree(&[
+            ("proc/meminfo", MEMINFO),
+            (
+                "proc/self/limits",
+                "Limit                     Soft Limit           Hard Limit           Units\nMax address space         512000               unlimited            bytes\n",
+            ),
+            ("proc/self/status", "Name:\tx\nVmSize:\t     100 kB\n"),
+        ]);
+        let memory = read(&root);
+        assert_eq!(memory.address_left, Some(512_000 - 102_400));
+        assert!(memory.left().1.contains("ulimit -v"));
+        let group = with_limit("512000\n");
+        assert_eq!((group.left().0, group.address_left), (409_600, None));
+        assert!(group.left().1.contains("cgroup"));
+        let free = with_limit("max\n");
+        assert_eq!(free.left(), (614_400, "available on this machine"));
     }
 }

@@ -75,6 +75,11 @@ impl Root {
     }
 }
 
+/// Main memory alone.
+pub fn memory_of(root: &Root) -> super::machine::Memory {
+    memory::read(root)
+}
+
 /// Fills in everything the kernel reports. `runs_dir` selects the file system of the runs.
 pub fn read(root: &Root, runs_dir: &Path, machine: &mut Machine) {
     machine.host = root

@@ -35,7 +35,7 @@ impl Pass {
         self.embedding_backward(plan, self.boundaries[0], grads);
     }
 
-    /// Runs a segment's forward again, this time keeping what its backward needs. The last product of the segment is not
+    /// Runs a segment's forward again, this time keeping what its backward needs. The last matmul of the segment is not
     /// computed: its result was the next segment's input.
     fn replay(&mut self, plan: &Plan, segment: usize) {
         self.keep = Track::Gradients;

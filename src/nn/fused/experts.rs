@@ -109,14 +109,14 @@ impl Pass {
         let wide = self.arena.slot(sizes.places * sizes.wide);
         let mut values = self.arena.take(wide);
         let part = |e: usize| spans.expert(e).wide;
-        self.expert_products(plan, (spans.count, &part), &gathered, &mut values);
+        self.expert_matmuls(plan, (spans.count, &part), &gathered, &mut values);
         self.arena.free(gathered);
         self.arena.put(wide, values);
         let active = self.expert_activation(plan, wide, sizes);
         let outs = self.arena.slot(sizes.places * sizes.d);
         let (mut values, active_values) = (self.arena.take(outs), self.arena.take(active));
         let part = |e: usize| spans.expert(e).out;
-        self.expert_products(plan, (spans.count, &part), &active_values, &mut values);
+        self.expert_matmuls(plan, (spans.count, &part), &active_values, &mut values);
         self.arena.put(active, active_values);
         self.arena.put(outs, values);
         let y = self.combine(router, routing, outs, residual, (sizes, output));
@@ -169,8 +169,8 @@ impl Pass {
         routing
     }
 
-    /// Each expert's product with the rows that are its own; `part` says which of its matrices.
-    fn expert_products(
+    /// Each expert's matmul with its own rows; `part` says which of its matrices.
+    fn expert_matmuls(
         &mut self,
         plan: &Plan,
         (count, part): (usize, &dyn Fn(usize) -> LinearSpans),
@@ -265,7 +265,7 @@ impl Pass {
         self.residual_backward(node.residual, dy);
     }
 
-    /// Back through the second products and the activation: gives the gradient by `wide`.
+    /// Back through the second matmuls and the activation: gives the gradient with respect to `wide`.
     fn experts_out_backward(
         &mut self,
         plan: &Plan,
@@ -278,7 +278,7 @@ impl Pass {
         let mut dactive = self.arena.buffer(active.len());
         let part = |e: usize| node.spans.expert(e).out;
         let count = node.spans.count;
-        self.expert_products_backward(plan, (count, &part), douts, (&active, &mut dactive), grads);
+        self.expert_matmuls_backward(plan, (count, &part), douts, (&active, &mut dactive), grads);
         self.arena.free(active);
         let mut wide = self.arena.take(node.wide);
         let kind = plan.config.mlp.activation();
@@ -289,7 +289,7 @@ impl Pass {
         wide
     }
 
-    /// Back through the first products.
+    /// Back through the first matmuls.
     fn experts_in_backward(
         &mut self,
         plan: &Plan,
@@ -305,11 +305,11 @@ impl Pass {
         });
         let part = |e: usize| node.spans.expert(e).wide;
         let count = node.spans.count;
-        self.expert_products_backward(plan, (count, &part), dwide, (&gathered, dgathered), grads);
+        self.expert_matmuls_backward(plan, (count, &part), dwide, (&gathered, dgathered), grads);
         self.arena.free(gathered);
     }
 
-    fn expert_products_backward(
+    fn expert_matmuls_backward(
         &mut self,
         plan: &Plan,
         (count, part): (usize, &dyn Fn(usize) -> LinearSpans),

@@ -1,5 +1,5 @@
 //! Linear layers, with the residual stream added where they end a sub-layer, and with their adapters. What is frozen gets no
-//! gradient, and its product is not computed.
+//! gradient, and its matmul is not computed.
 
 use super::{Node, Output, Pass, Plan};
 use crate::kernels::activation;

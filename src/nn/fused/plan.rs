@@ -16,7 +16,7 @@ use crate::nn::{ModelConfig, ModelShape};
 /// What does not change from step to step.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'a> {
-    /// What all products of the pass are computed in.
+    /// The compute dtype of all matmuls of the pass.
     pub arithmetic: ComputeDtype,
     pub checkpointing: ActivationCheckpointing,
     pub config: &'a ModelConfig,

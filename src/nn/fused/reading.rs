@@ -1,4 +1,4 @@
-//! The forward pass over the next pieces of several texts at once, whose keys and values are kept: one product per matrix
+//! The forward pass over the next pieces of several texts at once, whose keys and values are kept: one matmul per matrix
 //! for all of them, and attention by text.
 
 use super::{Pass, Plan, head};

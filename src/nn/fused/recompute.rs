@@ -1,5 +1,5 @@
 //! Values that one cheap pass over a kept slot gives again, as norms do: where they are large, the forward lets them go as
-//! soon as a product has read them, and the backward of that product makes them anew. For a buffer that no cache holds this
+//! soon as a matmul has read them, and the backward of that matmul recomputes them. For a buffer that no cache holds this
 //! costs hardly more than reading it back. What activations give is never kept: `activation` has it for nothing.
 
 use super::{Node, Pass, Plan};
@@ -7,10 +7,10 @@ use crate::kernels::norm;
 use crate::nn::profile::Part;
 use crate::nn::tape::{Slot, Track};
 
-/// Bytes of a buffer from which on it is made anew: smaller ones may still lie in a cache when they are wanted.
+/// Bytes of a buffer from which on it is recomputed: smaller ones may still lie in a cache when they are read again.
 const LARGE: usize = 4 << 20;
 
-/// Whether so many elements are made anew for the backward.
+/// Whether so many elements are recomputed for the backward.
 fn is_recomputed(elements: usize) -> bool {
     elements * size_of::<f32>() >= LARGE
 }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_are_those_of_small_batches_and_the_foretold_bytes_are_exact() {
+    fn gradients_are_those_of_small_batches_and_the_predicted_bytes_are_exact() {
         assert!(is_recomputed(ROWS * 16) && !is_recomputed(1024 * 64));
         let cases = [
             (config(false), ActivationCheckpointing::None {}),

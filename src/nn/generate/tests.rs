@@ -402,7 +402,7 @@ fn what_is_kept_is_used_as_far_as_windows_reach_back_and_rolling_forgets() {
     assert_eq!(read(&text), 0);
     assert_eq!(read(&text), 1299);
     assert_eq!(read(&text[..1290]), 1289);
-    // The window has dropped what is to be seen from there: it is read anew.
+    // The window has dropped what is to be seen from there: it is read again.
     assert_eq!(read(&text[..600]), 0);
     assert_eq!(read(&text[..590]), 589);
     assert_eq!(read(&[&text[..100], &[1, 2, 3]].concat()), 0);

@@ -5,13 +5,13 @@ use super::{BlockSpans, LinearSpans, MlpSpans, Span};
 use crate::nn::params::Init;
 use crate::nn::role::{AdapterRole, Role};
 
-/// Most matrices that one product serves: queries, keys and values.
+/// Most matrices that one matmul serves: queries, keys and values.
 const MOST: usize = 3;
 
 /// The adapters of a linear layer: y += scale · B (A · dropout(x)), part by part.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AdapterSpans {
-    /// The first factors one below the other, (parts · rank, in): one matrix product serves all of them.
+    /// The first factors one below the other, (parts · rank, in): one matmul serves all of them.
     pub a: Span,
     pub rank: usize,
     pub scale: f32,

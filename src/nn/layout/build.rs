@@ -59,7 +59,7 @@ pub(super) struct Builder<'a> {
     /// The block and the expert that parameters are made for.
     layer: Option<u32>,
     expert: Option<u32>,
-    /// Names of parameters that one matrix product serves and of which some train and some do not.
+    /// Names of parameters that one matmul serves and of which some train and some do not.
     pub(super) mixed: Vec<String>,
 }
 

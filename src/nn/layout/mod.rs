@@ -1,6 +1,6 @@
 //! Which parameters a model has, in which order they lie in the flat buffers, and what they are called.
 //!
-//! Parts that one matrix product can serve lie side by side: q, k, v of a block, and gate and up of a gated one.
+//! Parts that one matmul can serve lie side by side: q, k, v of a block, and gate and up of a gated one.
 
 use super::adapter::AdapterConfig;
 use super::config::{AttentionBias, ModelConfig, ModelShape, NormPlacement};
@@ -245,7 +245,7 @@ impl Layout {
         Layout::of(config, shape, parts).0
     }
 
-    /// The layout, and the names of parameters that one matrix product serves although some of them train and some do not:
+    /// The layout, and the names of parameters that one matmul serves although some of them train and some do not:
     /// where there are any, no pass can use it.
     pub fn of(config: &ModelConfig, shape: &ModelShape, parts: Parts) -> (Layout, Vec<String>) {
         let mut builder = build::Builder::new(config, shape, parts);

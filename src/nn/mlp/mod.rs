@@ -13,7 +13,7 @@ pub use geglu::Config as GeGluConfig;
 pub use gelu::{Approximate, Config as GeluConfig};
 pub use relu::Config as ReluConfig;
 
-/// What a feed-forward block has to tell.
+/// What every feed-forward block provides.
 pub trait Mlp {
     /// True when the block has a gate and an up projection of width d_ff each.
     fn gated(&self) -> bool {

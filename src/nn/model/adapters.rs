@@ -30,7 +30,7 @@ impl Model {
     /// and none is kept. Gradients are zeros afterwards, and an update rule must be built after this.
     ///
     /// # Errors
-    /// Parameters that one matrix product serves (q, k and v of a block, gate and up), gain and bias of a norm, and the
+    /// Parameters that one matmul serves (q, k and v of a block, gate and up), gain and bias of a norm, and the
     /// experts of a block train together or not at all.
     pub fn train_only(&mut self, trains: impl Fn(&ParamInfo) -> bool) -> Result<()> {
         let parts = Parts {

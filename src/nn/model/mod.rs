@@ -272,7 +272,7 @@ impl Model {
         })
     }
 
-    /// What all products are computed in from now on: training, evaluation and generation. The composite backend knows f32
+    /// The compute dtype of all matmuls from now on: training, evaluation and generation. The composite backend knows f32
     /// alone.
     pub fn set_arithmetic(&mut self, arithmetic: ComputeDtype) -> Result<()> {
         if self.backend == Backend::Composite && arithmetic != ComputeDtype::F32 {

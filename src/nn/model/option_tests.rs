@@ -289,7 +289,7 @@ pub(super) fn policies() -> [ActivationCheckpointing; 4] {
 }
 
 #[test]
-fn checkpointing_changes_no_bit_of_any_option_and_its_memory_is_foretold() {
+fn checkpointing_changes_no_bit_of_any_option_and_its_memory_is_predicted() {
     let texts = texts(18);
     let batch = TokenBatch::plain(&texts.inputs, &texts.targets, 2, 9);
     let (dlogp, dentropy) = (upstream(&texts.dlogp), upstream(&texts.dentropy));

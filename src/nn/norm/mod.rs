@@ -8,7 +8,7 @@ mod rmsnorm;
 pub use layernorm::Config as LayerNormConfig;
 pub use rmsnorm::Config as RmsNormConfig;
 
-/// What a normalisation has to tell.
+/// What every normalization provides.
 pub trait Norm {
     /// The operation that computes it.
     fn kind(&self) -> NormKind;

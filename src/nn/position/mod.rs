@@ -12,7 +12,7 @@ pub use rope::{Config as RopeConfig, Rotation};
 pub use scaling::ScalingConfig;
 pub use sinusoidal::wave;
 
-/// What a position encoding has to tell. All that it does not do is left as it stands here.
+/// What a position encoding provides; the defaults do nothing.
 pub trait Position {
     /// The rotation of queries and keys.
     fn rope(&self) -> Option<&RopeConfig> {

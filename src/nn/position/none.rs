@@ -1,4 +1,4 @@
-//! No positions at all: the causal mask alone tells earlier from later.
+//! No positions at all: only the causal mask distinguishes earlier from later.
 
 use crate::base::registry::Entry;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const ENTRY: Entry = Entry {
     id: "none",
     title: "No positions (NoPE)",
-    summary: "Nothing tells positions but the causal mask: weak alone, for comparison and for hybrids.",
+    summary: "Only the causal mask carries order: weak alone, for comparison and for hybrids.",
     source: "Kazemnejad et al. 2023, arXiv 2305.19466",
 };
 

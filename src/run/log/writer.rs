@@ -57,6 +57,14 @@ pub struct LogSender {
     events: SyncSender<Event>,
     health: Receiver<Health>,
     stalled: Option<String>,
+    closing: Arc<AtomicBool>,
+}
+
+impl Drop for LogSender {
+    /// Nothing follows: what is queued gets one more attempt at a failing disk, and nobody waits for it for ever.
+    fn drop(&mut self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Health reports from the writer to the emitter; only changes are sent.
@@ -139,7 +147,7 @@ impl LogThread {
     }
 
     /// Waits until everything queued is on disk (the sender must be dropped) and returns the last sequence number. A
-    /// failing disk gets one more attempt.
+    /// failing disk gets one more attempt after the sender was dropped.
     pub fn finish(self) -> Result<u64, LogError> {
         self.closing.store(true, Ordering::Relaxed);
         self.thread.thread().unpark();
@@ -192,6 +200,7 @@ fn start<S: Sink, G: FnMut(u64) + Send + 'static>(
         events,
         health,
         stalled: None,
+        closing: Arc::clone(&closing),
     };
     let flag = Arc::clone(&closing);
     let begin = appender.seq;

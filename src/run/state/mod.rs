@@ -383,7 +383,7 @@ pub fn outcome_word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Completed => "completed",
         Outcome::Stopped => "stopped",
-        Outcome::Failed => "failed",
+        Outcome::Failed | Outcome::Starved => "failed",
         Outcome::Refused => "refused",
         Outcome::Crashed => "crashed",
     }

@@ -131,7 +131,7 @@ impl App {
         let head = held.state.head.as_ref();
         let method = head.map_or(String::new(), |h| format!(" {dot} {}", h.method));
         let state = mark.width() + word.width() + 2;
-        // A cut name tells runs apart by its end: each has letters of its own there.
+        // A run's id ends in letters of its own: they stay when the name is cut.
         let start = name.width().saturating_sub(room.saturating_sub(state + 2));
         let end: String = name.chars().skip(start).collect();
         let names = [

@@ -1,6 +1,7 @@
 //! What links and jobs bring.
 
 use super::{App, Leaving, MAX_PENDING};
+use crate::base::text::one_line;
 use crate::link::Incoming;
 use crate::run::index::RunSummary;
 use crate::run::state::Level;
@@ -120,6 +121,10 @@ impl App {
         match &envelope.event {
             Event::Accepted { id } => self.answered(*id, None),
             Event::Rejected { id, why } => self.answered(*id, Some(why)),
+            // The link's own warning: it is not in the log, so no notice tells it.
+            Event::Warned { message, hint, .. } if envelope.seq == 0 => {
+                self.toast(Level::Bad, &one_line(&format!("{message}: {hint}")));
+            }
             _ => {}
         }
     }

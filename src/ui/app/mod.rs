@@ -49,7 +49,7 @@ pub struct AppOptions {
 pub enum First {
     Home,
     Run(PathBuf),
-    /// A run that the runtime starts; its title until it tells its own.
+    /// A run that the runtime starts; its title until it reports its own.
     Starting(String),
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Folders below the working directory that are looked into.
 const DEPTH: usize = 3;
-/// Entries that are looked at, and models that are told.
+/// Most entries that are read, and most models that are listed.
 const MAX_ENTRIES: usize = 5_000;
 const MAX_MODELS: usize = 100;
 

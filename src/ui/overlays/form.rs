@@ -211,7 +211,7 @@ mod tests {
     fn number(text: &str) -> Option<String> {
         text.parse::<f64>()
             .err()
-            .map(|_| format!("`{text}` is no number"))
+            .map(|_| format!("`{text}` is not a number"))
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(form.act(Action::Accept), Reply::Stay);
         assert_eq!(
             (form.selected, form.error.as_deref()),
-            (1, Some("clip: `1x` is no number"))
+            (1, Some("clip: `1x` is not a number"))
         );
         form.fields[1].field.set("2");
         let values = vec!["0.1".to_string(), "2".to_string()];

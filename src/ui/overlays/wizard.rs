@@ -64,7 +64,7 @@ impl WizardScreen {
         self.question.rows.get(self.wizard.selected())
     }
 
-    /// Asks anew; the field takes the selected row's text.
+    /// Asks again; the field takes the selected row's text.
     fn refresh(&mut self, moved: bool) {
         self.question = self.wizard.question();
         if moved {

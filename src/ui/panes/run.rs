@@ -17,7 +17,7 @@ use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap;
 use crate::ui::msg::{Asked, Msg, Slot};
 use crate::ui::overlays::{Field, Form, LeaveQuestion, Overlay, Prompt};
-use crate::ui::panes::home;
+use crate::ui::panes::{chat, home, samples};
 use crate::ui::request::{Answer, Hint, Hints, Request, Topic, titles};
 use crate::ui::store::{HeldRun, LinkState, Store};
 use crate::ui::theme::Theme;
@@ -175,7 +175,7 @@ fn tune_form(held: &HeldRun) -> Form {
         match text.parse::<f64>() {
             _ if text.is_empty() => None,
             Ok(x) if x.is_finite() && x >= 0.0 => None,
-            _ => Some(format!("`{text}` is no number from 0 up, such as 3e-4")),
+            _ => Some(format!("`{text}` is not a number from 0 up, such as 3e-4")),
         }
     }
     let now = |key: &str| {
@@ -214,8 +214,8 @@ fn tune(store: &Store, values: &[String]) -> Vec<Request> {
 /// How the run's own samples are drawn, as its spec says.
 fn sampling(store: &Store) -> Sampling {
     let head = store.held.as_ref().and_then(|h| h.state.head.as_ref());
-    let said = head.map(|head| head.spec["sample"]["sampling"].clone());
-    said.and_then(|value| serde_json::from_value(value).ok())
+    let said = head.map(|head| &head.spec["sample"]["sampling"]);
+    said.and_then(|value| crate::base::json::read(value).ok())
         .unwrap_or_default()
 }
 
@@ -277,6 +277,13 @@ impl Pane for RunPane {
             Some(held) => {
                 let resume = held.resumable().map(|_| (A::Pause, "resume"));
                 let mut hints: Vec<Hint> = resume.into_iter().collect();
+                if !held.state.checkpoints.is_empty() {
+                    hints.push((A::Open(&chat::ENTRY), "chat"));
+                }
+                if !held.state.samples.is_empty() {
+                    hints.push((A::Open(&samples::ENTRY), "samples"));
+                }
+                hints.push((A::SavePicture, A::SavePicture.info().title));
                 hints.extend(titles(&[
                     A::Zoom,
                     A::ChartNext,

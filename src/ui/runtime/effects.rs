@@ -134,7 +134,7 @@ impl Shell {
         });
     }
 
-    /// Looks at data on a thread of its own; an inspection before it that still goes on is given up.
+    /// Looks at data on a thread of its own; an inspection still under way is cancelled.
     fn inspect_data(&mut self, subject: crate::data::inspect::Subject) {
         let given_up = Arc::new(AtomicBool::new(false));
         if let Some(before) = self.inspecting.replace(given_up.clone()) {

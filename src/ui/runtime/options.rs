@@ -1,4 +1,4 @@
-//! What the app is told at its start: the user's own keys and themes, presets, and what the terminal can show.
+//! What the app gets at its start: the user's own keys and themes, presets, and what the terminal can show.
 
 use super::UiOptions;
 use crate::base::clock::{Clock, SystemClock};

@@ -24,6 +24,8 @@ pub(super) struct Signals {
     hangup: Signal,
     terminate: Signal,
     interrupt: Signal,
+    quit: Signal,
+    user: Signal,
     stop: Signal,
     cont: Signal,
 }
@@ -35,6 +37,8 @@ impl Signals {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            user: signal(SignalKind::user_defined1())?,
             stop: raw(rustix::process::Signal::TSTP)?,
             cont: raw(rustix::process::Signal::CONT)?,
         })
@@ -45,6 +49,8 @@ impl Signals {
             _ = self.hangup.recv() => Caught::End,
             _ = self.terminate.recv() => Caught::End,
             _ = self.interrupt.recv() => Caught::End,
+            _ = self.quit.recv() => Caught::End,
+            _ = self.user.recv() => Caught::End,
             _ = self.stop.recv() => Caught::Stop,
             _ = self.cont.recv() => Caught::Continue,
         }

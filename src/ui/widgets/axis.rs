@@ -50,7 +50,7 @@ const BYTES: [Unit; 3] = [
     },
 ];
 
-/// Height of a range beside its values: below it, labels of six columns could not tell ticks apart.
+/// Height of a range beside its values: below it, ticks would share a label of six columns.
 const FINEST: f64 = 1e-3;
 
 /// Share of its height that data must fill for an axis to stay.

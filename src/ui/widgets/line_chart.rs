@@ -58,7 +58,7 @@ pub struct LineChart<'a> {
     /// Values are bytes: labels count in binary units.
     pub bytes: bool,
     pub cursor: Option<u64>,
-    /// The newest dot column is left out until its steps are complete: it would be drawn anew with each of them.
+    /// The newest dot column is left out until its steps are complete: it would change with each of them.
     pub settled: bool,
     /// The value axis of the last frame: it stays while it still suits the data, so that the picture stands still.
     pub held: Option<Axis>,

@@ -4,7 +4,7 @@
 //! the parent lives. Standard output has marked lines: `+` and a result, `!` and an error, `.` for the end.
 
 use super::{Parser, Request};
-use rustix::process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufWriter, Read, Write};
 
@@ -27,10 +27,12 @@ pub struct Confinement {
 impl Confinement {
     /// Takes effect on this whole process and cannot be undone.
     fn apply(&self) -> io::Result<()> {
-        let limit = |resource, soft: u64, hard: u64| {
+        let limit = |resource: Resource, soft: u64, hard: u64| {
+            // A limit that schedulers set already cannot be raised: the lower one counts.
+            let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
             let limit = Rlimit {
-                current: Some(soft),
-                maximum: Some(hard),
+                current: Some(soft.min(most)),
+                maximum: Some(hard.min(most)),
             };
             setrlimit(resource, limit).map_err(io::Error::from)
         };

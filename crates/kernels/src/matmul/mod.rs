@@ -12,7 +12,7 @@ mod tests;
 mod view;
 
 pub use compute::{Compute, ComputeDtype, Threads, bf16_available};
-pub use peak::{peak_gflops, product_gflops};
+pub use peak::{matmul_gflops, peak_gflops};
 pub use view::{Accumulation, Destination, Mat, Plus};
 
 /// `out` (a.rows, b.cols) = (or +=) `scale` · a b.

@@ -12,7 +12,7 @@ pub fn peak_gflops(arithmetic: ComputeDtype, seconds: f64) -> f64 {
 
 /// Throughput of whole matmuls of training size, packing and memory included: the best of repeated 768³
 /// matmuls within `seconds`, in GFLOP/s, on all pool threads.
-pub fn product_gflops(arithmetic: ComputeDtype, seconds: f64) -> f64 {
+pub fn matmul_gflops(arithmetic: ComputeDtype, seconds: f64) -> f64 {
     best_gflops(seconds, || product(arithmetic))
 }
 
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn the_peak_is_a_positive_number() {
         assert!(peak_gflops(ComputeDtype::F32, 0.0) > 0.1);
-        assert!(product_gflops(ComputeDtype::F32, 0.0) > 0.01);
+        assert!(matmul_gflops(ComputeDtype::F32, 0.0) > 0.01);
         assert!(product(ComputeDtype::Bf16) > 0.1);
     }
 }

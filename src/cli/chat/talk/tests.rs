@@ -78,6 +78,7 @@ fn token(offset: u64, text: &str) -> Event {
         text: text.into(),
         logprob: Num(-1.0),
         entropy: None,
+        id: Some(7),
     }
 }
 

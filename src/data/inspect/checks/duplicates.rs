@@ -12,7 +12,7 @@ pub const KIND: Kind = Kind {
     title: "Exact duplicates",
     severity: Severity::Warning,
     cleans: true,
-    cause: "files were joined twice, or one page was collected often: the model learns these rows by heart",
+    cause: "files were joined twice, or one page was collected often: the model memorizes these rows",
     fix: "llmtui data clean IN --drop duplicates --out OUT",
     make: |setup| Some(Box::new(Duplicates::new(setup))),
 };

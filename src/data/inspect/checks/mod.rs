@@ -90,7 +90,7 @@ pub struct Kind {
     pub id: &'static str,
     pub title: &'static str,
     pub severity: Severity,
-    /// Rows that have it can be told without a tokenizer, and leave by `data clean`.
+    /// Such rows can be found without a tokenizer, and `data clean` removes them.
     pub cleans: bool,
     pub cause: &'static str,
     pub fix: &'static str,

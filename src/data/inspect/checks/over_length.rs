@@ -13,7 +13,8 @@ pub const KIND: Kind = Kind {
     cause: "they are split, cut or dropped (data.too_long); what is cut is the end, which is the answer",
     fix: "a longer model.seq_len, at least the 95th percentile of the lengths; or shorter rows",
     make: |setup: &mut Setup| {
-        let limit = setup.seq_len?;
+        // A row of seq_len predictions has one token more: the first is given.
+        let limit = setup.seq_len? + 1;
         Some(Box::new(OverLength { limit, lost: 0 }))
     },
 };
@@ -69,10 +70,10 @@ mod tests {
         };
         let mut check = testing::make("over_length", setup);
         let chat = || Content::Chat(vec![Message::new("assistant", "hi")]);
-        assert_eq!(check.row(&testing::seen(chat(), &[1; 4], &[3])), None);
+        assert_eq!(check.row(&testing::seen(chat(), &[1; 5], &[4])), None);
         let long = testing::seen(chat(), &[1; 7], &[3, 4, 6]);
         assert_eq!(check.row(&long).unwrap(), "7 tokens");
-        assert!(check.evidence().unwrap().starts_with("2 tokens to learn"));
+        assert!(check.evidence().unwrap().starts_with("1 tokens to learn"));
         let text = testing::seen(Content::Text("a".into()), &[1; 9], &[8]);
         assert_eq!(check.row(&text), None, "plain text is read in windows");
     }

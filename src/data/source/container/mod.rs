@@ -63,7 +63,7 @@ impl Notes {
     }
 }
 
-/// The kind that a file's name tells; compression suffixes do not count.
+/// The kind by the file's extension; compression suffixes do not count.
 pub(super) fn by_name(path: &Path) -> Option<&'static Container> {
     let name = path.file_name()?.to_string_lossy().to_lowercase();
     let name = [".gz", ".zst", ".zstd"]

@@ -256,7 +256,7 @@ fn end(tokenizer: &Tokenizer) -> Finding {
         }
         .into(),
         evidence: evidence
-            .unwrap_or_else(|| "none: documents cannot be told apart".to_string())
+            .unwrap_or_else(|| "none: documents have no boundary".to_string())
             .into(),
         ..Finding::default()
     }

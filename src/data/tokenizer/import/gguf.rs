@@ -186,7 +186,7 @@ fn pieces(
         _ => return Err("it has no score for each token".into()),
     };
     if scores.iter().any(|score| !score.is_finite()) {
-        return Err("a token's score is no number".into());
+        return Err("a token's score is not a finite number".into());
     }
     let unk = metadata.u64("tokenizer.ggml.unknown_token_id");
     let unk = unk

@@ -1,4 +1,4 @@
-//! Files that are none of what they seem, and small sound ones. Token ids against transformers and sentencepiece:
+//! Files that are not what they seem, and small valid ones. Token ids against transformers and sentencepiece:
 //! tests/tokenizers.rs.
 
 use super::*;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 struct FaultyDisk {
     calls: Arc<AtomicUsize>,
     fail_at: usize,
+    cannot_exchange: bool,
 }
 
 impl FaultyDisk {
@@ -43,6 +44,13 @@ impl Disk for FaultyDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.call()?;
         RealDisk.rename(from, to)
+    }
+    fn exchange(&self, a: &Path, b: &Path) -> io::Result<()> {
+        self.call()?;
+        if self.cannot_exchange {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        RealDisk.exchange(a, b)
     }
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         // Deleting works on a full disk.
@@ -87,7 +95,11 @@ fn a_disk_that_fails_at_the_nth_operation_costs_only_the_new_checkpoint() {
         let dir = tempfile::tempdir().unwrap();
         store(dir.path()).commit(10, &parts("old")).unwrap();
         let calls = Arc::new(AtomicUsize::new(0));
-        let disk = FaultyDisk { calls, fail_at };
+        let disk = FaultyDisk {
+            calls,
+            fail_at,
+            cannot_exchange: false,
+        };
         let mut faulty = Store::open(dir.path(), Box::new(disk)).unwrap();
         let failed = faulty.commit(20, &parts("new")).is_err();
         let mut reopened = store(dir.path());
@@ -107,6 +119,44 @@ fn a_disk_that_fails_at_the_nth_operation_costs_only_the_new_checkpoint() {
         failures, 7,
         "create, two parts, manifest, fsync, rename, fsync"
     );
+}
+
+#[test]
+fn a_second_save_of_a_step_never_costs_the_first() {
+    for cannot_exchange in [false, true] {
+        let mut whole = false;
+        for fail_at in 0..20 {
+            let dir = tempfile::tempdir().unwrap();
+            store(dir.path()).commit(7, &parts("one")).unwrap();
+            let disk = FaultyDisk {
+                calls: Arc::default(),
+                fail_at,
+                cannot_exchange,
+            };
+            let mut faulty = Store::open(dir.path(), Box::new(disk)).unwrap();
+            whole = faulty.commit(7, &parts("two")).is_ok();
+            let mut reopened = store(dir.path());
+            let (newest, faults) = reopened.newest_whole(u64::MAX);
+            assert!(faults.is_empty(), "fail_at {fail_at}: {faults:?}");
+            assert_eq!(newest.unwrap().step, 7, "fail_at {fail_at}");
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        }
+        assert!(whole);
+    }
+}
+
+#[test]
+fn a_kill_between_two_renames_is_undone_at_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = store(dir.path()).commit(7, &parts("one")).unwrap().0;
+    // What a file system without an exchange leaves behind: the old one aside, the new one not yet in its place.
+    fs::rename(&path, dir.path().join(".old-step-000007")).unwrap();
+    fs::create_dir(dir.path().join(".tmp-step-000007")).unwrap();
+    assert!(store(dir.path()).verify(7).is_ok());
+    // And one step later: the new one is there, the old one is debris.
+    fs::create_dir(dir.path().join(".old-step-000007")).unwrap();
+    assert!(store(dir.path()).verify(7).is_ok());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
 #[test]
@@ -149,14 +199,18 @@ fn debris_of_a_kill_is_cleared_and_never_taken_for_a_checkpoint() {
     for name in [
         ".tmp-step-000009",
         ".del-step-000003",
+        ".tmp-preflight",
         "step-12",
         "step-abc",
         "notes",
     ] {
         fs::create_dir(dir.path().join(name)).unwrap();
     }
+    // Whatever has such a name goes, a file too.
+    fs::write(dir.path().join(".tmp-x"), "").unwrap();
     let store = store(dir.path());
     assert!(steps(&store).is_empty());
+    assert!(!dir.path().join(".tmp-x").exists());
     assert!(!dir.path().join(".tmp-step-000009").exists());
     assert!(dir.path().join("notes").exists());
 }

@@ -12,7 +12,7 @@ pub use yarn::Config as Yarn;
 
 use super::Rotation;
 
-/// What a stretching has to tell.
+/// What a scaling provides.
 pub trait Scaling {
     /// The rotation of `half` pairs with base `theta`, stretched; `seq_len` is the longest text.
     fn rotation(&self, theta: f64, half: usize, seq_len: usize) -> Rotation;

@@ -198,7 +198,7 @@ fn a_path_is_asked_for_and_read_away_from_the_screen() {
         result: Err("chats does not exist".into()),
     });
     assert!(bench.picture(80, 24).contains("chats does not exist"));
-    // The answer of an inspection that was given up.
+    // The answer of a cancelled inspection.
     bench.msg(Msg::DataInspected {
         name: "other".into(),
         result: Ok(inspected()),

@@ -328,6 +328,7 @@ fn token(id: CommandId, text: &str, logprob: f64) -> Incoming {
         text: text.into(),
         logprob: Num(logprob),
         entropy: Some(Num(-1.5 * logprob)),
+        id: None,
     })
 }
 

@@ -23,7 +23,7 @@ pub enum Engine {
 /// What was said to all models.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
-    /// What models are told first; empty for nothing.
+    /// The system prompt; empty for none.
     pub system: String,
     /// What the person said, oldest first.
     pub said: Vec<String>,

@@ -1,5 +1,5 @@
 //! How sure the model was of each token, as a style: five levels, by probability or by entropy. The styles differ in weight
-//! and underline too, so that they can be told apart without colour, and the legend says what each means.
+//! and underline too, so that they differ without colour, and the legend says what each means.
 
 use super::reply::Mark;
 use crate::ui::theme::{Meaning, Theme};

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatModel {
     pub path: PathBuf,
-    /// What the run's log tells of it, where it is a checkpoint of a run here.
+    /// What the run's log says of it, where it is a checkpoint of a run here.
     pub row: Option<CheckpointRow>,
 }
 
@@ -52,7 +52,7 @@ impl ChatModel {
     }
 }
 
-/// What an engine told of the model that it loaded.
+/// What an engine reported of the model that it loaded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct About {
     pub architecture: String,

@@ -8,7 +8,7 @@ use crate::ui::overlays::{Field, Form};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     pub sampling: Sampling,
-    /// What models with a chat template are told first.
+    /// The system prompt of models with a chat template.
     pub system: String,
 }
 
@@ -36,7 +36,7 @@ pub fn sampling_form(sampling: &Sampling, system: &str) -> Form {
         ),
         Field::new(
             "min-p",
-            "draw only from tokens at least this fraction as likely as the likeliest; 0 from all",
+            "draw only from tokens at least this fraction as likely as the top-1 token; 0 from all",
             &sampling.min_p.to_string(),
             |t| within::<f32>(t, 0.0, 1.0, "from 0 to 1"),
         ),
@@ -78,7 +78,7 @@ pub fn sampling_form(sampling: &Sampling, system: &str) -> Form {
         ),
         Field::new(
             "system prompt",
-            "what chat models are told before the conversation; empty for nothing",
+            "the system prompt of chat models; empty for none",
             system,
             |_| None,
         ),
@@ -87,7 +87,7 @@ pub fn sampling_form(sampling: &Sampling, system: &str) -> Form {
 }
 
 impl Settings {
-    /// From the form's values, which the form has checked; a value that is none keeps the old setting.
+    /// From the form's values, which the form has checked; an invalid value keeps the old setting.
     pub fn of(values: &[String], old: &Sampling) -> Settings {
         let system = values.get(9).map(|s| s.trim().to_string());
         Settings {

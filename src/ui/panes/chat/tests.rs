@@ -49,6 +49,7 @@ fn token(command: CommandId, text: &str) -> Event {
         text: text.into(),
         logprob: Num(-1.0),
         entropy: Some(Num(1.5)),
+        id: None,
     }
 }
 

@@ -66,7 +66,7 @@ impl Default for Glance {
 }
 
 impl Glance {
-    /// Makes the words anew when it is time.
+    /// Updates the words when it is time.
     pub fn renew(&mut self, state: &RunState, options: GlanceOptions, now: UnixMillis) {
         let slot = now.0 / RENEWAL_MS;
         let training = state.running() && state.phase == Some(Phase::Training) && state.step > 1;
@@ -140,7 +140,9 @@ pub fn outcome_mark(outcome: Outcome, glyphs: &Glyphs) -> (&'static str, Meaning
     match outcome {
         Outcome::Completed => (glyphs.ok, Meaning::Good),
         Outcome::Stopped => (glyphs.ring, Meaning::Warn),
-        Outcome::Failed | Outcome::Refused | Outcome::Crashed => (glyphs.bad, Meaning::Bad),
+        Outcome::Failed | Outcome::Starved | Outcome::Refused | Outcome::Crashed => {
+            (glyphs.bad, Meaning::Bad)
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::collections::BTreeSet;
 
-/// Decay of the moving average as a share of the steps shown; 0 is none. [`navigate`] cycles through them.
+/// Decay of the moving average as a share of the steps shown; 0 is off. [`navigate`] cycles through them.
 const SMOOTHING: [f64; 4] = [0.0, 0.006, 0.02, 0.06];
 const SMOOTHING_WORDS: [&str; 4] = [
     "not smoothed",

@@ -7,6 +7,7 @@ use crate::base::finding::Status;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::diagnosis::Diagnosis;
+use crate::metrics::id;
 use crate::plan::measured::{self, Place};
 use crate::run::RunState;
 use crate::run::state::{Finish, Level, LogLine, Sample, outcome_word};
@@ -16,6 +17,7 @@ use crate::ui::widgets::{bar, finding};
 use crate::wire::Outcome;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::time::Duration;
 
 /// Columns that the progress bar keeps whatever else there is to say.
 const MIN_BAR: usize = 10;
@@ -172,10 +174,8 @@ fn plan_row(
         Place::Process => (ram.map(|t| planned / t), String::new()),
         Place::Gpu(index) => (None, format!(" on GPU {index}")),
     };
-    let words = format!(
-        "{}, {error:+.0} % measured{of}",
-        human::bytes(planned as u64)
-    );
+    // Planned, and how far off that was.
+    let words = format!("{}, {error:+.0} %{of}", human::bytes(planned as u64));
     Some(("plan", share, words.replace('-', "−")))
 }
 
@@ -348,24 +348,36 @@ pub fn result(
     let (glyph, meaning) = outcome_mark(finish.outcome, theme.glyphs());
     let label = |text: &str| word(format!("{text:<11} "), Meaning::Muted);
     let outcome = format!("{glyph} {} ", outcome_word(finish.outcome));
-    let at = format!("at step {}", human::grouped(finish.step));
+    let spent = Duration::try_from_secs_f64(state.seconds).unwrap_or_default();
+    let at = match spent.as_secs() {
+        0 => format!("at step {}", human::grouped(finish.step)),
+        _ => format!(
+            "at step {} in {}",
+            human::grouped(finish.step),
+            human::duration(spent)
+        ),
+    };
     let head = vec![word(outcome, meaning), word(at, Meaning::Text)];
     let mut tail = Vec::new();
     let lost = matches!(
         finish.outcome,
-        Outcome::Failed | Outcome::Crashed | Outcome::Refused
+        Outcome::Failed | Outcome::Starved | Outcome::Crashed | Outcome::Refused
     );
     // A failure speaks for itself: that it learned until then is no comfort.
     if !lost || diagnosis.verdict.status() <= Status::Warn {
         tail.push(health::verdict(diagnosis, theme));
     }
     if let Some(loss) = finish.loss() {
-        let best = word(best_words(state, loss), Meaning::Muted);
-        tail.push(vec![
+        let mut words = vec![
             label("val loss"),
             word(human::number(loss), Meaning::Validation),
-            best,
-        ]);
+        ];
+        if let Some(ppl) = perplexity(state, loss) {
+            words.push(word("  perplexity ", Meaning::Muted));
+            words.push(word(human::number(ppl), Meaning::Validation));
+        }
+        words.push(word(best_words(state, loss), Meaning::Muted));
+        tail.push(words);
     }
     if let Some(best) = finish.best.as_ref().filter(|b| b.metric != "val/loss") {
         let value = format!(
@@ -427,6 +439,12 @@ pub(super) fn result_line(state: &RunState, finish: &Finish, theme: &Theme) -> V
     }
     words.push(word(next(state, finish.outcome), Meaning::Accent));
     words
+}
+
+/// e^loss, where the run measured it: of a preference loss it means nothing.
+fn perplexity(state: &RunState, loss: f64) -> Option<f64> {
+    let measured = state.series.contains_key(id::VAL_PPL);
+    measured.then(|| loss.exp()).filter(|ppl| ppl.is_finite())
 }
 
 /// The best loss on the way, when it is not the last one.

@@ -76,7 +76,7 @@ pub(super) fn draw(
     foot(pane, buffer, outline, shown, theme);
 }
 
-/// A gutter that tells where something is supervised, then the line.
+/// A gutter that marks supervised lines, then the line.
 fn draw_line(buffer: &mut Buffer, (x, y): (u16, u16), width: u16, line: &Line, theme: &Theme) {
     let gutter = match (line.supervised, theme.ascii) {
         (true, false) => "▎",

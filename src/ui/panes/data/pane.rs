@@ -40,7 +40,7 @@ impl DataPane {
         let Some(head) = &held.state.head else {
             return Vec::new();
         };
-        let Ok(config) = serde_json::from_value::<DataConfig>(head.spec["data"].clone()) else {
+        let Ok(config) = crate::base::json::read::<DataConfig>(&head.spec["data"]) else {
             // A spec of another version of the program: the person may still name the path.
             return Vec::new();
         };

@@ -103,7 +103,7 @@ impl HardwarePane {
         let (view, run) = self.view(context.store);
         let Some(machine) = &view.machine else {
             let words = match run {
-                Some(_) => "This run's log does not tell of its machine.",
+                Some(_) => "This run's log does not describe its machine.",
                 None => "Looking at this machine …",
             };
             let inner = Rect {

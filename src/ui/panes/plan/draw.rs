@@ -397,7 +397,7 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
                 format!("{}, as fast as earlier runs here", hours_words(hours))
             }
             Some(hours) if r.mfu_said == Said::Probed => {
-                format!("about {}, by a measured product", hours_words(hours))
+                format!("about {}, by a measured matmul", hours_words(hours))
             }
             Some(hours) => format!(
                 "{} at {:.0} % MFU{basis}",

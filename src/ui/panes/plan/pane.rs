@@ -47,7 +47,7 @@ impl PlanPane {
         }
     }
 
-    /// Shows the plan of the run on the screen; false where it has not told its spec.
+    /// Shows the plan of the run on the screen; false before it has reported its spec.
     fn show_run(&mut self, store: &Store) -> bool {
         let Some(held) = &store.held else {
             return false;

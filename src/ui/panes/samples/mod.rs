@@ -21,7 +21,7 @@ pub static ENTRY: PaneEntry = PaneEntry {
     doc: "Go to the samples: what the model writes at several steps, side by side under its loss.",
     contexts: &[Context::Samples, Context::List, Context::Global],
     everywhere: &[],
-    make: || Box::new(SamplesPane::default()),
+    make: || Box::new(SamplesPane::fresh(None)),
 };
 
 /// Texts side by side, at most.
@@ -64,14 +64,20 @@ fn samples_of<'a>(state: &'a RunState, prompt: &str) -> Vec<&'a Sample> {
 }
 
 impl SamplesPane {
+    /// The newest text is marked.
+    fn fresh(slot: Option<Slot>) -> SamplesPane {
+        SamplesPane {
+            slot,
+            marked: MOST,
+            ..Self::default()
+        }
+    }
+
     /// Another run gets fresh cursors.
     fn follow(&mut self, store: &Store) {
         let slot = store.held.as_ref().map(|held| held.slot);
         if slot != self.slot {
-            *self = SamplesPane {
-                slot,
-                ..Self::default()
-            };
+            *self = SamplesPane::fresh(slot);
         }
     }
 

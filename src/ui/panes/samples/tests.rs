@@ -54,7 +54,7 @@ fn four() -> Around {
 
 #[test]
 fn texts_stand_side_by_side_with_their_line_breaks_and_their_steps_on_the_loss() {
-    let (mut pane, mut around) = (SamplesPane::default(), four());
+    let (mut pane, mut around) = (SamplesPane::fresh(None), four());
     let text = screen(&mut pane, &mut around, 120, 34);
     for phrase in ["A step 100", "B step 200", "C step 1,200", "My gracious lord,", "4 samples"] {
         assert!(text.contains(phrase), "{phrase}:\n{text}");
@@ -70,9 +70,8 @@ fn texts_stand_side_by_side_with_their_line_breaks_and_their_steps_on_the_loss()
 
 #[test]
 fn keys_walk_through_the_history_and_show_one_text_alone() {
-    let (mut pane, mut around) = (SamplesPane::default(), four());
+    let (mut pane, mut around) = (SamplesPane::fresh(None), four());
     screen(&mut pane, &mut around, 80, 22);
-    pane.act(Action::NextText, &mut around.context());
     pane.act(Action::SampleEarlier, &mut around.context());
     let text = screen(&mut pane, &mut around, 80, 22);
     assert!(text.contains("B step 600"), "{text}");
@@ -82,6 +81,10 @@ fn keys_walk_through_the_history_and_show_one_text_alone() {
     pane.act(Action::Cancel, &mut around.context());
     let text = screen(&mut pane, &mut around, 80, 22);
     assert!(text.contains("A step 100") && text.contains("B step 1,200"), "{text}");
+    pane.act(Action::NextText, &mut around.context());
+    pane.act(Action::SampleLater, &mut around.context());
+    let text = screen(&mut pane, &mut around, 80, 22);
+    assert!(text.contains("A step 200"), "{text}");
 }
 
 #[test]
@@ -92,7 +95,7 @@ fn each_prompt_has_its_own_page_and_long_texts_scroll() {
         (100, "Name a colour.", "Blue."),
         (200, ROMEO, &long),
     ]);
-    let mut pane = SamplesPane::default();
+    let mut pane = SamplesPane::fresh(None);
     let text = screen(&mut pane, &mut around, 80, 22);
     assert!(text.contains("prompt 1 of 2") && text.contains("more"), "{text}");
     pane.act(Action::Bottom, &mut around.context());
@@ -105,7 +108,7 @@ fn each_prompt_has_its_own_page_and_long_texts_scroll() {
 
 #[test]
 fn before_the_first_sample_it_says_when_one_comes() {
-    let (mut pane, mut around) = (SamplesPane::default(), around(&[]));
+    let (mut pane, mut around) = (SamplesPane::fresh(None), around(&[]));
     let text = screen(&mut pane, &mut around, 80, 22);
     assert!(text.contains("The first sample comes at step"), "{text}");
 }

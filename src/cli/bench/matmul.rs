@@ -1,11 +1,12 @@
 //! `llmtui bench gemm`: matmuls by themselves, against the compute and memory peaks of the machine.
 
-use super::machine::{Peaks, read_bandwidth};
+use super::machine::Peaks;
 use super::sizes::Size;
 use super::{Exit, check, pool};
 use crate::base::clock::Clock;
 use crate::base::stats::median;
 use crate::cli::Context;
+use crate::kernels::bandwidth::read_bandwidth;
 use crate::kernels::matmul::{Accumulation, Compute, ComputeDtype, Mat, bf16_available, matmul};
 use crate::kernels::threads;
 use serde::Serialize;
@@ -76,9 +77,9 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let (pool, threads) = pool(args.threads)?;
     let report = pool.install(|| measure(&args, threads, &cx.clock));
     if args.json {
-        println!("{}", serde_json::to_string(&report)?);
+        say!("{}", serde_json::to_string(&report)?)?;
     } else {
-        print_table(&report);
+        print_table(&report)?;
     }
     Ok(Exit::Done)
 }
@@ -243,37 +244,41 @@ fn values(n: usize) -> Vec<f32> {
     (0..n).map(|i| (i % 23) as f32 * 0.1 - 1.1).collect()
 }
 
-fn print_table(report: &Report) {
+fn print_table(report: &Report) -> std::io::Result<()> {
     let Peaks { f32, bf16 } = report.peak_gflops;
-    println!("threads            {}", report.threads);
-    println!("peak, f32          {f32:.0} GFLOP/s");
+    say!("threads            {}", report.threads)?;
+    say!("peak, f32          {f32:.0} GFLOP/s")?;
     match bf16 {
-        Some(bf16) => println!("peak, bf16         {bf16:.0} GFLOP/s"),
-        None => println!("peak, bf16         not supported by this processor"),
+        Some(bf16) => say!("peak, bf16         {bf16:.0} GFLOP/s")?,
+        None => say!("peak, bf16         not supported by this processor")?,
     }
-    println!("memory             {:.1} GB/s read", report.read_gb_per_sec);
-    println!(
+    say!("memory             {:.1} GB/s read", report.read_gb_per_sec)?;
+    say!(
         "one row            {:.1} GB/s of 64 MiB of weights",
         report.one_row_gb_per_sec
-    );
-    println!("\nGFLOP/s                                            forward         dx         dW");
+    )?;
+    say!("\nGFLOP/s                                            forward         dx         dW")?;
     for layer in &report.layers {
         let name = format!(
             "{:?}  {}, {} × {} → {}",
             layer.size, layer.layer, layer.rows, layer.d_in, layer.d_out
         );
-        print_passes(&name, "f32", &layer.f32);
+        print_passes(&name, "f32", &layer.f32)?;
         if let Some(passes) = &layer.bf16 {
-            print_passes("", "bf16", passes);
+            print_passes("", "bf16", passes)?;
         }
     }
+    Ok(())
 }
 
-fn print_passes(name: &str, arithmetic: &str, passes: &Passes) {
-    println!(
+fn print_passes(name: &str, arithmetic: &str, passes: &Passes) -> std::io::Result<()> {
+    say!(
         "{name:<44} {arithmetic:>4} {:>9.0} {:>10.0} {:>10.0}",
-        passes.forward, passes.backward_input, passes.backward_weight
-    );
+        passes.forward,
+        passes.backward_input,
+        passes.backward_weight
+    )?;
+    Ok(())
 }
 
 #[cfg(test)]

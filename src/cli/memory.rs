@@ -1,0 +1,17 @@
+//! The gate before a start, in the shell's words.
+
+use super::exit::Failure;
+use crate::plan::room;
+use crate::spec::RunSpec;
+
+/// Asks the plan before anything is made: a model that cannot fit would end the process.
+///
+/// # Errors
+/// What is needed, what is there, the cheapest changes.
+pub fn check(spec: &RunSpec) -> Result<(), Failure> {
+    room::check(spec, &crate::hardware::memory()).map_err(|shortage| {
+        let hint =
+            "a change above; llmtui plan shows every part; train --force starts all the same";
+        Failure::yours(shortage.to_string(), hint)
+    })
+}

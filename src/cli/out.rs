@@ -1,0 +1,53 @@
+//! The one door for what the program says to a terminal besides tables and streams: control sequences lose their power, and
+//! a standard error that is closed or full takes nothing with it.
+
+use crate::base::text::{quiet_json, sanitize};
+use crate::wire::{Envelope, Event};
+use std::fmt::Arguments;
+use std::io::{self, Write};
+
+/// Writes a line to standard error. Nobody may be there to read it: that is no fault of the work that goes on.
+pub fn tell(words: Arguments<'_>) {
+    hint(format_args!("{words}\n"));
+}
+
+/// The same without an end of line.
+pub fn hint(words: Arguments<'_>) {
+    let _ = io::stderr().write_all(sanitize(&words.to_string()).as_bytes());
+}
+
+/// Writes a line to standard output.
+///
+/// # Errors
+/// It is closed or full.
+pub fn say(words: Arguments<'_>) -> io::Result<()> {
+    let line = sanitize(&format!("{words}\n"));
+    io::stdout().write_all(line.as_bytes())
+}
+
+/// What a link itself has to say: the log stalls, or the run's folder is gone.
+pub fn warn(envelope: &Envelope) {
+    if let (0, Event::Warned { message, hint, .. }) = (envelope.seq, &envelope.event) {
+        tell(format_args!("warning: {message}\n  try: {hint}"));
+    }
+}
+
+/// A value as indented JSON.
+///
+/// # Errors
+/// None is known for what this program shows.
+pub fn json(value: &impl serde::Serialize) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(value).map(quiet_json)
+}
+
+/// A line on standard error, as `eprintln!` and without its panic.
+macro_rules! tell {
+    () => { $crate::cli::out::tell(format_args!("")) };
+    ($($words:tt)*) => { $crate::cli::out::tell(format_args!($($words)*)) };
+}
+
+/// A line on standard output, as `println!` and without its panic: an `io::Result`.
+macro_rules! say {
+    () => { $crate::cli::out::say(format_args!("")) };
+    ($($words:tt)*) => { $crate::cli::out::say(format_args!($($words)*)) };
+}

@@ -1,0 +1,57 @@
+//! What viewers must hear although the log cannot tell it: the log stalls, or the run's folder is gone.
+
+use super::route::envelope;
+use crate::base::clock::Clock;
+use crate::wire::{Envelope, Event};
+use tokio::sync::watch;
+
+/// What is wrong now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Alarm {
+    /// Stable id, as in `Warned`.
+    pub code: &'static str,
+    pub message: String,
+    pub hint: &'static str,
+}
+
+/// Code of the alarm that nothing can be logged at present.
+pub(super) const STALLED: &str = "log_stalled";
+
+/// The run's folder was deleted.
+pub(super) const RUN_GONE: &str = "run_gone";
+/// Another engine took the run.
+pub(super) const LOCK_LOST: &str = "lock_lost";
+
+impl Alarm {
+    /// True where the engine has nothing left to work for.
+    pub(super) fn is_the_end(&self) -> bool {
+        [RUN_GONE, LOCK_LOST].contains(&self.code)
+    }
+
+    /// As a message of the link itself.
+    pub(super) fn envelope(&self, clock: &dyn Clock) -> Envelope {
+        let event = Event::Warned {
+            step: 0,
+            code: self.code.into(),
+            message: self.message.clone(),
+            hint: self.hint.into(),
+        };
+        envelope(event, clock)
+    }
+}
+
+/// The newest alarm; `None` while all is well.
+pub(super) type Alarms = watch::Receiver<Option<Alarm>>;
+
+/// Waits for the next alarm; for ever once nobody can raise one. Cancel-safe.
+pub(super) async fn next(alarms: &mut Alarms) -> Alarm {
+    loop {
+        if alarms.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+        let now = alarms.borrow_and_update().clone();
+        if let Some(alarm) = now {
+            return alarm;
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The gate before a start: does this machine have the memory that a spec needs at least? Arithmetic on the spec alone, so
+//! that a model of any size can be asked about; what data will take is not in it.
+
+use super::changes::{Change, ladder};
+use super::quantity::decimal;
+use super::solve::{Sized, what_fits};
+use super::target::{DataSize, of_spec};
+use super::{Request, plan};
+use crate::base::human::short;
+use crate::hardware::Memory;
+use crate::spec::RunSpec;
+use std::fmt;
+
+/// A vocabulary that the data decide has at least this many tokens.
+const LEAST_VOCABULARY: usize = 64;
+
+/// Why a run would run out of memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shortage {
+    pub name: String,
+    pub n_params: u64,
+    pub needs: u64,
+    pub there: u64,
+    /// What bounds it: `available on this machine`.
+    pub bound: &'static str,
+    /// The cheapest changes, in order.
+    pub changes: Vec<Change>,
+    /// Whether the changes suffice.
+    pub suffice: bool,
+    /// The largest model of these proportions that fits.
+    pub model: Option<Sized>,
+}
+
+/// Holds what a spec needs at least against the memory there is.
+///
+/// # Errors
+/// It is too little.
+pub fn check(spec: &RunSpec, memory: &Memory) -> Result<(), Box<Shortage>> {
+    let (there, bound) = memory.left();
+    let vocab_size = spec.model.vocab_size.or(spec.data.tokenizer.vocab_size());
+    let data = DataSize {
+        vocab_size: vocab_size.unwrap_or(LEAST_VOCABULARY),
+        ..DataSize::default()
+    };
+    let mut request = of_spec(spec, data);
+    request.device.memory = Some(there);
+    let planned = plan(&request);
+    let needs = planned.p50_bytes();
+    if needs <= there {
+        return Ok(());
+    }
+    let ladder = ladder(&request);
+    let largest = |request: &Request| what_fits(request)?.model;
+    Err(Box::new(Shortage {
+        name: spec.name.clone(),
+        n_params: planned.params.total(),
+        needs,
+        there,
+        bound,
+        model: (!ladder.fits).then(|| largest(&ladder.request)).flatten(),
+        changes: ladder.changes,
+        suffice: ladder.fits,
+    }))
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} ({} parameters) needs at least {} of memory, and {} are {}",
+            self.name,
+            short(self.n_params as f64),
+            decimal(self.needs),
+            decimal(self.there),
+            self.bound
+        )?;
+        for change in &self.changes {
+            let (saves, needs) = (decimal(change.saves_bytes), decimal(change.needs_bytes));
+            write!(
+                f,
+                "\n  {}: saves {saves}, then {needs}; {}",
+                change.what, change.cost
+            )?;
+            if !change.flag.is_empty() {
+                write!(f, "\n      {}", change.flag)?;
+            }
+        }
+        match (&self.model, self.suffice) {
+            (_, true) => Ok(()),
+            (Some(model), false) => write!(
+                f,
+                "\n  no change is enough: with these proportions a model of {} parameters fits ({})",
+                short(model.params as f64),
+                model.name
+            ),
+            (None, false) => write!(
+                f,
+                "\n  no change is enough, and no smaller model of these proportions fits"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{SpecSources, load};
+
+    fn memory(available: u64) -> Memory {
+        Memory {
+            total: available,
+            available,
+            ..Memory::default()
+        }
+    }
+
+    fn spec(name: &str, words: &[&str]) -> RunSpec {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        load(name, &words, &SpecSources::default()).unwrap().spec
+    }
+
+    #[test]
+    fn what_fits_passes_and_what_does_not_is_told_with_numbers() {
+        let small = spec("quickstart", &[]);
+        assert_eq!(check(&small, &memory(8_000_000_000)), Ok(()));
+        let huge = spec("quickstart", &["d_model=8192", "n_layer=40", "n_head=64"]);
+        let shortage = check(&huge, &memory(24_000_000_000)).unwrap_err();
+        assert!(!shortage.suffice && shortage.needs > 400_000_000_000);
+        let text = shortage.to_string();
+        assert!(
+            text.contains("24.0 GB are available on this machine"),
+            "{text}"
+        );
+        assert!(
+            text.contains("no change is enough: with these proportions"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_changes_named_are_enough_when_they_are_made() {
+        let words = ["seq_len=512", "micro_batch_size=64"];
+        let shortage = check(&spec("quickstart", &words), &memory(1_000_000_000)).unwrap_err();
+        assert!(shortage.suffice, "{shortage}");
+        let flags = shortage
+            .changes
+            .iter()
+            .flat_map(|change| change.flag.split("-s "));
+        let made: Vec<&str> = flags
+            .map(str::trim)
+            .filter(|word| !word.is_empty())
+            .collect();
+        assert!(!made.is_empty());
+        let all: Vec<&str> = words.iter().copied().chain(made).collect();
+        assert_eq!(
+            check(&spec("quickstart", &all), &memory(1_000_000_000)),
+            Ok(())
+        );
+    }
+}

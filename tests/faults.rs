@@ -1,0 +1,474 @@
+//! Faults that a user's machine has: full disks, vanished sockets, closed outputs, hostile names. `docs/reliability.md`
+//! lists them with what is expected.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a helper of a test fails as a test does"
+)]
+
+use llmtui::base::clock::{Clock, SystemClock};
+use llmtui::run::RunDir;
+use llmtui::run::index::{RunStatus, summarize};
+use llmtui::run::log::read_all;
+use llmtui::wire::{Event, Outcome};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_llmtui");
+/// Nothing here takes longer, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// A model that takes a millisecond a step.
+const SMALL: &str = "-s n_layer=1 -s n_head=1 -s d_model=8 -s seq_len=8 -s micro_batch_size=1 -s threads=1 \
+    -s eval_every=0 -s sample_every=0 -s preflight.enabled=false";
+
+/// A folder with runs, a runtime directory, and shells that start the program there.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place {
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// `$P` is the program and `$SMALL` the words of a small model.
+    fn shell(&self, script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script])
+            .current_dir(self.path())
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", self.path())
+            .env("XDG_RUNTIME_DIR", self.path())
+            .env("P", PROGRAM)
+            .env("SMALL", SMALL)
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn go(&self, script: &str) -> Output {
+        self.shell(script).output().unwrap()
+    }
+
+    fn try_run(&self) -> Option<RunDir> {
+        let mut runs = std::fs::read_dir(self.path().join("runs")).ok()?;
+        RunDir::open(&runs.find_map(Result::ok)?.path()).ok()
+    }
+
+    fn run(&self) -> RunDir {
+        self.try_run().unwrap()
+    }
+
+    fn await_step(&self, step: u64) {
+        until("a step", || {
+            let run = self.try_run();
+            run.is_some_and(|run| summarize(&run).is_ok_and(|s| s.step >= step))
+        });
+    }
+}
+
+fn until(what: &str, mut happened: impl FnMut() -> bool) {
+    let clock = SystemClock::new();
+    while !happened() {
+        assert!(clock.elapsed() < PATIENCE, "waited too long for {what}");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or(-1)
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn term(child: &Child) {
+    kill_process(Pid::from_child(child), Signal::TERM).unwrap();
+}
+
+fn outcome(run: &RunDir) -> Option<Outcome> {
+    match read_all(&run.events_path()).unwrap().pop()?.event {
+        Event::Finished { outcome, .. } => Some(outcome),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_headless_run_on_a_full_disk_ends_when_it_is_asked_to() {
+    let place = Place::new();
+    // Files of at most 16 blocks: the log fills them, and no checkpoint fits.
+    let mut child = place
+        .shell("ulimit -f 16; exec $P train quickstart $SMALL -s max_steps=1000000 -s save_every=0 --headless")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let size = || {
+        let run = place.try_run();
+        run.and_then(|run| std::fs::metadata(run.events_path()).ok())
+            .map_or(0, |meta| meta.len())
+    };
+    until("a stalled log", || {
+        let before = size();
+        std::thread::park_timeout(Duration::from_millis(1500));
+        before > 6_000 && size() == before
+    });
+    assert!(child.try_wait().unwrap().is_none(), "it waits for room");
+    term(&child);
+    until("its end", || child.try_wait().unwrap().is_some());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code(&output), 3, "{}", said(&output));
+    assert!(
+        said(&output).contains("nothing can be logged"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn a_run_whose_socket_vanished_is_reached_again() {
+    let place = Place::new();
+    let mut child = place
+        .shell("exec $P train quickstart $SMALL -s max_steps=10000000 --headless")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    place.await_step(5);
+    let sockets = place.path().join("llmtui");
+    let bound = || std::fs::read_dir(&sockets).is_ok_and(|dir| dir.count() > 0);
+    assert!(bound());
+    // A logout takes the folder, and a file in its place keeps it from being made again.
+    std::fs::remove_dir_all(&sockets).unwrap();
+    std::fs::write(&sockets, "").unwrap();
+    let in_run = place.run().path().join("engine.sock");
+    until("a second place", || in_run.exists());
+    let id = place.run().id().to_string();
+    let stopped = place.go(&format!("exec $P stop {id}"));
+    assert_eq!(code(&stopped), 0, "{}", said(&stopped));
+    assert!(child.wait().unwrap().success());
+    assert!(!in_run.exists());
+    assert_eq!(outcome(&place.run()), Some(Outcome::Stopped));
+}
+
+#[test]
+fn a_live_run_that_nobody_can_reach_is_watched_by_its_log() {
+    let place = Place::new();
+    let mut child = place
+        .shell("exec $P train quickstart $SMALL -s max_steps=10000000 --headless")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    place.await_step(5);
+    let id = place.run().id().to_string();
+    // From a place where the engine's socket is not: as after a move to another machine's login.
+    let script = format!("XDG_RUNTIME_DIR=$PWD/elsewhere exec $P attach {id} --headless");
+    let watcher = place
+        .shell(&script)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let refused = place.go(&format!("XDG_RUNTIME_DIR=$PWD/elsewhere exec $P stop {id}"));
+    assert_eq!(code(&refused), 3);
+    assert!(said(&refused).contains("kill "), "{}", said(&refused));
+    term(&child);
+    assert!(child.wait().unwrap().success());
+    let watched = watcher.unwrap().wait_with_output().unwrap();
+    assert_eq!(code(&watched), 0, "{}", said(&watched));
+    assert!(
+        said(&watched).contains("cannot be reached"),
+        "{}",
+        said(&watched)
+    );
+    assert!(String::from_utf8_lossy(&watched.stdout).contains("stopped"));
+}
+
+#[test]
+fn a_copied_run_has_a_life_of_its_own() {
+    let place = Place::new();
+    let first =
+        place.go("$P train quickstart $SMALL -s max_steps=10000000 --stop-after 3 --headless");
+    assert_eq!(code(&first), 0, "{}", said(&first));
+    let id = place.run().id().to_string();
+    assert_eq!(code(&place.go("cp -r runs copies")), 0);
+    let go = |runs: &str| {
+        place
+            .shell(&format!(
+                "exec $P train --resume {id} --runs-dir {runs} --headless"
+            ))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    let (mut a, mut b) = (go("runs"), go("copies"));
+    let live = |runs: &str| {
+        let run = RunDir::open(&place.path().join(runs).join(&id)).unwrap();
+        summarize(&run).is_ok_and(|s| s.status == RunStatus::Live && s.step > 50)
+    };
+    until("both", || live("runs") && live("copies"));
+    // Each hears its own.
+    assert_eq!(
+        code(&place.go(&format!("$P stop {id} --runs-dir copies"))),
+        0
+    );
+    assert!(b.wait().unwrap().success());
+    assert!(live("runs"), "the original goes on");
+    assert_eq!(code(&place.go(&format!("$P stop {id} --runs-dir runs"))), 0);
+    assert!(a.wait().unwrap().success());
+}
+
+#[test]
+fn a_removed_lock_lets_no_second_engine_in_and_a_deleted_run_ends() {
+    let place = Place::new();
+    let mut child = place
+        .shell("exec $P train quickstart $SMALL -s max_steps=10000000 --headless")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    place.await_step(5);
+    let run = place.run();
+    std::fs::remove_file(run.lock_path()).unwrap();
+    // At once, before the engine has noticed.
+    let second = place.go(&format!("exec $P train --resume {} --headless", run.id()));
+    assert_ne!(code(&second), 0);
+    until("a lock", || run.is_alive());
+    std::fs::remove_dir_all(run.path()).unwrap();
+    until("its end", || child.try_wait().unwrap().is_some());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code(&output), 3, "{}", said(&output));
+    assert!(said(&output).contains("was deleted"), "{}", said(&output));
+    assert!(!run.path().exists(), "nothing makes it anew");
+}
+
+#[test]
+fn a_runtime_folder_that_cannot_be_made_keeps_nobody_from_training() {
+    for planted in ["file", "link", "open"] {
+        let place = Place::new();
+        let folder = place.path().join("llmtui");
+        match planted {
+            "file" => std::fs::write(&folder, "").unwrap(),
+            "link" => std::os::unix::fs::symlink(place.path(), &folder).unwrap(),
+            _ => {
+                use std::os::unix::fs::PermissionsExt;
+                std::fs::create_dir(&folder).unwrap();
+                let mode = std::fs::Permissions::from_mode(0o777);
+                std::fs::set_permissions(&folder, mode).unwrap();
+            }
+        }
+        let output = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
+        assert_eq!(code(&output), 0, "{planted}: {}", said(&output));
+    }
+}
+
+#[test]
+fn closed_and_full_outputs_are_no_bugs() {
+    let place = Place::new();
+    let train = "$P train quickstart $SMALL -s max_steps=3 --headless";
+    for closed in ["2>&-", "2>/dev/full"] {
+        let output = place.go(&format!("exec {train} {closed}"));
+        assert_eq!(code(&output), 0, "{closed}");
+    }
+    for verb in [
+        "train quickstart --dry-run",
+        "presets list",
+        "plan quickstart",
+        "runs",
+        "runs --json",
+    ] {
+        let output = place.go(&format!("exec $P {verb} >/dev/full"));
+        assert_eq!(code(&output), 3, "{verb}: {}", said(&output));
+        assert!(
+            said(&output).contains("No space left"),
+            "{verb}: {}",
+            said(&output)
+        );
+    }
+    let output = place.go("$P presets list --help | true");
+    assert_eq!(code(&output), 0);
+}
+
+#[test]
+fn no_message_steers_the_terminal() {
+    let place = Place::new();
+    let evil = "\u{1b}]52;c;cHduZWQ=\u{7}\u{9b}2J\u{202e}";
+    let write = |name: &str, text: &str| std::fs::write(place.path().join(name), text).unwrap();
+    write("key.yaml", "\"\\e]52;c;cHduZWQ=\\a\": 1\n");
+    write("value.yaml", "method: \"\\e]52;c;x\\a\"\n");
+    write(
+        "from.yaml",
+        "extends: quickstart\ntrain: {from: \"\\e]52;c;x\\a\"}\n",
+    );
+    write("machine.json", &format!("{{\"{evil}\": 1}}"));
+    let long = "x".repeat(70_000);
+    for run in [evil, &long] {
+        let folder = place.path().join("runs").join(format!("r{}", run.len()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let header = serde_json::json!({"id": run, "name": run, "format": 1, "program": "x", "created": 1, "pid": 1});
+        std::fs::write(folder.join("run.json"), header.to_string()).unwrap();
+    }
+    for verb in [
+        "plan key.yaml",
+        "plan value.yaml",
+        "train key.yaml --headless",
+        "train from.yaml --dry-run",
+        "presets show value.yaml",
+        "preflight key.yaml",
+        "import key.yaml",
+        "doctor --hardware machine.json",
+        "runs",
+        "runs --json",
+        "model show \u{1b}]52;c;x\u{7}",
+    ] {
+        let words: Vec<&str> = verb.split(' ').collect();
+        let output = place
+            .shell("exec $P \"$@\"")
+            .arg("sh")
+            .args(&words)
+            .output()
+            .unwrap();
+        for stream in [&output.stdout, &output.stderr] {
+            let text = String::from_utf8_lossy(stream);
+            let raw = |c: &char| (c.is_control() && *c != '\n') || *c == '\u{202e}';
+            assert_eq!(text.chars().find(raw), None, "{verb}: {text:?}");
+        }
+        assert_ne!(code(&output), 101, "{verb}");
+    }
+}
+
+#[test]
+fn a_storm_of_signals_is_one_request_with_one_checkpoint() {
+    let storms: [&[Signal]; 4] = [
+        &[Signal::TERM, Signal::TERM],
+        &[Signal::TERM, Signal::INT, Signal::HUP, Signal::TERM],
+        &[Signal::QUIT],
+        &[Signal::USR1],
+    ];
+    for storm in storms {
+        let place = Place::new();
+        let mut child = place
+            .shell(
+                "exec $P train quickstart $SMALL -s max_steps=10000000 -s save_every=0 --headless",
+            )
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        place.await_step(5);
+        for signal in storm {
+            kill_process(Pid::from_child(&child), *signal).unwrap();
+        }
+        assert!(child.wait().unwrap().success(), "{storm:?}");
+        let saved = place.run().checkpoints();
+        assert_eq!(saved.len(), 1, "{storm:?}");
+    }
+}
+
+#[test]
+fn a_model_that_cannot_fit_is_told_before_anything_is_made() {
+    let place = Place::new();
+    let huge = "quickstart -s d_model=8192 -s n_layer=400 -s n_head=64";
+    for verb in [
+        "train HUGE --headless",
+        "train HUGE --dry-run",
+        "preflight HUGE",
+    ] {
+        let output = place.go(&format!("exec $P {}", verb.replace("HUGE", huge)));
+        assert_eq!(code(&output), 2, "{verb}: {}", said(&output));
+        let told = said(&output);
+        assert!(
+            told.contains("TB of memory") && told.contains("no change is enough"),
+            "{told}"
+        );
+    }
+    assert!(place.try_run().is_none(), "no run is made");
+    // The address space that a scheduler leaves counts as well.
+    let output =
+        place.go("ulimit -v 1000000; exec $P train quickstart -s micro_batch_size=2000 --headless");
+    assert_eq!(code(&output), 2, "{}", said(&output));
+    let told = said(&output);
+    assert!(
+        told.contains("ulimit -v") && told.contains("train.micro_batch_size="),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_damaged_checkpoint_is_refused_by_every_verb_that_reads_it() {
+    let place = Place::new();
+    let trained = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
+    assert_eq!(code(&trained), 0, "{}", said(&trained));
+    let folder = place.run().checkpoints().last().unwrap().path.clone();
+    let weights = folder.join("model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&weights, bytes).unwrap();
+    let model = folder.display();
+    for verb in [
+        format!("chat {model} --prompt a"),
+        format!("export {model} --to out"),
+        format!("quantize {model} --dtype q8_0 --to out.gguf"),
+        format!("train quickstart $SMALL -s train.from={model} --headless"),
+    ] {
+        let output = place.go(&format!("exec $P {verb}"));
+        assert_ne!(code(&output), 0, "{verb}");
+        let told = format!(
+            "{}{}",
+            said(&output),
+            String::from_utf8_lossy(&output.stdout)
+        );
+        assert!(told.contains("SHA-256"), "{verb}: {told}");
+    }
+    // Whoever changed it on purpose says so by taking the manifest away.
+    std::fs::remove_file(folder.join("manifest.json")).unwrap();
+    let output = place.go(&format!("exec $P export {model} --to out"));
+    assert_eq!(code(&output), 0, "{}", said(&output));
+}
+
+#[test]
+fn pipes_devices_and_deep_brackets_keep_nobody_waiting() {
+    let place = Place::new();
+    let trained = place.go("exec $P train quickstart $SMALL -s max_steps=3 --headless");
+    assert_eq!(code(&trained), 0, "{}", said(&trained));
+    let run = place.run();
+    std::fs::write(
+        place.path().join("deep.yaml"),
+        format!("a: {}", "[".repeat(100_000)),
+    )
+    .unwrap();
+    let deep = place.go("exec timeout 10 $P plan deep.yaml");
+    assert_eq!(code(&deep), 2, "{}", said(&deep));
+    for name in ["run.json", "lock"] {
+        let path = run.path().join(name);
+        let kept = path.with_extension("kept");
+        std::fs::rename(&path, &kept).unwrap();
+        assert_eq!(code(&place.go(&format!("mkfifo {}", path.display()))), 0);
+        let listed = place.go("exec timeout 20 $P runs");
+        assert_eq!(code(&listed), 0, "{name}: {}", said(&listed));
+        std::fs::remove_file(&path).unwrap();
+        std::fs::rename(&kept, &path).unwrap();
+    }
+    let folder = run.checkpoints().last().unwrap().path.clone();
+    let manifest = folder.join("manifest.json");
+    std::fs::remove_file(&manifest).unwrap();
+    assert_eq!(
+        code(&place.go(&format!("mkfifo {}", manifest.display()))),
+        0
+    );
+    let chat = place.go(&format!(
+        "exec timeout 20 $P chat {} --prompt a",
+        folder.display()
+    ));
+    assert!(![0, 124].contains(&code(&chat)), "{}", said(&chat));
+    assert!(said(&chat).contains("not a plain file"), "{}", said(&chat));
+}
