@@ -1,6 +1,9 @@
 //! `docs/parameters.md` is made from the types. This test fails when it is stale; make it new with
 //! `LLMTUI_UPDATE_DOCS=1 cargo test --test docs`.
 
+use llmtui::methods::MethodConfig;
+use llmtui::metrics::{METRICS, Metric};
+use llmtui::probes::{PROBES, spectra::METRICS as METRICS_AT_REST};
 use llmtui::spec::alias::ALIASES;
 use llmtui::spec::schema::{self, Kind, Node};
 use std::fmt::Write as _;
@@ -22,6 +25,111 @@ fn the_list_of_parameters_is_up_to_date() {
         found == wanted,
         "docs/parameters.md is stale: run LLMTUI_UPDATE_DOCS=1 cargo test --test docs"
     );
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a switch for people who run this test"
+)]
+fn the_list_of_metrics_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
+    let wanted = metrics();
+    if std::env::var("LLMTUI_UPDATE_DOCS").is_ok() {
+        std::fs::write(&path, &wanted).expect("docs/ can be written");
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == wanted,
+        "docs/metrics.md is stale: run LLMTUI_UPDATE_DOCS=1 cargo test --test docs"
+    );
+}
+
+fn metrics() -> String {
+    let mut text = String::from(
+        "<!-- Generated from the tables of metrics, methods and probes by tests/docs.rs: change them there, then run\n     \
+         LLMTUI_UPDATE_DOCS=1 cargo test --test docs -->\n\n\
+         # Metrics\n\n\
+         What a run measures, under the ids of its log. A band says where a value is expected once the warm-up is over, and who\n\
+         says so: literature, derived from the definition, or a rule of thumb. Bands hold for the estimator that is named beside them\n\
+         and for no other. Ids that end in `/layer` have a value for each block (`Probed` events, pane Health).\n",
+    );
+    text.push_str("\n## Every run\n");
+    METRICS
+        .iter()
+        .for_each(|metric| described(&mut text, metric));
+    for entry in MethodConfig::ENTRIES {
+        let config: MethodConfig = serde_json::from_value(serde_json::json!({ entry.id: {} }))
+            .expect("every method has defaults");
+        let own = config.readings();
+        if !own.is_empty() {
+            let _ = write!(text, "\n## Method {}\n", entry.id);
+            own.iter().for_each(|metric| described(&mut text, metric));
+        }
+    }
+    text.push_str(
+        "\n## Probes\n\nMeasured where `health.enabled` is true, on logged steps only, about once in `health.every` steps (five times as often up to\n\
+         step 100). They change no bit of the training. The first micro-batch of a step is looked at.\n",
+    );
+    for probe in PROBES {
+        let (id, cadence, cost) = (probe.id, probe.cadence.words(), probe.cost);
+        let _ = write!(
+            text,
+            "\n### {id}\n\nCadence: {cadence}. Cost of a look: {cost}.\n"
+        );
+        probe
+            .metrics
+            .iter()
+            .for_each(|metric| described(&mut text, metric));
+    }
+    text.push_str("\n### spectra\n\nCadence: each checkpoint, by a thread of low priority that reads it from disk; `llmtui inspect` for any model.\n");
+    METRICS_AT_REST
+        .iter()
+        .for_each(|metric| described(&mut text, metric));
+    text.push_str("\n### cost\n");
+    described(&mut text, &llmtui::probes::COST);
+    text
+}
+
+fn described(text: &mut String, metric: &Metric) {
+    let unit = if metric.unit.is_empty() {
+        String::new()
+    } else {
+        format!(", {}", metric.unit)
+    };
+    let _ = write!(
+        text,
+        "\n`{}` — **{}**{unit}. {}.",
+        metric.id,
+        metric.title,
+        upper(metric.source)
+    );
+    if !metric.estimator.is_empty() {
+        let _ = write!(text, " Estimator `{}`.", metric.estimator);
+    }
+    if let Some(band) = metric.band {
+        let band_text = match (band.low, band.high) {
+            (Some(low), Some(high)) => format!("{low} to {high}"),
+            (None, Some(high)) => format!("up to {high}"),
+            (Some(low), None) => format!("from {low}"),
+            (None, None) => "any".into(),
+        };
+        let _ = write!(text, " Band: {band_text} ({}).", band.origin.words());
+    }
+    if !metric.normal.is_empty() {
+        let _ = write!(
+            text,
+            " *Normal:* {} *Otherwise:* {}",
+            metric.normal, metric.advice
+        );
+    }
+    text.push('\n');
+}
+
+fn upper(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string());
+    first.unwrap_or_default() + chars.as_str()
 }
 
 fn document() -> String {

@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// The type of the weights, and the family.
-const FOLDERS: [(&str, Dtype, &str); 15] = [
+const FOLDERS: [(&str, Dtype, &str); 16] = [
     ("gpt2", Dtype::F32, "gpt2"),
     ("llama", Dtype::F32, "llama"),
     ("llama3", Dtype::Bf16, "llama"),
@@ -28,6 +28,7 @@ const FOLDERS: [(&str, Dtype, &str); 15] = [
     ("phi3", Dtype::F32, "phi3"),
     // Mistral computes the same, and is written first.
     ("phi3_whole", Dtype::F32, "mistral"),
+    ("phi3_long", Dtype::F32, "phi3"),
     ("mixtral", Dtype::F32, "mixtral"),
     ("qwen3_moe", Dtype::F32, "qwen3_moe"),
 ];

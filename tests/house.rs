@@ -31,6 +31,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("rewards", &[]),
     ("models", &["nn", "hf", "llama_cpp", "hub", "data"]),
     (
+        "probes",
+        &["nn", "kernels", "optim", "hf", "metrics", "wire"],
+    ),
+    (
         "spec",
         &[
             "methods", "rewards", "nn", "optim", "data", "embed", "hf", "hub", "models",
@@ -44,6 +48,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "methods",
             "rewards",
             "metrics",
+            "probes",
             "nn",
             "optim",
             "data",
@@ -59,7 +64,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     (
         "plan",
-        &["spec", "models", "nn", "data", "metrics", "run", "hardware"],
+        &[
+            "spec", "methods", "models", "nn", "data", "metrics", "run", "hardware",
+        ],
     ),
     (
         "advisor",
@@ -94,6 +101,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "models",
             "methods",
             "rewards",
+            "probes",
             "nn",
             "optim",
             "data",
@@ -130,6 +138,7 @@ const OWNERS: &[(&str, &[&str])] = &[
             "hf/",
             "llama_cpp/",
             "methods/",
+            "probes/",
             "engine/",
             "cli/bench",
         ],

@@ -4,8 +4,12 @@
 //! `tests/oracle/train_oracle.py` made the fixtures and says how.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+#[path = "oracle/health.rs"]
+mod health;
 #[path = "oracle/preference.rs"]
 mod preference;
+#[path = "oracle/preference_losses.rs"]
+mod preference_losses;
 
 use candle_core::{Device, Tensor};
 use llmtui::kernels::matmul::ComputeDtype;

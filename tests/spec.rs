@@ -611,7 +611,10 @@ fn every_preset_loads_round_trips_and_takes_other_text() {
         let loaded = spec::load(&preset.name, &[], &sources)
             .unwrap_or_else(|e| panic!("{}: {e}", preset.name));
         assert_eq!(loaded.spec.name, preset.name);
-        assert_eq!(loaded.spec.advice(), [], "{}", preset.name);
+        // One that is made for a base model says so as long as none is named.
+        let mut advice = loaded.spec.advice();
+        advice.retain(|finding| finding.place != "adapter");
+        assert_eq!(advice, [], "{}", preset.name);
         assert_eq!(
             RunSpec::from_yaml(&loaded.spec.to_yaml()).unwrap(),
             loaded.spec

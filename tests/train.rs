@@ -473,6 +473,141 @@ fn what_a_gguf_file_does_not_bring_is_said_with_the_way_out() {
 }
 
 /// Preference pairs with a loss of their own: the reference is the same however it is kept, and a resume finds it again.
+/// What `score` says of a text adds up, does not depend on how rows are written, and is what evaluations measure.
+#[test]
+fn score_gives_each_token_its_log_probability() {
+    let place = Place::new();
+    assert_eq!(code(&place.train(&["max_steps=5"], &["--headless"])), 0);
+    let model = place.run().checkpoints_path().join("step-000005");
+    let model = model.to_str().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(place.dir.path().join(name), text).unwrap();
+    let said = "First Citizen: before we proceed any further, hear me speak.";
+    write("text.txt", said);
+    write(
+        "pairs.jsonl",
+        &format!(
+            "{{\"prompt\":\"First \",\"chosen\":\"{}\",\"rejected\":\"zzzzzzzz\"}}\n",
+            &said[6..]
+        ),
+    );
+    let score = |words: &[&str]| -> serde_json::Value {
+        let words = [&["score", model][..], words, &["--json"]].concat();
+        let output = place.go(&words);
+        assert_eq!(code(&output), 0, "{}", err(&output));
+        serde_json::from_str(&out(&output)).unwrap()
+    };
+    let text = score(&["text.txt"]);
+    let logps = |value: &serde_json::Value| -> Vec<f64> {
+        let list = value["logps"].as_array().unwrap();
+        list.iter().map(|x| x.as_f64().unwrap()).collect()
+    };
+    let each = logps(&text["texts"][0]);
+    assert_eq!(each.len(), said.len() - 1);
+    let total = &text["total"];
+    let sum: f64 = each.iter().sum();
+    assert!((total["logp"].as_f64().unwrap() - sum).abs() < 1e-6);
+    let perplexity = (-sum / each.len() as f64).exp();
+    assert!((total["perplexity"].as_f64().unwrap() - perplexity).abs() < 1e-6);
+    // One byte a token here.
+    let bits = -sum / std::f64::consts::LN_2 / each.len() as f64;
+    assert!((total["bits_per_byte"].as_f64().unwrap() - bits).abs() < 1e-9);
+    // Windows that begin anew know less of what stands before, from their second token on.
+    let short = logps(&score(&["text.txt", "--window", "8"])["texts"][0]);
+    assert_eq!(short.len(), each.len());
+    assert!(
+        short[..8]
+            .iter()
+            .zip(&each)
+            .all(|(a, b)| (a - b).abs() < 1e-5)
+    );
+    assert!(
+        short[8..]
+            .iter()
+            .zip(&each[8..])
+            .any(|(a, b)| (a - b).abs() > 1e-4)
+    );
+    // Of a pair only the answers count, with their prompt before them.
+    let pairs = score(&["pairs.jsonl"]);
+    let chosen = logps(&pairs["texts"][0]);
+    assert_eq!(pairs["texts"][1]["label"], "rejected");
+    for (found, exact) in chosen.iter().zip(&each[5..]) {
+        assert!((found - exact).abs() < 1e-5, "{found} {exact}");
+    }
+    assert_eq!(pairs["chosen_longer"], 1.0);
+    let refused = place.go(&["score", model, "absent.jsonl"]);
+    assert_eq!(code(&refused), 2, "{}", err(&refused));
+    let shown = out(&place.go(&["score", model, "text.txt"]));
+    assert!(
+        shown.contains("bits per byte") && shown.contains("windows"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn kto_begins_at_its_reference_learns_labels_and_resumes_to_the_bit() {
+    let judged = [
+        "method=kto",
+        "data.sources=[{synthetic: {sort: {max_value: 9}}, as: judged, rows: 200}]",
+        "data.tokenizer=char",
+        "data.val_fraction=0.1",
+        "model.seq_len=48",
+        "max_steps=6",
+        "eval.every=3",
+    ];
+    let train = |options: &[&str]| {
+        let place = Place::new();
+        let output = place.train(&judged, options);
+        assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+        place
+    };
+    let weights = |place: &Place| {
+        let folder = place.run().checkpoints_path().join("step-000006");
+        std::fs::read(folder.join("model.safetensors")).unwrap()
+    };
+    let whole = train(&["--headless"]);
+    let said = read_all(&whole.run().events_path()).unwrap();
+    let first = said.iter().find_map(|e| match &e.event {
+        Event::Stepped { values, .. } => Some(values.clone()),
+        _ => None,
+    });
+    let first = first.unwrap();
+    assert!((first["train/loss"].0 - 0.5).abs() < 1e-6, "{first:?}");
+    assert_eq!((first["kl"].0, first["rewards/chosen"].0), (0.0, 0.0));
+    let last = said.iter().rev().find_map(|e| match &e.event {
+        Event::Evaluated { values, .. } => Some(values.clone()),
+        _ => None,
+    });
+    let last = last.unwrap();
+    assert!(
+        last["val/rewards/margins"].0 > 0.0 && last.contains_key("val/kl"),
+        "{last:?}"
+    );
+    let labels: Vec<String> = said
+        .iter()
+        .filter_map(|e| match &e.event {
+            Event::Examined { examples, .. } => Some(examples[0].sequences[0].label.clone()),
+            _ => None,
+        })
+        .collect();
+    assert!(
+        labels.iter().all(|label| label.ends_with("desirable")),
+        "{labels:?}"
+    );
+    let stopped = train(&["--headless", "--stop-after", "3"]);
+    let resumed = stopped.go(&["train", "--resume", "auto", "--headless"]);
+    assert_eq!(code(&resumed), 0, "{}", err(&resumed));
+    assert!(weights(&whole) == weights(&stopped));
+    for (wrong, said) in [
+        ("method.kto.reference=precomputed", "say frozen"),
+        ("micro_batch_size=1", "2 or more"),
+    ] {
+        let words = [&judged[..], &[wrong]].concat();
+        let refused = Place::new().train(&words, &["--headless"]);
+        assert_eq!(code(&refused), 2);
+        assert!(err(&refused).contains(said), "{}", err(&refused));
+    }
+}
+
 #[test]
 fn dpo_trains_the_same_with_either_reference_and_across_a_resume() {
     let pairs = [

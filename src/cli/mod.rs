@@ -21,6 +21,7 @@ mod headless;
 mod home;
 mod import;
 mod init;
+mod inspect;
 mod ladder;
 mod logs;
 mod memory;
@@ -40,6 +41,7 @@ mod reward;
 mod rm;
 mod run_ref;
 mod runs;
+mod score;
 mod stop;
 mod tokenizer;
 pub mod train;
@@ -135,8 +137,10 @@ enum Verb {
     Diagnose(diagnose::Args),
     Chat(chat::Args),
     Model(model::Args),
+    Inspect(inspect::Args),
     Export(export::Args),
     Quantize(quantize::Args),
+    Score(score::Args),
     New(new::Args),
     Import(import::Args),
     Init(init::Args),
@@ -203,8 +207,10 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Diagnose(args) => diagnose::run(&args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::Model(args) => model::run(&args, &cx),
+        Verb::Inspect(args) => inspect::run(&args, &cx),
         Verb::Export(args) => export::run(&args, &cx),
         Verb::Quantize(args) => quantize::run(&args, &cx),
+        Verb::Score(args) => score::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),
         Verb::Import(args) => import::run(args, &cx),
         Verb::Init(args) => init::run(&args, &cx),

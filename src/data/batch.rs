@@ -11,6 +11,9 @@ pub struct Column {
     pub values: Vec<f32>,
 }
 
+/// The column of labels of judged answers: 1 is desirable, 0 is not.
+pub const LABEL: &str = "label";
+
 /// Where a sequence stands in its data: the same one has the same origin in every epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Origin {
@@ -78,12 +81,53 @@ impl Batch {
         }
     }
 
-    /// Examples that the batch tells apart: pairs or prompts, and 0 where an example is one text.
+    /// Examples that the batch tells apart: pairs, judged answers or prompts, and 0 where an example is one text.
     pub fn groups(&self) -> usize {
         match self.unit {
             Unit::Text => 0,
             unit => self.origins.len() / unit.sequences(),
         }
+    }
+
+    /// Each row's prompt with the answer of the next row, the last with that of the first: answers to other prompts, as many
+    /// and the same ones. Rows are cut to `seq_len` places. None for fewer than two rows.
+    pub fn mismatched(&self, seq_len: usize) -> Option<Batch> {
+        if self.batch_size < 2 {
+            return None;
+        }
+        let counts = |at: usize| self.mask.get(at).is_none_or(|counts| *counts);
+        let places = |row: usize| row * self.seq_len..(row + 1) * self.seq_len;
+        let rows = (0..self.batch_size).map(|row| {
+            let (own, other) = (places(row), places((row + 1) % self.batch_size));
+            let begin = own.clone().find(|at| counts(*at)).unwrap_or(own.start);
+            let mut ids = self.inputs[own.start..=begin].to_vec();
+            let prompt = ids.len();
+            ids.extend(other.filter(|at| counts(*at)).map(|at| self.targets[at]));
+            ids.truncate(seq_len + 1);
+            (prompt, ids)
+        });
+        let rows: Vec<(usize, Vec<u32>)> = rows.collect();
+        let width = rows.iter().map(|(_, ids)| ids.len() - 1).max()?.max(1);
+        let mut batch = Batch {
+            batch_size: self.batch_size,
+            seq_len: width,
+            unit: self.unit,
+            origins: self.origins.clone(),
+            ..Batch::default()
+        };
+        for (row, (prompt, ids)) in rows.iter().enumerate() {
+            let (n, end) = (ids.len() - 1, (row + 1) * width);
+            batch.inputs.extend(&ids[..n]);
+            batch.targets.extend(&ids[1..]);
+            batch.mask.extend((1..=n).map(|at| at >= *prompt));
+            batch.first.resize(row * width + n, 0);
+            batch.inputs.resize(end, 0);
+            batch.targets.resize(end, 0);
+            batch.mask.resize(end, false);
+            batch.first.resize(end, n as u32);
+            batch.sequence.resize(end, row as u32);
+        }
+        Some(batch)
     }
 
     /// The values of a column.
@@ -100,7 +144,7 @@ impl Batch {
         }
     }
 
-    /// The first `len` tokens of each row. Columns are dropped: they are those of whole sequences.
+    /// The first `len` tokens of each row. Columns are dropped: they are those of whole sequences, but for labels.
     pub fn cut(&self, len: usize) -> Batch {
         let (seq_len, len) = (self.seq_len.max(1), len.min(self.seq_len));
         fn rows<T: Copy>(values: &[T], seq_len: usize, len: usize) -> Vec<T> {
@@ -114,7 +158,12 @@ impl Batch {
             first: rows(&self.first, seq_len, len),
             sequence: rows(&self.sequence, seq_len, len),
             seq_len: len,
-            columns: Vec::new(),
+            columns: self
+                .columns
+                .iter()
+                .filter(|c| c.name == LABEL)
+                .cloned()
+                .collect(),
             tokens: Vec::new(),
             ..self.clone()
         }
@@ -124,6 +173,33 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mismatched_rows_are_prompts_with_the_answers_of_the_next() {
+        // Prompts 1 2 and 5, answers 3 4 and 6, 7, 8; the second row is full, the first is padded.
+        let batch = Batch {
+            inputs: vec![1, 2, 3, 0, 5, 6, 7, 8],
+            targets: vec![2, 3, 4, 0, 6, 7, 8, 9],
+            mask: vec![false, true, true, false, true, true, true, false],
+            batch_size: 2,
+            seq_len: 4,
+            ..Batch::default()
+        };
+        let other = batch.mismatched(9).unwrap();
+        assert_eq!((other.batch_size, other.seq_len), (2, 4));
+        assert_eq!(other.inputs, [1, 2, 6, 7, 5, 3, 0, 0]);
+        assert_eq!(other.targets, [2, 6, 7, 8, 3, 4, 0, 0]);
+        let t = true;
+        assert_eq!(other.mask, [false, t, t, t, t, t, false, false]);
+        assert_eq!(other.first, [0, 0, 0, 0, 0, 0, 2, 2]);
+        assert_eq!(other.sequence, [0, 0, 0, 0, 1, 1, 1, 1]);
+        assert_eq!(batch.mismatched(3).unwrap().targets, [2, 6, 7, 3, 4, 0]);
+        let one = Batch {
+            batch_size: 1,
+            ..batch
+        };
+        assert_eq!(one.mismatched(9), None);
+    }
 
     #[test]
     fn what_is_learnt_and_what_is_padding_are_counted_apart() {

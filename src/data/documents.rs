@@ -9,7 +9,7 @@ use super::pack::stream::Stream;
 use super::pack::{Packing, TooLong};
 use super::permute::Permutation;
 use super::store::Store;
-use super::{Batch, Order, Origin, Unit};
+use super::{Batch, Column, LABEL, Order, Origin, Unit};
 use crate::base::rng::{self, Rng};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -127,12 +127,6 @@ impl Portion {
         Some(hashes.collect())
     }
 
-    /// Pieces that hold tokens: all but the references of prompts.
-    fn texts<'a>(&self, pieces: &'a [Piece]) -> impl Iterator<Item = &'a Piece> + use<'a> {
-        let unit = self.store.unit;
-        pieces.iter().step_by(unit.documents() / unit.sequences())
-    }
-
     /// Whether some tokens are read and not supervised.
     pub fn masked(&self) -> bool {
         self.store.masked()
@@ -154,6 +148,12 @@ impl Portion {
             self.store.copy(piece.start, piece.len as usize, &mut ids);
             visit(&ids);
         }
+    }
+
+    /// Pieces that hold text: all but labels and references.
+    fn texts<'a>(&self, pieces: &'a [Piece]) -> impl Iterator<Item = &'a Piece> + use<'a> {
+        let unit = self.store.unit;
+        pieces.iter().step_by(unit.documents() / unit.sequences())
     }
 
     /// Tokens in order, up to `limit`.
@@ -271,6 +271,7 @@ impl Documents {
         let drawn: Vec<usize> = drawn.collect();
         for number in &drawn {
             self.refer(batch, portion, pieces, *number);
+            self.label(batch, portion, pieces, *number);
         }
         let drawn = drawn.into_iter().flat_map(|i| self.example(pieces, i));
         let drawn: Vec<Piece> = drawn.collect();
@@ -342,6 +343,7 @@ impl Documents {
                 }
                 Layout::Padded(pieces, padded) => {
                     self.refer(batch, portion, pieces, padded.sorted(row));
+                    self.label(batch, portion, pieces, padded.sorted(row));
                     for piece in self.example(pieces, padded.sorted(row)) {
                         lay(batch, from, std::iter::once(piece), width);
                     }
@@ -366,6 +368,25 @@ impl Documents {
             let bytes: Vec<u8> = bytes.into_iter().map(|id| id as u8).collect();
             let text = String::from_utf8_lossy(&bytes).into_owned();
             batch.references.push(text);
+        }
+    }
+
+    /// Writes the label of a judged answer beside the batch.
+    fn label(&self, batch: &mut Batch, portion: &Portion, pieces: &[Piece], number: usize) {
+        if self.how.unit != Unit::Judged {
+            return;
+        }
+        let mut label = Vec::new();
+        portion
+            .store
+            .copy(pieces[2 * number + 1].start, 1, &mut label);
+        let value = label.first().map_or(0.0, |id| *id as f32);
+        match batch.columns.first_mut() {
+            Some(column) => column.values.push(value),
+            None => batch.columns.push(Column {
+                name: LABEL,
+                values: vec![value],
+            }),
         }
     }
 

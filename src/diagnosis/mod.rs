@@ -90,7 +90,7 @@ impl Rule {
         if !self
             .needs
             .iter()
-            .all(|id| view.state.series.contains_key(*id))
+            .all(|id| view.state.series.contains_key(*id) || view.state.layers.contains_key(*id))
         {
             return None;
         }

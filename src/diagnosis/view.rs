@@ -106,12 +106,7 @@ impl<'a> View<'a> {
 
     /// Steps of the warm-up; 0 where the spec does not say.
     pub fn warmup(&self) -> u64 {
-        let schedule = self.state.head.as_ref();
-        let members = schedule.and_then(|head| head.spec["schedule"].as_object());
-        let config = members.and_then(|members| members.values().next());
-        config
-            .and_then(|config| config["warmup_steps"].as_u64())
-            .unwrap_or(0)
+        self.state.warmup_steps()
     }
 
     /// Before this step a loss that does not move says nothing: the warm-up and 100 steps.

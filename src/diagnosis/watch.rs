@@ -40,6 +40,15 @@ impl Watch {
                 tokens: *tokens,
                 values: read(values),
             },
+            Event::Probed { step, layers } => {
+                let needed = layers.iter().filter(|(id, _)| READ.contains(&id.as_str()));
+                Event::Probed {
+                    step: *step,
+                    layers: needed
+                        .map(|(id, values)| (id.clone(), values.clone()))
+                        .collect(),
+                }
+            }
             Event::Diagnosed { finding, .. } => {
                 self.said.insert(finding.id.clone(), finding.status);
                 return;

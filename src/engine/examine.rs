@@ -2,7 +2,7 @@
 
 use super::EngineError;
 use super::context::RunContext;
-use crate::data::{Batch, Tokenizer, Unit};
+use crate::data::{Batch, LABEL, Tokenizer, Unit};
 use crate::methods::{REFERENCE_LOGP, tokens};
 use crate::wire::{Event, ExaminedExample, ExaminedSequence, Num};
 
@@ -54,7 +54,7 @@ fn sequences(batch: &Batch, logp: &[f32], tokenizer: &Tokenizer) -> Vec<Examined
             }
         }
         ExaminedSequence {
-            label: label(batch.unit, row).into(),
+            label: label(batch, row).into(),
             prompt: last(&tokenizer.decode(&prompt)),
             answer: tokenizer.decode(&answer).chars().take(CHARACTERS).collect(),
             tokens: n,
@@ -69,12 +69,15 @@ fn sequences(batch: &Batch, logp: &[f32], tokenizer: &Tokenizer) -> Vec<Examined
     (0..batch.batch_size).map(row).collect()
 }
 
-fn label(unit: Unit, row: usize) -> &'static str {
-    match (unit, row % 2) {
-        (Unit::Text, _) => "text",
-        (Unit::Prompt, _) => "answer",
-        (Unit::Pair, 0) => "chosen",
-        (Unit::Pair, _) => "rejected",
+fn label(batch: &Batch, row: usize) -> &'static str {
+    let desirable = batch.column(LABEL).and_then(|labels| labels.get(row));
+    match batch.unit {
+        Unit::Text => "text",
+        Unit::Prompt => "answer",
+        Unit::Pair if row.is_multiple_of(2) => "chosen",
+        Unit::Pair => "rejected",
+        Unit::Judged if desirable == Some(&1.0) => "desirable",
+        Unit::Judged => "undesirable",
     }
 }
 

@@ -15,6 +15,7 @@ mod mix;
 pub mod perplexity;
 pub mod preflight;
 mod prepare;
+mod probing;
 mod rescue;
 pub mod roles;
 pub mod rollouts;

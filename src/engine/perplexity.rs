@@ -23,25 +23,34 @@ impl Perplexity {
 /// # Errors
 /// Fewer than two tokens, or one that is outside the vocabulary.
 pub fn perplexity(model: &mut Model, tokens: &[u32], window: usize) -> Result<Perplexity> {
-    let (mut sum, mut count) = (0.0, 0);
+    let logps = token_logps(model, tokens, window)?;
+    if logps.is_empty() {
+        candle_core::bail!("the text has fewer than two tokens")
+    }
+    let sum: f64 = logps.iter().map(|x| f64::from(*x)).sum();
+    Ok(Perplexity {
+        tokens: logps.len(),
+        loss: -sum / logps.len() as f64,
+    })
+}
+
+/// Log-probability of each token but the first, in nats. Windows of at most `window` predictions do not overlap: each
+/// begins with the last token of the one before.
+///
+/// # Errors
+/// A token that is outside the vocabulary.
+pub fn token_logps(model: &mut Model, tokens: &[u32], window: usize) -> Result<Vec<f32>> {
+    let mut logps = Vec::with_capacity(tokens.len());
     let mut from = 0;
     while from + 1 < tokens.len() {
         let n = window.max(1).min(tokens.len() - 1 - from);
         let inputs = &tokens[from..from + n];
         let targets = &tokens[from + 1..from + n + 1];
         let scored = model.score(&TokenBatch::plain(inputs, targets, 1, n))?;
-        let logp: Vec<f32> = scored.logp.flatten_all()?.to_vec1()?;
-        sum -= logp.iter().map(|x| f64::from(*x)).sum::<f64>();
-        count += n;
+        logps.extend(scored.logp.flatten_all()?.to_vec1::<f32>()?);
         from += n;
     }
-    if count == 0 {
-        candle_core::bail!("the text has fewer than two tokens")
-    }
-    Ok(Perplexity {
-        tokens: count,
-        loss: sum / count as f64,
-    })
+    Ok(logps)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::context::RunContext;
 use super::emit::Port;
 use super::experience::Experience;
 use super::mix::Mix;
+use super::probing::probes;
 use super::rollouts::Rollouts;
 use super::state::TrainState;
 use super::step::Stepper;
@@ -65,7 +66,7 @@ pub(super) fn prepare<'a, 'p>(
         Some(rollouts) => Box::new(rollouts),
         None => Box::new(Loader::new(data.clone(), schedule(spec), Prefetch::Ahead)),
     };
-    let stepper = Stepper::new(experience, Mix::of(&data));
+    let mix = Mix::of(&data);
     let begun_from = saved_at.map(|_| state.progress.clone());
     let cx = RunContext {
         job,
@@ -74,6 +75,7 @@ pub(super) fn prepare<'a, 'p>(
         data,
         state,
     };
+    let stepper = Stepper::new(experience, mix, probes(&cx));
     Ok((cx, stepper, Checkpoints::new(store, begun_from)))
 }
 

@@ -1,9 +1,9 @@
 //! The models of a run by their roles: the policy that trains, and the reference that a preference method compares it with.
 
 use super::EngineError;
-use crate::data::{Batch, Column, Dataset, Origin};
+use crate::data::{Batch, Column, Dataset, Origin, Unit};
 use crate::methods::policy::TOKEN_REFERENCE;
-use crate::methods::{Method, REFERENCE_LOGP, ReferenceChoice, sequence_logps, tokens};
+use crate::methods::{BASELINE, Method, REFERENCE_LOGP, ReferenceChoice, sequence_logps, tokens};
 use crate::nn::Model;
 use std::collections::HashMap;
 
@@ -59,13 +59,32 @@ impl Models {
         Ok(())
     }
 
-    /// Writes the reference's log-probability of each sequence beside the batch, where the method needs it.
+    /// Writes the reference's log-probability of each sequence beside the batch, where the method needs it; beside judged
+    /// answers also how far the policy has moved on answers to other prompts.
     ///
     /// # Errors
     /// A sequence that was not there when the reference was precomputed.
     pub fn add_reference(&mut self, batch: &mut Batch) -> Result<(), EngineError> {
+        let Some(values) = self.reference_logps(batch)? else {
+            return Ok(());
+        };
+        set(batch, REFERENCE_LOGP, values);
+        let longest = self.policy.config().seq_len;
+        if batch.unit == Unit::Judged
+            && let Some(other) = batch.mismatched(longest)
+            && let Some(reference) = self.reference_logps(&other)?
+        {
+            let policy = scored(&mut self.policy, &other)?;
+            let moved = policy.iter().zip(reference).map(|(p, r)| p - r);
+            set(batch, BASELINE, moved.collect());
+        }
+        Ok(())
+    }
+
+    /// What the reference gives each sequence; `None` where there is no reference.
+    fn reference_logps(&mut self, batch: &Batch) -> Result<Option<Vec<f32>>, EngineError> {
         let values = match &mut self.reference {
-            Reference::None => return Ok(()),
+            Reference::None => return Ok(None),
             Reference::AdapterOff => {
                 self.policy.set_adapters(false);
                 let values = scored(&mut self.policy, batch);
@@ -84,8 +103,7 @@ impl Models {
                 })?
             }
         };
-        set(batch, values);
-        Ok(())
+        Ok(Some(values))
     }
 
     /// Writes the reference's log-probability of each token beside the batch, where the method needs it.
@@ -127,17 +145,14 @@ pub fn add_own_reference(
 ) -> Result<(), EngineError> {
     if method.needs().reference.is_some() {
         let values = scored(model, batch)?;
-        set(batch, values);
+        set(batch, REFERENCE_LOGP, values);
     }
     Ok(())
 }
 
-fn set(batch: &mut Batch, values: Vec<f32>) {
-    batch.columns.retain(|column| column.name != REFERENCE_LOGP);
-    batch.columns.push(Column {
-        name: REFERENCE_LOGP,
-        values,
-    });
+fn set(batch: &mut Batch, name: &'static str, values: Vec<f32>) {
+    batch.columns.retain(|column| column.name != name);
+    batch.columns.push(Column { name, values });
 }
 
 fn scored(model: &mut Model, batch: &Batch) -> candle_core::Result<Vec<f32>> {

@@ -5,11 +5,13 @@ use super::context::RunContext;
 use super::due::log_is_due;
 use super::experience::Experience;
 use super::mix::Mix;
+use super::probing::emit_layers;
 use super::rollouts::{POLICY_LOSS, SHARE};
 use super::state::TrainState;
-use super::update::{At, Gradients, Rates, apply, gradients};
+use super::update::{At, Gradients, Rates, apply, gradients_seen};
 use crate::base::stats::median;
 use crate::metrics::id;
+use crate::probes::Probes;
 use crate::wire::{Event, MetricInfo, Num, Values};
 use std::time::Duration;
 
@@ -41,14 +43,17 @@ struct StepLog {
 pub(super) struct Stepper {
     experience: Box<dyn Experience>,
     mix: Mix,
+    /// What looks inside the model.
+    probes: Probes,
     log: StepLog,
 }
 
 impl Stepper {
-    pub fn new(experience: Box<dyn Experience>, mix: Mix) -> Stepper {
+    pub fn new(experience: Box<dyn Experience>, mix: Mix, probes: Probes) -> Stepper {
         Stepper {
             experience,
             mix,
+            probes,
             log: StepLog::default(),
         }
     }
@@ -58,14 +63,18 @@ impl Stepper {
         &mut *self.experience
     }
 
-    /// The metrics of the sources of a mix.
+    /// The metrics of the sources of a mix, and of probes.
     pub fn declarations(&self) -> Vec<MetricInfo> {
-        self.mix.declarations()
+        let mut all = self.mix.declarations();
+        all.extend(self.probes.declarations());
+        all
     }
 
     /// Does one update. When the loss or the gradient is not finite, nothing is updated and the run ends.
     pub fn one_step(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         let begun = cx.port.clock.elapsed();
+        let step = cx.step() + 1;
+        self.probes.begin(step, is_logged(cx, step));
         self.log.last = self.gradients(cx)?;
         self.refuse_non_finite(cx)?;
         let rates = Rates {
@@ -74,7 +83,10 @@ impl Stepper {
         };
         let norm = self.log.last.gradients.norm;
         let (model, optimizer) = (&mut cx.state.models.policy, &mut *cx.state.optimizer);
+        self.probes.gradient(model, optimizer)?;
         self.log.last.clipped = apply(model, optimizer, norm, rates)?;
+        let loss = self.log.last.gradients.loss;
+        self.probes.update(model, optimizer, (loss, norm))?;
 
         let tokens = self.log.last.tokens;
         let by_source = std::mem::take(&mut self.log.by_source);
@@ -109,7 +121,8 @@ impl Stepper {
             None => self.log.waited += waited,
         }
         let method = &*cx.spec.method;
-        let found = gradients(method, &mut cx.state.models.policy, &step.batches, at)?;
+        let model = &mut cx.state.models.policy;
+        let found = gradients_seen(method, model, &step.batches, at, &mut self.probes)?;
         self.log.by_source = step.by_source();
         let tokens = step.n_tokens();
         self.experience.recycle(step);
@@ -147,11 +160,10 @@ impl Stepper {
     /// Sends the `Stepped` event of the step just done, when its turn has come.
     pub fn emit_step_if_due(&mut self, cx: &mut RunContext<'_, '_>) {
         cx.port.emit_telemetry();
-        let train = &cx.spec.train;
-        let last = cx.job.stop_after.unwrap_or(u64::MAX).min(train.max_steps);
-        if !log_is_due(cx.step(), train.log_every, last) {
+        if !is_logged(cx, cx.step()) {
             return;
         }
+        let seen = self.probes.report();
         let mut values = self.values(cx);
         let log = std::mem::take(&mut self.log);
         let seconds = log.busy.as_secs_f64().max(1e-9);
@@ -168,12 +180,14 @@ impl Stepper {
         for (metric, value) in self.mix.readings(&cx.state.progress.source_tokens) {
             set(&metric, value);
         }
+        values.extend(seen.values);
         let (step, tokens) = (cx.step(), cx.state.progress.tokens);
         cx.port.emit(Event::Stepped {
             step,
             tokens,
             values,
         });
+        emit_layers(cx, seen.layers);
     }
 
     /// The repeatable readings of the last step.
@@ -212,6 +226,13 @@ impl Stepper {
         }
         values
     }
+}
+
+/// Whether this step has a line in the log.
+fn is_logged(cx: &RunContext<'_, '_>, step: u64) -> bool {
+    let train = &cx.spec.train;
+    let last = cx.job.stop_after.unwrap_or(u64::MAX).min(train.max_steps);
+    log_is_due(step, train.log_every, last)
 }
 
 /// How far the last update moved the matrices relative to their size, the median of them; none where the optimizer

@@ -8,6 +8,7 @@ use super::context::RunContext;
 use super::due::is_due;
 use super::emit::Port;
 use super::prepare::{prepare, start_event};
+use super::probing::Spectra;
 use super::step::Stepper;
 use super::{EngineError, EngineJob, Summary, preflight};
 use crate::metrics::id;
@@ -27,6 +28,7 @@ struct Trainer<'a, 'p> {
     cx: RunContext<'a, 'p>,
     stepper: Stepper,
     checkpoints: Checkpoints,
+    spectra: Spectra,
     summary: &'a mut Summary,
 }
 
@@ -41,6 +43,7 @@ pub(super) fn begin(
         cx,
         stepper,
         checkpoints,
+        spectra: Spectra::default(),
         summary,
     };
     trainer.summarize();
@@ -124,6 +127,9 @@ impl Trainer<'_, '_> {
                 } else {
                     self.checkpoints.save_at_the_end(&mut self.cx)?;
                 }
+                if self.checkpoints.saved_at() == Some(step) {
+                    self.spectra.begin(&self.cx, step);
+                }
             }
             if step >= max_steps {
                 return Ok(Outcome::Completed);
@@ -134,6 +140,7 @@ impl Trainer<'_, '_> {
             self.cx.port.enter(Phase::Training, step);
             self.stepper.one_step(&mut self.cx)?;
             self.stepper.emit_step_if_due(&mut self.cx);
+            self.spectra.emit(&mut self.cx);
             self.summarize();
         }
     }

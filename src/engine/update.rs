@@ -6,6 +6,7 @@ use crate::methods::{Method, micro_step};
 use crate::metrics::Readings;
 use crate::nn::{ExpertLoad, Model, StepPosition};
 use crate::optim::{UpdateRule, clip_scale};
+use crate::probes::Probes;
 use candle_core::Result;
 
 /// Where an update stands in its run.
@@ -53,6 +54,20 @@ pub fn gradients(
     batches: &[Batch],
     at: At,
 ) -> Result<Gradients> {
+    gradients_seen(method, model, batches, at, &mut Probes::default())
+}
+
+/// The same while `probes` look on.
+///
+/// # Errors
+/// A batch that the model or the method refuses.
+pub fn gradients_seen(
+    method: &dyn Method,
+    model: &mut Model,
+    batches: &[Batch],
+    at: At,
+    probes: &mut Probes,
+) -> Result<Gradients> {
     let normalizer = method.normalizer().count(batches).max(1) as f64;
     let mut found = Gradients::default();
     model.params_mut().zero_grads()?;
@@ -62,7 +77,14 @@ pub fn gradients(
             micro_step: at.micro_step + micro as u64,
             share: 1.0 / batches.len() as f64,
         });
-        found.loss += micro_step(method, model, batch, normalizer, &mut found.readings)?;
+        probes.before_micro(micro, model);
+        let share = micro_step(method, model, batch, normalizer, &mut found.readings)?;
+        found.loss += share;
+        let own = method
+            .normalizer()
+            .count(std::slice::from_ref(batch))
+            .max(1) as f64;
+        probes.after_micro(micro, model, share * normalizer / own)?;
     }
     found.experts = model.expert_load();
     found.norm = model.params().grad_norm()?;

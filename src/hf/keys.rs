@@ -190,6 +190,24 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// A list of finite numbers.
+    ///
+    /// # Errors
+    /// It has another type.
+    pub fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>, String> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let finite = |x: &Value| x.as_f64().filter(|x| x.is_finite());
+        let numbers = value
+            .as_array()
+            .and_then(|list| list.iter().map(finite).collect());
+        match numbers {
+            Some(numbers) => Ok(Some(numbers)),
+            None => Err(self.wrong(key, "a list of numbers")),
+        }
+    }
+
     /// Rejects any value but `expected` for an optional key: the only supported one.
     ///
     /// # Errors

@@ -1,14 +1,15 @@
 //! Direct preference optimization: of two answers to a prompt, the chosen one becomes more probable than the rejected one,
 //! relative to a reference model that does not change.
 //!
-//! With r = β · (log π(y|x) − log π_ref(y|x)), the implicit reward of an answer, and m = r_chosen − r_rejected:
-//! L = −(1 − ε) · ln σ(m) − ε · ln σ(−m), a mean over pairs. At the start π = π_ref, so m = 0 and L = ln 2. A higher β keeps
-//! the policy closer to the reference.
+//! With Δ = log π(y|x) − log π_ref(y|x) of an answer and z = β · (Δ_chosen − Δ_rejected), the loss of a pair is −ln σ(z) or
+//! one of its kin, or several with weights; a mean over pairs. At the start π = π_ref, so z = 0 and −ln σ(z) = ln 2. A
+//! higher β keeps the policy closer to the reference.
 
-use super::{Criterion, LossMask, Needs, Normalizer, REFERENCE_LOGP, Scored, log_sigmoid, read};
+use super::preference::{self, NLL_LOSS, PAIRS, ReferenceChoice};
+use super::{Criterion, LossMask, Needs, Normalizer, REFERENCE_LOGP, Scored, log_sigmoid, sigmoid};
 use crate::base::registry::Entry;
 use crate::data::Unit;
-use crate::metrics::{Direction, Metric, Readings, Repeatable, metric};
+use crate::metrics::{Metric, Readings};
 use candle_core::{Result, Tensor};
 use serde::{Deserialize, Serialize};
 
@@ -19,21 +20,35 @@ pub const ENTRY: Entry = Entry {
     source: "Rafailov et al. 2023, arXiv 2305.18290",
 };
 
-/// Where the reference model's log-probabilities come from.
+/// The loss of a pair.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum ReferenceChoice {
-    /// The base below the adapter where there is one, else a frozen copy.
+pub enum Loss {
+    /// −ln σ(z); with label_smoothing the conservative form (cDPO).
     #[default]
-    Auto,
-    /// A second copy of the starting weights stays in memory: one more forward pass a step.
-    Frozen,
-    /// The model itself with its adapter switched off: no second copy.
-    AdapterOff,
-    /// Every pair is scored once before the first step: no second copy and no further passes.
-    Precomputed,
+    Sigmoid,
+    /// max(0, 1 − z) (SLiC, arXiv 2305.10425).
+    Hinge,
+    /// Squared distance of the log-ratios per token from 1 / 2β (IPO, arXiv 2310.12036).
+    Ipo,
+    /// Unbiased where a share label_smoothing of the labels is wrong (arXiv 2403.00409).
+    Robust,
+    /// Both answers against zero, −ln σ(βΔ_chosen) − ln σ(−βΔ_rejected) (BCO, arXiv 2404.04656).
+    BcoPair,
+    /// For chosen answers better than the model's own: up the one, down the other (APO-zero, arXiv 2408.06266).
+    ApoZero,
+    /// For chosen answers worse than the model's own: down both, the rejected further (APO-down, arXiv 2408.06266).
+    ApoDown,
+}
+
+/// A further loss and what it is multiplied by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Term {
+    pub loss: Loss,
+    pub weight: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -42,7 +57,17 @@ pub struct Config {
     /// Strength of the pull towards the reference; higher stays closer to it.
     #[schemars(range(min = 1e-6, max = 100))]
     pub beta: f64,
-    /// Share of pairs whose label is taken to be wrong (conservative DPO).
+    /// The loss of a pair.
+    pub loss: Loss,
+    /// What the loss is multiplied by beside others (MPO: 0.8).
+    #[schemars(range(min = 0, max = 1000))]
+    pub weight: f64,
+    /// Further losses that are added: a list of `{loss: bco_pair, weight: 0.2}` (MPO).
+    pub mix: Vec<Term>,
+    /// Weight of the chosen answers' negative log-likelihood per token, which keeps them probable (RPO: 1).
+    #[schemars(range(min = 0, max = 1000))]
+    pub nll_weight: f64,
+    /// Share of pairs whose label is taken to be wrong; for sigmoid (conservative DPO) and robust.
     #[schemars(range(min = 0, max = 0.499))]
     pub label_smoothing: f64,
     /// Where the reference model's log-probabilities come from.
@@ -53,31 +78,65 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             beta: 0.1,
+            loss: Loss::Sigmoid,
+            weight: 1.0,
+            mix: Vec::new(),
+            nll_weight: 0.0,
             label_smoothing: 0.0,
             reference: ReferenceChoice::Auto,
         }
     }
 }
 
-const CHOSEN: &str = "rewards/chosen";
-const REJECTED: &str = "rewards/rejected";
-const MARGINS: &str = "rewards/margins";
-const ACCURACIES: &str = "rewards/accuracies";
-const LOGPS_CHOSEN: &str = "logps/chosen";
-const LOGPS_REJECTED: &str = "logps/rejected";
+/// What losses of pairs are made of, (P,) each.
+struct Pairs {
+    /// Log-ratios to the reference: of the chosen and of the rejected answers.
+    ratios: [Tensor; 2],
+    /// Supervised tokens.
+    lengths: [Tensor; 2],
+}
 
-use Direction::{Higher, Neutral};
-use Repeatable::Yes;
+impl Config {
+    /// The loss of each pair, (P,).
+    fn of_pairs(&self, loss: Loss, pairs: &Pairs) -> Result<Tensor> {
+        let [chosen, rejected] = &pairs.ratios;
+        let margins = ((chosen - rejected)? * self.beta)?;
+        let smooth = self.label_smoothing;
+        match loss {
+            Loss::Sigmoid => smoothed(&margins, smooth),
+            Loss::Hinge => (1.0 - margins)?.relu(),
+            Loss::Ipo => {
+                let [of_chosen, of_rejected] = &pairs.lengths;
+                let apart = ((chosen / of_chosen)? - (rejected / of_rejected)?)?;
+                (apart - 0.5 / self.beta)?.sqr()
+            }
+            Loss::Robust => {
+                let preferred = (log_sigmoid(&margins)? * (smooth - 1.0))?;
+                let flipped = (log_sigmoid(&margins.neg()?)? * smooth)?;
+                (preferred + flipped)? / (1.0 - 2.0 * smooth)
+            }
+            Loss::BcoPair => {
+                let up = log_sigmoid(&(chosen * self.beta)?)?;
+                let down = log_sigmoid(&(rejected * -self.beta)?)?;
+                (up + down)?.neg()
+            }
+            Loss::ApoZero => sigmoid(&(chosen * -self.beta)?)? + sigmoid(&(rejected * self.beta)?)?,
+            Loss::ApoDown => sigmoid(&(chosen * self.beta)?)? + sigmoid(&margins.neg()?)?,
+        }
+    }
+}
 
-#[rustfmt::skip]
-const READINGS: &[Metric] = &[
-    metric(ACCURACIES, "Reward accuracy", "share", Higher, Yes, "share of pairs whose chosen answer has the higher implicit reward (TRL)"),
-    metric(MARGINS, "Reward margin", "", Higher, Yes, "mean implicit reward of chosen minus rejected answers (TRL)"),
-    metric(CHOSEN, "Reward of chosen", "", Higher, Yes, "mean of β · (log π − log π_ref) over chosen answers (TRL)"),
-    metric(REJECTED, "Reward of rejected", "", Neutral, Yes, "mean of β · (log π − log π_ref) over rejected answers (TRL)"),
-    metric(LOGPS_CHOSEN, "Log-probability of chosen", "nats", Neutral, Yes, "mean log-probability of whole chosen answers (TRL)"),
-    metric(LOGPS_REJECTED, "Log-probability of rejected", "nats", Neutral, Yes, "mean log-probability of whole rejected answers (TRL)"),
-];
+/// −(1 − ε) · ln σ(x) − ε · ln σ(−x).
+///
+/// # Errors
+/// Those of candle.
+pub(super) fn smoothed(x: &Tensor, epsilon: f64) -> Result<Tensor> {
+    let preferred = (log_sigmoid(x)? * (epsilon - 1.0))?;
+    if epsilon == 0.0 {
+        return Ok(preferred);
+    }
+    preferred + (log_sigmoid(&x.neg()?)? * -epsilon)?
+}
 
 impl super::Method for Config {
     fn needs(&self) -> Needs {
@@ -94,35 +153,36 @@ impl super::Method for Config {
 
     fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
         let policy = scored.sequence_logps()?;
-        let rewards = ((&policy - scored.column(REFERENCE_LOGP)?)? * self.beta)?;
-        let [chosen, rejected] = scored.sides(&rewards)?;
-        let margins = (&chosen - &rejected)?;
-
-        let [logps_chosen, logps_rejected] = scored.sides(&policy)?;
-        read(readings, CHOSEN, &chosen)?;
-        read(readings, REJECTED, &rejected)?;
-        read(readings, MARGINS, &margins)?;
-        read(
-            readings,
-            ACCURACIES,
-            &margins.gt(0.0)?.to_dtype(margins.dtype())?,
-        )?;
-        read(readings, LOGPS_CHOSEN, &logps_chosen)?;
-        read(readings, LOGPS_REJECTED, &logps_rejected)?;
-
-        let preferred = (log_sigmoid(&margins)? * (self.label_smoothing - 1.0))?;
-        let flipped = (log_sigmoid(&margins.neg()?)? * -self.label_smoothing)?;
-        (preferred + flipped)?.sum_all()? / scored.normalizer
+        let ratios = (&policy - scored.column(REFERENCE_LOGP)?)?;
+        preference::note(scored, &(&ratios * self.beta)?, &policy, readings)?;
+        let lengths = scored.sequence_lengths()?;
+        let pairs = Pairs {
+            ratios: scored.sides(&ratios)?,
+            lengths: scored.sides(&lengths)?,
+        };
+        let mut loss = (self.of_pairs(self.loss, &pairs)? * self.weight)?;
+        for term in &self.mix {
+            loss = (loss + (self.of_pairs(term.loss, &pairs)? * term.weight)?)?;
+        }
+        if self.nll_weight > 0.0 {
+            let nll = preference::nll_of_chosen(scored, &(policy / lengths)?, readings)?;
+            loss = (loss + (nll * self.nll_weight)?)?;
+        }
+        loss.sum_all()? / scored.normalizer
     }
 
     fn readings(&self) -> &'static [Metric] {
-        READINGS
+        const WITH_NLL: &[Metric] = &{
+            let [a, b, c, d, e, f] = PAIRS;
+            [a, b, c, d, e, f, NLL_LOSS]
+        };
+        match self.nll_weight > 0.0 {
+            true => WITH_NLL,
+            false => &PAIRS,
+        }
     }
 
     fn best(&self) -> Criterion {
-        Criterion {
-            metric: "val/rewards/accuracies",
-            direction: Direction::Higher,
-        }
+        preference::BY_ACCURACY
     }
 }

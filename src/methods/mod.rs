@@ -2,20 +2,25 @@
 //! itself, and its readings. It works on log-probabilities and entropies (B, T) in plain candle; the tape carries the
 //! gradient through the model. Losses that are linear in log-probabilities only name their coefficients.
 
+mod cpo;
 mod dpo;
 mod grpo;
+mod kto;
+mod orpo;
 pub mod policy;
 #[cfg(test)]
 mod policy_tests;
+mod preference;
 mod pretrain;
 mod rloo;
 mod scored;
 mod sft;
+mod simpo;
 #[cfg(test)]
 mod tests;
 
-pub use dpo::ReferenceChoice;
-pub use scored::{Scored, log_sigmoid, read};
+pub use preference::ReferenceChoice;
+pub use scored::{Scored, log_sigmoid, read, sigmoid};
 
 use crate::data::{Batch, Unit};
 use crate::metrics::{Direction, Metric, Readings, id};
@@ -24,6 +29,9 @@ use candle_core::{Device, Result, Tensor, Var};
 
 /// The column of log-probabilities that the reference model gives each sequence.
 pub const REFERENCE_LOGP: &str = "reference_logp";
+
+/// The column of what policy and reference make of answers to other prompts: log π − log π_ref of each.
+pub const BASELINE: &str = "baseline";
 
 /// What a method needs besides the model that it trains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -294,5 +302,7 @@ fn by_autograd(
 
 crate::base::registry! {
     /// What the model learns from.
-    pub enum MethodConfig: dyn Method { pretrain: Pretrain, sft: Sft, dpo: Dpo, grpo: Grpo, rloo: Rloo }
+    pub enum MethodConfig: dyn Method {
+        pretrain: Pretrain, sft: Sft, dpo: Dpo, kto: Kto, orpo: Orpo, simpo: Simpo, cpo: Cpo, grpo: Grpo, rloo: Rloo
+    }
 }

@@ -46,6 +46,18 @@ impl Scored<'_> {
         zeros.index_add(&of_token, &supervised, 0)
     }
 
+    /// Supervised tokens of each sequence, at least 1: (S,).
+    ///
+    /// # Errors
+    /// As [`Scored::sequence_logps`].
+    pub fn sequence_lengths(&self) -> Result<Tensor> {
+        let ones = Scored {
+            logp: self.logp.ones_like()?,
+            ..self.clone()
+        };
+        ones.sequence_logps()?.maximum(1.0)
+    }
+
     /// A column of the batch with one value for each sequence: (S,).
     ///
     /// # Errors
@@ -91,6 +103,14 @@ pub fn read(readings: &mut Readings, id: &'static str, values: &Tensor) -> Resul
     let sum = values.iter().map(|x| f64::from(*x)).sum();
     readings.add(id, sum, values.len() as f64);
     Ok(())
+}
+
+/// σ(x), as exact in the tails as [`log_sigmoid`].
+///
+/// # Errors
+/// Those of candle.
+pub fn sigmoid(x: &Tensor) -> Result<Tensor> {
+    log_sigmoid(x)?.exp()
 }
 
 /// ln σ(x), exact for large |x|: min(x, 0) − ln(1 + e^−|x|). The sign is a constant of the graph: at 0 the kinks of min and

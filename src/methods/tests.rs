@@ -33,7 +33,7 @@ fn rows(targets: &[u32], mask: &[bool]) -> Batch {
 
 const TARGETS: &[u32] = &[2, 3, 4, 5, 6, 7];
 
-/// The same as one pair, each row a side, with the reference's log-probabilities where the method needs them.
+/// The same as one pair, each row a side, or as two judged answers, with the columns that the method needs.
 fn batch_for(method: &dyn Method, targets: &[u32], mask: &[bool], reference: [f32; 2]) -> Batch {
     let mut batch = rows(targets, mask);
     if method.needs().unit != Unit::Text {
@@ -44,6 +44,12 @@ fn batch_for(method: &dyn Method, targets: &[u32], mask: &[bool], reference: [f3
             name: REFERENCE_LOGP,
             values: reference.into(),
         }];
+    }
+    if batch.unit == Unit::Judged {
+        batch.columns.push(Column {
+            name: crate::data::LABEL,
+            values: vec![1.0, 0.0],
+        });
     }
     batch
 }
@@ -264,6 +270,112 @@ fn dpo_begins_at_ln_2_and_knows_its_known_values() {
     let smoothed = dpo(serde_json::json!({"beta": 0.1, "label_smoothing": 0.1}));
     let (loss, _) = dpo_loss(&*smoothed, [-5.0, -10.0], [-7.0, -9.0]);
     assert!((loss - 0.584_355_24).abs() < 1e-6, "{loss}");
+}
+
+/// The values that the papers' formulas give by hand: DPO's log-ratios +1 and −2, log-probabilities per token −1 and −1.5.
+#[test]
+fn the_kin_of_dpo_know_their_known_values() {
+    let of = |word: &str, settings: serde_json::Value, policy, reference| {
+        let method: MethodConfig =
+            serde_json::from_value(serde_json::json!({ word: settings })).unwrap();
+        dpo_loss(&*method, policy, reference).0
+    };
+    let (policy, reference) = ([-6.0, -11.0], [-7.0, -9.0]);
+    for (settings, exact) in [
+        (serde_json::json!({"beta": 0.1, "loss": "hinge"}), 0.7),
+        // One token each: (3 − 5)².
+        (serde_json::json!({"beta": 0.1, "loss": "ipo"}), 4.0),
+        (
+            serde_json::json!({"beta": 0.1, "nll_weight": 1.0}),
+            6.554_355_24,
+        ),
+        (
+            serde_json::json!({"beta": 0.1, "weight": 0.0, "mix": [{"loss": "hinge", "weight": 2.0}]}),
+            1.4,
+        ),
+    ] {
+        let loss = of("dpo", settings.clone(), policy, reference);
+        assert!((loss - exact).abs() < 1e-6, "{settings}: {loss}");
+    }
+    let per_token = [-1.0, -1.5];
+    for (word, settings, exact) in [
+        (
+            "simpo",
+            serde_json::json!({"beta": 2.0, "gamma": 1.0}),
+            LN_2,
+        ),
+        (
+            "simpo",
+            serde_json::json!({"beta": 2.0, "gamma": 0.5}),
+            0.474_077,
+        ),
+        (
+            "cpo",
+            serde_json::json!({"beta": 1.0, "nll_weight": 1.0}),
+            1.474_077,
+        ),
+        ("orpo", serde_json::json!({"beta": 1.0}), 1.401_135),
+    ] {
+        let loss = of(word, settings.clone(), per_token, [0.0; 2]);
+        assert!((loss - exact).abs() < 1e-6, "{word} {settings}: {loss}");
+    }
+    // Equal odds: λ · ln 2 beside the likelihood.
+    let equal = of(
+        "orpo",
+        serde_json::json!({"beta": 0.5}),
+        [-1.0, -1.0],
+        [0.0; 2],
+    );
+    assert!((equal - 1.0 - 0.5 * LN_2).abs() < 1e-6, "{equal}");
+}
+
+/// β = 0.1 and no baseline: log-ratios +1 desirable and −2 undesirable.
+#[test]
+fn kto_knows_its_known_values_and_its_baseline() {
+    let method: MethodConfig = serde_json::from_value(serde_json::json!({"kto": {}})).unwrap();
+    let mut batch = batch_for(&*method, TARGETS, &[], [0.0; 2]);
+    let loss = |label: f32, ratio: f32, baseline: &[f32]| {
+        let mut single = batch.clone();
+        single.seq_len = 1;
+        single.batch_size = 2;
+        single.inputs.truncate(2);
+        single.targets.truncate(2);
+        single.sequence = vec![0, 1];
+        single.columns[1].values = vec![label; 2];
+        single.columns.push(Column {
+            name: BASELINE,
+            values: baseline.to_vec(),
+        });
+        let logp = Tensor::new(&[[ratio], [ratio]], &Device::Cpu).unwrap();
+        let out = TokenOutputs {
+            entropy: logp.zeros_like().unwrap(),
+            top1: logp.zeros_like().unwrap(),
+            logp,
+        };
+        super::evaluate(&*method, &single, &out, 2.0, &mut Readings::default()).unwrap()
+    };
+    for (label, ratio, baseline, exact) in [
+        (1.0, 1.0, 0.0, 0.475_021),
+        (0.0, -2.0, 0.0, 0.450_166),
+        (1.0, 0.0, 0.0, 0.5),
+        (0.0, 0.0, 0.0, 0.5),
+        // The baseline moves what counts as good, and never below 0.
+        (1.0, 3.0, 2.0, 0.475_021),
+        (0.0, 0.0, 2.0, 0.450_166),
+        (1.0, 1.0, -5.0, 0.475_021),
+    ] {
+        let found = loss(label, ratio, &[baseline; 2]);
+        assert!((found - exact).abs() < 1e-6, "{label} {ratio}: {found}");
+    }
+    batch.columns.truncate(1);
+    let error = micro_step(
+        &*method,
+        &mut tiny_model(),
+        &batch,
+        1.0,
+        &mut Readings::default(),
+    );
+    assert!(error.unwrap_err().to_string().contains("desirable"));
 }
 
 #[test]

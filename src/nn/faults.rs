@@ -146,6 +146,32 @@ fn rotary(config: &ModelConfig, faults: &mut Faults) {
             "Llama 3.1 has 1 and 4",
         );
     }
+    if let Some(ScalingConfig::Longrope(scaling)) = &rope.scaling {
+        let lists = [&scaling.short_factor, &scaling.long_factor];
+        let good = |list: &&Vec<f64>| list.is_empty() || list.len() == width / 2;
+        faults.want(
+            lists.iter().all(good),
+            &[
+                "position.rope.scaling.longrope.short_factor",
+                "position.rope.scaling.longrope.long_factor",
+            ],
+            format!(
+                "{} and {} factors for {} pairs",
+                lists[0].len(),
+                lists[1].len(),
+                width / 2
+            ),
+            "one factor per rotated pair, or none",
+        );
+        faults.want(
+            lists
+                .iter()
+                .all(|list| list.iter().all(|x| x.is_finite() && *x > 0.0)),
+            &["position.rope.scaling.longrope"],
+            "a factor is not above 0",
+            "factors divide the speeds of the pairs: 1 changes nothing",
+        );
+    }
     if let Some(ScalingConfig::Yarn(scaling)) = &rope.scaling {
         faults.want(
             scaling.beta_slow < scaling.beta_fast,

@@ -25,6 +25,7 @@ pub mod role;
 mod sampler;
 mod step_position;
 mod tables;
+pub mod tap;
 mod tape;
 mod weights;
 

@@ -2,7 +2,7 @@
 //! test compares with real steps; the estimates for GPU trainers are in `general`.
 
 use super::ledger::{Ledger, Part};
-use super::request::{Checkpointing, Preflight, Request};
+use super::request::{Checkpointing, Preflight, ReferencePlan, Request};
 use super::scheme::{Precision, UpdateState};
 use crate::base::human::{grouped, short};
 use crate::nn::footprint;
@@ -42,6 +42,7 @@ pub fn ledger(request: &Request) -> Ledger {
     add(Part::Gradients, trained, 4.0, "f32, in one buffer");
     add(Part::Optimizer, trained, moments, "f32 moments");
     passes(request, &mut ledger);
+    reference(request, &mut ledger);
     let how = "tokens of 4 B, plus tokenizer leftovers: 1 B per character, about 70 B per subword";
     ledger.add(Part::Data, request.extras.data_bytes as f64, how);
     ledger.add(
@@ -65,7 +66,11 @@ fn moments(request: &Request) -> f64 {
 /// Memory of forward, backward and evaluation.
 fn passes(request: &Request, ledger: &mut Ledger) {
     let (config, shape) = (request.arch.config(), request.arch.shape());
-    let (batch, len) = (request.micro_batch as usize, request.seq_len as usize);
+    let sequences = request.method.sequences() as usize;
+    let (batch, len) = (
+        request.micro_batch as usize * sequences,
+        request.seq_len as usize,
+    );
     let (adapter, at_once) = (request.engine_adapter(), (batch, len));
     let how = request.checkpointing.engine();
     let train = footprint::training(config, shape, adapter.as_ref(), at_once, how);
@@ -83,7 +88,16 @@ fn passes(request: &Request, ledger: &mut Ledger) {
         Checkpointing::Full => "one recomputed block and its gradients".into(),
     };
     ledger.add(Part::GradientBuffers, train.gradients as f64, how);
-    let at_once = footprint::head_rows(shape, tokens);
+    let chunk = footprint::head_rows(shape, tokens);
+    let vocab = request.arch.vocab_size();
+    let (at_once, head) = match request.method.is_linear() {
+        true => (chunk, train.head),
+        false => {
+            let kept = (KEPT_LOGITS / (4 * vocab.max(1))) as usize;
+            let more = kept.min(tokens).saturating_sub(chunk);
+            (chunk + more, train.head + 4 * vocab * more as u64)
+        }
+    };
     let of = if at_once < tokens {
         format!(" of {} at a time", grouped(tokens as u64))
     } else {
@@ -92,10 +106,10 @@ fn passes(request: &Request, ledger: &mut Ledger) {
     let how = format!(
         "{} tokens{of} × {} logits × 4 B",
         grouped(at_once as u64),
-        grouped(request.arch.vocab_size())
+        grouped(vocab)
     );
-    ledger.add(Part::Logits, train.head as f64, how);
-    let eval_batch = request.extras.eval_batch as usize;
+    ledger.add(Part::Logits, head as f64, how);
+    let eval_batch = request.extras.eval_batch as usize * sequences;
     if eval_batch > 0 {
         let eval = footprint::evaluation(config, shape, adapter.as_ref(), (eval_batch, len));
         let how = format!(
@@ -105,7 +119,26 @@ fn passes(request: &Request, ledger: &mut Ledger) {
     }
 }
 
-/// Sequences that preflight uses.
+/// The model that a preference method compares with: its weights, and the buffers of its passes.
+fn reference(request: &Request, ledger: &mut Ledger) {
+    if request.reference_plan() != ReferencePlan::Copy {
+        return;
+    }
+    let (config, shape) = (request.arch.config(), request.arch.shape());
+    let batch = (request.micro_batch * request.method.sequences()) as usize;
+    let pass = footprint::evaluation(config, shape, None, (batch, request.seq_len as usize));
+    let n = request.arch.n_params();
+    let how = format!(
+        "a frozen copy of {} parameters × 4 B, and its pass",
+        short(n as f64)
+    );
+    ledger.add(Part::Reference, (4 * n + pass.total()) as f64, how);
+}
+
+/// Bytes of logits that wait for the backward pass where a loss is not linear in log-probabilities.
+const KEPT_LOGITS: u64 = 64 << 20;
+
+/// Examples that preflight uses.
 const PROBE: usize = 2;
 
 /// Extra memory of preflight: a second state (a copy of the model) beside the run's own, before the run has any
@@ -121,7 +154,10 @@ fn preflight(request: &Request, ledger: &mut Ledger) {
         config,
         shape,
         adapter.as_ref(),
-        (rows, request.seq_len as usize),
+        (
+            rows * request.method.sequences() as usize,
+            request.seq_len as usize,
+        ),
         request.checkpointing.engine(),
     );
     let always = ledger.bytes(Part::Data) + ledger.bytes(Part::Context);

@@ -3,7 +3,9 @@
 
 use super::arch::Arch;
 use super::ledger::{Ledger, Part};
-use super::request::{AttentionKind, BaseFormat, Checkpointing, Logits, Method, Request};
+use super::request::{
+    AttentionKind, BaseFormat, Checkpointing, Logits, Method, ReferencePlan, Request,
+};
 use super::scheme::{BytesPerParam, bytes_per_param};
 use crate::base::human::{grouped, short};
 
@@ -252,7 +254,7 @@ fn rollouts(request: &Request, ledger: &mut Ledger) {
 fn companions(request: &Request, bytes: BytesPerParam, ledger: &mut Ledger) {
     let n = request.arch.n_params() as f64;
     let frozen = 2.0 * n / frozen_shard(request);
-    if request.method.has_reference() && request.lora.is_none() {
+    if request.reference_plan() == ReferencePlan::Copy {
         ledger.add(
             Part::Reference,
             frozen,

@@ -9,6 +9,7 @@ pub mod anatomy;
 pub mod arch;
 pub mod changes;
 mod engine;
+mod facts;
 pub mod general;
 pub mod gpus;
 pub mod learn;
@@ -29,6 +30,7 @@ pub mod target;
 pub mod work;
 
 pub use arch::{Arch, Params};
+pub use facts::{FACTS, Facts, MethodId};
 pub use ledger::{Component, Ledger, Part};
 pub use reference::reference_request;
 pub use request::{Device, Estimator, Request};

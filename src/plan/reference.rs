@@ -36,6 +36,7 @@ pub fn model_request(name: &str, arch: Arch) -> Request {
         lora: None,
         adapter: None,
         base: BaseFormat::Whole,
+        reference: Default::default(),
         checkpointing: Checkpointing::Full,
         logits: Logits::Chunked(CHUNK),
         attention: AttentionKind::Flash,

@@ -1,12 +1,15 @@
 //! A planning request: a model, how it is trained, and on what.
 
 use super::arch::Arch;
+use super::facts::{FACTS, Facts};
 use super::gpus::{Gpu, Price};
 use super::scheme::{Precision, UpdateState};
+use crate::methods::ReferenceChoice;
 use crate::nn::adapter::{Lora as LoraConfig, Targets};
 use crate::nn::{ActivationCheckpointing, AdapterConfig, param_infos_of};
 
-/// The training method, as far as cost is concerned. Includes methods this build does not train.
+/// The training method, as far as cost is concerned. Includes methods this build does not train; what each needs stands in
+/// [`FACTS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Pretrain,
@@ -16,13 +19,14 @@ pub enum Method {
     Kto,
     Orpo,
     SimPo,
+    Cpo,
     Ppo,
     Grpo,
     Rloo,
 }
 
 impl Method {
-    pub const ALL: [(&str, Method); 11] = [
+    pub const ALL: [(&str, Method); 12] = [
         ("pretrain", Method::Pretrain),
         ("cpt", Method::Pretrain),
         ("sft", Method::Sft),
@@ -31,6 +35,7 @@ impl Method {
         ("kto", Method::Kto),
         ("orpo", Method::Orpo),
         ("simpo", Method::SimPo),
+        ("cpo", Method::Cpo),
         ("ppo", Method::Ppo),
         ("grpo", Method::Grpo),
         ("rloo", Method::Rloo),
@@ -50,23 +55,29 @@ impl Method {
 
     /// Sequences per example of the batch.
     pub fn sequences(self) -> u64 {
-        match self {
-            Method::Dpo | Method::Orpo | Method::SimPo | Method::Reward => 2,
-            _ => 1,
-        }
+        self.facts().sequences()
+    }
+
+    /// Its row of the table.
+    pub fn facts(self) -> &'static Facts {
+        let row = FACTS.iter().find(|row| row.spec_word == self.word());
+        row.unwrap_or(&FACTS[0])
+    }
+
+    /// Whether the loss is linear in log-probabilities, so that the head never holds all logits.
+    pub fn is_linear(self) -> bool {
+        let trained = self.facts().trained();
+        trained.is_none_or(|method| method.is_likelihood())
     }
 
     /// Whether it needs a frozen reference model.
     pub fn has_reference(self) -> bool {
-        matches!(
-            self,
-            Method::Dpo | Method::Kto | Method::Ppo | Method::Grpo | Method::Rloo
-        )
+        self.facts().has_reference()
     }
 
     /// Whether the policy samples completions during training.
     pub fn rolls_out(self) -> bool {
-        matches!(self, Method::Ppo | Method::Grpo | Method::Rloo)
+        self.facts().rolls_out
     }
 }
 
@@ -362,6 +373,18 @@ pub struct EngineExtras {
     pub epoch_tokens: Option<u64>,
 }
 
+/// What a plan says of the reference model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReferencePlan {
+    None,
+    /// A second copy of the weights.
+    Copy,
+    /// The base below the adapter.
+    AdapterOff,
+    /// One number a sequence, computed before the first step.
+    Precomputed,
+}
+
 /// All inputs of a plan. Plain numbers: changing one and planning again is cheap.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
@@ -376,6 +399,8 @@ pub struct Request {
     /// The adapters as a spec says them, for this program's own engine; their rank is that of `lora`.
     pub adapter: Option<AdapterConfig>,
     pub base: BaseFormat,
+    /// Where the reference's log-probabilities come from, for methods that have one.
+    pub reference: ReferenceChoice,
     pub checkpointing: Checkpointing,
     pub logits: Logits,
     pub attention: AttentionKind,
@@ -400,9 +425,20 @@ pub struct Request {
 }
 
 impl Request {
-    /// Tokens per optimizer step, all devices together.
+    /// Tokens per optimizer step, all devices together; both answers of pairs.
     pub fn batch_tokens(&self) -> u64 {
-        self.micro_batch * self.grad_accum * self.seq_len * self.n_devices
+        self.micro_tokens() * self.grad_accum * self.n_devices
+    }
+
+    /// Where the reference comes from.
+    pub fn reference_plan(&self) -> ReferencePlan {
+        match (self.method.has_reference(), self.reference) {
+            (false, _) => ReferencePlan::None,
+            (true, ReferenceChoice::Precomputed) => ReferencePlan::Precomputed,
+            (true, ReferenceChoice::AdapterOff) => ReferencePlan::AdapterOff,
+            (true, ReferenceChoice::Auto) if self.lora.is_some() => ReferencePlan::AdapterOff,
+            (true, ReferenceChoice::Auto | ReferenceChoice::Frozen) => ReferencePlan::Copy,
+        }
     }
 
     /// Tokens per device and micro-step.

@@ -194,16 +194,18 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
     let arch = Arch::of(&spec.model, data.vocab_size);
     let (micro_batch, grad_accum) = (train.micro_batch_size as u64, train.grad_accum_steps as u64);
     let seq_len = spec.model.seq_len as u64;
+    let method = Method::by_word(spec.method.entry().id).unwrap_or(Method::Pretrain);
     Request {
         name: spec.name.clone(),
         arch,
         estimator: Estimator::Engine,
-        method: Method::by_word(spec.method.entry().id).unwrap_or(Method::Pretrain),
+        method,
         precision: products(train.precision),
         update: UpdateState::keeping(spec.optimizer.state_bytes_per_param()),
         lora: spec.adapter.as_ref().map(Lora::of),
         adapter: spec.adapter.clone(),
         base: BaseFormat::Whole,
+        reference: spec.method.needs().reference.unwrap_or_default(),
         checkpointing: train.activation_checkpointing.into(),
         logits: Logits::Whole,
         attention: AttentionKind::Flash,
@@ -213,7 +215,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         grad_accum,
         seq_len,
         rollouts: 0,
-        tokens: train.max_steps * micro_batch * grad_accum * seq_len,
+        tokens: train.max_steps * micro_batch * grad_accum * seq_len * method.sequences(),
         tokens_said: Said::Stated,
         mfu: 0.7,
         mfu_said: Said::Assumed,

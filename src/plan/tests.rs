@@ -346,3 +346,42 @@ fn the_engines_ledger_counts_four_floats_a_parameter() {
     assert!(plan.memory.bytes(Part::Logits) > 12 * 64 * 65 * 4);
     assert_eq!(plan.checkpoint_bytes, 12 * 804_096);
 }
+
+/// Pairs put two rows of each example into the batch; who keeps no second copy says so.
+#[test]
+fn preference_methods_count_both_answers_and_their_reference() {
+    use super::ledger::Part;
+    let sources = crate::spec::SpecSources::default();
+    let request = |set: &[&str]| {
+        let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+        super::target::resolve("dpo-demo", &set, &sources).unwrap()
+    };
+    let (pairs, texts) = (
+        request(&[]),
+        request(&[
+            "method=sft",
+            "data.sources=[{synthetic: {sort: {max_value: 9}}, rows: 4000}]",
+        ]),
+    );
+    assert_eq!(pairs.batch_tokens(), 2 * texts.batch_tokens());
+    assert_eq!(pairs.batch_tokens(), 2 * 16 * 48);
+    assert_eq!(pairs.tokens, 300 * 2 * 16 * 48);
+    let ledger = |request: &super::Request| super::plan(request).memory;
+    let (of_pairs, of_texts) = (ledger(&pairs), ledger(&texts));
+    let activations = |ledger: &super::Ledger| ledger.bytes(Part::Activations) as f64;
+    let ratio = activations(&of_pairs) / activations(&of_texts);
+    assert!((1.95..2.05).contains(&ratio), "{ratio}");
+    let copy = of_pairs.bytes(Part::Reference);
+    assert!(copy > 4 * pairs.arch.n_params(), "{copy}");
+    for none in [
+        &["method.dpo.reference=precomputed"][..],
+        &["adapter.lora.rank=4"],
+        &["method=orpo"],
+    ] {
+        assert_eq!(ledger(&request(none)).bytes(Part::Reference), 0, "{none:?}");
+    }
+    let passes = |set: &[&str]| super::work::passes(&request(set));
+    assert_eq!(passes(&[]), 8.0);
+    assert_eq!(passes(&["method.dpo.reference=precomputed"]), 6.0);
+    assert_eq!(passes(&["adapter.lora.rank=4"]), 6.0);
+}

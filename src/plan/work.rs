@@ -1,7 +1,7 @@
 //! FLOPs, time and cost. `C = 6·N·D`, `time = C / (devices · peak · MFU)`, `cost = device-hours · price`.
 
 use super::arch::Arch;
-use super::request::{Checkpointing, Estimator, Method, Request};
+use super::request::{Checkpointing, Estimator, ReferencePlan, Request};
 use super::scheme::{Precision, bytes_per_param};
 use serde::Serialize;
 
@@ -16,19 +16,15 @@ pub fn attention_per_token(arch: &Arch, seq_len: u64) -> f64 {
     (12 * arch.n_layer() * arch.q_width() * seq_len) as f64
 }
 
-/// FLOPs per token in units of N: forward 2, backward 4, frozen models 2 each, a rollout 2.
+/// FLOPs per token in units of N, as the table of methods counts them.
 pub fn passes(request: &Request) -> f64 {
     // A frozen matrix needs the gradient with respect to its input but not to its weights.
     let policy = if request.lora.is_some() { 4.0 } else { 6.0 };
-    let reference = if request.method.has_reference() {
-        2.0
-    } else {
-        0.0
-    };
-    match request.method {
-        Method::Ppo => policy + 6.0 + reference + 2.0 + 2.0,
-        Method::Grpo | Method::Rloo => policy + reference + 2.0,
-        _ => policy + reference,
+    let all = request.method.facts().flops_per_token(policy);
+    match request.reference_plan() {
+        // Scored once, before the first step.
+        ReferencePlan::Precomputed => all - 2.0,
+        _ => all,
     }
 }
 

@@ -6,6 +6,7 @@ mod dir;
 mod header;
 pub mod id;
 pub mod index;
+pub mod layers;
 pub mod log;
 pub mod series;
 pub mod state;

@@ -207,7 +207,7 @@ pub fn switch(said: &str, on: bool) -> Option<&'static str> {
 /// The meaning of a value where we have no member of that name: another member with settings. `settings` are those
 /// given with the value.
 pub fn member(path: &str, word: &str, settings: Value) -> Option<Value> {
-    let stretched = ["linear", "ntk", "yarn", "llama3"];
+    let stretched = ["linear", "ntk", "yarn", "llama3", "longrope"];
     (path == "model.position" && stretched.contains(&word))
         .then(|| json!({"rope": {"scaling": {word: settings}}}))
 }

@@ -49,6 +49,8 @@ pub struct RunConfig {
     pub checkpoint: CheckpointConfig,
     /// Checks before the first step.
     pub preflight: PreflightConfig,
+    /// Looking inside the model while it trains.
+    pub health: HealthConfig,
 }
 
 /// Training length, batch size and precision.
@@ -128,6 +130,26 @@ pub struct PreflightConfig {
     pub enabled: bool,
 }
 
+/// Looking inside the model while it trains.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HealthConfig {
+    /// Measure activations, attention, gradients and weights by layer; the numbers of the training do not change.
+    pub enabled: bool,
+    /// Steps between two looks; cheap ones come five times as often, dear ones half as often.
+    #[schemars(range(min = 1))]
+    pub every: u64,
+}
+
+impl Default for HealthConfig {
+    fn default() -> Self {
+        HealthConfig {
+            enabled: true,
+            every: 50,
+        }
+    }
+}
+
 impl Default for RunConfig {
     fn default() -> Self {
         RunConfig {
@@ -147,6 +169,7 @@ impl Default for RunConfig {
             sample: SampleConfig::default(),
             checkpoint: CheckpointConfig::default(),
             preflight: PreflightConfig { enabled: true },
+            health: HealthConfig::default(),
         }
     }
 }

@@ -5,6 +5,7 @@ use super::presets::neighbours;
 use super::run_spec::RunSpec;
 use super::{RunConfig, embed_corpora};
 use crate::base::finding::Finding;
+use crate::data::Unit;
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::methods::ReferenceChoice;
@@ -53,13 +54,7 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     name(config, &mut judge);
     model(config, &mut judge);
     adapter(config, &mut judge);
-    judge.want(
-        config.adapter.is_some()
-            || config.method.needs().reference != Some(ReferenceChoice::AdapterOff),
-        &["method.dpo.reference", "adapter"],
-        "the reference is the model without its adapter, and there is no adapter",
-        "add adapter.lora.rank=8, or say frozen or precomputed",
-    );
+    reference(config, &mut judge);
     rollouts(config, &mut judge);
     sizes(config, &mut judge);
     learning_rate(config, &mut judge);
@@ -181,6 +176,32 @@ fn rollouts(config: &RunConfig, judge: &mut Judge) {
         "the reference would be the untrained model",
         format!("method.{word}.beta=0, or begin from a trained model with train.from"),
     );
+}
+
+/// What the method says of its reference model and of its micro-batches.
+fn reference(config: &RunConfig, judge: &mut Judge) {
+    let needs = config.method.needs();
+    let path = format!("method.{}.reference", config.method.entry().id);
+    judge.want(
+        config.adapter.is_some() || needs.reference != Some(ReferenceChoice::AdapterOff),
+        &[&path, "adapter"],
+        "the reference is the model without its adapter, and there is no adapter",
+        "add adapter.lora.rank=8, or say frozen or precomputed",
+    );
+    if needs.unit == Unit::Judged {
+        judge.want(
+            needs.reference != Some(ReferenceChoice::Precomputed),
+            &[&path],
+            "the baseline asks the reference for answers to other prompts, which change with every batch",
+            "say frozen, or adapter_off with an adapter",
+        );
+        judge.want(
+            config.train.micro_batch_size > 1,
+            &["train.micro_batch_size"],
+            "the baseline comes from the other answers of a micro-batch, and there are none",
+            "set train.micro_batch_size to 2 or more",
+        );
+    }
 }
 
 fn sizes(config: &RunConfig, judge: &mut Judge) {

@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(
             keymap.overlay(
                 "mine",
-                "run: {pause: space, note: [], stop: X}\nglobal: {home: 9}\n"
+                "run: {pause: space, note: [], stop: X}\nglobal: {home: Z}\n"
             ),
             []
         );
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(keymap.label(Action::Stop), "X");
         assert_eq!(
             keymap.label(Action::Open(&crate::ui::panes::home::ENTRY)),
-            "9"
+            "Z"
         );
         let text = "run: {puase: p, stop: [hyper-x]}\nkitchen: {cook: c}\nchat: {send: ctrl-o}\n";
         let errors: Vec<String> = keymap

@@ -125,6 +125,11 @@ pub enum Event {
         tokens: u64,
         values: Values,
     },
+    /// What probes saw inside the model in a step that was logged: for each metric a list, one value for each block.
+    Probed {
+        step: u64,
+        layers: BTreeMap<String, Vec<Num>>,
+    },
     Evaluated {
         step: u64,
         tokens: u64,

@@ -34,6 +34,62 @@ pub struct MetricInfo {
     pub exact: bool,
     #[serde(default, skip_serializing_if = "ChartPlace::is_dashboard")]
     pub place: ChartPlace,
+    /// Values are lists, one for each block of the model, in `Probed` events.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub per_layer: bool,
+    /// Which of several estimators gives the value; bands hold for it alone. Empty where there is one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub estimator: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub band: Option<Band>,
+    /// What is normal, and why.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub normal: String,
+    /// What to do where it is not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub advice: String,
+}
+
+/// Where a metric is expected once the warm-up is over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Band {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    pub origin: Origin,
+}
+
+impl Band {
+    /// Whether a finite value lies within.
+    pub fn holds(&self, value: f64) -> bool {
+        value.is_finite()
+            && self.low.is_none_or(|low| value >= low)
+            && self.high.is_none_or(|high| value <= high)
+    }
+}
+
+/// Who says what is normal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// A paper, or the code that set the convention.
+    Literature,
+    /// It follows from the definition.
+    Derived,
+    #[default]
+    RuleOfThumb,
+}
+
+impl Origin {
+    /// In words, for docs and screens.
+    pub fn words(self) -> &'static str {
+        match self {
+            Origin::Literature => "literature",
+            Origin::Derived => "derived",
+            Origin::RuleOfThumb => "rule of thumb",
+        }
+    }
 }
 
 /// Where a metric has its chart.
@@ -44,6 +100,8 @@ pub enum ChartPlace {
     Dashboard,
     /// With the other readings of the machine.
     Hardware,
+    /// With what probes see inside the model.
+    Health,
     /// Part of other readings.
     Nowhere,
 }

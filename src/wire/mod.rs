@@ -12,7 +12,7 @@ pub use command::{Command, CommandId, Prompt, Request, StopWhen, Turn};
 pub use event::{
     Envelope, Event, ExaminedExample, ExaminedSequence, Outcome, Phase, StopReason, Values,
 };
-pub use metric::{Best, ChartPlace, Direction, MetricInfo};
+pub use metric::{Band, Best, ChartPlace, Direction, MetricInfo, Origin};
 
 /// Version of the envelope; a viewer rejects a larger one and accepts smaller ones.
 pub const VERSION: u32 = 1;

@@ -109,6 +109,15 @@ def families():
     ), torch.float32, None, None
 
 
+    # Texts longer than the original context take the long list.
+    long = rope(
+        rope_type="longrope", short_factor=[1.0, 1.1], long_factor=[1.5, 4.0], original_max_position_embeddings=8,
+    )
+    yield "phi3_long", tf.Phi3Config(
+        **small(sliding_window=None, original_max_position_embeddings=8, rope_parameters=long)
+    ), torch.float32, None, None
+
+
 def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():

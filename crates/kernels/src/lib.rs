@@ -31,6 +31,7 @@ pub mod reduce;
 pub mod rotary;
 pub mod simd;
 pub mod softcap;
+pub mod spectrum;
 mod team;
 pub mod threads;
 pub mod update;

@@ -1,7 +1,7 @@
 //! Rule 8, memory: full training if its states fit, else LoRA, else QLoRA. Only states count here, which scale with the
 //! parameters; activations depend on the batch and belong to the plan.
 
-use super::facts::Facts;
+use super::Facts;
 use super::{Goal, Inputs, Start};
 use crate::base::human;
 
@@ -83,10 +83,10 @@ const SHARE: f64 = 0.9;
 /// Bytes of states for a method with an adapter.
 fn need(facts: &Facts, adapter: Adapter, n_params: u64) -> u64 {
     let trained = match adapter {
-        Adapter::Full => FULL * facts.trained_copies + facts.frozen_bytes_per_param,
+        Adapter::Full => FULL * facts.trained_copies() + facts.frozen_bytes_per_param(),
         // With adapters the base itself is the reference, and actor and critic share it; a reward model comes on top.
-        Adapter::Lora => LORA + (facts.frozen_bytes_per_param - 2.0).max(0.0),
-        Adapter::QLora => QLORA + (facts.frozen_bytes_per_param - 2.0).max(0.0) * 0.36,
+        Adapter::Lora => LORA + (facts.frozen_bytes_per_param() - 2.0).max(0.0),
+        Adapter::QLora => QLORA + (facts.frozen_bytes_per_param() - 2.0).max(0.0) * 0.36,
     };
     (trained * n_params as f64) as u64
 }
@@ -94,7 +94,7 @@ fn need(facts: &Facts, adapter: Adapter, n_params: u64) -> u64 {
 /// The forms that fit, the recommended one first. From scratch, or for a billion tokens of new text, only full training
 /// works.
 pub(super) fn options(facts: &Facts, inputs: &Inputs) -> Vec<(Adapter, Fit)> {
-    if facts.trained_copies == 0.0 {
+    if facts.trained_copies() == 0.0 {
         return vec![(Adapter::Full, Fit::Nothing)];
     }
     let adapters: &[Adapter] = if inputs.start == Start::Scratch || !facts.adapters {

@@ -1,11 +1,10 @@
 //! The decision tree: from a goal, the available data, a base model and a machine to a ranked list of methods. The rules
-//! are rows of [`rules::RULES`], the methods are rows of [`facts::FACTS`]; this file combines them.
+//! are rows of [`rules::RULES`], the methods are rows of [`FACTS`]; this file combines them.
 
-mod facts;
 mod fit;
 mod rules;
 
-pub use facts::{FACTS, Facts, MethodId};
+pub use crate::plan::{FACTS, Facts, MethodId};
 pub use fit::{Adapter, Fit};
 pub use rules::{RULES, Rule, Verdict};
 

@@ -153,6 +153,14 @@ pub const RULES: &[Rule] = &[
         |_| "needs no reference model: where memory is tight".into()),
     rule!("4.none" Orpo Unfit when |_| true;
         |_| "needs chosen and rejected answers".into()),
+    rule!("4.simpo" SimPo Possible when |i| post(i) && i.data == DataKind::Pairs;
+        |_| "needs no reference model; compares per token, so length is no advantage".into()),
+    rule!("4.nosimpo" SimPo Unfit when |_| true;
+        |_| "needs chosen and rejected answers".into()),
+    rule!("4.cpo" Cpo Possible when |i| post(i) && i.data == DataKind::Pairs;
+        |_| "needs no reference model: DPO with a likelihood term in its place".into()),
+    rule!("4.nocpo" Cpo Unfit when |_| true;
+        |_| "needs chosen and rejected answers".into()),
     rule!("4.rm" RewardModel Good when |i| post(i) && i.data == DataKind::Pairs && rows(i) >= 10_000;
         |i| format!("{} can train a reward model, for RLOO or PPO afterwards", counted(i.rows, "pairs"))),
     rule!("4.judge" RewardModel Possible when |i| post(i) && i.data == DataKind::Pairs;

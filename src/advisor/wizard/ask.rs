@@ -256,7 +256,7 @@ impl Wizard {
             let suits = advice.verdict != Verdict::Unfit;
             let detail = match (suits, advice.fit.need(), advice.available) {
                 (false, ..) => why.to_string(),
-                (true, _, false) if advice.facts.trained_copies > 0.0 => {
+                (true, _, false) if advice.facts.trained_copies() > 0.0 => {
                     format!("not in this build yet · {why}")
                 }
                 (true, Some(need), _) => format!("states {} · {why}", human::bytes(need)),

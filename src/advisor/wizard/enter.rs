@@ -116,7 +116,7 @@ impl Wizard {
         let open = |a: &choose::Advice| {
             a.available
                 && a.verdict != Verdict::Unfit
-                && a.facts.trained_copies > 0.0
+                && a.facts.trained_copies() > 0.0
                 && reads(a.facts.id)
         };
         if let Some(facts) = self.chosen_data()

@@ -8,6 +8,7 @@ use super::{
     model_ref,
 };
 use crate::base::clock::Clock;
+use crate::methods::ReferenceChoice;
 use crate::models::{self, Parts};
 use crate::plan::changes::ladder;
 use crate::plan::learn::Machine;
@@ -51,9 +52,12 @@ pub struct Args {
     /// Number of GPUs that share the batch
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub gpus: Option<u64>,
-    /// pretrain, cpt, sft, reward, dpo, kto, orpo, simpo, ppo, grpo, rloo
+    /// pretrain, cpt, sft, reward, dpo, kto, orpo, simpo, cpo, ppo, grpo, rloo
     #[arg(long, value_name = "NAME")]
     pub method: Option<String>,
+    /// Where a preference method's reference comes from: auto, frozen (a copy), adapter_off, precomputed
+    #[arg(long, value_name = "HOW")]
+    pub reference: Option<String>,
     /// Train adapters of this rank instead of all weights
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub lora_rank: Option<u64>,
@@ -200,19 +204,25 @@ fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {
     }
 }
 
+const REFERENCES: [(&str, ReferenceChoice); 4] = [
+    ("auto", ReferenceChoice::Auto),
+    ("frozen", ReferenceChoice::Frozen),
+    ("adapter_off", ReferenceChoice::AdapterOff),
+    ("precomputed", ReferenceChoice::Precomputed),
+];
+
 /// What this engine cannot train is planned for a typical GPU trainer.
 fn wants_gpu(args: &Args) -> bool {
     args.gpus.is_some_and(|n| n > 1)
-        || args.lora_rank.is_some()
         || args.quantize.is_some()
         || args.zero.is_some_and(|z| z > 0)
         || args.precision.is_some()
         || args.attention.is_some()
         || args.logits.is_some()
-        || args
-            .method
-            .as_deref()
-            .is_some_and(|m| !matches!(m, "pretrain"))
+        || args.method.as_deref().is_some_and(|word| {
+            let method = Method::by_word(word);
+            method.is_some_and(|method| method.facts().trained().is_none())
+        })
 }
 
 /// Looks a value up in a list; the error lists the valid ones.
@@ -228,6 +238,9 @@ fn pick<T: Copy>(what: &str, word: &str, list: &[(&str, T)]) -> Result<T, Failur
 fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
     if let Some(word) = &args.method {
         request.method = pick("method", word, &Method::ALL)?;
+    }
+    if let Some(word) = &args.reference {
+        request.reference = pick("reference", word, &REFERENCES)?;
     }
     if let Some(word) = &args.precision {
         request.precision = pick("precision", word, &Precision::ALL)?;

@@ -192,6 +192,75 @@ fn random_evaluation_rows_repeat_and_lie_in_the_split() {
     assert_ne!(batch, again);
 }
 
+/// Answers whose first token is even are desirable.
+#[test]
+fn judged_answers_keep_their_labels_in_both_splits() {
+    let mut all = Vec::new();
+    for (i, answer) in documents(&[4, 9, 6, 5, 13, 7], 100).into_iter().enumerate() {
+        let ids = vec![u32::from(answer.ids[0].is_multiple_of(2))];
+        let label = Document {
+            ids,
+            supervised: vec![false],
+        };
+        // Nothing is supervised of the last: it goes with its label.
+        let supervised = answer.supervised.iter().map(|s| *s && i < 5).collect();
+        all.extend([
+            Document {
+                supervised,
+                ..answer
+            },
+            label,
+        ]);
+    }
+    let mut store = of_documents(&[&all[..4], &all[4..]]);
+    store.unit = Unit::Judged;
+    let store = Arc::new(store);
+    let spans: Vec<(u64, u64)> = store.spans().collect();
+    let how = Layouting {
+        packing: Packing::Padded,
+        too_long: TooLong::Truncate,
+        order: Order::default(),
+        seq_len: 11,
+        unit: Unit::Judged,
+    };
+    let portion = || Portion::new("judged", &store, &spans, how).0;
+    let data = Documents {
+        train: vec![portion()],
+        val: vec![portion()],
+        stages: vec![Wanted {
+            until_tokens: None,
+            weights: vec![1.0],
+        }],
+        how,
+        bytes_per_token: None,
+    };
+    assert_eq!((data.val_rows(), data.train[0].draws(2)), (5, 3));
+    assert_eq!(data.train[0].tokens, 3 + 8 + 5 + 4 + 11);
+    let (mut seen, mut batch) = (Vec::new(), Batch::default());
+    let mut check = |batch: &Batch| {
+        let labels = batch.column(LABEL).unwrap();
+        assert_eq!(
+            (labels.len(), batch.groups()),
+            (batch.batch_size, batch.batch_size)
+        );
+        for (row, label) in labels.iter().enumerate() {
+            let first = batch.inputs[row * batch.seq_len];
+            assert_eq!(*label == 1.0, first.is_multiple_of(2));
+            seen.push(first);
+        }
+    };
+    for micro_step in 0..3 {
+        data.fill_train(&mut batch, 1, micro_step, 2);
+        check(&batch);
+    }
+    data.fill_val(&mut batch, 0..5);
+    check(&batch);
+    seen.sort_unstable();
+    let twice = [100, 100, 104, 104, 113, 113, 119, 119, 124, 124];
+    assert_eq!(seen, twice);
+    assert_eq!(data.repeated(), Some((5, 5)));
+}
+
 #[test]
 fn both_sides_of_a_pair_stand_in_one_batch_chosen_first() {
     let sides: Vec<Document> = documents(&[4, 9, 6, 5, 3, 7, 8, 8], 1);

@@ -9,7 +9,7 @@ use crate::data::store::Store;
 pub(crate) struct Piece {
     /// In the store.
     pub start: u64,
-    /// At least 2.
+    /// At least 2; a label has 1.
     pub len: u32,
 }
 
@@ -88,7 +88,12 @@ pub(crate) fn cut(
             .for_each(|example| cutter.prompt(example[0], example[1]));
         return (cutter.pieces, cutter.account);
     }
-    let sequences = store.unit.documents();
+    if store.unit == Unit::Judged {
+        let judged = documents.chunks_exact(2);
+        judged.for_each(|example| cutter.judged(example[0], example[1]));
+        return (cutter.pieces, cutter.account);
+    }
+    let sequences = store.unit.sequences();
     for example in documents.chunks(sequences) {
         let before = cutter.pieces.len();
         example.iter().for_each(|span| cutter.document(*span));
@@ -123,6 +128,16 @@ impl Cutter<'_> {
             };
             self.pieces
                 .extend([piece(start, len), piece(reference, bytes)]);
+        }
+    }
+
+    /// An answer with its label behind it, or neither.
+    fn judged(&mut self, answer: (u64, u64), (start, len): (u64, u64)) {
+        let before = self.pieces.len();
+        self.document(answer);
+        if self.pieces.len() > before {
+            let len = len as u32;
+            self.pieces.push(Piece { start, len });
         }
     }
 

@@ -168,7 +168,7 @@ fn layout(
 ) -> Result<Layouting, DataError> {
     let conversations = train.iter().any(|source| source.conversations);
     let (packing, too_long) = match (request.unit, conversations) {
-        (Unit::Pair, _) => (Packing::Padded, TooLong::Truncate),
+        (Unit::Pair | Unit::Judged, _) => (Packing::Padded, TooLong::Truncate),
         (Unit::Prompt, _) => (Packing::Padded, TooLong::Drop),
         (Unit::Text, true) => (Packing::Packed, TooLong::Truncate),
         (Unit::Text, false) => (Packing::Stream, TooLong::Split),
@@ -180,10 +180,11 @@ fn layout(
         seq_len: request.seq_len,
         unit: request.unit,
     };
-    if how.unit == Unit::Pair && how.packing != Packing::Padded {
+    let of_answers = matches!(how.unit, Unit::Pair | Unit::Judged);
+    if of_answers && how.packing != Packing::Padded {
         return Err(DataError::source(
             "data.packing",
-            "preference pairs are laid one sequence a row",
+            "pairs and judged answers are laid one sequence a row",
             "leave data.packing out, or set it to padded",
         ));
     }
@@ -194,10 +195,10 @@ fn layout(
             "leave both out",
         ));
     }
-    if how.unit == Unit::Pair && how.too_long == TooLong::Split {
+    if of_answers && how.too_long == TooLong::Split {
         return Err(DataError::source(
             "data.too_long",
-            "the parts of an answer cannot be preferred one by one",
+            "the parts of an answer cannot be judged one by one",
             "leave data.too_long out, or set it to truncate, truncate_start or drop",
         ));
     }

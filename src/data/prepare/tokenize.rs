@@ -67,6 +67,7 @@ impl Tokenizing<'_> {
             Unit::Text => format!("{documents} documents"),
             Unit::Pair => format!("{} pairs", documents / 2),
             Unit::Prompt => format!("{} prompts", documents / 2),
+            Unit::Judged => format!("{} judged answers", documents / 2),
         };
         self.notes.push(format!(
             "{name}: {examples}, {tokens} tokens, {:.1} % of them supervised",
@@ -183,6 +184,7 @@ fn tokenize(
         Unit::Text => vec![renderer.document(example, place)?],
         Unit::Pair => renderer.pair(example, place)?.into(),
         Unit::Prompt => renderer.prompt_and_reference(example, place)?.into(),
+        Unit::Judged => renderer.judged(example, place)?.into(),
     };
     Ok(Piece {
         documents,

@@ -94,6 +94,27 @@ impl Renderer {
         Ok([document, Document { ids, supervised }])
     }
 
+    /// A judged answer, then its label: one id, 1 where it is desirable.
+    ///
+    /// # Errors
+    /// As [`Renderer::post_training`]; and rows of any other kind.
+    pub fn judged(&self, example: &Example, place: &Place) -> Result<[Document; 2], RowFault> {
+        match self.post_training(example, place)? {
+            PostTrainingExample::Labelled { answer, desirable } => {
+                let label = Document {
+                    ids: vec![desirable.into()],
+                    supervised: vec![false],
+                };
+                Ok([answer, label])
+            }
+            _ => Err(RowFault::new(
+                place,
+                "not a judged answer: an answer and its label are needed",
+                "choose a method for such rows, or name the columns with data.format",
+            )),
+        }
+    }
+
     /// One example as [`PostTrainingExample`]; `data.train_on` has no say here.
     ///
     /// # Errors

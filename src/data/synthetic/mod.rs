@@ -67,6 +67,8 @@ pub enum Shape {
     Chat,
     /// A prompt, the right answer as the chosen one and a wrong one as the rejected one.
     Preference,
+    /// A prompt with an answer and its label: the right one and a wrong one in turn.
+    Judged,
 }
 
 /// A made-up data set as a spec says it.
@@ -90,7 +92,7 @@ impl SyntheticSource {
     }
 
     /// The rows, in the columns that formats know: `prompt` and `completion`, `text`, `prompt` and `answer`, `messages`,
-    /// `prompt`, `chosen` and `rejected`.
+    /// `prompt`, `chosen` and `rejected`, `prompt`, `completion` and `label`.
     pub fn rows(&self) -> Problems {
         Problems {
             place: format!("synthetic {}", self.generator.entry().id).into(),
@@ -118,6 +120,11 @@ impl SyntheticSource {
                 "prompt": prompt,
                 "chosen": format!("{answer}\n"),
                 "rejected": format!("{}\n", wrong.unwrap_or_default()),
+            }),
+            Shape::Judged => serde_json::json!({
+                "prompt": prompt,
+                "label": wrong.is_none(),
+                "completion": format!("{}\n", wrong.unwrap_or(answer)),
             }),
         };
         let fields = match fields {
@@ -156,6 +163,9 @@ impl Problems {
             problem.prompt.hash(&mut hasher);
             let wrong = match shape {
                 Shape::Preference => Some(generator.wrong_answer(&problem, &mut rng)?),
+                Shape::Judged if self.next % 2 == 1 => {
+                    Some(generator.wrong_answer(&problem, &mut rng)?)
+                }
                 _ => None,
             };
             self.seen

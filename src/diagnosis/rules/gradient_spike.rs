@@ -1,63 +1,118 @@
-//! Gradient norms far above their median.
+//! Gradient norms far above those of the steps before them.
 
 use super::metric;
 use crate::base::finding::{Finding, Signal};
 use crate::base::human;
 use crate::base::registry::Entry;
+use crate::base::stats::median;
 use crate::diagnosis::Rule;
-use crate::diagnosis::view::{ENOUGH, View};
+use crate::diagnosis::view::View;
+use crate::run::series::Point;
 
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "gradient_spike",
         title: "gradient norm",
-        summary: "After the warm-up, none of the newest 200 norms exceeds 5 times their median.",
+        summary: "After the warm-up and 100 steps no norm exceeds 10 times the median of the 50 before it, nor 5 times together with a spike of the loss, and no more than five exceed 5 times.",
         source: "norm against its baseline: SPAM, arXiv 2501.06842; clusters pollute Adam's moments: PaLM, arXiv 2204.02311",
     },
     needs: &[metric::GRAD_NORM],
     judge,
 };
 
-/// A norm this many times the median is a spike.
+/// A norm this many times its baseline is a spike, and one that needs no second signal.
 const SPIKE: f64 = 5.0;
+const ALONE: f64 = 10.0;
+/// Norms before it that make the baseline; a median, which a spike among them does not move.
+const BASELINE: usize = 50;
+/// Fewer are none.
+const LEAST: usize = 20;
 /// More spikes than this among 200 steps are a cluster.
 const CLUSTER: usize = 5;
+/// Early norms fall from large to small, warm-up or not.
+const SILENCE: u64 = 100;
+/// Steps in which the loss answers, and how far it then stands out.
+const ANSWER: u64 = 5;
+const SIGMAS: f64 = 7.0;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
-    let median = view.typical(metric::GRAD_NORM)?;
-    let settled = view.warmup().max(ENOUGH as u64);
+    let typical = view.typical(metric::GRAD_NORM)?;
+    let settled = view.warmup().max(SILENCE);
     let norms = view.recent(metric::GRAD_NORM);
-    let spikes: Vec<_> = norms
-        .iter()
-        .filter(|p| p.step > settled && (p.value > SPIKE * median || p.value.is_nan()))
-        .collect();
-    let Some(worst) = spikes.iter().max_by(|a, b| a.value.total_cmp(&b.value)) else {
-        let text = format!("{}  steady", human::number(median));
-        return Some(Finding::pass(Signal::of(metric::GRAD_NORM, median, text)));
+    let spikes = spikes(&norms, settled);
+    let Some((worst, times)) = spikes.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)) else {
+        let text = format!("{}  steady", human::number(typical));
+        return Some(Finding::pass(Signal::of(metric::GRAD_NORM, typical, text)));
     };
-    let (times, at) = (worst.value / median, human::grouped(worst.step));
+    let at = human::grouped(worst.step);
     let text = format!(
-        "{} times its median at step {at}",
+        "{} times its baseline at step {at}",
         human::short(times.round())
     );
     let mut signals = vec![Signal::of(metric::GRAD_NORM, worst.value, text).at(worst.step)];
-    let (cause, fix) = if spikes.len() > CLUSTER {
+    if spikes.len() > CLUSTER {
         let text = format!("{} spikes in {} steps", spikes.len(), norms.len());
         signals.push(Signal::of(metric::GRAD_NORM, spikes.len() as f64, text));
         let cause = "spikes in clusters pollute the optimizer's moments";
-        (
-            cause,
-            format!(
-                "go back to an earlier checkpoint; {}",
-                super::diverged::lower_lr(view)
-            ),
-        )
-    } else {
-        let cause = "an unusual batch; alone it is harmless where the gradient is clipped";
-        (
-            cause,
-            "go on; look at the rows of that step if it comes again".into(),
-        )
-    };
-    Some(Finding::warn(signals, cause, fix).at(format!("step {at}")))
+        let fix = format!(
+            "{}, or begin again from a checkpoint before them",
+            super::diverged::lower_lr(view)
+        );
+        return Some(Finding::warn(signals, cause, fix));
+    }
+    let answered = spikes
+        .iter()
+        .find_map(|(point, _)| loss_spike(view, point.step));
+    if times < ALONE && answered.is_none() {
+        return Some(Finding::pass(signals));
+    }
+    signals.extend(answered);
+    let cause = "a single one is mostly a bad batch";
+    let fix = "no harm if the loss recovers; otherwise look at the data of that step, or lower the clipping norm";
+    Some(Finding::warn(signals, cause, fix))
+}
+
+/// Norms above their baseline, and how many times.
+fn spikes(norms: &[Point], settled: u64) -> Vec<(Point, f64)> {
+    let mut found = Vec::new();
+    for (at, point) in norms.iter().enumerate().filter(|(_, p)| p.step > settled) {
+        let before: Vec<f64> = norms[at.saturating_sub(BASELINE)..at]
+            .iter()
+            .map(|p| p.value)
+            .collect();
+        let Some(baseline) = median(&before).filter(|_| before.len() >= LEAST) else {
+            continue;
+        };
+        let times = if point.value.is_nan() {
+            f64::INFINITY
+        } else {
+            point.value / baseline
+        };
+        if times > SPIKE {
+            found.push((*point, times));
+        }
+    }
+    found
+}
+
+/// The loss that stands out at a step or just after it.
+fn loss_spike(view: &View<'_>, step: u64) -> Option<Signal> {
+    let sigma = view.loss()?.sigma;
+    let losses = view.recent(metric::LOSS);
+    let at = losses.iter().position(|p| p.step >= step)?;
+    let before: Vec<f64> = losses[at.saturating_sub(LEAST)..at]
+        .iter()
+        .map(|p| p.value)
+        .collect();
+    let baseline = median(&before)?;
+    let answer = losses[at..].iter().take_while(|p| p.step <= step + ANSWER);
+    let worst = answer.max_by(|a, b| a.value.total_cmp(&b.value))?;
+    (worst.value > baseline + SIGMAS * sigma.max(1e-3 * baseline)).then(|| {
+        let (from, to) = (human::number(baseline), human::number(worst.value));
+        let text = format!(
+            "train loss jumps from {from} to {to} at step {}",
+            human::grouped(worst.step)
+        );
+        Signal::of(metric::LOSS, worst.value, text).at(worst.step)
+    })
 }

@@ -1,18 +1,28 @@
 //! The list of rules, in the order in which they are shown. A rule is one file and one word here.
 
 mod answer_length;
+mod attention_collapse;
+mod blocks;
+mod clip_tight;
 mod constant_reward;
 mod data_wait;
+mod dead_layer;
 mod diverged;
 mod entropy_collapse;
 mod events;
 mod gradient_spike;
+mod idle_layer;
+mod leak;
 mod lr_too_high;
+mod lr_too_low;
+mod noise_limited;
 mod not_learning;
 mod overfitting;
 mod preflight;
 mod reward_hacking;
+mod same_data;
 mod same_rewards;
+mod sorted_data;
 mod train_loss;
 mod warnings;
 
@@ -34,6 +44,14 @@ pub(super) mod metric {
     pub const SAME_REWARDS: &str = "frac_reward_zero_std";
     pub const ANSWER_LENGTH: &str = "completions/mean_length";
     pub const CUT_ANSWERS: &str = "completions/clipped_ratio";
+    pub const DISPERSION: &str = "loss_dispersion";
+    pub const CONSISTENCY: &str = "grad_consistency";
+    pub const NOISE_SCALE: &str = "noise_scale";
+    pub const DEAD_UNITS: &str = "dead_units/layer";
+    pub const GRAD_BY_LAYER: &str = "grad_norm/layer";
+    pub const UPDATE_BY_LAYER: &str = "update_ratio/layer";
+    pub const ATTENTION_ENTROPY: &str = "attn_entropy/layer";
+    pub const ATTENTION_LARGEST: &str = "attn_logit_max/layer";
 }
 
 /// All of them: what a watch beside an engine keeps.
@@ -51,6 +69,14 @@ pub(super) const READ: &[&str] = &[
     metric::SAME_REWARDS,
     metric::ANSWER_LENGTH,
     metric::CUT_ANSWERS,
+    metric::DISPERSION,
+    metric::CONSISTENCY,
+    metric::NOISE_SCALE,
+    metric::DEAD_UNITS,
+    metric::GRAD_BY_LAYER,
+    metric::UPDATE_BY_LAYER,
+    metric::ATTENTION_ENTROPY,
+    metric::ATTENTION_LARGEST,
 ];
 
 macro_rules! rules {
@@ -59,8 +85,9 @@ macro_rules! rules {
 
 /// Every rule.
 pub const RULES: &[Rule] = rules! {
-    preflight diverged not_learning train_loss overfitting lr_too_high gradient_spike
-    constant_reward reward_hacking same_rewards entropy_collapse answer_length data_wait warnings events
+    preflight diverged not_learning train_loss overfitting lr_too_high lr_too_low gradient_spike clip_tight leak same_data
+    sorted_data dead_layer idle_layer attention_collapse noise_limited constant_reward
+    reward_hacking same_rewards entropy_collapse answer_length data_wait warnings events
 };
 
 /// Whether another rule has already said that the run is lost, and `train_loss` and its like have nothing to add.

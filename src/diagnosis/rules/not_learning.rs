@@ -43,8 +43,9 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let updates = view.typical(metric::UPDATE_RATIO);
-    // Given weights may be as good as they get: there the updates must say so, too.
-    if !view.from_scratch() && updates.is_none_or(|x| x > IDLE) {
+    // Given weights may be as good as they get: there the updates must say so, too. No gradient at all is none anywhere.
+    let cut_off = view.typical(metric::GRAD_NORM) == Some(0.0);
+    if !cut_off && !view.from_scratch() && updates.is_none_or(|x| x > IDLE) {
         return None;
     }
     Some(found(view, loss, updates))
@@ -64,7 +65,8 @@ fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
     );
     let mut signals = vec![Signal::of(metric::LOSS, loss.now, text).at(step)];
     let gradient = view.typical(metric::GRAD_NORM);
-    if let Some(x) = updates.filter(|x| *x < SMALL) {
+    let vanished = gradient.is_some_and(|x| x < VANISHED);
+    if let Some(x) = updates.filter(|x| *x < SMALL && !vanished) {
         let text = format!("an update is {x:.1e} of the weights, 1e-3 is usual");
         signals.push(Signal::of(metric::UPDATE_RATIO, x, text));
         return Finding::fail(signals, "the learning rate is too low", raise_lr(view));
@@ -82,7 +84,7 @@ fn found(view: &View<'_>, loss: &Loss, updates: Option<f64>) -> Finding {
 }
 
 /// 1e-3 suits small models; above it, ten times more than now.
-fn raise_lr(view: &View<'_>) -> String {
+pub(super) fn raise_lr(view: &View<'_>) -> String {
     let lr = view.lr().map_or(1e-3, |lr| (10.0 * lr).max(1e-3));
     let live = if view.state.running() {
         " (t tunes it while it runs)"

@@ -43,16 +43,26 @@ fn a_run_greets_declares_trains_and_finishes_with_the_whole_split() {
 fn every_value_is_declared_and_phases_are_told() {
     let run = Run::new(&["train.max_steps=6"]);
     let events = run.go();
-    let mut phases = Vec::new();
+    let (mut phases, mut declared, mut probed) = (Vec::new(), Vec::new(), 0);
     for event in &events {
         match event {
+            Event::MetricsDeclared { metrics } => {
+                declared.extend(metrics.iter().map(|m| (m.id.clone(), m.per_layer)));
+            }
             Event::Stepped { values, .. } | Event::Evaluated { values, .. } => {
-                assert!(values.keys().all(|id| metrics::find(id).is_some()));
+                let known = |id: &String| declared.contains(&(id.clone(), false));
+                assert!(values.keys().all(known), "{values:?}");
+            }
+            Event::Probed { step, layers } => {
+                let known = |id: &String| declared.contains(&(id.clone(), true));
+                assert!(layers.keys().all(known) && *step > 0, "{layers:?}");
+                probed += 1;
             }
             Event::PhaseChanged { phase, .. } => phases.push(*phase),
             _ => {}
         }
     }
+    assert!(probed > 0, "probes look at the first step");
     assert_eq!(phases[..2], [Phase::Preparing, Phase::Training]);
     for phase in [Phase::Evaluating, Phase::Sampling, Phase::Checkpointing] {
         assert!(phases.contains(&phase), "{phase:?}");

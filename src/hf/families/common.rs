@@ -30,6 +30,7 @@ impl Defaults {
         rope: Rope {
             theta: 10_000.0,
             partial: false,
+            longrope: false,
         },
         eps: 1e-6,
         tied: false,

@@ -14,10 +14,12 @@ pub struct Gemma3;
 const GLOBAL: Rope = Rope {
     theta: 1_000_000.0,
     partial: false,
+    longrope: false,
 };
 const LOCAL: Rope = Rope {
     theta: 10_000.0,
     partial: false,
+    longrope: false,
 };
 
 impl Family for Gemma3 {

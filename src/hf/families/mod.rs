@@ -191,6 +191,14 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
                 let usual = 0.1 * yarn.factor.ln() + 1.0;
                 yarn.attention_factor = Some(yarn.attention_factor.unwrap_or(usual));
             }
+            Some(ScalingConfig::Longrope(long)) => {
+                long.attention_factor = Some(long.attention_factor(shape.seq_len));
+                for list in [&mut long.short_factor, &mut long.long_factor] {
+                    if list.is_empty() {
+                        list.resize(half, 1.0);
+                    }
+                }
+            }
             _ => {}
         }
         let same_everywhere = rope.scaling.is_none() && rope.local_theta == Some(rope.theta);

@@ -1,10 +1,12 @@
-//! Phi-3 and Phi-4: Llama with q, k, v fused into one tensor and gate and up into another; partial RoPE possible.
+//! Phi-3 and Phi-4: Llama with q, k, v fused into one tensor and gate and up into another; partial RoPE and LongRoPE
+//! possible.
 
 use super::super::keys::Keys;
 use super::super::tensors::DiskTensor;
 use super::common::{self, Defaults};
 use super::rope::Rope;
 use super::{Family, one_by_one};
+use crate::nn::position::ScalingConfig;
 use crate::nn::{ModelConfig, ParamInfo};
 use serde_json::{Value, json};
 
@@ -14,6 +16,7 @@ const DEFAULTS: Defaults = Defaults {
     rope: Rope {
         theta: 10_000.0,
         partial: true,
+        longrope: true,
     },
     eps: 1e-5,
     ..Defaults::LLAMA
@@ -39,12 +42,14 @@ impl Family for Phi3 {
         // Read with the scaling, if any; every file has it.
         let _ = keys.size("original_max_position_embeddings")?;
         let config = DEFAULTS.read(keys)?;
-        if config
+        let scaling = config
             .position
             .rope()
-            .is_some_and(|rope| rope.scaling.is_some())
-        {
-            return Err("rotary scaling: transformers scales Phi-3's positions with longrope only, which is not supported".into());
+            .and_then(|rope| rope.scaling.as_ref());
+        if !matches!(scaling, None | Some(ScalingConfig::Longrope(_))) {
+            return Err(
+                "rotary scaling: transformers scales Phi-3's positions with longrope only".into(),
+            );
         }
         Ok(ModelConfig {
             sliding_window: keys.size("sliding_window")?,
@@ -55,7 +60,15 @@ impl Family for Phi3 {
     fn write(&self, config: &ModelConfig) -> Value {
         let mut value = DEFAULTS.write(config);
         value["sliding_window"] = json!(config.sliding_window);
-        value["original_max_position_embeddings"] = json!(config.seq_len);
+        let scaling = config
+            .position
+            .rope()
+            .and_then(|rope| rope.scaling.as_ref());
+        let original = match scaling {
+            Some(ScalingConfig::Longrope(scaling)) => scaling.original_len,
+            _ => config.seq_len,
+        };
+        value["original_max_position_embeddings"] = json!(original);
         value["resid_pdrop"] = json!(0.0);
         value["embd_pdrop"] = json!(0.0);
         // transformers would use its default, which lies outside small vocabularies.

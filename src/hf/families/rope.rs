@@ -1,7 +1,7 @@
 //! RoPE settings in `config.json`: transformers 4 (`rope_theta` and `rope_scaling`) and 5 (`rope_parameters`).
 
 use super::super::keys::Keys;
-use crate::nn::position::scaling::{Linear, Llama3, Yarn};
+use crate::nn::position::scaling::{Linear, Llama3, Longrope, Yarn};
 use crate::nn::position::{PositionConfig, RopeConfig, ScalingConfig};
 use serde_json::{Value, json};
 
@@ -16,6 +16,8 @@ pub struct Rope {
     pub theta: f64,
     /// Whether the family supports partial RoPE.
     pub partial: bool,
+    /// Whether its positions may be stretched by LongRoPE.
+    pub longrope: bool,
 }
 
 impl Rope {
@@ -66,7 +68,7 @@ impl Rope {
         let fraction = table.number("partial_rotary_factor")?;
         let old = table.word("type")?;
         let kind = table.word("rope_type")?.or(old).unwrap_or("default");
-        let scaling = scaling(kind, keys, table)?;
+        let scaling = self.scaling(kind, keys, table)?;
         table.finish()?;
         Ok(RopeConfig {
             theta: theta.unwrap_or(self.theta),
@@ -75,51 +77,80 @@ impl Rope {
             local_theta: None,
         })
     }
-}
 
-fn scaling(kind: &str, keys: &Keys, table: &Keys) -> Result<Option<ScalingConfig>, String> {
-    let need = |key: &str| {
-        table
-            .number(key)?
-            .ok_or_else(|| format!("rotary scaling `{kind}` without {key}"))
-    };
-    // Some files have it in every kind of table.
-    let original = table.size("original_max_position_embeddings")?;
-    let original = match keys.size("original_max_position_embeddings")? {
-        Some(len) => Some(len),
-        None => original,
-    };
-    let longest = || keys.need_size("max_position_embeddings");
-    Ok(match kind {
-        "default" => None,
-        "linear" => Some(ScalingConfig::Linear(Linear {
-            factor: need("factor")?,
-        })),
-        "llama3" => Some(ScalingConfig::Llama3(Llama3 {
-            factor: need("factor")?,
-            low_freq_factor: need("low_freq_factor")?,
-            high_freq_factor: need("high_freq_factor")?,
-            original_len: original.map_or_else(longest, Ok)?,
-        })),
-        "yarn" => {
-            table.only("truncate", &json!(true))?;
-            table.only("mscale", &json!(1.0))?;
-            table.only("mscale_all_dim", &json!(0.0))?;
-            Some(ScalingConfig::Yarn(Yarn {
+    fn scaling(
+        self,
+        kind: &str,
+        keys: &Keys,
+        table: &Keys,
+    ) -> Result<Option<ScalingConfig>, String> {
+        let need = |key: &str| {
+            table
+                .number(key)?
+                .ok_or_else(|| format!("rotary scaling `{kind}` without {key}"))
+        };
+        // Some files have it in every kind of table.
+        let original = table.size("original_max_position_embeddings")?;
+        let original = match keys.size("original_max_position_embeddings")? {
+            Some(len) => Some(len),
+            None => original,
+        };
+        let longest = || keys.need_size("max_position_embeddings");
+        Ok(match kind {
+            "default" => None,
+            "linear" => Some(ScalingConfig::Linear(Linear {
                 factor: need("factor")?,
-                original_len: Some(original.map_or_else(longest, Ok)?),
-                beta_fast: table.number("beta_fast")?.unwrap_or(32.0),
-                beta_slow: table.number("beta_slow")?.unwrap_or(1.0),
-                attention_factor: table.number("attention_factor")?,
-            }))
-        }
-        other => {
-            let other = crate::base::text::one_line(other);
-            return Err(format!(
-                "rotary scaling `{other}` is not supported; use default, linear, llama3 or yarn"
-            ));
-        }
-    })
+            })),
+            "llama3" => Some(ScalingConfig::Llama3(Llama3 {
+                factor: need("factor")?,
+                low_freq_factor: need("low_freq_factor")?,
+                high_freq_factor: need("high_freq_factor")?,
+                original_len: original.map_or_else(longest, Ok)?,
+            })),
+            "yarn" => {
+                table.only("truncate", &json!(true))?;
+                table.only("mscale", &json!(1.0))?;
+                table.only("mscale_all_dim", &json!(0.0))?;
+                Some(ScalingConfig::Yarn(Yarn {
+                    factor: need("factor")?,
+                    original_len: Some(original.map_or_else(longest, Ok)?),
+                    beta_fast: table.number("beta_fast")?.unwrap_or(32.0),
+                    beta_slow: table.number("beta_slow")?.unwrap_or(1.0),
+                    attention_factor: table.number("attention_factor")?,
+                }))
+            }
+            // The older name of the same.
+            "longrope" | "su" if self.longrope => {
+                let list = |key: &str| {
+                    let list = table.numbers(key)?;
+                    list.ok_or_else(|| format!("rotary scaling `{kind}` without {key}"))
+                };
+                let original_len = original.map_or_else(longest, Ok)?;
+                let scaling = Longrope {
+                    short_factor: list("short_factor")?,
+                    long_factor: list("long_factor")?,
+                    original_len,
+                    attention_factor: table.number("attention_factor")?,
+                };
+                // Said in full: a shorter context, which a run may choose, must not change it.
+                let context = match table.number("factor")? {
+                    Some(factor) => (factor * original_len as f64) as usize,
+                    None => longest()?,
+                };
+                let factor = scaling.attention_factor(context);
+                Some(ScalingConfig::Longrope(Longrope {
+                    attention_factor: Some(factor),
+                    ..scaling
+                }))
+            }
+            other => {
+                let other = crate::base::text::one_line(other);
+                return Err(format!(
+                    "rotary scaling `{other}` is not supported by this model type; use default, linear, llama3 or yarn (and longrope with phi3)"
+                ));
+            }
+        })
+    }
 }
 
 /// `rope_parameters` of transformers 5 for a canonical config (see `families::canonical`).
@@ -143,6 +174,13 @@ pub fn parameters(rope: &RopeConfig) -> Value {
             "beta_slow": c.beta_slow,
             "attention_factor": c.attention_factor,
         }),
+        Some(ScalingConfig::Longrope(c)) => json!({
+            "rope_type": "longrope",
+            "short_factor": c.short_factor,
+            "long_factor": c.long_factor,
+            "original_max_position_embeddings": c.original_len,
+            "attention_factor": c.attention_factor,
+        }),
     };
     table["rope_theta"] = json!(rope.theta);
     if rope.fraction != 1.0 {
@@ -162,6 +200,13 @@ pub fn write(position: &PositionConfig, into: &mut Value) {
         if let Some(old) = old.as_object_mut() {
             old.remove("rope_theta");
             old.remove("partial_rotary_factor");
+            if let Some(ScalingConfig::Longrope(_)) = rope.scaling {
+                // transformers 4 takes these three keys and no other.
+                old.remove("original_max_position_embeddings");
+                old.remove("attention_factor");
+                old.insert("type".into(), json!("longrope"));
+                old.remove("rope_type");
+            }
         }
         into[OLD] = old;
     }
@@ -176,6 +221,7 @@ mod tests {
     const LLAMA: Rope = Rope {
         theta: 10_000.0,
         partial: false,
+        longrope: false,
     };
 
     fn read(value: Value) -> Result<RopeConfig, String> {
@@ -240,7 +286,7 @@ mod tests {
             ),
             (
                 json!({"rope_parameters": {"rope_type": "longrope"}}),
-                "`longrope`",
+                "longrope with phi3",
             ),
             (
                 json!({"rope_parameters": {"rope_type": "linear"}}),

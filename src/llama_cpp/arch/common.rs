@@ -232,7 +232,7 @@ pub fn write(config: &ModelConfig, shape: &ModelShape) -> Option<OwnKeys> {
                 keys.push(("rope.scaling.attn_factor", float(factor / usual)));
             }
         }
-        Some(ScalingConfig::Ntk(_)) => return None,
+        Some(ScalingConfig::Ntk(_) | ScalingConfig::Longrope(_)) => return None,
     }
     if let Some(moe) = &config.moe {
         keys.push(("expert_count", count(moe.n_expert)));

@@ -4,6 +4,7 @@ use super::{Node, Pass, Plan};
 use crate::kernels::attention;
 use crate::kernels::rotary::{self, Turn};
 use crate::nn::profile::Part;
+use crate::nn::tap::{self, AttentionInputs};
 use crate::nn::tape::Slot;
 
 impl Pass {
@@ -25,6 +26,14 @@ impl Pass {
                 &mut lse_values,
             );
         });
+        if !self.replays {
+            let seen = AttentionInputs {
+                layer,
+                sizes,
+                qkv: qkv_values,
+            };
+            tap::ask(self.tap.as_ref(), |tap| tap.attention(&seen));
+        }
         self.arena.put(out, out_values);
         self.arena.put(lse, lse_values);
         self.read(lse);

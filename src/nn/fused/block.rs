@@ -6,6 +6,7 @@ use crate::nn::NormPlacement;
 use crate::nn::kv_cache::Texts;
 use crate::nn::layout::{BlockSpans, ExpertSpans, LinearSpans, MlpSpans, NormSpans};
 use crate::nn::step_position::Place;
+use crate::nn::tap::Site;
 use crate::nn::tape::{Slot, Track};
 
 /// The last part of a sub-layer, whose output joins the residual stream.
@@ -72,6 +73,7 @@ impl Pass {
                     self.release_recomputable(h);
                 }
                 let active = self.activation(plan, wide);
+                self.show(Site::FeedForward, layer, active);
                 self.read(wide);
                 let last = Last::Linear {
                     x: active,

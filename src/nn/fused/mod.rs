@@ -26,6 +26,7 @@ use super::footprint::Footprint;
 use super::kv_cache::Texts;
 use super::layout::{NormSpans, Span};
 use super::profile::{Kernels, Part};
+use super::tap::{self, Activation, SharedTap, Site};
 use super::tape::{Arena, Slot, Track};
 use crate::kernels::dropout::Dropout;
 use crate::kernels::logprob;
@@ -151,6 +152,8 @@ pub(crate) struct Pass {
     /// The largest head so far, by the sizes it was called with.
     head_bytes: u64,
     pub kernels: Kernels,
+    /// Who looks on.
+    pub tap: Option<SharedTap>,
 }
 
 impl Pass {
@@ -173,6 +176,7 @@ impl Pass {
             outputs: logprob::Outputs::default(),
             head_bytes: 0,
             kernels: Kernels::default(),
+            tap: None,
         }
     }
 
@@ -189,6 +193,7 @@ impl Pass {
     pub fn forward(&mut self, plan: &Plan, batch: &TokenBatch) {
         let hidden = self.hidden_of(plan, batch);
         self.head_forward(plan, hidden);
+        self.show_logits();
     }
 
     /// The same where the gradient by `outputs` is known beforehand: the head goes forward and backward at once. What
@@ -203,6 +208,26 @@ impl Pass {
         let hidden = self.hidden_of(plan, batch);
         self.into = into;
         self.head_backward(plan, hidden, upstream, grads, HeadPass::Both);
+        self.show_logits();
+    }
+
+    fn show_logits(&self) {
+        tap::ask(self.tap.as_ref(), |tap| tap.logits(self.outputs.lse()));
+    }
+
+    /// Shows the value of a slot to whoever looks on.
+    fn show(&self, site: Site, layer: usize, slot: Slot) {
+        if self.tap.is_some() && !self.replays {
+            let values = self.arena.get(slot);
+            let width = values.len() / self.ids.len().max(1);
+            let seen = Activation {
+                site,
+                layer,
+                values,
+                width,
+            };
+            tap::ask(self.tap.as_ref(), |tap| tap.activation(&seen));
+        }
     }
 
     /// Hidden states of a batch whose targets the head will ask for.
@@ -254,6 +279,7 @@ impl Pass {
             }
             let at = (layer, block);
             let y = self.block(plan, x, at, texts.as_deref_mut(), Output::New);
+            self.show(Site::Block, layer, y);
             let is_boundary = self.boundaries.last() == Some(&x);
             if self.track == Track::Off || !is_boundary {
                 self.read(x);

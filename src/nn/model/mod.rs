@@ -24,6 +24,7 @@ use super::layout::{Layout, Span};
 use super::profile::Part;
 use super::step_position::StepPosition;
 use super::tables::Tables;
+use super::tap::SharedTap;
 use super::tape::Track;
 use super::weights::{Stored, StoredTensor};
 use super::{AdapterConfig, Init, ModelConfig, ModelShape, Naming, ParamInfo, Params};
@@ -296,6 +297,11 @@ impl Model {
 
     pub fn checkpointing(&self) -> ActivationCheckpointing {
         self.checkpointing
+    }
+
+    /// Whom the next training passes are shown to; the composite backend shows nothing.
+    pub fn set_tap(&mut self, tap: Option<SharedTap>) {
+        self.training.tap = tap;
     }
 
     /// Begins to measure the kernels of training passes, from zero.

@@ -11,6 +11,7 @@ pub use parts::{
     MarkKind, Notice, Sample,
 };
 
+use super::layers::LayerMap;
 use super::series::Series;
 use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
@@ -60,6 +61,8 @@ pub struct RunState {
     pub metrics: Vec<MetricInfo>,
     /// By metric id; including undeclared metrics and host readings (at the step of their time).
     pub series: BTreeMap<String, Series>,
+    /// Metrics with a value for each block, by id.
+    pub layers: BTreeMap<String, LayerMap>,
     pub evaluations: VecDeque<Evaluation>,
     pub samples: VecDeque<Sample>,
     /// Held-out examples at the last evaluations.
@@ -178,6 +181,13 @@ impl RunState {
                     push_bounded(&mut self.evaluations, evaluation, MAX_MARKS);
                 }
             }
+            Event::Probed { step, layers } => {
+                for (id, values) in layers {
+                    let values = values.iter().map(|x| x.0 as f32).collect();
+                    let map = self.layers.entry(id.clone()).or_default();
+                    map.push(*step, values);
+                }
+            }
             Event::Sampled {
                 step,
                 prompt,
@@ -275,6 +285,9 @@ impl RunState {
                 direction: metric.direction,
                 source: text::one_line(&metric.source),
                 label: text::one_line(&metric.label),
+                normal: text::one_line(&metric.normal),
+                advice: text::one_line(&metric.advice),
+                estimator: text::one_line(&metric.estimator),
                 ..metric.clone()
             };
             match self.metrics.iter_mut().find(|known| known.id == metric.id) {
@@ -310,6 +323,9 @@ impl RunState {
     fn roll_back(&mut self, step: u64) {
         for series in self.series.values_mut() {
             series.truncate_after(step);
+        }
+        for map in self.layers.values_mut() {
+            map.truncate_after(step);
         }
         self.evaluations.retain(|e| e.step <= step);
         self.samples.retain(|s| s.step <= step);
@@ -351,6 +367,16 @@ impl RunState {
     pub fn tok_per_sec(&self) -> Option<f64> {
         let batch = self.head.as_ref()?.batch_tokens as f64;
         self.pace.step_ms().map(|ms| batch / ms * 1e3)
+    }
+
+    /// Steps of the warm-up; 0 where the spec does not say.
+    pub fn warmup_steps(&self) -> u64 {
+        let schedule = self.head.as_ref().map(|head| &head.spec["schedule"]);
+        let members = schedule.and_then(|schedule| schedule.as_object());
+        let config = members.and_then(|members| members.values().next());
+        config
+            .and_then(|config| config["warmup_steps"].as_u64())
+            .unwrap_or(0)
     }
 
     /// The newest reading of a metric.

@@ -21,6 +21,7 @@ const RL: &[(&str, &str)] = &[
     ("ipo", "dpo"),
     ("kto", "kto"),
     ("orpo", "orpo"),
+    ("simpo", "simpo"),
     ("grpo", "grpo"),
 ];
 
@@ -74,9 +75,14 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("val_set_size", To::Near("data.val_fraction", HELD_OUT)),
     row("rl", To::Method(RL)),
+    row("rl_beta", To::Key("method.*.beta")),
+    row("rpo_alpha", To::Key("method.*.nll_weight")),
+    row("cpo_alpha", To::Key("method.*.nll_weight")),
+    row("simpo_gamma", To::Key("method.*.gamma")),
+    row("kto_desirable_weight", To::Key("method.*.desirable_weight")),
     row(
-        "rl_beta",
-        To::NoEqual("belongs to preferences: not in this build"),
+        "kto_undesirable_weight",
+        To::Key("method.*.undesirable_weight"),
     ),
     row("sequence_len", To::Near("model.seq_len", WINDOWS)),
     row(

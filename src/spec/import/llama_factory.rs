@@ -45,7 +45,9 @@ pub(super) const ROWS: &[Row] = &[
     row("lora_target", To::NoEqual(TARGETS)),
     row(
         "quantization_bit",
-        To::NoEqual("a quantized base needs adapters: not in this build"),
+        To::NoEqual(
+            "a base given to train.from is converted to f32 here; adapter: lora trains it in little memory",
+        ),
     ),
     row("dataset", To::Data(Sets::Listed)),
     row(
@@ -63,13 +65,15 @@ pub(super) const ROWS: &[Row] = &[
         To::NoEqual("every row is used; cut the file with `llmtui data split` or `head`"),
     ),
     row("val_size", To::Near("data.val_fraction", HELD_OUT)),
+    row("pref_beta", To::Key("method.*.beta")),
+    row("pref_loss", To::Loss),
+    row("pref_ftx", To::Key("method.*.nll_weight")),
+    row("simpo_gamma", To::Key("method.*.gamma")),
+    row("dpo_label_smoothing", To::Key("method.*.label_smoothing")),
+    row("kto_chosen_weight", To::Key("method.*.desirable_weight")),
     row(
-        "pref_beta",
-        To::NoEqual("belongs to preferences: not in this build"),
-    ),
-    row(
-        "pref_loss",
-        To::NoEqual("belongs to preferences: not in this build"),
+        "kto_rejected_weight",
+        To::Key("method.*.undesirable_weight"),
     ),
     row("packing", To::Either("data.packing", "packed", "padded")),
     row(

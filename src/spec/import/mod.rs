@@ -8,7 +8,7 @@ mod shared;
 mod trl;
 
 use super::draft::{Draft, shown};
-use super::schema::root;
+use super::schema::{Kind, root};
 use super::yaml::{self, YamlError};
 use data::Sets;
 use serde_json::{Map, Value};
@@ -76,6 +76,8 @@ enum To {
     WarmupRatio,
     /// The training method: theirs and ours.
     Method(&'static [(&'static str, &'static str)]),
+    /// The loss of a preference method: a method of its own here, or one of its settings.
+    Loss,
     /// Datasets.
     Data(Sets),
     /// A setting of the one dataset.
@@ -199,13 +201,19 @@ pub fn import(name: &str, text: &str, from: Option<Dialect>) -> Result<Imported,
             .filter(|n| *n > 0),
     };
     // Choices first: settings below them belong to the selected member.
-    let is_choice = |key: &str| matches!(dialect.row(key).map(|r| r.to), Some(To::Word(..)));
-    let (choices, rest): (Vec<_>, Vec<_>) = map.iter().partition(|(key, _)| is_choice(key));
-    for (key, value) in choices.into_iter().chain(rest) {
-        reader.key(key, value);
-    }
     if dialect == Dialect::Trl {
         reader.method(trl::method(&keys));
+    }
+    let order = |key: &str| match dialect.row(key).map(|r| r.to) {
+        Some(To::Method(_)) => 0,
+        Some(To::Loss) => 1,
+        Some(To::Word(..)) => 2,
+        _ => 3,
+    };
+    let mut entries: Vec<_> = map.iter().collect();
+    entries.sort_by_key(|(key, _)| order(key));
+    for (key, value) in entries {
+        reader.key(key, value);
     }
     reader.lay_sources();
     reader.lines.sort_by_key(|line| line.fate);
@@ -245,10 +253,19 @@ impl Reader {
                     .as_str()
                     .and_then(|w| words.iter().find(|(t, _)| *t == w));
                 match ours {
+                    Some((word, ours)) if self.is_loss(word, ours) => {
+                        let why = format!("from {theirs}");
+                        let _ = self.draft.set("method", ours, &why);
+                        self.set(theirs, "method.*.loss", word, "");
+                    }
                     Some((_, ours)) => self.method_line(theirs, ours),
                     None => self.line(Fate::Unknown, theirs, "", "an unknown method"),
                 }
             }
+            To::Loss => match plain(value) {
+                word if matches!(&*word, "orpo" | "simpo") => self.method_line(theirs, &word),
+                word => self.set(theirs, "method.*.loss", &word, ""),
+            },
             To::Data(sets) => self.data(sets, theirs, value),
             To::OfData(part) => self.data_part(part, theirs, value),
             To::Template(words) => self.template(theirs, words, value),
@@ -264,6 +281,15 @@ impl Reader {
             }
             To::Needless(words) => self.line(Fate::Needless, theirs, "", words),
         }
+    }
+
+    /// Whether a tool's method is a loss of one of ours.
+    fn is_loss(&self, word: &str, ours: &str) -> bool {
+        let losses = root().at(&format!("method.{ours}.loss"));
+        losses.is_some_and(|node| match &node.kind {
+            Kind::Choice(words) => words.iter().any(|w| w == word),
+            _ => false,
+        })
     }
 
     fn line(&mut self, fate: Fate, theirs: String, ours: &str, words: impl Into<String>) {

@@ -26,6 +26,8 @@ pub(super) fn method(keys: &[&str]) -> &'static str {
         () if has("num_generations") => "grpo",
         () if has("desirable_weight") || has("undesirable_weight") => "kto",
         () if has("center_rewards_coefficient") => "reward",
+        () if has("cpo_alpha") && !has("simpo_gamma") => "cpo",
+        () if has("simpo_gamma") => "simpo",
         () if has("beta") => "dpo",
         () => "sft",
     }
@@ -65,13 +67,20 @@ pub(super) const ROWS: &[Row] = &[
         "temperature",
         To::NoEqual("for rollouts; samples use sample.sampling.temperature"),
     ),
+    row("beta", To::Key("method.*.beta")),
+    row("loss_type", To::Loss),
+    row("label_smoothing", To::Key("method.*.label_smoothing")),
+    row("desirable_weight", To::Key("method.*.desirable_weight")),
+    row("undesirable_weight", To::Key("method.*.undesirable_weight")),
+    row("simpo_gamma", To::Key("method.*.gamma")),
+    row("cpo_alpha", To::Key("method.*.nll_weight")),
     row(
-        "beta",
-        To::NoEqual("belongs to preferences: not in this build"),
+        "center_rewards_coefficient",
+        To::NoEqual("belongs to reward models, which this build does not train"),
     ),
     row(
-        "loss_type",
-        To::NoEqual("belongs to preferences: not in this build"),
+        "precompute_ref_log_probs",
+        To::Flag("method.*.reference", "precomputed"),
     ),
     row("packing", To::Either("data.packing", "packed", "padded")),
     row(

@@ -8,6 +8,7 @@
 mod backward;
 mod cached;
 mod forward;
+mod row;
 mod scores;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ mod tile;
 pub use backward::{Saved, backward};
 pub use cached::forward_cached;
 pub use forward::forward;
+pub use row::scores_of;
 pub use scores::Scores;
 
 use super::positions::Positions;

@@ -98,6 +98,11 @@ impl Outputs {
         }
     }
 
+    /// Log of the sum of exponentials of each row's logits.
+    pub fn lse(&self) -> &[f32] {
+        &self.lse
+    }
+
     /// Bytes that stay allocated.
     pub fn bytes(&self) -> u64 {
         let rows = [

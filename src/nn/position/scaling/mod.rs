@@ -2,11 +2,13 @@
 
 mod linear;
 mod llama3;
+mod longrope;
 mod ntk;
 mod yarn;
 
 pub use linear::Config as Linear;
 pub use llama3::Config as Llama3;
+pub use longrope::Config as Longrope;
 pub use ntk::Config as Ntk;
 pub use yarn::Config as Yarn;
 
@@ -22,7 +24,7 @@ pub trait Scaling {
 
 crate::base::registry! {
     /// How rotary positions are stretched over longer texts.
-    pub enum ScalingConfig: dyn Scaling { linear: Linear, ntk: Ntk, yarn: Yarn, llama3: Llama3 }
+    pub enum ScalingConfig: dyn Scaling { linear: Linear, ntk: Ntk, yarn: Yarn, llama3: Llama3, longrope: Longrope }
 }
 
 #[cfg(test)]
@@ -41,6 +43,10 @@ mod tests {
             }),
             ScalingConfig::Llama3(Llama3 {
                 factor: 1.0,
+                ..Default::default()
+            }),
+            ScalingConfig::Longrope(Longrope {
+                short_factor: vec![1.0; 32],
                 ..Default::default()
             }),
         ];

@@ -1,4 +1,8 @@
-//! What is known about each training method, whatever the goal: needs, costs, risks, alternatives, sources. One row each.
+//! What is known about each training method, whatever the goal: needs, costs, risks, alternatives, sources. One row each, for
+//! advice and for plans. Of a method that this build trains, its own `needs` say what it learns from.
+
+use crate::data::Unit;
+use crate::methods::MethodConfig;
 
 /// A method that advice can name, trainable here or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -10,6 +14,8 @@ pub enum MethodId {
     Dpo,
     Kto,
     Orpo,
+    SimPo,
+    Cpo,
     Grpo,
     Rloo,
     Ppo,
@@ -28,13 +34,20 @@ pub struct Facts {
     pub needs: &'static str,
     /// Typical amount.
     pub typical: &'static str,
-    /// Bytes per parameter besides the trained copy: reference, reward and value models at two bytes each, plus the
-    /// critic's own training state.
-    pub frozen_bytes_per_param: f64,
-    /// Copies with gradients and moments.
-    pub trained_copies: f64,
-    /// FLOPs per training token in units of the parameter count, rollouts included.
-    pub flops_per_token: f64,
+    /// An example is two answers.
+    pub pairs: bool,
+    /// It compares with a frozen copy of the starting weights.
+    pub reference: bool,
+    /// A second frozen model scores answers.
+    pub reward_model: bool,
+    /// A critic trains beside the policy.
+    pub critic: bool,
+    /// It learns from answers that it samples itself.
+    pub rolls_out: bool,
+    /// Times that each batch is trained on.
+    pub updates: f64,
+    /// Forward passes without a gradient for each, sampling not counted: of reference, reward and value models.
+    pub forwards: f64,
     /// The cost in words.
     pub cost: &'static str,
     /// Common failures, with the symptom of each.
@@ -49,6 +62,53 @@ pub struct Facts {
     pub adapters: bool,
 }
 
+impl Facts {
+    /// The method as this build trains it, with its defaults; `None` where it does not.
+    pub fn trained(&self) -> Option<MethodConfig> {
+        let word = self.spec_word;
+        serde_json::from_value(serde_json::json!({ word: {} })).ok()
+    }
+
+    /// Sequences of an example.
+    pub fn sequences(&self) -> u64 {
+        match self.trained() {
+            Some(method) => method.needs().unit.sequences() as u64,
+            None if self.pairs => Unit::Pair.sequences() as u64,
+            None => 1,
+        }
+    }
+
+    /// Whether it needs a frozen reference model.
+    pub fn has_reference(&self) -> bool {
+        match self.trained() {
+            Some(method) => method.needs().reference.is_some(),
+            None => self.reference,
+        }
+    }
+
+    /// Copies with gradients and moments.
+    pub fn trained_copies(&self) -> f64 {
+        match (self.updates > 0.0, self.critic) {
+            (false, _) => 0.0,
+            (true, false) => 1.0,
+            (true, true) => 2.0,
+        }
+    }
+
+    /// Bytes per parameter besides the trained copies: frozen models at two bytes each.
+    pub fn frozen_bytes_per_param(&self) -> f64 {
+        2.0 * (f64::from(u8::from(self.has_reference())) + f64::from(u8::from(self.reward_model)))
+    }
+
+    /// FLOPs per token of a training sequence in units of the parameter count: forward 2, backward 4 (2 through a frozen
+    /// base, which has no weight gradients), every pass without a gradient 2, sampling 2.
+    pub fn flops_per_token(&self, policy: f64) -> f64 {
+        let critic = if self.critic { 6.0 } else { 0.0 };
+        let sampling = if self.rolls_out { 2.0 } else { 0.0 };
+        self.updates * (policy + critic) + 2.0 * self.forwards + sampling
+    }
+}
+
 use MethodId as M;
 
 /// Every method, the plain ones first: the order decides between equals.
@@ -59,9 +119,13 @@ pub const FACTS: &[Facts] = &[
         spec_word: "pretrain",
         needs: "plain text, about 20 tokens per parameter",
         typical: "1 MB for a toy, 2 B tokens for 100M parameters",
-        frozen_bytes_per_param: 0.0,
-        trained_copies: 1.0,
-        flops_per_token: 6.0,
+        pairs: false,
+        reference: false,
+        reward_model: false,
+        critic: false,
+        rolls_out: false,
+        updates: 1.0,
+        forwards: 0.0,
         cost: "6 FLOPs per parameter and token",
         risks: &[
             "the loss stays at ln(vocabulary): targets are not shifted",
@@ -80,9 +144,13 @@ pub const FACTS: &[Facts] = &[
         spec_word: "pretrain",
         needs: "plain text of the field, with 10 to 20 % general text mixed in",
         typical: "50M tokens at least, 1 to 20 B for a whole field",
-        frozen_bytes_per_param: 0.0,
-        trained_copies: 1.0,
-        flops_per_token: 6.0,
+        pairs: false,
+        reference: false,
+        reward_model: false,
+        critic: false,
+        rolls_out: false,
+        updates: 1.0,
+        forwards: 0.0,
         cost: "6 FLOPs per parameter and token",
         risks: &[
             "forgetting: the loss on general text rises",
@@ -100,9 +168,13 @@ pub const FACTS: &[Facts] = &[
         spec_word: "sft",
         needs: "prompts with good answers, or conversations",
         typical: "500 to 2,000 for one task, 1k to 10k curated for general use",
-        frozen_bytes_per_param: 0.0,
-        trained_copies: 1.0,
-        flops_per_token: 6.0,
+        pairs: false,
+        reference: false,
+        reward_model: false,
+        critic: false,
+        rolls_out: false,
+        updates: 1.0,
+        forwards: 0.0,
         cost: "6 FLOPs per parameter and token, prompts included",
         risks: &[
             "it never stops: the end-of-turn token is masked",
@@ -121,9 +193,13 @@ pub const FACTS: &[Facts] = &[
         spec_word: "dpo",
         needs: "prompts with a chosen and a rejected answer each",
         typical: "5k to 60k pairs",
-        frozen_bytes_per_param: 2.0,
-        trained_copies: 1.0,
-        flops_per_token: 8.0,
+        pairs: true,
+        reference: true,
+        reward_model: false,
+        critic: false,
+        rolls_out: false,
+        updates: 1.0,
+        forwards: 1.0,
         cost: "8 FLOPs per parameter and token of both answers; plus a frozen reference model",
         risks: &[
             "the loss is not 0.693 at the first step: the reference differs",
@@ -142,10 +218,14 @@ pub const FACTS: &[Facts] = &[
         spec_word: "kto",
         needs: "single answers labelled good or bad",
         typical: "5k to 50k labels, not all on one side",
-        frozen_bytes_per_param: 2.0,
-        trained_copies: 1.0,
-        flops_per_token: 12.0,
-        cost: "about 12 FLOPs per parameter and token; plus a frozen reference model",
+        pairs: false,
+        reference: true,
+        reward_model: false,
+        critic: false,
+        rolls_out: false,
+        updates: 1.0,
+        forwards: 3.0,
+        cost: "12 FLOPs per parameter and token: the baseline takes two passes more; plus a frozen reference model",
         risks: &[
             "unstable at batch size 1: the baseline is the example itself",
             "90 % of labels are good: upweight the rare side",
@@ -162,9 +242,13 @@ pub const FACTS: &[Facts] = &[
         spec_word: "orpo",
         needs: "prompts with a chosen and a rejected answer each",
         typical: "10k to 60k pairs",
-        frozen_bytes_per_param: 0.0,
-        trained_copies: 1.0,
-        flops_per_token: 6.0,
+        pairs: true,
+        reference: false,
+        reward_model: false,
+        critic: false,
+        rolls_out: false,
+        updates: 1.0,
+        forwards: 0.0,
         cost: "6 FLOPs per parameter and token of both answers; no reference model",
         risks: &["weak pairs: the SFT part does all the work"],
         watch: "odds ratio, validation loss of chosen answers",
@@ -174,14 +258,63 @@ pub const FACTS: &[Facts] = &[
         adapters: true,
     },
     Facts {
+        id: M::SimPo,
+        title: "SimPO",
+        spec_word: "simpo",
+        needs: "prompts with a chosen and a rejected answer each",
+        typical: "10k to 60k pairs",
+        pairs: true,
+        reference: false,
+        reward_model: false,
+        critic: false,
+        rolls_out: false,
+        updates: 1.0,
+        forwards: 0.0,
+        cost: "6 FLOPs per parameter and token of both answers; no reference model",
+        risks: &[
+            "nothing ties it to the start: a high learning rate ruins the model",
+            "beta of DPO (0.1) is far too small here: 2 to 2.5",
+        ],
+        watch: "reward margin and accuracy, answer length",
+        cheaper: "SFT on the chosen answers alone",
+        lr: "5e-7 to 1e-6",
+        source: "Meng et al. 2024, arXiv 2405.14734",
+        adapters: true,
+    },
+    Facts {
+        id: M::Cpo,
+        title: "CPO",
+        spec_word: "cpo",
+        needs: "prompts with a chosen and a rejected answer each",
+        typical: "10k to 60k pairs",
+        pairs: true,
+        reference: false,
+        reward_model: false,
+        critic: false,
+        rolls_out: false,
+        updates: 1.0,
+        forwards: 0.0,
+        cost: "6 FLOPs per parameter and token of both answers; no reference model",
+        risks: &["whole answers are compared: long ones weigh more"],
+        watch: "reward accuracy, likelihood of chosen answers",
+        cheaper: "SFT on the chosen answers alone",
+        lr: "1e-6",
+        source: "Xu et al. 2024, arXiv 2401.08417",
+        adapters: true,
+    },
+    Facts {
         id: M::Grpo,
         title: "GRPO",
         spec_word: "grpo",
         needs: "prompts and a program that scores answers; pass rate between 10 and 90 %",
         typical: "1k to 50k prompts, 4 to 8 completions each",
-        frozen_bytes_per_param: 0.0,
-        trained_copies: 1.0,
-        flops_per_token: 24.0,
+        pairs: false,
+        reference: true,
+        reward_model: false,
+        critic: false,
+        rolls_out: true,
+        updates: 1.0,
+        forwards: 1.0,
         cost: "the model generates its own completions: rollouts dominate the time",
         risks: &[
             "every completion of a group gets the same reward: no learning signal",
@@ -200,9 +333,13 @@ pub const FACTS: &[Facts] = &[
         spec_word: "rloo",
         needs: "prompts and a reward function",
         typical: "1k to 50k prompts, 4 to 8 completions each",
-        frozen_bytes_per_param: 2.0,
-        trained_copies: 1.0,
-        flops_per_token: 20.0,
+        pairs: false,
+        reference: true,
+        reward_model: false,
+        critic: false,
+        rolls_out: true,
+        updates: 1.0,
+        forwards: 1.0,
         cost: "rollouts dominate the time; no critic",
         risks: &[
             "high variance with 2 completions: use 4",
@@ -220,10 +357,13 @@ pub const FACTS: &[Facts] = &[
         spec_word: "ppo",
         needs: "prompts and a reward model",
         typical: "10k to 50k prompts",
-        // Reference and reward model; the critic is a second trained copy.
-        frozen_bytes_per_param: 4.0,
-        trained_copies: 2.0,
-        flops_per_token: 56.0,
+        pairs: false,
+        reference: true,
+        reward_model: true,
+        critic: true,
+        rolls_out: true,
+        updates: 4.0,
+        forwards: 3.0,
         cost: "four models at once: about 56 FLOPs per parameter and answer token",
         risks: &[
             "reward rises while quality falls: the reward model is exploited",
@@ -242,9 +382,13 @@ pub const FACTS: &[Facts] = &[
         spec_word: "reward",
         needs: "prompts with a chosen and a rejected answer each",
         typical: "10k pairs for something narrow, 100k to 1M for general use",
-        frozen_bytes_per_param: 0.0,
-        trained_copies: 1.0,
-        flops_per_token: 12.0,
+        pairs: true,
+        reference: false,
+        reward_model: false,
+        critic: false,
+        rolls_out: false,
+        updates: 1.0,
+        forwards: 0.0,
         cost: "6 FLOPs per parameter and token of both answers",
         risks: &[
             "length bias: compare with a length-only baseline",
@@ -262,9 +406,13 @@ pub const FACTS: &[Facts] = &[
         spec_word: "",
         needs: "nothing but the documents or a few examples",
         typical: "any amount",
-        frozen_bytes_per_param: 0.0,
-        trained_copies: 0.0,
-        flops_per_token: 0.0,
+        pairs: false,
+        reference: false,
+        reward_model: false,
+        critic: false,
+        rolls_out: false,
+        updates: 0.0,
+        forwards: 0.0,
         cost: "none before use; longer prompts afterwards",
         risks: &[
             "the right passage is not found",
@@ -277,3 +425,43 @@ pub const FACTS: &[Facts] = &[
         adapters: false,
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the literature counts for each token of a sequence (methods compared by their passes).
+    #[test]
+    fn methods_cost_what_their_passes_come_to() {
+        let cost = |word: &str| {
+            let facts = FACTS.iter().find(|f| f.spec_word == word).unwrap();
+            facts.flops_per_token(6.0)
+        };
+        for (word, flops) in [
+            ("pretrain", 6.0),
+            ("sft", 6.0),
+            ("reward", 6.0),
+            ("dpo", 8.0),
+            ("kto", 12.0),
+            ("orpo", 6.0),
+            ("simpo", 6.0),
+            ("cpo", 6.0),
+            ("grpo", 10.0),
+            ("rloo", 10.0),
+            ("ppo", 56.0),
+        ] {
+            assert_eq!(cost(word), flops, "{word}");
+        }
+    }
+
+    #[test]
+    fn the_table_holds_every_method_that_is_trained_and_says_what_it_needs() {
+        for entry in MethodConfig::ENTRIES {
+            let facts = FACTS.iter().find(|f| f.spec_word == entry.id);
+            let facts = facts.unwrap_or_else(|| panic!("no row for {}", entry.id));
+            let needs = facts.trained().unwrap().needs();
+            assert_eq!(needs.unit == Unit::Pair, facts.pairs, "{}", entry.id);
+            assert!(facts.reference || needs.reference.is_none(), "{}", entry.id);
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! `llmtui score`: what a model makes of given texts and answers, token by token, for people and scripts to check.
+
+use super::Context;
+use super::exit::{Exit, Failure};
+use super::model_ref;
+use crate::base::child::Child;
+use crate::base::text::one_line;
+use crate::data::chat::Template;
+use crate::data::formats::FormatChoice;
+use crate::data::render::Renderer;
+use crate::data::source::{ReadContext, SourceConfig};
+use crate::data::{
+    Content, DataError, Document, Example, OnBadRow, Place, TrainOn, examples, tokenizer,
+};
+use crate::engine::export::Source;
+use crate::engine::perplexity::token_logps;
+use crate::models::Parts;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Score texts and answers: log-probabilities, perplexity, bits per byte
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui score runs/…/checkpoints/step-001000 held-out.txt
+  llmtui score model-q8_0.gguf pairs.jsonl --json
+
+A .txt or .md file is one text. Rows of other files are texts, conversations, prompts with answers, preference pairs or
+judged answers: only answers are scored. Logarithms are natural; bits per byte are of the scored text.")]
+pub struct Args {
+    /// A checkpoint folder, a run (its best checkpoint), a Hugging Face model folder, a GGUF file or a hub id
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// Text, or rows in any format that training reads
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Tokens of a window; each begins with the last token of the one before. Default: the model's context
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub window: Option<u64>,
+    /// Chat template of rows of turns: auto (the model's own), a built-in name, a .jinja file
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    pub template: String,
+    /// Print one JSON object, with ids and the log-probability of each token
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A text or an answer, scored.
+struct ScoredText {
+    place: String,
+    /// `text`, `answer`, `chosen`, `rejected`, `desirable`, `undesirable`.
+    label: &'static str,
+    ids: Vec<u32>,
+    /// Of each scored token, in nats.
+    logps: Vec<f32>,
+    /// Bytes of UTF-8 that the scored tokens spell.
+    bytes: usize,
+}
+
+impl ScoredText {
+    fn logp(&self) -> f64 {
+        self.logps.iter().map(|x| f64::from(*x)).sum()
+    }
+
+    fn to_json(&self) -> Value {
+        let mut value = figures(self.logps.len(), self.bytes, self.logp());
+        value["place"] = json!(self.place);
+        value["label"] = json!(self.label);
+        value["ids"] = json!(self.ids);
+        value["logps"] = json!(self.logps);
+        value
+    }
+}
+
+/// Sum and means of a log-probability.
+fn figures(tokens: usize, bytes: usize, logp: f64) -> Value {
+    let per_token = logp / tokens.max(1) as f64;
+    json!({
+        "tokens": tokens,
+        "bytes": bytes,
+        "logp": logp,
+        "logp_per_token": per_token,
+        "perplexity": (-per_token).exp(),
+        "bits_per_byte": -logp / std::f64::consts::LN_2 / bytes.max(1) as f64,
+    })
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let path = model_ref::find(&args.model, Parts::Everything, cx)?;
+    let yours = |what: String, hint: String| Failure::yours(one_line(&what), hint);
+    let child = Child::of_this_program();
+    let tokenizer = tokenizer::load(&path, &child)
+        .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it".into()))?;
+    let data = |e: DataError| yours(e.to_string(), e.hint().to_string());
+    let template = Template::choose(&args.template, &tokenizer, &child).map_err(data)?;
+    let renderer = Renderer::new(Arc::new(tokenizer), template, TrainOn::Auto);
+    let documents = match is_text(&args.file) {
+        true => vec![whole(&args.file, &renderer)?],
+        false => rows(&args.file, &renderer).map_err(data)?,
+    };
+    let mut source = Source::open(&path)
+        .map_err(|e| yours(e.to_string(), "llmtui runs lists what is here".into()))?;
+    let context = source.model.shape().seq_len;
+    let window = args.window.map_or(context, |n| n as usize).min(context);
+    let mut scored = Vec::new();
+    for (place, label, document) in documents {
+        let logps = token_logps(&mut source.model, &document.ids, window)?;
+        let targets = document.ids.iter().zip(&document.supervised).skip(1);
+        let counted: Vec<(u32, f32)> = targets
+            .zip(logps)
+            .filter(|((_, supervised), _)| **supervised)
+            .map(|((id, _), logp)| (*id, logp))
+            .collect();
+        let (ids, logps): (Vec<u32>, Vec<f32>) = counted.into_iter().unzip();
+        let bytes = renderer.tokenizer().decode(&ids).len();
+        scored.push(ScoredText {
+            place,
+            label,
+            ids,
+            logps,
+            bytes,
+        });
+    }
+    if scored.iter().all(|text| text.logps.is_empty()) {
+        let what = format!("{}: nothing to score", args.file.display());
+        let hint = "a text needs two tokens, an answer one that the chat template marks as the assistant's";
+        return Err(Failure::yours(what, hint).into());
+    }
+    let first = first_token(&renderer);
+    let text = match args.json {
+        true => as_json(args, window, &first, &scored)?,
+        false => as_text(args, window, &first, &scored),
+    };
+    use std::io::Write;
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+fn is_text(file: &Path) -> bool {
+    file.extension().is_some_and(|e| e == "txt" || e == "md")
+}
+
+type Labelled = (String, &'static str, Document);
+
+/// The file as one text, without a token that ends it: nobody knows that it ends there.
+fn whole(file: &Path, renderer: &Renderer) -> anyhow::Result<Labelled> {
+    let text = std::fs::read_to_string(file).map_err(|e| {
+        let what = format!("{}: {e}", file.display());
+        Failure::yours(what, "a file of plain text in UTF-8 is needed")
+    })?;
+    let place = Place {
+        file: file.display().to_string().into(),
+        row: 1,
+    };
+    let example = Example::new(Content::Text(text));
+    let mut document = renderer
+        .document(&example, &place)
+        .map_err(|e| Failure::yours(one_line(&e.to_string()), "check the file"))?;
+    if document.ids.len() > 1 && document.ids.last().copied() == renderer.tokenizer().eos() {
+        document.ids.pop();
+        document.supervised.pop();
+    }
+    Ok((place.file.to_string(), "text", document))
+}
+
+/// The texts and answers of each row, in the order of the file.
+fn rows(file: &Path, renderer: &Renderer) -> Result<Vec<Labelled>, DataError> {
+    let source = SourceConfig::path(file.to_string_lossy());
+    let read = ReadContext::default();
+    let found = examples(&source, FormatChoice::default(), OnBadRow::Error, &read)?;
+    let mut documents = Vec::new();
+    for row in found {
+        let (place, example) = row?;
+        let mut add = |label, document| documents.push((place.to_string(), label, document));
+        match &example.content {
+            Content::Preference { .. } => {
+                let [chosen, rejected] = renderer.pair(&example, &place)?;
+                add("chosen", chosen);
+                add("rejected", rejected);
+            }
+            Content::Labelled { desirable, .. } => {
+                let [answer, _] = renderer.judged(&example, &place)?;
+                add(
+                    if *desirable {
+                        "desirable"
+                    } else {
+                        "undesirable"
+                    },
+                    answer,
+                );
+            }
+            Content::Text(_) => add("text", renderer.document(&example, &place)?),
+            _ => add("answer", renderer.document(&example, &place)?),
+        }
+    }
+    Ok(documents)
+}
+
+/// The token that stands in front of texts, if the tokenizer puts one there.
+fn first_token(renderer: &Renderer) -> Option<String> {
+    let place = Place {
+        file: "".into(),
+        row: 1,
+    };
+    let with = renderer
+        .document(&Example::new(Content::Text("a".into())), &place)
+        .ok()?;
+    let plain = renderer.tokenizer().encode("a").ok()?;
+    let first = *with.ids.first()?;
+    (plain.first() != Some(&first)).then(|| renderer.tokenizer().token(first))?
+}
+
+/// How often the first of two answers is more probable: as a whole, and per token; and how often it is the longer one.
+fn ranked(scored: &[ScoredText]) -> Option<[f64; 3]> {
+    let pairs: Vec<&[ScoredText]> = scored.chunks_exact(2).collect();
+    if scored.iter().all(|text| text.label != "chosen") || pairs.is_empty() {
+        return None;
+    }
+    let share = |right: &dyn Fn(&ScoredText, &ScoredText) -> bool| {
+        let n = pairs
+            .iter()
+            .filter(|pair| right(&pair[0], &pair[1]))
+            .count();
+        n as f64 / pairs.len() as f64
+    };
+    let per_token = |text: &ScoredText| text.logp() / text.logps.len().max(1) as f64;
+    Some([
+        share(&|a, b| a.logp() > b.logp()),
+        share(&|a, b| per_token(a) > per_token(b)),
+        share(&|a, b| a.logps.len() > b.logps.len()),
+    ])
+}
+
+fn total(scored: &[ScoredText]) -> (usize, usize, f64) {
+    scored
+        .iter()
+        .fold((0, 0, 0.0), |(tokens, bytes, logp), text| {
+            (
+                tokens + text.logps.len(),
+                bytes + text.bytes,
+                logp + text.logp(),
+            )
+        })
+}
+
+fn as_json(
+    args: &Args,
+    window: usize,
+    first: &Option<String>,
+    scored: &[ScoredText],
+) -> anyhow::Result<String> {
+    let (tokens, bytes, logp) = total(scored);
+    let mut value = json!({
+        "model": args.model,
+        "file": args.file.display().to_string(),
+        "window": window,
+        "first_token": first,
+        "texts": scored.iter().map(ScoredText::to_json).collect::<Vec<_>>(),
+        "total": figures(tokens, bytes, logp),
+    });
+    if let Some([whole, per_token, longer]) = ranked(scored) {
+        value["chosen_more_probable"] = json!(whole);
+        value["chosen_more_probable_per_token"] = json!(per_token);
+        value["chosen_longer"] = json!(longer);
+    }
+    Ok(format!("{}\n", serde_json::to_string_pretty(&value)?))
+}
+
+fn as_text(args: &Args, window: usize, first: &Option<String>, scored: &[ScoredText]) -> String {
+    let mut out = String::new();
+    let (tokens, bytes, logp) = total(scored);
+    if scored.len() > 1 {
+        let _ = writeln!(
+            out,
+            "{:<28} {:<11} {:>7} {:>12} {:>10}",
+            "place", "", "tokens", "logp", "per token"
+        );
+        for text in scored {
+            let n = text.logps.len();
+            let per_token = text.logp() / n.max(1) as f64;
+            let (place, label) = (one_line(&text.place), text.label);
+            let _ = writeln!(
+                out,
+                "{place:<28} {label:<11} {n:>7} {:>12.4} {per_token:>10.4}",
+                text.logp()
+            );
+        }
+        out.push('\n');
+    }
+    let begins = match first {
+        Some(token) => format!("texts begin with {}", one_line(token)),
+        None => "no token in front: the first is not scored".into(),
+    };
+    let of = figures(tokens, bytes, logp);
+    let figure = |name: &str| of[name].as_f64().unwrap_or(f64::NAN);
+    let _ = writeln!(
+        out,
+        "{}: {tokens} tokens, {bytes} bytes",
+        args.file.display()
+    );
+    let _ = writeln!(
+        out,
+        "windows           {window} tokens, each begins with the last token of the one before; {begins}"
+    );
+    let _ = writeln!(
+        out,
+        "log-probability   {logp:.4} nats, {:.4} per token",
+        figure("logp_per_token")
+    );
+    let _ = writeln!(out, "perplexity        {:.4}", figure("perplexity"));
+    let _ = writeln!(out, "bits per byte     {:.4}", figure("bits_per_byte"));
+    if let Some([whole, per_token, longer]) = ranked(scored) {
+        let _ = writeln!(
+            out,
+            "pairs             chosen more probable in {:.1} %, per token in {:.1} %; longer in {:.1} %",
+            100.0 * whole,
+            100.0 * per_token,
+            100.0 * longer
+        );
+    }
+    out
+}

@@ -1,0 +1,56 @@
+//! Attention so sharp that its softmax no longer moves.
+
+use super::{blocks, metric};
+use crate::base::finding::{Finding, Signal};
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "attention_collapse",
+        title: "attention",
+        summary: "No block's attention entropy stays below 0.05 of what is possible while its largest score is above 100.",
+        source: "entropy collapse: Zhai et al. 2023, arXiv 2303.06296; 100: Kimi K2, arXiv 2507.20534",
+    },
+    needs: &[metric::ATTENTION_ENTROPY, metric::ATTENTION_LARGEST],
+    judge,
+};
+
+const SHARP: f32 = 0.05;
+const LARGE: f32 = 100.0;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let sharp = blocks::lasting(view, metric::ATTENTION_ENTROPY, |values, b| {
+        values[b] < SHARP
+    });
+    let large = blocks::lasting(view, metric::ATTENTION_LARGEST, |values, b| {
+        values[b] > LARGE
+    });
+    let (block, entropy) = *sharp
+        .iter()
+        .find(|(b, _)| large.iter().any(|(other, _)| other == b))?;
+    let score = large.iter().find(|(b, _)| *b == block)?.1;
+    let signals = vec![
+        Signal::of(
+            metric::ATTENTION_ENTROPY,
+            entropy,
+            format!("attention entropy of block {block} is {entropy:.3} of what is possible"),
+        )
+        .at(view.state.step),
+        Signal::of(
+            metric::ATTENTION_LARGEST,
+            score,
+            format!("its largest score is {score:.0}"),
+        ),
+    ];
+    let fix = format!(
+        "{}; QK-norm (-s model.qk_norm=true) for the next run",
+        super::diverged::lower_lr(view)
+    );
+    Some(Finding::warn(
+        signals,
+        "attention scores have grown until the softmax saturates",
+        fix,
+    ))
+}

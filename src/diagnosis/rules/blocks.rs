@@ -1,0 +1,37 @@
+//! What rules ask of metrics that have a value for each block.
+
+use crate::base::stats::median;
+use crate::diagnosis::view::View;
+
+/// Looks in a row that must agree.
+const LOOKS: usize = 3;
+
+/// Blocks for which `holds` was true of this metric in each of the newest looks; its newest value beside each. None while
+/// the run is young.
+pub(super) fn lasting(
+    view: &View<'_>,
+    id: &str,
+    holds: impl Fn(&[f32], usize) -> bool,
+) -> Vec<(usize, f64)> {
+    let Some(map) = view.state.layers.get(id) else {
+        return Vec::new();
+    };
+    let rows = map.rows();
+    let newest = &rows[rows.len().saturating_sub(LOOKS)..];
+    let young = view.state.step <= view.warmup().max(100);
+    if young || newest.len() < LOOKS {
+        return Vec::new();
+    }
+    let all = |block: usize| newest.iter().all(|row| holds(&row.values, block));
+    let value = |block: usize| f64::from(newest[LOOKS - 1].values[block]);
+    (0..map.n_layer())
+        .filter(|b| all(*b))
+        .map(|b| (b, value(b)))
+        .collect()
+}
+
+/// The median of the other blocks.
+pub(super) fn others(values: &[f32], block: usize) -> Option<f64> {
+    let others = values.iter().enumerate().filter(|(b, _)| *b != block);
+    median(&others.map(|(_, x)| f64::from(*x)).collect::<Vec<_>>())
+}

@@ -1,0 +1,58 @@
+//! A block that does not train beside others that do.
+
+use super::{blocks, metric};
+use crate::base::finding::{Finding, Signal};
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "idle_layer",
+        title: "idle blocks",
+        summary: "No block's updates and gradient both stay below a fiftieth of the other blocks' median in three looks.",
+        source: "planning guide: plateau with parameters frozen; the margin is a rule of thumb",
+    },
+    needs: &[metric::UPDATE_BY_LAYER, metric::GRAD_BY_LAYER],
+    judge,
+};
+
+const IDLE: f64 = 0.02;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let below = |values: &[f32], b: usize| {
+        blocks::others(values, b).is_some_and(|others| f64::from(values[b]) < IDLE * others)
+    };
+    let updates = blocks::lasting(view, metric::UPDATE_BY_LAYER, below);
+    let gradients = blocks::lasting(view, metric::GRAD_BY_LAYER, below);
+    let idle: Vec<usize> = updates
+        .iter()
+        .map(|(b, _)| *b)
+        .filter(|b| gradients.iter().any(|(other, _)| other == b))
+        .collect();
+    let first = *idle.first()?;
+    let names: Vec<String> = idle.iter().map(usize::to_string).collect();
+    let (update, gradient) = (
+        updates.iter().find(|(b, _)| *b == first)?.1,
+        gradients.iter().find(|(b, _)| *b == first)?.1,
+    );
+    let signals = vec![
+        Signal::of(
+            metric::UPDATE_BY_LAYER,
+            update,
+            format!(
+                "updates of block {} are {update:.1e} of its weights",
+                names.join(", ")
+            ),
+        )
+        .at(view.state.step),
+        Signal::of(
+            metric::GRAD_BY_LAYER,
+            gradient,
+            format!("its gradient norm is {gradient:.1e}"),
+        ),
+    ];
+    let cause = "the block is frozen, or nothing reaches it";
+    let fix = "if that is not wanted: check which parameters train, residual scaling and learning-rate groups";
+    Some(Finding::warn(signals, cause, fix))
+}

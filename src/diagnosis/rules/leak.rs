@@ -1,0 +1,55 @@
+//! A loss near zero before anything could have been learned: targets stand in the inputs.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "leak",
+        title: "leaked targets",
+        summary: "Within the first 1,000 steps of weights that began at random, loss and entropy do not both fall below 2 % of ln V.",
+        source: "fault D2: labels not shifted, or a mask that shows the future; the margin is a rule of thumb",
+    },
+    needs: &[metric::LOSS, metric::ENTROPY],
+    judge,
+};
+
+const EARLY: u64 = 1000;
+const NOTHING: f64 = 0.02;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let (loss, guessing) = (view.loss()?.now, view.guessing()?);
+    let entropy = view.recent(metric::ENTROPY).last()?.value;
+    let nothing = NOTHING * guessing;
+    if !view.from_scratch() || view.state.step > EARLY || loss > nothing || entropy > nothing {
+        return None;
+    }
+    let step = view.state.step;
+    let signals = vec![
+        Signal::of(
+            metric::LOSS,
+            loss,
+            format!(
+                "train loss {} at step {}",
+                human::number(loss),
+                human::grouped(step)
+            ),
+        )
+        .at(step),
+        Signal::of(
+            metric::ENTROPY,
+            entropy,
+            format!("token entropy {}", human::number(entropy)),
+        ),
+    ];
+    let cause = "the targets stand in the inputs (not shifted, or the mask shows the future), or the data are one short text";
+    Some(Finding::warn(
+        signals,
+        cause,
+        "run `llmtui preflight` (token_shift, causal_mask); look at the data pane for repeated rows",
+    ))
+}

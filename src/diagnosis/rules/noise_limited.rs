@@ -1,0 +1,38 @@
+//! A plateau in which noise outweighs the gradient.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "noise_limited",
+        title: "batch size",
+        summary: "In the first half of a run the loss falls, or the batch is at least a tenth of the gradient noise scale.",
+        source: "critical batch: McCandlish et al. 2018, arXiv 1812.06162; a tenth: rule of thumb",
+    },
+    needs: &[metric::LOSS, metric::NOISE_SCALE],
+    judge,
+};
+
+const SMALL: f64 = 0.1;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let early = view.state.progress().is_some_and(|share| share < 0.5);
+    if super::lost(view) || !early || view.state.step < 5 * view.patience() {
+        return None;
+    }
+    let trend = view.loss()?.trend;
+    let scale = view.typical(metric::NOISE_SCALE)?;
+    let batch = view.state.head.as_ref()?.batch_tokens as f64;
+    (trend.z().abs() < 2.0 && batch < SMALL * scale).then(|| {
+        let signals = vec![
+            Signal::of(metric::LOSS, trend.now, format!("train loss stays at {}", human::number(trend.now))).at(view.state.step),
+            Signal::of(metric::NOISE_SCALE, scale, format!("the noise scale is {} tokens, a batch has {}", human::short(scale), human::short(batch))),
+        ];
+        Finding::warn(signals, "the gradient is mostly noise", "raise train.grad_accum_steps: up to the noise scale a larger batch needs hardly more tokens")
+    })
+}

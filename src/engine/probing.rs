@@ -1,0 +1,104 @@
+//! The engine's side of probes: which ones a run has, and what they saw on its way into the log.
+
+use super::checkpoint::store::name_of;
+use super::context::RunContext;
+use crate::hf::Weights;
+use crate::probes::{Probes, Setup, spectra};
+use crate::wire::{Event, Num};
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+
+/// Niceness of the thread for spectra: everybody else comes first.
+#[cfg(target_os = "linux")]
+const NICE: i32 = 19;
+
+/// Those of this run.
+pub(super) fn probes(cx: &RunContext<'_, '_>) -> Probes {
+    let (health, train) = (&cx.spec.health, &cx.spec.train);
+    if !health.enabled {
+        return Probes::default();
+    }
+    let model = &cx.state.models.policy;
+    let setup = Setup {
+        n_layer: model.shape().n_layer,
+        params: model.params().infos(),
+        micro_batches: train.grad_accum_steps,
+        batch_tokens: cx.batch_tokens(),
+    };
+    let rhythm = (health.every, train.log_every);
+    Probes::new(&setup, rhythm, cx.port.clock.clone())
+}
+
+/// Sends what probes saw of each block, a few lists to an event, so that lines stay short in deep models.
+pub(super) fn emit_layers(cx: &mut RunContext<'_, '_>, layers: BTreeMap<String, Vec<Num>>) {
+    /// Values of an event: about 40 kB.
+    const MOST: usize = 4096;
+    let (step, mut part, mut held) = (cx.step(), BTreeMap::new(), 0);
+    for (id, values) in layers {
+        if held > 0 && held + values.len() > MOST {
+            let layers = std::mem::take(&mut part);
+            cx.port.emit(Event::Probed { step, layers });
+            held = 0;
+        }
+        held += values.len();
+        part.insert(id, values);
+    }
+    if held > 0 {
+        cx.port.emit(Event::Probed { step, layers: part });
+    }
+}
+
+/// Spectra of a checkpoint, one at a time, on a thread that only takes what others leave.
+#[derive(Default)]
+pub(super) struct Spectra {
+    under_way: Option<Receiver<(u64, Layers)>>,
+}
+
+type Layers = BTreeMap<String, Vec<Num>>;
+
+impl Spectra {
+    /// Begins with the checkpoint of `step`, unless another is under way, or adapters are what trains.
+    pub fn begin(&mut self, cx: &RunContext<'_, '_>, step: u64) {
+        let adapted = cx.spec.adapter.is_some();
+        if self.under_way.is_some() || !cx.spec.health.enabled || adapted {
+            return;
+        }
+        let model = &cx.state.models.policy;
+        let (infos, n_layer) = (model.params().infos().to_vec(), model.shape().n_layer);
+        let folder = cx.job.run_dir.checkpoints_path().join(name_of(step));
+        let (send, receive) = sync_channel(1);
+        let work = move || {
+            // On Linux it is the thread's own; elsewhere the thread takes its share.
+            #[cfg(target_os = "linux")]
+            let _ = rustix::process::nice(NICE);
+            // A checkpoint that was pruned meanwhile has nothing to say.
+            if let Ok(file) = Weights::open(&folder) {
+                let _ = send.send((step, spectra::of_checkpoint(&file, &infos, n_layer)));
+            }
+        };
+        let spawned = std::thread::Builder::new()
+            .name("spectra".into())
+            .spawn(work);
+        match spawned {
+            Ok(_) => self.under_way = Some(receive),
+            Err(e) => tracing::warn!("no spectra: {e}"),
+        }
+    }
+
+    /// Sends what is ready.
+    pub fn emit(&mut self, cx: &mut RunContext<'_, '_>) {
+        let Some(receive) = &self.under_way else {
+            return;
+        };
+        match receive.try_recv() {
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => self.under_way = None,
+            Ok((step, layers)) => {
+                self.under_way = None;
+                if !layers.is_empty() {
+                    cx.port.emit(Event::Probed { step, layers });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Kahneman-Tversky optimization: answers judged alone become more probable than a baseline where they are desirable and
+//! less probable where they are not.
+//!
+//! With Δ = log π(y|x) − log π_ref(y|x), the loss of a desirable answer is w_D · (1 − σ(β · (Δ − κ))), of an undesirable one
+//! w_U · (1 − σ(β · (κ − Δ))); a mean over answers. The baseline κ estimates how far the policy has moved from the reference
+//! altogether: the mean of Δ over the micro-batch's prompts with the answers to other prompts, at least 0, without a
+//! gradient. A micro-batch needs two answers for it.
+
+use super::preference::{self, PAIRS, ReferenceChoice};
+use super::{BASELINE, Criterion, LossMask, Needs, Normalizer, REFERENCE_LOGP, Scored, sigmoid};
+use crate::base::registry::Entry;
+use crate::data::{LABEL, Unit};
+use crate::metrics::{Direction, Metric, Readings, Repeatable, metric};
+use candle_core::{Device, Result, Tensor, bail};
+use serde::{Deserialize, Serialize};
+
+pub const ENTRY: Entry = Entry {
+    id: "kto",
+    title: "Kahneman-Tversky optimization (KTO)",
+    summary: "Learn from single answers labelled good or bad, close to a reference model.",
+    source: "Ethayarajh et al. 2024, arXiv 2402.01306",
+};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Strength of the pull towards the reference; higher stays closer to it.
+    #[schemars(range(min = 1e-6, max = 100))]
+    pub beta: f64,
+    /// Weight of desirable answers. Together with their number it should come to 1 to 4/3 of the undesirable ones.
+    #[schemars(range(min = 0, max = 1000))]
+    pub desirable_weight: f64,
+    /// Weight of undesirable answers.
+    #[schemars(range(min = 0, max = 1000))]
+    pub undesirable_weight: f64,
+    /// Where the reference model's log-probabilities come from; the baseline needs a model, so `precomputed` is none.
+    pub reference: ReferenceChoice,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            beta: 0.1,
+            desirable_weight: 1.0,
+            undesirable_weight: 1.0,
+            reference: ReferenceChoice::Auto,
+        }
+    }
+}
+
+const KL: &str = "kl";
+
+#[rustfmt::skip]
+const READINGS: &[Metric] = &{
+    let [_, margins, chosen, rejected, logps_chosen, logps_rejected] = PAIRS;
+    [
+        margins, chosen, rejected,
+        metric(KL, "KL baseline", "nats", Direction::Neutral, Repeatable::Yes, "mean log π − log π_ref of answers to other prompts, at least 0 (TRL's kl)"),
+        logps_chosen, logps_rejected,
+    ]
+};
+
+impl super::Method for Config {
+    fn needs(&self) -> Needs {
+        Needs {
+            unit: Unit::Judged,
+            mask: LossMask::CompletionOnly,
+            reference: Some(self.reference),
+        }
+    }
+
+    fn normalizer(&self) -> Normalizer {
+        Normalizer::Sequences
+    }
+
+    fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
+        let policy = scored.sequence_logps()?;
+        let ratios = (&policy - scored.column(REFERENCE_LOGP)?)?;
+        let Some(desirable) = scored.batch.column(LABEL) else {
+            bail!("this batch does not say which of its answers are desirable")
+        };
+        let moved = scored.batch.column(BASELINE).unwrap_or_default();
+        let sum: f64 = moved.iter().map(|x| f64::from(*x)).sum();
+        let baseline = (sum / moved.len().max(1) as f64).max(0.0);
+        readings.add(KL, baseline, 1.0);
+        preference::note_judged(desirable, &(&ratios * self.beta)?, &policy, readings)?;
+
+        let of_label = |good: f64, bad: f64| {
+            let value = |label: &f32| if *label > 0.0 { good } else { bad } as f32;
+            let values: Vec<f32> = desirable.iter().map(value).collect();
+            Tensor::from_vec(values, desirable.len(), &Device::Cpu)
+        };
+        let weights = of_label(self.desirable_weight, self.undesirable_weight)?;
+        // 1 − σ(x) = σ(−x).
+        let away = ((ratios - baseline)? * of_label(-self.beta, self.beta)?)?;
+        (sigmoid(&away)? * weights)?.sum_all()? / scored.normalizer
+    }
+
+    fn readings(&self) -> &'static [Metric] {
+        READINGS
+    }
+
+    fn best(&self) -> Criterion {
+        Criterion {
+            metric: "val/rewards/margins",
+            direction: Direction::Higher,
+        }
+    }
+}

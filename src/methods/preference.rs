@@ -1,0 +1,136 @@
+//! What methods share that learn from pairs: their readings, named as TRL names them, and what their best checkpoint is.
+
+use super::{Criterion, Scored, read};
+use crate::metrics::{Direction, Metric, Readings, Repeatable, metric};
+use candle_core::{Result, Tensor};
+use serde::{Deserialize, Serialize};
+
+const CHOSEN: &str = "rewards/chosen";
+const REJECTED: &str = "rewards/rejected";
+const MARGINS: &str = "rewards/margins";
+const ACCURACIES: &str = "rewards/accuracies";
+const LOGPS_CHOSEN: &str = "logps/chosen";
+const LOGPS_REJECTED: &str = "logps/rejected";
+const NLL: &str = "nll_loss";
+
+use Direction::{Higher, Lower, Neutral};
+use Repeatable::Yes;
+
+/// Where the reference model's log-probabilities come from.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ReferenceChoice {
+    /// The base below the adapter where there is one, else a frozen copy.
+    #[default]
+    Auto,
+    /// A second copy of the starting weights stays in memory: one more forward pass a step.
+    Frozen,
+    /// The model itself with its adapter switched off: no second copy.
+    AdapterOff,
+    /// Every sequence is scored once before the first step: no second copy and no further passes.
+    Precomputed,
+}
+
+/// Readings of every method that learns from pairs. The implicit reward of an answer is β times what the method compares:
+/// log-ratios to the reference, or log-probabilities where there is none.
+#[rustfmt::skip]
+pub(super) const PAIRS: [Metric; 6] = [
+    metric(ACCURACIES, "Reward accuracy", "share", Higher, Yes, "share of pairs whose chosen answer has the higher implicit reward (TRL)"),
+    metric(MARGINS, "Reward margin", "", Higher, Yes, "mean implicit reward of chosen minus rejected answers (TRL)"),
+    metric(CHOSEN, "Reward of chosen", "", Higher, Yes, "mean implicit reward of chosen answers: of log π − log π_ref with a reference, else of log π, times β (TRL)"),
+    metric(REJECTED, "Reward of rejected", "", Neutral, Yes, "mean implicit reward of rejected answers (TRL)"),
+    metric(LOGPS_CHOSEN, "Log-probability of chosen", "nats", Neutral, Yes, "mean log-probability of chosen answers: of all their tokens, or per token where the method compares that (TRL)"),
+    metric(LOGPS_REJECTED, "Log-probability of rejected", "nats", Neutral, Yes, "the same of rejected answers (TRL)"),
+];
+
+/// Of methods with a likelihood term.
+pub(super) const NLL_LOSS: Metric = metric(
+    NLL,
+    "Likelihood of chosen",
+    "nats",
+    Lower,
+    Yes,
+    "negative log-likelihood per token of chosen answers, a mean over pairs (TRL's nll_loss)",
+);
+
+/// Held-out pairs ranked right.
+pub(super) const BY_ACCURACY: Criterion = Criterion {
+    metric: "val/rewards/accuracies",
+    direction: Higher,
+};
+
+/// Notes the readings of pairs from the implicit rewards and log-probabilities of their sequences, (S,) each.
+///
+/// # Errors
+/// A batch without pairs.
+pub(super) fn note(
+    scored: &Scored,
+    rewards: &Tensor,
+    logps: &Tensor,
+    readings: &mut Readings,
+) -> Result<()> {
+    let [chosen, rejected] = scored.sides(rewards)?;
+    let margins = (&chosen - &rejected)?;
+    let right = margins.gt(0.0)?.to_dtype(margins.dtype())?;
+    read(readings, CHOSEN, &chosen)?;
+    read(readings, REJECTED, &rejected)?;
+    read(readings, MARGINS, &margins)?;
+    read(readings, ACCURACIES, &right)?;
+    let [chosen, rejected] = scored.sides(logps)?;
+    read(readings, LOGPS_CHOSEN, &chosen)?;
+    read(readings, LOGPS_REJECTED, &rejected)
+}
+
+/// Notes the readings of answers judged alone; `desirable` (S,) holds 1 and 0.
+///
+/// # Errors
+/// Those of candle.
+pub(super) fn note_judged(
+    desirable: &[f32],
+    rewards: &Tensor,
+    logps: &Tensor,
+    readings: &mut Readings,
+) -> Result<()> {
+    let mut means = [None; 2];
+    let ids = [(CHOSEN, LOGPS_CHOSEN), (REJECTED, LOGPS_REJECTED)];
+    for (side, (reward, logp)) in ids.into_iter().enumerate() {
+        let of_side = |values: &Tensor| -> Result<(f64, f64)> {
+            let values: Vec<f32> = values.detach().to_vec1()?;
+            let here = values
+                .iter()
+                .zip(desirable)
+                .filter(|(_, d)| (**d == 0.0) == (side == 1));
+            Ok(here.fold((0.0, 0.0), |(sum, n), (x, _)| {
+                (sum + f64::from(*x), n + 1.0)
+            }))
+        };
+        let (sum, n) = of_side(rewards)?;
+        if n > 0.0 {
+            readings.add(reward, sum, n);
+            means[side] = Some(sum / n);
+            let (sum, n) = of_side(logps)?;
+            readings.add(logp, sum, n);
+        }
+    }
+    if let [Some(chosen), Some(rejected)] = means {
+        readings.add(MARGINS, chosen - rejected, 1.0);
+    }
+    Ok(())
+}
+
+/// Negative log-likelihood per token of each chosen answer, (P,), noted.
+///
+/// # Errors
+/// A batch without pairs.
+pub(super) fn nll_of_chosen(
+    scored: &Scored,
+    mean_logps: &Tensor,
+    readings: &mut Readings,
+) -> Result<Tensor> {
+    let [chosen, _] = scored.sides(mean_logps)?;
+    let nll = chosen.neg()?;
+    read(readings, NLL, &nll)?;
+    Ok(nll)
+}

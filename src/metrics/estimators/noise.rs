@@ -1,0 +1,139 @@
+//! Signal and noise of a gradient, from the gradients of the micro-batches that it is the mean of (McCandlish et al. 2018, arXiv
+//! 1812.06162), and how far these point the same way (Li et al. 2026, arXiv 2602.14462).
+
+/// Sums of squares of K micro-batches' gradients and of their sum, all over the step's normalizer: the sum is the gradient.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Squares {
+    /// Micro-batches, K.
+    pub k: usize,
+    /// Σ ‖g_i‖².
+    pub parts: f64,
+    /// ‖Σ g_i‖².
+    pub sum: f64,
+}
+
+/// Unbiased estimates from one step. Their ratio is not: average both over steps first.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// ‖G‖², of the true gradient.
+    pub signal: f64,
+    /// tr Σ, of the gradient of one micro-batch.
+    pub noise: f64,
+}
+
+impl Squares {
+    /// `gns_simple` in units of micro-batches; `None` of fewer than two.
+    pub fn estimate(self) -> Option<Estimate> {
+        let k = self.k as f64;
+        (self.k > 1).then(|| {
+            // The mean of ‖K g_i‖², and ‖mean of K g_i‖².
+            let (small, large) = (k * self.parts, self.sum);
+            Estimate {
+                signal: (k * large - small) / (k - 1.0),
+                noise: (small - large) / (1.0 - 1.0 / k),
+            }
+        })
+    }
+
+    /// Mean cosine between micro-batches' gradients, weighted by their norms: 1 where all are alike, 0 where they share nothing.
+    pub fn consistency(self) -> Option<f64> {
+        let k = self.k as f64;
+        (self.k > 1 && self.parts > 0.0).then(|| (self.sum - self.parts) / ((k - 1.0) * self.parts))
+    }
+}
+
+impl Estimate {
+    /// Gradient signal-to-noise ratio of one micro-batch; `None` without noise, 0 without signal.
+    pub fn gsnr(self) -> Option<f64> {
+        (self.noise > 0.0).then(|| self.signal.max(0.0) / self.noise)
+    }
+
+    /// B_noise, the batch at which signal and noise are even, in micro-batches; `None` where no signal was seen.
+    pub fn critical_batch(self) -> Option<f64> {
+        (self.signal > 0.0).then(|| self.noise.max(0.0) / self.signal)
+    }
+}
+
+/// Signal and noise by Adam's bias-corrected moments: Σ m̂² and Σ v̂ (`adam_proxy`). Pure noise leaves (1 − β1)/(1 + β1) of v̂
+/// in m̂²: that much is taken off.
+pub fn adam_gsnr(mean_squares: f64, squares: f64, beta1: f64) -> Option<f64> {
+    let floor = (1.0 - beta1) / (1.0 + beta1);
+    let signal = (mean_squares - floor * squares) / (1.0 - floor);
+    let noise = squares - signal;
+    (noise > 0.0).then(|| signal.max(0.0) / noise)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::close;
+    use super::*;
+
+    /// Of gradients as a step has them: each over K.
+    fn squares(gradients: &[&[f64]]) -> Squares {
+        let k = gradients.len() as f64;
+        let square = |g: &[f64]| g.iter().map(|x| (x / k).powi(2)).sum::<f64>();
+        let sum: Vec<f64> = (0..gradients[0].len())
+            .map(|i| gradients.iter().map(|g| g[i]).sum())
+            .collect();
+        Squares {
+            k: gradients.len(),
+            parts: gradients.iter().map(|g| square(g)).sum(),
+            sum: square(&sum),
+        }
+    }
+
+    #[test]
+    fn two_gradients_by_hand() {
+        let seen = squares(&[&[3.0, 1.0], &[3.0, -1.0]]);
+        let estimate = seen.estimate().unwrap();
+        close(estimate.signal, 8.0, 1e-12);
+        close(estimate.noise, 2.0, 1e-12);
+        close(estimate.critical_batch().unwrap(), 0.25, 1e-12);
+        close(seen.consistency().unwrap(), 0.8, 1e-12);
+        let orthogonal = squares(&[&[1.0, 0.0], &[0.0, 1.0]]);
+        close(orthogonal.estimate().unwrap().signal, 0.0, 1e-12);
+        close(orthogonal.estimate().unwrap().noise, 1.0, 1e-12);
+        close(orthogonal.consistency().unwrap(), 0.0, 1e-12);
+        assert_eq!(orthogonal.estimate().unwrap().gsnr(), Some(0.0));
+        let opposed = squares(&[&[1.0, 0.0], &[-1.0, 0.0]]);
+        close(opposed.consistency().unwrap(), -1.0, 1e-12);
+        let alike = squares(&[&[1.0, 2.0], &[1.0, 2.0], &[1.0, 2.0]]);
+        close(alike.consistency().unwrap(), 1.0, 1e-12);
+        close(alike.estimate().unwrap().noise, 0.0, 1e-12);
+        assert_eq!(squares(&[&[1.0]]).estimate(), None);
+    }
+
+    #[test]
+    fn signal_and_noise_are_unbiased_over_many_steps() {
+        let mut rng = crate::base::rng::Rng::new(7, crate::base::rng::Stream::Init, 0, 0);
+        let (k, d, steps) = (64, 100, 200);
+        let (mut signal, mut noise) = (0.0, 0.0);
+        for _ in 0..steps {
+            let gradients: Vec<Vec<f64>> = (0..k)
+                .map(|_| {
+                    let mut g: Vec<f64> = (0..d).map(|_| 2.0 * f64::from(rng.normal())).collect();
+                    g[0] += 1.0;
+                    g
+                })
+                .collect();
+            let all: Vec<&[f64]> = gradients.iter().map(Vec::as_slice).collect();
+            let estimate = squares(&all).estimate().unwrap();
+            signal += estimate.signal / f64::from(steps);
+            noise += estimate.noise / f64::from(steps);
+        }
+        close(signal, 1.0, 0.3);
+        close(noise, 400.0, 10.0);
+    }
+
+    #[test]
+    fn pure_noise_has_no_signal_in_adams_moments() {
+        let floor = 0.1 / 1.9;
+        close(adam_gsnr(floor, 1.0, 0.9).unwrap(), 0.0, 1e-12);
+        close(
+            adam_gsnr(floor + 0.5 * (1.0 - floor), 1.0, 0.9).unwrap(),
+            1.0,
+            1e-12,
+        );
+        assert_eq!(adam_gsnr(1.0, 1.0, 0.9), None);
+    }
+}

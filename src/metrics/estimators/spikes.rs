@@ -1,0 +1,124 @@
+//! How far a value stands out of those before it: as a ratio to their running mean, and as the share of steps that stand out by
+//! seven standard deviations (OLMo 2, arXiv 2501.00656, section 3). The estimators have thresholds of their own.
+
+use std::collections::VecDeque;
+
+/// Values that a new one is measured against.
+const WINDOW: usize = 1000;
+/// Standard deviations that make a spike.
+const SIGMAS: f64 = 7.0;
+/// Fewer values have no spread to speak of.
+const ENOUGH: usize = 50;
+/// Weight of the past in the running mean.
+const PAST: f64 = 0.97;
+
+/// Steps that stood out of the last thousand before them, `olmo`, in percent. Values that stand out do not widen what the next
+/// ones are measured against.
+#[derive(Debug, Clone, Default)]
+pub struct SpikeScore {
+    window: VecDeque<f64>,
+    sum: f64,
+    squares: f64,
+    seen: u64,
+    spikes: u64,
+}
+
+impl SpikeScore {
+    /// Takes a value in; gives its distance from the mean in standard deviations, where that is known.
+    pub fn push(&mut self, x: f64) -> Option<f64> {
+        self.seen += 1;
+        if !x.is_finite() {
+            self.spikes += 1;
+            return None;
+        }
+        let n = self.window.len() as f64;
+        let z = (self.window.len() >= ENOUGH).then(|| {
+            let mean = self.sum / n;
+            let sigma = (self.squares / n - mean * mean).max(0.0).sqrt();
+            (x - mean) / sigma.max(1e-9 * mean.abs()).max(f64::MIN_POSITIVE)
+        });
+        if z.is_some_and(|z| z.abs() >= SIGMAS) {
+            self.spikes += 1;
+            return z;
+        }
+        self.window.push_back(x);
+        self.sum += x;
+        self.squares += x * x;
+        if self.window.len() > WINDOW
+            && let Some(old) = self.window.pop_front()
+        {
+            self.sum -= old;
+            self.squares -= old * old;
+        }
+        z
+    }
+
+    /// Percent of all steps.
+    pub fn percent(&self) -> f64 {
+        100.0 * self.spikes as f64 / self.seen.max(1) as f64
+    }
+}
+
+/// A value over the running mean of those before it: `norm_ratio`.
+#[derive(Debug, Clone, Copy)]
+pub struct NormRatio(crate::base::stats::Ema);
+
+impl Default for NormRatio {
+    fn default() -> Self {
+        NormRatio(crate::base::stats::Ema::new(PAST))
+    }
+}
+
+impl NormRatio {
+    /// Takes a value in; `None` for the first. What stands far out counts as three times the mean in it.
+    pub fn push(&mut self, x: f64) -> Option<f64> {
+        /// A spike must not hide the next one.
+        const MOST: f64 = 3.0;
+        let before = self.0.value();
+        self.0.push(before.map_or(x, |mean| x.min(MOST * mean)));
+        before.filter(|mean| *mean > 0.0).map(|mean| x / mean)
+    }
+}
+
+/// What SPAM (arXiv 2501.06842) clips an element to: beyond g² > θ v it is sign(g) √(θ v). `None` where it is no spike.
+pub fn spam_clip(gradient: f64, square: f64) -> Option<f64> {
+    /// θ of the paper's code.
+    const THETA: f64 = 5000.0;
+    (gradient * gradient > THETA * square).then(|| gradient.signum() * (THETA * square).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::close;
+    use super::*;
+
+    #[test]
+    fn nine_ones_and_a_ten() {
+        let mut ratio = NormRatio::default();
+        assert_eq!(ratio.push(1.0), None);
+        (0..8).for_each(|_| close(ratio.push(1.0).unwrap(), 1.0, 1e-12));
+        close(ratio.push(10.0).unwrap(), 10.0, 1e-12);
+        // It entered the mean as 3.
+        assert!(ratio.push(10.0).unwrap() > 5.0);
+    }
+
+    #[test]
+    fn one_of_a_thousand_and_one_stands_out() {
+        let mut score = SpikeScore::default();
+        for _ in 0..500 {
+            score.push(0.9);
+            score.push(1.1);
+        }
+        close(score.push(5.0).unwrap(), 40.0, 1e-6);
+        close(score.percent(), 0.0999, 1e-4);
+        close(score.push(1.1).unwrap(), 1.0, 1e-6);
+        score.push(f64::NAN);
+        assert_eq!(score.spikes, 2);
+    }
+
+    #[test]
+    fn spam_clips_at_seventy_times_the_root() {
+        close(spam_clip(1.0, 1e-4).unwrap(), 0.5f64.sqrt(), 1e-12);
+        assert_eq!(spam_clip(0.5, 1e-4), None);
+    }
+}

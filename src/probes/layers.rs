@@ -1,0 +1,89 @@
+//! Gradient norm and size of the update, block by block: both fall out of the optimizer's pass.
+
+use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
+use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
+use crate::nn::Params;
+use crate::optim::UpdateRule;
+use candle_core::Result;
+
+pub static ENTRY: ProbeEntry = ProbeEntry {
+    id: "layers",
+    metrics: &[GRADIENT, UPDATE],
+    cadence: Cadence::Often,
+    looks: &[Look::Update],
+    cost: "none: by-products of the update",
+    make: |setup| Some(Box::new(Layers::of(setup))),
+};
+
+const GRADIENT: Metric = metric(
+    "grad_norm/layer",
+    "Gradient norm by layer",
+    "",
+    Direction::Neutral,
+    Repeatable::Yes,
+    "L2 norm of a block's gradient before clipping (Pascanu et al. 2013, arXiv 1211.5063)",
+)
+.label("grad norm")
+.per_layer()
+.meaning(
+    "Falls fast in the warm-up, then drifts slowly. Blocks lie within a factor of about ten of each other: residual connections carry the gradient to all of them. The size itself depends on the model and has no band.",
+    "One block far below the others: it is frozen, dead, or cut off. Growth with depth that goes on rising: lower the learning rate, lengthen the warm-up.",
+);
+
+const UPDATE: Metric = metric(
+    "update_ratio/layer",
+    "Update to weight ratio by layer",
+    "",
+    Direction::Neutral,
+    Repeatable::Yes,
+    "‖ΔW‖ / ‖W‖ over a block's matrices, by what really changed, decay included (Karpathy, CS231n: about 1e-3)",
+)
+.label("update / weight")
+.per_layer()
+.band(f64::NEG_INFINITY, 1e-2, Origin::RuleOfThumb)
+.meaning(
+    "3e-4 to 3e-3 in pre-training with AdamW; 1e-5 to 1e-4 when a model is fine-tuned at 5e-6, less in preference training: there a low value is no fault. The warm-up begins near 0.",
+    "Above 1e-2: the learning rate is too high or the warm-up too short. Far below the other blocks: that block does not train.",
+);
+
+struct Layers {
+    /// Block of each parameter that trains, in the order of the optimizer's norms, and whether it is a matrix.
+    of: Vec<(Option<u32>, bool)>,
+    /// Squares of gradient, update and weight of each block.
+    squares: Vec<[f64; 3]>,
+}
+
+impl Layers {
+    fn of(setup: &Setup<'_>) -> Layers {
+        let trained = setup.params.iter().filter(|info| info.trains());
+        Layers {
+            of: trained.map(|info| (info.layer, info.shape.len() == 2)).collect(),
+            squares: vec![[0.0; 3]; setup.n_layer],
+        }
+    }
+}
+
+impl Probe for Layers {
+    fn update(&mut self, _params: &Params, rule: &dyn UpdateRule) -> Result<()> {
+        self.squares.fill([0.0; 3]);
+        for (norms, (layer, matrix)) in rule.last_norms().iter().zip(&self.of) {
+            let block = layer.and_then(|layer| self.squares.get_mut(layer as usize));
+            let Some([gradient, update, weight]) = block else { continue };
+            *gradient += norms.grad.powi(2);
+            if *matrix {
+                *update += norms.update.powi(2);
+                *weight += norms.weight.powi(2);
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, into: &mut Report) {
+        if self.squares.iter().flatten().all(|x| *x == 0.0) {
+            return;
+        }
+        into.set_layers(GRADIENT.id, self.squares.iter().map(|s| s[0].sqrt()));
+        let ratio = |s: &[f64; 3]| s[1].sqrt() / (s[2].sqrt() + 1e-12);
+        into.set_layers(UPDATE.id, self.squares.iter().map(ratio));
+    }
+}

@@ -1,0 +1,45 @@
+//! The level of the output logits.
+
+use super::{Cadence, Look, Probe, ProbeEntry, Report};
+use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
+
+pub static ENTRY: ProbeEntry = ProbeEntry {
+    id: "logits",
+    metrics: &[LSE],
+    cadence: Cadence::Often,
+    looks: &[Look::Activations],
+    cost: "one pass over a number for each token",
+    make: |_| Some(Box::new(Logits::default())),
+};
+
+const LSE: Metric = metric(
+    "logit_lse",
+    "Logit level",
+    "nats",
+    Direction::Neutral,
+    Repeatable::Yes,
+    "root mean square of the log-sum-exp of logits over the first micro-batch: what a z-loss holds down (PaLM, arXiv 2204.02311)",
+)
+.label("logit level")
+.health()
+.band(f64::NEG_INFINITY, 50.0, Origin::RuleOfThumb)
+.meaning(
+    "Begins at ln V and drifts: the softmax does not see a constant on all logits, so nothing but weight decay and a z-loss holds it.",
+    "Rising without end: bf16 loses the differences between logits. Tie embeddings, decay the head, add a z-loss, lower the learning rate.",
+);
+
+#[derive(Default)]
+struct Logits(Option<f64>);
+
+impl Probe for Logits {
+    fn logits(&mut self, lse: &[f32]) {
+        let squares: f64 = lse.iter().map(|x| f64::from(*x).powi(2)).sum();
+        self.0 = (!lse.is_empty()).then(|| (squares / lse.len() as f64).sqrt());
+    }
+
+    fn report(&mut self, into: &mut Report) {
+        if let Some(level) = self.0.take() {
+            into.set(LSE.id, level);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! How far a step's gradient points the way of those before it, which the optimizer's first moment remembers.
+
+use super::sample::Sample;
+use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
+use crate::metrics::{Direction, Metric, Repeatable, metric};
+use crate::nn::Params;
+use crate::optim::UpdateRule;
+use candle_core::Result;
+
+pub static ENTRY: ProbeEntry = ProbeEntry {
+    id: "momentum",
+    metrics: &[COSINE],
+    cadence: Cadence::Often,
+    looks: &[Look::Gradient],
+    cost: "a copy of at most 131,072 elements of gradient and first moment",
+    make: |setup| Some(Box::new(Momentum::of(setup))),
+};
+
+const COSINE: Metric = metric(
+    "grad_cosine",
+    "Gradient against its past",
+    "",
+    Direction::Neutral,
+    Repeatable::Yes,
+    "cosine between the step's gradient and the optimizer's first moment before the step",
+)
+.label("grad cosine")
+.health()
+.estimator("first_moment")
+.meaning(
+    "Positive and falling: 0.5 and more while the loss falls fast, near 0.1 where noise prevails. There is no published band.",
+    "Below 0 for many steps: gradients turn back, steps overshoot; lower the learning rate. Near 1 for long: steps are too small, or data repeat.",
+);
+
+struct Momentum {
+    sample: Sample,
+    gradient: Vec<f32>,
+    moment: Vec<f32>,
+    cosine: Option<f64>,
+}
+
+impl Momentum {
+    fn of(setup: &Setup<'_>) -> Momentum {
+        Momentum {
+            sample: Sample::of(setup.params, setup.n_layer),
+            gradient: Vec::new(),
+            moment: Vec::new(),
+            cosine: None,
+        }
+    }
+}
+
+impl Probe for Momentum {
+    fn gradient(&mut self, params: &Params, rule: &dyn UpdateRule) -> Result<()> {
+        let parts = rule.state();
+        // The first part as long as the gradient is the mean of past ones, in every rule that has one.
+        let Some(part) = parts.iter().find(|part| part.len == params.n_trainable()) else {
+            return Ok(());
+        };
+        params.read_grads(|grads| self.sample.gather(grads, &mut self.gradient))?;
+        let (sample, moment) = (&self.sample, &mut self.moment);
+        rule.read_state(part.name, &mut |mean| sample.gather(mean, moment))?;
+        let dot = |a: &[f32], b: &[f32]| self.sample.dots(a, b).iter().sum::<f64>();
+        let (g, m) = (&self.gradient, &self.moment);
+        let lengths = (dot(g, g) * dot(m, m)).sqrt();
+        self.cosine = (lengths > 0.0).then(|| dot(g, m) / lengths);
+        Ok(())
+    }
+
+    fn report(&mut self, into: &mut Report) {
+        if let Some(cosine) = self.cosine.take() {
+            into.set(COSINE.id, cosine);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Signal and noise of the gradient, from the gradients of the step's micro-batches.
+
+use super::sample::Sample;
+use super::{Cadence, Look, Probe, ProbeEntry, Report, Setup};
+use crate::base::stats::Ema;
+use crate::metrics::estimators::noise::{Estimate, Squares};
+use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
+
+pub static ENTRY: ProbeEntry = ProbeEntry {
+    id: "noise",
+    metrics: &[SCALE, GSNR, CONSISTENCY, EXPECTED, BY_LAYER],
+    cadence: Cadence::Often,
+    looks: &[Look::MicroGradients],
+    cost: "a copy of at most 131,072 elements of the gradient after each micro-batch",
+    make: |setup| (setup.micro_batches > 1).then(|| Box::new(Noise::of(setup)) as Box<dyn Probe>),
+};
+
+const SOURCE: &str = "McCandlish et al. 2018, arXiv 1812.06162: trΣ / |G|² from norms of the micro-batches' gradients and of their sum, both averaged over measurements first";
+
+const SCALE: Metric = metric(
+    "noise_scale",
+    "Gradient noise scale",
+    "tokens",
+    Direction::Neutral,
+    Repeatable::No,
+    SOURCE,
+)
+.label("noise scale")
+.health()
+.estimator("gns_simple")
+.meaning(
+    "The batch at which signal and noise are even. It grows while the loss falls. A batch far below it: a larger one is nearly free speed; far above it: compute is wasted.",
+    "Batch below a tenth of it: raise train.grad_accum_steps. Batch above ten times: lower it, and take more steps.",
+);
+
+const GSNR: Metric = metric(
+    "gsnr",
+    "Gradient signal to noise",
+    "",
+    Direction::Higher,
+    Repeatable::No,
+    "|G|² / trΣ of one micro-batch (Liu et al. 2020, arXiv 2001.07384; McCandlish et al. 2018, arXiv 1812.06162)",
+)
+.label("GSNR, whole")
+.health()
+.estimator("gns_simple")
+.meaning(
+    "High at the beginning, where all data point the same way, and falling while the model learns what they share.",
+    "A sudden fall to a fifth: look at the data of these steps. High norm with a low ratio comes before divergence: lower the learning rate.",
+);
+
+const BY_LAYER: Metric = metric(
+    "gsnr/layer",
+    "Gradient signal to noise by layer",
+    "",
+    Direction::Higher,
+    Repeatable::No,
+    "|G|² / trΣ of each block's part of the gradient, as gsnr",
+)
+.label("GSNR")
+.per_layer()
+.estimator("gns_simple")
+.meaning(
+    "Blocks lie within a factor of ten of their median.",
+    "A deep block below a tenth of the median gets noise instead of signal: check residual scaling and learning-rate groups.",
+);
+
+const CONSISTENCY: Metric = metric(
+    "grad_consistency",
+    "Gradient direction consistency",
+    "",
+    Direction::Neutral,
+    Repeatable::Yes,
+    "mean cosine between the gradients of micro-batches, weighted by their norms (Li et al. 2026, arXiv 2602.14462)",
+)
+.label("consistency")
+.health()
+.estimator("c_w")
+.band(f64::NEG_INFINITY, 0.99, Origin::RuleOfThumb)
+.meaning(
+    "1 / (1 + B_noise / b) of micro-batches of b tokens: near 0 is normal where they are small. It falls while the model learns.",
+    "Above 0.99 with four micro-batches or more: they hold the same data; look at the data pane.",
+);
+
+const EXPECTED: Metric = metric(
+    "grad_consistency/expected",
+    "Expected direction consistency",
+    "",
+    Direction::Neutral,
+    Repeatable::No,
+    "|G|² / (|G|² + trΣ) by gns_simple: what independent micro-batches would give",
+)
+.label("consistency, expected")
+.health()
+.estimator("gns_simple");
+
+/// Weight of the past among measurements.
+const PAST: f64 = 0.9;
+
+/// Signal and noise of one part of the parameters, averaged apart.
+#[derive(Debug, Clone, Copy)]
+struct Averages {
+    signal: Ema,
+    noise: Ema,
+}
+
+impl Averages {
+    fn push(&mut self, seen: Estimate) -> Estimate {
+        Estimate {
+            signal: self.signal.push(seen.signal),
+            noise: self.noise.push(seen.noise),
+        }
+    }
+}
+
+struct Noise {
+    sample: Sample,
+    micro_batches: usize,
+    /// Tokens of a micro-batch.
+    tokens: f64,
+    /// The sum so far, of the sample, and before the newest micro-batch.
+    sum: Vec<f32>,
+    before: Vec<f32>,
+    /// Σ ‖g_i‖² of each block, and of what belongs to none.
+    parts: Vec<f64>,
+    seen: usize,
+    all: Averages,
+    blocks: Vec<Averages>,
+}
+
+impl Noise {
+    fn of(setup: &Setup<'_>) -> Noise {
+        let averages = Averages {
+            signal: Ema::new(PAST),
+            noise: Ema::new(PAST),
+        };
+        Noise {
+            sample: Sample::of(setup.params, setup.n_layer),
+            micro_batches: setup.micro_batches,
+            tokens: setup.batch_tokens as f64 / setup.micro_batches as f64,
+            sum: Vec::new(),
+            before: Vec::new(),
+            parts: vec![0.0; setup.n_layer + 1],
+            seen: 0,
+            all: averages,
+            blocks: vec![averages; setup.n_layer],
+        }
+    }
+}
+
+impl Probe for Noise {
+    fn micro_gradient(&mut self, micro: usize, grads: &[f32]) {
+        if micro == 0 {
+            self.seen = 0;
+            self.parts.fill(0.0);
+            self.before.clear();
+        }
+        self.sample.gather(grads, &mut self.sum);
+        self.before.resize(self.sum.len(), 0.0);
+        // What this micro-batch added; then its place holds the sum.
+        for (before, sum) in self.before.iter_mut().zip(&self.sum) {
+            *before = sum - *before;
+        }
+        let squares = self.sample.dots(&self.before, &self.before);
+        self.parts.iter_mut().zip(squares).for_each(|(sum, x)| *sum += x);
+        std::mem::swap(&mut self.before, &mut self.sum);
+        self.seen += 1;
+    }
+
+    fn report(&mut self, into: &mut Report) {
+        if self.seen != self.micro_batches {
+            return;
+        }
+        let sums = self.sample.dots(&self.before, &self.before);
+        let k = self.seen;
+        let squares = |parts, sum| Squares { k, parts, sum };
+        let whole = squares(self.parts.iter().sum(), sums.iter().sum());
+        if let Some(consistency) = whole.consistency() {
+            into.set(CONSISTENCY.id, consistency);
+        }
+        if let Some(seen) = whole.estimate() {
+            let mean = self.all.push(seen);
+            into.set(EXPECTED.id, mean.signal / (mean.signal + mean.noise));
+            if let Some(gsnr) = mean.gsnr() {
+                into.set(GSNR.id, gsnr);
+            }
+            if let Some(batch) = mean.critical_batch() {
+                into.set(SCALE.id, batch * self.tokens);
+            }
+        }
+        let blocks = self.blocks.iter_mut().zip(self.parts.iter().zip(&sums));
+        let gsnr = |(block, (parts, sum)): (&mut Averages, (&f64, &f64))| {
+            let mean = squares(*parts, *sum).estimate().map(|seen| block.push(seen));
+            mean.and_then(Estimate::gsnr).unwrap_or(f64::NAN)
+        };
+        into.set_layers(BY_LAYER.id, blocks.map(gsnr));
+    }
+}

@@ -1,0 +1,249 @@
+//! The probes of one run, and the engine's side of asking them.
+
+use super::{Look, PROBES, Probe, ProbeEntry, Report, Setup, spectra};
+use crate::base::clock::Clock;
+use crate::metrics::{Direction, Metric, Repeatable, metric};
+use crate::nn::Model;
+use crate::nn::tap::{Activation, AttentionInputs, Tap};
+use crate::optim::UpdateRule;
+use crate::wire::MetricInfo;
+use candle_core::Result;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What every step gives.
+#[derive(Debug, Clone, Copy)]
+pub struct StepSeen<'a> {
+    pub loss: f64,
+    pub grad_norm: f64,
+    /// Mean loss of each micro-batch, in the method's unit.
+    pub micro_losses: &'a [f64],
+}
+
+/// Time that probes took of the steps since the last report.
+pub const COST: Metric = metric(
+    "probe_cost",
+    "Cost of probes",
+    "share",
+    Direction::Lower,
+    Repeatable::No,
+    "time that probes took over wall time of the steps since the reading before",
+)
+.label("cost of probes")
+.health()
+.band(f64::NEG_INFINITY, 0.02, crate::metrics::Origin::RuleOfThumb)
+.meaning(
+    "Below 2 % of the step: most probes are asked once in `health.every` steps.",
+    "Raise health.every, or set health.enabled=false.",
+);
+
+/// The probes of one run; none where they are off.
+#[derive(Default)]
+pub struct Probes {
+    set: Option<Arc<Mutex<Set>>>,
+    every: u64,
+    log_every: u64,
+    n_layer: usize,
+    micro_losses: Vec<f64>,
+}
+
+struct Set {
+    members: Vec<Member>,
+    clock: Arc<dyn Clock>,
+    spent: Duration,
+    /// When the last report was taken.
+    since: Duration,
+}
+
+struct Member {
+    entry: &'static ProbeEntry,
+    probe: Box<dyn Probe>,
+    due: bool,
+}
+
+impl Set {
+    /// Asks those that look there; every one where `always`, else those that are due.
+    fn ask(&mut self, look: Look, always: bool, mut work: impl FnMut(&mut dyn Probe)) {
+        let begun = self.clock.elapsed();
+        for member in &mut self.members {
+            if (member.due || always) && member.entry.looks.contains(&look) {
+                work(&mut *member.probe);
+            }
+        }
+        self.spent += self.clock.elapsed().saturating_sub(begun);
+    }
+
+    fn wants(&self, look: Look) -> bool {
+        let due = |member: &Member| member.due && member.entry.looks.contains(&look);
+        self.members.iter().any(due)
+    }
+}
+
+impl Tap for Set {
+    fn activation(&mut self, seen: &Activation<'_>) {
+        self.ask(Look::Activations, false, |probe| probe.activation(seen));
+    }
+
+    fn attention(&mut self, seen: &AttentionInputs<'_>) {
+        self.ask(Look::Activations, false, |probe| probe.attention(seen));
+    }
+
+    fn logits(&mut self, lse: &[f32]) {
+        self.ask(Look::Activations, false, |probe| probe.logits(lse));
+    }
+}
+
+impl Probes {
+    /// Those that have something to look at in this run, asked every `every` steps or so, of which each `log_every`th is
+    /// logged.
+    pub fn new(setup: &Setup<'_>, (every, log_every): (u64, u64), clock: Arc<dyn Clock>) -> Probes {
+        let member = |entry: &&'static ProbeEntry| {
+            Some(Member {
+                entry,
+                probe: (entry.make)(setup)?,
+                due: false,
+            })
+        };
+        let set = Set {
+            members: PROBES.iter().filter_map(member).collect(),
+            since: clock.elapsed(),
+            clock,
+            spent: Duration::ZERO,
+        };
+        Probes {
+            set: Some(Arc::new(Mutex::new(set))),
+            every: every.max(1),
+            log_every: log_every.max(1),
+            n_layer: setup.n_layer,
+            micro_losses: Vec::new(),
+        }
+    }
+
+    /// A probe that panicked ends the run; its lock is no second failure.
+    fn open(&self) -> Option<MutexGuard<'_, Set>> {
+        let set = self.set.as_ref()?;
+        Some(set.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What readings may come.
+    pub fn declarations(&self) -> Vec<MetricInfo> {
+        let Some(set) = self.open() else {
+            return Vec::new();
+        };
+        let rows = set.members.iter().flat_map(|m| m.entry.metrics);
+        let others = spectra::METRICS.into_iter().chain([&COST]);
+        rows.chain(others).map(Metric::info).collect()
+    }
+
+    /// Before a step: who is asked in it.
+    pub fn begin(&mut self, step: u64, is_logged: bool) {
+        let (every, before) = (self.every, step.saturating_sub(self.log_every));
+        if let Some(mut set) = self.open() {
+            for member in &mut set.members {
+                member.due = is_logged && member.entry.cadence.is_due(every, step, before);
+            }
+        }
+        self.micro_losses.clear();
+    }
+
+    /// Before a micro-batch: the first is looked at.
+    pub fn before_micro(&mut self, micro: usize, model: &mut Model) {
+        if let Some(set) = &self.set
+            && micro == 0
+            && self.open().is_some_and(|set| set.wants(Look::Activations))
+        {
+            model.set_tap(Some(set.clone()));
+        }
+    }
+
+    /// After a micro-batch of this mean loss.
+    ///
+    /// # Errors
+    /// Those of reading gradients.
+    pub fn after_micro(&mut self, micro: usize, model: &mut Model, loss: f64) -> Result<()> {
+        if self.set.is_none() {
+            return Ok(());
+        }
+        self.micro_losses.push(loss);
+        if micro == 0 {
+            model.set_tap(None);
+        }
+        match self.open() {
+            Some(mut set) if set.wants(Look::MicroGradients) => {
+                model.params().read_grads(|grads| {
+                    set.ask(Look::MicroGradients, false, |probe| {
+                        probe.micro_gradient(micro, grads);
+                    });
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Between the gradient and the update.
+    ///
+    /// # Errors
+    /// Those of the probes.
+    pub fn gradient(&mut self, model: &Model, rule: &dyn UpdateRule) -> Result<()> {
+        self.look(Look::Gradient, |probe| probe.gradient(model.params(), rule))
+    }
+
+    /// After the update.
+    ///
+    /// # Errors
+    /// Those of the probes.
+    pub fn update(
+        &mut self,
+        model: &Model,
+        rule: &dyn UpdateRule,
+        (loss, grad_norm): (f64, f64),
+    ) -> Result<()> {
+        let seen = StepSeen {
+            loss,
+            grad_norm,
+            micro_losses: &self.micro_losses,
+        };
+        if let Some(mut set) = self.open() {
+            set.ask(Look::Steps, true, |probe| probe.step(&seen));
+        }
+        self.look(Look::Update, |probe| probe.update(model.params(), rule))
+    }
+
+    fn look(&self, look: Look, mut work: impl FnMut(&mut dyn Probe) -> Result<()>) -> Result<()> {
+        let mut result = Ok(());
+        if let Some(mut set) = self.open()
+            && set.wants(look)
+        {
+            set.ask(look, false, |probe| {
+                let done = work(probe);
+                if result.is_ok() {
+                    result = done;
+                }
+            });
+        }
+        result
+    }
+
+    /// What those that were due saw in this step.
+    pub fn report(&mut self) -> Report {
+        let mut report = Report::default();
+        let n_layer = self.n_layer;
+        let Some(mut set) = self.open() else {
+            return report;
+        };
+        let begun = set.clock.elapsed();
+        for member in set.members.iter_mut().filter(|m| m.due) {
+            member.probe.report(&mut report);
+            member.due = false;
+        }
+        report.layers.retain(|_, values| values.len() == n_layer);
+        let now = set.clock.elapsed();
+        set.spent += now.saturating_sub(begun);
+        let wall = now.saturating_sub(set.since).as_secs_f64();
+        if wall > 0.0 {
+            report.set(COST.id, set.spent.as_secs_f64() / wall);
+        }
+        (set.spent, set.since) = (Duration::ZERO, now);
+        report
+    }
+}

@@ -1,0 +1,103 @@
+//! How far gradient norm and loss stand out of the steps before.
+
+use super::{Cadence, Look, Probe, ProbeEntry, Report, StepSeen};
+use crate::metrics::estimators::spikes::{NormRatio, SpikeScore};
+use crate::metrics::{Direction, Metric, Origin, Repeatable, metric};
+
+pub static ENTRY: ProbeEntry = ProbeEntry {
+    id: "spikes",
+    metrics: &[RATIO, GRADIENT, LOSS],
+    cadence: Cadence::Step,
+    looks: &[Look::Steps],
+    cost: "a few additions",
+    make: |_| Some(Box::new(Spikes::default())),
+};
+
+const RATIO: Metric = metric(
+    "grad_spike",
+    "Gradient spike",
+    "× mean",
+    Direction::Lower,
+    Repeatable::No,
+    "largest gradient norm over the running mean of those before it (α 0.97), since the reading before",
+)
+.label("gradient spike")
+.health()
+.estimator("norm_ratio")
+.band(f64::NEG_INFINITY, 10.0, Origin::RuleOfThumb)
+.meaning(
+    "Near 1. A single high value is a bad batch. It is no spike score of SPAM or OLMo: their thresholds do not hold here.",
+    "Above 10 once: look at the batch. More than five in a hundred steps: the optimizer's moments are polluted; lower the learning rate or roll back.",
+);
+
+const SCORE: &str = "percent of steps seven or more standard deviations from the mean of the 1,000 before (OLMo 2, arXiv 2501.00656, section 3)";
+
+const GRADIENT: Metric = metric(
+    "spike_score/grad",
+    "Spike score of the gradient norm",
+    "%",
+    Direction::Lower,
+    Repeatable::No,
+    SCORE,
+)
+.label("spikes, gradient")
+.health()
+.estimator("olmo")
+.band(f64::NEG_INFINITY, 0.4, Origin::RuleOfThumb)
+.meaning(
+    "0.03 in OLMo 2 after its fixes of initialization, 0.4 before them. Under 1,000 steps one spike counts for more.",
+    "Above 0.1 keep an eye on it; above 0.4 the run is unstable: QK-norm, a longer warm-up, a lower learning rate.",
+);
+
+const LOSS: Metric = metric(
+    "spike_score/loss",
+    "Spike score of the loss",
+    "%",
+    Direction::Lower,
+    Repeatable::No,
+    SCORE,
+)
+.label("spikes, loss")
+.health()
+.estimator("olmo")
+.band(f64::NEG_INFINITY, 0.4, Origin::RuleOfThumb)
+.meaning(
+    "Near 0: losses of batches differ by far less than seven standard deviations.",
+    "With spikes of the gradient in the same steps: bad batches. Look at their documents, filter repeated n-grams.",
+);
+
+#[derive(Default)]
+struct Spikes {
+    ratio: NormRatio,
+    largest: Option<f64>,
+    gradient: SpikeScore,
+    loss: SpikeScore,
+    /// Steps so far.
+    seen: u64,
+}
+
+/// Steps before a score means anything.
+const YOUNG: u64 = 100;
+
+impl Probe for Spikes {
+    fn step(&mut self, seen: &StepSeen<'_>) {
+        self.seen += 1;
+        let ratio = self.ratio.push(seen.grad_norm);
+        self.largest = [self.largest, ratio].into_iter().flatten().reduce(f64::max);
+        // The fall of the beginning is no spread.
+        if self.seen > YOUNG {
+            self.gradient.push(seen.grad_norm);
+            self.loss.push(seen.loss);
+        }
+    }
+
+    fn report(&mut self, into: &mut Report) {
+        if let Some(largest) = self.largest.take() {
+            into.set(RATIO.id, largest);
+        }
+        if self.seen > 2 * YOUNG {
+            into.set(GRADIENT.id, self.gradient.percent());
+            into.set(LOSS.id, self.loss.percent());
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! The health pane: what probes saw inside the model. A list of metrics with their newest value, whether it lies within its
+//! band, and a small curve; beside it the selected one: by block over time with the profile of the newest look, or a chart;
+//! and what it is, what is normal and what to do.
+
+mod list;
+mod map;
+
+use super::{Pane, PaneContext, PaneEntry};
+use crate::base::human;
+use crate::run::RunState;
+use crate::ui::action::{Action, Context};
+use crate::ui::hit::Target;
+use crate::ui::layout::scroll_to;
+use crate::ui::request::{Hints, Request};
+use crate::ui::store::Store;
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::axis::Scale;
+use crate::ui::widgets::line_chart::{Line, LineChart, Look, StepAxis};
+use crate::ui::widgets::text::{self, Word, word};
+use crate::wire::{Band, MetricInfo};
+use list::Row;
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+pub static ENTRY: PaneEntry = PaneEntry {
+    id: "health",
+    title: "Health",
+    doc: "Go to the health of the model: what probes saw of each block, what is normal, what to do.",
+    contexts: &[Context::List, Context::Global],
+    everywhere: &[],
+    make: || Box::new(HealthPane::default()),
+};
+
+/// The pane's cursors.
+#[derive(Debug, Default)]
+pub struct HealthPane {
+    selected: usize,
+    first: usize,
+    page: usize,
+    /// The words of the selected metric in place of its picture.
+    words: bool,
+}
+
+impl Pane for HealthPane {
+    fn hints(&self, _store: &Store) -> Hints {
+        let other = if self.words { "picture" } else { "what is normal" };
+        Hints::of_pane(vec![
+            (Action::Accept, other),
+            (Action::Up, "up"),
+            (Action::Down, "down"),
+        ])
+    }
+
+    fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
+        let held = context.store.held.as_ref();
+        let last = held.map_or(0, |held| list::rows(&held.state).len().saturating_sub(1));
+        let page = self.page.max(1);
+        match action {
+            Action::Accept => self.words = !self.words,
+            Action::Cancel => self.words = false,
+            _ => {}
+        }
+        self.selected = match action {
+            Action::Up => self.selected.saturating_sub(1),
+            Action::Down => self.selected + 1,
+            Action::PageUp => self.selected.saturating_sub(page),
+            Action::PageDown => self.selected + page,
+            Action::Top => 0,
+            Action::Bottom => last,
+            _ => self.selected,
+        }
+        .min(last);
+        Vec::new()
+    }
+
+    fn click(&mut self, row: usize, _context: &mut PaneContext) -> Vec<Request> {
+        self.selected = row;
+        Vec::new()
+    }
+
+    fn draw(&mut self, frame: &mut Frame, area: Rect, context: &mut PaneContext) {
+        let theme = context.theme;
+        let inner = Rect {
+            x: area.x + 1,
+            width: area.width.saturating_sub(2),
+            ..area
+        };
+        let note = |frame: &mut Frame, words: &str| {
+            text::paragraph(frame.buffer_mut(), inner, words, Meaning::Muted, theme);
+        };
+        let Some(held) = context.store.held.as_ref() else {
+            return note(frame, "No run is open: choose one on Home.");
+        };
+        let rows = list::rows(&held.state);
+        if rows.is_empty() {
+            let words = if held.state.metrics.is_empty() || held.live() {
+                "Probes report with the first logged step. Without any: health.enabled is false in this run."
+            } else {
+                "This run's log has no readings of probes: it was trained with health.enabled=false, or by an older program."
+            };
+            return note(frame, words);
+        }
+        self.selected = self.selected.min(rows.len() - 1);
+        self.page = usize::from(inner.height);
+        self.first = scroll_to(self.selected, self.first, self.page);
+        let wide = list_width(inner.width);
+        let left = Rect {
+            width: wide,
+            ..inner
+        };
+        for (y, (at, row)) in
+            (left.y..left.bottom()).zip(rows.iter().enumerate().skip(self.first))
+        {
+            let line = Rect {
+                y,
+                height: 1,
+                ..left
+            };
+            context.hits.add(line, Target::Row(at));
+            list::draw(frame.buffer_mut(), line, row, at == self.selected, theme);
+        }
+        let right = Rect {
+            x: left.right() + 2,
+            width: inner.width.saturating_sub(wide + 2),
+            ..inner
+        };
+        detail(frame.buffer_mut(), right, &held.state, &rows[self.selected], self.words, theme);
+    }
+}
+
+/// Columns of the list.
+fn list_width(width: u16) -> u16 {
+    match width {
+        0..=50 => width / 2,
+        51..=119 => 34,
+        _ => 58,
+    }
+}
+
+/// The selected metric: title, picture, words.
+fn detail(
+    buffer: &mut Buffer,
+    area: Rect,
+    state: &RunState,
+    row: &Row,
+    only_words: bool,
+    theme: &Theme,
+) {
+    if area.width < 8 || area.height < 3 {
+        return;
+    }
+    let info = row.info;
+    text::draw(buffer, area.x, area.y, area.width, &[word(&*info.title, Meaning::Title)], theme);
+    let facts = facts(info, row);
+    text::draw(buffer, area.x, area.y + 1, area.width, &facts, theme);
+    let body = Rect {
+        y: area.y + 3,
+        height: area.height.saturating_sub(3),
+        ..area
+    };
+    let words = words(info, usize::from(body.width), theme);
+    if only_words {
+        draw_lines(buffer, body, &words, theme);
+        return;
+    }
+    // The picture takes what it needs, the words what is left; a chart leaves half.
+    let needed = match state.layers.get(&info.id) {
+        Some(map) => (map.n_layer() as u16 + 2).min(body.height),
+        None => (body.height / 2).max(8).min(body.height),
+    };
+    let picture = Rect {
+        height: needed,
+        ..body
+    };
+    match state.layers.get(&info.id) {
+        Some(map) => draw_lines(buffer, picture, &map::lines(map, info, picture, theme), theme),
+        None => chart(buffer, picture, state, info, theme),
+    }
+    let rest = Rect {
+        y: picture.bottom() + 1,
+        height: body.bottom().saturating_sub(picture.bottom() + 1),
+        ..body
+    };
+    if rest.height >= 3 {
+        draw_lines(buffer, rest, &words, theme);
+    }
+}
+
+fn draw_lines(buffer: &mut Buffer, area: Rect, lines: &[Vec<Word>], theme: &Theme) {
+    for (y, words) in (area.y..area.bottom()).zip(lines) {
+        text::draw(buffer, area.x, y, area.width, words, theme);
+    }
+}
+
+/// `step 1,240 · band up to 0.3 (rule of thumb) · rows_16`
+fn facts(info: &MetricInfo, row: &Row) -> Vec<Word> {
+    let mut parts = Vec::new();
+    if let Some(step) = row.step {
+        parts.push(format!("step {}", human::grouped(step)));
+    }
+    if let Some(band) = &info.band {
+        parts.push(format!("band {} ({})", range(band), band.origin.words()));
+    }
+    if !info.estimator.is_empty() {
+        parts.push(info.estimator.clone());
+    }
+    if !info.unit.is_empty() {
+        parts.push(info.unit.clone());
+    }
+    vec![word(parts.join(" · "), Meaning::Muted)]
+}
+
+/// `0.05 to 0.97`, `up to 0.3`
+fn range(band: &Band) -> String {
+    match (band.low, band.high) {
+        (Some(low), Some(high)) => format!("{low} to {high}"),
+        (None, Some(high)) => format!("up to {high}"),
+        (Some(low), None) => format!("from {low}"),
+        (None, None) => "any".into(),
+    }
+}
+
+/// What it is, what is normal and why, what to do.
+fn words(info: &MetricInfo, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
+    const ROWS: usize = 12;
+    let mut lines = Vec::new();
+    for (title, body, meaning) in [
+        ("what it is", &info.source, Meaning::Text),
+        ("what is normal", &info.normal, Meaning::Text),
+        ("otherwise", &info.advice, Meaning::Accent),
+    ] {
+        if body.is_empty() {
+            continue;
+        }
+        lines.push(vec![word(title, Meaning::Muted)]);
+        let wrapped = text::wrap(body, width.saturating_sub(2), ROWS, theme.ascii);
+        lines.extend(wrapped.into_iter().map(|line| vec![word(format!("  {line}"), meaning)]));
+    }
+    lines
+}
+
+fn chart(buffer: &mut Buffer, area: Rect, state: &RunState, info: &MetricInfo, theme: &Theme) {
+    let Some(series) = state.series.get(&info.id) else {
+        return;
+    };
+    let Some((first, last)) = series.steps() else {
+        return;
+    };
+    let chart = LineChart {
+        lines: vec![Line {
+            series,
+            meaning: Meaning::Series,
+            look: Look::Line,
+        }],
+        marks: &[],
+        from: first as f64,
+        to: last as f64 + 1.0,
+        scale: Scale::Linear,
+        from_zero: false,
+        bytes: false,
+        cursor: None,
+        settled: false,
+        held: None,
+        steps: StepAxis::Shown,
+    };
+    chart.draw(buffer, area, theme);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::clock::UnixMillis;
+    use crate::ui::panes::bench::Around;
+    use crate::wire::{ChartPlace, Envelope, Event, Num, Origin};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn declared() -> Event {
+        let info = |id: &str, per_layer: bool, high: f64| MetricInfo {
+            id: id.into(),
+            title: format!("Title of {id}"),
+            source: "how it is defined".into(),
+            place: ChartPlace::Health,
+            per_layer,
+            band: Some(Band {
+                low: None,
+                high: Some(high),
+                origin: Origin::RuleOfThumb,
+            }),
+            normal: "so much is normal".into(),
+            advice: "do this".into(),
+            ..MetricInfo::default()
+        };
+        Event::MetricsDeclared {
+            metrics: vec![
+                info("dead_units/layer", true, 0.5),
+                info("noise_scale", false, 1e6),
+                info("never/layer", true, 1.0),
+            ],
+        }
+    }
+
+    /// Block 2 of four dies.
+    fn state() -> RunState {
+        let mut events = vec![declared()];
+        for step in (10..=400).step_by(10) {
+            events.push(Event::Stepped {
+                step,
+                tokens: step * 100,
+                values: [("noise_scale".into(), Num(step as f64))].into(),
+            });
+            let dead = step as f64 / 400.0;
+            let values = [0.0, 0.1, dead, 0.05].map(Num).to_vec();
+            events.push(Event::Probed {
+                step,
+                layers: [("dead_units/layer".into(), values)].into(),
+            });
+        }
+        let envelope = |(seq, event)| Envelope {
+            v: 1,
+            seq: seq as u64 + 1,
+            t: UnixMillis(1),
+            event,
+        };
+        let log: Vec<Envelope> = events.into_iter().enumerate().map(envelope).collect();
+        RunState::from_events(&log)
+    }
+
+    fn drawn(state: &RunState, selected: usize, only_words: bool) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(44, 20)).unwrap();
+        let theme = Theme::ansi();
+        terminal
+            .draw(|frame| {
+                let rows = list::rows(state);
+                let area = frame.area();
+                detail(frame.buffer_mut(), area, state, &rows[selected], only_words, &theme);
+            })
+            .unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn a_block_outside_its_band_stands_out_and_what_was_never_measured_has_no_row() {
+        let state = state();
+        let rows = list::rows(&state);
+        let ids: Vec<&str> = rows.iter().map(|row| row.info.id.as_str()).collect();
+        assert_eq!(ids, ["dead_units/layer", "noise_scale"]);
+        assert_eq!((rows[0].inside, rows[1].inside), (Some(false), Some(true)));
+        assert_eq!((rows[0].value, rows[0].step), (1.0, Some(400)));
+        let picture = drawn(&state, 0, false);
+        assert!(picture.contains("band up to 0.5 (rule of thumb)"), "{picture}");
+        let block = picture.lines().find(|line| line.contains(" 2 ")).unwrap();
+        assert!(block.contains("▁") && block.contains("█") && block.contains('1'), "{picture}");
+        assert!(picture.contains("what is normal") && picture.contains("do this"), "{picture}");
+    }
+
+    #[test]
+    fn the_words_are_one_key_away_and_scalars_have_a_chart() {
+        let state = state();
+        let words = drawn(&state, 0, true);
+        assert!(words.contains("how it is defined") && !words.contains('█'), "{words}");
+        let chart = drawn(&state, 1, false);
+        assert!(chart.contains("Title of noise_scale") && chart.contains("400"), "{chart}");
+        let mut pane = HealthPane::default();
+        let mut around = Around::new();
+        pane.act(Action::Accept, &mut around.context());
+        assert!(pane.words);
+    }
+}
