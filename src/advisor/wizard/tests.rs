@@ -245,6 +245,7 @@ fn model_folder(dir: &std::path::Path) -> String {
         "n_layer": 3, "n_head": 2, "d_model": 48, "seq_len": 2048, "vocab_size": 5000}}});
     std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
     std::fs::write(folder.join("model.safetensors"), vec![0; 4_000]).unwrap();
+    std::fs::write(folder.join("tokenizer.json"), "{}").unwrap();
     folder.display().to_string()
 }
 
