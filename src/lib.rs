@@ -13,6 +13,7 @@
 //! | 5 | [`plan`] | before a run: memory, time and cost |
 //! | 4 | [`spec`] | presets and overrides → a validated `RunSpec` |
 //! | 3 | [`methods`] | losses, one file per training method |
+//! | 3 | [`rewards`] | what an answer is worth, one file per rule |
 //! | 3 | [`probes`] | metrics that look inside the model while it trains |
 //! | 3 | [`models`] | where a model comes from: a folder, a GGUF file, the hub |
 //! | 2 | [`nn`] [`hf`] [`llama_cpp`] [`optim`] [`data`] [`metrics`] | models, file formats, optimizers, batches, metrics |
@@ -44,6 +45,7 @@ pub mod nn;
 pub mod optim;
 pub mod plan;
 pub mod probes;
+pub mod rewards;
 pub mod run;
 pub mod spec;
 pub mod ui;

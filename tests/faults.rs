@@ -109,7 +109,7 @@ fn a_headless_run_on_a_full_disk_ends_when_it_is_asked_to() {
     let place = Place::new();
     // Files of at most 16 blocks: the log fills them, and no checkpoint fits.
     let mut child = place
-        .shell("ulimit -f 16; exec $P train quickstart $SMALL -s max_steps=1000000 -s save_every=0 --headless")
+        .shell("ulimit -f 16; exec $P train quickstart $SMALL -s max_steps=1000000 -s save_every=0 -s health.enabled=false --headless")
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

@@ -28,6 +28,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("data", &["embed", "gguf", "hub"]),
     ("metrics", &["wire"]),
     ("methods", &["nn", "data", "metrics"]),
+    ("rewards", &[]),
     ("models", &["nn", "hf", "llama_cpp", "hub", "data"]),
     (
         "probes",
@@ -36,7 +37,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "spec",
         &[
-            "methods", "nn", "optim", "data", "embed", "hf", "hub", "models",
+            "methods", "rewards", "nn", "optim", "data", "embed", "hf", "hub", "models",
         ],
     ),
     (
@@ -45,6 +46,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "models",
             "spec",
             "methods",
+            "rewards",
             "metrics",
             "probes",
             "nn",
@@ -98,6 +100,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "spec",
             "models",
             "methods",
+            "rewards",
             "probes",
             "nn",
             "optim",

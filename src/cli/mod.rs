@@ -37,6 +37,7 @@ pub mod probe;
 mod progress;
 mod quantize;
 mod resume;
+mod reward;
 mod rm;
 mod run_ref;
 mod runs;
@@ -147,6 +148,7 @@ enum Verb {
     Plan(Box<plan::Args>),
     Ladder(Box<ladder::Args>),
     Preflight(preflight::Args),
+    Reward(reward::Args),
     Data(data::Args),
     Tokenizer(tokenizer::Args),
     Doctor(doctor::Args),
@@ -216,6 +218,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Ladder(args) => ladder::run(&args, &cx),
         Verb::Plan(args) => plan::run(&args, &cx),
         Verb::Preflight(args) => preflight::run(args, &cx),
+        Verb::Reward(args) => reward::run(&args, &cx),
         Verb::Data(args) => data::run(&args, &cx),
         Verb::Tokenizer(args) => tokenizer::run(&args, &cx),
         Verb::Doctor(args) => doctor::run(args, &cx),

@@ -6,7 +6,7 @@ use super::Unit;
 /// Values that a method needs beside the tokens, one for each sequence of the batch or one for each token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
-    /// `reference_logp`, `old_logp`, `advantage`, `label`, `reward`.
+    /// `reference_logp`, `advantage`, `label`, …: the methods name theirs.
     pub name: &'static str,
     pub values: Vec<f32>,
 }
@@ -47,6 +47,8 @@ pub struct Batch {
     /// The sequences; those of an example stand next to each other.
     pub origins: Vec<Origin>,
     pub columns: Vec<Column>,
+    /// What rewards compare the answers with, a JSON object for each sequence; empty where examples are no prompts.
+    pub references: Vec<String>,
     /// Tokens that are not padding; of each source in turn where there are several.
     pub tokens: Vec<u64>,
 }
@@ -66,6 +68,7 @@ impl Batch {
         self.mask.clear();
         self.origins.clear();
         self.columns.clear();
+        self.references.clear();
         self.tokens.clear();
         self.batch_size = 0;
     }
@@ -78,7 +81,7 @@ impl Batch {
         }
     }
 
-    /// Examples that the batch tells apart: pairs or judged answers, and 0 where an example is one text.
+    /// Examples that the batch tells apart: pairs, judged answers or prompts, and 0 where an example is one text.
     pub fn groups(&self) -> usize {
         match self.unit {
             Unit::Text => 0,

@@ -66,8 +66,13 @@ impl Portion {
             }
             Packing::Padded => {
                 let (pieces, account) = cut();
-                let tokens = predictions(&pieces);
-                let padded = Padded::new(&pieces, how.unit.documents());
+                let (tokens, padded) = match how.unit {
+                    Unit::Prompt => {
+                        let prompts: Vec<Piece> = pieces.iter().copied().step_by(2).collect();
+                        (predictions(&prompts), Padded::unsorted(prompts.len()))
+                    }
+                    unit => (predictions(&pieces), Padded::new(&pieces, unit.documents())),
+                };
                 (Layout::Padded(pieces, padded), tokens, account)
             }
         };
@@ -145,7 +150,7 @@ impl Portion {
         }
     }
 
-    /// Pieces that hold text: all but labels.
+    /// Pieces that hold text: all but labels and references.
     fn texts<'a>(&self, pieces: &'a [Piece]) -> impl Iterator<Item = &'a Piece> + use<'a> {
         let unit = self.store.unit;
         pieces.iter().step_by(unit.documents() / unit.sequences())
@@ -265,6 +270,7 @@ impl Documents {
         let drawn = padded.batch((index % draws) as usize, batch_size, draw);
         let drawn: Vec<usize> = drawn.collect();
         for number in &drawn {
+            self.refer(batch, portion, pieces, *number);
             self.label(batch, portion, pieces, *number);
         }
         let drawn = drawn.into_iter().flat_map(|i| self.example(pieces, i));
@@ -336,6 +342,7 @@ impl Documents {
                     lay(batch, from, row, width);
                 }
                 Layout::Padded(pieces, padded) => {
+                    self.refer(batch, portion, pieces, padded.sorted(row));
                     self.label(batch, portion, pieces, padded.sorted(row));
                     for piece in self.example(pieces, padded.sorted(row)) {
                         lay(batch, from, std::iter::once(piece), width);
@@ -350,6 +357,18 @@ impl Documents {
         let unit = self.how.unit;
         let first = number * unit.documents();
         pieces[first..first + unit.sequences()].iter().copied()
+    }
+
+    /// Writes the reference of a prompt beside the batch.
+    fn refer(&self, batch: &mut Batch, portion: &Portion, pieces: &[Piece], number: usize) {
+        if self.how.unit == Unit::Prompt {
+            let Piece { start, len } = pieces[2 * number + 1];
+            let mut bytes = Vec::new();
+            portion.store.copy(start, len as usize, &mut bytes);
+            let bytes: Vec<u8> = bytes.into_iter().map(|id| id as u8).collect();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            batch.references.push(text);
+        }
     }
 
     /// Writes the label of a judged answer beside the batch.

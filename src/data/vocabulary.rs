@@ -205,6 +205,10 @@ fn plain(example: &Example, template: Option<&Template>) -> String {
     match &example.content {
         Content::Text(text) => text.clone(),
         Content::Chat(messages) => rendered(messages),
+        Content::Prompt {
+            prompt,
+            answer: Some(answer),
+        } => joined(vec![prompt, &Turns::Text(answer.clone())]),
         other => sides(other)
             .into_iter()
             .map(joined)

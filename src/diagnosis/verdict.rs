@@ -40,14 +40,24 @@ impl Verdict {
         }
     }
 
-    /// The rule that stands behind it, for those that name a fault.
-    fn rule(self) -> Option<&'static str> {
+    /// The rules that stand behind it, for those that name a fault.
+    fn rules(self) -> &'static [&'static str] {
         match self {
-            Verdict::Diverged => Some("diverged"),
-            Verdict::NotLearning => Some("not_learning"),
-            Verdict::Overfitting => Some("overfitting"),
-            Verdict::Learning | Verdict::Stable | Verdict::TooEarly => None,
+            Verdict::Diverged => &["diverged"],
+            Verdict::NotLearning => &["not_learning", "constant_reward", "reward_hacking"],
+            Verdict::Overfitting => &["overfitting"],
+            Verdict::Learning | Verdict::Stable | Verdict::TooEarly => &[],
         }
+    }
+
+    /// Whether a finding names its fault.
+    fn is_of(self, finding: &Finding) -> bool {
+        // Rules on rewards warn of what may be well; a loss that warns is no verdict of these alone.
+        let bad = match finding.id.as_str() {
+            "constant_reward" | "reward_hacking" => finding.status == Status::Fail,
+            _ => finding.status <= Status::Warn,
+        };
+        bad && self.rules().contains(&finding.id.as_str())
     }
 
     pub(super) fn of(view: &View<'_>, findings: &[Finding]) -> Verdict {
@@ -56,13 +66,15 @@ impl Verdict {
             Verdict::NotLearning,
             Verdict::Overfitting,
         ];
-        let said = |verdict: &Verdict| {
-            let bad =
-                |f: &Finding| Some(f.id.as_str()) == verdict.rule() && f.status <= Status::Warn;
-            findings.iter().any(bad)
-        };
+        let said = |verdict: &Verdict| findings.iter().any(|f| verdict.is_of(f));
         if let Some(fault) = faults.into_iter().find(said) {
             return fault;
+        }
+        if let Some((first, last)) = passes(view) {
+            return match last > first {
+                true => Verdict::Learning,
+                false => Verdict::Stable,
+            };
         }
         let Some(loss) = view.loss() else {
             return Verdict::TooEarly;
@@ -80,11 +92,15 @@ impl Verdict {
 
     /// `train loss 4.15 → 1.76, val 1.88`, or the evidence of the fault and what helps.
     pub(super) fn summary(self, view: &View<'_>, findings: &[Finding]) -> String {
-        let fault = self
-            .rule()
-            .and_then(|rule| findings.iter().find(|f| f.id == rule));
-        if let Some(finding) = fault {
+        if let Some(finding) = findings.iter().find(|f| self.is_of(f)) {
             return format!("{}; {}", finding.evidence, finding.fix);
+        }
+        if let Some((first, last)) = passes(view) {
+            let mut text = format!("pass@1 {first:.2} → {last:.2} on held-out prompts");
+            if let Some(reward) = view.state.latest(metric::REWARD) {
+                text.push_str(&format!(", reward {}", human::number(reward)));
+            }
+            return text;
         }
         let Some(loss) = view.loss() else {
             return "too few steps to judge".into();
@@ -95,5 +111,15 @@ impl Verdict {
             text.push_str(&format!(", val {}", human::number(val)));
         }
         text
+    }
+}
+
+/// Of a model that is evaluated by its answers: the first and the newest share of held-out prompts answered right.
+fn passes(view: &View<'_>) -> Option<(f64, f64)> {
+    let found = |e: &crate::run::state::Evaluation| e.values.get(metric::PASS).copied();
+    let passes: Vec<f64> = view.state.evaluations.iter().filter_map(found).collect();
+    match *passes {
+        [first, .., last] => Some((first, last)),
+        _ => None,
     }
 }

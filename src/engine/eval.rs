@@ -3,11 +3,14 @@
 
 use super::EngineError;
 use super::context::RunContext;
+use super::experience::Experience;
 use super::roles::Models;
+use super::rollouts::Passed;
 use crate::data::Dataset;
 use crate::methods::{Method, evaluate as measure, tokens};
 use crate::metrics::{Readings, id, validation_id};
-use crate::wire::{Best, Event, Num, Phase, Values};
+use crate::wire::{Best, Event, ExaminedExample, Num, Phase, Values};
+use std::time::Duration;
 
 /// How much of the validation split is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,11 +83,23 @@ impl RunContext<'_, '_> {
     }
 
     /// Evaluates, reports, and remembers the best. A loss that is not finite ends the run.
-    pub(super) fn evaluate_now(&mut self) -> Result<(), EngineError> {
+    pub(super) fn evaluate_now(
+        &mut self,
+        experience: &mut dyn Experience,
+    ) -> Result<(), EngineError> {
         let (step, extent) = (self.step(), self.extent());
         self.port.enter(Phase::Evaluating, step);
         let begun = self.port.clock.elapsed();
         let port = &mut *self.port;
+        if let Some(rollouts) = experience.rollouts() {
+            let broken_off = &mut || port.stop_is_waiting();
+            let found = rollouts.evaluate(&mut self.state.models, extent, broken_off)?;
+            if let Some(found) = found {
+                let examples = rollouts.examples();
+                self.answered(found, examples, begun);
+            }
+            return Ok(());
+        }
         let found = evaluate(
             &*self.spec.method,
             &mut self.state.models,
@@ -95,21 +110,8 @@ impl RunContext<'_, '_> {
         )?;
         let Some(found) = found else { return Ok(()) };
         let values = self.validation_values(&found);
-        let progress = &mut self.state.progress;
-        progress.evaluated_at = Some(step);
-        progress.val_loss = Some(Num(found.loss));
-        let criterion = self.spec.method.best();
-        if let Some(value) = values.get(criterion.metric) {
-            let found = Best {
-                step,
-                metric: criterion.metric.into(),
-                value: *value,
-                direction: criterion.direction,
-            };
-            if found.replaces(progress.best.as_ref()) {
-                progress.best = Some(found);
-            }
-        }
+        self.state.progress.val_loss = Some(Num(found.loss));
+        self.remember(&values);
         let event = Event::Evaluated {
             step,
             tokens: self.state.progress.tokens,
@@ -126,6 +128,43 @@ impl RunContext<'_, '_> {
             return Err(self.fail_non_finite("the validation loss", found.loss, step, lr));
         }
         Ok(())
+    }
+
+    /// Reports how held-out prompts were answered, with answers to look at.
+    fn answered(&mut self, found: Passed, mut examples: Vec<ExaminedExample>, begun: Duration) {
+        let step = self.step();
+        let values = found.values.into_iter();
+        let values: Values = values.map(|(id, value)| (id, Num(value))).collect();
+        self.remember(&values);
+        self.port.emit(Event::Evaluated {
+            step,
+            tokens: self.state.progress.tokens,
+            values,
+            n_windows: found.prompts,
+            whole: found.whole,
+            seconds: (self.port.clock.elapsed() - begun).as_secs_f64(),
+        });
+        examples.extend(found.examples);
+        self.port.emit(Event::Examined { step, examples });
+    }
+
+    /// Notes that this step is evaluated, and the best one by the method's criterion.
+    fn remember(&mut self, values: &Values) {
+        let step = self.step();
+        let progress = &mut self.state.progress;
+        progress.evaluated_at = Some(step);
+        let criterion = self.spec.method.best();
+        if let Some(value) = values.get(criterion.metric) {
+            let found = Best {
+                step,
+                metric: criterion.metric.into(),
+                value: *value,
+                direction: criterion.direction,
+            };
+            if found.replaces(progress.best.as_ref()) {
+                progress.best = Some(found);
+            }
+        }
     }
 
     /// The readings of an evaluation that its method has.

@@ -59,6 +59,10 @@ fn sequences(batch: &Batch, logp: &[f32], tokenizer: &Tokenizer) -> Vec<Examined
             answer: tokenizer.decode(&answer).chars().take(CHARACTERS).collect(),
             tokens: n,
             logp: Num(sum),
+            right: None,
+            reward: None,
+            rewards: Vec::new(),
+            advantage: None,
             reference_logp: reference.and_then(|r| r.get(row)).map(|x| Num((*x).into())),
         }
     };
@@ -69,6 +73,7 @@ fn label(batch: &Batch, row: usize) -> &'static str {
     let desirable = batch.column(LABEL).and_then(|labels| labels.get(row));
     match batch.unit {
         Unit::Text => "text",
+        Unit::Prompt => "answer",
         Unit::Pair if row.is_multiple_of(2) => "chosen",
         Unit::Pair => "rejected",
         Unit::Judged if desirable == Some(&1.0) => "desirable",

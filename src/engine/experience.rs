@@ -2,6 +2,7 @@
 
 use super::EngineError;
 use super::roles::Models;
+use super::rollouts::Rollouts;
 use crate::data::{Loader, StepBatches};
 
 /// A source of batches.
@@ -15,6 +16,11 @@ pub trait Experience {
 
     /// Takes a step back whose memory may be used again.
     fn recycle(&mut self, step: StepBatches);
+
+    /// The model's own answers, where those are what is learnt from.
+    fn rollouts(&mut self) -> Option<&mut Rollouts> {
+        None
+    }
 }
 
 /// A fixed data set: batches are ready ahead of their use, the reference's column is added when they are asked for.

@@ -18,6 +18,7 @@ mod prepare;
 mod probing;
 mod rescue;
 pub mod roles;
+pub mod rollouts;
 mod sample;
 mod state;
 mod step;

@@ -5,8 +5,10 @@ use super::checkpoint::fingerprint::Match;
 use super::checkpoint::{self, Checkpoints, Fingerprint, Found, Store};
 use super::context::RunContext;
 use super::emit::Port;
+use super::experience::Experience;
 use super::mix::Mix;
 use super::probing::probes;
+use super::rollouts::Rollouts;
 use super::state::TrainState;
 use super::step::Stepper;
 use super::{EngineError, EngineJob};
@@ -60,7 +62,10 @@ pub(super) fn prepare<'a, 'p>(
             "{place} holds weights that are no numbers: it was saved from a run that diverged, or is damaged; take an older one"
         )));
     }
-    let loader = Loader::new(data.clone(), schedule(spec), Prefetch::Ahead);
+    let experience: Box<dyn Experience> = match Rollouts::of(spec, &data, &port.clock) {
+        Some(rollouts) => Box::new(rollouts),
+        None => Box::new(Loader::new(data.clone(), schedule(spec), Prefetch::Ahead)),
+    };
     let mix = Mix::of(&data);
     let begun_from = saved_at.map(|_| state.progress.clone());
     let cx = RunContext {
@@ -70,7 +75,7 @@ pub(super) fn prepare<'a, 'p>(
         data,
         state,
     };
-    let stepper = Stepper::new(Box::new(loader), mix, probes(&cx));
+    let stepper = Stepper::new(experience, mix, probes(&cx));
     Ok((cx, stepper, Checkpoints::new(store, begun_from)))
 }
 

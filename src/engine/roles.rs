@@ -2,6 +2,7 @@
 
 use super::EngineError;
 use crate::data::{Batch, Column, Dataset, Origin, Unit};
+use crate::methods::policy::TOKEN_REFERENCE;
 use crate::methods::{BASELINE, Method, REFERENCE_LOGP, ReferenceChoice, sequence_logps, tokens};
 use crate::nn::Model;
 use std::collections::HashMap;
@@ -103,6 +104,33 @@ impl Models {
             }
         };
         Ok(Some(values))
+    }
+
+    /// Writes the reference's log-probability of each token beside the batch, where the method needs it.
+    ///
+    /// # Errors
+    /// A reference that was precomputed: it has never seen new answers.
+    pub fn add_token_reference(&mut self, batch: &mut Batch) -> Result<(), EngineError> {
+        let out = match &mut self.reference {
+            Reference::None => return Ok(()),
+            Reference::AdapterOff => {
+                self.policy.set_adapters(false);
+                let out = self.policy.score(&tokens(batch));
+                self.policy.set_adapters(true);
+                out?
+            }
+            Reference::Frozen(model) => model.score(&tokens(batch))?,
+            Reference::Precomputed(_) => {
+                let what = "new answers have no precomputed reference; use frozen or adapter_off";
+                return Err(EngineError::Setup(what.into()));
+            }
+        };
+        let values = out.logp.flatten_all()?.to_vec1()?;
+        batch.columns.push(Column {
+            name: TOKEN_REFERENCE,
+            values,
+        });
+        Ok(())
     }
 }
 

@@ -98,9 +98,13 @@ impl TrainState {
     /// The learning rate of the next update.
     pub fn lr(&self, spec: &RunSpec) -> f64 {
         let peak = spec.optimizer.lr();
-        let scheduled = spec
+        let mut scheduled = spec
             .schedule
             .lr_at(self.progress.step, spec.train.max_steps, peak);
+        let rollouts = spec.method.on_policy().is_some();
+        if rollouts && self.progress.step >= spec.rollout.cold_start_steps {
+            scheduled *= spec.rollout.lr_scale;
+        }
         match self.progress.adjustments.lr {
             Some(lr) if peak > 0.0 => scheduled * (lr / peak),
             Some(lr) => lr,

@@ -6,6 +6,7 @@ use super::due::log_is_due;
 use super::experience::Experience;
 use super::mix::Mix;
 use super::probing::emit_layers;
+use super::rollouts::{POLICY_LOSS, SHARE};
 use super::state::TrainState;
 use super::update::{At, Gradients, Rates, apply, gradients_seen};
 use crate::base::stats::median;
@@ -34,6 +35,8 @@ struct StepLog {
     by_source: Vec<u64>,
     busy: Duration,
     waited: Duration,
+    /// Of answers that the step learns from: writing and scoring.
+    answering: Duration,
 }
 
 /// Takes the steps of a run: where their batches come from, and what the next line of the log will report.
@@ -53,6 +56,11 @@ impl Stepper {
             probes,
             log: StepLog::default(),
         }
+    }
+
+    /// Where its batches come from.
+    pub fn experience(&mut self) -> &mut dyn Experience {
+        &mut *self.experience
     }
 
     /// The metrics of the sources of a mix, and of probes.
@@ -107,7 +115,11 @@ impl Stepper {
             micro_step: cx.state.progress.micro_step,
         };
         let step = self.experience.step(at.micro_step, &mut cx.state.models)?;
-        self.log.waited += cx.port.clock.elapsed() - asked;
+        let waited = cx.port.clock.elapsed() - asked;
+        match self.experience.rollouts() {
+            Some(_) => self.log.answering += waited,
+            None => self.log.waited += waited,
+        }
         let method = &*cx.spec.method;
         let model = &mut cx.state.models.policy;
         let found = gradients_seen(method, model, &step.batches, at, &mut self.probes)?;
@@ -162,6 +174,9 @@ impl Stepper {
         if let Some(ratio) = update_ratio(&cx.state) {
             set(id::UPDATE_RATIO, ratio);
         }
+        if self.experience.rollouts().is_some() {
+            set(SHARE, log.answering.as_secs_f64() / seconds);
+        }
         for (metric, value) in self.mix.readings(&cx.state.progress.source_tokens) {
             set(&metric, value);
         }
@@ -176,17 +191,24 @@ impl Stepper {
     }
 
     /// The repeatable readings of the last step.
-    fn values(&self, cx: &RunContext<'_, '_>) -> Values {
+    fn values(&mut self, cx: &RunContext<'_, '_>) -> Values {
+        let rollouts = self.experience.rollouts();
+        let answers = rollouts.map(|r| r.readings()).unwrap_or_default();
         let last = &self.log.last;
         let found = &last.gradients;
+        let loss = match answers.is_empty() {
+            true => id::TRAIN_LOSS,
+            false => POLICY_LOSS,
+        };
         let mut values: Values = [
-            (id::TRAIN_LOSS, found.loss),
+            (loss, found.loss),
             (id::GRAD_NORM, found.norm),
             (id::LR, last.lr),
             (id::CLIPPED, f64::from(u8::from(last.clipped))),
         ]
         .map(|(id, value)| (id.to_string(), Num(value)))
         .into();
+        values.extend(answers.into_iter().map(|(id, value)| (id, Num(value))));
         if let Some(experts) = found.experts {
             let readings = [
                 (id::EXPERT_LOAD, experts.busiest),

@@ -17,6 +17,7 @@ mod documents;
 mod faults;
 mod loop_;
 mod resume;
+mod rollouts;
 
 const BASE: &[&str] = &[
     "model.n_layer=1",

@@ -15,6 +15,14 @@ use crate::metrics::id;
 use crate::wire::{Event, Outcome, Phase};
 use stop::Flow;
 
+/// What says nothing of a model that is evaluated by its answers.
+const NOT_OF_ANSWERS: [&str; 4] = [
+    id::VAL_LOSS,
+    id::VAL_PPL,
+    id::VAL_BPB,
+    id::VAL_TOKEN_ACCURACY,
+];
+
 /// A run in progress.
 struct Trainer<'a, 'p> {
     cx: RunContext<'a, 'p>,
@@ -50,7 +58,13 @@ pub(super) fn begin(
     for metric in own {
         let validation = metric.validation_info();
         metrics.retain(|known| known.id != validation.id);
-        metrics.extend([metric.info(), validation]);
+        metrics.push(metric.info());
+        // Methods that learn from their own answers are evaluated by answers.
+        metrics.extend(job.spec.method.on_policy().is_none().then_some(validation));
+    }
+    if let Some(rollouts) = trainer.stepper.experience().rollouts() {
+        metrics.extend(rollouts.declarations());
+        metrics.retain(|metric| !NOT_OF_ANSWERS.contains(&metric.id.as_str()));
     }
     metrics.extend(trainer.stepper.declarations());
     cx.port.emit(Event::MetricsDeclared { metrics });
@@ -78,8 +92,12 @@ impl Trainer<'_, '_> {
                 Flow::SaveAndStop => return self.save_and_stop(),
             }
             let (step, done) = (self.cx.step(), &self.cx.state.progress);
-            if is_due(step, self.cx.spec.eval.every, max_steps, done.evaluated_at) {
-                self.cx.evaluate_now()?;
+            // Where answers begin is what their rise is measured against.
+            let first = step == 0 && self.cx.spec.method.on_policy().is_some();
+            if first && done.evaluated_at.is_none()
+                || is_due(step, self.cx.spec.eval.every, max_steps, done.evaluated_at)
+            {
+                self.cx.evaluate_now(self.stepper.experience())?;
                 let broken_off = self.cx.state.progress.evaluated_at != Some(step);
                 if broken_off && self.cx.port.stop_is_waiting() {
                     // Done again at a resume.

@@ -4,10 +4,15 @@
 
 mod cpo;
 mod dpo;
+mod grpo;
 mod kto;
 mod orpo;
+pub mod policy;
+#[cfg(test)]
+mod policy_tests;
 mod preference;
 mod pretrain;
+mod rloo;
 mod scored;
 mod sft;
 mod simpo;
@@ -59,6 +64,8 @@ pub enum Normalizer {
     Pairs,
     /// Sequences that the batch tells apart.
     Sequences,
+    /// Micro-batches: each divides by its own tokens.
+    Batches,
 }
 
 impl Normalizer {
@@ -68,6 +75,7 @@ impl Normalizer {
             Normalizer::Tokens => Batch::supervised,
             Normalizer::Pairs => Batch::groups,
             Normalizer::Sequences => |batch: &Batch| batch.origins.len(),
+            Normalizer::Batches => |_: &Batch| 1,
         };
         batches.iter().map(of_batch).sum()
     }
@@ -117,6 +125,11 @@ pub trait Method: Send + Sync {
     /// Its own readings besides those of every method; evaluations measure them too, under `val/`.
     fn readings(&self) -> &'static [Metric] {
         &[]
+    }
+
+    /// What it makes of the rewards of the model's own answers, where it learns from those.
+    fn on_policy(&self) -> Option<&dyn policy::OnPolicy> {
+        None
     }
 
     /// Whether the loss is a mean negative log-likelihood per token, so that its exponential is a perplexity.
@@ -242,6 +255,14 @@ fn note(values: TokenValues, batch: &Batch, readings: &mut Readings) {
     let mask = mask(batch);
     readings.add(id::ENTROPY, dot(values.entropy, &mask), n);
     readings.add(id::TOKEN_ACCURACY, dot(values.top1, &mask), n);
+    if let Some(sampler) = batch.column(policy::SAMPLER_LOGP) {
+        let apart = values.logp.iter().zip(sampler).map(|(a, b)| (a - b).abs());
+        readings.add(
+            policy::LOGP_DIFFERENCE,
+            dot(&apart.collect::<Vec<_>>(), &mask),
+            n,
+        );
+    }
 }
 
 /// Σ x · c in f64, in a fixed order.
@@ -281,5 +302,7 @@ fn by_autograd(
 
 crate::base::registry! {
     /// What the model learns from.
-    pub enum MethodConfig: dyn Method { pretrain: Pretrain, sft: Sft, dpo: Dpo, kto: Kto, orpo: Orpo, simpo: Simpo, cpo: Cpo }
+    pub enum MethodConfig: dyn Method {
+        pretrain: Pretrain, sft: Sft, dpo: Dpo, kto: Kto, orpo: Orpo, simpo: Simpo, cpo: Cpo, grpo: Grpo, rloo: Rloo
+    }
 }

@@ -69,6 +69,17 @@ impl Scored<'_> {
         }
     }
 
+    /// A column of the batch with one value for each token: (B, T).
+    ///
+    /// # Errors
+    /// The batch has no such column.
+    pub fn token_column(&self, name: &str) -> Result<Tensor> {
+        match self.batch.column(name) {
+            Some(values) => Tensor::from_slice(values, self.logp.shape(), &Device::Cpu),
+            None => bail!("this batch has no column `{name}`"),
+        }
+    }
+
     /// Values of sequences (S,) as those of the chosen and those of the rejected side: (P,) each.
     ///
     /// # Errors

@@ -122,6 +122,15 @@ fn every_linear_loss_agrees_with_autograd() {
             }
             let (linear, readings, linear_grads) = measured(&*method, &batch, 12.0);
             let (exact, others, grads) = measured(&Autograd(&*method), &batch, 12.0);
+            if method.on_policy().is_some() {
+                // Of a ratio that is 1 the value is another, the gradient the same.
+                let apart = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-6;
+                assert!(
+                    linear_grads.iter().zip(&grads).all(apart),
+                    "{id}: gradients differ"
+                );
+                continue;
+            }
             assert!((linear - exact).abs() < 1e-6, "{id}");
             assert_eq!(readings, others);
             assert!(linear_grads == grads, "{id}: gradients differ");

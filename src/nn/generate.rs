@@ -41,6 +41,8 @@ pub struct Generated {
     /// New tokens, without the prompt and without the one that ended it.
     pub tokens: Vec<u32>,
     pub finish: Finish,
+    /// The token that ended it, where one did.
+    pub end: Option<GeneratedToken>,
 }
 
 /// What becomes of a text that has filled the context.
@@ -139,7 +141,8 @@ pub fn generate_on(
     Ok(text.generated())
 }
 
-/// Continues several prompts side by side, of whatever lengths: each comes out as it would alone. `on_token` hears the
+/// Continues several prompts side by side, of whatever lengths: each comes out as it would alone. Of equal prompts that stand
+/// next to each other one is read, and the others share its keys and values. `on_token` hears the
 /// text's place in `prompts` with each token; breaking off ends that text alone.
 ///
 /// # Errors
@@ -156,6 +159,13 @@ pub fn generate_batch(
     };
     let texts = prompts.iter().map(|prompt| Text::of(model, *prompt, how));
     let mut texts: Vec<Text> = texts.collect();
+    let mut first = 0;
+    for i in 1..texts.len() {
+        match prompts[i].tokens == prompts[first].tokens {
+            true => texts[i].same_as = Some(first),
+            false => first = i,
+        }
+    }
     model.decode_batch(extent, |decoding| {
         go_on(&mut texts, decoding, how, &mut |i, step| match step {
             Step::Read { .. } => ControlFlow::Continue(()),
@@ -192,7 +202,7 @@ fn go_on(
     let mut logits = Vec::new();
     loop {
         let running: Vec<usize> = (0..texts.len())
-            .filter(|&i| texts[i].finish.is_none())
+            .filter(|&i| texts[i].finish.is_none() && texts[i].same_as.is_none())
             .collect();
         if running.is_empty() {
             return Ok(());
@@ -206,15 +216,29 @@ fn go_on(
             hear(i, Step::Read { tokens, kept })
         })?;
         if done.is_break() {
-            for &i in &running {
-                texts[i].finish = Some(Finish::Stopped);
+            for text in texts.iter_mut() {
+                text.finish.get_or_insert(Finish::Stopped);
             }
             return Ok(());
         }
         let vocab_size = logits.len() / running.len();
         for (&i, logits) in running.iter().zip(logits.chunks_exact(vocab_size)) {
-            texts[i].go_on(logits, how.ends, &mut |token| hear(i, Step::Token(token)))?;
-            texts[i].settle(i, decoding);
+            // Those that share a prompt stand behind the one that was read, until each has a token of its own.
+            let same = |other: &Text| other.same_as == Some(i);
+            let sharing = texts[i + 1..]
+                .iter()
+                .take_while(|other| same(other))
+                .count();
+            let group = || i..=i + sharing;
+            for (i, text) in group().zip(&mut texts[group()]) {
+                if let Some(read) = text.same_as.take() {
+                    decoding.copy(read, i);
+                }
+                text.go_on(logits, how.ends, &mut |token| hear(i, Step::Token(token)))?;
+            }
+            for (i, text) in group().zip(&mut texts[group()]) {
+                text.settle(i, decoding);
+            }
         }
     }
 }
@@ -225,12 +249,15 @@ struct Text<'a> {
     window: Vec<u32>,
     /// How many of the window are read.
     read: usize,
+    /// The text before it that begins with the same prompt, as long as that is unread.
+    same_as: Option<usize>,
     new: Vec<u32>,
     sampler: Sampler<'a>,
     max_new_tokens: usize,
     limit: usize,
     when_full: WhenFull,
     finish: Option<Finish>,
+    end: Option<GeneratedToken>,
 }
 
 impl<'a> Text<'a> {
@@ -242,12 +269,14 @@ impl<'a> Text<'a> {
         Text {
             window: tokens[tokens.len().saturating_sub(limit)..].to_vec(),
             read: 0,
+            same_as: None,
             new: Vec::new(),
             sampler: Sampler::new(how.sampling, vocab_size, tokens, prompt.number),
             max_new_tokens: how.sampling.max_new_tokens,
             limit,
             when_full: how.when_full,
             finish: nothing_to_do.then_some(Finish::Length),
+            end: None,
         }
     }
 
@@ -255,6 +284,7 @@ impl<'a> Text<'a> {
         Generated {
             tokens: self.new,
             finish: self.finish.unwrap_or(Finish::Stopped),
+            end: self.end,
         }
     }
 
@@ -271,17 +301,18 @@ impl<'a> Text<'a> {
     ) -> Result<()> {
         self.read = self.window.len();
         let chosen = self.sampler.next(logits, self.new.len() as u64)?;
-        if ends.contains(&chosen.id) {
-            self.finish = Some(Finish::Eos);
-            return Ok(());
-        }
-        self.new.push(chosen.id);
-        self.window.push(chosen.id);
         let token = GeneratedToken {
             id: chosen.id,
             logprob: chosen.logprob,
             entropy: chosen.entropy,
         };
+        if ends.contains(&chosen.id) {
+            self.finish = Some(Finish::Eos);
+            self.end = Some(token);
+            return Ok(());
+        }
+        self.new.push(chosen.id);
+        self.window.push(chosen.id);
         if on_token(token).is_break() {
             self.finish = Some(Finish::Stopped);
         } else if self.new.len() >= self.max_new_tokens {

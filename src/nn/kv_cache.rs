@@ -142,6 +142,21 @@ impl KvCache {
         }
     }
 
+    /// Takes over what another cache of the same room holds.
+    fn copy(&mut self, other: &KvCache, heads: Heads) {
+        self.len = other.len;
+        for (to, from) in self.layers.iter_mut().zip(&other.layers) {
+            to.dropped = from.dropped;
+            let held = (other.len - from.dropped) * heads.head_dim;
+            let head = from.capacity * heads.head_dim;
+            let pairs = [(&mut to.keys, &from.keys), (&mut to.values, &from.values)];
+            for (to, from) in pairs {
+                let heads = to.chunks_exact_mut(head).zip(from.chunks_exact(head));
+                heads.for_each(|(to, from)| to[..held].copy_from_slice(&from[..held]));
+            }
+        }
+    }
+
     fn bytes(&self) -> usize {
         let values = |layer: &LayerCache| layer.keys.len() + layer.values.len();
         4 * self.layers.iter().map(values).sum::<usize>()
@@ -326,6 +341,17 @@ impl<'a> Decoding<'a> {
         match self {
             Decoding::Composite { .. } => 0,
             Decoding::Fused { texts, .. } => texts.caches[text].len,
+        }
+    }
+
+    /// Lets text `to`, which comes later, hold what text `from` holds: a prompt that both begin with is read once.
+    pub fn copy(&mut self, from: usize, to: usize) {
+        match self {
+            Decoding::Composite { pasts, .. } => pasts[to] = pasts[from].clone(),
+            Decoding::Fused { plan, texts, .. } => {
+                let (before, after) = texts.caches.split_at_mut(to);
+                after[0].copy(&before[from], plan.heads());
+            }
         }
     }
 

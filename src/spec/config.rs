@@ -1,6 +1,8 @@
 //! A run as written: the merged presets and overrides, typed. Field comments are form labels, help and docs.
 
+use super::RolloutConfig;
 use crate::base::sampling::Sampling;
+use crate::rewards::WeightedReward;
 use crate::{
     data::DataConfig,
     methods::MethodConfig,
@@ -28,6 +30,11 @@ pub struct RunConfig {
     pub adapter: Option<AdapterConfig>,
     /// Training and validation data.
     pub data: DataConfig,
+    /// Answers of the model that methods like grpo and rloo learn from.
+    pub rollout: RolloutConfig,
+    /// What such an answer is worth: a list of rewards by name, or maps with their settings, `weight` and `name`. The first
+    /// decides whether an answer passes (`eval/pass@1`); its weight may be 0.
+    pub rewards: Vec<WeightedReward>,
     /// Training length, batch size and precision.
     pub train: TrainConfig,
     /// The optimizer.
@@ -153,6 +160,8 @@ impl Default for RunConfig {
             model: ModelConfig::default(),
             adapter: None,
             data: DataConfig::default(),
+            rollout: RolloutConfig::default(),
+            rewards: Vec::new(),
             train: TrainConfig::default(),
             optimizer: OptimizerConfig::AdamW(Default::default()),
             schedule: ScheduleConfig::Cosine(Default::default()),

@@ -14,6 +14,7 @@ mod layer;
 mod load;
 mod merge;
 mod presets;
+mod rollout;
 mod run_spec;
 pub mod schema;
 mod validate;
@@ -28,6 +29,7 @@ pub use draft::{Change, Draft, Place, save_new, shown};
 pub use issue::{Issue, Origin, Origins, SpecErrors};
 pub use load::{Loaded, hub_models, load, load_text};
 pub use presets::{Preset, SpecSources, preset_text, presets};
+pub use rollout::RolloutConfig;
 pub use run_spec::{RunSpec, line_origins};
 
 /// The embedded corpora.

@@ -11,6 +11,7 @@ use crate::data::tokenizer::TokenizerConfig;
 use crate::methods::ReferenceChoice;
 use crate::nn::ActivationCheckpointing;
 use crate::optim::schedule::ScheduleConfig;
+use crate::rewards::WeightedReward;
 use std::path::{Path, PathBuf};
 
 /// Collects issues of one config.
@@ -54,6 +55,7 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     model(config, &mut judge);
     adapter(config, &mut judge);
     reference(config, &mut judge);
+    rollouts(config, &mut judge);
     sizes(config, &mut judge);
     learning_rate(config, &mut judge);
     sampling(config, &mut judge);
@@ -96,6 +98,84 @@ fn adapter(config: &RunConfig, judge: &mut Judge) {
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         judge.want(false, &paths, fault.what, fault.hint);
     }
+}
+
+/// Methods that learn from the model's own answers.
+fn rollouts(config: &RunConfig, judge: &mut Judge) {
+    for fault in config.rewards.iter().filter_map(WeightedReward::fault) {
+        judge.want(false, &["rewards"], fault.0, fault.1);
+    }
+    let mut names: Vec<&str> = config.rewards.iter().map(|r| r.name.as_str()).collect();
+    names.sort_unstable();
+    let twice = names.windows(2).find(|two| two[0] == two[1]);
+    judge.want(
+        twice.is_none(),
+        &["rewards"],
+        format!(
+            "two rewards are called `{}`",
+            twice.map_or("", |two| two[0])
+        ),
+        "give each a `name` of its own",
+    );
+    let word = config.method.entry().id;
+    if config.method.on_policy().is_none() {
+        judge.want(
+            config.rewards.is_empty(),
+            &["rewards"],
+            format!("the method {word} gives no rewards"),
+            "leave them out, or choose method=grpo or method=rloo",
+        );
+        return;
+    }
+    judge.want(
+        !config.rewards.is_empty(),
+        &["rewards"],
+        format!("{word} learns from rewards, and there are none"),
+        "rewards=[exact] compares answers with the data's; docs/rewards.md lists them all",
+    );
+    let (t, r) = (&config.train, &config.rollout);
+    let answers = t.micro_batch_size.saturating_mul(t.grad_accum_steps);
+    judge.want(
+        answers % r.group_size.max(1) == 0,
+        &[
+            "rollout.group_size",
+            "train.micro_batch_size",
+            "train.grad_accum_steps",
+        ],
+        format!(
+            "{answers} answers in a step are no whole groups of {}",
+            r.group_size
+        ),
+        "micro_batch_size × grad_accum_steps must be a multiple of group_size",
+    );
+    judge.want(
+        r.max_new_tokens < config.model.seq_len,
+        &["rollout.max_new_tokens", "model.seq_len"],
+        format!(
+            "answers of {} tokens leave no room for a prompt in {}",
+            r.max_new_tokens, config.model.seq_len
+        ),
+        "a smaller max_new_tokens, or a larger model.seq_len",
+    );
+    judge.want(
+        r.stop.iter().all(|s| !s.is_empty()),
+        &["rollout.stop"],
+        "an empty stop string stops immediately",
+        "remove it",
+    );
+    let reference = config.method.needs().reference;
+    judge.want(
+        reference != Some(ReferenceChoice::Precomputed),
+        &[&format!("method.{word}.reference")],
+        "answers that are not written yet cannot be scored before the first step",
+        "use frozen, or adapter_off with an adapter",
+    );
+    judge.want(
+        reference.is_none() || r.cold_start_steps == 0 || t.from.is_some(),
+        &[&format!("method.{word}.beta"), "rollout.cold_start_steps"],
+        "the reference would be the untrained model",
+        format!("method.{word}.beta=0, or begin from a trained model with train.from"),
+    );
 }
 
 /// What the method says of its reference model and of its micro-batches.
@@ -412,6 +492,16 @@ pub(super) fn advice(spec: &RunSpec) -> Vec<Finding> {
             ),
         );
     }
+    note(
+        spec.method.on_policy().is_some()
+            && spec.train.from.is_some()
+            && spec.adapter.is_none()
+            && lr > 5e-6,
+        "optimizer",
+        format!(
+            "lr {lr} is high for reinforcement learning of a whole trained model: 1e-6 is typical, 1e-5 with adapters"
+        ),
+    );
     let head_dim = spec.model.head_width();
     note(
         head_dim < 16,

@@ -324,6 +324,18 @@ pub struct ExaminedSequence {
     /// The same by the reference model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference_logp: Option<Num>,
+    /// What the data say is right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub right: Option<String>,
+    /// What it is worth in all, of an answer that the model wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reward: Option<Num>,
+    /// The same by each reward, before its weight.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rewards: Vec<(String, Num)>,
+    /// How much better than the other answers of its group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advantage: Option<Num>,
 }
 
 fn is_zero(n: &u64) -> bool {

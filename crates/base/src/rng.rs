@@ -21,6 +21,8 @@ pub enum Stream {
     Dropout = 6,
     /// Tests and synthetic data.
     Test = 7,
+    /// Seeds of the answers that a step learns from; step = optimizer step.
+    Rollout = 8,
 }
 
 /// A generator positioned at one (seed, stream, step, lane).

@@ -20,7 +20,15 @@ impl Padded {
     /// Examples of so many sequences each, whose pieces stand next to each other.
     pub fn new(pieces: &[Piece], sequences: usize) -> Padded {
         let longest = |example: &[Piece]| example.iter().map(Piece::places).max().unwrap_or(0);
-        let places: Vec<usize> = pieces.chunks(sequences).map(longest).collect();
+        Padded::of(pieces.chunks(sequences).map(longest).collect())
+    }
+
+    /// So many examples in any order: they need not be of like length.
+    pub fn unsorted(examples: usize) -> Padded {
+        Padded::of(vec![0; examples])
+    }
+
+    fn of(places: Vec<usize>) -> Padded {
         let mut by_length: Vec<u32> = (0..places.len() as u32).collect();
         by_length.sort_by_key(|i| std::cmp::Reverse(places[*i as usize]));
         let lengths: Vec<usize> = by_length.iter().map(|i| places[*i as usize]).collect();

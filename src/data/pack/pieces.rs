@@ -82,6 +82,12 @@ pub(crate) fn cut(
         pieces: Vec::new(),
         account: Account::default(),
     };
+    if store.unit == Unit::Prompt {
+        documents
+            .chunks_exact(2)
+            .for_each(|example| cutter.prompt(example[0], example[1]));
+        return (cutter.pieces, cutter.account);
+    }
     if store.unit == Unit::Judged {
         let judged = documents.chunks_exact(2);
         judged.for_each(|example| cutter.judged(example[0], example[1]));
@@ -108,6 +114,23 @@ struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
+    /// A prompt, with its answer behind it where one is known, stays whole or goes; so does its reference.
+    fn prompt(&mut self, (start, len): (u64, u64), (reference, bytes): (u64, u64)) {
+        if len > self.seq_len as u64 + 1 {
+            self.account.dropped += 1;
+            self.account.lost_tokens += len;
+        } else if len < 2 {
+            self.account.nothing_supervised += 1;
+        } else {
+            let piece = |start, len: u64| Piece {
+                start,
+                len: len as u32,
+            };
+            self.pieces
+                .extend([piece(start, len), piece(reference, bytes)]);
+        }
+    }
+
     /// An answer with its label behind it, or neither.
     fn judged(&mut self, answer: (u64, u64), (start, len): (u64, u64)) {
         let before = self.pieces.len();

@@ -169,6 +169,7 @@ fn layout(
     let conversations = train.iter().any(|source| source.conversations);
     let (packing, too_long) = match (request.unit, conversations) {
         (Unit::Pair | Unit::Judged, _) => (Packing::Padded, TooLong::Truncate),
+        (Unit::Prompt, _) => (Packing::Padded, TooLong::Drop),
         (Unit::Text, true) => (Packing::Packed, TooLong::Truncate),
         (Unit::Text, false) => (Packing::Stream, TooLong::Split),
     };
@@ -185,6 +186,13 @@ fn layout(
             "data.packing",
             "pairs and judged answers are laid one sequence a row",
             "leave data.packing out, or set it to padded",
+        ));
+    }
+    if how.unit == Unit::Prompt && (how.packing, how.too_long) != (Packing::Padded, TooLong::Drop) {
+        return Err(DataError::source(
+            "data.packing, data.too_long",
+            "prompts stand alone and stay whole; one that is too long is left out",
+            "leave both out",
         ));
     }
     if of_answers && how.too_long == TooLong::Split {

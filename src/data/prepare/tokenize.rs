@@ -66,6 +66,7 @@ impl Tokenizing<'_> {
         let examples = match self.unit {
             Unit::Text => format!("{documents} documents"),
             Unit::Pair => format!("{} pairs", documents / 2),
+            Unit::Prompt => format!("{} prompts", documents / 2),
             Unit::Judged => format!("{} judged answers", documents / 2),
         };
         self.notes.push(format!(
@@ -182,6 +183,7 @@ fn tokenize(
     let documents = match unit {
         Unit::Text => vec![renderer.document(example, place)?],
         Unit::Pair => renderer.pair(example, place)?.into(),
+        Unit::Prompt => renderer.prompt_and_reference(example, place)?.into(),
         Unit::Judged => renderer.judged(example, place)?.into(),
     };
     Ok(Piece {

@@ -40,6 +40,60 @@ impl Renderer {
         }
     }
 
+    /// A prompt with the known answer behind it, which is supervised and ends as answers end; then its reference: the
+    /// bytes of a JSON object that holds `answer` and the row's other columns, one for each id. A completion is a prompt
+    /// whose answer is known.
+    ///
+    /// # Errors
+    /// As [`Renderer::document`]; and rows that are neither.
+    pub fn prompt_and_reference(
+        &self,
+        example: &Example,
+        place: &Place,
+    ) -> Result<[Document; 2], RowFault> {
+        let (prompt, answer) = match &example.content {
+            Content::Prompt { prompt, answer } => (prompt, answer.clone()),
+            Content::Completion { prompt, completion } => (prompt, Some(last_text(completion))),
+            _ => {
+                return Err(RowFault::new(
+                    place,
+                    "not a prompt: the model answers prompts, and rewards judge the answers",
+                    "choose a method for such rows, or name the columns with data.format",
+                ));
+            }
+        };
+        let tools = example.tools.as_ref();
+        let document = match &answer {
+            Some(answer) => {
+                // Without a token that ends texts, answers end with their line.
+                let end = if self.tokenizer.eos().is_some() {
+                    ""
+                } else {
+                    "\n"
+                };
+                let answer = Turns::Text(format!("{}{end}", answer.trim()));
+                let turns = (prompt, &answer);
+                let document = self.completion(turns, tools, place, TrainOn::Completion)?;
+                self.note(&document);
+                document
+            }
+            None => {
+                let ids = self.prompt(prompt, tools, place)?;
+                let supervised = vec![false; ids.len()];
+                Document { ids, supervised }
+            }
+        };
+        let mut reference = example.extra.clone();
+        reference.remove(crate::data::source::CONTINUES);
+        if let Some(answer) = answer {
+            reference.insert("answer".into(), answer.trim().into());
+        }
+        let reference = Value::Object(reference).to_string();
+        let ids: Vec<u32> = reference.bytes().map(u32::from).collect();
+        let supervised = vec![false; ids.len()];
+        Ok([document, Document { ids, supervised }])
+    }
+
     /// A judged answer, then its label: one id, 1 where it is desirable.
     ///
     /// # Errors
@@ -124,5 +178,15 @@ impl Renderer {
                 self.tokenizer.encode(&text).map_err(super::at(place))
             }
         }
+    }
+}
+
+fn last_text(turns: &Turns) -> String {
+    match turns {
+        Turns::Text(text) => text.clone(),
+        Turns::Messages(messages) => messages
+            .last()
+            .map(|m| m.content.clone())
+            .unwrap_or_default(),
     }
 }

@@ -1,11 +1,14 @@
 //! The list of rules, in the order in which they are shown. A rule is one file and one word here.
 
+mod answer_length;
 mod attention_collapse;
 mod blocks;
 mod clip_tight;
+mod constant_reward;
 mod data_wait;
 mod dead_layer;
 mod diverged;
+mod entropy_collapse;
 mod events;
 mod gradient_spike;
 mod idle_layer;
@@ -16,7 +19,9 @@ mod noise_limited;
 mod not_learning;
 mod overfitting;
 mod preflight;
+mod reward_hacking;
 mod same_data;
+mod same_rewards;
 mod sorted_data;
 mod train_loss;
 mod warnings;
@@ -33,6 +38,12 @@ pub(super) mod metric {
     pub const CLIPPED: &str = "clipped";
     pub const DATA_WAIT: &str = "data_wait";
     pub const ENTROPY: &str = "entropy";
+    pub const PASS: &str = "eval/pass@1";
+    pub const REWARD: &str = "reward";
+    pub const REWARD_SPREAD: &str = "reward_std";
+    pub const SAME_REWARDS: &str = "frac_reward_zero_std";
+    pub const ANSWER_LENGTH: &str = "completions/mean_length";
+    pub const CUT_ANSWERS: &str = "completions/clipped_ratio";
     pub const DISPERSION: &str = "loss_dispersion";
     pub const CONSISTENCY: &str = "grad_consistency";
     pub const NOISE_SCALE: &str = "noise_scale";
@@ -52,6 +63,12 @@ pub(super) const READ: &[&str] = &[
     metric::CLIPPED,
     metric::DATA_WAIT,
     metric::ENTROPY,
+    metric::PASS,
+    metric::REWARD,
+    metric::REWARD_SPREAD,
+    metric::SAME_REWARDS,
+    metric::ANSWER_LENGTH,
+    metric::CUT_ANSWERS,
     metric::DISPERSION,
     metric::CONSISTENCY,
     metric::NOISE_SCALE,
@@ -69,7 +86,8 @@ macro_rules! rules {
 /// Every rule.
 pub const RULES: &[Rule] = rules! {
     preflight diverged not_learning train_loss overfitting lr_too_high lr_too_low gradient_spike clip_tight leak same_data
-    sorted_data dead_layer idle_layer attention_collapse noise_limited data_wait warnings events
+    sorted_data dead_layer idle_layer attention_collapse noise_limited constant_reward
+    reward_hacking same_rewards entropy_collapse answer_length data_wait warnings events
 };
 
 /// Whether another rule has already said that the run is lost, and `train_loss` and its like have nothing to add.

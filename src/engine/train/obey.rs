@@ -54,7 +54,7 @@ impl Trainer<'_, '_> {
             Command::Checkpoint => self.obey_checkpoint(id)?,
             Command::Evaluate => {
                 self.cx.port.accept(id);
-                self.cx.evaluate_now()?;
+                self.cx.evaluate_now(self.stepper.experience())?;
             }
             Command::Sample { prompt, sampling } => self.obey_sample(id, &prompt, sampling),
             Command::Adjust { key, value } => self.obey_adjust(id, &key, value),

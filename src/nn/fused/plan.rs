@@ -41,7 +41,7 @@ impl<'a> Plan<'a> {
         self.weights.dense(span)
     }
 
-    pub(super) fn heads(&self) -> Heads {
+    pub(in crate::nn) fn heads(&self) -> Heads {
         Heads {
             n_head: self.shape.n_head,
             n_kv_head: self.shape.n_kv_head,

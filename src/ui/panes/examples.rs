@@ -1,8 +1,10 @@
 //! Held-out examples of the run on the screen as its method sees them, at the last evaluation: texts with their
-//! log-probability, pairs with the reward of each side and the margin, and what changed since the evaluation before.
+//! log-probability, pairs with the reward of each side and the margin, and what changed since the evaluation before. Of a
+//! model that learns from its own answers: groups of the last step with rewards and advantages, then held-out prompts.
 
 use super::{Pane, PaneContext, PaneEntry};
 use crate::base::human;
+use crate::base::text::one_line;
 use crate::run::RunState;
 use crate::run::state::Examined;
 use crate::ui::action::{Action, Context};
@@ -90,9 +92,16 @@ fn lines(state: &RunState, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
 }
 
 fn head(now: &Examined, before: Option<&Examined>) -> Vec<Word> {
-    let step = format!("held-out examples at step {}", human::grouped(now.step));
+    let written = now.examples.iter().any(is_written);
+    let what = match written {
+        true => "answers of the model",
+        false => "held-out examples",
+    };
+    let step = format!("{what} at step {}", human::grouped(now.step));
     let mut words = vec![word(step, Meaning::Title)];
-    if let Some(before) = before {
+    if written {
+        words.push(word("  advantage, reward, answer, rewards by part", Meaning::Muted));
+    } else if let Some(before) = before {
         let since = format!("  change since step {}", human::grouped(before.step));
         words.push(word(since, Meaning::Muted));
     }
@@ -114,6 +123,12 @@ fn drawn(
         text::wrap(text.trim_end(), width.saturating_sub(4), rows, theme.ascii)
     };
     let mut lines = vec![title(number, example, before)];
+    if is_written(example) {
+        let answers = example.sequences.iter().flat_map(|s| written(s, width, theme));
+        lines.extend(answers);
+        lines.push(Vec::new());
+        return lines;
+    }
     if let Some(first) = example.sequences.first() {
         let prompt = wrap(&first.prompt, PROMPT);
         lines.extend(prompt.into_iter().map(|line| vec![word(format!("  {line}"), Meaning::Muted)]));
@@ -137,8 +152,67 @@ fn margin(example: &ExaminedExample) -> Option<f64> {
     }
 }
 
+/// Whether the model wrote its sequences.
+fn is_written(example: &ExaminedExample) -> bool {
+    example.sequences.iter().any(|sequence| sequence.reward.is_some())
+}
+
+/// A line for an answer: how it stands in its group, what it is worth and for what; a long answer goes on beneath.
+fn written(sequence: &ExaminedSequence, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
+    /// Lines of a long answer, and columns that an answer beside its numbers may take.
+    const ANSWER: usize = 3;
+    let reward = sequence.reward.map_or(0.0, |reward| reward.0);
+    let standing = sequence.advantage.map_or(reward, |advantage| advantage.0);
+    let meaning = match standing {
+        x if x > 0.0 => Meaning::Good,
+        x if x < 0.0 => Meaning::Warn,
+        _ => Meaning::Muted,
+    };
+    let first = match sequence.advantage {
+        Some(advantage) => format!("  {:>+6.2}", advantage.0),
+        None => format!("  {:<9}", sequence.label),
+    };
+    let mut line = vec![
+        word(first, meaning),
+        word(format!("  {:>5}", worth(reward)), Meaning::Text),
+    ];
+    let parts = sequence.rewards.iter();
+    let parts: Vec<String> = parts.map(|(name, x)| format!("{name} {}", worth(x.0))).collect();
+    let parts = format!("  {} · {} tokens", parts.join(", "), sequence.tokens);
+    let answer = sequence.answer.trim_end();
+    let room = width.saturating_sub(20 + parts.chars().count());
+    if !answer.contains('\n') && answer.chars().count() <= room {
+        line.push(word(format!("  {answer}"), Meaning::Accent));
+        line.push(word(parts, Meaning::Muted));
+        return vec![line];
+    }
+    line.push(word(parts, Meaning::Muted));
+    let rows = text::wrap(answer, width.saturating_sub(6), ANSWER, theme.ascii);
+    let rows = rows.into_iter().map(|row| vec![word(format!("      {row}"), Meaning::Text)]);
+    std::iter::once(line).chain(rows).collect()
+}
+
+/// A reward in few characters: most are 0 or 1.
+fn worth(reward: f64) -> String {
+    match reward.fract() == 0.0 {
+        true => format!("{reward:.0}"),
+        false => format!("{reward:.2}"),
+    }
+}
+
 fn title(number: usize, example: &ExaminedExample, before: Option<&ExaminedExample>) -> Vec<Word> {
     let mut words = vec![word(format!("{number}"), Meaning::Accent)];
+    if let Some(first) = example.sequences.first().filter(|_| is_written(example)) {
+        words.push(word(format!("  {}", one_line(&first.prompt)), Meaning::Text));
+        if let Some(right) = &first.right {
+            words.push(word(format!("  right: {}", one_line(right)), Meaning::Muted));
+        }
+        let rewards: Vec<_> = example.sequences.iter().map(|s| s.reward).collect();
+        if rewards.len() > 1 && rewards.windows(2).all(|two| two[0] == two[1]) {
+            words.push(word("  all worth the same: nothing to learn", Meaning::Warn));
+        }
+        return words;
+    }
     if let Some(margin) = margin(example) {
         let (meaning, verdict) = match margin > 0.0 {
             true => (Meaning::Good, "prefers the chosen answer"),
@@ -193,6 +267,10 @@ mod tests {
             tokens: 4,
             logp: Num(logp),
             reference_logp: reference.map(Num),
+            right: None,
+            reward: None,
+            rewards: Vec::new(),
+            advantage: None,
         }
     }
 
@@ -231,6 +309,37 @@ mod tests {
         assert!(text.contains("chosen   log p -4"), "{text}");
         assert!(text.contains("-1.00 a token over 4 tokens  reference -6"), "{text}");
         assert!(text.contains("    rejected answer"), "{text}");
+    }
+
+    #[test]
+    fn a_group_shows_how_its_answers_stand_and_one_that_teaches_nothing_is_marked() {
+        let answer = |text: &str, reward: f64, advantage: Option<f64>| ExaminedSequence {
+            answer: text.into(),
+            right: Some("1 2".into()),
+            reward: Some(Num(reward)),
+            rewards: vec![("exact".into(), Num(reward)), ("short".into(), Num(-0.25))],
+            advantage: advantage.map(Num),
+            ..sequence("held out", -2.0, None)
+        };
+        let group = |rewards: [f64; 2]| ExaminedExample {
+            sequences: vec![
+                answer("1 2", rewards[0], Some(0.71)),
+                answer("two\nlines", rewards[1], Some(-0.71)),
+            ],
+        };
+        let held_out = ExaminedExample {
+            sequences: vec![answer("2 1", 0.0, None)],
+        };
+        let text = text_of(vec![Event::Examined {
+            step: 70,
+            examples: vec![group([1.0, 0.0]), group([0.0, 0.0]), held_out],
+        }]);
+        assert!(text.contains("answers of the model at step 70"), "{text}");
+        assert!(text.contains("1  sort 2 1=  right: 1 2\n"), "{text}");
+        assert!(text.contains("+0.71      1  1 2  exact 1, short -0.25"), "{text}");
+        assert!(text.contains("\n      two\n      lines"), "{text}");
+        assert_eq!(text.matches("nothing to learn").count(), 1, "{text}");
+        assert!(text.contains("  held out       0  2 1  exact 0"), "{text}");
     }
 
     #[test]

@@ -1,0 +1,225 @@
+//! `llmtui reward`: what answers are worth, without a run.
+
+use super::Context;
+use super::exit::{Exit, Failure};
+use crate::base::text::one_line;
+use crate::rewards::{Answer, Judge, Reference, Scores};
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Columns of an answer in the table.
+const SHOWN: usize = 40;
+
+/// Try a spec's rewards on answers of your own
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Score the answers of a file
+    ///
+    /// Each line is a JSON object with `answer`, and where the rewards need them `prompt`, `reference` (the right answer)
+    /// and `metadata`: what a reward program reads, too.
+    Test(TestArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct TestArgs {
+    /// A preset, or a spec's file
+    spec: String,
+    /// JSON lines
+    file: PathBuf,
+    /// Override a value of the spec
+    #[arg(short = 's', long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Print one JSON object per answer, then one with the summary
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let Verb::Test(args) = &args.verb;
+    let spec = crate::spec::load(&args.spec, &args.set, &cx.spec_sources())?.spec;
+    if spec.rewards.is_empty() {
+        let what = format!("{} has no rewards", args.spec);
+        return Err(
+            Failure::yours(what, "-s rewards=[exact], or a preset such as grpo-sort").into(),
+        );
+    }
+    let answers = read(&args.file)?;
+    let scores = Judge::new(&spec.rewards)
+        .score(&answers)
+        .map_err(|e| Failure::yours(e.to_string(), "correct the reward, or the row"))?;
+    let text = match args.json {
+        true => lines(&answers, &scores),
+        false => table(&answers, &scores),
+    };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<Answer>> {
+    let shown = one_line(&path.display().to_string());
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| Failure::yours(format!("{shown}: {e}"), "name a file of JSON lines"))?;
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty());
+    let answers: Vec<Answer> = lines
+        .map(|(at, line)| {
+            answer(line).map_err(|what| {
+                let hint = r#"{"prompt": "1+1=", "answer": "2", "reference": "2"}"#;
+                Failure::yours(
+                    format!("{shown}:{}: {what}", at + 1),
+                    format!("write {hint}"),
+                )
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    if answers.is_empty() {
+        return Err(Failure::yours(
+            format!("{shown} holds no answers"),
+            "one JSON object a line",
+        )
+        .into());
+    }
+    Ok(answers)
+}
+
+fn answer(line: &str) -> Result<Answer, String> {
+    let row: Map<String, Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
+    let text = |key: &str| match row.get(key) {
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(other) => Some(other.to_string()),
+    };
+    let answer = text("answer").ok_or("it has no `answer`")?;
+    let metadata = row.get("metadata").and_then(Value::as_object);
+    Ok(Answer {
+        prompt: text("prompt").unwrap_or_default(),
+        // Without a tokenizer, words stand for tokens.
+        tokens: row
+            .get("tokens")
+            .and_then(Value::as_u64)
+            .map_or_else(|| answer.split_whitespace().count(), |n| n as usize),
+        ended: row.get("ended").and_then(Value::as_bool).unwrap_or(true),
+        reference: Reference {
+            answer: text("reference"),
+            metadata: metadata.cloned().unwrap_or_default(),
+        },
+        text: answer,
+    })
+}
+
+fn sum(scores: &[Scores], at: usize) -> f64 {
+    scores.iter().map(|s| s.weight * s.values[at]).sum()
+}
+
+/// (mean, standard deviation, share of zeros)
+fn summary(values: &[f64]) -> (f64, f64, f64) {
+    let n = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let zeros = values.iter().filter(|x| **x == 0.0).count();
+    let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
+    (
+        mean,
+        (squares / (n - 1.0).max(1.0)).sqrt(),
+        zeros as f64 / n,
+    )
+}
+
+fn table(answers: &[Answer], scores: &[Scores]) -> String {
+    let mut out = String::new();
+    let width = scores
+        .iter()
+        .map(|s| s.name.len().max(7))
+        .collect::<Vec<_>>();
+    let _ = write!(out, "{:>8}", "reward");
+    for (scores, width) in scores.iter().zip(&width) {
+        let _ = write!(out, "  {:>width$}", scores.name);
+    }
+    let _ = writeln!(out, "  answer");
+    for (at, answer) in answers.iter().enumerate() {
+        let _ = write!(out, "{:>8.3}", sum(scores, at));
+        for (scores, width) in scores.iter().zip(&width) {
+            let _ = write!(out, "  {:>width$.3}", scores.values[at]);
+        }
+        let shown: String = one_line(answer.text.trim()).chars().take(SHOWN).collect();
+        let _ = writeln!(out, "  {shown}");
+    }
+    let _ = writeln!(out);
+    for scores in scores {
+        let (mean, std, zeros) = summary(&scores.values);
+        let _ = writeln!(
+            out,
+            "{}: weight {}, mean {mean:.3}, std {std:.3}, {:.0} % zeros{}",
+            scores.name,
+            scores.weight,
+            100.0 * zeros,
+            match scores.failed {
+                0 => String::new(),
+                n => format!(", {n} not scored"),
+            }
+        );
+    }
+    out
+}
+
+fn lines(answers: &[Answer], scores: &[Scores]) -> String {
+    let of = |at: usize| -> Map<String, Value> {
+        let one = |s: &Scores| (s.name.clone(), s.values[at].into());
+        scores.iter().map(one).collect()
+    };
+    let mut out = String::new();
+    for (at, answer) in answers.iter().enumerate() {
+        let line = json!({"answer": answer.text, "reward": sum(scores, at), "rewards": of(at)});
+        let _ = writeln!(out, "{line}");
+    }
+    let each = scores.iter().map(|s| {
+        let (mean, std, zeros) = summary(&s.values);
+        let facts = json!({"weight": s.weight, "mean": mean, "std": std, "zero": zeros, "failed": s.failed});
+        (s.name.clone(), facts)
+    });
+    let _ = writeln!(out, "{}", json!({"summary": each.collect::<Map<_, _>>()}));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_with_their_place_and_scored_in_a_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("answers.jsonl");
+        std::fs::write(
+            &file,
+            "{\"answer\": \"2\", \"reference\": 2}\n\n{\"answer\": \"3\", \"reference\": \"2\"}\n",
+        )
+        .unwrap();
+        let answers = read(&file).unwrap();
+        let rewards = serde_json::from_value::<Vec<_>>(
+            json!(["exact", {"length": {"limit": 2}, "weight": 0.5}]),
+        )
+        .unwrap();
+        let scores = Judge::new(&rewards).score(&answers).unwrap();
+        let text = table(&answers, &scores);
+        assert!(text.contains("   0.750    1.000   -0.500  2\n"), "{text}");
+        assert!(
+            text.contains("exact: weight 1, mean 0.500, std 0.707, 50 % zeros"),
+            "{text}"
+        );
+        let last = lines(&answers, &scores);
+        let last: Value = serde_json::from_str(last.lines().last().unwrap()).unwrap();
+        assert_eq!(last["summary"]["exact"]["zero"], 0.5);
+        std::fs::write(&file, "{\"prompt\": \"1\"}\n").unwrap();
+        let error = read(&file).unwrap_err().to_string();
+        assert!(error.contains(":1: it has no `answer`"), "{error}");
+    }
+}

@@ -1,0 +1,49 @@
+//! Answers that grow until they are cut off.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "answer_length",
+        title: "answers end",
+        summary: "Less than half of the answers reach rollout.max_new_tokens.",
+        source: "Dr. GRPO, arXiv 2503.20783: length bias; DAPO, arXiv 2503.14476: overlong answers",
+    },
+    needs: &[metric::CUT_ANSWERS, metric::ANSWER_LENGTH],
+    judge,
+};
+
+const MANY: f64 = 0.5;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let cut = view.typical(metric::CUT_ANSWERS)?;
+    let length = view.state.series.get(metric::ANSWER_LENGTH)?;
+    let (first, last) = length.steps()?;
+    let thirds = length.columns(first as f64, last as f64 + 1.0, 3);
+    let (begun, now) = ((*thirds.first()?)?.mean()?, (*thirds.last()?)?.mean()?);
+    let text = format!("{:.0} % of answers are cut off", 100.0 * cut);
+    let words = format!("mean length {begun:.1} → {now:.1} tokens");
+    let signals = vec![
+        Signal::of(metric::CUT_ANSWERS, cut, text).at(view.state.step),
+        Signal::of(metric::ANSWER_LENGTH, now, words),
+    ];
+    if cut < MANY {
+        return Some(Finding::pass(signals));
+    }
+    Some(match now > 1.2 * begun {
+        true => Finding::warn(
+            signals,
+            "answers grow: length itself is rewarded, or costs nothing",
+            "method.grpo.aggregation=dr_grpo, a reward {length: {limit: …}}, rollout.mask_truncated=true",
+        ),
+        false => Finding::warn(
+            signals,
+            "the model does not end its answers, or has no room to",
+            "a larger rollout.max_new_tokens, rollout.stop, or a cold start that teaches how answers end",
+        ),
+    })
+}

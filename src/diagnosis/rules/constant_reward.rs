@@ -1,0 +1,47 @@
+//! A reward that never varies: it is never earned, or always.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::{ENOUGH, View};
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "constant_reward",
+        title: "reward varies",
+        summary: "The reward differs between answers in some of the last steps.",
+        source: "a constant reward has advantage 0 and gradient 0",
+    },
+    needs: &[metric::REWARD, metric::REWARD_SPREAD],
+    judge,
+};
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let spread = view.recent(metric::REWARD_SPREAD);
+    if spread.len() < ENOUGH {
+        return None;
+    }
+    let reward = view.typical(metric::REWARD)?;
+    let varied = spread.iter().filter(|point| point.value > 0.0).count();
+    let share = varied as f64 / spread.len() as f64;
+    let text = format!("rewards vary in {:.0} % of the last steps", 100.0 * share);
+    let signal = Signal::of(metric::REWARD_SPREAD, share, text).at(view.state.step);
+    if varied > 0 {
+        return Some(Finding::pass(vec![signal]));
+    }
+    let solved = view
+        .state
+        .latest(metric::PASS)
+        .is_some_and(|pass| pass >= 0.99);
+    let words = format!("every answer is worth {reward:.2}");
+    let signals = vec![signal, Signal::of(metric::REWARD, reward, words)];
+    if solved {
+        return Some(Finding::pass(signals));
+    }
+    Some(Finding::fail(
+        signals,
+        "no answer is better than another, so nothing is learnt: the reward's rule never or always applies",
+        "try it on answers of your own with `llmtui reward test`; a cold start (rollout.cold_start_steps) teaches the form of an answer",
+    ))
+}

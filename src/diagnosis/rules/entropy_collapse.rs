@@ -1,0 +1,50 @@
+//! Entropy falls to nothing while the reward no longer rises: the model repeats itself and finds nothing new.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::{ENOUGH, View};
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "entropy_collapse",
+        title: "exploration",
+        summary: "The entropy of answers stays above a twentieth of its start while there is reward to gain.",
+        source: "DAPO, arXiv 2503.14476, section 3.1; Cui et al. 2025, arXiv 2505.22617",
+    },
+    needs: &[metric::ENTROPY, metric::REWARD],
+    judge,
+};
+
+/// Of the entropy of the first answers.
+const COLLAPSED: f64 = 0.05;
+/// Held-out prompts answered right at which certainty is no fault.
+const SOLVED: f64 = 0.9;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let answers = view.state.series.get(metric::REWARD)?.steps()?.0;
+    let entropy = view.state.series.get(metric::ENTROPY)?;
+    let begun = entropy.columns(answers as f64, (answers + 20) as f64, 1);
+    let start = begun.into_iter().next()??.mean()?;
+    if view.recent(metric::REWARD).len() < ENOUGH {
+        return None;
+    }
+    let now = view.typical(metric::ENTROPY)?;
+    let step = view.state.step;
+    let text = format!("entropy {start:.3} → {now:.3} nats");
+    let signal = Signal::of(metric::ENTROPY, now, text).at(step);
+    let pass = view.state.latest(metric::PASS).unwrap_or(0.0);
+    if now > COLLAPSED * start || pass >= SOLVED {
+        return Some(Finding::pass(vec![signal]));
+    }
+    let signals = vec![
+        signal,
+        Signal::of(metric::PASS, pass, format!("pass@1 {pass:.2}")),
+    ];
+    Some(Finding::warn(
+        signals,
+        "the model has settled on one answer to each prompt before most are right",
+        "a smaller learning rate, method.grpo.clip_high=0.28, or a higher rollout.temperature",
+    ))
+}

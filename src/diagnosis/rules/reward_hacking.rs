@@ -1,0 +1,65 @@
+//! The reward of training rises while held-out answers get worse: the reward is earned by something else than being right.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "reward_hacking",
+        title: "real reward",
+        summary: "Held-out pass@1 does not fall by 0.1 from its best while the reward rises.",
+        source: "Gao et al. 2022, arXiv 2210.10760: two readings that part",
+    },
+    needs: &[metric::REWARD, metric::PASS],
+    judge,
+};
+
+/// Of held-out prompts.
+const FALL: f64 = 0.1;
+/// Evaluations that must stand below the best.
+const PATIENCE: usize = 2;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let pass: Vec<(u64, f64)> = view
+        .state
+        .evaluations
+        .iter()
+        .filter_map(|e| Some((e.step, *e.values.get(metric::PASS)?)))
+        .collect();
+    let best = pass
+        .iter()
+        .copied()
+        .reduce(|a, b| if b.1 > a.1 { b } else { a })?;
+    let last = pass.iter().rev().take(PATIENCE).copied();
+    let fallen = pass.len() > PATIENCE && last.clone().all(|(_, x)| x <= best.1 - FALL);
+    let now = pass.last()?;
+    let text = format!(
+        "pass@1 {:.2} at step {}, {:.2} at step {}",
+        best.1, best.0, now.1, now.0
+    );
+    let signal = Signal::of(metric::PASS, now.1, text).at(now.0);
+    if !fallen {
+        return Some(Finding::pass(vec![signal]));
+    }
+    let reward = view.state.series.get(metric::REWARD)?;
+    let (first, end) = reward.steps()?;
+    let halves = reward.columns(best.0.max(first) as f64, end as f64 + 1.0, 2);
+    let (before, after) = ((*halves.first()?)?.mean()?, (*halves.get(1)?)?.mean()?);
+    let text = format!("mean reward {before:.2} → {after:.2}");
+    let signals = vec![signal, Signal::of(metric::REWARD, after, text)];
+    Some(match after > before {
+        true => Finding::fail(
+            signals,
+            "answers are rewarded for something else than being right",
+            "look at answers and rewards by part in the examples pane; weigh the verifier higher, or bound what is exploited (length, repetition, tags)",
+        ),
+        false => Finding::warn(
+            signals,
+            "training makes answers worse",
+            "a smaller learning rate (rollout.lr_scale), or continue from the best checkpoint",
+        ),
+    })
+}

@@ -1,0 +1,46 @@
+//! Groups whose answers all have the same reward: there is nothing to prefer, and their tokens are written for nothing.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "same_rewards",
+        title: "groups differ",
+        summary: "In less than 80 % of the groups all answers have the same reward.",
+        source: "dynamic sampling of DAPO, arXiv 2503.14476, answers the same",
+    },
+    needs: &[metric::SAME_REWARDS, metric::REWARD],
+    judge,
+};
+
+const MANY: f64 = 0.8;
+/// Where nearly all answers get what the best got, there is nothing left to learn.
+const SOLVED: f64 = 0.9;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let share = view.typical(metric::SAME_REWARDS)?;
+    let step = view.state.step;
+    let text = format!("{:.0} % of groups", 100.0 * share);
+    let signal = Signal::of(metric::SAME_REWARDS, share, text).at(step);
+    if share < MANY {
+        return Some(Finding::pass(vec![signal]));
+    }
+    let pass = view.state.latest(metric::PASS).unwrap_or(0.0);
+    if pass >= SOLVED {
+        let words = format!("pass@1 {pass:.2}: most prompts are answered right every time");
+        let signals = vec![signal, Signal::of(metric::PASS, pass, words)];
+        return Some(Finding::pass(signals));
+    }
+    let reward = view.typical(metric::REWARD)?;
+    let words = format!("mean reward {reward:.2}, pass@1 {pass:.2}");
+    let signals = vec![signal, Signal::of(metric::REWARD, reward, words)];
+    Some(Finding::warn(
+        signals,
+        "prompts are far too hard or far too easy for this model: all answers to one are alike right or wrong",
+        "begin with supervised learning (rollout.cold_start_steps, train.from), use prompts that it answers right now and then, or a larger rollout.group_size",
+    ))
+}

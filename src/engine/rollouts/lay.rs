@@ -1,0 +1,80 @@
+//! Answers as rows of batches: prompt and answer in one row each, the answer's tokens supervised.
+
+use super::write::Written;
+use crate::data::{Batch, Column, Unit};
+use crate::methods::policy::{ANSWER_LIMIT, SAMPLER_LOGP, TOKEN_REFERENCE};
+use crate::spec::RunSpec;
+
+/// Widths of rows are multiples of this: few different sizes, so that buffers are used again.
+const STEP: usize = 8;
+
+/// The micro-batches of a step, in the order of the answers.
+pub fn batches(written: &[Written], spec: &RunSpec, seq_len: usize) -> Vec<Batch> {
+    let parts = written.chunks(spec.train.micro_batch_size);
+    parts.map(|part| batch(part, spec, seq_len)).collect()
+}
+
+fn batch(written: &[Written], spec: &RunSpec, seq_len: usize) -> Batch {
+    let places = |w: &Written| w.prompt.len() + w.tokens.len() - 1;
+    let longest = written.iter().map(places).max().unwrap_or(1);
+    let width = longest.next_multiple_of(STEP).min(seq_len).max(longest);
+    let mut batch = Batch {
+        unit: Unit::Prompt,
+        batch_size: written.len(),
+        seq_len: width,
+        ..Batch::default()
+    };
+    let (mut sampler, mut tokens) = (Vec::new(), 0);
+    for (row, w) in written.iter().enumerate() {
+        let ids: Vec<u32> = w.prompt.iter().chain(&w.tokens).copied().collect();
+        let (n, begun, filled) = (places(w), w.prompt.len() - 1, row * width);
+        let learns = w.answer.ended || !spec.rollout.mask_truncated;
+        batch.inputs.extend_from_slice(&ids[..n]);
+        batch.targets.extend_from_slice(&ids[1..]);
+        batch.mask.extend((0..n).map(|at| learns && at >= begun));
+        batch.first.extend(std::iter::repeat_n(0, n));
+        batch.first.extend(n as u32..width as u32);
+        batch
+            .sequence
+            .extend(std::iter::repeat_n(row as u32, width));
+        batch.origins.extend(w.origin);
+        sampler.extend(std::iter::repeat_n(0.0, begun));
+        sampler.extend_from_slice(&w.logps);
+        for part in [&mut batch.inputs, &mut batch.targets] {
+            part.resize(filled + width, 0);
+        }
+        batch.mask.resize(filled + width, false);
+        sampler.resize(filled + width, 0.0);
+        tokens += n as u64;
+    }
+    batch.tokens = vec![tokens];
+    put(&mut batch, SAMPLER_LOGP, sampler);
+    let limit = spec.rollout.max_new_tokens as f32;
+    put(&mut batch, ANSWER_LIMIT, vec![limit; written.len()]);
+    batch
+}
+
+/// Sets a column of a batch.
+pub fn put(batch: &mut Batch, name: &'static str, values: Vec<f32>) {
+    batch.columns.push(Column { name, values });
+}
+
+/// Takes β · Σ (logp − logp_ref) over an answer's tokens from its reward.
+pub fn charge_distance(batches: &[Batch], beta: f64, rewards: &mut [f64]) {
+    let mut rewards = rewards.iter_mut();
+    for batch in batches {
+        let (Some(own), Some(reference)) =
+            (batch.column(SAMPLER_LOGP), batch.column(TOKEN_REFERENCE))
+        else {
+            return;
+        };
+        for row in 0..batch.batch_size {
+            let places = row * batch.seq_len..(row + 1) * batch.seq_len;
+            let apart = places.filter(|at| batch.mask[*at]);
+            let distance: f64 = apart.map(|at| f64::from(own[at] - reference[at])).sum();
+            if let Some(reward) = rewards.next() {
+                *reward -= beta * distance;
+            }
+        }
+    }
+}

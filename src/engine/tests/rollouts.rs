@@ -1,0 +1,189 @@
+//! Runs that learn from their own answers: what repeats, what a resume continues, what is reported.
+
+use super::*;
+
+/// A small model on sums of two digits, four answers each; by a file: a made-up source has no short words on a command line.
+fn made(extra: &[&str]) -> RunSpec {
+    let text = "method: grpo
+model: {n_layer: 1, n_head: 2, d_model: 16, seq_len: 16, init_std: 0.3}
+data:
+  sources: [{synthetic: {arithmetic: {digits: 1, operations: [add, subtract]}}, as: prompt, rows: 150}]
+  tokenizer: char
+  val_fraction: 0.2
+rollout: {group_size: 4, max_new_tokens: 4, side_by_side: 8}
+rewards: [exact, {length: {limit: 4}, weight: 0.5}]
+train: {max_steps: 12, micro_batch_size: 8, grad_accum_steps: 2, threads: 1, precision: f32}
+optimizer: {adamw: {lr: 0.003}}
+eval: {every: 6, batches: 2}
+sample: {every: 0}
+checkpoint: {every: 4, keep_last: 2}
+preflight: {enabled: false}
+";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("made.yaml");
+    std::fs::write(&path, text).unwrap();
+    let extra: Vec<String> = extra.iter().map(ToString::to_string).collect();
+    let loaded = load(&path.display().to_string(), &extra, &SpecSources::default());
+    loaded.unwrap_or_else(|e| panic!("{e}")).spec
+}
+
+fn run_of(extra: &[&str]) -> Run {
+    let mut run = Run::new(&["max_steps=1"]);
+    run.job.spec = made(extra);
+    run
+}
+
+fn readings(events: &[Event], id: &str) -> Vec<f64> {
+    let found = events.iter().filter_map(|event| match event {
+        Event::Stepped { values, .. } | Event::Evaluated { values, .. } => {
+            values.get(id).map(|x| x.0)
+        }
+        _ => None,
+    });
+    found.collect()
+}
+
+#[test]
+fn answers_are_a_function_of_weights_seed_and_step_and_a_resume_writes_the_same() {
+    for extra in [
+        &[][..],
+        &["rollout.cold_start_steps=5"],
+        &["method=rloo", "method.rloo.beta=0.1"],
+        &[
+            "method.grpo.beta=0.1",
+            "method.grpo.aggregation=dr_grpo",
+            "rollout.mask_truncated=true",
+        ],
+    ] {
+        let straight = run_of(extra);
+        let whole = straight.go();
+        assert_eq!(finished(&whole).0, Outcome::Completed, "{whole:?}");
+        let mut parted = run_of(extra);
+        parted.job.stop_after = Some(7);
+        let (first, second) = (parted.go(), parted.resumed());
+        for id in [
+            "policy_loss",
+            "reward",
+            "rewards/exact/mean",
+            "completions/mean_length",
+            "grad_norm",
+        ] {
+            let parts = [readings(&first, id), readings(&second, id)].concat();
+            assert_eq!(readings(&whole, id), parts, "{id} {extra:?}");
+        }
+        same_files(&straight.checkpoint(12), &parted.checkpoint(12));
+    }
+}
+
+/// How many are written at once is a matter of memory alone.
+#[test]
+fn answers_side_by_side_are_those_written_alone() {
+    let log = |width: &str| {
+        let events = run_of(&[width, "max_steps=3"]).go();
+        (
+            readings(&events, "policy_loss"),
+            readings(&events, "reward"),
+        )
+    };
+    let one = log("rollout.side_by_side=1");
+    assert_eq!(one, log("rollout.side_by_side=5"));
+    assert_eq!(one, log("rollout.side_by_side=64"));
+}
+
+#[test]
+fn a_run_reports_rewards_and_how_held_out_prompts_are_answered() {
+    let events = run_of(&[]).go();
+    // Before the first step, at the cadence and at the end.
+    assert_eq!(readings(&events, "eval/pass@1").len(), 3);
+    assert!(readings(&events, "val/loss").is_empty());
+    assert!(readings(&events, "train/loss").is_empty());
+    // The sampler and the trainer see the same weights.
+    let apart = readings(&events, "sampling/logp_difference");
+    assert!(
+        apart.len() == 12 && apart.iter().all(|x| *x < 1e-5),
+        "{apart:?}"
+    );
+    let [reward, exact, length] =
+        ["reward", "rewards/exact/mean", "rewards/length/mean"].map(|id| readings(&events, id));
+    for ((reward, exact), length) in reward.iter().zip(&exact).zip(&length) {
+        assert!((reward - (exact + 0.5 * length)).abs() < 1e-9);
+    }
+    let declared = events.iter().find_map(|event| match event {
+        Event::MetricsDeclared { metrics } => Some(metrics),
+        _ => None,
+    });
+    let declared: Vec<&str> = declared.unwrap().iter().map(|m| m.id.as_str()).collect();
+    for event in &events {
+        if let Event::Stepped { values, .. } | Event::Evaluated { values, .. } = event {
+            let unknown: Vec<_> = values
+                .keys()
+                .filter(|id| !declared.contains(&id.as_str()))
+                .collect();
+            assert!(unknown.is_empty(), "{unknown:?}");
+        }
+    }
+    let examined = events.iter().rev().find_map(|event| match event {
+        Event::Examined { examples, .. } => Some(examples),
+        _ => None,
+    });
+    let groups = examined.unwrap();
+    assert!(groups[0].sequences.len() == 4 && groups[0].sequences[0].advantage.is_some());
+    assert!(groups.last().unwrap().sequences[0].label == "held out");
+}
+
+#[test]
+fn a_cold_start_is_supervised_learning() {
+    let words = [
+        "rollout.cold_start_steps=150",
+        "max_steps=150",
+        "optimizer.adamw.lr=0.01",
+        "model.d_model=32",
+    ];
+    let events = run_of(&words).go();
+    let loss = readings(&events, "train/loss");
+    assert!(
+        loss.len() == 150 && loss[149] < 0.6 * loss[0],
+        "{} {}",
+        loss[0],
+        loss[149]
+    );
+    assert!(readings(&events, "reward").is_empty());
+}
+
+/// Of an easy reward: an answer is worth more the shorter it is.
+#[test]
+fn rewards_rise_by_either_method() {
+    for method in ["method=grpo", "method=rloo"] {
+        let short = [
+            method,
+            "rewards=[{length: {limit: 4}}]",
+            "max_steps=60",
+            "eval.every=0",
+            "optimizer.adamw.lr=0.01",
+            if method == "method=rloo" {
+                "method.rloo.beta=0"
+            } else {
+                "method.grpo.scale=group"
+            },
+        ];
+        let events = run_of(&short).go();
+        let reward = readings(&events, "reward");
+        let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+        let (first, last) = (mean(&reward[..5]), mean(&reward[55..]));
+        assert!(last > first + 0.2, "{method}: {first} → {last}");
+    }
+}
+
+#[test]
+fn a_reward_program_that_fails_ends_the_run_with_its_line_or_scores_zero() {
+    let events = run_of(&["rewards=[{command: {run: 'echo no'}}]"]).go();
+    let text = format!("{:?}", events.last());
+    assert!(
+        text.contains("reward `command`") && text.contains("no"),
+        "{text}"
+    );
+    let zero = "rewards=[{command: {run: 'echo no', on_failure: zero}}]";
+    let events = run_of(&[zero, "max_steps=2", "eval.every=0"]).go();
+    assert_eq!(finished(&events).0, Outcome::Completed);
+    assert_eq!(readings(&events, "rewards/command/failed"), [1.0, 1.0]);
+}

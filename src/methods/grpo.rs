@@ -1,0 +1,171 @@
+//! Group relative policy optimization: of several answers to a prompt, those with higher rewards than the others become more
+//! probable. No critic: the group is its own baseline.
+//!
+//! A_i = (R_i − mean R) / (std R + 1e-4) over the G answers of a prompt, for every token of answer i;
+//! L = −agg min(ρ A, clip(ρ, 1 − ε_low, 1 + ε_high) A) + β · agg KL(π, π_ref), with ρ = π/π_old.
+
+use super::policy::{
+    self, ADVANTAGE, ANSWER_LIMIT, Aggregation, Kl, OLD_LOGP, OnPolicy, RatioLevel,
+    TOKEN_REFERENCE, centred, of_row, sample_std, scale_rows,
+};
+use super::{Batch, Criterion, LossMask, Needs, Normalizer, ReferenceChoice, Scored};
+use crate::base::registry::Entry;
+use crate::data::Unit;
+use crate::metrics::{Direction, Metric, Readings};
+use candle_core::{Result, Tensor};
+use serde::{Deserialize, Serialize};
+
+pub const ENTRY: Entry = Entry {
+    id: "grpo",
+    title: "Group relative policy optimization (GRPO)",
+    summary: "Learn from the model's own answers, several to a prompt: those with higher rewards than the others become more probable.",
+    source: "Shao et al. 2024, arXiv 2402.03300; aggregations: arXiv 2503.14476, 2503.20783",
+};
+
+/// Added to a standard deviation before it divides (TRL).
+const STD_FLOOR: f64 = 1e-4;
+
+/// What advantages are divided by.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// The standard deviation of the rewards of the group.
+    #[default]
+    Group,
+    /// The standard deviation of all rewards of the step.
+    Batch,
+    /// Nothing (Dr. GRPO).
+    None,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// How the losses of tokens become one number.
+    pub aggregation: Aggregation,
+    /// What advantages are divided by: the rewards' standard deviation in the group, in the step, or nothing.
+    pub scale: Scale,
+    /// Whether the ratio to the policy that answered is taken token by token or over whole answers.
+    pub ratio: RatioLevel,
+    /// How far below 1 the ratio may fall and still teach.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub clip_low: f64,
+    /// How far above 1 the ratio may rise and still teach; 0.28 keeps more exploration (DAPO).
+    #[schemars(range(min = 0.0, max = 100.0))]
+    pub clip_high: f64,
+    /// Strength of the pull towards the reference model; 0 needs none.
+    #[schemars(range(min = 0.0, max = 100.0))]
+    pub beta: f64,
+    /// Estimator of the distance to the reference.
+    pub kl: Kl,
+    /// Multiplies the distance by the ratio, which makes its gradient exact (TRL 1.16).
+    pub kl_correction: bool,
+    /// Where the reference model's log-probabilities come from, where beta is above 0.
+    pub reference: ReferenceChoice,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            aggregation: Aggregation::Dapo,
+            scale: Scale::Group,
+            ratio: RatioLevel::Token,
+            clip_low: 0.2,
+            clip_high: 0.2,
+            beta: 0.0,
+            kl: Kl::K3,
+            kl_correction: true,
+            reference: ReferenceChoice::Auto,
+        }
+    }
+}
+
+impl OnPolicy for Config {
+    fn advantages(&self, rewards: &[f64], group_size: usize) -> Vec<f64> {
+        let all = sample_std(rewards);
+        centred(rewards, group_size, |group| match self.scale {
+            Scale::Group => sample_std(group) + STD_FLOOR,
+            Scale::Batch => all + STD_FLOOR,
+            Scale::None => 1.0,
+        })
+    }
+}
+
+impl super::Method for Config {
+    fn needs(&self) -> Needs {
+        Needs {
+            unit: Unit::Prompt,
+            mask: LossMask::CompletionOnly,
+            reference: (self.beta > 0.0).then_some(self.reference),
+        }
+    }
+
+    fn normalizer(&self) -> Normalizer {
+        match self.aggregation {
+            Aggregation::Dapo => Normalizer::Tokens,
+            Aggregation::Grpo | Aggregation::DrGrpo => Normalizer::Sequences,
+            Aggregation::Bnpo => Normalizer::Batches,
+        }
+    }
+
+    fn coefficients(&self, batch: &Batch, c: &mut [f32]) -> bool {
+        if self.beta > 0.0 || batch.column(OLD_LOGP).is_some() {
+            return false;
+        }
+        let local = batch.supervised().max(1) as f32;
+        scale_rows(batch, c, |row, tokens| {
+            let advantage = of_row(batch, ADVANTAGE, row).unwrap_or(1.0);
+            advantage
+                / match self.aggregation {
+                    Aggregation::Dapo => 1.0,
+                    Aggregation::Grpo => tokens,
+                    Aggregation::Bnpo => local,
+                    Aggregation::DrGrpo => of_row(batch, ANSWER_LIMIT, row).unwrap_or(tokens),
+                }
+        });
+        true
+    }
+
+    fn loss(&self, scored: &Scored, readings: &mut Readings) -> Result<Tensor> {
+        let (advantages, mask) = policy::advantages(scored)?;
+        let log_ratio = policy::log_ratio(scored)?;
+        let tokens = mask.sum_keepdim(1)?.maximum(1.0)?;
+        let (ratio, counts) = match self.ratio {
+            RatioLevel::Token => (log_ratio.exp()?, mask.clone()),
+            RatioLevel::Sequence => {
+                let mean = ((&log_ratio * &mask)?.sum_keepdim(1)? / &tokens)?;
+                (mean.exp()?, tokens.ones_like()?)
+            }
+        };
+        let clips = [self.clip_low, self.clip_high];
+        let losses = policy::clipped((&ratio, &advantages, &counts), clips, readings)?;
+        let mut losses = losses.broadcast_as(mask.shape())?;
+        if self.beta > 0.0 && scored.batch.column(TOKEN_REFERENCE).is_some() {
+            let d = (scored.token_column(TOKEN_REFERENCE)? - &scored.logp)?;
+            let mut kl = self.kl.estimate(&d)?;
+            if self.kl_correction {
+                kl = kl.broadcast_mul(&ratio)?;
+            }
+            policy::read_tokens(readings, policy::KL, &kl, &mask)?;
+            losses = (losses + (kl * self.beta)?)?;
+        }
+        policy::aggregate(scored, (&losses, &mask), self.aggregation)
+    }
+
+    fn readings(&self) -> &'static [Metric] {
+        policy::READINGS
+    }
+
+    fn best(&self) -> Criterion {
+        Criterion {
+            metric: policy::PASS_AT_1,
+            direction: Direction::Higher,
+        }
+    }
+
+    fn on_policy(&self) -> Option<&dyn OnPolicy> {
+        Some(self)
+    }
+}

@@ -1,0 +1,64 @@
+//! Any program as a reward: it reads one JSON object a line and writes one score a line.
+
+use super::{Answer, Reward};
+use crate::base::registry::Entry;
+use serde::{Deserialize, Serialize};
+
+pub const ENTRY: Entry = Entry {
+    id: "command",
+    title: "A program",
+    summary: "A program of yours reads a JSON line for each answer and writes its score.",
+    source: "docs/rewards.md",
+};
+
+/// What happens to answers that the program does not score.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// The run ends; it can be resumed from its last checkpoint.
+    #[default]
+    Stop,
+    /// They score 0, and the share of them is a reading.
+    Zero,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The command line, run by `sh`.
+    pub run: String,
+    /// Seconds that the program may take for one answer.
+    #[schemars(range(min = 0.001))]
+    pub timeout: f64,
+    /// What happens to answers that it does not score, after one restart.
+    pub on_failure: OnFailure,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            run: String::new(),
+            timeout: 10.0,
+            on_failure: OnFailure::Stop,
+        }
+    }
+}
+
+impl Reward for Config {
+    fn score(&self, _answer: &Answer) -> Result<f64, String> {
+        Err("a program scores this reward".into())
+    }
+
+    fn program(&self) -> Option<&Config> {
+        Some(self)
+    }
+
+    fn fault(&self) -> Option<(String, String)> {
+        self.run.trim().is_empty().then(|| {
+            let fix = "{command: {run: 'python3 score.py'}}";
+            ("no command line".into(), fix.into())
+        })
+    }
+}

@@ -1,0 +1,195 @@
+//! The rewards of a run with their weights, as a spec lists them, and the judge that asks them.
+
+use super::command::OnFailure;
+use super::program::Program;
+use super::{Answer, RewardConfig};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+
+/// A reward with its share in the sum.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WeightedReward {
+    pub reward: RewardConfig,
+    /// What its score is multiplied by; 0: it is measured and teaches nothing.
+    pub weight: f64,
+    /// In readings and errors; its kind where the spec gives none.
+    pub name: String,
+}
+
+impl WeightedReward {
+    /// Reads `exact`, or a map: `{number: {tolerance: 0.01}, weight: 0.5, name: sum}`.
+    fn parse(value: Value) -> Result<WeightedReward, String> {
+        let mut map = match value {
+            Value::String(word) => Map::from_iter([(word, Value::Null)]),
+            Value::Object(map) => map,
+            other => return Err(format!("{other} is no reward; write {EXAMPLE}")),
+        };
+        let weight = match map.remove("weight") {
+            None => 1.0,
+            Some(weight) => weight
+                .as_f64()
+                .ok_or_else(|| format!("weight {weight} is no number"))?,
+        };
+        let name = match map.remove("name") {
+            None => None,
+            Some(Value::String(name)) => Some(name),
+            Some(other) => return Err(format!("name {other} is no text")),
+        };
+        let mut kinds = map.into_iter();
+        let (Some((kind, mut settings)), None) = (kinds.next(), kinds.next()) else {
+            return Err(format!(
+                "one reward an item, with `weight` and `name` beside it: {EXAMPLE}"
+            ));
+        };
+        if settings.is_null() {
+            settings = Value::Object(Map::new());
+        }
+        let known: Vec<&str> = RewardConfig::ENTRIES.iter().map(|entry| entry.id).collect();
+        if !known.contains(&kind.as_str()) {
+            return Err(format!(
+                "no reward is called `{kind}`; known: {}",
+                known.join(", ")
+            ));
+        }
+        let reward =
+            serde_json::from_value(Value::Object(Map::from_iter([(kind.clone(), settings)])));
+        let reward: RewardConfig = reward.map_err(|e| format!("{kind}: {e}"))?;
+        Ok(WeightedReward {
+            name: name.unwrap_or(kind),
+            reward,
+            weight,
+        })
+    }
+
+    /// What is wrong with it and what to do.
+    pub fn fault(&self) -> Option<(String, String)> {
+        let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if self.name.is_empty() || !self.name.chars().all(good) {
+            let what = format!("the name {:?} becomes part of a metric's", self.name);
+            return Some((what, "use letters, digits, `-`, `_` or `.`".into()));
+        }
+        if !self.weight.is_finite() {
+            return Some((
+                format!("{}: weight {}", self.name, self.weight),
+                "use a number".into(),
+            ));
+        }
+        let (what, fix) = self.reward.fault()?;
+        Some((format!("{}: {what}", self.name), fix))
+    }
+}
+
+const EXAMPLE: &str = "`- exact` or `- {number: {tolerance: 0.01}, weight: 0.5}`";
+
+impl Serialize for WeightedReward {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut value = serde_json::to_value(&self.reward).map_err(serde::ser::Error::custom)?;
+        if let Value::Object(map) = &mut value {
+            map.insert("weight".into(), self.weight.into());
+            map.insert("name".into(), self.name.clone().into());
+        }
+        value.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for WeightedReward {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WeightedReward, D::Error> {
+        WeightedReward::parse(Value::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for WeightedReward {
+    fn schema_name() -> Cow<'static, str> {
+        "WeightedReward".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "a reward by its name, or a map with its settings, `weight` and `name`",
+            "anyOf": [{"type": "string"}, {"type": "object"}],
+        })
+    }
+}
+
+/// A reward that could not be given, and that the spec does not take for 0.
+#[derive(Debug, thiserror::Error, PartialEq)]
+#[error("reward `{name}`: {what}; prompt {prompt:?}, answer {answer:?}")]
+pub struct RewardError {
+    pub name: String,
+    pub what: String,
+    pub prompt: String,
+    pub answer: String,
+}
+
+/// Scores answers; holds the programs that do.
+#[derive(Debug)]
+pub struct Judge {
+    rewards: Vec<(WeightedReward, Option<Program>)>,
+}
+
+/// What one reward gave some answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scores {
+    pub name: String,
+    pub weight: f64,
+    /// One for each answer.
+    pub values: Vec<f64>,
+    /// Answers that a program did not score and that count 0.
+    pub failed: usize,
+}
+
+impl Judge {
+    pub fn new(rewards: &[WeightedReward]) -> Judge {
+        let one = |reward: &WeightedReward| {
+            let program = reward.reward.program().cloned().map(Program::new);
+            (reward.clone(), program)
+        };
+        Judge {
+            rewards: rewards.iter().map(one).collect(),
+        }
+    }
+
+    /// The scores of each reward for all answers.
+    ///
+    /// # Errors
+    /// A row without what a reward needs; a program that gave no score.
+    pub fn score(&mut self, answers: &[Answer]) -> Result<Vec<Scores>, RewardError> {
+        let mut all = Vec::new();
+        for (reward, program) in &mut self.rewards {
+            let (mut values, mut failed) = (Vec::with_capacity(answers.len()), 0);
+            let forgiving = reward.reward.program();
+            let forgiving = forgiving.is_some_and(|c| c.on_failure == OnFailure::Zero);
+            for answer in answers {
+                let score = match program {
+                    Some(program) => program.score(answer),
+                    None => reward.reward.score(answer),
+                };
+                values.push(match score {
+                    Ok(score) => score,
+                    Err(_) if forgiving => {
+                        failed += 1;
+                        0.0
+                    }
+                    Err(what) => {
+                        return Err(RewardError {
+                            name: reward.name.clone(),
+                            what,
+                            prompt: answer.prompt.clone(),
+                            answer: answer.text.clone(),
+                        });
+                    }
+                });
+            }
+            all.push(Scores {
+                name: reward.name.clone(),
+                weight: reward.weight,
+                values,
+                failed,
+            });
+        }
+        Ok(all)
+    }
+}

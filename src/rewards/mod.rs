@@ -1,0 +1,86 @@
+//! Rewards: what an answer is worth, as a number. A reward is one file and one word in the list; a spec lists those of a run
+//! with their weights. Where answers come from and what is learnt from their rewards are other rooms' matters.
+
+mod command;
+mod exact;
+mod length;
+mod list;
+mod number;
+mod program;
+mod regex;
+mod repetition;
+mod tags;
+#[cfg(test)]
+mod tests;
+
+pub use list::{Judge, RewardError, Scores, WeightedReward};
+
+use serde_json::{Map, Value};
+
+/// An answer with what it answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    pub prompt: String,
+    /// What the model wrote, without the token that ends texts.
+    pub text: String,
+    /// Tokens of it, the one that ended it included.
+    pub tokens: usize,
+    /// It ended by itself, not at its longest length.
+    pub ended: bool,
+    pub reference: Reference,
+}
+
+/// What a row of the data says of its answer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reference {
+    /// The right answer.
+    pub answer: Option<String>,
+    /// The row's other columns.
+    pub metadata: Map<String, Value>,
+}
+
+impl Reference {
+    /// Reads the object that the store keeps behind a prompt: `answer` and other columns.
+    pub fn parse(json: &str) -> Reference {
+        let mut metadata: Map<String, Value> = serde_json::from_str(json).unwrap_or_default();
+        let answer = metadata.remove("answer").map(|answer| match answer {
+            Value::String(text) => text,
+            other => other.to_string(),
+        });
+        Reference { answer, metadata }
+    }
+}
+
+/// A rule that gives answers a number.
+pub trait Reward: Send + Sync {
+    /// What the answer is worth.
+    ///
+    /// # Errors
+    /// What the row lacks.
+    fn score(&self, answer: &Answer) -> Result<f64, String>;
+
+    /// A program that scores instead.
+    fn program(&self) -> Option<&command::Config> {
+        None
+    }
+
+    /// What is wrong with the settings and what to do; `None` when nothing is.
+    fn fault(&self) -> Option<(String, String)> {
+        None
+    }
+}
+
+crate::base::registry! {
+    /// What an answer is rewarded for.
+    pub enum RewardConfig: dyn Reward {
+        exact: Exact, number: Number, regex: Regex, tags: Tags, length: Length, repetition: Repetition, command: Command
+    }
+}
+
+/// The right answer of a row, for rewards that compare with it.
+fn right_answer(answer: &Answer) -> Result<&str, String> {
+    let right = answer.reference.answer.as_deref();
+    right.ok_or_else(|| {
+        "the row has no answer to compare with; name the column with data.format, or use another reward".into()
+    })
+}

@@ -1,0 +1,140 @@
+//! A program that scores, as a child process: lines out, lines in, a time limit for each, one restart.
+
+use super::Answer;
+use super::command::Config;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+/// Bytes of a line that errors show, and that are read of one at most.
+const SHOWN: usize = 200;
+const LONGEST: u64 = 1 << 20;
+
+/// A program with its child, which starts with the first answer.
+#[derive(Debug)]
+pub(super) struct Program {
+    config: Config,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    input: ChildStdin,
+    lines: Receiver<std::io::Result<String>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Program {
+    pub fn new(config: Config) -> Program {
+        Program {
+            config,
+            running: None,
+        }
+    }
+
+    /// The score of an answer.
+    ///
+    /// # Errors
+    /// What went wrong twice, with the line.
+    pub fn score(&mut self, answer: &Answer) -> Result<f64, String> {
+        let first = match self.ask(answer) {
+            Ok(score) => return Ok(score),
+            Err(error) => error,
+        };
+        self.running = None;
+        self.ask(answer).map_err(|again| {
+            self.running = None;
+            match again == first {
+                true => format!("{first}; restarted, it did the same"),
+                false => format!("{first}; restarted: {again}"),
+            }
+        })
+    }
+
+    fn ask(&mut self, answer: &Answer) -> Result<f64, String> {
+        let running = match &mut self.running {
+            Some(running) => running,
+            none => none.insert(start(&self.config.run)?),
+        };
+        let line = json!({
+            "prompt": answer.prompt,
+            "answer": answer.text,
+            "reference": answer.reference.answer,
+            "metadata": answer.reference.metadata,
+            "tokens": answer.tokens,
+            "ended": answer.ended,
+        });
+        // A child that is gone says so on its other end, too.
+        let sent = writeln!(running.input, "{line}").and_then(|()| running.input.flush());
+        let limit = Duration::try_from_secs_f64(self.config.timeout).unwrap_or(Duration::MAX);
+        let line = match running.lines.recv_timeout(limit) {
+            Ok(Ok(line)) => line,
+            Ok(Err(error)) => return Err(format!("its output cannot be read: {error}")),
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(format!("no score within {} s", self.config.timeout));
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = running.child.wait();
+                let status = status.map_or_else(|e| e.to_string(), |status| status.to_string());
+                let sent = sent.err().map(|e| format!(" ({e})")).unwrap_or_default();
+                return Err(format!("it ended without a score: {status}{sent}"));
+            }
+        };
+        read(&line)
+    }
+}
+
+/// A number, or an object with `score`.
+fn read(line: &str) -> Result<f64, String> {
+    let value: Option<Value> = serde_json::from_str(line.trim()).ok();
+    let score = value.and_then(|value| value.as_f64().or_else(|| value["score"].as_f64()));
+    score.filter(|x| x.is_finite()).ok_or_else(|| {
+        let shown: String = line.trim().chars().take(SHOWN).collect();
+        format!("it wrote {shown:?}, and not a number or {{\"score\": number}}")
+    })
+}
+
+fn start(run: &str) -> Result<Running, String> {
+    let spawned = Command::new("sh")
+        .args(["-c", run])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn();
+    let mut child = spawned.map_err(|e| format!("it does not start: {e}"))?;
+    let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err("it does not start: no pipes".into());
+    };
+    let (send, lines) = sync_channel(1);
+    let read = move || {
+        let mut output = BufReader::new(output);
+        loop {
+            let mut line = Vec::new();
+            let mut bounded = std::io::Read::take(&mut output, LONGEST);
+            let line = match bounded.read_until(b'\n', &mut line) {
+                Ok(0) => return,
+                Ok(_) => Ok(String::from_utf8_lossy(&line).into_owned()),
+                Err(error) => Err(error),
+            };
+            if send.send(line).is_err() {
+                return;
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("reward".into());
+    thread.spawn(read).map_err(|e| e.to_string())?;
+    Ok(Running {
+        child,
+        input,
+        lines,
+    })
+}

@@ -1,0 +1,52 @@
+//! 1 where the answer matches a pattern.
+
+use super::{Answer, Reward};
+use crate::base::registry::Entry;
+use serde::{Deserialize, Serialize};
+use std::sync::{Mutex, PoisonError};
+
+pub const ENTRY: Entry = Entry {
+    id: "regex",
+    title: "Pattern",
+    summary: "1 where a regular expression is found in the answer, else 0.",
+    source: "syntax of the regex crate, docs.rs/regex",
+};
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// What is searched for; `^` and `$` are the ends of the answer, `(?s)` lets `.` match line ends.
+    pub pattern: String,
+}
+
+/// The pattern compiled last: a run asks for the same few again and again.
+static COMPILED: Mutex<Vec<(String, ::regex::Regex)>> = Mutex::new(Vec::new());
+/// Patterns that are kept.
+const KEPT: usize = 16;
+
+fn compiled(pattern: &str) -> Result<::regex::Regex, ::regex::Error> {
+    let mut kept = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, regex)) = kept.iter().find(|(known, _)| known == pattern) {
+        return Ok(regex.clone());
+    }
+    let regex = ::regex::Regex::new(pattern)?;
+    kept.truncate(KEPT - 1);
+    kept.insert(0, (pattern.to_string(), regex.clone()));
+    Ok(regex)
+}
+
+impl Reward for Config {
+    fn score(&self, answer: &Answer) -> Result<f64, String> {
+        let regex = compiled(&self.pattern).map_err(|e| e.to_string())?;
+        Ok(f64::from(u8::from(regex.is_match(answer.text.trim()))))
+    }
+
+    fn fault(&self) -> Option<(String, String)> {
+        if self.pattern.is_empty() {
+            let fix = "say what to search for: {regex: {pattern: '^[0-9]+$'}}";
+            return Some(("an empty pattern is found everywhere".into(), fix.into()));
+        }
+        let error = compiled(&self.pattern).err()?;
+        Some((error.to_string(), "correct the pattern".into()))
+    }
+}

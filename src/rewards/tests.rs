@@ -1,0 +1,179 @@
+//! Every reward against answers whose worth is known, and lists as specs write them.
+
+use super::*;
+
+fn answer(text: &str, right: &str) -> Answer {
+    Answer {
+        prompt: "p".into(),
+        text: text.into(),
+        tokens: text.split_whitespace().count(),
+        ended: true,
+        reference: Reference {
+            answer: Some(right.into()),
+            ..Reference::default()
+        },
+    }
+}
+
+fn reward(yaml: Value) -> WeightedReward {
+    serde_json::from_value(yaml).unwrap()
+}
+
+fn score(yaml: Value, text: &str, right: &str) -> f64 {
+    reward(yaml).reward.score(&answer(text, right)).unwrap()
+}
+
+#[test]
+fn answers_are_compared_to_the_letter_or_as_numbers() {
+    let exact = |text| score(serde_json::json!("exact"), text, "4 8");
+    assert_eq!(
+        (exact("4 8\n"), exact("48"), exact("4 8 8")),
+        (1.0, 0.0, 0.0)
+    );
+    let after = serde_json::json!({"exact": {"after": "=", "ignore_case": true}});
+    assert_eq!(score(after.clone(), "so a = B", "b"), 1.0);
+    assert_eq!(score(after, "b", "b"), 0.0);
+    for (text, right, worth) in [
+        ("It is 1,234.", "#### 1234", 1.0),
+        ("so 3-1 and #### 72 apples", "72", 1.0),
+        ("\\boxed{ 5 } or 6", "5", 1.0),
+        ("x = -3", "-3", 1.0),
+        ("5-3", "-3", 1.0),
+        ("first 7, then 8", "7", 0.0),
+        ("nothing", "7", 0.0),
+        ("0.5", ".50", 1.0),
+    ] {
+        assert_eq!(
+            score(serde_json::json!("number"), text, right),
+            worth,
+            "{text}"
+        );
+    }
+    let marked = serde_json::json!({"number": {"marked": true}});
+    assert_eq!(score(marked, "7", "7"), 0.0);
+    let error = reward(serde_json::json!("number"))
+        .reward
+        .score(&answer("7", "seven"));
+    assert!(error.unwrap_err().contains("no number"));
+}
+
+#[test]
+fn patterns_tags_length_and_repetition() {
+    let digits = serde_json::json!({"regex": {"pattern": "^[0-9]+$"}});
+    assert_eq!(
+        (score(digits.clone(), "12\n", ""), score(digits, "1 2", "")),
+        (1.0, 0.0)
+    );
+    let tags = |text| score(serde_json::json!("tags"), text, "");
+    assert_eq!(tags("<think>a</think>\n<answer>b</answer>\n"), 1.0);
+    for wrong in [
+        "<answer>b</answer><think>a</think>",
+        "<think>a</think><answer>b</answer> c",
+        "<think>a<answer>b</answer>",
+        "<think><think>a</think><answer>b</answer>",
+    ] {
+        assert_eq!(tags(wrong), 0.0, "{wrong}");
+    }
+    let length = serde_json::json!({"length": {"free": 2, "limit": 6}});
+    assert_eq!(score(length.clone(), "a b", ""), 0.0);
+    assert_eq!(score(length.clone(), "a b c", ""), -0.25);
+    assert_eq!(score(length, "a b c d e f g", ""), -1.0);
+    let again = |text| score(serde_json::json!({"repetition": {"words": 2}}), text, "");
+    assert_eq!(
+        (again("a b c"), again("a b a b a"), again("a")),
+        (0.0, -0.5, 0.0)
+    );
+}
+
+#[test]
+fn a_list_says_names_weights_and_what_is_wrong() {
+    let list: Vec<WeightedReward> = serde_json::from_value(serde_json::json!([
+        "exact",
+        {"length": {"limit": 9}, "weight": 0.5, "name": "short"}
+    ]))
+    .unwrap();
+    assert_eq!((list[0].name.as_str(), list[0].weight), ("exact", 1.0));
+    assert_eq!((list[1].name.as_str(), list[1].weight), ("short", 0.5));
+    let written = serde_json::to_value(&list).unwrap();
+    assert_eq!(
+        serde_json::from_value::<Vec<WeightedReward>>(written).unwrap(),
+        list
+    );
+    for (wrong, says) in [
+        (serde_json::json!("exat"), "known: exact"),
+        (
+            serde_json::json!({"exact": {}, "number": {}}),
+            "one reward an item",
+        ),
+        (serde_json::json!({"exact": {"afer": "="}}), "afer"),
+        (serde_json::json!({"exact": {}, "weight": "x"}), "no number"),
+        (serde_json::json!(3), "no reward"),
+    ] {
+        let error = serde_json::from_value::<WeightedReward>(wrong).unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    for bad in [
+        serde_json::json!({"regex": {"pattern": "("}}),
+        serde_json::json!({"length": {"free": 9, "limit": 9}}),
+        serde_json::json!({"exact": {}, "name": "a b"}),
+        serde_json::json!("command"),
+    ] {
+        assert!(reward(bad.clone()).fault().is_some(), "{bad}");
+    }
+}
+
+fn judge(command: Value) -> Judge {
+    Judge::new(&[reward(
+        serde_json::json!({ "command": command, "name": "mine" }),
+    )])
+}
+
+#[test]
+fn a_program_scores_line_by_line() {
+    let run = r#"while read -r line; do case "$line" in *'"answer":"yes"'*) echo 1;; *) echo '{"score": 0.25}';; esac; done"#;
+    let mut judge = judge(serde_json::json!({ "run": run }));
+    let scores = judge
+        .score(&[answer("yes", "a"), answer("no", "a")])
+        .unwrap();
+    assert_eq!(
+        (scores[0].values.as_slice(), scores[0].failed),
+        (&[1.0, 0.25][..], 0)
+    );
+}
+
+#[test]
+fn a_program_that_hangs_dies_or_writes_rubbish_is_named_with_its_line() {
+    for (run, says) in [
+        ("echo hello; cat", "it wrote \"hello\""),
+        ("read -r line; exit 3", "exit status: 3"),
+        ("sleep 60", "no score within 0.2 s"),
+        ("/no/such/program", "it ended without a score"),
+    ] {
+        let settings = serde_json::json!({ "run": run, "timeout": if run == "sleep 60" { 0.2 } else { 60.0 } });
+        let error = judge(settings.clone())
+            .score(&[answer("a", "b")])
+            .unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(says) && text.contains("restarted"), "{text}");
+        assert!(
+            text.contains("reward `mine`") && text.contains("answer \"a\""),
+            "{text}"
+        );
+        let mut settings = settings;
+        settings["on_failure"] = "zero".into();
+        let scores = judge(settings).score(&[answer("a", "b")]).unwrap();
+        assert_eq!((scores[0].values[0], scores[0].failed), (0.0, 1));
+    }
+}
+
+#[test]
+fn a_program_that_dies_once_is_started_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mark = dir.path().join("was-here");
+    let run = format!(
+        "if [ -e {0} ]; then while read -r line; do echo 1; done; else touch {0}; fi",
+        mark.display()
+    );
+    let scores = judge(serde_json::json!({ "run": run })).score(&[answer("a", "b")]);
+    assert_eq!(scores.unwrap()[0].values, [1.0]);
+}
