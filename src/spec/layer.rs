@@ -124,7 +124,13 @@ impl Reader<'_> {
         };
         match value {
             Ok(value) => self.place(path, node, key, value),
-            Err(error) => self.issue(key, &path.join("."), error.to_string(), "quote the value"),
+            Err(error) => {
+                let hint = match text.trim_start().starts_with('{') {
+                    true => "a space follows each `:` in a map: {a: 1, b: {c: 2}}",
+                    false => "quote the value",
+                };
+                self.issue(key, &path.join("."), error.to_string(), hint);
+            }
         }
     }
 
@@ -330,7 +336,7 @@ fn hint_for(path: &str) -> String {
         .iter()
         .copied()
         .filter(|p| last_part(p) == key && related(p))
-        .take(2)
+        .take(3)
         .collect();
     if !same_name.is_empty() {
         return format!("did you mean {}?", same_name.join(" or "));
