@@ -108,13 +108,14 @@ impl Progress {
             human::grouped(step),
             human::grouped(max_steps)
         );
-        let readings = [
-            ("loss", "train/loss"),
-            ("val", "val/loss"),
-            ("grad", "grad_norm"),
-            ("lr", "lr"),
-        ];
-        for (word, id) in readings {
+        // Once answers are learnt from, the loss of a cold start is that of an earlier step.
+        let answers = self.state.latest("reward").is_some();
+        let first = match answers {
+            true => [("reward", "reward"), ("pass@1", "eval/pass@1")],
+            false => [("loss", "train/loss"), ("val", "val/loss")],
+        };
+        let others = [("grad", "grad_norm"), ("lr", "lr")];
+        for (word, id) in first.into_iter().chain(others) {
             if let Some(x) = self.state.latest(id) {
                 line.push_str(&format!("  {word} {}", human::number(x)));
             }
@@ -170,14 +171,12 @@ impl Progress {
 }
 
 fn evaluated(step: u64, values: &Values) -> Vec<String> {
-    let Some(loss) = values.get("val/loss") else {
-        return Vec::new();
-    };
-    vec![format!(
-        "step {}  val loss {}",
-        human::grouped(step),
-        human::number(loss.0)
-    )]
+    let known = [("val loss", "val/loss"), ("pass@1", "eval/pass@1")];
+    let told = known.into_iter().filter_map(|(word, id)| {
+        let value = human::number(values.get(id)?.0);
+        Some(format!("step {}  {word} {value}", human::grouped(step)))
+    });
+    told.collect()
 }
 
 /// `check ok: title: evidence`, and below what to do.
@@ -261,6 +260,34 @@ mod tests {
                 .unwrap()
                 .starts_with("step 100/100  loss 2.500")
         );
+    }
+
+    /// The loss of a cold start says nothing of the answers after it.
+    #[test]
+    fn learning_from_answers_is_told_by_reward_and_pass_at_1() {
+        let answers = Event::Stepped {
+            step: 2,
+            tokens: 2,
+            values: [("reward".to_string(), Num(0.5))].into(),
+        };
+        let evaluated = Event::Evaluated {
+            step: 1,
+            tokens: 1,
+            values: [("eval/pass@1".to_string(), Num(0.25))].into(),
+            n_windows: 8,
+            whole: false,
+            seconds: 0.0,
+        };
+        let log = vec![
+            (0, started(2)),
+            (1, stepped(1)),
+            (2, evaluated),
+            (9_000, answers),
+        ];
+        let (_, lines) = told(log);
+        assert!(lines.contains(&"step 1  pass@1 0.2500".to_string()), "{lines:#?}");
+        let last = lines.last().unwrap();
+        assert!(last.starts_with("step 2/2  reward 0.5000  pass@1 0.2500"), "{last}");
     }
 
     #[test]

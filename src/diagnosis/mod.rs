@@ -104,4 +104,6 @@ impl Rule {
 }
 
 #[cfg(test)]
+mod answer_tests;
+#[cfg(test)]
 mod tests;

@@ -1,18 +1,20 @@
 //! Where the batches of a step come from: functions of (weights, seed, step), so that a resume needs no cursor.
 
 use super::EngineError;
-use super::roles::Models;
 use super::rollouts::Rollouts;
+use super::state::TrainState;
 use crate::data::{Loader, StepBatches};
 
 /// A source of batches.
 pub trait Experience {
     /// The micro-batches of the optimizer step whose first micro-step is `micro_step`, with every column that the method
-    /// needs. Only what is made of the models' answers may depend on them.
+    /// needs. Only what is made of the models' answers may depend on them, and what several steps learn from is kept in the
+    /// state.
     ///
     /// # Errors
     /// A model that refuses a batch.
-    fn step(&mut self, micro_step: u64, models: &mut Models) -> Result<StepBatches, EngineError>;
+    fn step(&mut self, micro_step: u64, state: &mut TrainState)
+    -> Result<StepBatches, EngineError>;
 
     /// Takes a step back whose memory may be used again.
     fn recycle(&mut self, step: StepBatches);
@@ -25,10 +27,14 @@ pub trait Experience {
 
 /// A fixed data set: batches are ready ahead of their use, the reference's column is added when they are asked for.
 impl Experience for Loader {
-    fn step(&mut self, micro_step: u64, models: &mut Models) -> Result<StepBatches, EngineError> {
+    fn step(
+        &mut self,
+        micro_step: u64,
+        state: &mut TrainState,
+    ) -> Result<StepBatches, EngineError> {
         let mut step = self.batches(micro_step);
         for batch in &mut step.batches {
-            models.add_reference(batch)?;
+            state.models.add_reference(batch)?;
         }
         Ok(step)
     }

@@ -2,7 +2,7 @@
 
 use super::EngineError;
 use crate::data::{Batch, Column, Dataset, Origin, Unit};
-use crate::methods::policy::TOKEN_REFERENCE;
+use crate::methods::policy::{OLD_LOGP, TOKEN_REFERENCE};
 use crate::methods::{BASELINE, Method, REFERENCE_LOGP, ReferenceChoice, sequence_logps, tokens};
 use crate::nn::Model;
 use std::collections::HashMap;
@@ -132,6 +132,16 @@ impl Models {
         });
         Ok(())
     }
+}
+
+/// Writes what the policy says of each token beside answers that several steps will learn from.
+///
+/// # Errors
+/// A batch that the model refuses.
+pub fn add_old_policy(policy: &mut Model, batch: &mut Batch) -> Result<(), EngineError> {
+    let out = policy.score(&tokens(batch))?;
+    set(batch, OLD_LOGP, out.logp.flatten_all()?.to_vec1()?);
+    Ok(())
 }
 
 /// The column for a method whose reference is the given model as it now is.

@@ -4,6 +4,7 @@
 use super::EngineError;
 use super::checkpoint::{Fault, Manifest};
 use super::roles::Models;
+use super::rollouts::InUse;
 use crate::base::child::Child;
 use crate::base::text::one_line;
 use crate::data::Dataset;
@@ -57,6 +58,8 @@ pub struct TrainState {
     pub models: Models,
     pub optimizer: Box<dyn UpdateRule>,
     pub progress: Progress,
+    /// Answers of the policy as it was, while steps to come still learn from them.
+    pub in_use: Option<InUse>,
 }
 
 impl TrainState {
@@ -92,6 +95,7 @@ impl TrainState {
             models: Models::alone(model),
             optimizer,
             progress: Progress::default(),
+            in_use: None,
         })
     }
 

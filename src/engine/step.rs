@@ -6,7 +6,7 @@ use super::due::log_is_due;
 use super::experience::Experience;
 use super::mix::Mix;
 use super::probing::emit_layers;
-use super::rollouts::{POLICY_LOSS, SHARE};
+use super::rollouts::{POLICY_LOSS, Parts, SHARE};
 use super::state::TrainState;
 use super::update::{At, Gradients, Rates, apply, gradients_seen};
 use crate::base::stats::median;
@@ -35,8 +35,9 @@ struct StepLog {
     by_source: Vec<u64>,
     busy: Duration,
     waited: Duration,
-    /// Of answers that the step learns from: writing and scoring.
+    /// Of answers that the step learns from: writing, scoring and what the reference says of them.
     answering: Duration,
+    parts: Parts,
 }
 
 /// Takes the steps of a run: where their batches come from, and what the next line of the log will report.
@@ -114,10 +115,13 @@ impl Stepper {
             seed: cx.spec.seed,
             micro_step: cx.state.progress.micro_step,
         };
-        let step = self.experience.step(at.micro_step, &mut cx.state.models)?;
+        let step = self.experience.step(at.micro_step, &mut cx.state)?;
         let waited = cx.port.clock.elapsed() - asked;
         match self.experience.rollouts() {
-            Some(_) => self.log.answering += waited,
+            Some(rollouts) => {
+                self.log.answering += waited;
+                self.log.parts.add(&rollouts.take_parts());
+            }
             None => self.log.waited += waited,
         }
         let method = &*cx.spec.method;
@@ -176,6 +180,9 @@ impl Stepper {
         }
         if self.experience.rollouts().is_some() {
             set(SHARE, log.answering.as_secs_f64() / seconds);
+            for (id, time) in log.parts.shares() {
+                set(id, time.as_secs_f64() / seconds);
+            }
         }
         for (metric, value) in self.mix.readings(&cx.state.progress.source_tokens) {
             set(&metric, value);
@@ -193,12 +200,12 @@ impl Stepper {
     /// The repeatable readings of the last step.
     fn values(&mut self, cx: &RunContext<'_, '_>) -> Values {
         let rollouts = self.experience.rollouts();
-        let answers = rollouts.map(|r| r.readings()).unwrap_or_default();
+        let answers = rollouts.and_then(|r| r.readings());
         let last = &self.log.last;
         let found = &last.gradients;
-        let loss = match answers.is_empty() {
-            true => id::TRAIN_LOSS,
-            false => POLICY_LOSS,
+        let loss = match answers {
+            None => id::TRAIN_LOSS,
+            Some(_) => POLICY_LOSS,
         };
         let mut values: Values = [
             (loss, found.loss),
@@ -208,7 +215,8 @@ impl Stepper {
         ]
         .map(|(id, value)| (id.to_string(), Num(value)))
         .into();
-        values.extend(answers.into_iter().map(|(id, value)| (id, Num(value))));
+        let answers = answers.into_iter().flatten();
+        values.extend(answers.map(|(id, value)| (id.clone(), Num(*value))));
         if let Some(experts) = found.experts {
             let readings = [
                 (id::EXPERT_LOAD, experts.busiest),

@@ -16,6 +16,7 @@
 //! counts, and leaves its kernels out (`fused/count`).
 
 use super::fused::{Pass, Plan};
+use super::kv_cache::CHUNK;
 use super::layout::Layout;
 use super::step_position::StepPosition;
 use super::tables::Tables;
@@ -68,6 +69,29 @@ pub fn evaluation(
 ) -> Footprint {
     let checkpointing = ActivationCheckpointing::default();
     count((config, shape, adapter), Track::Off, at_once, checkpointing)
+}
+
+/// Bytes of keys and values of texts that are read side by side, each with room for `tokens`.
+pub fn cache(config: &ModelConfig, shape: &ModelShape, (texts, tokens): (usize, usize)) -> u64 {
+    let row = 2 * shape.n_kv_head * shape.head_dim * size_of::<f32>();
+    let layers = (0..shape.n_layer).map(|layer| {
+        let window = config.window(layer);
+        window.map_or(tokens, |window| tokens.min(window + CHUNK))
+    });
+    (texts * row * layers.sum::<usize>()) as u64
+}
+
+/// What reading them needs besides: a pass over a piece of prompts or over the next token of each text, and its logits.
+pub fn decoding(
+    config: &ModelConfig,
+    shape: &ModelShape,
+    adapter: Option<&AdapterConfig>,
+    (texts, tokens): (usize, usize),
+) -> u64 {
+    let rows = texts.max(CHUNK.min(texts * tokens));
+    let at_once = (rows.div_ceil(tokens.max(1)), tokens);
+    let pass = evaluation(config, shape, adapter, at_once);
+    pass.activations + (texts * shape.vocab_size * size_of::<f32>()) as u64
 }
 
 fn count(
@@ -130,6 +154,27 @@ mod tests {
     }
 
     const VOCAB: usize = 11;
+
+    #[test]
+    fn keys_and_values_take_what_was_counted() {
+        let windowed = ModelConfig {
+            sliding_window: Some(4),
+            ..llama(3)
+        };
+        for config in [llama(3), gpt2(2), windowed] {
+            let shape = config.shape(VOCAB);
+            let heads = crate::kernels::attention::Heads {
+                n_head: shape.n_head,
+                n_kv_head: shape.n_kv_head,
+                head_dim: shape.head_dim,
+            };
+            let windows: Vec<_> = (0..shape.n_layer).map(|at| config.window(at)).collect();
+            for tokens in [5, 2 * CHUNK] {
+                let one = crate::nn::kv_cache::KvCache::new(heads, tokens, &windows).bytes();
+                assert_eq!(cache(&config, &shape, (7, tokens)), 7 * one as u64);
+            }
+        }
+    }
 
     fn policies() -> Vec<ActivationCheckpointing> {
         let every = [1, 2, 3, 4].map(|n| ActivationCheckpointing::EveryN { n });

@@ -157,7 +157,8 @@ impl KvCache {
         }
     }
 
-    fn bytes(&self) -> usize {
+    /// Of keys and values.
+    pub fn bytes(&self) -> usize {
         let values = |layer: &LayerCache| layer.keys.len() + layer.values.len();
         4 * self.layers.iter().map(values).sum::<usize>()
     }

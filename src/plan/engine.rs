@@ -90,7 +90,7 @@ fn passes(request: &Request, ledger: &mut Ledger) {
     ledger.add(Part::GradientBuffers, train.gradients as f64, how);
     let chunk = footprint::head_rows(shape, tokens);
     let vocab = request.arch.vocab_size();
-    let (at_once, head) = match request.method.is_linear() {
+    let (at_once, head) = match request.is_linear() {
         true => (chunk, train.head),
         false => {
             let kept = (KEPT_LOGITS / (4 * vocab.max(1))) as usize;
@@ -109,7 +109,13 @@ fn passes(request: &Request, ledger: &mut Ledger) {
         grouped(vocab)
     );
     ledger.add(Part::Logits, head as f64, how);
-    let eval_batch = request.extras.eval_batch as usize * sequences;
+    rollouts(request, ledger);
+    // Held-out prompts are answered by the same passes as others; a pass over whole answers asks the policy that wrote them.
+    let eval_batch = match request.extras.answers {
+        Some(answers) if answers.has_old_policy || asks_without_adapter(request) => batch,
+        Some(_) => 0,
+        None => request.extras.eval_batch as usize * sequences,
+    };
     if eval_batch > 0 {
         let eval = footprint::evaluation(config, shape, adapter.as_ref(), (eval_batch, len));
         let how = format!(
@@ -117,6 +123,28 @@ fn passes(request: &Request, ledger: &mut Ledger) {
         );
         ledger.add(Part::Evaluation, eval.total() as f64, how);
     }
+}
+
+/// Whether the reference is the policy itself with its adapter off.
+fn asks_without_adapter(request: &Request) -> bool {
+    request.reference_plan() == ReferencePlan::AdapterOff
+}
+
+/// Keys and values of the answers that are written at once, the logits of their next tokens, and a pass that reads them.
+fn rollouts(request: &Request, ledger: &mut Ledger) {
+    let Some(answers) = request.extras.answers else {
+        return;
+    };
+    let (config, shape) = (request.arch.config(), request.arch.shape());
+    let (texts, tokens) = (request.rollouts as usize, answers.tokens as usize);
+    let adapter = request.engine_adapter();
+    let cache = footprint::cache(config, shape, (texts, tokens));
+    let pass = footprint::decoding(config, shape, adapter.as_ref(), (texts, tokens));
+    let how = format!(
+        "{texts} answers × {tokens} tokens × {} B of keys and values, f32, logits of their next tokens, and a pass that reads",
+        grouped(cache / (texts * tokens).max(1) as u64)
+    );
+    ledger.add(Part::Rollouts, (cache + pass) as f64, how);
 }
 
 /// The model that a preference method compares with: its weights, and the buffers of its passes.

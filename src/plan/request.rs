@@ -371,6 +371,19 @@ pub struct EngineExtras {
     pub kept_checkpoints: u64,
     /// Tokens per epoch, if known.
     pub epoch_tokens: Option<u64>,
+    /// The model's own answers, where a spec learns from those.
+    pub answers: Option<Answers>,
+}
+
+/// How this program's engine learns from the model's own answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answers {
+    /// Tokens of a prompt and its answer at most.
+    pub tokens: u64,
+    /// Whether the loss compares with a reference model.
+    pub has_reference: bool,
+    /// Whether the policy that answered is asked before it learns.
+    pub has_old_policy: bool,
 }
 
 /// What a plan says of the reference model.
@@ -432,12 +445,23 @@ impl Request {
 
     /// Where the reference comes from.
     pub fn reference_plan(&self) -> ReferencePlan {
-        match (self.method.has_reference(), self.reference) {
+        let own = self.extras.answers.map(|answers| answers.has_reference);
+        let has_reference = own.unwrap_or_else(|| self.method.has_reference());
+        match (has_reference, self.reference) {
             (false, _) => ReferencePlan::None,
             (true, ReferenceChoice::Precomputed) => ReferencePlan::Precomputed,
             (true, ReferenceChoice::AdapterOff) => ReferencePlan::AdapterOff,
             (true, ReferenceChoice::Auto) if self.lora.is_some() => ReferencePlan::AdapterOff,
             (true, ReferenceChoice::Auto | ReferenceChoice::Frozen) => ReferencePlan::Copy,
+        }
+    }
+
+    /// Whether the loss is linear in log-probabilities, so that the head never holds all logits: that of fresh answers
+    /// without a reference is, too.
+    pub fn is_linear(&self) -> bool {
+        match self.extras.answers {
+            Some(answers) => !answers.has_reference && !answers.has_old_policy,
+            None => self.method.is_linear(),
         }
     }
 

@@ -4,8 +4,8 @@ use super::arch::Arch;
 use super::models::{self, MODELS};
 use super::reference::{model_request, reference_request};
 use super::request::{
-    AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Lora, Method, Preflight,
-    Request, Said,
+    Answers, AttentionKind, BaseFormat, Device, EngineExtras, Estimator, Logits, Lora, Method,
+    Preflight, Request, Said,
 };
 use super::scheme::{Precision, UpdateState};
 use crate::data::{DataError, Surroundings};
@@ -214,7 +214,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         micro_batch,
         grad_accum,
         seq_len,
-        rollouts: 0,
+        rollouts: rollouts(spec),
         tokens: train.max_steps * micro_batch * grad_accum * seq_len * method.sequences(),
         tokens_said: Said::Stated,
         mfu: 0.7,
@@ -231,8 +231,32 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             asked: train.precision,
             kept_checkpoints: spec.checkpoint.keep_last as u64,
             epoch_tokens: data.epoch_tokens,
+            answers: answers(spec),
         },
     }
+}
+
+/// Answers that are written at once.
+fn rollouts(spec: &RunSpec) -> u64 {
+    if spec.method.on_policy().is_none() {
+        return 0;
+    }
+    let (train, rollout) = (&spec.train, &spec.rollout);
+    let step = train.micro_batch_size * train.grad_accum_steps * rollout.steps;
+    let held_out = match spec.eval.every {
+        0 => 0,
+        _ => train.micro_batch_size * rollout.eval_answers,
+    };
+    rollout.side_by_side.min(step.max(held_out)) as u64
+}
+
+fn answers(spec: &RunSpec) -> Option<Answers> {
+    spec.method.on_policy()?;
+    Some(Answers {
+        tokens: spec.model.seq_len as u64,
+        has_reference: spec.method.needs().reference.is_some(),
+        has_old_policy: spec.rollout.cycle() > 1,
+    })
 }
 
 /// Sequences per evaluation batch. During training it is a full batch; the final one covers the held-out data, which
@@ -353,6 +377,36 @@ mod tests {
         assert!(told("./mistral-7b").contains("does not exist"));
         assert!(told("nothing").contains("nothing is called `nothing`"));
         assert!(resolve("mistralai/Mistral-7B-v0.1", &[], &sources).is_ok());
+    }
+
+    /// Keys, values and logits of answers are planned, and a reference where the spec's own method needs one.
+    #[test]
+    fn answers_are_planned_as_the_spec_writes_them() {
+        use crate::plan::{Part, plan};
+        let ledger = |set: &[&str]| {
+            let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+            plan(&resolve("grpo-sort", &set, &here()).unwrap()).memory
+        };
+        let plain = ledger(&[]);
+        assert_eq!(plain.bytes(Part::Reference), 0);
+        assert_eq!(plain.bytes(Part::Evaluation), 0);
+        // 128 answers × 32 places × 2 layers × keys and values of 96 × 4 B, and what reads them.
+        let cache = 128 * 32 * 2 * 2 * 96 * 4;
+        let found = plain.bytes(Part::Rollouts);
+        assert!(
+            (cache..cache + (4 << 20)).contains(&found),
+            "{found}, {cache}"
+        );
+        let half = ledger(&["rollout.side_by_side=64"]).bytes(Part::Rollouts);
+        assert!(found - half >= cache / 2, "{found}, {half}");
+        let compared = ["method.grpo.beta=0.1", "rollout.cold_start_steps=0"];
+        let compared = ledger(&compared);
+        let n = resolve("grpo-sort", &[], &here()).unwrap().arch.n_params();
+        assert!(compared.bytes(Part::Reference) >= 4 * n);
+        // Log-probabilities of the policy that answered: a pass without a gradient, and a loss that is not linear.
+        let twice = ledger(&["rollout.epochs=2"]);
+        assert!(twice.bytes(Part::Evaluation) > 0);
+        assert!(twice.bytes(Part::Logits) > plain.bytes(Part::Logits));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RolloutConfig {
-    /// Answers to each prompt. An optimizer step learns from micro_batch_size × grad_accum_steps answers, so that
-    /// number divided by this is its number of prompts.
+    /// Answers to each prompt. An optimizer step learns from micro_batch_size × grad_accum_steps answers; those of
+    /// `steps` of them, divided by this, are the number of prompts.
     #[schemars(range(min = 2, max = 65536))]
     pub group_size: usize,
     /// Tokens of an answer at most.
@@ -26,6 +26,17 @@ pub struct RolloutConfig {
     pub stop: Vec<String>,
     /// Answers that were cut off at max_new_tokens teach nothing.
     pub mask_truncated: bool,
+    /// How often the answers of a rollout are learnt from. From the second time on the weights are no longer those that
+    /// answered: the ratio to them counts, and its clipping.
+    #[schemars(range(min = 1, max = 1000))]
+    pub epochs: usize,
+    /// Optimizer steps that go once through the answers of a rollout (TRL's steps_per_generation).
+    #[schemars(range(min = 1, max = 1000))]
+    pub steps: usize,
+    /// Prompts whose answers are all worth the same are replaced by others, at most so many times; 0 keeps them (DAPO's
+    /// dynamic sampling).
+    #[schemars(range(min = 0, max = 100))]
+    pub refill: usize,
     /// Answers that are written side by side; what they need of keys and values is the memory of a rollout.
     #[schemars(range(min = 1, max = 65536))]
     pub side_by_side: usize,
@@ -38,6 +49,18 @@ pub struct RolloutConfig {
     /// Softmax temperature of the answers to held-out prompts; 0 takes the most likely tokens.
     #[schemars(range(min = 0.0, max = 100))]
     pub eval_temperature: f32,
+    /// Answers to each held-out prompt.
+    #[schemars(range(min = 1, max = 10000))]
+    pub eval_answers: usize,
+    /// For each k the readings have `eval/pass@k`: how likely one of k answers is right, without bias (Chen et al. 2021).
+    pub pass_at: Vec<usize>,
+}
+
+impl RolloutConfig {
+    /// Optimizer steps from one rollout to the next.
+    pub fn cycle(&self) -> u64 {
+        (self.steps * self.epochs).max(1) as u64
+    }
 }
 
 impl Default for RolloutConfig {
@@ -50,10 +73,15 @@ impl Default for RolloutConfig {
             top_p: 1.0,
             stop: Vec::new(),
             mask_truncated: false,
+            epochs: 1,
+            steps: 1,
+            refill: 0,
             side_by_side: 64,
             cold_start_steps: 0,
             lr_scale: 1.0,
             eval_temperature: 0.0,
+            eval_answers: 1,
+            pass_at: Vec::new(),
         }
     }
 }

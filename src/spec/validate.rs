@@ -134,7 +134,10 @@ fn rollouts(config: &RunConfig, judge: &mut Judge) {
         "rewards=[exact] compares answers with the data's; docs/rewards.md lists them all",
     );
     let (t, r) = (&config.train, &config.rollout);
-    let answers = t.micro_batch_size.saturating_mul(t.grad_accum_steps);
+    let answers = t
+        .micro_batch_size
+        .saturating_mul(t.grad_accum_steps)
+        .saturating_mul(r.steps);
     judge.want(
         answers % r.group_size.max(1) == 0,
         &[
@@ -143,10 +146,30 @@ fn rollouts(config: &RunConfig, judge: &mut Judge) {
             "train.grad_accum_steps",
         ],
         format!(
-            "{answers} answers in a step are no whole groups of {}",
+            "{answers} answers of a rollout are no whole groups of {}",
             r.group_size
         ),
-        "micro_batch_size × grad_accum_steps must be a multiple of group_size",
+        "micro_batch_size × grad_accum_steps × rollout.steps must be a multiple of group_size",
+    );
+    let wrong = r
+        .pass_at
+        .iter()
+        .find(|k| !(1..=r.eval_answers).contains(*k));
+    judge.want(
+        wrong.is_none(),
+        &["rollout.pass_at", "rollout.eval_answers"],
+        format!(
+            "pass@{} cannot be told from {} answers to a prompt",
+            wrong.unwrap_or(&0),
+            r.eval_answers
+        ),
+        "each k is from 1 to rollout.eval_answers",
+    );
+    judge.want(
+        r.eval_answers == 1 || r.eval_temperature > 0.0,
+        &["rollout.eval_answers", "rollout.eval_temperature"],
+        "at temperature 0 all answers to a held-out prompt are the same one",
+        "rollout.eval_temperature=1, or eval_answers=1",
     );
     judge.want(
         r.max_new_tokens < config.model.seq_len,

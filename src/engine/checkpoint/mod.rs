@@ -5,6 +5,7 @@
 //! | config.json, generation_config.json, tokenizer.json, tokenizer_config.json, model.safetensors | the model, for us and for transformers |
 //! | adapter_config.json, adapter_model.safetensors | its adapters, where it has any, as PEFT reads them; the weights are the base's |
 //! | optimizer.safetensors | moments and step count of the update rule |
+//! | rollout.json.zst | answers that steps to come still learn from, between the steps of a rollout |
 //! | state.json | counters, live adjustments, fingerprints |
 //! | manifest.json | sizes and checksums of all of them |
 
@@ -19,6 +20,7 @@ pub use store::{Found, Store, name_of};
 
 use super::EngineError;
 use super::context::RunContext;
+use super::rollouts::InUse;
 use super::state::{Progress, TrainState};
 use crate::base::files::read_small;
 use crate::data::Dataset;
@@ -35,6 +37,7 @@ use store::Part;
 pub const FOLDER: &str = "checkpoints";
 pub const STATE: &str = "state.json";
 pub const OPTIMIZER: &str = "optimizer.safetensors";
+pub const ROLLOUT: &str = "rollout.json.zst";
 
 /// Largest `state.json` that is read.
 const MAX_STATE_BYTES: u64 = 1 << 20;
@@ -84,6 +87,8 @@ pub fn save(
     let tokenizer = data.tokenizer.to_json();
     let bytes = |name, bytes| part(name, move |out| out.write_all(bytes));
     let adapter = hf::adapter_json(&state.models.policy);
+    let in_use = state.in_use.as_ref().map(InUse::to_bytes).transpose();
+    let in_use = in_use.map_err(failed)?;
     let mut parts = vec![
         bytes(hf::CONFIG, config.as_bytes()),
         bytes(hf::GENERATION, generation.as_bytes()),
@@ -95,6 +100,7 @@ pub fn save(
         part(OPTIMIZER, |out| write_moments(&*state.optimizer, out)),
         bytes(STATE, &text),
     ];
+    parts.extend(in_use.as_ref().map(|text| bytes(ROLLOUT, text)));
     if let Some(adapter) = &adapter {
         parts.push(bytes(hf::ADAPTER_CONFIG, adapter.as_bytes()));
         let weights = part(hf::ADAPTER_WEIGHTS, |out| {
@@ -174,6 +180,9 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
         state.optimizer.write_state(part.name, &mut fill)?;
         read?;
     }
+    let path = folder.join(ROLLOUT);
+    let in_use = path.exists().then(|| InUse::read(&path)).transpose();
+    state.in_use = in_use.map_err(|what| CheckpointError::State { path, what })?;
     state.progress = saved.progress.clone();
     Ok(saved)
 }

@@ -1,4 +1,4 @@
-//! How well held-out prompts are answered: one answer each, judged by the first of the rewards.
+//! How well held-out prompts are answered: judged by the first of the rewards.
 
 use super::{Rollouts, show, stops, write};
 use crate::base::sampling::{ContextLimit, Sampling};
@@ -48,6 +48,9 @@ impl Rollouts {
             context: ContextLimit::Stop,
             ..Sampling::default()
         };
+        let each = self.config().eval_answers;
+        let k = std::iter::once(1).chain(self.config().pass_at.iter().copied().filter(|k| *k > 1));
+        let mut passes: Vec<(usize, f64)> = k.map(|k| (k, 0.0)).collect();
         let (mut readings, mut examples, mut seen) = (Readings::default(), Vec::new(), 0);
         for i in 0..batches {
             let batch = match extent {
@@ -55,7 +58,7 @@ impl Rollouts {
                 Extent::Whole => self.data.val_batch(i * size, size),
             };
             let side_by_side = self.config().side_by_side;
-            let how = (&sampling, 1, side_by_side);
+            let how = (&sampling, each, side_by_side);
             let written = write(&mut models.policy, &self.data, &batch, how, broken_off)?;
             let Some(written) = written else {
                 return Ok(None);
@@ -63,24 +66,70 @@ impl Rollouts {
             let answers: Vec<Answer> = written.iter().map(|w| w.answer.clone()).collect();
             let scores = self.judge.score(&answers)?;
             let n = answers.len() as f64;
-            seen += answers.len();
-            if let Some(first) = scores.first() {
-                let right = first.values.iter().filter(|score| **score >= 1.0).count();
-                readings.add(show::PASS, right as f64, n);
+            seen += answers.len() / each;
+            for answers in scores.first().iter().flat_map(|s| s.values.chunks(each)) {
+                let right = answers.iter().filter(|score| **score >= 1.0).count();
+                passes
+                    .iter_mut()
+                    .for_each(|(k, sum)| *sum += pass_at(*k, right, each));
             }
             let rewards = Rollouts::weighed(&scores, answers.len());
             readings.add(show::EVAL_REWARD, rewards.iter().sum(), n);
             let tokens: usize = answers.iter().map(|a| a.tokens).sum();
             readings.add(show::EVAL_LENGTH, tokens as f64, n);
             let missing = SHOWN.saturating_sub(examples.len());
-            examples.extend(show::held_out(&written, &scores, &rewards).take(missing));
+            // One answer to each prompt.
+            let shown = show::held_out(&written, &scores, &rewards).step_by(each);
+            examples.extend(shown.take(missing));
         }
+        let passed = passes.iter().map(|(k, sum)| (*k, sum / seen.max(1) as f64));
+        let passed = passed.map(|(k, share)| (show::pass_at(k), share));
         let values = readings.means().map(|(id, value)| (id.to_string(), value));
+        let values = values.chain(passed);
         Ok(Some(Passed {
             values: values.collect(),
             prompts: seen as u64,
             whole: extent == Extent::Whole,
             examples,
         }))
+    }
+}
+
+/// How likely one of `k` answers is right where `right` of `n` are: 1 − C(n − c, k) / C(n, k), without bias.
+fn pass_at(k: usize, right: usize, n: usize) -> f64 {
+    let wrong = n - right;
+    if wrong < k {
+        return 1.0;
+    }
+    let none: f64 = (0..k)
+        .map(|i| (wrong - i) as f64 / (n - i) as f64)
+        .product();
+    1.0 - none
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pass_at;
+
+    #[test]
+    fn pass_at_k_has_its_known_values_and_no_bias() {
+        assert_eq!(pass_at(1, 3, 10), 1.0 - 0.7);
+        assert!((pass_at(5, 3, 10) - (1.0 - 21.0 / 252.0)).abs() < 1e-12);
+        assert_eq!((pass_at(8, 3, 10), pass_at(4, 0, 4)), (1.0, 0.0));
+        // Mean over what binomial draws with p = 0.3 give is 1 − 0.7^k.
+        let (n, p): (u64, f64) = (6, 0.3);
+        let choose = |c: u64| (0..c).fold(1.0, |x, i| x * (n - i) as f64 / (i + 1) as f64);
+        let mean = |k: usize| -> f64 {
+            let weight = |c: u64| choose(c) * p.powi(c as i32) * (1.0 - p).powi((n - c) as i32);
+            (0..=n)
+                .map(|c| weight(c) * pass_at(k, c as usize, n as usize))
+                .sum()
+        };
+        for k in 1..=6 {
+            assert!(
+                (mean(k) - (1.0 - 0.7_f64.powi(k as i32))).abs() < 1e-12,
+                "{k}"
+            );
+        }
     }
 }

@@ -2,28 +2,33 @@
 //! laid out with their advantages. A step's answers are a function of (weights, seed, step), so a resume writes the same ones.
 
 mod evaluate;
+mod in_use;
 mod lay;
+mod parts;
 mod show;
 mod write;
 
 pub use evaluate::Passed;
-pub(super) use show::{POLICY_LOSS, SHARE};
+pub use in_use::InUse;
+pub(super) use parts::Parts;
+pub(super) use show::{POLICY_LOSS, SHARE, SPEED};
 pub use write::{Written, write};
 
 use super::EngineError;
 use super::experience::Experience;
-use super::roles::Models;
+use super::roles::{Models, add_old_policy};
+use super::state::TrainState;
 use crate::base::clock::Clock;
 use crate::base::rng::{Rng, Stream};
 use crate::base::sampling::{ContextLimit, Sampling};
-use crate::data::{Dataset, StepBatches};
+use crate::data::{Batch, Dataset, StepBatches};
 use crate::methods::policy::{ADVANTAGE, OnPolicy};
 use crate::metrics::Readings;
+use crate::nn::Model;
 use crate::rewards::{Answer, Judge, RewardError, Scores};
 use crate::spec::{RolloutConfig, RunSpec};
 use crate::wire::{ExaminedExample, MetricInfo};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Where the answers of a run come from.
 pub struct Rollouts {
@@ -32,18 +37,48 @@ pub struct Rollouts {
     judge: Judge,
     clock: Arc<dyn Clock>,
     last: Option<Rollout>,
+    /// Readings of the answers that the last step learnt from.
+    told: Option<Vec<(String, f64)>>,
+    /// Of the last step.
+    parts: Parts,
 }
 
 /// The answers of a step, and what is known of them.
 pub(super) struct Rollout {
     pub written: Vec<Written>,
-    pub answers: Vec<Answer>,
     pub scores: Vec<Scores>,
     /// Σ weight · score of each answer, less what the distance to the reference costs.
     pub rewards: Vec<f64>,
     pub advantages: Vec<f64>,
-    /// Time spent on writing.
-    pub writing: Duration,
+    /// Groups that were written and replaced.
+    pub refilled: usize,
+    pub parts: Parts,
+}
+
+/// Answers with what each reward gave them.
+struct Scored {
+    written: Vec<Written>,
+    scores: Vec<Scores>,
+    refilled: usize,
+}
+
+impl Scored {
+    /// Puts the groups of `fresh` in the places of others.
+    fn replace(&mut self, groups: &[usize], fresh: Scored, group_size: usize) {
+        let places = groups
+            .iter()
+            .flat_map(|at| at * group_size..(at + 1) * group_size);
+        let places: Vec<usize> = places.collect();
+        for (to, from) in places.iter().zip(fresh.written) {
+            self.written[*to] = from;
+        }
+        for (scores, fresh) in self.scores.iter_mut().zip(fresh.scores) {
+            scores.failed += fresh.failed;
+            for (to, from) in places.iter().zip(fresh.values) {
+                scores.values[*to] = from;
+            }
+        }
+    }
 }
 
 impl From<RewardError> for EngineError {
@@ -67,6 +102,8 @@ impl Rollouts {
             judge: Judge::new(&spec.rewards),
             clock: clock.clone(),
             last: None,
+            told: None,
+            parts: Parts::default(),
         })
     }
 
@@ -75,14 +112,14 @@ impl Rollouts {
     }
 
     /// How answers to train on are drawn in a step.
-    fn sampling(&self, step: u64) -> Sampling {
+    fn sampling(&self, step: u64, round: u32) -> Sampling {
         let config = self.config();
         Sampling {
             temperature: config.temperature,
             top_k: config.top_k,
             top_p: config.top_p,
             max_new_tokens: config.max_new_tokens,
-            seed: Rng::new(self.spec.seed, Stream::Rollout, step, 0).next_u64(),
+            seed: Rng::new(self.spec.seed, Stream::Rollout, step, 2 * round).next_u64(),
             stop: stops(config, &self.data),
             context: ContextLimit::Stop,
             ..Sampling::default()
@@ -100,12 +137,14 @@ impl Rollouts {
         show::declarations(&self.spec)
     }
 
-    /// Readings of the last step's answers.
-    pub fn readings(&self) -> Vec<(String, f64)> {
-        let group_size = self.config().group_size;
-        self.last
-            .as_ref()
-            .map_or_else(Vec::new, |rollout| show::readings(rollout, group_size))
+    /// Readings of the answers that the last step learnt from; none where it learnt from the data's.
+    pub fn readings(&self) -> Option<&[(String, f64)]> {
+        self.told.as_deref()
+    }
+
+    /// What the time of the last step went to.
+    pub(super) fn take_parts(&mut self) -> Parts {
+        std::mem::take(&mut self.parts)
     }
 
     /// The first groups of the last step.
@@ -125,46 +164,91 @@ pub(super) fn stops(config: &RolloutConfig, data: &Dataset) -> Vec<String> {
     }
 }
 
-impl Experience for Rollouts {
-    fn step(&mut self, micro_step: u64, models: &mut Models) -> Result<StepBatches, EngineError> {
-        let (train, seed) = (&self.spec.train, self.spec.seed);
-        let accum = train.grad_accum_steps as u64;
-        let step = micro_step / accum;
-        if step < self.config().cold_start_steps {
-            self.last = None;
-            let batch = |i| {
-                self.data
-                    .train_batch(seed, micro_step + i, train.micro_batch_size)
-            };
-            let batches = (0..accum).map(batch).collect();
-            return Ok(StepBatches {
-                micro_step,
-                batches,
-            });
+impl Rollouts {
+    /// Answers to prompts with their scores; groups whose answers are all worth the same are replaced by answers to other
+    /// prompts, as often as the spec says.
+    fn write_and_score(
+        &mut self,
+        policy: &mut Model,
+        step: u64,
+        parts: &mut Parts,
+    ) -> Result<Scored, EngineError> {
+        let (train, config, seed) = (&self.spec.train, self.config(), self.spec.seed);
+        let (group_size, refill) = (config.group_size, config.refill as u64);
+        let since = step.saturating_sub(config.cold_start_steps) / config.cycle();
+        let answers = train.micro_batch_size * train.grad_accum_steps * config.steps;
+        let prompts = (answers / group_size).max(1);
+        let prompts = self
+            .data
+            .train_batch(seed, config.cold_start_steps + since, prompts);
+        let mut found = self.answered(policy, &prompts, (step, 0), parts)?;
+        for round in 1..=refill {
+            let rewards = Rollouts::weighed(&found.scores, found.written.len());
+            let groups = rewards.chunks(group_size).enumerate();
+            let dead: Vec<usize> = groups
+                .filter(|(_, group)| show::same(group))
+                .map(|(at, _)| at)
+                .collect();
+            if dead.is_empty() {
+                break;
+            }
+            // Prompts of another order than those of the steps.
+            let other = Rng::new(seed, Stream::Rollout, step, 2 * round as u32 - 1).next_u64();
+            let others = self.data.train_batch(other, 0, dead.len());
+            let fresh = self.answered(policy, &others, (step, round as u32), parts)?;
+            found.refilled += dead.len();
+            found.replace(&dead, fresh, group_size);
         }
+        Ok(found)
+    }
+
+    fn answered(
+        &mut self,
+        policy: &mut Model,
+        prompts: &Batch,
+        (step, round): (u64, u32),
+        parts: &mut Parts,
+    ) -> Result<Scored, EngineError> {
         let begun = self.clock.elapsed();
-        let group_size = self.config().group_size;
-        let prompts = (train.micro_batch_size * train.grad_accum_steps / group_size).max(1);
-        let prompts = self.data.train_batch(seed, step, prompts);
-        let sampling = self.sampling(step);
-        let side_by_side = self.config().side_by_side;
-        let written = write(
-            &mut models.policy,
-            &self.data,
-            &prompts,
-            (&sampling, group_size, side_by_side),
-            &mut || false,
-        )?;
-        let written = written.unwrap_or_default();
-        let writing = self.clock.elapsed() - begun;
+        let sampling = self.sampling(step, round);
+        let how = (
+            &sampling,
+            self.config().group_size,
+            self.config().side_by_side,
+        );
+        let written = write(policy, &self.data, prompts, how, &mut || false)?.unwrap_or_default();
+        let written_at = self.clock.elapsed();
         let answers: Vec<Answer> = written.iter().map(|w| w.answer.clone()).collect();
         let scores = self.judge.score(&answers)?;
-        let mut rewards = Rollouts::weighed(&scores, answers.len());
+        parts.writing += written_at - begun;
+        parts.scoring += self.clock.elapsed() - written_at;
+        Ok(Scored {
+            written,
+            scores,
+            refilled: 0,
+        })
+    }
 
+    /// A rollout by the weights as they are, as batches with every column.
+    fn begin(&mut self, step: u64, models: &mut Models) -> Result<InUse, EngineError> {
+        let group_size = self.config().group_size;
+        let mut parts = Parts::default();
+        let Scored {
+            written,
+            scores,
+            refilled,
+        } = self.write_and_score(&mut models.policy, step, &mut parts)?;
+        let mut rewards = Rollouts::weighed(&scores, written.len());
+
+        let scored_at = self.clock.elapsed();
         let mut batches = lay::batches(&written, &self.spec, self.data.seq_len());
         for batch in &mut batches {
             models.add_token_reference(batch)?;
+            if self.config().cycle() > 1 {
+                add_old_policy(&mut models.policy, batch)?;
+            }
         }
+        parts.comparing = self.clock.elapsed() - scored_at;
         let mut advantages = Vec::new();
         if let Some(method) = on_policy(&self.spec) {
             if method.kl_in_reward() > 0.0 {
@@ -178,14 +262,69 @@ impl Experience for Rollouts {
             lay::put(batch, ADVANTAGE, own.iter().map(|a| *a as f32).collect());
             rest = others;
         }
-        self.last = Some(Rollout {
+        self.parts = parts;
+        let rollout = Rollout {
             written,
-            answers,
             scores,
             rewards,
             advantages,
-            writing,
-        });
+            refilled,
+            parts,
+        };
+        let readings = show::readings(&rollout, group_size);
+        self.last = Some(rollout);
+        Ok(InUse {
+            begun: step,
+            batches,
+            readings,
+        })
+    }
+}
+
+impl Experience for Rollouts {
+    fn step(
+        &mut self,
+        micro_step: u64,
+        state: &mut TrainState,
+    ) -> Result<StepBatches, EngineError> {
+        let (train, seed) = (&self.spec.train, self.spec.seed);
+        let accum = train.grad_accum_steps;
+        let step = micro_step / accum as u64;
+        let (cold, cycle) = (self.config().cold_start_steps, self.config().cycle());
+        self.parts = Parts::default();
+        if step < cold {
+            (self.last, self.told) = (None, None);
+            let batch = |i| {
+                self.data
+                    .train_batch(seed, micro_step + i, train.micro_batch_size)
+            };
+            let batches = (0..accum as u64).map(batch).collect();
+            return Ok(StepBatches {
+                micro_step,
+                batches,
+            });
+        }
+        let place = (step - cold) % cycle;
+        let held = state.in_use.take();
+        // A resume brings them back; where the spec was changed since, answers are written anew.
+        let mut held = match held.filter(|held| held.begun + place == step) {
+            Some(held) => held,
+            None => {
+                let mut held = self.begin(step, &mut state.models)?;
+                held.begun = step - place;
+                held
+            }
+        };
+        self.told = Some(held.readings.clone());
+        let first = (place as usize % self.config().steps) * accum;
+        let own = first..(first + accum).min(held.batches.len());
+        let batches = if place + 1 < cycle {
+            let batches = held.batches[own].to_vec();
+            state.in_use = Some(held);
+            batches
+        } else {
+            held.batches.drain(own).collect()
+        };
         Ok(StepBatches {
             micro_step,
             batches,

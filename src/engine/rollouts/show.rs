@@ -1,5 +1,6 @@
 //! What people see of a rollout: readings of every step, and groups of answers to look at.
 
+use super::parts::{COMPARING, SCORING, WRITING};
 use super::{Rollout, Written, mean};
 use crate::methods::policy::{PASS_AT_1, sample_std};
 use crate::rewards::Scores;
@@ -18,7 +19,8 @@ const CUT: &str = "completions/clipped_ratio";
 pub const POLICY_LOSS: &str = "policy_loss";
 /// The loop takes the time.
 pub const SHARE: &str = "rollout/share";
-const SPEED: &str = "rollout/tok_per_sec";
+const REFILLED: &str = "rollout/refilled";
+pub const SPEED: &str = "rollout/tok_per_sec";
 
 /// Groups, answers of a group, and characters of a prompt's end and an answer's beginning that are shown.
 const GROUPS: usize = 3;
@@ -40,6 +42,10 @@ pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
         (CUT, "Cut answers", "share", Lower, "share of answers that reached max_new_tokens (TRL)"),
         (POLICY_LOSS, "Policy loss", "", Neutral, "-(1/N) sum of advantage times log-probability; its size says nothing, its gradient is that of the expected reward"),
         (SHARE, "Time for answers", "share", Neutral, "share of the step spent on writing and scoring answers"),
+        (WRITING, "Time for writing", "share", Neutral, "share of the step spent on writing answers"),
+        (SCORING, "Time for scoring", "share", Neutral, "share of the step spent on rewards"),
+        (COMPARING, "Time for comparing", "share", Neutral, "share of the step spent on what the reference and the policy that answered say of answers"),
+        (REFILLED, "Replaced groups", "share", Lower, "groups that were written and replaced because their rewards were all the same, over the groups that are learnt from (DAPO)"),
         (SPEED, "Answer tokens per second", "1/s", Higher, "answer tokens over the time spent on writing them"),
     ];
     let info = |id: String, title: String, unit: &str, direction, source: &str| MetricInfo {
@@ -56,6 +62,11 @@ pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
             info(id.into(), title.into(), unit, direction, source)
         })
         .collect();
+    for k in spec.rollout.pass_at.iter().filter(|k| **k > 1) {
+        let source = "1 - C(n - c, k) / C(n, k) over n answers to a held-out prompt, c of them right, mean over prompts (Chen et al. 2021)";
+        let title = format!("Held-out pass@{k}");
+        all.push(info(pass_at(*k), title, "share", Higher, source));
+    }
     for reward in &spec.rewards {
         let name = &reward.name;
         let id = |part: &str| format!("rewards/{name}/{part}");
@@ -99,11 +110,10 @@ pub fn declarations(spec: &RunSpec) -> Vec<MetricInfo> {
 
 /// The readings of a step.
 pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
-    let n = rollout.answers.len().max(1) as f64;
+    let n = rollout.written.len().max(1) as f64;
     let groups = || rollout.rewards.chunks(group_size);
-    let same = |group: &[f64]| group.windows(2).all(|two| (two[0] - two[1]).abs() < 1e-9);
-    let tokens: usize = rollout.answers.iter().map(|a| a.tokens).sum();
-    let cut = rollout.answers.iter().filter(|a| !a.ended).count();
+    let tokens: usize = rollout.written.iter().map(|w| w.answer.tokens).sum();
+    let cut = rollout.written.iter().filter(|w| !w.answer.ended).count();
     let mut all = vec![
         (REWARD.to_string(), mean(rollout.rewards.iter().copied())),
         (REWARD_STD.into(), mean(groups().map(sample_std))),
@@ -115,9 +125,13 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
         (CUT.into(), cut as f64 / n),
         (
             SPEED.into(),
-            tokens as f64 / rollout.writing.as_secs_f64().max(1e-9),
+            tokens as f64 / rollout.parts.writing.as_secs_f64().max(1e-9),
         ),
     ];
+    if rollout.refilled > 0 {
+        let groups = (rollout.written.len() / group_size.max(1)).max(1);
+        all.push((REFILLED.into(), rollout.refilled as f64 / groups as f64));
+    }
     for scores in &rollout.scores {
         let id = |part: &str| format!("rewards/{}/{part}", scores.name);
         let zeros = scores.values.iter().filter(|x| **x == 0.0).count();
@@ -129,6 +143,16 @@ pub fn readings(rollout: &Rollout, group_size: usize) -> Vec<(String, f64)> {
         }
     }
     all
+}
+
+/// Whether all answers of a group are worth the same: it teaches nothing.
+pub fn same(group: &[f64]) -> bool {
+    group.windows(2).all(|two| (two[0] - two[1]).abs() < 1e-9)
+}
+
+/// The id of pass@k.
+pub fn pass_at(k: usize) -> String {
+    format!("eval/pass@{k}")
 }
 
 /// The first groups of a rollout, with advantages.

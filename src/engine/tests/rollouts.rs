@@ -4,6 +4,10 @@ use super::*;
 
 /// A small model on sums of two digits, four answers each; by a file: a made-up source has no short words on a command line.
 fn made(extra: &[&str]) -> RunSpec {
+    loaded(extra).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn loaded(extra: &[&str]) -> Result<RunSpec, String> {
     let text = "method: grpo
 model: {n_layer: 1, n_head: 2, d_model: 16, seq_len: 16, init_std: 0.3}
 data:
@@ -24,7 +28,7 @@ preflight: {enabled: false}
     std::fs::write(&path, text).unwrap();
     let extra: Vec<String> = extra.iter().map(ToString::to_string).collect();
     let loaded = load(&path.display().to_string(), &extra, &SpecSources::default());
-    loaded.unwrap_or_else(|e| panic!("{e}")).spec
+    loaded.map(|l| l.spec).map_err(|e| e.to_string())
 }
 
 fn run_of(extra: &[&str]) -> Run {
@@ -53,6 +57,15 @@ fn answers_are_a_function_of_weights_seed_and_step_and_a_resume_writes_the_same(
             "method.grpo.beta=0.1",
             "method.grpo.aggregation=dr_grpo",
             "rollout.mask_truncated=true",
+        ],
+        // Stopped between the steps of a rollout: its answers come from the checkpoint.
+        &["rollout.epochs=2", "rollout.steps=2"],
+        &[
+            "method=rloo",
+            "method.rloo.beta=0.1",
+            "rollout.epochs=3",
+            "rollout.refill=2",
+            "rollout.cold_start_steps=2",
         ],
     ] {
         let straight = run_of(extra);
@@ -186,4 +199,83 @@ fn a_reward_program_that_fails_ends_the_run_with_its_line_or_scores_zero() {
     let events = run_of(&[zero, "max_steps=2", "eval.every=0"]).go();
     assert_eq!(finished(&events).0, Outcome::Completed);
     assert_eq!(readings(&events, "rewards/command/failed"), [1.0, 1.0]);
+}
+
+#[test]
+fn answers_that_are_learnt_from_again_have_ratios_that_clip() {
+    let words = [
+        "rollout.epochs=3",
+        "optimizer.adamw.lr=0.05",
+        "method.grpo.clip_low=0.02",
+        "method.grpo.clip_high=0.02",
+        "max_steps=9",
+        "eval.every=0",
+        "rewards=[{length: {limit: 4}}]",
+    ];
+    let events = run_of(&words).go();
+    let [low, high, reward] =
+        ["clip_ratio/low_mean", "clip_ratio/high_mean", "reward"].map(|id| readings(&events, id));
+    assert_eq!((low.len(), high.len(), reward.len()), (9, 9, 9));
+    for rollout in [0, 3, 6] {
+        // The first pass sees the policy that answered.
+        assert_eq!((low[rollout], high[rollout]), (0.0, 0.0));
+        assert!(
+            reward[rollout..rollout + 3]
+                .windows(2)
+                .all(|r| r[0] == r[1])
+        );
+    }
+    let later = (0..9).filter(|step| step % 3 > 0);
+    let clipped: f64 = later.map(|step| low[step] + high[step]).sum();
+    assert!(clipped > 0.1, "{low:?} {high:?}");
+    assert!(
+        reward[0] != reward[3] && reward[3] != reward[6],
+        "{reward:?}"
+    );
+    // Without the old policy's word nothing would ever be clipped.
+    let once = run_of(&["max_steps=3", "eval.every=0"]).go();
+    assert!(
+        readings(&once, "clip_ratio/low_mean")
+            .iter()
+            .all(|x| *x == 0.0)
+    );
+}
+
+#[test]
+fn groups_of_one_reward_are_replaced_where_the_spec_says_so() {
+    let words = ["rewards=[exact]", "max_steps=4", "eval.every=0"];
+    let same = |extra: &[&str]| {
+        let events = run_of(&[&words, extra].concat()).go();
+        (
+            readings(&events, "frac_reward_zero_std"),
+            readings(&events, "rollout/refilled"),
+        )
+    };
+    let (plain, none) = same(&[]);
+    assert!(none.is_empty());
+    let (fewer, refilled) = same(&["rollout.refill=8"]);
+    assert!(refilled.iter().all(|x| *x > 0.0), "{refilled:?}");
+    let mean = |x: &[f64]| x.iter().sum::<f64>() / x.len() as f64;
+    assert!(mean(&fewer) < mean(&plain), "{plain:?} {fewer:?}");
+}
+
+#[test]
+fn pass_at_k_needs_as_many_answers_and_some_chance() {
+    let several = [
+        "rollout.eval_answers=4",
+        "rollout.eval_temperature=1",
+        "rollout.pass_at=[2, 4]",
+    ];
+    let events = run_of(&several).go();
+    let [one, two, four] =
+        ["eval/pass@1", "eval/pass@2", "eval/pass@4"].map(|id| readings(&events, id));
+    assert_eq!((one.len(), two.len(), four.len()), (3, 3, 3));
+    for ((one, two), four) in one.iter().zip(&two).zip(&four) {
+        assert!(one <= two && two <= four, "{one} {two} {four}");
+    }
+    let refused = |extra: &[&str]| loaded(extra).map(|_| ()).unwrap_err();
+    assert!(refused(&["rollout.pass_at=[4]"]).contains("pass@4 cannot be told from 1 answers"));
+    assert!(refused(&several[..1]).contains("the same one"));
+    let odd = ["rollout.group_size=5", "rollout.steps=2"];
+    assert!(refused(&odd).contains("32 answers of a rollout are no whole groups of 5"));
 }

@@ -83,7 +83,9 @@ fn lines(state: &RunState, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
         return note("Examples come with the first evaluation.");
     };
     let before = state.examined.iter().rev().nth(1);
-    let mut lines = vec![head(now, before), Vec::new()];
+    let mut lines = vec![head(now, before)];
+    lines.extend(timeline(state, width, theme));
+    lines.push(Vec::new());
     for (number, example) in now.examples.iter().enumerate() {
         let earlier = before.and_then(|before| before.examples.get(number));
         lines.extend(drawn(number + 1, example, earlier, width, theme));
@@ -106,6 +108,47 @@ fn head(now: &Examined, before: Option<&Examined>) -> Vec<Word> {
         words.push(word(since, Meaning::Muted));
     }
     words
+}
+
+/// What the time of a step goes to, as a bar and in words; and what to change where writing takes most of it.
+fn timeline(state: &RunState, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
+    /// Share of the time from which on writing is worth shortening.
+    const MOST: f64 = 0.5;
+    let share = |id: &str| state.latest(id);
+    let (Some(writing), Some(scoring), Some(comparing)) = (
+        share("time/writing"),
+        share("time/scoring"),
+        share("time/comparing"),
+    ) else {
+        return Vec::new();
+    };
+    let learning = (1.0 - writing - scoring - comparing).max(0.0);
+    let parts = [
+        ("writing", writing, Meaning::Accent, ['█', 'w']),
+        ("scoring", scoring, Meaning::Warn, ['▓', 's']),
+        ("comparing", comparing, Meaning::Muted, ['░', 'c']),
+        ("learning", learning, Meaning::Good, ['▒', 'l']),
+    ];
+    let room = width.saturating_sub(8).min(60) as f64;
+    let mut bar = vec![word("a step  ", Meaning::Muted)];
+    let (mut from, mut sum) = (0, 0.0);
+    for (_, share, meaning, marks) in parts {
+        sum += share;
+        let to = (sum * room).round() as usize;
+        let mark = String::from(marks[usize::from(theme.ascii)]);
+        bar.push(word(mark.repeat(to.saturating_sub(from)), meaning));
+        from = to.max(from);
+    }
+    let mut words = vec![word("        ", Meaning::Muted)];
+    for (name, share, meaning, _) in parts {
+        words.push(word(format!("{name} {:.0} %  ", 100.0 * share), meaning));
+    }
+    let mut lines = vec![bar, words];
+    if writing > MOST {
+        let advice = "        writing takes most: rollout.epochs=2 learns twice from it; fewer max_new_tokens";
+        lines.push(vec![word(advice, Meaning::Muted)]);
+    }
+    lines
 }
 
 /// Prompt, then a line for each sequence with its answer beneath.
@@ -340,6 +383,32 @@ mod tests {
         assert!(text.contains("\n      two\n      lines"), "{text}");
         assert_eq!(text.matches("nothing to learn").count(), 1, "{text}");
         assert!(text.contains("  held out       0  2 1  exact 0"), "{text}");
+    }
+
+    #[test]
+    fn the_time_of_a_step_is_a_bar_of_its_parts_with_advice_where_writing_takes_most() {
+        let step = |writing: f64| Event::Stepped {
+            step: 70,
+            tokens: 1,
+            values: [
+                ("time/writing", writing),
+                ("time/scoring", 0.1),
+                ("time/comparing", 0.0),
+            ]
+            .map(|(id, x)| (id.to_string(), Num(x)))
+            .into(),
+        };
+        let most = text_of(vec![step(0.6), examined(70, -8.0)]);
+        assert!(
+            most.contains("writing 60 %  scoring 10 %  comparing 0 %  learning 30 %"),
+            "{most}"
+        );
+        assert_eq!(most.matches('█').count(), 36, "{most}");
+        assert_eq!(most.matches('▒').count(), 18, "{most}");
+        assert!(most.contains("rollout.epochs=2"), "{most}");
+        let less = text_of(vec![step(0.3), examined(70, -8.0)]);
+        assert!(!less.contains("rollout.epochs"), "{less}");
+        assert!(!text_of(vec![examined(70, -8.0)]).contains("a step"));
     }
 
     #[test]

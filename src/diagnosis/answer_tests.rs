@@ -1,0 +1,222 @@
+//! Rules on runs that learn from their own answers: each fault planted in a made-up history, and healthy histories beside it.
+
+use super::*;
+use crate::base::clock::UnixMillis;
+use crate::wire::{Envelope, Event, Num, Values};
+
+const STEPS: u64 = 400;
+/// Steps between evaluations.
+const EVERY: u64 = 50;
+
+/// What a history reads at a step; the fields are those of a run that goes well.
+#[derive(Clone, Copy)]
+struct At {
+    reward: f64,
+    spread: f64,
+    same: f64,
+    length: f64,
+    cut: f64,
+    entropy: f64,
+    pass: f64,
+}
+
+/// From 0.2 towards 0.9 as it is learnt, with the noise of a batch.
+fn healthy(step: u64) -> At {
+    let learnt = 1.0 - (-(step as f64) / 150.0).exp();
+    let noise = [0.01, -0.03, 0.015, -0.005, 0.03, -0.02][step as usize % 6];
+    At {
+        reward: 0.2 + 0.7 * learnt + noise,
+        spread: 0.4 - 0.2 * learnt,
+        same: 0.3 + 0.4 * learnt + noise,
+        length: 12.0 + 40.0 * noise,
+        cut: 0.05 + noise.abs(),
+        entropy: 1.2 - 0.9 * learnt + noise,
+        pass: 0.2 + 0.7 * learnt,
+    }
+}
+
+fn history(at: impl Fn(u64) -> At) -> Diagnosis {
+    let mut state = RunState::new();
+    let mut seq = 0;
+    let mut add = |event| {
+        seq += 1;
+        let (v, t) = (1, UnixMillis(seq));
+        state.apply(&Envelope { v, seq, t, event });
+    };
+    for step in 0..=STEPS {
+        let now = at(step);
+        let values = |pairs: &[(&str, f64)]| -> Values {
+            let pairs = pairs.iter();
+            pairs.map(|(id, x)| (id.to_string(), Num(*x))).collect()
+        };
+        if step > 0 {
+            add(Event::Stepped {
+                step,
+                tokens: step,
+                values: values(&[
+                    ("policy_loss", 0.01),
+                    ("grad_norm", 0.3),
+                    ("reward", now.reward),
+                    ("reward_std", now.spread),
+                    ("frac_reward_zero_std", now.same),
+                    ("completions/mean_length", now.length),
+                    ("completions/clipped_ratio", now.cut),
+                    ("entropy", now.entropy),
+                ]),
+            });
+        }
+        if step.is_multiple_of(EVERY) {
+            add(Event::Evaluated {
+                step,
+                tokens: step,
+                values: values(&[("eval/pass@1", now.pass)]),
+                n_windows: 100,
+                whole: false,
+                seconds: 0.0,
+            });
+        }
+    }
+    diagnose(&state)
+}
+
+/// The findings that are no pass.
+fn faults(diagnosis: &Diagnosis) -> Vec<(&str, Status)> {
+    let found = diagnosis.findings.iter();
+    let found = found.filter(|f| f.status != Status::Pass);
+    found.map(|f| (f.id.as_str(), f.status)).collect()
+}
+
+const RULES_OF_ANSWERS: [&str; 5] = [
+    "constant_reward",
+    "reward_hacking",
+    "same_rewards",
+    "entropy_collapse",
+    "answer_length",
+];
+
+#[test]
+fn healthy_histories_pass_every_rule() {
+    let solved = |step| At {
+        // All are right and certain: groups are alike and entropy is gone, and that is no fault.
+        reward: 1.0,
+        spread: 0.0,
+        same: 1.0,
+        entropy: 0.001,
+        pass: 1.0,
+        ..healthy(step)
+    };
+    let noisy = |step: u64| {
+        let now = healthy(step);
+        // Held-out answers go up and down by chance.
+        let chance = [0.0, -0.04, 0.03][(step / EVERY) as usize % 3];
+        At {
+            pass: now.pass + chance,
+            ..now
+        }
+    };
+    let late = |step| {
+        if step < 200 {
+            healthy(step)
+        } else {
+            solved(step)
+        }
+    };
+    let histories: [&dyn Fn(u64) -> At; 3] = [&healthy, &noisy, &late];
+    for (i, at) in histories.into_iter().enumerate() {
+        let diagnosis = history(at);
+        assert_eq!(faults(&diagnosis), [], "history {i}");
+        for id in RULES_OF_ANSWERS {
+            assert!(diagnosis.findings.iter().any(|f| f.id == id), "{id}, {i}");
+        }
+    }
+}
+
+#[test]
+fn a_reward_that_rises_while_held_out_answers_get_worse_is_hacked() {
+    let at = |step: u64| {
+        let now = healthy(step);
+        let fallen = (step as f64 - 150.0).max(0.0) / 500.0;
+        At {
+            pass: healthy(step.min(150)).pass - fallen,
+            reward: now.reward + fallen,
+            ..now
+        }
+    };
+    let diagnosis = history(at);
+    assert_eq!(faults(&diagnosis), [("reward_hacking", Status::Fail)]);
+    let found = diagnosis.findings.iter().find(|f| f.id == "reward_hacking");
+    let evidence = found.unwrap().evidence.to_string();
+    assert!(
+        evidence.contains("pass@1 0.64 at step 150") && evidence.contains("mean reward"),
+        "{evidence}"
+    );
+}
+
+#[test]
+fn reward_and_held_out_answers_that_fall_together_are_no_hacking_but_a_warning() {
+    let at = |step: u64| {
+        let best = healthy(step.min(150));
+        let fallen = (step as f64 - 150.0).max(0.0) / 500.0;
+        At {
+            pass: best.pass - fallen,
+            reward: best.reward - fallen,
+            ..best
+        }
+    };
+    assert_eq!(faults(&history(at)), [("reward_hacking", Status::Warn)]);
+}
+
+#[test]
+fn a_reward_that_never_varies_fails_and_groups_of_one_reward_warn() {
+    let never = |step| At {
+        reward: 0.0,
+        spread: 0.0,
+        same: 1.0,
+        pass: 0.0,
+        ..healthy(step)
+    };
+    let found = history(never);
+    let found = faults(&found);
+    assert!(
+        found.contains(&("constant_reward", Status::Fail)),
+        "{found:?}"
+    );
+    assert!(found.contains(&("same_rewards", Status::Warn)), "{found:?}");
+    let hard = |step| At {
+        reward: 0.04,
+        spread: 0.03,
+        same: 0.93,
+        pass: 0.05,
+        ..healthy(step)
+    };
+    assert_eq!(faults(&history(hard)), [("same_rewards", Status::Warn)]);
+}
+
+#[test]
+fn entropy_that_vanishes_before_answers_are_right_has_collapsed() {
+    let at = |step: u64| At {
+        entropy: 1.2 * (-(step as f64) / 40.0).exp(),
+        reward: 0.4,
+        pass: 0.4,
+        ..healthy(step)
+    };
+    assert_eq!(faults(&history(at)), [("entropy_collapse", Status::Warn)]);
+}
+
+#[test]
+fn answers_that_are_cut_off_warn_and_the_words_tell_growth_from_no_end() {
+    let at = |grows: f64| {
+        move |step: u64| At {
+            length: 20.0 + grows * step as f64,
+            cut: 0.7,
+            ..healthy(step)
+        }
+    };
+    for (grows, words) in [(0.1, "answers grow"), (0.0, "does not end")] {
+        let diagnosis = history(at(grows));
+        assert_eq!(faults(&diagnosis), [("answer_length", Status::Warn)]);
+        let found = diagnosis.findings.iter().find(|f| f.id == "answer_length");
+        let cause = &found.unwrap().cause;
+        assert!(cause.contains(words), "{cause}");
+    }
+}
