@@ -285,9 +285,15 @@ mod tests {
             (9_000, answers),
         ];
         let (_, lines) = told(log);
-        assert!(lines.contains(&"step 1  pass@1 0.2500".to_string()), "{lines:#?}");
+        assert!(
+            lines.contains(&"step 1  pass@1 0.2500".to_string()),
+            "{lines:#?}"
+        );
         let last = lines.last().unwrap();
-        assert!(last.starts_with("step 2/2  reward 0.5000  pass@1 0.2500"), "{last}");
+        assert!(
+            last.starts_with("step 2/2  reward 0.5000  pass@1 0.2500"),
+            "{last}"
+        );
     }
 
     #[test]

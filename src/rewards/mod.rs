@@ -3,6 +3,7 @@
 
 mod command;
 mod exact;
+mod json;
 mod length;
 mod list;
 mod number;
@@ -73,7 +74,7 @@ pub trait Reward: Send + Sync {
 crate::base::registry! {
     /// What an answer is rewarded for.
     pub enum RewardConfig: dyn Reward {
-        exact: Exact, number: Number, regex: Regex, tags: Tags, length: Length, repetition: Repetition, command: Command
+        exact: Exact, number: Number, regex: Regex, tags: Tags, json: Json, length: Length, repetition: Repetition, command: Command
     }
 }
 

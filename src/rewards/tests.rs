@@ -177,3 +177,33 @@ fn a_program_that_dies_once_is_started_again() {
     let scores = judge(serde_json::json!({ "run": run })).score(&[answer("a", "b")]);
     assert_eq!(scores.unwrap()[0].values, [1.0]);
 }
+
+#[test]
+fn json_is_valid_and_has_the_fields_that_are_asked_for() {
+    let any = |text| score(serde_json::json!("json"), text, "");
+    assert_eq!(
+        [
+            any(" {\"a\": [1]}\n"),
+            any("3"),
+            any("{a: 1}"),
+            any("{} {}"),
+            any("")
+        ],
+        [1.0, 1.0, 0.0, 0.0, 0.0]
+    );
+    let fields =
+        serde_json::json!({"json": {"fields": {"n": "integer", "why": "string"}, "only": true}});
+    for (text, worth) in [
+        (r#"{"n": 3, "why": "so"}"#, 1.0),
+        (r#"{"n": 3.0, "why": ""}"#, 1.0),
+        (r#"{"n": 3.5, "why": "so"}"#, 0.0),
+        (r#"{"n": "3", "why": "so"}"#, 0.0),
+        (r#"{"n": 3}"#, 0.0),
+        (r#"{"n": 3, "why": "so", "more": 1}"#, 0.0),
+        ("[3]", 0.0),
+    ] {
+        assert_eq!(score(fields.clone(), text, ""), worth, "{text}");
+    }
+    let wrong = reward(serde_json::json!({"json": {"only": true}})).fault();
+    assert!(wrong.unwrap().0.contains("without fields"));
+}
