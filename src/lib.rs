@@ -48,5 +48,6 @@ pub mod probes;
 pub mod rewards;
 pub mod run;
 pub mod spec;
+pub mod tasks;
 pub mod ui;
 pub mod wire;

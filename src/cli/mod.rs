@@ -14,6 +14,7 @@ mod data;
 mod diagnose;
 mod doctor;
 mod engine_cmd;
+mod eval;
 pub mod exit;
 mod export;
 mod finding;
@@ -141,6 +142,7 @@ enum Verb {
     Export(export::Args),
     Quantize(quantize::Args),
     Score(score::Args),
+    Eval(eval::Args),
     New(new::Args),
     Import(import::Args),
     Init(init::Args),
@@ -211,6 +213,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Export(args) => export::run(&args, &cx),
         Verb::Quantize(args) => quantize::run(&args, &cx),
         Verb::Score(args) => score::run(&args, &cx),
+        Verb::Eval(args) => eval::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),
         Verb::Import(args) => import::run(args, &cx),
         Verb::Init(args) => init::run(&args, &cx),
