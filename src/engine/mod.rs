@@ -59,7 +59,7 @@ pub struct EngineJob {
 /// Why a run ended before its time.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The run cannot start: data, tokenizer, disk.
+    /// The run cannot start: spec, tokenizer, base model, checkpoints.
     #[error("{0}")]
     Setup(String),
     /// A preflight check failed.
@@ -83,6 +83,7 @@ impl EngineError {
     fn outcome(&self) -> Outcome {
         match self {
             EngineError::Refused(_) => Outcome::Refused,
+            EngineError::Setup(_) | EngineError::Data(_) => Outcome::Invalid,
             EngineError::Machine(_) => Outcome::Starved,
             EngineError::Checkpoint(checkpoint::CheckpointError::Write { .. }) => Outcome::Starved,
             _ => Outcome::Failed,

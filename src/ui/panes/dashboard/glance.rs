@@ -140,9 +140,11 @@ pub fn outcome_mark(outcome: Outcome, glyphs: &Glyphs) -> (&'static str, Meaning
     match outcome {
         Outcome::Completed => (glyphs.ok, Meaning::Good),
         Outcome::Stopped => (glyphs.ring, Meaning::Warn),
-        Outcome::Failed | Outcome::Starved | Outcome::Refused | Outcome::Crashed => {
-            (glyphs.bad, Meaning::Bad)
-        }
+        Outcome::Failed
+        | Outcome::Starved
+        | Outcome::Refused
+        | Outcome::Invalid
+        | Outcome::Crashed => (glyphs.bad, Meaning::Bad),
     }
 }
 
