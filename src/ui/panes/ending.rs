@@ -393,10 +393,8 @@ impl<'a> Ending<'a> {
         };
         let comparable = held_out == id::VAL_LOSS || held_out.starts_with("val/");
         let seen = if comparable { seen } else { "" };
-        let flags: Vec<(&str, u64)> = top
-            .iter()
-            .map(|top| (self.theme.glyphs().down, top.step))
-            .collect();
+        let mark = self.theme.glyphs().down.chars().next().unwrap_or('v');
+        let flags: Vec<(char, u64)> = top.iter().map(|top| (mark, top.step)).collect();
         let lines = (seen, held_out);
         samples::curve(buffer, outline, self.state(), lines, &flags, self.theme);
         self.named(buffer, outline, &self.title(held_out));

@@ -299,7 +299,11 @@ impl Pane for RunPane {
                 hints
             }
             Some(held) => {
-                let resume = held.resumable().map(|_| (A::Pause, "resume"));
+                let word = match held.state.checkpoints.is_empty() {
+                    true => "try again",
+                    false => "resume",
+                };
+                let resume = held.resumable().map(|_| (A::Pause, word));
                 let mut hints: Vec<Hint> = resume.into_iter().collect();
                 if held.state.finished.is_some() {
                     hints.push((A::Ending, if self.ending { "charts" } else { "result" }));

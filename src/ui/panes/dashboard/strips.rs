@@ -465,7 +465,7 @@ fn best_checkpoint(state: &RunState) -> Option<&str> {
 fn next(state: &RunState, outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Completed => "chat with it",
-        _ if state.checkpoints.is_empty() => "change the spec and start again",
+        _ if state.checkpoints.is_empty() => "try again, or change the spec",
         _ => "resume it, or chat with it",
     }
 }

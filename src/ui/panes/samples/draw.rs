@@ -143,9 +143,8 @@ impl Page<'_> {
 
     /// The loss over all steps, with the letters of the samples on a line at their steps.
     fn chart(&self, buffer: &mut Buffer, outline: Rect, theme: &Theme) {
-        let letters: Vec<String> = (0..self.texts.len()).map(|i| letter(i).into()).collect();
-        let samples = letters.iter().zip(self.texts);
-        let flags: Vec<(&str, u64)> = samples.map(|(l, s)| (l.as_str(), s.step)).collect();
+        let samples = self.texts.iter().enumerate();
+        let flags: Vec<(char, u64)> = samples.map(|(i, s)| (letter(i), s.step)).collect();
         let lines = (id::TRAIN_LOSS, id::VAL_LOSS);
         curve(buffer, outline, self.state, lines, &flags, theme);
         let mut title = vec![word(" loss ", Meaning::Title)];
@@ -217,7 +216,7 @@ pub fn curve(
     outline: Rect,
     state: &RunState,
     (seen, held_out): (&str, &str),
-    flags: &[(&str, u64)],
+    flags: &[(char, u64)],
     theme: &Theme,
 ) {
     let line = |id: &str, meaning, look| {
@@ -246,12 +245,12 @@ pub fn curve(
     };
     let plot = chart.draw(buffer, inside(outline), theme);
     for (mark, step) in flags {
-        flag(buffer, &plot, mark, *step, theme);
+        flag(buffer, &plot, *mark, *step, theme);
     }
 }
 
 /// A mark over a dotted line at a step; the line goes behind the curves.
-fn flag(buffer: &mut Buffer, plot: &Plot, mark: &str, step: u64, theme: &Theme) {
+fn flag(buffer: &mut Buffer, plot: &Plot, mark: char, step: u64, theme: &Theme) {
     let Some(x) = plot.column_of(step) else {
         return;
     };
@@ -261,7 +260,7 @@ fn flag(buffer: &mut Buffer, plot: &Plot, mark: &str, step: u64, theme: &Theme) 
             continue;
         };
         if y == plot.area.y {
-            cell.set_symbol(mark)
+            cell.set_char(mark)
                 .set_style(theme.style(Meaning::Accent));
         } else if matches!(cell.symbol(), " " | "\u{2800}") {
             cell.set_char(line).set_style(theme.style(Meaning::Muted));
