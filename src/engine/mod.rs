@@ -16,6 +16,7 @@ pub mod perplexity;
 pub mod preflight;
 mod prepare;
 mod probing;
+mod reading;
 mod rescue;
 pub mod roles;
 pub mod rollouts;
@@ -78,6 +79,9 @@ pub enum EngineError {
     /// The machine has not what the run needs: room on the disk, memory, threads.
     #[error("{0}")]
     Machine(String),
+    /// A stop was asked for before the first step: there is nothing to save.
+    #[error("stopped before training began")]
+    Stopped,
 }
 
 impl EngineError {
@@ -87,6 +91,7 @@ impl EngineError {
             EngineError::Data(DataError::Hub(error)) if error.is_outage() => Outcome::Starved,
             EngineError::Setup(_) | EngineError::Data(_) => Outcome::Invalid,
             EngineError::Machine(_) => Outcome::Starved,
+            EngineError::Stopped => Outcome::Stopped,
             EngineError::Checkpoint(checkpoint::CheckpointError::Write { .. }) => Outcome::Starved,
             _ => Outcome::Failed,
         }
