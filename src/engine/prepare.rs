@@ -38,7 +38,7 @@ pub(super) fn prepare<'a, 'p>(
         .models
         .attach_reference(&*spec.method, &data, spec.train.micro_batch_size)?;
     let mut store = Store::open(&folder, Box::new(RealDisk))
-        .map_err(|e| EngineError::Setup(format!("{}: {e}", folder.display())))?;
+        .map_err(|e| EngineError::Machine(format!("{}: {e}", folder.display())))?;
     let saved_at = match job.resume {
         true => resume(job, port, &data, &mut state, &mut store)?,
         false => None,
