@@ -187,7 +187,7 @@ mod tests {
             };
             check(&groups);
             check(std::slice::from_ref(&one));
-            let greedy = score(&mut model, &[one.clone()]).unwrap();
+            let greedy = score(&mut model, std::slice::from_ref(&one)).unwrap();
             assert!(greedy[0][0].greedy <= 4);
             assert!(score(&mut model, &groups[1..2]).is_err());
         }
