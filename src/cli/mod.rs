@@ -14,9 +14,11 @@ mod data;
 mod diagnose;
 mod doctor;
 mod engine_cmd;
+mod eval;
 pub mod exit;
 mod export;
 mod finding;
+mod gc;
 mod headless;
 mod home;
 mod import;
@@ -134,6 +136,7 @@ enum Verb {
     Resume(resume::Args),
     Stop(stop::Args),
     Rm(rm::Args),
+    Gc(gc::Args),
     Diagnose(diagnose::Args),
     Chat(chat::Args),
     Model(model::Args),
@@ -141,6 +144,7 @@ enum Verb {
     Export(export::Args),
     Quantize(quantize::Args),
     Score(score::Args),
+    Eval(eval::Args),
     New(new::Args),
     Import(import::Args),
     Init(init::Args),
@@ -204,6 +208,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Resume(args) => resume::run(&args, &cx),
         Verb::Stop(args) => stop::run(&args, &cx),
         Verb::Rm(args) => rm::run(&args, &cx),
+        Verb::Gc(args) => gc::run(&args, &cx),
         Verb::Diagnose(args) => diagnose::run(&args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::Model(args) => model::run(&args, &cx),
@@ -211,6 +216,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Export(args) => export::run(&args, &cx),
         Verb::Quantize(args) => quantize::run(&args, &cx),
         Verb::Score(args) => score::run(&args, &cx),
+        Verb::Eval(args) => eval::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),
         Verb::Import(args) => import::run(args, &cx),
         Verb::Init(args) => init::run(&args, &cx),
