@@ -65,7 +65,6 @@ fn answers_are_a_function_of_weights_seed_and_step_and_a_resume_writes_the_same(
             "method.rloo.beta=0.1",
             "rollout.epochs=3",
             "rollout.refill=2",
-            "rollout.cold_start_steps=2",
         ],
     ] {
         let straight = run_of(extra);
@@ -243,7 +242,12 @@ fn answers_that_are_learnt_from_again_have_ratios_that_clip() {
 
 #[test]
 fn groups_of_one_reward_are_replaced_where_the_spec_says_so() {
-    let words = ["rewards=[exact]", "max_steps=4", "eval.every=0"];
+    // About one answer in ten begins like that by chance.
+    let words = [
+        "rewards=[{regex: {pattern: '^1'}}]",
+        "max_steps=4",
+        "eval.every=0",
+    ];
     let same = |extra: &[&str]| {
         let events = run_of(&[&words, extra].concat()).go();
         (
