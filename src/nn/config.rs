@@ -78,6 +78,7 @@ pub struct ModelConfig {
     pub tie_embeddings: bool,
     /// What stands behind the last norm. Default: what the method learns.
     #[serde(skip_serializing_if = "HeadKind::is_vocabulary")]
+    #[schemars(extend("default" = "vocabulary"))]
     pub head: HeadKind,
     /// Standard deviation of initial weights; projections into the residual stream get init_std / √(2 · n_layer)
     /// (GPT-2).
