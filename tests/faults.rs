@@ -107,9 +107,9 @@ fn outcome(run: &RunDir) -> Option<Outcome> {
 #[test]
 fn a_headless_run_on_a_full_disk_ends_when_it_is_asked_to() {
     let place = Place::new();
-    // Files of at most 16 blocks: the log fills them, and no checkpoint fits.
+    // Files of at most 64 blocks: the log's first words fit, steps fill them, and no checkpoint fits.
     let mut child = place
-        .shell("ulimit -f 16; exec $P train quickstart $SMALL -s max_steps=1000000 -s save_every=0 -s health.enabled=false --headless")
+        .shell("ulimit -f 64; exec $P train quickstart $SMALL -s d_model=64 -s max_steps=1000000 -s save_every=0 -s health.enabled=false --headless")
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -122,7 +122,7 @@ fn a_headless_run_on_a_full_disk_ends_when_it_is_asked_to() {
     until("a stalled log", || {
         let before = size();
         std::thread::park_timeout(Duration::from_millis(1500));
-        before > 6_000 && size() == before
+        before > 24_000 && size() == before
     });
     assert!(child.try_wait().unwrap().is_none(), "it waits for room");
     term(&child);
@@ -371,6 +371,35 @@ fn a_storm_of_signals_is_one_request_with_one_checkpoint() {
         let saved = place.run().checkpoints();
         assert_eq!(saved.len(), 1, "{storm:?}");
     }
+}
+
+#[test]
+fn a_run_that_still_reads_its_data_hears_a_stop() {
+    let place = Place::new();
+    // A vocabulary of 20 MB of words that never repeat: many seconds of work.
+    let words: String = (0u64..2_500_000)
+        .map(|i| format!("{:x} ", i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 36))
+        .collect();
+    std::fs::write(place.path().join("words.txt"), words).unwrap();
+    let mut child = place
+        .shell("exec $P train quickstart $SMALL -s data.path=words.txt -s data.tokenizer=bpe --headless")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let told = |what: fn(&Event) -> bool| {
+        let events = place.try_run().map(|run| read_all(&run.events_path()));
+        matches!(events, Some(Ok(events)) if events.iter().any(|e| what(&e.event)))
+    };
+    until("preparing", || {
+        told(|e| matches!(e, Event::PhaseChanged { .. }))
+    });
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(
+        !told(|e| matches!(e, Event::Started { .. })),
+        "it was still reading"
+    );
+    assert_eq!(outcome(&place.run()), Some(Outcome::Stopped));
 }
 
 #[test]

@@ -132,6 +132,9 @@ fn stop_after_and_resume_join_to_one_run_and_tell_only_what_is_new() {
     let id = place.run().id().to_string();
     let output = place.train(&["lr=0.5"], &["--resume", &id]);
     assert_eq!(code(&output), 2, "a run keeps its spec: {}", err(&output));
+    let output = place.go(&["train", "--resume", &id, "-s", "lr=0.5"]);
+    assert_eq!(code(&output), 2, "{}", err(&output));
+    assert!(err(&output).contains("train.from="), "{}", err(&output));
     let output = place.train(&[], &["--json", "--resume", &id]);
     assert_eq!(code(&output), 0, "{}", err(&output));
     let told = events(&out(&output));
@@ -147,6 +150,76 @@ fn stop_after_and_resume_join_to_one_run_and_tell_only_what_is_new() {
     assert_eq!(first, Some(8));
     let output = place.go(&["train", "--resume", "auto"]);
     assert_eq!(code(&output), 2, "a finished run does not go on by itself");
+}
+
+#[test]
+fn a_resume_takes_other_threads_and_one_that_cannot_be_is_exit_two() {
+    let place = Place::new();
+    let output = place.train(&["threads=1"], &["--json", "--stop-after", "7"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let id = place.run().id().to_string();
+    let spec = std::fs::read(place.run().spec_path()).unwrap();
+    let resume = ["train", "--resume", &id, "--json", "--stop-after", "9"];
+    let output = place.go(&[&resume[..], &["-s", "threads=2"]].concat());
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    // It is told, and the run's own spec stays.
+    assert!(out(&output).contains("not_bit_exact"), "{}", out(&output));
+    assert_eq!(std::fs::read(place.run().spec_path()).unwrap(), spec);
+    let output = place.go(&["train", "--resume", &id, "-s", "threads=none"]);
+    assert_eq!(code(&output), 2, "{}", err(&output));
+    for checkpoint in place.run().checkpoints() {
+        std::fs::remove_file(checkpoint.path.join("model.safetensors")).unwrap();
+    }
+    let output = place.go(&["train", "--resume", &id, "--json"]);
+    assert_eq!(code(&output), 2, "{}", err(&output));
+    assert!(
+        out(&output).contains(r#""outcome":"invalid""#),
+        "{}",
+        out(&output)
+    );
+}
+
+#[test]
+fn gc_shows_first_and_keeps_what_is_needed() {
+    let place = Place::new();
+    let output = place.train(&["save_every=4", "keep_last=9"], &["--json"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let run = place.run();
+    let steps = || -> Vec<u64> { run.checkpoints().iter().map(|c| c.step).collect() };
+    let all = steps();
+    assert!(all.len() > 2, "{all:?}");
+    let debris = run.checkpoints_path().join(".tmp-step-000099");
+    std::fs::create_dir(&debris).unwrap();
+    std::fs::write(debris.join("model.safetensors"), [0; 5_000]).unwrap();
+    let halves = run.path().with_file_name(".del-2026-11-21-1422-old");
+    std::fs::create_dir(&halves).unwrap();
+    let shown = place.go(&["gc"]);
+    assert_eq!(code(&shown), 0, "{}", err(&shown));
+    for words in [
+        run.id(),
+        "checkpoint of step 4",
+        ".tmp-step-000099",
+        ".del-2026",
+        "--yes",
+    ] {
+        assert!(out(&shown).contains(words), "{words}: {}", out(&shown));
+    }
+    assert_eq!(
+        (steps(), debris.exists()),
+        (all, true),
+        "nothing was deleted"
+    );
+    let best = run.best_checkpoint().unwrap().step;
+    let done = place.go(&["gc", "--yes"]);
+    assert_eq!(code(&done), 0, "{}", err(&done));
+    let mut kept = vec![best, 20];
+    kept.dedup();
+    assert_eq!(
+        (steps(), debris.exists(), halves.exists()),
+        (kept, false, false)
+    );
+    let again = place.go(&["gc", run.id()]);
+    assert_eq!(out(&again), "nothing to free\n");
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub struct SamplingArgs {
     /// Stop when this text is generated; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
-    /// When the context is full: stop, or roll (drop the oldest tokens)
+    /// When the context is full: stop, or roll (drop the oldest tokens). Default: conversations stop, base models roll
     #[arg(long, value_name = "WORD", value_parser = ["stop", "roll"])]
     pub context: Option<String>,
 }

@@ -38,6 +38,9 @@ pub struct Args {
     /// Save and stop after this step
     #[arg(long, value_name = "STEP")]
     pub stop_after: Option<u64>,
+    /// Compute with so many threads instead of the spec's
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
     /// Train even if a preflight check fails
     #[arg(long)]
     pub force: bool,
@@ -77,9 +80,11 @@ fn train(args: &Args, run_dir: &Path, cx: &Context) -> anyhow::Result<Exit> {
     let claim = run
         .claim()
         .map_err(|e| Failure::yours(e.to_string(), "llmtui runs"))?;
+    let spec = run_ref::spec_of(&run)?;
+    let threads = args.threads.or(spec.train.threads);
     let job = EngineJob {
         env: cx.env.clone(),
-        spec: run_ref::spec_of(&run)?,
+        spec: spec.on_threads(threads),
         run_dir: run.clone(),
         force: args.force,
         stop_after: args.stop_after,

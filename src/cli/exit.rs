@@ -47,6 +47,7 @@ impl From<Outcome> for Exit {
             Outcome::Completed | Outcome::Stopped => Exit::Done,
             Outcome::Failed | Outcome::Refused => Exit::Training,
             Outcome::Starved => Exit::Machine,
+            Outcome::Invalid => Exit::Yours,
             Outcome::Crashed => Exit::Ours,
         }
     }

@@ -17,6 +17,7 @@ mod engine_cmd;
 pub mod exit;
 mod export;
 mod finding;
+mod gc;
 mod headless;
 mod home;
 mod import;
@@ -134,6 +135,7 @@ enum Verb {
     Resume(resume::Args),
     Stop(stop::Args),
     Rm(rm::Args),
+    Gc(gc::Args),
     Diagnose(diagnose::Args),
     Chat(chat::Args),
     Model(model::Args),
@@ -204,6 +206,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Resume(args) => resume::run(&args, &cx),
         Verb::Stop(args) => stop::run(&args, &cx),
         Verb::Rm(args) => rm::run(&args, &cx),
+        Verb::Gc(args) => gc::run(&args, &cx),
         Verb::Diagnose(args) => diagnose::run(&args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::Model(args) => model::run(&args, &cx),

@@ -5,7 +5,6 @@ use super::{Context, run_ref};
 use crate::base::human;
 use crate::run::RunDir;
 use std::io::{BufRead, Write};
-use std::path::Path;
 
 /// Delete runs that are not live, with their checkpoints; asks first
 #[derive(Debug, clap::Args)]
@@ -56,17 +55,6 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 fn describe(run: &RunDir) -> String {
     let n = run.checkpoints().len();
     let checkpoints = if n == 1 { "checkpoint" } else { "checkpoints" };
-    let size = human::bytes(size(run.path()));
+    let size = human::bytes(super::gc::size(run.path()));
     format!("{}: {n} {checkpoints}, {size}", run.id())
-}
-
-/// Bytes of all files below a folder; what cannot be read counts nothing.
-fn size(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let of = |entry: std::fs::DirEntry| match entry.metadata() {
-        Ok(meta) if meta.is_dir() => size(&entry.path()),
-        Ok(meta) => meta.len(),
-        Err(_) => 0,
-    };
-    entries.map(of).sum()
 }

@@ -89,6 +89,10 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     }
     crate::link::signals::survive_file_limits();
     let resume = matches!(target, Target::Resumed(_));
+    let threads = match resume {
+        true => threads_said(&args)?,
+        false => None,
+    };
     let run = match target {
         Target::Resumed(run) => run,
         Target::New(loaded) => {
@@ -102,12 +106,15 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
             resume,
             force: args.force,
             stop_after: args.stop_after,
+            threads,
         };
         return workbench::open(What::Start(run, options), cx);
     }
+    let spec = spec_of(&run)?;
+    let threads = threads.or(spec.train.threads);
     let job = EngineJob {
         env: cx.env.clone(),
-        spec: spec_of(&run)?,
+        spec: spec.on_threads(threads),
         run_dir: run,
         force: args.force,
         stop_after: args.stop_after,
@@ -140,17 +147,14 @@ fn create(loaded: &Loaded, cx: &Context) -> anyhow::Result<RunDir> {
 /// The run to resume. `auto` with nothing to resume starts the named spec, so that a job that is requeued repeatedly
 /// always does the right thing.
 fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target> {
-    if !args.spec.set.is_empty() && args.spec.target().is_none() {
-        return Err(Failure::yours(
-            "a resumed run keeps its spec: -s cannot change it",
-            "start a new run from its weights: llmtui train SPEC -s model.from=RUN/checkpoints/step-…",
-        )
-        .into());
-    }
+    threads_said(args)?;
     match resume {
         Resume::Run(word) => {
             let run = named(&word.to_string_lossy(), cx)?;
-            if args.spec.target().is_some() && spec_of(&run)? != args.spec.load(cx)?.spec {
+            let same = |run: &RunDir| -> anyhow::Result<bool> {
+                Ok(same_training(&spec_of(run)?, &args.spec.load(cx)?.spec))
+            };
+            if args.spec.target().is_some() && !same(&run)? {
                 return Err(Failure::yours(
                     format!("this is not the spec of run {}", run.id()),
                     format!(
@@ -166,13 +170,42 @@ fn resumed(resume: &Resume, args: &Args, cx: &Context) -> anyhow::Result<Target>
     }
 }
 
+/// Whether two specs make the same run: how many threads compute it is the machine's matter.
+fn same_training(a: &RunSpec, b: &RunSpec) -> bool {
+    a.clone().on_threads(None) == b.clone().on_threads(None)
+}
+
+/// What `-s` may say of a resumed run: its threads, nothing else. Beside a spec, `-s` belongs to that spec.
+fn threads_said(args: &Args) -> anyhow::Result<Option<usize>> {
+    let mut threads = None;
+    for set in &args.spec.set {
+        let (key, value) = set.split_once('=').unwrap_or((set, ""));
+        let is_threads = matches!(key.trim(), "threads" | "train.threads");
+        match value.trim().parse::<usize>() {
+            Ok(n) if is_threads && n > 0 => threads = Some(n),
+            _ if is_threads => {
+                return Err(Failure::yours(format!("`{set}`: not a number of threads"), "").into());
+            }
+            _ if args.spec.target().is_some() => {}
+            _ => {
+                return Err(Failure::yours(
+                    format!("a resumed run keeps its spec but for train.threads: `-s {set}` would make another run"),
+                    "a new run from its weights: llmtui train SPEC -s train.from=RUN",
+                )
+                .into());
+            }
+        }
+    }
+    Ok(threads)
+}
+
 fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
     let loaded = match args.spec.target() {
         Some(_) => Some(args.spec.load(cx)?),
         None => None,
     };
     let wanted = |run: &RunDir| match &loaded {
-        Some(loaded) => spec_of(run).is_ok_and(|spec| spec == loaded.spec),
+        Some(loaded) => spec_of(run).is_ok_and(|spec| same_training(&spec, &loaded.spec)),
         None => true,
     };
     match newest_unfinished(&cx.runs_dir, &wanted)? {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Every window starts at an independent random token, as nanoGPT.
+    /// Every window starts at an independent random token, as nanoGPT; the draws follow the number of the micro-batch.
     #[default]
     Random,
     /// Each epoch visits every disjoint window once, in a fresh random order.
@@ -71,7 +71,8 @@ pub struct DataConfig {
     /// The share that is held out for validation: of one text its end, of rows a random choice.
     #[schemars(range(min = 0.0, max = 0.9))]
     pub val_fraction: f64,
-    /// In which order training windows of a stream are drawn. Rows of whole documents are always shuffled.
+    /// In which order training windows of a stream are drawn. Rows of whole documents are always shuffled. `random` draws by
+    /// micro-batch: 1 × 8 and 8 × 1 sequences a step see different text, where `shuffled` gives both the same.
     pub order: Order,
 }
 

@@ -174,6 +174,19 @@ impl<'a> Port<'a> {
         self.stop_flag() || self.queue.iter().any(now)
     }
 
+    /// True once the process or the run was asked to end while nothing is there to save. Stop commands are accepted.
+    pub fn stop_is_asked(&mut self) -> bool {
+        self.fetch();
+        let (stops, others): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.queue)
+            .into_iter()
+            .partition(|r| matches!(r.command, Command::Stop { .. }));
+        self.queue = others;
+        for stop in &stops {
+            self.accept(stop.id);
+        }
+        self.stop_flag() || !stops.is_empty()
+    }
+
     fn fetch(&mut self) {
         self.queue.extend(self.commands.try_iter());
     }

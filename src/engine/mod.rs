@@ -16,6 +16,7 @@ pub mod perplexity;
 pub mod preflight;
 mod prepare;
 mod probing;
+mod reading;
 mod rescue;
 pub mod roles;
 pub mod rollouts;
@@ -31,6 +32,7 @@ pub use state::{Adjustments, Progress, TrainState};
 
 use crate::base::clock::Clock;
 use crate::base::paths::Env;
+use crate::data::DataError;
 use crate::run::RunDir;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Num, Outcome, Request};
@@ -59,7 +61,7 @@ pub struct EngineJob {
 /// Why a run ended before its time.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The run cannot start: data, tokenizer, disk.
+    /// The run cannot start: spec, tokenizer, base model, checkpoints.
     #[error("{0}")]
     Setup(String),
     /// A preflight check failed.
@@ -69,7 +71,7 @@ pub enum EngineError {
     #[error("{0}")]
     Training(String),
     #[error("{0}; {hint}", hint = .0.hint())]
-    Data(#[from] crate::data::DataError),
+    Data(#[from] DataError),
     #[error("computing: {0}")]
     Compute(#[from] candle_core::Error),
     #[error("checkpoint: {0}")]
@@ -77,13 +79,19 @@ pub enum EngineError {
     /// The machine has not what the run needs: room on the disk, memory, threads.
     #[error("{0}")]
     Machine(String),
+    /// A stop was asked for before the first step: there is nothing to save.
+    #[error("stopped before training began")]
+    Stopped,
 }
 
 impl EngineError {
     fn outcome(&self) -> Outcome {
         match self {
             EngineError::Refused(_) => Outcome::Refused,
+            EngineError::Data(DataError::Hub(error)) if error.is_outage() => Outcome::Starved,
+            EngineError::Setup(_) | EngineError::Data(_) => Outcome::Invalid,
             EngineError::Machine(_) => Outcome::Starved,
+            EngineError::Stopped => Outcome::Stopped,
             EngineError::Checkpoint(checkpoint::CheckpointError::Write { .. }) => Outcome::Starved,
             _ => Outcome::Failed,
         }

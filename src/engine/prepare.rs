@@ -8,21 +8,17 @@ use super::emit::Port;
 use super::experience::Experience;
 use super::mix::Mix;
 use super::probing::probes;
+use super::reading::read_data;
 use super::rollouts::Rollouts;
 use super::state::TrainState;
 use super::step::Stepper;
 use super::{EngineError, EngineJob};
-use crate::base::human;
 use crate::base::text::one_line;
-use crate::data::{BatchSchedule, Dataset, Loader, Prefetch, Progress, Request, Surroundings};
+use crate::data::{BatchSchedule, Dataset, Loader, Prefetch};
 use crate::nn::compute_dtype_name;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Phase};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How often a long preparation reports progress.
-const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// Reads the data, builds the model and, on a resume, takes up the newest whole checkpoint.
 pub(super) fn prepare<'a, 'p>(
@@ -30,25 +26,19 @@ pub(super) fn prepare<'a, 'p>(
     port: &'a mut Port<'p>,
 ) -> Result<(RunContext<'a, 'p>, Stepper, Checkpoints), EngineError> {
     let folder = job.run_dir.checkpoints_path();
-    let begun_at = if job.resume {
-        checkpoint::store::list(&folder)
-            .first()
-            .map_or(0, |f| f.step)
-    } else {
-        0
-    };
+    let begun_at = begun_at(job);
     port.emit(Event::PhaseChanged {
         phase: Phase::Preparing,
         step: begun_at,
     });
     let spec = &job.spec;
-    let data = Arc::new(open_data(job, port, begun_at)?);
+    let data = Arc::new(read_data(job, port, begun_at)?);
     let mut state = TrainState::fresh(spec, &data)?;
     state
         .models
         .attach_reference(&*spec.method, &data, spec.train.micro_batch_size)?;
     let mut store = Store::open(&folder, Box::new(RealDisk))
-        .map_err(|e| EngineError::Setup(format!("{}: {e}", folder.display())))?;
+        .map_err(|e| EngineError::Machine(format!("{}: {e}", folder.display())))?;
     let saved_at = match job.resume {
         true => resume(job, port, &data, &mut state, &mut store)?,
         false => None,
@@ -79,75 +69,20 @@ pub(super) fn prepare<'a, 'p>(
     Ok((cx, stepper, Checkpoints::new(store, begun_from)))
 }
 
-/// Reads and tokenizes, and says in the log what was noticed.
-fn open_data(job: &EngineJob, port: &mut Port<'_>, step: u64) -> Result<Dataset, EngineError> {
-    let (mut told, clock) = (Duration::ZERO, port.clock.clone());
-    let mut tell = |progress: &Progress| {
-        let now = clock.elapsed();
-        if progress.tokens > 0 && (progress.done || now - told >= TELL_EVERY) {
-            told = now;
-            port.note(step, tokenizing(progress));
-        }
-    };
-    let request = Request {
-        progress: Some(&mut tell),
-        ..job.spec.data_request(&Surroundings::from_env(&job.env))
-    };
-    let data = Dataset::open(&job.spec.data, request)?;
-    for note in &data.notes {
-        port.note(step, note.clone());
-    }
-    if let Some(mix) = mixed(&data, &job.spec) {
-        port.note(step, mix);
-    }
-    Ok(data)
-}
-
-fn tokenizing(progress: &Progress) -> String {
-    let done = if progress.done {
-        "tokenized"
-    } else {
-        "tokenizing"
-    };
-    format!(
-        "{done} {}: {} rows, {} tokens, {} tokens/s",
-        one_line(&progress.source),
-        human::grouped(progress.rows),
-        human::grouped(progress.tokens),
-        human::short(progress.tokens as f64 / progress.seconds.max(1e-3)),
-    )
-}
-
-/// What each source of a mix will give, and how often small ones are read again.
-fn mixed(data: &Dataset, spec: &RunSpec) -> Option<String> {
-    let sources = data.sources();
-    if sources.len() < 2 {
-        return None;
-    }
-    let train = &spec.train;
-    let micro_steps = train.max_steps * train.grad_accum_steps as u64;
-    let epochs = data.epochs(spec.seed, micro_steps, train.micro_batch_size);
-    let words = sources.iter().zip(epochs).map(|(source, epochs)| {
-        let again = if epochs > 1.0 {
-            ", so it is read again and again"
-        } else {
-            ""
-        };
-        format!(
-            "{} {:.1} % of the tokens ({epochs:.2} epochs over the run{again})",
-            one_line(&source.name),
-            100.0 * source.share
-        )
-    });
-    Some(format!("mix: {}", words.collect::<Vec<_>>().join("; ")))
-}
-
 fn schedule(spec: &RunSpec) -> BatchSchedule {
     BatchSchedule {
         seed: spec.seed,
         batch_size: spec.train.micro_batch_size,
         accum: spec.train.grad_accum_steps,
     }
+}
+
+/// Where the run will go on, if its newest checkpoint is whole.
+pub(super) fn begun_at(job: &EngineJob) -> u64 {
+    let saved = job
+        .resume
+        .then(|| checkpoint::store::list(&job.run_dir.checkpoints_path()));
+    saved.and_then(|all| Some(all.first()?.step)).unwrap_or(0)
 }
 
 /// Takes up the newest whole checkpoint and says which broken ones were passed over. Without any checkpoint the run begins

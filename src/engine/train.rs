@@ -7,7 +7,7 @@ use super::checkpoint::Checkpoints;
 use super::context::RunContext;
 use super::due::is_due;
 use super::emit::Port;
-use super::prepare::{prepare, start_event};
+use super::prepare::{self, start_event};
 use super::probing::Spectra;
 use super::step::Stepper;
 use super::{EngineError, EngineJob, Summary, preflight};
@@ -38,7 +38,8 @@ pub(super) fn begin(
     port: &mut Port<'_>,
     summary: &mut Summary,
 ) -> Result<Outcome, EngineError> {
-    let (cx, stepper, checkpoints) = prepare(job, port)?;
+    summary.progress.step = prepare::begun_at(job);
+    let (cx, stepper, checkpoints) = prepare::prepare(job, port)?;
     let mut trainer = Trainer {
         cx,
         stepper,

@@ -36,6 +36,8 @@ pub struct EngineOptions {
     pub force: bool,
     /// Save and stop after this step.
     pub stop_after: Option<u64>,
+    /// Compute with so many threads instead of the spec's.
+    pub threads: Option<usize>,
 }
 
 /// Why no engine started.
@@ -129,6 +131,9 @@ impl Launcher {
         }
         if options.force {
             command.arg("--force");
+        }
+        if let Some(threads) = options.threads {
+            command.arg("--threads").arg(threads.to_string());
         }
         if let Some(step) = options.stop_after {
             command.arg("--stop-after").arg(step.to_string());

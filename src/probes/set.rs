@@ -20,14 +20,14 @@ pub struct StepSeen<'a> {
     pub micro_losses: &'a [f64],
 }
 
-/// Time that probes took of the steps since the last report.
+/// Time that probes took of the run's steps so far.
 pub const COST: Metric = metric(
     "probe_cost",
     "Cost of probes",
     "share",
     Direction::Lower,
     Repeatable::No,
-    "time that probes took over wall time of the steps since the reading before",
+    "time that probes took over wall time since the first step of this start",
 )
 .label("cost of probes")
 .health()
@@ -51,8 +51,8 @@ struct Set {
     members: Vec<Member>,
     clock: Arc<dyn Clock>,
     spent: Duration,
-    /// When the last report was taken.
-    since: Duration,
+    /// When the first step began.
+    since: Option<Duration>,
 }
 
 struct Member {
@@ -106,7 +106,7 @@ impl Probes {
         };
         let set = Set {
             members: PROBES.iter().filter_map(member).collect(),
-            since: clock.elapsed(),
+            since: None,
             clock,
             spent: Duration::ZERO,
         };
@@ -139,6 +139,9 @@ impl Probes {
     pub fn begin(&mut self, step: u64, is_logged: bool) {
         let (every, before) = (self.every, step.saturating_sub(self.log_every));
         if let Some(mut set) = self.open() {
+            if set.since.is_none() {
+                set.since = Some(set.clock.elapsed());
+            }
             for member in &mut set.members {
                 member.due = is_logged && member.entry.cadence.is_due(every, step, before);
             }
@@ -239,11 +242,10 @@ impl Probes {
         report.layers.retain(|_, values| values.len() == n_layer);
         let now = set.clock.elapsed();
         set.spent += now.saturating_sub(begun);
-        let wall = now.saturating_sub(set.since).as_secs_f64();
+        let wall = now.saturating_sub(set.since.unwrap_or(now)).as_secs_f64();
         if wall > 0.0 {
             report.set(COST.id, set.spent.as_secs_f64() / wall);
         }
-        (set.spent, set.since) = (Duration::ZERO, now);
         report
     }
 }

@@ -182,7 +182,8 @@ impl RunDir {
         Ok(lock)
     }
 
-    fn lock(&self) -> Result<Lock, RunError> {
+    /// Holds the run as an engine would, without a word in its header: nobody trains, resumes or deletes it meanwhile.
+    pub fn lock(&self) -> Result<Lock, RunError> {
         let path = self.lock_path();
         for _ in 0..LOCK_TRIES {
             match try_lock(&path) {

@@ -387,9 +387,13 @@ impl Scan {
             _ if alive => RunStatus::Live,
             Some(Outcome::Completed) => RunStatus::Finished,
             Some(Outcome::Stopped) => RunStatus::Stopped,
-            Some(Outcome::Failed | Outcome::Starved | Outcome::Refused | Outcome::Crashed) => {
-                RunStatus::Failed
-            }
+            Some(
+                Outcome::Failed
+                | Outcome::Starved
+                | Outcome::Refused
+                | Outcome::Invalid
+                | Outcome::Crashed,
+            ) => RunStatus::Failed,
             None if self.updated.is_some() => RunStatus::Crashed,
             None => RunStatus::Empty,
         }

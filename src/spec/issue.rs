@@ -48,6 +48,21 @@ pub struct Issue {
     pub hint: String,
 }
 
+impl Issue {
+    /// For one line of a screen: `model.n_head: 5 does not divide 128; try 4`.
+    pub fn line(&self) -> String {
+        let place = match self.path.as_str() {
+            "" => String::new(),
+            path => format!("{path}: "),
+        };
+        let hint = match self.hint.as_str() {
+            "" => String::new(),
+            hint => format!("; try {hint}"),
+        };
+        format!("{place}{}{hint}", self.what)
+    }
+}
+
 impl fmt::Display for Issue {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}", self.origin)?;

@@ -24,6 +24,12 @@ impl std::ops::Deref for RunSpec {
 }
 
 impl RunSpec {
+    /// The same training with so many threads; `None` leaves it to the machine.
+    pub fn on_threads(mut self, threads: Option<usize>) -> RunSpec {
+        self.config.train.threads = threads;
+        self
+    }
+
     /// Fills in derived values, so that the written spec does not depend on a later version's defaults.
     pub(super) fn resolve(mut config: RunConfig) -> RunSpec {
         let shape = config.model.shape(0);

@@ -81,7 +81,7 @@ actions! {
         NextTab "next-tab" "next tab" "Go to the tab on the right."
         PreviousTab "previous-tab" "previous tab" "Go to the tab on the left."
         Theme "theme" "theme" "Choose the colours."
-        SavePicture "save-picture" "picture" "Save this screen as a picture (SVG) in the working directory."
+        SavePicture "save-picture" "picture" "Save this screen as a picture (SVG, and PNG beside it) in the working directory."
         Redraw "redraw" "redraw" "Draw the whole screen again."
         Suspend "suspend" "suspend" "Go back to the shell; fg returns. Runs go on."
     }
@@ -113,6 +113,7 @@ actions! {
         Tune "tune" "tune" "Change the learning rate or the clipping norm while the run goes on."
         Note "note" "note" "Write a note into the log; charts mark it."
         Stop "stop" "stop" "Stop the run and stay here."
+        Ending "ending" "result" "Show how the run ended: its best step, its figures and what to do next; once more, the charts."
         ChartNext "chart-next" "next chart" "Select the next chart."
         ChartPrevious "chart-previous" "previous chart" "Select the previous chart."
         ChartLeft "chart-left" "left" "Select the chart on the left, or move the cursor back."

@@ -68,6 +68,8 @@ pub enum Effect {
     Remember(String),
     /// Use this theme at the next start, too.
     RememberTheme(String),
+    /// This model was talked to: offer it first from now on.
+    RememberModel(PathBuf),
     /// Look at this machine, for plans.
     LookAtMachine,
     /// Read a preset, a spec file or a reference model for the plan.

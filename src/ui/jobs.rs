@@ -8,7 +8,7 @@ mod pictures;
 pub use complete::complete;
 pub use pictures::save_picture;
 
-use super::msg::{CheckpointRow, Holder, Msg, Opened, SavedSpec};
+use super::msg::{CheckpointRow, Holder, ModelFiles, Msg, Opened, SavedSpec};
 use super::panes::chat::Saved;
 use crate::advisor::remember;
 use crate::advisor::wizard::{Answers, Context};
@@ -129,7 +129,7 @@ impl Workplace {
         let loaded = crate::spec::load_text(&name, yaml, &self.sources);
         let fault = loaded.err().and_then(|errors| {
             let first = errors.issues().first()?;
-            Some(format!("{}: {} {}", first.path, first.what, first.hint))
+            Some(first.line())
         });
         Ok(SavedSpec { path, fault })
     }
@@ -194,9 +194,17 @@ impl Workplace {
         ))
     }
 
-    /// Model folders and GGUF files in the working directory and below it.
-    pub fn model_files(&self) -> Vec<PathBuf> {
-        chats::model_files(Path::new("."))
+    /// Models that were talked to, and those in the working directory and below it.
+    pub fn model_files(&self) -> ModelFiles {
+        let recent = kept::models(&self.env);
+        let mut near = chats::model_files(Path::new("."));
+        near.retain(|path| std::path::absolute(path).is_ok_and(|path| !recent.contains(&path)));
+        ModelFiles { recent, near }
+    }
+
+    /// Keeps a model for the list of the next time. A disk that does not take it costs only that.
+    pub fn remember_model(&self, model: &Path) {
+        let _ = kept::keep_model(&self.env, model);
     }
 
     /// Writes a conversation into a folder beside the runs.

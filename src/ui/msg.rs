@@ -45,7 +45,7 @@ pub enum Msg {
     /// Every checkpoint that one could talk to, newest run first.
     Checkpoints(Vec<CheckpointRow>),
     /// Model folders and GGUF files near by.
-    ModelFiles(Vec<PathBuf>),
+    ModelFiles(ModelFiles),
     /// A conversation was written into these files, or why not.
     ChatSaved(Result<Vec<PathBuf>, String>),
     /// The screen was written as a picture, or why not.
@@ -163,6 +163,15 @@ impl Asked {
             Asked::CancelAnswer => "cancel",
         }
     }
+}
+
+/// Models for the chat that are no checkpoints of runs here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ModelFiles {
+    /// Talked to before, newest first; ids of the hub among them.
+    pub recent: Vec<PathBuf>,
+    /// Folders and GGUF files in the working directory and below it.
+    pub near: Vec<PathBuf>,
 }
 
 /// One row of the list of checkpoints.

@@ -1,7 +1,7 @@
 //! What panes read: folded runs and lists. Cursors, scrolls and filters belong to the panes.
 
 use super::machine_view::MachineView;
-use super::msg::{CheckpointRow, Holder, Slot};
+use super::msg::{CheckpointRow, Holder, ModelFiles, Slot};
 use crate::base::clock::UnixMillis;
 use crate::run::RunState;
 use crate::run::index::{RunStatus, RunSummary};
@@ -34,8 +34,8 @@ pub struct Store {
     /// Runs that could not be read, in words.
     pub unreadable: Vec<String>,
     pub checkpoints: Vec<CheckpointRow>,
-    /// Model folders and GGUF files that lie about, for the chat.
-    pub model_files: Vec<PathBuf>,
+    /// Model folders and GGUF files, for the chat.
+    pub model_files: ModelFiles,
     /// This machine as plans see it; `None` until it was looked at.
     pub machine: Option<crate::plan::learn::Machine>,
     /// This machine, from the first look at it on.

@@ -1,7 +1,11 @@
 //! Meanings and their styles. Panes ask for a meaning; only this file names colours. Themes are YAML files: embedded ones
 //! in `themes/`, the user's own in the configuration directory and in `./themes`.
 
+mod png;
 pub mod svg;
+
+pub use png::png;
+pub use svg::svg;
 
 use super::glyphs::Glyphs;
 use crate::base::paths::Env;

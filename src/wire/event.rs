@@ -49,6 +49,8 @@ pub enum Outcome {
     Starved,
     /// A preflight check failed and the run was not forced.
     Refused,
+    /// Its spec, its data or its checkpoints are to be corrected first; `message` says which.
+    Invalid,
     /// A bug in the engine; `message` names the crash file.
     Crashed,
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ContextLimit {
-    /// Chat stops, samples during training roll.
+    /// Conversations stop; base models and samples during training roll.
     #[default]
     Auto,
     /// Generation ends, and the result says so.
@@ -40,7 +40,8 @@ pub struct Sampling {
     pub seed: u64,
     /// Stop when one of these strings is generated.
     pub stop: Vec<String>,
-    /// What happens when the context is full: `stop`, `roll`, or `auto` (chat stops, samples during training roll).
+    /// What happens when the context is full: `stop`, `roll`, or `auto` (conversations stop; base models and samples
+    /// during training roll).
     pub context: ContextLimit,
 }
 

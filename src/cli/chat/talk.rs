@@ -246,14 +246,21 @@ impl<'a, W: Write> Talk<'a, W> {
         }
         writeln!(self.out)?;
         self.out.flush()?;
-        if answer.reason == Some(StopReason::Context) {
-            tell!(
-                "{}; --context roll continues without the oldest tokens",
-                one_line(&answer.message)
-            );
+        let message = one_line(&answer.message);
+        match answer.reason {
+            Some(StopReason::Context) => {
+                tell!("{message}; --context roll continues without the oldest tokens");
+            }
+            Some(StopReason::Length | StopReason::Stop) if !message.is_empty() => {
+                tell!("{message}");
+            }
+            _ => {}
         }
         if answer.reason == Some(StopReason::Cancelled) {
-            tell!("cut short");
+            match self.converses && answer.text.is_empty() {
+                true => tell!("cut short before the first word: the turn is taken back"),
+                false => tell!("cut short"),
+            }
         }
         if self.manner.terminal {
             tell!("{}", figures(answer));

@@ -38,7 +38,7 @@ pub struct Args {
     /// Samples to show
     #[arg(long, value_name = "K", default_value_t = 2)]
     pub samples: usize,
-    /// Print one JSON object
+    /// Print one JSON object; its `samples` tell ids, tokens and loss mask of the rows shown
     #[arg(long)]
     pub json: bool,
     /// Exit with code 2 if a problem was found
@@ -61,16 +61,16 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             .map_err(|e| yours(&e))?
     };
     let mut out = std::io::stdout().lock();
+    let rows = inspected.kept.rows.iter();
+    let rows = rows.filter(|row| row.example.is_some());
+    let rows: Vec<_> = rows.take(args.samples).collect();
+    let view = inspected.view.as_deref();
     if args.json {
-        writeln!(out, "{}", crate::cli::out::json(&inspected.report)?)?;
+        let mut told = serde_json::to_value(&inspected.report)?;
+        told["samples"] = rows.iter().map(|row| sample::json(row, view)).collect();
+        writeln!(out, "{}", crate::cli::out::json(&told)?)?;
     } else {
         out.write_all(report::page(&inspected.report).as_bytes())?;
-        let rows = inspected
-            .kept
-            .rows
-            .iter()
-            .filter(|row| row.example.is_some());
-        let rows: Vec<_> = rows.take(args.samples).collect();
         if !rows.is_empty() {
             writeln!(
                 out,
@@ -78,7 +78,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             )?;
         }
         for row in rows {
-            writeln!(out, "{}", sample::sample(row, inspected.view.as_deref()))?;
+            writeln!(out, "{}", sample::sample(row, view))?;
         }
     }
     let problem = inspected.report.worst() == Some(Severity::Problem);

@@ -4,6 +4,7 @@ use super::report::visible;
 use crate::base::human::grouped;
 use crate::base::text::one_line;
 use crate::data::inspect::{KeptRow, View, parts};
+use serde_json::{Value, json};
 use std::fmt::Write;
 use unicode_width::UnicodeWidthStr;
 
@@ -44,6 +45,30 @@ pub fn sample(row: &KeptRow, view: Option<&dyn View>) -> String {
         }
     }
     out
+}
+
+/// One row for machines: where it is, and of each of its sequences ids, tokens and which of them are supervised.
+pub fn json(row: &KeptRow, view: Option<&dyn View>) -> Value {
+    let mut told = json!({
+        "place": row.place.to_string(),
+        "characters": row.characters,
+        "faults": row.faults.iter().map(|(id, what)| json!({"id": id, "what": what})).collect::<Vec<_>>(),
+    });
+    let seen = view.zip(row.example.as_ref());
+    let seen = seen.and_then(|(view, example)| Some((view, view.see(example, &row.place).ok()?)));
+    let Some((view, seen)) = seen else {
+        return told;
+    };
+    let sequences = seen.iter().map(|seen| {
+        json!({
+            "label": seen.label,
+            "ids": seen.document.ids,
+            "tokens": view.pieces(&seen.document.ids),
+            "mask": seen.document.supervised,
+        })
+    });
+    told["sequences"] = sequences.collect();
+    told
 }
 
 /// A line of tokens and the marks below it.

@@ -115,10 +115,12 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
-    let request = request(args, cx)?;
+    let (request, machine) = request(args, cx)?;
     let plan = plan(&request);
     let text = if args.json {
-        format!("{}\n", super::out::json(&to_json(&plan))?)
+        let mut told = to_json(&plan);
+        told["speed"] = speed_json(&plan, machine.as_ref(), cx);
+        format!("{}\n", super::out::json(&told)?)
     } else {
         table::render(&plan, &table::Style::of(cx))
     };
@@ -127,9 +129,25 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The target with all options applied.
-fn request(args: &Args, cx: &Context) -> anyhow::Result<Request> {
+/// The measurement that the time stands on, and how old it is; null where it stands on earlier runs or an assumption.
+fn speed_json(plan: &Plan, machine: Option<&Machine>, cx: &Context) -> Value {
+    let speed = machine.and_then(|machine| machine.speed.as_ref());
+    let probed = plan.request.mfu_said == Said::Probed;
+    let Some(speed) = speed.filter(|_| probed) else {
+        return Value::Null;
+    };
+    json!({
+        "measurements": speed.times,
+        "newest_age_seconds": cx.clock.now().since(speed.newest).as_secs(),
+        "f32_flops": speed.f32,
+        "bf16_flops": speed.bf16,
+    })
+}
+
+/// The target with all options applied, and this machine where the plan is for it.
+fn request(args: &Args, cx: &Context) -> anyhow::Result<(Request, Option<Machine>)> {
     let mut request = resolve(args, cx)?;
+    let mut here = None;
     if args.gpu.is_none() && !wants_gpu(args) {
         let machine = Machine::look_and_measure(&cx.env, super::probe::measure);
         machine.equip(&mut request);
@@ -139,6 +157,7 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<Request> {
         {
             tell!("note: this machine's speed is {words}");
         }
+        here = Some(machine);
     }
     if let Some(name) = &args.gpu {
         let gpu = gpus::find(name).ok_or_else(|| {
@@ -173,7 +192,7 @@ fn request(args: &Args, cx: &Context) -> anyhow::Result<Request> {
         request.device.set_price(price);
     }
     request.assume();
-    Ok(request)
+    Ok((request, here))
 }
 
 fn resolve(args: &Args, cx: &Context) -> anyhow::Result<Request> {

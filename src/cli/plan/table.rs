@@ -268,10 +268,11 @@ fn work(plan: &Plan, style: &Style) -> String {
         "tokens",
         format!("{}{assumed}{per}", short(r.tokens as f64)),
     ));
-    let share = 100.0 * work.attention_flops / (work.flops + work.attention_flops).max(1.0);
+    // Beside the matmuls, not as a share of the sum.
+    let more = 100.0 * work.attention_flops / work.flops.max(1.0);
     rows.push((
         "arithmetic",
-        format!("{:.2e} FLOP, attention another {share:.0} %", work.flops),
+        format!("{:.2e} FLOP, attention another {more:.1} %", work.flops),
     ));
     rows.push(("time", time(plan)));
     if let (Some(cost), Some(price)) = (work.cost, r.device.price_per_hour) {

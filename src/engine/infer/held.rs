@@ -189,6 +189,11 @@ impl HeldModel {
         let context = self.model.shape().seq_len;
         format!("the context of {context} tokens is full")
     }
+
+    fn rolled(&self) -> String {
+        let context = self.model.shape().seq_len;
+        format!("the context of {context} tokens rolled: the beginning is out of sight")
+    }
 }
 
 fn message(turn: &Turn) -> Message {
@@ -219,6 +224,8 @@ impl TextModel for HeldModel {
     ) -> Result<Continued, String> {
         let when_full = match sampling.context {
             ContextLimit::Roll => WhenFull::Roll,
+            // What a conversation began with must not be forgotten in silence; a text goes on.
+            ContextLimit::Auto if self.template.is_none() => WhenFull::Roll,
             ContextLimit::Auto | ContextLimit::Stop => WhenFull::Stop,
         };
         let (len, context) = (reading.tokens.len(), self.model.shape().seq_len);
@@ -290,6 +297,8 @@ impl TextModel for HeldModel {
             },
             message: match generated.finish {
                 Finish::Context => self.full(),
+                // The newest token is written, and not read.
+                _ if len + n_tokens > context + 1 => self.rolled(),
                 _ => String::new(),
             },
         })

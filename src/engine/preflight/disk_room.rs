@@ -19,7 +19,7 @@ const MARGIN: f64 = 1.2;
 
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let free = free_space(subject.room)
-        .map_err(|e| EngineError::Setup(format!("{}: {e}", subject.room.display())))?;
+        .map_err(|e| EngineError::Machine(format!("{}: {e}", subject.room.display())))?;
     let params = subject.state.models.policy.params();
     let (all, trained) = (params.len() as u64, params.n_trainable() as u64);
     let moments = subject.spec.optimizer.state_bytes_per_param();

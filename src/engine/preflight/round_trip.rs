@@ -28,7 +28,7 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
         ));
     }
     let (spec, data, scratch) = (subject.spec, subject.data, subject.scratch.clone());
-    let written = |e| EngineError::Setup(format!("{}: {e}", scratch.display()));
+    let written = |e| EngineError::Machine(format!("{}: {e}", scratch.display()));
     let mut store = Store::open(&scratch, Box::new(RealDisk)).map_err(written)?;
     // The twin has been trained for a moment, so its moments are not zero.
     let twin = subject.twin()?;

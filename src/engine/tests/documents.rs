@@ -190,7 +190,7 @@ fn an_edited_row_is_noticed_at_a_resume() {
     let text = std::fs::read_to_string(files.path("sums.jsonl")).unwrap();
     std::fs::write(files.path("sums.jsonl"), text.replacen("0+0=", "0+1=", 1)).unwrap();
     let (outcome, _, message) = finished(&run.resumed());
-    assert_eq!(outcome, Outcome::Failed);
+    assert_eq!(outcome, Outcome::Invalid);
     assert!(
         message.contains("changed") && message.contains("--force"),
         "{message}"

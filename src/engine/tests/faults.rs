@@ -36,7 +36,7 @@ fn nothing_but_damaged_checkpoints_is_an_error_not_a_new_beginning() {
     std::fs::remove_file(run.checkpoint(5).join("model.safetensors")).unwrap();
     let events = run.resumed();
     let (outcome, _, message) = finished(&events);
-    assert_eq!(outcome, Outcome::Failed);
+    assert_eq!(outcome, Outcome::Invalid);
     assert!(message.contains("model.safetensors"), "{message}");
     assert!(run.checkpoint(5).exists());
 }
@@ -210,7 +210,7 @@ fn a_log_that_tells_of_checkpoints_that_are_gone_is_no_new_beginning() {
     thread.finish().unwrap();
     std::fs::remove_dir_all(run.checkpoint(5)).unwrap();
     let (outcome, _, message) = finished(&run.resumed());
-    assert_eq!(outcome, Outcome::Failed);
+    assert_eq!(outcome, Outcome::Invalid);
     assert!(
         message.contains("step 5") && message.contains("--force"),
         "{message}"

@@ -190,7 +190,7 @@ fn changed_data_and_another_number_of_threads_are_noticed() {
     std::fs::write(&path, text.replacen("First", "Fifth", 1)).unwrap();
     let events = with(&[&format!("data.path={}", path.display())], false);
     let (outcome, _, message) = finished(&events);
-    assert_eq!(outcome, Outcome::Failed);
+    assert_eq!(outcome, Outcome::Invalid);
     assert!(
         message.contains("text changed") && message.contains("--force"),
         "{message}"

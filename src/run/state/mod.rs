@@ -409,7 +409,7 @@ pub fn outcome_word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Completed => "completed",
         Outcome::Stopped => "stopped",
-        Outcome::Failed | Outcome::Starved => "failed",
+        Outcome::Failed | Outcome::Starved | Outcome::Invalid => "failed",
         Outcome::Refused => "refused",
         Outcome::Crashed => "crashed",
     }

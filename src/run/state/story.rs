@@ -265,6 +265,10 @@ fn outcome_level(outcome: Outcome) -> Level {
     match outcome {
         Outcome::Completed => Level::Good,
         Outcome::Stopped => Level::Info,
-        Outcome::Refused | Outcome::Failed | Outcome::Starved | Outcome::Crashed => Level::Bad,
+        Outcome::Refused
+        | Outcome::Invalid
+        | Outcome::Failed
+        | Outcome::Starved
+        | Outcome::Crashed => Level::Bad,
     }
 }

@@ -19,6 +19,8 @@ use unicode_width::UnicodeWidthStr;
 const BRAND: &str = " llmtui  ";
 /// Columns of the shortest piece of a run's name that is worth showing.
 const SHORTEST_NAME: usize = 7;
+/// Columns of it that tabs give way to.
+const ENOUGH_NAME: usize = 16;
 
 impl App {
     /// Draws everything; changes only scroll positions and the map of clickable places.
@@ -59,22 +61,22 @@ impl App {
         });
     }
 
-    /// The tabs, the run on the right. Where there is no room for both, long titles of panes in the back give way to the
-    /// run's name, then all of theirs, then the program's name.
+    /// The tabs, the run on the right. Where there is no room for both, the run's name is cut, then long titles of panes in
+    /// the back give way to it, then all of theirs. The pane in front keeps its title.
     fn draw_tabs(&mut self, frame: &mut Frame, area: Rect) {
         let theme = &self.theme;
         let run = self.store.held.as_ref();
         let wanted = run.map_or(0, |held| {
             let (mark, _, word) = self.run_mark(held);
-            one_line(held.name()).width() + mark.width() + word.width() + 3
+            one_line(held.name()).width().min(ENOUGH_NAME) + mark.width() + word.width() + 3
         });
         let room = |tabs: &[String]| {
             let taken: usize = tabs.iter().map(|tab| tab.width()).sum();
             usize::from(area.width).saturating_sub(taken + 1)
         };
-        let forms = [usize::MAX, 4, 0].map(|longest| self.tabs(longest));
-        let tabs = forms.iter().find(|tabs| room(tabs) >= wanted);
-        let tabs = tabs.unwrap_or(&forms[0]).clone();
+        let forms = [usize::MAX, 7, 6, 4, 3, 0].map(|longest| self.tabs(longest));
+        let fits = |least: usize| forms.iter().find(|tabs| room(tabs) >= least);
+        let tabs = fits(wanted).or(fits(1)).unwrap_or(&forms[5]).clone();
         let room = room(&tabs);
         let run = run.and_then(|held| self.run_words(held, room));
         let beside = run.as_ref().map_or(0, |(_, width)| *width);

@@ -47,7 +47,8 @@ impl App {
             }
             Msg::Saved(result) => self.saved(result.as_ref()),
             Msg::PictureSaved(Ok(path)) => {
-                self.toast(Level::Good, &format!("saved as {}", path.display()));
+                let words = format!("saved as {}, with .png beside", path.display());
+                self.toast(Level::Good, &words);
             }
             Msg::PictureSaved(Err(why)) => {
                 self.toast(Level::Bad, &format!("the picture is not saved: {why}"));

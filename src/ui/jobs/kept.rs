@@ -3,7 +3,7 @@
 use crate::base::files::write_atomic;
 use crate::base::paths::Env;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn theme_file(env: &Env) -> Option<PathBuf> {
     env.state_dir.as_ref().map(|dir| dir.join("theme"))
@@ -29,6 +29,49 @@ pub fn keep_theme(env: &Env, name: &str) -> io::Result<()> {
     write_atomic(&path, format!("{name}\n").as_bytes())
 }
 
+/// Models that are remembered.
+const MAX_MODELS: usize = 12;
+
+fn models_file(env: &Env) -> Option<PathBuf> {
+    env.state_dir.as_ref().map(|dir| dir.join("models"))
+}
+
+/// The models that were talked to last, newest first: folders and files that are still there, and ids of the hub.
+pub fn models(env: &Env) -> Vec<PathBuf> {
+    let text = models_file(env).and_then(|path| std::fs::read_to_string(path).ok());
+    let text = text.unwrap_or_default();
+    let lines = text.lines().filter(|line| !line.is_empty());
+    let paths = lines.map(PathBuf::from).take(MAX_MODELS);
+    paths
+        .filter(|path| path.is_relative() || path.exists())
+        .collect()
+}
+
+/// Puts a model in front of those that are remembered. A path is kept as it reads from everywhere, an id of the hub as it is.
+///
+/// # Errors
+/// A folder that cannot be created or a full disk.
+pub fn keep_model(env: &Env, model: &Path) -> io::Result<()> {
+    let Some(file) = models_file(env) else {
+        return Ok(());
+    };
+    let model = match model.exists() {
+        true => std::path::absolute(model)?,
+        false => model.to_path_buf(),
+    };
+    let others = models(env).into_iter().filter(|other| *other != model);
+    let all = std::iter::once(model.clone())
+        .chain(others)
+        .take(MAX_MODELS);
+    // A name with a line break would be two models.
+    let lines = all.filter_map(|path| path.to_str().map(String::from));
+    let lines: Vec<String> = lines.filter(|line| !line.contains('\n')).collect();
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    write_atomic(&file, (lines.join("\n") + "\n").as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +87,29 @@ mod tests {
         keep_theme(&env, "okabe-ito").unwrap();
         assert_eq!(theme(&env).as_deref(), Some("okabe-ito"));
         assert!(keep_theme(&Env::default(), "dark").is_ok());
+    }
+
+    #[test]
+    fn models_are_remembered_newest_first_and_lost_files_are_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env {
+            state_dir: Some(dir.path().join("state")),
+            ..Env::default()
+        };
+        let file = dir.path().join("a.gguf");
+        std::fs::write(&file, "x").unwrap();
+        let hub = PathBuf::from("org/name");
+        keep_model(&env, &file).unwrap();
+        keep_model(&env, &hub).unwrap();
+        assert_eq!(models(&env), [hub.clone(), file.clone()]);
+        keep_model(&env, &file).unwrap();
+        assert_eq!(models(&env), [file.clone(), hub.clone()]);
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(models(&env), [hub]);
+        for i in 0..20 {
+            keep_model(&env, Path::new(&format!("org/{i}"))).unwrap();
+        }
+        assert_eq!(models(&env).len(), MAX_MODELS);
+        assert_eq!(models(&env)[0], PathBuf::from("org/19"));
     }
 }

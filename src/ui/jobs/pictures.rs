@@ -1,5 +1,7 @@
 //! Pictures of the screen as files; none is ever overwritten.
 
+use crate::ui::theme::{png, svg};
+use ratatui::buffer::Buffer;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -7,37 +9,49 @@ use std::path::{Path, PathBuf};
 /// Pictures of one name that may lie side by side.
 const MOST: usize = 1_000;
 
-/// Writes a picture into the working directory, under a name that no other file has.
+/// Writes a screen into the working directory as an SVG picture and a PNG picture, under a name that no other file has.
+/// Returns the place of the SVG; the other lies beside it.
 ///
 /// # Errors
 /// A sentence on what the disk refused.
-pub fn save_picture(name: &str, svg: &str) -> Result<PathBuf, String> {
-    save_in(Path::new(""), name, svg)
+pub fn save_picture(name: &str, screen: &Buffer) -> Result<PathBuf, String> {
+    save_in(Path::new(""), name, screen)
 }
 
-fn save_in(folder: &Path, name: &str, svg: &str) -> Result<PathBuf, String> {
+fn save_in(folder: &Path, name: &str, screen: &Buffer) -> Result<PathBuf, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let name: String = name
+    let stem: String = name
         .chars()
         .map(|c| if fits(c) { c } else { '-' })
         .collect();
     for number in 1..=MOST {
-        let file = match number {
-            1 => format!("{name}.svg"),
-            n => format!("{name}-{n}.svg"),
+        let stem = match number {
+            1 => stem.clone(),
+            n => format!("{stem}-{n}"),
         };
-        let path = folder.join(file);
-        let told = |e: std::io::Error| format!("{}: {e}", path.display());
+        let path = folder.join(format!("{stem}.svg"));
+        let beside = folder.join(format!("{stem}.png"));
+        if beside.exists() {
+            continue;
+        }
         match File::create_new(&path) {
             Ok(mut file) => {
-                file.write_all(svg.as_bytes()).map_err(told)?;
+                file.write_all(svg(screen, name).as_bytes())
+                    .map_err(|e| told(&path, &e))?;
+                let picture = png(screen).map_err(|e| told(&beside, &e))?;
+                let mut file = File::create_new(&beside).map_err(|e| told(&beside, &e))?;
+                file.write_all(&picture).map_err(|e| told(&beside, &e))?;
                 return Ok(path);
             }
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(told(e)),
+            Err(e) => return Err(told(&path, &e)),
         }
     }
     Err(format!("there are {MOST} pictures of {name} already"))
+}
+
+fn told(path: &Path, error: &std::io::Error) -> String {
+    format!("{}: {error}", path.display())
 }
 
 #[cfg(test)]
@@ -47,11 +61,18 @@ mod tests {
     #[test]
     fn pictures_stand_beside_each_other() {
         let dir = tempfile::tempdir().unwrap();
-        let first = save_in(dir.path(), "my run/samples", "<svg 1").unwrap();
+        let screen = Buffer::with_lines(["loss 1.8", "------"]);
+        let save = || save_in(dir.path(), "my run/samples", &screen).unwrap();
+        let first = save();
         assert_eq!(first, dir.path().join("my-run-samples.svg"));
-        let second = save_in(dir.path(), "my run/samples", "<svg 2").unwrap();
-        assert_eq!(second, dir.path().join("my-run-samples-2.svg"));
-        assert_eq!(std::fs::read_to_string(first).unwrap(), "<svg 1");
-        assert!(save_in(&dir.path().join("gone"), "x", "").is_err());
+        let svg = std::fs::read_to_string(&first).unwrap();
+        assert!(svg.contains("loss 1.8"), "{svg}");
+        let png = std::fs::read(first.with_extension("png")).unwrap();
+        assert!(png.starts_with(b"\x89PNG"));
+        assert_eq!(save(), dir.path().join("my-run-samples-2.svg"));
+        assert_eq!(std::fs::read_to_string(&first).unwrap(), svg);
+        std::fs::write(dir.path().join("my-run-samples-3.png"), "mine").unwrap();
+        assert_eq!(save(), dir.path().join("my-run-samples-4.svg"));
+        assert!(save_in(&dir.path().join("gone"), "x", &screen).is_err());
     }
 }

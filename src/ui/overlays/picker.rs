@@ -1,11 +1,13 @@
 //! A list to choose from by typing a part of a name: palette, themes, checkpoints.
 
-use super::{Canvas, Choice, Overlay, Reply};
-use crate::ui::action::Action;
+use super::{Canvas, Choice, LIST, Overlay, PATH, Reply};
+use crate::ui::action::{Action, Context};
+use crate::ui::effect::Effect;
 use crate::ui::field::{Lines, TextField};
 use crate::ui::hit::Target;
 use crate::ui::layout::{centred, cut, fill, framed, scroll_to, split_top};
-use crate::ui::request::{Answer, Topic};
+use crate::ui::msg::Msg;
+use crate::ui::request::{Answer, Hints, Topic};
 use crate::ui::theme::Meaning;
 use crossterm::event::KeyEvent;
 use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
@@ -35,7 +37,7 @@ pub struct Picker {
     empty: String,
     query: TextField,
     items: Vec<Item>,
-    /// Indices into `items`, best first.
+    /// Indices into `items`, best first; their number stands for the row of what was typed.
     shown: Vec<usize>,
     selected: usize,
     scroll: usize,
@@ -43,8 +45,10 @@ pub struct Picker {
     topic: Option<Topic>,
     /// Each selected row is previewed; this one is shown again when none is chosen.
     before: Option<Choice>,
-    /// A text that matches no row is an answer, too.
-    or_typed: bool,
+    /// A path that is in no row is an answer, too: names that it could go on with.
+    paths: Option<Vec<String>>,
+    /// The row of what was typed.
+    typed: Option<Item>,
 }
 
 impl Picker {
@@ -60,22 +64,35 @@ impl Picker {
             page: 1,
             topic: None,
             before: None,
-            or_typed: false,
+            paths: None,
+            typed: None,
         }
     }
 
-    /// Takes what was typed for an answer where it matches no row.
-    pub fn or_typed(self) -> Self {
+    /// A path or a hub id that is typed is an answer as well; paths are completed.
+    pub fn or_path(self) -> Self {
         Picker {
-            or_typed: true,
+            paths: Some(Vec::new()),
             ..self
         }
     }
 
-    fn typed(&self) -> Option<Choice> {
-        let text = self.query.text().trim().to_string();
-        let topic = self.topic.filter(|_| self.or_typed && !text.is_empty())?;
-        Some(Choice::Answer(topic, Answer::Text(text)))
+    fn typed(&self) -> Option<Item> {
+        let (text, names) = (self.query.text().trim().to_string(), self.paths.as_ref()?);
+        let topic = self.topic.filter(|_| !text.is_empty())?;
+        Some(Item {
+            title: text.clone(),
+            detail: match names.len() {
+                0 | 1 => "as a path, or an id of the hub".into(),
+                _ => names.join("  "),
+            },
+            right: String::new(),
+            choice: Choice::Answer(topic, Answer::Text(text)),
+        })
+    }
+
+    fn item(&self, at: usize) -> Option<&Item> {
+        self.items.get(at).or(self.typed.as_ref())
     }
 
     /// Previews each row that is selected; `before` is shown again when none is chosen.
@@ -84,6 +101,15 @@ impl Picker {
             before: Some(before),
             ..self
         }
+    }
+
+    /// The text is another one now.
+    fn written(&mut self) -> Reply {
+        if let Some(names) = &mut self.paths {
+            names.clear();
+        }
+        self.search();
+        self.moved()
     }
 
     /// The selection may be another one now.
@@ -110,7 +136,7 @@ impl Picker {
 
     /// The selected row.
     pub fn current(&self) -> Option<&Item> {
-        self.shown.get(self.selected).map(|i| &self.items[*i])
+        self.shown.get(self.selected).and_then(|i| self.item(*i))
     }
 
     fn search(&mut self) {
@@ -133,6 +159,15 @@ impl Picker {
         }
         found.sort_by_key(|(score, i)| (std::cmp::Reverse(*score), *i));
         self.shown = found.into_iter().map(|(_, i)| i).collect();
+        self.typed = self.typed();
+        if let Some(typed) = &self.typed {
+            // Whoever types the beginning of a path means a path.
+            let at = match is_path(&typed.title) {
+                true => 0,
+                false => self.shown.len(),
+            };
+            self.shown.insert(at, self.items.len());
+        }
         self.selected = 0;
         self.scroll = 0;
     }
@@ -175,7 +210,22 @@ impl Picker {
     }
 }
 
+/// Whether a text can be nothing but a path.
+fn is_path(text: &str) -> bool {
+    ["/", "./", "../"].iter().any(|start| text.starts_with(start)) || text.ends_with(".gguf")
+}
+
 impl Overlay for Picker {
+    fn contexts(&self) -> &'static [Context] {
+        if self.paths.is_some() { PATH } else { LIST }
+    }
+
+    fn hints(&self) -> Hints {
+        let mut own = vec![(Action::Accept, Action::Accept.info().title)];
+        own.extend(self.paths.as_ref().map(|_| (Action::Complete, "complete a path")));
+        Hints::of_overlay(own)
+    }
+
     fn typing(&self) -> bool {
         true
     }
@@ -197,8 +247,10 @@ impl Overlay for Picker {
             Action::Bottom => last,
             Action::Accept => {
                 let choice = self.current().map(|item| item.choice.clone());
-                let choice = choice.or_else(|| self.typed());
                 return choice.map_or(Reply::Stay, Reply::Chosen);
+            }
+            Action::Complete if self.paths.is_some() => {
+                return Reply::Do(Effect::Complete(self.query.text()));
             }
             Action::Cancel | Action::Leave => {
                 return self.before.clone().map_or(Reply::Close, Reply::Revert);
@@ -210,14 +262,28 @@ impl Overlay for Picker {
 
     fn key(&mut self, key: KeyEvent) -> Reply {
         self.query.key(key);
-        self.search();
-        self.moved()
+        self.written()
     }
 
     fn paste(&mut self, text: &str) -> Reply {
         self.query.paste(text);
+        self.written()
+    }
+
+    fn incoming(&mut self, msg: &Msg) -> Option<Reply> {
+        let Msg::Completed { of, path, names } = msg else {
+            return None;
+        };
+        if self.paths.is_none() || self.query.text() != *of {
+            return None;
+        }
+        self.query.set(path);
+        self.paths = Some(names.clone());
         self.search();
-        self.moved()
+        // Whoever completes a path means it, wherever its row stands.
+        let typed = self.items.len();
+        self.selected = self.shown.iter().position(|i| *i == typed).unwrap_or(0);
+        Some(Reply::Stay)
     }
 
     fn click(&mut self, row: usize) -> Reply {
@@ -261,10 +327,9 @@ impl Overlay for Picker {
         };
         self.query.draw(frame, typed, theme, true);
         if self.shown.is_empty() {
-            let words = match (self.items.is_empty(), self.or_typed) {
-                (true, _) => self.empty.as_str(),
-                (false, true) => "no match; enter takes it as a path or an id of the hub",
-                (false, false) => "no match",
+            let words = match self.items.is_empty() {
+                true => self.empty.as_str(),
+                false => "no match",
             };
             let line = Line::styled(format!("  {words}"), theme.style(Meaning::Muted));
             frame.render_widget(Paragraph::new(line), list);
@@ -284,7 +349,10 @@ impl Overlay for Picker {
                 height: 1,
                 ..list
             };
-            let line = self.row(&self.items[*item], row == self.selected, list.width, canvas);
+            let Some(item) = self.item(*item) else {
+                continue;
+            };
+            let line = self.row(item, row == self.selected, list.width, canvas);
             frame.render_widget(line, place);
             canvas.hits.add(place, Target::OverlayRow(row));
         }
@@ -348,12 +416,43 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_matches_nothing_is_an_answer_where_that_is_asked() {
+    fn a_path_is_an_answer_where_that_is_asked_even_where_its_letters_fit_a_row() {
         let topic = super::super::prompt::topic();
-        let mut picker = picker().about(topic).or_typed();
-        type_in(&mut picker, "zzz/zzz.gguf");
-        let typed = Choice::Answer(topic, Answer::Text("zzz/zzz.gguf".into()));
-        assert_eq!(picker.act(Action::Accept), Reply::Chosen(typed));
+        let typed = |text: &str| Reply::Chosen(Choice::Answer(topic, Answer::Text(text.into())));
+        let mut asking = picker().about(topic).or_path();
+        type_in(&mut asking, "org/help");
+        assert_eq!(asking.act(Action::Accept), typed("org/help"));
+        let mut asking = picker().about(topic).or_path();
+        type_in(&mut asking, "help.gguf");
+        assert_eq!(asking.act(Action::Accept), typed("help.gguf"));
+        // A name of a row is that row, and what was typed stands below it.
+        let mut asking = picker().about(topic).or_path();
+        type_in(&mut asking, "help");
+        let help = Choice::Action(Action::Help);
+        assert_eq!(asking.act(Action::Accept), Reply::Chosen(help));
+        asking.act(Action::Up);
+        assert_eq!(asking.act(Action::Accept), typed("help"));
+        let mut plain = picker().about(topic);
+        type_in(&mut plain, "zzz");
+        assert_eq!(plain.act(Action::Accept), Reply::Stay);
+    }
+
+    #[test]
+    fn a_path_is_completed_and_its_row_is_selected() {
+        let topic = super::super::prompt::topic();
+        let mut asking = picker().about(topic).or_path();
+        type_in(&mut asking, "h");
+        let asked = asking.act(Action::Complete);
+        assert_eq!(asked, Reply::Do(Effect::Complete("h".into())));
+        let completed = Msg::Completed {
+            of: "h".into(),
+            path: "help".into(),
+            names: vec!["help.gguf".into(), "help/".into()],
+        };
+        assert_eq!(asking.incoming(&completed), Some(Reply::Stay));
+        let row = asking.current().unwrap();
+        assert_eq!((row.title.as_str(), row.detail.as_str()), ("help", "help.gguf  help/"));
+        assert!(asking.incoming(&completed).is_none(), "asked of another text");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! the [`Store`], and what it wants done it returns as [`Request`]s.
 
 pub mod dashboard;
+mod ending;
 
 use super::action::{Action, Context};
 use super::hit::HitMap;

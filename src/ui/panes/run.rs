@@ -2,6 +2,7 @@
 //! the [`Dashboard`]'s matter.
 
 use super::dashboard::Dashboard;
+use super::ending::Ending;
 use super::{Pane, PaneContext, PaneEntry, SPIN};
 use crate::base::human;
 use crate::base::sampling::Sampling;
@@ -49,6 +50,10 @@ pub struct RunPane {
     dashboard: Dashboard,
     /// Whose cursors these are.
     slot: Option<Slot>,
+    /// The log was read up to now: what comes happens before our eyes.
+    caught_up: bool,
+    /// Show how it ended instead of the charts.
+    ending: bool,
 }
 
 impl RunPane {
@@ -58,6 +63,7 @@ impl RunPane {
         if slot != self.slot {
             self.slot = slot;
             self.dashboard = Dashboard::new();
+            (self.caught_up, self.ending) = (false, false);
         }
         self.dashboard.utc_offset = store.utc_offset;
     }
@@ -83,6 +89,21 @@ impl RunPane {
         }
     }
 
+    /// A run that ends before our eyes shows its end; one that goes on shows its charts.
+    fn watch_end(&mut self, batch: &[Incoming]) {
+        for item in batch {
+            match item {
+                Incoming::CaughtUp => self.caught_up = true,
+                Incoming::Event(envelope) => match envelope.event {
+                    Event::Finished { .. } if self.caught_up => self.ending = true,
+                    Event::Started { .. } => self.ending = false,
+                    _ => {}
+                },
+                Incoming::Closed(_) => {}
+            }
+        }
+    }
+
     /// Cursors of the charts.
     fn walk(&mut self, action: Action, store: &Store) -> Vec<Request> {
         let Some(held) = &store.held else {
@@ -96,6 +117,9 @@ impl RunPane {
             );
             let prompt = prompt.with(self.dashboard.filter()).live();
             return vec![Request::Open(Box::new(prompt))];
+        }
+        if std::mem::take(&mut self.ending) && matches!(action, Action::Back | Action::Zoom) {
+            return Vec::new();
         }
         self.dashboard.act(action, &held.state);
         Vec::new()
@@ -275,8 +299,15 @@ impl Pane for RunPane {
                 hints
             }
             Some(held) => {
-                let resume = held.resumable().map(|_| (A::Pause, "resume"));
+                let word = match held.state.checkpoints.is_empty() {
+                    true => "try again",
+                    false => "resume",
+                };
+                let resume = held.resumable().map(|_| (A::Pause, word));
                 let mut hints: Vec<Hint> = resume.into_iter().collect();
+                if held.state.finished.is_some() {
+                    hints.push((A::Ending, if self.ending { "charts" } else { "result" }));
+                }
                 if !held.state.checkpoints.is_empty() {
                     hints.push((A::Open(&chat::ENTRY), "chat"));
                 }
@@ -284,6 +315,9 @@ impl Pane for RunPane {
                     hints.push((A::Open(&samples::ENTRY), "samples"));
                 }
                 hints.push((A::SavePicture, A::SavePicture.info().title));
+                if self.ending {
+                    return Hints::of_pane(hints);
+                }
                 hints.extend(titles(&[
                     A::Zoom,
                     A::ChartNext,
@@ -316,6 +350,13 @@ impl Pane for RunPane {
             Action::Sample => ask_sample(store),
             Action::Note => open_live(store, |_| Box::new(note_prompt())),
             Action::Tune => open_live(store, |held| Box::new(tune_form(held))),
+            Action::Ending if store.held.as_ref().is_some_and(|h| h.state.finished.is_none()) => {
+                vec![Request::Toast(Level::Info, "this run goes on".into())]
+            }
+            Action::Ending => {
+                self.ending = !self.ending;
+                Vec::new()
+            }
             Action::Stop => open_live(store, |held| {
                 Box::new(LeaveQuestion::new(false, held.holder, held.name()))
             }),
@@ -336,6 +377,7 @@ impl Pane for RunPane {
         match (msg, &context.store.held) {
             (Msg::Incoming { slot, batch }, Some(held)) if *slot == held.slot => {
                 self.plan(held, batch);
+                self.watch_end(batch);
             }
             (Msg::Tick, _) if self.tick(context.store).is_some() => {
                 return vec![Request::Draw(Freshness::Asked)];
@@ -380,6 +422,11 @@ impl Pane for RunPane {
         match &store.held {
             Some(held) if held.state.last_seq > 0 => {
                 let state = &held.state;
+                let end = || Ending::of(held, context.keymap, theme);
+                if let Some(end) = self.ending.then(end).flatten() {
+                    end.draw(frame.buffer_mut(), area);
+                    return;
+                }
                 self.dashboard.draw(frame, area, state, theme, store.now);
                 context.hits.add(area, Target::Pane);
             }

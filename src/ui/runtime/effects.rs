@@ -8,10 +8,10 @@ use crate::link::SendError;
 use crate::ui::effect::Effect;
 use crate::ui::jobs::{self, Linked, Workplace};
 use crate::ui::msg::{Asked, Msg, Slot};
-use crate::ui::theme::svg::svg;
 use crate::wire::Command;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +45,7 @@ impl Shell {
                     Done::Msg(Msg::Completed { of, path, names })
                 }),
                 Effect::RememberTheme(name) => self.place.remember_theme(&name),
+                Effect::RememberModel(path) => self.place.remember_model(&path),
                 Effect::Remember(answers) => {
                     // On this thread: answers of a wizard that starts a run and leaves must not be lost, and it is one
                     // small file.
@@ -81,9 +82,9 @@ impl Shell {
                     self.job(move |place| Done::Msg(Msg::ChatSaved(place.save_chat(&saved))))
                 }
                 Effect::SavePicture(name) => {
-                    let picture = self.picture(&name);
+                    let picture = self.picture();
                     self.job(move |_| {
-                        let saved = picture.and_then(|svg| jobs::save_picture(&name, &svg));
+                        let saved = picture.and_then(|screen| jobs::save_picture(&name, &screen));
                         Done::Msg(Msg::PictureSaved(saved))
                     });
                 }
@@ -99,7 +100,7 @@ impl Shell {
     }
 
     /// The screen as it stands, drawn once more.
-    fn picture(&mut self, title: &str) -> Result<String, String> {
+    fn picture(&mut self) -> Result<Buffer, String> {
         let fault = |e: std::io::Error| e.to_string();
         let (width, height) = crossterm::terminal::size().map_err(fault)?;
         let mut screen =
@@ -107,7 +108,7 @@ impl Shell {
         screen
             .draw(|frame| self.app.draw(frame))
             .map_err(|e| e.to_string())?;
-        Ok(svg(screen.backend().buffer(), title))
+        Ok(screen.backend().buffer().clone())
     }
 
     fn send(&mut self, slot: Slot, asked: Asked, command: Command) -> Vec<Effect> {

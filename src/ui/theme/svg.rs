@@ -11,7 +11,7 @@ const W: f64 = 8.4;
 const H: f64 = 18.0;
 const FONT: f64 = 14.0;
 const MARGIN: f64 = 14.0;
-const BACKGROUND: &str = "#0d1117";
+pub(super) const BACKGROUND: &str = "#0d1117";
 const FOREGROUND: &str = "#c8ccd4";
 
 /// Shapes of one colour, collected into one path each.
@@ -205,14 +205,14 @@ fn write_text(out: &mut String, buffer: &Buffer, x: u16, y: u16, run: u16) {
     );
 }
 
-fn foreground(cell: &Cell) -> String {
+pub(super) fn foreground(cell: &Cell) -> String {
     match cell.modifier.contains(Modifier::REVERSED) {
         true => color(cell.bg).unwrap_or_else(|| BACKGROUND.into()),
         false => color(cell.fg).unwrap_or_else(|| FOREGROUND.into()),
     }
 }
 
-fn background(cell: &Cell) -> Option<String> {
+pub(super) fn background(cell: &Cell) -> Option<String> {
     match cell.modifier.contains(Modifier::REVERSED) {
         true => Some(color(cell.fg).unwrap_or_else(|| FOREGROUND.into())),
         false => color(cell.bg),

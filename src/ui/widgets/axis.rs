@@ -16,8 +16,9 @@ pub enum Scale {
 pub struct Axis {
     pub low: f64,
     pub high: f64,
-    /// Distance of ticks; on a logarithmic axis that of the smallest decade.
+    /// Distance of ticks; 0 where they are `digits` times powers of ten.
     step: f64,
+    digits: &'static [f64],
     scale: Scale,
     unit: Unit,
 }
@@ -56,11 +57,21 @@ const FINEST: f64 = 1e-3;
 /// Share of its height that data must fill for an axis to stay.
 const FILLED: f64 = 0.35;
 
+/// What ticks of a logarithmic axis begin with, the densest first: short ranges have many, long ones only decades.
+const DIGITS: [&[f64]; 4] = [
+    &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0],
+    &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0],
+    &[1.0, 2.0, 5.0],
+    &[1.0],
+];
+/// Up to this ratio of its ends a logarithmic axis is nearly linear: its ticks are.
+const NEARLY_LINEAR: f64 = 1.6;
+
 impl Axis {
     /// The round range around `low..=high` with at most `max_ticks` intervals. A range without height gets some.
     pub fn snapped(low: f64, high: f64, max_ticks: usize, scale: Scale) -> Self {
         match scale {
-            Scale::Log if high > 0.0 => Self::log(low, high),
+            Scale::Log if high > 0.0 => Self::log(low, high, max_ticks.max(4)),
             _ => Self::linear(low, high, max_ticks.max(1)),
         }
     }
@@ -99,6 +110,7 @@ impl Axis {
                     low: from,
                     high: to,
                     step,
+                    digits: &[],
                     scale: Scale::Linear,
                     unit: ONE,
                 };
@@ -107,20 +119,34 @@ impl Axis {
         }
     }
 
-    fn log(low: f64, high: f64) -> Self {
+    fn log(low: f64, high: f64, max_ticks: usize) -> Self {
         let low = if low > 0.0 { low } else { high * 1e-6 };
-        let (from, to) = (
-            round_down_125(low * 1.000_001),
-            round_up_125(high * 0.999_999),
-        );
-        let high = if to > from { to } else { from * 10.0 };
-        Axis {
-            low: from,
-            high,
-            step: from,
-            scale: Scale::Log,
-            unit: ONE,
+        if high / low < NEARLY_LINEAR {
+            let axis = Self::linear(low, high, max_ticks);
+            if axis.low > 0.0 {
+                let scale = Scale::Log;
+                return Axis { scale, ..axis };
+            }
         }
+        let around = |digits: &'static [f64]| {
+            let from = digit_below(low * 1.000_001, digits);
+            let to = digit_above(high * 0.999_999, digits);
+            Axis {
+                low: from,
+                high: if to > from { to } else { from * 10.0 },
+                step: 0.0,
+                digits,
+                scale: Scale::Log,
+                unit: ONE,
+            }
+        };
+        let [dense, middle, coarse, decades] = DIGITS;
+        let mut axes = [dense, middle, coarse].into_iter().map(around);
+        let fits = axes.find(|axis| axis.ticks().len() <= max_ticks + 1);
+        fits.unwrap_or_else(|| Axis {
+            digits: decades,
+            ..around(coarse)
+        })
     }
 
     /// True while data from `low` to `high` fill enough of this axis and lie inside it.
@@ -143,37 +169,32 @@ impl Axis {
 
     /// Round values inside the range, lowest first, with their labels.
     pub fn ticks(&self) -> Vec<(f64, String)> {
-        match self.scale {
-            Scale::Linear => {
-                let n = ((self.high - self.low) / self.step).round() as usize;
-                let at = |i: usize| self.low + self.step * i as f64;
-                (0..=n.min(64))
-                    .map(|i| (at(i), self.label(at(i))))
-                    .collect()
-            }
-            Scale::Log => self.log_ticks(),
+        if self.step > 0.0 {
+            let n = ((self.high - self.low) / self.step).round() as usize;
+            let at = |i: usize| self.low + self.step * i as f64;
+            return (0..=n.min(64))
+                .map(|i| (at(i), self.label(at(i))))
+                .collect();
         }
+        let mut ticks = Vec::new();
+        let mut tick = digit_above(self.low * 0.999_999, self.digits);
+        while tick <= self.high * 1.000_001 && ticks.len() < 64 {
+            let power = 10f64.powf((tick.log10() + 1e-9).floor());
+            let finest = if is_whole(tick / power) {
+                power
+            } else {
+                power / 10.0
+            };
+            ticks.push((tick, label(tick, finest)));
+            tick = digit_above(tick * 1.01, self.digits);
+        }
+        ticks
     }
 
     fn label(&self, value: f64) -> String {
         let Unit { size, letter } = self.unit;
         let label = label(value / size, self.step / size);
         if label == "0" { label } else { label + letter }
-    }
-
-    fn log_ticks(&self) -> Vec<(f64, String)> {
-        let decades = (self.high / self.low).log10();
-        let mut ticks = Vec::new();
-        let mut tick = self.low;
-        while tick <= self.high * 1.000_001 && ticks.len() < 64 {
-            let power = (tick.log10() + 1e-9).floor();
-            let is_decade = (tick / 10f64.powf(power) - 1.0).abs() < 1e-6;
-            if decades <= 3.0 || is_decade {
-                ticks.push((tick, label(tick, 10f64.powf(power))));
-            }
-            tick = round_up_125(tick * 1.01);
-        }
-        ticks
     }
 }
 
@@ -192,12 +213,21 @@ fn round(x: f64, steps: &[f64]) -> f64 {
     found.copied().unwrap_or(10.0) * power
 }
 
-fn round_down_125(x: f64) -> f64 {
+/// The smallest of `digits` times a power of ten that is not below `x`.
+fn digit_above(x: f64, digits: &[f64]) -> f64 {
     let power = 10f64.powf(x.log10().floor());
-    let found = [5.0, 2.0, 1.0]
-        .into_iter()
-        .find(|s| s * power <= x * (1.0 + 1e-9));
-    found.unwrap_or(1.0) * power
+    let found = digits.iter().find(|d| **d * power >= x * (1.0 - 1e-9));
+    found.copied().unwrap_or(10.0) * power
+}
+
+/// The largest of `digits` times a power of ten that is not above `x`.
+fn digit_below(x: f64, digits: &[f64]) -> f64 {
+    let power = 10f64.powf(x.log10().floor());
+    let found = digits
+        .iter()
+        .rev()
+        .find(|d| **d * power <= x * (1.0 + 1e-9));
+    found.copied().unwrap_or(1.0) * power
 }
 
 /// At most six columns: `1.5`, `400`, `20k`, `5e-4`.
@@ -307,8 +337,16 @@ mod tests {
             ["0.3", "0.4", "0.5", "0.6"]
         );
         assert_eq!(
-            labels(Axis::snapped(1.6, 4.2, 0, Scale::Log)),
-            ["1", "2", "5"]
+            labels(Axis::snapped(1.6, 4.2, 6, Scale::Log)),
+            ["1.5", "2", "2.5", "3", "4", "5"]
+        );
+        assert_eq!(
+            labels(Axis::snapped(1.6, 4.2, 4, Scale::Log)),
+            ["1.5", "2", "3", "5"]
+        );
+        assert_eq!(
+            labels(Axis::snapped(2.45, 3.1, 6, Scale::Log)),
+            ["2.4", "2.6", "2.8", "3.0", "3.2"]
         );
         assert_eq!(
             labels(Axis::snapped(2e-5, 0.9, 0, Scale::Log)),

@@ -72,7 +72,12 @@ fn a_held_checkpoint_continues_and_repeats_itself() {
     assert_eq!((pieces, end.n_tokens), (20, 20));
     assert_eq!(end.reason, StopReason::Length);
     assert_eq!(continued(&mut held, "abc", &rolling).unwrap().0, text);
-    let (cut, _, end) = continued(&mut held, "abc", &greedy(20)).unwrap();
+    assert!(end.message.contains("context of 8 tokens rolled"));
+    let stopping = Sampling {
+        context: ContextLimit::Stop,
+        ..greedy(20)
+    };
+    let (cut, _, end) = continued(&mut held, "abc", &stopping).unwrap();
     assert_eq!((end.reason, end.n_tokens), (StopReason::Context, 6));
     assert!(end.message.contains("context of 8 tokens is full"));
     assert!(text.starts_with(&cut));
@@ -203,16 +208,23 @@ fn every_token_that_the_files_call_an_end_ends_a_text() {
 fn a_prompt_beyond_the_context_is_refused_unless_it_may_roll() {
     let mut held = HeldModel::load(folder(TEXT).path()).unwrap();
     let long = "abcdefgh abc";
-    let error = continued(&mut held, long, &greedy(2)).unwrap_err();
+    let limited = |context| Sampling {
+        context,
+        ..greedy(2)
+    };
+    let error = continued(&mut held, long, &limited(ContextLimit::Stop)).unwrap_err();
     assert!(
         error.contains("12 tokens") && error.contains("context of 8"),
         "{error}"
     );
-    let rolling = Sampling {
-        context: ContextLimit::Roll,
-        ..greedy(2)
-    };
-    assert_eq!(continued(&mut held, long, &rolling).unwrap().2.n_tokens, 2);
+    // A model without a template rolls by itself, and says so.
+    for context in [ContextLimit::Roll, ContextLimit::Auto] {
+        let (_, _, end) = continued(&mut held, long, &limited(context)).unwrap();
+        assert_eq!(end.n_tokens, 2);
+        assert!(end.message.contains("out of sight"), "{}", end.message);
+    }
+    let short = continued(&mut held, "abc", &greedy(2)).unwrap();
+    assert_eq!(short.2.message, "");
 }
 
 #[test]

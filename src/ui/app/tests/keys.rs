@@ -493,6 +493,41 @@ fn a_stopped_run_goes_on_from_its_screen_and_from_home() {
 }
 
 #[test]
+fn a_run_that_ends_before_our_eyes_shows_its_end_and_an_old_log_its_charts() {
+    let end = |b: &mut Bench| {
+        let last = tape::standard(5).pop().unwrap().event;
+        assert!(matches!(last, Event::Finished { .. }));
+        b.event(last);
+    };
+    let mut bench = Bench::new();
+    bench.live();
+    end(&mut bench);
+    let picture = bench.picture(80, 24);
+    for words in [
+        "COMPLETED",
+        "best ",
+        "at step",
+        "llmtui chat shakespeare-k3qf",
+        "all charts",
+    ] {
+        assert!(picture.contains(words), "{words}\n{picture}");
+    }
+    bench.press("r");
+    assert!(!bench.picture(80, 24).contains("all charts"));
+    bench.press("r");
+    assert!(bench.picture(80, 24).contains("all charts"));
+    bench.press("esc");
+    assert!(!bench.picture(80, 24).contains("all charts"));
+    let mut bench = Bench::new();
+    bench.hold(tape::standard(5), Holder::Log);
+    assert!(!bench.picture(80, 24).contains("all charts"));
+    let mut bench = Bench::new();
+    bench.live();
+    bench.press("r");
+    assert!(bench.picture(80, 24).contains("this run goes on"));
+}
+
+#[test]
 fn a_paused_run_says_how_it_goes_on_and_its_name_is_seen_at_80_columns() {
     let mut bench = Bench::new();
     bench.live();

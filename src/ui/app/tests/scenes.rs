@@ -136,6 +136,13 @@ fn scenes(new: impl Fn() -> Bench) -> Vec<(&'static str, Bench)> {
             }),
         ),
         (
+            "run-end",
+            scene(&|b| {
+                b.hold(tape::standard(5), Holder::Log);
+                b.press("r");
+            }),
+        ),
+        (
             "leave",
             scene(&|b| {
                 b.live();

@@ -1,7 +1,7 @@
 //! The editor on the screen: the rows, the words about the selected one, the YAML.
 
 use super::{Editor, FOOT, Mode};
-use crate::spec::{Origin, Place, shown};
+use crate::spec::{Issue, Origin, Place, shown};
 use crate::ui::hit::Target;
 use crate::ui::layout::{fill, framed, scroll_to, split_bottom, split_top};
 use crate::ui::overlays::Canvas;
@@ -132,8 +132,7 @@ impl Editor {
             let here = issues
                 .iter()
                 .find(|i| place.is_some_and(|p| p.path == i.path));
-            here.or(issues.first())
-                .map(|i| format!("{}: {} {}", i.path, i.what, i.hint))
+            here.or(issues.first()).map(Issue::line)
         });
         let about = place.map(|place| about(place, self.draft.target()));
         let texts = [

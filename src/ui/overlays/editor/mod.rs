@@ -146,7 +146,7 @@ impl Editor {
             }),
             Err(errors) => {
                 let first = errors.issues().first();
-                self.error = first.map(|i| format!("{}: {} {}", i.path, i.what, i.hint));
+                self.error = first.map(|i| format!("this spec cannot be trained: {}", i.line()));
                 Reply::Stay
             }
         }

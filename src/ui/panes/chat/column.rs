@@ -173,14 +173,21 @@ impl Column {
         if !conversation.system.is_empty() {
             turns.push(Turn::new("system", conversation.system.as_str()));
         }
+        // Turns without an answer stay in front of the next one: templates want one speaker after the other.
+        let mut unanswered = String::new();
         for (said, reply) in conversation.said.iter().zip(&self.replies).take(turn) {
-            if reply.text.is_empty() {
+            if reply.left_out() {
                 continue;
             }
-            turns.push(Turn::new("user", said.as_str()));
+            unanswered.push_str(said);
+            if reply.text.is_empty() {
+                unanswered.push_str("\n\n");
+                continue;
+            }
+            turns.push(Turn::new("user", std::mem::take(&mut unanswered)));
             turns.push(Turn::new("assistant", reply.text.as_str()));
         }
-        turns.push(Turn::new("user", said));
+        turns.push(Turn::new("user", unanswered + said));
         if !begun.is_empty() {
             turns.push(Turn::new("assistant", begun));
         }

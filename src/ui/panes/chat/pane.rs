@@ -13,6 +13,7 @@ use crate::ui::overlays::{Choice, Item, Picker, Prompt};
 use crate::ui::panes::{Pane, PaneContext, PaneEntry, SPIN};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
 use crate::ui::store::{Store, short_run};
+use crate::wire::Event;
 use crossterm::event::{
     KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
@@ -75,9 +76,13 @@ impl ChatPane {
     /// Checkpoints of runs, models that lie near by, and any other by its place.
     fn picker(&self, context: &PaneContext) -> Picker {
         let (store, dot) = (context.store, context.theme.glyphs().separator);
-        let rows = store.checkpoints.iter();
-        let mut items: Vec<Item> = rows.map(|row| checkpoint_item(row, dot)).collect();
-        items.extend(store.model_files.iter().map(|path| file_item(path)));
+        let files = &store.model_files;
+        let mut items: Vec<Item> = files.recent.iter().map(|path| file_item(path)).collect();
+        for item in &mut items {
+            item.right = "recent".into();
+        }
+        items.extend(store.checkpoints.iter().map(|row| checkpoint_item(row, dot)));
+        items.extend(files.near.iter().map(|path| file_item(path)));
         items.push(Item {
             title: "another place".into(),
             detail: "a path, or an id of the hub (org/name)".into(),
@@ -91,7 +96,7 @@ impl ChatPane {
         };
         Picker::new(title, "", items)
             .about(topic(MODEL))
-            .or_typed()
+            .or_path()
             .select(|item| Some(&item.choice) == current.as_ref())
     }
 
@@ -131,10 +136,13 @@ impl ChatPane {
 
     /// What the engine of a column brings.
     fn engine_says(&mut self, slot: Slot, batch: &[Incoming], store: &Store) -> Vec<Request> {
-        let mut sent = Vec::new();
+        let (mut sent, mut requests) = (Vec::new(), Vec::new());
         for item in batch {
             match item {
                 Incoming::Event(envelope) => {
+                    if matches!(envelope.event, Event::Loaded { .. }) {
+                        requests.extend(self.remember(slot));
+                    }
                     sent.extend(self.apply(slot, &envelope.event, store.now));
                 }
                 Incoming::CaughtUp => {}
@@ -143,9 +151,16 @@ impl ChatPane {
                 }
             }
         }
-        let mut requests = send(Asked::Generate, sent);
+        requests.extend(send(Asked::Generate, sent));
         requests.push(Request::Draw(Freshness::DataMoved));
         requests
+    }
+
+    /// Models that are no checkpoint of a run here are offered first the next time.
+    fn remember(&self, slot: Slot) -> Option<Request> {
+        let column = self.columns().iter().find(|c| c.slot() == Some(slot))?;
+        let foreign = column.model.row.is_none();
+        foreign.then(|| Request::Do(Effect::RememberModel(column.model.path.clone())))
     }
 
     fn write(&self) -> Request {

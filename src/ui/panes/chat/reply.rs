@@ -83,6 +83,11 @@ impl Reply {
         self.answer == Answer::Streaming
     }
 
+    /// The model could not take this turn, and later ones go out without it.
+    pub fn left_out(&self) -> bool {
+        self.text.is_empty() && matches!(self.answer, Answer::Failed(_))
+    }
+
     /// Tokens that came since the last beginning.
     pub fn n_tokens(&self) -> u64 {
         self.n_tokens

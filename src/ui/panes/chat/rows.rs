@@ -83,7 +83,7 @@ fn answered(column: &Column, said: &str, reply: &Reply, look: Look) -> Vec<Line<
     if !text.text.is_empty() {
         rows.extend(text.rows(look));
     }
-    rows.extend(foot(reply, look));
+    rows.extend(foot(column, reply, look));
     rows.push(Line::default());
     rows
 }
@@ -146,25 +146,29 @@ impl Styled {
 }
 
 /// `200 tokens · 812 tok/s · prompt 37 at 2.1k tok/s · at a stop`
-fn foot(reply: &Reply, look: Look) -> Vec<Line<'static>> {
+fn foot(column: &Column, reply: &Reply, look: Look) -> Vec<Line<'static>> {
     let glyphs = look.theme.glyphs();
     let dot = glyphs.separator;
     let mut words = match &reply.answer {
         Answer::Failed(why) => {
-            let why = format!("{} {}", glyphs.bad, one_line(why));
+            let mut why = format!("{} {}", glyphs.bad, one_line(why));
+            if reply.left_out() && column.converses() {
+                why.push_str("; later turns go out without this one");
+            }
             return note(&why, Meaning::Bad, look);
         }
         Answer::Streaming if reply.n_tokens() == 0 => match &reply.prompt {
             Some((_, tokens)) => vec![match reply.read {
                 0 => format!("reads {} tokens", human::grouped(*tokens)),
-                read => format!(
-                    "has read {} of {} tokens",
-                    human::grouped(read),
-                    human::grouped(*tokens)
-                ),
+                read => has_read(read, *tokens),
             }],
             None => vec!["asked".into()],
         },
+        // It was stopped before the prompt was read to its end.
+        Answer::Done(done) if done.n_tokens == 0 && done.reason == StopReason::Cancelled => {
+            let words = [has_read(reply.read, done.prompt_tokens), end_of(done)];
+            return note(&words.join(&format!(" {dot} ")), Meaning::Muted, look);
+        }
         Answer::Streaming => vec![format!("{} tokens", human::grouped(reply.n_tokens()))],
         Answer::Done(done) => vec![format!("{} tokens", human::grouped(done.n_tokens))],
     };
@@ -189,13 +193,22 @@ fn foot(reply: &Reply, look: Look) -> Vec<Line<'static>> {
     note(&words.join(&format!(" {dot} ")), Meaning::Muted, look)
 }
 
+fn has_read(read: u64, of: u64) -> String {
+    let (read, of) = (human::grouped(read), human::grouped(of));
+    format!("has read {read} of {of} tokens")
+}
+
 fn end_of(done: &Done) -> String {
-    match done.reason {
-        StopReason::Length => "length limit; enter goes on".into(),
-        StopReason::Stop => "end of turn".into(),
-        StopReason::Context => format!("{}; settings let it roll", one_line(&done.message)),
-        StopReason::Cancelled => "cut short; enter goes on".into(),
-        StopReason::Failed => "failed".into(),
+    let words = match done.reason {
+        StopReason::Length => "length limit; enter goes on",
+        StopReason::Stop => "end of turn",
+        StopReason::Context => return format!("{}; settings let it roll", one_line(&done.message)),
+        StopReason::Cancelled => "cut short; enter goes on",
+        StopReason::Failed => "failed",
+    };
+    match done.message.is_empty() {
+        true => words.into(),
+        false => format!("{}; {words}", one_line(&done.message)),
     }
 }
 

@@ -66,14 +66,15 @@ pub fn sampling_form(sampling: &Sampling, system: &str) -> Form {
         ),
         Field::new(
             "full context",
-            "stop: say that the context is full; roll: go on without the beginning",
+            "stop: say that the context is full; roll: go on without the beginning; auto: base models roll",
             match sampling.context {
                 ContextLimit::Roll => "roll",
-                ContextLimit::Auto | ContextLimit::Stop => "stop",
+                ContextLimit::Stop => "stop",
+                ContextLimit::Auto => "auto",
             },
             |t| match t {
-                "stop" | "roll" => None,
-                _ => Some(format!("`{t}` is neither stop nor roll")),
+                "auto" | "stop" | "roll" => None,
+                _ => Some(format!("`{t}` is none of auto, stop, roll")),
             },
         ),
         Field::new(
@@ -118,6 +119,7 @@ fn sampling_of(values: &[String], old: &Sampling) -> Sampling {
         context: match value(8) {
             "roll" => ContextLimit::Roll,
             "stop" => ContextLimit::Stop,
+            "auto" => ContextLimit::Auto,
             _ => old.context,
         },
     }

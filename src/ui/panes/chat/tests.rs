@@ -208,6 +208,59 @@ fn escape_cancels_all_and_then_leaves_the_input() {
 }
 
 #[test]
+fn a_turn_that_was_stopped_while_it_was_read_stays_and_the_foot_tells_what_was_read() {
+    let mut chat = ready(&[Some("chatml")]);
+    say(&mut chat, "a long text");
+    chat.sent(Slot(1), Ok(3));
+    let prompted = Event::Prompted {
+        command: 3,
+        text: "a long text".into(),
+        prompt_tokens: 4_884,
+    };
+    let read = Event::PromptRead {
+        command: 3,
+        tokens: 536,
+        kept: 24,
+    };
+    let cut = Event::Generated {
+        command: 3,
+        n_tokens: 0,
+        prompt_tokens: 4_884,
+        kept_tokens: 24,
+        seconds: 0.5,
+        prefill_seconds: 0.0,
+        reason: StopReason::Cancelled,
+        message: String::new(),
+    };
+    for event in [prompted, read, cut] {
+        chat.apply(Slot(1), &event, UnixMillis(1));
+    }
+    let theme = crate::ui::theme::Theme::ansi();
+    let look = rows::Look {
+        theme: &theme,
+        width: 80,
+        heat: Heat::Off,
+        shows_prompt: false,
+    };
+    let foot = |chat: &ChatPane| {
+        let rows = rows::rows(&chat.columns[0], &chat.conversation, look, 50);
+        rows.iter().map(|row| row.to_string() + "\n").collect::<String>()
+    };
+    let told = foot(&chat);
+    assert!(told.contains("has read 536 of 4,884 tokens"), "{told}");
+    assert!(!told.contains("4,860"), "{told}");
+    let sent = say(&mut chat, "and a question");
+    assert_eq!(turns(&sent[0]), [pair("user", "a long text\n\nand a question")]);
+    // What the model could not take is left out, and that is said.
+    chat.sent(Slot(1), Ok(4));
+    let why = "too long".to_string();
+    chat.apply(Slot(1), &Event::Rejected { id: 4, why }, UnixMillis(2));
+    assert!(foot(&chat).contains("later turns go out without this one"));
+    let sent = say(&mut chat, "next");
+    assert_eq!(turns(&sent[0]), [pair("user", "a long text\n\nnext")]);
+}
+
+#[test]
 fn a_lost_engine_is_told_and_earlier_prompts_come_back() {
     let mut chat = ready(&[None]);
     say(&mut chat, "one");

@@ -175,7 +175,9 @@ impl Dashboard {
             meaning: Meaning::Validation,
             look: Look::Points,
         }));
+        // Only a picture that grows has to stand still.
         let held = self.held(index, outline, canvas.range);
+        let held = held.filter(|_| state.running());
         let chart = LineChart {
             lines,
             marks: &canvas.marks,

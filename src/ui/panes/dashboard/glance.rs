@@ -117,10 +117,11 @@ fn step_words(state: &RunState, glyphs: &Glyphs) -> Vec<Word> {
         ));
     }
     let Some(head) = &state.head else {
-        let word_now = if state.last_seq == 0 {
-            "waiting for the engine"
-        } else {
-            state.word()
+        // How it ended stands there already.
+        let word_now = match (state.last_seq, &state.finished) {
+            (0, _) => "waiting for the engine",
+            (_, Some(_)) => "before its first step",
+            (_, None) => state.word(),
         };
         words.push(word(word_now, Meaning::Accent));
         return words;
@@ -140,9 +141,11 @@ pub fn outcome_mark(outcome: Outcome, glyphs: &Glyphs) -> (&'static str, Meaning
     match outcome {
         Outcome::Completed => (glyphs.ok, Meaning::Good),
         Outcome::Stopped => (glyphs.ring, Meaning::Warn),
-        Outcome::Failed | Outcome::Starved | Outcome::Refused | Outcome::Crashed => {
-            (glyphs.bad, Meaning::Bad)
-        }
+        Outcome::Failed
+        | Outcome::Starved
+        | Outcome::Refused
+        | Outcome::Invalid
+        | Outcome::Crashed => (glyphs.bad, Meaning::Bad),
     }
 }
 

@@ -359,10 +359,7 @@ pub fn result(
     };
     let head = vec![word(outcome, meaning), word(at, Meaning::Text)];
     let mut tail = Vec::new();
-    let lost = matches!(
-        finish.outcome,
-        Outcome::Failed | Outcome::Starved | Outcome::Crashed | Outcome::Refused
-    );
+    let lost = !matches!(finish.outcome, Outcome::Completed | Outcome::Stopped);
     // A failure speaks for itself: that it learned until then is no comfort.
     if !lost || diagnosis.verdict.status() <= Status::Warn {
         tail.push(health::verdict(diagnosis, theme));
@@ -468,7 +465,7 @@ fn best_checkpoint(state: &RunState) -> Option<&str> {
 fn next(state: &RunState, outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Completed => "chat with it",
-        _ if state.checkpoints.is_empty() => "change the spec and start again",
+        _ if state.checkpoints.is_empty() => "try again, or change the spec",
         _ => "resume it, or chat with it",
     }
 }

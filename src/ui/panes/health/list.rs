@@ -58,13 +58,16 @@ fn row<'a>(state: &RunState, info: &'a MetricInfo) -> Option<Row<'a>> {
     let series = state.series.get(&info.id)?;
     let (from, to) = series.steps()?;
     let parts = series.columns(from as f64, to as f64 + 1.0, POINTS);
-    let value = series.last()?.value;
+    // A single clipped step is no share.
+    let value = match info.id == crate::metrics::id::CLIPPED {
+        true => series_mean(series),
+        false => series.last()?.value,
+    };
     Some(Row {
         info,
         value,
         step: Some(to),
-        // A single clipped step is no share.
-        inside: judged(holds(if info.id == "clipped" { series_mean(series) } else { value })),
+        inside: judged(holds(value)),
         curve: parts.into_iter().flatten().filter_map(|b| b.mean()).collect(),
     })
 }

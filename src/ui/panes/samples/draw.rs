@@ -143,67 +143,22 @@ impl Page<'_> {
 
     /// The loss over all steps, with the letters of the samples on a line at their steps.
     fn chart(&self, buffer: &mut Buffer, outline: Rect, theme: &Theme) {
-        let state = self.state;
-        let inner = inside(outline);
-        let line = |id: &str, meaning, look| {
-            let series = state.series.get(id)?;
-            Some(Line {
-                series,
-                meaning,
-                look,
-            })
-        };
-        let train = line(id::TRAIN_LOSS, Meaning::Train, Look::Smoothed(SMOOTHING));
-        let val = line(id::VAL_LOSS, Meaning::Validation, Look::Joined);
-        let (from, to) = axis::step_range(state.step, state.head.as_ref().map(|h| h.max_steps));
-        let chart = LineChart {
-            lines: train.into_iter().chain(val).collect(),
-            marks: &[],
-            from,
-            to,
-            scale: Scale::Linear,
-            from_zero: false,
-            bytes: false,
-            cursor: None,
-            settled: false,
-            held: None,
-            steps: StepAxis::Shown,
-        };
-        let plot = chart.draw(buffer, inner, theme);
-        for (column, sample) in self.texts.iter().enumerate() {
-            self.flag(buffer, &plot, column, sample.step, theme);
-        }
+        let samples = self.texts.iter().enumerate();
+        let flags: Vec<(char, u64)> = samples.map(|(i, s)| (letter(i), s.step)).collect();
+        let lines = (id::TRAIN_LOSS, id::VAL_LOSS);
+        curve(buffer, outline, self.state, lines, &flags, theme);
         let mut title = vec![word(" loss ", Meaning::Title)];
         for (id, name, meaning) in [
             (id::TRAIN_LOSS, "train", Meaning::Train),
             (id::VAL_LOSS, "val", Meaning::Validation),
         ] {
-            if let Some(last) = state.series.get(id).and_then(|s| s.last()) {
+            if let Some(last) = self.state.series.get(id).and_then(|s| s.last()) {
                 title.push(word(format!("{name} "), Meaning::Muted));
                 title.push(word(format!("{:.3} ", last.value), meaning));
             }
         }
         let room = outline.width.saturating_sub(4);
         text::draw(buffer, outline.x + 2, outline.y, room, &title, theme);
-    }
-
-    /// A letter over a dotted line at a step; the line goes behind the loss.
-    fn flag(&self, buffer: &mut Buffer, plot: &Plot, column: usize, step: u64, theme: &Theme) {
-        let Some(x) = plot.column_of(step) else {
-            return;
-        };
-        let line = if theme.ascii { ':' } else { '┊' };
-        for y in plot.area.y..plot.area.bottom() {
-            let Some(cell) = buffer.cell_mut((x, y)) else {
-                continue;
-            };
-            if y == plot.area.y {
-                cell.set_char(letter(column))
-                    .set_style(theme.style(Meaning::Accent));
-            } else if matches!(cell.symbol(), " " | "\u{2800}") {
-                cell.set_char(line).set_style(theme.style(Meaning::Muted));
-            }
-        }
     }
 
     /// One text; returns how many lines it has.
@@ -255,6 +210,64 @@ impl Page<'_> {
     }
 }
 
+/// A reading on what the model learns from and on what is held out, over all steps, with marks at some of them.
+pub fn curve(
+    buffer: &mut Buffer,
+    outline: Rect,
+    state: &RunState,
+    (seen, held_out): (&str, &str),
+    flags: &[(char, u64)],
+    theme: &Theme,
+) {
+    let line = |id: &str, meaning, look| {
+        let series = state.series.get(id)?;
+        Some(Line {
+            series,
+            meaning,
+            look,
+        })
+    };
+    let seen = line(seen, Meaning::Train, Look::Smoothed(SMOOTHING));
+    let held_out = line(held_out, Meaning::Validation, Look::Joined);
+    let (from, to) = axis::step_range(state.step, state.head.as_ref().map(|h| h.max_steps));
+    let chart = LineChart {
+        lines: seen.into_iter().chain(held_out).collect(),
+        marks: &[],
+        from,
+        to,
+        scale: Scale::Linear,
+        from_zero: false,
+        bytes: false,
+        cursor: None,
+        settled: false,
+        held: None,
+        steps: StepAxis::Shown,
+    };
+    let plot = chart.draw(buffer, inside(outline), theme);
+    for (mark, step) in flags {
+        flag(buffer, &plot, *mark, *step, theme);
+    }
+}
+
+/// A mark over a dotted line at a step; the line goes behind the curves.
+fn flag(buffer: &mut Buffer, plot: &Plot, mark: char, step: u64, theme: &Theme) {
+    let Some(x) = plot.column_of(step) else {
+        return;
+    };
+    let line = if theme.ascii { ':' } else { '┊' };
+    for y in plot.area.y..plot.area.bottom() {
+        let Some(cell) = buffer.cell_mut((x, y)) else {
+            continue;
+        };
+        if y == plot.area.y {
+            cell.set_char(mark)
+                .set_style(theme.style(Meaning::Accent));
+        } else if matches!(cell.symbol(), " " | "\u{2800}") {
+            cell.set_char(line).set_style(theme.style(Meaning::Muted));
+        }
+    }
+}
+
 fn inside(outline: Rect) -> Rect {
     Rect {
         x: outline.x + 1,
@@ -278,7 +291,7 @@ fn columns(area: Rect, n: usize) -> Vec<Rect> {
 }
 
 /// Prompt and text with their line breaks, without empty lines at both ends.
-fn lines(sample: &Sample, width: u16) -> Vec<Vec<Word>> {
+pub fn lines(sample: &Sample, width: u16) -> Vec<Vec<Word>> {
     let whole = format!("{}{}", sample.prompt, sample.text);
     let whole = whole.trim_end();
     let start = whole.len() - whole.trim_start_matches(['\n', '\r', ' ']).len();

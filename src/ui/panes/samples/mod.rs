@@ -4,6 +4,8 @@
 mod draw;
 mod spread;
 
+pub(super) use draw::{curve, lines};
+
 use super::{Pane, PaneContext, PaneEntry, run};
 use crate::run::RunState;
 use crate::run::state::Sample;

@@ -1,0 +1,204 @@
+//! `llmtui gc`: what runs and caches leave behind and nobody needs: checkpoints of completed runs besides the best and the
+//! newest, pieces of saves and deletions that were killed, cached tokens. Runs themselves are `rm`'s matter.
+
+use super::exit::Exit;
+use super::{Context, run_ref};
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::data::store;
+use crate::run::index::{self, RunStatus};
+use crate::run::{CheckpointEntry, RunDir};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Free the disk of old checkpoints, leftovers of killed processes and caches; shows them first
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Kept are every run, the best and the newest checkpoint of a completed one, all checkpoints of a run \
+that can be resumed, and whatever another run begins from."
+)]
+pub struct Args {
+    /// A run's directory, id or name; default: all runs, and the cache
+    #[arg(value_name = "RUN")]
+    pub run: Option<String>,
+    /// Delete what is shown
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// Something that can go.
+struct Waste {
+    what: String,
+    path: PathBuf,
+    bytes: u64,
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let (all, _) = index::list(&cx.runs_dir)?;
+    let all: Vec<RunDir> = all
+        .iter()
+        .filter_map(|r| RunDir::open(&r.path).ok())
+        .collect();
+    let needed = needed(&all);
+    let named = match &args.run {
+        Some(word) => vec![run_ref::named(word, cx)?],
+        None => all,
+    };
+    let mut out = std::io::stdout().lock();
+    let (mut bytes, mut places) = (0, 0);
+    for run in &named {
+        if run.is_alive() {
+            continue;
+        }
+        let waste = of_run(run, &needed)?;
+        // What is held counts as live: it is judged before.
+        let _held = args.yes.then(|| run.lock()).transpose()?;
+        if !waste.is_empty() {
+            writeln!(out, "{}", one_line(run.id()))?;
+        }
+        for waste in &waste {
+            settle(waste, args.yes, &mut out)?;
+            (bytes, places) = (bytes + waste.bytes, places + 1);
+        }
+    }
+    if args.run.is_none() {
+        for waste in leftovers(&cx.runs_dir) {
+            settle(&waste, args.yes, &mut out)?;
+            (bytes, places) = (bytes + waste.bytes, places + 1);
+        }
+        let cached = of_cache(args.yes, cx, &mut out)?;
+        (bytes, places) = (bytes + cached, places + usize::from(cached > 0));
+    }
+    let size = human::bytes(bytes);
+    match (places, args.yes) {
+        (0, _) => writeln!(out, "nothing to free")?,
+        (_, true) => writeln!(out, "{size} freed")?,
+        (_, false) => {
+            let run = args.run.as_ref().map(|run| format!(" {run}"));
+            let run = run.unwrap_or_default();
+            writeln!(
+                out,
+                "{size} in all; nothing was deleted: llmtui gc{run} --yes does it"
+            )?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Shows it, and deletes it where that is wanted. A folder loses its name first: half of it is no checkpoint.
+fn settle(waste: &Waste, delete: bool, out: &mut impl Write) -> std::io::Result<()> {
+    let verb = if delete { "deleted " } else { "" };
+    writeln!(
+        out,
+        "  {:>9}  {verb}{}",
+        human::bytes(waste.bytes),
+        waste.what
+    )?;
+    if !delete {
+        return Ok(());
+    }
+    if waste.path.is_file() {
+        return std::fs::remove_file(&waste.path);
+    }
+    let name = waste.path.file_name().unwrap_or_default().to_string_lossy();
+    let doomed = match name.starts_with(".del-") {
+        true => waste.path.clone(),
+        false => waste.path.with_file_name(format!(".del-{name}")),
+    };
+    if doomed != waste.path {
+        std::fs::rename(&waste.path, &doomed)?;
+    }
+    std::fs::remove_dir_all(&doomed)
+}
+
+/// Checkpoints that runs begin from: a resume may read them again.
+fn needed(runs: &[RunDir]) -> BTreeSet<PathBuf> {
+    let specs = runs.iter().filter_map(|run| run_ref::spec_of(run).ok());
+    let from = specs.filter_map(|spec| spec.train.from.clone());
+    from.filter_map(|path| path.canonicalize().ok()).collect()
+}
+
+fn of_run(run: &RunDir, needed: &BTreeSet<PathBuf>) -> anyhow::Result<Vec<Waste>> {
+    let mut waste = leftovers(run.path());
+    waste.extend(leftovers(&run.checkpoints_path()));
+    // Whatever can be resumed keeps its older checkpoints: the newest one may turn out to be damaged.
+    if index::summarize(run)?.status != RunStatus::Finished {
+        return Ok(waste);
+    }
+    let all = run.checkpoints();
+    let (best, newest) = (run.best_checkpoint(), all.last().cloned());
+    let kept = |entry: &CheckpointEntry| {
+        let from = entry
+            .path
+            .canonicalize()
+            .is_ok_and(|path| needed.contains(&path));
+        Some(entry) == best.as_ref() || Some(entry) == newest.as_ref() || from
+    };
+    let old = all.iter().filter(|entry| !kept(entry));
+    waste.extend(old.map(|entry| Waste {
+        what: format!("checkpoint of step {}", human::grouped(entry.step)),
+        path: entry.path.clone(),
+        bytes: size(&entry.path),
+    }));
+    Ok(waste)
+}
+
+/// What a killed process left in a folder: files and folders under temporary names.
+fn leftovers(folder: &Path) -> Vec<Waste> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<Waste> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let what = match () {
+                () if name.starts_with(".tmp-") => "unfinished",
+                () if name.starts_with(".del-") => "half deleted",
+                () => return None,
+            };
+            let path = entry.path();
+            Some(Waste {
+                what: format!("{what}: {}", one_line(&name)),
+                bytes: size(&path),
+                path,
+            })
+        })
+        .collect();
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}
+
+/// Tokens of data sets; those that a live run reads stay. Returns the bytes that are or would be freed.
+fn of_cache(delete: bool, cx: &Context, out: &mut impl Write) -> anyhow::Result<u64> {
+    let Some(folder) = cx.env.cache_dir.as_ref().map(|dir| dir.join("tokens")) else {
+        return Ok(0);
+    };
+    let entries = store::list(&folder);
+    if entries.is_empty() {
+        return Ok(0);
+    }
+    let shown = one_line(&folder.display().to_string());
+    let bytes = match delete {
+        true => store::clear(&folder)?,
+        false => entries.iter().map(|entry| entry.bytes).sum(),
+    };
+    let sets = if entries.len() == 1 { "set" } else { "sets" };
+    writeln!(out, "{shown}")?;
+    let what = format!(
+        "tokens of {} data {sets}, made again when needed",
+        entries.len()
+    );
+    writeln!(out, "  {:>9}  {what}", human::bytes(bytes))?;
+    Ok(bytes)
+}
+
+/// Bytes of a file, or of all files below a folder; what cannot be read counts nothing. Links are not followed.
+pub(super) fn size(path: &Path) -> u64 {
+    match path.symlink_metadata() {
+        Ok(meta) if meta.is_dir() => {
+            let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+            entries.map(|entry| size(&entry.path())).sum()
+        }
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    }
+}

@@ -1,0 +1,130 @@
+//! Reads and tokenizes a run's data on a thread of its own, so that a stop is heard meanwhile: learning a vocabulary or
+//! tokenizing gigabytes takes minutes, and nothing of it can be lost by ending.
+
+use super::emit::Port;
+use super::{EngineError, EngineJob, in_pool};
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::data::{Dataset, Progress, Request, Surroundings};
+use crate::spec::RunSpec;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often long work reports progress.
+const TELL_EVERY: Duration = Duration::from_secs(5);
+/// How often a waiting engine looks for a stop.
+const LISTEN_EVERY: Duration = Duration::from_millis(50);
+
+enum Told {
+    Progress(Progress),
+    Done(Box<Result<Dataset, EngineError>>),
+}
+
+/// Opens the data and logs what was noticed.
+///
+/// # Errors
+/// The data cannot be used, or [`EngineError::Stopped`]: the thread is then left to itself and ends with the process.
+pub(super) fn read_data(
+    job: &EngineJob,
+    port: &mut Port<'_>,
+    step: u64,
+) -> Result<Dataset, EngineError> {
+    let (tell, hear) = channel();
+    let own = job.clone();
+    let thread = std::thread::Builder::new()
+        .name("read-data".into())
+        .spawn(move || {
+            let done = in_pool(&own, || open(&own, &tell));
+            // Nobody waits any more after a stop.
+            let _ = tell.send(Told::Done(Box::new(done)));
+        })
+        .map_err(|e| EngineError::Machine(format!("no thread to read the data: {e}")))?;
+    let data = wait(port, step, &hear, thread)?;
+    for note in &data.notes {
+        port.note(step, note.clone());
+    }
+    if let Some(mix) = mixed(&data, &job.spec) {
+        port.note(step, mix);
+    }
+    Ok(data)
+}
+
+fn open(job: &EngineJob, tell: &Sender<Told>) -> Result<Dataset, EngineError> {
+    let mut progress = |progress: &Progress| {
+        let _ = tell.send(Told::Progress(progress.clone()));
+    };
+    let request = Request {
+        progress: Some(&mut progress),
+        ..job.spec.data_request(&Surroundings::from_env(&job.env))
+    };
+    Ok(Dataset::open(&job.spec.data, request)?)
+}
+
+fn wait(
+    port: &mut Port<'_>,
+    step: u64,
+    hear: &Receiver<Told>,
+    thread: JoinHandle<()>,
+) -> Result<Dataset, EngineError> {
+    let mut told = Duration::ZERO;
+    loop {
+        match hear.recv_timeout(LISTEN_EVERY) {
+            Ok(Told::Progress(progress)) => {
+                let now = port.clock.elapsed();
+                if progress.tokens > 0 && (progress.done || now - told >= TELL_EVERY) {
+                    told = now;
+                    port.note(step, tokenizing(&progress));
+                }
+            }
+            Ok(Told::Done(result)) => return *result,
+            Err(RecvTimeoutError::Disconnected) => match thread.join() {
+                Err(panic) => std::panic::resume_unwind(panic),
+                Ok(()) => return Err(EngineError::Setup("the data were not read".into())),
+            },
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if port.stop_is_asked() {
+            return Err(EngineError::Stopped);
+        }
+    }
+}
+
+fn tokenizing(progress: &Progress) -> String {
+    let done = if progress.done {
+        "tokenized"
+    } else {
+        "tokenizing"
+    };
+    format!(
+        "{done} {}: {} rows, {} tokens, {} tokens/s",
+        one_line(&progress.source),
+        human::grouped(progress.rows),
+        human::grouped(progress.tokens),
+        human::short(progress.tokens as f64 / progress.seconds.max(1e-3)),
+    )
+}
+
+/// What each source of a mix will give, and how often small ones are read again.
+fn mixed(data: &Dataset, spec: &RunSpec) -> Option<String> {
+    let sources = data.sources();
+    if sources.len() < 2 {
+        return None;
+    }
+    let train = &spec.train;
+    let micro_steps = train.max_steps * train.grad_accum_steps as u64;
+    let epochs = data.epochs(spec.seed, micro_steps, train.micro_batch_size);
+    let words = sources.iter().zip(epochs).map(|(source, epochs)| {
+        let again = if epochs > 1.0 {
+            ", so it is read again and again"
+        } else {
+            ""
+        };
+        format!(
+            "{} {:.1} % of the tokens ({epochs:.2} epochs over the run{again})",
+            one_line(&source.name),
+            100.0 * source.share
+        )
+    });
+    Some(format!("mix: {}", words.collect::<Vec<_>>().join("; ")))
+}

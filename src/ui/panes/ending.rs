@@ -1,0 +1,428 @@
+//! How a run ended, on a page of its own: the outcome, the verdict, the best step and its figures, the newest sample, and
+//! what to do next with its key and its command. Which figures there are follows from the readings that the method declares.
+
+use super::{chat, examples, health, samples};
+use crate::base::finding::Status;
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::diagnosis::{Diagnosis, diagnose};
+use crate::metrics::id;
+use crate::run::RunState;
+use crate::run::state::{Finish, outcome_word};
+use crate::ui::action::Action;
+use crate::ui::keymap::Keymap;
+use crate::ui::layout::wrap;
+use crate::ui::panes::dashboard::{outcome_mark, verdict};
+use crate::ui::store::HeldRun;
+use crate::ui::theme::{Meaning, Theme};
+use crate::ui::widgets::Lattice;
+use crate::ui::widgets::text::{self, Word, word};
+use crate::wire::Outcome;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use std::time::Duration;
+
+/// From here on there are boxes, and from there on a sample beside the next steps.
+const BOXES: (u16, u16) = (60, 15);
+const SAMPLE: (u16, u16) = (110, 24);
+/// Columns of a figure's label, of a step's key and of its words.
+const LABEL: usize = 13;
+const KEY: usize = 5;
+const WHAT: usize = 26;
+
+/// A run that has ended, and what drawing it needs.
+pub struct Ending<'a> {
+    held: &'a HeldRun,
+    finish: &'a Finish,
+    keymap: &'a Keymap,
+    theme: &'a Theme,
+    diagnosis: Diagnosis,
+}
+
+/// Something that can be done now.
+struct Next {
+    /// Empty where only the command does it.
+    key: String,
+    what: String,
+    /// Empty where only the key does it.
+    command: String,
+}
+
+/// The best evaluation of a run.
+struct Top {
+    metric: String,
+    value: f64,
+    step: u64,
+}
+
+impl<'a> Ending<'a> {
+    /// `None` while the run goes on.
+    pub fn of(held: &'a HeldRun, keymap: &'a Keymap, theme: &'a Theme) -> Option<Ending<'a>> {
+        Some(Ending {
+            held,
+            finish: held.state.finished.as_ref()?,
+            keymap,
+            theme,
+            diagnosis: diagnose(&held.state),
+        })
+    }
+
+    /// ```text
+    ///  ✓ COMPLETED  shakespeare-k3qf · pretrain · step 2,000 of 2,000 in 1:12
+    ///  ✓ STABLE  train loss 4.17 → 1.764, val 1.886
+    /// ┌ validation loss ───────────────────────┬ result ──────────────────────────┐
+    /// │ ⡇                                      │ best         1.886 nats           │
+    /// │ ⠑⠤⣀⣀⣀⣀⣀▼                                │ at step      1,750               │
+    /// ├ next ──────────────────────────────────┴──────────────────────────────────┤
+    /// │ 3    chat with it              llmtui chat shakespeare-k3qf                │
+    /// └───────────────────────────────────────────────────────────────────────────┘
+    /// ```
+    pub fn draw(&self, buffer: &mut Buffer, area: Rect) {
+        let area = area.intersection(buffer.area);
+        let head = self.head(area.width);
+        for (words, y) in head.iter().zip(area.y..area.bottom()) {
+            let width = area.width.saturating_sub(2);
+            text::draw(buffer, area.x + 1, y, width, words, self.theme);
+        }
+        let taken = (head.len() as u16).min(area.height);
+        let body = Rect {
+            y: area.y + taken,
+            height: area.height - taken,
+            ..area
+        };
+        let (figures, next) = (self.figures(), self.next());
+        if body.width < BOXES.0 || body.height < BOXES.1 {
+            let rows = figures.into_iter().chain(self.rows(&next, body));
+            return self.lines(buffer, body, rows);
+        }
+        let with_sample = body.width >= SAMPLE.0
+            && body.height >= SAMPLE.1
+            && !self.held.state.samples.is_empty();
+        // The next steps decide how much height is left for the figures.
+        let upper = match with_sample {
+            true => (body.height * 11 / 20).max(figures.len() as u16 + 2),
+            false => body.height.saturating_sub(next.len() as u16 + 1).max(6),
+        };
+        let left = match with_sample {
+            true => body.width * 11 / 20,
+            false => body.width * 27 / 50,
+        };
+        let cell = |x: u16, y: u16, width: u16, height: u16| Rect {
+            x: body.x + x,
+            y: body.y + y,
+            width,
+            height,
+        };
+        let (right, lower) = (body.width - left + 1, body.height - upper + 1);
+        let curve = cell(0, 0, left, upper);
+        let result = cell(left - 1, 0, right, upper);
+        let (sample, steps) = match with_sample {
+            true => (
+                Some(cell(0, upper - 1, left, lower)),
+                cell(left - 1, upper - 1, right, lower),
+            ),
+            false => (None, cell(0, upper - 1, body.width, lower)),
+        };
+        let mut lattice = Lattice::new(buffer.area);
+        for outline in [curve, result, steps].into_iter().chain(sample) {
+            lattice.outline(outline);
+        }
+        lattice.draw(buffer, self.theme);
+        self.curve(buffer, curve);
+        self.boxed(buffer, result, "result", figures);
+        let rows = self.rows(&next, inside(steps));
+        self.boxed(buffer, steps, "next", rows);
+        if let Some(outline) = sample {
+            self.sample(buffer, outline);
+        }
+    }
+
+    fn state(&self) -> &RunState {
+        &self.held.state
+    }
+
+    /// The outcome, the verdict or what went wrong, and an empty row.
+    fn head(&self, width: u16) -> Vec<Vec<Word>> {
+        let (state, finish) = (self.state(), self.finish);
+        let glyphs = self.theme.glyphs();
+        let (mark, meaning) = outcome_mark(finish.outcome, glyphs);
+        let method = state.head.as_ref().map(|head| head.method.as_str());
+        let of = state
+            .head
+            .as_ref()
+            .map(|head| format!(" of {}", human::grouped(head.max_steps)));
+        let at = format!(
+            "step {}{}",
+            human::grouped(finish.step),
+            of.unwrap_or_default()
+        );
+        let words: Vec<&str> = [method, Some(at.as_str())].into_iter().flatten().collect();
+        let dot = format!(" {} ", glyphs.separator);
+        let mut rows = vec![vec![
+            word(
+                format!("{mark} {}  ", outcome_word(finish.outcome).to_uppercase()),
+                meaning,
+            ),
+            word(one_line(self.held.name()), Meaning::Title),
+            word(format!("{dot}{}", words.join(&dot)), Meaning::Muted),
+        ]];
+        let told = one_line(&finish.message);
+        if !told.is_empty() {
+            let lines = wrap(&told, width.saturating_sub(4)).into_iter().take(3);
+            rows.extend(lines.map(|line| vec![word(format!("  {line}"), meaning)]));
+        }
+        // That it learned until it failed is no comfort.
+        if !lost(finish.outcome) || self.diagnosis.verdict.status() <= Status::Warn {
+            rows.push(verdict(&self.diagnosis, self.theme));
+        }
+        rows
+    }
+
+    /// The best evaluation by the method's reading, or the lowest validation loss.
+    fn top(&self) -> Option<Top> {
+        // Older engines told no step.
+        let best = self.finish.best.as_ref().filter(|best| best.step > 0);
+        let best = best.map(|best| Top {
+            metric: best.metric.clone(),
+            value: best.value.0,
+            step: best.step,
+        });
+        best.or_else(|| {
+            let lowest = self.state().best_evaluation()?;
+            Some(Top {
+                metric: id::VAL_LOSS.into(),
+                value: lowest.val_loss(),
+                step: lowest.step,
+            })
+        })
+    }
+
+    /// What a reading is called.
+    fn title(&self, metric: &str) -> String {
+        let declared = self.state().metric(metric);
+        let title = one_line(declared.map_or(metric, |info| info.title.as_str()));
+        let mut letters = title.chars();
+        let first = letters.next().map(|first| first.to_lowercase().to_string());
+        first.unwrap_or_default() + letters.as_str()
+    }
+
+    fn figures(&self) -> Vec<Vec<Word>> {
+        let state = self.state();
+        let row = |label: &str, value: String, meaning: Meaning, rest: String| {
+            vec![
+                word(format!("{label:<LABEL$}"), Meaning::Muted),
+                word(value, meaning),
+                word(rest, Meaning::Muted),
+            ]
+        };
+        let mut rows = Vec::new();
+        if let Some(top) = self.top() {
+            rows.push(row(
+                "best",
+                human::number(top.value),
+                Meaning::Validation,
+                format!(" {}", self.title(&top.metric)),
+            ));
+            let last = top.step == self.finish.step;
+            rows.push(row(
+                "at step",
+                human::grouped(top.step),
+                Meaning::Text,
+                if last { ", the last" } else { "" }.into(),
+            ));
+            let then = state.evaluations.iter().rev().find(|e| e.step == top.step);
+            let others = state.metrics.iter().filter(|info| info.id != top.metric);
+            for info in others {
+                let value = then.and_then(|e| e.values.get(&info.id).copied());
+                let Some(value) = value.filter(|x| x.is_finite()) else {
+                    continue;
+                };
+                let (value, title) = (human::number(value), self.title(&info.id));
+                let title = title
+                    .trim_start_matches("validation")
+                    .trim_start_matches(':');
+                let title = format!(" {}", title.trim_start());
+                rows.push(row("", value, Meaning::Validation, title));
+            }
+        }
+        let spent = Duration::try_from_secs_f64(state.seconds).unwrap_or_default();
+        let speed = state.tok_per_sec();
+        let speed = speed.map(|x| format!(", {} tokens/s", human::short(x)));
+        rows.push(row(
+            "time",
+            human::duration(spent),
+            Meaning::Text,
+            speed.unwrap_or_default(),
+        ));
+        if state.tokens > 0 {
+            let epochs = state.epochs().map(|x| format!(", {x:.1} epochs"));
+            rows.push(row(
+                "tokens",
+                human::short(state.tokens as f64),
+                Meaning::Text,
+                epochs.unwrap_or_default(),
+            ));
+        }
+        let kept = state.checkpoints.iter().rev().find(|c| c.best);
+        if let Some(kept) = kept.or(state.checkpoints.last()) {
+            let name = kept.path.rsplit('/').next().unwrap_or(&kept.path);
+            rows.push(row(
+                "checkpoint",
+                name.to_string(),
+                Meaning::Text,
+                format!(", {}", human::bytes(kept.bytes)),
+            ));
+        }
+        if state.n_warnings > 0 {
+            let n = human::grouped(state.n_warnings);
+            rows.push(row("warnings", n, Meaning::Warn, ", in the log".into()));
+        }
+        rows
+    }
+
+    /// What can be done now, the likeliest first.
+    fn next(&self) -> Vec<Next> {
+        let state = self.state();
+        let name = one_line(self.held.name());
+        let key = |action: Action| self.keymap.label(action);
+        let mut next = Vec::new();
+        let mut add = |key: String, what: &str, command: String| {
+            next.push(Next {
+                key,
+                what: what.into(),
+                command,
+            });
+        };
+        let bad = lost(self.finish.outcome) || self.diagnosis.verdict.status() <= Status::Warn;
+        if bad {
+            let command = format!("llmtui diagnose {name}");
+            add(
+                key(Action::Open(&health::ENTRY)),
+                "what went wrong",
+                command,
+            );
+        }
+        let kept = !state.checkpoints.is_empty();
+        let best = state.checkpoints.last().map_or(0, |c| c.step);
+        if self.held.resumable().is_some() {
+            let what = match kept {
+                true => format!("go on from step {}", human::grouped(best)),
+                false => "try again".into(),
+            };
+            add(key(Action::Pause), &what, format!("llmtui resume {name}"));
+        }
+        if kept {
+            let command = format!("llmtui chat {name}");
+            add(key(Action::Open(&chat::ENTRY)), "chat with it", command);
+        }
+        if !state.samples.is_empty() {
+            let pane = key(Action::Open(&samples::ENTRY));
+            add(pane, "what it wrote on the way", String::new());
+        }
+        if !state.examined.is_empty() {
+            let pane = key(Action::Open(&examples::ENTRY));
+            add(pane, "held-out examples", String::new());
+        }
+        if kept {
+            let command = format!("llmtui score {name} FILE");
+            add(String::new(), "measure it on a text", command);
+            let command = format!("llmtui export {name} --to DIR");
+            add(String::new(), "take it to other programs", command);
+            let command = format!("llmtui train sft -s train.from={name} -s data.path=FILE");
+            add(String::new(), "teach it more", command);
+        }
+        let picture = key(Action::SavePicture);
+        add(picture, "keep this as a picture", String::new());
+        add(key(Action::Ending), "all charts", String::new());
+        next
+    }
+
+    /// A row for each step, two where its command is long and there is room; half a command helps nobody.
+    fn rows(&self, next: &[Next], room: Rect) -> Vec<Vec<Word>> {
+        let width = usize::from(room.width).saturating_sub(2);
+        let own = |command: &str| vec![word(format!("{:<KEY$}{command}", ""), Meaning::Muted)];
+        let mut left = usize::from(room.height).saturating_sub(next.len());
+        let mut rows = Vec::new();
+        for step in next {
+            let mut words = vec![
+                word(format!("{:<KEY$}", step.key), Meaning::Key),
+                word(format!("{:<WHAT$}", step.what), Meaning::Text),
+            ];
+            let command = &step.command;
+            match KEY + WHAT + command.len() <= width {
+                true => words.push(word(command.clone(), Meaning::Muted)),
+                false if left > 0 => {
+                    left -= 1;
+                    rows.push(words);
+                    words = own(command);
+                }
+                false if step.key.is_empty() => words = own(command),
+                false => {}
+            }
+            rows.push(words);
+        }
+        rows
+    }
+
+    fn lines(&self, buffer: &mut Buffer, area: Rect, rows: impl IntoIterator<Item = Vec<Word>>) {
+        for (words, y) in rows.into_iter().zip(area.y..area.bottom()) {
+            let width = area.width.saturating_sub(2);
+            text::draw(buffer, area.x + 1, y, width, &words, self.theme);
+        }
+    }
+
+    fn boxed(&self, buffer: &mut Buffer, outline: Rect, title: &str, rows: Vec<Vec<Word>>) {
+        self.named(buffer, outline, title);
+        self.lines(buffer, inside(outline), rows);
+    }
+
+    fn named(&self, buffer: &mut Buffer, outline: Rect, title: &str) {
+        let title = [word(format!(" {title} "), Meaning::Title)];
+        let room = outline.width.saturating_sub(4);
+        text::draw(buffer, outline.x + 2, outline.y, room, &title, self.theme);
+    }
+
+    /// The reading by which the best step was chosen, over all steps, with that step.
+    fn curve(&self, buffer: &mut Buffer, outline: Rect) {
+        let top = self.top();
+        let held_out = top.as_ref().map_or(id::VAL_LOSS, |top| &top.metric);
+        // The same reading on what it learned from, where there is one.
+        let seen = match held_out {
+            id::VAL_LOSS => id::TRAIN_LOSS,
+            other => other.strip_prefix("val/").unwrap_or(id::TRAIN_LOSS),
+        };
+        let comparable = held_out == id::VAL_LOSS || held_out.starts_with("val/");
+        let seen = if comparable { seen } else { "" };
+        let mark = self.theme.glyphs().down.chars().next().unwrap_or('v');
+        let flags: Vec<(char, u64)> = top.iter().map(|top| (mark, top.step)).collect();
+        let lines = (seen, held_out);
+        samples::curve(buffer, outline, self.state(), lines, &flags, self.theme);
+        self.named(buffer, outline, &self.title(held_out));
+    }
+
+    fn sample(&self, buffer: &mut Buffer, outline: Rect) {
+        let Some(sample) = self.state().samples.back() else {
+            return;
+        };
+        let dot = self.theme.glyphs().separator;
+        let title = format!("sample {dot} step {}", human::grouped(sample.step));
+        self.named(buffer, outline, &title);
+        let inner = inside(outline);
+        let rows = samples::lines(sample, inner.width.saturating_sub(2));
+        self.lines(buffer, inner, rows);
+    }
+}
+
+/// It did not end as it should.
+fn lost(outcome: Outcome) -> bool {
+    !matches!(outcome, Outcome::Completed | Outcome::Stopped)
+}
+
+fn inside(outline: Rect) -> Rect {
+    Rect {
+        x: outline.x + 1,
+        y: outline.y + 1,
+        width: outline.width.saturating_sub(2),
+        height: outline.height.saturating_sub(2),
+    }
+}
