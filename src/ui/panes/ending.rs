@@ -311,7 +311,8 @@ impl<'a> Ending<'a> {
             };
             add(key(Action::Pause), &what, format!("llmtui resume {name}"));
         }
-        if kept {
+        // A reward model scores answers and writes none.
+        if kept && state.method != "reward" {
             let command = format!("llmtui chat {name}");
             add(key(Action::Open(&chat::ENTRY)), "chat with it", command);
         }
