@@ -312,7 +312,8 @@ impl<'a> Ending<'a> {
             add(key(Action::Pause), &what, format!("llmtui resume {name}"));
         }
         // A reward model scores answers and writes none.
-        if kept && state.method != "reward" {
+        let judges = state.head.as_ref().is_some_and(|h| h.method == "reward");
+        if kept && !judges {
             let command = format!("llmtui chat {name}");
             add(key(Action::Open(&chat::ENTRY)), "chat with it", command);
         }
