@@ -4,11 +4,13 @@ use super::{HubConfig, HubError, Repo};
 use std::io::Read;
 use std::sync::mpsc;
 use std::time::Duration;
-use ureq::http::Response;
+use ureq::http::{Response, Uri};
 use ureq::{Agent, Body};
 
 /// Attempts per request.
 const TRIES: u32 = 5;
+/// Redirects of one request; the hub itself needs two or three.
+const MOST_REDIRECTS: u32 = 10;
 /// Longest pause, whatever the server asks for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Largest response held in memory: a listing of a hundred thousand files.
@@ -28,7 +30,7 @@ impl Http {
             .timeout_connect(Some(config.timeout))
             .timeout_recv_response(Some(config.timeout))
             .timeout_per_read(Some(config.timeout))
-            .redirect_auth_headers(ureq::config::RedirectAuthHeaders::SameHost)
+            .max_redirects(0)
             .user_agent(concat!("llmtui/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();
@@ -62,19 +64,33 @@ impl Http {
         Err(last.unwrap_or(HubError::NoCache))
     }
 
+    /// Follows redirects itself: the token goes to the hub's own scheme, host and port and nowhere else.
     fn get_once(&self, url: &str, from: u64) -> Result<Response<Body>, HubError> {
-        let mut request = self.agent.get(url);
-        if let Some(token) = &self.token {
-            request = request.header("authorization", token);
+        let mut place = url.to_string();
+        for _ in 0..=MOST_REDIRECTS {
+            let mut request = self.agent.get(&place);
+            if let Some(token) = &self.token
+                && is_same_origin(&place, &self.endpoint)
+            {
+                request = request.header("authorization", token);
+            }
+            if from > 0 {
+                request = request.header("range", format!("bytes={from}-"));
+            }
+            // Uncompressed: ranges and sizes count the bytes as stored on the hub.
+            request = request.header("accept-encoding", "identity");
+            let response = request.call().map_err(|e| HubError::Unreachable {
+                url: url.to_string(),
+                why: e.to_string(),
+            })?;
+            match redirect(&response, &place) {
+                Some(next) => place = next,
+                None => return Ok(response),
+            }
         }
-        if from > 0 {
-            request = request.header("range", format!("bytes={from}-"));
-        }
-        // Uncompressed: ranges and sizes count the bytes as stored on the hub.
-        request = request.header("accept-encoding", "identity");
-        request.call().map_err(|e| HubError::Unreachable {
+        Err(HubError::Answer {
             url: url.to_string(),
-            why: e.to_string(),
+            why: format!("more than {MOST_REDIRECTS} redirects"),
         })
     }
 
@@ -126,6 +142,31 @@ impl Http {
         }
         serde_json::from_slice(&bytes).map_err(|e| answer(e.to_string()))
     }
+}
+
+/// Where a response sends us: an absolute address, or a path of the same origin.
+fn redirect(response: &Response<Body>, from: &str) -> Option<String> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let to = response.headers().get("location")?.to_str().ok()?;
+    let uri: Uri = from.parse().ok()?;
+    let (scheme, authority) = (uri.scheme_str()?, uri.authority()?);
+    Some(match to {
+        to if to.starts_with("//") => format!("{scheme}:{to}"),
+        to if to.starts_with('/') => format!("{scheme}://{authority}{to}"),
+        to => to.to_string(),
+    })
+}
+
+fn is_same_origin(a: &str, b: &str) -> bool {
+    let origin = |url: &str| {
+        let uri: Uri = url.parse().ok()?;
+        let (scheme, host) = (uri.scheme_str()?.to_string(), uri.host()?.to_lowercase());
+        let usual = if scheme == "https" { 443 } else { 80 };
+        Some((scheme, host, uri.port_u16().unwrap_or(usual)))
+    };
+    matches!((origin(a), origin(b)), (Some(a), Some(b)) if a == b)
 }
 
 fn retry_after(response: &Response<Body>) -> Option<Duration> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
 /// What the server does to one request for a file.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Trick {
     None,
     /// Announces everything, sends half and hangs up.
@@ -19,6 +19,8 @@ enum Trick {
     Status(u16),
     /// Pays no heed to a range.
     Whole,
+    /// Sends to the same path at this origin; empty: by path alone, on this one.
+    Redirect(String),
 }
 
 #[derive(Default)]
@@ -30,6 +32,8 @@ struct State {
     tricks: Vec<Trick>,
     list_status: Option<u16>,
     needs_token: Option<&'static str>,
+    /// Requests that brought a token.
+    tokens: usize,
     /// Request lines with their range.
     log: Vec<String>,
 }
@@ -110,6 +114,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) {
     let range = header("range");
     let mut state = state.lock().unwrap();
     state.log.push(format!("{path} {range}").trim().to_string());
+    state.tokens += usize::from(!header("authorization").is_empty());
     if state
         .needs_token
         .is_some_and(|t| header("authorization") != format!("Bearer {t}"))
@@ -144,6 +149,10 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) {
     );
     match trick {
         Trick::Status(status) => send(&mut stream, status, "Retry-After: 0\r\n", b"", None),
+        Trick::Redirect(origin) => {
+            let place = format!("Location: {origin}{path}\r\n");
+            send(&mut stream, 302, &place, b"", None);
+        }
         Trick::Whole => send(&mut stream, 200, "", &content, None),
         Trick::Drop => {
             let part = &content[from..];
@@ -286,6 +295,35 @@ fn limits_and_outages_are_waited_out_and_in_the_end_told() {
         .unwrap();
     assert!(list.from_cache.as_deref().unwrap().contains("503"));
     assert!(fetch(&server.config(cache.path()), "a.bin").is_ok());
+}
+
+#[test]
+fn redirects_are_followed_and_the_token_stays_with_the_hub() {
+    for to_another in [true, false] {
+        let (cache, hub) = (
+            tempfile::tempdir().unwrap(),
+            Server::start(&[("a.txt", b"content")]),
+        );
+        // Another port of the same host.
+        let other = Server::start(&[("a.txt", b"content")]);
+        let origin = if to_another {
+            other.endpoint.clone()
+        } else {
+            String::new()
+        };
+        hub.set(|s| {
+            s.needs_token = Some("hf_right");
+            s.tricks = vec![Trick::Redirect(origin)];
+        });
+        let mut config = hub.config(cache.path());
+        config.token = Secret::new("hf_right");
+        let path = fetch(&config, "a.txt").unwrap();
+        assert_eq!(std::fs::read(path).unwrap(), b"content");
+        let seen = |server: &Server| (server.log().len(), server.state.lock().unwrap().tokens);
+        assert_eq!(seen(&other), (usize::from(to_another), 0));
+        let hubs = if to_another { 2 } else { 3 };
+        assert_eq!(seen(&hub), (hubs, hubs));
+    }
 }
 
 #[test]

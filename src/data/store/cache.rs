@@ -1,11 +1,12 @@
 //! The cache of tokenized sources: a folder for each key, and a key for everything that the tokens depend on. Shards are
 //! written under other names and renamed, so a killed process leaves whole shards to go on from; the manifest comes last
-//! and makes an entry whole.
+//! and makes an entry whole. Shards are held against their checksums when they are first opened and whenever their size
+//! or time of change is another one; a damaged entry is made anew.
 //!
 //! ```text
 //! tokens/3f9c….lock
 //! tokens/3f9c….part/shard-00000 …        being made
-//! tokens/3f9c…/shard-00000 … manifest.json
+//! tokens/3f9c…/shard-00000 … manifest.json verified.json
 //! ```
 
 use super::Store;
@@ -20,11 +21,14 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 /// Version of the shards and of what tokenizing does: an older entry is not used.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 const MANIFEST: &str = "manifest.json";
+/// Size and time of change of the shards whose checksums were right.
+const VERIFIED: &str = "verified.json";
 
 /// Everything that the tokens of a source depend on, by the names shown when one of them changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,10 +100,10 @@ pub(crate) type Feeding<'a> = dyn FnMut(&mut dyn FnMut(Feed<'_>) -> Result<(), D
     + 'a;
 
 /// Maps the entry of `key` below `folder`. Where there is none, `feed` is asked for the rows and the entry is made; ids
-/// take `width` bytes. Another process that makes the same entry is waited for.
+/// take `width` bytes. Another process that makes the same entry is waited for. A damaged entry is made anew, and said.
 ///
 /// # Errors
-/// The folder cannot be written, a shard is damaged, or a row is bad.
+/// The folder cannot be written, or a row is bad.
 pub(crate) fn open_or_build(
     folder: &Path,
     key: &Key,
@@ -107,15 +111,19 @@ pub(crate) fn open_or_build(
     feed: &mut Feeding<'_>,
 ) -> Result<Entry, DataError> {
     let place = folder.join(key.hash());
-    if place.join(MANIFEST).is_file() {
-        return open(&place);
+    if let Some(Ok(entry)) = find(&place) {
+        return Ok(entry);
     }
     fs::create_dir_all(folder).map_err(|e| unwritable(folder, &e))?;
     let _lock = wait_for_lock(&place.with_extension("lock"))?;
-    if place.join(MANIFEST).is_file() {
-        return open(&place);
-    }
-    let mut notes = changed(folder, key);
+    let mut notes = match find(&place) {
+        Some(Ok(entry)) => return Ok(entry),
+        Some(Err(damage)) => {
+            fs::remove_dir_all(&place).map_err(|e| unwritable(&place, &e))?;
+            vec![format!("{}: tokenized again: {damage}", key.source)]
+        }
+        None => changed(folder, key),
+    };
     let part = place.with_extension("part");
     fs::create_dir_all(&part).map_err(|e| unwritable(&part, &e))?;
     let mut written = Written::resume(&part);
@@ -166,7 +174,9 @@ impl Written {
             tokens: 0,
             tally: Tally::default(),
         };
-        while let Ok(shard) = open_shard(&shard_path(part, written.shards)) {
+        while let Ok(shard) = open_shard(&shard_path(part, written.shards))
+            && shard.verify().is_ok()
+        {
             written.count(&shard);
         }
         written
@@ -201,12 +211,32 @@ fn open_shard(path: &Path) -> Result<Shard, DataError> {
     Shard::mapped(bytes).map_err(|what| damaged(path, &what))
 }
 
+/// The entry at a place; `None` where nothing is.
+fn find(place: &Path) -> Option<Result<Entry, DataError>> {
+    place.is_dir().then(|| open(place))
+}
+
 fn open(place: &Path) -> Result<Entry, DataError> {
     let manifest = read_manifest(place).map_err(|what| damaged(&place.join(MANIFEST), &what))?;
-    let shards: Result<Vec<Shard>, DataError> = (0..manifest.shards)
-        .map(|number| open_shard(&shard_path(place, number)))
-        .collect();
-    let store = Store::new(shards?);
+    let known = fs::read(place.join(VERIFIED)).unwrap_or_default();
+    // What cannot be read is made again.
+    let known: Vec<Stamp> = serde_json::from_slice(&known).unwrap_or_default();
+    let (mut shards, mut stamps) = (Vec::new(), Vec::new());
+    for number in 0..manifest.shards {
+        let path = shard_path(place, number);
+        let (stamp, shard) = (Stamp::of(&path), open_shard(&path)?);
+        if stamp.is_none() || stamp.as_ref() != known.get(number) {
+            shard.verify().map_err(|what| damaged(&path, &what))?;
+        }
+        shards.push(shard);
+        stamps.extend(stamp);
+    }
+    if stamps != known {
+        let json = serde_json::to_vec(&stamps).unwrap_or_default();
+        // In a folder that is only read everything is verified every time.
+        let _ = write_atomic(&place.join(VERIFIED), &json);
+    }
+    let store = Store::new(shards);
     if (store.tokens(), store.documents()) != (manifest.tokens, manifest.documents) {
         return Err(damaged(place, "its shards are not those of its manifest"));
     }
@@ -214,6 +244,25 @@ fn open(place: &Path) -> Result<Entry, DataError> {
         store,
         notes: manifest.notes,
     })
+}
+
+/// Tells a file that was changed from one that was not, without reading it.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Stamp {
+    len: u64,
+    /// Since the epoch.
+    modified_ns: u128,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Stamp> {
+        let meta = fs::metadata(path).ok()?;
+        let since = meta.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        Some(Stamp {
+            len: meta.len(),
+            modified_ns: since.as_nanos(),
+        })
+    }
 }
 
 fn read_manifest(place: &Path) -> Result<Manifest, String> {
@@ -466,14 +515,43 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_entry_is_an_error_with_a_way_out() {
+    fn a_damaged_entry_is_made_anew_and_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let (key, asked) = (Key::new("a.jsonl"), Cell::new(0));
+        make(dir.path(), &key, 9, &asked).unwrap();
+        let place = dir.path().join(key.hash());
+        let shard = place.join("shard-00001");
+        let whole = fs::read(&shard).unwrap();
+        let mut flipped = whole.clone();
+        flipped[whole.len() / 2] ^= 1;
+        for (damage, what) in [(whole[..100].to_vec(), "cut off"), (flipped, "checksum")] {
+            fs::write(&shard, damage).unwrap();
+            asked.set(0);
+            let made = make(dir.path(), &key, 9, &asked).unwrap();
+            assert_eq!((made.store.documents(), asked.get()), (7, 8));
+            let said = made.notes.join(" ");
+            assert!(
+                said.contains("shard-00001") && said.contains(what),
+                "{said}"
+            );
+            assert_eq!(fs::read(&shard).unwrap(), whole);
+        }
+    }
+
+    #[test]
+    fn what_was_verified_and_not_changed_is_not_read_again() {
         let dir = tempfile::tempdir().unwrap();
         let (key, asked) = (Key::new("a.jsonl"), Cell::new(0));
         make(dir.path(), &key, 9, &asked).unwrap();
         let shard = dir.path().join(key.hash()).join("shard-00001");
-        let bytes = fs::read(&shard).unwrap();
-        fs::write(&shard, &bytes[..100]).unwrap();
-        let error = make(dir.path(), &key, 9, &asked).unwrap_err();
-        assert!(error.to_string().contains("shard-00001") && error.hint().contains("made again"));
+        let (mut bytes, meta) = (fs::read(&shard).unwrap(), fs::metadata(&shard).unwrap());
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&shard, bytes).unwrap();
+        let file = File::options().write(true).open(&shard).unwrap();
+        file.set_modified(meta.modified().unwrap()).unwrap();
+        asked.set(0);
+        make(dir.path(), &key, 9, &asked).unwrap();
+        assert_eq!(asked.get(), 0, "the stamp is the same");
     }
 }

@@ -51,6 +51,8 @@ struct Head {
     width: usize,
     /// Whether the bits are there.
     masked: bool,
+    /// CRC-32 of what follows the head.
+    crc: u32,
     tally: Tally,
 }
 
@@ -94,35 +96,44 @@ impl Draft {
 
     /// The bytes of the shard; the draft is empty afterwards.
     pub fn finish(&mut self, width: usize, tally: &Tally) -> Vec<u8> {
+        let mut body = Vec::with_capacity(self.ids.len() * (width + 1) + 8 * self.ends.len());
+        match width {
+            2 => body.extend(self.ids.iter().flat_map(|id| (*id as u16).to_le_bytes())),
+            _ => body.extend(self.ids.iter().flat_map(|id| id.to_le_bytes())),
+        }
+        align(&mut body);
+        if self.masked {
+            for bits in self.supervised.chunks(8) {
+                let byte = bits.iter().enumerate();
+                body.push(byte.fold(0, |byte, (i, bit)| byte | (u8::from(*bit) << i)));
+            }
+            align(&mut body);
+        }
+        body.extend(self.ends.iter().flat_map(|end| end.to_le_bytes()));
         let head = Head {
             documents: self.ends.len(),
             tokens: self.ids.len(),
             width,
             masked: self.masked,
+            crc: crc(&body),
             tally: tally.clone(),
         };
         let json = serde_json::to_vec(&head).unwrap_or_default();
-        let mut bytes = Vec::with_capacity(self.ids.len() * (width + 1) + json.len() + 64);
+        let mut bytes = Vec::with_capacity(24 + json.len() + body.len());
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&(json.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&json);
         align(&mut bytes);
-        match width {
-            2 => bytes.extend(self.ids.iter().flat_map(|id| (*id as u16).to_le_bytes())),
-            _ => bytes.extend(self.ids.iter().flat_map(|id| id.to_le_bytes())),
-        }
-        align(&mut bytes);
-        if self.masked {
-            for bits in self.supervised.chunks(8) {
-                let byte = bits.iter().enumerate();
-                bytes.push(byte.fold(0, |byte, (i, bit)| byte | (u8::from(*bit) << i)));
-            }
-            align(&mut bytes);
-        }
-        bytes.extend(self.ends.iter().flat_map(|end| end.to_le_bytes()));
+        bytes.append(&mut body);
         *self = Draft::default();
         bytes
     }
+}
+
+fn crc(bytes: &[u8]) -> u32 {
+    let mut crc = flate2::Crc::new();
+    crc.update(bytes);
+    crc.sum()
 }
 
 fn align(bytes: &mut Vec<u8>) {
@@ -211,6 +222,18 @@ impl Shard {
             supervised,
             ends,
         })
+    }
+
+    /// Reads everything once and holds it against the checksum.
+    pub fn verify(&self) -> Result<(), String> {
+        let found = crc(&self.bytes.get()[self.ids..]);
+        if found == self.head.crc {
+            return Ok(());
+        }
+        Err(format!(
+            "its checksum is {found:08x} instead of {:08x}",
+            self.head.crc
+        ))
     }
 
     pub fn documents(&self) -> usize {
@@ -327,8 +350,14 @@ mod tests {
         let mut other = whole.clone();
         other[0] = b'X';
         assert!(Shard::held(other).is_err());
-        let mut other = whole;
+        let mut other = whole.clone();
         *other.last_mut().unwrap() = 9;
         assert!(Shard::held(other).unwrap_err().contains("do not end"));
+        assert_eq!(Shard::held(whole.clone()).unwrap().verify(), Ok(()));
+        let mut other = whole;
+        let ids = other.len() - 24;
+        other[ids] ^= 1;
+        let flipped = Shard::held(other).unwrap();
+        assert!(flipped.verify().unwrap_err().contains("checksum"));
     }
 }

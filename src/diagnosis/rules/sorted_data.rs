@@ -27,7 +27,9 @@ const GAP: f64 = 0.1;
 fn judge(view: &View<'_>) -> Option<Finding> {
     let loss = view.loss()?;
     let val = view.state.latest(metric::VAL_LOSS)?;
-    if view.state.step < view.patience() || val - loss.now < GAP * loss.now {
+    // A loss that diverged wanders, whatever the order.
+    let diverged = loss.now >= loss.start;
+    if diverged || view.state.step < view.patience() || val - loss.now < GAP * loss.now {
         return None;
     }
     let correlation = correlation(
