@@ -72,7 +72,7 @@ impl Branch {
             // Another member, as a whole, not one of its settings.
             let optimizer = path.strip_prefix("optimizer.");
             let optimizer = optimizer.is_some_and(|member| !member.contains('.'));
-            SHAPES.iter().any(|shape| under(shape)) || optimizer
+            SHAPES.iter().any(under) || optimizer
         };
         let first = self.changes.iter().find(|(path, ..)| shaped(path));
         if let Some((path, was, is)) = first {
