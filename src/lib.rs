@@ -11,6 +11,7 @@
 //! | 5 | [`engine`] | the training loop, preflight, checkpoints, inference |
 //! | 5 | [`advisor`] | before a run: which method, the wizard's questions |
 //! | 5 | [`plan`] | before a run: memory, time and cost |
+//! | 4 | [`tasks`] | evaluation tasks: what a model is asked and how its answers count |
 //! | 4 | [`spec`] | presets and overrides → a validated `RunSpec` |
 //! | 3 | [`methods`] | losses, one file per training method |
 //! | 3 | [`rewards`] | what an answer is worth, one file per rule |
@@ -48,5 +49,6 @@ pub mod probes;
 pub mod rewards;
 pub mod run;
 pub mod spec;
+pub mod tasks;
 pub mod ui;
 pub mod wire;

@@ -54,6 +54,17 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
     (&["presets", "list"], 0, &[]),
     (&["presets", "show", "quickstart", "--origins"], 0, &[]),
     (&["completions", "bash"], 0, &[]),
+    (&["eval", "--list"], 0, &[]),
+    (
+        &["eval", "gone", "--tasks", "arc,made_sort", "--limit", "2"],
+        2,
+        &["no task is called `arc`", "arc_easy", "eval --list"],
+    ),
+    (
+        &["eval", "gone", "--tasks", "made_sort", "--shots", "2"],
+        2,
+        &["names no source of worked examples"],
+    ),
     (&["fly"], 2, &["unrecognized subcommand 'fly'"]),
     (&["completions", "basic"], 2, &["invalid value 'basic'"]),
     (&["chat", "x", "--top-p", "2"], 2, &["at most 1"]),

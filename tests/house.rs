@@ -40,6 +40,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "methods", "rewards", "nn", "optim", "data", "embed", "hf", "hub", "models",
         ],
     ),
+    ("tasks", &["spec", "data", "models", "nn", "embed"]),
     (
         "engine",
         &[
@@ -96,6 +97,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "link",
             "advisor",
             "engine",
+            "tasks",
             "plan",
             "spec",
             "models",

@@ -7,6 +7,7 @@ mod out;
 pub mod args;
 mod attach;
 mod bench;
+mod branch;
 mod chat;
 mod completions;
 mod control;
@@ -14,6 +15,7 @@ mod data;
 mod diagnose;
 mod doctor;
 mod engine_cmd;
+mod eval;
 pub mod exit;
 mod export;
 mod finding;
@@ -143,6 +145,7 @@ enum Verb {
     Export(export::Args),
     Quantize(quantize::Args),
     Score(score::Args),
+    Eval(eval::Args),
     New(new::Args),
     Import(import::Args),
     Init(init::Args),
@@ -214,6 +217,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Export(args) => export::run(&args, &cx),
         Verb::Quantize(args) => quantize::run(&args, &cx),
         Verb::Score(args) => score::run(&args, &cx),
+        Verb::Eval(args) => eval::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),
         Verb::Import(args) => import::run(args, &cx),
         Verb::Init(args) => init::run(&args, &cx),

@@ -300,6 +300,26 @@ pub(crate) struct Extent {
     pub tokens: usize,
 }
 
+/// What a model makes of given tokens.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Scores {
+    /// Log-probability of each, in nats.
+    pub logps: Vec<f32>,
+    /// How many of them are the most likely token at their place.
+    pub greedy: usize,
+}
+
+impl Scores {
+    /// One more token, by the logits (V) at its place.
+    fn push_row(&mut self, logits: &[f32], target: u32) {
+        let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum: f64 = logits.iter().map(|x| f64::from(x - max).exp()).sum();
+        let own = logits[target as usize];
+        self.logps.push((f64::from(own - max) - sum.ln()) as f32);
+        self.greedy += usize::from(own >= max);
+    }
+}
+
 /// Texts being read. Weights are those of the moment at which reading began.
 pub(crate) enum Decoding<'a> {
     /// One text after the other.
@@ -452,6 +472,74 @@ impl<'a> Decoding<'a> {
             } => {
                 texts.take_up(pieces, ids);
                 threads::team(|| pass.next_logits(plan, ids, texts, logits));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads on in several texts, (text, tokens, targets) in the order of the texts, and returns for each piece the
+    /// log-probability (nats) of the target behind each of its tokens and whether it is the most likely one.
+    pub fn score_batch(&mut self, pieces: &[(usize, &[u32], &[u32])]) -> Result<Vec<Scores>> {
+        debug_assert!(pieces.is_sorted_by_key(|(text, ..)| *text));
+        let mut scores = vec![Scores::default(); pieces.len()];
+        let mut at = 0;
+        while at < pieces.len() {
+            let mut tokens = 0;
+            let fits = pieces[at..].iter().take_while(|(_, inputs, _)| {
+                tokens += inputs.len();
+                tokens <= CHUNK
+            });
+            let to = at + fits.count().max(1);
+            let (part, into) = (&pieces[at..to], &mut scores[at..to]);
+            match part {
+                // A long piece goes alone, chunk by chunk.
+                [(text, inputs, targets)] => {
+                    for (inputs, targets) in inputs.chunks(CHUNK).zip(targets.chunks(CHUNK)) {
+                        self.score_chunk(&[(*text, inputs, targets)], into)?;
+                    }
+                }
+                several => self.score_chunk(several, into)?,
+            }
+            at = to;
+        }
+        Ok(scores)
+    }
+
+    fn score_chunk(
+        &mut self,
+        pieces: &[(usize, &[u32], &[u32])],
+        scores: &mut [Scores],
+    ) -> Result<()> {
+        match self {
+            Decoding::Composite { decoder, pasts } => {
+                for ((text, inputs, targets), scores) in pieces.iter().zip(scores) {
+                    let ids = Tensor::from_slice(inputs, (1, inputs.len()), &decoder.device())?;
+                    let hidden = decoder.hidden(&ids, &mut pasts[*text], None)?;
+                    let logits = decoder.logits(&hidden.i(0)?)?.to_dtype(DType::F32)?;
+                    for (row, target) in logits.to_vec2::<f32>()?.iter().zip(*targets) {
+                        scores.push_row(row, *target);
+                    }
+                }
+            }
+            Decoding::Fused {
+                plan,
+                pass,
+                texts,
+                ids,
+            } => {
+                let read: Vec<(usize, &[u32])> = pieces.iter().map(|(t, i, _)| (*t, *i)).collect();
+                let targets: Vec<u32> = pieces.iter().flat_map(|(.., t)| *t).copied().collect();
+                texts.take_up(&read, ids);
+                threads::enter(|| pass.next_logps(plan, ids, &targets, texts));
+                let mut row = 0;
+                for ((_, inputs, _), scores) in pieces.iter().zip(scores) {
+                    let rows = row..row + inputs.len();
+                    scores.logps.extend(&pass.outputs.logp[rows.clone()]);
+                    // 1 where the target is the most likely token.
+                    let hits = pass.outputs.top1[rows].iter().filter(|hit| **hit > 0.5);
+                    scores.greedy += hits.count();
+                    row += inputs.len();
+                }
             }
         }
         Ok(())

@@ -5,6 +5,7 @@ pub mod adapter;
 mod checkpointing;
 mod composite;
 mod config;
+pub mod continuations;
 mod faults;
 mod flops;
 pub mod footprint;

@@ -5,11 +5,13 @@ mod builtin;
 mod choose;
 mod dialect;
 mod json;
+mod row;
 mod scan;
 mod vet;
 
 pub use builtin::{BUILTIN, Builtin};
 pub use choose::AUTO;
+pub use row::{Formula, RowTemplate};
 pub(super) use vet::PARSER;
 
 use super::{DataError, Message};

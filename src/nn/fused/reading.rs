@@ -30,6 +30,15 @@ impl Pass {
         self.arena.free(last);
     }
 
+    /// Reads the pieces that `texts` has taken up and fills `outputs` with one row for each token of `ids`: the
+    /// log-probability of the target at its place, and the top-1 token.
+    pub fn next_logps(&mut self, plan: &Plan, ids: &[u32], targets: &[u32], texts: &mut Texts) {
+        self.targets.clear();
+        self.targets.extend_from_slice(targets);
+        let hidden = self.hidden(plan, (ids, None), ids.len(), Some(texts));
+        self.head_forward(plan, hidden);
+    }
+
     /// Attention of each text's new tokens over all that it holds.
     pub(super) fn cached_attention(
         &mut self,

@@ -1,0 +1,287 @@
+//! `llmtui eval`: tasks put to one model or to several, with standard errors, differences and all answers kept.
+
+mod show;
+
+use super::Context;
+use super::exit::{Exit, Failure};
+use super::model_ref;
+use crate::base::child::Child;
+use crate::base::clock::Clock;
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::data::tokenizer;
+use crate::engine::checkpoint::Manifest;
+use crate::models::{ModelSource, Parts};
+use crate::tasks::{self, Outcome, Prepared, Progress, Request, Run, Subject, TaskError};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Put evaluation tasks to models: accuracies with standard errors, differences, every answer kept
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui eval runs/…/checkpoints/step-001000
+  llmtui eval HuggingFaceTB/SmolLM2-135M --tasks arc_easy,hellaswag --limit 200
+  llmtui eval base-model my-run --tasks gsm8k,./mine.yaml --json
+
+Prompts, tokens and metrics follow lm-evaluation-harness 0.4. Rows of public tasks come from the hub and its cache; what
+cannot be had is said before anything is computed. Answers go to --out as JSON lines; a run that was broken off goes on
+where it ended, and what was asked before is not asked again. docs/evaluation.md says more.")]
+pub struct Args {
+    /// Checkpoint folders, runs (their best checkpoint), Hugging Face model folders, GGUF files or hub ids; the first is
+    /// what others are compared with
+    #[arg(value_name = "MODEL", required_unless_present = "list")]
+    pub models: Vec<String>,
+    /// Tasks by name or by path of a .yaml file. Default: the made-up ones, which need no network
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub tasks: Vec<String>,
+    /// Ask only the first N rows of each task
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+    /// Worked examples in front of each prompt, in place of the task's own number
+    #[arg(long, value_name = "N")]
+    pub shots: Option<usize>,
+    /// Folder of the answers
+    #[arg(long, value_name = "DIR", default_value = "evals")]
+    pub out: PathBuf,
+    /// Show the results of each group of a task, too (subjects of mmlu)
+    #[arg(long)]
+    pub groups: bool,
+    /// List the tasks
+    #[arg(long)]
+    pub list: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Asked where nobody says what.
+const BY_DEFAULT: &[&str] = &[
+    "made_arithmetic",
+    "made_sort",
+    "made_recall",
+    "made_needle_16",
+];
+
+/// A model on the command line.
+pub(super) struct Asked {
+    /// As it was named.
+    word: String,
+    /// For tables.
+    name: String,
+    path: PathBuf,
+    fingerprint: String,
+    /// What stands in front of its prompts; known once it was loaded.
+    begins_with: Option<String>,
+    /// By task.
+    outcomes: Vec<Outcome>,
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let config_dir = cx.env.config_dir.as_deref();
+    if args.list {
+        let listed = tasks::list(config_dir).map_err(|e| failed(&e))?;
+        return write(&show::list(&listed));
+    }
+    let prepared = prepare(args, cx)?;
+    let mut models = Vec::new();
+    for word in &args.models {
+        models.push(find(word, cx)?);
+    }
+    for model in &mut models {
+        ask(args, cx, model, &prepared)?;
+    }
+    write(&match args.json {
+        true => show::json(args, &models, &prepared)?,
+        false => show::text(args, &models, &prepared),
+    })
+}
+
+fn write(text: &str) -> anyhow::Result<Exit> {
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+fn failed(error: &TaskError) -> Failure {
+    let (what, hint) = (one_line(&error.to_string()), one_line(&error.hint()));
+    match error.is_outage() {
+        true => Failure::machine(what, hint),
+        false => Failure::yours(what, hint),
+    }
+}
+
+/// All rows of all tasks, before anything is computed. All that cannot be had is named at once.
+fn prepare(args: &Args, cx: &Context) -> anyhow::Result<Vec<Prepared>> {
+    let words: Vec<&str> = match args.tasks.is_empty() {
+        true => BY_DEFAULT.to_vec(),
+        false => args.tasks.iter().map(String::as_str).collect(),
+    };
+    let read = crate::data::inspect::reading(&cx.env);
+    let one = |word: &str| -> Result<Prepared, TaskError> {
+        let mut task = tasks::load(word, cx.env.config_dir.as_deref())?;
+        if let Some(shots) = args.shots {
+            task = task.with_shots(shots)?;
+        }
+        task.prepare(args.limit.map(|n| n as usize), &read)
+    };
+    let (mut prepared, mut errors) = (Vec::new(), Vec::new());
+    for word in words {
+        match one(word) {
+            Ok(task) => prepared.push(task),
+            Err(error) => errors.push(error),
+        }
+    }
+    match errors.as_slice() {
+        [] => Ok(prepared),
+        [error] => Err(failed(error).into()),
+        [first, ..] => {
+            let lines: Vec<String> = errors.iter().map(|e| one_line(&e.to_string())).collect();
+            let mut failure = failed(first);
+            failure.what = format!(
+                "{} tasks cannot be had:\n  {}",
+                errors.len(),
+                lines.join("\n  ")
+            );
+            Err(failure.into())
+        }
+    }
+}
+
+fn find(word: &str, cx: &Context) -> anyhow::Result<Asked> {
+    let path = model_ref::find(word, Parts::Everything, cx)?;
+    Manifest::verify_if_any(&path)
+        .map_err(|e| Failure::yours(one_line(&e.to_string()), "take another checkpoint"))?;
+    let fingerprint = tasks::fingerprint(&path).map_err(|e| failed(&e))?;
+    Ok(Asked {
+        word: word.into(),
+        name: name(&path, word),
+        path,
+        fingerprint,
+        begins_with: None,
+        outcomes: Vec::new(),
+    })
+}
+
+/// A checkpoint is called after its run, what the hub's cache holds after its id, others by their own name.
+fn name(path: &Path, word: &str) -> String {
+    let part = |path: Option<&Path>| {
+        let name = path.and_then(Path::file_name).unwrap_or_default();
+        one_line(&name.to_string_lossy())
+    };
+    let above = path.parent();
+    match (part(above).as_str(), Path::new(word).exists()) {
+        ("checkpoints", _) => format!(
+            "{} {}",
+            part(above.and_then(Path::parent)),
+            part(Some(path))
+        ),
+        ("snapshots", false) => one_line(word),
+        _ => part(Some(path)),
+    }
+}
+
+fn ask(args: &Args, cx: &Context, model: &mut Asked, prepared: &[Prepared]) -> anyhow::Result<()> {
+    let own = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let plain: String = model
+        .name
+        .chars()
+        .map(|c| if own(c) { c } else { '-' })
+        .collect();
+    let plain = plain.trim_start_matches('.');
+    let folder = args
+        .out
+        .join(format!("{plain}-{}", &model.fingerprint[..8]));
+    let mut subject: Option<Subject> = None;
+    for task in prepared {
+        let request = Request {
+            prepared: task,
+            folder: &folder,
+            model: &model.name,
+            fingerprint: &model.fingerprint,
+        };
+        let mut run = Run::open(request).map_err(|e| failed(&e))?;
+        if !run.is_whole() {
+            let loaded = match &mut subject {
+                Some(loaded) => loaded,
+                None => subject.insert(load(&model.path)?),
+            };
+            model.begins_with = Some(loaded.begins_with());
+            let name = format!("{} · {}", model.name, task.task.config().name);
+            let mut teller = Teller::new(cx, name);
+            let asked = run.ask(loaded, &mut |progress| teller.tell(progress));
+            teller.end();
+            asked.map_err(|e| failed(&e))?;
+        }
+        model.outcomes.push(run.finish());
+    }
+    Ok(())
+}
+
+fn load(path: &Path) -> anyhow::Result<Subject> {
+    let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
+    let source = ModelSource::open(path).map_err(|e| yours(e.to_string(), e.hint()))?;
+    let tokenizer = tokenizer::load(path, &Child::of_this_program())
+        .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it"))?;
+    let subject = Subject::load(&source, tokenizer);
+    Ok(subject.map_err(|e| yours(e.to_string(), e.hint()))?)
+}
+
+/// Says how far a task is: on one line of a terminal, elsewhere every ten seconds.
+struct Teller<'a> {
+    clock: &'a dyn Clock,
+    name: String,
+    begun: Duration,
+    last: Option<Duration>,
+    terminal: bool,
+}
+
+/// Length of the line to overwrite.
+const COLUMNS: usize = 79;
+
+impl<'a> Teller<'a> {
+    fn new(cx: &'a Context, name: String) -> Self {
+        Teller {
+            clock: &cx.clock,
+            name,
+            begun: cx.clock.elapsed(),
+            last: None,
+            terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn tell(&mut self, progress: Progress) {
+        let now = self.clock.elapsed();
+        let step = match self.terminal {
+            true => Duration::from_millis(200),
+            false => Duration::from_secs(10),
+        };
+        let since = now.saturating_sub(self.last.unwrap_or(self.begun));
+        if since < step {
+            return;
+        }
+        self.last = Some(now);
+        let share = progress.work as f64 / progress.of_work.max(1) as f64;
+        let spent = now.saturating_sub(self.begun).as_secs_f64();
+        let left = Duration::from_secs_f64(spent * (1.0 - share) / share.max(1e-9));
+        let line = format!(
+            "{}: {} of {} items, {} left",
+            self.name,
+            progress.items,
+            progress.of,
+            human::duration(left)
+        );
+        let shown: String = line.chars().take(COLUMNS).collect();
+        let mut out = std::io::stderr().lock();
+        let _ = match self.terminal {
+            true => write!(out, "\r\x1b[2K{shown}"),
+            false => writeln!(out, "{line}"),
+        };
+        let _ = out.flush();
+    }
+
+    fn end(&self) {
+        if self.terminal && self.last.is_some() {
+            let _ = write!(std::io::stderr(), "\r\x1b[2K");
+        }
+    }
+}

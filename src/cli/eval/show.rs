@@ -1,0 +1,228 @@
+//! Results as a table, and as JSON.
+
+use super::{Args, Asked};
+use crate::base::text::one_line;
+use crate::tasks::{Comparison, Listed, Prepared, Reading, Summary, compare, summarize};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// Flipped items that a table names.
+const FLIPS: usize = 8;
+
+pub(super) fn list(listed: &[Listed]) -> String {
+    let width = listed
+        .iter()
+        .map(|l| l.name.chars().count())
+        .max()
+        .unwrap_or(0);
+    let mut out = String::new();
+    for task in listed {
+        let _ = write!(
+            out,
+            "{:<width$}  {}",
+            one_line(&task.name),
+            one_line(&task.summary)
+        );
+        if let Some(file) = &task.file {
+            let _ = write!(out, "  ({})", one_line(&file.display().to_string()));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn summaries(model: &Asked, prepared: &[Prepared]) -> Vec<Summary> {
+    let each = prepared.iter().zip(&model.outcomes);
+    each.map(|(task, outcome)| summarize(task.task.config(), &outcome.records))
+        .collect()
+}
+
+/// Every other model against the first, by task.
+fn comparisons(models: &[Asked], summary: &Summary, task: usize) -> Vec<Option<Comparison>> {
+    let base = &models[0].outcomes[task].records;
+    let others = models.iter().skip(1);
+    // Accuracies are means of scores; for the others the mean log-probability is compared.
+    let metric = match summary.headline.as_str() {
+        "perplexity" | "bits_per_byte" => "logp",
+        metric => metric,
+    };
+    others
+        .map(|model| compare(metric, base, &model.outcomes[task].records))
+        .collect()
+}
+
+/// What a metric is, in words.
+fn meaning(metric: &str) -> &'static str {
+    match metric {
+        "acc" => "share of right answers",
+        "acc_norm" => "the same, log-probability per character of the choice (lm-eval's acc_norm)",
+        "acc_norm_tokens" => "the same, log-probability per token of the choice",
+        "perplexity" => "exp of the mean loss",
+        "bits_per_byte" => "bits of loss per byte of text",
+        _ => "share of answers that equal the target",
+    }
+}
+
+fn number(reading: &Reading) -> String {
+    match reading.stderr {
+        Some(stderr) if reading.value.abs() < 1e4 => format!("{:.4} ± {stderr:.4}", reading.value),
+        Some(stderr) => format!("{:.3e} ± {stderr:.0e}", reading.value),
+        None => format!("{:.4}", reading.value),
+    }
+}
+
+pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> String {
+    let mut out = String::new();
+    let all: Vec<Vec<Summary>> = models
+        .iter()
+        .map(|model| summaries(model, prepared))
+        .collect();
+    for (letter, model) in ('A'..).zip(models) {
+        let mark = match models.len() {
+            1 => String::new(),
+            _ => format!("{letter}  "),
+        };
+        let _ = write!(out, "{mark}{}  {}", model.name, &model.fingerprint[..8]);
+        let _ = match &model.begins_with {
+            Some(words) => writeln!(out, "  ({})", one_line(words)),
+            None => writeln!(out, "  (all of it asked before)"),
+        };
+    }
+    let mut metrics: Vec<String> = Vec::new();
+    for (at, first) in all[0].iter().enumerate() {
+        let shots = match first.shots {
+            0 => String::new(),
+            n => format!(", {n} worked examples"),
+        };
+        let _ = writeln!(
+            out,
+            "\n{} v{}  {} items{shots}",
+            first.task, first.version, first.items
+        );
+        let shown = first
+            .readings
+            .iter()
+            .filter(|r| args.groups || r.group.is_none());
+        for reading in shown {
+            if !metrics.contains(&reading.metric) {
+                metrics.push(reading.metric.clone());
+            }
+            let group = reading
+                .group
+                .as_deref()
+                .map_or(String::new(), |g| format!(" {}", one_line(g)));
+            let mark = if reading.metric == first.headline {
+                "*"
+            } else {
+                " "
+            };
+            let _ = write!(out, " {mark} {:<24}", format!("{}{group}", reading.metric));
+            for summaries in &all {
+                let same = |r: &&Reading| r.metric == reading.metric && r.group == reading.group;
+                let found = summaries[at].readings.iter().find(same);
+                let _ = write!(out, "  {:>18}", found.map_or_else(|| "–".into(), number));
+            }
+            out.push('\n');
+        }
+        for (letter, found) in ('B'..).zip(comparisons(models, first, at)) {
+            if let Some(found) = found {
+                out += &difference(letter, &found);
+            }
+        }
+        let cut = all
+            .iter()
+            .map(|summaries| summaries[at].cut)
+            .max()
+            .unwrap_or(0);
+        if cut > 0 {
+            let _ = writeln!(
+                out,
+                "   {cut} prompts were longer than the context and lost their beginning"
+            );
+        }
+    }
+    out.push('\n');
+    for metric in metrics {
+        let _ = writeln!(out, "{metric}: {}", meaning(&metric));
+    }
+    let _ = writeln!(
+        out,
+        "*: stands for the task · ±: standard error · answers: {}",
+        folder(models)
+    );
+    out
+}
+
+fn folder(models: &[Asked]) -> String {
+    let files = models.iter().filter_map(|m| m.outcomes.first());
+    let folders: Vec<String> = files
+        .filter_map(|outcome| outcome.file.parent())
+        .map(|folder| one_line(&folder.display().to_string()))
+        .collect();
+    folders.join(", ")
+}
+
+fn difference(letter: char, found: &Comparison) -> String {
+    let stderr = found.stderr.map_or(String::new(), |s| format!(" ± {s:.4}"));
+    let mut out = format!(
+        "   {letter} − A  {} {:+.4}{stderr}  95 % from {:+.4} to {:+.4}, p = {:.4}\n",
+        found.metric, found.difference, found.interval[0], found.interval[1], found.p
+    );
+    let named = |won: bool| -> Option<String> {
+        let items: Vec<String> = found
+            .flips
+            .iter()
+            .filter(|flip| flip.won == won)
+            .map(|flip| flip.item.to_string())
+            .collect();
+        let shown = items[..items.len().min(FLIPS)].join(", ");
+        let more = if items.len() > FLIPS { ", …" } else { "" };
+        (!items.is_empty()).then(|| format!("{} ({shown}{more})", items.len()))
+    };
+    if let Some(won) = named(true) {
+        let _ = writeln!(out, "   only {letter} is right in items {won}");
+    }
+    if let Some(lost) = named(false) {
+        let _ = writeln!(out, "   only A is right in items {lost}");
+    }
+    out
+}
+
+pub(super) fn json(args: &Args, models: &[Asked], prepared: &[Prepared]) -> anyhow::Result<String> {
+    let of_model = |model: &Asked| -> Value {
+        let tasks = summaries(model, prepared);
+        let tasks = tasks.iter().zip(&model.outcomes).map(|(summary, outcome)| {
+            let mut value = json!(summary);
+            value["answers"] = json!(outcome.file.display().to_string());
+            value["asked_before"] = json!(outcome.kept);
+            value
+        });
+        json!({
+            "model": model.word,
+            "name": model.name,
+            "fingerprint": model.fingerprint,
+            "tasks": tasks.collect::<Vec<_>>(),
+        })
+    };
+    let mut value = json!({
+        "limit": args.limit,
+        "models": models.iter().map(of_model).collect::<Vec<_>>(),
+    });
+    if models.len() > 1 {
+        let first = summaries(&models[0], prepared);
+        let each = first.iter().enumerate().flat_map(|(at, summary)| {
+            let found = comparisons(models, summary, at)
+                .into_iter()
+                .zip(&models[1..]);
+            found.filter_map(|(found, model)| {
+                let mut value = json!(found?);
+                value["task"] = json!(summary.task);
+                value["model"] = json!(model.word);
+                value["against"] = json!(models[0].word);
+                Some(value)
+            })
+        });
+        value["comparisons"] = each.collect();
+    }
+    Ok(format!("{}\n", serde_json::to_string_pretty(&value)?))
+}

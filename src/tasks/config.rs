@@ -1,0 +1,136 @@
+//! A task as its YAML file says it.
+
+use crate::data::source::SourceConfig;
+use serde::{Deserialize, Serialize};
+
+/// What is asked of the model for each row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Which of several continuations is the most likely one.
+    Choice,
+    /// How likely one continuation is, and whether it is the most likely one token for token.
+    Continuation,
+    /// How likely the whole text of a row is.
+    Text,
+    /// An answer is written, greedily, and compared with the target.
+    Answer,
+}
+
+/// Worked examples in front of each prompt: the first ones of a source, in its order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shots {
+    pub source: SourceConfig,
+    pub count: usize,
+    /// An expression: examples come from rows where it has the same value as in the row asked.
+    #[serde(default)]
+    pub same: Option<String>,
+}
+
+/// Which of several matches counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Take {
+    #[default]
+    First,
+    Last,
+}
+
+/// How the answer proper is found in what the model wrote.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Extract {
+    /// The metric's name.
+    pub name: String,
+    /// A regular expression; its first group that matched, or all of it. Without one the whole answer counts.
+    #[serde(default)]
+    pub pattern: Option<String>,
+    #[serde(default)]
+    pub take: Take,
+}
+
+/// How answers are written and compared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AnswerConfig {
+    /// The answer ends before the first of these.
+    pub until: Vec<String>,
+    pub max_new_tokens: usize,
+    /// One metric each.
+    pub extract: Vec<Extract>,
+    /// Regular expressions taken out of answer and target before they are compared.
+    pub ignore: Vec<String>,
+    pub ignore_case: bool,
+}
+
+impl Default for AnswerConfig {
+    fn default() -> AnswerConfig {
+        AnswerConfig {
+            until: vec!["\n".into()],
+            max_new_tokens: 256,
+            extract: vec![Extract {
+                name: "exact".into(),
+                pattern: None,
+                take: Take::First,
+            }],
+            ignore: Vec::new(),
+            ignore_case: false,
+        }
+    }
+}
+
+/// One task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskConfig {
+    pub name: String,
+    /// Counts up with every change that changes results.
+    pub version: u32,
+    /// One sentence.
+    pub summary: String,
+    /// Where the task was published.
+    #[serde(default)]
+    pub reference: String,
+    pub kind: Kind,
+    pub source: SourceConfig,
+    #[serde(default)]
+    pub shots: Option<Shots>,
+    /// A template that stands once in front of everything.
+    #[serde(default)]
+    pub description: String,
+    /// A template: what stands before the continuation. For `text`, the text.
+    #[serde(default)]
+    pub prompt: String,
+    /// An expression with a list of prompts in place of `prompt`: the continuation is `target`, and the prompt after which it
+    /// is the most likely one is the model's choice.
+    #[serde(default)]
+    pub prompts: Option<String>,
+    /// An expression with the list of continuations.
+    #[serde(default)]
+    pub choices: Option<String>,
+    /// An expression: the number of the right choice from 0, true for 1, or one of `labels`.
+    #[serde(default)]
+    pub gold: Option<String>,
+    /// An expression: what the choices are called.
+    #[serde(default)]
+    pub labels: Option<String>,
+    /// A template: the right continuation, or what the answer is compared with.
+    #[serde(default)]
+    pub target: Option<String>,
+    /// Stands between a prompt and a continuation.
+    #[serde(default = "space")]
+    pub delimiter: String,
+    /// An expression: results are also given for each of its values.
+    #[serde(default)]
+    pub group: Option<String>,
+    /// The metric that stands for the task. Default: `acc_norm` or the first of its metrics.
+    #[serde(default)]
+    pub headline: Option<String>,
+    #[serde(default)]
+    pub answer: AnswerConfig,
+}
+
+fn space() -> String {
+    " ".into()
+}

@@ -1,0 +1,76 @@
+//! What can be wrong with tasks and their runs.
+
+use crate::base::text::one_line;
+use crate::data::DataError;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, thiserror::Error)]
+pub enum TaskError {
+    #[error("no task is called `{said}`; known are {known}")]
+    Unknown { said: String, known: String },
+    #[error("{place}: {what}")]
+    File { place: String, what: String },
+    #[error("the rows of {task} cannot be had: {why}")]
+    Rows { task: String, why: DataError },
+    #[error("{task}: {why}")]
+    Row { task: String, why: DataError },
+    #[error("{task}, {place}: {what}")]
+    Item {
+        task: String,
+        place: String,
+        what: String,
+    },
+    #[error("{path}: {source}")]
+    Io {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("the model cannot compute: {0}")]
+    Model(String),
+}
+
+impl TaskError {
+    pub(super) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> TaskError {
+        let path = path.to_path_buf();
+        move |source| TaskError::Io { path, source }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Cow<'static, str> {
+        match self {
+            TaskError::Unknown { .. } => {
+                "llmtui eval --list; a path of a .yaml file works too".into()
+            }
+            TaskError::File { .. } => "docs/evaluation.md says what a task file holds".into(),
+            TaskError::Rows { why, .. } => match why.hint() {
+                hint if hint.is_empty() => "leave the task out with --tasks".into(),
+                hint => format!("{hint}; or leave the task out with --tasks").into(),
+            },
+            TaskError::Row { why, .. } => why.hint(),
+            TaskError::Item { .. } => "correct the task's file, or its rows".into(),
+            TaskError::Io { .. } => "check the room and the permissions there".into(),
+            TaskError::Model(_) => "check the model's files: llmtui inspect MODEL".into(),
+        }
+    }
+
+    /// Whether the network or the disk is to blame, and nothing that the user wrote.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            TaskError::Rows {
+                why: DataError::Hub(error),
+                ..
+            } => error.is_outage(),
+            TaskError::Io { .. } | TaskError::Model(_) => true,
+            _ => false,
+        }
+    }
+
+    pub(super) fn item(task: &str, place: &str, what: impl AsRef<str>) -> TaskError {
+        TaskError::Item {
+            task: task.into(),
+            place: one_line(place),
+            what: one_line(what.as_ref()),
+        }
+    }
+}

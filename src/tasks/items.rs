@@ -1,0 +1,243 @@
+//! From rows to what is asked of the model: prompts with their worked examples, continuations, targets.
+
+use super::config::Kind;
+use super::error::TaskError;
+use super::task::Task;
+use crate::data::{DataError, Record};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// Stands between worked examples, and between the last one and the prompt.
+const BETWEEN: &str = "\n\n";
+
+/// What is asked for one row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Item {
+    /// From 0, in the order of the source.
+    pub number: usize,
+    pub place: String,
+    pub group: Option<String>,
+    pub asked: Asked,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum Asked {
+    /// (context, continuation) of each choice, what their lengths are measured by, and the right one.
+    Choice {
+        pairs: Vec<(String, String)>,
+        choices: Vec<String>,
+        gold: usize,
+    },
+    Continuation {
+        context: String,
+        continuation: String,
+    },
+    Text(String),
+    Answer {
+        prompt: String,
+        target: String,
+    },
+}
+
+type Row = Map<String, Value>;
+
+struct Maker<'a> {
+    task: &'a Task,
+    shots: &'a [Record],
+}
+
+/// One item a row.
+///
+/// # Errors
+/// A row that lacks what a template asks for, or has no right choice.
+pub(super) fn items(
+    task: &Task,
+    rows: &[Record],
+    shots: &[Record],
+) -> Result<Vec<Item>, TaskError> {
+    let maker = Maker { task, shots };
+    let made = rows.iter().enumerate().map(|(number, row)| {
+        let place = row.place.to_string();
+        let fail = |fault: Fault| match fault {
+            Fault::Data(why) => TaskError::Row {
+                task: format!("{}, {place}", task.config.name),
+                why,
+            },
+            Fault::Said(what) => TaskError::item(&task.config.name, &place, what),
+        };
+        let asked = maker.asked(row).map_err(fail)?;
+        let group = maker.group(&row.fields).map_err(fail)?;
+        Ok(Item {
+            number,
+            asked,
+            group,
+            place,
+        })
+    });
+    made.collect()
+}
+
+enum Fault {
+    Data(DataError),
+    Said(String),
+}
+
+impl From<DataError> for Fault {
+    fn from(error: DataError) -> Fault {
+        Fault::Data(error)
+    }
+}
+
+impl Maker<'_> {
+    fn group(&self, row: &Row) -> Result<Option<String>, Fault> {
+        let value = self.task.group.as_ref().map(|f| f.value(row)).transpose()?;
+        Ok(value.map(|value| said(&value)))
+    }
+
+    fn asked(&self, record: &Record) -> Result<Asked, Fault> {
+        let row = &record.fields;
+        let config = &self.task.config;
+        if config.kind == Kind::Text {
+            return Ok(Asked::Text(self.task.prompt.render(row)?));
+        }
+        let head = self.head(record)?;
+        let pair = |prompt: &str, continuation: &str| {
+            let continuation = format!("{}{continuation}", config.delimiter);
+            (format!("{head}{prompt}"), continuation)
+        };
+        if config.kind == Kind::Choice {
+            let (prompts, choices) = self.alternatives(row)?;
+            let gold = self.gold(row, choices.len())?;
+            let pairs = prompts.iter().zip(&choices);
+            return Ok(Asked::Choice {
+                pairs: pairs.map(|(p, c)| pair(p, c)).collect(),
+                choices,
+                gold,
+            });
+        }
+        let prompt = self.task.prompt.render(row)?;
+        let target = self.target(row)?;
+        Ok(match config.kind {
+            Kind::Answer => Asked::Answer {
+                prompt: format!("{head}{prompt}"),
+                target,
+            },
+            _ => {
+                let (context, continuation) = pair(&prompt, &target);
+                Asked::Continuation {
+                    context,
+                    continuation,
+                }
+            }
+        })
+    }
+
+    /// Prompts and continuations, as many of one as of the other.
+    fn alternatives(&self, row: &Row) -> Result<(Vec<String>, Vec<String>), Fault> {
+        if let Some(prompts) = &self.task.prompts {
+            let prompts = strings("prompts", &prompts.value(row)?)?;
+            let target = self.target(row)?;
+            let targets = vec![target; prompts.len()];
+            return Ok((prompts, targets));
+        }
+        let choices = match &self.task.choices {
+            Some(choices) => strings("choices", &choices.value(row)?)?,
+            None => Vec::new(),
+        };
+        let prompt = self.task.prompt.render(row)?;
+        Ok((vec![prompt; choices.len()], choices))
+    }
+
+    fn target(&self, row: &Row) -> Result<String, Fault> {
+        let target = self.task.target.as_ref().map(|t| t.render(row));
+        Ok(target.transpose()?.unwrap_or_default())
+    }
+
+    fn gold(&self, row: &Row, choices: usize) -> Result<usize, Fault> {
+        let Some(gold) = &self.task.gold else {
+            return Err(Fault::Said("the task names no `gold`".into()));
+        };
+        let value = gold.value(row)?;
+        let labels = self
+            .task
+            .labels
+            .as_ref()
+            .map(|f| f.value(row))
+            .transpose()?;
+        let found = match (&value, &labels) {
+            (Value::Bool(yes), _) => Some(usize::from(*yes)),
+            (value, Some(Value::Array(labels))) => {
+                let word = said(value);
+                labels.iter().position(|label| said(label) == word.trim())
+            }
+            (value, _) => said(value).trim().parse().ok(),
+        };
+        found.filter(|gold| *gold < choices).ok_or_else(|| {
+            Fault::Said(format!(
+                "`gold` is {value}, which is none of its {choices} choices"
+            ))
+        })
+    }
+
+    /// The description and the worked examples.
+    fn head(&self, record: &Record) -> Result<String, Fault> {
+        let row = &record.fields;
+        let mut head = self.task.description.render(row)?;
+        let count = self.task.config.shots.as_ref().map_or(0, |s| s.count);
+        let same = match &self.task.same {
+            Some(same) => Some((same, same.value(row)?)),
+            None => None,
+        };
+        let mut left = count;
+        for shot in self.shots {
+            let fits = match &same {
+                Some((formula, value)) => formula.value(&shot.fields)? == *value,
+                None => true,
+            };
+            // A row is no example for itself, where both come from one source.
+            if left == 0 || !fits || shot.fields == *row {
+                continue;
+            }
+            head += &self.worked(&shot.fields)?;
+            head += BETWEEN;
+            left -= 1;
+        }
+        match left {
+            0 => Ok(head),
+            _ => Err(Fault::Said(format!(
+                "{count} worked examples are asked for and only {} fit this row",
+                count - left
+            ))),
+        }
+    }
+
+    /// A row with its right answer.
+    fn worked(&self, row: &Row) -> Result<String, Fault> {
+        let delimiter = &self.task.config.delimiter;
+        let (prompt, answer) = match self.task.config.kind {
+            Kind::Choice => {
+                let (mut prompts, mut choices) = self.alternatives(row)?;
+                let gold = self.gold(row, choices.len())?;
+                (prompts.swap_remove(gold), choices.swap_remove(gold))
+            }
+            _ => (self.task.prompt.render(row)?, self.target(row)?),
+        };
+        Ok(format!("{prompt}{delimiter}{answer}"))
+    }
+}
+
+fn said(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn strings(name: &str, value: &Value) -> Result<Vec<String>, Fault> {
+    match value {
+        Value::Array(items) if !items.is_empty() => Ok(items.iter().map(said).collect()),
+        other => Err(Fault::Said(format!(
+            "`{name}` is {other}, and a list with something in it is needed"
+        ))),
+    }
+}

@@ -1,0 +1,136 @@
+//! Which tasks there are: shipped ones, the user's in `tasks/` of the configuration folder, files by their path.
+
+use super::config::TaskConfig;
+use super::error::TaskError;
+use super::task::Task;
+use crate::base::files::read_small_text;
+use crate::base::json::read;
+use crate::base::text::one_line;
+use crate::embed;
+use crate::spec::yaml;
+use std::path::{Path, PathBuf};
+
+/// Largest task file.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A task by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    pub name: String,
+    pub summary: String,
+    /// The file; none for a shipped task.
+    pub file: Option<PathBuf>,
+}
+
+/// All tasks by name; one of the user's takes the place of a shipped one of the same name.
+///
+/// # Errors
+/// A file that is no task.
+pub fn list(config_dir: Option<&Path>) -> Result<Vec<Listed>, TaskError> {
+    let mut found: Vec<Listed> = Vec::new();
+    for path in embed::list("assets/tasks") {
+        let task = parse(path, embed::text(path).unwrap_or_default())?;
+        found.push(Listed {
+            name: task.config().name.clone(),
+            summary: task.config().summary.clone(),
+            file: None,
+        });
+    }
+    let folder = config_dir.map(|dir| dir.join("tasks"));
+    let entries = folder.and_then(|folder| std::fs::read_dir(folder).ok());
+    for entry in entries.into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|e| e == "yaml") {
+            let task = of_file(&path)?;
+            found.retain(|listed| listed.name != task.config().name);
+            found.push(Listed {
+                name: task.config().name.clone(),
+                summary: task.config().summary.clone(),
+                file: Some(path),
+            });
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+/// A task by its name, or by the path of its file.
+///
+/// # Errors
+/// There is none, or the file is no task.
+pub fn load(word: &str, config_dir: Option<&Path>) -> Result<Task, TaskError> {
+    let path = Path::new(word);
+    if path.extension().is_some_and(|e| e == "yaml" || e == "yml") {
+        return of_file(path);
+    }
+    let listed = list(config_dir)?;
+    let found = listed.iter().find(|listed| listed.name == word);
+    match found.map(|listed| &listed.file) {
+        Some(Some(file)) => of_file(file),
+        Some(None) => {
+            let path = format!("assets/tasks/{word}.yaml");
+            parse(&path, embed::text(&path).unwrap_or_default())
+        }
+        None => Err(TaskError::Unknown {
+            said: one_line(word),
+            known: listed
+                .iter()
+                .map(|listed| one_line(&listed.name))
+                .collect::<Vec<_>>()
+                .join(", "),
+        }),
+    }
+}
+
+fn of_file(path: &Path) -> Result<Task, TaskError> {
+    let text = read_small_text(path, MAX_BYTES).map_err(TaskError::io(path))?;
+    let mut task = parse(&path.display().to_string(), &text)?;
+    let base = path.parent().unwrap_or(Path::new(""));
+    task.relative_to(base);
+    Ok(task)
+}
+
+fn parse(place: &str, text: &str) -> Result<Task, TaskError> {
+    let fault = |what: String| TaskError::File {
+        place: one_line(place),
+        what: one_line(&what),
+    };
+    let value = yaml::parse(text).map_err(|e| fault(e.to_string()))?;
+    let config: TaskConfig = read(&value).map_err(|e| fault(e.to_string()))?;
+    Task::new(config, text).map_err(fault)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shipped_files_are_tasks_under_their_own_names() {
+        let listed = list(None).unwrap();
+        assert!(listed.len() >= 15, "{}", listed.len());
+        for listed in listed {
+            assert!(embed::text(&format!("assets/tasks/{}.yaml", listed.name)).is_some());
+            assert_eq!(load(&listed.name, None).unwrap().config().name, listed.name);
+        }
+        let error = load("arc", None).unwrap_err();
+        assert!(error.to_string().contains("arc_easy"), "{error}");
+    }
+
+    #[test]
+    fn tasks_of_ones_own_are_found_by_name_and_by_path() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("tasks")).unwrap();
+        let file = dir.path().join("tasks/mine.yaml");
+        let text = "name: mine\nversion: 1\nsummary: s\nkind: text\nsource: rows.jsonl\nprompt: '{{ text }}'\n";
+        std::fs::write(&file, text).unwrap();
+        let listed = list(Some(dir.path())).unwrap();
+        assert!(listed.iter().any(|l| l.name == "mine" && l.file.is_some()));
+        assert!(load("mine", Some(dir.path())).is_ok());
+        std::fs::write(&file, text.replace("kind: text", "kind: poem")).unwrap();
+        let error = load(&file.display().to_string(), None).unwrap_err();
+        assert!(error.to_string().contains("mine.yaml: kind"), "{error}");
+        std::fs::write(&file, text.replace("kind: text", "kind: choice")).unwrap();
+        let error = load(&file.display().to_string(), None).unwrap_err();
+        assert!(error.to_string().contains("`gold`"), "{error}");
+    }
+}

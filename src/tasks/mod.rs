@@ -1,0 +1,31 @@
+//! Evaluation tasks: what a model is asked, how its answers count, and how sure the numbers are. A task is one YAML file
+//! under `assets/tasks`, or one of the user's. Prompts and tokens follow lm-evaluation-harness 0.4, so that numbers can be
+//! compared. Where models come from and how results are shown is decided elsewhere.
+
+mod answers;
+mod compare;
+mod config;
+mod encode;
+mod error;
+mod items;
+mod list;
+mod record;
+mod run;
+mod score;
+mod subject;
+mod summary;
+mod task;
+
+pub use compare::{Comparison, Flip, compare};
+pub use config::{Kind, TaskConfig};
+pub use error::TaskError;
+pub use items::Item;
+pub use list::{Listed, list, load};
+pub use record::Record;
+pub use run::{Outcome, Progress, Request, Run};
+pub use subject::{Subject, fingerprint};
+pub use summary::{Reading, Summary, summarize};
+pub use task::{Prepared, Task};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! What is kept of every item: a line of JSON with the prompt, what the model made of it and how it counts. The first line
+//! of a file says of what. A file that ends early is taken up where it ends.
+
+use super::error::TaskError;
+use crate::base::text::one_line;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+
+/// A continuation as the model sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Scored {
+    pub text: String,
+    /// Sum of the log-probabilities of its tokens, nats.
+    pub logp: f64,
+    pub tokens: usize,
+    /// Whether each of its tokens is the most likely one.
+    pub greedy: bool,
+}
+
+/// One item, answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The item's number, from 0.
+    pub item: usize,
+    pub place: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    pub prompt: String,
+    /// Prompts of the choices, where they differ from `prompt`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prompts: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scored: Vec<Scored>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gold: Option<usize>,
+    /// What the model wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// What was found in it, by metric.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub found: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// Tokens that the context had no room for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut: usize,
+    /// By metric.
+    pub scores: BTreeMap<String, f64>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over references"
+)]
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
+/// The first line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    pub task: String,
+    pub version: u32,
+    pub items: usize,
+    /// Of the task's file and everything asked.
+    pub digest: String,
+    pub model: String,
+    pub fingerprint: String,
+    pub llmtui: String,
+}
+
+/// A file of records under way.
+pub(super) struct Keeper {
+    file: File,
+    path: std::path::PathBuf,
+}
+
+impl Keeper {
+    /// Opens the file and returns what it holds already. One of another header begins anew.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn open(path: &Path, header: &Header) -> Result<(Keeper, Vec<Record>), TaskError> {
+        let (held, len) = match read(path)? {
+            Some((held, records, len)) if same(&held, header) => (records, len),
+            _ => (Vec::new(), 0),
+        };
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)
+            .map_err(TaskError::io(path))?;
+        // What stands behind the last whole line was cut off.
+        file.set_len(len).map_err(TaskError::io(path))?;
+        let mut keeper = Keeper {
+            file,
+            path: path.to_path_buf(),
+        };
+        use std::io::Seek;
+        keeper
+            .file
+            .seek(std::io::SeekFrom::End(0))
+            .map_err(TaskError::io(path))?;
+        if len == 0 {
+            keeper.line(header)?;
+        }
+        Ok((keeper, held))
+    }
+
+    /// Appends whole lines.
+    pub fn keep(&mut self, records: &[Record]) -> Result<(), TaskError> {
+        records.iter().try_for_each(|record| self.line(record))
+    }
+
+    fn line(&mut self, value: &impl Serialize) -> Result<(), TaskError> {
+        let mut line = serde_json::to_string(value).unwrap_or_default();
+        line.push('\n');
+        self.file
+            .write_all(line.as_bytes())
+            .map_err(TaskError::io(&self.path))
+    }
+}
+
+/// The program's own version does not matter.
+fn same(a: &Header, b: &Header) -> bool {
+    (&a.digest, &a.fingerprint, a.items) == (&b.digest, &b.fingerprint, b.items)
+}
+
+type Held = (Header, Vec<Record>, u64);
+
+/// The whole lines of a file, and how many bytes they take; none where there is no such file.
+fn read(path: &Path) -> Result<Option<Held>, TaskError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(TaskError::io(path)(e)),
+    };
+    let mut reader = BufReader::new(file);
+    let mut next = || -> Result<Option<String>, TaskError> {
+        let mut line = Vec::new();
+        reader
+            .read_until(b'\n', &mut line)
+            .map_err(TaskError::io(path))?;
+        let whole = line.last() == Some(&b'\n');
+        Ok(whole.then(|| String::from_utf8(line).ok()).flatten())
+    };
+    let Some(first) = next()? else {
+        return Ok(None);
+    };
+    let Ok(header) = serde_json::from_str::<Header>(&first) else {
+        return Err(TaskError::File {
+            place: one_line(&path.display().to_string()),
+            what: "it is no file of results: move it away, or choose another --out".into(),
+        });
+    };
+    let (mut records, mut len) = (Vec::new(), first.len() as u64);
+    while let Some(line) = next()? {
+        let Ok(record) = serde_json::from_str(&line) else {
+            break;
+        };
+        records.push(record);
+        len += line.len() as u64;
+    }
+    Ok(Some((header, records, len)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_ends_early_is_taken_up_where_it_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl");
+        let header = Header {
+            task: "t".into(),
+            version: 1,
+            items: 3,
+            digest: "d".into(),
+            model: "m".into(),
+            fingerprint: "f".into(),
+            llmtui: "0".into(),
+        };
+        let record = |item| Record {
+            item,
+            place: "p".into(),
+            group: None,
+            prompt: "é\n".into(),
+            prompts: vec![],
+            scored: vec![],
+            gold: None,
+            answer: None,
+            found: BTreeMap::new(),
+            target: None,
+            cut: 0,
+            scores: BTreeMap::from([("acc".into(), 1.0)]),
+        };
+        let (mut keeper, held) = Keeper::open(&path, &header).unwrap();
+        assert!(held.is_empty());
+        keeper.keep(&[record(2), record(0)]).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - 5]).unwrap();
+        let (mut keeper, held) = Keeper::open(&path, &header).unwrap();
+        assert_eq!(held, [record(2)]);
+        keeper.keep(&[record(0)]).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), whole);
+        let other = Header {
+            digest: "e".into(),
+            ..header
+        };
+        assert!(Keeper::open(&path, &other).unwrap().1.is_empty());
+        std::fs::write(&path, "not ours\n").unwrap();
+        assert!(Keeper::open(&path, &other).is_err());
+    }
+}

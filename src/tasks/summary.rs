@@ -1,0 +1,154 @@
+//! From records to numbers, each with its standard error.
+
+use super::config::{Kind, TaskConfig};
+use super::record::Record;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::f64::consts::LN_2;
+
+/// One number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    pub metric: String,
+    /// The part of the items that it is about; none for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    pub value: f64,
+    /// Standard error; none for fewer than two items.
+    pub stderr: Option<f64>,
+    pub n: usize,
+}
+
+/// What came of a task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    pub task: String,
+    pub version: u32,
+    pub shots: usize,
+    pub items: usize,
+    /// The metric that stands for the task.
+    pub headline: String,
+    /// All items first, then each group.
+    pub readings: Vec<Reading>,
+    /// Items whose prompt lost its beginning to the context.
+    pub cut: usize,
+}
+
+impl Summary {
+    /// The number that stands for the task.
+    pub fn headline(&self) -> Option<&Reading> {
+        let mut all = self.readings.iter().filter(|r| r.group.is_none());
+        all.find(|reading| reading.metric == self.headline)
+    }
+}
+
+/// A mean and its standard error, the sample's deviation over √n.
+pub(super) fn mean(values: &[f64]) -> (f64, Option<f64>) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n.max(1.0);
+    let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
+    let stderr = (values.len() > 1).then(|| (squares / (n - 1.0) / n).sqrt());
+    (mean, stderr)
+}
+
+/// Σ a / Σ b and the standard error of a ratio (Cochran 1977, 2.11).
+fn ratio(pairs: &[(f64, f64)]) -> (f64, Option<f64>) {
+    let n = pairs.len() as f64;
+    let below: f64 = pairs.iter().map(|p| p.1).sum();
+    let value = pairs.iter().map(|p| p.0).sum::<f64>() / below;
+    let squares: f64 = pairs.iter().map(|(a, b)| (a - value * b).powi(2)).sum();
+    let stderr = (pairs.len() > 1).then(|| (n / (n - 1.0) * squares).sqrt() / below);
+    (value, stderr)
+}
+
+/// Numbers of all items, and of each group.
+pub fn summarize(config: &TaskConfig, records: &[Record]) -> Summary {
+    let all: Vec<&Record> = records.iter().collect();
+    let mut readings = of(config, &all, None);
+    let mut groups: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
+    for record in records {
+        if let Some(group) = &record.group {
+            groups.entry(group).or_default().push(record);
+        }
+    }
+    for (group, records) in groups {
+        readings.extend(of(config, &records, Some(group)));
+    }
+    let has = |metric: &str| readings.iter().any(|r| r.metric == metric);
+    let first = || readings.first().map(|r| r.metric.clone());
+    let headline = match &config.headline {
+        Some(said) => said.clone(),
+        None if has("acc_norm") => "acc_norm".into(),
+        None => first().unwrap_or_default(),
+    };
+    Summary {
+        task: config.name.clone(),
+        version: config.version,
+        shots: config.shots.as_ref().map_or(0, |shots| shots.count),
+        items: records.len(),
+        headline,
+        cut: records.iter().filter(|record| record.cut > 0).count(),
+        readings,
+    }
+}
+
+fn of(config: &TaskConfig, records: &[&Record], group: Option<&str>) -> Vec<Reading> {
+    let values = |metric: &str| -> Vec<f64> {
+        let each = records.iter().filter_map(|r| r.scores.get(metric));
+        each.copied().collect()
+    };
+    let reading = |metric: &str, (value, stderr): (f64, Option<f64>)| Reading {
+        metric: metric.into(),
+        group: group.map(String::from),
+        value,
+        stderr,
+        n: records.len(),
+    };
+    let by = |metric: &str| reading(metric, mean(&values(metric)));
+    match config.kind {
+        Kind::Choice => ["acc", "acc_norm", "acc_norm_tokens"]
+            .into_iter()
+            .filter(|metric| !values(metric).is_empty())
+            .map(by)
+            .collect(),
+        Kind::Continuation => {
+            let (logp, stderr) = mean(&values("logp"));
+            // By the delta method.
+            let perplexity = (-logp).exp();
+            let stderr = stderr.map(|stderr| perplexity * stderr);
+            vec![by("acc"), reading("perplexity", (perplexity, stderr))]
+        }
+        Kind::Text => {
+            let pairs = |below: &str, unit: f64| -> Vec<(f64, f64)> {
+                let each = values("logp").into_iter().zip(values(below));
+                each.map(|(logp, below)| (-logp / unit, below)).collect()
+            };
+            let (loss, stderr) = ratio(&pairs("tokens", 1.0));
+            let perplexity = (loss.exp(), stderr.map(|stderr| loss.exp() * stderr));
+            vec![
+                reading("bits_per_byte", ratio(&pairs("bytes", LN_2))),
+                reading("perplexity", perplexity),
+            ]
+        }
+        Kind::Answer => {
+            let names = config.answer.extract.iter();
+            names.map(|extract| by(&extract.name)).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standard_errors_are_those_of_textbooks() {
+        // numpy: std(ddof=1) / sqrt(n) of [1, 0, 1, 1] = 0.25.
+        let (value, stderr) = mean(&[1.0, 0.0, 1.0, 1.0]);
+        assert!((value - 0.75).abs() < 1e-12 && (stderr.unwrap() - 0.25).abs() < 1e-12);
+        assert_eq!(mean(&[1.0]).1, None);
+        // With equal denominators a ratio is a mean.
+        let (value, stderr) = ratio(&[(2.0, 2.0), (0.0, 2.0), (2.0, 2.0), (2.0, 2.0)]);
+        assert!((value - 0.75).abs() < 1e-12 && (stderr.unwrap() - 0.25).abs() < 1e-12);
+    }
+}

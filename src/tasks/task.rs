@@ -1,0 +1,203 @@
+//! A task with its templates compiled, and its rows read.
+
+use super::config::{Kind, TaskConfig};
+use super::error::TaskError;
+use super::items::{self, Item};
+use crate::data::chat::{Formula, RowTemplate};
+use crate::data::source::{ReadContext, SourceConfig, rows};
+use crate::data::{DataError, Record};
+use regex::Regex;
+use sha2::{Digest, Sha256};
+use std::path::Path;
+
+/// A compiled pattern that finds an answer.
+#[derive(Debug, Clone)]
+pub(super) struct Finder {
+    pub name: String,
+    pub pattern: Option<Regex>,
+    pub last: bool,
+}
+
+/// One task, checked.
+#[derive(Debug, Clone)]
+pub struct Task {
+    pub(super) config: TaskConfig,
+    pub(super) description: RowTemplate,
+    pub(super) prompt: RowTemplate,
+    pub(super) target: Option<RowTemplate>,
+    pub(super) prompts: Option<Formula>,
+    pub(super) choices: Option<Formula>,
+    pub(super) gold: Option<Formula>,
+    pub(super) labels: Option<Formula>,
+    pub(super) group: Option<Formula>,
+    pub(super) same: Option<Formula>,
+    pub(super) finders: Vec<Finder>,
+    pub(super) ignore: Vec<Regex>,
+    digest: String,
+}
+
+/// A task whose rows have been read: nothing can be missing any more.
+#[derive(Debug)]
+pub struct Prepared {
+    pub task: Task,
+    pub items: Vec<Item>,
+    /// Of everything that is asked: prompts, continuations, targets.
+    pub digest: String,
+}
+
+/// SHA-256 in hex.
+pub(super) fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+impl Task {
+    /// # Errors
+    /// What is wrong with the file, in one sentence.
+    pub(super) fn new(config: TaskConfig, text: &str) -> Result<Task, String> {
+        let named = |what: &str| format!("{}, {what}", config.name);
+        let template = |name: &str, source: &str| {
+            RowTemplate::new(&named(name), source).map_err(|e| e.to_string())
+        };
+        let formula = |name: &str, source: &Option<String>| -> Result<Option<Formula>, String> {
+            let made = source.as_ref().map(|s| Formula::new(&named(name), s));
+            made.transpose().map_err(|e| e.to_string())
+        };
+        let pattern = |source: &str| Regex::new(source).map_err(|e| format!("{source}: {e}"));
+        let plain = config
+            .name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+        if config.name.is_empty() || !plain || config.name.starts_with('.') {
+            return Err("`name` is made of letters, digits, `_`, `-` and `.`".into());
+        }
+        let need = |there: bool, what: &str| match there {
+            true => Ok(()),
+            false => Err(format!("a task of this kind needs {what}")),
+        };
+        match config.kind {
+            Kind::Choice => {
+                need(config.gold.is_some(), "`gold`")?;
+                match config.prompts {
+                    Some(_) => need(config.target.is_some(), "`target` beside `prompts`")?,
+                    None => need(config.choices.is_some(), "`choices` (or `prompts`)")?,
+                }
+            }
+            Kind::Continuation | Kind::Answer => need(config.target.is_some(), "`target`")?,
+            Kind::Text => need(!config.prompt.is_empty(), "`prompt`, the text of a row")?,
+        }
+        let finders = config.answer.extract.iter().map(|extract| {
+            Ok::<_, String>(Finder {
+                name: extract.name.clone(),
+                pattern: extract.pattern.as_deref().map(pattern).transpose()?,
+                last: extract.take == super::config::Take::Last,
+            })
+        });
+        let mut hash = Sha256::new();
+        hash.update(text.as_bytes());
+        let same = config.shots.as_ref().and_then(|shots| shots.same.clone());
+        Ok(Task {
+            description: template("description", &config.description)?,
+            prompt: template("prompt", &config.prompt)?,
+            target: config
+                .target
+                .as_deref()
+                .map(|t| template("target", t))
+                .transpose()?,
+            prompts: formula("prompts", &config.prompts)?,
+            choices: formula("choices", &config.choices)?,
+            gold: formula("gold", &config.gold)?,
+            labels: formula("labels", &config.labels)?,
+            group: formula("group", &config.group)?,
+            same: formula("shots.same", &same)?,
+            finders: finders.collect::<Result<_, _>>()?,
+            ignore: config
+                .answer
+                .ignore
+                .iter()
+                .map(|p| pattern(p))
+                .collect::<Result<_, _>>()?,
+            digest: hex(hash),
+            config,
+        })
+    }
+
+    pub fn config(&self) -> &TaskConfig {
+        &self.config
+    }
+
+    /// The same with another number of worked examples.
+    ///
+    /// # Errors
+    /// The task names no source of examples.
+    pub fn with_shots(mut self, count: usize) -> Result<Task, TaskError> {
+        match &mut self.config.shots {
+            Some(shots) => shots.count = count,
+            None if count == 0 => {}
+            None => {
+                return Err(TaskError::File {
+                    place: self.config.name.clone(),
+                    what: "it names no source of worked examples (`shots`)".into(),
+                });
+            }
+        }
+        Ok(self)
+    }
+
+    /// Relative paths of its sources start at `base`.
+    pub(super) fn relative_to(&mut self, base: &Path) {
+        let absolute = |path: &Path| base.join(path);
+        self.config.source.make_absolute(&absolute);
+        if let Some(shots) = &mut self.config.shots {
+            shots.source.make_absolute(&absolute);
+        }
+    }
+
+    /// Reads the rows, at most `limit`, and makes of each what is asked.
+    ///
+    /// # Errors
+    /// Rows that cannot be had, or do not fit the task.
+    pub fn prepare(self, limit: Option<usize>, read: &ReadContext) -> Result<Prepared, TaskError> {
+        let asked = self.read(&self.config.source, limit, read)?;
+        let shots = match &self.config.shots {
+            Some(shots) if shots.count > 0 => {
+                // Examples that go by the row asked may stand anywhere.
+                let most = shots.same.is_none().then_some(shots.count + 1);
+                self.read(&shots.source, most, read)?
+            }
+            _ => Vec::new(),
+        };
+        if asked.is_empty() {
+            return Err(TaskError::Rows {
+                task: self.config.name.clone(),
+                why: DataError::source(&self.config.source, "has no rows", "name another source"),
+            });
+        }
+        let items = items::items(&self, &asked, &shots)?;
+        let mut hash = Sha256::new();
+        hash.update(self.digest.as_bytes());
+        for item in &items {
+            hash.update(serde_json::to_string(item).unwrap_or_default());
+        }
+        Ok(Prepared {
+            digest: hex(hash),
+            task: self,
+            items,
+        })
+    }
+
+    fn read(
+        &self,
+        source: &SourceConfig,
+        limit: Option<usize>,
+        read: &ReadContext,
+    ) -> Result<Vec<Record>, TaskError> {
+        let failed = |why| TaskError::Rows {
+            task: self.config.name.clone(),
+            why,
+        };
+        let rows = rows(source, read).map_err(failed)?;
+        rows.take(limit.unwrap_or(usize::MAX))
+            .map(|row| row.map_err(|fault| failed(fault.into())))
+            .collect()
+    }
+}
