@@ -7,6 +7,7 @@ mod out;
 pub mod args;
 mod attach;
 mod bench;
+mod branch;
 mod chat;
 mod completions;
 mod control;

@@ -4,19 +4,27 @@ use super::{Options, Source};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::hf;
+use crate::nn::HeadKind;
 use std::path::Path;
 
 /// README.md of an exported folder.
 pub fn card(source: &Source, options: &Options) -> String {
     let model = &source.model;
     let shape = model.shape();
-    let class = hf::family_of(model.config()).map_or("", |family| family.class());
+    let class = hf::family_of(model.config()).map_or("", |family| family.class_of(model.config()));
+    let (task, opener) = match model.config().head {
+        HeadKind::Vocabulary => ("text-generation", "AutoModelForCausalLM"),
+        HeadKind::Score => ("text-classification", "AutoModelForSequenceClassification"),
+    };
     let chat = match source.from.has_chat_template() {
+        _ if model.config().is_reward_model() => {
+            "It is a reward model: its one logit says how good a text is, read at the last token that is no padding."
+        }
         true => "It brings a chat template.",
         false => "It has no chat template: it continues text.",
     };
     format!(
-        "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- llmtui\n---\n\n\
+        "---\nlibrary_name: transformers\npipeline_tag: {task}\ntags:\n- llmtui\n---\n\n\
          # {name}\n\n\
          Written by llmtui {version}. What it cannot know is asked for below.\n\n\
          | | |\n|---|---|\n\
@@ -27,8 +35,8 @@ pub fn card(source: &Source, options: &Options) -> String {
          | vocabulary | {vocab} tokens |\n\
          | numbers | {dtype} |\n\n\
          {chat}\n\n\
-         ```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n\
-         model = AutoModelForCausalLM.from_pretrained(\"FOLDER\")\ntokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n\n\
+         ```python\nfrom transformers import {opener}, AutoTokenizer\n\n\
+         model = {opener}.from_pretrained(\"FOLDER\")\ntokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n\n\
          ## Training data\n\n*To be written by the publisher: which texts, from where, under which licence.*\n\n\
          ## Evaluation\n\n*To be written: measured how, on what, with which result.*\n\n\
          ## Limits and licence\n\n*To be written: what it must not be used for, and its licence.*\n",
