@@ -7,6 +7,7 @@ mod out;
 pub mod args;
 mod attach;
 mod bench;
+mod card;
 mod chat;
 mod completions;
 mod control;
@@ -38,6 +39,7 @@ mod presets;
 pub mod probe;
 mod progress;
 mod quantize;
+mod report;
 mod resume;
 mod reward;
 mod rm;
@@ -138,6 +140,7 @@ enum Verb {
     Rm(rm::Args),
     Gc(gc::Args),
     Diagnose(diagnose::Args),
+    Report(report::Args),
     Chat(chat::Args),
     Model(model::Args),
     Inspect(inspect::Args),
@@ -145,6 +148,7 @@ enum Verb {
     Quantize(quantize::Args),
     Score(score::Args),
     Eval(eval::Args),
+    Card(card::Args),
     New(new::Args),
     Import(import::Args),
     Init(init::Args),
@@ -210,6 +214,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Rm(args) => rm::run(&args, &cx),
         Verb::Gc(args) => gc::run(&args, &cx),
         Verb::Diagnose(args) => diagnose::run(&args, &cx),
+        Verb::Report(args) => report::run(&args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::Model(args) => model::run(&args, &cx),
         Verb::Inspect(args) => inspect::run(&args, &cx),
@@ -217,6 +222,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Quantize(args) => quantize::run(&args, &cx),
         Verb::Score(args) => score::run(&args, &cx),
         Verb::Eval(args) => eval::run(&args, &cx),
+        Verb::Card(args) => card::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),
         Verb::Import(args) => import::run(args, &cx),
         Verb::Init(args) => init::run(&args, &cx),
