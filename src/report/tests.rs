@@ -66,16 +66,17 @@ fn a_page_fetches_nothing_and_shows_every_text_as_text() {
     let diagnosis = diagnose(&state);
     let page = html(&sheet(&state, &diagnosis));
     assert!(page.contains("&lt;script src=&quot;http://evil.example/x.js&quot;&gt;&#39;&amp;"));
-    // All that stands in angle brackets is ours.
-    let tags = page
-        .split('<')
-        .skip(1)
-        .map(|rest| rest.split('>').next().unwrap());
-    for tag in tags {
-        for word in ["http:", "https:", "src=", "href=", "url(", "script", "evil"] {
-            assert!(!tag.contains(word), "<{tag}>");
+    // Names of elements and of attributes are ours; a hostile text stands in an attribute's quotes alone.
+    for tag in page.split('<').skip(1) {
+        let tag = tag.split('>').next().unwrap();
+        let outside: String = tag.split('"').step_by(2).collect();
+        for word in [
+            "http:", "https:", "src=", "href=", "script", "evil", "onload",
+        ] {
+            assert!(!outside.contains(word), "<{tag}>");
         }
     }
+    assert!(!page.contains("url("));
     assert!(!page.contains("@import") && page.contains("default-src 'none'"));
     assert!(page.contains("0.5000 ± 0.2500") && page.contains("prefers-color-scheme:dark"));
     assert!(page.matches("<svg").count() >= 3, "curves are missing");
