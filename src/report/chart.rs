@@ -122,7 +122,7 @@ fn grid(out: &mut String, frame: &Frame) {
             WIDTH - RIGHT,
             LEFT - 6.0,
             y + 4.0,
-            human::short(value)
+            number(value)
         );
         let step = at(frame.steps, n);
         let anchor = match n {
@@ -137,5 +137,13 @@ fn grid(out: &mut String, frame: &Frame) {
             HEIGHT - 6.0,
             human::grouped(step.max(0.0).round() as u64)
         );
+    }
+}
+
+/// A tick's number: short where it is large, with its digits where it is small.
+fn number(value: f64) -> String {
+    match value.abs() {
+        a if a >= 1e3 => human::short(value),
+        _ => human::number(value),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Sheet;
 use super::sections::{self, Fact};
+use crate::base::human::number;
 use std::fmt::Write as _;
 
 /// Text that Markdown and HTML inside it show as it is, on one line of a table.
@@ -45,11 +46,11 @@ pub fn markdown(sheet: &Sheet) -> String {
             let series = state.series.get(&id)?;
             let (from, to) = series.steps()?;
             let all = series.columns(from as f64, to as f64 + 1.0, 1).pop()??;
-            let range = format!("{:.4} … {:.4}", all.min, all.max);
+            let range = format!("{} … {}", number(all.min), number(all.max));
             Some([
                 format!("{title} ({name})"),
                 range,
-                format!("{:.4}", series.last()?.value),
+                number(series.last()?.value),
                 format!("{from}–{to}"),
             ])
         })
