@@ -28,7 +28,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("data", &["embed", "gguf", "hub"]),
     ("metrics", &["wire"]),
     ("methods", &["nn", "data", "metrics"]),
-    ("rewards", &[]),
+    ("rewards", &["models"]),
     ("models", &["nn", "hf", "llama_cpp", "hub", "data"]),
     (
         "probes",

@@ -10,6 +10,8 @@ mod health;
 mod preference;
 #[path = "oracle/preference_losses.rs"]
 mod preference_losses;
+#[path = "oracle/reward.rs"]
+mod reward;
 
 use candle_core::{Device, Tensor};
 use llmtui::kernels::matmul::ComputeDtype;

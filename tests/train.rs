@@ -134,7 +134,7 @@ fn stop_after_and_resume_join_to_one_run_and_tell_only_what_is_new() {
     assert_eq!(code(&output), 2, "a run keeps its spec: {}", err(&output));
     let output = place.go(&["train", "--resume", &id, "-s", "lr=0.5"]);
     assert_eq!(code(&output), 2, "{}", err(&output));
-    assert!(err(&output).contains("train.from="), "{}", err(&output));
+    assert!(err(&output).contains("--branch"), "{}", err(&output));
     let output = place.train(&[], &["--json", "--resume", &id]);
     assert_eq!(code(&output), 0, "{}", err(&output));
     let told = events(&out(&output));
@@ -177,6 +177,76 @@ fn a_resume_takes_other_threads_and_one_that_cannot_be_is_exit_two() {
         "{}",
         out(&output)
     );
+}
+
+#[test]
+fn a_branch_goes_on_from_a_checkpoint_of_its_parent_with_other_settings() {
+    let place = Place::new();
+    let output = place.train(&["save_every=5", "keep_last=9"], &["--json"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let parent = events(&out(&output));
+    let run = place.run();
+    let from = |step: u64| format!("{}@{step}", run.id());
+    let losses = |told: &[Envelope]| -> Vec<(u64, f64)> {
+        let of = |e: &Envelope| match &e.event {
+            Event::Stepped { step, values, .. } => {
+                Some((*step, values["train/loss"].0)).filter(|(step, _)| *step > 10)
+            }
+            _ => None,
+        };
+        told.iter().filter_map(of).collect()
+    };
+    // Without a change it is its parent over again, to the bit.
+    let same = place.go(&["train", "--branch", &from(10), "--json"]);
+    assert_eq!(code(&same), 0, "{}", err(&same));
+    let same = events(&out(&same));
+    assert_eq!(losses(&same), losses(&parent));
+    let started = |e: &Envelope| {
+        matches!(
+            e.event,
+            Event::Started {
+                resumed_from: Some(10),
+                ..
+            }
+        )
+    };
+    assert!(same.iter().any(started));
+    // With one it parts from its parent after the step that the change touched.
+    let other = place.go(&["train", "--branch", &from(10), "-s", "lr=0.02", "--json"]);
+    assert_eq!(code(&other), 0, "{}", err(&other));
+    assert!(
+        err(&other).contains("optimizer.adamw.lr"),
+        "{}",
+        err(&other)
+    );
+    let (ours, theirs) = (losses(&events(&out(&other))), losses(&parent));
+    assert_eq!(ours[0], theirs[0]);
+    assert_ne!(ours.last(), theirs.last());
+    let listed = out(&place.go(&["runs"]));
+    assert_eq!(
+        listed.matches(&format!("branch of {}", from(10))).count(),
+        2,
+        "{listed}"
+    );
+    assert!(listed.contains("lr=0.02"), "{listed}");
+    // Its parent may go.
+    assert_eq!(code(&place.go(&["rm", "--yes", run.id()])), 0);
+    let json = out(&place.go(&["runs", "--json"]));
+    let newest: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    assert_eq!(newest["parent"]["step"], 10, "{newest}");
+    for (arguments, why) in [
+        (vec!["-s", "n_layer=3"], "keeps what its checkpoint holds"),
+        (vec!["-s", "max_steps=8"], "nothing is left"),
+        (vec!["quickstart"], "its parent's spec"),
+    ] {
+        let id = newest["id"].as_str().unwrap();
+        let place_of = format!("{id}@10");
+        let output = place.go(&[&["train", "--branch", &place_of][..], &arguments].concat());
+        assert_eq!(code(&output), 2, "{arguments:?}");
+        assert!(err(&output).contains(why), "{}", err(&output));
+    }
+    let gone = place.go(&["train", "--branch", &from(10)]);
+    assert_eq!(code(&gone), 2);
 }
 
 #[test]

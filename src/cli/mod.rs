@@ -7,6 +7,7 @@ mod out;
 pub mod args;
 mod attach;
 mod bench;
+mod branch;
 mod card;
 mod chat;
 mod completions;

@@ -158,7 +158,12 @@ impl Progress {
         }
         let mut lines = vec![format!("run {}", run.display())];
         if !self.state.checkpoints.is_empty() {
-            lines.push(format!("chat: llmtui chat {id}{options}"));
+            let head = self.state.head.as_ref();
+            let judges = head.is_some_and(|head| head.method == "reward");
+            lines.push(match judges {
+                true => format!("score: llmtui score {id} FILE{options}"),
+                false => format!("chat: llmtui chat {id}{options}"),
+            });
         }
         lines.push(format!("view: llmtui attach {id}{options}"));
         let done = self.state.progress() == Some(1.0);

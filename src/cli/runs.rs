@@ -102,8 +102,13 @@ const CHANGED: usize = N - 1;
 fn changed(run: &RunSummary) -> String {
     let asked = std::fs::read_to_string(run.path.join("asked.yaml")).unwrap_or_default();
     let first = asked.lines().next().unwrap_or_default();
-    let words = first.split(" -s ").skip(1);
-    one_line(&words.collect::<Vec<_>>().join(" "))
+    let parent = run
+        .parent
+        .as_ref()
+        .map(|p| format!("branch of {}@{}", p.run, p.step));
+    let sets = first.split(" -s ").skip(1).map(String::from);
+    let words: Vec<String> = parent.into_iter().chain(sets).collect();
+    one_line(&words.join(" "))
 }
 
 fn row(run: &RunSummary, now: UnixMillis, utf8: bool) -> [String; N] {
@@ -178,6 +183,7 @@ mod tests {
             curve: vec![4.0, 3.0, 2.0],
             verdict: Some("LEARNING".into()),
             message: String::new(),
+            parent: None,
         }
     }
 

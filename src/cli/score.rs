@@ -1,5 +1,7 @@
 //! `llmtui score`: what a model makes of given texts and answers, token by token, for people and scripts to check.
 
+mod reward;
+
 use super::Context;
 use super::exit::{Exit, Failure};
 use super::model_ref;
@@ -14,20 +16,22 @@ use crate::data::{
 };
 use crate::engine::export::Source;
 use crate::engine::perplexity::token_logps;
-use crate::models::Parts;
+use crate::models::{ModelSource, Parts};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Score texts and answers: log-probabilities, perplexity, bits per byte
+/// Score texts and answers: log-probabilities, perplexity, bits per byte; or a reward model's scores
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui score runs/…/checkpoints/step-001000 held-out.txt
   llmtui score model-q8_0.gguf pairs.jsonl --json
 
 A .txt or .md file is one text. Rows of other files are texts, conversations, prompts with answers, preference pairs or
-judged answers: only answers are scored. Logarithms are natural; bits per byte are of the scored text.")]
+judged answers: only answers are scored. Logarithms are natural; bits per byte are of the scored text. A reward model gives
+each text one score; of pairs, the share is shown whose chosen answer scores higher, beside what length alone gets right.")]
 pub struct Args {
     /// A checkpoint folder, a run (its best checkpoint), a Hugging Face model folder, a GGUF file or a hub id
     #[arg(value_name = "MODEL")]
@@ -99,6 +103,11 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         true => vec![whole(&args.file, &renderer)?],
         false => rows(&args.file, &renderer).map_err(data)?,
     };
+    if ModelSource::open(&path).is_ok_and(|source| source.config().is_reward_model()) {
+        let text = reward::score(args, &path, documents)?;
+        std::io::stdout().lock().write_all(text.as_bytes())?;
+        return Ok(Exit::Done);
+    }
     let mut source = Source::open(&path)
         .map_err(|e| yours(e.to_string(), "llmtui runs lists what is here".into()))?;
     let context = source.model.shape().seq_len;
@@ -132,7 +141,6 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         true => as_json(args, window, &first, &scored)?,
         false => as_text(args, window, &first, &scored),
     };
-    use std::io::Write;
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Exit::Done)
 }

@@ -1,6 +1,7 @@
 //! `llmtui train`: start or resume a run.
 
 use super::args::{Resume, SpecArgs};
+use super::branch::Branch;
 use super::exit::{Exit, Failure};
 use super::run_ref::{named, spec_of};
 use super::{Context, headless, memory, workbench};
@@ -22,7 +23,8 @@ use std::path::Path;
   llmtui train quickstart
   llmtui train shakespeare -s data.path=my.txt -s max_steps=500
   llmtui train my.yaml --headless --json > events.jsonl
-  llmtui train --resume auto")]
+  llmtui train --resume auto
+  llmtui train --branch quickstart@500 -s lr=3e-4")]
 pub struct Args {
     #[command(flatten)]
     pub spec: SpecArgs,
@@ -38,6 +40,9 @@ pub struct Args {
     /// Resume a run from its newest checkpoint: a run's directory or name, or `auto` for the newest
     #[arg(long, value_name = "RUN|auto", alias = "resume-from-checkpoint")]
     pub resume: Option<Resume>,
+    /// Start a new run from a checkpoint of another one with other settings: RUN, or RUN@STEP, and -s
+    #[arg(long, value_name = "RUN@STEP", conflicts_with = "resume")]
+    pub branch: Option<String>,
     /// Save and stop after this step, without changing the schedule
     #[arg(long, value_name = "STEP")]
     pub stop_after: Option<u64>,
@@ -67,37 +72,50 @@ impl Args {
 enum Target {
     New(Box<Loaded>),
     Resumed(RunDir),
+    Branch(Box<Branch>),
+}
+
+impl Target {
+    fn spec(&self) -> anyhow::Result<RunSpec> {
+        match self {
+            Target::New(loaded) => Ok(loaded.spec.clone()),
+            Target::Branch(branch) => Ok(branch.loaded.spec.clone()),
+            Target::Resumed(run) => spec_of(run),
+        }
+    }
 }
 
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.stop_after == Some(0) {
         return Err(Failure::yours("--stop-after 0 does nothing: steps count from 1", "").into());
     }
-    let target = match &args.resume {
-        Some(resume) => resumed(resume, &args, cx)?,
-        None => Target::New(Box::new(args.spec.load(cx)?)),
+    let target = match (&args.resume, &args.branch) {
+        (Some(resume), _) => resumed(resume, &args, cx)?,
+        (None, Some(word)) => Target::Branch(Box::new(Branch::plan(word, &args.spec, cx)?)),
+        (None, None) => Target::New(Box::new(args.spec.load(cx)?)),
     };
     if !args.force {
-        let spec = match &target {
-            Target::New(loaded) => loaded.spec.clone(),
-            Target::Resumed(run) => spec_of(run)?,
-        };
-        memory::check(&spec)?;
+        memory::check(&target.spec()?)?;
     }
     if args.dry_run {
         return dry_run(&target, cx);
     }
     crate::link::signals::survive_file_limits();
-    let resume = matches!(target, Target::Resumed(_));
-    let threads = match resume {
-        true => threads_said(&args)?,
-        false => None,
+    let resume = !matches!(target, Target::New(_));
+    let threads = match target {
+        Target::Resumed(_) => threads_said(&args)?,
+        Target::New(_) | Target::Branch(_) => None,
     };
     let run = match target {
         Target::Resumed(run) => run,
         Target::New(loaded) => {
             say_notes(&loaded);
             create(&loaded, cx)?
+        }
+        Target::Branch(branch) => {
+            say_notes(&branch.loaded);
+            branch.lines().iter().for_each(|line| tell!("{line}"));
+            branch.make(cx)?
         }
     };
     let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
@@ -190,7 +208,7 @@ fn threads_said(args: &Args) -> anyhow::Result<Option<usize>> {
             _ => {
                 return Err(Failure::yours(
                     format!("a resumed run keeps its spec but for train.threads: `-s {set}` would make another run"),
-                    "a new run from its weights: llmtui train SPEC -s train.from=RUN",
+                    format!("go on with it in a new run: llmtui train --branch RUN -s {set}"),
                 )
                 .into());
             }
@@ -240,12 +258,16 @@ fn newest_unfinished(
 
 /// Shows what would be trained, down to the parameter count, and leaves nothing behind.
 fn dry_run(target: &Target, cx: &Context) -> anyhow::Result<Exit> {
-    let spec = match target {
-        Target::New(loaded) => loaded.spec.clone(),
-        Target::Resumed(run) => spec_of(run)?,
-    };
-    if let Target::New(loaded) = target {
-        say_notes(loaded);
+    let spec = target.spec()?;
+    match target {
+        Target::New(loaded) => say_notes(loaded),
+        Target::Branch(branch) => {
+            say_notes(&branch.loaded);
+            for line in branch.lines() {
+                say!("{line}")?;
+            }
+        }
+        Target::Resumed(_) => {}
     }
     let data = spec
         .open_data(&Surroundings::from_env(&cx.env))

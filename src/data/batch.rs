@@ -14,6 +14,9 @@ pub struct Column {
 /// The column of labels of judged answers: 1 is desirable, 0 is not.
 pub const LABEL: &str = "label";
 
+/// The column of margins of ranked pairs, the same for both sides: by how much the chosen score is to exceed the other.
+pub const MARGIN: &str = "margin";
+
 /// Where a sequence stands in its data: the same one has the same origin in every epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Origin {
@@ -144,7 +147,7 @@ impl Batch {
         }
     }
 
-    /// The first `len` tokens of each row. Columns are dropped: they are those of whole sequences, but for labels.
+    /// The first `len` tokens of each row. Columns are dropped: they are those of whole sequences, but for labels and margins.
     pub fn cut(&self, len: usize) -> Batch {
         let (seq_len, len) = (self.seq_len.max(1), len.min(self.seq_len));
         fn rows<T: Copy>(values: &[T], seq_len: usize, len: usize) -> Vec<T> {
@@ -161,7 +164,7 @@ impl Batch {
             columns: self
                 .columns
                 .iter()
-                .filter(|c| c.name == LABEL)
+                .filter(|c| [LABEL, MARGIN].contains(&c.name))
                 .cloned()
                 .collect(),
             tokens: Vec::new(),

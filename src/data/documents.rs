@@ -9,7 +9,7 @@ use super::pack::stream::Stream;
 use super::pack::{Packing, TooLong};
 use super::permute::Permutation;
 use super::store::Store;
-use super::{Batch, Column, LABEL, Order, Origin, Unit};
+use super::{Batch, Column, LABEL, MARGIN, Order, Origin, Unit};
 use crate::base::rng::{self, Rng};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -71,7 +71,10 @@ impl Portion {
                         let prompts: Vec<Piece> = pieces.iter().copied().step_by(2).collect();
                         (predictions(&prompts), Padded::unsorted(prompts.len()))
                     }
-                    unit => (predictions(&pieces), Padded::new(&pieces, unit.documents())),
+                    unit => {
+                        let texts: Vec<Piece> = texts(&pieces, unit).copied().collect();
+                        (predictions(&texts), Padded::new(&pieces, unit.documents()))
+                    }
                 };
                 (Layout::Padded(pieces, padded), tokens, account)
             }
@@ -117,7 +120,7 @@ impl Portion {
             return None;
         };
         let mut ids = Vec::new();
-        let hashes = self.texts(pieces).map(|piece| {
+        let hashes = texts(pieces, self.store.unit).map(|piece| {
             ids.clear();
             self.store.copy(piece.start, piece.len as usize, &mut ids);
             let mut hash = DefaultHasher::new();
@@ -140,7 +143,7 @@ impl Portion {
             return visit(&ids);
         };
         let mut seen = 0;
-        for piece in self.texts(pieces).take_while(|piece| {
+        for piece in texts(pieces, self.store.unit).take_while(|piece| {
             seen += piece.len as usize;
             seen <= limit.max(piece.len as usize)
         }) {
@@ -150,18 +153,12 @@ impl Portion {
         }
     }
 
-    /// Pieces that hold text: all but labels and references.
-    fn texts<'a>(&self, pieces: &'a [Piece]) -> impl Iterator<Item = &'a Piece> + use<'a> {
-        let unit = self.store.unit;
-        pieces.iter().step_by(unit.documents() / unit.sequences())
-    }
-
     /// Tokens in order, up to `limit`.
     fn flat(&self, limit: usize, out: &mut Vec<u32>) {
         match &self.layout {
             Layout::Stream(stream) => stream.flat(&self.store, limit, out),
             Layout::Packed(pieces, _) | Layout::Padded(pieces, _) => {
-                for piece in self.texts(pieces) {
+                for piece in texts(pieces, self.store.unit) {
                     if out.len() >= limit {
                         return;
                     }
@@ -170,6 +167,13 @@ impl Portion {
             }
         }
     }
+}
+
+/// Pieces that hold text: all but labels, margins and references.
+fn texts(pieces: &[Piece], unit: Unit) -> impl Iterator<Item = &Piece> {
+    let is_text = move |at: usize| at % unit.documents() < unit.sequences();
+    let numbered = pieces.iter().enumerate();
+    numbered.filter_map(move |(at, piece)| is_text(at).then_some(piece))
 }
 
 /// Both splits of all sources.
@@ -371,21 +375,27 @@ impl Documents {
         }
     }
 
-    /// Writes the label of a judged answer beside the batch.
+    /// Writes the label of a judged answer, or the margin of a ranked pair, beside the batch.
     fn label(&self, batch: &mut Batch, portion: &Portion, pieces: &[Piece], number: usize) {
-        if self.how.unit != Unit::Judged {
-            return;
-        }
-        let mut label = Vec::new();
-        portion
-            .store
-            .copy(pieces[2 * number + 1].start, 1, &mut label);
-        let value = label.first().map_or(0.0, |id| *id as f32);
+        let unit = self.how.unit;
+        let name = match unit {
+            Unit::Judged => LABEL,
+            Unit::Ranked => MARGIN,
+            _ => return,
+        };
+        let Piece { start, len } = pieces[(number + 1) * unit.documents() - 1];
+        let mut ids = Vec::new();
+        portion.store.copy(start, len as usize, &mut ids);
+        let value = match ids[..] {
+            [high, low] => f32::from_bits(high << 16 | low),
+            _ => ids.first().map_or(0.0, |id| *id as f32),
+        };
+        let values = std::iter::repeat_n(value, unit.sequences());
         match batch.columns.first_mut() {
-            Some(column) => column.values.push(value),
+            Some(column) => column.values.extend(values),
             None => batch.columns.push(Column {
-                name: LABEL,
-                values: vec![value],
+                name,
+                values: values.collect(),
             }),
         }
     }

@@ -9,6 +9,8 @@ pub enum Unit {
     Text,
     /// Two answers to one prompt: the chosen sequence, then the rejected one.
     Pair,
+    /// The same to score: of each sequence one place counts, at its last token; with how much better the chosen one is.
+    Ranked,
     /// An answer that was judged alone, with its label.
     Judged,
     /// A prompt that the model answers itself, with what rewards compare the answer with.
@@ -20,16 +22,18 @@ impl Unit {
     pub fn sequences(self) -> usize {
         match self {
             Unit::Text | Unit::Judged | Unit::Prompt => 1,
-            Unit::Pair => 2,
+            Unit::Pair | Unit::Ranked => 2,
         }
     }
 
     /// Documents of an example in the store; they stand next to each other. Behind a judged answer stands its label, one id:
-    /// 1 is desirable. Behind a prompt stands its reference: the bytes of a JSON object, one for each id.
+    /// 1 is desirable. Behind a prompt stands its reference: the bytes of a JSON object, one for each id. Behind a ranked pair
+    /// stands its margin: the bits of an f32 in two ids.
     pub fn documents(self) -> usize {
         match self {
             Unit::Text => 1,
             Unit::Pair | Unit::Judged | Unit::Prompt => 2,
+            Unit::Ranked => 3,
         }
     }
 }

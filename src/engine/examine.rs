@@ -22,7 +22,10 @@ impl RunContext<'_, '_> {
             self.state.models.add_reference(&mut batch)?;
             let out = self.state.models.policy.score(&tokens(&batch))?;
             let logp: Vec<f32> = out.logp.flatten_all()?.to_vec1()?;
-            let sequences = sequences(&batch, &logp, &self.data.tokenizer);
+            let sequences = match batch.unit {
+                Unit::Ranked => ranked(&batch, &logp, &self.data.tokenizer),
+                _ => sequences(&batch, &logp, &self.data.tokenizer),
+            };
             let found = sequences.chunks(batch.unit.sequences());
             examples.extend(found.map(|sequences| ExaminedExample {
                 sequences: sequences.to_vec(),
@@ -69,13 +72,41 @@ fn sequences(batch: &Batch, logp: &[f32], tokenizer: &Tokenizer) -> Vec<Examined
     (0..batch.batch_size).map(row).collect()
 }
 
+/// Both sides of ranked pairs with their scores: what they begin with alike is the prompt.
+fn ranked(batch: &Batch, scores: &[f32], tokenizer: &Tokenizer) -> Vec<ExaminedSequence> {
+    let filled = |row: usize| {
+        let places = row * batch.seq_len..(row + 1) * batch.seq_len;
+        places.filter(|at| batch.first.get(*at).is_none_or(|first| *first == 0))
+    };
+    let ids = |row| filled(row).map(|at| batch.inputs[at]).collect::<Vec<u32>>();
+    let row = |row: usize| {
+        let (own, other) = (ids(row), ids(row ^ 1));
+        let shared = own.iter().zip(&other).take_while(|(a, b)| a == b).count();
+        let (prompt, answer) = own.split_at(shared);
+        let scored = filled(row).find(|at| batch.mask.get(*at).is_some_and(|counts| *counts));
+        ExaminedSequence {
+            label: label(batch, row).into(),
+            prompt: last(&tokenizer.decode(prompt)),
+            answer: tokenizer.decode(answer).chars().take(CHARACTERS).collect(),
+            tokens: answer.len() as u32,
+            logp: Num(0.0),
+            right: None,
+            reward: scored.map(|at| Num(scores[at].into())),
+            rewards: Vec::new(),
+            advantage: None,
+            reference_logp: None,
+        }
+    };
+    (0..batch.batch_size).map(row).collect()
+}
+
 fn label(batch: &Batch, row: usize) -> &'static str {
     let desirable = batch.column(LABEL).and_then(|labels| labels.get(row));
     match batch.unit {
         Unit::Text => "text",
         Unit::Prompt => "answer",
-        Unit::Pair if row.is_multiple_of(2) => "chosen",
-        Unit::Pair => "rejected",
+        Unit::Pair | Unit::Ranked if row.is_multiple_of(2) => "chosen",
+        Unit::Pair | Unit::Ranked => "rejected",
         Unit::Judged if desirable == Some(&1.0) => "desirable",
         Unit::Judged => "undesirable",
     }

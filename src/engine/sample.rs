@@ -102,6 +102,9 @@ impl RunContext<'_, '_> {
     pub(super) fn sample_on_schedule(&mut self) {
         let step = self.step();
         let sample = &self.spec.sample;
+        if self.spec.model.is_reward_model() {
+            return;
+        }
         if let Err(why) = self.sample_now(&sample.prompt, &sample.sampling) {
             self.port
                 .warn(step, "sample_failed", why, "change sample.prompt");
@@ -112,6 +115,9 @@ impl RunContext<'_, '_> {
     /// Samples and reports it. An empty prompt (blanks and line breaks) of a run that learns answers means its held-out
     /// questions: without its template such a model only goes on with line breaks.
     pub(super) fn sample_now(&mut self, prompt: &str, sampling: &Sampling) -> Result<(), String> {
+        if self.spec.model.is_reward_model() {
+            return Err("a reward model scores answers and writes none".into());
+        }
         let mut given = match prompt.trim().is_empty() {
             true => questions(&self.data),
             false => Vec::new(),

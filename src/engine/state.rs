@@ -65,6 +65,10 @@ impl TrainState {
         let mut state = TrainState::blank(spec, data)?;
         match &spec.train.from {
             Some(place) => {
+                if spec.model.is_reward_model() {
+                    // A base that writes brings no score: its vector is drawn.
+                    state.models.policy.init(spec.seed)?;
+                }
                 start_from(place, &mut state.models.policy, spec, data)?;
                 state.models.policy.init_adapters(spec.seed)?;
             }

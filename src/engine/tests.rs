@@ -16,6 +16,7 @@ mod commands;
 mod documents;
 mod faults;
 mod loop_;
+mod preferences;
 mod resume;
 mod rollouts;
 

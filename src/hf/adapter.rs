@@ -18,6 +18,8 @@ pub const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 const PREFIX: &str = "base_model.model.";
 const A: &str = ".lora_A.weight";
 const B: &str = ".lora_B.weight";
+/// The one module that is read whole beside factors.
+const SCORE: &str = "score.weight";
 /// Largest `adapter_config.json` that is read.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -37,7 +39,10 @@ pub fn adapter_json(model: &Model) -> Option<String> {
     let is_turned = model.params().base().iter().any(fused);
     Some(pretty(&json!({
         "peft_type": "LORA",
-        "task_type": "CAUSAL_LM",
+        "task_type": match reward_head(model) {
+            Some(_) => "SEQ_CLS",
+            None => "CAUSAL_LM",
+        },
         "base_model_name_or_path": null,
         "inference_mode": true,
         "r": lora.rank,
@@ -50,8 +55,13 @@ pub fn adapter_json(model: &Model) -> Option<String> {
         "use_dora": false,
         "rank_pattern": {},
         "alpha_pattern": {},
-        "modules_to_save": null,
+        "modules_to_save": reward_head(model).map(|_| ["score"]),
     })))
+}
+
+/// The head of a reward model, which trains beside the adapters and is kept with them.
+fn reward_head(model: &Model) -> Option<&ParamInfo> {
+    model.params().base().iter().find(|info| info.name == SCORE)
 }
 
 /// Writes `adapter_model.safetensors` in f32.
@@ -59,7 +69,10 @@ pub fn adapter_json(model: &Model) -> Option<String> {
 /// # Errors
 /// What the writer says.
 pub fn write_adapter(model: &Model, out: &mut dyn Write) -> io::Result<()> {
-    let infos = model.params().adapters();
+    let infos: Vec<&ParamInfo> = reward_head(model)
+        .into_iter()
+        .chain(model.params().adapters())
+        .collect();
     let heads: Vec<TensorHead> = infos
         .iter()
         .map(|info| TensorHead::f32(name_in_file(info), info.shape.clone()))
@@ -117,8 +130,13 @@ pub fn merge_adapter(folder: &Path, model: &mut Model) -> Result<bool, HfError> 
     let infos = model.params().base().iter();
     let by_name: BTreeMap<&str, &ParamInfo> = infos.map(|i| (i.name.as_str(), i)).collect();
     let mut factors = Vec::new();
+    let mut head = None;
     for name in file.names() {
         let module = name.strip_prefix(PREFIX).unwrap_or(name);
+        if let (SCORE, Some(info)) = (module, by_name.get(SCORE)) {
+            head = Some((info.offset, file.read(name, &info.shape)?));
+            continue;
+        }
         let Some(module) = module.strip_suffix(A) else {
             let known = module.ends_with(B);
             if !known {
@@ -139,6 +157,9 @@ pub fn merge_adapter(folder: &Path, model: &mut Model) -> Result<bool, HfError> 
         factors.push((info.offset, (rows, cols), b, a));
     }
     model.params_mut().write_weights(|weights| {
+        if let Some((offset, values)) = &head {
+            weights[*offset..offset + values.len()].copy_from_slice(values);
+        }
         for (offset, (rows, cols), b, a) in &factors {
             let weight = &mut weights[*offset..offset + rows * cols];
             low_rank::merge(scale as f32, (b, a), (*rows, *cols), weight);
@@ -185,7 +206,12 @@ fn scale(config: &Value) -> Result<f64, String> {
         "modules_to_save",
         "bias",
     ];
-    if let Some(key) = other.into_iter().find(|key| is_set(key)) {
+    // What PEFT saves whole for a model with labels, under whichever of the two names the model has it.
+    let is_head = |module: &Value| module == "score" || module == "classifier";
+    let modules = config["modules_to_save"].as_array();
+    let heads_alone = modules.is_some_and(|list| list.iter().all(is_head));
+    let is_score = |key: &str| key == "modules_to_save" && heads_alone;
+    if let Some(key) = other.into_iter().find(|key| is_set(key) && !is_score(key)) {
         return Err(format!(
             "{key} is not read here; merge this adapter with PEFT first"
         ));

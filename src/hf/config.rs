@@ -5,7 +5,7 @@ use super::Naming;
 use super::dtype::Dtype;
 use super::families::{self, Family};
 use crate::base::text::one_line;
-use crate::nn::{ModelConfig, ModelShape};
+use crate::nn::{HeadKind, ModelConfig, ModelShape};
 use serde_json::{Map, Value, json};
 
 /// The `model_type` of models without an equivalent family.
@@ -27,6 +27,8 @@ const FREE: [&str; 13] = [
     "torch_dtype",
     "use_cache",
 ];
+/// What transformers calls the one label of a model with a score.
+const LABEL: &str = "LABEL_0";
 /// Limits on untrusted sizes, as for a spec; and on tensors, which are counted before allocation.
 const MAX_LAYERS: usize = 1000;
 const MAX_WIDTH: usize = 1 << 20;
@@ -101,13 +103,33 @@ fn of_family(family: &dyn Family, config: &ModelConfig, shape: &ModelShape) -> V
         moe.aux_loss_coef = ours.aux_loss_coef;
     }
     let mut value = json!({
-        "architectures": [family.class()],
+        "architectures": [family.class_of(config)],
         "model_type": family.model_type(),
     });
     if let (Some(map), Value::Object(keys)) = (value.as_object_mut(), family.write(&canonical)) {
         map.extend(keys);
     }
+    if config.is_reward_model() {
+        value["num_labels"] = json!(1);
+        value["id2label"] = json!({"0": LABEL});
+        value["label2id"] = json!({LABEL: 0});
+    }
     value
+}
+
+/// Whether `architectures` names its family's model with labels.
+fn is_classifier(map: &Map<String, Value>) -> bool {
+    let model_type = map.get("model_type").and_then(Value::as_str);
+    let family = model_type.and_then(|name| families::named(name).ok());
+    let class = map.get("architectures").and_then(|list| list.get(0));
+    family.is_some_and(|family| class.and_then(Value::as_str) == Some(family.classifier()))
+}
+
+/// Labels of a classifier: two where it does not say.
+fn labels(map: &Map<String, Value>) -> usize {
+    let listed = map.get("id2label").and_then(Value::as_object);
+    let said = map.get("num_labels").and_then(Value::as_u64);
+    listed.map_or(said.unwrap_or(2) as usize, Map::len)
 }
 
 /// The model of a `config.json`: from our own key if present, else from its family.
@@ -141,20 +163,37 @@ fn read_foreign(map: &Map<String, Value>) -> Result<ModelConfig, String> {
         .and_then(|list| list.get(0))
         .and_then(Value::as_str);
     let base = |class: &str| class.ends_with("Model") && !class.contains("For");
+    if is_classifier(map) {
+        return match labels(map) {
+            1 => Ok(ModelConfig {
+                head: HeadKind::Score,
+                ..families::read_keys(family, map)?
+            }),
+            n => Err(format!(
+                "{} with {n} labels; a reward model has one (num_labels: 1)",
+                family.classifier()
+            )),
+        };
+    }
     if let Some(other) = class.filter(|c| *c != family.class() && !base(c)) {
         return Err(format!(
-            "architectures names {}; llmtui reads {} of this family",
+            "architectures names {}; llmtui reads {} and {} of this family",
             one_line(other),
-            family.class()
+            family.class(),
+            family.classifier()
         ));
     }
     families::read_keys(family, map)
 }
 
 fn read_own(own: &Value, map: &Map<String, Value>) -> Result<ModelConfig, String> {
-    let config: ModelConfig = crate::base::json::read(own)
+    let mut config: ModelConfig = crate::base::json::read(own)
         .map_err(|e| format!("llmtui.model: {}", one_line(&e.to_string())))?;
     bounds(&config)?;
+    // Trainers of reward models keep our entry and put a score in the place of the vocabulary.
+    if is_classifier(map) && labels(map) == 1 {
+        config.head = HeadKind::Score;
+    }
     let shape = config.shape(0);
     let naming = match map.get("model_type").and_then(Value::as_str) {
         Some(OWN) => Naming::Own,
@@ -281,9 +320,14 @@ mod tests {
         assert!(read(&json!({})).unwrap_err().contains("model_type"));
         let mut classifier = written(&llama_config());
         classifier.as_object_mut().unwrap().remove("llmtui");
+        classifier["architectures"] = json!(["LlamaForTokenClassification"]);
+        let error = read(&classifier).unwrap_err();
+        assert!(error.contains("LlamaForTokenClassification"), "{error}");
         classifier["architectures"] = json!(["LlamaForSequenceClassification"]);
         let error = read(&classifier).unwrap_err();
-        assert!(error.contains("LlamaForSequenceClassification"), "{error}");
+        assert!(error.contains("2 labels"), "{error}");
+        classifier["id2label"] = json!({"0": "LABEL_0"});
+        assert_eq!(read(&classifier).unwrap().head, HeadKind::Score);
         classifier["architectures"] = json!(["LlamaForCausalLM"]);
         classifier["quantization_config"] = json!({"quant_method": "gptq"});
         assert!(read(&classifier).unwrap_err().contains("quantization"));

@@ -37,6 +37,7 @@ const HARMLESS: &[&str] = &[
     "max_length",
     "model_type",
     "n_ctx",
+    "num_labels",
     "output_attentions",
     "output_hidden_states",
     "output_router_logits",

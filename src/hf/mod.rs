@@ -222,7 +222,8 @@ fn family_in(value: &Value, config: &ModelConfig) -> Option<&'static dyn Family>
 /// It cannot be read.
 pub fn class_in(folder: &Path) -> Result<Option<&'static str>, HfError> {
     let config = read_config(folder)?;
-    Ok(family_in(&read_json(folder)?, &config).map(Family::class))
+    let family = family_in(&read_json(folder)?, &config);
+    Ok(family.map(|family| family.class_of(&config)))
 }
 
 /// Dropout rates above 0 that a folder's config.json states for training in transformers, by key.

@@ -51,6 +51,10 @@ pub fn write(
         return Err(ModelFileError::Model(what));
     }
     let (config, shape) = (model.config(), model.shape());
+    if config.is_reward_model() {
+        let what = "it is a reward model, whose score llama.cpp does not read from these architectures: --format hf writes it for transformers";
+        return Err(ModelFileError::Model(what.into()));
+    }
     let chosen = arch::of(config, shape).ok_or_else(|| {
         ModelFileError::Model(
             "llama.cpp has no architecture for this model: supported are GPT-2, Llama, Qwen2, Qwen3, Gemma 2 and 3 and Phi-3; --format safetensors writes any model".into(),

@@ -144,6 +144,7 @@ impl super::Method for Config {
             unit: Unit::Pair,
             mask: LossMask::CompletionOnly,
             reference: Some(self.reference),
+            ..Needs::default()
         }
     }
 

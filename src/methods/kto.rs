@@ -66,6 +66,7 @@ impl super::Method for Config {
             unit: Unit::Judged,
             mask: LossMask::CompletionOnly,
             reference: Some(self.reference),
+            ..Needs::default()
         }
     }
 

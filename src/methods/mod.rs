@@ -12,6 +12,7 @@ pub mod policy;
 mod policy_tests;
 mod preference;
 mod pretrain;
+mod reward;
 mod rloo;
 mod scored;
 mod sft;
@@ -24,7 +25,7 @@ pub use scored::{Scored, log_sigmoid, read, sigmoid};
 
 use crate::data::{Batch, Unit};
 use crate::metrics::{Direction, Metric, Readings, id};
-use crate::nn::{Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
+use crate::nn::{HeadKind, Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
 use candle_core::{Device, Result, Tensor, Var};
 
 /// The column of log-probabilities that the reference model gives each sequence.
@@ -42,6 +43,8 @@ pub struct Needs {
     pub mask: LossMask,
     /// Where the column [`REFERENCE_LOGP`] comes from; `None` where it is not needed.
     pub reference: Option<ReferenceChoice>,
+    /// What its model ends with.
+    pub head: HeadKind,
 }
 
 /// Which tokens count in the loss.
@@ -253,6 +256,10 @@ pub fn sequence_logps(batch: &Batch, out: &TokenOutputs) -> Result<Vec<f32>> {
 fn note(values: TokenValues, batch: &Batch, readings: &mut Readings) {
     let n = batch.supervised() as f64;
     let mask = mask(batch);
+    // A score has no distribution.
+    if batch.unit == Unit::Ranked {
+        return;
+    }
     readings.add(id::ENTROPY, dot(values.entropy, &mask), n);
     readings.add(id::TOKEN_ACCURACY, dot(values.top1, &mask), n);
     if let Some(sampler) = batch.column(policy::SAMPLER_LOGP) {
@@ -303,6 +310,6 @@ fn by_autograd(
 crate::base::registry! {
     /// What the model learns from.
     pub enum MethodConfig: dyn Method {
-        pretrain: Pretrain, sft: Sft, dpo: Dpo, kto: Kto, orpo: Orpo, simpo: Simpo, cpo: Cpo, grpo: Grpo, rloo: Rloo
+        pretrain: Pretrain, sft: Sft, dpo: Dpo, kto: Kto, orpo: Orpo, simpo: Simpo, cpo: Cpo, reward: Reward, grpo: Grpo, rloo: Rloo
     }
 }

@@ -37,10 +37,10 @@ pub enum ReferenceChoice {
 /// log-ratios to the reference, or log-probabilities where there is none.
 #[rustfmt::skip]
 pub(super) const PAIRS: [Metric; 6] = [
-    metric(ACCURACIES, "Reward accuracy", "share", Higher, Yes, "share of pairs whose chosen answer has the higher implicit reward (TRL)"),
-    metric(MARGINS, "Reward margin", "", Higher, Yes, "mean implicit reward of chosen minus rejected answers (TRL)"),
-    metric(CHOSEN, "Reward of chosen", "", Higher, Yes, "mean implicit reward of chosen answers: of log π − log π_ref with a reference, else of log π, times β (TRL)"),
-    metric(REJECTED, "Reward of rejected", "", Neutral, Yes, "mean implicit reward of rejected answers (TRL)"),
+    metric(ACCURACIES, "Reward accuracy", "share", Higher, Yes, "share of pairs whose chosen answer has the higher reward: the policy's implicit one, or a reward model's score (TRL)"),
+    metric(MARGINS, "Reward margin", "", Higher, Yes, "mean reward of chosen minus rejected answers (TRL)"),
+    metric(CHOSEN, "Reward of chosen", "", Higher, Yes, "mean reward of chosen answers: a reward model's score; else β times log π − log π_ref with a reference, β times log π without (TRL)"),
+    metric(REJECTED, "Reward of rejected", "", Neutral, Yes, "mean reward of rejected answers (TRL)"),
     metric(LOGPS_CHOSEN, "Log-probability of chosen", "nats", Neutral, Yes, "mean log-probability of chosen answers: of all their tokens, or per token where the method compares that (TRL)"),
     metric(LOGPS_REJECTED, "Log-probability of rejected", "nats", Neutral, Yes, "the same of rejected answers (TRL)"),
 ];
@@ -71,16 +71,28 @@ pub(super) fn note(
     logps: &Tensor,
     readings: &mut Readings,
 ) -> Result<()> {
+    note_rewards(scored, rewards, readings)?;
+    let [chosen, rejected] = scored.sides(logps)?;
+    read(readings, LOGPS_CHOSEN, &chosen)?;
+    read(readings, LOGPS_REJECTED, &rejected)
+}
+
+/// Notes how the rewards of pairs (S,) compare.
+///
+/// # Errors
+/// A batch without pairs.
+pub(super) fn note_rewards(
+    scored: &Scored,
+    rewards: &Tensor,
+    readings: &mut Readings,
+) -> Result<()> {
     let [chosen, rejected] = scored.sides(rewards)?;
     let margins = (&chosen - &rejected)?;
     let right = margins.gt(0.0)?.to_dtype(margins.dtype())?;
     read(readings, CHOSEN, &chosen)?;
     read(readings, REJECTED, &rejected)?;
     read(readings, MARGINS, &margins)?;
-    read(readings, ACCURACIES, &right)?;
-    let [chosen, rejected] = scored.sides(logps)?;
-    read(readings, LOGPS_CHOSEN, &chosen)?;
-    read(readings, LOGPS_REJECTED, &rejected)
+    read(readings, ACCURACIES, &right)
 }
 
 /// Notes the readings of answers judged alone; `desirable` (S,) holds 1 and 0.

@@ -70,6 +70,7 @@ impl super::Method for Config {
             unit: Unit::Prompt,
             mask: LossMask::CompletionOnly,
             reference: (self.beta > 0.0).then_some(self.reference),
+            ..Needs::default()
         }
     }
 

@@ -85,7 +85,7 @@ impl Scored<'_> {
     /// # Errors
     /// A batch without pairs.
     pub fn sides(&self, of_sequences: &Tensor) -> Result<[Tensor; 2]> {
-        if self.batch.unit != Unit::Pair {
+        if !matches!(self.batch.unit, Unit::Pair | Unit::Ranked) {
             bail!("this batch holds no pairs")
         }
         let pairs = of_sequences.reshape((self.batch.groups(), 2))?;

@@ -4,9 +4,11 @@
 
 mod fetch;
 mod folder;
+mod scorer;
 
 pub use fetch::{Parts, fetch, repo};
 pub use folder::{Folder, Outline, has_chat_template, outline};
+pub use scorer::RewardModel;
 
 use crate::base::text::one_line;
 use crate::hf::{self, HfError, TokenIds};
@@ -162,7 +164,10 @@ impl ModelSource {
     pub fn class(&self) -> Option<&'static str> {
         match self {
             ModelSource::Folder(folder) => folder.class(),
-            ModelSource::Gguf(file) => hf::family_of(file.config()).map(|family| family.class()),
+            ModelSource::Gguf(file) => {
+                let config = file.config();
+                hf::family_of(config).map(|family| family.class_of(config))
+            }
         }
     }
 
@@ -250,17 +255,31 @@ impl ModelSource {
     /// # Errors
     /// As [`ModelSource::load`].
     pub fn load_for_inference(&self) -> Result<Model, SourceError> {
+        if self.config().is_reward_model() {
+            return Err(SourceError::NoModel {
+                path: self.path().into(),
+                what: "is a reward model: it scores answers and writes none".into(),
+                fix: "llmtui score MODEL FILE scores answers with it; as a reward: rewards=[{model: {path: MODEL}}]".into(),
+            });
+        }
         match self {
             ModelSource::Folder(_) => self.load(),
             ModelSource::Gguf(file) => Ok(file.quantised()?),
         }
     }
 
-    /// Fills the weights of a model of the same config, in f32; an adapter beside a folder's weights is merged.
+    /// Fills the weights of a model of the same config, in f32; an adapter beside a folder's weights is merged. A reward
+    /// model takes all but its head from a model that writes, and keeps the head that it has.
     ///
     /// # Errors
     /// As [`ModelSource::load`]; the model's parameters are others.
     pub fn fill(&self, model: &mut Model) -> Result<(), SourceError> {
+        if model.config().is_reward_model() && !self.config().is_reward_model() {
+            let own = self.load()?;
+            return model
+                .copy_trunk(&own)
+                .map_err(|e| SourceError::Folder(e.into()));
+        }
         match self {
             ModelSource::Folder(folder) => {
                 hf::read_weights(folder.path(), model)?;

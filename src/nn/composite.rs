@@ -9,12 +9,13 @@ use super::position::wave;
 use super::step_position::{Place, StepPosition};
 use super::tables::rotations;
 use super::tape::Track;
-use super::{ModelConfig, ModelShape, NormPlacement, TokenBatch};
+use super::{HeadKind, ModelConfig, ModelShape, NormPlacement, TokenBatch};
 use crate::kernels::attention::{Heads, Mask, Past, Scores};
 use crate::kernels::positions::Positions;
 use crate::kernels::rotary::Rotation;
 use crate::kernels::{
-    activation, attention, dropout, embedding, experts, linear, logprob, norm, qk_norm, softcap,
+    activation, attention, dropout, embedding, experts, linear, logprob, norm, qk_norm, score,
+    softcap,
 };
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 use std::collections::BTreeMap;
@@ -245,8 +246,11 @@ impl Decoder<'_> {
 
     /// Hidden states (…, D) → logits (…, V).
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
-        let logits = linear::composite(hidden, self.leaves.get(self.layout.head)?, None)?;
+        let head = self.leaves.get(self.layout.head)?;
+        let head = head.reshape((self.layout.head.rows, self.layout.head.cols))?;
+        let logits = linear::composite(hidden, &head, None)?;
         match self.config.logit_softcap {
+            _ if self.config.is_reward_model() => Ok(logits),
             Some(cap) => softcap::composite(&logits, cap),
             None => Ok(logits),
         }
@@ -259,12 +263,19 @@ impl Decoder<'_> {
         let targets = Tensor::from_slice(batch.targets, batch.targets.len(), &self.device())?;
         let (hidden, balance) = self.hidden_and_balance(&ids, &mut Vec::new(), batch.first)?;
         let head = self.leaves.get(self.layout.head)?;
-        let (logp, entropy, top1) = logprob::composite(
-            &hidden.flatten(0, 1)?,
-            head,
-            &targets,
-            self.config.logit_softcap,
-        )?;
+        let hidden = hidden.flatten(0, 1)?;
+        let (logp, entropy, top1) = match self.config.head {
+            HeadKind::Score => {
+                let head = head.reshape((1, self.layout.head.cols))?;
+                let scores = score::composite(&hidden, &head)?;
+                let zeros = scores.zeros_like()?;
+                (scores, zeros.clone(), zeros)
+            }
+            HeadKind::Vocabulary => {
+                let cap = self.config.logit_softcap;
+                logprob::composite(&hidden, head, &targets, cap)?
+            }
+        };
         Ok(Graph {
             balance,
             logp: logp.reshape(shape)?,

@@ -76,6 +76,10 @@ pub struct ModelConfig {
     pub attention_bias: AttentionBias,
     /// The output head shares the token embedding's weights.
     pub tie_embeddings: bool,
+    /// What stands behind the last norm. Default: what the method learns.
+    #[serde(skip_serializing_if = "HeadKind::is_vocabulary")]
+    #[schemars(extend("default" = "vocabulary"))]
+    pub head: HeadKind,
     /// Standard deviation of initial weights; projections into the residual stream get init_std / √(2 · n_layer)
     /// (GPT-2).
     #[schemars(range(min = 0.0, max = 1.0))]
@@ -107,6 +111,25 @@ pub enum AttentionBias {
     Qkv,
     /// Those and the projection out (Llama's attention_bias).
     All,
+}
+
+/// What the hidden states become.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum HeadKind {
+    /// Logits of the vocabulary: the model writes.
+    #[default]
+    Vocabulary,
+    /// One number: a reward model, which judges answers and writes none.
+    Score,
+}
+
+impl HeadKind {
+    fn is_vocabulary(&self) -> bool {
+        *self == HeadKind::Vocabulary
+    }
 }
 
 /// Where a block normalises. With f attention or the feed-forward block:
@@ -152,6 +175,7 @@ impl Default for ModelConfig {
             bias: false,
             attention_bias: AttentionBias::None,
             tie_embeddings: true,
+            head: HeadKind::Vocabulary,
             init_std: 0.02,
         }
     }
@@ -191,6 +215,16 @@ impl ModelConfig {
             seq_len: self.seq_len,
             vocab_size: self.vocab_size.unwrap_or(vocab_size),
         }
+    }
+
+    /// Whether the output head is the table of token embeddings: a score has a vector of its own.
+    pub fn ties_head(&self) -> bool {
+        self.tie_embeddings && self.head == HeadKind::Vocabulary
+    }
+
+    /// Whether it judges answers instead of writing them.
+    pub fn is_reward_model(&self) -> bool {
+        self.head == HeadKind::Score
     }
 
     /// Features of one head.

@@ -21,7 +21,7 @@ impl Model {
         for info in self.params().infos().iter().filter(frozen) {
             let is_looked_up = match info.role {
                 Role::Position => true,
-                Role::Embedding => !self.config().tie_embeddings,
+                Role::Embedding => !self.config().ties_head(),
                 _ => false,
             };
             // Of all experts a token passes as many as it is sent to.

@@ -32,7 +32,7 @@ mod weights;
 
 pub use adapter::AdapterConfig;
 pub use checkpointing::ActivationCheckpointing;
-pub use config::{AttentionBias, AttentionType, ModelConfig, ModelShape, NormPlacement};
+pub use config::{AttentionBias, AttentionType, HeadKind, ModelConfig, ModelShape, NormPlacement};
 pub use faults::Fault;
 pub use flops::flops_per_token;
 pub use layout::{Naming, param_infos, param_infos_of};

@@ -196,7 +196,7 @@ impl Arch {
 
     /// Parameters in matmuls per token: active ones minus tables that are only looked up.
     pub fn n_matmul(&self) -> u64 {
-        let looked_up = match self.config.tie_embeddings {
+        let looked_up = match self.config.ties_head() {
             true => 0,
             false => self.params.embeddings,
         };

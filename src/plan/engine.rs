@@ -89,8 +89,13 @@ fn passes(request: &Request, ledger: &mut Ledger) {
     };
     ledger.add(Part::GradientBuffers, train.gradients as f64, how);
     let chunk = footprint::head_rows(shape, tokens);
-    let vocab = request.arch.vocab_size();
+    let scores = config.is_reward_model();
+    let vocab = match scores {
+        true => 1,
+        false => request.arch.vocab_size(),
+    };
     let (at_once, head) = match request.method.is_linear() {
+        _ if scores => (tokens, train.head),
         true => (chunk, train.head),
         false => {
             let kept = (KEPT_LOGITS / (4 * vocab.max(1))) as usize;

@@ -460,7 +460,8 @@ mod tests {
             let facts = FACTS.iter().find(|f| f.spec_word == entry.id);
             let facts = facts.unwrap_or_else(|| panic!("no row for {}", entry.id));
             let needs = facts.trained().unwrap().needs();
-            assert_eq!(needs.unit == Unit::Pair, facts.pairs, "{}", entry.id);
+            let pairs = matches!(needs.unit, Unit::Pair | Unit::Ranked);
+            assert_eq!(pairs, facts.pairs, "{}", entry.id);
             assert!(facts.reference || needs.reference.is_none(), "{}", entry.id);
         }
     }

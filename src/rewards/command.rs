@@ -1,6 +1,7 @@
 //! Any program as a reward: it reads one JSON object a line and writes one score a line.
 
-use super::{Answer, Reward};
+use super::program::Program;
+use super::{Answer, Reward, Worker};
 use crate::base::registry::Entry;
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +54,10 @@ impl Reward for Config {
 
     fn program(&self) -> Option<&Config> {
         Some(self)
+    }
+
+    fn worker(&self) -> Option<Box<dyn Worker>> {
+        Some(Box::new(Program::new(self.clone())))
     }
 
     fn fault(&self) -> Option<(String, String)> {

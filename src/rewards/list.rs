@@ -1,8 +1,7 @@
 //! The rewards of a run with their weights, as a spec lists them, and the judge that asks them.
 
 use super::command::OnFailure;
-use super::program::Program;
-use super::{Answer, RewardConfig};
+use super::{Answer, RewardConfig, Worker};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
@@ -124,10 +123,10 @@ pub struct RewardError {
     pub answer: String,
 }
 
-/// Scores answers; holds the programs that do.
+/// Scores answers; holds the programs and models that do.
 #[derive(Debug)]
 pub struct Judge {
-    rewards: Vec<(WeightedReward, Option<Program>)>,
+    rewards: Vec<(WeightedReward, Option<Box<dyn Worker>>)>,
 }
 
 /// What one reward gave some answers.
@@ -143,10 +142,7 @@ pub struct Scores {
 
 impl Judge {
     pub fn new(rewards: &[WeightedReward]) -> Judge {
-        let one = |reward: &WeightedReward| {
-            let program = reward.reward.program().cloned().map(Program::new);
-            (reward.clone(), program)
-        };
+        let one = |reward: &WeightedReward| (reward.clone(), reward.reward.worker());
         Judge {
             rewards: rewards.iter().map(one).collect(),
         }
@@ -158,13 +154,22 @@ impl Judge {
     /// A row without what a reward needs; a program that gave no score.
     pub fn score(&mut self, answers: &[Answer]) -> Result<Vec<Scores>, RewardError> {
         let mut all = Vec::new();
-        for (reward, program) in &mut self.rewards {
+        for (reward, worker) in &mut self.rewards {
+            let error = |what, answer: &Answer| RewardError {
+                name: reward.name.clone(),
+                what,
+                prompt: answer.prompt.clone(),
+                answer: answer.text.clone(),
+            };
+            if let (Some(worker), Some(first)) = (&mut *worker, answers.first()) {
+                worker.begin(answers).map_err(|what| error(what, first))?;
+            }
             let (mut values, mut failed) = (Vec::with_capacity(answers.len()), 0);
             let forgiving = reward.reward.program();
             let forgiving = forgiving.is_some_and(|c| c.on_failure == OnFailure::Zero);
-            for answer in answers {
-                let score = match program {
-                    Some(program) => program.score(answer),
+            for (number, answer) in answers.iter().enumerate() {
+                let score = match worker {
+                    Some(worker) => worker.score(number, answer),
                     None => reward.reward.score(answer),
                 };
                 values.push(match score {
@@ -173,14 +178,7 @@ impl Judge {
                         failed += 1;
                         0.0
                     }
-                    Err(what) => {
-                        return Err(RewardError {
-                            name: reward.name.clone(),
-                            what,
-                            prompt: answer.prompt.clone(),
-                            answer: answer.text.clone(),
-                        });
-                    }
+                    Err(what) => return Err(error(what, answer)),
                 });
             }
             all.push(Scores {

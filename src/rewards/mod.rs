@@ -5,6 +5,7 @@ mod command;
 mod exact;
 mod length;
 mod list;
+mod model;
 mod number;
 mod program;
 mod regex;
@@ -64,16 +65,43 @@ pub trait Reward: Send + Sync {
         None
     }
 
+    /// The folder of a model that scores instead.
+    fn model(&self) -> Option<&std::path::Path> {
+        None
+    }
+
+    /// What scores instead: it keeps something from answer to answer.
+    fn worker(&self) -> Option<Box<dyn Worker>> {
+        None
+    }
+
     /// What is wrong with the settings and what to do; `None` when nothing is.
     fn fault(&self) -> Option<(String, String)> {
         None
     }
 }
 
+/// What scores answers with something that it keeps: a child process, a model.
+pub trait Worker: std::fmt::Debug + Send {
+    /// Hears of all answers before the first is scored.
+    ///
+    /// # Errors
+    /// None of them can be scored.
+    fn begin(&mut self, _answers: &[Answer]) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The score of answer `number` of those.
+    ///
+    /// # Errors
+    /// What went wrong.
+    fn score(&mut self, number: usize, answer: &Answer) -> Result<f64, String>;
+}
+
 crate::base::registry! {
     /// What an answer is rewarded for.
     pub enum RewardConfig: dyn Reward {
-        exact: Exact, number: Number, regex: Regex, tags: Tags, length: Length, repetition: Repetition, command: Command
+        exact: Exact, number: Number, regex: Regex, tags: Tags, length: Length, repetition: Repetition, command: Command, model: Model
     }
 }
 

@@ -1,7 +1,7 @@
 //! A program that scores, as a child process: lines out, lines in, a time limit for each, one restart.
 
-use super::Answer;
 use super::command::Config;
+use super::{Answer, Worker};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -41,25 +41,6 @@ impl Program {
         }
     }
 
-    /// The score of an answer.
-    ///
-    /// # Errors
-    /// What went wrong twice, with the line.
-    pub fn score(&mut self, answer: &Answer) -> Result<f64, String> {
-        let first = match self.ask(answer) {
-            Ok(score) => return Ok(score),
-            Err(error) => error,
-        };
-        self.running = None;
-        self.ask(answer).map_err(|again| {
-            self.running = None;
-            match again == first {
-                true => format!("{first}; restarted, it did the same"),
-                false => format!("{first}; restarted: {again}"),
-            }
-        })
-    }
-
     fn ask(&mut self, answer: &Answer) -> Result<f64, String> {
         let running = match &mut self.running {
             Some(running) => running,
@@ -90,6 +71,24 @@ impl Program {
             }
         };
         read(&line)
+    }
+}
+
+impl Worker for Program {
+    /// What goes wrong goes wrong twice: the program is started again once.
+    fn score(&mut self, _number: usize, answer: &Answer) -> Result<f64, String> {
+        let first = match self.ask(answer) {
+            Ok(score) => return Ok(score),
+            Err(error) => error,
+        };
+        self.running = None;
+        self.ask(answer).map_err(|again| {
+            self.running = None;
+            match again == first {
+                true => format!("{first}; restarted, it did the same"),
+                false => format!("{first}; restarted: {again}"),
+            }
+        })
     }
 }
 

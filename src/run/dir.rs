@@ -1,6 +1,6 @@
 //! A run's directory: its files, how it is created, and who may write to it.
 
-use super::header::{FORMAT, Header};
+use super::header::{FORMAT, Header, Parent};
 use super::id::new_id;
 use crate::base::clock::Clock;
 use crate::base::files::{
@@ -168,6 +168,18 @@ impl RunDir {
         let text =
             serde_json::to_string_pretty(header).map_err(|e| RunError::io(&path, e.into()))?;
         write_atomic(&path, text.as_bytes()).map_err(|e| RunError::io(&path, e))
+    }
+
+    /// Notes in the header where a branch came from.
+    ///
+    /// # Errors
+    /// The header cannot be read or written.
+    pub fn descends_from(&self, parent: Parent) -> Result<(), RunError> {
+        let header = Header {
+            parent: Some(parent),
+            ..self.header()?
+        };
+        self.write_header(&header)
     }
 
     /// Claims the run for this process: only one engine at a time may write to it. Released when the value is dropped or

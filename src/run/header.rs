@@ -20,6 +20,17 @@ pub struct Header {
     pub created: UnixMillis,
     /// The engine process that held the run last; alive only while the lock is held.
     pub pid: u32,
+    /// Of a branch: where it came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+}
+
+/// The run, and the step of its checkpoint, that another run goes on from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// The run's id.
+    pub run: String,
+    pub step: u64,
 }
 
 impl Header {
@@ -32,6 +43,7 @@ impl Header {
             name: name.into(),
             created,
             pid: std::process::id(),
+            parent: None,
         }
     }
 }

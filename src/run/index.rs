@@ -2,7 +2,7 @@
 //! between bound the work per run.
 
 use super::log::Tail;
-use super::{RunDir, RunError};
+use super::{Parent, RunDir, RunError};
 use crate::base::clock::UnixMillis;
 use crate::base::text::one_line;
 use crate::wire::{Event, Outcome, Phase, Values, decode_envelope};
@@ -85,6 +85,8 @@ pub struct RunSummary {
     pub curve: Vec<f64>,
     /// Why it ended, unless it completed.
     pub message: String,
+    /// Of a branch: where it came from.
+    pub parent: Option<Parent>,
 }
 
 /// All runs in `runs_dir`, newest first. A missing directory is empty. Directories that are not runs are skipped; runs
@@ -248,6 +250,7 @@ pub fn summarize(run: &RunDir) -> Result<RunSummary, RunError> {
         n_params: scan.n_params,
         verdict: scan.verdict,
         message: scan.message,
+        parent: header.parent,
     })
 }
 

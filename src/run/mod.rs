@@ -13,7 +13,7 @@ pub mod state;
 
 pub use checkpoints::CheckpointEntry;
 pub use dir::{RunDir, RunError};
-pub use header::Header;
+pub use header::{Header, Parent};
 pub use log::{LogError, LogSender, LogThread, LogWriter, Tail};
 pub use series::Series;
 pub use state::RunState;

@@ -16,13 +16,14 @@ use std::path::{Path, PathBuf};
 const FROM: &str = "train.from";
 const TOKENIZER: &str = "data.tokenizer.file.path";
 /// Keys a run may choose for itself: only training depends on them.
-const FREE: [&str; 6] = [
+const FREE: [&str; 7] = [
     "model.seq_len",
     "model.dropout",
     "model.init_std",
     "model.moe.aux_loss_coef",
     "model.moe.z_loss_coef",
     "model.attention_type",
+    "model.head",
 ];
 
 /// A model to start training from.

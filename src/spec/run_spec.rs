@@ -6,6 +6,7 @@ use super::{RunConfig, load, yaml};
 use crate::base::finding::Finding;
 use crate::data::{DataError, Dataset, Request, Surroundings, TrainOn};
 use crate::methods::LossMask;
+use crate::nn::HeadKind;
 use crate::optim::schedule::ScheduleConfig;
 use serde_json::Value;
 
@@ -34,6 +35,9 @@ impl RunSpec {
         let shape = config.model.shape(0);
         config.model.n_kv_head = Some(shape.n_kv_head);
         config.model.d_ff = Some(shape.d_ff);
+        if config.method.needs().head == HeadKind::Score {
+            config.model.head = HeadKind::Score;
+        }
         let lr = config.optimizer.lr();
         match &mut config.schedule {
             ScheduleConfig::Cosine(c) => c.min_lr = c.min_lr.or(Some(lr / 10.0)),

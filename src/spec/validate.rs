@@ -9,7 +9,7 @@ use crate::data::Unit;
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::methods::ReferenceChoice;
-use crate::nn::ActivationCheckpointing;
+use crate::nn::{ActivationCheckpointing, HeadKind};
 use crate::optim::schedule::ScheduleConfig;
 use crate::rewards::WeightedReward;
 use std::path::{Path, PathBuf};
@@ -188,6 +188,15 @@ fn reference(config: &RunConfig, judge: &mut Judge) {
         "the reference is the model without its adapter, and there is no adapter",
         "add adapter.lora.rank=8, or say frozen or precomputed",
     );
+    judge.want(
+        config.model.head == HeadKind::Vocabulary || needs.head == HeadKind::Score,
+        &["model.head", "train.from"],
+        format!(
+            "a reward model scores answers and writes none, which the method {} needs",
+            config.method.entry().id
+        ),
+        "method=reward trains it on; begin from a model that writes for any other method",
+    );
     if needs.unit == Unit::Judged {
         judge.want(
             needs.reference != Some(ReferenceChoice::Precomputed),
@@ -344,6 +353,10 @@ pub(super) fn files(config: &RunConfig, base: &Path, origins: &Origins, issues: 
     if let Err(error) = config.train.precision.resolve() {
         let hint = crate::nn::PrecisionError::HINT;
         judge.want(false, &["train.precision"], error.to_string(), hint);
+    }
+    for path in config.rewards.iter().filter_map(|r| r.reward.model()) {
+        let full = base.join(path);
+        exists(&mut judge, "rewards", path, &full, full.is_dir());
     }
     if let Some(path) = &config.train.from {
         let full = base.join(path);

@@ -21,6 +21,9 @@ pub struct Dropout {
 
 /// FLOPs per element, for the choice of thread count: a Philox block of ten rounds yields four numbers.
 const COST: usize = 20;
+/// Philox blocks that are computed side by side, and factors that are drawn before they are used.
+const BLOCKS: usize = 8;
+const AT_ONCE: usize = 8 * 4 * BLOCKS;
 
 impl Dropout {
     /// Random numbers below this drop.
@@ -33,16 +36,17 @@ impl Dropout {
         (1.0 / (1.0 - self.rate)) as f32
     }
 
-    /// Calls `f(index in the row, factor)` for the features of row `row`, with one generator per row.
+    /// Calls `f(first feature, factors)` for the features of row `row`, some at a time.
     #[inline]
-    fn factors(&self, row: usize, width: usize, mut f: impl FnMut(usize, f32)) {
-        let mut rng = Rng::new(self.seed, Stream::Dropout, self.micro_step, self.lane);
-        // A normal takes one block, and a block yields four numbers.
-        rng.skip_normals((row * width.div_ceil(4)) as u32);
-        let (threshold, scale) = (self.threshold(), self.scale());
-        for i in 0..width {
-            let kept = rng.next_u32() >= threshold;
-            f(i, if kept { scale } else { 0.0 });
+    fn factors(&self, row: usize, width: usize, mut f: impl FnMut(usize, &[f32])) {
+        let mut factors = [0.0; AT_ONCE];
+        for first in (0..width).step_by(AT_ONCE) {
+            let factors = &mut factors[..AT_ONCE.min(width - first)];
+            let mut rng = Rng::new(self.seed, Stream::Dropout, self.micro_step, self.lane);
+            // A normal takes one block, and a block yields four numbers.
+            rng.skip_normals((row * width.div_ceil(4) + first / 4) as u32);
+            draw(rng, self.threshold(), self.scale(), factors);
+            f(first, factors);
         }
     }
 
@@ -50,7 +54,9 @@ impl Dropout {
     pub fn mask(&self, rows: usize, width: usize) -> Vec<f32> {
         let mut mask = vec![0.0; rows * width];
         for (row, mask) in mask.chunks_exact_mut(width).enumerate() {
-            self.factors(row, width, |i, factor| mask[i] = factor);
+            self.factors(row, width, |first, factors| {
+                mask[first..first + factors.len()].copy_from_slice(factors);
+            });
         }
         mask
     }
@@ -68,7 +74,11 @@ pub fn composite(drop: &Dropout, x: &Tensor) -> Result<Tensor> {
 pub fn apply(drop: &Dropout, width: usize, x: &mut [f32]) {
     threads::rows1(x, width, COST * width, |first, x| {
         for (i, row) in x.chunks_exact_mut(width).enumerate() {
-            drop.factors(first + i, width, |i, factor| row[i] *= factor);
+            drop.factors(first + i, width, |at, factors| {
+                for (x, factor) in row[at..].iter_mut().zip(factors) {
+                    *x *= factor;
+                }
+            });
         }
     });
 }
@@ -84,11 +94,31 @@ pub fn add(drop: Option<&Dropout>, width: usize, x: &[f32], residual: &[f32], y:
         };
         let rows = x.chunks_exact(width).zip(residual.chunks_exact(width));
         for (i, (y, (x, residual))) in y.chunks_exact_mut(width).zip(rows).enumerate() {
-            drop.factors(first + i, width, |i, factor| {
-                y[i] = residual[i] + x[i] * factor;
+            drop.factors(first + i, width, |at, factors| {
+                let inputs = x[at..].iter().zip(&residual[at..]);
+                for ((y, factor), (x, residual)) in y[at..].iter_mut().zip(factors).zip(inputs) {
+                    *y = residual + x * factor;
+                }
             });
         }
     });
+}
+
+multiversion! {
+    /// Fills `factors` with 0 where the generator's next number is below `threshold`, else with `scale`.
+    fn draw(rng: Rng, threshold: u32, scale: f32, factors: &mut [f32]) {
+        let mut rng = rng;
+        for factors in factors.chunks_mut(4 * BLOCKS) {
+            let blocks = rng.next_blocks::<BLOCKS>();
+            let mut drawn = [0.0; 4 * BLOCKS];
+            for (i, drawn) in drawn.chunks_exact_mut(4).enumerate() {
+                for (factor, word) in drawn.iter_mut().zip(&blocks) {
+                    *factor = if word[i] >= threshold { scale } else { 0.0 };
+                }
+            }
+            factors.copy_from_slice(&drawn[..factors.len()]);
+        }
+    }
 }
 
 multiversion! {
@@ -118,6 +148,22 @@ mod tests {
         assert!((dropped - 0.3).abs() < 0.01, "{dropped}");
         let mean = mask.iter().sum::<f32>() / mask.len() as f32;
         assert!((mean - 1.0).abs() < 0.02, "{mean}");
+    }
+
+    #[test]
+    fn masks_are_the_generators_numbers_one_by_one() {
+        for width in [1, 5, 64, 67, 256, 700] {
+            let mask = DROPOUT.mask(3, width);
+            for (row, mask) in mask.chunks_exact(width).enumerate() {
+                let mut rng = Rng::new(5, Stream::Dropout, 3, 7);
+                rng.skip_normals((row * width.div_ceil(4)) as u32);
+                for (i, factor) in mask.iter().enumerate() {
+                    let kept = rng.next_u32() >= DROPOUT.threshold();
+                    let exact = if kept { DROPOUT.scale() } else { 0.0 };
+                    assert_eq!(factor.to_bits(), exact.to_bits(), "{width}: row {row}, {i}");
+                }
+            }
+        }
     }
 
     #[test]

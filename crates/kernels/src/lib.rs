@@ -29,6 +29,7 @@ pub mod qk_norm;
 pub mod quant;
 pub mod reduce;
 pub mod rotary;
+pub mod score;
 pub mod simd;
 pub mod softcap;
 mod softmax;

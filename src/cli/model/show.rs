@@ -84,7 +84,7 @@ fn look_up(args: &Args, cx: &Context) -> anyhow::Result<Shown> {
                 rows: spec.train.micro_batch_size,
                 checkpointing: spec.train.activation_checkpointing,
             },
-            class: hf::family_of(&spec.model).map(|family| family.class()),
+            class: hf::family_of(&spec.model).map(|family| family.class_of(&spec.model)),
             config: spec.model.clone(),
             place: args.target.clone(),
         });

@@ -94,12 +94,19 @@ pub(crate) fn cut(
         return (cutter.pieces, cutter.account);
     }
     let sequences = store.unit.sequences();
-    for example in documents.chunks(sequences) {
+    for example in documents.chunks(store.unit.documents()) {
         let before = cutter.pieces.len();
-        example.iter().for_each(|span| cutter.document(*span));
+        let (texts, margin) = example.split_at(sequences.min(example.len()));
+        texts.iter().for_each(|span| cutter.document(*span));
         if sequences > 1 && cutter.pieces.len() != before + sequences {
             cutter.pieces.truncate(before);
+            continue;
         }
+        let beside = margin.iter().map(|(start, len)| Piece {
+            start: *start,
+            len: *len as u32,
+        });
+        cutter.pieces.extend(beside);
     }
     (cutter.pieces, cutter.account)
 }

@@ -169,7 +169,7 @@ fn layout(
     let conversations = train.iter().any(|source| source.conversations);
     let (packing, too_long) = match (request.unit, conversations) {
         (Unit::Pair | Unit::Judged, _) => (Packing::Padded, TooLong::Truncate),
-        (Unit::Prompt, _) => (Packing::Padded, TooLong::Drop),
+        (Unit::Prompt | Unit::Ranked, _) => (Packing::Padded, TooLong::Drop),
         (Unit::Text, true) => (Packing::Packed, TooLong::Truncate),
         (Unit::Text, false) => (Packing::Stream, TooLong::Split),
     };
@@ -180,7 +180,7 @@ fn layout(
         seq_len: request.seq_len,
         unit: request.unit,
     };
-    let of_answers = matches!(how.unit, Unit::Pair | Unit::Judged);
+    let of_answers = matches!(how.unit, Unit::Pair | Unit::Ranked | Unit::Judged);
     if of_answers && how.packing != Packing::Padded {
         return Err(DataError::source(
             "data.packing",

@@ -65,7 +65,9 @@ impl Tokenizing<'_> {
         self.notes.extend(entry.notes);
         let examples = match self.unit {
             Unit::Text => format!("{documents} documents"),
-            Unit::Pair => format!("{} pairs", documents / 2),
+            Unit::Pair | Unit::Ranked => {
+                format!("{} pairs", documents / self.unit.documents() as u64)
+            }
             Unit::Prompt => format!("{} prompts", documents / 2),
             Unit::Judged => format!("{} judged answers", documents / 2),
         };
@@ -183,6 +185,7 @@ fn tokenize(
     let documents = match unit {
         Unit::Text => vec![renderer.document(example, place)?],
         Unit::Pair => renderer.pair(example, place)?.into(),
+        Unit::Ranked => renderer.ranked(example, place)?.into(),
         Unit::Prompt => renderer.prompt_and_reference(example, place)?.into(),
         Unit::Judged => renderer.judged(example, place)?.into(),
     };

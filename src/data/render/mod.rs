@@ -9,7 +9,7 @@ mod mask;
 mod post_training;
 mod turns;
 
-pub use post_training::PostTrainingExample;
+pub use post_training::{PostTrainingExample, padding, scored_token};
 
 use super::chat::{BUILTIN, GenerationPrompt, Template};
 use super::{Content, DataError, Document, Example, Message, Place, RowFault, Tokenizer, Turns};

@@ -3,7 +3,8 @@
 
 use super::{Renderer, TrainOn, turns};
 use crate::data::chat::GenerationPrompt;
-use crate::data::{Content, Document, Example, Place, RowFault, Turns};
+use crate::data::tokenizer::Tokenizer;
+use crate::data::{Content, Document, Example, MARGIN, Place, RowFault, Turns};
 use serde_json::Value;
 
 /// A row as the methods take it that do not simply learn a text. In every document prompt and answer stand together, and
@@ -38,6 +39,37 @@ impl Renderer {
                 "choose a method for such rows, or name the columns with data.format",
             )),
         }
+    }
+
+    /// Both sides of a preference to be scored, then the margin: the bits of an f32, the upper half in the first id. Each side
+    /// has its last token twice, so that the token itself is an input, and one place counts: the one that scores it.
+    ///
+    /// # Errors
+    /// As [`Renderer::pair`]; a margin that is no number.
+    pub fn ranked(&self, example: &Example, place: &Place) -> Result<[Document; 3], RowFault> {
+        let margin = match example.extra.get(MARGIN) {
+            None | Some(Value::Null) => Some(0.0),
+            Some(value) => value.as_f64().filter(|margin| margin.is_finite()),
+        };
+        let Some(margin) = margin else {
+            return Err(RowFault::new(
+                place,
+                "the margin is no number",
+                "write a number, 0 for none, or leave the column out",
+            ));
+        };
+        let [chosen, rejected] = self.pair(example, place)?;
+        let pad = padding(&self.tokenizer);
+        let bits = (margin as f32).to_bits();
+        let margin = Document {
+            ids: vec![bits >> 16, bits & 0xffff],
+            supervised: vec![false; 2],
+        };
+        Ok([
+            to_score(chosen.ids, pad),
+            to_score(rejected.ids, pad),
+            margin,
+        ])
     }
 
     /// A prompt with the known answer behind it, which is supervised and ends as answers end; then its reference: the
@@ -179,6 +211,28 @@ impl Renderer {
             }
         }
     }
+}
+
+/// The token that pads rows for a reward model: the tokenizer's, else the one that ends texts, as TRL chooses it.
+pub fn padding(tokenizer: &Tokenizer) -> Option<u32> {
+    tokenizer.pad().or(tokenizer.eos())
+}
+
+/// The token that a text is scored at, counted from 0: the last that is no padding, as transformers finds it.
+pub fn scored_token(ids: &[u32], pad: Option<u32>) -> usize {
+    let last = ids.iter().rposition(|id| Some(*id) != pad);
+    last.unwrap_or(ids.len().saturating_sub(1))
+}
+
+/// A text with its last token once more behind it; the target behind the scored token counts.
+fn to_score(mut ids: Vec<u32>, pad: Option<u32>) -> Document {
+    let at = scored_token(&ids, pad);
+    ids.extend(ids.last().copied());
+    let mut supervised = vec![false; ids.len()];
+    if let Some(counts) = supervised.get_mut(at + 1) {
+        *counts = true;
+    }
+    Document { ids, supervised }
 }
 
 fn last_text(turns: &Turns) -> String {

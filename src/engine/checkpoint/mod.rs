@@ -22,8 +22,10 @@ use super::context::RunContext;
 use super::state::{Progress, TrainState};
 use crate::base::files::read_small;
 use crate::data::Dataset;
+use crate::data::render::padding;
 use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
 use crate::hf::{self, TokenIds};
+use crate::nn::{HeadKind, Model};
 use crate::optim::UpdateRule;
 use crate::wire::{Event, Phase};
 use serde::{Deserialize, Serialize};
@@ -78,7 +80,7 @@ pub fn save(
     };
     let failed = |source| CheckpointError::Write { step, source };
     let text = serde_json::to_vec_pretty(&saved).map_err(|e| failed(e.into()))?;
-    let ids = token_ids(data);
+    let ids = token_ids(data, &state.models.policy);
     let config = hf::config_json(&state.models.policy, ids.clone());
     let (generation, marks) = (hf::generation_json(ids), data.tokenizer.config_json());
     let tokenizer = data.tokenizer.to_json();
@@ -105,14 +107,18 @@ pub fn save(
     store.commit(step, &parts).map_err(failed)
 }
 
-/// The mark between texts, and all that a text or a turn ends with.
-fn token_ids(data: &Dataset) -> TokenIds {
+/// The mark between texts, and all that a text or a turn ends with. A reward model is scored at the last token that is no
+/// padding, so its folder says which token pads.
+fn token_ids(data: &Dataset, model: &Model) -> TokenIds {
     let mark = data.tokenizer.eos();
     let turn_ends = data.ends.iter().copied().filter(|id| Some(*id) != mark);
     TokenIds {
         bos: mark,
         eos: mark.into_iter().chain(turn_ends).collect(),
-        pad: None,
+        pad: match model.config().head {
+            HeadKind::Vocabulary => None,
+            HeadKind::Score => padding(&data.tokenizer),
+        },
     }
 }
 

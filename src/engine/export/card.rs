@@ -5,6 +5,7 @@ use super::Source;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::hf;
+use crate::nn::{HeadKind, ModelConfig};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -37,7 +38,7 @@ pub struct About {
 /// README.md. `dtype` is that of the weights.
 pub fn card(source: &Source, dtype: &str, about: &About) -> String {
     let name = name(source.from.path());
-    let mut out = front(&name, about);
+    let mut out = front(&name, kind(source.model.config()).0, about);
     let _ = write!(
         out,
         "\n# {}\n\nWritten by llmtui {}. What it cannot know is asked for below.\n\n",
@@ -82,11 +83,10 @@ fn section(out: &mut String, title: &str, text: &str) {
 }
 
 /// The metadata. JSON strings are YAML strings, so that no name can break out of its place.
-fn front(name: &str, about: &About) -> String {
+fn front(name: &str, task: &str, about: &About) -> String {
     let quoted = |text: &str| Value::from(one_line(text)).to_string();
-    let mut out = String::from(
-        "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- llmtui\n",
-    );
+    let mut out =
+        format!("---\nlibrary_name: transformers\npipeline_tag: {task}\ntags:\n- llmtui\n");
     if let Some(license) = &about.license {
         let _ = writeln!(out, "license: {}", quoted(license));
     }
@@ -108,7 +108,7 @@ fn front(name: &str, about: &About) -> String {
     if !about.results.is_empty() {
         let result = |result: &CardResult| {
             json!({
-                "task": {"type": "text-generation"},
+                "task": {"type": task},
                 "dataset": {"name": result.task, "type": result.task},
                 "metrics": [{"type": result.metric, "value": result.value, "name": result.metric}],
             })
@@ -126,7 +126,7 @@ fn front(name: &str, about: &About) -> String {
 fn model(source: &Source, dtype: &str) -> String {
     let model = &source.model;
     let shape = model.shape();
-    let class = hf::family_of(model.config()).map_or("", |family| family.class());
+    let class = hf::family_of(model.config()).map_or("", |family| family.class_of(model.config()));
     let heads = format!(
         "{}, {}, {} ({})",
         shape.n_layer, shape.d_model, shape.n_head, shape.n_kv_head
@@ -145,16 +145,28 @@ fn model(source: &Source, dtype: &str) -> String {
         ),
         ("numbers", dtype.to_string()),
     ];
+    let opener = kind(model.config()).1;
     let chat = match source.from.has_chat_template() {
+        _ if model.config().is_reward_model() => {
+            "It is a reward model: its one logit says how good a text is, read at the last token that is no padding."
+        }
         true => "It brings a chat template.",
         false => "It has no chat template: it continues text.",
     };
     format!(
-        "{}\n{chat}\n\n```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n\
-         model = AutoModelForCausalLM.from_pretrained(\"FOLDER\")\n\
+        "{}\n{chat}\n\n```python\nfrom transformers import {opener}, AutoTokenizer\n\n\
+         model = {opener}.from_pretrained(\"FOLDER\")\n\
          tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n",
         table(&facts.map(|(name, value)| (name.to_string(), value)))
     )
+}
+
+/// The hub's task of a model, and the class of transformers that opens it.
+fn kind(config: &ModelConfig) -> (&'static str, &'static str) {
+    match config.head {
+        HeadKind::Vocabulary => ("text-generation", "AutoModelForCausalLM"),
+        HeadKind::Score => ("text-classification", "AutoModelForSequenceClassification"),
+    }
 }
 
 fn table(facts: &[(String, String)]) -> String {

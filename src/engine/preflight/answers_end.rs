@@ -3,6 +3,7 @@
 
 use super::samples::{self, Sample};
 use super::{Check, Finding, Subject};
+use crate::data::Unit;
 use crate::engine::EngineError;
 use crate::methods::LossMask;
 
@@ -13,6 +14,11 @@ pub const CHECK: Check = Check {
 };
 
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
+    if subject.spec.method.needs().unit == Unit::Ranked {
+        return Ok(Finding::pass(
+            "answers are scored at their last token; none is written",
+        ));
+    }
     if subject.spec.method.needs().mask != LossMask::CompletionOnly {
         return Ok(Finding::pass(
             "text goes on; it has no answers that must end",

@@ -28,21 +28,23 @@ fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     })
 }
 
-/// `logits` gives (len, V) row-major.
+/// `logits` gives (len, V) row-major, or (len, 1).
 fn judge(
     tokens: Vec<u32>,
     vocab_size: usize,
     logits: &mut dyn FnMut(&[u32]) -> candle_core::Result<Vec<f32>>,
 ) -> Result<Finding, EngineError> {
     let before = logits(&tokens)?;
+    // A reward model has one number for each token.
+    let width = before.len() / tokens.len();
     let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     for changed in [1, tokens.len() / 2, tokens.len() - 1] {
         let mut other = tokens.clone();
         other[changed] = (other[changed] + 1) % vocab_size as u32;
         let after = logits(&other)?;
-        let past = changed * vocab_size;
+        let past = changed * width;
         if let Some(at) = (0..changed).find(|row| {
-            let row = row * vocab_size..(row + 1) * vocab_size;
+            let row = row * width..(row + 1) * width;
             bits(&before[row.clone()]) != bits(&after[row])
         }) {
             return Ok(Finding::fail(

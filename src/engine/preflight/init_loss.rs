@@ -2,8 +2,10 @@
 //! large or that logits are wrong; less means that it sees its targets.
 
 use super::{Check, Finding, Subject};
+use crate::data::Unit;
 use crate::engine::EngineError;
-use crate::methods::{likelihood, tokens};
+use crate::methods::{evaluate, likelihood, tokens};
+use crate::metrics::Readings;
 
 pub const CHECK: Check = Check {
     id: "init_loss",
@@ -22,6 +24,11 @@ const MAX_EXCESS: f64 = 1.0;
 fn run(subject: &mut Subject<'_>) -> Result<Finding, EngineError> {
     let batch = subject.first_batch(ROWS);
     let out = subject.state.models.policy.score(&tokens(&batch))?;
+    if batch.unit == Unit::Ranked {
+        let (method, mut readings) = (&*subject.spec.method, Readings::default());
+        let loss = evaluate(method, &batch, &out, batch.groups() as f64, &mut readings)?;
+        return Ok(judge_scores(loss));
+    }
     let loss = likelihood(&batch, &out)?;
     let shape = subject.state.models.policy.shape();
     if subject.spec.train.from.is_some() {
@@ -53,6 +60,21 @@ fn judge(loss: f64, vocab_size: usize, spread: f64) -> Finding {
     )
 }
 
+/// Scores that know nothing yet are equal, and a pair costs ln 2; margins of the data and a centre cost a little more.
+fn judge_scores(loss: f64) -> Finding {
+    /// Far above what fresh scores of any base come to.
+    const MOST: f64 = 5.0;
+    let evidence = format!("loss {loss:.3} a pair, ln 2 = 0.693 where all scores are equal");
+    match loss.is_finite() && loss < MOST {
+        true => Finding::pass(evidence),
+        false => Finding::fail(
+            evidence,
+            "the first scores are far apart before any training, or the margins of the data are large",
+            "model.init_std near 0.02 suits most models; margins are in units of the score",
+        ),
+    }
+}
+
 /// Weights that come from another run must beat guessing, or they are not those of this text.
 fn judge_trained(loss: f64, vocab_size: usize) -> Finding {
     let guessing = (vocab_size as f64).ln();
@@ -82,6 +104,9 @@ mod tests {
         assert!(high.fix.contains("init_std"), "{}", high.fix);
         assert!(judge(3.0, 65, 0.05).cause.contains("leak"));
         assert_eq!(judge(f64::NAN, 65, 0.05).status, Status::Fail);
+        assert_eq!(judge_scores(0.70).status, Status::Pass);
+        assert_eq!(judge_scores(12.0).status, Status::Fail);
+        assert_eq!(judge_scores(f64::NAN).status, Status::Fail);
         assert_eq!(judge_trained(1.9, 65).status, Status::Pass);
         assert_eq!(judge_trained(6.0, 65).status, Status::Warn);
     }

@@ -23,6 +23,10 @@ impl Family for Gemma2 {
         "Gemma2ForCausalLM"
     }
 
+    fn classifier(&self) -> &'static str {
+        "Gemma2ForSequenceClassification"
+    }
+
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         let config = gemma::read(DEFAULTS.read(keys)?, keys, 2)?;
         Ok(ModelConfig {

@@ -31,6 +31,10 @@ impl Family for Gemma3 {
         "Gemma3ForCausalLM"
     }
 
+    fn classifier(&self) -> &'static str {
+        "Gemma3TextForSequenceClassification"
+    }
+
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         let position = PositionConfig::Rope(position(keys)?);
         keys.only("attn_logit_softcapping", &Value::Null)?;

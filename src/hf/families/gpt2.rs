@@ -25,6 +25,10 @@ impl Family for Gpt2 {
         "GPT2LMHeadModel"
     }
 
+    fn classifier(&self) -> &'static str {
+        "GPT2ForSequenceClassification"
+    }
+
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         keys.only("scale_attn_weights", &json!(true))?;
         let mlp = match keys.word("activation_function")?.unwrap_or("gelu_new") {

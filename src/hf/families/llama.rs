@@ -17,6 +17,10 @@ impl Family for Llama {
         "LlamaForCausalLM"
     }
 
+    fn classifier(&self) -> &'static str {
+        "LlamaForSequenceClassification"
+    }
+
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
         let attention = common::attention_bias(keys)?;

@@ -20,6 +20,10 @@ impl Family for Mistral {
         "MistralForCausalLM"
     }
 
+    fn classifier(&self) -> &'static str {
+        "MistralForSequenceClassification"
+    }
+
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
         let sliding_window = match keys.has("sliding_window") {

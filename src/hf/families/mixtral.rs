@@ -29,6 +29,10 @@ impl Family for Mixtral {
         "MixtralForCausalLM"
     }
 
+    fn classifier(&self) -> &'static str {
+        "MixtralForSequenceClassification"
+    }
+
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
         let config = DEFAULTS.read(keys)?;

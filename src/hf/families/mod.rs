@@ -18,7 +18,7 @@ mod rope;
 use super::keys::Keys;
 use super::tensors::DiskTensor;
 use crate::nn::position::{PositionConfig, ScalingConfig};
-use crate::nn::{ModelConfig, ModelShape, ParamInfo};
+use crate::nn::{HeadKind, ModelConfig, ModelShape, ParamInfo};
 use serde_json::{Map, Value, json};
 
 /// One model class of transformers.
@@ -26,8 +26,19 @@ pub trait Family: Sync {
     /// The `model_type` in `config.json`.
     fn model_type(&self) -> &'static str;
 
-    /// The class in `architectures`.
+    /// The class in `architectures` of a model that writes.
     fn class(&self) -> &'static str;
+
+    /// The same of one with a score in place of the vocabulary.
+    fn classifier(&self) -> &'static str;
+
+    /// The class in `architectures` of a model of this family.
+    fn class_of(&self, config: &ModelConfig) -> &'static str {
+        match config.head {
+            HeadKind::Vocabulary => self.class(),
+            HeadKind::Score => self.classifier(),
+        }
+    }
 
     /// Reads the model config from the keys.
     ///
@@ -150,6 +161,8 @@ pub fn canonical(config: &ModelConfig, shape: &ModelShape) -> ModelConfig {
     let mut c = config.clone();
     c.attention_bias = config.attention_biases();
     c.attention_type = None;
+    // Said by `architectures`, whatever the family.
+    c.head = HeadKind::Vocabulary;
     c.n_kv_head = Some(shape.n_kv_head);
     c.head_dim = Some(shape.head_dim);
     c.d_ff = Some(shape.d_ff);

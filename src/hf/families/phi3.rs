@@ -37,6 +37,10 @@ impl Family for Phi3 {
         "Phi3ForCausalLM"
     }
 
+    fn classifier(&self) -> &'static str {
+        "Phi3ForSequenceClassification"
+    }
+
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
         // Read with the scaling, if any; every file has it.

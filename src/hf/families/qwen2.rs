@@ -17,6 +17,10 @@ impl Family for Qwen2 {
         "Qwen2ForCausalLM"
     }
 
+    fn classifier(&self) -> &'static str {
+        "Qwen2ForSequenceClassification"
+    }
+
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
         let config = Defaults::LLAMA.read(keys)?;

@@ -20,6 +20,10 @@ impl Family for Qwen3 {
         "Qwen3ForCausalLM"
     }
 
+    fn classifier(&self) -> &'static str {
+        "Qwen3ForSequenceClassification"
+    }
+
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
         let config = Defaults::LLAMA.read(keys)?;

@@ -18,6 +18,10 @@ impl Family for Qwen3Moe {
         "Qwen3MoeForCausalLM"
     }
 
+    fn classifier(&self) -> &'static str {
+        "Qwen3MoeForSequenceClassification"
+    }
+
     fn read(&self, keys: &Keys) -> Result<ModelConfig, String> {
         common::silu(keys)?;
         let config = Defaults::LLAMA.read(keys)?;

@@ -3,7 +3,8 @@
 
 use super::{Pass, Plan};
 use crate::kernels::matmul::{Accumulation, ComputeDtype};
-use crate::kernels::{linear, logprob, softcap};
+use crate::kernels::{linear, logprob, score, softcap};
+use crate::nn::HeadKind;
 use crate::nn::profile::Part;
 use crate::nn::tape::{Slot, Track};
 
@@ -41,6 +42,9 @@ impl Pass {
     /// Fills `outputs`.
     pub(super) fn head_forward(&mut self, plan: &Plan, hidden: Slot) {
         let (rows, d, vocab) = (self.rows.count, plan.shape.d_model, plan.shape.vocab_size);
+        if plan.config.head == HeadKind::Score {
+            return self.score_forward(plan, hidden);
+        }
         let sizes = match self.track {
             Track::Gradients => logprob::Sizes::new(rows, d, vocab),
             Track::Off => logprob::Sizes::in_chunks(rows, d, vocab),
@@ -63,6 +67,12 @@ impl Pass {
         pass: HeadPass,
     ) {
         let (rows, d, vocab) = (self.rows.count, plan.shape.d_model, plan.shape.vocab_size);
+        if plan.config.head == HeadKind::Score {
+            if pass == HeadPass::Both {
+                self.score_forward(plan, hidden);
+            }
+            return self.score_backward(plan, hidden, upstream, grads);
+        }
         let (sizes, differentiate): (_, Differentiate) = match pass {
             HeadPass::Backward => (logprob::Sizes::new(rows, d, vocab), logprob::backward),
             HeadPass::Both => (
@@ -92,10 +102,60 @@ impl Pass {
     }
 }
 
-/// Logits (rows, V) of `hidden` states (rows, D) after the last norm.
+impl Pass {
+    /// Fills `outputs` with scores.
+    fn score_forward(&mut self, plan: &Plan, hidden: Slot) {
+        let sizes = score::sizes(self.rows.count, plan.shape.d_model);
+        self.head_bytes = self.head_bytes.max(sizes.bytes());
+        let Pass {
+            arena,
+            kernels,
+            outputs,
+            ..
+        } = self;
+        kernels.run(Part::Head, || {
+            score::forward(
+                sizes,
+                arena.get(hidden),
+                plan.dense(plan.layout.head),
+                outputs,
+            );
+        });
+    }
+
+    fn score_backward(
+        &mut self,
+        plan: &Plan,
+        hidden: Slot,
+        upstream: logprob::Upstream,
+        grads: &mut [f32],
+    ) {
+        let mut dhidden = self.arena.buffer(self.arena.len(hidden));
+        let Pass {
+            arena,
+            kernels,
+            into,
+            ..
+        } = &mut *self;
+        kernels.run(Part::Head, || {
+            let head = plan.layout.head;
+            let dweight = head.grads().map(|range| (&mut grads[range], *into));
+            let both = (arena.get(hidden), plan.dense(head));
+            score::backward(both, upstream.dlogp, &mut dhidden, dweight);
+        });
+        self.arena.put_gradient(hidden, dhidden);
+        self.head_done = true;
+    }
+}
+
+/// Logits (rows, V) of `hidden` states (rows, D) after the last norm; of a reward model the score (rows, 1).
 pub(super) fn logits(plan: &Plan, hidden: &[f32], logits: &mut Vec<f32>) {
     let (d, vocab) = (plan.shape.d_model, plan.shape.vocab_size);
     let rows = hidden.len() / d;
+    if plan.config.head == HeadKind::Score {
+        logits.resize(rows, 0.0);
+        return score::scores(hidden, plan.dense(plan.layout.head), logits);
+    }
     let sizes = linear::Sizes {
         rows,
         d_in: d,

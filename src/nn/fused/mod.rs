@@ -193,7 +193,7 @@ impl Pass {
     pub fn forward(&mut self, plan: &Plan, batch: &TokenBatch) {
         let hidden = self.hidden_of(plan, batch);
         self.head_forward(plan, hidden);
-        self.show_logits();
+        self.show_logits(plan);
     }
 
     /// The same where the gradient by `outputs` is known beforehand: the head goes forward and backward at once. What
@@ -208,10 +208,13 @@ impl Pass {
         let hidden = self.hidden_of(plan, batch);
         self.into = into;
         self.head_backward(plan, hidden, upstream, grads, HeadPass::Both);
-        self.show_logits();
+        self.show_logits(plan);
     }
 
-    fn show_logits(&self) {
+    fn show_logits(&self, plan: &Plan) {
+        if plan.config.is_reward_model() {
+            return;
+        }
         tap::ask(self.tap.as_ref(), |tap| tap.logits(self.outputs.lse()));
     }
 

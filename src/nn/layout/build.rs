@@ -8,7 +8,7 @@ use crate::kernels::norm::NormKind;
 use crate::nn::moe::Balancing;
 use crate::nn::params::{Init, ParamInfo};
 use crate::nn::role::{AttentionRole, MlpRole, Role};
-use crate::nn::{AdapterConfig, AttentionBias, ModelConfig, ModelShape, NormPlacement};
+use crate::nn::{AdapterConfig, AttentionBias, HeadKind, ModelConfig, ModelShape, NormPlacement};
 
 /// What the norms of a block are called, where it has them.
 struct BlockNorms {
@@ -100,10 +100,10 @@ impl<'a> Builder<'a> {
         self.layer = None;
         let ends_normed = self.config.norm_placement == NormPlacement::Post;
         let norm = (!ends_normed).then(|| self.norm(norm));
-        let head = if self.config.tie_embeddings {
-            tokens
-        } else {
-            self.matrix("lm_head", Role::Head, (vocab, d), std)
+        let head = match self.config.head {
+            HeadKind::Score => self.matrix("score", Role::Head, (1, d), std),
+            HeadKind::Vocabulary if self.config.tie_embeddings => tokens,
+            HeadKind::Vocabulary => self.matrix("lm_head", Role::Head, (vocab, d), std),
         };
         let n_base = self.infos.len();
         let adapters = self.adapt(&mut blocks);

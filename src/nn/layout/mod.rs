@@ -5,6 +5,7 @@
 use super::adapter::AdapterConfig;
 use super::config::{AttentionBias, ModelConfig, ModelShape, NormPlacement};
 use super::params::ParamInfo;
+use super::role::Role;
 use crate::kernels::norm::NormKind;
 
 mod adapters;
@@ -232,7 +233,8 @@ impl Layout {
         Layout::of(config, shape, parts).0
     }
 
-    /// The frozen model with the adapters of `adapter`, which alone train; without any, everything trains.
+    /// The frozen model with the adapters of `adapter`, which alone train, and with them the head of a score, which nobody
+    /// has trained before; without any, everything trains.
     pub fn adapted(
         config: &ModelConfig,
         shape: &ModelShape,
@@ -240,7 +242,10 @@ impl Layout {
     ) -> Layout {
         let parts = Parts {
             adapter,
-            trains: &|info| adapter.is_none() || info.role.is_adapter(),
+            trains: &|info| {
+                let fresh_head = info.role == Role::Head && config.is_reward_model();
+                adapter.is_none() || info.role.is_adapter() || fresh_head
+            },
         };
         Layout::of(config, shape, parts).0
     }

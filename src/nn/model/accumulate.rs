@@ -12,7 +12,7 @@ use candle_core::{Result, Tensor, bail};
 /// What the head gave for a batch: (batch_size, seq_len) each, row-major, in nats.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenValues<'a> {
-    /// Log-probability of each target.
+    /// Log-probability of each target; of a reward model the score at each token.
     pub logp: &'a [f32],
     /// Entropy of each predicted distribution.
     pub entropy: &'a [f32],

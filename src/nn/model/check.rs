@@ -14,6 +14,14 @@ impl Model {
         self.check_batch(batch)
     }
 
+    /// Refuses to generate with a reward model.
+    pub(super) fn check_writes(&self) -> Result<()> {
+        if self.config.is_reward_model() {
+            bail!("model: it is a reward model: it scores texts and writes none")
+        }
+        Ok(())
+    }
+
     pub(super) fn check_batch(&self, batch: &TokenBatch) -> Result<()> {
         let (batch_size, seq_len) = (batch.batch_size, batch.seq_len);
         self.check_tokens("inputs", batch.inputs, batch_size, seq_len)?;

@@ -27,11 +27,12 @@ use super::tables::Tables;
 use super::tap::SharedTap;
 use super::tape::Track;
 use super::weights::{Stored, StoredTensor};
-use super::{AdapterConfig, Init, ModelConfig, ModelShape, Naming, ParamInfo, Params};
+use super::{AdapterConfig, Init, ModelConfig, ModelShape, Naming, ParamInfo, Params, Role};
 use crate::base::rng::{Rng, Stream};
 use crate::kernels::matmul::ComputeDtype;
 use crate::kernels::threads;
 use candle_core::{Device, Result, Tensor, bail};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Sequences with their targets, row-major (B, T).
@@ -67,7 +68,7 @@ impl<'a> TokenBatch<'a> {
 /// What a method makes its loss of; (B, T) f32 each, in nats, without a graph.
 #[derive(Debug, Clone)]
 pub struct TokenOutputs {
-    /// Log-probability of each target.
+    /// Log-probability of each target; of a reward model the score at each token.
     pub logp: Tensor,
     /// Entropy of each predicted distribution.
     pub entropy: Tensor,
@@ -172,6 +173,41 @@ impl Model {
                 .write_weights(|base| base.copy_from_slice(&ours[..base.len()]))
         })??;
         Ok(copy)
+    }
+
+    /// Copies the base weights of `other` that this model has too, by name: all but the head.
+    ///
+    /// # Errors
+    /// A parameter of another shape, or one besides the head that `other` lacks.
+    pub fn copy_trunk(&mut self, other: &Model) -> Result<()> {
+        let theirs: BTreeMap<&str, &ParamInfo> = other
+            .params
+            .base()
+            .iter()
+            .map(|info| (info.name.as_str(), info))
+            .collect();
+        let mut pairs = Vec::new();
+        for info in self.params.base().iter().filter(|i| i.role != Role::Head) {
+            match theirs.get(info.name.as_str()) {
+                Some(their) if their.shape == info.shape => {
+                    pairs.push((info.offset, their.offset, info.len));
+                }
+                Some(their) => bail!(
+                    "{}: shape {:?} here, {:?} there",
+                    info.name,
+                    info.shape,
+                    their.shape
+                ),
+                None => bail!("the other model has no {}", info.name),
+            }
+        }
+        other.params.read_weights(|from| {
+            self.params.write_weights(|to| {
+                for (ours, theirs, len) in pairs {
+                    to[ours..ours + len].copy_from_slice(&from[theirs..theirs + len]);
+                }
+            })
+        })?
     }
 
     /// The parameters that a model of this config has, in memory order, without making it.
@@ -382,7 +418,7 @@ impl Model {
     /// Parameters that are looked up and never multiplied: positions, and token embeddings that are not the head too.
     pub(crate) fn lookup_params(&self) -> usize {
         let positions = self.layout.positions.map_or(0, |span| span.len());
-        let tokens = if self.config.tie_embeddings {
+        let tokens = if self.config.ties_head() {
             0
         } else {
             self.layout.tokens.len()

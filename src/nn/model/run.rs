@@ -3,6 +3,7 @@
 use super::{Backend, Model, Recorded, TokenBatch, TokenOutputs, check};
 use crate::kernels::attention::Heads;
 use crate::kernels::{flat, logprob, threads};
+use crate::nn::HeadKind;
 use crate::nn::composite::{Decoder, Graph, Leaves};
 use crate::nn::fused::{Pass, Plan};
 use crate::nn::kv_cache::{Decoding, Extent, Kept, KvCache};
@@ -99,7 +100,8 @@ impl Model {
         Ok(of_graph(&self.decoder(Track::Off)?.outputs(batch)?))
     }
 
-    /// All logits (B, T, V) of `tokens` (B, T): for tests and preflight, where memory does not matter.
+    /// All logits (B, T, V) of `tokens` (B, T): for tests and preflight, where memory does not matter. Of a reward model the
+    /// scores (B, T, 1).
     pub fn logits(&mut self, tokens: &[u32], batch_size: usize, seq_len: usize) -> Result<Tensor> {
         self.check_tokens("tokens", tokens, batch_size, seq_len)?;
         if self.backend == Backend::Fused {
@@ -110,7 +112,11 @@ impl Model {
                     pass.logits(plan, tokens, seq_len, &mut logits);
                 });
             })?;
-            let shape = (batch_size, seq_len, self.shape.vocab_size);
+            let width = match self.config.head {
+                HeadKind::Vocabulary => self.shape.vocab_size,
+                HeadKind::Score => 1,
+            };
+            let shape = (batch_size, seq_len, width);
             return Tensor::from_vec(logits, shape, self.device());
         }
         let ids = Tensor::from_slice(tokens, (batch_size, seq_len), self.device())?;
@@ -130,6 +136,7 @@ impl Model {
         extent: Extent,
         read: impl FnOnce(&mut Decoding) -> Result<R>,
     ) -> Result<R> {
+        self.check_writes()?;
         if self.backend == Backend::Composite {
             return read(&mut Decoding::composite(self.decoder(Track::Off)?, extent));
         }
@@ -147,6 +154,7 @@ impl Model {
         (text, tokens): (&[u32], usize),
         read: impl FnOnce(&mut Decoding) -> Result<Vec<u32>>,
     ) -> Result<()> {
+        self.check_writes()?;
         if self.backend == Backend::Composite {
             let texts = Extent { texts: 1, tokens };
             read(&mut Decoding::composite(self.decoder(Track::Off)?, texts))?;

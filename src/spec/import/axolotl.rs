@@ -75,6 +75,11 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("val_set_size", To::Near("data.val_fraction", HELD_OUT)),
     row("rl", To::Method(RL)),
+    row("reward_model", To::Method(&[("true", "reward")])),
+    row(
+        "center_rewards_coefficient",
+        To::Key("method.*.center_rewards_coefficient"),
+    ),
     row("rl_beta", To::Key("method.*.beta")),
     row("rpo_alpha", To::Key("method.*.nll_weight")),
     row("cpo_alpha", To::Key("method.*.nll_weight")),

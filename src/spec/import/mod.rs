@@ -249,10 +249,12 @@ impl Reader {
             To::Flag(path, ours) => self.flag(theirs, path, ours, value),
             To::WarmupRatio => self.warmup(theirs, value),
             To::Method(words) => {
-                let ours = value
-                    .as_str()
-                    .and_then(|w| words.iter().find(|(t, _)| *t == w));
+                let word = plain(value);
+                let ours = words.iter().find(|(t, _)| *t == word);
                 match ours {
+                    None if value == &Value::Bool(false) => {
+                        self.line(Fate::Needless, theirs, "", "off");
+                    }
                     Some((word, ours)) if self.is_loss(word, ours) => {
                         let why = format!("from {theirs}");
                         let _ = self.draft.set("method", ours, &why);

@@ -76,7 +76,7 @@ pub(super) const ROWS: &[Row] = &[
     row("cpo_alpha", To::Key("method.*.nll_weight")),
     row(
         "center_rewards_coefficient",
-        To::NoEqual("belongs to reward models, which this build does not train"),
+        To::Key("method.*.center_rewards_coefficient"),
     ),
     row(
         "precompute_ref_log_probs",

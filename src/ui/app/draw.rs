@@ -76,7 +76,7 @@ impl App {
         };
         let forms = [usize::MAX, 7, 6, 4, 3, 0].map(|longest| self.tabs(longest));
         let fits = |least: usize| forms.iter().find(|tabs| room(tabs) >= least);
-        let tabs = fits(wanted).or(fits(1)).unwrap_or(&forms[5]).clone();
+        let tabs = fits(wanted.max(1)).or(fits(1)).unwrap_or(&forms[5]).clone();
         let room = room(&tabs);
         let run = run.and_then(|held| self.run_words(held, room));
         let beside = run.as_ref().map_or(0, |(_, width)| *width);

@@ -255,7 +255,10 @@ impl<'a> Ending<'a> {
             speed.unwrap_or_default(),
         ));
         if state.tokens > 0 {
-            let epochs = state.epochs().map(|x| format!(", {x:.1} epochs"));
+            let epochs = state.epochs().map(|x| match x < 1.0 {
+                true => format!(", {x:.2} epochs"),
+                false => format!(", {x:.1} epochs"),
+            });
             rows.push(row(
                 "tokens",
                 human::short(state.tokens as f64),
@@ -311,7 +314,9 @@ impl<'a> Ending<'a> {
             };
             add(key(Action::Pause), &what, format!("llmtui resume {name}"));
         }
-        if kept {
+        // A reward model scores answers and writes none.
+        let judges = state.head.as_ref().is_some_and(|h| h.method == "reward");
+        if kept && !judges {
             let command = format!("llmtui chat {name}");
             add(key(Action::Open(&chat::ENTRY)), "chat with it", command);
         }

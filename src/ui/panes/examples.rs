@@ -93,8 +93,10 @@ fn lines(state: &RunState, width: usize, theme: &Theme) -> Vec<Vec<Word>> {
 
 fn head(now: &Examined, before: Option<&Examined>) -> Vec<Word> {
     let written = now.examples.iter().any(is_written);
+    let scored = now.examples.iter().any(is_scored);
     let what = match written {
         true => "answers of the model",
+        false if scored => "held-out pairs with their scores",
         false => "held-out examples",
     };
     let step = format!("{what} at step {}", human::grouped(now.step));
@@ -143,9 +145,13 @@ fn drawn(
     lines
 }
 
-/// How much more the policy than the reference prefers the chosen answer, in nats: the reward margin over β.
+/// How much more the policy than the reference prefers the chosen answer, in nats: the reward margin over β. Of a reward model:
+/// how much higher it scores it.
 fn margin(example: &ExaminedExample) -> Option<f64> {
-    let ratio = |side: &ExaminedSequence| Some(side.logp.0 - side.reference_logp?.0);
+    let ratio = |side: &ExaminedSequence| match side.reward {
+        Some(score) => Some(score.0),
+        None => Some(side.logp.0 - side.reference_logp?.0),
+    };
     match &*example.sequences {
         [chosen, rejected] => Some(ratio(chosen)? - ratio(rejected)?),
         _ => None,
@@ -154,7 +160,16 @@ fn margin(example: &ExaminedExample) -> Option<f64> {
 
 /// Whether the model wrote its sequences.
 fn is_written(example: &ExaminedExample) -> bool {
-    example.sequences.iter().any(|sequence| sequence.reward.is_some())
+    let has_reward = example.sequences.iter().any(|sequence| sequence.reward.is_some());
+    has_reward && !is_scored(example)
+}
+
+/// Whether a reward model scored both sides of a pair.
+fn is_scored(example: &ExaminedExample) -> bool {
+    match &*example.sequences {
+        [chosen, _] => chosen.label == "chosen" && chosen.reward.is_some(),
+        _ => false,
+    }
 }
 
 /// A line for an answer: how it stands in its group, what it is worth and for what; a long answer goes on beneath.
@@ -218,7 +233,8 @@ fn title(number: usize, example: &ExaminedExample, before: Option<&ExaminedExamp
             true => (Meaning::Good, "prefers the chosen answer"),
             false => (Meaning::Warn, "prefers the rejected answer"),
         };
-        words.push(word(format!("  {verdict}, log-ratio margin {margin:+.2}"), meaning));
+        let of = if is_scored(example) { "score" } else { "log-ratio" };
+        words.push(word(format!("  {verdict}, {of} margin {margin:+.2}"), meaning));
         if let Some(before) = before.and_then(self::margin) {
             words.push(change(margin - before));
         }
@@ -227,6 +243,16 @@ fn title(number: usize, example: &ExaminedExample, before: Option<&ExaminedExamp
 }
 
 fn said(sequence: &ExaminedSequence, before: Option<&ExaminedSequence>) -> Vec<Word> {
+    if let Some(score) = sequence.reward {
+        let text = format!("score {:+.3}, {} tokens", score.0, sequence.tokens);
+        let mut words = vec![
+            word(format!("  {:<9}", sequence.label), Meaning::Accent),
+            word(text, Meaning::Text),
+        ];
+        let before = before.and_then(|before| before.reward);
+        words.extend(before.map(|before| change(score.0 - before.0)));
+        return words;
+    }
     let per_token = sequence.logp.0 / f64::from(sequence.tokens.max(1));
     let mut words = vec![
         word(format!("  {:<9}", sequence.label), Meaning::Accent),

@@ -69,7 +69,7 @@ pub struct Outputs {
 
 impl Outputs {
     /// Makes room, which is used again.
-    fn resize(&mut self, sizes: Sizes) {
+    pub(crate) fn resize(&mut self, sizes: Sizes) {
         let rows = [
             &mut self.logp,
             &mut self.entropy,

@@ -493,6 +493,27 @@ fn a_stopped_run_goes_on_from_its_screen_and_from_home() {
 }
 
 #[test]
+fn tabs_keep_their_names_as_far_as_they_fit_and_none_is_cut() {
+    let mut bench = Bench::new();
+    bench.runs();
+    let first = |bench: &mut Bench, width| {
+        let picture = bench.picture(width, 24);
+        picture.lines().next().unwrap().trim_end().to_string()
+    };
+    for width in [40, 60, 72, 80, 84, 90, 100, 120] {
+        let tabs = first(&mut bench, width);
+        let last = tabs.ends_with('9') || tabs.contains("9 Health");
+        assert!(last && tabs.contains("1 Home"), "{width}: {tabs}");
+    }
+    assert!(first(&mut bench, 80).contains("8 Samples"));
+    bench.live();
+    let tabs = first(&mut bench, 80);
+    for words in ["1 Home", "2 Run", "5 Plan", "k3qf"] {
+        assert!(tabs.contains(words), "{tabs}");
+    }
+}
+
+#[test]
 fn a_run_that_ends_before_our_eyes_shows_its_end_and_an_old_log_its_charts() {
     let end = |b: &mut Bench| {
         let last = tape::standard(5).pop().unwrap().event;

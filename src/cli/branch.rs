@@ -1,0 +1,261 @@
+//! `llmtui train --branch RUN[@STEP] -s …`: a new run that goes on from a checkpoint of another one, with other settings. It
+//! has a log of its own and names its parent; weights, moments and counters are the checkpoint's.
+
+use super::args::SpecArgs;
+use super::exit::Failure;
+use super::run_ref::{named, spec_of};
+use super::{Context, model_ref};
+use crate::base::human::grouped;
+use crate::base::text::one_line;
+use crate::engine::checkpoint::{self, Manifest};
+use crate::run::{CheckpointEntry, Parent, RunDir};
+use crate::spec::{self, Loaded};
+use serde_json::Value;
+use std::path::Path;
+
+/// What the weights and moments of a checkpoint are shaped by: another value is another model, not a branch.
+const SHAPES: [&str; 5] = ["model", "adapter", "data.tokenizer", "method", "train.from"];
+
+/// A branch that can be made.
+#[derive(Debug)]
+pub struct Branch {
+    parent: RunDir,
+    from: CheckpointEntry,
+    pub loaded: Loaded,
+    /// What differs from the parent: path, its value, the new one.
+    changes: Vec<(String, String, String)>,
+}
+
+impl Branch {
+    /// Looks up `RUN`, `RUN@STEP` or a run's newest checkpoint, and lays `-s` over the parent's spec.
+    ///
+    /// # Errors
+    /// No such run or checkpoint, a damaged one, values that cannot be or that no checkpoint of the parent fits.
+    pub fn plan(word: &str, args: &SpecArgs, cx: &Context) -> anyhow::Result<Branch> {
+        if args.target().is_some() {
+            let hint = format!("llmtui train --branch {word} -s KEY=VALUE");
+            return Err(Failure::yours("a branch takes its parent's spec", hint).into());
+        }
+        let (run, step) = match word.rsplit_once('@') {
+            Some((run, step)) => (run, Some(whole_number(step)?)),
+            None => (word, None),
+        };
+        let parent = named(run, cx)?;
+        let from = checkpoint_of(&parent, step)?;
+        let broken = |e: checkpoint::Fault| Failure::yours(e.to_string(), checkpoint::Fault::HINT);
+        Manifest::verify(&from.path).map_err(broken)?;
+        let target = parent.spec_path().display().to_string();
+        model_ref::pull_for_spec(&target, &args.set, cx)?;
+        let mut loaded = spec::load(&target, &args.set, &cx.spec_sources())?;
+        let place = format!("{}@{}", parent.id(), from.step);
+        let sets: String = args
+            .set
+            .iter()
+            .map(|s| format!(" -s {}", one_line(s)))
+            .collect();
+        let body = loaded.asked.split_once('\n').map_or("", |(_, body)| body);
+        loaded.asked = format!("# Requested: --branch {place}{sets}\n{body}");
+        let changes = differences(&spec_of(&parent)?.to_value(), &loaded.spec.to_value());
+        let branch = Branch {
+            parent,
+            from,
+            loaded,
+            changes,
+        };
+        branch.check()?;
+        Ok(branch)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let shaped = |path: &str| {
+            let under = |shape: &&str| path == *shape || path.starts_with(&format!("{shape}."));
+            // Another member, as a whole, not one of its settings.
+            let optimizer = path.strip_prefix("optimizer.");
+            let optimizer = optimizer.is_some_and(|member| !member.contains('.'));
+            SHAPES.iter().any(under) || optimizer
+        };
+        let first = self.changes.iter().find(|(path, ..)| shaped(path));
+        if let Some((path, was, is)) = first {
+            let what =
+                format!("a branch keeps what its checkpoint holds: {path} is {was}, not {is}");
+            let hint = format!(
+                "a run from its weights: llmtui train SPEC -s train.from={}",
+                self.from.path.display()
+            );
+            return Err(Failure::yours(what, hint).into());
+        }
+        let max_steps = self.loaded.spec.train.max_steps;
+        if max_steps <= self.from.step {
+            let what = format!(
+                "step {} is the last of max_steps {}: nothing is left to train",
+                grouped(self.from.step),
+                grouped(max_steps)
+            );
+            let hint = format!("-s max_steps={}", self.from.step + max_steps.max(100));
+            return Err(Failure::yours(what, hint).into());
+        }
+        // What was changed by hand while the parent ran lives on in its checkpoints.
+        let state = checkpoint::read_state(&self.from.path)
+            .map_err(|e| Failure::yours(e.to_string(), checkpoint::Fault::HINT))?;
+        let by_hand = state.progress.adjustments;
+        for (key, value) in [("lr", by_hand.lr), ("clip_norm", by_hand.clip_norm)] {
+            let end = format!(".{key}");
+            if let Some(value) = value
+                && self.changes.iter().any(|(path, ..)| path.ends_with(&end))
+            {
+                let what =
+                    format!("{key} was set to {value} by hand, and the checkpoint keeps that");
+                let hint =
+                    format!("branch without -s {key}=…, and set it with t on the run's screen");
+                return Err(Failure::yours(what, hint).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// `branches off shakespeare-k3qf at step 500`, then a line for each change.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = vec![format!(
+            "branch of {} at step {}",
+            self.parent.id(),
+            grouped(self.from.step)
+        )];
+        if self.changes.is_empty() {
+            lines.push("  nothing differs: it repeats its parent from there".into());
+        }
+        let width = self
+            .changes
+            .iter()
+            .map(|(path, ..)| path.len())
+            .max()
+            .unwrap_or(0);
+        let row =
+            |(path, was, is): &(String, String, String)| format!("  {path:<width$}  {was} → {is}");
+        lines.extend(self.changes.iter().map(row));
+        lines
+    }
+
+    /// Makes the run, with the checkpoint in it.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn make(&self, cx: &Context) -> anyhow::Result<RunDir> {
+        let spec = &self.loaded.spec;
+        let disk = |e: String| Failure::machine(e, "choose another location with --runs-dir DIR");
+        let run = RunDir::create(
+            &cx.runs_dir,
+            &spec.name,
+            &spec.to_yaml(),
+            &self.loaded.asked,
+            &cx.clock,
+        )
+        .map_err(|e| disk(format!("the run's directory cannot be created: {e}")))?;
+        let name = self.from.path.file_name().unwrap_or_default();
+        let to = run.checkpoints_path().join(name);
+        copy(&self.from.path, &to).map_err(|e| disk(format!("{}: {e}", to.display())))?;
+        run.descends_from(Parent {
+            run: self.parent.id().into(),
+            step: self.from.step,
+        })?;
+        Ok(run)
+    }
+}
+
+fn whole_number(text: &str) -> Result<u64, Failure> {
+    let what = || {
+        Failure::yours(
+            format!("`{text}` is no step"),
+            "llmtui train --branch RUN@500",
+        )
+    };
+    text.replace([',', '_'], "").parse().map_err(|_| what())
+}
+
+fn checkpoint_of(run: &RunDir, step: Option<u64>) -> Result<CheckpointEntry, Failure> {
+    let kept = run.checkpoints();
+    let found = match step {
+        Some(step) => kept.iter().find(|entry| entry.step == step),
+        None => kept.last(),
+    };
+    found.cloned().ok_or_else(|| {
+        let steps: Vec<String> = kept.iter().map(|entry| entry.step.to_string()).collect();
+        match (step, steps.is_empty()) {
+            (_, true) => Failure::yours(format!("{} has no checkpoint", run.id()), "llmtui runs"),
+            (step, false) => Failure::yours(
+                format!(
+                    "{} has no checkpoint of step {}",
+                    run.id(),
+                    step.unwrap_or(0)
+                ),
+                format!("it keeps {}", steps.join(", ")),
+            ),
+        }
+    })
+}
+
+/// Every value that is another one, by its dotted path.
+fn differences(was: &Value, is: &Value) -> Vec<(String, String, String)> {
+    fn walk(path: &str, was: &Value, is: &Value, found: &mut Vec<(String, String, String)>) {
+        if was == is {
+            return;
+        }
+        let (Value::Object(a), Value::Object(b)) = (was, is) else {
+            let shown = |value: &Value| one_line(&spec::shown(value));
+            found.push((path.into(), shown(was), shown(is)));
+            return;
+        };
+        let new = b.keys().filter(|key| !a.contains_key(*key));
+        for key in a.keys().chain(new) {
+            let path = match path {
+                "" => key.clone(),
+                path => format!("{path}.{key}"),
+            };
+            let of =
+                |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or_default();
+            walk(&path, &of(a), &of(b), found);
+        }
+    }
+    let mut found = Vec::new();
+    walk("", was, is, &mut found);
+    found
+}
+
+/// A checkpoint's files under another run's name. They are never written to again, so links serve as well as copies.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let place = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &place)?;
+        } else if std::fs::hard_link(entry.path(), &place).is_err() {
+            std::fs::copy(entry.path(), &place)?;
+        }
+    }
+    crate::base::files::sync_dir(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_differs_is_told_by_its_path() {
+        let was = json!({"train": {"max_steps": 10, "threads": null}, "optimizer": {"adamw": {"lr": 0.001}}});
+        let is =
+            json!({"train": {"max_steps": 10, "threads": 2}, "optimizer": {"adamw": {"lr": 0.01}}});
+        let row =
+            |path: &str, was: &str, is: &str| (path.to_string(), was.to_string(), is.to_string());
+        let expected = [
+            row("train.threads", "auto", "2"),
+            row("optimizer.adamw.lr", "0.001", "0.01"),
+        ];
+        assert_eq!(differences(&was, &is), expected);
+        assert!(differences(&is, &is).is_empty());
+        let lion = json!({"optimizer": {"lion": {"lr": 0.01}}});
+        let told = differences(&json!({"optimizer": {"adamw": {"lr": 0.01}}}), &lion);
+        assert!(told.iter().all(|(path, ..)| path.starts_with("optimizer.")));
+        assert_eq!(told.len(), 2);
+    }
+}

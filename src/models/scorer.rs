@@ -1,0 +1,96 @@
+//! A reward model held to score texts: the model, its tokenizer, and the rule for the token that is scored.
+
+use super::{ModelSource, SourceError};
+use crate::base::child::Child;
+use crate::data::render::{padding, scored_token};
+use crate::data::tokenizer::{self, Tokenizer};
+use crate::hf::HfError;
+use crate::nn::{Model, TokenBatch};
+use std::path::Path;
+
+/// A reward model with what it needs to read text.
+pub struct RewardModel {
+    model: Model,
+    tokenizer: Tokenizer,
+    /// The token that is never scored, as its files say.
+    pad: Option<u32>,
+}
+
+impl RewardModel {
+    /// Reads the folder of a reward model.
+    ///
+    /// # Errors
+    /// There is none, or a model that writes; a tokenizer that is missing or of another model.
+    pub fn open(path: &Path) -> Result<RewardModel, SourceError> {
+        let source = ModelSource::open(path)?;
+        let no_model = |what: String, fix: String| SourceError::NoModel {
+            path: path.into(),
+            what,
+            fix,
+        };
+        if !source.config().is_reward_model() {
+            return Err(no_model(
+                "is a model that writes: it has no score".into(),
+                "train one from it: llmtui train reward -s train.from=MODEL -s data.path=PAIRS"
+                    .into(),
+            ));
+        }
+        let tokenizer = tokenizer::load(path, &Child::of_this_program())
+            .map_err(|e| no_model(format!("has no tokenizer to use: {e}"), e.hint().into()))?;
+        let pad = source.token_ids().pad.or(padding(&tokenizer));
+        let model = source.load()?;
+        if tokenizer.vocab_size() > model.shape().vocab_size {
+            return Err(no_model(
+                "lies beside the tokenizer of another model: it knows more tokens".into(),
+                "put the tokenizer files of this model beside it".into(),
+            ));
+        }
+        Ok(RewardModel {
+            model,
+            tokenizer,
+            pad,
+        })
+    }
+
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Tokens of the longest text; of a longer one the end is read.
+    pub fn context(&self) -> usize {
+        self.model.shape().seq_len
+    }
+
+    /// The score of each text, `at_once` of them in a batch; those of like length go together.
+    ///
+    /// # Errors
+    /// A text without tokens, or with one outside the vocabulary.
+    pub fn scores(&mut self, texts: &[Vec<u32>], at_once: usize) -> Result<Vec<f32>, SourceError> {
+        let context = self.context();
+        let read = |text: usize| {
+            let ids: &[u32] = &texts[text];
+            &ids[ids.len().saturating_sub(context)..]
+        };
+        let mut order: Vec<usize> = (0..texts.len()).collect();
+        order.sort_by_key(|text| (read(*text).len(), *text));
+        let mut scores = vec![0.0; texts.len()];
+        let wrong = |e| SourceError::Folder(HfError::Model(e));
+        for part in order.chunks(at_once.max(1)) {
+            let width = part.iter().map(|text| read(*text).len()).max().unwrap_or(0);
+            let mut inputs = vec![0; part.len() * width];
+            for (row, text) in inputs.chunks_exact_mut(width.max(1)).zip(part) {
+                let ids = read(*text);
+                row[..ids.len()].copy_from_slice(ids);
+            }
+            let targets = vec![0; inputs.len()];
+            let batch = TokenBatch::plain(&inputs, &targets, part.len(), width);
+            let found = self.model.score(&batch).map_err(wrong)?;
+            let found = found.logp.flatten_all().map_err(wrong)?;
+            let found: Vec<f32> = found.to_vec1().map_err(wrong)?;
+            for (row, text) in part.iter().enumerate() {
+                scores[*text] = found[row * width + scored_token(read(*text), self.pad)];
+            }
+        }
+        Ok(scores)
+    }
+}

@@ -1,0 +1,129 @@
+//! A trained reward model as a reward: it reads prompt and answer as one text and gives its score.
+
+use super::{Answer, Reward, Worker};
+use crate::base::registry::Entry;
+use crate::models::RewardModel;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+pub const ENTRY: Entry = Entry {
+    id: "model",
+    title: "A reward model",
+    summary: "The score that a trained reward model gives prompt and answer.",
+    source: "Stiennon et al. 2020, arXiv 2009.01325",
+};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Folder of the reward model: a checkpoint of the method reward, or a sequence-classification model with one label.
+    pub path: PathBuf,
+    /// Answers that it reads at once.
+    #[schemars(range(min = 1, max = 4096))]
+    pub batch: usize,
+    /// What its scores are multiplied by.
+    pub scale: f64,
+    /// What is subtracted from its scores first: their mean on good data, say.
+    pub offset: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            path: PathBuf::new(),
+            batch: 16,
+            scale: 1.0,
+            offset: 0.0,
+        }
+    }
+}
+
+impl Reward for Config {
+    fn score(&self, _answer: &Answer) -> Result<f64, String> {
+        Err("a model scores this reward".into())
+    }
+
+    fn model(&self) -> Option<&Path> {
+        Some(&self.path)
+            .filter(|path| !path.as_os_str().is_empty())
+            .map(PathBuf::as_path)
+    }
+
+    fn worker(&self) -> Option<Box<dyn Worker>> {
+        Some(Box::new(Scorer {
+            config: self.clone(),
+            model: None,
+            scores: Vec::new(),
+        }))
+    }
+
+    fn fault(&self) -> Option<(String, String)> {
+        let fix = "{model: {path: runs/…/checkpoints/step-001000}}";
+        if self.path.as_os_str().is_empty() {
+            return Some(("which reward model?".into(), fix.into()));
+        }
+        let numbers = self.scale.is_finite() && self.offset.is_finite();
+        (!numbers).then(|| ("scale and offset must be numbers".into(), fix.into()))
+    }
+}
+
+/// The model, which is read with the first answers, and the scores of those in hand.
+struct Scorer {
+    config: Config,
+    model: Option<RewardModel>,
+    scores: Vec<f32>,
+}
+
+impl fmt::Debug for Scorer {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Scorer({})", self.config.path.display())
+    }
+}
+
+impl Worker for Scorer {
+    fn begin(&mut self, answers: &[Answer]) -> Result<(), String> {
+        let model = match &mut self.model {
+            Some(model) => model,
+            none => {
+                let opened = RewardModel::open(&self.config.path);
+                none.insert(opened.map_err(|e| format!("{e}; {}", e.hint()))?)
+            }
+        };
+        let texts = answers.iter().map(|answer| ids(model, answer));
+        let texts = texts.collect::<Result<Vec<_>, String>>()?;
+        let scores = model.scores(&texts, self.config.batch);
+        self.scores = scores.map_err(|e| e.to_string())?;
+        Ok(())
+    }
+
+    fn score(&mut self, number: usize, _answer: &Answer) -> Result<f64, String> {
+        let score = self.scores.get(number).copied().map(f64::from);
+        match score.filter(|score| score.is_finite()) {
+            Some(score) => Ok((score - self.config.offset) * self.config.scale),
+            None => Err("the model's score is no number".into()),
+        }
+    }
+}
+
+/// Prompt and answer as the reward model read them in training: an answer that ended has its end behind it, the token that
+/// ends texts, or its line's where the vocabulary has none.
+fn ids(model: &RewardModel, answer: &Answer) -> Result<Vec<u32>, String> {
+    let tokenizer = model.tokenizer();
+    let end = match (answer.ended, tokenizer.eos()) {
+        (true, None) => "\n",
+        _ => "",
+    };
+    let text = format!("{}{}{end}", answer.prompt, answer.text);
+    let mut ids = tokenizer.encode(&text).map_err(|e| e.to_string())?;
+    let (lead, _) = tokenizer.frame();
+    if !ids.starts_with(&lead) {
+        ids.splice(0..0, lead);
+    }
+    let eos = tokenizer.eos().filter(|eos| ids.last() != Some(eos));
+    ids.extend(eos.filter(|_| answer.ended));
+    match ids.is_empty() {
+        true => Err("prompt and answer are empty".into()),
+        false => Ok(ids),
+    }
+}
