@@ -9,6 +9,7 @@
 //! | 7 | [`ui`] | the workbench: panes, overlays, widgets, keys, themes |
 //! | 6 | [`link`] | connections to an engine: thread, socket, stdio, replay |
 //! | 5 | [`engine`] | the training loop, preflight, checkpoints, inference |
+//! | 5 | [`report`] | a run written down: one HTML file, or Markdown |
 //! | 5 | [`advisor`] | before a run: which method, the wizard's questions |
 //! | 5 | [`plan`] | before a run: memory, time and cost |
 //! | 4 | [`tasks`] | evaluation tasks: what a model is asked and how its answers count |
@@ -46,6 +47,7 @@ pub mod nn;
 pub mod optim;
 pub mod plan;
 pub mod probes;
+pub mod report;
 pub mod rewards;
 pub mod run;
 pub mod spec;

@@ -65,6 +65,17 @@ const ENDINGS: &[(&[&str], i32, &[&str])] = &[
         2,
         &["names no source of worked examples"],
     ),
+    (
+        &["report", "gone", "--to", "r.pdf"],
+        2,
+        &["neither .html nor .md"],
+    ),
+    (&["report", "gone"], 2, &["gone", "llmtui runs"]),
+    (
+        &["card", "gone", "--license", "MIT licence"],
+        2,
+        &["the hub's identifiers"],
+    ),
     (&["fly"], 2, &["unrecognized subcommand 'fly'"]),
     (&["completions", "basic"], 2, &["invalid value 'basic'"]),
     (&["chat", "x", "--top-p", "2"], 2, &["at most 1"]),

@@ -73,6 +73,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "advisor",
         &["plan", "spec", "models", "data", "embed", "hardware"],
     ),
+    ("report", &["run", "diagnosis", "tasks"]),
     ("link", &["run", "wire"]),
     (
         "ui",
@@ -98,6 +99,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "advisor",
             "engine",
             "tasks",
+            "report",
             "plan",
             "spec",
             "models",

@@ -220,6 +220,13 @@ fn ask(args: &Args, cx: &Context, model: &mut Asked, prepared: &[Prepared]) -> a
 fn load(path: &Path) -> anyhow::Result<Subject> {
     let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
     let source = ModelSource::open(path).map_err(|e| yours(e.to_string(), e.hint()))?;
+    if source.config().is_reward_model() {
+        let what = format!(
+            "{} is a reward model: it has no vocabulary to answer with",
+            path.display()
+        );
+        return Err(yours(what, "llmtui score scores answers with it").into());
+    }
     let tokenizer = tokenizer::load(path, &Child::of_this_program())
         .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it"))?;
     let subject = Subject::load(&source, tokenizer);

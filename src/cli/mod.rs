@@ -8,6 +8,7 @@ pub mod args;
 mod attach;
 mod bench;
 mod branch;
+mod card;
 mod chat;
 mod completions;
 mod control;
@@ -39,6 +40,7 @@ mod presets;
 pub mod probe;
 mod progress;
 mod quantize;
+mod report;
 mod resume;
 mod reward;
 mod rm;
@@ -139,6 +141,7 @@ enum Verb {
     Rm(rm::Args),
     Gc(gc::Args),
     Diagnose(diagnose::Args),
+    Report(report::Args),
     Chat(chat::Args),
     Model(model::Args),
     Inspect(inspect::Args),
@@ -146,6 +149,7 @@ enum Verb {
     Quantize(quantize::Args),
     Score(score::Args),
     Eval(eval::Args),
+    Card(card::Args),
     New(new::Args),
     Import(import::Args),
     Init(init::Args),
@@ -211,6 +215,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Rm(args) => rm::run(&args, &cx),
         Verb::Gc(args) => gc::run(&args, &cx),
         Verb::Diagnose(args) => diagnose::run(&args, &cx),
+        Verb::Report(args) => report::run(&args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::Model(args) => model::run(&args, &cx),
         Verb::Inspect(args) => inspect::run(&args, &cx),
@@ -218,6 +223,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Quantize(args) => quantize::run(&args, &cx),
         Verb::Score(args) => score::run(&args, &cx),
         Verb::Eval(args) => eval::run(&args, &cx),
+        Verb::Card(args) => card::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),
         Verb::Import(args) => import::run(args, &cx),
         Verb::Init(args) => init::run(&args, &cx),

@@ -133,7 +133,7 @@ fn same(a: &Header, b: &Header) -> bool {
 type Held = (Header, Vec<Record>, u64);
 
 /// The whole lines of a file, and how many bytes they take; none where there is no such file.
-fn read(path: &Path) -> Result<Option<Held>, TaskError> {
+pub(super) fn read(path: &Path) -> Result<Option<Held>, TaskError> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),

@@ -57,7 +57,9 @@ fn meaning(metric: &str) -> &'static str {
         "acc" => "share of right answers",
         "acc_norm" => "the same, log-probability per character of the choice (lm-eval's acc_norm)",
         "acc_norm_tokens" => "the same, log-probability per token of the choice",
-        "perplexity" => "exp of the mean loss",
+        "perplexity" => {
+            "exp of the mean loss: of a continuation (as lm-eval has it), of a token of a text"
+        }
         "bits_per_byte" => "bits of loss per byte of text",
         _ => "share of answers that equal the target",
     }
@@ -111,12 +113,14 @@ pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> Stri
                 .group
                 .as_deref()
                 .map_or(String::new(), |g| format!(" {}", one_line(g)));
-            let mark = if reading.metric == first.headline {
-                "*"
-            } else {
-                " "
-            };
-            let _ = write!(out, " {mark} {:<24}", format!("{}{group}", reading.metric));
+            let stands = reading.metric == first.headline && reading.group.is_none();
+            let mark = if stands { "*" } else { " " };
+            let width = if args.groups { 48 } else { 24 };
+            let _ = write!(
+                out,
+                " {mark} {:<width$}",
+                format!("{}{group}", reading.metric)
+            );
             for summaries in &all {
                 let same = |r: &&Reading| r.metric == reading.metric && r.group == reading.group;
                 let found = summaries[at].readings.iter().find(same);
@@ -177,13 +181,16 @@ fn difference(letter: char, found: &Comparison) -> String {
             .collect();
         let shown = items[..items.len().min(FLIPS)].join(", ");
         let more = if items.len() > FLIPS { ", …" } else { "" };
-        (!items.is_empty()).then(|| format!("{} ({shown}{more})", items.len()))
+        (!items.is_empty()).then(|| match items.len() {
+            1 => format!("1 item ({shown})"),
+            n => format!("{n} items ({shown}{more})"),
+        })
     };
     if let Some(won) = named(true) {
-        let _ = writeln!(out, "   only {letter} is right in items {won}");
+        let _ = writeln!(out, "   only {letter} is right: {won}");
     }
     if let Some(lost) = named(false) {
-        let _ = writeln!(out, "   only A is right in items {lost}");
+        let _ = writeln!(out, "   only A is right: {lost}");
     }
     out
 }

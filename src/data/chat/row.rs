@@ -26,6 +26,16 @@ fn environment() -> Environment<'static> {
     env
 }
 
+/// What broke, and which columns there are where one is missing.
+fn broken(place: &str, error: &Error, row: &Map<String, Value>) -> DataError {
+    let mut what = explain(error);
+    if error.kind() == ErrorKind::UndefinedError {
+        let columns: Vec<&str> = row.keys().map(String::as_str).collect();
+        what = format!("{what}; the row has the columns {}", columns.join(", "));
+    }
+    fault(place, &what)
+}
+
 fn fault(place: &str, what: &str) -> DataError {
     DataError::Template {
         place: one_line(place),
@@ -59,7 +69,7 @@ impl RowTemplate {
     /// # Errors
     /// A column that the row lacks, or whatever breaks in the template.
     pub fn render(&self, row: &Map<String, Value>) -> Result<String, DataError> {
-        let broken = |e: Error| fault(&self.name, &explain(&e));
+        let broken = |e: Error| broken(&self.name, &e, row);
         let template = self.env.get_template(super::NAME).map_err(broken)?;
         let text = template
             .render(minijinja::value::Serde(row))
@@ -98,7 +108,7 @@ impl Formula {
     /// # Errors
     /// A column that the row lacks, or whatever breaks in the expression.
     pub fn value(&self, row: &Map<String, Value>) -> Result<Value, DataError> {
-        let broken = |e: Error| fault(&self.name, &explain(&e));
+        let broken = |e: Error| broken(&self.name, &e, row);
         let expression = self.env.compile_expression(&self.source).map_err(broken)?;
         let value = expression
             .eval(minijinja::value::Serde(row))
@@ -130,6 +140,7 @@ mod tests {
         let absent = RowTemplate::new("prompt", "{{ gone }}").unwrap();
         let error = absent.render(&row()).unwrap_err().to_string();
         assert!(error.contains("prompt: line 1"), "{error}");
+        assert!(error.contains("columns question, choices, n"), "{error}");
         assert!(RowTemplate::new("prompt", "{{").is_err());
         let cut = RowTemplate::new("p", "{{ question | regex_replace('[0-9]', '#') }}").unwrap();
         assert_eq!(cut.render(&row()).unwrap(), "#+#?");

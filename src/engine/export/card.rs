@@ -1,21 +1,151 @@
-//! The stub of a model card: what is known stands there, what only people know is asked for.
+//! A model's card, README.md beside it, as the hub reads it: metadata in YAML, then text. One place for `llmtui export`, which
+//! knows the model alone, and `llmtui card`, which knows its run too. What only people know is asked for in italics.
 
-use super::{Options, Source};
+use super::Source;
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::hf;
-use crate::nn::HeadKind;
+use crate::nn::{HeadKind, ModelConfig};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::path::Path;
 
-/// README.md of an exported folder.
-pub fn card(source: &Source, options: &Options) -> String {
+/// A result for the card: what was measured and the number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CardResult {
+    pub task: String,
+    pub metric: String,
+    pub value: f64,
+    pub stderr: Option<f64>,
+    pub items: usize,
+}
+
+/// What is known of a model beyond its files. Empty fields are asked for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct About {
+    /// An identifier of the hub: `apache-2.0`, `mit`, `other`.
+    pub license: Option<String>,
+    pub base_model: Option<String>,
+    /// Ids of the hub, or names of files.
+    pub datasets: Vec<String>,
+    pub results: Vec<CardResult>,
+    /// How it was trained: names and values.
+    pub procedure: Vec<(String, String)>,
+    /// On which machine, by which program.
+    pub environment: Vec<(String, String)>,
+}
+
+/// README.md. `dtype` is that of the weights.
+pub fn card(source: &Source, dtype: &str, about: &About) -> String {
+    let name = name(source.from.path());
+    let mut out = front(&name, kind(source.model.config()).0, about);
+    let _ = write!(
+        out,
+        "\n# {}\n\nWritten by llmtui {}. What it cannot know is asked for below.\n\n",
+        plain(&name),
+        env!("CARGO_PKG_VERSION")
+    );
+    out += &model(source, dtype);
+    let asked = |what: &str| format!("*To be written by the publisher: {what}.*\n");
+    section(
+        &mut out,
+        "Intended use",
+        &asked("what it is for, and what it must not be used for"),
+    );
+    let mut data = list(&about.datasets);
+    data += &asked("which texts, from where, under which licence");
+    section(&mut out, "Training data", &data);
+    if !about.procedure.is_empty() {
+        section(&mut out, "Training procedure", &table(&about.procedure));
+    }
+    let evaluation = match about.results.as_slice() {
+        [] => asked("measured how, on what, with which result"),
+        results => evaluated(results),
+    };
+    section(&mut out, "Evaluation", &evaluation);
+    let mut limits = match &about.license {
+        Some(license) => format!("Licence: {}.\n\n", plain(license)),
+        None => String::new(),
+    };
+    limits += &match about.license {
+        Some(_) => asked("where it fails, which biases of its data it repeats"),
+        None => asked("where it fails, which biases of its data it repeats, and its licence"),
+    };
+    section(&mut out, "Limits and licence", &limits);
+    if !about.environment.is_empty() {
+        section(&mut out, "Environment", &table(&about.environment));
+    }
+    out
+}
+
+fn section(out: &mut String, title: &str, text: &str) {
+    let _ = write!(out, "\n## {title}\n\n{text}");
+}
+
+/// The metadata. JSON strings are YAML strings, so that no name can break out of its place.
+fn front(name: &str, task: &str, about: &About) -> String {
+    let quoted = |text: &str| Value::from(one_line(text)).to_string();
+    let mut out =
+        format!("---\nlibrary_name: transformers\npipeline_tag: {task}\ntags:\n- llmtui\n");
+    if let Some(license) = &about.license {
+        let _ = writeln!(out, "license: {}", quoted(license));
+    }
+    if let Some(base) = &about.base_model {
+        let _ = writeln!(out, "base_model: {}", quoted(base));
+    }
+    // The hub takes ids here, and refuses cards with anything else.
+    let ids: Vec<&String> = about
+        .datasets
+        .iter()
+        .filter(|d| crate::models::repo(d).is_some())
+        .collect();
+    if !ids.is_empty() {
+        out.push_str("datasets:\n");
+        for id in ids {
+            let _ = writeln!(out, "- {}", quoted(id));
+        }
+    }
+    if !about.results.is_empty() {
+        let result = |result: &CardResult| {
+            json!({
+                "task": {"type": task},
+                "dataset": {"name": result.task, "type": result.task},
+                "metrics": [{"type": result.metric, "value": result.value, "name": result.metric}],
+            })
+        };
+        let results: Vec<Value> = about.results.iter().map(result).collect();
+        let _ = writeln!(out, "model-index:\n- name: {}\n  results:", quoted(name));
+        for result in results {
+            let _ = writeln!(out, "  - {result}");
+        }
+    }
+    out.push_str("---\n");
+    out
+}
+
+fn model(source: &Source, dtype: &str) -> String {
     let model = &source.model;
     let shape = model.shape();
     let class = hf::family_of(model.config()).map_or("", |family| family.class_of(model.config()));
-    let (task, opener) = match model.config().head {
-        HeadKind::Vocabulary => ("text-generation", "AutoModelForCausalLM"),
-        HeadKind::Score => ("text-classification", "AutoModelForSequenceClassification"),
-    };
+    let heads = format!(
+        "{}, {}, {} ({})",
+        shape.n_layer, shape.d_model, shape.n_head, shape.n_kv_head
+    );
+    let facts = [
+        ("class", class.to_string()),
+        ("parameters", human::grouped(model.n_params() as u64)),
+        ("layers, width, heads (key/value)", heads),
+        (
+            "context",
+            format!("{} tokens", human::grouped(shape.seq_len as u64)),
+        ),
+        (
+            "vocabulary",
+            format!("{} tokens", human::grouped(shape.vocab_size as u64)),
+        ),
+        ("numbers", dtype.to_string()),
+    ];
+    let opener = kind(model.config()).1;
     let chat = match source.from.has_chat_template() {
         _ if model.config().is_reward_model() => {
             "It is a reward model: its one logit says how good a text is, read at the last token that is no padding."
@@ -24,33 +154,70 @@ pub fn card(source: &Source, options: &Options) -> String {
         false => "It has no chat template: it continues text.",
     };
     format!(
-        "---\nlibrary_name: transformers\npipeline_tag: {task}\ntags:\n- llmtui\n---\n\n\
-         # {name}\n\n\
-         Written by llmtui {version}. What it cannot know is asked for below.\n\n\
-         | | |\n|---|---|\n\
-         | class | {class} |\n\
-         | parameters | {params} |\n\
-         | layers, width, heads (key/value) | {n_layer}, {d_model}, {n_head} ({n_kv_head}) |\n\
-         | context | {seq_len} tokens |\n\
-         | vocabulary | {vocab} tokens |\n\
-         | numbers | {dtype} |\n\n\
-         {chat}\n\n\
-         ```python\nfrom transformers import {opener}, AutoTokenizer\n\n\
-         model = {opener}.from_pretrained(\"FOLDER\")\ntokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n\n\
-         ## Training data\n\n*To be written by the publisher: which texts, from where, under which licence.*\n\n\
-         ## Evaluation\n\n*To be written: measured how, on what, with which result.*\n\n\
-         ## Limits and licence\n\n*To be written: what it must not be used for, and its licence.*\n",
-        name = name(source.from.path()),
-        version = env!("CARGO_PKG_VERSION"),
-        params = human::grouped(model.n_params() as u64),
-        n_layer = shape.n_layer,
-        d_model = shape.d_model,
-        n_head = shape.n_head,
-        n_kv_head = shape.n_kv_head,
-        seq_len = human::grouped(shape.seq_len as u64),
-        vocab = human::grouped(shape.vocab_size as u64),
-        dtype = options.dtype,
+        "{}\n{chat}\n\n```python\nfrom transformers import {opener}, AutoTokenizer\n\n\
+         model = {opener}.from_pretrained(\"FOLDER\")\n\
+         tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n```\n",
+        table(&facts.map(|(name, value)| (name.to_string(), value)))
     )
+}
+
+/// The hub's task of a model, and the class of transformers that opens it.
+fn kind(config: &ModelConfig) -> (&'static str, &'static str) {
+    match config.head {
+        HeadKind::Vocabulary => ("text-generation", "AutoModelForCausalLM"),
+        HeadKind::Score => ("text-classification", "AutoModelForSequenceClassification"),
+    }
+}
+
+fn table(facts: &[(String, String)]) -> String {
+    let mut out = String::from("| | |\n|---|---|\n");
+    for (name, value) in facts {
+        let _ = writeln!(out, "| {} | {} |", plain(name), plain(value));
+    }
+    out
+}
+
+fn list(items: &[String]) -> String {
+    let mut out: String = items
+        .iter()
+        .map(|item| format!("- {}\n", plain(item)))
+        .collect();
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    out
+}
+
+fn evaluated(results: &[CardResult]) -> String {
+    let mut out = String::from(
+        "By `llmtui eval`, prompts and metrics as lm-evaluation-harness 0.4 has them; ± is the standard error.\n\n\
+         | task | metric | value | items |\n|---|---|---|---|\n",
+    );
+    for result in results {
+        let stderr = result
+            .stderr
+            .map_or(String::new(), |s| format!(" ± {s:.4}"));
+        let (task, metric) = (plain(&result.task), plain(&result.metric));
+        let _ = writeln!(
+            out,
+            "| {task} | {metric} | {:.4}{stderr} | {} |",
+            result.value, result.items
+        );
+    }
+    out
+}
+
+/// Text that Markdown shows as it is, on one line.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    for c in one_line(text).chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '|' | '`' | '[' | ']' | '*' | '\\' => out.extend(['\\', c]),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// A checkpoint is called after its run, other folders by their own name.

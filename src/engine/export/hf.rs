@@ -22,7 +22,10 @@ fn write(source: &Source, options: &Options, folder: &mut Folder) -> Result<(), 
     }
     weights(source, options, Naming::Family, folder)?;
     beside(source, folder)?;
-    folder.text("README.md", &card::card(source, options))
+    folder.text(
+        "README.md",
+        &card::card(source, &options.dtype, &card::About::default()),
+    )
 }
 
 /// config.json and the files with weights.

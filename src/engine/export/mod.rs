@@ -7,6 +7,7 @@ mod gguf;
 mod hf;
 mod safetensors;
 
+pub use card::{About, CardResult, card};
 pub use folder::{Folder, Written};
 pub use gguf::tokenizer_keys;
 

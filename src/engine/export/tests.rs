@@ -68,6 +68,46 @@ fn a_folder_for_transformers_has_all_its_files_and_loads_again() {
 }
 
 #[test]
+fn a_card_holds_what_is_known_and_no_name_breaks_out_of_it() {
+    let (_dir, source) = source(|_| {});
+    let hostile = "a\n---\n\"| <b>".to_string();
+    let about = About {
+        license: Some("mit".into()),
+        base_model: Some(hostile.clone()),
+        datasets: vec!["org/set".into(), hostile.clone()],
+        results: vec![CardResult {
+            task: hostile,
+            metric: "acc".into(),
+            value: 0.5,
+            stderr: Some(0.25),
+            items: 4,
+        }],
+        procedure: vec![("method".into(), "sft".into())],
+        environment: Vec::new(),
+    };
+    let text = card(&source, "f32", &about);
+    let (front, body) = text
+        .strip_prefix("---\n")
+        .unwrap()
+        .split_once("\n---\n")
+        .unwrap();
+    let meta = crate::spec::yaml::parse(front).unwrap();
+    assert_eq!(meta["license"], "mit");
+    assert_eq!(meta["base_model"], "a --- \"| <b>");
+    assert_eq!(meta["datasets"], serde_json::json!(["org/set"]));
+    let result = &meta["model-index"][0]["results"][0];
+    assert_eq!(result["metrics"][0]["value"], 0.5);
+    assert!(
+        body.contains("0.5000 ± 0.2500") && body.contains("| method | sft |"),
+        "{body}"
+    );
+    assert!(
+        !body.contains("<b>") && body.contains("Licence: mit"),
+        "{body}"
+    );
+}
+
+#[test]
 fn half_precision_halves_the_file_and_rounds_once() {
     let (dir, source) = source(|_| {});
     let size = |dtype: &str| {

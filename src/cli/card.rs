@@ -1,0 +1,188 @@
+//! `llmtui card`: the model card of a run, for the hub.
+
+use super::exit::{Exit, Failure};
+use super::{Context, model_ref, run_ref};
+use crate::base::files::write_atomic;
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::data::source::Origin;
+use crate::engine::export::{About, CardResult, Source, card};
+use crate::models::Parts;
+use crate::run::RunState;
+use crate::spec::RunSpec;
+use crate::tasks::{self, Summary};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Write a run's model card: README.md with the hub's metadata, procedure, data, evaluation, environment
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui card shakespeare --license mit
+  llmtui card runs/… --license apache-2.0 --to out/model/README.md
+
+Results come from llmtui eval. What only people know (intended use, limits, the data's licence) is asked for in the card.")]
+pub struct Args {
+    /// A run: its directory, its id or a part of it
+    #[arg(value_name = "RUN")]
+    pub run: String,
+    /// The licence, by the hub's identifier: apache-2.0, mit, cc-by-4.0, other …
+    #[arg(long, value_name = "ID", value_parser = license)]
+    pub license: Option<String>,
+    /// The file to write; one that is there is not written over
+    #[arg(long, value_name = "FILE", default_value = "README.md")]
+    pub to: PathBuf,
+    /// Write over a file that is there
+    #[arg(long)]
+    pub force: bool,
+    /// Folder of evaluations (see llmtui eval --out)
+    #[arg(long, value_name = "DIR", default_value = "evals")]
+    pub evals: PathBuf,
+}
+
+fn license(text: &str) -> Result<String, String> {
+    let own = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+    match !text.is_empty() && text.chars().all(own) {
+        true => Ok(text.into()),
+        false => Err(
+            "the hub's identifiers are small letters, digits, `-` and `.`: apache-2.0, mit, other"
+                .into(),
+        ),
+    }
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    if args.to.exists() && !args.force {
+        let what = format!("{} is there already", args.to.display());
+        return Err(Failure::yours(one_line(&what), "another --to, or --force").into());
+    }
+    let run = run_ref::named(&args.run, cx)?;
+    let spec = run_ref::spec_of(&run)?;
+    let state = run_ref::fold(&run)?;
+    let folder = model_ref::find(&args.run, Parts::Everything, cx)?;
+    let source =
+        Source::open(&folder).map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+    let checkpoint = folder.file_name().unwrap_or_default().to_string_lossy();
+    let name = format!("{} {checkpoint}", run.id());
+    let kept = tasks::kept(&args.evals, &name, cx.env.config_dir.as_deref())
+        .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+    let about = About {
+        license: args.license.clone(),
+        base_model: spec
+            .train
+            .from
+            .as_ref()
+            .map(|from| from.display().to_string()),
+        datasets: datasets(&spec),
+        results: kept
+            .iter()
+            .flat_map(|(_, summary)| results(summary))
+            .collect(),
+        procedure: procedure(&spec, &state),
+        environment: environment(&state),
+    };
+    let text = card(&source, "f32", &about);
+    write_atomic(&args.to, text.as_bytes()).map_err(|e| {
+        let what = format!("{}: {e}", args.to.display());
+        Failure::machine(one_line(&what), "check the folder and the room there")
+    })?;
+    say!("{}", args.to.display())?;
+    if args.license.is_none() {
+        say!("no licence is named in it: --license apache-2.0, mit, other …")?;
+    }
+    Ok(Exit::Done)
+}
+
+fn datasets(spec: &RunSpec) -> Vec<String> {
+    let data = &spec.data;
+    let mut names: Vec<String> = data
+        .sources
+        .iter()
+        .map(|source| match &source.origin {
+            Origin::Hub(id) => id.clone(),
+            _ => source.to_string(),
+        })
+        .collect();
+    names.extend(data.path.as_ref().map(|path| path.display().to_string()));
+    names.extend(
+        data.synthetic
+            .as_ref()
+            .map(|made| format!("made up: {}", made.entry().id)),
+    );
+    if names.is_empty() {
+        names.push(data.corpus.clone());
+    }
+    names
+}
+
+fn results(summary: &Summary) -> Vec<CardResult> {
+    let of_all = summary
+        .readings
+        .iter()
+        .filter(|reading| reading.group.is_none());
+    let result = |reading: &tasks::Reading| CardResult {
+        task: summary.task.clone(),
+        metric: reading.metric.clone(),
+        value: reading.value,
+        stderr: reading.stderr,
+        items: summary.items,
+    };
+    of_all.map(result).collect()
+}
+
+fn procedure(spec: &RunSpec, state: &RunState) -> Vec<(String, String)> {
+    let mut facts: Vec<(String, String)> =
+        vec![("method".into(), spec.method.entry().title.into())];
+    let mut add = |name: &str, value: String| facts.push((name.into(), value));
+    add("steps", human::grouped(state.step));
+    add("tokens", human::grouped(state.tokens));
+    add(
+        "sequences of a step × length",
+        format!(
+            "{} × {}",
+            spec.train.micro_batch_size * spec.train.grad_accum_steps,
+            spec.model.seq_len
+        ),
+    );
+    add("optimizer", spec.optimizer.entry().title.into());
+    if let Some(lr) = state.settings.get("lr") {
+        add("peak learning rate", lr.to_string());
+    }
+    add("schedule", spec.schedule.entry().title.into());
+    if let Some(precision) = state.head.as_ref().and_then(|head| head.precision.clone()) {
+        add("precision of matmuls", precision);
+    }
+    if let Some(best) = state
+        .best_evaluation()
+        .filter(|best| best.val_loss().is_finite())
+    {
+        add(
+            "validation loss",
+            format!("{:.4} at step {}", best.val_loss(), best.step),
+        );
+    }
+    if state.seconds > 0.0 {
+        add(
+            "time",
+            human::duration(Duration::from_secs_f64(state.seconds)),
+        );
+    }
+    facts
+}
+
+fn environment(state: &RunState) -> Vec<(String, String)> {
+    let mut facts = vec![("program".to_string(), format!("llmtui {}", state.engine))];
+    // Of the machine what is a plain word or number; its name stays at home.
+    if let Some(Value::Object(machine)) = &state.machine {
+        for (key, value) in machine {
+            match value {
+                Value::String(text) if !text.is_empty() && !key.contains("host") => {
+                    facts.push((key.clone(), text.clone()));
+                }
+                Value::Number(number) => facts.push((key.clone(), number.to_string())),
+                _ => {}
+            }
+        }
+    }
+    facts
+}

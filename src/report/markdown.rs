@@ -1,0 +1,120 @@
+//! The report as Markdown: the same sections without the pictures; curves are given by their first, best and last readings.
+
+use super::Sheet;
+use super::sections::{self, Fact};
+use crate::base::human::number;
+use std::fmt::Write as _;
+
+/// Text that Markdown and HTML inside it show as it is, on one line of a table.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '|' | '`' | '*' | '_' | '[' | ']' | '#' | '!' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            '\n' | '\r' => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A block that shows text word for word, whatever fences are in it.
+fn block(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}\n{}\n{fence}\n", text.trim_end())
+}
+
+/// The whole file.
+pub fn markdown(sheet: &Sheet) -> String {
+    let state = sheet.state;
+    let name = state
+        .head
+        .as_ref()
+        .map_or(state.run.as_str(), |head| &head.name);
+    let mut out = format!("# {}\n", plain(name));
+    facts(&mut out, "Overview", &sections::overview(sheet));
+    let curves = sections::curves(state).into_iter().flat_map(|curves| {
+        let title = curves.title;
+        curves.series.into_iter().filter_map(move |(name, id)| {
+            let series = state.series.get(&id)?;
+            let (from, to) = series.steps()?;
+            let all = series.columns(from as f64, to as f64 + 1.0, 1).pop()??;
+            let range = format!("{} … {}", number(all.min), number(all.max));
+            Some([
+                format!("{title} ({name})"),
+                range,
+                number(series.last()?.value),
+                format!("{from}–{to}"),
+            ])
+        })
+    });
+    rows(
+        &mut out,
+        "Readings",
+        &["metric", "lowest … highest", "last", "steps"],
+        &curves.collect::<Vec<_>>(),
+    );
+    rows(
+        &mut out,
+        "Findings",
+        &["status", "rule", "evidence", "why and what to do"],
+        &sections::findings(sheet),
+    );
+    rows(
+        &mut out,
+        "Evaluation",
+        &["model", "task", "metric", "value ± standard error"],
+        &sections::results(sheet),
+    );
+    facts(&mut out, "Time, speed, memory", &sections::timings(sheet));
+    if let Some(sample) = state.samples.back() {
+        let _ = write!(out, "\n## Sample of step {}\n\n", sample.step);
+        out += &block(&format!("{}{}", sample.prompt, sample.text));
+    }
+    facts(&mut out, "Data", &sections::data(state));
+    facts(&mut out, "Machine", &sections::machine(state));
+    for (title, text) in [
+        ("Asked for", &sheet.asked),
+        ("Spec; what was asked for is marked", &sheet.spec),
+    ] {
+        if !text.trim().is_empty() {
+            let _ = write!(out, "\n## {title}\n\n{}", block(text));
+        }
+    }
+    out
+}
+
+fn facts(out: &mut String, title: &str, facts: &[Fact]) {
+    if facts.is_empty() {
+        return;
+    }
+    let _ = write!(out, "\n## {title}\n\n| | |\n|---|---|\n");
+    for (name, value) in facts {
+        let _ = writeln!(out, "| {} | {} |", plain(name), plain(value));
+    }
+}
+
+fn rows(out: &mut String, title: &str, head: &[&str; 4], rows: &[[String; 4]]) {
+    if rows.is_empty() {
+        return;
+    }
+    let _ = write!(
+        out,
+        "\n## {title}\n\n| {} |\n|---|---|---|---|\n",
+        head.join(" | ")
+    );
+    for row in rows {
+        let _ = writeln!(
+            out,
+            "| {} |",
+            row.each_ref().map(|cell| plain(cell)).join(" | ")
+        );
+    }
+}

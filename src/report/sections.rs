@@ -1,0 +1,292 @@
+//! What stands in a report, whatever it is written in: rows of facts and of findings, and which curves are drawn.
+
+use super::Sheet;
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::run::RunState;
+use serde_json::Value;
+use std::time::Duration;
+
+/// A name and what it is.
+pub(super) type Fact = (String, String);
+
+/// Curves of one chart: title, unit, (name, metric).
+pub(super) struct Curves {
+    pub title: String,
+    pub unit: String,
+    pub series: Vec<(String, String)>,
+}
+
+/// The metric of memory that a run's process holds.
+const RSS: &str = "host/rss_bytes";
+/// Curves that belong into one chart.
+const LOSSES: [(&str, &str); 2] = [("train", "train/loss"), ("validation", "val/loss")];
+/// Drawn first, in this order.
+const FIRST: [&str; 4] = ["grad_norm", "entropy", "lr", "tok_per_sec"];
+/// At most so many charts.
+const MAX_CHARTS: usize = 24;
+
+fn fact(name: &str, value: impl Into<String>) -> Fact {
+    (name.into(), value.into())
+}
+
+/// The run in a few rows.
+pub(super) fn overview(sheet: &Sheet) -> Vec<Fact> {
+    let state = sheet.state;
+    let mut facts = vec![
+        fact("run", one_line(&state.run)),
+        fact(
+            "verdict",
+            format!(
+                "{}: {}",
+                sheet.diagnosis.verdict.word(),
+                one_line(&sheet.diagnosis.summary)
+            ),
+        ),
+        fact("state", state.word()),
+    ];
+    if let Some(head) = &state.head {
+        facts.push(fact("method", head.method.clone()));
+        facts.push(fact("parameters", human::grouped(head.n_params)));
+        facts.push(fact(
+            "vocabulary",
+            format!("{} tokens", human::grouped(head.vocab_size)),
+        ));
+        let steps = format!(
+            "{} of {}",
+            human::grouped(state.step),
+            human::grouped(head.max_steps)
+        );
+        facts.push(fact("steps", steps));
+        let per_step = human::grouped(head.batch_tokens);
+        facts.push(fact(
+            "tokens",
+            format!("{}, {per_step} a step", human::grouped(state.tokens)),
+        ));
+        if let Some(precision) = &head.precision {
+            facts.push(fact("precision", precision.clone()));
+        }
+    }
+    if let Some(best) = state
+        .best_evaluation()
+        .filter(|best| best.val_loss().is_finite())
+    {
+        let loss = best.val_loss();
+        facts.push(fact(
+            "best validation loss",
+            format!(
+                "{loss:.4} (perplexity {:.3}) at step {}",
+                loss.exp(),
+                best.step
+            ),
+        ));
+    }
+    if let Some(loss) = state.latest("train/loss") {
+        facts.push(fact("last training loss", format!("{loss:.4}")));
+    }
+    if let Some(finished) = state.finished.as_ref().filter(|f| !f.message.is_empty()) {
+        facts.push(fact("ended", one_line(&finished.message)));
+    }
+    facts
+}
+
+/// Time, speed and memory.
+pub(super) fn timings(sheet: &Sheet) -> Vec<Fact> {
+    let state = sheet.state;
+    let mut facts = Vec::new();
+    let engines = state.seconds;
+    if engines > 0.0 {
+        facts.push(fact(
+            "time of training",
+            human::duration(Duration::from_secs_f64(engines)),
+        ));
+    }
+    if let Some(rate) = mean(state, "tok_per_sec") {
+        facts.push(fact("tokens per second, mean", human::grouped(rate as u64)));
+    }
+    if let Some(mfu) = mean(state, "mfu") {
+        facts.push(fact("model FLOPs utilization, mean", format!("{mfu:.3}")));
+    }
+    let checkpoints = &state.checkpoints;
+    if let Some(last) = checkpoints.last() {
+        let seconds: f64 = checkpoints.iter().map(|c| c.seconds).sum();
+        facts.push(fact(
+            "checkpoints",
+            format!(
+                "{} in {seconds:.1} s, {} each",
+                checkpoints.len(),
+                human::bytes(last.bytes)
+            ),
+        ));
+    }
+    if let Some(predicted) = sheet.predicted_bytes {
+        facts.push(fact("memory, predicted", human::bytes(predicted)));
+    }
+    if let Some(peak) = peak(state, RSS) {
+        let share = sheet.predicted_bytes.filter(|p| *p > 0);
+        let share = share.map_or(String::new(), |p| {
+            format!(
+                " ({:+.1} % of the prediction)",
+                100.0 * (peak / p as f64 - 1.0)
+            )
+        });
+        facts.push(fact(
+            "memory, highest measured",
+            format!("{}{share}", human::bytes(peak as u64)),
+        ));
+    }
+    facts
+}
+
+fn mean(state: &RunState, id: &str) -> Option<f64> {
+    let series = state.series.get(id)?;
+    let (from, to) = series.steps()?;
+    series
+        .columns(from as f64, to as f64 + 1.0, 1)
+        .pop()??
+        .mean()
+}
+
+fn peak(state: &RunState, id: &str) -> Option<f64> {
+    let series = state.series.get(id)?;
+    let (from, to) = series.steps()?;
+    let bucket = series.columns(from as f64, to as f64 + 1.0, 1).pop()??;
+    bucket.mean().is_some().then_some(bucket.max)
+}
+
+/// The machine, as it described itself: what is a plain value.
+pub(super) fn machine(state: &RunState) -> Vec<Fact> {
+    let mut facts = vec![fact(
+        "program",
+        format!("llmtui {}", one_line(&state.engine)),
+    )];
+    if let Some(machine) = &state.machine {
+        flatten("", machine, &mut facts);
+    }
+    facts
+}
+
+/// Data, by the keys of the spec.
+pub(super) fn data(state: &RunState) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    if let Some(head) = &state.head {
+        flatten("", &head.spec["data"], &mut facts);
+        if head.epoch_tokens > 0 {
+            facts.push(fact(
+                "tokens of an epoch",
+                human::grouped(head.epoch_tokens),
+            ));
+        }
+    }
+    if let Some(epochs) = state.epochs() {
+        facts.push(fact("epochs", format!("{epochs:.2}")));
+    }
+    facts
+}
+
+/// Nested values as `a.b.c`; of lists the first few.
+fn flatten(path: &str, value: &Value, facts: &mut Vec<Fact>) {
+    const MAX: usize = 80;
+    let inner = |key: &str| match path {
+        "" => key.to_string(),
+        path => format!("{path}.{key}"),
+    };
+    if facts.len() >= MAX {
+        return;
+    }
+    match value {
+        Value::Null => {}
+        Value::Object(map) => map
+            .iter()
+            .for_each(|(key, value)| flatten(&inner(key), value, facts)),
+        Value::Array(items) => {
+            let few = items.iter().take(8).enumerate();
+            few.for_each(|(at, value)| flatten(&inner(&at.to_string()), value, facts));
+        }
+        Value::String(text) if text.is_empty() => {}
+        Value::String(text) => facts.push((one_line(path), one_line(text))),
+        other => facts.push((one_line(path), other.to_string())),
+    }
+}
+
+/// Which curves are drawn: losses together, then the well-known ones, then all others that the run declared.
+pub(super) fn curves(state: &RunState) -> Vec<Curves> {
+    let has = |id: &str| state.series.get(id).is_some_and(|s| s.len() > 1);
+    let mut charts = Vec::new();
+    let losses: Vec<(String, String)> = LOSSES
+        .iter()
+        .filter(|(_, id)| has(id))
+        .map(|(name, id)| ((*name).to_string(), (*id).to_string()))
+        .collect();
+    if !losses.is_empty() {
+        charts.push(Curves {
+            title: "Loss".into(),
+            unit: "nats per token".into(),
+            series: losses,
+        });
+    }
+    let declared = state
+        .metrics
+        .iter()
+        .filter(|m| !m.per_layer)
+        .map(|m| m.id.as_str());
+    let mut ids: Vec<&str> = FIRST.to_vec();
+    ids.extend(declared.filter(|id| !FIRST.contains(id)));
+    ids.push(RSS);
+    let mut seen: Vec<&str> = LOSSES.iter().map(|(_, id)| *id).collect();
+    for id in ids {
+        if seen.contains(&id) || !has(id) || (id.starts_with("host/") && id != RSS) {
+            continue;
+        }
+        seen.push(id);
+        let info = state.metric(id);
+        charts.push(Curves {
+            title: info.map_or_else(|| one_line(id), |info| one_line(&info.title)),
+            unit: info.map_or_else(String::new, |info| one_line(&info.unit)),
+            series: vec![(one_line(id), id.to_string())],
+        });
+    }
+    charts.truncate(MAX_CHARTS);
+    charts
+}
+
+/// Status, title, evidence, cause and fix of each finding.
+pub(super) fn findings(sheet: &Sheet) -> Vec<[String; 4]> {
+    let rows = sheet.diagnosis.findings.iter().map(|finding| {
+        let mut why = one_line(&finding.cause);
+        if !finding.fix.is_empty() {
+            why = format!("{why} → {}", one_line(&finding.fix));
+        }
+        [
+            finding.status.word().to_string(),
+            one_line(&finding.title),
+            one_line(&finding.evidence.to_string()),
+            why.trim_start_matches(" → ").to_string(),
+        ]
+    });
+    rows.collect()
+}
+
+/// Checkpoint, task, metric, value of each result.
+pub(super) fn results(sheet: &Sheet) -> Vec<[String; 4]> {
+    let mut rows = Vec::new();
+    for (model, summary) in &sheet.results {
+        for reading in summary.readings.iter().filter(|r| r.group.is_none()) {
+            let stderr = reading
+                .stderr
+                .map_or(String::new(), |s| format!(" ± {s:.4}"));
+            rows.push([
+                one_line(model),
+                format!(
+                    "{} v{}, {} items",
+                    one_line(&summary.task),
+                    summary.version,
+                    summary.items
+                ),
+                one_line(&reading.metric),
+                format!("{:.4}{stderr}", reading.value),
+            ]);
+        }
+    }
+    rows
+}

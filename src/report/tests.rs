@@ -1,0 +1,116 @@
+//! A report of a run whose every text is hostile.
+
+use super::*;
+use crate::diagnosis::diagnose;
+use crate::tasks;
+use crate::wire::{Envelope, Event};
+use serde_json::json;
+
+const HOSTILE: &str = "<script src=\"http://evil.example/x.js\">'&`| [x](http://evil.example)";
+
+fn envelope(seq: u64, event: serde_json::Value) -> Envelope {
+    let event: Event = serde_json::from_value(event).unwrap();
+    serde_json::from_value(json!({"v": 1, "seq": seq, "t": 1000 * seq, "event": event})).unwrap()
+}
+
+fn state() -> RunState {
+    let mut events = vec![
+        json!({"type": "Started", "name": HOSTILE, "method": "pretrain", "spec": {"data": {"path": HOSTILE}},
+            "n_params": 1000, "vocab_size": 64, "max_steps": 60, "batch_tokens": 32, "epoch_tokens": 640}),
+        json!({"type": "MetricsDeclared", "metrics": [{"id": "grad_norm", "title": HOSTILE, "unit": HOSTILE,
+            "direction": "lower", "source": ""}]}),
+    ];
+    for step in 1..=60 {
+        events.push(json!({"type": "Stepped", "step": step, "tokens": 32 * step,
+            "values": {"train/loss": 4.0 / f64::from(step), "grad_norm": 1.0, "lr": 0.001}}));
+    }
+    events.push(
+        json!({"type": "Sampled", "step": 60, "prompt": HOSTILE, "text": HOSTILE, "seconds": 0.1}),
+    );
+    let events: Vec<Envelope> = (1..).zip(events).map(|(seq, e)| envelope(seq, e)).collect();
+    let mut state = RunState::from_events(&events);
+    state.run = HOSTILE.into();
+    state
+}
+
+fn sheet<'a>(state: &'a RunState, diagnosis: &'a Diagnosis) -> Sheet<'a> {
+    let reading = |metric: &str, stderr| tasks::Reading {
+        metric: metric.into(),
+        group: None,
+        value: 0.5,
+        stderr,
+        n: 4,
+    };
+    let summary = Summary {
+        task: HOSTILE.into(),
+        version: 1,
+        shots: 0,
+        items: 4,
+        headline: "acc".into(),
+        readings: vec![reading("acc", Some(0.25)), reading(HOSTILE, None)],
+        cut: 0,
+    };
+    Sheet {
+        state,
+        diagnosis,
+        spec: format!("name: {HOSTILE}\n"),
+        asked: HOSTILE.into(),
+        predicted_bytes: Some(1 << 20),
+        results: vec![(HOSTILE.into(), summary)],
+    }
+}
+
+#[test]
+fn a_page_fetches_nothing_and_shows_every_text_as_text() {
+    let state = state();
+    let diagnosis = diagnose(&state);
+    let page = html(&sheet(&state, &diagnosis));
+    assert!(page.contains("&lt;script src=&quot;http://evil.example/x.js&quot;&gt;&#39;&amp;"));
+    // Names of elements and of attributes are ours; a hostile text stands in an attribute's quotes alone.
+    for tag in page.split('<').skip(1) {
+        let tag = tag.split('>').next().unwrap();
+        let outside: String = tag.split('"').step_by(2).collect();
+        for word in [
+            "http:", "https:", "src=", "href=", "script", "evil", "onload",
+        ] {
+            assert!(!outside.contains(word), "<{tag}>");
+        }
+    }
+    assert!(!page.contains("url("));
+    assert!(!page.contains("@import") && page.contains("default-src 'none'"));
+    assert!(page.contains("0.5000 ± 0.2500") && page.contains("prefers-color-scheme:dark"));
+    assert!(page.matches("<svg").count() >= 3, "curves are missing");
+    assert!(
+        !page.contains("NaN"),
+        "a picture has places that are no numbers"
+    );
+}
+
+#[test]
+fn a_run_that_has_hardly_begun_has_a_report_too() {
+    let state = RunState::new();
+    let diagnosis = diagnose(&state);
+    let sheet = Sheet {
+        state: &state,
+        diagnosis: &diagnosis,
+        spec: String::new(),
+        asked: String::new(),
+        predicted_bytes: None,
+        results: Vec::new(),
+    };
+    assert!(html(&sheet).ends_with("</body></html>\n"));
+    assert!(markdown(&sheet).starts_with("# "));
+}
+
+#[test]
+fn markdown_shows_texts_as_they_are() {
+    let state = state();
+    let diagnosis = diagnose(&state);
+    let text = markdown(&sheet(&state, &diagnosis));
+    assert!(!text.contains("<script src") || text.contains("```"));
+    let outside: String = text.split("```").step_by(2).collect();
+    assert!(
+        !outside.contains("<script") && !outside.contains("[x](http"),
+        "{outside}"
+    );
+}
