@@ -83,13 +83,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
         let listed = tasks::list(config_dir).map_err(|e| failed(&e))?;
         return write(&show::list(&listed));
     }
-    let prepared = prepare(args, cx)?;
+    let mut prepared = prepare(args, cx)?;
     let mut models = Vec::new();
     for word in &args.models {
         models.push(find(word, cx)?);
     }
-    for model in &mut models {
-        ask(args, cx, model, &prepared)?;
+    for at in 0..models.len() {
+        let refused = ask(args, cx, &mut models[at], &prepared)?;
+        leave_out(&mut prepared, &mut models[..at], refused)?;
     }
     write(&match args.json {
         true => show::json(args, &models, &prepared)?,
@@ -180,7 +181,35 @@ fn name(path: &Path, word: &str) -> String {
     }
 }
 
-fn ask(args: &Args, cx: &Context, model: &mut Asked, prepared: &[Prepared]) -> anyhow::Result<()> {
+/// Takes tasks out that a model cannot be asked: characters that its tokenizer does not have, answers longer than its
+/// context. Fails where none is left.
+fn leave_out(
+    prepared: &mut Vec<Prepared>,
+    before: &mut [Asked],
+    refused: Vec<(usize, TaskError)>,
+) -> anyhow::Result<()> {
+    for (at, error) in refused.into_iter().rev() {
+        prepared.remove(at);
+        for model in before.iter_mut() {
+            model.outcomes.remove(at);
+        }
+        if prepared.is_empty() {
+            return Err(failed(&error).into());
+        }
+        let mut out = std::io::stderr().lock();
+        let _ = writeln!(out, "left out: {}", one_line(&error.to_string()));
+    }
+    Ok(())
+}
+
+/// Tells which tasks, by place, the model cannot be asked.
+fn ask(
+    args: &Args,
+    cx: &Context,
+    model: &mut Asked,
+    prepared: &[Prepared],
+) -> anyhow::Result<Vec<(usize, TaskError)>> {
+    let mut refused = Vec::new();
     let own = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let plain: String = model
         .name
@@ -192,7 +221,7 @@ fn ask(args: &Args, cx: &Context, model: &mut Asked, prepared: &[Prepared]) -> a
         .out
         .join(format!("{plain}-{}", &model.fingerprint[..8]));
     let mut subject: Option<Subject> = None;
-    for task in prepared {
+    for (at, task) in prepared.iter().enumerate() {
         let request = Request {
             prepared: task,
             folder: &folder,
@@ -210,11 +239,18 @@ fn ask(args: &Args, cx: &Context, model: &mut Asked, prepared: &[Prepared]) -> a
             let mut teller = Teller::new(cx, name);
             let asked = run.ask(loaded, &mut |progress| teller.tell(progress));
             teller.end();
-            asked.map_err(|e| failed(&e))?;
+            match asked {
+                Ok(()) => {}
+                Err(error) if error.is_of_the_model() => {
+                    refused.push((at, error));
+                    continue;
+                }
+                Err(error) => return Err(failed(&error).into()),
+            }
         }
         model.outcomes.push(run.finish());
     }
-    Ok(())
+    Ok(refused)
 }
 
 fn load(path: &Path) -> anyhow::Result<Subject> {

@@ -50,21 +50,25 @@ pub(super) fn begin(
     trainer.summarize();
     let (cx, resumed_from) = (&mut trainer.cx, trainer.checkpoints.saved_at());
     cx.port.emit(start_event(cx, resumed_from));
-    let mut metrics = crate::metrics::declarations();
-    if job.spec.model.moe.is_none() {
-        metrics.retain(|metric| !id::OF_EXPERTS.contains(&metric.id.as_str()));
-    }
-    let own = job.spec.method.readings();
-    metrics.retain(|known| own.iter().all(|metric| metric.id != known.id));
-    for metric in own {
-        let validation = metric.validation_info();
-        metrics.retain(|known| known.id != validation.id);
+    // What the method reads of itself comes first, and so do its charts.
+    let rollouts = trainer.stepper.experience().rollouts();
+    let mut metrics = rollouts
+        .as_ref()
+        .map_or_else(Vec::new, |r| r.declarations());
+    for metric in job.spec.method.readings() {
         metrics.push(metric.info());
         // Methods that learn from their own answers are evaluated by answers.
+        let validation = metric.validation_info();
         metrics.extend(job.spec.method.on_policy().is_none().then_some(validation));
     }
-    if let Some(rollouts) = trainer.stepper.experience().rollouts() {
-        metrics.extend(rollouts.declarations());
+    for known in crate::metrics::declarations() {
+        let id = known.id.as_str();
+        let of_experts = id::OF_EXPERTS.contains(&id) && job.spec.model.moe.is_none();
+        if !of_experts && metrics.iter().all(|metric| metric.id != id) {
+            metrics.push(known);
+        }
+    }
+    if rollouts.is_some() {
         metrics.retain(|metric| !NOT_OF_ANSWERS.contains(&metric.id.as_str()));
     }
     metrics.extend(trainer.stepper.declarations());

@@ -272,9 +272,6 @@ pub(super) fn results(sheet: &Sheet) -> Vec<[String; 4]> {
     let mut rows = Vec::new();
     for (model, summary) in &sheet.results {
         for reading in summary.readings.iter().filter(|r| r.group.is_none()) {
-            let stderr = reading
-                .stderr
-                .map_or(String::new(), |s| format!(" ± {s:.4}"));
             rows.push([
                 one_line(model),
                 format!(
@@ -284,7 +281,7 @@ pub(super) fn results(sheet: &Sheet) -> Vec<[String; 4]> {
                     summary.items
                 ),
                 one_line(&reading.metric),
-                format!("{:.4}{stderr}", reading.value),
+                human::with_error(reading.value, reading.stderr),
             ]);
         }
     }

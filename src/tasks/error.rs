@@ -54,6 +54,11 @@ impl TaskError {
         }
     }
 
+    /// Whether another model might well be asked.
+    pub fn is_of_the_model(&self) -> bool {
+        matches!(self, TaskError::Item { .. })
+    }
+
     /// Whether the network or the disk is to blame, and nothing that the user wrote.
     pub fn is_outage(&self) -> bool {
         match self {

@@ -90,6 +90,17 @@ pub fn number(x: f64) -> String {
     }
 }
 
+/// A value with its standard error: `0.4213 ± 0.0081`, far from 1 as `9.793e16 ± 2e15`.
+pub fn with_error(value: f64, stderr: Option<f64>) -> String {
+    let far = value.abs() >= 1e4;
+    match stderr {
+        Some(stderr) if far => format!("{value:.3e} ± {stderr:.0e}"),
+        Some(stderr) => format!("{value:.4} ± {stderr:.4}"),
+        None if far => format!("{value:.3e}"),
+        None => format!("{value:.4}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +124,12 @@ mod tests {
             [1.7641, 0.08213, 6.4e-4, f64::NAN].map(number),
             ["1.764", "0.0821", "6.40e-4", "NaN"]
         );
+    }
+
+    #[test]
+    fn values_with_errors_stay_short() {
+        assert_eq!(with_error(0.421_34, Some(0.008_1)), "0.4213 ± 0.0081");
+        assert_eq!(with_error(9.793e16, Some(2.1e15)), "9.793e16 ± 2e15");
+        assert_eq!(with_error(12_345.0, None), "1.234e4");
     }
 }

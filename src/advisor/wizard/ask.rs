@@ -458,7 +458,7 @@ impl Wizard {
         let Some(facts) = facts else {
             let words = match answer {
                 Some(DataAnswer::Path) => {
-                    "A UTF-8 text, a folder of .txt files, or rows (.jsonl, .json, .csv, .tsv, .parquet, compressed or not): texts and answers are trained on; preferences and rewards are advised on."
+                    "A UTF-8 text, a folder of .txt files, or rows (.jsonl, .json, .csv, .tsv, .parquet, compressed or not): texts, answers, preferences, labelled answers and prompts with references are trained on."
                 }
                 _ => {
                     "A description cannot be trained on: you get advice on which method would suit and what it needs."

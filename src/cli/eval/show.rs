@@ -1,6 +1,7 @@
 //! Results as a table, and as JSON.
 
 use super::{Args, Asked};
+use crate::base::human;
 use crate::base::text::one_line;
 use crate::tasks::{Comparison, Listed, Prepared, Reading, Summary, compare, summarize};
 use serde_json::{Value, json};
@@ -65,14 +66,6 @@ fn meaning(metric: &str) -> &'static str {
     }
 }
 
-fn number(reading: &Reading) -> String {
-    match reading.stderr {
-        Some(stderr) if reading.value.abs() < 1e4 => format!("{:.4} ± {stderr:.4}", reading.value),
-        Some(stderr) => format!("{:.3e} ± {stderr:.0e}", reading.value),
-        None => format!("{:.4}", reading.value),
-    }
-}
-
 pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> String {
     let mut out = String::new();
     let all: Vec<Vec<Summary>> = models
@@ -124,7 +117,11 @@ pub(super) fn text(args: &Args, models: &[Asked], prepared: &[Prepared]) -> Stri
             for summaries in &all {
                 let same = |r: &&Reading| r.metric == reading.metric && r.group == reading.group;
                 let found = summaries[at].readings.iter().find(same);
-                let _ = write!(out, "  {:>18}", found.map_or_else(|| "–".into(), number));
+                let _ = write!(
+                    out,
+                    "  {:>18}",
+                    found.map_or_else(|| "–".into(), |r| human::with_error(r.value, r.stderr))
+                );
             }
             out.push('\n');
         }

@@ -194,15 +194,9 @@ fn evaluated(results: &[CardResult]) -> String {
          | task | metric | value | items |\n|---|---|---|---|\n",
     );
     for result in results {
-        let stderr = result
-            .stderr
-            .map_or(String::new(), |s| format!(" ± {s:.4}"));
+        let value = human::with_error(result.value, result.stderr);
         let (task, metric) = (plain(&result.task), plain(&result.metric));
-        let _ = writeln!(
-            out,
-            "| {task} | {metric} | {:.4}{stderr} | {} |",
-            result.value, result.items
-        );
+        let _ = writeln!(out, "| {task} | {metric} | {value} | {} |", result.items);
     }
     out
 }

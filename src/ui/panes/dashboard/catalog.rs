@@ -3,7 +3,7 @@
 
 use crate::base::human;
 use crate::hardware::sampler;
-use crate::metrics::{METRICS, Metric};
+use crate::metrics::{METRICS, Metric, id};
 use crate::run::RunState;
 use crate::wire::{ChartPlace, Direction, MetricInfo};
 
@@ -24,13 +24,21 @@ pub struct Chart {
 /// Charts shown before anything was declared.
 const FIRST: [&str; 4] = ["train/loss", "grad_norm", "entropy", "tok_per_sec"];
 
-/// The charts of a run whose title or id contains `filter`: the built-in ones in their order, then others as declared.
+/// The charts of a run whose title or id contains `filter`: the loss, the method's own readings (those that a run declares
+/// before the loss), the other built-in ones in their order, then others as declared.
 pub fn charts(state: &RunState, filter: &str) -> Vec<Chart> {
     let filter = filter.trim().to_lowercase();
     let mut charts: Vec<Chart> = Vec::new();
     let machine = sampler::declarations([]);
     let known = METRICS.iter().map(Metric::info).chain(machine);
-    for info in known.filter(|info| info.place == ChartPlace::Dashboard) {
+    let (loss, others): (Vec<_>, Vec<_>) = known.partition(|info| info.id == id::TRAIN_LOSS);
+    let own = own(state).iter().cloned();
+    for info in loss
+        .into_iter()
+        .chain(own)
+        .chain(others)
+        .filter(|info| info.place == ChartPlace::Dashboard)
+    {
         let expected = state.metrics.is_empty() && FIRST.contains(&info.id.as_str());
         if (expected || exists(state, &info.id)) && !taken(&charts, &info.id) {
             let validation = twin(&info.id).filter(|twin| expected || exists(state, twin));
@@ -52,6 +60,12 @@ pub fn charts(state: &RunState, filter: &str) -> Vec<Chart> {
             && (c.id.to_lowercase().contains(&filter) || c.title.to_lowercase().contains(&filter))
     });
     charts
+}
+
+/// What was declared before the loss.
+fn own(state: &RunState) -> &[MetricInfo] {
+    let loss = state.metrics.iter().position(|m| m.id == id::TRAIN_LOSS);
+    &state.metrics[..loss.unwrap_or(0)]
 }
 
 /// Whether a metric has its chart on the hardware pane, or none.
