@@ -194,7 +194,9 @@ fn leave_out(
             model.outcomes.remove(at);
         }
         if prepared.is_empty() {
-            return Err(failed(&error).into());
+            let what = one_line(&error.to_string());
+            let hint = "no task is left that this model can be asked; llmtui score MODEL FILE measures its loss on any text";
+            return Err(Failure::yours(what, hint).into());
         }
         let mut out = std::io::stderr().lock();
         let _ = writeln!(out, "left out: {}", one_line(&error.to_string()));

@@ -6,10 +6,10 @@ use crate::base::files::{read_small_text, write_atomic};
 use crate::base::text::one_line;
 use crate::diagnosis::diagnose;
 use crate::plan::plan;
-use crate::plan::target::{DataSize, of_spec};
+use crate::plan::target::of_run;
 use crate::report::{Sheet, html, markdown};
 use crate::run::{RunDir, RunState};
-use crate::spec::{self, RunSpec};
+use crate::spec;
 use crate::tasks;
 use std::path::PathBuf;
 
@@ -68,15 +68,9 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 /// The resolved spec, and the memory that the plan gives it. Of a spec that this program cannot read the text alone.
 fn spec_text(run: &RunDir, state: &RunState) -> (String, Option<u64>) {
     let text = read_small_text(&run.spec_path(), 1 << 20).unwrap_or_default();
-    let Ok(spec) = RunSpec::from_yaml(&text) else {
-        return (text, None);
-    };
-    let predicted = state.head.as_ref().map(|head| {
-        let data = DataSize {
-            vocab_size: head.vocab_size as usize,
-            ..DataSize::default()
-        };
-        plan(&of_spec(&spec, data)).p50_bytes()
+    let predicted = state.head.as_ref().and_then(|head| {
+        let request = of_run(&head.spec, head.vocab_size, head.epoch_tokens)?;
+        Some(plan(&request).p50_bytes())
     });
     (with_origins(run, &text).unwrap_or(text), predicted)
 }

@@ -160,8 +160,38 @@ pub(super) fn machine(state: &RunState) -> Vec<Fact> {
         "program",
         format!("llmtui {}", one_line(&state.engine)),
     )];
-    if let Some(machine) = &state.machine {
-        flatten("", machine, &mut facts);
+    let Some(machine) = &state.machine else {
+        return facts;
+    };
+    let text = |value: &Value| one_line(value.as_str().unwrap_or_default());
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    let cpu = &machine["cpu"];
+    let features = cpu["features"].as_array().into_iter().flatten();
+    let features: Vec<String> = features.map(text).collect();
+    let memory = &machine["memory"];
+    let mut add = |name: &str, value: String| {
+        if !value.is_empty() {
+            facts.push(fact(name, value));
+        }
+    };
+    add("host", text(&machine["host"]));
+    add("system", text(&machine["os"]));
+    add("processor", text(&cpu["model"]));
+    let cores = (number(&cpu["allowed"]), number(&cpu["logical"]));
+    if cores.1 > 0 {
+        add("cores", format!("{} of {} available", cores.0, cores.1));
+    }
+    add("instruction sets", features.join(", "));
+    if number(&memory["total"]) > 0 {
+        add("memory", human::bytes(number(&memory["total"])));
+    }
+    if number(&memory["cgroup_limit"]) > 0 {
+        let limit = human::bytes(number(&memory["cgroup_limit"]));
+        add("memory limit of the cgroup", limit);
+    }
+    for gpu in machine["gpus"].as_array().into_iter().flatten() {
+        let memory = human::bytes(number(&gpu["memory_total"]));
+        add("GPU", format!("{}, {memory}", text(&gpu["name"])));
     }
     facts
 }
