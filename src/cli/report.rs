@@ -64,7 +64,12 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 /// All runs of a pipeline in one document.
-fn of_pipeline(dir: &PipelineDir, args: &Args, as_html: bool, cx: &Context) -> anyhow::Result<String> {
+fn of_pipeline(
+    dir: &PipelineDir,
+    args: &Args,
+    as_html: bool,
+    cx: &Context,
+) -> anyhow::Result<String> {
     let state = dir
         .state()
         .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;

@@ -158,7 +158,10 @@ impl Pipeline {
             return Err(bad(what, "name: speedrun"));
         }
         if raw.stages.is_empty() {
-            return Err(bad("stages: there is none".into(), "stages: [{name: base, train: quickstart}]"));
+            return Err(bad(
+                "stages: there is none".into(),
+                "stages: [{name: base, train: quickstart}]",
+            ));
         }
         let mut stages: Vec<Stage> = Vec::new();
         for (at, value) in raw.stages.iter().enumerate() {
@@ -188,7 +191,10 @@ impl Pipeline {
 
     /// The stage called `name`.
     pub fn stage(&self, name: &str) -> Option<(usize, &Stage)> {
-        self.stages.iter().enumerate().find(|(_, stage)| stage.name == name)
+        self.stages
+            .iter()
+            .enumerate()
+            .find(|(_, stage)| stage.name == name)
     }
 
     /// Changes one value of a stage's spec, as `-s STAGE.KEY=VALUE` says; returns the stage.
@@ -201,7 +207,9 @@ impl Pipeline {
             what,
             hint: "-s STAGE.KEY=VALUE, for example -s base.max_steps=100".into(),
         };
-        let (path, value) = word.split_once('=').ok_or_else(|| bad("there is no `=`".into()))?;
+        let (path, value) = word
+            .split_once('=')
+            .ok_or_else(|| bad("there is no `=`".into()))?;
         let names: Vec<String> = self.trained().map(|stage| stage.name.clone()).collect();
         let (stage, key) = path
             .split_once('.')
@@ -222,7 +230,9 @@ impl Pipeline {
 
     /// The stages that train, in order.
     pub fn trained(&self) -> impl Iterator<Item = &Stage> {
-        self.stages.iter().filter(|stage| matches!(stage.work, Work::Train(_)))
+        self.stages
+            .iter()
+            .filter(|stage| matches!(stage.work, Work::Train(_)))
     }
 }
 
@@ -268,7 +278,9 @@ impl Train {
     /// `set` as `-s` words; a word's value is JSON, which is YAML.
     pub fn words(&self) -> Vec<String> {
         let word = |(key, value): (&String, &Value)| match value {
-            Value::String(text) if !text.contains(['\n', '"', '{', '[', '#', ':']) => format!("{key}={text}"),
+            Value::String(text) if !text.contains(['\n', '"', '{', '[', '#', ':']) => {
+                format!("{key}={text}")
+            }
             value => format!("{key}={value}"),
         };
         self.set.iter().map(word).collect()
@@ -288,23 +300,46 @@ fn one(value: &Value, before: &[Stage]) -> Result<Stage, Wrong> {
         wrong(e.to_string(), "a stage has a name, one of train, tokenizer, eval, export, report, and with train also set and from")
     })?;
     if !is_name(&raw.name) {
-        return Err(wrong(format!("name: {:?} is not letters, digits and dashes", raw.name), "name: base"));
+        return Err(wrong(
+            format!("name: {:?} is not letters, digits and dashes", raw.name),
+            "name: base",
+        ));
     }
     if before.iter().any(|stage| stage.name == raw.name) {
-        return Err(wrong("its name is taken".into(), "give each stage a name of its own"));
+        return Err(wrong(
+            "its name is taken".into(),
+            "give each stage a name of its own",
+        ));
     }
-    let kinds = [&raw.train, &raw.tokenizer, &raw.eval, &raw.export, &raw.report];
+    let kinds = [
+        &raw.train,
+        &raw.tokenizer,
+        &raw.eval,
+        &raw.export,
+        &raw.report,
+    ];
     match kinds.iter().filter(|kind| kind.is_some()).count() {
         1 => {}
         0 => return Err(wrong("it does nothing".into(), KINDS)),
-        _ => return Err(wrong("it does several things at once".into(), "one stage for each")),
+        _ => {
+            return Err(wrong(
+                "it does several things at once".into(),
+                "one stage for each",
+            ));
+        }
     }
     if raw.train.is_none() && (!raw.set.is_empty() || raw.from.is_some()) {
-        return Err(wrong("set and from belong to stages that train".into(), "leave them out"));
+        return Err(wrong(
+            "set and from belong to stages that train".into(),
+            "leave them out",
+        ));
     }
     let work = if let Some(spec) = raw.train {
         if !spec.is_string() && !spec.is_object() {
-            return Err(wrong("train: neither a preset's name nor a spec".into(), "train: quickstart"));
+            return Err(wrong(
+                "train: neither a preset's name nor a spec".into(),
+                "train: quickstart",
+            ));
         }
         Work::Train(Train {
             spec,
@@ -315,18 +350,30 @@ fn one(value: &Value, before: &[Stage]) -> Result<Stage, Wrong> {
         Work::Tokenizer(typed(&value)?)
     } else if let Some(value) = raw.eval {
         let eval: Evaluate = typed(&value)?;
-        eval.models.iter().try_for_each(|name| known(name, before))?;
+        eval.models
+            .iter()
+            .try_for_each(|name| known(name, before))?;
         at_least_one(before)?;
         Work::Eval(eval)
     } else if let Some(value) = raw.export {
         let export: Export = typed(&value)?;
-        export.model.iter().try_for_each(|name| known(name, before))?;
+        export
+            .model
+            .iter()
+            .try_for_each(|name| known(name, before))?;
         at_least_one(before)?;
         Work::Export(export)
     } else {
         let report: Report = typed(raw.report.as_ref().unwrap_or(&Value::Null))?;
-        if report.format.as_deref().is_some_and(|f| !["html", "md"].contains(&f)) {
-            return Err(wrong("report.format: neither html nor md".into(), "report: {format: html}"));
+        if report
+            .format
+            .as_deref()
+            .is_some_and(|f| !["html", "md"].contains(&f))
+        {
+            return Err(wrong(
+                "report.format: neither html nor md".into(),
+                "report: {format: html}",
+            ));
         }
         Work::Report(report)
     };
@@ -338,7 +385,12 @@ fn one(value: &Value, before: &[Stage]) -> Result<Stage, Wrong> {
 
 /// `from`: a stage before, or `scratch`; the newest model where nobody says.
 fn start(from: Option<String>, before: &[Stage]) -> Result<From, Wrong> {
-    let newest = || before.iter().rev().find(|stage| matches!(stage.work, Work::Train(_)));
+    let newest = || {
+        before
+            .iter()
+            .rev()
+            .find(|stage| matches!(stage.work, Work::Train(_)))
+    };
     match from.as_deref() {
         Some(SCRATCH) => Ok(From::Spec),
         Some(name) => known(name, before).map(|()| From::Stage(name.into())),
@@ -374,8 +426,14 @@ fn known(name: &str, before: &[Stage]) -> Result<(), Wrong> {
 }
 
 fn at_least_one(before: &[Stage]) -> Result<(), Wrong> {
-    match before.iter().any(|stage| matches!(stage.work, Work::Train(_))) {
+    match before
+        .iter()
+        .any(|stage| matches!(stage.work, Work::Train(_)))
+    {
         true => Ok(()),
-        false => Err(("no stage before it makes a model".into(), "put it behind a stage that trains".into())),
+        false => Err((
+            "no stage before it makes a model".into(),
+            "put it behind a stage that trains".into(),
+        )),
     }
 }

@@ -151,7 +151,9 @@ impl PipelineDir {
         }
         let all = Self::list(runs_dir);
         let newest = |test: &dyn Fn(&State) -> bool| {
-            all.iter().find(|(_, state)| test(state)).map(|(dir, _)| dir.clone())
+            all.iter()
+                .find(|(_, state)| test(state))
+                .map(|(dir, _)| dir.clone())
         };
         newest(&|state| state.id == word)
             .or_else(|| newest(&|state| state.name == word))
@@ -203,7 +205,9 @@ impl PipelineDir {
         let state: State = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
         match state.format {
             FORMAT => Ok(state),
-            other => Err(damaged(format!("layout {other} of another llmtui; this one knows {FORMAT}"))),
+            other => Err(damaged(format!(
+                "layout {other} of another llmtui; this one knows {FORMAT}"
+            ))),
         }
     }
 
@@ -229,7 +233,10 @@ impl PipelineDir {
     /// The run that trains now, or would be resumed: that of the last stage that was begun and is not over.
     pub fn running(&self) -> Option<String> {
         let state = self.state().ok()?;
-        let stage = state.stages.into_iter().rfind(|stage| stage.status == Status::Running);
+        let stage = state
+            .stages
+            .into_iter()
+            .rfind(|stage| stage.status == Status::Running);
         stage?.run
     }
 
@@ -266,6 +273,8 @@ impl PipelineDir {
 pub fn newest_unfinished(runs_dir: &Path, name: Option<&str>) -> Option<PipelineDir> {
     PipelineDir::list(runs_dir)
         .into_iter()
-        .find(|(dir, state)| name.is_none_or(|n| state.name == n) && !state.is_finished() && !dir.is_live())
+        .find(|(dir, state)| {
+            name.is_none_or(|n| state.name == n) && !state.is_finished() && !dir.is_live()
+        })
         .map(|(dir, _)| dir)
 }

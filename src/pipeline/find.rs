@@ -61,7 +61,9 @@ pub fn names(sources: &SpecSources) -> BTreeMap<String, String> {
 /// The project's before the user's.
 fn folders(sources: &SpecSources) -> Vec<PathBuf> {
     let user = sources.config_dir.iter().map(|dir| dir.join("pipelines"));
-    std::iter::once(sources.project_dir.join("pipelines")).chain(user).collect()
+    std::iter::once(sources.project_dir.join("pipelines"))
+        .chain(user)
+        .collect()
 }
 
 fn stem(path: &Path) -> Option<String> {

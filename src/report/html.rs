@@ -54,7 +54,12 @@ pub fn pipeline_html(album: &Album) -> String {
     let state = album.state;
     let mut out = head(&state.name);
     let _ = writeln!(out, "<p>{}</p>", escape(&state.about));
-    rows(&mut out, "Stages", &sections::STAGES, &sections::stages(state));
+    rows(
+        &mut out,
+        "Stages",
+        &sections::STAGES,
+        &sections::stages(state),
+    );
     let results: Vec<_> = album.sheets.iter().flat_map(sections::results).collect();
     rows(&mut out, "Evaluation", &sections::RESULTS, &results);
     for sheet in &album.sheets {
@@ -78,8 +83,18 @@ fn head(name: &str) -> String {
 fn body(out: &mut String, sheet: &Sheet) {
     facts(out, "", &sections::overview(sheet));
     charts(out, sheet);
-    rows(out, "Findings", &sections::FINDINGS, &sections::findings(sheet));
-    rows(out, "Evaluation", &sections::RESULTS, &sections::results(sheet));
+    rows(
+        out,
+        "Findings",
+        &sections::FINDINGS,
+        &sections::findings(sheet),
+    );
+    rows(
+        out,
+        "Evaluation",
+        &sections::RESULTS,
+        &sections::results(sheet),
+    );
     facts(out, "Time, speed, memory", &sections::timings(sheet));
     samples(out, sheet);
     facts(out, "Data", &sections::data(sheet.state));

@@ -1,7 +1,7 @@
 //! The report as Markdown: the same sections without the pictures; curves are given by their first, best and last readings.
 
-use super::{Album, Sheet};
 use super::sections::{self, Fact};
+use super::{Album, Sheet};
 use crate::base::human::number;
 use std::fmt::Write as _;
 
@@ -35,7 +35,12 @@ fn block(text: &str) -> String {
 pub fn pipeline_markdown(album: &Album) -> String {
     let state = album.state;
     let mut out = format!("# {}\n\n{}\n", plain(&state.name), plain(&state.about));
-    rows(&mut out, "Stages", &sections::STAGES, &sections::stages(state));
+    rows(
+        &mut out,
+        "Stages",
+        &sections::STAGES,
+        &sections::stages(state),
+    );
     let results: Vec<_> = album.sheets.iter().flat_map(sections::results).collect();
     rows(&mut out, "Evaluation", &sections::RESULTS, &results);
     for sheet in &album.sheets {

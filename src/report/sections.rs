@@ -42,13 +42,22 @@ pub(super) fn stages(state: &State) -> Vec<[String; 4]> {
     let shown = state.stages.iter().filter(|stage| stage.kind != "report");
     let row = |stage: &StageState| {
         let time = Duration::from_secs_f64(stage.seconds.max(0.0));
-        let made = stage.made.as_deref().and_then(Path::file_name).unwrap_or_default();
+        let made = stage
+            .made
+            .as_deref()
+            .and_then(Path::file_name)
+            .unwrap_or_default();
         let made = match &stage.run {
             Some(run) => format!("{run} {}", made.to_string_lossy()),
             None => made.to_string_lossy().into_owned(),
         };
         let what = format!("{} ({})", stage.name, stage.kind);
-        [what, stage.status.word().into(), human::duration(time), one_line(made.trim())]
+        [
+            what,
+            stage.status.word().into(),
+            human::duration(time),
+            one_line(made.trim()),
+        ]
     };
     shown.map(row).collect()
 }

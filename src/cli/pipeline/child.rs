@@ -1,7 +1,7 @@
 //! Stages as processes of this program, and the signals that reach them.
 
-use crate::base::files::is_locked;
 use crate::base::clock::{Clock, SystemClock};
+use crate::base::files::is_locked;
 use crate::cli::Context;
 use crate::cli::exit::Failure;
 use crate::link::launch::Launcher;
@@ -74,7 +74,9 @@ pub fn run(mut command: Command, stop: &Stop) -> anyhow::Result<ExitStatus> {
 }
 
 fn terminate(child: &Child) {
-    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = i32::try_from(child.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
     if let Some(pid) = pid {
         // It may just have ended.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);

@@ -27,7 +27,12 @@ pub fn detached(dir: &PipelineDir, force: bool, cx: &Context) -> anyhow::Result<
     drive(dir, options, true, cx)
 }
 
-fn drive(dir: &PipelineDir, options: Options, detached: bool, cx: &Context) -> anyhow::Result<Exit> {
+fn drive(
+    dir: &PipelineDir,
+    options: Options,
+    detached: bool,
+    cx: &Context,
+) -> anyhow::Result<Exit> {
     let _lock = dir.claim().map_err(|e| failed(&e))?;
     let pipeline = dir.pipeline().map_err(|e| failed(&e))?;
     let mut state = dir.state().map_err(|e| failed(&e))?;
@@ -73,7 +78,10 @@ fn drive(dir: &PipelineDir, options: Options, detached: bool, cx: &Context) -> a
             }
             Ended::Failed(exit, why) => {
                 let what = format!("stage {} ({}) failed: {why}", at + 1, stage.name);
-                let hint = format!("{resume} tries it again; --skip {} leaves it out", stage.name);
+                let hint = format!(
+                    "{resume} tries it again; --skip {} leaves it out",
+                    stage.name
+                );
                 return Err(Failure { exit, what, hint }.into());
             }
         }
@@ -88,8 +96,17 @@ fn save(dir: &PipelineDir, state: &State) -> anyhow::Result<()> {
 fn say_stage(options: Options, state: &State, at: usize) -> anyhow::Result<()> {
     let stage = &state.stages[at];
     match options.json {
-        true => say!("{}", serde_json::json!({"stage": stage.name, "kind": stage.kind, "of": state.id}))?,
-        false => say!("\nstage {} of {}: {} ({})", at + 1, state.stages.len(), stage.name, stage.kind)?,
+        true => say!(
+            "{}",
+            serde_json::json!({"stage": stage.name, "kind": stage.kind, "of": state.id})
+        )?,
+        false => say!(
+            "\nstage {} of {}: {} ({})",
+            at + 1,
+            state.stages.len(),
+            stage.name,
+            stage.kind
+        )?,
     }
     Ok(())
 }
@@ -103,12 +120,19 @@ fn finish(options: Options, state: &State, dir: &PipelineDir) -> anyhow::Result<
     let whole = crate::base::human::duration(Duration::from_secs_f64(whole));
     say!("\n{}: all stages done in {whole}", state.id)?;
     say!("{}", table::stages(state).trim_end())?;
-    let chat = state.stages.iter().rev().find_map(|stage| stage.run.as_deref());
+    let chat = state
+        .stages
+        .iter()
+        .rev()
+        .find_map(|stage| stage.run.as_deref());
     if let Some(run) = chat {
         say!("\nnext:  llmtui chat {run}")?;
     }
     if !state.stages.iter().any(|stage| stage.kind == "report") {
-        say!("       llmtui report {} --to report.html", dir.path().display())?;
+        say!(
+            "       llmtui report {} --to report.html",
+            dir.path().display()
+        )?;
     }
     Ok(Exit::Done)
 }

@@ -40,7 +40,10 @@ pub(super) fn failed(error: &PipelineError) -> Failure {
 /// What is wrong with the pipeline, and how its stages end.
 pub fn take(args: &Args, cx: &Context) -> anyhow::Result<Option<Exit>> {
     let dir = match resumed(args, cx)? {
-        Some(dir) => dir,
+        Some(dir) => {
+            refuse_foreign(args)?;
+            dir
+        }
         None => match fresh(args, cx)? {
             Some(Fresh::Dir(dir)) => dir,
             Some(Fresh::Over(exit)) => return Ok(Some(exit)),
@@ -51,7 +54,6 @@ pub fn take(args: &Args, cx: &Context) -> anyhow::Result<Option<Exit>> {
             }
         },
     };
-    refuse_foreign(args)?;
     mark(&dir, args)?;
     let options = Options {
         json: args.json,
@@ -71,10 +73,12 @@ fn resumed(args: &Args, cx: &Context) -> anyhow::Result<Option<PipelineDir>> {
         Some(Resume::Run(word)) => word.to_string_lossy().into_owned(),
         Some(Resume::Auto) => {
             let name = match args.spec.target() {
-                Some(word) => match pipeline::find(word, &cx.spec_sources()).map_err(|e| failed(&e))? {
-                    Some(pipeline) => Some(pipeline.name),
-                    None => return Ok(None),
-                },
+                Some(word) => {
+                    match pipeline::find(word, &cx.spec_sources()).map_err(|e| failed(&e))? {
+                        Some(pipeline) => Some(pipeline.name),
+                        None => return Ok(None),
+                    }
+                }
                 None => None,
             };
             return Ok(pipeline::newest_unfinished(&cx.runs_dir, name.as_deref()));
@@ -102,6 +106,7 @@ fn fresh(args: &Args, cx: &Context) -> anyhow::Result<Option<Fresh>> {
     let Some(mut pipeline) = pipeline::find(word, &sources).map_err(|e| failed(&e))? else {
         return Ok(None);
     };
+    refuse_foreign(args)?;
     for word in &args.spec.set {
         pipeline.set(word).map_err(|e| failed(&e))?;
     }
@@ -117,7 +122,8 @@ fn fresh(args: &Args, cx: &Context) -> anyhow::Result<Option<Fresh>> {
         return Ok(Some(Fresh::Over(Exit::Done)));
     }
     let text = pipeline.to_yaml();
-    let dir = PipelineDir::create(&cx.runs_dir, &pipeline, &text, &cx.clock).map_err(|e| failed(&e))?;
+    let dir =
+        PipelineDir::create(&cx.runs_dir, &pipeline, &text, &cx.clock).map_err(|e| failed(&e))?;
     Ok(Some(Fresh::Dir(dir)))
 }
 
@@ -151,7 +157,8 @@ fn refuse_foreign(args: &Args) -> anyhow::Result<()> {
 /// # Errors
 /// As its stages.
 pub fn detached(folder: &Path, force: bool, cx: &Context) -> anyhow::Result<Exit> {
-    let dir = PipelineDir::resolve(&cx.runs_dir, &folder.to_string_lossy()).map_err(|e| failed(&e))?;
+    let dir =
+        PipelineDir::resolve(&cx.runs_dir, &folder.to_string_lossy()).map_err(|e| failed(&e))?;
     drive::detached(&dir, force, cx)
 }
 
@@ -174,14 +181,18 @@ fn mark(dir: &PipelineDir, args: &Args) -> anyhow::Result<()> {
     for word in sets {
         let stage = pipeline.set(word).map_err(|e| failed(&e))?;
         let state = dir.state().map_err(|e| failed(&e))?;
-        let trained = state.stages.iter().any(|s| s.name == stage && s.status == Status::Done);
+        let trained = state
+            .stages
+            .iter()
+            .any(|s| s.name == stage && s.status == Status::Done);
         if trained && !args.redo.contains(&stage) {
             let what = format!("-s {word}: stage {stage} is done and keeps its values");
             return Err(Failure::yours(what, format!("--redo {stage}")).into());
         }
     }
     if !sets.is_empty() {
-        dir.write("pipeline.yaml", pipeline.to_yaml().as_bytes()).map_err(|e| failed(&e))?;
+        dir.write("pipeline.yaml", pipeline.to_yaml().as_bytes())
+            .map_err(|e| failed(&e))?;
     }
     let mut state = dir.state().map_err(|e| failed(&e))?;
     for stage in &mut state.stages {

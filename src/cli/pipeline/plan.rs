@@ -29,7 +29,12 @@ pub struct Planned {
 ///
 /// # Errors
 /// A spec that is wrong, data that cannot be read, a model that does not fit (unless `force`).
-pub fn plan(pipeline: &Pipeline, skip: &[String], force: bool, cx: &Context) -> anyhow::Result<Vec<Planned>> {
+pub fn plan(
+    pipeline: &Pipeline,
+    skip: &[String],
+    force: bool,
+    cx: &Context,
+) -> anyhow::Result<Vec<Planned>> {
     let machine = Machine::look(&cx.env);
     // A stage that starts from another one has its architecture and its vocabulary.
     let mut models: HashMap<String, (ModelConfig, usize)> = HashMap::new();
@@ -97,7 +102,12 @@ fn load(
             crate::cli::model_ref::pull_for_spec(word, &words, cx)?;
             spec::load(word, &words, &sources)
         }
-        None => spec::load_text_with(&format!("{name}.yaml"), &spec::yaml::write(&train.spec), &words, &sources),
+        None => spec::load_text_with(
+            &format!("{name}.yaml"),
+            &spec::yaml::write(&train.spec),
+            &words,
+            &sources,
+        ),
     };
     Ok(named(loaded, name)?.spec)
 }

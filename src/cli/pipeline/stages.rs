@@ -70,7 +70,8 @@ fn train_stage(
     let known = state.stages[at].run.clone();
     let known = known.and_then(|id| index::resolve(&cx.runs_dir, &id).ok());
     // A run without a checkpoint has nothing to lose, and what it was asked for may have been wrong.
-    let run = match known.filter(|run| !run.checkpoints().is_empty() || is_locked(&run.lock_path())) {
+    let run = match known.filter(|run| !run.checkpoints().is_empty() || is_locked(&run.lock_path()))
+    {
         Some(run) => run,
         None => {
             let run = create(train, state, at, cx)?;
@@ -112,12 +113,7 @@ fn train_stage(
 }
 
 /// The run of a training stage, with the model and the tokenizer that earlier stages made.
-fn create(
-    train: &Train,
-    state: &State,
-    at: usize,
-    cx: &Context,
-) -> anyhow::Result<RunDir> {
+fn create(train: &Train, state: &State, at: usize, cx: &Context) -> anyhow::Result<RunDir> {
     let name = &state.stages[at].name;
     let mut set = train.words();
     let mut parent = None;
@@ -131,9 +127,15 @@ fn create(
             });
         }
         From::Spec => {
-            let made = state.stages[..at].iter().rev().find(|s| s.kind == "tokenizer" && s.status == Status::Done);
+            let made = state.stages[..at]
+                .iter()
+                .rev()
+                .find(|s| s.kind == "tokenizer" && s.status == Status::Done);
             if let Some(folder) = made.and_then(|stage| stage.made.as_deref()) {
-                set.push(format!("data.tokenizer={}", serde_json::json!({"file": {"path": folder}})));
+                set.push(format!(
+                    "data.tokenizer={}",
+                    serde_json::json!({"file": {"path": folder}})
+                ));
             }
         }
     }
@@ -146,11 +148,22 @@ fn create(
             model_ref::pull_for_spec(word, &set, cx)?;
             spec::load(word, &set, &sources)?
         }
-        None => spec::load_text_with(&format!("{name}.yaml"), &spec::yaml::write(&train.spec), &set, &sources)?,
+        None => spec::load_text_with(
+            &format!("{name}.yaml"),
+            &spec::yaml::write(&train.spec),
+            &set,
+            &sources,
+        )?,
     };
     let spec = &loaded.spec;
-    let run = RunDir::create(&cx.runs_dir, &spec.name, &spec.to_yaml(), &loaded.asked, &cx.clock)
-        .map_err(|e| Failure::machine(format!("the run's directory cannot be created: {e}"), ""))?;
+    let run = RunDir::create(
+        &cx.runs_dir,
+        &spec.name,
+        &spec.to_yaml(),
+        &loaded.asked,
+        &cx.clock,
+    )
+    .map_err(|e| Failure::machine(format!("the run's directory cannot be created: {e}"), ""))?;
     if let Some(parent) = parent {
         run.descends_from(parent)?;
     }
@@ -178,7 +191,9 @@ fn step_of(checkpoint: &Path) -> u64 {
 
 fn tokenizer(dir: &PipelineDir, name: &str, config: &TrainTokenizer) -> (Vec<OsString>, PathBuf) {
     let to = dir.path().join(name);
-    let mut words: Vec<OsString> = ["tokenizer", "train", "--force", "--kind"].map(Into::into).into();
+    let mut words: Vec<OsString> = ["tokenizer", "train", "--force", "--kind"]
+        .map(Into::into)
+        .into();
     words.push(config.kind.clone().into());
     if let Some(size) = config.vocab_size {
         words.extend(["--vocab-size".into(), size.to_string().into()]);
@@ -197,7 +212,11 @@ fn models(state: &State, at: usize, names: &[String]) -> anyhow::Result<Vec<Path
     let named = |stage: &&crate::pipeline::StageState| {
         stage.kind == "train" && (names.is_empty() || names.contains(&stage.name))
     };
-    let found: Vec<PathBuf> = before.iter().filter(named).filter_map(|s| s.made.clone()).collect();
+    let found: Vec<PathBuf> = before
+        .iter()
+        .filter(named)
+        .filter_map(|s| s.made.clone())
+        .collect();
     match found.is_empty() {
         true => Err(Failure::yours("no stage before it has a model", "--redo STAGE").into()),
         false => Ok(found),
@@ -212,7 +231,11 @@ fn evaluate(
 ) -> anyhow::Result<(Vec<OsString>, PathBuf)> {
     let to = dir.path().join("evals");
     let mut words: Vec<OsString> = vec!["eval".into()];
-    words.extend(models(state, at, &config.models)?.into_iter().map(Into::into));
+    words.extend(
+        models(state, at, &config.models)?
+            .into_iter()
+            .map(Into::into),
+    );
     if !config.tasks.is_empty() {
         words.extend(["--tasks".into(), config.tasks.join(",").into()]);
     }

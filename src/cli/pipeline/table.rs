@@ -32,7 +32,15 @@ fn seconds(seconds: f64) -> String {
 
 /// What is going to be done, with the memory and the time of each training.
 pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {
-    let head = ["stage", "what", "parameters", "steps", "tokens", "memory", "time"];
+    let head = [
+        "stage",
+        "what",
+        "parameters",
+        "steps",
+        "tokens",
+        "memory",
+        "time",
+    ];
     let mut rows = vec![head.map(String::from).to_vec()];
     for stage in &pipeline.stages {
         let of = planned.iter().find(|p| p.stage == stage.name);
@@ -51,7 +59,9 @@ pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {
         });
     }
     let times: Option<Vec<f64>> = planned.iter().map(|p| p.seconds).collect();
-    let whole = times.map_or(String::new(), |all| format!(", about {} of training", seconds(all.iter().sum())));
+    let whole = times.map_or(String::new(), |all| {
+        format!(", about {} of training", seconds(all.iter().sum()))
+    });
     let peak = planned.iter().map(|p| p.bytes).max().unwrap_or(0);
     format!(
         "{}: {}\n\n{}\nat most {} of memory{whole}\n",
@@ -64,7 +74,11 @@ pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {
 
 /// How each stage stands and what it made.
 pub fn stages(state: &State) -> String {
-    let mut rows = vec![["stage", "what", "state", "time", "made"].map(String::from).to_vec()];
+    let mut rows = vec![
+        ["stage", "what", "state", "time", "made"]
+            .map(String::from)
+            .to_vec(),
+    ];
     for stage in &state.stages {
         let made = match (&stage.message, &stage.made) {
             (message, _) if !message.is_empty() => one_line(message),
@@ -85,13 +99,23 @@ pub fn stages(state: &State) -> String {
 /// Relative to the working directory where it lies below it.
 fn shown(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
-    one_line(&path.strip_prefix(&here).unwrap_or(path).display().to_string())
+    one_line(
+        &path
+            .strip_prefix(&here)
+            .unwrap_or(path)
+            .display()
+            .to_string(),
+    )
 }
 
 /// Every pipeline below a runs directory with its stages, the newest first; empty where there is none.
 pub fn list(runs_dir: &Path) -> String {
     let one = |(dir, state): &(PipelineDir, State)| {
-        let done = state.stages.iter().filter(|stage| stage.status.word() == "done").count();
+        let done = state
+            .stages
+            .iter()
+            .filter(|stage| stage.status.word() == "done")
+            .count();
         format!(
             "{}  {}, {done} of {} stages\n{}",
             one_line(&state.id),

@@ -175,7 +175,9 @@ impl Problems {
             let mut hasher = DefaultHasher::new();
             problem.prompt.hash(&mut hasher);
             let wrong = match shape {
-                Shape::Preference | Shape::ChatPreference => Some(generator.wrong_answer(&problem, &mut rng)?),
+                Shape::Preference | Shape::ChatPreference => {
+                    Some(generator.wrong_answer(&problem, &mut rng)?)
+                }
                 Shape::Judged if self.next % 2 == 1 => {
                     Some(generator.wrong_answer(&problem, &mut rng)?)
                 }
