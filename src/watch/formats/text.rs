@@ -156,12 +156,14 @@ fn reading(name: String, x: f64, unit: Option<&str>) -> Option<(String, f64)> {
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Option<(u64, Option<u64>, Vec<(String, f64)>)> {
+    type Values = Vec<(String, f64)>;
+
+    fn read(line: &str) -> Option<(u64, Option<u64>, Values)> {
         let line = Parser::new().unwrap().line(line)?;
         Some((line.step, line.of, line.values))
     }
 
-    fn values(pairs: &[(&str, f64)]) -> Vec<(String, f64)> {
+    fn values(pairs: &[(&str, f64)]) -> Values {
         pairs
             .iter()
             .map(|(name, x)| ((*name).to_string(), *x))
