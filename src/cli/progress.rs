@@ -69,6 +69,12 @@ impl Progress {
             // A run that is resumed before its first step has nothing to roll back.
             Event::RolledBack { step: 0 } if self.last_step == 0 => Vec::new(),
             Event::RolledBack { step } => vec![format!("rolled back to step {step}")],
+            Event::Rescued { .. } => {
+                let rescue = self.state.rescued.as_ref();
+                rescue
+                    .map(|rescue| vec![rescue.words()])
+                    .unwrap_or_default()
+            }
             Event::Finished { .. } => self.finished(),
             _ => Vec::new(),
         }

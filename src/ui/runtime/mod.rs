@@ -60,6 +60,8 @@ pub enum What {
     Here(RunDir, Link),
     /// Join the run of a pipeline's stage, and those of the stages that follow.
     Pipeline(RunDir, PipelineDir),
+    /// A run that another program trains: where its log is, and the link that reads it.
+    Foreign(PathBuf, Link),
 }
 
 /// How to open the workbench.
@@ -140,6 +142,7 @@ impl Shell {
             What::Home => First::Home,
             What::Run(run) | What::Pipeline(run, _) => First::Run(run.path().to_path_buf()),
             What::Start(run, _) | What::Here(run, _) => First::Starting(run.id().to_string()),
+            What::Foreign(path, _) => First::Starting(path.display().to_string()),
         };
         let pipeline = match &options.open {
             What::Pipeline(run, dir) => Some((dir.clone(), run.id().to_string())),
@@ -187,6 +190,10 @@ impl Shell {
                     holder: Holder::Here,
                 };
                 self.linked(slot, Ok((opened, link)));
+            }
+            What::Foreign(path, link) => {
+                let holder = Holder::Foreign;
+                self.linked(slot, Ok((Opened { path, holder }, link)));
             }
         }
     }
