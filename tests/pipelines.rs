@@ -6,10 +6,11 @@
     reason = "a helper of a test fails as a test does"
 )]
 
+use llmtui::base::clock::{Clock, SystemClock};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 struct Place {
     dir: tempfile::TempDir,
@@ -157,7 +158,7 @@ fn a_stopped_pipeline_goes_on_to_the_same_weights() {
     let mut command = place.command(&[&["train", "mine.yaml"][..], &skipped].concat());
     let mut process = command.stdout(Stdio::null()).spawn().unwrap();
     // Its second stage has a checkpoint: then it is asked to stop.
-    let begun = Instant::now();
+    let clock = SystemClock::new();
     let saved = || {
         let runs = std::fs::read_dir(place.dir.path().join("runs"))
             .into_iter()
@@ -175,7 +176,7 @@ fn a_stopped_pipeline_goes_on_to_the_same_weights() {
         })
     };
     while !saved() {
-        assert!(begun.elapsed() < Duration::from_secs(120), "no checkpoint");
+        assert!(clock.elapsed() < Duration::from_secs(120), "no checkpoint");
         assert!(process.try_wait().unwrap().is_none(), "it ended");
         std::thread::park_timeout(Duration::from_millis(5));
     }

@@ -75,6 +75,31 @@ impl Args {
     }
 }
 
+impl Args {
+    /// The same for a pipeline.
+    fn as_pipeline(&self) -> pipeline::Request<'_> {
+        let of_one_run = [
+            (self.branch.is_some(), "--branch"),
+            (self.stop_after.is_some(), "--stop-after"),
+            (self.foreground, "--foreground"),
+        ];
+        let foreign = of_one_run.into_iter().find(|(said, _)| *said);
+        pipeline::Request {
+            spec: &self.spec,
+            resume: self.resume.as_ref(),
+            skip: &self.skip,
+            redo: &self.redo,
+            dry_run: self.dry_run,
+            headless: self.headless || self.json,
+            options: pipeline::Options {
+                json: self.json,
+                force: self.force,
+            },
+            foreign: foreign.map(|(_, word)| word),
+        }
+    }
+}
+
 /// What to train: a new run or a resumed one.
 enum Target {
     New(Box<Loaded>),
@@ -96,7 +121,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.stop_after == Some(0) {
         return Err(Failure::yours("--stop-after 0 does nothing: steps count from 1", "").into());
     }
-    if let Some(exit) = pipeline::take(&args, cx)? {
+    if let Some(exit) = pipeline::take(&args.as_pipeline(), cx)? {
         return Ok(exit);
     }
     let target = match (&args.resume, &args.branch) {

@@ -9,15 +9,28 @@ mod table;
 
 pub use table::list;
 
-use super::args::Resume;
+use super::args::{Resume, SpecArgs};
 use super::exit::{Exit, Failure};
-use super::train::Args;
 use super::{Context, workbench};
 use crate::base::text::one_line;
 use crate::pipeline::{self, Pipeline, PipelineDir, PipelineError, Status};
 use crate::ui::What;
 use std::path::Path;
 use std::process::Stdio;
+
+/// What `llmtui train` was asked for.
+pub struct Request<'a> {
+    pub spec: &'a SpecArgs,
+    pub resume: Option<&'a Resume>,
+    pub skip: &'a [String],
+    pub redo: &'a [String],
+    pub dry_run: bool,
+    /// Lines instead of the workbench.
+    pub headless: bool,
+    pub options: Options,
+    /// An option that means one run, if one was given.
+    pub foreign: Option<&'static str>,
+}
 
 /// What of `train`'s options holds for every stage.
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,7 +51,7 @@ pub(super) fn failed(error: &PipelineError) -> Failure {
 ///
 /// # Errors
 /// What is wrong with the pipeline, and how its stages end.
-pub fn take(args: &Args, cx: &Context) -> anyhow::Result<Option<Exit>> {
+pub fn take(args: &Request, cx: &Context) -> anyhow::Result<Option<Exit>> {
     let dir = match resumed(args, cx)? {
         Some(dir) => {
             refuse_foreign(args)?;
@@ -55,20 +68,15 @@ pub fn take(args: &Args, cx: &Context) -> anyhow::Result<Option<Exit>> {
         },
     };
     mark(&dir, args)?;
-    let options = Options {
-        json: args.json,
-        force: args.force,
-    };
-    let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
-    if terminal && !args.headless && !args.json && !args.foreground {
-        return watch(&dir, options, cx).map(Some);
+    if cx.stdin_is_terminal && cx.stdout_is_terminal && !args.headless {
+        return watch(&dir, args.options, cx).map(Some);
     }
-    drive::go_on(&dir, options, cx).map(Some)
+    drive::go_on(&dir, args.options, cx).map(Some)
 }
 
 /// The pipeline that `--resume` names.
-fn resumed(args: &Args, cx: &Context) -> anyhow::Result<Option<PipelineDir>> {
-    let word = match &args.resume {
+fn resumed(args: &Request, cx: &Context) -> anyhow::Result<Option<PipelineDir>> {
+    let word = match args.resume {
         None => return Ok(None),
         Some(Resume::Run(word)) => word.to_string_lossy().into_owned(),
         Some(Resume::Auto) => {
@@ -98,7 +106,7 @@ enum Fresh {
 }
 
 /// A new folder for the pipeline that the arguments name, planned as a whole.
-fn fresh(args: &Args, cx: &Context) -> anyhow::Result<Option<Fresh>> {
+fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
     let Some(word) = args.spec.target() else {
         return Ok(None);
     };
@@ -110,11 +118,11 @@ fn fresh(args: &Args, cx: &Context) -> anyhow::Result<Option<Fresh>> {
     for word in &args.spec.set {
         pipeline.set(word).map_err(|e| failed(&e))?;
     }
-    for name in args.skip.iter().chain(&args.redo) {
+    for name in args.skip.iter().chain(args.redo) {
         known(&pipeline, name)?;
     }
-    let planned = plan::plan(&pipeline, &args.skip, args.force, cx)?;
-    if !args.json {
+    let planned = plan::plan(&pipeline, args.skip, args.options.force, cx)?;
+    if !args.options.json {
         say!("{}", table::planned(&pipeline, &planned).trim_end())?;
     }
     if args.dry_run {
@@ -137,14 +145,9 @@ fn known(pipeline: &Pipeline, name: &str) -> anyhow::Result<()> {
 }
 
 /// Options of `train` that mean one run.
-fn refuse_foreign(args: &Args) -> anyhow::Result<()> {
-    let foreign = [
-        (args.branch.is_some(), "--branch"),
-        (args.stop_after.is_some(), "--stop-after"),
-        (args.foreground, "--foreground"),
-    ];
-    match foreign.into_iter().find(|(said, _)| *said) {
-        Some((_, word)) => {
+fn refuse_foreign(args: &Request) -> anyhow::Result<()> {
+    match args.foreign {
+        Some(word) => {
             let what = format!("{word} is for one run; this is a pipeline");
             Err(Failure::yours(what, "use it on the run of a stage").into())
         }
@@ -164,7 +167,7 @@ pub fn detached(folder: &Path, force: bool, cx: &Context) -> anyhow::Result<Exit
 
 /// Applies `--skip`, `--redo` and, at a resume, `-s`. A stage that is done again makes its model anew; stages behind it keep theirs
 /// unless they are named too.
-fn mark(dir: &PipelineDir, args: &Args) -> anyhow::Result<()> {
+fn mark(dir: &PipelineDir, args: &Request) -> anyhow::Result<()> {
     let sets: &[String] = match args.resume {
         Some(_) => &args.spec.set,
         // A new one has them already.
@@ -175,7 +178,7 @@ fn mark(dir: &PipelineDir, args: &Args) -> anyhow::Result<()> {
     }
     let _lock = dir.claim().map_err(|e| failed(&e))?;
     let mut pipeline = dir.pipeline().map_err(|e| failed(&e))?;
-    for name in args.skip.iter().chain(&args.redo) {
+    for name in args.skip.iter().chain(args.redo) {
         known(&pipeline, name)?;
     }
     for word in sets {
