@@ -11,6 +11,7 @@ mod examine;
 pub mod experience;
 pub mod export;
 pub mod infer;
+pub mod merge;
 mod mix;
 pub mod perplexity;
 pub mod preflight;

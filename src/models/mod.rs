@@ -287,6 +287,20 @@ impl ModelSource {
         })
     }
 
+    /// The model in f32 without the adapter that may lie beside its weights.
+    ///
+    /// # Errors
+    /// As [`ModelSource::load`].
+    pub fn load_base(&self) -> Result<Model, SourceError> {
+        match self {
+            ModelSource::Folder(folder) => match folder.base() {
+                Some(base) => base.load_base(),
+                None => Ok(hf::load_base(folder.path())?),
+            },
+            ModelSource::Gguf(_) => self.load(),
+        }
+    }
+
     /// The model for inference alone: a file's weights stay in its formats, and an adapter without weights of its own stands
     /// beside them.
     ///

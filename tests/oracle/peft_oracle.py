@@ -86,7 +86,8 @@ def main():
         model.save_pretrained(HERE / case)
         (HERE / case / "README.md").unlink(missing_ok=True)
         numbers[f"{case}/merged"] = model.merge_and_unload()(tokens).logits.detach()
-    save_file({key: value.contiguous() for key, value in numbers.items()}, HERE / "peft.safetensors")
+    save_file({key: value.contiguous() for key, value in numbers.items()}, HERE / "peft.safetensors",
+              {"format": "pt"})
 
 
 def check(at, adapter, tokens):

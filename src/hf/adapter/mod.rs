@@ -2,10 +2,12 @@
 //! belong to.
 
 mod peft;
+mod sum;
 #[cfg(test)]
 mod tests;
 
 pub use peft::{AdapterError, Peft};
+pub use sum::attach_sum;
 
 use super::safetensors::{TensorFile, TensorHead, write_with};
 use super::{HfError, pretty};

@@ -37,21 +37,23 @@ pub enum AdapterError {
 }
 
 /// The factors of one matrix of a model.
-struct Change {
+pub(super) struct Change {
+    /// The matrix, without `.weight`.
+    pub module: String,
     offset: usize,
     /// (out, in)
-    shape: (usize, usize),
-    b: Vec<f32>,
-    a: Vec<f32>,
+    pub shape: (usize, usize),
+    pub b: Vec<f32>,
+    pub a: Vec<f32>,
     magnitude: Option<Vec<f32>>,
 }
 
 /// What an adapter does to a model.
 #[derive(Default)]
-struct Changes {
-    products: Vec<Change>,
+pub(super) struct Changes {
+    pub products: Vec<Change>,
     /// Parameters that it brings whole.
-    whole: Vec<(ParamInfo, Vec<f32>)>,
+    pub whole: Vec<(ParamInfo, Vec<f32>)>,
 }
 
 impl Peft {
@@ -107,7 +109,20 @@ impl Peft {
         }
     }
 
-    fn changes(&self, infos: &[ParamInfo]) -> Result<Changes, HfError> {
+    /// Whether every matrix that it changes is there, in its shape.
+    ///
+    /// # Errors
+    /// It belongs to another model.
+    pub fn fits(&self, model: &Model) -> Result<(), HfError> {
+        self.changes(model.params().base()).map(|_| ())
+    }
+
+    /// What B A is multiplied by.
+    pub(super) fn scale(&self) -> f64 {
+        self.lora.scale()
+    }
+
+    pub(super) fn changes(&self, infos: &[ParamInfo]) -> Result<Changes, HfError> {
         let by_name: BTreeMap<&str, &ParamInfo> =
             infos.iter().map(|i| (i.name.as_str(), i)).collect();
         let mut found = Changes::default();
@@ -165,6 +180,7 @@ impl Peft {
             false => None,
         };
         Ok(Change {
+            module: info.name.trim_end_matches(".weight").into(),
             offset: info.offset,
             shape: (rows, cols),
             a: self.file.read(name, &[rank, cols])?,
@@ -252,11 +268,19 @@ impl Peft {
         let choices = words
             .map(|targets| of(targets, &[], Vec::new()))
             .into_iter();
+        // Where the three are one matrix they are named together.
+        let mut fused = listed.clone();
+        fused.extend(
+            [Key, Value]
+                .into_iter()
+                .filter(|target| !listed.contains(target)),
+        );
         let mut choices = choices.chain([
             of(Targets::Custom, &listed, Vec::new()),
+            of(Targets::Custom, &fused, Vec::new()),
             of(Targets::Pattern, &[], names.iter().cloned().collect()),
         ]);
-        match choices.find(|lora| adapts(lora) == names) {
+        match choices.find(|lora| adapts(lora) == names && lora.faults(model).is_empty()) {
             Some(lora) => Ok(AdapterConfig::Lora(lora)),
             None => Err(self.wrong(
                 "it stands on matrices that take no adapter here (a head, experts): merge it instead".into(),

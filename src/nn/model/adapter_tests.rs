@@ -3,7 +3,7 @@
 
 use super::option_tests::{Texts, VOCAB, compare, model, options, policies, texts, upstream, with};
 use super::*;
-use crate::nn::adapter::{Adapter, Lora, Targets, Whole};
+use crate::nn::adapter::{Lora, Targets, Whole};
 use crate::nn::role::{AdapterRole, Role};
 use crate::nn::{footprint, oracle};
 use serde_json::json;
