@@ -51,6 +51,7 @@ mod score;
 mod stop;
 mod tokenizer;
 pub mod train;
+mod watch;
 mod workbench;
 
 use crate::base::{clock::SystemClock, paths::Env};
@@ -134,6 +135,7 @@ pub struct Cli {
 enum Verb {
     Train(train::Args),
     Attach(attach::Args),
+    Watch(watch::Args),
     Runs(runs::Args),
     Logs(logs::Args),
     Pause(pause::Args),
@@ -209,6 +211,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
     match verb {
         Verb::Train(args) => train::run(args, &cx),
         Verb::Attach(args) => attach::run(args, &cx),
+        Verb::Watch(args) => watch::run(args, &cx),
         Verb::Runs(args) => runs::run(args, &cx),
         Verb::Logs(args) => logs::run(&args, &cx),
         Verb::Pause(args) => pause::run(&args, &cx),

@@ -381,10 +381,18 @@ impl RunState {
         self.pace.remaining(self.step, head.max_steps)
     }
 
-    /// Target tokens per second over the recent steps, excluding interruptions.
+    /// Target tokens per second over the recent steps, excluding interruptions; as logged where the size of a step is not known.
     pub fn tok_per_sec(&self) -> Option<f64> {
         let batch = self.head.as_ref()?.batch_tokens as f64;
+        if batch == 0.0 {
+            return self.latest("tok_per_sec");
+        }
         self.pace.step_ms().map(|ms| batch / ms * 1e3)
+    }
+
+    /// Whether another program trains it: then no engine of ours stands behind the log.
+    pub fn is_foreign(&self) -> bool {
+        self.pid == 0 && self.last_seq > 0
     }
 
     /// Steps of the warm-up; 0 where the spec does not say.
