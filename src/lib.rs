@@ -10,6 +10,7 @@
 //! | 6 | [`link`] | connections to an engine: thread, socket, stdio, replay |
 //! | 5 | [`engine`] | the training loop, preflight, checkpoints, inference |
 //! | 5 | [`report`] | a run written down: one HTML file, or Markdown |
+//! | 6 | [`guide`] | short pages that answer one question each, with the facts of machine, spec and run |
 //! | 5 | [`advisor`] | before a run: which method, the wizard's questions |
 //! | 5 | [`plan`] | before a run: memory, time and cost |
 //! | 4 | [`tasks`] | evaluation tasks: what a model is asked and how its answers count |
@@ -19,6 +20,7 @@
 //! | 3 | [`probes`] | metrics that look inside the model while it trains |
 //! | 3 | [`models`] | where a model comes from: a folder, a GGUF file, the hub |
 //! | 2 | [`nn`] [`hf`] [`llama_cpp`] [`optim`] [`data`] [`metrics`] | models, file formats, optimizers, batches, metrics |
+//! | 3 | [`watch`] | logs of runs that other programs started, as events |
 //! | 2 | [`diagnosis`] | how a training goes: rules over the fold of its events, one verdict |
 //! | 1 | [`run`] [`kernels`] [`hardware`] [`hub`] [`wire`] [`gguf`] | run directories and logs; fused operations; the machine; the Hugging Face hub; the protocol; GGUF files |
 //! | 0 | [`base`] [`embed`] | clocks, files, random numbers, text; embedded files |
@@ -35,6 +37,7 @@ pub mod diagnosis;
 pub mod embed;
 pub mod engine;
 pub mod gguf;
+pub mod guide;
 pub mod hardware;
 pub mod hf;
 pub mod hub;
@@ -53,4 +56,5 @@ pub mod run;
 pub mod spec;
 pub mod tasks;
 pub mod ui;
+pub mod watch;
 pub mod wire;

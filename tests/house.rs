@@ -19,6 +19,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("kernels", &[]),
     ("run", &["wire"]),
     ("diagnosis", &["run", "wire"]),
+    ("watch", &["metrics", "wire"]),
     ("hardware", &["wire"]),
     ("hub", &[]),
     ("nn", &["kernels"]),
@@ -74,11 +75,13 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         &["plan", "spec", "models", "data", "embed", "hardware"],
     ),
     ("report", &["run", "diagnosis", "tasks"]),
+    ("guide", &["plan", "spec", "run", "diagnosis", "embed"]),
     ("link", &["run", "wire"]),
     (
         "ui",
         &[
             "link",
+            "guide",
             "advisor",
             "run",
             "diagnosis",
@@ -96,6 +99,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         &[
             "ui",
             "link",
+            "guide",
             "advisor",
             "engine",
             "tasks",
@@ -116,6 +120,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "kernels",
             "embed",
             "hardware",
+            "watch",
             "hub",
             "llama_cpp",
         ],

@@ -56,7 +56,7 @@ fn find(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
 ///
 /// ok       preflight       12 checks passed
 /// ```
-fn table(diagnosis: &Diagnosis) -> String {
+pub(super) fn table(diagnosis: &Diagnosis) -> String {
     let mut text = format!("{}\n", verdict_line(diagnosis));
     if !diagnosis.findings.is_empty() {
         text.push('\n');

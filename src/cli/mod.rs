@@ -21,6 +21,7 @@ pub mod exit;
 mod export;
 mod finding;
 mod gc;
+mod guide;
 mod headless;
 mod home;
 mod import;
@@ -51,6 +52,7 @@ mod score;
 mod stop;
 mod tokenizer;
 pub mod train;
+mod watch;
 mod workbench;
 
 use crate::base::{clock::SystemClock, paths::Env};
@@ -134,6 +136,7 @@ pub struct Cli {
 enum Verb {
     Train(train::Args),
     Attach(attach::Args),
+    Watch(watch::Args),
     Runs(runs::Args),
     Logs(logs::Args),
     Pause(pause::Args),
@@ -142,6 +145,7 @@ enum Verb {
     Rm(rm::Args),
     Gc(gc::Args),
     Diagnose(diagnose::Args),
+    Guide(guide::Args),
     Report(report::Args),
     Chat(chat::Args),
     Model(model::Args),
@@ -209,6 +213,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
     match verb {
         Verb::Train(args) => train::run(args, &cx),
         Verb::Attach(args) => attach::run(args, &cx),
+        Verb::Watch(args) => watch::run(args, &cx),
         Verb::Runs(args) => runs::run(args, &cx),
         Verb::Logs(args) => logs::run(&args, &cx),
         Verb::Pause(args) => pause::run(&args, &cx),
@@ -217,6 +222,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Rm(args) => rm::run(&args, &cx),
         Verb::Gc(args) => gc::run(&args, &cx),
         Verb::Diagnose(args) => diagnose::run(&args, &cx),
+        Verb::Guide(args) => guide::run(&args, &cx),
         Verb::Report(args) => report::run(&args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::Model(args) => model::run(&args, &cx),

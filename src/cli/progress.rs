@@ -67,6 +67,12 @@ impl Progress {
                 lines
             }
             Event::RolledBack { step } => vec![format!("rolled back to step {step}")],
+            Event::Rescued { .. } => {
+                let rescue = self.state.rescued.as_ref();
+                rescue
+                    .map(|rescue| vec![rescue.words()])
+                    .unwrap_or_default()
+            }
             Event::Finished { .. } => self.finished(),
             _ => Vec::new(),
         }

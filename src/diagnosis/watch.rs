@@ -56,6 +56,8 @@ impl Watch {
             Event::Started { .. }
             | Event::Evaluated { .. }
             | Event::Adjusted { .. }
+            | Event::Skipped { .. }
+            | Event::Rescued { .. }
             | Event::RolledBack { .. } => event.clone(),
             _ => return,
         };

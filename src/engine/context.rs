@@ -1,9 +1,10 @@
 //! What every part of a run works on: its spec, its data, its state, and the port to the world. What only one part needs
 //! (checkpoints, batches, the step log) belongs to that part.
 
+use super::broken::{self, NonFinite};
 use super::emit::Port;
 use super::state::TrainState;
-use super::{EngineError, EngineJob, rescue};
+use super::{EngineError, EngineJob};
 use crate::data::Dataset;
 use crate::spec::RunSpec;
 use std::sync::Arc;
@@ -29,19 +30,32 @@ impl RunContext<'_, '_> {
         train.grad_accum_steps * rows * self.spec.model.seq_len
     }
 
-    /// Ends the run rather than save weights that are not finite.
+    /// Weights that are not finite are not saved.
     pub fn refuse_broken_weights(&mut self) -> Result<(), EngineError> {
-        if self.state.weights_are_finite()? {
-            return Ok(());
+        match self.broken_weights()? {
+            Some(broken) => Err(self.fail_non_finite(&broken)),
+            None => Ok(()),
         }
-        let (step, lr) = (self.step(), self.state.lr(self.spec));
-        Err(self.fail_non_finite("a weight", f64::NAN, step, lr))
+    }
+
+    /// What is wrong with the weights.
+    pub fn broken_weights(&self) -> Result<Option<NonFinite>, EngineError> {
+        let broken = || NonFinite {
+            what: "a weight",
+            value: f64::NAN,
+            step: self.step(),
+            lr: self.state.lr(self.spec),
+        };
+        Ok((!self.state.weights_are_finite()?).then(broken))
     }
 
     /// Warns, and words the error that ends the run.
-    pub fn fail_non_finite(&mut self, what: &str, value: f64, step: u64, lr: f64) -> EngineError {
+    pub fn fail_non_finite(&mut self, broken: &NonFinite) -> EngineError {
         let folder = self.job.run_dir.checkpoints_path();
-        let message = rescue::non_finite(what, value, step, lr, &folder);
+        let message = broken::non_finite(broken, &folder);
+        let NonFinite {
+            what, value, step, ..
+        } = *broken;
         self.port.warn(
             step,
             "non_finite",

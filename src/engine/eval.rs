@@ -2,6 +2,7 @@
 //! and each one looks at the same windows, so that the curve compares like with like.
 
 use super::EngineError;
+use super::broken::NonFinite;
 use super::context::RunContext;
 use super::experience::Experience;
 use super::roles::Models;
@@ -125,7 +126,13 @@ impl RunContext<'_, '_> {
         self.port.emit(examined);
         if !found.loss.is_finite() {
             let lr = self.state.lr(self.spec);
-            return Err(self.fail_non_finite("the validation loss", found.loss, step, lr));
+            let (what, value) = ("the validation loss", found.loss);
+            return Err(self.fail_non_finite(&NonFinite {
+                what,
+                value,
+                step,
+                lr,
+            }));
         }
         Ok(())
     }

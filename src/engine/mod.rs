@@ -2,6 +2,7 @@
 //! and knows no screen. Logs, sockets and processes are other rooms' business: the engine sees one sink for events, one
 //! source of commands and a stop flag.
 
+mod broken;
 pub mod checkpoint;
 mod context;
 mod due;
@@ -29,6 +30,7 @@ mod train;
 pub mod update;
 
 pub use emit::Emit;
+pub use rescue::Guard;
 pub use state::{Adjustments, Progress, TrainState};
 
 use crate::base::clock::Clock;
@@ -130,9 +132,9 @@ pub fn run(
     let (outcome, message) = match result {
         Ok(Ok(outcome)) => (outcome, String::new()),
         Ok(Err(error)) => (error.outcome(), error.to_string()),
-        Err(panic) => match rescue::starved(&*panic) {
+        Err(panic) => match broken::starved(&*panic) {
             Some(why) => (Outcome::Starved, why),
-            None => (Outcome::Crashed, rescue::crash_report(job, &*panic)),
+            None => (Outcome::Crashed, broken::crash_report(job, &*panic)),
         },
     };
     let progress = &summary.progress;

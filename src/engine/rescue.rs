@@ -1,62 +1,165 @@
-//! When training breaks: what is said, what is kept. A state with a NaN in it is never saved.
+//! The guard beside the loop: tells outliers and spikes of loss and gradient norm from what is usual. What a rescue does
+//! is `train/rescue`'s. What the guard remembers is part of a checkpoint: a resume judges as an uninterrupted run does.
 
-use super::EngineJob;
-use super::checkpoint::store;
-use std::any::Any;
-use std::path::Path;
+use super::broken::NonFinite;
+use super::context::RunContext;
+use crate::base::human;
+use crate::metrics::estimators::outlier;
+use crate::metrics::id;
+use crate::spec::{RescueConfig, RescuePolicy};
+use crate::wire::{Event, Num, Outlier};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 
-/// What the user reads when the loss or a gradient is not finite, and what to do about it.
-pub(super) fn non_finite(what: &str, value: f64, step: u64, lr: f64, checkpoints: &Path) -> String {
-    let kept = match store::list(checkpoints).first() {
-        Some(found) => format!(
-            "the newest checkpoint, step {}, is untouched: {}",
-            found.step,
-            found.path.display()
-        ),
-        None => "no checkpoint was written yet".into(),
+/// How a step went.
+pub(super) enum Taken {
+    Whole,
+    /// Its update was left out.
+    Skipped,
+    /// Not done: losses are outliers for too long. In words.
+    Spike(String),
+    /// Not done: a value is no number.
+    Broken(NonFinite),
+}
+
+/// What outliers are measured against: losses and gradient norms of the newest healthy steps, oldest first.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Guard {
+    losses: VecDeque<f64>,
+    norms: VecDeque<f64>,
+    /// Losses in a row that are outliers.
+    high: u64,
+    /// Steps in a row with any outlier.
+    odd: u64,
+    /// The first of them: its step and micro-step.
+    since: Option<(u64, u64)>,
+}
+
+/// What the guard makes of a step.
+#[derive(Debug, Clone, PartialEq)]
+enum Seen {
+    Healthy,
+    Outlier(Outlier),
+    Spike(Outlier),
+}
+
+impl Guard {
+    pub(super) fn is_new(&self) -> bool {
+        *self == Guard::default()
+    }
+
+    /// Step and micro-step of the first of the outliers that the run stands in.
+    pub(super) fn since(&self) -> Option<(u64, u64)> {
+        self.since
+    }
+
+    /// What is usual is to be learnt anew.
+    pub(super) fn forget(&mut self) {
+        *self = Guard::default();
+    }
+
+    /// The outliers are over.
+    pub(super) fn calm_down(&mut self) {
+        (self.high, self.odd, self.since) = (0, 0, None);
+    }
+
+    /// Takes in a step. What is an outlier does not enter what the next ones are measured against, until half a window of
+    /// them says that something else has become usual.
+    fn judge(
+        &mut self,
+        config: &RescueConfig,
+        at: (u64, u64),
+        loss: Option<f64>,
+        norm: f64,
+    ) -> Seen {
+        let look = |window: &VecDeque<f64>, metric: &str, x: f64| {
+            let far = outlier::above(window, x, config.sigmas, config.window / 2)?;
+            Some(Outlier {
+                metric: metric.into(),
+                value: Num(x),
+                usual: Num(far.mean),
+                sigmas: Num(far.sigmas),
+            })
+        };
+        let of_loss = loss.and_then(|loss| look(&self.losses, id::TRAIN_LOSS, loss));
+        let of_norm = look(&self.norms, id::GRAD_NORM, norm);
+        self.high = if of_loss.is_some() { self.high + 1 } else { 0 };
+        let Some(found) = of_loss.or(of_norm) else {
+            for (window, x) in [(&mut self.losses, loss), (&mut self.norms, Some(norm))] {
+                window.extend(x);
+                while window.len() > config.window {
+                    window.pop_front();
+                }
+            }
+            self.calm_down();
+            return Seen::Healthy;
+        };
+        self.since.get_or_insert(at);
+        self.odd += 1;
+        if self.high == config.patience {
+            return Seen::Spike(found);
+        }
+        if self.odd > config.patience && self.odd >= config.window as u64 / 2 {
+            self.forget();
+        }
+        Seen::Outlier(found)
+    }
+}
+
+/// Judges the step in hand by what it measured; a loss over the model's own answers is no measure of it.
+pub(super) fn judge(cx: &mut RunContext<'_, '_>, (loss, norm): (f64, f64), by_loss: bool) -> Taken {
+    let config = &cx.spec.rescue;
+    if config.policy == RescuePolicy::Off && !config.skip_outliers {
+        return Taken::Whole;
+    }
+    let progress = &mut cx.state.progress;
+    let step = progress.step + 1;
+    let at = (step, progress.micro_step);
+    let seen = progress
+        .guard
+        .judge(config, at, by_loss.then_some(loss), norm);
+    let may_act = config.policy == RescuePolicy::Act && progress.rescues < config.at_most;
+    let found = match seen {
+        Seen::Healthy => return Taken::Whole,
+        Seen::Spike(found) if may_act => return Taken::Spike(words(&found, step, config.patience)),
+        Seen::Spike(found) => {
+            if config.policy != RescuePolicy::Off {
+                let why = words(&found, step, config.patience);
+                cx.port.warn(step, "spike", why, hint(config.policy));
+            }
+            found
+        }
+        Seen::Outlier(found) => found,
     };
+    if !config.skip_outliers {
+        return Taken::Whole;
+    }
+    cx.port.emit(Event::Skipped {
+        step,
+        outlier: found,
+    });
+    Taken::Skipped
+}
+
+fn words(found: &Outlier, step: u64, patience: u64) -> String {
     format!(
-        "{what} became {value} at step {step} (learning rate {lr:.3e}); {kept}. Most often the learning rate is too high: \
-         try half of it, a longer warm-up, or a smaller train.clip_norm"
+        "train loss {} at step {}, {:.0} standard deviations above {} for {patience} steps",
+        human::number(found.value.0),
+        human::grouped(step),
+        found.sigmas.0,
+        human::number(found.usual.0)
     )
 }
 
-/// The words of a panic that the machine is to blame for: the standard library panics where no thread can be started.
-pub(super) fn starved(panic: &(dyn Any + Send)) -> Option<String> {
-    let what = words(panic);
-    what.starts_with("failed to spawn thread").then(|| {
-        format!(
-            "{what}: the limit on processes or on address space is reached (ulimit -u, ulimit -v); raise it, or lower \
-             train.threads"
-        )
-    })
-}
-
-fn words(panic: &(dyn Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(ToString::to_string)
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without words".into())
-}
-
-/// Writes what is known of a panic into the run's directory and says where.
-pub(super) fn crash_report(job: &EngineJob, panic: &(dyn Any + Send)) -> String {
-    let what = words(panic);
-    let path = job.run_dir.path().join("crash.txt");
-    let report = format!(
-        "llmtui {} crashed in the engine: {what}\n\nPlease report it and attach this file, spec.yaml and engine.log.\n",
-        env!("CARGO_PKG_VERSION")
-    );
-    match crate::base::files::write_atomic(&path, report.as_bytes()) {
-        Ok(()) => format!(
-            "a bug in llmtui: {what}; please report it with {}",
-            path.display()
-        ),
-        Err(e) => format!(
-            "a bug in llmtui: {what} ({} could not be written: {e})",
-            path.display()
-        ),
+fn hint(policy: RescuePolicy) -> &'static str {
+    match policy {
+        RescuePolicy::Act => {
+            "rescue.at_most rescues are used up: lower the learning rate, or look at the batches"
+        }
+        _ => {
+            "roll back to a checkpoint from before it and lower the learning rate; rescue.policy=act does both by itself"
+        }
     }
 }
 
@@ -64,26 +167,64 @@ pub(super) fn crash_report(job: &EngineJob, panic: &(dyn Any + Send)) -> String 
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_thread_that_cannot_be_started_is_the_machines_fault() {
-        let said = starved(&"failed to spawn thread: Os { code: 11 }".to_string());
-        assert!(said.is_some_and(|said| said.contains("ulimit -u")));
-        assert_eq!(starved(&"index out of bounds"), None);
+    fn config() -> RescueConfig {
+        RescueConfig {
+            window: 32,
+            ..RescueConfig::default()
+        }
+    }
+
+    /// Steps with a loss near 3 and a norm near 1.
+    fn usual(guard: &mut Guard, steps: std::ops::Range<u64>) {
+        for step in steps {
+            let noise = (step * 7919 % 101) as f64 / 1010.0;
+            let seen = guard.judge(&config(), (step, step), Some(3.0 + noise), 1.0 + noise);
+            assert_eq!(seen, Seen::Healthy, "{step}");
+        }
     }
 
     #[test]
-    fn the_message_names_step_value_and_what_is_left() {
-        let dir = tempfile::tempdir().unwrap();
-        let none = non_finite("the training loss", f64::NAN, 12, 1e-3, dir.path());
+    fn five_high_losses_in_a_row_are_a_spike_and_one_is_an_outlier() {
+        let mut guard = Guard::default();
+        usual(&mut guard, 1..40);
+        let high = |guard: &mut Guard, step| guard.judge(&config(), (step, step), Some(9.0), 1.0);
         assert!(
-            none.contains("NaN at step 12") && none.contains("no checkpoint"),
-            "{none}"
+            matches!(high(&mut guard, 40), Seen::Outlier(found) if found.sigmas.0 > 6.0 && found.metric == "train/loss")
         );
-        std::fs::create_dir_all(dir.path().join("step-000010")).unwrap();
-        let kept = non_finite("the gradient norm", f64::INFINITY, 12, 1e-3, dir.path());
-        assert!(
-            kept.contains("inf") && kept.contains("step-000010"),
-            "{kept}"
+        usual(&mut guard, 41..43);
+        assert_eq!(guard.since(), None);
+        for step in 43..47 {
+            assert!(matches!(high(&mut guard, step), Seen::Outlier(_)), "{step}");
+        }
+        assert!(matches!(high(&mut guard, 47), Seen::Spike(_)));
+        assert_eq!(guard.since(), Some((43, 43)));
+    }
+
+    #[test]
+    fn a_gradient_alone_is_never_a_spike_and_what_stays_becomes_usual() {
+        let mut guard = Guard::default();
+        usual(&mut guard, 1..40);
+        let mut odd = 0;
+        for step in 40..80 {
+            match guard.judge(&config(), (step, step), Some(3.0), 50.0) {
+                Seen::Outlier(found) => {
+                    assert_eq!(found.metric, "grad_norm");
+                    odd += 1;
+                }
+                Seen::Healthy => {}
+                Seen::Spike(_) => panic!("a spike at {step}"),
+            }
+        }
+        assert_eq!(odd, 16, "half a window");
+    }
+
+    #[test]
+    fn without_half_a_window_nothing_is_an_outlier() {
+        let mut guard = Guard::default();
+        usual(&mut guard, 1..16);
+        assert_eq!(
+            guard.judge(&config(), (16, 16), Some(99.0), 99.0),
+            Seen::Healthy
         );
     }
 }

@@ -3,6 +3,7 @@
 
 use super::EngineError;
 use super::checkpoint::{Fault, Manifest};
+use super::rescue::Guard;
 use super::roles::Models;
 use super::rollouts::InUse;
 use crate::base::child::Child;
@@ -51,6 +52,33 @@ pub struct Progress {
     pub evaluated_at: Option<u64>,
     pub sampled_at: Option<u64>,
     pub adjustments: Adjustments,
+    /// Micro-steps whose batches are passed over: first, and one after the last; in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skips: Vec<(u64, u64)>,
+    /// Rescues so far.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub rescues: u64,
+    /// What outliers are measured against.
+    #[serde(skip_serializing_if = "Guard::is_new")]
+    pub guard: Guard,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+impl Progress {
+    /// Moves the data cursor behind a step of `micro_steps`, and over what is passed over.
+    pub(super) fn advance(&mut self, micro_steps: u64) {
+        self.micro_step += micro_steps;
+        while let Some((_, end)) = self
+            .skips
+            .iter()
+            .find(|(first, end)| (*first..*end).contains(&self.micro_step))
+        {
+            self.micro_step = *end;
+        }
+    }
 }
 
 /// All that training changes. Owned by the engine thread alone.

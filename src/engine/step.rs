@@ -1,11 +1,13 @@
 //! One optimizer step: micro-batches forward and backward, the norm, the update. And its line in the log.
 
 use super::EngineError;
+use super::broken::NonFinite;
 use super::context::RunContext;
 use super::due::log_is_due;
 use super::experience::Experience;
 use super::mix::Mix;
 use super::probing::emit_layers;
+use super::rescue::{self, Taken};
 use super::rollouts::{POLICY_LOSS, Parts, SHARE};
 use super::state::TrainState;
 use super::update::{At, Gradients, Rates, apply, gradients_seen};
@@ -23,6 +25,8 @@ struct Step {
     tokens: u64,
     lr: f64,
     clipped: bool,
+    /// Its update was left out.
+    skipped: bool,
 }
 
 /// What has piled up since the last `Stepped` event.
@@ -71,23 +75,28 @@ impl Stepper {
         all
     }
 
-    /// Does one update. When the loss or the gradient is not finite, nothing is updated and the run ends.
-    pub fn one_step(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
+    /// Does one update, unless the guard says otherwise. After a spike or a value that is no number the step is not done.
+    pub fn one_step(&mut self, cx: &mut RunContext<'_, '_>) -> Result<Taken, EngineError> {
         let begun = cx.port.clock.elapsed();
         let step = cx.step() + 1;
         self.probes.begin(step, is_logged(cx, step));
         self.log.last = self.gradients(cx)?;
-        self.refuse_non_finite(cx)?;
-        let rates = Rates {
-            lr: self.log.last.lr,
-            clip_norm: cx.state.clip_norm(cx.spec),
-        };
-        let norm = self.log.last.gradients.norm;
-        let (model, optimizer) = (&mut cx.state.models.policy, &mut *cx.state.optimizer);
-        self.probes.gradient(model, optimizer)?;
-        self.log.last.clipped = apply(model, optimizer, norm, rates)?;
-        let loss = self.log.last.gradients.loss;
-        self.probes.update(model, optimizer, (loss, norm))?;
+        if let Some(broken) = self.non_finite(cx) {
+            return Ok(Taken::Broken(broken));
+        }
+        let found = &self.log.last.gradients;
+        let taken = rescue::judge(
+            cx,
+            (found.loss, found.norm),
+            self.experience.rollouts().is_none(),
+        );
+        if let Taken::Spike(_) = taken {
+            return Ok(taken);
+        }
+        self.log.last.skipped = matches!(taken, Taken::Skipped);
+        if !self.log.last.skipped {
+            self.update(cx)?;
+        }
 
         let tokens = self.log.last.tokens;
         let by_source = std::mem::take(&mut self.log.by_source);
@@ -100,11 +109,29 @@ impl Stepper {
         }
         progress.step += 1;
         progress.tokens += tokens;
-        progress.micro_step += cx.spec.train.grad_accum_steps as u64;
+        progress.advance(cx.spec.train.grad_accum_steps as u64);
         progress.train_loss = Some(Num(self.log.last.gradients.loss));
         self.log.steps += 1;
         self.log.tokens += tokens;
         self.log.busy += cx.port.clock.elapsed() - begun;
+        Ok(taken)
+    }
+
+    /// Forgets what was measured since the last line of the log: the state went back.
+    pub fn forget(&mut self) {
+        self.log = StepLog::default();
+    }
+
+    fn update(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
+        let rates = Rates {
+            lr: self.log.last.lr,
+            clip_norm: cx.state.clip_norm(cx.spec),
+        };
+        let (loss, norm) = (self.log.last.gradients.loss, self.log.last.gradients.norm);
+        let (model, optimizer) = (&mut cx.state.models.policy, &mut *cx.state.optimizer);
+        self.probes.gradient(model, optimizer)?;
+        self.log.last.clipped = apply(model, optimizer, norm, rates)?;
+        self.probes.update(model, optimizer, (loss, norm))?;
         Ok(())
     }
 
@@ -135,11 +162,12 @@ impl Stepper {
             tokens,
             lr: cx.state.lr(cx.spec),
             clipped: false,
+            skipped: false,
         })
     }
 
-    /// Ends the run at the first loss or gradient that is not finite: the weights are still those of the step before.
-    fn refuse_non_finite(&mut self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
+    /// A loss or gradient that is not finite: the weights are still those of the step before.
+    fn non_finite(&mut self, cx: &mut RunContext<'_, '_>) -> Option<NonFinite> {
         let Step { gradients, lr, .. } = &self.log.last;
         let (loss, grad_norm, lr) = (gradients.loss, gradients.norm, *lr);
         let (what, value) = if !loss.is_finite() {
@@ -147,7 +175,7 @@ impl Stepper {
         } else if !grad_norm.is_finite() {
             ("the gradient norm", grad_norm)
         } else {
-            return Ok(());
+            return None;
         };
         let step = cx.step() + 1;
         // The point itself belongs into the log: charts mark where it happened.
@@ -158,7 +186,12 @@ impl Stepper {
             tokens,
             values,
         });
-        Err(cx.fail_non_finite(what, value, step, lr))
+        Some(NonFinite {
+            what,
+            value,
+            step,
+            lr,
+        })
     }
 
     /// Sends the `Stepped` event of the step just done, when its turn has come.
@@ -175,7 +208,9 @@ impl Stepper {
         set(id::TOK_PER_SEC, log.tokens as f64 / seconds);
         set(id::STEP_MS, 1e3 * seconds / f64::from(log.steps.max(1)));
         set(id::DATA_WAIT, log.waited.as_secs_f64() / seconds);
-        if let Some(ratio) = update_ratio(&cx.state) {
+        if !log.last.skipped
+            && let Some(ratio) = update_ratio(&cx.state)
+        {
             set(id::UPDATE_RATIO, ratio);
         }
         if self.experience.rollouts().is_some() {

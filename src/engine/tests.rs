@@ -17,6 +17,7 @@ mod documents;
 mod faults;
 mod loop_;
 mod preferences;
+mod rescue;
 mod resume;
 mod rollouts;
 

@@ -1,6 +1,7 @@
 //! The training loop, in the order in which it happens.
 
 mod obey;
+mod rescue;
 mod stop;
 
 use super::checkpoint::Checkpoints;
@@ -9,6 +10,7 @@ use super::due::is_due;
 use super::emit::Port;
 use super::prepare::{self, start_event};
 use super::probing::Spectra;
+use super::rescue::Taken;
 use super::step::Stepper;
 use super::{EngineError, EngineJob, Summary, preflight};
 use crate::metrics::id;
@@ -89,6 +91,7 @@ impl Trainer<'_, '_> {
     /// N + 1 rounds for N steps: the last one evaluates, samples and saves, and is no special case.
     fn train(&mut self) -> Result<Outcome, EngineError> {
         let max_steps = self.cx.spec.train.max_steps;
+        self.save_a_point_to_go_back_to();
         loop {
             self.cx.port.enter(Phase::Training, self.cx.step());
             match self.obey()? {
@@ -126,7 +129,10 @@ impl Trainer<'_, '_> {
                 max_steps,
                 self.checkpoints.saved_at(),
             ) {
-                self.cx.refuse_broken_weights()?;
+                if let Some(broken) = self.cx.broken_weights()? {
+                    self.rescue_or_fail(&broken)?;
+                    continue;
+                }
                 if step < max_steps {
                     self.checkpoints.save_or_warn(&mut self.cx);
                 } else {
@@ -143,7 +149,17 @@ impl Trainer<'_, '_> {
                 return self.save_and_stop();
             }
             self.cx.port.enter(Phase::Training, step);
-            self.stepper.one_step(&mut self.cx)?;
+            match self.stepper.one_step(&mut self.cx)? {
+                Taken::Whole | Taken::Skipped => {}
+                Taken::Broken(broken) => {
+                    self.rescue_or_fail(&broken)?;
+                    continue;
+                }
+                Taken::Spike(why) => {
+                    self.rescue_or_go_on(&why)?;
+                    continue;
+                }
+            }
             self.stepper.emit_step_if_due(&mut self.cx);
             self.spectra.emit(&mut self.cx);
             self.summarize();

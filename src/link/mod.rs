@@ -6,6 +6,7 @@ mod alarm;
 mod bound;
 mod feed;
 mod follow;
+mod foreign;
 mod host;
 pub mod launch;
 mod open;
@@ -21,6 +22,7 @@ mod thread;
 mod watchman;
 
 pub use address::{AddressError, secure_dir, socket_path};
+pub use foreign::foreign;
 pub use host::{Door, Emitter, EngineIo, Host, HostError};
 pub use open::{OpenError, open};
 pub use replay::replay;
@@ -56,6 +58,8 @@ pub enum SendError {
     Replay,
     #[error("the engine cannot be reached: only its log is shown")]
     ReadOnly,
+    #[error("another program trains this run: it can only be watched")]
+    Foreign,
 }
 
 /// A connected engine.

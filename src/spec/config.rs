@@ -51,6 +51,8 @@ pub struct RunConfig {
     pub preflight: PreflightConfig,
     /// Looking inside the model while it trains.
     pub health: HealthConfig,
+    /// What happens when the loss spikes or is no number.
+    pub rescue: RescueConfig,
 }
 
 /// Training length, batch size and precision.
@@ -144,6 +146,66 @@ pub struct HealthConfig {
     pub every: u64,
 }
 
+/// What happens when the loss spikes or is no number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RescueConfig {
+    /// `off` does nothing. `warn` says it in the log, and a loss that is no number ends the run. `act` goes back to the last
+    /// stable checkpoint, leaves out the batches from the first outlier on, lowers the learning rate and goes on.
+    pub policy: RescuePolicy,
+    /// Most rescues of a run; after them `act` is `warn`.
+    #[schemars(range(min = 1, max = 1000))]
+    pub at_most: u64,
+    /// A rescue multiplies the peak learning rate by this.
+    #[schemars(range(min = 0.01, max = 1))]
+    pub lr_factor: f64,
+    /// Leave out the update of a step whose loss or gradient norm is an outlier (OLMo's SkipStep), under any policy.
+    pub skip_outliers: bool,
+    /// An outlier is so many standard deviations above the mean of the window.
+    #[schemars(range(min = 2, max = 100))]
+    pub sigmas: f64,
+    /// Steps that an outlier is measured against; with fewer than half of them nothing is one.
+    #[schemars(range(min = 8, max = 10000))]
+    pub window: usize,
+    /// So many losses in a row that are outliers are a spike, not one bad batch.
+    #[schemars(range(min = 1, max = 1000))]
+    pub patience: u64,
+    /// A checkpoint is stable once so many steps after it were healthy. A rescue that finds none takes an older one, or
+    /// the one before the spike with the optimizer's state begun anew.
+    #[schemars(range(min = 1, max = 100000))]
+    pub stable_after: u64,
+}
+
+/// What a spike leads to.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum RescuePolicy {
+    /// Nothing.
+    Off,
+    /// A warning.
+    #[default]
+    Warn,
+    /// A roll-back to a stable checkpoint, with a lower learning rate and without the batches.
+    Act,
+}
+
+impl Default for RescueConfig {
+    fn default() -> Self {
+        RescueConfig {
+            policy: RescuePolicy::default(),
+            at_most: 3,
+            lr_factor: 0.5,
+            skip_outliers: false,
+            sigmas: 6.0,
+            window: 128,
+            patience: 5,
+            stable_after: 10,
+        }
+    }
+}
+
 impl Default for HealthConfig {
     fn default() -> Self {
         HealthConfig {
@@ -173,6 +235,7 @@ impl Default for RunConfig {
             checkpoint: CheckpointConfig::default(),
             preflight: PreflightConfig { enabled: true },
             health: HealthConfig::default(),
+            rescue: RescueConfig::default(),
         }
     }
 }

@@ -22,8 +22,8 @@ pub mod yaml;
 
 pub use base::{BaseModel, base_model};
 pub use config::{
-    CheckpointConfig, EvalConfig, HealthConfig, PreflightConfig, RunConfig, SampleConfig,
-    TrainConfig,
+    CheckpointConfig, EvalConfig, HealthConfig, PreflightConfig, RescueConfig, RescuePolicy,
+    RunConfig, SampleConfig, TrainConfig,
 };
 pub use draft::{Change, Draft, Place, save_new, shown};
 pub use issue::{Issue, Origin, Origins, SpecErrors};

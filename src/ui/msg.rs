@@ -130,6 +130,8 @@ pub enum Holder {
     Here,
     /// Nobody: the run is over and its log is read.
     Log,
+    /// Another program: its log can be watched, and nothing else.
+    Foreign,
 }
 
 /// What a command was for, in the words of the answer.

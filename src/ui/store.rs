@@ -105,7 +105,7 @@ impl HeldRun {
 
     /// True while an engine is at work that commands would reach.
     pub fn live(&self) -> bool {
-        self.holder != Holder::Log
+        !matches!(self.holder, Holder::Log | Holder::Foreign)
             && self.state.finished.is_none()
             && matches!(self.link, LinkState::Live | LinkState::CatchingUp)
     }
@@ -115,7 +115,8 @@ impl HeldRun {
         let finish = self.state.finished.as_ref();
         let ended = matches!(self.link, LinkState::Ended(_));
         let early = finish.map_or(ended, |finish| finish.outcome != Outcome::Completed);
-        self.path.clone().filter(|_| early && !self.live())
+        let ours = self.holder != Holder::Foreign;
+        self.path.clone().filter(|_| early && ours && !self.live())
     }
 
     /// The run's name without its date: `shakespeare-k3qf`.

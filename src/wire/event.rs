@@ -253,6 +253,29 @@ pub enum Event {
     RolledBack {
         step: u64,
     },
+    /// The update of this step was left out: its loss or its gradient norm was an outlier.
+    Skipped {
+        step: u64,
+        #[serde(flatten)]
+        outlier: Outlier,
+    },
+    /// A spike or a value that is no number was answered: the state of checkpoint `step` goes on otherwise than before.
+    /// Comes behind the `RolledBack` to that step.
+    Rescued {
+        step: u64,
+        /// The step that was given up, and why.
+        from: u64,
+        why: String,
+        /// Micro-steps whose batches are not seen again: the first, and the one after the last.
+        skipped: (u64, u64),
+        /// The peak learning rate before and from now on.
+        lr: (Num, Num),
+        /// The optimizer's state was begun anew.
+        moments_reset: bool,
+        /// Which rescue of the run it is, and how many it may have.
+        count: u64,
+        at_most: u64,
+    },
     Noted {
         step: u64,
         text: String,
@@ -302,6 +325,18 @@ pub enum Event {
     /// From a newer writer: kept verbatim and shown as unknown.
     #[serde(untagged)]
     Unknown(serde_json::Value),
+}
+
+/// A value far from those before it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outlier {
+    /// `train/loss`, `grad_norm`.
+    pub metric: String,
+    pub value: Num,
+    /// Mean of the window before it.
+    pub usual: Num,
+    /// Distance in standard deviations of that window.
+    pub sigmas: Num,
 }
 
 /// One example: a text, or the sides of a pair.

@@ -19,6 +19,7 @@ mod noise_limited;
 mod not_learning;
 mod overfitting;
 mod preflight;
+mod rescued;
 mod reward_hacking;
 mod same_data;
 mod same_rewards;
@@ -87,7 +88,7 @@ macro_rules! rules {
 pub const RULES: &[Rule] = rules! {
     preflight diverged not_learning train_loss overfitting lr_too_high lr_too_low gradient_spike clip_tight leak same_data
     sorted_data dead_layer idle_layer attention_collapse noise_limited constant_reward
-    reward_hacking same_rewards entropy_collapse answer_length data_wait warnings events
+    reward_hacking same_rewards entropy_collapse answer_length rescued data_wait warnings events
 };
 
 /// Whether another rule has already said that the run is lost, and `train_loss` and its like have nothing to add.

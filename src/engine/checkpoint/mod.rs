@@ -29,6 +29,7 @@ use crate::hf::safetensors::{TensorFile, TensorHead, write_to};
 use crate::hf::{self, TokenIds};
 use crate::nn::{HeadKind, Model};
 use crate::optim::UpdateRule;
+use crate::spec::RescuePolicy;
 use crate::wire::{Event, Phase};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -279,7 +280,16 @@ impl Checkpoints {
         };
         cx.port.emit(event);
         let keep = cx.spec.checkpoint.keep_last.max(2);
-        if let Err(error) = self.store.prune(keep, best.map(|b| b.step)) {
+        let stable = self
+            .to_go_back_to(cx)
+            .into_iter()
+            .find(|(_, stable)| *stable);
+        let also: Vec<u64> = best
+            .map(|b| b.step)
+            .into_iter()
+            .chain(stable.map(|(step, _)| step))
+            .collect();
+        if let Err(error) = self.store.prune(keep, &also) {
             cx.port.warn(
                 step,
                 "prune_failed",
@@ -288,6 +298,28 @@ impl Checkpoints {
             );
         }
         Ok(())
+    }
+
+    /// Checkpoints from before what is wrong at present, the ones to take first in front, and whether they are stable: the
+    /// steps after them were healthy.
+    pub fn to_go_back_to(&self, cx: &RunContext<'_, '_>) -> Vec<(u64, bool)> {
+        let rescue = &cx.spec.rescue;
+        if rescue.policy != RescuePolicy::Act {
+            return Vec::new();
+        }
+        let progress = &cx.state.progress;
+        let sick = progress
+            .guard
+            .since()
+            .map_or(progress.step + 1, |(step, _)| step);
+        let steps = self.store.list().into_iter().map(|found| found.step);
+        let judged = steps.filter(|step| *step < sick);
+        let mut found: Vec<(u64, bool)> = judged
+            .map(|step| (step, step + rescue.stable_after < sick))
+            .collect();
+        // Newest first as they come; the sort is stable.
+        found.sort_by_key(|(_, stable)| !stable);
+        found
     }
 
     /// Takes up the checkpoint of exactly this step, and gives up the ones after it.

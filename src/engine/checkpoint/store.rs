@@ -210,15 +210,15 @@ impl Store {
         (None, faults)
     }
 
-    /// Keeps the newest `keep_last` whole checkpoints and the one of `best`, and deletes what is older than those. While
-    /// fewer are whole, nothing is deleted; a broken one never counts.
-    pub fn prune(&mut self, keep_last: usize, best: Option<u64>) -> io::Result<()> {
+    /// Keeps the newest `keep_last` whole checkpoints and those of the steps `also` (the best, the stable one), and deletes
+    /// what is older. While fewer are whole, nothing is deleted; a broken one never counts.
+    pub fn prune(&mut self, keep_last: usize, also: &[u64]) -> io::Result<()> {
         let mut whole = 0;
         for found in self.list() {
             if whole < keep_last {
                 let known = self.verified.contains(&found.step);
                 whole += usize::from(known || self.verify(found.step).is_ok());
-            } else if best != Some(found.step) {
+            } else if !also.contains(&found.step) {
                 self.discard(found.step)?;
             }
         }

@@ -6,6 +6,7 @@ pub mod collapse;
 pub mod dispersion;
 pub mod entropy;
 pub mod noise;
+pub mod outlier;
 pub mod spectrum;
 pub mod spikes;
 

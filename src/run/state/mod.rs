@@ -8,7 +8,7 @@ mod story;
 pub use pace::Pace;
 pub use parts::{
     Answer, CheckpointMark, Diagnosed, Evaluation, Examined, Finish, Head, Level, LogLine, Mark,
-    MarkKind, Notice, Sample,
+    MarkKind, Notice, Rescue, Sample,
 };
 
 use super::layers::LayerMap;
@@ -82,6 +82,10 @@ pub struct RunState {
     pub answers: VecDeque<Answer>,
     /// Warnings so far.
     pub n_warnings: u64,
+    /// The newest rescue, which a roll-back does not undo.
+    pub rescued: Option<Rescue>,
+    /// Updates that were left out, of the steps that count.
+    pub skipped: u64,
     /// Set while no engine is running: how the last one ended.
     pub finished: Option<Finish>,
     /// Time spent by engine processes that have ended.
@@ -234,6 +238,16 @@ impl RunState {
                 );
             }
             Event::RolledBack { step } => self.roll_back(*step),
+            Event::Skipped { step, outlier } => {
+                self.skipped += 1;
+                self.mark(*step, MarkKind::Skipped, story::outlier(outlier));
+            }
+            Event::Rescued { step, .. } => {
+                if let Some(rescue) = Rescue::from_event(event) {
+                    self.mark(*step, MarkKind::Rescued, rescue.words());
+                    self.rescued = Some(rescue);
+                }
+            }
             Event::Noted { step, text } => self.mark(*step, MarkKind::Note, text::one_line(text)),
             Event::Warned { step, message, .. } => {
                 self.n_warnings += 1;
@@ -331,6 +345,10 @@ impl RunState {
         self.samples.retain(|s| s.step <= step);
         self.examined.retain(|e| e.step <= step);
         self.checkpoints.retain(|c| c.step <= step);
+        let undone = |m: &&Mark| m.step > step && m.kind == MarkKind::Skipped;
+        self.skipped = self
+            .skipped
+            .saturating_sub(self.marks.iter().filter(undone).count() as u64);
         self.marks.retain(|m| m.step <= step);
         self.diagnosed.retain(|_, d| d.step <= step);
         if self.step > step {
@@ -363,10 +381,18 @@ impl RunState {
         self.pace.remaining(self.step, head.max_steps)
     }
 
-    /// Target tokens per second over the recent steps, excluding interruptions.
+    /// Target tokens per second over the recent steps, excluding interruptions; as logged where the size of a step is not known.
     pub fn tok_per_sec(&self) -> Option<f64> {
         let batch = self.head.as_ref()?.batch_tokens as f64;
+        if batch == 0.0 {
+            return self.latest("tok_per_sec");
+        }
         self.pace.step_ms().map(|ms| batch / ms * 1e3)
+    }
+
+    /// Whether another program trains it: then no engine of ours stands behind the log.
+    pub fn is_foreign(&self) -> bool {
+        self.pid == 0 && self.last_seq > 0
     }
 
     /// Steps of the warm-up; 0 where the spec does not say.

@@ -3,7 +3,7 @@
 use super::MAX_SAMPLE_BYTES;
 use crate::base::clock::UnixMillis;
 use crate::base::finding::Finding;
-use crate::base::text;
+use crate::base::{human, text};
 use crate::wire::{Best, CommandId, Event, ExaminedExample, ExaminedSequence, Outcome};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -223,6 +223,66 @@ impl CheckpointMark {
     }
 }
 
+/// A rescue: what happened, and with what the run goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rescue {
+    /// Of the checkpoint that goes on.
+    pub step: u64,
+    /// The step that was given up.
+    pub from: u64,
+    pub why: String,
+    /// Peak learning rate before and since.
+    pub lr: (f64, f64),
+    pub moments_reset: bool,
+    pub count: u64,
+    pub at_most: u64,
+}
+
+impl Rescue {
+    pub(super) fn from_event(event: &Event) -> Option<Self> {
+        let Event::Rescued {
+            step,
+            from,
+            why,
+            lr,
+            moments_reset,
+            count,
+            at_most,
+            ..
+        } = event
+        else {
+            return None;
+        };
+        Some(Rescue {
+            step: *step,
+            from: *from,
+            why: text::one_line(why),
+            lr: (lr.0.0, lr.1.0),
+            moments_reset: *moments_reset,
+            count: *count,
+            at_most: *at_most,
+        })
+    }
+
+    /// `rescued 1 of 3: … → back to step 400, lr 1.00e-3 → 5.00e-4`
+    pub fn words(&self) -> String {
+        let lr = super::story::adjusted("lr", self.lr.0, self.lr.1);
+        let moments = if self.moments_reset {
+            ", moments begun anew"
+        } else {
+            ""
+        };
+        format!(
+            "rescued {} of {}: {}; back to step {}, {lr}, batches from step {} on left out{moments}",
+            self.count,
+            self.at_most,
+            self.why,
+            human::grouped(self.step),
+            human::grouped(self.from),
+        )
+    }
+}
+
 /// The meaning of a mark on a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MarkKind {
@@ -231,6 +291,9 @@ pub enum MarkKind {
     Resumed,
     Note,
     Adjusted,
+    /// An update was left out.
+    Skipped,
+    Rescued,
     Warning,
 }
 

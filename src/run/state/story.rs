@@ -1,11 +1,11 @@
 //! The run's log view: which events become a line or a notice, and their wording.
 
-use super::parts::{Level, LogLine, Notice, push_bounded};
+use super::parts::{Level, LogLine, Notice, Rescue, push_bounded};
 use super::{MAX_LOG, MAX_NOTICES, RunState, outcome_word};
 use crate::base::finding::{Finding, Status};
 use crate::base::{human, text};
 use crate::run::index::VERDICT;
-use crate::wire::{Envelope, Event, Outcome, Phase, Values};
+use crate::wire::{Envelope, Event, Outcome, Outlier, Phase, Values};
 use std::time::Duration;
 
 /// A line and how it is shown.
@@ -164,6 +164,15 @@ impl RunState {
                 }
                 return found("diagnosis", finding);
             }
+            Event::Skipped {
+                step,
+                outlier: found,
+            } => Line::info(format!(
+                "step {}: update left out, {}",
+                human::grouped(*step),
+                outlier(found)
+            )),
+            Event::Rescued { .. } => Line::notice(Level::Warn, Rescue::from_event(event)?.words()),
             Event::Noted { text, .. } => Line::info(format!("note: {text}")),
             Event::Warned { message, hint, .. } if hint.is_empty() => {
                 Line::notice(Level::Warn, message.clone())
@@ -244,6 +253,17 @@ impl RunState {
 pub(super) fn adjusted(key: &str, old: f64, new: f64) -> String {
     let key = text::one_line(key);
     format!("{key} {} → {}", human::number(old), human::number(new))
+}
+
+/// `grad_norm 9.3 is 41 standard deviations above 0.21`
+pub(super) fn outlier(found: &Outlier) -> String {
+    format!(
+        "{} {} is {:.0} standard deviations above {}",
+        text::one_line(&found.metric),
+        human::number(found.value.0),
+        found.sigmas.0,
+        human::number(found.usual.0)
+    )
 }
 
 /// What a check or a rule found, where that is worth a line.

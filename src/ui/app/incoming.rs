@@ -6,7 +6,7 @@ use crate::link::Incoming;
 use crate::run::index::RunSummary;
 use crate::run::state::Level;
 use crate::ui::effect::Effect;
-use crate::ui::msg::{Asked, Msg, Opened, SavedSpec, Slot};
+use crate::ui::msg::{Asked, Holder, Msg, Opened, SavedSpec, Slot};
 use crate::ui::panes::home;
 use crate::ui::store::LinkState;
 use crate::wire::{CommandId, Envelope, Event};
@@ -153,7 +153,8 @@ impl App {
         let Some(held) = &mut self.store.held else {
             return;
         };
-        let lost = held.state.finished.is_none() && held.holder != crate::ui::msg::Holder::Log;
+        let lost =
+            held.state.finished.is_none() && !matches!(held.holder, Holder::Log | Holder::Foreign);
         held.link = LinkState::Ended(why.clone());
         match why {
             Some(why) => self.toast(Level::Bad, &format!("the link to the run broke: {why}")),

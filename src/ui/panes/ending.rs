@@ -150,6 +150,7 @@ impl<'a> Ending<'a> {
         let of = state
             .head
             .as_ref()
+            .filter(|head| head.max_steps > 0)
             .map(|head| format!(" of {}", human::grouped(head.max_steps)));
         let at = format!(
             "step {}{}",

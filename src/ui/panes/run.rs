@@ -16,7 +16,7 @@ use crate::ui::effect::Effect;
 use crate::ui::hit::Target;
 use crate::ui::keymap::Keymap;
 use crate::ui::layout::wrap;
-use crate::ui::msg::{Asked, Msg, Slot};
+use crate::ui::msg::{Asked, Holder, Msg, Slot};
 use crate::ui::overlays::{Field, Form, LeaveQuestion, Overlay, Prompt};
 use crate::ui::panes::{chat, home, samples};
 use crate::ui::request::{Answer, Hint, Hints, Request, Topic, titles};
@@ -148,6 +148,9 @@ pub fn command(store: &Store, asked: Asked, command: Command) -> Vec<Request> {
 fn no_engine(store: &Store) -> Request {
     let words = match &store.held {
         None => "no run is open; start or open one on Home",
+        Some(held) if held.holder == Holder::Foreign => {
+            "another program trains this run: it can only be watched"
+        }
         Some(held) if held.state.finished.is_some() => {
             "this run has ended"
         }

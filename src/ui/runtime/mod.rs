@@ -54,6 +54,8 @@ pub enum What {
     Start(RunDir, EngineOptions),
     /// A run whose engine lives in this process.
     Here(RunDir, Link),
+    /// A run that another program trains: where its log is, and the link that reads it.
+    Foreign(PathBuf, Link),
 }
 
 /// How to open the workbench.
@@ -132,6 +134,7 @@ impl Shell {
             What::Home => First::Home,
             What::Run(run) => First::Run(run.path().to_path_buf()),
             What::Start(run, _) | What::Here(run, _) => First::Starting(run.id().to_string()),
+            What::Foreign(path, _) => First::Starting(path.display().to_string()),
         };
         let (app, effects) = App::new(app_options, first, clock.now());
         let now = Instant::now();
@@ -174,6 +177,10 @@ impl Shell {
                     holder: Holder::Here,
                 };
                 self.linked(slot, Ok((opened, link)));
+            }
+            What::Foreign(path, link) => {
+                let holder = Holder::Foreign;
+                self.linked(slot, Ok((Opened { path, holder }, link)));
             }
         }
     }

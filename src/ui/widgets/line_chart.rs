@@ -367,7 +367,7 @@ impl LineChart<'_> {
                     buffer.set_stringn(x, row, line, 1, theme.style(Meaning::Border));
                 }
             }
-            let meaning = if mark.kind == MarkKind::Warning {
+            let meaning = if mark.kind >= MarkKind::Skipped {
                 Meaning::Warn
             } else {
                 Meaning::Mark
@@ -434,6 +434,10 @@ pub fn mark_glyph(kind: MarkKind, ascii: bool) -> &'static str {
         (MarkKind::Note, true) => "n",
         (MarkKind::Adjusted, false) => "△",
         (MarkKind::Adjusted, true) => "a",
+        (MarkKind::Skipped, false) => "×",
+        (MarkKind::Skipped, true) => "x",
+        (MarkKind::Rescued, false) => "↶",
+        (MarkKind::Rescued, true) => "R",
         (MarkKind::Warning, _) => "!",
     }
 }

@@ -7,7 +7,6 @@ mod folder;
 mod gguf;
 mod gpt2;
 mod patterns;
-mod protobuf;
 mod sentencepiece;
 
 pub(super) use assemble::Added;

@@ -1,8 +1,8 @@
 //! SentencePiece models (sentencepiece_model.proto): Unigram, and BPE with byte fallback as Llama 2 has it.
 
 use super::assemble::{Added, Pieces, Spaces, sentencepiece};
-use super::protobuf::{Field, fields};
 use super::{Imported, bytes, fault};
+use crate::base::protobuf::{Field, fields};
 use crate::data::DataError;
 use crate::data::tokenizer::marks::Marks;
 use std::path::Path;

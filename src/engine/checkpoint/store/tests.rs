@@ -223,19 +223,19 @@ fn retention_keeps_the_newest_whole_ones_and_the_best() {
         store.commit(step, &parts("x")).unwrap();
     }
     fs::write(dir.path().join("step-000006/model"), "y").unwrap();
-    store.prune(2, Some(2)).unwrap();
+    store.prune(2, &[2]).unwrap();
     assert_eq!(
         steps(&store),
         [6, 5, 4, 2],
         "6 is broken and does not count"
     );
-    store.prune(9, None).unwrap();
+    store.prune(9, &[]).unwrap();
     assert_eq!(
         steps(&store),
         [6, 5, 4, 2],
         "nothing is deleted while fewer are whole"
     );
-    store.prune(2, None).unwrap();
+    store.prune(2, &[]).unwrap();
     assert_eq!(steps(&store), [6, 5, 4]);
     assert_eq!(store.discard_after(4).unwrap(), [6, 5]);
     assert_eq!(steps(&store), [4]);

@@ -132,7 +132,10 @@ fn step_words(state: &RunState, glyphs: &Glyphs) -> Vec<Word> {
         format!("{:>w$}", human::grouped(state.step), w = max.len()),
         Meaning::Title,
     ));
-    words.push(word(format!(" / {max}"), Meaning::Muted));
+    // A foreign log may not say where it ends.
+    if head.max_steps > 0 {
+        words.push(word(format!(" / {max}"), Meaning::Muted));
+    }
     words
 }
 

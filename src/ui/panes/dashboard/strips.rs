@@ -203,6 +203,7 @@ fn gpu_row(state: &RunState) -> Option<(&'static str, Option<f64>, String)> {
 fn host_words(state: &RunState) -> String {
     match state.host_name.is_empty() {
         true => String::new(),
+        false if state.is_foreign() => state.host_name.clone(),
         false => format!("{}, process {}", state.host_name, state.pid),
     }
 }
@@ -217,6 +218,10 @@ pub fn sample(buffer: &mut Buffer, area: Rect, state: &RunState, theme: &Theme) 
     let (words, meaning) = match state.samples.back() {
         Some(sample) if area.height >= 3 => (whole(sample), Meaning::Text),
         Some(sample) => (flowing(sample), Meaning::Text),
+        None if state.is_foreign() => (
+            "Another program trains this run: its log holds no samples.".into(),
+            Meaning::Muted,
+        ),
         None => (
             "What the model writes will stand here; ask for a sample at any time.".into(),
             Meaning::Muted,
@@ -464,6 +469,7 @@ fn best_checkpoint(state: &RunState) -> Option<&str> {
 
 fn next(state: &RunState, outcome: Outcome) -> &'static str {
     match outcome {
+        _ if state.is_foreign() => "see what its own program kept",
         Outcome::Completed => "chat with it",
         _ if state.checkpoints.is_empty() => "try again, or change the spec",
         _ => "resume it, or chat with it",

@@ -1,4 +1,4 @@
-//! Protocol buffers, as far as a SentencePiece model needs them: fields in order, with bounds. Nothing is allocated here.
+//! Protocol buffers, as far as model files and event logs need them: fields in order, with bounds. Nothing is allocated here.
 
 /// One field's value.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,7 +51,7 @@ impl<'a> Fields<'a> {
                 Field::Bytes(self.take(n)?)
             }
             5 => Field::Fixed32(self.take(4)?.try_into().ok()?),
-            // Groups are of old and in no SentencePiece model.
+            // Groups are of old and in no file that is read here.
             _ => return None,
         };
         Some((tag >> 3, value))

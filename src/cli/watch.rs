@@ -1,0 +1,193 @@
+//! `llmtui watch`: runs that other programs started, by their logs. Nothing is written there.
+
+use super::diagnose;
+use super::exit::{Exit, Failure};
+use super::progress::Progress;
+use super::{Context, workbench};
+use crate::base::clock::SystemClock;
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::diagnosis::diagnose;
+use crate::link::{Incoming, Link, foreign};
+use crate::run::{RunDir, RunState};
+use crate::ui::What;
+use crate::watch::{CALLBACK, FORMATS, Found, Mapping, Watched, find};
+use crate::wire::encode;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Columns of a metric's name.
+const NAME: usize = 28;
+
+/// Watch a run that another program trains: charts and diagnosis from its logs
+///
+/// Reads what Hugging Face's Trainer and TRL, TensorBoard, Weights & Biases (offline), Lightning, nanochat, torchtitan and others
+/// write, and goes on as it grows. Nothing is written there, and pickles are never opened. Without a terminal: a summary of what
+/// there is. Exit codes: 0, or 4 where the diagnosis fails.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A log, or a folder with one: the newest in it
+    #[arg(value_name = "PATH", required_unless_present_any = ["callback", "list"])]
+    pub path: Option<PathBuf>,
+    /// Read it as this format, whatever it looks like
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// What the log calls otherwise: step=it, val/loss=dev_nll; may be repeated
+    #[arg(long, value_name = "OURS=THEIRS")]
+    pub map: Vec<String>,
+    /// Print a summary instead of opening the workbench
+    #[arg(long)]
+    pub headless: bool,
+    /// Print events, one JSON object per line (implies --headless)
+    #[arg(long)]
+    pub json: bool,
+    /// Without the workbench: go on until the run ends
+    #[arg(long)]
+    pub follow: bool,
+    /// Print the callback that makes a Hugging Face trainer's log live: 20 lines of Python
+    #[arg(long)]
+    pub callback: bool,
+    /// List the formats
+    #[arg(long)]
+    pub list: bool,
+}
+
+pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    if args.callback {
+        std::io::stdout().lock().write_all(CALLBACK.as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    let Some(path) = args.path.as_ref().filter(|_| !args.list) else {
+        for format in FORMATS {
+            say!("{:14} {}", format.entry.id, format.entry.summary)?;
+        }
+        return Ok(Exit::Done);
+    };
+    if let Ok(run) = RunDir::open(path) {
+        let what = format!("{} is a run of llmtui", path.display());
+        return Err(Failure::yours(what, format!("llmtui attach {}", run.path().display())).into());
+    }
+    let mapping = Mapping::parse(&args.map).map_err(|e| Failure::yours(e.to_string(), ""))?;
+    let hint =
+        "llmtui watch --list; llmtui watch --callback prints what makes a trainer's log live";
+    let found =
+        find(path, args.format.as_deref()).map_err(|e| Failure::yours(e.to_string(), hint))?;
+    let mut watched = Watched::open(found.clone(), mapping, Box::new(SystemClock::new()));
+    let link = foreign(move || watched.poll().map(|news| (news.events, news.more)));
+    let terminal = cx.stdin_is_terminal && cx.stdout_is_terminal;
+    if terminal && !args.headless && !args.json {
+        return workbench::open(What::Foreign(found.path, link), cx);
+    }
+    print(link, &found, &args)
+}
+
+/// What there is, and with `--follow` what comes.
+fn print(mut link: Link, found: &Found, args: &Args) -> anyhow::Result<Exit> {
+    let mut out = std::io::stdout().lock();
+    let mut progress = Progress::new();
+    let mut live = false;
+    loop {
+        match link.blocking_recv() {
+            Incoming::Event(envelope) => {
+                let lines = progress.tell(&envelope);
+                if args.json {
+                    out.write_all(encode(&*envelope).as_bytes())?;
+                } else if live {
+                    for line in lines {
+                        writeln!(out, "{line}")?;
+                    }
+                }
+                if live && progress.state().finished.is_some() {
+                    break;
+                }
+            }
+            Incoming::CaughtUp => {
+                live = true;
+                if !args.json {
+                    out.write_all(summary(progress.state(), found).as_bytes())?;
+                }
+                if !args.follow || progress.state().finished.is_some() {
+                    break;
+                }
+            }
+            Incoming::Closed(Some(why)) => return Err(Failure::machine(why, "").into()),
+            Incoming::Closed(None) => break,
+        }
+        out.flush()?;
+    }
+    if progress.state().series.is_empty() {
+        let what = format!("{} has no readings yet", found.path.display());
+        let hint = "--map names the columns (step=it, train/loss=nll), --follow waits for them";
+        return Err(Failure::yours(what, hint).into());
+    }
+    Ok(match diagnose(progress.state()).failed() {
+        true => Exit::Training,
+        false => Exit::Done,
+    })
+}
+
+/// ```text
+/// hf (trainer_state): completed at step 60 of 60
+/// metric             last    lowest   readings
+/// train/loss       0.8124    0.8124         12
+///
+/// LEARNING  train loss 4.15 → 1.76, val 1.88
+/// ```
+fn summary(state: &RunState, found: &Found) -> String {
+    let of = state.head.as_ref().filter(|head| head.max_steps > 0);
+    let of = of.map_or(String::new(), |head| {
+        format!(" of {}", human::grouped(head.max_steps))
+    });
+    let mut text = format!(
+        "{} ({}): {} at step {}{of}\n{}\n",
+        one_line(&found.name),
+        found.format.entry.id,
+        state.word(),
+        human::grouped(state.step),
+        one_line(&found.path.display().to_string()),
+    );
+    if found.others > 0 {
+        text.push_str(&format!(
+            "the newest of {} runs there; name the folder of another to see it\n",
+            found.others + 1
+        ));
+    }
+    let ids = state.metrics.iter().map(|metric| metric.id.as_str());
+    let rows: Vec<String> = ids
+        .filter_map(|id| {
+            let series = state.series.get(id)?;
+            let all = series
+                .columns(0.0, f64::MAX, 1)
+                .into_iter()
+                .flatten()
+                .next()?;
+            Some(format!(
+                "{:NAME$} {:>10} {:>10} {:>10} {:>9}\n",
+                one_line(id),
+                human::number(series.last()?.value),
+                human::number(all.min),
+                human::number(all.max),
+                human::grouped(series.len()),
+            ))
+        })
+        .collect();
+    if !rows.is_empty() {
+        let (last, low, high, n) = ("last", "lowest", "highest", "readings");
+        text.push_str(&format!(
+            "\n{:NAME$} {last:>10} {low:>10} {high:>10} {n:>9}\n",
+            "metric"
+        ));
+        text.extend(rows);
+    }
+    for warning in state
+        .log
+        .iter()
+        .filter(|line| line.level == crate::run::state::Level::Warn)
+        .take(5)
+    {
+        text.push_str(&format!("warning: {}\n", warning.text));
+    }
+    text.push('\n');
+    text.push_str(&diagnose::table(&diagnose(state)));
+    text
+}

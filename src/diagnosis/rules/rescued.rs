@@ -1,0 +1,44 @@
+//! What the guard beside the loop had to do.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "rescued",
+        title: "rescues",
+        summary: "The run was not rescued from a spike, and fewer than 1 % of its updates were left out as outliers.",
+        source: "roll back and skip batches: PaLM, arXiv 2204.02311; updates left out beyond 6 standard deviations: OLMo's SkipStep",
+    },
+    needs: &[metric::LOSS],
+    judge,
+};
+
+/// Of the steps.
+const MANY: f64 = 0.01;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let state = view.state;
+    let share = state.skipped as f64 / state.step.max(1) as f64;
+    let many = state.skipped >= 5 && share > MANY;
+    let (at, evidence) = match &state.rescued {
+        Some(rescue) => (rescue.from, rescue.words()),
+        None if many => {
+            let text = format!(
+                "{} updates left out, {:.1} % of the steps",
+                human::grouped(state.skipped),
+                100.0 * share
+            );
+            (state.step, text)
+        }
+        None => return None,
+    };
+    let signals = vec![Signal::of(metric::LOSS, state.skipped as f64, evidence).at(at)];
+    let cause = "batches that do not fit the rest, or a learning rate at the edge of stability";
+    let fix = "look at the batches (`llmtui data batches`); begin the next run with the lower rate, clipping and a longer warm-up";
+    Some(Finding::warn(signals, cause, fix).at(format!("step {}", human::grouped(at))))
+}

@@ -1,0 +1,110 @@
+//! When training breaks: what is said, what is kept. A state with a NaN in it is never saved.
+
+use super::EngineJob;
+use super::checkpoint::store;
+use std::any::Any;
+use std::path::Path;
+
+/// A value that is no number, and where.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NonFinite {
+    pub what: &'static str,
+    pub value: f64,
+    pub step: u64,
+    pub lr: f64,
+}
+
+/// What the user reads when the loss or a gradient is not finite, and what to do about it.
+pub(super) fn non_finite(broken: &NonFinite, checkpoints: &Path) -> String {
+    let NonFinite {
+        what,
+        value,
+        step,
+        lr,
+    } = *broken;
+    let kept = match store::list(checkpoints).first() {
+        Some(found) => format!(
+            "the newest checkpoint, step {}, is untouched: {}",
+            found.step,
+            found.path.display()
+        ),
+        None => "no checkpoint was written yet".into(),
+    };
+    format!(
+        "{what} became {value} at step {step} (learning rate {lr:.3e}); {kept}. Most often the learning rate is too high: \
+         try half of it, a longer warm-up, or a smaller train.clip_norm; rescue.policy=act does the first by itself"
+    )
+}
+
+/// The words of a panic that the machine is to blame for: the standard library panics where no thread can be started.
+pub(super) fn starved(panic: &(dyn Any + Send)) -> Option<String> {
+    let what = words(panic);
+    what.starts_with("failed to spawn thread").then(|| {
+        format!(
+            "{what}: the limit on processes or on address space is reached (ulimit -u, ulimit -v); raise it, or lower \
+             train.threads"
+        )
+    })
+}
+
+fn words(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without words".into())
+}
+
+/// Writes what is known of a panic into the run's directory and says where.
+pub(super) fn crash_report(job: &EngineJob, panic: &(dyn Any + Send)) -> String {
+    let what = words(panic);
+    let path = job.run_dir.path().join("crash.txt");
+    let report = format!(
+        "llmtui {} crashed in the engine: {what}\n\nPlease report it and attach this file, spec.yaml and engine.log.\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    match crate::base::files::write_atomic(&path, report.as_bytes()) {
+        Ok(()) => format!(
+            "a bug in llmtui: {what}; please report it with {}",
+            path.display()
+        ),
+        Err(e) => format!(
+            "a bug in llmtui: {what} ({} could not be written: {e})",
+            path.display()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_cannot_be_started_is_the_machines_fault() {
+        let said = starved(&"failed to spawn thread: Os { code: 11 }".to_string());
+        assert!(said.is_some_and(|said| said.contains("ulimit -u")));
+        assert_eq!(starved(&"index out of bounds"), None);
+    }
+
+    #[test]
+    fn the_message_names_step_value_and_what_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |what, value| NonFinite {
+            what,
+            value,
+            step: 12,
+            lr: 1e-3,
+        };
+        let none = non_finite(&of("the training loss", f64::NAN), dir.path());
+        assert!(
+            none.contains("NaN at step 12") && none.contains("no checkpoint"),
+            "{none}"
+        );
+        std::fs::create_dir_all(dir.path().join("step-000010")).unwrap();
+        let kept = non_finite(&of("the gradient norm", f64::INFINITY), dir.path());
+        assert!(
+            kept.contains("inf") && kept.contains("step-000010"),
+            "{kept}"
+        );
+    }
+}

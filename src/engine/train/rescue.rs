@@ -1,0 +1,127 @@
+//! A rescue: back to a checkpoint from before the spike, on with a lower learning rate and without the batches. All of it
+//! is saved at once, so that a resume takes the same course, to the bit.
+
+use super::Trainer;
+use crate::base::human;
+use crate::engine::EngineError;
+use crate::engine::broken::NonFinite;
+use crate::engine::state::Progress;
+use crate::spec::RescuePolicy;
+use crate::wire::{Event, Num, Phase};
+
+impl Trainer<'_, '_> {
+    /// Where rescues may come, the beginning can be gone back to as well.
+    pub(super) fn save_a_point_to_go_back_to(&mut self) {
+        let acts = self.cx.spec.rescue.policy == RescuePolicy::Act;
+        if acts && self.cx.step() == 0 && self.checkpoints.saved_at().is_none() {
+            self.checkpoints.save_or_warn(&mut self.cx);
+        }
+    }
+
+    /// After a value that is no number: a rescue, or the end of the run.
+    pub(super) fn rescue_or_fail(&mut self, broken: &NonFinite) -> Result<(), EngineError> {
+        let why = format!(
+            "{} was {} at step {}",
+            broken.what,
+            broken.value,
+            human::grouped(broken.step)
+        );
+        if self.rescue(&why)? {
+            return Ok(());
+        }
+        Err(self.cx.fail_non_finite(broken))
+    }
+
+    /// After a spike: a rescue, or on as before with a new idea of what is usual.
+    pub(super) fn rescue_or_go_on(&mut self, why: &str) -> Result<(), EngineError> {
+        if !self.rescue(why)? {
+            self.cx.state.progress.guard.forget();
+            let hint = "no checkpoint from before it can be read: checkpoint.every says how often one is saved";
+            self.cx
+                .port
+                .warn(self.cx.state.progress.step, "spike", why.into(), hint);
+        }
+        Ok(())
+    }
+
+    /// Whether it could be done.
+    fn rescue(&mut self, why: &str) -> Result<bool, EngineError> {
+        let (rescue, train) = (&self.cx.spec.rescue, &self.cx.spec.train);
+        let left = self.cx.state.progress.clone();
+        if rescue.policy != RescuePolicy::Act || left.rescues >= rescue.at_most {
+            return Ok(false);
+        }
+        let Some((step, stable)) = self.go_back()? else {
+            return Ok(false);
+        };
+        let here = (left.step + 1, left.micro_step);
+        let (from, first) = left.guard.since().unwrap_or(here);
+        let skipped = (first, left.micro_step + train.grad_accum_steps as u64);
+        let of_spec = self.cx.spec.optimizer.lr();
+        let state = &mut self.cx.state;
+        // A rate that was raised since the checkpoint is not what to halve; one that a rescue lowered is.
+        let lr = |progress: &Progress| progress.adjustments.lr.unwrap_or(of_spec);
+        let (before, kept) = (lr(&left), lr(&state.progress));
+        let lr = before.min(kept) * rescue.lr_factor;
+        let moments_reset = !stable || !moments_are_finite(state)?;
+        if moments_reset {
+            state.optimizer = self.cx.spec.optimizer.build(state.models.policy.params())?;
+        }
+        let progress = &mut state.progress;
+        progress.adjustments.lr = Some(lr);
+        progress.rescues = left.rescues + 1;
+        progress.skips = left.skips;
+        progress.skips.push(skipped);
+        progress.skips.sort_unstable();
+        progress.guard.calm_down();
+        progress.advance(0);
+        let count = progress.rescues;
+        self.stepper.forget();
+        self.summarize();
+        self.cx.port.emit(Event::RolledBack { step });
+        self.cx.port.emit(Event::Adjusted {
+            step,
+            key: "lr".into(),
+            old: Num(before),
+            new: Num(lr),
+        });
+        self.cx.port.emit(Event::Rescued {
+            step,
+            from,
+            why: why.into(),
+            skipped,
+            lr: (Num(before), Num(lr)),
+            moments_reset,
+            count,
+            at_most: rescue.at_most,
+        });
+        self.checkpoints.save_or_warn(&mut self.cx);
+        self.cx.port.enter(Phase::Training, step);
+        Ok(true)
+    }
+
+    /// Takes up the first of the checkpoints that can be read; its step, and whether it is stable.
+    fn go_back(&mut self) -> Result<Option<(u64, bool)>, EngineError> {
+        for (step, stable) in self.checkpoints.to_go_back_to(&self.cx) {
+            match self.checkpoints.roll_back(&mut self.cx, step) {
+                Ok(()) => return Ok(Some((step, stable))),
+                Err(EngineError::Setup(why)) => {
+                    let hint = "an older checkpoint is used instead; delete the broken one";
+                    self.cx.port.warn(step, "checkpoint_broken", why, hint);
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Moments may hold a NaN where weights do not yet.
+fn moments_are_finite(state: &crate::engine::TrainState) -> Result<bool, EngineError> {
+    let mut finite = true;
+    for part in state.optimizer.state() {
+        let mut look = |values: &[f32]| finite &= values.iter().all(|x| x.is_finite());
+        state.optimizer.read_state(part.name, &mut look)?;
+    }
+    Ok(finite)
+}

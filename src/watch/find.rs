@@ -1,0 +1,187 @@
+//! Which log a path means: the file itself, or the newest log in a folder. The search is bounded and follows no links.
+
+use super::formats::FORMATS;
+use super::{Format, tail};
+use crate::base::clock::UnixMillis;
+use crate::base::files::open_plain;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Folders within folders that are searched.
+const DEPTH: usize = 5;
+/// Entries that are looked at.
+const ENTRIES: usize = 10_000;
+/// Bytes by which a format is known.
+const HEAD: u64 = 64 * 1024;
+/// Logs that changed within so many milliseconds of each other are of the same run.
+const TOGETHER: u64 = 60_000;
+
+/// A log and its format.
+#[derive(Clone)]
+pub struct Found {
+    pub format: &'static Format,
+    pub path: PathBuf,
+    /// The user named the file itself.
+    pub named: bool,
+    /// The run's name: its folder's.
+    pub name: String,
+    /// Other runs' logs in the same folder.
+    pub others: usize,
+}
+
+impl std::fmt::Debug for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.format.entry.id, self.path.display())
+    }
+}
+
+/// Why there is nothing to watch.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    #[error("{path}: {error}")]
+    Io { path: PathBuf, error: io::Error },
+    #[error("{path} is no log that is known here ({known})")]
+    Unknown { path: PathBuf, known: String },
+    #[error("there is no log in {path}, {DEPTH} folders deep ({known})")]
+    Nothing { path: PathBuf, known: String },
+    #[error("there is no format {name}; there are {known}")]
+    NoFormat { name: String, known: String },
+}
+
+fn known() -> String {
+    let ids: Vec<&str> = FORMATS.iter().map(|format| format.entry.id).collect();
+    ids.join(", ")
+}
+
+/// The log that `path` means; `wanted`: only of that format, whatever the file looks like.
+///
+/// # Errors
+/// There is none, or it cannot be read.
+pub fn find(path: &Path, wanted: Option<&str>) -> Result<Found, WatchError> {
+    let fault = |error| WatchError::Io {
+        path: path.into(),
+        error,
+    };
+    let wanted = match wanted {
+        None => None,
+        Some(name) => Some(
+            FORMATS
+                .iter()
+                .copied()
+                .find(|f| f.entry.id == name)
+                .ok_or_else(|| WatchError::NoFormat {
+                    name: name.into(),
+                    known: known(),
+                })?,
+        ),
+    };
+    let path = std::path::absolute(path).map_err(fault)?;
+    let meta = std::fs::metadata(&path).map_err(fault)?;
+    if !meta.is_dir() {
+        let format = match wanted {
+            Some(format) => format,
+            None => recognize(&path)
+                .map_err(fault)?
+                .ok_or_else(|| WatchError::Unknown {
+                    path: path.clone(),
+                    known: known(),
+                })?,
+        };
+        return Ok(Found {
+            format,
+            name: name_of(&path, &path),
+            path,
+            named: true,
+            others: 0,
+        });
+    }
+    newest(&path, wanted).ok_or_else(|| WatchError::Nothing {
+        path: path.clone(),
+        known: known(),
+    })
+}
+
+fn recognize(path: &Path) -> io::Result<Option<&'static Format>> {
+    let mut head = Vec::new();
+    open_plain(path)?.take(HEAD).read_to_end(&mut head)?;
+    Ok(FORMATS
+        .iter()
+        .copied()
+        .find(|format| (format.is)(path, &head)))
+}
+
+/// The newest log below a folder; of those that changed together the one that tells most.
+fn newest(root: &Path, wanted: Option<&'static Format>) -> Option<Found> {
+    let mut files = Vec::new();
+    let mut left = ENTRIES;
+    collect(root, 0, &mut left, &mut files);
+    // By names alone first: most files in a folder of models are large and no logs.
+    let mut logs: Vec<(UnixMillis, &'static Format, PathBuf)> = files
+        .into_iter()
+        .filter_map(|(changed, path)| {
+            let format = recognize(&path).ok()??;
+            Some((changed, format, path))
+        })
+        .filter(|(_, format, _)| wanted.is_none_or(|wanted| wanted.entry.id == format.entry.id))
+        .collect();
+    logs.sort_by(|a, b| a.2.cmp(&b.2));
+    let last = logs.iter().map(|(changed, ..)| *changed).max()?;
+    let together = |changed: UnixMillis| last.0 - changed.0 <= TOGETHER;
+    let (_, format, path) = logs
+        .iter()
+        .filter(|(changed, ..)| together(*changed))
+        .min_by_key(|(changed, format, _)| (format.rank, std::cmp::Reverse(*changed)))?;
+    let folder = path.parent();
+    let others = logs
+        .iter()
+        .filter(|log| log.1.entry.id == format.entry.id && log.2.parent() != folder);
+    Some(Found {
+        format,
+        path: path.clone(),
+        named: false,
+        name: name_of(root, path),
+        others: others.count(),
+    })
+}
+
+fn collect(folder: &Path, depth: usize, left: &mut usize, files: &mut Vec<(UnixMillis, PathBuf)>) {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.filter_map(Result::ok) {
+        if *left == 0 {
+            return;
+        }
+        *left -= 1;
+        // Of a link this is the link: it is neither a folder nor a file.
+        let Ok(meta) = entry.metadata() else { continue };
+        let path = entry.path();
+        if meta.is_dir() && depth < DEPTH {
+            collect(&path, depth + 1, left, files);
+        } else if meta.is_file()
+            && looks_like_a_log(&path)
+            && let Some(changed) = tail::modified(&meta)
+        {
+            files.push((changed, path));
+        }
+    }
+}
+
+/// By its name: weights and pictures are not opened.
+fn looks_like_a_log(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    let known = ["jsonl", "csv", "tsv", "log", "txt", "out", "wandb"].contains(&extension.as_ref());
+    known || name == "trainer_state.json" || name.contains("tfevents")
+}
+
+/// The run's name: of the folder that the user named, or of the file's.
+fn name_of(named: &Path, log: &Path) -> String {
+    let folder = if named.is_dir() {
+        Some(named)
+    } else {
+        log.parent()
+    };
+    let name = folder.and_then(Path::file_name).or(log.file_name());
+    name.unwrap_or_default().to_string_lossy().into_owned()
+}

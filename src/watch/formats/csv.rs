@@ -1,0 +1,131 @@
+//! A table of numbers whose first line names the columns: Lightning's `metrics.csv`, a spreadsheet, a log of one's own. Empty
+//! cells say nothing. Without a column for the step, rows count.
+
+use crate::base::clock::UnixMillis;
+use crate::base::registry::Entry;
+use crate::watch::names::{Mapping, Role};
+use crate::watch::tail::{self, Change, Tail};
+use crate::watch::{Format, Item, Source, json};
+use std::io;
+use std::path::Path;
+
+/// Columns that are read.
+const MAX_COLUMNS: usize = 1_000;
+
+pub const FORMAT: Format = Format {
+    entry: Entry {
+        id: "csv",
+        title: "CSV",
+        summary: "a table with a line of names: step, loss and what else there is; separated by commas, semicolons or tabs",
+        source: "RFC 4180; Lightning's CSVLogger",
+    },
+    rank: 3,
+    is,
+    open: |path, _, mapping| {
+        Box::new(Table {
+            tail: Tail::new(path),
+            mapping: mapping.clone(),
+            columns: Vec::new(),
+            separator: b',',
+        })
+    },
+};
+
+fn is(path: &Path, head: &[u8]) -> bool {
+    let named = path.extension().is_some_and(|e| e == "csv" || e == "tsv");
+    let text = String::from_utf8_lossy(head);
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let (Some(first), true) = (lines.next(), named) else {
+        return false;
+    };
+    let separator = separator(first);
+    let names = cells(first, separator);
+    // Names are no numbers, and the first row has one at least.
+    let numbers = |line: &str| {
+        cells(line, separator)
+            .iter()
+            .any(|cell| json::text_number(cell).is_some())
+    };
+    let metric = |name: &String| matches!(Mapping::default().role(name), Role::Metric(..));
+    let stepped = Mapping::default().has_step(names.iter().map(String::as_str));
+    !numbers(first)
+        && names.len() > 1
+        && names.iter().any(metric)
+        && (stepped || lines.next().is_some_and(numbers))
+}
+
+/// The most frequent of those that are usual.
+fn separator(line: &str) -> u8 {
+    let count = |b: &u8| line.bytes().filter(|x| x == b).count();
+    [b';', b'\t', b',']
+        .into_iter()
+        .max_by_key(count)
+        .unwrap_or(b',')
+}
+
+fn cells(line: &str, separator: u8) -> Vec<String> {
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .delimiter(separator)
+        .from_reader(line.as_bytes());
+    let record = reader
+        .records()
+        .next()
+        .and_then(Result::ok)
+        .unwrap_or_default();
+    record
+        .iter()
+        .take(MAX_COLUMNS)
+        .map(|cell| cell.trim().to_string())
+        .collect()
+}
+
+struct Table {
+    tail: Tail,
+    mapping: Mapping,
+    columns: Vec<String>,
+    separator: u8,
+}
+
+impl Source for Table {
+    fn poll(&mut self, items: &mut Vec<Item>) -> io::Result<bool> {
+        let (change, more) = self.tail.read()?;
+        if change == Change::Replaced {
+            self.columns.clear();
+            items.push(Item::Restart);
+        }
+        for line in self.tail.lines() {
+            if line.trim().is_empty() {
+                continue;
+            }
+            if self.columns.is_empty() {
+                let line = line.trim_start_matches('\u{feff}');
+                self.separator = separator(line);
+                self.columns = cells(line, self.separator);
+                continue;
+            }
+            let row = cells(&line, self.separator);
+            let values: Vec<(String, f64)> = self
+                .columns
+                .iter()
+                .zip(&row)
+                .filter_map(|(name, cell)| Some((name.clone(), json::text_number(cell)?)))
+                .collect();
+            let time = values
+                .iter()
+                .find(|(name, _)| self.mapping.role(name) == Role::Time);
+            let t = time.and_then(|(_, x)| json::time_of(*x));
+            items.push(Item::Readings {
+                step: None,
+                t,
+                values,
+            });
+        }
+        Ok(more)
+    }
+
+    fn changed(&self) -> Option<UnixMillis> {
+        tail::changed(self.tail.path())
+    }
+}

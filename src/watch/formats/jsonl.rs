@@ -1,0 +1,104 @@
+//! One JSON object per line, with a step and numbers: the callback's file, LLaMA-Factory's `trainer_log.jsonl`, torchtune's and
+//! whatever writes the same. Objects within objects become `outer/inner`.
+
+use crate::base::clock::UnixMillis;
+use crate::base::registry::Entry;
+use crate::watch::names::{Mapping, Role};
+use crate::watch::tail::{self, Change, Tail};
+use crate::watch::{Facts, Format, Item, Source, json};
+use serde_json::Value;
+use std::io;
+use std::path::Path;
+
+pub const FORMAT: Format = Format {
+    entry: Entry {
+        id: "jsonl",
+        title: "JSON lines",
+        summary: "one object per line with a step and numbers; live from Hugging Face's trainers with `llmtui watch --callback`",
+        source: "jsonlines.org; LLaMA-Factory's trainer_log.jsonl",
+    },
+    rank: 0,
+    is,
+    open: |path, _, mapping| {
+        Box::new(JsonLines {
+            tail: Tail::new(path),
+            mapping: mapping.clone(),
+            told: 0,
+        })
+    },
+};
+
+/// A file of documents has lines of JSON too: a log has a step and another number.
+fn is(path: &Path, head: &[u8]) -> bool {
+    let named = path
+        .extension()
+        .is_some_and(|e| e == "jsonl" || e == "ndjson");
+    let text = String::from_utf8_lossy(head);
+    let first = text.lines().next().filter(|_| named).and_then(json::parse);
+    let Some(first) = first else { return false };
+    let values = json::flatten(&first);
+    let mapping = Mapping::default();
+    mapping.step(&values).is_some() && (values.len() > 1 || first["event"].is_string())
+}
+
+struct JsonLines {
+    tail: Tail,
+    mapping: Mapping,
+    /// Lines left out that were told.
+    told: u64,
+}
+
+impl Source for JsonLines {
+    fn poll(&mut self, items: &mut Vec<Item>) -> io::Result<bool> {
+        let (change, more) = self.tail.read()?;
+        if change == Change::Replaced {
+            items.push(Item::Restart);
+        }
+        for line in self.tail.lines() {
+            match json::parse(&line) {
+                Some(row) => take(&row, &self.mapping, items),
+                None if line.trim().is_empty() => {}
+                None => self.tail.left_out += 1,
+            }
+        }
+        if self.tail.left_out > 0 && self.told == 0 {
+            self.told = self.tail.left_out;
+            items.push(Item::Trouble(format!(
+                "{}: lines that are no JSON, or longer than 1 MiB, are left out",
+                self.tail.path().display()
+            )));
+        }
+        Ok(more)
+    }
+
+    fn changed(&self) -> Option<UnixMillis> {
+        tail::changed(self.tail.path())
+    }
+}
+
+/// One line: the callback's beginning and end, or readings.
+fn take(row: &Value, mapping: &Mapping, items: &mut Vec<Item>) {
+    let facts = Facts {
+        max_steps: row["max_steps"].as_u64().or(row["total_steps"].as_u64()),
+        ..Facts::of(&row["config"])
+    };
+    match row["event"].as_str() {
+        Some("begin") => return items.push(Item::Facts(facts)),
+        Some("end") => return items.push(Item::Ended(true)),
+        _ => {}
+    }
+    if facts.max_steps.is_some() {
+        items.push(Item::Facts(facts));
+    }
+    let mut values = json::flatten(row);
+    let time = values
+        .iter()
+        .find(|(name, _)| mapping.role(name) == Role::Time);
+    let t = time.and_then(|(_, x)| json::time_of(*x));
+    values.retain(|(name, _)| !matches!(name.as_str(), "max_steps" | "total_steps" | "percentage"));
+    items.push(Item::Readings {
+        step: None,
+        t,
+        values,
+    });
+}

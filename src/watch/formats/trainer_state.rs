@@ -1,0 +1,138 @@
+//! `trainer_state.json` of transformers and TRL: written with every checkpoint, and once more at the end by `save_state`. Live it is
+//! as fresh as the newest checkpoint; the callback is as fresh as the log. Their pickles are never opened.
+
+use crate::base::clock::UnixMillis;
+use crate::base::files::read_small;
+use crate::base::registry::Entry;
+use crate::watch::{Facts, Format, Item, Source, json, tail};
+use serde_json::Value;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Largest file that is read, in bytes: 300,000 entries.
+const MAX_BYTES: u64 = 64 << 20;
+/// Entries of a folder that are looked at.
+const MAX_ENTRIES: usize = 10_000;
+const NAME: &str = "trainer_state.json";
+
+pub const FORMAT: Format = Format {
+    entry: Entry {
+        id: "trainer_state",
+        title: "Hugging Face Trainer",
+        summary: "trainer_state.json of transformers and TRL: a folder with checkpoints, or one file",
+        source: "transformers, trainer_callback.py: TrainerState",
+    },
+    rank: 1,
+    is: |path, _| path.file_name().is_some_and(|name| name == NAME),
+    open: |path, named, _| Box::new(TrainerState::new(path, named)),
+};
+
+struct TrainerState {
+    /// The folder that holds the checkpoints, or the one file.
+    root: PathBuf,
+    only: bool,
+    /// What was read last: its change and its entries.
+    read: Option<(PathBuf, UnixMillis)>,
+    entries: Vec<Value>,
+    ended: bool,
+}
+
+impl TrainerState {
+    fn new(path: &Path, named: bool) -> TrainerState {
+        let folder = path.parent().unwrap_or(path);
+        let in_checkpoint = is_checkpoint(folder);
+        let root = match (named, in_checkpoint) {
+            (true, _) => path,
+            (false, true) => folder.parent().unwrap_or(folder),
+            (false, false) => folder,
+        };
+        TrainerState {
+            root: root.into(),
+            only: named,
+            read: None,
+            entries: Vec::new(),
+            ended: false,
+        }
+    }
+
+    /// The newest of the file of the run and those of its checkpoints.
+    fn newest(&self) -> Option<(UnixMillis, PathBuf)> {
+        if self.only {
+            return Some((tail::changed(&self.root)?, self.root.clone()));
+        }
+        let entries = std::fs::read_dir(&self.root).ok()?;
+        let folders = entries
+            .take(MAX_ENTRIES)
+            .filter_map(|entry| Some(entry.ok()?.path()));
+        let candidates = folders
+            .filter(|path| is_checkpoint(path))
+            .map(|path| path.join(NAME));
+        let all = candidates.chain([self.root.join(NAME)]);
+        all.filter_map(|path| Some((tail::changed(&path)?, path)))
+            .max()
+    }
+}
+
+fn is_checkpoint(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_prefix("checkpoint-")
+        .is_some_and(|step| step.parse::<u64>().is_ok())
+}
+
+impl Source for TrainerState {
+    fn poll(&mut self, items: &mut Vec<Item>) -> io::Result<bool> {
+        let Some((changed, path)) = self.newest() else {
+            return Ok(false);
+        };
+        if self.read.as_ref() == Some(&(path.clone(), changed)) {
+            return Ok(false);
+        }
+        let bytes = match read_small(&path, MAX_BYTES) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            bytes => bytes?,
+        };
+        // It is not written at once: half a file is read again when it changes.
+        let Some(state) = json::parse(&String::from_utf8_lossy(&bytes)) else {
+            return Ok(false);
+        };
+        self.read = Some((path, changed));
+        let config = Facts {
+            max_steps: state["max_steps"].as_u64().filter(|n| *n > 0),
+            ..Facts::default()
+        };
+        items.push(Item::Facts(config));
+        let Some(entries) = state["log_history"].as_array() else {
+            items.push(Item::Trouble("it has no log_history".into()));
+            return Ok(false);
+        };
+        let same = self
+            .entries
+            .iter()
+            .zip(entries)
+            .take_while(|(a, b)| a == b)
+            .count();
+        if same < self.entries.len() && same == 0 {
+            items.push(Item::Restart);
+        }
+        for entry in &entries[same..] {
+            self.ended |= !entry["train_runtime"].is_null();
+            items.push(Item::Readings {
+                step: None,
+                t: None,
+                values: json::flatten(entry),
+            });
+        }
+        self.entries = entries.clone();
+        let done = state["max_steps"]
+            .as_u64()
+            .is_some_and(|max| max > 0 && state["global_step"].as_u64() >= Some(max));
+        if done && !self.ended {
+            items.push(Item::Ended(true));
+        }
+        Ok(false)
+    }
+
+    fn changed(&self) -> Option<UnixMillis> {
+        Some(self.newest()?.0)
+    }
+}

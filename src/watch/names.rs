@@ -1,0 +1,351 @@
+//! What others call a metric, and what it is called here: transformers, TRL, torchtitan, nanochat, nanoGPT, Lightning. A name that
+//! is unknown keeps its own.
+
+use crate::metrics;
+use crate::wire::{ChartPlace, Direction, MetricInfo};
+use std::collections::BTreeMap;
+
+/// Longest name that is taken, in bytes.
+const MAX_NAME: usize = 128;
+
+/// Names that mean the same, in lower case.
+const SAME: &[(&str, &[&str])] = &[
+    (
+        "train/loss",
+        &[
+            "loss",
+            "train loss",
+            "train_loss",
+            "training_loss",
+            "loss/train",
+            "loss_train",
+            "lm_loss",
+            "lm loss",
+            "ce_loss",
+            "loss_metrics/global_avg_loss",
+            "train/loss_step",
+            "train_loss_step",
+        ],
+    ),
+    (
+        "val/loss",
+        &[
+            "val loss",
+            "val_loss",
+            "valid_loss",
+            "validation_loss",
+            "validation loss",
+            "valid loss",
+            "loss/val",
+            "loss/valid",
+            "loss/validation",
+            "loss/eval",
+            "eval_loss",
+            "eval loss",
+            "validation_metrics/loss",
+        ],
+    ),
+    (
+        "grad_norm",
+        &["grad norm", "gradient_norm", "gnorm", "grad/norm", "norm"],
+    ),
+    (
+        "lr",
+        &["learning_rate", "learning rate", "lr-adamw", "optimizer/lr"],
+    ),
+    (
+        "tok_per_sec",
+        &[
+            "tok/sec",
+            "tok/s",
+            "tokens/s",
+            "tps",
+            "tokens_per_second",
+            "tokens_per_sec",
+            "throughput(tps)",
+        ],
+    ),
+    ("val/bpb", &["validation bpb", "val bpb"]),
+];
+
+/// Times of a step and their milliseconds.
+const TIMES: &[(&str, f64)] = &[
+    ("step_ms", 1.0),
+    ("dt(ms)", 1.0),
+    ("time(ms)", 1.0),
+    ("step_time_ms", 1.0),
+    ("dt(s)", 1e3),
+    ("step_time", 1e3),
+    ("time(s)", 1e3),
+    ("time_metrics/end_to_end(s)", 1e3),
+];
+
+/// Names of the axis and of the clock, best first.
+const STEP: &[&str] = &[
+    "train/global_step",
+    "global_step",
+    "step",
+    "steps",
+    "current_steps",
+    "iter",
+    "iteration",
+    "iter_num",
+    "trainer/global_step",
+    "_step",
+];
+const TIME: &[&str] = &["time", "timestamp", "_timestamp", "ts", "wall_time"];
+const TOKENS: &[&str] = &[
+    "num_tokens",
+    "num_input_tokens_seen",
+    "tokens",
+    "total_tokens",
+    "train/num_tokens",
+    "train/num_input_tokens_seen",
+    "n_tokens_seen",
+];
+
+/// What a log calls otherwise: the user's own words on it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Mapping {
+    /// Theirs → ours.
+    names: BTreeMap<String, String>,
+}
+
+/// A mapping that is none.
+#[derive(Debug, thiserror::Error)]
+#[error("--map {0}: it has the form OURS=THEIRS, such as val/loss=dev_nll or step=it")]
+pub struct MappingError(String);
+
+/// What a value of a record is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Role {
+    Step,
+    Time,
+    Tokens,
+    /// Where it stands, and what one unit of it is worth there.
+    Metric(String, f64),
+    /// Says nothing of the training.
+    Nothing,
+}
+
+impl Mapping {
+    /// From words of the form `OURS=THEIRS`.
+    ///
+    /// # Errors
+    /// A word has another form.
+    pub fn parse(words: &[String]) -> Result<Mapping, MappingError> {
+        let mut names = BTreeMap::new();
+        for word in words {
+            match word.split_once('=') {
+                Some((ours, theirs)) if !ours.is_empty() && !theirs.is_empty() => {
+                    names.insert(theirs.to_string(), ours.to_string());
+                }
+                _ => return Err(MappingError(word.clone())),
+            }
+        }
+        Ok(Mapping { names })
+    }
+
+    /// Whether a record of these names has an axis.
+    pub fn has_step<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> bool {
+        names.any(|name| self.role(name) == Role::Step)
+    }
+
+    /// The best name of the axis among those of a record: where several count, the others are left alone.
+    pub fn step<'a>(&self, values: &'a [(String, f64)]) -> Option<&'a (String, f64)> {
+        let mapped = values
+            .iter()
+            .find(|(name, _)| self.names.get(name).is_some_and(|to| to == "step"));
+        mapped.or_else(|| {
+            STEP.iter()
+                .find_map(|step| values.iter().find(|(name, _)| name == step))
+        })
+    }
+
+    /// What a value of this name is.
+    pub fn role(&self, name: &str) -> Role {
+        if name.len() > MAX_NAME || name.is_empty() {
+            return Role::Nothing;
+        }
+        let name = match self.names.get(name).map(String::as_str) {
+            Some("step") => return Role::Step,
+            Some("time") => return Role::Time,
+            Some("tokens") => return Role::Tokens,
+            Some(ours) => ours,
+            None => name,
+        };
+        known(name)
+    }
+}
+
+fn known(name: &str) -> Role {
+    let lower = name.trim().to_lowercase();
+    let is = |list: &[&str]| list.contains(&lower.as_str());
+    if is(STEP) {
+        return Role::Step;
+    }
+    if is(TIME) {
+        return Role::Time;
+    }
+    if is(TOKENS) {
+        return Role::Tokens;
+    }
+    if lower.starts_with('_') || lower == "total_flos" {
+        return Role::Nothing;
+    }
+    if let Some((_, factor)) = TIMES.iter().find(|(time, _)| *time == lower) {
+        return Role::Metric("step_ms".into(), *factor);
+    }
+    let same = |name: &str| {
+        SAME.iter()
+            .find(|(id, names)| *id == name || names.contains(&name))
+    };
+    if let Some((id, _)) = same(&lower) {
+        return Role::Metric((*id).into(), 1.0);
+    }
+    // transformers prefixes what it hands to trackers, and everything of an evaluation.
+    if let Some(rest) = lower.strip_prefix("train/") {
+        // The mean over the whole training, told at its end.
+        let whole = [
+            "train_loss",
+            "total_flos",
+            "train_runtime",
+            "train_samples_per_second",
+            "train_steps_per_second",
+        ];
+        if whole.contains(&rest) {
+            return Role::Nothing;
+        }
+        return Role::Metric(same(rest).map_or(rest.into(), |(id, _)| (*id).into()), 1.0);
+    }
+    for prefix in ["eval/", "eval_", "val/", "val_", "validation/"] {
+        let Some(rest) = lower.strip_prefix(prefix) else {
+            continue;
+        };
+        // How fast the evaluation was.
+        let speed = [
+            "runtime",
+            "_per_second",
+            "steps_per_second",
+            "model_preparation_time",
+        ];
+        if speed.iter().any(|word| rest.ends_with(word)) {
+            return Role::Nothing;
+        }
+        let rest = match same(rest) {
+            Some(("train/loss", _)) => "loss",
+            _ => rest,
+        };
+        return Role::Metric(format!("val/{rest}"), 1.0);
+    }
+    Role::Metric(name.trim().to_string(), 1.0)
+}
+
+/// Whether a reading is of held-out data.
+pub fn is_held_out(id: &str) -> bool {
+    id.starts_with("val/")
+}
+
+/// Whether a record tells of the whole training, at its end: transformers' `train_runtime`.
+pub fn is_summary(values: &[(String, f64)]) -> bool {
+    values
+        .iter()
+        .any(|(name, _)| matches!(name.as_str(), "train_runtime" | "train/train_runtime"))
+}
+
+/// The declaration of a metric: as it is known here, or as far as its name tells.
+pub fn info(id: &str) -> MetricInfo {
+    let base = id.strip_prefix("val/").and_then(metrics::find);
+    if let Some(known) = metrics::find(id) {
+        return known.info();
+    }
+    if let Some(base) = base {
+        return base.validation_info();
+    }
+    let lower = id.to_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    let direction = if has(&["loss", "ppl", "perplexity", "error", "bpb", "kl"]) {
+        Direction::Lower
+    } else if has(&["acc", "reward", "score", "pass", "margin", "mfu"]) {
+        Direction::Higher
+    } else {
+        Direction::Neutral
+    };
+    MetricInfo {
+        id: id.into(),
+        title: id.into(),
+        direction,
+        source: "as its program logs it".into(),
+        exact: lower == "epoch",
+        place: if lower == "epoch" {
+            ChartPlace::Nowhere
+        } else {
+            ChartPlace::Dashboard
+        },
+        ..MetricInfo::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(name: &str) -> String {
+        match Mapping::default().role(name) {
+            Role::Metric(id, _) => id,
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn names_of_known_programs_come_together() {
+        for name in [
+            "loss",
+            "train/loss",
+            "Loss/train",
+            "loss_metrics/global_avg_loss",
+            "train_loss",
+        ] {
+            assert_eq!(id(name), "train/loss", "{name}");
+        }
+        for name in ["eval_loss", "eval/loss", "val_loss", "Loss/val", "val/loss"] {
+            assert_eq!(id(name), "val/loss", "{name}");
+        }
+        assert_eq!(id("train/learning_rate"), "lr");
+        assert_eq!(id("train/rewards/chosen"), "rewards/chosen");
+        assert_eq!(id("eval_rewards/accuracies"), "val/rewards/accuracies");
+        assert_eq!(id("train/global_step"), "Step");
+        assert_eq!(id("num_tokens"), "Tokens");
+        for name in [
+            "eval_runtime",
+            "eval_samples_per_second",
+            "_runtime",
+            "train/train_loss",
+            "",
+        ] {
+            assert_eq!(id(name), "Nothing", "{name}");
+        }
+        assert_eq!(id("MyMetric"), "MyMetric");
+        assert_eq!(
+            known("time_metrics/end_to_end(s)"),
+            Role::Metric("step_ms".into(), 1e3)
+        );
+    }
+
+    #[test]
+    fn a_mapping_comes_before_what_is_known() {
+        let mapping = Mapping::parse(&["step=it".into(), "val/loss=dev".into()]).unwrap();
+        assert_eq!(mapping.role("it"), Role::Step);
+        assert_eq!(mapping.role("dev"), Role::Metric("val/loss".into(), 1.0));
+        let values = [("step".to_string(), 1.0), ("it".to_string(), 2.0)];
+        assert_eq!(mapping.step(&values).unwrap().1, 2.0);
+        assert!(Mapping::parse(&["loss".into()]).is_err());
+    }
+
+    #[test]
+    fn what_is_known_keeps_its_declaration() {
+        assert_eq!(info("grad_norm").label, "grad norm");
+        assert_eq!(info("val/entropy").title, "Validation: token entropy");
+        assert_eq!(info("rewards/margins").direction, Direction::Higher);
+    }
+}

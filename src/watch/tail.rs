@@ -1,0 +1,193 @@
+//! A file that another program writes: what was added since the last look, in bounded pieces. A file that was replaced or cut is
+//! told apart from one that grew.
+
+use crate::base::clock::UnixMillis;
+use crate::base::files::{Identity, open_plain};
+use std::fs::Metadata;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// Most bytes read in one poll.
+pub const AT_ONCE: usize = 1 << 20;
+/// Longest line or record, in bytes; a longer line is left out.
+pub const MAX_LINE: usize = 1 << 20;
+/// Bytes at the beginning by which a file that was written anew is known.
+const HEAD: usize = 256;
+
+/// What happened to the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    None,
+    Grew,
+    /// Another file, or other contents: reading began anew.
+    Replaced,
+}
+
+/// A cursor over a growing file.
+#[derive(Debug)]
+pub struct Tail {
+    path: PathBuf,
+    identity: Option<Identity>,
+    at: u64,
+    head: Vec<u8>,
+    /// Read, and not yet taken.
+    pub buffer: Vec<u8>,
+    /// The rest of a line that is left out stands before the next one.
+    inside_long: bool,
+    /// Lines that were left out.
+    pub left_out: u64,
+}
+
+impl Tail {
+    pub fn new(path: &Path) -> Tail {
+        Tail {
+            path: path.into(),
+            identity: None,
+            at: 0,
+            head: Vec::new(),
+            buffer: Vec::new(),
+            inside_long: false,
+            left_out: 0,
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads at most [`AT_ONCE`] further bytes into the buffer; true where the file has more of them. A file that is not there
+    /// has none.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no plain file.
+    pub fn read(&mut self) -> io::Result<(Change, bool)> {
+        let mut file = match open_plain(&self.path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((Change::None, false)),
+            Err(e) => return Err(e),
+        };
+        let length = file.metadata()?.len();
+        // Of a link, the link's own: a link that is set anew is another file, and its contents tell the rest.
+        let identity = Identity::at(&self.path)?;
+        let mut head = Vec::new();
+        (&mut file).take(HEAD as u64).read_to_end(&mut head)?;
+        let same =
+            self.identity == Some(identity) && length >= self.at && head.starts_with(&self.head);
+        let replaced = self.identity.is_some() && !same;
+        if !same {
+            *self = Tail {
+                identity: Some(identity),
+                left_out: self.left_out,
+                ..Tail::new(&self.path)
+            };
+        }
+        self.head = head;
+        file.seek(SeekFrom::Start(self.at))?;
+        let before = self.buffer.len();
+        file.take(AT_ONCE as u64).read_to_end(&mut self.buffer)?;
+        let grown = self.buffer.len() - before;
+        self.at += grown as u64;
+        let change = match (replaced, grown) {
+            (true, _) => Change::Replaced,
+            (false, 0) => Change::None,
+            (false, _) => Change::Grew,
+        };
+        Ok((change, grown > 0 && self.at < length))
+    }
+
+    /// Complete lines of the buffer, without their ends; what is no UTF-8 in them is replaced.
+    pub fn lines(&mut self) -> Vec<String> {
+        let complete = self
+            .buffer
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .map_or(0, |at| at + 1);
+        let mut lines = Vec::new();
+        for line in self.buffer[..complete].split_inclusive(|b| *b == b'\n') {
+            if std::mem::take(&mut self.inside_long) || line.len() > MAX_LINE {
+                self.left_out += 1;
+                continue;
+            }
+            let text = String::from_utf8_lossy(line);
+            lines.push(text.trim_end_matches(['\n', '\r']).to_string());
+        }
+        self.buffer.drain(..complete);
+        if self.buffer.len() > MAX_LINE {
+            self.buffer.clear();
+            self.inside_long = true;
+        }
+        lines
+    }
+}
+
+/// When a file changed last.
+pub fn changed(path: &Path) -> Option<UnixMillis> {
+    modified(&std::fs::metadata(path).ok()?)
+}
+
+/// The same from what is known of it.
+pub fn modified(meta: &Metadata) -> Option<UnixMillis> {
+    let since = meta
+        .modified()
+        .ok()?
+        .duration_since(std::time::UNIX_EPOCH)
+        .ok()?;
+    Some(UnixMillis(u64::try_from(since.as_millis()).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn append(path: &Path, text: &str) {
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    #[test]
+    fn lines_come_when_they_are_whole_and_a_new_file_begins_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut tail = Tail::new(&path);
+        assert_eq!(tail.read().unwrap(), (Change::None, false));
+        append(&path, "one\r\ntw");
+        assert_eq!(tail.read().unwrap().0, Change::Grew);
+        assert_eq!(tail.lines(), ["one"]);
+        append(&path, "o\n");
+        tail.read().unwrap();
+        assert_eq!(tail.lines(), ["two"]);
+        assert_eq!(tail.read().unwrap(), (Change::None, false));
+        // Longer than before, in the same file: only its beginning tells.
+        std::fs::write(&path, "three\nfour\nfive\n").unwrap();
+        assert_eq!(tail.read().unwrap().0, Change::Replaced);
+        assert_eq!(tail.lines(), ["three", "four", "five"]);
+        std::fs::write(&path, "t").unwrap();
+        assert_eq!(tail.read().unwrap().0, Change::Replaced);
+        assert_eq!(tail.lines(), [""; 0]);
+    }
+
+    #[test]
+    fn a_line_without_end_costs_no_more_than_its_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        append(&path, &"x".repeat(3 * MAX_LINE));
+        append(&path, "\nshort\n");
+        let mut tail = Tail::new(&path);
+        let mut lines = Vec::new();
+        loop {
+            let (_, more) = tail.read().unwrap();
+            lines.extend(tail.lines());
+            assert!(tail.buffer.len() <= MAX_LINE);
+            if !more {
+                break;
+            }
+        }
+        assert_eq!((lines, tail.left_out), (vec!["short".to_string()], 1));
+        assert!(Tail::new(Path::new("/dev/zero")).read().is_err());
+    }
+}

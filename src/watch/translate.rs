@@ -1,0 +1,428 @@
+//! From what a log says to events of the wire: names become ours, metrics are declared before their first value, steps that go back
+//! are a resume, and a log that stays silent is a run that ended.
+
+use super::names::{self, Mapping, Role};
+use super::{Facts, Item};
+use crate::base::clock::UnixMillis;
+use crate::wire::MetricInfo;
+use crate::wire::{Envelope, Event, Num, Outcome, Phase, VERSION, Values};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Different metrics of a run; what comes later is left out.
+const MAX_METRICS: usize = 256;
+/// A log that is silent for so long, and for 20 times the usual pause, is one of a run that ended or hangs.
+const SILENT: Duration = Duration::from_secs(15 * 60);
+
+/// Translates one log, from its beginning.
+#[derive(Debug)]
+pub struct Translator {
+    name: String,
+    format: &'static str,
+    mapping: Mapping,
+    facts: Facts,
+    seq: u64,
+    /// Metric → step of its newest reading.
+    newest: BTreeMap<String, u64>,
+    /// Metrics were left out.
+    too_many: bool,
+    /// `Started` was told.
+    started: bool,
+    finished: bool,
+    step: u64,
+    tokens: u64,
+    /// When the first reading was taken, and the newest.
+    first_t: Option<UnixMillis>,
+    last_t: UnixMillis,
+    events: Vec<Envelope>,
+    /// Readings of one step that are still together: training's and held-out ones.
+    group: Option<Group>,
+}
+
+#[derive(Debug)]
+struct Group {
+    step: u64,
+    t: UnixMillis,
+    train: Values,
+    held_out: Values,
+}
+
+impl Translator {
+    pub fn new(name: &str, format: &'static str, mapping: Mapping) -> Translator {
+        Translator {
+            name: name.into(),
+            format,
+            mapping,
+            facts: Facts::default(),
+            seq: 0,
+            newest: BTreeMap::new(),
+            too_many: false,
+            started: false,
+            finished: false,
+            step: 0,
+            tokens: 0,
+            first_t: None,
+            last_t: UnixMillis::default(),
+            events: Vec::new(),
+            group: None,
+        }
+    }
+
+    /// The events of `items`; a reading without a time was taken when the log `changed`.
+    pub fn translate(&mut self, items: Vec<Item>, changed: UnixMillis) -> Vec<Envelope> {
+        for item in items {
+            match item {
+                Item::Facts(facts) => {
+                    // Told anew when the next reading comes.
+                    if self.facts.absorb(facts) && self.started {
+                        self.close_group();
+                        self.start();
+                    }
+                }
+                Item::Readings { step, t, values } => {
+                    self.readings(step, t.unwrap_or(changed), values)
+                }
+                Item::Restart => {
+                    self.close_group();
+                    self.newest.clear();
+                    if self.started {
+                        self.tokens = 0;
+                        self.step = 0;
+                        self.tell(Event::RolledBack { step: 0 });
+                    }
+                }
+                Item::Ended(well) => self.end(well, ""),
+                Item::Trouble(message) => {
+                    self.close_group();
+                    self.open();
+                    let step = self.step;
+                    self.tell(Event::Warned {
+                        step,
+                        code: "log".into(),
+                        message,
+                        hint: String::new(),
+                    });
+                }
+            }
+        }
+        self.close_group();
+        std::mem::take(&mut self.events)
+    }
+
+    /// What is to be said once everything was read: a silent log's run has ended.
+    pub fn rest(&mut self, now: UnixMillis, changed: UnixMillis) -> Vec<Envelope> {
+        if self.started && !self.finished {
+            let first = self.first_t.unwrap_or(self.last_t);
+            let pause = self
+                .last_t
+                .since(first)
+                .checked_div(u32::try_from(self.seq).unwrap_or(u32::MAX));
+            let patience = SILENT.max(pause.unwrap_or_default().saturating_mul(20));
+            let silence = now.since(changed);
+            if silence > patience {
+                let age = crate::base::human::age(silence);
+                self.end_as(
+                    Outcome::Stopped,
+                    &format!("nothing was written for {age}: it ended, or it hangs"),
+                );
+            }
+        }
+        std::mem::take(&mut self.events)
+    }
+
+    fn readings(&mut self, step: Option<u64>, t: UnixMillis, values: Vec<(String, f64)>) {
+        if names::is_summary(&values) {
+            self.end(true, "");
+            return;
+        }
+        self.first_t.get_or_insert(t);
+        self.last_t = self.last_t.max(t);
+        let own = self
+            .mapping
+            .step(&values)
+            .and_then(|(_, x)| super::json::step_of(*x));
+        let step = step.or(own).unwrap_or(self.step + 1);
+        // Trainers sum up behind their last step.
+        if self.finished && step == self.step {
+            return;
+        }
+        let (mut train, mut held_out) = (Values::new(), Values::new());
+        for (name, x) in values {
+            match self.mapping.role(&name) {
+                Role::Tokens => self.tokens = super::json::step_of(x).unwrap_or(self.tokens),
+                Role::Metric(id, factor) => {
+                    if !self.newest.contains_key(&id) && self.newest.len() >= MAX_METRICS {
+                        self.too_many(&id);
+                        continue;
+                    }
+                    let values = if names::is_held_out(&id) {
+                        &mut held_out
+                    } else {
+                        &mut train
+                    };
+                    values.insert(id, Num(x * factor));
+                }
+                Role::Step | Role::Time | Role::Nothing => {}
+            }
+        }
+        if train.is_empty() && held_out.is_empty() {
+            return;
+        }
+        if self.group.as_ref().is_some_and(|group| group.step != step) {
+            self.close_group();
+        }
+        self.go_back(step, train.keys().chain(held_out.keys()).cloned().collect());
+        let group = self.group.get_or_insert_with(|| Group {
+            step,
+            t,
+            train: Values::new(),
+            held_out: Values::new(),
+        });
+        group.t = t;
+        group.train.extend(train);
+        group.held_out.extend(held_out);
+    }
+
+    /// A metric that was already further: the run went on from an earlier state.
+    fn go_back(&mut self, step: u64, ids: Vec<String>) {
+        let further = ids
+            .iter()
+            .any(|id| self.newest.get(id).is_some_and(|newest| *newest > step));
+        if further {
+            self.close_group();
+            let to = step.saturating_sub(1);
+            self.newest
+                .values_mut()
+                .for_each(|newest| *newest = (*newest).min(to));
+            self.step = self.step.min(to);
+            self.tell(Event::RolledBack { step: to });
+        }
+        let new: Vec<MetricInfo> = ids
+            .iter()
+            .filter(|id| !self.newest.contains_key(*id))
+            .map(|id| names::info(id))
+            .collect();
+        for id in ids {
+            self.newest.insert(id, step);
+        }
+        if !new.is_empty() {
+            self.close_group();
+            self.open();
+            self.tell(Event::MetricsDeclared { metrics: new });
+        }
+    }
+
+    fn too_many(&mut self, id: &str) {
+        if std::mem::replace(&mut self.too_many, true) {
+            return;
+        }
+        let step = self.step;
+        self.open();
+        self.tell(Event::Warned {
+            step,
+            code: "too_many_metrics".into(),
+            message: format!(
+                "the log has more than {MAX_METRICS} metrics: {id} and those after it are left out"
+            ),
+            hint: String::new(),
+        });
+    }
+
+    fn close_group(&mut self) {
+        let Some(group) = self.group.take() else {
+            return;
+        };
+        self.open();
+        let (step, tokens) = (group.step, self.tokens);
+        if !group.train.is_empty() {
+            self.step = step;
+            let values = group.train;
+            self.tell_at(
+                group.t,
+                Event::Stepped {
+                    step,
+                    tokens,
+                    values,
+                },
+            );
+        }
+        if !group.held_out.is_empty() {
+            let evaluated = Event::Evaluated {
+                step,
+                tokens,
+                values: group.held_out,
+                n_windows: 0,
+                whole: true,
+                seconds: 0.0,
+            };
+            self.tell_at(group.t, evaluated);
+        }
+    }
+
+    /// Before the first reading, and where one follows an end.
+    fn open(&mut self) {
+        if self.started && !self.finished {
+            return;
+        }
+        self.finished = false;
+        self.tell(Event::Hello {
+            run: self.name.clone(),
+            engine: self.format.into(),
+            pid: 0,
+            host: "another program".into(),
+        });
+        self.start();
+        let step = self.step;
+        self.tell(Event::PhaseChanged {
+            phase: Phase::Training,
+            step,
+        });
+    }
+
+    fn start(&mut self) {
+        self.started = true;
+        let facts = &self.facts;
+        self.tell(Event::Started {
+            name: facts.name.clone().unwrap_or(self.name.clone()),
+            method: self.format.into(),
+            spec: facts.as_spec(),
+            n_params: facts.n_params.unwrap_or(0),
+            vocab_size: facts.vocab_size.unwrap_or(0),
+            max_steps: facts.max_steps.unwrap_or(0),
+            batch_tokens: 0,
+            epoch_tokens: 0,
+            resumed_from: None,
+            precision: None,
+        });
+    }
+
+    fn end(&mut self, well: bool, message: &str) {
+        let outcome = if well {
+            Outcome::Completed
+        } else {
+            Outcome::Failed
+        };
+        self.end_as(outcome, message);
+    }
+
+    fn end_as(&mut self, outcome: Outcome, message: &str) {
+        self.close_group();
+        if !self.started || self.finished {
+            return;
+        }
+        self.finished = true;
+        let took = self.last_t.since(self.first_t.unwrap_or(self.last_t));
+        self.tell(Event::Finished {
+            outcome,
+            step: self.step,
+            tokens: self.tokens,
+            val_loss: None,
+            best: None,
+            train_loss: None,
+            seconds: took.as_secs_f64(),
+            message: message.into(),
+        });
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.tell_at(self.last_t, event);
+    }
+
+    fn tell_at(&mut self, t: UnixMillis, event: Event) {
+        self.seq += 1;
+        self.events.push(Envelope {
+            v: VERSION,
+            seq: self.seq,
+            t,
+            event,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::RunState;
+
+    fn reading(step: u64, values: &[(&str, f64)]) -> Item {
+        let values = values
+            .iter()
+            .map(|(name, x)| ((*name).to_string(), *x))
+            .collect();
+        Item::Readings {
+            step: Some(step),
+            t: Some(UnixMillis(1_000 * (1 + step))),
+            values,
+        }
+    }
+
+    fn fold(items: Vec<Item>) -> RunState {
+        let mut translator = Translator::new("x", "csv", Mapping::default());
+        RunState::from_events(&translator.translate(items, UnixMillis(5)))
+    }
+
+    #[test]
+    fn readings_become_series_under_our_names() {
+        let facts = Facts {
+            max_steps: Some(40),
+            ..Facts::default()
+        };
+        let state = fold(vec![
+            Item::Facts(facts),
+            reading(10, &[("loss", 3.0)]),
+            reading(10, &[("eval_loss", 3.5), ("grad_norm", f64::NAN)]),
+            reading(20, &[("loss", 2.0), ("num_tokens", 500.0)]),
+            Item::Ended(true),
+        ]);
+        assert_eq!(state.latest("train/loss"), Some(2.0));
+        assert_eq!(state.latest("val/loss"), Some(3.5));
+        assert_eq!((state.step, state.tokens, state.missed), (20, 500, 0));
+        assert_eq!(state.progress(), Some(0.5));
+        assert_eq!(state.word(), "completed");
+        assert_eq!(state.metrics.len(), 3);
+    }
+
+    #[test]
+    fn steps_that_go_back_are_a_resume_and_a_restart_begins_anew() {
+        let went = |step| reading(step, &[("loss", step as f64)]);
+        let state = fold((1..=10).chain(6..=8).map(went).collect());
+        let points: Vec<f64> = state.series["train/loss"]
+            .recent()
+            .map(|p| p.value)
+            .collect();
+        assert_eq!(points, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        let state = fold(vec![went(7), Item::Restart, went(1)]);
+        assert_eq!(state.series["train/loss"].len(), 1);
+    }
+
+    #[test]
+    fn a_silent_log_ends_and_one_that_goes_on_begins_again() {
+        let mut translator = Translator::new("x", "csv", Mapping::default());
+        let mut events =
+            translator.translate(vec![reading(1, &[("loss", 1.0)])], UnixMillis(2_000));
+        events.extend(translator.rest(UnixMillis(60_000), UnixMillis(2_000)));
+        assert!(RunState::from_events(&events).running());
+        events.extend(translator.rest(UnixMillis(3_600_000), UnixMillis(2_000)));
+        let state = RunState::from_events(&events);
+        assert!(
+            state
+                .finished
+                .unwrap()
+                .message
+                .contains("nothing was written")
+        );
+        events.extend(
+            translator.translate(vec![reading(2, &[("loss", 1.0)])], UnixMillis(9_000_000)),
+        );
+        assert!(RunState::from_events(&events).running());
+    }
+
+    #[test]
+    fn metrics_are_bounded() {
+        let many = (0..400)
+            .map(|i| reading(1, &[(&format!("m{i}"), 1.0)]))
+            .collect();
+        let state = fold(many);
+        assert_eq!((state.series.len(), state.n_warnings), (MAX_METRICS, 1));
+    }
+}

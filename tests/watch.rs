@@ -1,0 +1,396 @@
+//! Logs of other programs, as `llmtui watch` reads them. The files of tests/watch/logs were written by those programs themselves
+//! (tests/watch/make.py): transformers 5.23, TRL 1.16, tensorboard 2.21 and wandb 0.31.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
+
+use llmtui::base::clock::{ManualClock, UnixMillis};
+use llmtui::run::RunState;
+use llmtui::watch::{Mapping, Watched, find};
+use llmtui::wire::Envelope;
+use proptest::prelude::*;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn logs(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/watch/logs")
+        .join(name)
+}
+
+/// The clock stands when the log was written: nothing is silent.
+fn now_at(path: &Path) -> u64 {
+    let modified = std::fs::metadata(path).unwrap().modified().unwrap();
+    modified
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64
+}
+
+fn watched(path: &Path, format: Option<&str>, map: &[&str]) -> Watched {
+    let found = find(path, format).unwrap();
+    let now = now_at(&found.path);
+    let map: Vec<String> = map.iter().map(|word| (*word).to_string()).collect();
+    Watched::open(
+        found,
+        Mapping::parse(&map).unwrap(),
+        Box::new(ManualClock::at(now)),
+    )
+}
+
+/// Everything there is now.
+fn drain(watched: &mut Watched) -> Vec<Envelope> {
+    let mut events = Vec::new();
+    loop {
+        let news = watched.poll().unwrap();
+        events.extend(news.events);
+        if !news.more {
+            return events;
+        }
+    }
+}
+
+fn fold(path: &Path, format: Option<&str>, map: &[&str]) -> RunState {
+    let mut watched = watched(path, format, map);
+    let state = RunState::from_events(&drain(&mut watched));
+    assert_eq!((state.missed, state.unknown), (0, 0));
+    state
+}
+
+fn points(state: &RunState, id: &str) -> Vec<(u64, f64)> {
+    let series = state
+        .series
+        .get(id)
+        .unwrap_or_else(|| panic!("{id} is not among {:?}", state.series.keys()));
+    series.recent().map(|p| (p.step, p.value)).collect()
+}
+
+/// What the trainer's own state says.
+fn history(file: &str, key: &str) -> Vec<(u64, f64)> {
+    let text = std::fs::read_to_string(logs(file)).unwrap();
+    let state: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let entries = state["log_history"].as_array().unwrap();
+    entries
+        .iter()
+        .filter_map(|e| Some((e["step"].as_u64()?, e[key].as_f64()?)))
+        .collect()
+}
+
+#[test]
+fn a_trainers_state_its_callback_and_its_tensorboard_say_the_same() {
+    let truth = [
+        ("train/loss", "loss"),
+        ("val/loss", "eval_loss"),
+        ("grad_norm", "grad_norm"),
+        ("lr", "learning_rate"),
+    ];
+    for (path, format) in [("hf", "trainer_state"), ("hf", "jsonl"), ("hf", "tfevents")] {
+        let state = fold(&logs(path), Some(format), &[]);
+        for (id, key) in truth {
+            let (read, told) = (points(&state, id), history("hf/trainer_state.json", key));
+            assert_eq!(read.len(), told.len(), "{format}: {id}");
+            for ((step, x), (at, y)) in read.into_iter().zip(told) {
+                // TensorBoard keeps single precision.
+                assert!(
+                    step == at && (x - y).abs() <= 1e-7 * y.abs(),
+                    "{format}: {id} at {step}: {x} for {y}"
+                );
+            }
+        }
+        assert_eq!(state.word(), "completed", "{format}");
+        assert_eq!(state.step, 60, "{format}");
+        assert!(
+            !state
+                .series
+                .keys()
+                .any(|id| id.contains("runtime") || id.contains("per_second")),
+            "{format}"
+        );
+    }
+    let state = fold(&logs("hf"), Some("jsonl"), &[]);
+    let head = state.head.as_ref().unwrap();
+    assert_eq!(
+        (head.max_steps, head.vocab_size, head.n_params),
+        (60, 64, 14_432)
+    );
+    assert_eq!((state.settings["lr"], state.warmup_steps()), (5e-3, 6));
+    // The times are those of the callback: a pace can be told.
+    assert!(state.pace.step_ms().is_some());
+}
+
+#[test]
+fn a_preference_run_keeps_its_readings() {
+    let state = fold(&logs("trl"), None, &[]);
+    for (id, key) in [
+        ("rewards/accuracies", "rewards/accuracies"),
+        ("mean_token_accuracy", "mean_token_accuracy"),
+        ("entropy", "entropy"),
+    ] {
+        assert_eq!(
+            points(&state, id),
+            history("trl/checkpoint-20/trainer_state.json", key)
+        );
+    }
+    let (_, tokens) = *history("trl/checkpoint-20/trainer_state.json", "num_tokens")
+        .last()
+        .unwrap();
+    assert_eq!((state.step, state.tokens as f64), (20, tokens));
+}
+
+#[test]
+fn scalars_of_a_summary_writer_are_read_and_the_rest_is_not() {
+    let state = fold(&logs("tb"), None, &[]);
+    let loss = points(&state, "train/loss");
+    assert_eq!((loss.len(), loss[49].0), (50, 98));
+    assert!((loss[49].1 - 4.0 * 0.98f64.powi(98)).abs() < 1e-7);
+    assert_eq!(points(&state, "val/loss").len(), 50);
+    assert!(points(&state, "odd")[0].1.is_nan());
+    assert_eq!(state.series.len(), 3);
+}
+
+#[test]
+fn an_offline_run_of_wandb_is_read_with_its_configuration() {
+    let state = fold(&logs("wandb"), None, &[]);
+    let loss = points(&state, "train/loss");
+    assert_eq!(loss.len(), 81);
+    assert!((loss[79].1 - 5.0 * 0.99f64.powi(79)).abs() < 1e-12 && loss[79].0 == 158);
+    assert!(loss[80].1.is_nan());
+    assert_eq!(points(&state, "val/loss").len(), 4);
+    assert_eq!(points(&state, "nested/a")[79], (158, 79.0));
+    let head = state.head.as_ref().unwrap();
+    assert_eq!(
+        (head.max_steps, state.settings["lr"], state.warmup_steps()),
+        (160, 3e-4, 10)
+    );
+    assert_eq!(state.word(), "completed");
+}
+
+#[test]
+fn tables_and_lines_of_ones_own_are_read_with_a_mapping() {
+    let dir = tempfile::tempdir().unwrap();
+    let csv = dir.path().join("metrics.csv");
+    std::fs::write(
+        &csv,
+        "epoch,step,train_loss,val_loss\n0,49,2.5,\n0,49,,2.7\n0,99,2.0,\n",
+    )
+    .unwrap();
+    let state = fold(dir.path(), None, &[]);
+    assert_eq!(points(&state, "train/loss"), [(49, 2.5), (99, 2.0)]);
+    assert_eq!(points(&state, "val/loss"), [(49, 2.7)]);
+    let own = dir.path().join("own.csv");
+    std::fs::write(&own, "it;nll;\"dev; nll\"\n1;3.5;4\n2;nan;4.5\n").unwrap();
+    let state = fold(
+        &own,
+        Some("csv"),
+        &["step=it", "train/loss=nll", "val/loss=dev; nll"],
+    );
+    assert_eq!(points(&state, "val/loss"), [(1, 4.0), (2, 4.5)]);
+    assert!(points(&state, "train/loss")[1].1.is_nan());
+    let lines = dir.path().join("own.jsonl");
+    std::fs::write(
+        &lines,
+        "{\"it\": 3, \"m\": {\"nll\": Infinity}, \"when\": 1700000000}\n",
+    )
+    .unwrap();
+    let state = fold(
+        &lines,
+        Some("jsonl"),
+        &["step=it", "train/loss=m/nll", "time=when"],
+    );
+    assert_eq!(
+        (state.step, state.last_t),
+        (3, UnixMillis(1_700_000_000_000))
+    );
+}
+
+#[test]
+fn a_log_that_grows_is_followed_and_one_written_anew_begins_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("train.log");
+    let line = |step: u32| {
+        format!(
+            "step {step:05}/00100 ({step}.00%) | loss: {:.4} | dt: 10.0ms\n",
+            5.0 - f64::from(step) * 0.01
+        )
+    };
+    std::fs::write(&path, (1..=30).map(line).collect::<String>()).unwrap();
+    let mut log = watched(dir.path(), None, &[]);
+    let mut events = drain(&mut log);
+    assert_eq!(RunState::from_events(&events).step, 30);
+    let add = |text: &str| {
+        use std::io::Write;
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    };
+    // Half a line is none.
+    add("step 00031/00100 (31.00%) | lo");
+    events.extend(drain(&mut log));
+    assert_eq!(RunState::from_events(&events).step, 30);
+    add("ss: 1.5 | dt: 10.0ms\n");
+    events.extend(drain(&mut log));
+    let state = RunState::from_events(&events);
+    assert_eq!(
+        (state.latest("train/loss"), state.latest("step_ms")),
+        (Some(1.5), Some(10.0))
+    );
+    assert_eq!(state.progress(), Some(0.31));
+    // Resumed from step 20 into the same file, then started anew.
+    add(&line(21));
+    events.extend(drain(&mut log));
+    assert_eq!(
+        points(&RunState::from_events(&events), "train/loss").len(),
+        21
+    );
+    std::fs::write(&path, line(1)).unwrap();
+    events.extend(drain(&mut log));
+    assert_eq!(
+        points(&RunState::from_events(&events), "train/loss"),
+        [(1, 4.99)]
+    );
+}
+
+#[test]
+fn nothing_is_written_and_what_is_no_log_is_said_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = find(&dir.path().join("gone"), None)
+        .unwrap_err()
+        .to_string();
+    assert!(missing.contains("gone"), "{missing}");
+    let empty = find(dir.path(), None).unwrap_err().to_string();
+    assert!(
+        empty.contains("no log in") && empty.contains("trainer_state"),
+        "{empty}"
+    );
+    // Documents are no log, and neither is a pickle.
+    std::fs::write(
+        dir.path().join("train.jsonl"),
+        "{\"text\": \"step 1 loss 2\"}\n",
+    )
+    .unwrap();
+    std::fs::write(
+        dir.path().join("notes.txt"),
+        "the first step took 3 minutes\n",
+    )
+    .unwrap();
+    std::fs::write(dir.path().join("training_args.bin"), b"\x80\x04.").unwrap();
+    assert!(find(dir.path(), None).is_err());
+    assert!(find(&dir.path().join("training_args.bin"), None).is_err());
+    assert!(find(Path::new("/dev/zero"), None).is_err());
+    assert!(
+        find(dir.path(), Some("tape"))
+            .unwrap_err()
+            .to_string()
+            .contains("tape")
+    );
+}
+
+#[test]
+fn damage_is_named_and_what_stands_before_it_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    for (folder, name) in [("tb", "x.tfevents.1"), ("wandb", "x.wandb")] {
+        let from = find(&logs(folder), None).unwrap().path;
+        let mut bytes = std::fs::read(&from).unwrap();
+        let whole = fold(&from, None, &[]).series["train/loss"].len();
+        let at = bytes.len() * 3 / 4;
+        bytes[at] ^= 0x20;
+        let path = dir.path().join(name);
+        std::fs::write(&path, &bytes).unwrap();
+        let state = fold(&path, None, &[]);
+        let kept = state.series["train/loss"].len();
+        assert!(kept > 0 && kept < whole, "{folder}: {kept} of {whole}");
+        let told = state.log.iter().any(|line| line.text.contains("checksum"));
+        assert!(told, "{folder}: {:?}", state.log);
+        // Cut short it is only not finished.
+        bytes[at] ^= 0x20;
+        bytes.truncate(at);
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(fold(&path, None, &[]).n_warnings, 0, "{folder}");
+    }
+}
+
+/// Reads a file in every format; whatever it holds, that ends and no event is lost.
+fn survives(bytes: &[u8]) {
+    let dir = tempfile::tempdir().unwrap();
+    for (format, name) in [
+        ("trainer_state", "trainer_state.json"),
+        ("tfevents", "events.out.tfevents.1"),
+        ("wandb", "run.wandb"),
+        ("jsonl", "a.jsonl"),
+        ("csv", "a.csv"),
+        ("text", "a.log"),
+    ] {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let state = fold(&path, Some(format), &[]);
+        assert!(state.series.len() <= 256);
+        let _ = find(&path, None);
+    }
+}
+
+fn samples() -> Vec<Vec<u8>> {
+    let files = ["hf/trainer_state.json", "hf/llmtui.jsonl"].map(logs);
+    let found = [logs("tb"), logs("wandb")].map(|path| find(&path, None).unwrap().path);
+    files
+        .iter()
+        .chain(&found)
+        .map(|path| std::fs::read(path).unwrap())
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..2_000)) {
+        survives(&bytes);
+    }
+
+    #[test]
+    fn damaged_logs_are_survived(which in 0usize..4, edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20), cut in any::<prop::sample::Index>()) {
+        let mut bytes = samples().swap_remove(which);
+        for (at, byte) in edits {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        bytes.truncate(cut.index(bytes.len()).max(1));
+        survives(&bytes);
+    }
+}
+
+fn llmtui(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_llmtui"))
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_verb_sums_up_prints_events_and_the_callback() {
+    let path = logs("hf");
+    let path = path.to_str().unwrap();
+    let out = llmtui(&["watch", path]);
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(0), "{text}");
+    for phrase in [
+        "completed at step 60 of 60",
+        "train/loss",
+        "val/loss",
+        "grad_norm",
+    ] {
+        assert!(text.contains(phrase), "{phrase}: {text}");
+    }
+    let out = llmtui(&["watch", path, "--json", "--follow"]);
+    let text = String::from_utf8(out.stdout).unwrap();
+    let events: Vec<Envelope> = text
+        .lines()
+        .map(|line| llmtui::wire::decode_envelope(line).unwrap())
+        .collect();
+    assert_eq!(RunState::from_events(&events).step, 60);
+    let callback = String::from_utf8(llmtui(&["watch", "--callback"]).stdout).unwrap();
+    assert!(callback.contains("class LlmtuiLog(TrainerCallback)") && callback.lines().count() < 30);
+    let refused = llmtui(&["watch", "/nowhere"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
