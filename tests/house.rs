@@ -76,11 +76,13 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     ("report", &["run", "diagnosis", "tasks", "pipeline"]),
     ("pipeline", &["run", "spec", "embed"]),
+    ("guide", &["plan", "spec", "run", "diagnosis", "embed"]),
     ("link", &["run", "wire"]),
     (
         "ui",
         &[
             "link",
+            "guide",
             "advisor",
             "run",
             "diagnosis",
@@ -99,6 +101,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         &[
             "ui",
             "link",
+            "guide",
             "advisor",
             "engine",
             "tasks",

@@ -21,6 +21,7 @@ pub mod exit;
 mod export;
 mod finding;
 mod gc;
+mod guide;
 mod headless;
 mod home;
 mod import;
@@ -29,6 +30,7 @@ mod inspect;
 mod ladder;
 mod logs;
 mod memory;
+mod merge;
 mod model;
 mod model_ref;
 mod new;
@@ -144,12 +146,14 @@ enum Verb {
     Rm(rm::Args),
     Gc(gc::Args),
     Diagnose(diagnose::Args),
+    Guide(guide::Args),
     Report(report::Args),
     Chat(chat::Args),
     Model(model::Args),
     Inspect(inspect::Args),
     Export(export::Args),
     Quantize(quantize::Args),
+    Merge(merge::Args),
     Score(score::Args),
     Eval(eval::Args),
     Card(card::Args),
@@ -219,12 +223,14 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Rm(args) => rm::run(&args, &cx),
         Verb::Gc(args) => gc::run(&args, &cx),
         Verb::Diagnose(args) => diagnose::run(&args, &cx),
+        Verb::Guide(args) => guide::run(&args, &cx),
         Verb::Report(args) => report::run(&args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::Model(args) => model::run(&args, &cx),
         Verb::Inspect(args) => inspect::run(&args, &cx),
         Verb::Export(args) => export::run(&args, &cx),
         Verb::Quantize(args) => quantize::run(&args, &cx),
+        Verb::Merge(args) => merge::run(&args, &cx),
         Verb::Score(args) => score::run(&args, &cx),
         Verb::Eval(args) => eval::run(&args, &cx),
         Verb::Card(args) => card::run(&args, &cx),
