@@ -45,6 +45,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "engine",
         &[
+            "tasks",
+            "hub",
             "models",
             "spec",
             "methods",

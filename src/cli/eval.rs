@@ -12,8 +12,9 @@ use crate::base::text::one_line;
 use crate::data::tokenizer;
 use crate::engine::checkpoint::Manifest;
 use crate::models::{ModelSource, Parts};
-use crate::tasks::{self, Outcome, Prepared, Progress, Request, Run, Subject, TaskError};
+use crate::tasks::{self, Loaded, Outcome, Prepared, Progress, Request, Run, TaskError};
 use std::io::{IsTerminal, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -222,7 +223,7 @@ fn ask(
     let folder = args
         .out
         .join(format!("{plain}-{}", &model.fingerprint[..8]));
-    let mut subject: Option<Subject> = None;
+    let mut held: Option<Loaded> = None;
     for (at, task) in prepared.iter().enumerate() {
         let request = Request {
             prepared: task,
@@ -232,14 +233,18 @@ fn ask(
         };
         let mut run = Run::open(request).map_err(|e| failed(&e))?;
         if !run.is_whole() {
-            let loaded = match &mut subject {
+            let loaded = match &mut held {
                 Some(loaded) => loaded,
-                None => subject.insert(load(&model.path)?),
+                None => held.insert(load(&model.path)?),
             };
-            model.begins_with = Some(loaded.begins_with());
+            let mut subject = loaded.subject();
+            model.begins_with = Some(subject.begins_with());
             let name = format!("{} · {}", model.name, task.task.config().name);
             let mut teller = Teller::new(cx, name);
-            let asked = run.ask(loaded, &mut |progress| teller.tell(progress));
+            let asked = run.ask(&mut subject, &mut |progress| {
+                teller.tell(progress);
+                ControlFlow::Continue(())
+            });
             teller.end();
             match asked {
                 Ok(()) => {}
@@ -255,7 +260,7 @@ fn ask(
     Ok(refused)
 }
 
-fn load(path: &Path) -> anyhow::Result<Subject> {
+fn load(path: &Path) -> anyhow::Result<Loaded> {
     let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
     let source = ModelSource::open(path).map_err(|e| yours(e.to_string(), e.hint()))?;
     if source.config().is_reward_model() {
@@ -267,8 +272,8 @@ fn load(path: &Path) -> anyhow::Result<Subject> {
     }
     let tokenizer = tokenizer::load(path, &Child::of_this_program())
         .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it"))?;
-    let subject = Subject::load(&source, tokenizer);
-    Ok(subject.map_err(|e| yours(e.to_string(), e.hint()))?)
+    let loaded = Loaded::load(&source, tokenizer);
+    Ok(loaded.map_err(|e| yours(e.to_string(), e.hint()))?)
 }
 
 /// Says how far a task is: on one line of a terminal, elsewhere every ten seconds.

@@ -184,10 +184,18 @@ impl Progress {
 }
 
 fn evaluated(step: u64, values: &Values) -> Vec<String> {
-    let known = [("val loss", "val/loss"), ("pass@1", "eval/pass@1")];
-    let told = known.into_iter().filter_map(|(word, id)| {
-        let value = human::number(values.get(id)?.0);
-        Some(format!("step {}  {word} {value}", human::grouped(step)))
+    let word = |id: &str| match id {
+        "val/loss" => Some("val loss".to_string()),
+        // What answers are worth, and tasks by their names.
+        id => id.strip_prefix("eval/").map(one_line),
+    };
+    let told = values.iter().filter_map(|(id, value)| {
+        let value = human::number(value.0);
+        Some(format!(
+            "step {}  {} {value}",
+            human::grouped(step),
+            word(id)?
+        ))
     });
     told.collect()
 }

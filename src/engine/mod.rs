@@ -25,6 +25,7 @@ pub mod rollouts;
 mod sample;
 mod state;
 mod step;
+mod tasks;
 mod telemetry;
 mod train;
 pub mod update;

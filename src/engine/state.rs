@@ -51,6 +51,9 @@ pub struct Progress {
     /// Steps at which the last evaluation, sample and save were done: a resume does not repeat them.
     pub evaluated_at: Option<u64>,
     pub sampled_at: Option<u64>,
+    /// Step at which tasks were asked last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_at: Option<u64>,
     pub adjustments: Adjustments,
     /// Micro-steps whose batches are passed over: first, and one after the last; in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]

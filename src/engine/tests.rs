@@ -20,6 +20,7 @@ mod preferences;
 mod rescue;
 mod resume;
 mod rollouts;
+mod tasks;
 
 const BASE: &[&str] = &[
     "model.n_layer=1",

@@ -12,6 +12,7 @@ use super::prepare::{self, start_event};
 use super::probing::Spectra;
 use super::rescue::Taken;
 use super::step::Stepper;
+use super::tasks::Tasks;
 use super::{EngineError, EngineJob, Summary, preflight};
 use crate::metrics::id;
 use crate::wire::{Event, Outcome, Phase};
@@ -31,6 +32,7 @@ struct Trainer<'a, 'p> {
     stepper: Stepper,
     checkpoints: Checkpoints,
     spectra: Spectra,
+    tasks: Tasks,
     summary: &'a mut Summary,
 }
 
@@ -41,12 +43,14 @@ pub(super) fn begin(
     summary: &mut Summary,
 ) -> Result<Outcome, EngineError> {
     summary.progress.step = prepare::begun_at(job);
+    let tasks = Tasks::read(job)?;
     let (cx, stepper, checkpoints) = prepare::prepare(job, port)?;
     let mut trainer = Trainer {
         cx,
         stepper,
         checkpoints,
         spectra: Spectra::default(),
+        tasks,
         summary,
     };
     trainer.summarize();
@@ -73,6 +77,7 @@ pub(super) fn begin(
     if rollouts.is_some() {
         metrics.retain(|metric| !NOT_OF_ANSWERS.contains(&metric.id.as_str()));
     }
+    metrics.extend(trainer.tasks.declarations());
     metrics.extend(trainer.stepper.declarations());
     cx.port.emit(Event::MetricsDeclared { metrics });
     if job.resume {
@@ -98,6 +103,17 @@ impl Trainer<'_, '_> {
                 Flow::Continue => {}
                 Flow::Stop => return Ok(Outcome::Stopped),
                 Flow::SaveAndStop => return self.save_and_stop(),
+            }
+            if self.tasks.are_due(&self.cx) {
+                self.tasks.ask(&mut self.cx)?;
+                let broken_off = self.tasks.are_due(&self.cx);
+                if broken_off && self.cx.port.stop_is_waiting() {
+                    // Asked again at a resume.
+                    if self.cx.port.stop_flag() {
+                        return self.save_and_stop();
+                    }
+                    continue;
+                }
             }
             let (step, done) = (self.cx.step(), &self.cx.state.progress);
             // Where answers begin is what their rise is measured against.

@@ -102,6 +102,14 @@ pub struct EvalConfig {
     /// always covers the whole split. Default: the whole split every time.
     #[schemars(range(min = 1))]
     pub batches: Option<usize>,
+    /// Evaluation tasks that the weights are asked during training: names (`llmtui eval --list`) or .yaml files. Their curves are
+    /// `eval/NAME`.
+    pub tasks: Vec<String>,
+    /// Ask only the first rows of each task.
+    #[schemars(range(min = 1))]
+    pub task_limit: usize,
+    /// Ask tasks every this many steps, besides before the first one and after the last; 0: at each quarter of the run.
+    pub task_every: u64,
 }
 
 /// Text samples during training.
@@ -262,6 +270,9 @@ impl Default for EvalConfig {
         EvalConfig {
             every: 250,
             batches: Some(20),
+            tasks: Vec::new(),
+            task_limit: 100,
+            task_every: 0,
         }
     }
 }

@@ -476,6 +476,19 @@ pub(super) fn absolute(mut config: RunConfig, base: &Path) -> RunConfig {
         std::path::absolute(&full).unwrap_or(full)
     });
     config.train.from.iter_mut().for_each(fix);
+    // A task's name is no path; one by a file ends with its ending.
+    for task in config
+        .eval
+        .tasks
+        .iter_mut()
+        .filter(|task| task.ends_with(".yaml"))
+    {
+        let full = base.join(&*task);
+        *task = std::path::absolute(&full)
+            .unwrap_or(full)
+            .display()
+            .to_string();
+    }
     if let TokenizerConfig::File(file) = &mut config.data.tokenizer {
         fix(&mut file.path);
     }

@@ -35,7 +35,7 @@ impl std::fmt::Display for Misfit {
     }
 }
 
-impl Subject {
+impl Subject<'_> {
     /// A text that begins from nothing, with what the tokenizer's own file puts in front of texts.
     pub(super) fn framed(&self, text: &str) -> Result<Vec<u32>, DataError> {
         let ids = self.tokenizer.encode(text)?;

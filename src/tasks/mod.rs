@@ -25,7 +25,7 @@ pub use kept::kept;
 pub use list::{Listed, list, load};
 pub use record::Record;
 pub use run::{Outcome, Progress, Request, Run};
-pub use subject::{Subject, fingerprint};
+pub use subject::{Loaded, Subject, fingerprint};
 pub use summary::{Reading, Summary, summarize};
 pub use task::{Prepared, Task};
 

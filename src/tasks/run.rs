@@ -11,6 +11,7 @@ use super::subject::Subject;
 use super::task::{Prepared, hex};
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// Items are sorted by so many of their first tokens: beginnings that are worth reading once.
@@ -102,14 +103,14 @@ impl<'a> Run<'a> {
         self.records.len() == self.request.prepared.items.len()
     }
 
-    /// Asks what is left.
+    /// Asks what is left; `tell` may break it off, and what was answered by then is kept.
     ///
     /// # Errors
     /// Items that the tokenizer or the context cannot hold, the disk, the model.
     pub fn ask(
         &mut self,
         subject: &mut Subject,
-        tell: &mut dyn FnMut(Progress),
+        tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<(), TaskError> {
         let done: HashSet<usize> = self.records.iter().map(|record| record.item).collect();
         let items = &self.request.prepared.items;
@@ -124,7 +125,7 @@ impl<'a> Run<'a> {
         &mut self,
         subject: &mut Subject,
         left: &[&Item],
-        tell: &mut dyn FnMut(Progress),
+        tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<(), TaskError> {
         let name = self.request.prepared.task.config().name.clone();
         let works = left.iter().map(|item| Work::new(subject, &name, item));
@@ -144,7 +145,9 @@ impl<'a> Run<'a> {
             let (part, others) = rest.split_at(score::fitting(subject, rest));
             self.keep(score::score(subject, part)?)?;
             work += part.iter().map(Work::tokens).sum::<usize>();
-            tell(self.progress(work, of_work));
+            if tell(self.progress(work, of_work)).is_break() {
+                break;
+            }
             rest = others;
         }
         Ok(())
@@ -154,14 +157,16 @@ impl<'a> Run<'a> {
         &mut self,
         subject: &mut Subject,
         left: &[&Item],
-        tell: &mut dyn FnMut(Progress),
+        tell: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<(), TaskError> {
         let task = &self.request.prepared.task;
         let mut work = 0;
         for part in left.chunks(SIDE_BY_SIDE) {
             self.keep(answers::write(subject, task, part)?)?;
             work += part.len();
-            tell(self.progress(work, left.len()));
+            if tell(self.progress(work, left.len())).is_break() {
+                break;
+            }
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The model that is asked, with its tokenizer; and the fingerprint of its files.
+//! The model that is asked, from files or while it trains; and the fingerprint of its files.
 
 use super::error::TaskError;
 use super::task::hex;
@@ -9,10 +9,36 @@ use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// A loaded model.
-pub struct Subject {
-    pub(super) model: Model,
-    pub(super) tokenizer: Tokenizer,
+/// A model read from files, with its tokenizer.
+pub struct Loaded {
+    model: Model,
+    tokenizer: Tokenizer,
+    ends: Vec<u32>,
+}
+
+impl Loaded {
+    /// Loads a model for inference; `tokenizer` is its own.
+    ///
+    /// # Errors
+    /// Its weights cannot be read.
+    pub fn load(source: &ModelSource, tokenizer: Tokenizer) -> Result<Loaded, SourceError> {
+        Ok(Loaded {
+            model: source.load_for_inference()?,
+            ends: source.ends(),
+            tokenizer,
+        })
+    }
+
+    /// To be asked.
+    pub fn subject(&mut self) -> Subject<'_> {
+        Subject::new(&mut self.model, &self.tokenizer, &self.ends)
+    }
+}
+
+/// The model that is asked.
+pub struct Subject<'a> {
+    pub(super) model: &'a mut Model,
+    pub(super) tokenizer: &'a Tokenizer,
     /// What the tokenizer's own file puts in front of a text.
     pub(super) lead: Vec<u32>,
     /// What stands for nothing before a continuation: the token that begins texts, or the one that ends them.
@@ -21,23 +47,19 @@ pub struct Subject {
     pub(super) ends: Vec<u32>,
 }
 
-impl Subject {
-    /// Loads a model for inference; `tokenizer` is its own.
-    ///
-    /// # Errors
-    /// Its weights cannot be read.
-    pub fn load(source: &ModelSource, tokenizer: Tokenizer) -> Result<Subject, SourceError> {
-        let model = source.load_for_inference()?;
-        let mut ends = source.ends();
+impl<'a> Subject<'a> {
+    /// `ends`: tokens that end an answer, besides the tokenizer's own.
+    pub fn new(model: &'a mut Model, tokenizer: &'a Tokenizer, ends: &[u32]) -> Subject<'a> {
+        let mut ends = ends.to_vec();
         ends.extend(tokenizer.eos());
         ends.retain(|id| (*id as usize) < model.shape().vocab_size);
-        Ok(Subject {
+        Subject {
             lead: tokenizer.frame().0,
             prefix: tokenizer.bos().or(tokenizer.eos()),
             ends,
             model,
             tokenizer,
-        })
+        }
     }
 
     /// The token in front of texts, in words.

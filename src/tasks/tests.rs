@@ -7,6 +7,7 @@ use crate::data::source::{ReadContext, SourceConfig};
 use crate::data::tokenizer;
 use crate::models::ModelSource;
 use serde_json::Value;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 fn oracle() -> PathBuf {
@@ -18,7 +19,7 @@ fn expected() -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-fn subject() -> Subject {
+fn subject() -> Loaded {
     let path = oracle().join("model");
     let source = ModelSource::open(&path).unwrap();
     // The fixture is ours: no child process is needed to read it.
@@ -29,7 +30,7 @@ fn subject() -> Subject {
         ..Default::default()
     };
     let tokenizer = tokenizer::Tokenizer::from_json(&json).unwrap();
-    Subject::load(&source, tokenizer.with_marks(marks).unwrap()).unwrap()
+    Loaded::load(&source, tokenizer.with_marks(marks).unwrap()).unwrap()
 }
 
 /// A shipped task on the rows of the fixture.
@@ -55,7 +56,8 @@ fn answered(prepared: &Prepared, folder: &Path) -> Outcome {
     };
     let mut run = Run::open(request).unwrap();
     if !run.is_whole() {
-        run.ask(&mut subject(), &mut |_| {}).unwrap();
+        run.ask(&mut subject().subject(), &mut |_| ControlFlow::Continue(()))
+            .unwrap();
     }
     run.finish()
 }
@@ -198,7 +200,7 @@ fn a_text_is_read_in_windows_and_each_of_its_tokens_is_predicted_once() {
     let prepared = task.prepare(None, &ReadContext::default()).unwrap();
     let outcome = answered(&prepared, dir.path());
     let scores = &outcome.records[0].scores;
-    let tokens = subject().tokenizer.encode(&text).unwrap().len();
+    let tokens = subject().subject().tokenizer.encode(&text).unwrap().len();
     assert!(tokens > 320, "{tokens} tokens are fewer than two windows");
     assert_eq!(
         (scores["tokens"], scores["bytes"]),

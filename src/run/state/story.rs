@@ -97,13 +97,25 @@ impl RunState {
                 seconds,
                 ..
             } => {
-                let loss = values.get("val/loss").map_or(f64::NAN, |x| x.0);
+                let Some(loss) = values.get("val/loss") else {
+                    let told = values.iter().map(|(id, value)| {
+                        let name = id.strip_prefix("eval/").unwrap_or(id);
+                        format!("{} {}", text::one_line(name), human::number(value.0))
+                    });
+                    let told: Vec<String> = told.collect();
+                    return Some(Line::info(format!(
+                        "step {}: {} over {}, {seconds:.1} s",
+                        human::grouped(*step),
+                        told.join(", "),
+                        human::grouped(*n_windows)
+                    )));
+                };
                 let part = if *whole {
                     "the whole split".into()
                 } else {
                     format!("{} windows", human::grouped(*n_windows))
                 };
-                let (step, loss) = (human::grouped(*step), human::number(loss));
+                let (step, loss) = (human::grouped(*step), human::number(loss.0));
                 Line::info(format!(
                     "step {step}: validation loss {loss} over {part}, {seconds:.1} s"
                 ))

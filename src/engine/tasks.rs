@@ -1,0 +1,185 @@
+//! Evaluation tasks while a model trains (`eval.tasks`): the weights of that moment are asked what `llmtui eval` would ask a checkpoint.
+//! Rows are read before the first step, so that what cannot be had is known then. Answers stay in the run's folder under `evals/`.
+
+use super::context::RunContext;
+use super::due::is_due;
+use super::{EngineError, EngineJob};
+use crate::base::files::sync_dir;
+use crate::base::text::one_line;
+use crate::data::source::ReadContext;
+use crate::hub::HubConfig;
+use crate::spec::EvalConfig;
+use crate::tasks::{self, Kind, Prepared, Request, Run, Subject, TaskError};
+use crate::wire::{ChartPlace, Direction, Event, MetricInfo, Num, Phase, Values};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+/// The tasks of a run, with their rows.
+pub(super) struct Tasks {
+    prepared: Vec<Prepared>,
+    folder: PathBuf,
+}
+
+/// Id of the metric of a task.
+fn metric_id(task: &str) -> String {
+    format!("eval/{task}")
+}
+
+/// Steps that are evaluated by tasks: every so many, or at the quarters; before the first step in any case, because a rise or a
+/// drop is measured against it.
+pub(super) fn are_due(
+    step: u64,
+    config: &EvalConfig,
+    max_steps: u64,
+    done_at: Option<u64>,
+) -> bool {
+    let quarters = [1, 2, 3].map(|n| n * max_steps / 4);
+    let on_beat = config.task_every == 0 && step > 0 && quarters.contains(&step);
+    let begins = step == 0 || on_beat;
+    begins && done_at != Some(step) || is_due(step, config.task_every, max_steps, done_at)
+}
+
+impl Tasks {
+    /// Reads the rows of the spec's tasks.
+    ///
+    /// # Errors
+    /// A task that is unknown, or whose rows cannot be had.
+    pub(super) fn read(job: &EngineJob) -> Result<Tasks, EngineError> {
+        let read = ReadContext {
+            hub: HubConfig::from_env(&job.env),
+            ..ReadContext::default()
+        };
+        let limit = Some(job.spec.eval.task_limit);
+        let one =
+            |word: &String| tasks::load(word, job.env.config_dir.as_deref())?.prepare(limit, &read);
+        let prepared = job.spec.eval.tasks.iter().map(one);
+        Ok(Tasks {
+            prepared: prepared.collect::<Result<_, _>>().map_err(failed)?,
+            folder: job.run_dir.path().join("evals"),
+        })
+    }
+
+    pub(super) fn declarations(&self) -> Vec<MetricInfo> {
+        let one = |task: &Prepared| {
+            let config = task.task.config();
+            MetricInfo {
+                id: metric_id(&config.name),
+                title: format!("Task {}", one_line(&config.name)),
+                unit: match config.kind {
+                    Kind::Text => String::new(),
+                    _ => "share".into(),
+                },
+                direction: match config.kind {
+                    Kind::Text => Direction::Lower,
+                    _ => Direction::Higher,
+                },
+                source: format!(
+                    "the first {} rows; {}",
+                    task.items.len(),
+                    one_line(&config.summary)
+                ),
+                label: one_line(&config.name),
+                place: ChartPlace::default(),
+                ..MetricInfo::default()
+            }
+        };
+        self.prepared.iter().map(one).collect()
+    }
+
+    /// Whether they are asked now.
+    pub(super) fn are_due(&self, cx: &RunContext<'_, '_>) -> bool {
+        let (spec, asked_at) = (cx.spec, cx.state.progress.asked_at);
+        !self.prepared.is_empty() && are_due(cx.step(), &spec.eval, spec.train.max_steps, asked_at)
+    }
+
+    /// Asks the weights as they are. A stop breaks it off; then nothing is reported, and it is done at the resume.
+    ///
+    /// # Errors
+    /// A task that this model cannot be asked, the disk, the model.
+    pub(super) fn ask(&self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
+        let step = cx.step();
+        cx.port.enter(Phase::Evaluating, step);
+        let begun = cx.port.clock.elapsed();
+        let mut values = Values::new();
+        let mut items = 0;
+        for prepared in &self.prepared {
+            let request = Request {
+                prepared,
+                folder: &self.folder.join(format!("step-{step:06}")),
+                model: &format!("{} step-{step:06}", cx.job.run_dir.id()),
+                fingerprint: "of a run",
+            };
+            // Of an earlier attempt at this step: after a rollback its weights may have been others.
+            match std::fs::remove_file(request.file()) {
+                Ok(()) => {
+                    let _ = sync_dir(request.folder);
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                Err(e) => {
+                    return Err(EngineError::Machine(format!(
+                        "{}: {e}",
+                        request.file().display()
+                    )));
+                }
+            }
+            let mut run = Run::open(request).map_err(failed)?;
+            let data = &cx.data;
+            let policy = &mut cx.state.models.policy;
+            let mut subject = Subject::new(policy, &data.tokenizer, &data.ends);
+            let port = &mut *cx.port;
+            let asked = run.ask(&mut subject, &mut |_| match port.stop_is_waiting() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            });
+            asked.map_err(failed)?;
+            if !run.is_whole() {
+                return Ok(());
+            }
+            let summary = tasks::summarize(prepared.task.config(), &run.finish().records);
+            items += summary.items;
+            if let Some(reading) = summary.headline() {
+                values.insert(metric_id(&summary.task), Num(reading.value));
+            }
+        }
+        cx.state.progress.asked_at = Some(step);
+        cx.port.emit(Event::Evaluated {
+            step,
+            tokens: cx.state.progress.tokens,
+            values,
+            n_windows: items as u64,
+            whole: false,
+            seconds: (cx.port.clock.elapsed() - begun).as_secs_f64(),
+        });
+        Ok(())
+    }
+}
+
+fn failed(error: TaskError) -> EngineError {
+    let what = one_line(&format!("eval.tasks: {error}; {}", error.hint()));
+    match error.is_outage() {
+        true => EngineError::Machine(what),
+        false => EngineError::Setup(what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(every: u64, max_steps: u64) -> Vec<u64> {
+        let config = EvalConfig {
+            task_every: every,
+            ..EvalConfig::default()
+        };
+        let due = |step: &u64| are_due(*step, &config, max_steps, None);
+        (0..=max_steps).filter(due).collect()
+    }
+
+    #[test]
+    fn before_the_first_step_at_the_quarters_and_at_the_end() {
+        assert_eq!(steps(0, 100), [0, 25, 50, 75, 100]);
+        assert_eq!(steps(40, 100), [0, 40, 80, 100]);
+        assert_eq!(steps(0, 2), [0, 1, 2]);
+        assert!(!are_due(50, &EvalConfig::default(), 100, Some(50)));
+    }
+}

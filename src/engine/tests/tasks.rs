@@ -1,0 +1,92 @@
+//! `eval.tasks`: asked before the first step, at their beat and at the end; answers stay; a resume asks nothing twice.
+
+use super::*;
+
+/// A task on characters of the embedded corpus, and its word for a spec.
+fn task(dir: &std::path::Path) -> String {
+    let rows: Vec<String> = ["the k", "my lor", "thou a"]
+        .iter()
+        .map(|text| format!("{{\"q\": \"{}\", \"a\": \"{}\"}}", &text[..3], &text[3..]))
+        .collect();
+    std::fs::write(dir.join("rows.jsonl"), rows.join("\n")).unwrap();
+    let file = dir.join("mine.yaml");
+    let text = format!(
+        "name: mine\nversion: 1\nsummary: s\nkind: continuation\nsource: {}\nprompt: '{{{{ q }}}}'\ntarget: '{{{{ a }}}}'\ndelimiter: ''\n",
+        dir.join("rows.jsonl").display()
+    );
+    std::fs::write(&file, text).unwrap();
+    format!("eval.tasks=[{}]", file.display())
+}
+
+/// Steps and values of the task.
+fn asked(events: &[Event]) -> Vec<(u64, f64)> {
+    let of = |event: &Event| match event {
+        Event::Evaluated { step, values, .. } => Some((*step, values.get("eval/mine")?.0)),
+        _ => None,
+    };
+    events.iter().filter_map(of).collect()
+}
+
+#[test]
+fn tasks_are_asked_at_their_beat_and_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let words = [
+        &task(dir.path()),
+        "eval.task_every=4",
+        "max_steps=10",
+        "checkpoint.every=4",
+    ];
+    let whole = Run::new(&words);
+    let events = whole.go();
+    let steps: Vec<u64> = asked(&events).iter().map(|(step, _)| *step).collect();
+    assert_eq!(steps, [0, 4, 8, 10], "{events:?}");
+    let declared = |event: &Event| match event {
+        Event::MetricsDeclared { metrics } => metrics.iter().any(|m| m.id == "eval/mine"),
+        _ => false,
+    };
+    let first = events.iter().position(declared).unwrap();
+    let value = |event: &Event| !asked(std::slice::from_ref(event)).is_empty();
+    assert!(first < events.iter().position(value).unwrap());
+    assert!(
+        asked(&events)
+            .iter()
+            .all(|(_, share)| (0.0..=1.0).contains(share))
+    );
+    let folders = std::fs::read_dir(whole.job.run_dir.path().join("evals")).unwrap();
+    assert_eq!(folders.count(), 4);
+
+    let mut stopped = Run::new(&words);
+    stopped.job.stop_after = Some(4);
+    let before = asked(&stopped.go());
+    let after = asked(&stopped.resumed());
+    assert_eq!(
+        [before, after].concat(),
+        asked(&events),
+        "step 4 is not asked again"
+    );
+}
+
+#[test]
+fn what_cannot_be_asked_is_said_before_the_first_step() {
+    for (word, expected) in [
+        (
+            "eval.tasks=[no_such_task]",
+            "no task is called `no_such_task`",
+        ),
+        // Digits, which the embedded corpus hardly has.
+        ("eval.tasks=[made_arithmetic]", "eval.tasks: "),
+    ] {
+        let events = Run::new(&[word, "max_steps=10"]).go();
+        let Some(Event::Finished {
+            outcome,
+            message,
+            step,
+            ..
+        }) = events.last()
+        else {
+            panic!("{events:?}");
+        };
+        assert_eq!((*outcome, *step), (Outcome::Invalid, 0), "{message}");
+        assert!(message.contains(expected), "{message}");
+    }
+}
