@@ -99,6 +99,12 @@ pub enum Msg {
         name: String,
         result: Result<Arc<Inspected>, String>,
     },
+    /// Rollouts of a run, or why they cannot be read.
+    Rollouts {
+        run_dir: PathBuf,
+        wanted: crate::run::rollouts::Wanted,
+        result: Result<Box<crate::run::rollouts::Found>, String>,
+    },
     /// Back from the shell.
     Resumed,
     /// The terminal hung up or someone asked this process to end: leave at once, runs go on.
