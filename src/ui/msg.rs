@@ -105,6 +105,8 @@ pub enum Msg {
         wanted: crate::run::rollouts::Wanted,
         result: Result<Box<crate::run::rollouts::Found>, String>,
     },
+    /// The next stage of the pipeline that is watched trains: its run's directory.
+    NextStage(PathBuf),
     /// Back from the shell.
     Resumed,
     /// The terminal hung up or someone asked this process to end: leave at once, runs go on.
