@@ -120,12 +120,12 @@ impl Colours {
 #[derive(Debug, Default)]
 pub struct Browser {
     /// Whose cursors these are.
-    slot: Option<Slot>,
-    run: Option<PathBuf>,
+    pub(super) slot: Option<Slot>,
+    pub(super) run: Option<PathBuf>,
     /// The run's last step when it was last looked at.
-    looked: Option<u64>,
+    pub(super) looked: Option<u64>,
     /// Something is being read.
-    under_way: bool,
+    pub(super) under_way: bool,
     pub steps: Vec<u64>,
     pub now: Option<Rollout>,
     /// Newer answers take the place of those on the screen.
@@ -141,8 +141,8 @@ pub struct Browser {
     pub marked: usize,
     /// Lines of answers scrolled away, and how many there could be.
     pub scroll: usize,
-    most: usize,
-    page: usize,
+    pub(super) most: usize,
+    pub(super) page: usize,
     /// Answers alone, without the list of groups.
     pub full: bool,
 }
