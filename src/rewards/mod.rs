@@ -11,7 +11,6 @@ mod number;
 mod program;
 mod regex;
 mod repetition;
-mod schema;
 mod tags;
 #[cfg(test)]
 mod tests;
@@ -103,7 +102,7 @@ pub trait Worker: std::fmt::Debug + Send {
 crate::base::registry! {
     /// What an answer is rewarded for.
     pub enum RewardConfig: dyn Reward {
-        exact: Exact, number: Number, regex: Regex, tags: Tags, json: Json, schema: Schema, length: Length, repetition: Repetition, command: Command, model: Model
+        exact: Exact, number: Number, regex: Regex, tags: Tags, json: Json, length: Length, repetition: Repetition, command: Command, model: Model
     }
 }
 
