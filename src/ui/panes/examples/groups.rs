@@ -431,7 +431,7 @@ mod tests {
         let text = screen(&mut browser, 80, 24);
         assert!(text.contains("answers at step 4  2 of 2 kept"), "{text}");
         assert!(text.contains("2 groups of 2  reward 0.750  1 of one reward teach nothing"), "{text}");
-        assert!(text.contains(">       1    0.50    1.00     2.0      1.52  9+8=  right: 17"), "{text}");
+        assert!(text.contains(">       1    0.50    1.00     2.0      1.53  9+8=  right: 17"), "{text}");
         assert!(text.contains("  =     2    1.00    0.00"), "{text}");
         // The best answer comes first.
         let good = text.find("+0.50       1  [1]  2  17").unwrap();
