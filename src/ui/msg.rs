@@ -147,6 +147,7 @@ pub enum Asked {
     Stop,
     Generate,
     CancelAnswer,
+    Adapter,
 }
 
 impl Asked {
@@ -163,6 +164,7 @@ impl Asked {
             Asked::Stop => "stop",
             Asked::Generate => "answer",
             Asked::CancelAnswer => "cancel",
+            Asked::Adapter => "adapter",
         }
     }
 }
