@@ -36,6 +36,7 @@ mod model_ref;
 mod new;
 mod parse_child;
 mod pause;
+mod pipeline;
 mod plan;
 mod preflight;
 mod presets;
