@@ -329,7 +329,7 @@ fn several_adapters_are_switched_on_one_quantised_base() {
         max_new_tokens: 4,
         ..Sampling::default()
     };
-    let mut answer = |held: &mut HeldModel| {
+    let answer = |held: &mut HeldModel| {
         let mut heard = Vec::new();
         let mut hear = |step: Step| {
             if let Step::Wrote(piece) = step {
