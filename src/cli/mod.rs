@@ -29,6 +29,7 @@ mod init;
 mod inspect;
 mod ladder;
 mod logs;
+mod memorised;
 mod memory;
 mod model;
 mod model_ref;
@@ -152,6 +153,7 @@ enum Verb {
     Export(export::Args),
     Quantize(quantize::Args),
     Score(score::Args),
+    Memorised(memorised::Args),
     Eval(eval::Args),
     Card(card::Args),
     New(new::Args),
@@ -228,6 +230,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Export(args) => export::run(&args, &cx),
         Verb::Quantize(args) => quantize::run(&args, &cx),
         Verb::Score(args) => score::run(&args, &cx),
+        Verb::Memorised(args) => memorised::run(&args, &cx),
         Verb::Eval(args) => eval::run(&args, &cx),
         Verb::Card(args) => card::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),
