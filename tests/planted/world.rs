@@ -305,40 +305,6 @@ pub fn train(plan: &Plan) -> BTreeMap<String, u64> {
                 },
             );
         }
-        if std::env::var_os("PLANTED_SHOW").is_some() && [50, 130, 200, 300, 500].contains(&step) {
-            let typical = |id: &str| {
-                let series = state.series.get(id);
-                let values: Vec<f64> = series.map_or(Vec::new(), |s| {
-                    s.recent().rev().take(20).map(|p| p.value).collect()
-                });
-                llmtui::base::stats::median(&values).unwrap_or(f64::NAN)
-            };
-            let layers: Vec<String> = state
-                .layers
-                .iter()
-                .map(|(id, map)| {
-                    let row = |at: usize| {
-                        map.rows().get(at).map_or(f64::NAN, |r| {
-                            llmtui::base::stats::median(
-                                &r.values.iter().map(|x| f64::from(*x)).collect::<Vec<_>>(),
-                            )
-                            .unwrap_or(f64::NAN)
-                        })
-                    };
-                    format!("{id} {:.3e}>{:.3e}", row(0), row(map.rows().len() - 1))
-                })
-                .collect();
-            println!("    {}", layers.join(" "));
-            println!(
-                "{} @{step}: loss {:.3} entropy {:.3} norm {:.3} ratio {:.2e} val {:.3}",
-                plan.name,
-                typical(id::TRAIN_LOSS),
-                typical(id::ENTROPY),
-                typical(id::GRAD_NORM),
-                typical(id::UPDATE_RATIO),
-                state.latest(id::VAL_LOSS).unwrap_or(f64::NAN)
-            );
-        }
         if step % LOOK == 0 || !finite {
             for finding in diagnose(&state).findings {
                 if finding.status <= Status::Warn {

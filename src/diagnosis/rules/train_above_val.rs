@@ -10,7 +10,7 @@ use crate::diagnosis::view::View;
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "train_above_val",
-        title: "train above val",
+        title: "train > val",
         summary: "Training loss does not stand more than 15 % (5 % where dropout is above 0.3) above validation loss for three evaluations after the fall of the beginning.",
         source: "dropout counts in training only: Srivastava et al. 2014; the margin is a rule of thumb",
     },
