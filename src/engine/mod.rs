@@ -13,6 +13,7 @@ pub mod experience;
 pub mod export;
 pub mod infer;
 pub mod memorised;
+pub mod merge;
 mod mix;
 pub mod perplexity;
 pub mod preflight;
