@@ -25,6 +25,8 @@ const COUNT: usize = 3;
 const BEFORE: usize = 10;
 /// A run as quiet as this share of its loss counts as noisy as that.
 const QUIET: f64 = 5e-3;
+/// Losses near 0 jump by less than this.
+const NATS: f64 = 0.2;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     if super::lost(view) || view.state.step < view.patience() {
@@ -39,7 +41,7 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             let Some(middle) = median(&before) else {
                 return false;
             };
-            let line = SIGMAS * sigma.max(QUIET * middle);
+            let line = (SIGMAS * sigma.max(QUIET * middle)).max(NATS);
             let (here, next) = (losses[*at], losses[at + 1]);
             here.step > view.warmup() + 100
                 && here.value > middle + line

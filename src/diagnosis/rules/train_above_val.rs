@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "train_above_val",
         title: "train > val",
-        summary: "Training loss does not stand more than 15 % (5 % where dropout is above 0.3) above validation loss for three evaluations after the fall of the beginning.",
+        summary: "Training loss does not stand more than 15 % (5 % where dropout is above 0.3) and 0.1 nats above validation loss for three evaluations after the fall of the beginning.",
         source: "dropout counts in training only: Srivastava et al. 2014; the margin is a rule of thumb",
     },
     needs: &[metric::LOSS, metric::VAL_LOSS],
@@ -22,6 +22,8 @@ const SHARE: f64 = 0.15;
 /// With dropout above this rate a smaller margin counts.
 const DROPOUT: f64 = 0.3;
 const SHARE_OF_DROPOUT: f64 = 0.05;
+/// And at least so much: losses near 0 differ by chance.
+const NATS: f64 = 0.1;
 const EVALUATIONS: usize = 3;
 /// Steps up to an evaluation whose loss stands beside it; a fall within them must be small beside the margin.
 const AROUND: u64 = 20;
@@ -48,7 +50,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
         let before =
             view.loss_over(step.saturating_sub(2 * AROUND)..step.saturating_sub(AROUND))?;
         // NaN is no validation.
-        if near - val <= share * val || val.is_nan() || before - near > 0.5 * (near - val) {
+        if near - val <= (share * val).max(NATS)
+            || val.is_nan()
+            || before - near > 0.5 * (near - val)
+        {
             return None;
         }
         pair = (near, val);
