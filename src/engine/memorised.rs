@@ -3,6 +3,7 @@
 
 use super::perplexity::token_logps;
 use crate::base::rng::{Rng, Stream};
+pub use crate::metrics::estimators::memory::{auc, codec};
 use crate::metrics::estimators::memory::{bits_ratio, min_k, zlib_bytes};
 use crate::nn::Model;
 use candle_core::Result;
@@ -107,7 +108,6 @@ mod tests {
     use crate::data::Batch;
     use crate::engine::update::{At, Rates, update};
     use crate::methods::MethodConfig;
-    use crate::metrics::estimators::memory::{auc, codec};
     use crate::nn::ModelConfig;
     use crate::optim::OptimizerConfig;
     use serde_json::json;
