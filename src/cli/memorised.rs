@@ -54,13 +54,14 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let mut source = Source::open(&path)
         .map_err(|e| Failure::yours(one_line(&e.to_string()), "llmtui runs lists what is here"))?;
     let mut measure = |file: &Path| -> anyhow::Result<Set> {
-        let most = (source.model.shape().seq_len / 2).max(2);
+        // Long enough for zlib, whatever the tokens are.
+        let most = (source.model.shape().seq_len / 2).max(1024);
         let texts = spread(score::texts(&path, file, most)?, args.texts as usize);
         if texts.len() < 2 {
             let what = format!("{}: two texts are needed at least", file.display());
             return Err(Failure::yours(
                 what,
-                "a .txt file is cut into pieces of half the model's context; rows count one each",
+                "a .txt file is cut into pieces of 1,024 tokens or half the model's context; rows count one each",
             )
             .into());
         }
