@@ -155,6 +155,7 @@ pub enum Asked {
     Stop,
     Generate,
     CancelAnswer,
+    Adapter,
 }
 
 impl Asked {
@@ -171,6 +172,7 @@ impl Asked {
             Asked::Stop => "stop",
             Asked::Generate => "answer",
             Asked::CancelAnswer => "cancel",
+            Asked::Adapter => "adapter",
         }
     }
 }
