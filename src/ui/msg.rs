@@ -99,6 +99,12 @@ pub enum Msg {
         name: String,
         result: Result<Arc<Inspected>, String>,
     },
+    /// Rollouts of a run, or why they cannot be read.
+    Rollouts {
+        run_dir: PathBuf,
+        wanted: crate::run::rollouts::Wanted,
+        result: Result<Box<crate::run::rollouts::Found>, String>,
+    },
     /// The next stage of the pipeline that is watched trains: its run's directory.
     NextStage(PathBuf),
     /// Back from the shell.
@@ -149,6 +155,7 @@ pub enum Asked {
     Stop,
     Generate,
     CancelAnswer,
+    Adapter,
 }
 
 impl Asked {
@@ -165,6 +172,7 @@ impl Asked {
             Asked::Stop => "stop",
             Asked::Generate => "answer",
             Asked::CancelAnswer => "cancel",
+            Asked::Adapter => "adapter",
         }
     }
 }
