@@ -90,6 +90,7 @@ impl RunContext<'_, '_> {
     ) -> Result<(), EngineError> {
         let (step, extent) = (self.step(), self.extent());
         self.port.enter(Phase::Evaluating, step);
+        self.state.show_average(true)?;
         let begun = self.port.clock.elapsed();
         let port = &mut *self.port;
         if let Some(rollouts) = experience.rollouts() {

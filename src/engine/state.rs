@@ -131,6 +131,12 @@ impl TrainState {
         })
     }
 
+    /// Brings averaged weights into the policy, where the optimizer keeps any, or back what it trains.
+    pub fn show_average(&mut self, show: bool) -> candle_core::Result<()> {
+        let params = self.models.policy.params_mut();
+        self.optimizer.show_average(params, show)
+    }
+
     /// The learning rate of the next update.
     pub fn lr(&self, spec: &RunSpec) -> f64 {
         let peak = spec.optimizer.lr();
