@@ -41,6 +41,9 @@ pub struct Progress {
     /// Micro-steps done: the data cursor. Batch number n is a function of (seed, n).
     pub micro_step: u64,
     pub best: Option<Best>,
+    /// Evaluations since the best one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub stale: u64,
     /// Tokens consumed of each source of a mix; empty without one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source_tokens: Vec<u64>,

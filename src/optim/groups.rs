@@ -68,7 +68,9 @@ pub(super) fn parts(params: &Params, groups: &[Group]) -> Result<Vec<Part>> {
 /// Bytes of one f32 for each weight that trains.
 pub(super) fn trained_bytes(infos: &[ParamInfo]) -> u64 {
     let trained = infos.iter().filter(|info| info.trains());
-    trained.map(|info| (info.len * size_of::<f32>()) as u64).sum()
+    trained
+        .map(|info| (info.len * size_of::<f32>()) as u64)
+        .sum()
 }
 
 /// Refuses parameters of which not as many train as when the rule was built.

@@ -36,7 +36,10 @@ impl Held {
     ) -> Held {
         Held {
             rule,
-            buffers: buffers.iter().map(|(n, len)| (*n, vec![0.0; *len])).collect(),
+            buffers: buffers
+                .iter()
+                .map(|(n, len)| (*n, vec![0.0; *len]))
+                .collect(),
             counters: counters.iter().map(|name| (*name, 0)).collect(),
         }
     }
@@ -56,7 +59,10 @@ impl Held {
     }
 
     pub fn state(&self) -> Vec<StatePart> {
-        let counters = self.counters.iter().map(|(name, _)| StatePart { name, len: PIECES });
+        let counters = self
+            .counters
+            .iter()
+            .map(|(name, _)| StatePart { name, len: PIECES });
         let buffers = self.buffers.iter().map(|(name, values)| StatePart {
             name,
             len: values.len(),
@@ -92,10 +98,7 @@ impl Held {
 }
 
 /// Opens weights and gradients; on an accelerator both are copied to the host and back.
-pub(super) fn open<R>(
-    params: &Params,
-    update: impl FnOnce(&mut [f32], &[f32]) -> R,
-) -> Result<R> {
+pub(super) fn open<R>(params: &Params, update: impl FnOnce(&mut [f32], &[f32]) -> R) -> Result<R> {
     flat::read(params.grads()?, |grads| {
         flat::write(params.weights(), |weights| update(weights, grads))
     })?

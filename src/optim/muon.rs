@@ -222,7 +222,11 @@ mod tests {
         let by_muon = |info: &&ParamInfo| shape(info).is_some();
         let names: Vec<_> = infos.iter().filter(by_muon).map(|i| &i.name[..]).collect();
         assert_eq!(names.len(), 4, "{names:?}");
-        assert!(names.iter().all(|n| n.contains(".attn.c_") || n.contains(".mlp.c_")));
+        assert!(
+            names
+                .iter()
+                .all(|n| n.contains(".attn.c_") || n.contains(".mlp.c_"))
+        );
         let c_attn = infos.iter().find(|i| i.name.contains("c_attn.weight"));
         assert_eq!(shape(c_attn.unwrap()).unwrap().blocks, 3);
     }

@@ -67,7 +67,11 @@ impl super::Optimizer for Config {
         let buffers = [(Z, n), (OTHER, n), (SQUARE, n)];
         Ok(Box::new(ScheduleFree {
             config: self.clone(),
-            held: Held::new("schedule_free", &buffers, &[STEPS, WEIGHT_SUM, MAX_LR, BEGUN]),
+            held: Held::new(
+                "schedule_free",
+                &buffers,
+                &[STEPS, WEIGHT_SUM, MAX_LR, BEGUN],
+            ),
             chunks: Chunks::new(groups::parts(params, groups)?),
             shown: false,
         }))

@@ -478,11 +478,7 @@ mod tests {
                 let (request, bytes) = with(&[&format!("optimizer={word}"), adapter]);
                 let memory = crate::plan::plan(&request).memory;
                 let n = request.n_trainable();
-                assert_eq!(
-                    memory.bytes(crate::plan::Part::Optimizer),
-                    bytes,
-                    "{word}"
-                );
+                assert_eq!(memory.bytes(crate::plan::Part::Optimizer), bytes, "{word}");
                 assert_eq!(memory.bytes(crate::plan::Part::Gradients), 4 * n, "{word}");
             }
         }

@@ -99,6 +99,9 @@ pub struct EvalConfig {
     /// always covers the whole split. Default: the whole split every time.
     #[schemars(range(min = 1))]
     pub batches: Option<usize>,
+    /// Save and stop after so many evaluations in a row without a new best. Default: train to the last step.
+    #[schemars(range(min = 1))]
+    pub patience: Option<u64>,
 }
 
 /// Text samples during training.
@@ -258,6 +261,7 @@ impl Default for EvalConfig {
         EvalConfig {
             every: 250,
             batches: Some(20),
+            patience: None,
         }
     }
 }

@@ -59,7 +59,10 @@ fn twenty_updates_are_those_of_the_reference() {
         let mut largest = 0.0_f32;
         for info in &infos {
             let known = flat(format!("{name}/{}", info.name));
-            for (a, b) in found[info.offset..info.offset + info.len].iter().zip(&known) {
+            for (a, b) in found[info.offset..info.offset + info.len]
+                .iter()
+                .zip(&known)
+            {
                 largest = largest.max((a - b).abs());
             }
         }

@@ -84,7 +84,11 @@ const SHIFT: u32 = 20;
 /// Numbers in the order of their values.
 fn key(x: f32) -> u32 {
     let bits = x.to_bits();
-    if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
+    if bits >> 31 == 1 {
+        !bits
+    } else {
+        bits | 1 << 31
+    }
 }
 
 impl Map {

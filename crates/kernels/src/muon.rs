@@ -72,14 +72,16 @@ pub fn update(
     let blocks = weights.chunks_mut(size).zip(grads.chunks(size));
     for ((weights, grads), mean) in blocks.zip(mean.chunks_mut(size)) {
         scratch.direction.clear();
-        scratch.direction.extend(grads.iter().zip(&mut *mean).map(|(g, m)| {
-            let g = g * scale;
-            *m += gain * (g - *m);
-            match rule.nesterov {
-                true => *m - (*m - g) * gain,
-                false => *m,
-            }
-        }));
+        scratch
+            .direction
+            .extend(grads.iter().zip(&mut *mean).map(|(g, m)| {
+                let g = g * scale;
+                *m += gain * (g - *m);
+                match rule.nesterov {
+                    true => *m - (*m - g) * gain,
+                    false => *m,
+                }
+            }));
         orthogonalize(rows, shape.cols, rule.iterations, scratch);
         for (w, d) in weights.iter_mut().zip(&scratch.direction) {
             *w = *w * keep - lr * d;
@@ -107,7 +109,11 @@ fn orthogonalize(rows: usize, cols: usize, iterations: usize, scratch: &mut Scra
     for _ in 0..iterations {
         let view = Mat::new(x, rows, cols);
         // The smaller of X Xᵀ and Xᵀ X.
-        let (a, b) = if rows <= cols { (view, view.t()) } else { (view.t(), view) };
+        let (a, b) = if rows <= cols {
+            (view, view.t())
+        } else {
+            (view.t(), view)
+        };
         let overwrite = Accumulation::Overwrite;
         matmul(&mut gram[..n * n], a, b, 1.0, overwrite, compute);
         let g = Mat::new(&gram[..n * n], n, n);

@@ -96,7 +96,9 @@ impl Elementwise<3> for Coefficients {
             let step = step.plus(y.times(V::all(self.weight_decay)));
             let z = z.minus(step.times(V::all(self.lr)));
             let x = x.times(V::all(self.rest)).plus(z.times(V::all(self.share)));
-            let y = x.times(V::all(self.beta1)).plus(z.times(V::all(self.gain1)));
+            let y = x
+                .times(V::all(self.beta1))
+                .plus(z.times(V::all(self.gain1)));
             (y, [z, x, square])
         }
     }

@@ -99,7 +99,10 @@ mod tests {
             assert_eq!(weights.len(), grads.len());
             weights.fill(2.5 + number as f32);
         });
-        assert_eq!((weights[0], weights[1], weights[3], weights[4]), (2.0, 2.5, 2.0, 3.5));
+        assert_eq!(
+            (weights[0], weights[1], weights[3], weights[4]),
+            (2.0, 2.5, 2.0, 3.5)
+        );
         for (norms, (change, n)) in tensors.norms().iter().zip([(0.5, 2.0), (1.5, 5000.0_f64)]) {
             let root = n.sqrt();
             for (found, exact) in [
