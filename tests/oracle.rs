@@ -8,6 +8,8 @@
 mod health;
 #[path = "oracle/optimizers.rs"]
 mod optimizers;
+#[path = "oracle/peft.rs"]
+mod peft;
 #[path = "oracle/preference.rs"]
 mod preference;
 #[path = "oracle/preference_losses.rs"]

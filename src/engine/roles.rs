@@ -48,7 +48,9 @@ impl Models {
         self.reference = match method.needs().reference {
             None => Reference::None,
             Some(ReferenceChoice::AdapterOff) => Reference::AdapterOff,
-            Some(ReferenceChoice::Auto) if self.policy.adapter().is_some() => Reference::AdapterOff,
+            Some(ReferenceChoice::Auto) if self.policy.is_its_own_reference() => {
+                Reference::AdapterOff
+            }
             Some(ReferenceChoice::Auto | ReferenceChoice::Frozen) => {
                 Reference::Frozen(Box::new(self.policy.frozen_copy()?))
             }
