@@ -24,8 +24,6 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("eval_batches", "eval.batches"),
     ("patience", "eval.patience"),
     ("early_stopping_patience", "eval.patience"),
-    ("muon_momentum", "optimizer.muon.momentum"),
-    ("muon_nesterov", "optimizer.muon.nesterov"),
     ("save_every", "checkpoint.every"),
     ("checkpoint_every", "checkpoint.every"),
     ("sample_every", "sample.every"),
