@@ -7,6 +7,7 @@ use crate::kernels::adamw8bit::{self, BLOCK, Moment, ZERO_MEAN, ZERO_SQUARE};
 use crate::kernels::tensors::Tensors;
 use crate::nn::{ParamInfo, Params};
 use candle_core::{Result, bail};
+use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
     id: "adamw8bit",
@@ -15,22 +16,46 @@ pub const ENTRY: Entry = Entry {
     source: "Dettmers et al. 2021, arXiv 2110.02861",
 };
 
-pub use super::adamw::Config as Base;
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Peak learning rate.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub lr: f64,
+    /// Decay of the gradient's running mean.
+    #[schemars(range(min = 0.0, max = 0.999999))]
+    pub beta1: f64,
+    /// Decay of the squared gradient's running mean.
+    #[schemars(range(min = 0.0, max = 0.999999))]
+    pub beta2: f64,
+    /// Added to the denominator.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub eps: f64,
+    /// Decoupled weight decay, applied to matrices and embeddings; never to norms and biases.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub weight_decay: f64,
+}
 
-/// AdamW's settings.
-#[derive(
-    Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-#[serde(transparent)]
-pub struct Config(pub Base);
+/// AdamW's.
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            lr: 3e-4,
+            beta1: 0.9,
+            beta2: 0.999,
+            eps: 1e-8,
+            weight_decay: 0.1,
+        }
+    }
+}
 
 impl super::Optimizer for Config {
     fn lr(&self) -> f64 {
-        self.0.lr
+        self.lr
     }
 
     fn weight_decay(&self) -> f64 {
-        self.0.weight_decay
+        self.weight_decay
     }
 
     fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
@@ -47,7 +72,7 @@ impl super::Optimizer for Config {
             scales: vec![0.0; n_blocks],
         };
         Ok(Box::new(AdamW8bit {
-            config: self.0.clone(),
+            config: self.clone(),
             mean: moment(ZERO_MEAN),
             square: moment(ZERO_SQUARE),
             tensors: Tensors::new(groups::parts(params, groups)?),
@@ -65,7 +90,7 @@ struct Stored {
 
 /// The rule with its moments.
 struct AdamW8bit {
-    config: Base,
+    config: Config,
     mean: Stored,
     square: Stored,
     tensors: Tensors,
