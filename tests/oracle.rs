@@ -6,6 +6,8 @@
 
 #[path = "oracle/health.rs"]
 mod health;
+#[path = "oracle/optimizers.rs"]
+mod optimizers;
 #[path = "oracle/peft.rs"]
 mod peft;
 #[path = "oracle/preference.rs"]

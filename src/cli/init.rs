@@ -29,8 +29,8 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let data = spec
         .open_data(&Surroundings::from_env(&cx.env))
         .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
-    let state = TrainState::fresh(&spec, &data)?;
-    let written = write(&args.to, &state, &data, &Fingerprint::of(&spec, &data));
+    let mut state = TrainState::fresh(&spec, &data)?;
+    let written = write(&args.to, &mut state, &data, &Fingerprint::of(&spec, &data));
     written.map_err(|what| {
         let hint = "choose another folder with --to";
         Failure::machine(format!("{}: {what}", args.to.display()), hint)
@@ -42,7 +42,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
 /// A checkpoint of step 0 beside the folder, which then takes its name: whole, or not there.
 fn write(
     to: &Path,
-    state: &TrainState,
+    state: &mut TrainState,
     data: &crate::data::Dataset,
     fingerprint: &Fingerprint,
 ) -> Result<(), String> {
@@ -73,9 +73,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let spec = load("smoke", &[], &SpecSources::default()).unwrap().spec;
         let data = spec.open_data(&Default::default()).unwrap();
-        let state = TrainState::fresh(&spec, &data).unwrap();
+        let mut state = TrainState::fresh(&spec, &data).unwrap();
         let to = dir.path().join("start");
-        write(&to, &state, &data, &Fingerprint::of(&spec, &data)).unwrap();
+        write(&to, &mut state, &data, &Fingerprint::of(&spec, &data)).unwrap();
         let vocab_size = data.tokenizer.vocab_size();
         let mut read = Model::new(&spec.model, vocab_size, &candle_core::Device::Cpu).unwrap();
         crate::hf::read_weights(&to, &mut read).unwrap();

@@ -90,6 +90,7 @@ impl RunContext<'_, '_> {
     ) -> Result<(), EngineError> {
         let (step, extent) = (self.step(), self.extent());
         self.port.enter(Phase::Evaluating, step);
+        self.state.show_average(true)?;
         let begun = self.port.clock.elapsed();
         let port = &mut *self.port;
         if let Some(rollouts) = experience.rollouts() {
@@ -168,10 +169,28 @@ impl RunContext<'_, '_> {
                 value: *value,
                 direction: criterion.direction,
             };
+            progress.stale += 1;
             if found.replaces(progress.best.as_ref()) {
                 progress.best = Some(found);
+                progress.stale = 0;
             }
         }
+    }
+
+    /// Says whether evaluations got no better for as long as the spec has patience for; asked after each.
+    pub(super) fn out_of_patience(&mut self) -> bool {
+        let (stale, step) = (self.state.progress.stale, self.step());
+        let out = self.spec.eval.patience.is_some_and(|most| stale >= most);
+        if out {
+            let best = self.state.progress.best.as_ref();
+            let best = best.map_or(String::new(), |b| {
+                format!("; the best is of step {}", b.step)
+            });
+            let what = format!("{stale} evaluations in a row brought no new best{best}");
+            let hint = "a resume goes on, and asks again after its next evaluation; eval.patience says how many";
+            self.port.warn(step, "early_stop", what, hint);
+        }
+        out
     }
 
     /// The readings of an evaluation that its method has.

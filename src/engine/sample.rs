@@ -118,6 +118,7 @@ impl RunContext<'_, '_> {
         if self.spec.model.is_reward_model() {
             return Err("a reward model scores answers and writes none".into());
         }
+        self.state.show_average(true).map_err(|e| e.to_string())?;
         let mut given = match prompt.trim().is_empty() {
             true => questions(&self.data),
             false => Vec::new(),

@@ -41,6 +41,9 @@ pub struct Progress {
     /// Micro-steps done: the data cursor. Batch number n is a function of (seed, n).
     pub micro_step: u64,
     pub best: Option<Best>,
+    /// Evaluations since the best one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub stale: u64,
     /// Tokens consumed of each source of a mix; empty without one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source_tokens: Vec<u64>,
@@ -141,6 +144,12 @@ impl TrainState {
                 whole.display().to_string()
             }),
         })
+    }
+
+    /// Brings averaged weights into the policy, where the optimizer keeps any, or back what it trains.
+    pub fn show_average(&mut self, show: bool) -> candle_core::Result<()> {
+        let params = self.models.policy.params_mut();
+        self.optimizer.show_average(params, show)
     }
 
     /// The learning rate of the next update.

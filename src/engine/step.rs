@@ -142,6 +142,7 @@ impl Stepper {
             seed: cx.spec.seed,
             micro_step: cx.state.progress.micro_step,
         };
+        cx.state.show_average(false)?;
         let step = self.experience.step(at.micro_step, &mut cx.state)?;
         let waited = cx.port.clock.elapsed() - asked;
         match self.experience.rollouts() {

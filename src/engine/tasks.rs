@@ -99,6 +99,7 @@ impl Tasks {
     pub(super) fn ask(&self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         let step = cx.step();
         cx.port.enter(Phase::Evaluating, step);
+        cx.state.show_average(true)?;
         let begun = cx.port.clock.elapsed();
         let mut values = Values::new();
         let mut items = 0;

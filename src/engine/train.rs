@@ -130,6 +130,9 @@ impl Trainer<'_, '_> {
                     }
                     continue;
                 }
+                if step < max_steps && !broken_off && self.cx.out_of_patience() {
+                    return self.save_and_stop();
+                }
             }
             if is_due(
                 step,

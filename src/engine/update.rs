@@ -119,6 +119,7 @@ pub fn update(
     at: At,
     rates: Rates,
 ) -> Result<(Gradients, bool)> {
+    optimizer.show_average(model.params_mut(), false)?;
     let found = gradients(method, model, batches, at)?;
     let clipped = found.are_finite() && apply(model, optimizer, found.norm, rates)?;
     Ok((found, clipped))

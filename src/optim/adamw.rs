@@ -1,10 +1,11 @@
 //! AdamW: Adam with decoupled weight decay.
 
+use super::held::{PIECES, pieces, whole};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::update::Chunks;
 use crate::kernels::{adamw, flat, pages};
-use crate::nn::Params;
+use crate::nn::{ParamInfo, Params};
 use candle_core::{Result, Tensor, bail};
 use serde::{Deserialize, Serialize};
 
@@ -56,8 +57,8 @@ impl super::Optimizer for Config {
         self.weight_decay
     }
 
-    fn state_bytes_per_param(&self) -> u64 {
-        2 * size_of::<f32>() as u64
+    fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
+        2 * groups::trained_bytes(infos)
     }
 
     fn build_grouped(&self, params: &Params, groups: &[Group]) -> Result<Box<dyn UpdateRule>> {
@@ -145,21 +146,6 @@ impl UpdateRule for AdamW {
             other => bail!("adamw: its state has no `{other}`"),
         }
     }
-}
-
-/// Pieces that a step count is stored in.
-const PIECES: usize = 4;
-
-/// Pieces of 16 bits are exact in f32; a step count as one f32 would not be beyond 2^24.
-fn pieces(steps: u64) -> [f32; PIECES] {
-    std::array::from_fn(|i| ((steps >> (16 * i)) & 0xffff) as f32)
-}
-
-fn whole(pieces: &[f32; PIECES]) -> u64 {
-    pieces
-        .iter()
-        .rev()
-        .fold(0, |sum, &piece| (sum << 16) | piece as u64)
 }
 
 const STEPS: &str = "adamw.steps";

@@ -1,7 +1,7 @@
 //! Parameters that are updated alike, and what a fused update is handed of them.
 
 use crate::kernels::update::Part;
-use crate::nn::Params;
+use crate::nn::{ParamInfo, Params};
 use candle_core::{Result, bail};
 
 /// Parameters that share a learning rate and a weight decay.
@@ -72,6 +72,14 @@ pub(super) fn parts(params: &Params, groups: &[Group]) -> Result<Vec<Part>> {
         }
     }
     Ok(parts)
+}
+
+/// Bytes of one f32 for each weight that trains.
+pub(super) fn trained_bytes(infos: &[ParamInfo]) -> u64 {
+    let trained = infos.iter().filter(|info| info.trains());
+    trained
+        .map(|info| (info.len * size_of::<f32>()) as u64)
+        .sum()
 }
 
 /// Refuses parameters of which not as many train as when the rule was built.

@@ -4,7 +4,7 @@ use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
 use crate::kernels::update::Chunks;
 use crate::kernels::{flat, lion, pages};
-use crate::nn::Params;
+use crate::nn::{ParamInfo, Params};
 use candle_core::{Result, Tensor, bail};
 use serde::{Deserialize, Serialize};
 
@@ -52,8 +52,8 @@ impl super::Optimizer for Config {
         self.weight_decay
     }
 
-    fn state_bytes_per_param(&self) -> u64 {
-        size_of::<f32>() as u64
+    fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
+        groups::trained_bytes(infos)
     }
 
     fn build_grouped(&self, params: &Params, groups: &[Group]) -> Result<Box<dyn UpdateRule>> {

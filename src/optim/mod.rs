@@ -1,14 +1,19 @@
 //! Optimizers, learning-rate schedules and gradient clipping.
 
 pub use crate::kernels::update::Norms as TensorNorms;
-use crate::nn::Params;
+use crate::nn::{ParamInfo, Params};
 use candle_core::Result;
 pub use groups::{Group, by_decay};
 
+mod adafactor;
 mod adamw;
+mod adamw8bit;
 mod groups;
+mod held;
 mod lion;
+mod muon;
 pub mod schedule;
+mod schedule_free;
 #[cfg(test)]
 mod tests;
 
@@ -18,8 +23,8 @@ pub trait Optimizer {
     fn lr(&self) -> f64;
     /// Decoupled weight decay of matrices and embeddings.
     fn weight_decay(&self) -> f64;
-    /// Bytes of state that the rule keeps for each parameter that trains.
-    fn state_bytes_per_param(&self) -> u64;
+    /// Bytes of state that the rule keeps for those of the parameters that train.
+    fn state_bytes(&self, infos: &[ParamInfo]) -> u64;
     /// The rule with fresh state for these parameters; every one that trains stands in one group.
     ///
     /// # Errors
@@ -40,6 +45,11 @@ pub trait UpdateRule: Send {
     /// [`Params::trainable`]. Empty
     /// before the first update, and where the update does not measure them (accelerators).
     fn last_norms(&self) -> &[TensorNorms];
+    /// Brings the average of the weights into the model, where the rule keeps one, or (`false`) back what it trains.
+    /// Evaluations, samples, checkpoints and exports see the average. Twice is once.
+    fn show_average(&mut self, _params: &mut Params, _show: bool) -> Result<()> {
+        Ok(())
+    }
     /// Names and lengths of everything that the next step depends on besides weights and gradients.
     fn state(&self) -> Vec<StatePart>;
     /// Hands one part's values to `read`, without a copy where they lie in host memory; errors on an unknown name.
@@ -69,5 +79,12 @@ pub fn clip_scale(norm: f64, clip_norm: f64) -> f64 {
 
 crate::base::registry! {
     /// The update rule.
-    pub enum OptimizerConfig: dyn Optimizer { adamw: AdamW, lion: Lion }
+    pub enum OptimizerConfig: dyn Optimizer {
+        adamw: AdamW,
+        muon: Muon,
+        lion: Lion,
+        schedule_free: ScheduleFree = "schedule_free",
+        adafactor: Adafactor,
+        adamw8bit: AdamW8bit,
+    }
 }

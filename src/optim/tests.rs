@@ -91,9 +91,14 @@ fn a_rule_holds_the_state_that_it_announces_and_for_what_trains_alone() {
             let rule = config.build(model.params()).unwrap();
             let n = model.params().n_trainable();
             let parts = rule.state();
-            let large: usize = parts.iter().map(|p| p.len).filter(|len| *len >= n).sum();
-            let announced = config.state_bytes_per_param() as usize * n;
-            assert_eq!(4 * large, announced, "{} {trained}", config.entry().id);
+            let held: usize = parts.iter().map(|p| p.len).filter(|len| *len > 4).sum();
+            let announced = config.state_bytes(model.params().infos()) as usize;
+            let id = config.entry().id;
+            // Bytes are saved three to an f32.
+            match id == "adamw8bit" {
+                true => assert!(held.abs_diff(announced / 3) < n / 100 + 100, "{held} {n}"),
+                false => assert_eq!(4 * held, announced, "{id} {trained}"),
+            }
             model.train_only(|info| info.layer.is_some()).unwrap();
         }
     }

@@ -3,7 +3,7 @@
 
 use super::ledger::{Ledger, Part};
 use super::request::{Checkpointing, Preflight, ReferencePlan, Request};
-use super::scheme::{Precision, UpdateState};
+use super::scheme::Precision;
 use crate::base::human::{grouped, short};
 use crate::nn::footprint;
 
@@ -21,12 +21,15 @@ pub fn ledger(request: &Request) -> Ledger {
         ledger.add(Part::QuantisedBase, bytes as f64, how);
     }
     let trained = request.n_trainable() as f64;
-    let moments = moments(request);
+    let moments = request.update.engine_bytes();
     let mut add = |part, (n, kind): (f64, &str), per_param: f64, what: &str| {
         let parameters = short(n);
+        let bytes = n * per_param;
+        // Rules that keep less for some parameters than for others have a mean.
+        let per_param = (per_param * 100.0).round() / 100.0;
         ledger.add(
             part,
-            n * per_param,
+            bytes,
             format!("{parameters} {kind}parameters × {per_param} B: {what}"),
         );
     };
@@ -46,7 +49,7 @@ pub fn ledger(request: &Request) -> Ledger {
         add(Part::Adapters, trained, 4.0, "f32, behind the weights");
     }
     add(Part::Gradients, trained, 4.0, "f32, in one buffer");
-    add(Part::Optimizer, trained, moments, "f32 moments");
+    add(Part::Optimizer, trained, moments, request.update.kept());
     passes(request, &mut ledger);
     reference(request, &mut ledger);
     let how = "tokens of 4 B, plus tokenizer leftovers: 1 B per character, about 70 B per subword";
@@ -58,15 +61,6 @@ pub fn ledger(request: &Request) -> Ledger {
     );
     preflight(request, &mut ledger);
     ledger
-}
-
-/// Bytes of moments per trainable parameter; this engine keeps all of them in f32.
-fn moments(request: &Request) -> f64 {
-    match request.update {
-        UpdateState::AdamW | UpdateState::AdamW8bit => 8.0,
-        UpdateState::OneMoment => 4.0,
-        UpdateState::Adafactor => 0.0,
-    }
 }
 
 /// Memory of forward, backward and evaluation.

@@ -27,6 +27,14 @@ pub enum UpdateState {
     OneMoment,
     /// Row and column statistics only.
     Adafactor,
+    /// One of this program's own, by what it says of itself.
+    Own {
+        /// As a spec names it.
+        word: &'static str,
+        /// Of its state, for so many trained parameters.
+        bytes: u64,
+        params: u64,
+    },
 }
 
 /// Bytes per trainable parameter.
@@ -85,18 +93,33 @@ impl UpdateState {
     ];
 
     pub fn word(self) -> &'static str {
+        if let UpdateState::Own { word, .. } = self {
+            return word;
+        }
         Self::ALL
             .iter()
             .find(|(_, u)| *u == self)
             .map_or("", |(word, _)| word)
     }
 
-    /// A rule that keeps so many bytes of f32 for a parameter.
-    pub fn keeping(bytes: u64) -> UpdateState {
-        match bytes {
-            0 => UpdateState::Adafactor,
-            1..=4 => UpdateState::OneMoment,
-            _ => UpdateState::AdamW,
+    /// Bytes of state for a trained parameter in this program's engine, which keeps f32 but for codes of 8 bits.
+    pub fn engine_bytes(self) -> f64 {
+        match self {
+            UpdateState::AdamW => 8.0,
+            UpdateState::AdamW8bit => 2.0,
+            UpdateState::OneMoment => 4.0,
+            UpdateState::Adafactor => 0.0,
+            UpdateState::Own { bytes, params, .. } => bytes as f64 / params.max(1) as f64,
+        }
+    }
+
+    /// What it keeps in this program's engine, in words.
+    pub fn kept(self) -> &'static str {
+        match self.word() {
+            "adamw8bit" => "8-bit moments and their scales",
+            "adafactor" => "means of rows and columns",
+            "schedule_free" => "f32 moments and the average",
+            _ => "f32 moments",
         }
     }
 
@@ -104,7 +127,7 @@ impl UpdateState {
     pub fn by_word(word: &str) -> Option<UpdateState> {
         match word {
             "lion" | "muon" | "sgd" | "sgdm" | "momentum" => Some(UpdateState::OneMoment),
-            "sophia" | "adam" => Some(UpdateState::AdamW),
+            "sophia" | "adam" | "schedule_free" | "schedule-free" => Some(UpdateState::AdamW),
             "adamw-8bit" | "paged-adamw-8bit" | "adam8bit" => Some(UpdateState::AdamW8bit),
             word => Self::ALL.iter().find(|(w, _)| *w == word).map(|(_, u)| *u),
         }
@@ -124,6 +147,7 @@ pub fn bytes_per_param(precision: Precision, update: UpdateState) -> BytesPerPar
         UpdateState::AdamW8bit => 2.0,
         UpdateState::OneMoment => moment,
         UpdateState::Adafactor => 0.0,
+        UpdateState::Own { .. } => update.engine_bytes() / 4.0 * moment,
     };
     BytesPerParam {
         weights,

@@ -10,7 +10,7 @@ use super::request::{
 use super::scheme::{Precision, UpdateState};
 use crate::data::{DataError, Surroundings};
 use crate::models::{ModelSource, SourceError};
-use crate::nn::{self, compute_dtype_name};
+use crate::nn::{self, compute_dtype_name, param_infos_of};
 use crate::spec::{self, RunSpec, SpecErrors, SpecSources};
 use std::path::{Path, PathBuf};
 
@@ -188,6 +188,17 @@ pub fn of_run(spec: &serde_json::Value, vocab_size: u64, epoch_tokens: u64) -> O
     Some(of_spec(&spec, data))
 }
 
+/// What the update rule of a spec says that it keeps.
+fn update_state(spec: &RunSpec, vocab_size: usize) -> UpdateState {
+    let infos = param_infos_of(&spec.model, vocab_size, spec.adapter.as_ref());
+    let trained = infos.iter().filter(|info| info.trains());
+    UpdateState::Own {
+        word: spec.optimizer.entry().id,
+        bytes: spec.optimizer.state_bytes(&infos),
+        params: trained.map(|info| info.len as u64).sum(),
+    }
+}
+
 /// The request of a spec on this program's engine.
 pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
     let train = &spec.train;
@@ -201,7 +212,7 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
         estimator: Estimator::Engine,
         method,
         precision: products(train.precision),
-        update: UpdateState::keeping(spec.optimizer.state_bytes_per_param()),
+        update: update_state(spec, data.vocab_size),
         lora: spec.adapter.as_ref().map(Lora::of),
         adapter: spec.adapter.clone(),
         base: BaseFormat::Whole,
@@ -461,21 +472,19 @@ mod tests {
         let with = |set: &[&str]| {
             let set: Vec<String> = set.iter().map(ToString::to_string).collect();
             let loaded = spec::load("quickstart", &set, &here()).unwrap().spec;
-            let each = loaded.optimizer.state_bytes_per_param();
-            (resolve("quickstart", &set, &here()).unwrap(), each)
+            let request = resolve("quickstart", &set, &here()).unwrap();
+            let vocab_size = request.arch.vocab_size() as usize;
+            let infos = param_infos_of(&loaded.model, vocab_size, loaded.adapter.as_ref());
+            (request, loaded.optimizer.state_bytes(&infos))
         };
         let members = spec::schema::root().at("optimizer").unwrap().children();
         assert!(members.len() > 1);
         for (word, _) in members {
             for adapter in ["adapter=null", "adapter.lora.rank=4"] {
-                let (request, each) = with(&[&format!("optimizer={word}"), adapter]);
+                let (request, bytes) = with(&[&format!("optimizer={word}"), adapter]);
                 let memory = crate::plan::plan(&request).memory;
                 let n = request.n_trainable();
-                assert_eq!(
-                    memory.bytes(crate::plan::Part::Optimizer),
-                    each * n,
-                    "{word}"
-                );
+                assert_eq!(memory.bytes(crate::plan::Part::Optimizer), bytes, "{word}");
                 assert_eq!(memory.bytes(crate::plan::Part::Gradients), 4 * n, "{word}");
             }
         }

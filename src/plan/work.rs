@@ -2,7 +2,6 @@
 
 use super::arch::Arch;
 use super::request::{Checkpointing, Estimator, ReferencePlan, Request};
-use super::scheme::{Precision, bytes_per_param};
 use serde::Serialize;
 
 /// FLOPs per training token with attention: `6·N + 12·L·n_head·head_dim·s` (PaLM, appendix B), N being the parameters in
@@ -91,8 +90,8 @@ pub fn checkpoint_bytes(request: &Request) -> u64 {
     match request.estimator {
         Estimator::Engine => {
             let adapters = if request.lora.is_some() { trained } else { 0 };
-            let moments = bytes_per_param(Precision::Fp32, request.update).optimizer;
-            4 * (request.arch.n_params() + adapters) + moments as u64 * trained
+            let moments = request.update.engine_bytes();
+            4 * (request.arch.n_params() + adapters) + (moments * trained as f64) as u64
         }
         Estimator::General => 14 * trained,
     }

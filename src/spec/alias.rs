@@ -22,6 +22,8 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("min_lr", "schedule.*.min_lr"),
     ("eval_every", "eval.every"),
     ("eval_batches", "eval.batches"),
+    ("patience", "eval.patience"),
+    ("early_stopping_patience", "eval.patience"),
     ("save_every", "checkpoint.every"),
     ("checkpoint_every", "checkpoint.every"),
     ("sample_every", "sample.every"),

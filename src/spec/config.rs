@@ -110,6 +110,9 @@ pub struct EvalConfig {
     pub task_limit: usize,
     /// Ask tasks every this many steps, besides before the first one and after the last; 0: at each quarter of the run.
     pub task_every: u64,
+    /// Save and stop after so many evaluations in a row without a new best. Default: train to the last step.
+    #[schemars(range(min = 1))]
+    pub patience: Option<u64>,
 }
 
 /// Text samples during training.
@@ -273,6 +276,7 @@ impl Default for EvalConfig {
             tasks: Vec::new(),
             task_limit: 100,
             task_every: 0,
+            patience: None,
         }
     }
 }

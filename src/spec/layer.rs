@@ -399,6 +399,6 @@ mod tests {
             assert!(hint.starts_with("known keys"), "{stranger}: {hint}");
         }
         let hint = hint_for("optimizer.momentum");
-        assert!(hint.contains("adamw"), "{hint}");
+        assert!(hint.contains("optimizer.muon.momentum"), "{hint}");
     }
 }

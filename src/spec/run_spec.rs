@@ -43,7 +43,11 @@ impl RunSpec {
         match &mut config.schedule {
             ScheduleConfig::Cosine(c) => c.min_lr = c.min_lr.or(Some(lr / 10.0)),
             ScheduleConfig::Linear(c) => c.min_lr = c.min_lr.or(Some(lr / 10.0)),
-            ScheduleConfig::Constant(_) => {}
+            ScheduleConfig::Polynomial(c) => c.min_lr = c.min_lr.or(Some(lr / 10.0)),
+            ScheduleConfig::Wsd(c) => c.min_lr = c.min_lr.or(Some(lr / 10.0)),
+            ScheduleConfig::Constant(_)
+            | ScheduleConfig::InverseSqrt(_)
+            | ScheduleConfig::Unscheduled(_) => {}
         }
         RunSpec { config }
     }
@@ -119,7 +123,12 @@ pub fn line_origins(yaml_text: &str, origins: &Origins) -> Vec<Option<Origin>> {
         }
         let derived = matches!(
             path.as_str(),
-            "model.n_kv_head" | "model.d_ff" | "schedule.cosine.min_lr" | "schedule.linear.min_lr"
+            "model.n_kv_head"
+                | "model.d_ff"
+                | "schedule.cosine.min_lr"
+                | "schedule.linear.min_lr"
+                | "schedule.polynomial.min_lr"
+                | "schedule.wsd.min_lr"
         );
         // `position: {rope: {}}` selected a member without settings: the selection is the origin.
         let choice = path

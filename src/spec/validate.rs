@@ -11,6 +11,7 @@ use crate::data::tokenizer::TokenizerConfig;
 use crate::methods::ReferenceChoice;
 use crate::models::is_gguf;
 use crate::nn::{ActivationCheckpointing, HeadKind, Role};
+use crate::optim::OptimizerConfig;
 use crate::optim::schedule::ScheduleConfig;
 use crate::rewards::WeightedReward;
 use std::path::{Path, PathBuf};
@@ -291,12 +292,7 @@ fn learning_rate(config: &RunConfig, judge: &mut Judge) {
     );
     let schedule = config.schedule.entry().id;
     let path = |key: &str| format!("schedule.{schedule}.{key}");
-    let min_lr = match &config.schedule {
-        ScheduleConfig::Cosine(c) => c.min_lr,
-        ScheduleConfig::Linear(c) => c.min_lr,
-        ScheduleConfig::Constant(_) => None,
-    };
-    if let Some(min_lr) = min_lr {
+    if let Some(min_lr) = config.schedule.min_lr() {
         judge.want(
             min_lr <= lr,
             &[&path("min_lr"), &format!("optimizer.{word}.lr")],
@@ -505,12 +501,21 @@ pub(super) fn advice(spec: &RunSpec) -> Vec<Finding> {
     };
     let lr = spec.optimizer.lr();
     note(
-        lr > 5e-3,
+        lr > 5e-3 && !matches!(spec.optimizer, OptimizerConfig::Muon(_)),
         "optimizer",
         format!("lr {lr} is high for a transformer: 3e-4 to 1e-3 is typical"),
     );
     let (warmup, max_steps) = (spec.schedule.warmup_steps(), spec.train.max_steps);
     // Not an error: a short trial of a long preset (`-s max_steps=20`) must simply run.
+    let decays = !matches!(
+        spec.schedule,
+        ScheduleConfig::Constant(_) | ScheduleConfig::Unscheduled(_)
+    );
+    note(
+        decays && matches!(spec.optimizer, OptimizerConfig::ScheduleFree(_)),
+        "schedule",
+        "the average of schedule_free takes the place of a decay: use schedule=constant with a warm-up".into(),
+    );
     note(
         warmup >= max_steps,
         "schedule",

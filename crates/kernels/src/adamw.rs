@@ -56,6 +56,21 @@ fn fused(rule: &Rule, state: [&mut [f32]; 3], grads: &[f32], chunks: &mut Chunks
     });
 }
 
+/// The same on one tensor alone, without norms: weights, mean, square and gradients are as long as each other.
+pub fn tensor(rule: &Rule, part: &Part, state: [&mut [f32]; 3], grads: &[f32]) {
+    let fits = state.iter().all(|s| s.len() == grads.len());
+    assert!(fits, "weights and moments of a tensor");
+    let [weights, mean, square] = state;
+    let piece = Piece {
+        weights: weights.as_mut_ptr(),
+        state: [mean.as_mut_ptr(), square.as_mut_ptr()],
+        grads,
+        squares: &mut [0.0; 3],
+    };
+    // SAFETY: lengths were checked.
+    unsafe { apply(false, Coefficients::new(rule).of(rule, part), piece) }
+}
+
 /// Constants of all elements of a tensor.
 #[derive(Clone, Copy)]
 struct Coefficients {

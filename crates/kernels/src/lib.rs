@@ -3,7 +3,9 @@
 //! backward on f32 slices (the fast CPU path). Models, parameter layouts and optimizer settings live above.
 
 pub mod activation;
+pub mod adafactor;
 pub mod adamw;
+pub mod adamw8bit;
 pub mod aligned;
 pub mod allocations;
 pub mod attention;
@@ -22,6 +24,7 @@ pub mod low_rank;
 pub mod math;
 pub mod matmul;
 pub mod matrix;
+pub mod muon;
 pub mod norm;
 pub mod pages;
 pub mod positions;
@@ -29,11 +32,13 @@ pub mod qk_norm;
 pub mod quant;
 pub mod reduce;
 pub mod rotary;
+pub mod schedule_free;
 pub mod score;
 pub mod simd;
 pub mod softcap;
 mod softmax;
 pub mod spectrum;
 mod team;
+pub mod tensors;
 pub mod threads;
 pub mod update;

@@ -268,7 +268,7 @@ fn trained(args: &Args, request: &mut Request) -> anyhow::Result<()> {
         request.update = UpdateState::by_word(&word.to_lowercase()).ok_or_else(|| {
             Failure::yours(
                 format!("--optimizer `{word}` is not known"),
-                "adamw, adamw8bit, lion, muon, sgd, sophia, adafactor",
+                "adamw, adamw8bit, lion, muon, sgd, sophia, schedule_free, adafactor",
             )
         })?;
     }

@@ -70,13 +70,15 @@ pub struct SavedState {
     pub fingerprint: Fingerprint,
 }
 
-/// Writes one whole checkpoint, as streams: beside the state itself it holds one turned matrix at most.
+/// Writes one whole checkpoint, of averaged weights where the optimizer keeps them, as streams: beside the state itself it holds one turned matrix at most.
 pub fn save(
     store: &mut Store,
-    state: &TrainState,
+    state: &mut TrainState,
     data: &Dataset,
     fingerprint: &Fingerprint,
 ) -> Result<(PathBuf, Manifest), CheckpointError> {
+    state.show_average(true)?;
+    let state = &*state;
     let step = state.progress.step;
     let saved = SavedState {
         progress: state.progress.clone(),
@@ -175,6 +177,8 @@ pub fn read_state(folder: &Path) -> Result<SavedState, CheckpointError> {
 pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, CheckpointError> {
     let saved = read_state(folder)?;
     let file = TensorFile::open(&folder.join(OPTIMIZER))?;
+    // What the checkpoint's weights are.
+    state.show_average(true)?;
     let parts = state.optimizer.state();
     for part in &parts {
         file.expect(part.name, &[part.len])?;
@@ -260,7 +264,7 @@ impl Checkpoints {
         cx.port.enter(Phase::Checkpointing, step);
         let begun = cx.port.clock.elapsed();
         let fingerprint = Fingerprint::of(cx.spec, &cx.data);
-        let (path, manifest) = save(&mut self.store, &cx.state, &cx.data, &fingerprint)?;
+        let (path, manifest) = save(&mut self.store, &mut cx.state, &cx.data, &fingerprint)?;
         self.store.verify(step)?;
         self.saved_at = Some(step);
         self.saved = Some(cx.state.progress.clone());

@@ -25,6 +25,10 @@ impl super::Schedule for Config {
         self.warmup_steps
     }
 
+    fn min_lr(&self) -> Option<f64> {
+        self.min_lr
+    }
+
     fn lr_at(&self, step: u64, max_steps: u64, lr: f64) -> f64 {
         let at = (step, self.warmup_steps, max_steps);
         super::decay(at, lr, self.min_lr, |lr, min_lr, progress| {

@@ -334,15 +334,18 @@ impl Reader {
             .find(|(t, _)| *t == word)
             .map(|(_, ours)| *ours);
         match ours.filter(|ours| known.is_some_and(|node| node.child(ours).is_some())) {
-            Some(ours) if ours == word || word.starts_with(ours) && !word.contains("bit") => {
-                self.set(theirs, path, ours, "");
+            Some(ours @ "adamw8bit") => {
+                self.set(theirs, path, ours, "moments stay in this machine's memory");
             }
-            Some(ours) => self.set(
-                theirs,
-                path,
-                ours,
-                "the 32-bit version with the same update",
-            ),
+            Some(ours @ ("adamw" | "lion")) if word.contains("bit") => {
+                self.set(
+                    theirs,
+                    path,
+                    ours,
+                    "the 32-bit version with the same update",
+                );
+            }
+            Some(ours) => self.set(theirs, path, ours, ""),
             None => {
                 let kept = shown(&self.draft.value(path));
                 let words = format!("this build has no {word}: {path} stays {kept}");

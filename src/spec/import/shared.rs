@@ -6,13 +6,15 @@ pub(super) const OPTIMIZERS: &[(&str, &str)] = &[
     ("adamw_torch", "adamw"),
     ("adamw_torch_fused", "adamw"),
     ("adamw_hf", "adamw"),
-    ("adamw_bnb_8bit", "adamw"),
-    ("adamw_8bit", "adamw"),
-    ("paged_adamw_8bit", "adamw"),
+    ("adamw_bnb_8bit", "adamw8bit"),
+    ("adamw_8bit", "adamw8bit"),
+    ("paged_adamw_8bit", "adamw8bit"),
     ("paged_adamw_32bit", "adamw"),
     ("adamw", "adamw"),
     ("adafactor", "adafactor"),
     ("lion", "lion"),
+    ("lion_32bit", "lion"),
+    ("schedule_free_adamw", "schedule_free"),
     ("muon", "muon"),
     ("sgd", "sgd"),
 ];
@@ -22,6 +24,9 @@ pub(super) const SCHEDULES: &[(&str, &str)] = &[
     ("linear", "linear"),
     ("constant", "constant"),
     ("constant_with_warmup", "constant"),
+    ("polynomial", "polynomial"),
+    ("inverse_sqrt", "inverse_sqrt"),
+    ("warmup_stable_decay", "wsd"),
 ];
 
 pub(super) const BASE: &str =

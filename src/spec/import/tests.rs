@@ -71,7 +71,7 @@ beta: 0.1
 logging_steps: 25
 max_grad_norm: 0.5
 optim: adamw_torch
-lr_scheduler_type: polynomial
+lr_scheduler_type: reduce_lr_on_plateau
 seed: 42
 ";
 
@@ -104,7 +104,7 @@ fn axolotl_and_trl_are_told_by_their_keys_and_methods_that_are_missing_are_named
     let imported = import("ax", AXOLOTL, None).unwrap();
     assert_eq!(imported.dialect, Dialect::Axolotl);
     assert_eq!(imported.draft.value("model.seq_len"), 2048);
-    assert_eq!(imported.draft.value("optimizer"), "adamw");
+    assert_eq!(imported.draft.value("optimizer"), "adamw8bit");
     assert_eq!(fate(&imported, "optimizer").fate, Fate::Differs);
     assert_eq!(fate(&imported, "load_in_8bit").fate, Fate::Needless);
     assert_eq!(fate(&imported, "load_in_4bit").fate, Fate::NoEqual);
@@ -124,7 +124,7 @@ fn axolotl_and_trl_are_told_by_their_keys_and_methods_that_are_missing_are_named
     assert!(
         fate(&trl, "lr_scheduler_type")
             .words
-            .contains("no polynomial")
+            .contains("no reduce_lr_on_plateau")
     );
     let method = trl.lines.iter().find(|l| l.theirs.contains("mean dpo"));
     assert!(method.is_some(), "{:#?}", trl.lines);

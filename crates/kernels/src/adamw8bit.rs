@@ -1,0 +1,177 @@
+//! One AdamW update of one tensor with moments of one byte (Dettmers et al. 2021, arXiv 2110.02861): blocks of 256 values
+//! with the largest of each in f32, codes with a dynamic exponent.
+
+use super::update::Part;
+use std::sync::OnceLock;
+
+/// Values that share a scale.
+pub const BLOCK: usize = 256;
+
+/// The numbers of one update.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    pub lr: f64,
+    pub beta1: f64,
+    pub beta2: f64,
+    pub eps: f64,
+    /// Every gradient is multiplied by this first.
+    pub grad_scale: f64,
+    /// Index of this update, from 1.
+    pub step: u64,
+}
+
+/// One moment of a tensor: a code for each value, a scale for each [`BLOCK`] of them.
+#[derive(Debug)]
+pub struct Moment<'a> {
+    pub codes: &'a mut [u8],
+    pub scales: &'a mut [f32],
+}
+
+/// Code of 0 in a moment with signs.
+pub const ZERO_MEAN: u8 = 127;
+/// Code of 0 in a moment without.
+pub const ZERO_SQUARE: u8 = 0;
+
+/// Updates weights and moments in place.
+pub fn update(
+    rule: &Rule,
+    part: &Part,
+    weights: &mut [f32],
+    grads: &[f32],
+    [mean, square]: [Moment; 2],
+) {
+    let correction = |beta: f64| 1.0 - beta.powf(rule.step as f64);
+    let keep = part.keep(rule.lr) as f32;
+    let step_size = (part.lr(rule.lr) / correction(rule.beta1)) as f32;
+    let root_correction = (1.0 / correction(rule.beta2).sqrt()) as f32;
+    let (gain1, gain2) = ((1.0 - rule.beta1) as f32, (1.0 - rule.beta2) as f32);
+    let (beta2, eps, scale) = (rule.beta2 as f32, rule.eps as f32, rule.grad_scale as f32);
+    let (signed, unsigned) = (Map::signed(), Map::unsigned());
+    let (mut m, mut v) = ([0.0_f32; BLOCK], [0.0_f32; BLOCK]);
+    let blocks = weights.chunks_mut(BLOCK).zip(grads.chunks(BLOCK));
+    let means = mean.codes.chunks_mut(BLOCK).zip(mean.scales);
+    let squares = square.codes.chunks_mut(BLOCK).zip(square.scales);
+    for ((weights, grads), ((m_codes, m_scale), (v_codes, v_scale))) in
+        blocks.zip(means.zip(squares))
+    {
+        for (i, (w, g)) in weights.iter_mut().zip(grads).enumerate() {
+            let g = g * scale;
+            let old = signed.values[m_codes[i] as usize] * *m_scale;
+            m[i] = old + (g - old) * gain1;
+            let old = unsigned.values[v_codes[i] as usize] * *v_scale;
+            v[i] = old * beta2 + g * g * gain2;
+            let denominator = v[i].sqrt() * root_correction + eps;
+            *w = *w * keep - step_size * (m[i] / denominator);
+        }
+        let n = grads.len();
+        signed.encode(&m[..n], m_codes, m_scale);
+        unsigned.encode(&v[..n], v_codes, v_scale);
+    }
+}
+
+/// The values of 256 codes, ascending, and how to find the nearest.
+struct Map {
+    values: [f32; 256],
+    /// Halfway from each code to the next.
+    middles: [f32; 255],
+    /// First code to look at for numbers that share their upper bits.
+    starts: Vec<u8>,
+}
+
+/// Upper bits of a number that choose where the search begins: sign, exponent and three bits of the fraction.
+const SHIFT: u32 = 20;
+
+/// Numbers in the order of their values.
+fn key(x: f32) -> u32 {
+    let bits = x.to_bits();
+    if bits >> 31 == 1 {
+        !bits
+    } else {
+        bits | 1 << 31
+    }
+}
+
+impl Map {
+    fn signed() -> &'static Map {
+        static MAP: OnceLock<Map> = OnceLock::new();
+        MAP.get_or_init(|| Map::dynamic(true))
+    }
+
+    fn unsigned() -> &'static Map {
+        static MAP: OnceLock<Map> = OnceLock::new();
+        MAP.get_or_init(|| Map::dynamic(false))
+    }
+
+    /// bitsandbytes' dynamic map: seven decades, each ten times finer than the next has one bit of the fraction less.
+    fn dynamic(signed: bool) -> Map {
+        let mut values = vec![0.0, 1.0];
+        for i in 0..7 {
+            let n = 1 << if signed { i } else { i + 1 };
+            let decade = 10.0_f64.powi(i - 6);
+            let bound = |k: i32| 0.1 + 0.9 * f64::from(k) / f64::from(n);
+            for k in 0..n {
+                let value = (decade * (bound(k) + bound(k + 1)) / 2.0) as f32;
+                values.push(value);
+                if signed {
+                    values.push(-value);
+                }
+            }
+        }
+        values.sort_by(f32::total_cmp);
+        let values: [f32; 256] = std::array::from_fn(|i| values[i]);
+        let middles: [f32; 255] = std::array::from_fn(|i| (values[i] + values[i + 1]) / 2.0);
+        let first = |bucket: u32| middles.partition_point(|m| key(*m) < bucket << SHIFT) as u8;
+        Map {
+            values,
+            middles,
+            starts: (0..1 << (32 - SHIFT)).map(first).collect(),
+        }
+    }
+
+    /// Codes of the nearest values, the lower of two equally near; the scale is the largest magnitude.
+    fn encode(&self, x: &[f32], codes: &mut [u8], scale: &mut f32) {
+        *scale = x.iter().fold(0.0, |most, x| most.max(x.abs()));
+        let by = if *scale > 0.0 { 1.0 / *scale } else { 0.0 };
+        for (code, x) in codes.iter_mut().zip(x) {
+            let x = x * by;
+            let mut at = self.starts[(key(x) >> SHIFT) as usize];
+            while at < 255 && x > self.middles[at as usize] {
+                at += 1;
+            }
+            *code = at;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_comes_back_and_what_lies_between_goes_to_the_nearest() {
+        for (map, zero) in [(Map::signed(), ZERO_MEAN), (Map::unsigned(), ZERO_SQUARE)] {
+            assert!(map.values.windows(2).all(|w| w[0] < w[1]));
+            assert_eq!(map.values[zero as usize], 0.0);
+            let (mut codes, mut scale) = ([0; 256], 0.0);
+            map.encode(&map.values, &mut codes, &mut scale);
+            assert_eq!(scale, 1.0);
+            assert!(codes.iter().enumerate().all(|(i, c)| i == *c as usize));
+            let low = map.values[0];
+            for i in 0..5000 {
+                let x = low + (1.0 - low) * (i as f32 / 5000.0).powi(3);
+                let mut codes = [0; 2];
+                map.encode(&[x, 1.0], &mut codes, &mut scale);
+                let near = |c: &f32| (c - x).abs();
+                let best = map.values.iter().map(near).fold(9.0, f32::min);
+                assert!(near(&map.values[codes[0] as usize]) <= best + 1e-9, "{x}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_of_zeros_stays_one() {
+        let (mut codes, mut scale) = ([9; 4], 7.0);
+        Map::signed().encode(&[0.0; 4], &mut codes, &mut scale);
+        assert_eq!((codes, scale), ([ZERO_MEAN; 4], 0.0));
+    }
+}

@@ -1,0 +1,258 @@
+//! Muon: momentum of hidden matrices, made orthogonal; AdamW for embeddings, head, norms and biases.
+
+use super::held::{Held, open, state_is_held};
+use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
+use crate::base::registry::Entry;
+use crate::kernels::muon::Scratch;
+use crate::kernels::tensors::Tensors;
+use crate::kernels::{adamw, muon};
+use crate::nn::role::AttentionRole;
+use crate::nn::{ParamInfo, Params, Role};
+use candle_core::Result;
+use serde::{Deserialize, Serialize};
+
+pub const ENTRY: Entry = Entry {
+    id: "muon",
+    title: "Muon",
+    summary: "Hidden matrices move by orthogonal steps, the rest by AdamW: fewer steps, half the state.",
+    source: "Jordan et al. 2024, kellerjordan.github.io/posts/muon",
+};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Peak learning rate of hidden matrices: about 0.02 with the original scale, AdamW's with match_rms.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub lr: f64,
+    /// Decay of the momentum.
+    #[schemars(range(min = 0.0, max = 0.999999))]
+    pub momentum: f64,
+    /// Look one step ahead.
+    pub nesterov: bool,
+    /// How large an orthogonal step is.
+    pub scale: Scale,
+    /// Newton–Schulz iterations.
+    #[schemars(range(min = 1, max = 20))]
+    pub iterations: usize,
+    /// AdamW's learning rate over lr. Default: 0.1 with the original scale, 1 with match_rms.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub adamw_lr_scale: Option<f64>,
+    /// AdamW's decay of the gradient's running mean.
+    #[schemars(range(min = 0.0, max = 0.999999))]
+    pub adamw_beta1: f64,
+    /// AdamW's decay of the squared gradient's running mean.
+    #[schemars(range(min = 0.0, max = 0.999999))]
+    pub adamw_beta2: f64,
+    /// Added to AdamW's denominator.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub adamw_eps: f64,
+    /// Decoupled weight decay, applied to matrices and embeddings; never to norms and biases.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub weight_decay: f64,
+}
+
+/// What an orthogonal step (rows, cols) is multiplied by before the learning rate.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// match_rms up to a learning rate of 2e-3, original above.
+    #[default]
+    Auto,
+    /// √max(1, rows / cols).
+    Original,
+    /// 0.2 · √max(rows, cols): steps as large as AdamW's, so that its learning rates fit.
+    MatchRms,
+}
+
+/// Up to this learning rate `auto` takes it for one of AdamW's.
+const RATES_OF_ADAMW: f64 = 2e-3;
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            lr: 0.02,
+            momentum: 0.95,
+            nesterov: true,
+            scale: Scale::Auto,
+            iterations: 5,
+            adamw_lr_scale: None,
+            adamw_beta1: 0.9,
+            adamw_beta2: 0.95,
+            adamw_eps: 1e-8,
+            weight_decay: 0.01,
+        }
+    }
+}
+
+impl Config {
+    fn scale(&self) -> muon::Scale {
+        match self.scale {
+            Scale::Auto if self.lr <= RATES_OF_ADAMW => muon::Scale::MatchRms,
+            Scale::MatchRms => muon::Scale::MatchRms,
+            Scale::Auto | Scale::Original => muon::Scale::Original,
+        }
+    }
+
+    fn adamw_lr_scale(&self) -> f64 {
+        self.adamw_lr_scale.unwrap_or(match self.scale() {
+            muon::Scale::Original => 0.1,
+            muon::Scale::MatchRms => 1.0,
+        })
+    }
+}
+
+/// What Muon moves: the matrices of attention and feed-forward blocks, and adapters beside them.
+fn shape(info: &ParamInfo) -> Option<muon::Shape> {
+    let blocks = match info.role {
+        Role::Attention(AttentionRole::QueryKeyValue) => 3,
+        Role::Attention(_) | Role::Mlp(_) | Role::Adapter(_) => 1,
+        _ => return None,
+    };
+    match info.shape[..] {
+        [rows, cols] if rows % blocks == 0 => Some(muon::Shape { rows, cols, blocks }),
+        _ => None,
+    }
+}
+
+impl super::Optimizer for Config {
+    fn lr(&self) -> f64 {
+        self.lr
+    }
+
+    fn weight_decay(&self) -> f64 {
+        self.weight_decay
+    }
+
+    fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
+        let trained = infos.iter().filter(|info| info.trains());
+        let moments = |info: &ParamInfo| if shape(info).is_some() { 1 } else { 2 };
+        trained
+            .map(|info| (moments(info) * info.len * size_of::<f32>()) as u64)
+            .sum()
+    }
+
+    fn build_grouped(&self, params: &Params, groups: &[Group]) -> Result<Box<dyn UpdateRule>> {
+        let shapes: Vec<_> = params.trainable().map(shape).collect();
+        let kinds = params.trainable().zip(&shapes);
+        let by_adamw = kinds.filter(|(_, shape)| shape.is_none());
+        let n_square = by_adamw.map(|(info, _)| info.len).sum();
+        let buffers = [(MEAN, params.n_trainable()), (SQUARE, n_square)];
+        Ok(Box::new(Muon {
+            config: self.clone(),
+            held: Held::new("muon", &buffers, &[STEPS]),
+            tensors: Tensors::new(groups::parts(params, groups)?),
+            shapes,
+            scratch: Scratch::default(),
+        }))
+    }
+}
+
+/// The rule with its moments.
+struct Muon {
+    config: Config,
+    /// Means as long as the gradients; squares of what AdamW moves.
+    held: Held,
+    tensors: Tensors,
+    /// Of each part; none for AdamW's.
+    shapes: Vec<Option<muon::Shape>>,
+    scratch: Scratch,
+}
+
+const STEPS: &str = "muon.steps";
+const MEAN: &str = "muon.mean";
+const SQUARE: &str = "muon.square";
+
+impl UpdateRule for Muon {
+    fn step(&mut self, params: &mut Params, lr: f64, grad_scale: f64) -> Result<()> {
+        let config = &self.config;
+        *self.held.counter(0) += 1;
+        let by_adamw = adamw::Rule {
+            lr: lr * config.adamw_lr_scale(),
+            beta1: config.adamw_beta1,
+            beta2: config.adamw_beta2,
+            eps: config.adamw_eps,
+            grad_scale,
+            step: *self.held.counter(0),
+        };
+        let by_muon = muon::Rule {
+            lr,
+            momentum: config.momentum,
+            nesterov: config.nesterov,
+            iterations: config.iterations,
+            grad_scale,
+            scale: config.scale(),
+        };
+        let [mean, mut square] = self.held.buffers()?;
+        groups::check_len("muon", params, mean.len())?;
+        let (shapes, scratch) = (&self.shapes, &mut self.scratch);
+        let tensors = &mut self.tensors;
+        open(params, |weights, grads| {
+            tensors.update(weights, grads, |number, part, weights, grads| {
+                let mean = &mut mean[part.grads..part.grads + part.len];
+                if let Some(shape) = shapes[number] {
+                    muon::update(&by_muon, (part, shape), weights, grads, mean, scratch);
+                } else {
+                    let (own, rest) = std::mem::take(&mut square).split_at_mut(part.len);
+                    square = rest;
+                    adamw::tensor(&by_adamw, part, [weights, mean, own], grads);
+                }
+            });
+        })
+    }
+
+    fn last_norms(&self) -> &[TensorNorms] {
+        self.tensors.norms()
+    }
+
+    state_is_held!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optim::Optimizer;
+    use crate::optim::tests::model;
+
+    #[test]
+    fn embeddings_head_norms_and_biases_are_adamws() {
+        let model = model();
+        let infos = model.params().infos();
+        let by_muon = |info: &&ParamInfo| shape(info).is_some();
+        let names: Vec<_> = infos.iter().filter(by_muon).map(|i| &i.name[..]).collect();
+        assert_eq!(names.len(), 4, "{names:?}");
+        assert!(
+            names
+                .iter()
+                .all(|n| n.contains(".attn.c_") || n.contains(".mlp.c_"))
+        );
+        let c_attn = infos.iter().find(|i| i.name.contains("c_attn.weight"));
+        assert_eq!(shape(c_attn.unwrap()).unwrap().blocks, 3);
+    }
+
+    #[test]
+    fn the_scale_follows_the_learning_rate_unless_it_is_named() {
+        let with = |lr, scale| Config {
+            lr,
+            scale,
+            ..Config::default()
+        };
+        for (config, scale, rest) in [
+            (with(0.02, Scale::Auto), muon::Scale::Original, 0.1),
+            (with(1e-3, Scale::Auto), muon::Scale::MatchRms, 1.0),
+            (with(1e-3, Scale::Original), muon::Scale::Original, 0.1),
+        ] {
+            assert_eq!(config.scale(), scale);
+            assert_eq!(config.adamw_lr_scale(), rest);
+        }
+    }
+
+    #[test]
+    fn an_unknown_part_is_refused_by_name() {
+        let model = model();
+        let rule = Config::default().build(model.params()).unwrap();
+        let error = rule.read_state("muon.men", &mut |_| ()).unwrap_err();
+        assert!(error.to_string().contains("no `muon.men`"), "{error}");
+    }
+}

@@ -1,0 +1,216 @@
+//! Schedule-free AdamW: an average of where AdamW goes takes the place of a schedule's decay.
+
+use super::held::{Held, open, state_is_held};
+use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
+use crate::base::registry::Entry;
+use crate::kernels::flat;
+use crate::kernels::schedule_free;
+use crate::kernels::update::Chunks;
+use crate::nn::{ParamInfo, Params};
+use candle_core::{Result, bail};
+use serde::{Deserialize, Serialize};
+
+pub const ENTRY: Entry = Entry {
+    id: "schedule_free",
+    title: "Schedule-free AdamW",
+    summary: "No decay of the learning rate to plan: an average of the weights is evaluated and saved.",
+    source: "Defazio et al. 2024, arXiv 2405.15682",
+};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Peak learning rate, one to ten times AdamW's; with `schedule: constant` and a warm-up.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub lr: f64,
+    /// Share of the average in the weights that gradients are taken at.
+    #[schemars(range(min = 0.0, max = 0.999999))]
+    pub beta1: f64,
+    /// Decay of the squared gradient's running mean.
+    #[schemars(range(min = 0.0, max = 0.999999))]
+    pub beta2: f64,
+    /// Added to the denominator.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub eps: f64,
+    /// Decoupled weight decay, applied to matrices and embeddings; never to norms and biases.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub weight_decay: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            lr: 2.5e-3,
+            beta1: 0.9,
+            beta2: 0.999,
+            eps: 1e-8,
+            weight_decay: 0.0,
+        }
+    }
+}
+
+impl super::Optimizer for Config {
+    fn lr(&self) -> f64 {
+        self.lr
+    }
+
+    fn weight_decay(&self) -> f64 {
+        self.weight_decay
+    }
+
+    fn state_bytes(&self, infos: &[ParamInfo]) -> u64 {
+        3 * groups::trained_bytes(infos)
+    }
+
+    fn build_grouped(&self, params: &Params, groups: &[Group]) -> Result<Box<dyn UpdateRule>> {
+        let n = params.n_trainable();
+        let buffers = [(Z, n), (OTHER, n), (SQUARE, n)];
+        Ok(Box::new(ScheduleFree {
+            config: self.clone(),
+            held: Held::new(
+                "schedule_free",
+                &buffers,
+                &[STEPS, WEIGHT_SUM, MAX_LR, BEGUN],
+            ),
+            chunks: Chunks::new(groups::parts(params, groups)?),
+            shown: false,
+        }))
+    }
+}
+
+/// The rule with its state. Model and `other` hold y and x, or x and y while the average is shown.
+struct ScheduleFree {
+    config: Config,
+    held: Held,
+    chunks: Chunks,
+    shown: bool,
+}
+
+const STEPS: &str = "schedule_free.steps";
+const WEIGHT_SUM: &str = "schedule_free.weight_sum";
+const MAX_LR: &str = "schedule_free.max_lr";
+const BEGUN: &str = "schedule_free.begun";
+const Z: &str = "schedule_free.z";
+const OTHER: &str = "schedule_free.other";
+const SQUARE: &str = "schedule_free.square";
+
+impl ScheduleFree {
+    /// All three begin where the weights do.
+    fn begin(&mut self, params: &Params) -> Result<()> {
+        if *self.held.counter(3) == 1 {
+            return Ok(());
+        }
+        *self.held.counter(3) = 1;
+        let parts = self.chunks.parts();
+        let [z, x] = self.held.buffers()?;
+        flat::read(params.weights(), |weights| {
+            for part in parts {
+                let (at, from) = (part.grads..part.grads + part.len, part.weights);
+                z[at.clone()].copy_from_slice(&weights[from..from + part.len]);
+                x[at].copy_from_slice(&weights[from..from + part.len]);
+            }
+        })
+    }
+}
+
+impl UpdateRule for ScheduleFree {
+    fn step(&mut self, params: &mut Params, lr: f64, grad_scale: f64) -> Result<()> {
+        if self.shown {
+            bail!("schedule_free: the average is in the model, and gradients are not taken there")
+        }
+        self.begin(params)?;
+        *self.held.counter(0) += 1;
+        let step = *self.held.counter(0);
+        // The average weighs each step by the square of the largest rate so far, so that warm-up counts little.
+        let max_lr = f64::from_bits(*self.held.counter(2)).max(lr);
+        let weight = max_lr * max_lr;
+        let sum = f64::from_bits(*self.held.counter(1)) + weight;
+        *self.held.counter(1) = sum.to_bits();
+        *self.held.counter(2) = max_lr.to_bits();
+        let rule = schedule_free::Rule {
+            lr,
+            beta1: self.config.beta1,
+            beta2: self.config.beta2,
+            eps: self.config.eps,
+            grad_scale,
+            step,
+            share: if sum > 0.0 { weight / sum } else { 0.0 },
+        };
+        let [z, x, square] = self.held.buffers()?;
+        groups::check_len("schedule_free", params, z.len())?;
+        let chunks = &mut self.chunks;
+        open(params, |weights, grads| {
+            schedule_free::update(&rule, [weights, z, x, square], grads, chunks);
+        })
+    }
+
+    fn show_average(&mut self, params: &mut Params, show: bool) -> Result<()> {
+        if show == self.shown {
+            return Ok(());
+        }
+        self.begin(params)?;
+        self.shown = show;
+        let parts = self.chunks.parts();
+        let [_, other] = self.held.buffers()?;
+        params.write_weights(|weights| {
+            for part in parts {
+                let own = &mut weights[part.weights..part.weights + part.len];
+                own.swap_with_slice(&mut other[part.grads..part.grads + part.len]);
+            }
+        })
+    }
+
+    fn last_norms(&self) -> &[TensorNorms] {
+        self.chunks.norms()
+    }
+
+    state_is_held!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optim::Optimizer;
+    use crate::optim::tests::{model, state, take_up, update, weights};
+
+    #[test]
+    fn the_average_is_shown_and_taken_back_without_a_trace() {
+        let (mut whole, mut looked) = (model(), model());
+        let mut plain = Config::default().build(whole.params()).unwrap();
+        let mut shown = Config::default().build(looked.params()).unwrap();
+        update(&mut whole, &mut *plain, 0..4);
+        for step in 0..4 {
+            shown.show_average(looked.params_mut(), true).unwrap();
+            shown.show_average(looked.params_mut(), true).unwrap();
+            assert!(shown.step(looked.params_mut(), 0.1, 1.0).is_err());
+            shown.show_average(looked.params_mut(), false).unwrap();
+            update(&mut looked, &mut *shown, step..step + 1);
+        }
+        assert_eq!(weights(&whole), weights(&looked));
+        assert_eq!(state(&*plain), state(&*shown));
+        shown.show_average(looked.params_mut(), true).unwrap();
+        assert_ne!(weights(&whole), weights(&looked));
+    }
+
+    #[test]
+    fn a_run_saved_by_its_average_goes_on_bit_for_bit() {
+        let (mut whole, mut saved) = (model(), model());
+        let config = Config::default();
+        let mut rule = config.build(whole.params()).unwrap();
+        update(&mut whole, &mut *rule, 0..6);
+        let mut first = config.build(saved.params()).unwrap();
+        update(&mut saved, &mut *first, 0..3);
+        first.show_average(saved.params_mut(), true).unwrap();
+        // A new process: other weights until those of the checkpoint are read.
+        let mut resumed = model();
+        let mut second = config.build(resumed.params()).unwrap();
+        second.show_average(resumed.params_mut(), true).unwrap();
+        let average = saved.params().read_weights(<[f32]>::to_vec).unwrap();
+        let fill = |w: &mut [f32]| w.copy_from_slice(&average);
+        resumed.params_mut().write_weights(fill).unwrap();
+        take_up(&mut *second, &*first);
+        second.show_average(resumed.params_mut(), false).unwrap();
+        update(&mut resumed, &mut *second, 3..6);
+        assert_eq!(weights(&whole), weights(&resumed));
+    }
+}
