@@ -10,6 +10,7 @@
 //! | 6 | [`link`] | connections to an engine: thread, socket, stdio, replay |
 //! | 5 | [`engine`] | the training loop, preflight, checkpoints, inference |
 //! | 5 | [`report`] | a run written down: one HTML file, or Markdown |
+//! | 6 | [`guide`] | short pages that answer one question each, with the facts of machine, spec and run |
 //! | 5 | [`advisor`] | before a run: which method, the wizard's questions |
 //! | 5 | [`plan`] | before a run: memory, time and cost |
 //! | 4 | [`tasks`] | evaluation tasks: what a model is asked and how its answers count |
@@ -37,6 +38,7 @@ pub mod diagnosis;
 pub mod embed;
 pub mod engine;
 pub mod gguf;
+pub mod guide;
 pub mod hardware;
 pub mod hf;
 pub mod hub;

@@ -75,11 +75,13 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         &["plan", "spec", "models", "data", "embed", "hardware"],
     ),
     ("report", &["run", "diagnosis", "tasks"]),
+    ("guide", &["plan", "spec", "run", "diagnosis", "embed"]),
     ("link", &["run", "wire"]),
     (
         "ui",
         &[
             "link",
+            "guide",
             "advisor",
             "run",
             "diagnosis",
@@ -97,6 +99,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         &[
             "ui",
             "link",
+            "guide",
             "advisor",
             "engine",
             "tasks",

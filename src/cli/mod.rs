@@ -21,6 +21,7 @@ pub mod exit;
 mod export;
 mod finding;
 mod gc;
+mod guide;
 mod headless;
 mod home;
 mod import;
@@ -143,6 +144,7 @@ enum Verb {
     Rm(rm::Args),
     Gc(gc::Args),
     Diagnose(diagnose::Args),
+    Guide(guide::Args),
     Report(report::Args),
     Chat(chat::Args),
     Model(model::Args),
@@ -218,6 +220,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Rm(args) => rm::run(&args, &cx),
         Verb::Gc(args) => gc::run(&args, &cx),
         Verb::Diagnose(args) => diagnose::run(&args, &cx),
+        Verb::Guide(args) => guide::run(&args, &cx),
         Verb::Report(args) => report::run(&args, &cx),
         Verb::Chat(args) => chat::run(args, &cx),
         Verb::Model(args) => model::run(&args, &cx),

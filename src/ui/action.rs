@@ -76,6 +76,7 @@ actions! {
     /// Everywhere; under an overlay or in a text field only where the key is no text.
     Global "global" "Everywhere" {
         Help "help" "help" "Show the keys of this screen, then all others."
+        Guide "guide" "guide" "Answer questions: can this machine train it, which method, why unstable, how much data; with the facts of the run."
         Palette "palette" "palette" "Find any action, preset, run or theme by typing a part of its name."
         Leave "leave" "leave" "Leave the workbench; a live run asks first whether it should go on."
         NextTab "next-tab" "next tab" "Go to the tab on the right."

@@ -4,7 +4,7 @@ use super::{App, Leaving};
 use crate::ui::action::{Action, Context, actions};
 use crate::ui::effect::Effect;
 use crate::ui::msg::Asked;
-use crate::ui::overlays::{Choice, HelpSheet, Item, LeaveQuestion, Overlay, Picker};
+use crate::ui::overlays::{Choice, GuideSheet, HelpSheet, Item, LeaveQuestion, Overlay, Picker};
 use crate::ui::panes::{PANES, PaneEntry, run};
 use crate::ui::request::{Answer, Request, Topic};
 use crate::ui::store::short_run;
@@ -16,6 +16,7 @@ impl App {
     pub(super) fn act(&mut self, action: Action) -> Vec<Effect> {
         match action {
             Action::Help => self.open(Box::new(HelpSheet::new(self.contexts()))),
+            Action::Guide => self.open(Box::new(GuideSheet::new(&self.store))),
             Action::Palette => self.open(Box::new(self.palette())),
             Action::Theme => self.open(Box::new(self.theme_picker())),
             Action::Leave => self.leave(),

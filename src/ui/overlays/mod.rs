@@ -13,10 +13,11 @@ macro_rules! overlays {
     };
 }
 
-overlays! { editor form help leave picker prompt wizard }
+overlays! { editor form guide help leave picker prompt wizard }
 
 pub use editor::Editor;
 pub use form::{Field, Form};
+pub use guide::GuideSheet;
 pub use help::HelpSheet;
 pub use leave::{LeaveChoice, LeaveQuestion};
 pub use picker::{Item, Picker};

@@ -1,0 +1,176 @@
+//! `llmtui guide`: short pages for the questions that come up, filled with the facts of this machine, a spec and a run.
+
+use super::exit::{Exit, Failure};
+use super::{Context, run_ref};
+use crate::base::text::one_line;
+use crate::guide::{self, Page, Subject};
+use crate::plan::learn::Machine;
+use crate::plan::target::{self, DataSize, of_spec};
+use crate::plan::{Plan, plan};
+use crate::run::{RunState, index};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+/// Answer a question: can this machine train it, which method, why unstable, how much data …
+///
+/// Without a question: the list of them. Pages are filled with the facts of this machine, of --spec and of --run (default: the
+/// newest run).
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui guide
+  llmtui guide why is my loss spiking
+  llmtui guide fit --spec size-1b
+  llmtui guide overfitting --run shakespeare")]
+pub struct Args {
+    /// Words of the question, or a page's name
+    #[arg(value_name = "QUESTION")]
+    pub question: Vec<String>,
+    /// Fill in the facts of this run: a directory, an id, a part of one. Default: the newest
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
+    /// Fill in the facts of this spec: a preset, a file, a model. Default: the run's
+    #[arg(long, value_name = "SPEC")]
+    pub spec: Option<String>,
+    /// Print JSON: the pages, or the page with its text
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let mut out = std::io::stdout().lock();
+    if args.question.is_empty() {
+        let pages = guide::pages();
+        let text = match args.json {
+            true => format!(
+                "{}\n",
+                super::out::json(&pages.iter().map(head).collect::<Vec<_>>())?
+            ),
+            false => contents(&pages),
+        };
+        out.write_all(text.as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    let question = args.question.join(" ");
+    let found = guide::find(&question);
+    let Some(page) = found.first() else {
+        let known: Vec<&str> = guide::pages().iter().map(|page| page.id).collect();
+        let said = one_line(&question);
+        let hint = format!(
+            "pages: {}; llmtui guide lists their questions",
+            known.join(", ")
+        );
+        return Err(Failure::yours(format!("no page answers `{said}`"), hint).into());
+    };
+    let state = state(args, cx)?;
+    let subject = Subject {
+        machine: Some(
+            crate::hardware::provider(cx.hardware.as_deref(), &cx.env)?
+                .machine()
+                .in_one_line(),
+        ),
+        plan: planned(args, state.as_ref(), cx)?,
+        run: state.as_ref(),
+    };
+    let shown = page.fill(&subject);
+    let text = if args.json {
+        let mut value = head(page);
+        value["text"] = json!(shown.text);
+        value["missing"] = json!(shown.missing);
+        format!("{}\n", super::out::json(&value)?)
+    } else {
+        let width = cx.columns().unwrap_or(100).min(110);
+        let mut text = format!("{}\n\n", page.title);
+        for line in guide::plain(&shown.text).lines() {
+            wrap(&mut text, line, width);
+        }
+        if !shown.missing.is_empty() {
+            let _ = write!(
+                text,
+                "\nSays more with {}: --run RUN, --spec SPEC\n",
+                shown.missing.join(" and ")
+            );
+        }
+        let _ = write!(text, "\nSee also: llmtui guide {}\n", page.see.join(" | "));
+        text
+    };
+    out.write_all(text.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+fn head(page: &Page) -> serde_json::Value {
+    json!({"id": page.id, "question": page.title, "see": page.see, "rules": page.rules})
+}
+
+fn contents(pages: &[Page]) -> String {
+    let mut text = String::from("Questions: llmtui guide NAME, or in your own words\n\n");
+    for page in pages {
+        let _ = writeln!(text, "  {:<12} {}", page.id, page.title);
+    }
+    text
+}
+
+/// A line, broken between words; what follows a `- ` is indented below it.
+fn wrap(text: &mut String, line: &str, width: usize) {
+    let indent = if line.starts_with("- ") { "  " } else { "" };
+    let mut column = 0;
+    for word in line.split(' ') {
+        let len = word.chars().count();
+        if column > 0 && column + 1 + len > width {
+            let _ = write!(text, "\n{indent}");
+            column = indent.len();
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += len;
+    }
+    text.push('\n');
+}
+
+/// The named run, or the newest one; none where there is no run.
+fn state(args: &Args, cx: &Context) -> anyhow::Result<Option<RunState>> {
+    if let Some(word) = &args.run {
+        return Ok(Some(run_ref::fold(&run_ref::named(word, cx)?)?));
+    }
+    let runs = index::list(&cx.runs_dir)
+        .map(|(runs, _)| runs)
+        .unwrap_or_default();
+    let newest = runs
+        .first()
+        .and_then(|run| crate::run::RunDir::open(&run.path).ok());
+    Ok(newest.and_then(|run| run_ref::fold(&run).ok()))
+}
+
+/// The plan of `--spec`, or of the run.
+fn planned(
+    args: &Args,
+    state: Option<&RunState>,
+    cx: &Context,
+) -> anyhow::Result<Option<(String, Plan)>> {
+    let named = |word: &String| -> anyhow::Result<_> {
+        let request = target::resolve(word, &[], &cx.spec_sources()).map_err(|e| {
+            let hint = e.hint();
+            Failure::yours(e.to_string(), hint)
+        })?;
+        Ok((one_line(word), request))
+    };
+    let of_run = || {
+        let head = state?.head.as_ref()?;
+        let spec = crate::spec::RunSpec::from_yaml(&head.spec.to_string()).ok()?;
+        let data = DataSize {
+            vocab_size: usize::try_from(head.vocab_size).ok()?,
+            epoch_tokens: Some(head.epoch_tokens),
+            ..DataSize::default()
+        };
+        Some((head.name.clone(), of_spec(&spec, data)))
+    };
+    let Some((name, mut request)) = args.spec.as_ref().map(named).transpose()?.or_else(of_run)
+    else {
+        return Ok(None);
+    };
+    Machine::look(&cx.env).equip(&mut request);
+    request.assume();
+    Ok(Some((name, plan(&request))))
+}

@@ -1,0 +1,236 @@
+//! The facts that pages are filled with, each with where it comes from.
+
+use crate::base::finding::Status;
+use crate::base::human;
+use crate::diagnosis::{self, Diagnosis, RULES};
+use crate::plan::changes::ladder;
+use crate::plan::quantity::decimal;
+use crate::plan::{Plan, Verdict};
+use crate::run::RunState;
+use crate::spec::RunConfig;
+use serde_json::Value;
+
+/// What the guide speaks of; what is left out is unknown.
+#[derive(Debug, Clone, Default)]
+pub struct Subject<'a> {
+    /// The machine in one line.
+    pub machine: Option<String>,
+    /// Name of the spec and its plan on this machine.
+    pub plan: Option<(String, Plan)>,
+    pub run: Option<&'a RunState>,
+}
+
+const NAME_A_RUN: &str = "a run";
+const NAME_A_SPEC: &str = "a spec";
+const NO_MACHINE: &str = "a machine that can be read";
+
+/// Marks without an argument.
+#[cfg(test)]
+const MARKS: [&str; 13] = [
+    "machine",
+    "spec",
+    "plan.memory",
+    "plan.time",
+    "plan.cheaper",
+    "plan.data",
+    "run.method",
+    "run.verdict",
+    "run.findings",
+    "run.rescued",
+    "run.ending",
+    "run.epochs",
+    "run.gap",
+];
+
+impl Subject<'_> {
+    /// Whether there is such a mark.
+    #[cfg(test)]
+    pub(super) fn knows(&self, mark: &str) -> bool {
+        match mark.split_once(':') {
+            Some(("rule", id)) => rule(id).is_some(),
+            Some(("default", path)) => default(path).is_some(),
+            _ => MARKS.contains(&mark),
+        }
+    }
+
+    /// The words for a mark; `Ok(None)` where there is nothing to say.
+    ///
+    /// # Errors
+    /// What has to be named first.
+    pub(super) fn fact(&self, mark: &str) -> Result<Option<String>, &'static str> {
+        match mark.split_once(':') {
+            Some(("rule", id)) => return Ok(rule(id)),
+            Some(("default", path)) => return Ok(default(path)),
+            _ => {}
+        }
+        if mark == "machine" {
+            let machine = self.machine.as_ref().ok_or(NO_MACHINE)?;
+            return Ok(Some(format!("This machine: {machine} (read now)")));
+        }
+        if let Some(of_run) = mark.strip_prefix("run.") {
+            return Ok(of_the_run(of_run, self.run.ok_or(NAME_A_RUN)?));
+        }
+        let (name, plan) = self.plan.as_ref().ok_or(NAME_A_SPEC)?;
+        Ok(of_the_plan(mark, name, plan))
+    }
+}
+
+/// A rule's own words and source: a page never disagrees with it.
+fn rule(id: &str) -> Option<String> {
+    let rule = RULES.iter().find(|rule| rule.entry.id == id)?;
+    let entry = rule.entry;
+    Some(format!(
+        "Healthy, {}: {} ({})",
+        entry.title,
+        entry.summary.trim_end_matches('.'),
+        entry.source
+    ))
+}
+
+/// A default of the specs.
+fn default(path: &str) -> Option<String> {
+    let config = serde_json::to_value(RunConfig::default()).ok()?;
+    let found = path.split('.').try_fold(&config, |at, key| at.get(key))?;
+    match found {
+        Value::Number(n) => Some(n.to_string().trim_end_matches(".0").into()),
+        Value::String(s) => Some(s.clone()),
+        Value::Bool(b) => Some(b.to_string()),
+        _ => None,
+    }
+}
+
+fn of_the_plan(mark: &str, name: &str, plan: &Plan) -> Option<String> {
+    let request = &plan.request;
+    Some(match mark {
+        "spec" => format!(
+            "{name}: {} parameters, {} of them train, {} tokens in all (`llmtui plan`)",
+            human::short(plan.params.total() as f64),
+            human::short(plan.n_trainable as f64),
+            human::short(request.tokens as f64)
+        ),
+        "plan.memory" => {
+            let there = request.device.memory;
+            let word = match plan.verdict() {
+                Some(Verdict::Fits) => "it fits",
+                Some(Verdict::Tight) => "it fits without its margin",
+                Some(Verdict::TooLarge) => "it does not fit",
+                None => "the machine's memory is unknown",
+            };
+            let there = there
+                .map(|bytes| format!(" of {}", decimal(bytes)))
+                .unwrap_or_default();
+            format!(
+                "Memory: {}{there}, so {word} (`llmtui plan`: counted by part)",
+                decimal(plan.p50_bytes())
+            )
+        }
+        "plan.time" => {
+            let hours = plan.work.hours?;
+            let time = std::time::Duration::try_from_secs_f64(3600.0 * hours).ok()?;
+            let said = match request.mfu_said {
+                crate::plan::request::Said::Learned => "from earlier runs on this machine",
+                crate::plan::request::Said::Probed => "from a measurement of this machine",
+                _ => "with an assumed share of the peak",
+            };
+            format!("Time: about {} ({said})", human::duration(time))
+        }
+        "plan.cheaper" => {
+            if !matches!(plan.verdict(), Some(Verdict::Tight | Verdict::TooLarge)) {
+                return None;
+            }
+            let cheaper = ladder(request);
+            let mut lines: Vec<String> = cheaper
+                .changes
+                .iter()
+                .map(|change| {
+                    let flag = if change.flag.is_empty() {
+                        String::new()
+                    } else {
+                        format!(" `{}`", change.flag)
+                    };
+                    format!(
+                        "{}: then {}, at the price of: {}{flag}",
+                        change.what,
+                        decimal(change.needs_bytes),
+                        change.cost
+                    )
+                })
+                .collect();
+            if !cheaper.fits {
+                lines.push("no change is enough: a smaller model, or another machine".into());
+            }
+            format!(
+                "Cheaper, in this order (`llmtui plan`): {}",
+                lines.join("; ")
+            )
+        }
+        "plan.data" => format!(
+            "{} tokens for each parameter in the whole run (`llmtui plan`)",
+            human::number(plan.tokens_per_param)
+        ),
+        _ => return None,
+    })
+}
+
+fn of_the_run(mark: &str, run: &RunState) -> Option<String> {
+    let name = if run.run.is_empty() {
+        "the run"
+    } else {
+        &run.run
+    };
+    Some(match mark {
+        "method" => {
+            let head = run.head.as_ref()?;
+            format!("{name} trains by {} (its log)", head.method)
+        }
+        "verdict" => {
+            let judged = diagnosis::diagnose(run);
+            let at = human::grouped(run.step);
+            format!(
+                "{name} at step {at}: {}, {} (`llmtui diagnose`)",
+                judged.verdict.word(),
+                judged.summary
+            )
+        }
+        "findings" => findings(&diagnosis::diagnose(run))?,
+        "rescued" => format!("It was {} (its log)", run.rescued.as_ref()?.words()),
+        "ending" => {
+            let finish = run.finished.as_ref()?;
+            let why = if finish.message.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", finish.message)
+            };
+            let word = crate::run::state::outcome_word(finish.outcome);
+            format!(
+                "{name} {word} at step {}{why} (its log)",
+                human::grouped(finish.step)
+            )
+        }
+        "epochs" => format!(
+            "{name} has seen its training text {} times (its log)",
+            human::number(run.epochs()?)
+        ),
+        "gap" => {
+            let (train, val) = (run.latest("train/loss")?, run.latest("val/loss")?);
+            let (gap, train, val) = (
+                human::number(val - train),
+                human::number(train),
+                human::number(val),
+            );
+            format!(
+                "{name}: training loss {train}, validation loss {val}, a gap of {gap} nats (its log)"
+            )
+        }
+        _ => return None,
+    })
+}
+
+/// What warns or fails, with what to do.
+fn findings(judged: &Diagnosis) -> Option<String> {
+    let found = judged.findings.iter().filter(|f| f.status <= Status::Warn);
+    let lines: Vec<String> = found
+        .map(|f| format!("{}: {}. {}", f.title, f.evidence, f.advice()))
+        .collect();
+    (!lines.is_empty()).then(|| format!("Found in it (`llmtui diagnose`): {}", lines.join(" | ")))
+}

@@ -1,0 +1,125 @@
+//! The guide: short pages that answer one question each, filled with the facts of this machine, a spec and a run. Pages are
+//! Markdown under `assets/guide`, one a question; their numbers come from the code where the code has them. No files are
+//! read here and nothing is printed.
+
+mod facts;
+mod page;
+
+pub use facts::Subject;
+pub use page::{Page, Shown, plain};
+
+/// Every page, in the order of the contents.
+pub fn pages() -> Vec<Page> {
+    const ORDER: [&str; 8] = [
+        "fit",
+        "method",
+        "data",
+        "learning",
+        "unstable",
+        "overfitting",
+        "reasoning",
+        "crash",
+    ];
+    let place = |page: &Page| ORDER.iter().position(|id| *id == page.id);
+    let mut pages: Vec<Page> = crate::embed::list("assets/guide")
+        .filter_map(|path| Page::read(path, crate::embed::text(path)?))
+        .collect();
+    pages.sort_by_key(|page| (place(page).unwrap_or(ORDER.len()), page.id));
+    pages
+}
+
+/// Pages that a question leads to, the best first; none where no word is known.
+pub fn find(question: &str) -> Vec<Page> {
+    let asked: Vec<String> = words(question).collect();
+    let mut found: Vec<(usize, Page)> = pages()
+        .into_iter()
+        .map(|page| (page.score(&asked), page))
+        .filter(|(score, _)| *score > 0)
+        .collect();
+    found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+    found.into_iter().map(|(_, page)| page).collect()
+}
+
+/// The page that explains what a rule found.
+pub fn of_rule(id: &str) -> Option<Page> {
+    pages().into_iter().find(|page| page.rules.contains(&id))
+}
+
+/// Lower-case words, without marks.
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split(|c: char| !c.is_alphanumeric() && c != '-')
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnosis::RULES;
+
+    #[test]
+    fn questions_lead_to_their_pages() {
+        for (question, page) in [
+            ("can this machine train it?", "fit"),
+            ("which method?", "method"),
+            ("why unstable?", "unstable"),
+            ("why did my loss spike at step 400", "unstable"),
+            ("why a crash, OOM, hang?", "crash"),
+            ("reasoning on a budget?", "reasoning"),
+            ("how much data?", "data"),
+            ("how many tokens do I need", "data"),
+            ("overfitting or memorising?", "overfitting"),
+            ("my loss is flat", "learning"),
+            ("unstable", "unstable"),
+        ] {
+            let found = find(question);
+            assert_eq!(found.first().map(|p| p.id), Some(page), "{question}");
+        }
+        assert!(find("xyzzy").is_empty());
+    }
+
+    #[test]
+    fn findings_have_pages_and_pages_name_what_exists() {
+        let pages = pages();
+        for rule in [
+            "diverged",
+            "overfitting",
+            "not_learning",
+            "reward_hacking",
+            "data_wait",
+        ] {
+            assert!(of_rule(rule).is_some(), "{rule}");
+        }
+        for page in &pages {
+            for rule in &page.rules {
+                assert!(
+                    RULES.iter().any(|r| r.entry.id == *rule),
+                    "{}: {rule}",
+                    page.id
+                );
+            }
+            for other in &page.see {
+                assert!(pages.iter().any(|p| p.id == *other), "{}: {other}", page.id);
+            }
+        }
+    }
+
+    #[test]
+    fn every_statement_has_a_source_and_every_mark_is_filled() {
+        let subject = Subject::default();
+        for page in pages() {
+            for line in page.body.lines().filter(|line| line.starts_with("- ")) {
+                assert!(
+                    line.contains("](") || line.starts_with("- {"),
+                    "{}: no source: {line}",
+                    page.id
+                );
+            }
+            for mark in page.marks() {
+                assert!(subject.knows(mark), "{}: {{{mark}}} is no fact", page.id);
+            }
+            let shown = page.fill(&subject);
+            assert!(!shown.text.contains('{'), "{}: {}", page.id, shown.text);
+        }
+    }
+}
