@@ -20,6 +20,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("run", &["wire"]),
     ("diagnosis", &["run", "wire"]),
     ("watch", &["metrics", "wire"]),
+    ("workers", &["embed"]),
     ("hardware", &["wire"]),
     ("hub", &[]),
     ("nn", &["kernels"]),
@@ -38,7 +39,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "spec",
         &[
-            "methods", "rewards", "nn", "optim", "data", "embed", "hf", "hub", "models",
+            "methods", "rewards", "nn", "optim", "data", "embed", "hf", "hub", "models", "workers",
         ],
     ),
     ("tasks", &["spec", "data", "models", "nn", "embed"]),
@@ -61,6 +62,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "kernels",
             "hardware",
             "llama_cpp",
+            "workers",
             "gguf",
         ],
     ),
@@ -121,6 +123,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "embed",
             "hardware",
             "watch",
+            "workers",
             "hub",
             "llama_cpp",
         ],

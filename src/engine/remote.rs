@@ -7,12 +7,12 @@ use super::update::Gradients;
 use crate::base::clock::Clock;
 use crate::data::Batch;
 use crate::methods::{Method, Pass, micro_step};
-use crate::nn::{Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
+use crate::nn::{ActivationCheckpointing, Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
 use crate::optim::{OptimizerConfig, UpdateRule, by_decay};
 use crate::spec::RunSpec;
 use crate::workers::{
-    Answer, Environment, EnvironmentError, Frame, Gang, Launch, Limits, Lost, LostKind, Place, bytes_of, bytes_of_ids, environment,
-    floats, pieces, torch, unpack,
+    Answer, Environment, EnvironmentError, Frame, Gang, Launch, Limits, Lost, LostKind, Place,
+    bytes_of, bytes_of_ids, environment, floats, pieces, torch, unpack,
 };
 use candle_core::{Device, Error, Result, Tensor, bail};
 use serde_json::{Value, json};
@@ -64,6 +64,7 @@ pub struct Remote {
     ranks: usize,
     gang: Option<Gang>,
     copy: Copy,
+    moments_ahead: bool,
     generation: u64,
     /// Why the last generation ended.
     lost: Option<Lost>,
@@ -94,18 +95,31 @@ impl Remote {
             rank: None,
             what,
         };
-        let found = environment::python(settings, &job.env).and_then(|python| Environment::ask(&python));
-        let environment = found.map_err(|e: EnvironmentError| fault(format!("engine.torch: {e}; {}", EnvironmentError::HINT)))?;
+        let found =
+            environment::python(settings, &job.env).and_then(|python| Environment::ask(&python));
+        let environment = found.map_err(|e: EnvironmentError| {
+            fault(format!("engine.torch: {e}; {}", EnvironmentError::HINT))
+        })?;
         let gpus = environment.about.gpus;
         let device = settings.device(gpus);
         if device == "cuda" && gpus == 0 {
-            return Err(fault("engine.torch.device: this PyTorch sees no GPU; set it to cpu or auto".into()));
+            return Err(fault(
+                "engine.torch.device: this PyTorch sees no GPU; set it to cpu or auto".into(),
+            ));
         }
-        let ranks = settings.ranks.unwrap_or(if device == "cuda" { gpus } else { 1 });
+        let ranks = settings
+            .ranks
+            .unwrap_or(if device == "cuda" { gpus } else { 1 });
         if device == "cuda" && ranks > gpus {
-            return Err(fault(format!("engine.torch.ranks is {ranks}, but there are {gpus} GPUs")));
+            return Err(fault(format!(
+                "engine.torch.ranks is {ranks}, but there are {gpus} GPUs"
+            )));
         }
-        let cache = job.env.cache_dir.clone().unwrap_or_else(|| job.run_dir.path().join("torch"));
+        let cache = job
+            .env
+            .cache_dir
+            .clone()
+            .unwrap_or_else(|| job.run_dir.path().join("torch"));
         let package = unpack(&cache).map_err(|e| fault(format!("{}: {e}", cache.display())))?;
         let logs = job.run_dir.path().join("torch");
         let generation = std::fs::read_dir(&logs).map_or(0, |entries| entries.count() as u64);
@@ -123,6 +137,7 @@ impl Remote {
             ranks,
             gang: None,
             copy: Copy::Ahead,
+            moments_ahead: true,
             generation,
             lost: None,
             of: 1,
@@ -138,11 +153,14 @@ impl Remote {
     ///
     /// # Errors
     /// The ranks do not come.
-    pub fn restart(&mut self, broken_off: &mut dyn FnMut() -> bool) -> std::result::Result<(), Lost> {
+    pub fn restart(
+        &mut self,
+        broken_off: &mut dyn FnMut() -> bool,
+    ) -> std::result::Result<(), Lost> {
         self.gang = None;
         self.lost = None;
         self.generation += 1;
-        self.copy = Copy::Ahead;
+        self.copy_changed();
         let generation = self.generation;
         let launch = Launch {
             python: self.environment.python.clone(),
@@ -174,13 +192,19 @@ impl Remote {
     pub fn words(&self) -> String {
         let about = &self.environment.about;
         let torch = crate::base::text::one_line(&about.torch);
-        let (device, precision) = (self.build["device"].as_str(), self.build["precision"].as_str());
+        let (device, precision) = (
+            self.build["device"].as_str(),
+            self.build["precision"].as_str(),
+        );
         let (device, precision) = (device.unwrap_or_default(), precision.unwrap_or_default());
         let ranks = match self.ranks {
             1 => "1 process".to_string(),
             n => format!("{n} processes ({})", self.settings.shard_word()),
         };
-        format!("PyTorch {torch}: {ranks} on {device}, {precision}, generation {}", self.generation)
+        format!(
+            "PyTorch {torch}: {ranks} on {device}, {precision}, generation {}",
+            self.generation
+        )
     }
 
     /// The number format of matmuls.
@@ -196,6 +220,7 @@ impl Remote {
     /// The engine's copy was changed: a checkpoint was read, or weights were drawn.
     pub fn copy_changed(&mut self) {
         self.copy = Copy::Ahead;
+        self.moments_ahead = true;
     }
 
     /// Seconds of forward passes of each rank since this was asked last: where ranks wait for none other.
@@ -212,7 +237,9 @@ impl Remote {
             return Ok(());
         }
         let weights = self.fetch("weights", model.params().len())?;
-        model.params_mut().write_weights(|own| own.copy_from_slice(&weights))?;
+        model
+            .params_mut()
+            .write_weights(|own| own.copy_from_slice(&weights))?;
         for (own, theirs) in PARTS {
             let values = self.fetch(theirs, model.params().n_trainable())?;
             optimizer.write_state(own, &mut |own| own.copy_from_slice(&values))?;
@@ -223,31 +250,45 @@ impl Remote {
 
     fn fetch(&mut self, part: &str, len: usize) -> Result<Vec<f32>> {
         let mut bytes = Vec::new();
-        self.ask(|_| Frame::new(json!({"type": "save", "part": part})), &mut |piece| bytes.extend_from_slice(piece))?;
+        self.ask(
+            |_| Frame::new(json!({"type": "save", "part": part})),
+            &mut |piece| bytes.extend_from_slice(piece),
+        )?;
         match floats(&bytes).filter(|values| values.len() == len) {
             Some(values) => Ok(values),
-            None => bail!("{part}: the ranks sent {} bytes for {len} numbers", bytes.len()),
+            None => bail!(
+                "{part}: the ranks sent {} bytes for {len} numbers",
+                bytes.len()
+            ),
         }
     }
 
-    /// Brings the engine's copy to the ranks, where it is newer.
+    /// Brings the engine's weights to the ranks, where they are newer.
     ///
     /// # Errors
     /// The ranks are gone.
-    pub fn push(&mut self, model: &Model, optimizer: &dyn UpdateRule) -> Result<()> {
+    pub fn push(&mut self, model: &Model) -> Result<()> {
         if self.copy != Copy::Ahead {
+            return Ok(());
+        }
+        let weights = model.params().read_weights(<[f32]>::to_vec)?;
+        self.send("weights", &weights, 0)?;
+        self.copy = Copy::Same;
+        Ok(())
+    }
+
+    /// The same for moments and the count of updates.
+    fn push_moments(&mut self, optimizer: &dyn UpdateRule) -> Result<()> {
+        if !std::mem::take(&mut self.moments_ahead) {
             return Ok(());
         }
         let mut steps = 0;
         optimizer.read_state(STEPS, &mut |pieces| steps = count(pieces))?;
-        let weights = model.params().read_weights(<[f32]>::to_vec)?;
-        self.send("weights", &weights, steps)?;
         for (own, theirs) in PARTS {
             let mut values = Vec::new();
             optimizer.read_state(own, &mut |own| values = own.to_vec())?;
             self.send(theirs, &values, steps)?;
         }
-        self.copy = Copy::Same;
         Ok(())
     }
 
@@ -278,7 +319,9 @@ impl Remote {
     /// The ranks are gone.
     pub fn score(&mut self, batch: &TokenBatch, who: Who) -> Result<TokenOutputs> {
         let values = self.forward(batch, None, Some(who))?;
-        let tensor = |values: &[f32]| Tensor::from_slice(values, (batch.batch_size, batch.seq_len), &Device::Cpu);
+        let tensor = |values: &[f32]| {
+            Tensor::from_slice(values, (batch.batch_size, batch.seq_len), &Device::Cpu)
+        };
         Ok(TokenOutputs {
             logp: tensor(&values.logp)?,
             entropy: tensor(&values.entropy)?,
@@ -300,7 +343,9 @@ impl Remote {
             self.micro += 1;
         }
         let answers = self.ask(|_| Frame::new(json!({"type": "norm"})), &mut |_| {})?;
-        let norm = answers[0].frame.header["norm"].as_str().and_then(|word| word.parse().ok());
+        let norm = answers[0].frame.header["norm"]
+            .as_str()
+            .and_then(|word| word.parse().ok());
         found.norm = norm.unwrap_or(f64::NAN);
         self.learn_what_is_usual((self.clock.elapsed() - begun).as_secs_f64());
         Ok(found)
@@ -311,7 +356,11 @@ impl Remote {
     /// # Errors
     /// The ranks are gone.
     pub fn apply(&mut self, lr: f64, scale: f64, optimizer: &mut dyn UpdateRule) -> Result<()> {
-        self.ask(|_| Frame::new(json!({"type": "apply", "lr": lr, "scale": scale})), &mut |_| {})?;
+        self.push_moments(optimizer)?;
+        self.ask(
+            |_| Frame::new(json!({"type": "apply", "lr": lr, "scale": scale})),
+            &mut |_| {},
+        )?;
         self.copy = Copy::Behind;
         let mut steps = 0;
         optimizer.read_state(STEPS, &mut |pieces| steps = count(pieces))?;
@@ -342,7 +391,11 @@ impl Remote {
         Duration::from_secs_f64(self.settings.patience.max(TIMES_USUAL * usual))
     }
 
-    fn ask(&mut self, frame: impl FnMut(usize) -> Frame, take: &mut dyn FnMut(&[u8])) -> Result<Vec<Answer>> {
+    fn ask(
+        &mut self,
+        frame: impl FnMut(usize) -> Frame,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<Vec<Answer>> {
         let patience = self.patience();
         self.with_gang(|gang| {
             gang.tell(frame)?;
@@ -351,10 +404,18 @@ impl Remote {
     }
 
     /// What is lost stays lost until a new generation is started.
-    fn with_gang<R>(&mut self, work: impl FnOnce(&mut Gang) -> std::result::Result<R, Lost>) -> Result<R> {
+    fn with_gang<R>(
+        &mut self,
+        work: impl FnOnce(&mut Gang) -> std::result::Result<R, Lost>,
+    ) -> Result<R> {
         let result = match &mut self.gang {
             Some(gang) => work(gang),
-            None => bail!("{}", self.lost.as_ref().map_or("the ranks have ended", |lost| lost.what.as_str())),
+            None => bail!(
+                "{}",
+                self.lost
+                    .as_ref()
+                    .map_or("the ranks have ended", |lost| lost.what.as_str())
+            ),
         };
         result.map_err(|lost| {
             // Ends the processes, whatever state they are in.
@@ -365,7 +426,12 @@ impl Remote {
     }
 
     /// A forward pass over rows that are shared among the ranks; with coefficients also the backward pass of Σ c · logp.
-    fn forward(&mut self, batch: &TokenBatch, coefficients: Option<&[f32]>, who: Option<Who>) -> Result<Values> {
+    fn forward(
+        &mut self,
+        batch: &TokenBatch,
+        coefficients: Option<&[f32]>,
+        who: Option<Who>,
+    ) -> Result<Values> {
         let (rows, length, ranks) = (batch.batch_size, batch.seq_len, self.ranks);
         let share = rows.div_ceil(ranks);
         let header = json!({
@@ -376,10 +442,13 @@ impl Remote {
         let frame = |rank: usize| {
             let mut payload = Vec::with_capacity(4 * share * length * 4);
             // What a rank lacks is filled up with the first row, which then counts nothing.
-            let own = || (rank * share..(rank + 1) * share).map(|row| if row < rows { row } else { 0 });
+            let own =
+                || (rank * share..(rank + 1) * share).map(|row| if row < rows { row } else { 0 });
             let ids = [Some(batch.inputs), Some(batch.targets), batch.first];
             for ids in ids.into_iter().flatten() {
-                own().for_each(|row| payload.extend(bytes_of_ids(&ids[row * length..(row + 1) * length])));
+                own().for_each(|row| {
+                    payload.extend(bytes_of_ids(&ids[row * length..(row + 1) * length]))
+                });
             }
             if let Some(c) = coefficients {
                 payload.extend(bytes_of(&shared(c, rank, share, length, rows)));
@@ -393,9 +462,15 @@ impl Remote {
                 self.forward[rank] += answer.frame.header["seconds"].as_f64().unwrap_or(0.0);
             }
             let all = floats(&answer.frame.payload).filter(|all| all.len() == 3 * share * length);
-            let Some(all) = all else { bail!("rank {rank} answered {} bytes", answer.frame.payload.len()) };
+            let Some(all) = all else {
+                bail!("rank {rank} answered {} bytes", answer.frame.payload.len())
+            };
             let kept = rows.saturating_sub(rank * share).min(share) * length;
-            for (part, values) in all.chunks(share * length).zip([&mut values.logp, &mut values.entropy, &mut values.top1]) {
+            for (part, values) in all.chunks(share * length).zip([
+                &mut values.logp,
+                &mut values.entropy,
+                &mut values.top1,
+            ]) {
                 values.extend_from_slice(&part[..kept]);
             }
         }
@@ -404,12 +479,21 @@ impl Remote {
 }
 
 impl Pass for Remote {
-    fn linear(&mut self, batch: &TokenBatch, dlogp: &[f32], read: &mut dyn FnMut(TokenValues) -> f64) -> Result<f64> {
+    fn linear(
+        &mut self,
+        batch: &TokenBatch,
+        dlogp: &[f32],
+        read: &mut dyn FnMut(TokenValues) -> f64,
+    ) -> Result<f64> {
         let values = self.forward(batch, Some(dlogp), None)?;
         Ok(read(values.view()))
     }
 
-    fn any(&mut self, batch: &TokenBatch, loss: &mut dyn FnMut(TokenValues, &mut Upstream) -> Result<f64>) -> Result<f64> {
+    fn any(
+        &mut self,
+        batch: &TokenBatch,
+        loss: &mut dyn FnMut(TokenValues, &mut Upstream) -> Result<f64>,
+    ) -> Result<f64> {
         let values = self.forward(batch, None, None)?;
         let (rows, length) = (batch.batch_size, batch.seq_len);
         let share = rows.div_ceil(self.ranks);
@@ -423,7 +507,13 @@ impl Pass for Remote {
         let frame = |rank: usize| {
             let mut payload = bytes_of(&shared(&upstream.dlogp, rank, share, length, rows));
             if upstream.uses_entropy {
-                payload.extend(bytes_of(&shared(&upstream.dentropy, rank, share, length, rows)));
+                payload.extend(bytes_of(&shared(
+                    &upstream.dentropy,
+                    rank,
+                    share,
+                    length,
+                    rows,
+                )));
             }
             Frame::with(header.clone(), payload)
         };
@@ -461,11 +551,20 @@ impl Values {
 
 /// A step count in pieces of 16 bits.
 fn count(pieces: &[f32]) -> u64 {
-    pieces.iter().rev().fold(0, |sum, piece| (sum << 16) | *piece as u64)
+    pieces
+        .iter()
+        .rev()
+        .fold(0, |sum, piece| (sum << 16) | *piece as u64)
 }
 
 /// All that a rank must know of the model and its update rule.
-fn build(spec: &RunSpec, model: &Model, settings: &torch::Config, device: &str, ranks: usize) -> Value {
+fn build(
+    spec: &RunSpec,
+    model: &Model,
+    settings: &torch::Config,
+    device: &str,
+    ranks: usize,
+) -> Value {
     let (config, shape) = (model.config(), model.shape());
     let mut decay = vec![(0.0, 1.0); model.params().infos().len()];
     for group in by_decay(model.params(), spec.optimizer.weight_decay()) {
@@ -487,11 +586,16 @@ fn build(spec: &RunSpec, model: &Model, settings: &torch::Config, device: &str, 
     let rotations: Vec<Value> = crate::nn::rotations(config, shape)
         .iter()
         .map(|rotation| {
-            rotation.as_ref().map_or(Value::Null, |r| json!({"frequencies": r.frequencies, "factor": r.factor}))
+            rotation.as_ref().map_or(
+                Value::Null,
+                |r| json!({"frequencies": r.frequencies, "factor": r.factor}),
+            )
         })
         .collect();
     let optimizer = match &spec.optimizer {
-        OptimizerConfig::AdamW(config) => json!({"beta1": config.beta1, "beta2": config.beta2, "eps": config.eps}),
+        OptimizerConfig::AdamW(config) => {
+            json!({"beta1": config.beta1, "beta2": config.beta2, "eps": config.eps})
+        }
         _ => Value::Null,
     };
     let available = std::thread::available_parallelism().map_or(1, usize::from);
@@ -508,7 +612,7 @@ fn build(spec: &RunSpec, model: &Model, settings: &torch::Config, device: &str, 
             "slopes": config.position.slopes(shape.n_head),
             "waves": config.position.has_waves(),
             "adapter_scale": spec.adapter.as_ref().map_or(1.0, |adapter| adapter.scale()),
-            "recompute": spec.train.activation_checkpointing != crate::nn::ActivationCheckpointing::None,
+            "recompute": !matches!(spec.train.activation_checkpointing, ActivationCheckpointing::None {}),
         },
         "optimizer": optimizer,
         "device": device,

@@ -10,6 +10,7 @@ use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::methods::ReferenceChoice;
 use crate::nn::{ActivationCheckpointing, HeadKind};
+use crate::optim::OptimizerConfig;
 use crate::optim::schedule::ScheduleConfig;
 use crate::rewards::WeightedReward;
 use std::path::{Path, PathBuf};
@@ -56,6 +57,7 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     adapter(config, &mut judge);
     reference(config, &mut judge);
     rollouts(config, &mut judge);
+    engine(config, &mut judge);
     sizes(config, &mut judge);
     learning_rate(config, &mut judge);
     sampling(config, &mut judge);
@@ -98,6 +100,43 @@ fn adapter(config: &RunConfig, judge: &mut Judge) {
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         judge.want(false, &paths, fault.what, fault.hint);
     }
+}
+
+/// What ranks of PyTorch cannot do.
+fn engine(config: &RunConfig, judge: &mut Judge) {
+    if config.engine.torch().is_none() {
+        return;
+    }
+    let here = "engine: candle does it";
+    let word = config.method.entry().id;
+    judge.want(
+        config.method.on_policy().is_none(),
+        &["engine", "method"],
+        format!("engine: torch does not write answers yet, from which {word} learns"),
+        here,
+    );
+    judge.want(
+        config.model.moe.is_none(),
+        &["engine", "model.moe"],
+        "engine: torch has no experts yet",
+        here,
+    );
+    let dropped = config.adapter.as_ref().map_or(0.0, |a| a.dropout());
+    judge.want(
+        config.model.dropout == 0.0 && dropped == 0.0,
+        &["engine", "model.dropout"],
+        "engine: torch drops no features: its draws would be others after a resume",
+        "set dropout to 0, as most large models are trained, or engine: candle",
+    );
+    judge.want(
+        matches!(config.optimizer, OptimizerConfig::AdamW(_)),
+        &["engine", "optimizer"],
+        format!(
+            "engine: torch updates by adamw alone, not by {}",
+            config.optimizer.entry().id
+        ),
+        "optimizer: adamw, or engine: candle",
+    );
 }
 
 /// Methods that learn from the model's own answers.

@@ -2,6 +2,7 @@
 
 use super::package;
 use super::torch::Config;
+use crate::base::clock::{Clock, SystemClock};
 use crate::base::finding::Finding;
 use crate::base::paths::Env;
 use crate::base::text::one_line;
@@ -9,7 +10,7 @@ use serde::Deserialize;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// PyTorch from this version on: before 2.6 there is no FSDP2, before 2.10 its loader of checkpoints could run code.
 const OLDEST: (u64, u64) = (2, 10);
@@ -66,14 +67,18 @@ pub enum EnvironmentError {
 
 impl EnvironmentError {
     /// What to do about it.
-    pub const HINT: &'static str =
-        "llmtui engine install torch; or name one: -s engine.torch.python=/path/to/venv; or -s engine=candle";
+    pub const HINT: &'static str = "llmtui engine install torch; or name one: -s engine.torch.python=/path/to/venv; or -s engine=candle";
 }
 
 /// Where `llmtui engine install torch` puts its virtual environment: one for each list of versions.
 pub fn installed_at(env: &Env) -> Option<PathBuf> {
     let lock = package::digest(std::iter::once(package::requirements().as_bytes()));
-    Some(env.data_dir.as_ref()?.join("torch").join(format!("venv-{lock}")))
+    Some(
+        env.data_dir
+            .as_ref()?
+            .join("torch")
+            .join(format!("venv-{lock}")),
+    )
 }
 
 /// The Python of a folder or file that was named, or of the installed environment.
@@ -83,10 +88,14 @@ pub fn installed_at(env: &Env) -> Option<PathBuf> {
 pub fn python(config: &Config, env: &Env) -> Result<PathBuf, EnvironmentError> {
     let Some(named) = &config.python else {
         let python = installed_at(env).map(|venv| venv.join("bin/python"));
-        return python.filter(|python| python.is_file()).ok_or(EnvironmentError::None);
+        return python
+            .filter(|python| python.is_file())
+            .ok_or(EnvironmentError::None);
     };
     let inside = named.join("bin/python");
-    let found = [inside, named.clone()].into_iter().find(|path| path.is_file());
+    let found = [inside, named.clone()]
+        .into_iter()
+        .find(|path| path.is_file());
     found.ok_or_else(|| EnvironmentError::NoPython(named.clone()))
 }
 
@@ -114,14 +123,22 @@ impl Environment {
     pub fn finding(found: &Result<Environment, EnvironmentError>) -> Finding {
         let finding = match found {
             Ok(environment) => {
-                let About { python, torch, gpus, .. } = &environment.about;
+                let About {
+                    python,
+                    torch,
+                    gpus,
+                    ..
+                } = &environment.about;
                 let gpus = match gpus {
                     0 => "no GPU: it computes on the processor".to_string(),
                     1 => "1 GPU".into(),
                     n => format!("{n} GPUs"),
                 };
                 let (python, torch) = (one_line(python), one_line(torch));
-                Finding::pass(format!("PyTorch {torch}, Python {python}, {gpus} ({})", environment.python.display()))
+                Finding::pass(format!(
+                    "PyTorch {torch}, Python {python}, {gpus} ({})",
+                    environment.python.display()
+                ))
             }
             Err(error) => Finding::fail(error.to_string(), "", EnvironmentError::HINT),
         };
@@ -137,11 +154,13 @@ fn question(python: &Path) -> Result<About, String> {
         .stderr(Stdio::null())
         .spawn()
         .map_err(|e| e.to_string())?;
-    let begun = Instant::now();
+    let clock = SystemClock::new();
     loop {
         match child.try_wait() {
             Ok(Some(_)) => break,
-            Ok(None) if begun.elapsed() < PATIENCE => std::thread::park_timeout(Duration::from_millis(20)),
+            Ok(None) if clock.elapsed() < PATIENCE => {
+                std::thread::park_timeout(Duration::from_millis(20))
+            }
             _ => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -162,11 +181,17 @@ fn fault(about: &About) -> Option<String> {
     if !about.error.is_empty() {
         return Some(one_line(&about.error));
     }
-    let mut numbers = about.torch.split(['.', '+']).map_while(|part| part.parse::<u64>().ok());
+    let mut numbers = about
+        .torch
+        .split(['.', '+'])
+        .map_while(|part| part.parse::<u64>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version < OLDEST {
         let (major, minor) = OLDEST;
-        return Some(format!("PyTorch {} is too old: {major}.{minor} or newer is needed", one_line(&about.torch)));
+        return Some(format!(
+            "PyTorch {} is too old: {major}.{minor} or newer is needed",
+            one_line(&about.torch)
+        ));
     }
     if !about.distributed {
         return Some("this PyTorch was built without torch.distributed".into());
@@ -193,7 +218,10 @@ mod tests {
         assert_eq!(fault(&about("3.0.0a0")), None);
         assert!(fault(&about("2.9.1")).unwrap().contains("2.10 or newer"));
         assert!(fault(&about("")).is_some());
-        let wrong = About { sum: 11.0, ..about("2.15.0") };
+        let wrong = About {
+            sum: 11.0,
+            ..about("2.15.0")
+        };
         assert!(fault(&wrong).unwrap().contains("where 12 is right"));
     }
 
@@ -201,11 +229,17 @@ mod tests {
     fn a_python_is_named_or_installed_and_its_answer_is_read() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
-        let env = Env { data_dir: Some(dir.path().into()), ..Env::default() };
+        let env = Env {
+            data_dir: Some(dir.path().into()),
+            ..Env::default()
+        };
         let mut config = Config::default();
         assert!(matches!(python(&config, &env), Err(EnvironmentError::None)));
         config.python = Some(dir.path().join("venv"));
-        assert!(matches!(python(&config, &env), Err(EnvironmentError::NoPython(_))));
+        assert!(matches!(
+            python(&config, &env),
+            Err(EnvironmentError::NoPython(_))
+        ));
         let bin = dir.path().join("venv/bin");
         std::fs::create_dir_all(&bin).unwrap();
         let fake = bin.join("python");
@@ -215,8 +249,18 @@ mod tests {
         assert_eq!(python(&config, &env).unwrap(), fake);
         let found = Environment::ask(&fake);
         assert_eq!(found.as_ref().unwrap().about.gpus, 2);
-        assert!(Environment::finding(&found).evidence.to_string().contains("2 GPUs"));
+        assert!(
+            Environment::finding(&found)
+                .evidence
+                .to_string()
+                .contains("2 GPUs")
+        );
         std::fs::write(&fake, "#!/bin/sh\necho what\n").unwrap();
-        assert!(Environment::ask(&fake).unwrap_err().to_string().contains("no Python that answers"));
+        assert!(
+            Environment::ask(&fake)
+                .unwrap_err()
+                .to_string()
+                .contains("no Python that answers")
+        );
     }
 }

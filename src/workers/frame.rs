@@ -95,7 +95,8 @@ pub fn bytes_of_ids(ids: &[u32]) -> impl Iterator<Item = u8> + '_ {
 /// Numbers of a payload; `None` where it does not hold whole ones.
 pub fn floats(bytes: &[u8]) -> Option<Vec<f32>> {
     let (numbers, rest) = bytes.as_chunks::<4>();
-    rest.is_empty().then(|| numbers.iter().map(|b| f32::from_le_bytes(*b)).collect())
+    rest.is_empty()
+        .then(|| numbers.iter().map(|b| f32::from_le_bytes(*b)).collect())
 }
 
 #[cfg(test)]
@@ -105,12 +106,18 @@ mod tests {
 
     #[test]
     fn frames_come_back_and_damaged_ones_are_refused() {
-        let frame = Frame::with(json!({"type": "done", "x": 1.5}), bytes_of(&[1.0, -0.0, f32::MIN_POSITIVE]));
+        let frame = Frame::with(
+            json!({"type": "done", "x": 1.5}),
+            bytes_of(&[1.0, -0.0, f32::MIN_POSITIVE]),
+        );
         let mut bytes = Vec::new();
         frame.write(&mut bytes).unwrap();
         let read = |bytes: &[u8]| Frame::read(&mut &*bytes);
         assert_eq!(read(&bytes).unwrap(), Some(frame.clone()));
-        assert_eq!(floats(&frame.payload).unwrap()[2].to_bits(), f32::MIN_POSITIVE.to_bits());
+        assert_eq!(
+            floats(&frame.payload).unwrap()[2].to_bits(),
+            f32::MIN_POSITIVE.to_bits()
+        );
         assert_eq!(read(&[]).unwrap(), None);
         for cut in [2, 8, 20, bytes.len() - 1] {
             assert!(cut < 4 || read(&bytes[..cut]).is_err(), "{cut}");

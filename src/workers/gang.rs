@@ -16,9 +16,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How often whoever waits looks around.
@@ -110,17 +110,29 @@ impl Gang {
         broken_off: &mut dyn FnMut() -> bool,
     ) -> Result<Gang, Lost> {
         let fault = |what: String| Lost::new(LostKind::Start, None, what);
-        let private = |path: &Path| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        let private = |path: &Path| {
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(path)
+        };
         let of = |path: &Path| {
             let path = path.display().to_string();
             move |e: io::Error| fault(format!("{path}: {e}"))
         };
         private(&place.runtime).map_err(of(&place.runtime))?;
         std::fs::create_dir_all(&place.logs).map_err(of(&place.logs))?;
-        let name = format!("torch-{}-{:08x}.sock", std::process::id(), crate::workers::package::short_number(&launch.id));
+        let name = format!(
+            "torch-{}-{:08x}.sock",
+            std::process::id(),
+            crate::workers::package::short_number(&launch.id)
+        );
         let socket = place.runtime.join(name);
         if socket.as_os_str().len() > MAX_SOCKET {
-            return Err(fault(format!("{} is too long for a socket: set XDG_RUNTIME_DIR to a shorter folder", socket.display())));
+            return Err(fault(format!(
+                "{} is too long for a socket: set XDG_RUNTIME_DIR to a shorter folder",
+                socket.display()
+            )));
         }
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).map_err(of(&socket))?;
@@ -161,7 +173,12 @@ impl Gang {
     }
 
     /// Takes every rank's connection and waits for its `ready`.
-    fn gather(&mut self, listener: &UnixListener, ranks: usize, broken_off: &mut dyn FnMut() -> bool) -> Result<(), Lost> {
+    fn gather(
+        &mut self,
+        listener: &UnixListener,
+        ranks: usize,
+        broken_off: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Lost> {
         // A few frames of each rank may wait; pieces of weights are taken as they come.
         let (say, heard) = sync_channel(4 * ranks);
         self.heard = heard;
@@ -175,9 +192,20 @@ impl Gang {
                     continue;
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => return Err(Lost::new(LostKind::Start, None, format!("the ranks' socket: {e}"))),
+                Err(e) => {
+                    return Err(Lost::new(
+                        LostKind::Start,
+                        None,
+                        format!("the ranks' socket: {e}"),
+                    ));
+                }
             }
-            self.look_around(begun, self.limits.start, broken_off, "the ranks did not come")?;
+            self.look_around(
+                begun,
+                self.limits.start,
+                broken_off,
+                "the ranks did not come",
+            )?;
             std::thread::park_timeout(TICK);
         }
         self.ranks = ends.into_iter().flatten().collect();
@@ -190,30 +218,50 @@ impl Gang {
     }
 
     /// A rank's first words: which one it is.
-    fn admit(&self, stream: UnixStream, ranks: usize, say: &SyncSender<(usize, Heard)>) -> Result<(usize, RankEnd), Lost> {
-        let fault = |e: io::Error| Lost::new(LostKind::Start, None, format!("a rank's connection: {e}"));
+    fn admit(
+        &self,
+        stream: UnixStream,
+        ranks: usize,
+        say: &SyncSender<(usize, Heard)>,
+    ) -> Result<(usize, RankEnd), Lost> {
+        let fault =
+            |e: io::Error| Lost::new(LostKind::Start, None, format!("a rank's connection: {e}"));
         stream.set_nonblocking(false).map_err(fault)?;
         stream.set_write_timeout(Some(WRITE)).map_err(fault)?;
-        stream.set_read_timeout(Some(self.limits.start)).map_err(fault)?;
+        stream
+            .set_read_timeout(Some(self.limits.start))
+            .map_err(fault)?;
         let mut input = BufReader::with_capacity(1 << 20, stream.try_clone().map_err(fault)?);
         let hello = Frame::read(&mut input).map_err(fault)?;
         let hello = hello.map_or(Value::Null, |frame| frame.header);
         stream.set_read_timeout(None).map_err(fault)?;
         let number = |key: &str| hello[key].as_u64();
         if number("protocol") != Some(PROTOCOL) {
-            let what = format!("a worker speaks version {} of what is said here, this program {PROTOCOL}", hello["protocol"]);
+            let what = format!(
+                "a worker speaks version {} of what is said here, this program {PROTOCOL}",
+                hello["protocol"]
+            );
             return Err(Lost::new(LostKind::Version, None, what));
         }
-        let rank = number("rank").and_then(|rank| usize::try_from(rank).ok()).filter(|rank| *rank < ranks);
+        let rank = number("rank")
+            .and_then(|rank| usize::try_from(rank).ok())
+            .filter(|rank| *rank < ranks);
         let pid = number("pid").and_then(|pid| i32::try_from(pid).ok());
-        let (Some(rank), Some(pid), true) = (rank, pid, number("world") == Some(ranks as u64)) else {
-            let what = format!("a worker says {}, which is none of {ranks} ranks", one_line(&hello.to_string()));
+        let (Some(rank), Some(pid), true) = (rank, pid, number("world") == Some(ranks as u64))
+        else {
+            let what = format!(
+                "a worker says {}, which is none of {ranks} ranks",
+                one_line(&hello.to_string())
+            );
             return Err(Lost::new(LostKind::Version, None, what));
         };
         let beat = Arc::new(AtomicU64::new(self.millis()));
         let end = RankEnd {
             stream,
-            process: Process { pid, began: began(pid) },
+            process: Process {
+                pid,
+                began: began(pid),
+            },
             beat: beat.clone(),
             about: Value::Null,
         };
@@ -270,7 +318,11 @@ impl Gang {
     /// It does not read.
     pub fn tell_one(&mut self, rank: usize, frame: &Frame) -> Result<(), Lost> {
         let Some(end) = self.ranks.get_mut(rank) else {
-            return Err(Lost::new(LostKind::Bug, Some(rank), format!("there is no rank {rank}")));
+            return Err(Lost::new(
+                LostKind::Bug,
+                Some(rank),
+                format!("there is no rank {rank}"),
+            ));
         };
         // What it last complained of says more than a broken pipe.
         frame.write(&mut end.stream).map_err(|_| self.why(rank))
@@ -287,10 +339,22 @@ impl Gang {
         pieces: &mut dyn FnMut(&[u8]),
     ) -> Result<Vec<Answer>, Lost> {
         let waiting = (0..self.ranks.len()).collect();
-        self.collect_with(waiting, limit.unwrap_or(self.limits.answer), "done", broken_off, pieces)
+        self.collect_with(
+            waiting,
+            limit.unwrap_or(self.limits.answer),
+            "done",
+            broken_off,
+            pieces,
+        )
     }
 
-    fn collect(&mut self, waiting: Vec<usize>, limit: Duration, kind: &str, broken_off: &mut dyn FnMut() -> bool) -> Result<Vec<Answer>, Lost> {
+    fn collect(
+        &mut self,
+        waiting: Vec<usize>,
+        limit: Duration,
+        kind: &str,
+        broken_off: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<Answer>, Lost> {
         self.collect_with(waiting, limit, kind, broken_off, &mut |_| {})
     }
 
@@ -320,7 +384,10 @@ impl Gang {
                     return Err(self.first_cause(complaint(rank, &frame)));
                 }
                 Ok((rank, Heard::Frame(frame))) => {
-                    let what = format!("rank {rank} says {:?} where {kind:?} was expected", one_line(frame.kind()));
+                    let what = format!(
+                        "rank {rank} says {:?} where {kind:?} was expected",
+                        one_line(frame.kind())
+                    );
                     return Err(Lost::new(LostKind::Bug, Some(rank), what));
                 }
                 Ok((rank, Heard::Closed)) => return Err(self.first_cause(self.gone(rank))),
@@ -347,16 +414,29 @@ impl Gang {
             None => Ok(()),
             Some(rank) => {
                 let seconds = self.limits.silence.as_secs_f64();
-                let what = format!("rank {rank} (process {}) has stood still for {seconds:.0} s", self.ranks[*rank].process.pid);
+                let what = format!(
+                    "rank {rank} (process {}) has stood still for {seconds:.0} s",
+                    self.ranks[*rank].process.pid
+                );
                 Err(Lost::new(LostKind::Hang, Some(*rank), what))
             }
         }
     }
 
     /// Time, the launcher, and a stop.
-    fn look_around(&mut self, begun: Duration, limit: Duration, broken_off: &mut dyn FnMut() -> bool, late: &str) -> Result<(), Lost> {
+    fn look_around(
+        &mut self,
+        begun: Duration,
+        limit: Duration,
+        broken_off: &mut dyn FnMut() -> bool,
+        late: &str,
+    ) -> Result<(), Lost> {
         if broken_off() {
-            return Err(Lost::new(LostKind::Stopped, None, "stopped while ranks were at work"));
+            return Err(Lost::new(
+                LostKind::Stopped,
+                None,
+                "stopped while ranks were at work",
+            ));
         }
         if self.clock.elapsed() - begun > limit {
             let what = format!("{late} within {:.0} s", limit.as_secs_f64());
@@ -366,7 +446,11 @@ impl Gang {
             && let Ok(Some(status)) = self.launcher.try_wait()
         {
             let words = last_words(&self.logs, None);
-            return Err(Lost::new(LostKind::Start, None, format!("torchrun ended before its ranks came ({status}): {words}")));
+            return Err(Lost::new(
+                LostKind::Start,
+                None,
+                format!("torchrun ended before its ranks came ({status}): {words}"),
+            ));
         }
         Ok(())
     }
@@ -380,7 +464,9 @@ impl Gang {
         let mut cause = first;
         while self.clock.elapsed() - begun < LAST_WORDS {
             let other = match self.heard.recv_timeout(TICK) {
-                Ok((rank, Heard::Frame(frame))) if frame.kind() == "error" => complaint(rank, &frame),
+                Ok((rank, Heard::Frame(frame))) if frame.kind() == "error" => {
+                    complaint(rank, &frame)
+                }
                 Ok((rank, Heard::Closed)) => self.gone(rank),
                 Ok(_) | Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -405,7 +491,11 @@ impl Gang {
     fn gone(&self, rank: usize) -> Lost {
         let words = last_words(&self.logs, Some(rank));
         let process = self.ranks.get(rank).map_or(0, |end| end.process.pid);
-        Lost::new(LostKind::Killed, Some(rank), format!("rank {rank} (process {process}) ended without a word{words}"))
+        Lost::new(
+            LostKind::Killed,
+            Some(rank),
+            format!("rank {rank} (process {process}) ended without a word{words}"),
+        )
     }
 
     /// Ends the ranks in order, or by force where they do not.
@@ -430,17 +520,25 @@ impl Gang {
             return;
         }
         let processes: Vec<Process> = self.ranks.iter().map(|end| end.process).collect();
-        processes.iter().for_each(|process| process.signal(Signal::USR2));
+        processes
+            .iter()
+            .for_each(|process| process.signal(Signal::USR2));
         if !processes.is_empty() {
             std::thread::park_timeout(STACKS);
         }
-        processes.iter().for_each(|process| process.signal(Signal::TERM));
+        processes
+            .iter()
+            .for_each(|process| process.signal(Signal::TERM));
         // Connections that close end ranks that only wait.
         self.ranks.clear();
         let begun = self.clock.elapsed();
-        while self.clock.elapsed() - begun < GRACE && processes.iter().any(|process| process.lives()) {
+        while self.clock.elapsed() - begun < GRACE
+            && processes.iter().any(|process| process.lives())
+        {
             // A process that is stopped heeds nothing else.
-            processes.iter().for_each(|process| process.signal(Signal::KILL));
+            processes
+                .iter()
+                .for_each(|process| process.signal(Signal::KILL));
             std::thread::park_timeout(TICK);
         }
         let _ = self.launcher.kill();
@@ -480,7 +578,11 @@ impl Process {
 fn began(pid: i32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // Behind the name, which may hold anything, stand the state and 18 numbers.
-    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let mut fields = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace();
     let state = fields.next().unwrap_or("Z");
     let began = fields.nth(18).and_then(|word| word.parse().ok());
     began.filter(|_| state != "Z" && state != "X").unwrap_or(0)
@@ -490,7 +592,11 @@ fn began(pid: i32) -> u64 {
 fn complaint(rank: usize, frame: &Frame) -> Lost {
     let header = &frame.header;
     let kind = LostKind::named(header["class"].as_str().unwrap_or_default());
-    let message = one_line(header["message"].as_str().unwrap_or("an error without words"));
+    let message = one_line(
+        header["message"]
+            .as_str()
+            .unwrap_or("an error without words"),
+    );
     let message: String = message.chars().take(400).collect();
     Lost::new(kind, Some(rank), format!("rank {rank}: {message}"))
 }
@@ -511,7 +617,10 @@ fn last_words(logs: &Path, rank: Option<usize>) -> String {
     };
     let text = file.and_then(|path| read(path).ok()).unwrap_or_default();
     let last = text.lines().rev().find(|line| !line.trim().is_empty());
-    let last: String = one_line(last.unwrap_or_default().trim()).chars().take(300).collect();
+    let last: String = one_line(last.unwrap_or_default().trim())
+        .chars()
+        .take(300)
+        .collect();
     match (rank, last.is_empty()) {
         (Some(_), true) => String::new(),
         (Some(_), false) => format!("; its last words: {last}"),
@@ -530,12 +639,20 @@ fn find_log(folder: &Path, rank: usize, depth: usize) -> Option<PathBuf> {
         return None;
     }
     let entries = std::fs::read_dir(folder).ok()?.filter_map(Result::ok);
-    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    let mut folders: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect();
     folders.sort();
-    folders.into_iter().rev().find_map(|inner| find_log(&inner, rank, depth + 1))
+    folders
+        .into_iter()
+        .rev()
+        .find_map(|inner| find_log(&inner, rank, depth + 1))
 }
 
 /// Pieces of a flat buffer as frames carry them.
 pub fn pieces(values: &[f32]) -> impl Iterator<Item = Frame> + '_ {
-    values.chunks(frame::PIECE / 4).map(|part| Frame::with(json!({"type": "piece"}), frame::bytes_of(part)))
+    values
+        .chunks(frame::PIECE / 4)
+        .map(|part| Frame::with(json!({"type": "piece"}), frame::bytes_of(part)))
 }

@@ -47,7 +47,10 @@ impl Step {
             true => format!("'{word}'"),
             false => word.clone(),
         });
-        std::iter::once(self.program.display().to_string()).chain(words).collect::<Vec<_>>().join(" ")
+        std::iter::once(self.program.display().to_string())
+            .chain(words)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 }
 
@@ -55,21 +58,52 @@ impl Step {
 ///
 /// # Errors
 /// There is neither uv nor Python.
-pub fn steps(path: &[PathBuf], venv: &Path, requirements: &Path) -> Result<Vec<Step>, InstallError> {
-    let find = |name: &str| path.iter().map(|folder| folder.join(name)).find(|file| file.is_file());
+pub fn steps(
+    path: &[PathBuf],
+    venv: &Path,
+    requirements: &Path,
+) -> Result<Vec<Step>, InstallError> {
+    let find = |name: &str| {
+        path.iter()
+            .map(|folder| folder.join(name))
+            .find(|file| file.is_file())
+    };
     let python = venv.join("bin/python");
     let word = |path: &Path| path.to_string_lossy().into_owned();
     let (at, list, python_word) = (word(venv), word(requirements), word(&python));
     if let Some(uv) = find("uv") {
         return Ok(vec![
-            Step::new(&uv, &["venv", "--allow-existing", "--python", ">=3.10", &at]),
-            Step::new(&uv, &["pip", "install", "--python", &python_word, "--requirement", &list]),
+            Step::new(
+                &uv,
+                &["venv", "--allow-existing", "--python", ">=3.10", &at],
+            ),
+            Step::new(
+                &uv,
+                &[
+                    "pip",
+                    "install",
+                    "--python",
+                    &python_word,
+                    "--requirement",
+                    &list,
+                ],
+            ),
         ]);
     }
     let base = find("python3").ok_or(InstallError::NoPython)?;
     Ok(vec![
         Step::new(&base, &["-m", "venv", &at]),
-        Step::new(&python, &["-m", "pip", "install", "--disable-pip-version-check", "--requirement", &list]),
+        Step::new(
+            &python,
+            &[
+                "-m",
+                "pip",
+                "install",
+                "--disable-pip-version-check",
+                "--requirement",
+                &list,
+            ],
+        ),
     ])
 }
 
@@ -109,13 +143,30 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (venv, list) = (Path::new("/data/my venv"), Path::new("/data/list.txt"));
         let path = [dir.path().to_path_buf()];
-        assert!(matches!(steps(&path, venv, list), Err(InstallError::NoPython)));
+        assert!(matches!(
+            steps(&path, venv, list),
+            Err(InstallError::NoPython)
+        ));
         std::fs::write(dir.path().join("python3"), "").unwrap();
-        let words: Vec<String> = steps(&path, venv, list).unwrap().iter().map(Step::words).collect();
-        assert!(words[0].ends_with("python3 -m venv '/data/my venv'"), "{words:?}");
+        let words: Vec<String> = steps(&path, venv, list)
+            .unwrap()
+            .iter()
+            .map(Step::words)
+            .collect();
+        assert!(
+            words[0].ends_with("python3 -m venv '/data/my venv'"),
+            "{words:?}"
+        );
         assert!(words[1].contains("-m pip install"), "{words:?}");
         std::fs::write(dir.path().join("uv"), "").unwrap();
-        let words: Vec<String> = steps(&path, venv, list).unwrap().iter().map(Step::words).collect();
-        assert!(words[1].contains("uv pip install --python '/data/my venv/bin/python'"), "{words:?}");
+        let words: Vec<String> = steps(&path, venv, list)
+            .unwrap()
+            .iter()
+            .map(Step::words)
+            .collect();
+        assert!(
+            words[1].contains("uv pip install --python '/data/my venv/bin/python'"),
+            "{words:?}"
+        );
     }
 }

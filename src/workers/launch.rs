@@ -90,7 +90,15 @@ mod tests {
         let arguments = launch.arguments();
         let (head, tail) = arguments.split_at(arguments.len() - 4);
         assert_eq!(head.join(" "), expected);
-        assert_eq!(tail, ["/runs/a b/torch/gen-1", "--module", "llmtui_worker", "/run/user/0/llmtui/t.sock"]);
+        assert_eq!(
+            tail,
+            [
+                "/runs/a b/torch/gen-1",
+                "--module",
+                "llmtui_worker",
+                "/run/user/0/llmtui/t.sock"
+            ]
+        );
         assert_eq!(command(&launch).get_program(), "/opt/my venv/bin/python");
     }
 }

@@ -46,9 +46,15 @@ impl LostKind {
                 "lower train.micro_batch_size (raise train.grad_accum_steps for it), set train.activation_checkpointing: full, or \
                  engine.torch.shard: fsdp2 with more ranks"
             }
-            LostKind::Killed => "see `dmesg` for the kernel's out-of-memory killer, and the logs of the ranks in the run's torch folder",
-            LostKind::Hang => "the stacks of the ranks stand in their logs in the run's torch folder",
-            LostKind::Peers => "the logs of the ranks in the run's torch folder say which one went first",
+            LostKind::Killed => {
+                "see `dmesg` for the kernel's out-of-memory killer, and the logs of the ranks in the run's torch folder"
+            }
+            LostKind::Hang => {
+                "the stacks of the ranks stand in their logs in the run's torch folder"
+            }
+            LostKind::Peers => {
+                "the logs of the ranks in the run's torch folder say which one went first"
+            }
             LostKind::Bug => "the log of the rank in the run's torch folder has the whole of it",
             LostKind::Stopped => "",
         }

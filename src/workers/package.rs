@@ -12,10 +12,12 @@ pub(super) const NAME: &str = "llmtui_worker";
 
 /// The package's files by their paths in it.
 fn files() -> impl Iterator<Item = (&'static str, &'static [u8])> {
-    embed::list(FOLDER).filter(|path| path.ends_with(".py")).filter_map(|path| {
-        let inside = path.strip_prefix(FOLDER)?.strip_prefix('/')?;
-        Some((inside, embed::bytes(path)?))
-    })
+    embed::list(FOLDER)
+        .filter(|path| path.ends_with(".py"))
+        .filter_map(|path| {
+            let inside = path.strip_prefix(FOLDER)?.strip_prefix('/')?;
+            Some((inside, embed::bytes(path)?))
+        })
 }
 
 /// What `llmtui engine install torch` installs.
@@ -30,7 +32,11 @@ pub(super) fn digest<'a>(parts: impl Iterator<Item = &'a [u8]>) -> String {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    hash.finalize()
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 /// A number for names that need not be told, only told apart.
