@@ -13,6 +13,7 @@ use crate::nn::{ActivationCheckpointing, HeadKind};
 use crate::optim::OptimizerConfig;
 use crate::optim::schedule::ScheduleConfig;
 use crate::rewards::WeightedReward;
+use crate::workers::EngineConfig;
 use std::path::{Path, PathBuf};
 
 /// Collects issues of one config.
@@ -499,6 +500,9 @@ pub(super) fn absolute(mut config: RunConfig, base: &Path) -> RunConfig {
         std::path::absolute(&full).unwrap_or(full)
     });
     config.train.from.iter_mut().for_each(fix);
+    if let EngineConfig::Torch(torch) = &mut config.engine {
+        torch.python.iter_mut().for_each(fix);
+    }
     if let TokenizerConfig::File(file) = &mut config.data.tokenizer {
         fix(&mut file.path);
     }

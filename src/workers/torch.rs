@@ -55,7 +55,9 @@ pub enum Device {
     /// GPUs where there are any, else the processor.
     #[default]
     Auto,
+    /// The processor.
     Cpu,
+    /// GPUs of NVIDIA, or of AMD where PyTorch was built for them.
     Cuda,
 }
 
@@ -81,7 +83,9 @@ pub enum Format {
     /// bf16 on a GPU, f32 on a processor.
     #[default]
     Auto,
+    /// 24 bits of significand.
     F32,
+    /// 8 bits of significand, in matmuls alone.
     Bf16,
 }
 
