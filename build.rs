@@ -1,4 +1,4 @@
-//! Embeds `presets/`, `themes/` and `assets/` as a table of (path, bytes), so that one binary is enough.
+//! Embeds `presets/`, `pipelines/`, `themes/` and `assets/` as a table of (path, bytes), so that one binary is enough.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ fn main() -> std::io::Result<()> {
     let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     let mut files = Vec::new();
-    for folder in ["presets", "themes", "assets"] {
+    for folder in ["presets", "pipelines", "themes", "assets"] {
         println!("cargo::rerun-if-changed={folder}");
         collect(&root.join(folder), &mut files)?;
     }

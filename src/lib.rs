@@ -8,9 +8,10 @@
 //! | 8 | [`cli`] | one file per subcommand |
 //! | 7 | [`ui`] | the workbench: panes, overlays, widgets, keys, themes |
 //! | 6 | [`link`] | connections to an engine: thread, socket, stdio, replay |
+//! | 6 | [`guide`] | short pages that answer one question each, with the facts of machine, spec and run |
 //! | 5 | [`engine`] | the training loop, preflight, checkpoints, inference |
 //! | 5 | [`report`] | a run written down: one HTML file, or Markdown |
-//! | 6 | [`guide`] | short pages that answer one question each, with the facts of machine, spec and run |
+//! | 5 | [`pipeline`] | several trainings and what follows them, as one |
 //! | 5 | [`advisor`] | before a run: which method, the wizard's questions |
 //! | 5 | [`plan`] | before a run: memory, time and cost |
 //! | 4 | [`tasks`] | evaluation tasks: what a model is asked and how its answers count |
@@ -49,6 +50,7 @@ pub mod metrics;
 pub mod models;
 pub mod nn;
 pub mod optim;
+pub mod pipeline;
 pub mod plan;
 pub mod probes;
 pub mod report;

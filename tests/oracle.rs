@@ -6,6 +6,8 @@
 
 #[path = "oracle/health.rs"]
 mod health;
+#[path = "oracle/peft.rs"]
+mod peft;
 #[path = "oracle/preference.rs"]
 mod preference;
 #[path = "oracle/preference_losses.rs"]

@@ -224,7 +224,7 @@ fn a_branch_goes_on_from_a_checkpoint_of_its_parent_with_other_settings() {
     assert_ne!(ours.last(), theirs.last());
     let listed = out(&place.go(&["runs"]));
     assert_eq!(
-        listed.matches(&format!("branch of {}", from(10))).count(),
+        listed.matches(&format!("from {}", from(10))).count(),
         2,
         "{listed}"
     );

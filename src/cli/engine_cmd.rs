@@ -29,11 +29,14 @@ pub struct Args {
     #[command(subcommand)]
     verb: Option<EngineVerb>,
     /// The run's directory
-    #[arg(value_name = "RUN_DIR", required_unless_present = "infer")]
+    #[arg(value_name = "RUN_DIR", required_unless_present_any = ["infer", "pipeline"])]
     pub run_dir: Option<PathBuf>,
     /// Load this checkpoint and answer Generate commands
     #[arg(long, value_name = "CHECKPOINT", conflicts_with = "run_dir")]
     pub infer: Option<PathBuf>,
+    /// Drive the stages of this pipeline's folder
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["run_dir", "infer"])]
+    pub pipeline: Option<PathBuf>,
     /// Relay the live run's lines over standard input and output, for a viewer on another machine
     #[arg(long)]
     pub stdio: bool,
@@ -65,6 +68,11 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         Some(EngineVerb::Install(args)) => return super::engine_install::install(args, cx),
         Some(EngineVerb::Check(args)) => return super::engine_install::check(args, cx),
         None => {}
+    }
+    if let Some(folder) = &args.pipeline {
+        // As below: closing the viewer's terminal does not affect this process.
+        let _ = rustix::process::setsid();
+        return super::pipeline::detached(folder, args.force, cx);
     }
     match (&args.infer, &args.run_dir) {
         (Some(checkpoint), _) => hold_model(checkpoint, cx),

@@ -31,11 +31,13 @@ mod inspect;
 mod ladder;
 mod logs;
 mod memory;
+mod merge;
 mod model;
 mod model_ref;
 mod new;
 mod parse_child;
 mod pause;
+mod pipeline;
 mod plan;
 mod preflight;
 mod presets;
@@ -152,6 +154,7 @@ enum Verb {
     Inspect(inspect::Args),
     Export(export::Args),
     Quantize(quantize::Args),
+    Merge(merge::Args),
     Score(score::Args),
     Eval(eval::Args),
     Card(card::Args),
@@ -227,6 +230,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Inspect(args) => inspect::run(&args, &cx),
         Verb::Export(args) => export::run(&args, &cx),
         Verb::Quantize(args) => quantize::run(&args, &cx),
+        Verb::Merge(args) => merge::run(&args, &cx),
         Verb::Score(args) => score::run(&args, &cx),
         Verb::Eval(args) => eval::run(&args, &cx),
         Verb::Card(args) => card::run(&args, &cx),

@@ -5,6 +5,7 @@ use super::{
     exit::{Exit, Failure},
 };
 use crate::base::text::one_line;
+use crate::pipeline;
 use crate::spec::{self, Loaded, Preset, SpecSources};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -47,8 +48,16 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     let sources = cx.spec_sources();
     let mut out = std::io::stdout().lock();
     match args.what {
-        What::List => out.write_all(list(&spec::presets(&sources)).as_bytes())?,
+        What::List => {
+            let mut all = spec::presets(&sources);
+            all.extend(pipelines(&sources));
+            out.write_all(list(&all).as_bytes())?;
+        }
         What::Show { name, origins, set } => {
+            if let Some((_, text)) = pipeline::text_of(&name, &sources) {
+                out.write_all(text.as_bytes())?;
+                return Ok(Exit::Done);
+            }
             let loaded = spec::load(&name, &set, &sources)?;
             let text = if origins {
                 annotated(&loaded)
@@ -64,6 +73,20 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// Pipelines, behind the presets.
+fn pipelines(sources: &SpecSources) -> Vec<Preset> {
+    let one = |(name, file): (String, String)| Preset {
+        about: match pipeline::find(&name, sources) {
+            Ok(Some(pipeline)) => format!("{} ({} stages)", pipeline.about, pipeline.stages.len()),
+            Ok(None) => String::new(),
+            Err(error) => error.to_string(),
+        },
+        name,
+        files: vec![file],
+    };
+    pipeline::names(sources).into_iter().map(one).collect()
 }
 
 /// ```text
@@ -101,7 +124,8 @@ fn annotated(loaded: &Loaded) -> String {
 }
 
 fn eject(name: &str, path: &Path, sources: &SpecSources) -> anyhow::Result<()> {
-    let Some(text) = spec::preset_text(name, sources) else {
+    let of_pipeline = || pipeline::text_of(name, sources).map(|(_, text)| text);
+    let Some(text) = spec::preset_text(name, sources).or_else(of_pipeline) else {
         // The error lists the presets.
         spec::load(name, &[], sources)?;
         return Err(Failure::yours(

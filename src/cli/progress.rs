@@ -66,6 +66,8 @@ impl Progress {
                 lines.extend((!hint.is_empty()).then(|| format!("  try: {}", one_line(hint))));
                 lines
             }
+            // A run that is resumed before its first step has nothing to roll back.
+            Event::RolledBack { step: 0 } if self.last_step == 0 => Vec::new(),
             Event::RolledBack { step } => vec![format!("rolled back to step {step}")],
             Event::Rescued { .. } => {
                 let rescue = self.state.rescued.as_ref();

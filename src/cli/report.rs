@@ -1,27 +1,29 @@
-//! `llmtui report`: a run as one document. Only reads, and writes the document.
+//! `llmtui report`: a run, or a pipeline with its runs, as one document. Only reads, and writes the document.
 
 use super::exit::{Exit, Failure};
 use super::{Context, run_ref};
 use crate::base::files::{read_small_text, write_atomic};
 use crate::base::text::one_line;
-use crate::diagnosis::diagnose;
+use crate::diagnosis::{Diagnosis, diagnose};
+use crate::pipeline::{PipelineDir, PipelineError};
 use crate::plan::plan;
 use crate::plan::target::of_run;
-use crate::report::{Sheet, html, markdown};
+use crate::report::{Album, Sheet, html, markdown, pipeline_html, pipeline_markdown};
 use crate::run::{RunDir, RunState};
 use crate::spec;
 use crate::tasks;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Write a run down: curves, findings, samples, evaluations, data, machine and spec in one file
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   llmtui report shakespeare --to report.html
   llmtui report runs/… --to report.md
+  llmtui report speedrun
 
 The HTML file holds its pictures and its style, fetches nothing, and is light or dark as the reader's system is.")]
 pub struct Args {
-    /// A run: its directory, its id or a part of it
+    /// A run or a pipeline: its directory, its id or a part of it
     #[arg(value_name = "RUN")]
     pub run: String,
     /// The file to write, .html or .md; one that is there is replaced
@@ -34,35 +36,95 @@ pub struct Args {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let kind = args.to.extension().unwrap_or_default().to_string_lossy();
-    let write = match kind.to_lowercase().as_str() {
-        "html" | "htm" => html,
-        "md" => markdown,
+    let as_html = match kind.to_lowercase().as_str() {
+        "html" | "htm" => true,
+        "md" => false,
         _ => {
             let what = format!("{} is neither .html nor .md", args.to.display());
             return Err(Failure::yours(one_line(&what), "--to report.html").into());
         }
     };
-    let run = run_ref::named(&args.run, cx)?;
-    let state = run_ref::fold(&run)?;
-    let diagnosis = diagnose(&state);
-    let (spec, predicted_bytes) = spec_text(&run, &state);
-    let asked = read_small_text(&run.asked_path(), 1 << 20).unwrap_or_default();
-    let config_dir = cx.env.config_dir.as_deref();
-    let results = tasks::kept(&args.evals, run.id(), config_dir);
-    let sheet = Sheet {
-        state: &state,
-        diagnosis: &diagnosis,
-        spec,
-        asked,
-        predicted_bytes,
-        results: results.map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?,
+    let text = match PipelineDir::resolve(&cx.runs_dir, &args.run) {
+        Ok(dir) => of_pipeline(&dir, args, as_html, cx)?,
+        Err(PipelineError::Unknown { .. }) => {
+            let told = Told::of(&run_ref::named(&args.run, cx)?, &args.evals, cx)?;
+            match as_html {
+                true => html(&told.sheet()),
+                false => markdown(&told.sheet()),
+            }
+        }
+        Err(error) => return Err(Failure::yours(one_line(&error.to_string()), error.hint()).into()),
     };
-    write_atomic(&args.to, write(&sheet).as_bytes()).map_err(|e| {
+    write_atomic(&args.to, text.as_bytes()).map_err(|e| {
         let what = format!("{}: {e}", args.to.display());
         Failure::machine(one_line(&what), "check the folder and the room there")
     })?;
     say!("{}", args.to.display())?;
     Ok(Exit::Done)
+}
+
+/// All runs of a pipeline in one document.
+fn of_pipeline(
+    dir: &PipelineDir,
+    args: &Args,
+    as_html: bool,
+    cx: &Context,
+) -> anyhow::Result<String> {
+    let state = dir
+        .state()
+        .map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?;
+    // Evaluations of the pipeline lie in its folder.
+    let own = dir.path().join("evals");
+    let evals = if own.is_dir() { &own } else { &args.evals };
+    let mut told = Vec::new();
+    for id in state.stages.iter().filter_map(|stage| stage.run.as_deref()) {
+        told.push(Told::of(&run_ref::named(id, cx)?, evals, cx)?);
+    }
+    let album = Album {
+        state: &state,
+        sheets: told.iter().map(Told::sheet).collect(),
+    };
+    Ok(match as_html {
+        true => pipeline_html(&album),
+        false => pipeline_markdown(&album),
+    })
+}
+
+/// All that is known of a run.
+struct Told {
+    state: RunState,
+    diagnosis: Diagnosis,
+    spec: String,
+    asked: String,
+    predicted_bytes: Option<u64>,
+    results: Vec<(String, tasks::Summary)>,
+}
+
+impl Told {
+    fn of(run: &RunDir, evals: &Path, cx: &Context) -> anyhow::Result<Told> {
+        let state = run_ref::fold(run)?;
+        let (spec, predicted_bytes) = spec_text(run, &state);
+        let results = tasks::kept(evals, run.id(), cx.env.config_dir.as_deref());
+        Ok(Told {
+            diagnosis: diagnose(&state),
+            spec,
+            asked: read_small_text(&run.asked_path(), 1 << 20).unwrap_or_default(),
+            predicted_bytes,
+            results: results.map_err(|e| Failure::yours(one_line(&e.to_string()), e.hint()))?,
+            state,
+        })
+    }
+
+    fn sheet(&self) -> Sheet<'_> {
+        Sheet {
+            state: &self.state,
+            diagnosis: &self.diagnosis,
+            spec: self.spec.clone(),
+            asked: self.asked.clone(),
+            predicted_bytes: self.predicted_bytes,
+            results: self.results.clone(),
+        }
+    }
 }
 
 /// The resolved spec, and the memory that the plan gives it. Of a spec that this program cannot read the text alone.

@@ -22,6 +22,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     for error in unreadable {
         tell!("llmtui: {error}");
     }
+    let pipelines = super::pipeline::list(&cx.runs_dir);
     let mut out = std::io::stdout().lock();
     if args.json {
         for run in &runs {
@@ -36,6 +37,9 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     } else {
         let text = table(&runs, cx.clock.now(), cx.env.utf8, cx.columns());
         out.write_all(text.as_bytes())?;
+        if !pipelines.is_empty() {
+            write!(out, "\npipelines\n{pipelines}")?;
+        }
     }
     Ok(Exit::Done)
 }
@@ -105,7 +109,7 @@ fn changed(run: &RunSummary) -> String {
     let parent = run
         .parent
         .as_ref()
-        .map(|p| format!("branch of {}@{}", p.run, p.step));
+        .map(|p| format!("from {}@{}", p.run, p.step));
     let sets = first.split(" -s ").skip(1).map(String::from);
     let words: Vec<String> = parent.into_iter().chain(sets).collect();
     one_line(&words.join(" "))

@@ -4,7 +4,7 @@ use super::args::{Resume, SpecArgs};
 use super::branch::Branch;
 use super::exit::{Exit, Failure};
 use super::run_ref::{named, spec_of};
-use super::{Context, headless, memory, workbench};
+use super::{Context, headless, memory, pipeline, workbench};
 use crate::base::human;
 use crate::data::{Dataset, Surroundings};
 use crate::engine::{EngineJob, TrainState};
@@ -15,7 +15,7 @@ use crate::spec::{Loaded, RunSpec};
 use crate::ui::What;
 use std::path::Path;
 
-/// Train a model from a preset or a spec file
+/// Train a model from a preset or a spec file, or several stages from a pipeline
 ///
 /// At a terminal the run starts in the background and the workbench opens; leaving the workbench does not stop the run.
 #[derive(Debug, Default, clap::Args)]
@@ -23,6 +23,7 @@ use std::path::Path;
   llmtui train quickstart
   llmtui train shakespeare -s data.path=my.txt -s max_steps=500
   llmtui train my.yaml --headless --json > events.jsonl
+  llmtui train speedrun --skip dpo
   llmtui train --resume auto
   llmtui train --branch quickstart@500 -s lr=3e-4")]
 pub struct Args {
@@ -52,6 +53,12 @@ pub struct Args {
     /// Train even if a preflight check fails
     #[arg(long)]
     pub force: bool,
+    /// Of a pipeline: leave this stage out; may be repeated
+    #[arg(long, value_name = "STAGE")]
+    pub skip: Vec<String>,
+    /// Of a pipeline that is resumed: do this stage again; may be repeated
+    #[arg(long, value_name = "STAGE", requires = "resume")]
+    pub redo: Vec<String>,
 }
 
 impl Args {
@@ -64,6 +71,31 @@ impl Args {
             },
             headless: true,
             ..Default::default()
+        }
+    }
+}
+
+impl Args {
+    /// The same for a pipeline.
+    fn as_pipeline(&self) -> pipeline::Request<'_> {
+        let of_one_run = [
+            (self.branch.is_some(), "--branch"),
+            (self.stop_after.is_some(), "--stop-after"),
+            (self.foreground, "--foreground"),
+        ];
+        let foreign = of_one_run.into_iter().find(|(said, _)| *said);
+        pipeline::Request {
+            spec: &self.spec,
+            resume: self.resume.as_ref(),
+            skip: &self.skip,
+            redo: &self.redo,
+            dry_run: self.dry_run,
+            headless: self.headless || self.json,
+            options: pipeline::Options {
+                json: self.json,
+                force: self.force,
+            },
+            foreign: foreign.map(|(_, word)| word),
         }
     }
 }
@@ -88,6 +120,9 @@ impl Target {
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
     if args.stop_after == Some(0) {
         return Err(Failure::yours("--stop-after 0 does nothing: steps count from 1", "").into());
+    }
+    if let Some(exit) = pipeline::take(&args.as_pipeline(), cx)? {
+        return Ok(exit);
     }
     let target = match (&args.resume, &args.branch) {
         (Some(resume), _) => resumed(resume, &args, cx)?,

@@ -93,7 +93,9 @@ impl Models {
         self.reference = match method.needs().reference {
             None => Reference::None,
             Some(ReferenceChoice::AdapterOff) => Reference::AdapterOff,
-            Some(ReferenceChoice::Auto) if self.policy.adapter().is_some() => Reference::AdapterOff,
+            Some(ReferenceChoice::Auto) if self.policy.is_its_own_reference() => {
+                Reference::AdapterOff
+            }
             Some(ReferenceChoice::Auto | ReferenceChoice::Frozen) if self.remote.is_some() => {
                 if let Some(remote) = &mut self.remote {
                     remote.push(&self.policy)?;

@@ -88,6 +88,8 @@ pub struct TrainState {
     pub progress: Progress,
     /// Answers of the policy as it was, while steps to come still learn from them.
     pub in_use: Option<InUse>,
+    /// Where the weights under adapters came from, for those who load the adapters.
+    pub base: Option<String>,
 }
 
 impl TrainState {
@@ -116,7 +118,10 @@ impl TrainState {
                 "model.vocab_size {said} is smaller than the tokenizer's {vocab_size}: leave it out, it then follows the tokenizer"
             )));
         }
-        let mut model = Model::new(&spec.model, vocab_size, &candle_core::Device::Cpu)?;
+        let mut model = match packed(spec)? {
+            Some(model) => model,
+            None => Model::new(&spec.model, vocab_size, &candle_core::Device::Cpu)?,
+        };
         if let Some(adapter) = &spec.adapter {
             model.adapt(adapter)?;
         }
@@ -128,6 +133,10 @@ impl TrainState {
             optimizer,
             progress: Progress::default(),
             in_use: None,
+            base: spec.train.from.as_deref().map(|place| {
+                let whole = std::path::absolute(place).unwrap_or_else(|_| place.into());
+                whole.display().to_string()
+            }),
         })
     }
 
@@ -179,7 +188,7 @@ impl TrainState {
         self.models
             .policy
             .params()
-            .read_weights(|weights| weights.iter().all(|x| x.is_finite()))
+            .read_held(|weights| weights.iter().all(|x| x.is_finite()))
     }
 }
 
@@ -187,6 +196,20 @@ impl TrainState {
 pub(super) fn arithmetic(spec: &RunSpec) -> Result<ComputeDtype, EngineError> {
     let asked = spec.train.precision.resolve();
     asked.map_err(|e| EngineError::Setup(format!("train.precision: {e}; {}", PrecisionError::HINT)))
+}
+
+/// A base whose weights stay in the formats of its file, under adapters.
+fn packed(spec: &RunSpec) -> Result<Option<Model>, EngineError> {
+    let Some(place) = spec.packed_base() else {
+        return Ok(None);
+    };
+    let fault = |e: String| EngineError::Setup(format!("train.from: {e}"));
+    let file = GgufModel::open(place).map_err(|e| fault(e.to_string()))?;
+    if !file.is_packed() {
+        return Ok(None);
+    }
+    let model = file.quantised_as(&spec.model);
+    Ok(Some(model.map_err(|e| fault(e.to_string()))?))
 }
 
 /// Weights of another model: a folder's, its adapters merged, or those of a GGUF file in f32. Its tokenizer must be ours: ids of another one
@@ -205,7 +228,7 @@ fn start_from(
     };
     let shown = one_line(&place.display().to_string());
     let named = matches!(spec.data.tokenizer, TokenizerConfig::File(_));
-    let same = match tokenizer::load(place, &Child::of_this_program()) {
+    let same = match tokenizer::load(source.tokenizer_path(), &Child::of_this_program()) {
         Ok(theirs) => theirs.to_json().trim() == data.tokenizer.to_json().trim(),
         // A tokenizer of a kind that is not known here still has its list of tokens.
         Err(error) => match file.and_then(|file| tokens_of(file)) {
@@ -228,6 +251,10 @@ fn start_from(
     }
     Manifest::verify_if_any(place)
         .map_err(|e| fault(format!("the checkpoint is damaged: {e}; {}", Fault::HINT)))?;
+    if !model.params().is_present() {
+        // Those of its file, since it was made.
+        return Ok(());
+    }
     source.fill(model).map_err(|e| fault(e.to_string()))
 }
 

@@ -12,7 +12,8 @@ mod tensors;
 mod weights;
 
 pub use adapter::{
-    ADAPTER_CONFIG, ADAPTER_WEIGHTS, adapter_json, merge_adapter, read_adapter, write_adapter,
+    ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterError, Peft, adapter_json, attach_sum, merge_adapter,
+    read_adapter, write_adapter,
 };
 pub use config::TokenIds;
 pub use dtype::Dtype;
@@ -290,12 +291,21 @@ pub fn check_weights(folder: &Path, config: &ModelConfig) -> Result<(), HfError>
 /// Loads a folder's model with weights on the CPU; an adapter beside them is merged. Its files are validated against its
 /// config before allocation.
 pub fn load(folder: &Path) -> Result<Model, HfError> {
+    let mut model = load_base(folder)?;
+    merge_adapter(folder, &mut model)?;
+    Ok(model)
+}
+
+/// The same without the adapter beside the weights.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_base(folder: &Path) -> Result<Model, HfError> {
     let config = read_config(folder)?;
     check_weights(folder, &config)?;
     let vocab_size = config.vocab_size.unwrap_or_default();
     let mut model = Model::new(&config, vocab_size, &candle_core::Device::Cpu)?;
     read_weights(folder, &mut model)?;
-    merge_adapter(folder, &mut model)?;
     Ok(model)
 }
 

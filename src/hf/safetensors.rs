@@ -97,8 +97,25 @@ pub fn write_to(
     heads: &[TensorHead],
     fill: &mut dyn FnMut(&mut TensorSink<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
+    write_with(out, heads, &[], fill)
+}
+
+/// The same with words about the file beside the format's own.
+///
+/// # Errors
+/// As [`write_to`].
+pub fn write_with(
+    out: &mut dyn Write,
+    heads: &[TensorHead],
+    words: &[(&str, &str)],
+    fill: &mut dyn FnMut(&mut TensorSink<'_>) -> io::Result<()>,
+) -> io::Result<()> {
     let mut header = serde_json::Map::new();
-    header.insert("__metadata__".into(), serde_json::json!({"format": "pt"}));
+    let mut metadata = serde_json::json!({"format": "pt"});
+    for (key, word) in words {
+        metadata[*key] = (*word).into();
+    }
+    header.insert("__metadata__".into(), metadata);
     let mut offset = 0usize;
     for head in heads {
         let end = offset + head.bytes();

@@ -57,6 +57,7 @@ pub struct TensorFile {
     /// Start of the data.
     start: usize,
     index: HashMap<String, Place>,
+    words: HashMap<String, String>,
 }
 
 impl TensorFile {
@@ -96,6 +97,7 @@ impl TensorFile {
         });
         Ok(TensorFile {
             path: path.into(),
+            words: heads.metadata().clone().unwrap_or_default(),
             index: index.collect(),
             map,
             start,
@@ -104,6 +106,11 @@ impl TensorFile {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What the header says under a key about the whole file.
+    pub fn word(&self, key: &str) -> Option<&str> {
+        self.words.get(key).map(String::as_str)
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {

@@ -269,6 +269,7 @@ mod tests {
             len: shape.iter().product(),
             grad: None,
             decay: true,
+            lr_scale: 1.0,
             init: Init::Ones,
         }
     }

@@ -145,13 +145,33 @@ impl GgufModel {
     /// # Errors
     /// A tensor has a non-finite value, or there is not enough memory.
     pub fn quantised(&self) -> Result<Model, ModelFileError> {
-        let is_f32 = |tensor: &TensorInfo| Kind::by_ggml_id(tensor.kind.id) == Some(Kind::F32);
-        if self.tensors.values().all(is_f32) {
+        if !self.is_packed() {
             return self.dequantised();
         }
         Model::stored(&self.config, self.shape.vocab_size, |info| {
             self.stored(info)
         })
+    }
+
+    /// Whether the file keeps weights in another format than f32.
+    pub fn is_packed(&self) -> bool {
+        let is_f32 = |tensor: &TensorInfo| Kind::by_ggml_id(tensor.kind.id) == Some(Kind::F32);
+        !self.tensors.values().all(is_f32)
+    }
+
+    /// Bytes of all weights.
+    pub fn weight_bytes(&self) -> u64 {
+        self.tensors.values().map(|tensor| tensor.bytes).sum()
+    }
+
+    /// The same for a model of another config with the same parameters: a base under adapters.
+    ///
+    /// # Errors
+    /// As for [`GgufModel::quantised`]; the config's parameters are others.
+    pub fn quantised_as(&self, config: &ModelConfig) -> Result<Model, ModelFileError> {
+        let vocab_size = self.shape.vocab_size;
+        self.check_parameters(&Model::parameters(config, vocab_size)?)?;
+        Model::stored(config, vocab_size, |info| self.stored(info))
     }
 
     /// The model in f32, which can be trained.
@@ -171,6 +191,16 @@ impl GgufModel {
     /// The model's parameters differ from the file's; as for [`GgufModel::quantised`].
     pub fn fill(&self, model: &mut Model) -> Result<(), ModelFileError> {
         let infos = model.params().base().to_vec();
+        self.check_parameters(&infos)?;
+        model.params_mut().write_weights(|weights| {
+            infos.iter().try_for_each(|info| {
+                let to = &mut weights[info.offset..info.offset + info.len];
+                self.values(info, to)
+            })
+        })?
+    }
+
+    fn check_parameters(&self, infos: &[ParamInfo]) -> Result<(), ModelFileError> {
         let theirs = Model::parameters(&self.config, self.shape.vocab_size)?;
         let same = |(a, b): (&ParamInfo, &ParamInfo)| a.name == b.name && a.shape == b.shape;
         if let Some((ours, theirs)) = infos.iter().zip(&theirs).find(|pair| !same(*pair)) {
@@ -185,12 +215,7 @@ impl GgufModel {
             let what = format!("it has {n} parameters; expected {all}");
             return Err(ModelFileError::file(&self.path, what));
         }
-        model.params_mut().write_weights(|weights| {
-            infos.iter().try_for_each(|info| {
-                let to = &mut weights[info.offset..info.offset + info.len];
-                self.values(info, to)
-            })
-        })?
+        Ok(())
     }
 
     /// Locates every parameter, and checks that no tensor is left over.

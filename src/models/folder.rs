@@ -1,5 +1,6 @@
 //! A Hugging Face folder as a source of a model, and what can be said of one that this build cannot run.
 
+use super::{ModelSource, SourceError};
 use crate::base::text::one_line;
 use crate::data::tokenizer::{self, Marks};
 use crate::hf::{self, HfError, TokenIds};
@@ -16,6 +17,33 @@ pub struct Folder {
     family: String,
     config: ModelConfig,
     ids: TokenIds,
+    /// The model under an adapter that is all that the folder holds.
+    base: Option<Box<ModelSource>>,
+}
+
+/// Whether a folder holds an adapter and no weights to put it on.
+pub(super) fn is_adapter_alone(path: &Path) -> bool {
+    let has = |name: &str| path.join(name).is_file();
+    has(hf::ADAPTER_CONFIG) && !has(hf::WEIGHTS) && !has(hf::INDEX)
+}
+
+/// The model that an adapter says it belongs to: as it is written, or from the adapter's folder.
+pub(super) fn base_of(path: &Path) -> Result<PathBuf, SourceError> {
+    let config = json(&path.join(hf::ADAPTER_CONFIG)).unwrap_or_default();
+    let Some(said) = config["base_model_name_or_path"].as_str() else {
+        return Err(no_base(path, "does not say whose"));
+    };
+    let places = [PathBuf::from(said), path.join(said)];
+    let found = places.into_iter().find(|place| place.exists());
+    found.ok_or_else(|| no_base(path, &format!("its base {} is not here", one_line(said))))
+}
+
+pub(super) fn no_base(path: &Path, why: &str) -> SourceError {
+    SourceError::NoModel {
+        path: path.into(),
+        what: format!("holds an adapter and no model: {}", one_line(why)),
+        fix: "llmtui merge --base MODEL --adapter DIR --to DIR puts the two together; llmtui chat MODEL --adapter DIR talks to them".into(),
+    }
 }
 
 impl Folder {
@@ -27,7 +55,24 @@ impl Folder {
             family: family(path),
             config: hf::read_config(path)?,
             ids: hf::token_ids(path)?,
+            base: None,
         })
+    }
+
+    /// An adapter alone, over the model that it belongs to.
+    pub(super) fn over(path: &Path, base: ModelSource) -> Folder {
+        Folder {
+            path: path.into(),
+            family: base.family().into(),
+            config: base.config().clone(),
+            ids: base.token_ids(),
+            base: Some(Box::new(base)),
+        }
+    }
+
+    /// The model under the adapter, where an adapter is all that the folder holds.
+    pub fn base(&self) -> Option<&ModelSource> {
+        self.base.as_deref()
     }
 
     pub fn path(&self) -> &Path {
@@ -44,7 +89,10 @@ impl Folder {
 
     /// The model class of transformers that its files are for; `None` in llmtui's own format.
     pub fn class(&self) -> Option<&'static str> {
-        hf::class_in(&self.path).ok().flatten()
+        match &self.base {
+            Some(base) => base.class(),
+            None => hf::class_in(&self.path).ok().flatten(),
+        }
     }
 
     pub fn token_ids(&self) -> TokenIds {
@@ -61,15 +109,24 @@ impl Folder {
             _ => {}
         }
         let ends = ends.into_iter().filter_map(|id| u32::try_from(id).ok());
-        ends.chain(self.ids.eos.iter().copied()).collect()
+        let below = self.base.as_ref().map(|base| base.ends());
+        let below = below.unwrap_or_default();
+        ends.chain(self.ids.eos.iter().copied())
+            .chain(below)
+            .collect()
     }
 
     pub fn has_tokenizer(&self) -> bool {
-        tokenizer::has_tokenizer(&self.path)
+        let below = self.base.as_ref().is_some_and(|base| base.has_tokenizer());
+        tokenizer::has_tokenizer(&self.path) || below
     }
 
     pub fn has_chat_template(&self) -> bool {
-        has_chat_template(&self.path)
+        let below = self
+            .base
+            .as_ref()
+            .is_some_and(|base| base.has_chat_template());
+        has_chat_template(&self.path) || below
     }
 }
 

@@ -11,8 +11,10 @@ pub use folder::{Folder, Outline, has_chat_template, outline};
 pub use scorer::RewardModel;
 
 use crate::base::text::one_line;
+use crate::data::tokenizer;
 use crate::hf::{self, HfError, TokenIds};
-use crate::llama_cpp::{GgufModel, ModelFileError, is_gguf};
+pub use crate::llama_cpp::is_gguf;
+use crate::llama_cpp::{GgufModel, ModelFileError};
 use crate::nn::{Model, ModelConfig, param_infos};
 use std::path::{Path, PathBuf};
 
@@ -79,7 +81,7 @@ pub fn kind(path: &Path) -> Result<Kind, SourceError> {
         fix: fix.into(),
     };
     if path.is_dir() {
-        if path.join(hf::CONFIG).is_file() {
+        if path.join(hf::CONFIG).is_file() || path.join(hf::ADAPTER_CONFIG).is_file() {
             return Ok(Kind::Folder);
         }
         let what = format!(
@@ -131,6 +133,15 @@ impl ModelSource {
     /// There is no model, or none that this build can run: see [`SourceError::hint`].
     pub fn open(path: &Path) -> Result<ModelSource, SourceError> {
         Ok(match kind(path)? {
+            Kind::Folder if folder::is_adapter_alone(path) => {
+                let base = folder::base_of(path)?;
+                // A base that is an adapter again would never end.
+                let base = match folder::is_adapter_alone(&base) {
+                    true => return Err(folder::no_base(path, "its base is an adapter, too")),
+                    false => ModelSource::open(&base)?,
+                };
+                ModelSource::Folder(Box::new(Folder::over(path, base)))
+            }
             Kind::Folder => ModelSource::Folder(Box::new(Folder::open(path)?)),
             Kind::Gguf => ModelSource::Gguf(Box::new(GgufModel::open(path)?)),
         })
@@ -139,6 +150,17 @@ impl ModelSource {
     pub fn path(&self) -> &Path {
         match self {
             ModelSource::Folder(folder) => folder.path(),
+            ModelSource::Gguf(file) => file.path(),
+        }
+    }
+
+    /// Where its tokenizer lies: an adapter alone may leave it to its base.
+    pub fn tokenizer_path(&self) -> &Path {
+        match self {
+            ModelSource::Folder(folder) => match folder.base() {
+                Some(base) if !tokenizer::has_tokenizer(folder.path()) => base.path(),
+                _ => folder.path(),
+            },
             ModelSource::Gguf(file) => file.path(),
         }
     }
@@ -232,10 +254,18 @@ impl ModelSource {
     /// The number formats of its weights, most bytes first, where they stay as the file has them.
     pub fn formats(&self) -> Option<Vec<&'static str>> {
         match self {
-            ModelSource::Folder(_) => None,
+            ModelSource::Folder(folder) => folder.base().and_then(ModelSource::formats),
             ModelSource::Gguf(file) => {
                 Some(file.formats().into_iter().map(|(name, _)| name).collect())
             }
+        }
+    }
+
+    /// Bytes of weights that stay in a file's formats; `None` where they are f32 in any case.
+    pub fn packed_bytes(&self) -> Option<u64> {
+        match self {
+            ModelSource::Folder(_) => None,
+            ModelSource::Gguf(file) => file.is_packed().then(|| file.weight_bytes()),
         }
     }
 
@@ -245,12 +275,34 @@ impl ModelSource {
     /// The weights do not fit the description, hold a non-finite value, or do not fit into memory.
     pub fn load(&self) -> Result<Model, SourceError> {
         Ok(match self {
-            ModelSource::Folder(folder) => hf::load(folder.path())?,
+            ModelSource::Folder(folder) => match folder.base() {
+                Some(base) => {
+                    let mut model = base.load()?;
+                    hf::merge_adapter(folder.path(), &mut model)?;
+                    model
+                }
+                None => hf::load(folder.path())?,
+            },
             ModelSource::Gguf(file) => file.dequantised()?,
         })
     }
 
-    /// The model for inference alone: a file's weights stay in its formats.
+    /// The model in f32 without the adapter that may lie beside its weights.
+    ///
+    /// # Errors
+    /// As [`ModelSource::load`].
+    pub fn load_base(&self) -> Result<Model, SourceError> {
+        match self {
+            ModelSource::Folder(folder) => match folder.base() {
+                Some(base) => base.load_base(),
+                None => Ok(hf::load_base(folder.path())?),
+            },
+            ModelSource::Gguf(_) => self.load(),
+        }
+    }
+
+    /// The model for inference alone: a file's weights stay in its formats, and an adapter without weights of its own stands
+    /// beside them.
     ///
     /// # Errors
     /// As [`ModelSource::load`].
@@ -263,7 +315,16 @@ impl ModelSource {
             });
         }
         match self {
-            ModelSource::Folder(_) => self.load(),
+            ModelSource::Folder(folder) => match folder.base() {
+                Some(base) => {
+                    let mut model = base.load_for_inference()?;
+                    hf::Peft::find(folder.path())
+                        .and_then(|peft| Ok(peft.attach(&mut model)?))
+                        .map_err(|e| folder::no_base(folder.path(), &e.to_string()))?;
+                    Ok(model)
+                }
+                None => self.load(),
+            },
             ModelSource::Gguf(file) => Ok(file.quantised()?),
         }
     }
@@ -282,7 +343,10 @@ impl ModelSource {
         }
         match self {
             ModelSource::Folder(folder) => {
-                hf::read_weights(folder.path(), model)?;
+                match folder.base() {
+                    Some(base) => base.fill(model)?,
+                    None => hf::read_weights(folder.path(), model)?,
+                }
                 hf::merge_adapter(folder.path(), model)?;
             }
             ModelSource::Gguf(file) => file.fill(model)?,

@@ -326,15 +326,28 @@ impl Decoder<'_> {
             Some(span) => Some(self.leaves.get(span)?),
             None => None,
         };
-        let y = linear::composite(x, self.leaves.get(spans.weight)?, bias)?;
+        let weight = self.leaves.get(spans.weight)?;
         match spans.adapter.filter(|_| self.adapters) {
-            Some(number) => self.adapted(&self.layout.adapters[number], x, y),
-            None => Ok(y),
+            Some(number) => {
+                let y = linear::composite(x, weight, None)?;
+                let y = self.adapted(&self.layout.adapters[number], x, (y, weight))?;
+                match bias {
+                    Some(bias) => y.broadcast_add(bias),
+                    None => Ok(y),
+                }
+            }
+            None => linear::composite(x, weight, bias),
         }
     }
 
-    /// `y` (…, out) + scale · B (A · dropout(`x`)), for the features that have an adapter.
-    fn adapted(&self, adapter: &AdapterSpans, x: &Tensor, y: Tensor) -> Result<Tensor> {
+    /// `y` (…, out) + scale · B (A · dropout(`x`)), for the features that have an adapter; scaled to their magnitudes where they
+    /// have any.
+    fn adapted(
+        &self,
+        adapter: &AdapterSpans,
+        x: &Tensor,
+        (y, weight): (Tensor, &Tensor),
+    ) -> Result<Tensor> {
         let drop = self
             .moment
             .dropout(adapter.dropout, Place::Adapter(adapter.lane))
@@ -352,7 +365,19 @@ impl Decoder<'_> {
             let b = self.leaves.get(part.b)?.reshape((rows, cols))?;
             let added = (linear::composite(&low, &b, None)? * f64::from(adapter.scale))?;
             pieces.push(y.narrow(D::Minus1, end, part.first - end)?);
-            pieces.push((y.narrow(D::Minus1, part.first, rows)? + added)?);
+            let mut sum = (y.narrow(D::Minus1, part.first, rows)? + added)?;
+            if let Some(magnitude) = part.magnitude {
+                let a = self.leaves.get(adapter.a)?;
+                let a = a.reshape((adapter.a.rows, adapter.a.cols))?;
+                let a = a.narrow(0, i * adapter.rank, adapter.rank)?;
+                let change = (b.matmul(&a)? * f64::from(adapter.scale))?;
+                let whole = (weight.narrow(0, part.first, rows)? + change)?;
+                // A constant, as in the paper's section 4.3.
+                let norm = whole.sqr()?.sum(1)?.sqrt()?.detach();
+                let magnitude = self.leaves.get(magnitude)?.reshape(rows)?;
+                sum = sum.broadcast_mul(&(magnitude / norm)?)?;
+            }
+            pieces.push(sum);
             end = part.first + rows;
         }
         pieces.push(y.narrow(D::Minus1, end, y.dim(D::Minus1)? - end)?);

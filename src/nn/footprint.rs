@@ -110,6 +110,7 @@ fn count(
         moment: StepPosition::default(),
         weights: Weights::absent(),
         adapters: true,
+        magnitudes: &[],
     };
     Pass::counting(track).count(&plan, batch * seq_len, seq_len)
 }
@@ -219,8 +220,8 @@ mod tests {
         (model.params().read_grads(bits).unwrap(), logp, bytes)
     }
 
-    /// None, on all layers with features dropped, and on attention alone without.
-    fn adapters() -> [Option<AdapterConfig>; 3] {
+    /// None, on all layers with features dropped, on attention alone without, and with magnitudes.
+    fn adapters() -> [Option<AdapterConfig>; 4] {
         let lora = |targets, dropout| {
             let config = Lora {
                 rank: 3,
@@ -231,7 +232,9 @@ mod tests {
             Some(AdapterConfig::Lora(config))
         };
         let attention = lora(Targets::AttentionOnly, 0.0);
-        [None, lora(Targets::All, 0.1), attention]
+        let scaled = lora(Targets::All, 0.1)
+            .map(|AdapterConfig::Lora(lora)| AdapterConfig::Lora(Lora { dora: true, ..lora }));
+        [None, lora(Targets::All, 0.1), attention, scaled]
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub struct ParamInfo {
     pub grad: Option<usize>,
     /// Whether weight decay applies: matrices and embeddings yes, norms and biases no.
     pub decay: bool,
+    /// Its learning rate over the run's.
+    pub lr_scale: f64,
     /// How it starts.
     pub init: Init,
 }
@@ -249,6 +251,22 @@ impl Params {
     pub fn write_weights<R>(&mut self, write: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
         self.require_present()?;
         flat::write(&self.weights, write)
+    }
+
+    /// Reads the weights that are here: those of parameters whose offset is [`Params::first_held`] or more, from there on.
+    pub fn read_held<R>(&self, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
+        flat::read(&self.weights, read)
+    }
+
+    /// The same for changing them in place.
+    pub fn write_held<R>(&mut self, write: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
+        flat::write(&self.weights, write)
+    }
+
+    /// Where a parameter lies among the weights that are here; `None` where it is kept quantised elsewhere.
+    pub fn place(&self, info: &ParamInfo) -> Option<std::ops::Range<usize>> {
+        let from = info.offset.checked_sub(self.held)?;
+        Some(from..from + info.len)
     }
 
     /// Changes weights in place that lie behind each other: all that are here, of parameters from number `first` on.

@@ -43,11 +43,12 @@ pub enum MlpRole {
     Down,
 }
 
-/// The factors of an adapter s · B A: A is (rank, in), B is (out, rank).
+/// The factors of an adapter s · B A: A is (rank, in), B is (out, rank); and DoRA's magnitudes (out).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdapterRole {
     A,
     B,
+    Magnitude,
 }
 
 /// What a bias belongs to.

@@ -15,19 +15,28 @@ pub struct Group {
     pub weight_decay: f64,
 }
 
-/// The usual groups of what trains: matrices and embeddings, which decay, and vectors, which do not.
+/// The usual groups of what trains: matrices and embeddings, which decay, and vectors, which do not; those with a learning rate
+/// of their own apart from the others.
 pub fn by_decay(params: &Params, weight_decay: f64) -> Vec<Group> {
-    let group = |decays: bool, weight_decay: f64| {
-        let all = params.infos().iter().enumerate();
-        let members = all.filter(|(_, info)| info.trains() && info.decay == decays);
-        Group {
-            params: members.map(|(index, _)| index).collect(),
-            lr_scale: 1.0,
-            weight_decay,
+    let mut groups: Vec<Group> = Vec::new();
+    for decays in [true, false] {
+        let weight_decay = if decays { weight_decay } else { 0.0 };
+        let begun = groups.len();
+        for (index, info) in params.infos().iter().enumerate() {
+            if !info.trains() || info.decay != decays {
+                continue;
+            }
+            let mut known = groups[begun..].iter_mut();
+            match known.find(|group| group.lr_scale == info.lr_scale) {
+                Some(group) => group.params.push(index),
+                None => groups.push(Group {
+                    params: vec![index],
+                    lr_scale: info.lr_scale,
+                    weight_decay,
+                }),
+            }
         }
-    };
-    let mut groups = vec![group(true, weight_decay), group(false, 0.0)];
-    groups.retain(|group| !group.params.is_empty());
+    }
     groups
 }
 

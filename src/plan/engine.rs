@@ -16,6 +16,10 @@ pub fn ledger(request: &Request) -> Ledger {
     let mut ledger = Ledger::default();
     let arch = &request.arch;
     let n = arch.n_params() as f64;
+    if let Some(bytes) = request.extras.packed_bytes {
+        let how = format!("{} parameters as the file has them, frozen", short(n));
+        ledger.add(Part::QuantisedBase, bytes as f64, how);
+    }
     let trained = request.n_trainable() as f64;
     let moments = moments(request);
     let mut add = |part, (n, kind): (f64, &str), per_param: f64, what: &str| {
@@ -35,7 +39,9 @@ pub fn ledger(request: &Request) -> Ledger {
         Precision::Fp32 => "f32, in one buffer",
         _ => "f32, in one buffer; rounded to bf16 only inside matmuls",
     };
-    add(Part::Weights, all, 4.0, weights);
+    if request.extras.packed_bytes.is_none() {
+        add(Part::Weights, all, 4.0, weights);
+    }
     if is_adapted {
         add(Part::Adapters, trained, 4.0, "f32, behind the weights");
     }

@@ -127,7 +127,7 @@ impl Lora {
                 Targets::Minimal => LoraTargets::Minimal,
                 Targets::AttentionOnly => LoraTargets::Attention,
                 Targets::FfnOnly => LoraTargets::Ffn,
-                Targets::All | Targets::Custom => LoraTargets::All,
+                Targets::All | Targets::Custom | Targets::Pattern => LoraTargets::All,
             },
         }
     }
@@ -373,6 +373,8 @@ pub struct EngineExtras {
     pub epoch_tokens: Option<u64>,
     /// The model's own answers, where a spec learns from those.
     pub answers: Option<Answers>,
+    /// Bytes of a base that stays in its file's formats under adapters.
+    pub packed_bytes: Option<u64>,
 }
 
 /// How this program's engine learns from the model's own answers.

@@ -12,7 +12,7 @@ use crate::data::{DataError, Surroundings};
 use crate::models::{ModelSource, SourceError};
 use crate::nn::{self, compute_dtype_name};
 use crate::spec::{self, RunSpec, SpecErrors, SpecSources};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a name cannot be planned.
 #[derive(Debug, thiserror::Error)]
@@ -232,8 +232,14 @@ pub fn of_spec(spec: &RunSpec, data: DataSize) -> Request {
             kept_checkpoints: spec.checkpoint.keep_last as u64,
             epoch_tokens: data.epoch_tokens,
             answers: answers(spec),
+            packed_bytes: spec.packed_base().and_then(packed_bytes),
         },
     }
+}
+
+/// Bytes of a file's weights; `None` where they are f32 in any case.
+fn packed_bytes(path: &Path) -> Option<u64> {
+    ModelSource::open(path).ok()?.packed_bytes()
 }
 
 /// Answers that are written at once.

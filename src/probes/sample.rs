@@ -115,6 +115,7 @@ mod tests {
             len,
             grad: Some(from),
             decay: true,
+            lr_scale: 1.0,
             init: Init::Zeros,
         }
     }

@@ -239,6 +239,7 @@ mod tests {
             len: rows * cols,
             grad: None,
             decay: true,
+            lr_scale: 1.0,
             init: Init::Zeros,
         }
     }

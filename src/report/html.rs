@@ -2,7 +2,7 @@
 //! is, one column on a phone, black on white in print.
 
 use super::sections::{self, Fact};
-use super::{Sheet, chart};
+use super::{Album, Sheet, chart};
 use std::fmt::Write as _;
 
 const STYLE: &str = "
@@ -40,42 +40,67 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
-/// The whole file.
+/// The whole file of a run.
 pub fn html(sheet: &Sheet) -> String {
-    let name = sheet
-        .state
-        .head
-        .as_ref()
-        .map_or(sheet.state.run.as_str(), |head| &head.name);
-    let mut out = format!(
+    let name = sheet.name();
+    let mut out = head(name);
+    body(&mut out, sheet);
+    out.push_str("</body></html>\n");
+    out
+}
+
+/// The whole file of a pipeline: its stages, what evaluations say of all models, then each run.
+pub fn pipeline_html(album: &Album) -> String {
+    let state = album.state;
+    let mut out = head(&state.name);
+    let _ = writeln!(out, "<p>{}</p>", escape(&state.about));
+    rows(
+        &mut out,
+        "Stages",
+        &sections::STAGES,
+        &sections::stages(state),
+    );
+    let results: Vec<_> = album.sheets.iter().flat_map(sections::results).collect();
+    rows(&mut out, "Evaluation", &sections::RESULTS, &results);
+    for sheet in &album.sheets {
+        let _ = writeln!(out, "<hr><h1>{}</h1>", escape(sheet.name()));
+        body(&mut out, &sheet.without_results());
+    }
+    out.push_str("</body></html>\n");
+    out
+}
+
+fn head(name: &str) -> String {
+    format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
          <title>{name}</title>\n<style>{STYLE}</style></head><body>\n<h1>{name}</h1>\n",
         name = escape(name)
-    );
-    facts(&mut out, "", &sections::overview(sheet));
-    charts(&mut out, sheet);
+    )
+}
+
+fn body(out: &mut String, sheet: &Sheet) {
+    facts(out, "", &sections::overview(sheet));
+    charts(out, sheet);
     rows(
-        &mut out,
+        out,
         "Findings",
-        &["status", "rule", "evidence", "why and what to do"],
+        &sections::FINDINGS,
         &sections::findings(sheet),
     );
     rows(
-        &mut out,
+        out,
         "Evaluation",
-        &["model", "task", "metric", "value ± standard error"],
+        &sections::RESULTS,
         &sections::results(sheet),
     );
-    facts(&mut out, "Time, speed, memory", &sections::timings(sheet));
-    samples(&mut out, sheet);
-    facts(&mut out, "Data", &sections::data(sheet.state));
-    facts(&mut out, "Machine", &sections::machine(sheet.state));
-    text(&mut out, "Asked for", &sheet.asked);
-    text(&mut out, "Spec; what was asked for is marked", &sheet.spec);
-    out.push_str("</body></html>\n");
-    out
+    facts(out, "Time, speed, memory", &sections::timings(sheet));
+    samples(out, sheet);
+    facts(out, "Data", &sections::data(sheet.state));
+    facts(out, "Machine", &sections::machine(sheet.state));
+    text(out, "Asked for", &sheet.asked);
+    text(out, "Spec; what was asked for is marked", &sheet.spec);
 }
 
 fn facts(out: &mut String, title: &str, facts: &[Fact]) {

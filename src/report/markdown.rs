@@ -1,7 +1,7 @@
 //! The report as Markdown: the same sections without the pictures; curves are given by their first, best and last readings.
 
-use super::Sheet;
 use super::sections::{self, Fact};
+use super::{Album, Sheet};
 use crate::base::human::number;
 use std::fmt::Write as _;
 
@@ -31,14 +31,28 @@ fn block(text: &str) -> String {
     format!("{fence}\n{}\n{fence}\n", text.trim_end())
 }
 
-/// The whole file.
+/// The whole file of a pipeline: its stages, what evaluations say of all models, then each run.
+pub fn pipeline_markdown(album: &Album) -> String {
+    let state = album.state;
+    let mut out = format!("# {}\n\n{}\n", plain(&state.name), plain(&state.about));
+    rows(
+        &mut out,
+        "Stages",
+        &sections::STAGES,
+        &sections::stages(state),
+    );
+    let results: Vec<_> = album.sheets.iter().flat_map(sections::results).collect();
+    rows(&mut out, "Evaluation", &sections::RESULTS, &results);
+    for sheet in &album.sheets {
+        let _ = write!(out, "\n{}", markdown(&sheet.without_results()));
+    }
+    out
+}
+
+/// The whole file of a run.
 pub fn markdown(sheet: &Sheet) -> String {
     let state = sheet.state;
-    let name = state
-        .head
-        .as_ref()
-        .map_or(state.run.as_str(), |head| &head.name);
-    let mut out = format!("# {}\n", plain(name));
+    let mut out = format!("# {}\n", plain(sheet.name()));
     facts(&mut out, "Overview", &sections::overview(sheet));
     let curves = sections::curves(state).into_iter().flat_map(|curves| {
         let title = curves.title;
@@ -64,13 +78,13 @@ pub fn markdown(sheet: &Sheet) -> String {
     rows(
         &mut out,
         "Findings",
-        &["status", "rule", "evidence", "why and what to do"],
+        &sections::FINDINGS,
         &sections::findings(sheet),
     );
     rows(
         &mut out,
         "Evaluation",
-        &["model", "task", "metric", "value ± standard error"],
+        &sections::RESULTS,
         &sections::results(sheet),
     );
     facts(&mut out, "Time, speed, memory", &sections::timings(sheet));

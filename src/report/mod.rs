@@ -6,10 +6,11 @@ mod html;
 mod markdown;
 mod sections;
 
-pub use html::html;
-pub use markdown::markdown;
+pub use html::{html, pipeline_html};
+pub use markdown::{markdown, pipeline_markdown};
 
 use crate::diagnosis::Diagnosis;
+use crate::pipeline::State;
 use crate::run::RunState;
 use crate::tasks::Summary;
 
@@ -25,6 +26,33 @@ pub struct Sheet<'a> {
     pub predicted_bytes: Option<u64>,
     /// Evaluations of its checkpoints: which one, and what came of it.
     pub results: Vec<(String, Summary)>,
+}
+
+impl<'a> Sheet<'a> {
+    /// The run's name, or its id before the engine has said it.
+    fn name(&self) -> &'a str {
+        let head = self.state.head.as_ref();
+        head.map_or(self.state.run.as_str(), |head| &head.name)
+    }
+
+    /// Where evaluations stand elsewhere.
+    fn without_results(&self) -> Sheet<'a> {
+        Sheet {
+            state: self.state,
+            diagnosis: self.diagnosis,
+            spec: self.spec.clone(),
+            asked: self.asked.clone(),
+            predicted_bytes: self.predicted_bytes,
+            results: Vec::new(),
+        }
+    }
+}
+
+/// What the report of a pipeline is made of.
+pub struct Album<'a> {
+    pub state: &'a State,
+    /// Its runs, in the order of the stages.
+    pub sheets: Vec<Sheet<'a>>,
 }
 
 #[cfg(test)]

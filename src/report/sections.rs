@@ -3,8 +3,10 @@
 use super::Sheet;
 use crate::base::human;
 use crate::base::text::one_line;
+use crate::pipeline::{StageState, State};
 use crate::run::RunState;
 use serde_json::Value;
+use std::path::Path;
 use std::time::Duration;
 
 /// A name and what it is.
@@ -28,6 +30,36 @@ const MAX_CHARTS: usize = 24;
 
 fn fact(name: &str, value: impl Into<String>) -> Fact {
     (name.into(), value.into())
+}
+
+/// Columns of findings, of evaluations, and of a pipeline's stages.
+pub(super) const FINDINGS: [&str; 4] = ["status", "rule", "evidence", "why and what to do"];
+pub(super) const RESULTS: [&str; 4] = ["model", "task", "metric", "value ± standard error"];
+pub(super) const STAGES: [&str; 4] = ["stage", "state", "time", "made"];
+
+/// The stages of a pipeline, but for the one that writes the report.
+pub(super) fn stages(state: &State) -> Vec<[String; 4]> {
+    let shown = state.stages.iter().filter(|stage| stage.kind != "report");
+    let row = |stage: &StageState| {
+        let time = Duration::from_secs_f64(stage.seconds.max(0.0));
+        let made = stage
+            .made
+            .as_deref()
+            .and_then(Path::file_name)
+            .unwrap_or_default();
+        let made = match &stage.run {
+            Some(run) => format!("{run} {}", made.to_string_lossy()),
+            None => made.to_string_lossy().into_owned(),
+        };
+        let what = format!("{} ({})", stage.name, stage.kind);
+        [
+            what,
+            stage.status.word().into(),
+            human::duration(time),
+            one_line(made.trim()),
+        ]
+    };
+    shown.map(row).collect()
 }
 
 /// The run in a few rows.

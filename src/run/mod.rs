@@ -14,6 +14,7 @@ pub mod state;
 pub use checkpoints::CheckpointEntry;
 pub use dir::{RunDir, RunError};
 pub use header::{Header, Parent};
+pub use id::new_id;
 pub use log::{LogError, LogSender, LogThread, LogWriter, Tail};
 pub use series::Series;
 pub use state::RunState;

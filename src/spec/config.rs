@@ -81,9 +81,12 @@ pub struct TrainConfig {
     /// `true` is `full`.
     pub activation_checkpointing: ActivationCheckpointing,
     /// Start from the weights of an existing model instead of random ones (short name `model.from`): a checkpoint folder, a
-    /// Hugging Face model folder, a GGUF file (its weights are converted to f32), or a hub id (`org/name`). Values of `model` and
+    /// Hugging Face model folder, a GGUF file (its weights are converted to f32, unless adapters train on it), or a hub id (`org/name`). Values of `model` and
     /// `data.tokenizer` that the spec leaves out come from that model; `model.seq_len` may be smaller than its own.
     pub from: Option<std::path::PathBuf>,
+    /// Under adapters, turn the weights of a GGUF base into f32. Without it they stay in the file's formats, frozen (QLoRA):
+    /// a fraction of the memory, and the adapters learn what those formats lose.
+    pub dequantize: bool,
     /// Number of compute threads. Default: all cores available to this process.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<usize>,
@@ -251,6 +254,7 @@ impl Default for TrainConfig {
             precision: Precision::default(),
             activation_checkpointing: ActivationCheckpointing::default(),
             from: None,
+            dequantize: false,
             threads: None,
             log_every: 1,
         }

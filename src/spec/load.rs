@@ -54,8 +54,18 @@ pub fn load(
 
 /// [`load`] for a text that is not in a file yet; relative paths start at the project's folder.
 pub fn load_text(label: &str, text: &str, sources: &SpecSources) -> Result<Loaded, SpecErrors> {
+    load_text_with(label, text, &[], sources)
+}
+
+/// The same with overrides (`key=value`).
+pub fn load_text_with(
+    label: &str,
+    text: &str,
+    overrides: &[String],
+    sources: &SpecSources,
+) -> Result<Loaded, SpecErrors> {
     let files = presets::open_text(label, text, sources).map_err(SpecErrors::one)?;
-    finish(files, label, &[], sources)
+    finish(files, label, overrides, sources)
 }
 
 /// Hub models that a spec refers to, as written: they must be in the cache before it is loaded. Other problems of the

@@ -27,7 +27,7 @@ pub use config::{
 };
 pub use draft::{Change, Draft, Place, save_new, shown};
 pub use issue::{Issue, Origin, Origins, SpecErrors};
-pub use load::{Loaded, hub_models, load, load_text};
+pub use load::{Loaded, hub_models, load, load_text, load_text_with};
 pub use presets::{Preset, SpecSources, preset_text, presets};
 pub use rollout::RolloutConfig;
 pub use run_spec::{RunSpec, line_origins};

@@ -6,6 +6,7 @@ use super::{RunConfig, load, yaml};
 use crate::base::finding::Finding;
 use crate::data::{DataError, Dataset, Request, Surroundings, TrainOn};
 use crate::methods::LossMask;
+use crate::models::is_gguf;
 use crate::nn::HeadKind;
 use crate::optim::schedule::ScheduleConfig;
 use serde_json::Value;
@@ -45,6 +46,15 @@ impl RunSpec {
             ScheduleConfig::Constant(_) => {}
         }
         RunSpec { config }
+    }
+
+    /// The file whose weights stay in its formats under the adapters that train (QLoRA); `None` where the base is in f32.
+    pub fn packed_base(&self) -> Option<&std::path::Path> {
+        let from = self.config.train.from.as_deref()?;
+        let wanted = self.config.adapter.is_some()
+            && !self.config.train.dequantize
+            && !self.config.model.is_reward_model();
+        (wanted && is_gguf(from)).then_some(from)
     }
 
     /// Target tokens of one optimizer step.

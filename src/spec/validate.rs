@@ -9,7 +9,8 @@ use crate::data::Unit;
 use crate::data::source::is_data_file;
 use crate::data::tokenizer::TokenizerConfig;
 use crate::methods::ReferenceChoice;
-use crate::nn::{ActivationCheckpointing, HeadKind};
+use crate::models::is_gguf;
+use crate::nn::{ActivationCheckpointing, HeadKind, Role};
 use crate::optim::OptimizerConfig;
 use crate::optim::schedule::ScheduleConfig;
 use crate::rewards::WeightedReward;
@@ -95,6 +96,21 @@ fn adapter(config: &RunConfig, judge: &mut Judge) {
         return;
     };
     let word = adapter.entry().id;
+    let packed = config.train.from.as_deref().is_some_and(is_gguf) && !config.train.dequantize;
+    let whole = [Role::Embedding, Role::Head].map(|role| adapter.trains_whole(role));
+    judge.want(
+        !packed || !whole.contains(&true),
+        &["adapter.lora.modules_to_save", "train.from"],
+        "tables of a quantized base do not train",
+        "train.dequantize=true turns the base into f32",
+    );
+    let reference = config.method.needs().reference;
+    judge.want(
+        reference != Some(ReferenceChoice::AdapterOff) || !whole.contains(&true),
+        &["adapter.lora.modules_to_save"],
+        "the reference is the model without its adapter, and tables that train beside it would change the reference",
+        "method.*.reference: frozen keeps a copy",
+    );
     for fault in adapter.faults(&config.model) {
         let path = |key: &&str| format!("adapter.{word}.{key}");
         let paths: Vec<String> = fault.keys.iter().map(path).collect();

@@ -99,6 +99,8 @@ pub enum Msg {
         name: String,
         result: Result<Arc<Inspected>, String>,
     },
+    /// The next stage of the pipeline that is watched trains: its run's directory.
+    NextStage(PathBuf),
     /// Back from the shell.
     Resumed,
     /// The terminal hung up or someone asked this process to end: leave at once, runs go on.

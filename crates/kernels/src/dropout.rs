@@ -24,6 +24,8 @@ const COST: usize = 20;
 /// Philox blocks that are computed side by side, and factors that are drawn before they are used.
 const BLOCKS: usize = 8;
 const AT_ONCE: usize = 8 * 4 * BLOCKS;
+/// Features whose bits lie in one word of a mask.
+const WORD: usize = 32;
 
 impl Dropout {
     /// Random numbers below this drop.
@@ -83,6 +85,62 @@ pub fn apply(drop: &Dropout, width: usize, x: &mut [f32]) {
     });
 }
 
+/// Words that the mask of a row of `width` features takes.
+pub fn mask_words(width: usize) -> usize {
+    width.div_ceil(WORD)
+}
+
+/// The mask of `mask.len() / mask_words(width)` rows, one bit a feature, 1 where it is kept: drawn once, for passes that need
+/// it again. Words lie in the memory of f32 as their bits; they are no numbers.
+pub fn draw_mask(drop: &Dropout, width: usize, mask: &mut [f32]) {
+    let words = mask_words(width);
+    threads::rows1(mask, words, COST * width, |first, mask| {
+        for (i, mask) in mask.chunks_exact_mut(words).enumerate() {
+            drop.factors(first + i, width, |at, factors| {
+                // Factors come in pieces of whole words but for the last.
+                pack(factors, &mut mask[at / WORD..]);
+            });
+        }
+    });
+}
+
+/// `x` (rows, `width`) ← `x` with the dropout whose mask was drawn: to the bit what [`apply`] gives.
+pub fn apply_mask(drop: &Dropout, width: usize, mask: &[f32], x: &mut [f32]) {
+    let words = mask_words(width);
+    threads::rows1(x, width, width, |first, x| {
+        let masks = mask[first * words..].chunks_exact(words);
+        for (x, mask) in x.chunks_exact_mut(width).zip(masks) {
+            multiply(mask, drop.scale(), x);
+        }
+    });
+}
+
+/// `y` (rows, `width`) = dropout(`x`) by its mask.
+pub fn copy_masked(drop: &Dropout, width: usize, mask: &[f32], x: &[f32], y: &mut [f32]) {
+    let words = mask_words(width);
+    threads::rows1(y, width, width, |first, y| {
+        let from = &x[first * width..][..y.len()];
+        let masks = mask[first * words..].chunks_exact(words);
+        let rows = from.chunks_exact(width).zip(masks);
+        for (y, (x, mask)) in y.chunks_exact_mut(width).zip(rows) {
+            copy_multiplied(mask, drop.scale(), x, y);
+        }
+    });
+}
+
+/// `y` (rows, `width`) += dropout(`x`) by its mask.
+pub fn add_masked(drop: &Dropout, width: usize, mask: &[f32], x: &[f32], y: &mut [f32]) {
+    let words = mask_words(width);
+    threads::rows1(y, width, width, |first, y| {
+        let from = &x[first * width..][..y.len()];
+        let masks = mask[first * words..].chunks_exact(words);
+        let rows = from.chunks_exact(width).zip(masks);
+        for (y, (x, mask)) in y.chunks_exact_mut(width).zip(rows) {
+            add_multiplied(mask, drop.scale(), x, y);
+        }
+    });
+}
+
 /// `y` (rows, `width`) = `residual` + dropout(`x`).
 pub fn add(drop: Option<&Dropout>, width: usize, x: &[f32], residual: &[f32], y: &mut [f32]) {
     let cost = if drop.is_some() { COST } else { 1 };
@@ -117,6 +175,61 @@ multiversion! {
                 }
             }
             factors.copy_from_slice(&drawn[..factors.len()]);
+        }
+    }
+}
+
+multiversion! {
+    /// Bits of factors, 1 where one is not 0.
+    fn pack(factors: &[f32], words: &mut [f32]) {
+        for (word, factors) in words.iter_mut().zip(factors.chunks(WORD)) {
+            let mut bits = 0;
+            for (i, factor) in factors.iter().enumerate() {
+                bits |= u32::from(*factor != 0.0) << i;
+            }
+            *word = f32::from_bits(bits);
+        }
+    }
+}
+
+/// `scale` where bit `i` is set, else 0.
+#[inline(always)]
+fn factor(bits: u32, i: usize, scale: u32) -> f32 {
+    f32::from_bits(((bits >> i) & 1).wrapping_neg() & scale)
+}
+
+multiversion! {
+    fn multiply(mask: &[f32], scale: f32, x: &mut [f32]) {
+        let scale = scale.to_bits();
+        for (x, word) in x.chunks_mut(WORD).zip(mask) {
+            let bits = word.to_bits();
+            for (i, x) in x.iter_mut().enumerate() {
+                *x *= factor(bits, i, scale);
+            }
+        }
+    }
+}
+
+multiversion! {
+    fn copy_multiplied(mask: &[f32], scale: f32, x: &[f32], y: &mut [f32]) {
+        let scale = scale.to_bits();
+        for ((y, x), word) in y.chunks_mut(WORD).zip(x.chunks(WORD)).zip(mask) {
+            let bits = word.to_bits();
+            for (i, (y, x)) in y.iter_mut().zip(x).enumerate() {
+                *y = x * factor(bits, i, scale);
+            }
+        }
+    }
+}
+
+multiversion! {
+    fn add_multiplied(mask: &[f32], scale: f32, x: &[f32], y: &mut [f32]) {
+        let scale = scale.to_bits();
+        for ((y, x), word) in y.chunks_mut(WORD).zip(x.chunks(WORD)).zip(mask) {
+            let bits = word.to_bits();
+            for (i, (y, x)) in y.iter_mut().zip(x).enumerate() {
+                *y += x * factor(bits, i, scale);
+            }
         }
     }
 }
@@ -183,6 +296,27 @@ mod tests {
         }
         // Row by row the same, whoever computes it.
         assert_eq!(mask[..66], DROPOUT.mask(2, 33));
+    }
+
+    #[test]
+    fn a_drawn_mask_drops_what_drawing_again_would() {
+        for (rows, width) in [(1, 1), (3, 31), (5, 32), (90, 67), (7, 300)] {
+            let x = normal(rows * width, 0);
+            let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            let mut mask = vec![0.0; rows * mask_words(width)];
+            draw_mask(&DROPOUT, width, &mut mask);
+            let (mut again, mut drawn) = (x.clone(), x.clone());
+            apply(&DROPOUT, width, &mut again);
+            apply_mask(&DROPOUT, width, &mask, &mut drawn);
+            assert_eq!(bits(&drawn), bits(&again), "{rows} x {width}");
+            let mut copied = vec![9.0; x.len()];
+            copy_masked(&DROPOUT, width, &mask, &x, &mut copied);
+            assert_eq!(bits(&copied), bits(&again), "{rows} x {width}");
+            let mut sum = x.clone();
+            add_masked(&DROPOUT, width, &mask, &x, &mut sum);
+            let exact: Vec<f32> = x.iter().zip(&again).map(|(x, d)| x + d).collect();
+            assert_eq!(bits(&sum), bits(&exact), "{rows} x {width}");
+        }
     }
 
     #[test]

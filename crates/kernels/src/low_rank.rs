@@ -3,6 +3,11 @@
 #![allow(unsafe_code)]
 
 use super::matmul::{Accumulation, Compute, ComputeDtype, Destination, Mat, matmul, matmul_into};
+use super::matrix::Matrix;
+use super::{reduce, threads};
+
+/// Rows of a matrix that are merged at once to measure them.
+const PANEL: usize = 256;
 
 /// One adapter's place among `rows` rows: columns `z_first..z_first + rank` of z, and `y_first..y_first + d_out` of y.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +80,98 @@ pub fn backward_weight(
     part.check(z, dy);
     let (dy, z) = (part.y(dy).t(), part.z(z));
     matmul(db, dy, z, part.scale, into, Compute::pool(arithmetic));
+}
+
+/// Euclidean norms of the rows of W + scale · `b` (rows, rank) · `a` (rank, d_in), where W is the rows of `weight` from number
+/// `first` on. A packed matrix is dequantized some rows at a time.
+pub fn row_norms(
+    (weight, first): (Matrix, usize),
+    scale: f32,
+    (b, a): (&[f32], &[f32]),
+    d_in: usize,
+    norms: &mut [f32],
+) {
+    let rank = a.len() / d_in.max(1);
+    let mut panel = vec![0.0; PANEL.min(norms.len()) * d_in];
+    for (at, norms) in (0..).step_by(PANEL).zip(norms.chunks_mut(PANEL)) {
+        let rows = norms.len();
+        let panel = &mut panel[..rows * d_in];
+        for (i, row) in panel.chunks_exact_mut(d_in).enumerate() {
+            weight.row(first + at + i, row);
+        }
+        merge(
+            scale,
+            (&b[at * rank..][..rows * rank], a),
+            (rows, d_in),
+            panel,
+        );
+        threads::rows1(norms, 1, 2 * d_in, |from, norms| {
+            for (i, norm) in norms.iter_mut().enumerate() {
+                let row = &panel[(from + i) * d_in..][..d_in];
+                *norm = reduce::row_norm(row) as f32;
+            }
+        });
+    }
+}
+
+/// `y` (rows, d_out) = `product` (rows, d_out) with every column times its factor of `scales`, + `bias`, + `residual`.
+pub fn scale_columns(
+    scales: &[f32],
+    product: &[f32],
+    (bias, residual): (Option<&[f32]>, Option<&[f32]>),
+    y: &mut [f32],
+) {
+    let width = scales.len();
+    threads::rows1(y, width, 2 * width, |first, y| {
+        let part = first * width..first * width + y.len();
+        let product = product[part.clone()].chunks_exact(width);
+        for (i, (y, product)) in y.chunks_exact_mut(width).zip(product).enumerate() {
+            for ((y, x), scale) in y.iter_mut().zip(product).zip(scales) {
+                *y = x * scale;
+            }
+            if let Some(bias) = bias {
+                y.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
+            }
+            if let Some(residual) = residual {
+                let row = &residual[part.start + i * width..][..width];
+                y.iter_mut().zip(row).for_each(|(y, r)| *y += r);
+            }
+        }
+    });
+}
+
+/// `dm` (count) = (or +=) Σ over rows of `dy` · `product`, both (rows, width), over `norms`, for the columns from `first` on.
+pub fn magnitude_gradient(
+    (dy, product): (&[f32], &[f32]),
+    (width, first): (usize, usize),
+    norms: &[f32],
+    dm: &mut [f32],
+    into: Accumulation,
+) {
+    let count = dm.len();
+    let mut sums = vec![0.0f32; count];
+    for (dy, product) in dy.chunks_exact(width).zip(product.chunks_exact(width)) {
+        let columns = dy[first..][..count].iter().zip(&product[first..][..count]);
+        for (sum, (dy, x)) in sums.iter_mut().zip(columns) {
+            *sum += dy * x;
+        }
+    }
+    for ((dm, sum), norm) in dm.iter_mut().zip(&sums).zip(norms) {
+        let one = sum / norm;
+        *dm = match into {
+            Accumulation::Overwrite => one,
+            Accumulation::Add => *dm + one,
+        };
+    }
+}
+
+/// Scales the rows of `weight` (rows, d_in) to these lengths.
+pub fn rescale(lengths: &[f32], d_in: usize, weight: &mut [f32]) {
+    for (row, length) in weight.chunks_exact_mut(d_in).zip(lengths) {
+        let norm = (reduce::row_norm(row) as f32).max(f32::MIN_POSITIVE);
+        let scale = length / norm;
+        row.iter_mut().for_each(|x| *x *= scale);
+    }
 }
 
 /// `weight` (d_out, d_in) += scale · `b` (d_out, rank) · `a` (rank, d_in), in f32.

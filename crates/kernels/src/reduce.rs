@@ -25,6 +25,11 @@ pub fn l2_norm(values: &[f32]) -> f64 {
     total.sqrt()
 }
 
+/// L2 norm of one row, accumulated in f64, on this thread.
+pub fn row_norm(values: &[f32]) -> f64 {
+    squares(values).sqrt()
+}
+
 multiversion! {
     fn squares(values: &[f32]) -> f64 {
         let mut lanes = [0.0_f64; 8];

@@ -60,7 +60,8 @@ impl Fit {
                     (Adapter::Full, _) => "",
                     (Adapter::Lora, true) => ": little is trained, so little is forgotten",
                     (Adapter::Lora, false) => ": all weights would not fit",
-                    (Adapter::QLora, _) => ": neither all weights nor LoRA would fit",
+                    (Adapter::QLora, _) =>
+                        ": neither all weights nor LoRA would fit; the base is a quantized GGUF file, which llmtui quantize makes",
                 }
             )),
             Fit::TooLarge => {

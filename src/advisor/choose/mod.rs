@@ -230,9 +230,7 @@ pub fn learns_from(kind: DataKind) -> bool {
 fn trainable(adapter: Adapter) -> bool {
     match adapter {
         Adapter::Full => true,
-        Adapter::Lora => schema::root().at("adapter.lora").is_some(),
-        // A base is quantized by itself (GGUF), not by the run.
-        Adapter::QLora => false,
+        Adapter::Lora | Adapter::QLora => schema::root().at("adapter.lora").is_some(),
     }
 }
 

@@ -136,11 +136,15 @@ impl Wizard {
                     "the base model has no template: conversations are rendered with this one";
                 list.push(rec("data.template", "chatml", why));
             }
-            let lora = self
-                .chosen_advice()
-                .is_some_and(|a| a.adapter == Adapter::Lora);
+            let form = self.chosen_advice().map(|a| a.adapter);
+            let lora = matches!(form, Some(Adapter::Lora | Adapter::QLora));
             if lora {
-                let why = "LoRA: the model is frozen, and small matrices beside it are trained";
+                let why = match form {
+                    Some(Adapter::QLora) => {
+                        "QLoRA: the weights of a GGUF file stay quantized, and small matrices beside them are trained"
+                    }
+                    _ => "LoRA: the model is frozen, and small matrices beside it are trained",
+                };
                 list.push(rec("adapter.lora.rank", LORA_RANK, why));
             }
             if let Some(path) = preset.settle("optimizer.*.lr")

@@ -34,12 +34,23 @@ pub struct Args {
     /// Sequences per step; default: the size's own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batch_size: Option<u32>,
-    /// Train LoRA adapters of this rank on all linear layers, without dropout, instead of all weights
+    /// Train LoRA adapters of this rank on all linear layers instead of all weights
     #[arg(long, value_name = "RANK", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub lora: Option<u32>,
+    /// Dropout in front of the adapters
+    #[arg(long, value_name = "P", default_value_t = 0.0, requires = "lora", value_parser = probability)]
+    pub lora_dropout: f64,
+    /// Give the adapters magnitudes (DoRA)
+    #[arg(long, requires = "lora")]
+    pub dora: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+fn probability(word: &str) -> Result<f64, String> {
+    let number = word.parse().ok().filter(|p| (0.0..0.95).contains(p));
+    number.ok_or_else(|| "a number from 0 to 0.95".into())
 }
 
 /// Fewest steps to measure, however long they take.
@@ -109,7 +120,8 @@ fn setup(args: &Args) -> Setup {
     setup.adapter = args.lora.map(|rank| {
         AdapterConfig::Lora(Lora {
             rank: rank as usize,
-            dropout: 0.0,
+            dropout: args.lora_dropout,
+            dora: args.dora,
             ..Lora::default()
         })
     });

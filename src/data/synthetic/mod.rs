@@ -65,6 +65,10 @@ pub enum Shape {
     Prompt,
     /// A user who asks and an assistant who answers.
     Chat,
+    /// A user who asks; the answer is what a verifiable reward compares with.
+    ChatPrompt,
+    /// A user who asks, the right answer as the chosen one and a wrong one as the rejected one.
+    ChatPreference,
     /// A prompt, the right answer as the chosen one and a wrong one as the rejected one.
     Preference,
     /// A prompt with an answer and its label: the right one and a wrong one in turn.
@@ -116,6 +120,15 @@ impl SyntheticSource {
                 {"role": "user", "content": prompt.trim()},
                 {"role": "assistant", "content": answer.trim()},
             ]}),
+            Shape::ChatPrompt => serde_json::json!({
+                "prompt": [{"role": "user", "content": prompt.trim()}],
+                "answer": answer.trim(),
+            }),
+            Shape::ChatPreference => serde_json::json!({
+                "prompt": [{"role": "user", "content": prompt.trim()}],
+                "chosen": [{"role": "assistant", "content": answer.trim()}],
+                "rejected": [{"role": "assistant", "content": wrong.unwrap_or_default().trim()}],
+            }),
             Shape::Preference => serde_json::json!({
                 "prompt": prompt,
                 "chosen": format!("{answer}\n"),
@@ -162,7 +175,9 @@ impl Problems {
             let mut hasher = DefaultHasher::new();
             problem.prompt.hash(&mut hasher);
             let wrong = match shape {
-                Shape::Preference => Some(generator.wrong_answer(&problem, &mut rng)?),
+                Shape::Preference | Shape::ChatPreference => {
+                    Some(generator.wrong_answer(&problem, &mut rng)?)
+                }
                 Shape::Judged if self.next % 2 == 1 => {
                     Some(generator.wrong_answer(&problem, &mut rng)?)
                 }

@@ -53,6 +53,8 @@ fn every_shape_has_the_columns_of_its_format() {
         (Shape::Text, vec!["text"]),
         (Shape::Prompt, vec!["prompt", "answer"]),
         (Shape::Chat, vec!["messages"]),
+        (Shape::ChatPrompt, vec!["prompt", "answer"]),
+        (Shape::ChatPreference, vec!["prompt", "chosen", "rejected"]),
         (Shape::Preference, vec!["prompt", "chosen", "rejected"]),
     ] {
         source.shape = shape;

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | config.json, generation_config.json, tokenizer.json, tokenizer_config.json, model.safetensors | the model, for us and for transformers |
-//! | adapter_config.json, adapter_model.safetensors | its adapters, where it has any, as PEFT reads them; the weights are the base's |
+//! | adapter_config.json, adapter_model.safetensors | its adapters, where it has any, as PEFT reads them; the weights are the base's, and not there where the base is a quantized file, which the config names |
 //! | optimizer.safetensors | moments and step count of the update rule |
 //! | rollout.json.zst | answers that steps to come still learn from, between the steps of a rollout |
 //! | state.json | counters, live adjustments, fingerprints |
@@ -89,7 +89,7 @@ pub fn save(
     let (generation, marks) = (hf::generation_json(ids), data.tokenizer.config_json());
     let tokenizer = data.tokenizer.to_json();
     let bytes = |name, bytes| part(name, move |out| out.write_all(bytes));
-    let adapter = hf::adapter_json(&state.models.policy);
+    let adapter = hf::adapter_json(&state.models.policy, state.base.as_deref());
     let in_use = state.in_use.as_ref().map(InUse::to_bytes).transpose();
     let in_use = in_use.map_err(failed)?;
     let mut parts = vec![
@@ -97,12 +97,15 @@ pub fn save(
         bytes(hf::GENERATION, generation.as_bytes()),
         bytes(hf::TOKENIZER, tokenizer.as_bytes()),
         bytes(hf::TOKENIZER_CONFIG, marks.as_bytes()),
-        part(hf::WEIGHTS, |out| {
-            hf::write_weights(&state.models.policy, out)
-        }),
         part(OPTIMIZER, |out| write_moments(&*state.optimizer, out)),
         bytes(STATE, &text),
     ];
+    if state.models.policy.params().is_present() {
+        let weights = part(hf::WEIGHTS, |out| {
+            hf::write_weights(&state.models.policy, out)
+        });
+        parts.push(weights);
+    }
     parts.extend(in_use.as_ref().map(|text| bytes(ROLLOUT, text)));
     if let Some(adapter) = &adapter {
         parts.push(bytes(hf::ADAPTER_CONFIG, adapter.as_bytes()));
@@ -177,7 +180,9 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
         file.expect(part.name, &[part.len])?;
     }
     let model = &mut state.models.policy;
-    hf::read_weights(folder, model)?;
+    if model.params().is_present() {
+        hf::read_weights(folder, model)?;
+    }
     if model.adapter().is_some() {
         hf::read_adapter(folder, model)?;
     }

@@ -88,10 +88,11 @@ impl HeldModel {
         let source = ModelSource::open(path)?;
         let model = source.load_for_inference()?;
         let child = Child::of_this_program();
-        let tokenizer = tokenizer::load(path, &child).map_err(|why| LoadError::Tokenizer {
-            path: match &source {
-                ModelSource::Folder(folder) => folder.path().join(hf::TOKENIZER),
-                ModelSource::Gguf(file) => file.path().into(),
+        let place = source.tokenizer_path();
+        let tokenizer = tokenizer::load(place, &child).map_err(|why| LoadError::Tokenizer {
+            path: match place.is_dir() {
+                true => place.join(hf::TOKENIZER),
+                false => place.into(),
             },
             why,
         })?;

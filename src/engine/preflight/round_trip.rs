@@ -52,13 +52,9 @@ struct Digest {
 impl Digest {
     fn of(state: &TrainState) -> Result<Digest, EngineError> {
         let params = state.models.policy.params();
-        let mut tensors: Vec<(String, u64)> = params.read_weights(|weights| {
-            let of = |i: &ParamInfo| hash(&weights[i.offset..i.offset + i.len]);
-            params
-                .infos()
-                .iter()
-                .map(|i| (i.name.clone(), of(i)))
-                .collect()
+        let mut tensors: Vec<(String, u64)> = params.read_held(|weights| {
+            let of = |i: &ParamInfo| Some((i.name.clone(), hash(&weights[params.place(i)?])));
+            params.infos().iter().filter_map(of).collect()
         })?;
         for part in state.optimizer.state() {
             let mut digest = 0;
@@ -79,7 +75,7 @@ fn wipe(state: &mut TrainState) -> Result<(), EngineError> {
         .models
         .policy
         .params_mut()
-        .write_weights(|w| w.fill(f32::NAN))?;
+        .write_held(|w| w.fill(f32::NAN))?;
     for part in state.optimizer.state() {
         // No number would be a step count of 0.
         // A NaN would be a step count of 0.

@@ -43,7 +43,7 @@ fn read(
     let found = gradients(&*spec.method, model, &[batch], At::default())?;
     model.params_mut().zero_grads()?;
     Ok(Reading {
-        weights: model.params().read_weights(hash)?,
+        weights: model.params().read_held(hash)?,
         loss: found.loss,
         grad_norm: found.norm,
     })

@@ -100,3 +100,196 @@ fn lion_resumes_to_the_bit() {
     assert!(logs.0 == logs.1, "losses differ");
     same_files(&straight.checkpoint(20), &parted.checkpoint(20));
 }
+
+/// A base whose weights are Q8_0 in a file, and the words that train adapters on it.
+fn packed(dir: &Path) -> (std::path::PathBuf, Vec<String>) {
+    let run = Run::new(&[
+        "max_steps=5",
+        "eval_every=0",
+        "sample_every=0",
+        "model.d_model=32",
+    ]);
+    assert_eq!(finished(&run.go()).0, Outcome::Completed);
+    let base = run.checkpoint(5);
+    let model = hf::load(&base).unwrap();
+    let path = dir.join("base.gguf");
+    let mut file = std::fs::File::create(&path).unwrap();
+    crate::llama_cpp::write(
+        &model,
+        crate::kernels::quant::Kind::Q8_0,
+        "base",
+        &[],
+        &mut file,
+    )
+    .unwrap();
+    let tokenizer = dir.join(hf::TOKENIZER);
+    std::fs::copy(base.join(hf::TOKENIZER), &tokenizer).unwrap();
+    let words = [
+        format!("train.from={}", path.display()),
+        format!("data.tokenizer.file.path={}", tokenizer.display()),
+        "adapter.lora.rank=4".into(),
+        "adapter.lora.dropout=0.2".into(),
+        "lr=1e-2".into(),
+        "preflight.enabled=true".into(),
+        "model.d_model=32".into(),
+    ];
+    (path, words.to_vec())
+}
+
+fn words_of(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn adapters_train_on_a_quantised_file_and_resume_to_the_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, words) = packed(dir.path());
+    let straight = Run::new(&words_of(&words));
+    let whole = straight.go();
+    assert_eq!(finished(&whole).0, Outcome::Completed, "{whole:?}");
+    let losses: Vec<f64> = whole
+        .iter()
+        .filter_map(|event| match event {
+            Event::Evaluated { values, .. } => values.get("val/loss").map(|x| x.0),
+            _ => None,
+        })
+        .collect();
+    // The last one covers more of the text.
+    assert!(losses[losses.len() - 2] < losses[0], "{losses:?}");
+    let mut parted = Run::new(&words_of(&words));
+    parted.job.stop_after = Some(7);
+    let (first, second) = (parted.go(), parted.resumed());
+    let logs = (loss_log(&[&whole]), loss_log(&[&first, &second]));
+    assert!(logs.0 == logs.1, "losses differ");
+    same_files(&straight.checkpoint(20), &parted.checkpoint(20));
+    // The checkpoint names its base instead of holding it, and is a model by that.
+    let folder = straight.checkpoint(20);
+    assert!(!folder.join(hf::WEIGHTS).exists());
+    let source = crate::models::ModelSource::open(&folder).unwrap();
+    let mut merged = source.load().unwrap();
+    let mut beside = source.load_for_inference().unwrap();
+    assert!(beside.adapter().is_some() && !beside.params().is_present());
+    let tokens: Vec<u32> = (0..16).collect();
+    let base = crate::models::ModelSource::open(&path).unwrap();
+    let of = |model: &mut crate::nn::Model| -> Vec<f32> {
+        let logits = model.logits(&tokens, 1, 16).unwrap();
+        logits.flatten_all().unwrap().to_vec1().unwrap()
+    };
+    let far = |a: &[f32], b: &[f32]| {
+        a.iter()
+            .zip(b)
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f32::max)
+    };
+    let (merged, beside) = (of(&mut merged), of(&mut beside));
+    let without = of(&mut base.load().unwrap());
+    // Quantised products round activations to eight bits.
+    assert!(far(&merged, &beside) < 0.25 * far(&merged, &without));
+}
+
+#[test]
+fn another_file_under_the_adapters_is_found_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, words) = packed(dir.path());
+    let mut run = Run::new(&words_of(&words));
+    run.job.stop_after = Some(5);
+    run.go();
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The last tensors lie in the last block.
+    let at = bytes.len() - 600;
+    bytes[at..]
+        .iter_mut()
+        .step_by(34)
+        .for_each(|byte| *byte ^= 0x11);
+    std::fs::write(&path, bytes).unwrap();
+    let events = run.resumed();
+    let said = format!("{:?}", finished(&events));
+    assert!(said.contains("other weights"), "{said}");
+    // In f32 there is a copy of the base in every checkpoint.
+    let words = [
+        words,
+        vec!["train.dequantize=true".into(), "max_steps=5".into()],
+    ]
+    .concat();
+    let run = Run::new(&words_of(&words));
+    assert_eq!(finished(&run.go()).0, Outcome::Completed);
+    assert!(run.checkpoint(5).join(hf::WEIGHTS).exists());
+}
+
+#[test]
+fn adapters_are_merged_into_their_base_and_nothing_else() {
+    use crate::engine::merge::{MergeError, Merged, Order, RECORD, merge};
+    let (base, dir) = (base(), tempfile::tempdir().unwrap());
+    let tuned = |words: &[&str]| {
+        let run = adapted(&base, &[&["max_steps=6"], words].concat());
+        assert_eq!(finished(&run.go()).0, Outcome::Completed);
+        // The adapter alone, as others keep it.
+        let (from, to) = (run.checkpoint(6), tempfile::tempdir().unwrap());
+        for name in [hf::ADAPTER_CONFIG, hf::ADAPTER_WEIGHTS] {
+            std::fs::copy(from.join(name), to.path().join(name)).unwrap();
+        }
+        (run, to)
+    };
+    let (run, one) = tuned(&[]);
+    let (_, two) = tuned(&["seed=5", "adapter.lora.targets=ffn_only"]);
+    let (_, dora) = tuned(&["adapter.lora.dora=true"]);
+    let go = |from: &Path, adapters: &[(&Path, f64)], to: &str| -> Result<Merged, MergeError> {
+        merge(&Order {
+            base: from.into(),
+            adapters: adapters
+                .iter()
+                .map(|(path, weight)| (path.to_path_buf(), *weight))
+                .collect(),
+            to: dir.path().join(to),
+            dtype: "f32".into(),
+            dequantize: false,
+            any_base: false,
+            prompts: Vec::new(),
+        })
+    };
+    let folder = base.checkpoint(5);
+    for (adapters, to) in [
+        (&[(one.path(), 1.0)][..], "one"),
+        (&[(one.path(), 0.5), (two.path(), -0.25)], "both"),
+        (&[(dora.path(), 1.0)], "dora"),
+    ] {
+        let merged = go(&folder, adapters, to).unwrap();
+        let found = merged.check.unwrap();
+        assert!(
+            found.off < 1e-4 && found.moved > 10.0 * found.off,
+            "{to}: {found:?}"
+        );
+        assert_eq!(found.agree, found.tokens);
+        assert!(dir.path().join(to).join(RECORD).is_file());
+    }
+    // A checkpoint holds base and adapter.
+    go(&run.checkpoint(6), &[], "own").unwrap();
+    assert_eq!(
+        weights(&dir.path().join("own")),
+        weights(&dir.path().join("one"))
+    );
+    assert_eq!(
+        weights(&dir.path().join("own")),
+        weights(&run.checkpoint(6))
+    );
+    let said = |from: &Path, adapters: &[(&Path, f64)]| {
+        let error = go(from, adapters, "never").unwrap_err();
+        assert!(!dir.path().join("never").exists());
+        format!("{error}; {}", error.hint())
+    };
+    let already = said(&dir.path().join("one"), &[(one.path(), 1.0)]);
+    assert!(already.contains("already merged"), "{already}");
+    let other = said(&dir.path().join("one"), &[(two.path(), 1.0)]);
+    assert!(
+        other.contains("another base") && other.contains("--any-base"),
+        "{other}"
+    );
+    let none = said(&folder, &[(&folder, 1.0)]);
+    assert!(none.contains("no adapter here"), "{none}");
+    assert!(said(&folder, &[]).contains("no adapter here"));
+    let whole = said(&folder, &[(dora.path(), 0.5)]);
+    assert!(whole.contains("whole"), "{whole}");
+    let (path, _) = packed(dir.path());
+    let packed = said(&path, &[(one.path(), 1.0)]);
+    assert!(packed.contains("--dequantize"), "{packed}");
+}

@@ -1,9 +1,9 @@
-//! LoRA: the change of a frozen matrix is a product of two thin ones.
+//! LoRA: the change of a frozen matrix is a product of two thin ones. rsLoRA, DoRA and LoRA+ are options of it.
 
 use super::Adapter;
 use crate::base::registry::Entry;
 use crate::nn::role::{AttentionRole, MlpRole};
-use crate::nn::{Fault, ModelConfig, Naming, Role};
+use crate::nn::{Fault, ModelConfig, Naming, Role, param_infos};
 use serde::{Deserialize, Serialize};
 
 pub const ENTRY: Entry = Entry {
@@ -21,7 +21,7 @@ pub struct Config {
     /// Rows of A and columns of B.
     #[schemars(range(min = 1, max = 4096))]
     pub rank: usize,
-    /// The adapter's product is multiplied by alpha / rank.
+    /// The adapter's product is multiplied by alpha / rank, or alpha / √rank with rslora.
     #[schemars(range(min = 0.001, max = 65536.0))]
     pub alpha: f64,
     /// Probability that a feature is dropped on its way into A, in training.
@@ -32,6 +32,18 @@ pub struct Config {
     pub targets: Targets,
     /// The layers of `targets: custom`; `output` is attention's projection out.
     pub custom: Vec<Target>,
+    /// The modules of `targets: pattern`, by name or the end of a name, `*` for anything: `q_proj`, `layers.3.*`.
+    pub patterns: Vec<String>,
+    /// Multiply by alpha / √rank: the change keeps its size at high ranks (rsLoRA, Kalajdzievski 2023, arXiv 2312.03732).
+    pub rslora: bool,
+    /// Train the length of each row of the weights apart from its direction, which the factors change (DoRA, Liu et al. 2024,
+    /// arXiv 2402.09353). Learns more at low ranks; a step takes longer and keeps one more activation a layer.
+    pub dora: bool,
+    /// Learning rate of B over that of A; 16 is usual (LoRA+, Hayou et al. 2024, arXiv 2402.12354), 1 is plain LoRA.
+    #[schemars(range(min = 0.01, max = 1000.0))]
+    pub b_lr_ratio: f64,
+    /// Tables that train whole beside the adapters, for tokens that the base has never seen (PEFT's modules_to_save).
+    pub modules_to_save: Vec<Whole>,
 }
 
 /// Sets of linear layers.
@@ -51,6 +63,18 @@ pub enum Targets {
     FfnOnly,
     /// What `custom` lists.
     Custom,
+    /// What `patterns` name.
+    Pattern,
+}
+
+/// What can train whole beside adapters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Whole {
+    /// Token embeddings; where the head is tied to them, the head too.
+    Embeddings,
+    /// The output head, where it has weights of its own.
+    Head,
 }
 
 /// One kind of linear layer; `output` is attention's projection out.
@@ -74,6 +98,11 @@ impl Default for Config {
             dropout: 0.05,
             targets: Targets::default(),
             custom: Vec::new(),
+            patterns: Vec::new(),
+            rslora: false,
+            dora: false,
+            b_lr_ratio: 1.0,
+            modules_to_save: Vec::new(),
         }
     }
 }
@@ -88,8 +117,27 @@ impl Config {
             Targets::AttentionOnly => &[Query, Key, Value, Output],
             Targets::FfnOnly => &[Gate, Up, Down],
             Targets::Custom => &self.custom,
+            Targets::Pattern => &[],
         }
     }
+
+    fn names(&self, module: &str) -> bool {
+        let ends = module.match_indices('.').map(|(at, _)| &module[at + 1..]);
+        let mut ends = std::iter::once(module).chain(ends);
+        ends.any(|end| self.patterns.iter().any(|pattern| is_like(end, pattern)))
+    }
+}
+
+/// Whether a text is like a pattern in which `*` stands for any text.
+fn is_like(text: &str, pattern: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return text == pattern;
+    };
+    let Some(text) = text.strip_prefix(first) else {
+        return false;
+    };
+    let mut ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    ends.any(|at| is_like(&text[at..], rest))
 }
 
 impl Adapter for Config {
@@ -98,14 +146,18 @@ impl Adapter for Config {
     }
 
     fn scale(&self) -> f64 {
-        self.alpha / self.rank.max(1) as f64
+        let rank = self.rank.max(1) as f64;
+        match self.rslora {
+            true => self.alpha / rank.sqrt(),
+            false => self.alpha / rank,
+        }
     }
 
     fn dropout(&self) -> f64 {
         self.dropout
     }
 
-    fn adapts(&self, role: Role) -> bool {
+    fn adapts(&self, role: Role, name: &str) -> bool {
         let target = match role {
             Role::Attention(AttentionRole::Query) => Target::Query,
             Role::Attention(AttentionRole::Key) => Target::Key,
@@ -118,7 +170,25 @@ impl Adapter for Config {
             Role::Attention(AttentionRole::QueryKeyValue) => Target::Query,
             _ => return false,
         };
-        self.chosen().contains(&target)
+        match self.targets {
+            Targets::Pattern => self.names(name),
+            _ => self.chosen().contains(&target),
+        }
+    }
+
+    fn trains_whole(&self, role: Role) -> bool {
+        self.modules_to_save.iter().any(|whole| match whole {
+            Whole::Embeddings => role == Role::Embedding,
+            Whole::Head => role == Role::Head,
+        })
+    }
+
+    fn has_magnitudes(&self) -> bool {
+        self.dora
+    }
+
+    fn b_lr_ratio(&self) -> f64 {
+        self.b_lr_ratio
     }
 
     fn faults(&self, model: &ModelConfig) -> Vec<Fault> {
@@ -141,6 +211,35 @@ impl Adapter for Config {
                 false => "custom lists layers, and targets is not custom",
             },
             "targets: custom with custom: [query, value], or another word and no list",
+        );
+        let by_name = self.targets == Targets::Pattern;
+        want(
+            by_name != self.patterns.is_empty(),
+            &["patterns", "targets"],
+            match by_name {
+                true => "targets is pattern, and patterns names no module",
+                false => "patterns names modules, and targets is not pattern",
+            },
+            "targets: pattern with patterns: [q_proj, layers.0.*], or another word and no patterns",
+        );
+        let infos = match by_name {
+            true => param_infos(model, 1),
+            false => Vec::new(),
+        };
+        let module = |name: &str| name.trim_end_matches(".weight").to_string();
+        want(
+            !by_name
+                || self.patterns.is_empty()
+                || infos.iter().any(|i| self.adapts(i.role, &module(&i.name))),
+            &["patterns"],
+            "no linear layer of this model has a name like that",
+            "llmtui model show MODEL lists the names; the end of one is enough, and * stands for anything",
+        );
+        want(
+            !self.modules_to_save.contains(&Whole::Head) || !model.ties_head(),
+            &["modules_to_save"],
+            "this model has no head of its own: it is tied to the embeddings",
+            "modules_to_save: [embeddings] trains both",
         );
         let chosen = self.chosen();
         let qkv = [Target::Query, Target::Key, Target::Value].map(|t| chosen.contains(&t));

@@ -3,20 +3,27 @@
 
 mod lora;
 
-pub use lora::{Config as Lora, Target, Targets};
+pub use lora::{Config as Lora, Target, Targets, Whole};
 
 use super::{Fault, ModelConfig, Role};
 
 /// What every kind of adapter has to say. An adapted layer computes y = W x (+ b) + scale · B (A · dropout(x)) with
-/// A (rank, in) and B (out, rank); W and b are frozen.
+/// A (rank, in) and B (out, rank); W and b are frozen. With magnitudes m (out) it is
+/// y = m / ‖W + scale · B A‖ · (W x + scale · B (A · dropout(x))) (+ b), where the norm is of each row and counts as a constant.
 pub trait Adapter {
     fn rank(&self) -> usize;
     /// What the low-rank product is multiplied by.
     fn scale(&self) -> f64;
     /// Probability that a feature is dropped on its way into A, in training.
     fn dropout(&self) -> f64;
-    /// Whether a matrix of this role has an adapter.
-    fn adapts(&self, role: Role) -> bool;
+    /// Whether the matrix of this role and name (without `.weight`) has an adapter.
+    fn adapts(&self, role: Role, name: &str) -> bool;
+    /// Whether a parameter of this role trains whole beside the adapters.
+    fn trains_whole(&self, role: Role) -> bool;
+    /// Whether each output feature has a magnitude of its own.
+    fn has_magnitudes(&self) -> bool;
+    /// The learning rate of B over that of A.
+    fn b_lr_ratio(&self) -> f64;
     /// What does not go with this model; keys are those of the adapter's own section.
     fn faults(&self, model: &ModelConfig) -> Vec<Fault>;
 }

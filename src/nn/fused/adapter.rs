@@ -2,15 +2,26 @@
 //! `linear` calls all of it: an adapter is no node of its own.
 
 use super::linear::LinearNode;
-use super::{Pass, Plan};
+use super::{Output, Pass, Plan};
 use crate::kernels::dropout::{self, Dropout};
+use crate::kernels::linear;
 use crate::kernels::low_rank::{self, Part as Columns};
 use crate::kernels::matmul::Accumulation;
-use crate::kernels::{linear, reduce};
 use crate::nn::layout::{AdapterSpans, LinearSpans, Span};
 use crate::nn::profile::Part;
 use crate::nn::step_position::Place;
 use crate::nn::tape::{Buffer, Slot};
+
+/// What an adapter's forward leaves for its backward.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Low {
+    /// x Aᵀ (rows, parts · rank).
+    pub low: Slot,
+    /// Which features of x were kept, a bit each; drawn once, as drawing takes longer than reading.
+    mask: Option<Slot>,
+    /// W x + scale · B (A x), where magnitudes train.
+    product: Option<Slot>,
+}
 
 impl Pass {
     /// What of the input is dropped: nothing but in training.
@@ -18,27 +29,44 @@ impl Pass {
         self.drops_at(plan, adapter.dropout, Place::Adapter(adapter.lane))
     }
 
+    /// The mask of what is dropped, in a slot; `None` where nothing is.
+    fn adapter_mask(&mut self, plan: &Plan, adapter: &AdapterSpans) -> Option<Slot> {
+        let drop = self.adapter_drop(plan, adapter)?;
+        let width = adapter.a.cols;
+        let mask = self
+            .arena
+            .slot(self.rows.count * dropout::mask_words(width));
+        let mut values = self.arena.take(mask);
+        self.kernels.run(Part::LinearForward, || {
+            dropout::draw_mask(&drop, width, &mut values);
+        });
+        self.arena.put(mask, values);
+        Some(mask)
+    }
+
     /// x with features dropped, in a buffer of its own; `None` where nothing is dropped.
     fn adapter_dropped(
         &mut self,
         plan: &Plan,
         adapter: &AdapterSpans,
+        mask: Option<Slot>,
         x: &[f32],
     ) -> Option<Buffer> {
-        let drop = self.adapter_drop(plan, adapter)?;
+        let (drop, mask) = self.adapter_drop(plan, adapter).zip(mask)?;
         let width = adapter.a.cols;
         let mut dropped = self.arena.buffer(self.rows.count * width);
+        let mask = self.arena.get(mask);
         self.kernels.run(Part::LinearForward, || {
-            dropped.copy_from_slice(x);
-            dropout::apply(&drop, width, &mut dropped);
+            dropout::copy_masked(&drop, width, mask, x, &mut dropped);
         });
         Some(dropped)
     }
 
-    /// x Aᵀ (rows, parts · rank) in a slot.
-    pub(super) fn adapter_low(&mut self, plan: &Plan, x: Slot, adapter: &AdapterSpans) -> Slot {
+    /// x Aᵀ (rows, parts · rank) in a slot, with the mask of what was dropped.
+    pub(super) fn adapter_low(&mut self, plan: &Plan, x: Slot, adapter: &AdapterSpans) -> Low {
+        let mask = self.adapter_mask(plan, adapter);
         let x_values = self.arena.take(x);
-        let dropped = self.adapter_dropped(plan, adapter, &x_values);
+        let dropped = self.adapter_dropped(plan, adapter, mask, &x_values);
         let sizes = self.low_sizes(adapter.a);
         let low = self.arena.slot(sizes.rows * sizes.d_out);
         let mut values = self.arena.take(low);
@@ -52,7 +80,106 @@ impl Pass {
             self.arena.free(dropped);
         }
         self.arena.put(x, x_values);
-        low
+        Low {
+            low,
+            mask,
+            product: None,
+        }
+    }
+
+    /// A linear layer whose rows have magnitudes: y = m / norm · (W x + scale · B (A x)) + b + residual. What is in brackets
+    /// stays for the backward.
+    pub(super) fn adapter_scaled(
+        &mut self,
+        plan: &Plan,
+        (x, residual): (Slot, Option<Slot>),
+        (spans, adapter): (&LinearSpans, &AdapterSpans),
+        output: Output,
+    ) -> (Slot, Low) {
+        let sizes = self.linear_sizes(spans);
+        let product = self.arena.slot(sizes.rows * sizes.d_out);
+        let mut values = self.arena.take(product);
+        let x_values = self.arena.get(x);
+        self.kernels.run(Part::LinearForward, || {
+            let weight = plan.matrix(spans.weight);
+            linear::forward(
+                plan.arithmetic,
+                sizes,
+                x_values,
+                weight,
+                None,
+                None,
+                &mut values,
+            );
+        });
+        self.arena.put(product, values);
+        let low = self.adapter_low(plan, x, adapter);
+        self.adapter_add(plan, low.low, adapter, (product, sizes.d_out));
+        let y = match output {
+            Output::Known(y) => y,
+            Output::New => {
+                let y = self.arena.slot(sizes.rows * sizes.d_out);
+                let mut values = self.arena.take(y);
+                let arena = &self.arena;
+                self.kernels.run(Part::LinearForward, || {
+                    let bias = spans.bias.map(|span| plan.dense(span));
+                    let residual = residual.map(|slot| arena.get(slot));
+                    let scales = &plan.magnitudes(adapter).scales;
+                    let added = (bias, residual);
+                    low_rank::scale_columns(scales, arena.get(product), added, &mut values);
+                });
+                self.arena.put(y, values);
+                y
+            }
+        };
+        let product = Some(product);
+        (y, Low { product, ..low })
+    }
+
+    /// The gradient with respect to what magnitudes scale, and the gradients with respect to them; `None` where there are none.
+    pub(super) fn adapter_scale_backward(
+        &mut self,
+        plan: &Plan,
+        node: &LinearNode,
+        dy: &[f32],
+        grads: &mut [f32],
+    ) -> Option<Buffer> {
+        let adapter = plan.adapter(&node.spans)?;
+        let product = self.arena.take(node.low?.product?);
+        let mut scaled = self.arena.buffer(product.len());
+        let (into, width) = (self.into, node.spans.weight.rows);
+        self.kernels.run(Part::LinearBackward, || {
+            let magnitudes = plan.magnitudes(adapter);
+            for part in adapter.parts() {
+                let Some(range) = part.magnitude.and_then(|span| span.grads()) else {
+                    continue;
+                };
+                let norms = &magnitudes.norms[part.first..][..part.b.rows];
+                let at = (width, part.first);
+                let dm = &mut grads[range];
+                low_rank::magnitude_gradient((dy, &product), at, norms, dm, into);
+            }
+            low_rank::scale_columns(&magnitudes.scales, dy, (None, None), &mut scaled);
+        });
+        self.arena.free(product);
+        Some(scaled)
+    }
+
+    /// Says that the forward has read for the last time what an adapter left.
+    pub(super) fn read_low(&mut self, low: Low) {
+        self.read(low.low);
+        let others = [low.mask, low.product];
+        others
+            .into_iter()
+            .flatten()
+            .for_each(|slot| self.read(slot));
+    }
+
+    /// Lets go what the backward has read for the last time.
+    pub(super) fn release_mask(&mut self, node: &LinearNode) {
+        if let Some(mask) = node.low.and_then(|low| low.mask) {
+            self.arena.release(mask);
+        }
     }
 
     /// y (rows, width) += scale · low Bᵀ.
@@ -83,7 +210,7 @@ impl Pass {
         grads: &mut [f32],
     ) -> Option<Buffer> {
         let adapter = plan.adapter(&node.spans)?;
-        let low = self.arena.take(node.low?);
+        let low = self.arena.take(node.low?.low);
         let mut dlow = self.arena.buffer(low.len());
         let (rows, into, width) = (self.rows.count, self.into, node.spans.weight.rows);
         self.kernels.run(Part::LinearBackward, || {
@@ -103,17 +230,18 @@ impl Pass {
     pub(super) fn adapter_in_gradient(
         &mut self,
         plan: &Plan,
-        spans: &LinearSpans,
+        node: &LinearNode,
         (x, dlow): (&[f32], Option<&[f32]>),
         grads: &mut [f32],
     ) {
-        let Some((adapter, dlow)) = plan.adapter(spans).zip(dlow) else {
+        let Some((adapter, dlow)) = plan.adapter(&node.spans).zip(dlow) else {
             return;
         };
         let Some(range) = adapter.a.grads() else {
             return;
         };
-        let dropped = self.adapter_dropped(plan, adapter, x);
+        let mask = node.low.and_then(|low| low.mask);
+        let dropped = self.adapter_dropped(plan, adapter, mask, x);
         let (sizes, into) = (self.low_sizes(adapter.a), self.into);
         let input = dropped.as_deref().unwrap_or(x);
         self.kernels.run(Part::LinearBackward, || {
@@ -129,25 +257,26 @@ impl Pass {
     pub(super) fn adapter_input_gradient(
         &mut self,
         plan: &Plan,
-        spans: &LinearSpans,
+        node: &LinearNode,
         dlow: Option<&[f32]>,
         dx: &mut [f32],
     ) {
-        let Some((adapter, dlow)) = plan.adapter(spans).zip(dlow) else {
+        let Some((adapter, dlow)) = plan.adapter(&node.spans).zip(dlow) else {
             return;
         };
         let (sizes, a) = (self.low_sizes(adapter.a), plan.matrix(adapter.a));
-        let Some(drop) = self.adapter_drop(plan, adapter) else {
+        let mask = node.low.and_then(|low| low.mask);
+        let Some((drop, mask)) = self.adapter_drop(plan, adapter).zip(mask) else {
             return self.kernels.run(Part::LinearBackward, || {
                 linear::backward_input(plan.arithmetic, sizes, dlow, a, dx, Accumulation::Add);
             });
         };
         let mut part = self.arena.buffer(sizes.rows * sizes.d_in);
+        let mask = self.arena.get(mask);
         self.kernels.run(Part::LinearBackward, || {
             let overwrite = Accumulation::Overwrite;
             linear::backward_input(plan.arithmetic, sizes, dlow, a, &mut part, overwrite);
-            dropout::apply(&drop, sizes.d_in, &mut part);
-            reduce::add(dx, &part);
+            dropout::add_masked(&drop, sizes.d_in, mask, &part, dx);
         });
         self.arena.free(part);
     }

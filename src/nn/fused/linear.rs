@@ -1,6 +1,7 @@
 //! Linear layers, with the residual stream added where they end a sub-layer, and with their adapters. What is frozen gets no
 //! gradient, and its matmul is not computed.
 
+use super::adapter::Low;
 use super::{Node, Output, Pass, Plan};
 use crate::kernels::activation;
 use crate::kernels::linear;
@@ -15,8 +16,8 @@ pub(super) struct LinearNode {
     pub x: Slot,
     pub y: Slot,
     pub residual: Option<Slot>,
-    /// x Aᵀ of its adapters, where it has any that are on.
-    pub low: Option<Slot>,
+    /// What its adapters left, where it has any that are on.
+    pub low: Option<Low>,
     pub spans: LinearSpans,
 }
 
@@ -29,6 +30,22 @@ impl Pass {
         spans: &LinearSpans,
         output: Output,
     ) -> Slot {
+        let node = |y, low| {
+            Node::Linear(LinearNode {
+                x,
+                y,
+                residual,
+                low,
+                spans: *spans,
+            })
+        };
+        let adapter = plan.adapter(spans);
+        if let Some(adapter) = adapter.filter(|adapter| adapter.has_magnitudes()) {
+            let (y, low) = self.adapter_scaled(plan, (x, residual), (spans, adapter), output);
+            self.read_low(low);
+            self.record(node(y, Some(low)));
+            return y;
+        }
         let sizes = self.linear_sizes(spans);
         let y = match output {
             Output::Known(y) => y,
@@ -51,21 +68,15 @@ impl Pass {
                 y
             }
         };
-        let low = plan.adapter(spans).map(|adapter| {
+        let low = adapter.map(|adapter| {
             let low = self.adapter_low(plan, x, adapter);
             if matches!(output, Output::New) {
-                self.adapter_add(plan, low, adapter, (y, sizes.d_out));
+                self.adapter_add(plan, low.low, adapter, (y, sizes.d_out));
             }
-            self.read(low);
+            self.read_low(low);
             low
         });
-        self.record(Node::Linear(LinearNode {
-            x,
-            y,
-            residual,
-            low,
-            spans: *spans,
-        }));
+        self.record(node(y, low));
         y
     }
 
@@ -82,15 +93,18 @@ impl Pass {
             return;
         };
         self.arena.release(node.y);
-        let dlow = self.adapter_out_backward(plan, node, &dy, grads);
+        let scaled = self.adapter_scale_backward(plan, node, &dy, grads);
+        let dproduct = scaled.as_deref().unwrap_or(&dy);
+        let dlow = self.adapter_out_backward(plan, node, dproduct, grads);
         match self.producer(node.x) {
             Some(Node::Activation { x: wide, .. }) => {
-                self.activated_backward(plan, node, wide, (&dy, dlow.as_deref()), grads);
+                self.activated_backward(plan, node, wide, (dproduct, dlow.as_deref()), grads);
             }
-            _ => self.plain_backward(plan, node, (&dy, dlow.as_deref()), grads),
+            _ => self.plain_backward(plan, node, (dproduct, dlow.as_deref()), grads),
         }
-        if let Some(dlow) = dlow {
-            self.arena.free(dlow);
+        self.release_mask(node);
+        for buffer in [dlow, scaled].into_iter().flatten() {
+            self.arena.free(buffer);
         }
         self.residual_backward(node.residual, dy);
     }
@@ -108,7 +122,7 @@ impl Pass {
             let is_recomputed = self.recompute(plan, x);
             let x_values = self.arena.take(x);
             self.weight_gradient(plan, spans, (&x_values, dy), grads);
-            self.adapter_in_gradient(plan, spans, (&x_values, dlow), grads);
+            self.adapter_in_gradient(plan, node, (&x_values, dlow), grads);
             self.arena.put(x, x_values);
             if is_recomputed {
                 self.arena.release(x);
@@ -118,7 +132,7 @@ impl Pass {
         }
         let (mut dx, into) = self.arena.open_gradient(x, len);
         self.input_gradient(plan, spans, dy, (&mut dx, into));
-        self.adapter_input_gradient(plan, spans, dlow, &mut dx);
+        self.adapter_input_gradient(plan, node, dlow, &mut dx);
         self.arena.put_gradient(x, dx);
     }
 
@@ -136,14 +150,14 @@ impl Pass {
         let (kind, d_ff) = (plan.config.mlp.activation(), plan.shape.d_ff);
         let mut active = self.arena.buffer(self.rows.count * d_ff);
         self.input_gradient(plan, spans, dy, (&mut active, Accumulation::Overwrite));
-        self.adapter_input_gradient(plan, spans, dlow, &mut active);
+        self.adapter_input_gradient(plan, node, dlow, &mut active);
         let mut values = self.arena.take(wide);
         self.kernels.run(Part::Activation, || {
             activation::backward(kind, d_ff, &mut values, &mut active);
         });
         self.arena.put_gradient(wide, values);
         self.weight_gradient(plan, spans, (&active, dy), grads);
-        self.adapter_in_gradient(plan, spans, (&active, dlow), grads);
+        self.adapter_in_gradient(plan, node, (&active, dlow), grads);
         self.arena.free(active);
     }
 

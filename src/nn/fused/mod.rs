@@ -19,7 +19,7 @@ mod recompute;
 mod residual;
 
 pub(crate) use experts::Experts;
-pub(crate) use plan::Plan;
+pub(crate) use plan::{Magnitudes, Plan};
 
 use super::TokenBatch;
 use super::footprint::Footprint;
@@ -36,10 +36,6 @@ use crate::kernels::positions::Positions;
 use head::HeadPass;
 
 /// One layer as the forward left it.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nodes are few, and lie on one stack that is used again"
-)]
 #[derive(Debug, Clone, Copy)]
 enum Node {
     Norm {

@@ -1,6 +1,7 @@
 //! What a pass needs to know besides its tokens: the model's words, its weights and tables, and how to compute.
 
 use crate::kernels::attention::{self, Heads, Mask, Scores};
+use crate::kernels::low_rank;
 use crate::kernels::matmul::ComputeDtype;
 use crate::kernels::matrix::Matrix;
 use crate::kernels::norm;
@@ -28,6 +29,53 @@ pub(crate) struct Plan<'a> {
     pub weights: Weights<'a>,
     /// Whether adapters count.
     pub adapters: bool,
+    /// What rows of adapted weights are scaled to, by the adapters' numbers; empty where nothing is.
+    pub magnitudes: &'a [Magnitudes],
+}
+
+/// How DoRA scales the output features of a linear layer: by magnitude over norm.
+#[derive(Debug, Default)]
+pub(crate) struct Magnitudes {
+    /// Of each feature, m / ‖W + scale · B A‖; 1 where it has no adapter.
+    pub scales: Vec<f32>,
+    /// The norms alone.
+    pub norms: Vec<f32>,
+}
+
+impl Magnitudes {
+    /// Those of every adapter of a layout under these weights; none where no magnitudes train.
+    pub fn of(layout: &Layout, weights: Weights) -> Vec<Magnitudes> {
+        if !layout.adapters.iter().any(AdapterSpans::has_magnitudes) {
+            return Vec::new();
+        }
+        let linears = layout.adapted_linears().into_iter();
+        let all = linears.map(|(linear, adapter)| Magnitudes::one(&linear, adapter, weights));
+        all.collect()
+    }
+
+    fn one(linear: &LinearSpans, adapter: &AdapterSpans, weights: Weights) -> Magnitudes {
+        let (d_out, d_in) = (linear.weight.rows, linear.weight.cols);
+        let (mut scales, mut norms) = (vec![1.0; d_out], vec![1.0; d_out]);
+        let (weight, a) = (weights.matrix(linear.weight), weights.dense(adapter.a));
+        for (i, part) in adapter.parts().enumerate() {
+            let columns = part.first..part.first + part.b.rows;
+            let a = &a[i * adapter.rank * d_in..][..adapter.rank * d_in];
+            let factors = (weights.dense(part.b), a);
+            let norms = &mut norms[columns.clone()];
+            low_rank::row_norms((weight, part.first), adapter.scale, factors, d_in, norms);
+            let Some(magnitude) = part.magnitude else {
+                continue;
+            };
+            // A row of zeros has no direction.
+            norms
+                .iter_mut()
+                .for_each(|norm| *norm = norm.max(f32::MIN_POSITIVE));
+            let magnitudes = weights.dense(magnitude).iter().zip(&*norms);
+            let scaled = scales[columns].iter_mut().zip(magnitudes);
+            scaled.for_each(|(scale, (m, norm))| *scale = m / norm);
+        }
+        Magnitudes { scales, norms }
+    }
 }
 
 impl<'a> Plan<'a> {
@@ -102,6 +150,11 @@ impl<'a> Plan<'a> {
     pub(super) fn adapter(&self, spans: &LinearSpans) -> Option<&'a AdapterSpans> {
         let number = spans.adapter.filter(|_| self.adapters)?;
         self.layout.adapters.get(number)
+    }
+
+    /// How an adapted layer's features are scaled; for kernels alone, as a pass that counts has no weights.
+    pub(super) fn magnitudes(&self, adapter: &AdapterSpans) -> &'a Magnitudes {
+        &self.magnitudes[adapter.lane as usize]
     }
 
     pub(super) fn logit_cap(&self) -> Option<f32> {

@@ -29,6 +29,8 @@ pub(crate) struct AdapterPart {
     pub first: usize,
     /// (features, rank).
     pub b: Span,
+    /// (1, features): what each row of the weights is scaled to, where magnitudes train.
+    pub magnitude: Option<Span>,
 }
 
 impl AdapterSpans {
@@ -39,7 +41,17 @@ impl AdapterSpans {
 
     /// All spans that a pass reads.
     pub fn spans(&self) -> impl Iterator<Item = Span> {
-        std::iter::once(self.a).chain(self.parts().map(|part| part.b))
+        let parts = self.parts();
+        std::iter::once(self.a).chain(
+            parts
+                .flat_map(|part| [Some(part.b), part.magnitude])
+                .flatten(),
+        )
+    }
+
+    /// Whether its magnitudes train.
+    pub fn has_magnitudes(&self) -> bool {
+        self.parts().any(|part| part.magnitude.is_some())
     }
 }
 
@@ -69,17 +81,19 @@ impl Builder<'_> {
         let matrices: Vec<(String, usize, usize)> = self
             .infos
             .iter()
-            .filter(|info| weight.range().contains(&info.offset) && config.adapts(info.role))
-            .map(|info| {
+            .filter(|info| weight.range().contains(&info.offset))
+            .filter_map(|info| {
                 let first = (info.offset - weight.offset) / weight.cols;
-                let name = info.name.trim_end_matches(".weight").to_string();
-                (name, first, info.shape[0])
+                let name = info.name.trim_end_matches(".weight");
+                let adapts = config.adapts(info.role, name);
+                adapts.then(|| (name.to_string(), first, info.shape[0]))
             })
             .collect();
         if matrices.is_empty() {
             return None;
         }
         let from = self.infos.len();
+        let ratio = config.b_lr_ratio();
         // Kaiming-uniform with a = √5, as torch starts a linear layer.
         let bound = 1.0 / (weight.cols as f64).sqrt();
         for (name, _, _) in &matrices {
@@ -97,7 +111,23 @@ impl Builder<'_> {
                 Role::Adapter(AdapterRole::B),
             );
             let b = self.push(name, role, vec![*rows, rank], Init::Zeros);
-            *part = Some(AdapterPart { first: *first, b });
+            self.rate_of_last(ratio);
+            *part = Some(AdapterPart {
+                first: *first,
+                b,
+                magnitude: None,
+            });
+        }
+        if config.has_magnitudes() {
+            for (part, (name, _, rows)) in parts.iter_mut().flatten().zip(&matrices) {
+                let (name, role) = (
+                    format!("{name}.lora_magnitude_vector"),
+                    Role::Adapter(AdapterRole::Magnitude),
+                );
+                // The base's own, from `Model::init_adapters`.
+                part.magnitude = Some(self.push(name, role, vec![*rows], Init::Ones));
+                self.rate_of_last(ratio);
+            }
         }
         Some(AdapterSpans {
             a,

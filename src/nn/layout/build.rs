@@ -306,6 +306,7 @@ impl<'a> Builder<'a> {
         };
         let mut info = ParamInfo {
             decay: shape.len() >= 2,
+            lr_scale: 1.0,
             name,
             role,
             layer: self.layer,
@@ -342,6 +343,13 @@ impl<'a> Builder<'a> {
         let part = &self.infos[first..];
         if part.iter().any(|i| i.trains() != part[0].trains()) {
             self.mixed.extend(part.iter().map(|i| i.name.clone()));
+        }
+    }
+
+    /// The learning rate of the newest parameter over that of others.
+    pub(super) fn rate_of_last(&mut self, ratio: f64) {
+        if let Some(info) = self.infos.last_mut() {
+            info.lr_scale = ratio;
         }
     }
 

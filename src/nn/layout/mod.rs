@@ -233,8 +233,8 @@ impl Layout {
         Layout::of(config, shape, parts).0
     }
 
-    /// The frozen model with the adapters of `adapter`, which alone train, and with them the head of a score, which nobody
-    /// has trained before; without any, everything trains.
+    /// The frozen model with the adapters of `adapter`, which train, and with them what it names and the head of a score, which
+    /// nobody has trained before; without any, everything trains.
     pub fn adapted(
         config: &ModelConfig,
         shape: &ModelShape,
@@ -244,7 +244,10 @@ impl Layout {
             adapter,
             trains: &|info| {
                 let fresh_head = info.role == Role::Head && config.is_reward_model();
-                adapter.is_none() || info.role.is_adapter() || fresh_head
+                let whole = |adapter: &AdapterConfig| {
+                    !info.role.is_adapter() && adapter.trains_whole(info.role)
+                };
+                adapter.is_none_or(whole) || info.role.is_adapter() || fresh_head
             },
         };
         Layout::of(config, shape, parts).0

@@ -3,7 +3,7 @@
 
 use super::option_tests::{Texts, VOCAB, compare, model, options, policies, texts, upstream, with};
 use super::*;
-use crate::nn::adapter::{Lora, Targets};
+use crate::nn::adapter::{Lora, Targets, Whole};
 use crate::nn::role::{AdapterRole, Role};
 use crate::nn::{footprint, oracle};
 use serde_json::json;
@@ -18,12 +18,26 @@ fn lora(targets: Targets, dropout: f64) -> AdapterConfig {
     })
 }
 
+/// The same with magnitudes, at √rank.
+fn dora(targets: Targets, dropout: f64) -> AdapterConfig {
+    let AdapterConfig::Lora(lora) = lora(targets, dropout);
+    AdapterConfig::Lora(Lora {
+        dora: true,
+        rslora: true,
+        ..lora
+    })
+}
+
 /// On every layer that can have one.
-fn widest(config: &ModelConfig, dropout: f64) -> AdapterConfig {
+fn targets(config: &ModelConfig) -> Targets {
     match config.moe {
-        Some(_) => lora(Targets::AttentionOnly, dropout),
-        None => lora(Targets::All, dropout),
+        Some(_) => Targets::AttentionOnly,
+        None => Targets::All,
     }
+}
+
+fn widest(config: &ModelConfig, dropout: f64) -> AdapterConfig {
+    lora(targets(config), dropout)
 }
 
 fn gpt2() -> ModelConfig {
@@ -35,9 +49,16 @@ fn gpt2() -> ModelConfig {
 fn adapted(config: &ModelConfig, adapter: &AdapterConfig, backend: Backend) -> Model {
     let mut model = model(config, backend);
     model.adapt(adapter).unwrap();
-    let from = model.layout.infos[model.layout.n_base].offset;
+    model.init_magnitudes().unwrap();
+    let adapters = model.params().adapters().to_vec();
     let mut rng = Rng::new(4, Stream::Test, 0, 0);
-    let fill = |w: &mut [f32]| w[from..].fill_with(|| 0.1 * rng.normal());
+    let fill = |w: &mut [f32]| {
+        for info in &adapters {
+            let part = &mut w[info.offset..info.offset + info.len];
+            // Factors begin at 0.
+            part.iter_mut().for_each(|x| *x += 0.1 * rng.normal());
+        }
+    };
     model.params_mut().write_weights(fill).unwrap();
     model
 }
@@ -71,12 +92,16 @@ fn adapters_on_every_option_have_exact_gradients_on_both_backends() {
     cases.push(("gpt2", gpt2()));
     let texts = texts(18);
     for (name, config) in cases {
-        for (dropout, backend) in [
-            (0.0, Backend::Fused),
-            (0.4, Backend::Fused),
-            (0.4, Backend::Composite),
+        type Kind = fn(Targets, f64) -> AdapterConfig;
+        for (kind, dropout, backend) in [
+            (lora as Kind, 0.0, Backend::Fused),
+            (lora, 0.4, Backend::Fused),
+            (lora, 0.4, Backend::Composite),
+            (dora, 0.0, Backend::Fused),
+            (dora, 0.4, Backend::Fused),
+            (dora, 0.4, Backend::Composite),
         ] {
-            let mut model = adapted(&config, &widest(&config, dropout), backend);
+            let mut model = adapted(&config, &kind(targets(&config), dropout), backend);
             let exact = oracle::exact(&model, &batch(&texts), &texts.dlogp, &texts.dentropy);
             let exact = exact.unwrap();
             let (logp, grads) = step(&mut model, &texts);
@@ -142,6 +167,128 @@ fn fresh_adapters_change_no_bit_and_only_b_has_a_gradient() {
 }
 
 #[test]
+fn magnitudes_begin_as_the_lengths_of_the_rows_and_change_nothing() {
+    let texts = texts(18);
+    for config in [with(json!({})), gpt2()] {
+        for backend in [Backend::Fused, Backend::Composite] {
+            let mut model = model(&config, backend);
+            let base = score(&mut model, &texts);
+            let base: Vec<f64> = base.iter().map(|x| f64::from(*x)).collect();
+            model.adapt(&dora(Targets::All, 0.0)).unwrap();
+            model.init_adapters(3).unwrap();
+            compare("fresh", &score(&mut model, &texts), &base, 0.1);
+            let params = model.params();
+            let of = |name: &str| {
+                let info = params.infos().iter().find(|i| i.name == name).unwrap();
+                let values = params.weight(info).unwrap().flatten_all().unwrap();
+                (values.to_vec1::<f32>().unwrap(), info.shape.clone())
+            };
+            let magnitudes = params.adapters().iter().map(|i| i.name.clone());
+            let magnitudes = magnitudes.filter(|name| name.contains("magnitude"));
+            let mut seen = 0;
+            for name in magnitudes {
+                let (lengths, _) = of(&name);
+                let weight = name.replace("lora_magnitude_vector", "weight");
+                let (values, shape) = of(&weight);
+                for (length, row) in lengths.iter().zip(values.chunks_exact(shape[1])) {
+                    let exact = row.iter().map(|x| x * x).sum::<f32>().sqrt();
+                    assert!((length - exact).abs() < 1e-5 * exact.max(1.0), "{name}");
+                }
+                seen += lengths.len();
+            }
+            assert!(seen > 0);
+        }
+    }
+}
+
+#[test]
+fn tables_train_whole_beside_adapters_and_are_gone_with_them() {
+    let texts = texts(18);
+    let config = with(json!({"tie_embeddings": false}));
+    let AdapterConfig::Lora(plain) = lora(Targets::Minimal, 0.0);
+    let adapter = AdapterConfig::Lora(Lora {
+        modules_to_save: vec![Whole::Embeddings, Whole::Head],
+        ..plain
+    });
+    let mut model = adapted(&config, &adapter, Backend::Fused);
+    assert!(!model.is_its_own_reference());
+    let exact = oracle::exact(&model, &batch(&texts), &texts.dlogp, &texts.dentropy).unwrap();
+    let (_, grads) = step(&mut model, &texts);
+    let largest = exact.grads.iter().fold(0.0_f64, |max, x| max.max(x.abs()));
+    compare("gradients", &grads, &exact.grads, 0.1 * largest);
+    let whole: Vec<Role> = model
+        .params()
+        .trainable()
+        .map(|i| i.role)
+        .filter(|r| !r.is_adapter())
+        .collect();
+    assert_eq!(whole, [Role::Embedding, Role::Head]);
+    let tied = ModelConfig {
+        tie_embeddings: true,
+        ..config
+    };
+    assert!(adapter.faults(&tied)[0].what.contains("tied"));
+}
+
+#[test]
+fn patterns_name_modules_by_their_ends() {
+    let config = with(json!({}));
+    let adapted = |patterns: &[&str]| {
+        let AdapterConfig::Lora(plain) = lora(Targets::Pattern, 0.0);
+        let adapter = AdapterConfig::Lora(Lora {
+            patterns: patterns.iter().map(ToString::to_string).collect(),
+            ..plain
+        });
+        let mut model = model(&config, Backend::Fused);
+        model.adapt(&adapter)?;
+        let names = model.params().adapters().iter();
+        let names = names.filter_map(|i| i.name.strip_suffix(".lora_A.weight").map(String::from));
+        Ok::<_, candle_core::Error>(names.collect::<Vec<_>>())
+    };
+    assert_eq!(adapted(&["q_proj"]).unwrap().len(), config.n_layer);
+    assert_eq!(
+        adapted(&["layers.1.self_attn.*_proj"]).unwrap(),
+        ["q", "k", "v", "o"].map(|x| format!("model.layers.1.self_attn.{x}_proj"))
+    );
+    assert_eq!(
+        adapted(&["*.0.mlp.down_proj", "layers.2.*"]).unwrap().len(),
+        1 + 7 * usize::from(config.n_layer > 2)
+    );
+    let none = adapted(&["proj"]).unwrap_err().to_string();
+    assert!(none.contains("no linear layer"), "{none}");
+}
+
+#[test]
+fn b_learns_at_a_rate_of_its_own() {
+    use crate::optim::by_decay;
+    let AdapterConfig::Lora(plain) = dora(Targets::All, 0.0);
+    let adapter = AdapterConfig::Lora(Lora {
+        b_lr_ratio: 16.0,
+        ..plain
+    });
+    let model = adapted(&gpt2(), &adapter, Backend::Fused);
+    let groups = by_decay(model.params(), 0.1);
+    let infos = model.params().infos();
+    let mut seen = 0;
+    for group in &groups {
+        for &index in &group.params {
+            let is_a = infos[index].role == Role::Adapter(AdapterRole::A);
+            assert_eq!(
+                group.lr_scale,
+                if is_a { 1.0 } else { 16.0 },
+                "{}",
+                infos[index].name
+            );
+            seen += 1;
+        }
+    }
+    assert_eq!(
+        (seen, groups.len()),
+        (model.params().trainable().count(), 3)
+    );
+}
+
+#[test]
 fn without_its_adapters_a_model_is_its_base_to_the_bit_and_does_not_train() {
     let texts = texts(18);
     let config = with(json!({}));
@@ -163,8 +310,13 @@ fn without_its_adapters_a_model_is_its_base_to_the_bit_and_does_not_train() {
 #[test]
 fn merged_adapters_say_the_same_and_everything_trains_again() {
     let texts = texts(18);
-    for config in [with(json!({})), gpt2()] {
-        let mut model = adapted(&config, &widest(&config, 0.1), Backend::Fused);
+    for (config, kind) in [
+        (with(json!({})), lora as fn(Targets, f64) -> AdapterConfig),
+        (gpt2(), lora),
+        (with(json!({})), dora),
+        (gpt2(), dora),
+    ] {
+        let mut model = adapted(&config, &kind(targets(&config), 0.1), Backend::Fused);
         let exact = score(&mut model, &texts);
         let exact: Vec<f64> = exact.iter().map(|x| f64::from(*x)).collect();
         let n = model.params().base().iter().map(|i| i.len).sum::<usize>();

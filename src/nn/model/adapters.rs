@@ -1,10 +1,12 @@
 //! A model with adapters: frozen weights, and small matrices beside them that train.
 
 use super::Model;
-use crate::kernels::low_rank;
+use crate::kernels::{flat, low_rank};
 use crate::nn::layout::{AdapterSpans, Layout, LinearSpans, Parts};
+use crate::nn::weights::Weights;
 use crate::nn::{AdapterConfig, ParamInfo};
 use candle_core::{Result, bail};
+use sha2::{Digest, Sha256};
 
 impl Model {
     /// Freezes the weights and puts adapters beside them, which alone train from now on; [`Model::init_adapters`] or a
@@ -65,6 +67,67 @@ impl Model {
         self.init_from(seed, self.layout.n_base)
     }
 
+    /// Sets magnitudes to the norms that the rows of the weights have: B is zero, and nothing changes.
+    pub(super) fn init_magnitudes(&mut self) -> Result<()> {
+        let (on, held) = (self.adapters_on, self.params.first_held());
+        self.adapters_on = true;
+        let norms = self.with_plan(|plan, _, _| {
+            let all = plan.layout.adapters.iter().zip(plan.magnitudes);
+            let parts = all.flat_map(|(adapter, found)| {
+                let parts = adapter
+                    .parts()
+                    .filter_map(|part| Some((part.first, part.magnitude?)));
+                parts.map(|(first, span)| (span, found.norms[first..][..span.len()].to_vec()))
+            });
+            parts.collect::<Vec<_>>()
+        })?;
+        self.adapters_on = on;
+        self.params.write_from(self.layout.n_base, |weights| {
+            for (span, norms) in norms {
+                weights[span.offset - held..][..norms.len()].copy_from_slice(&norms);
+            }
+        })
+    }
+
+    /// Takes the adapters away without a trace: the base alone trains, or is read, from now on.
+    ///
+    /// # Errors
+    /// Memory.
+    pub fn remove_adapters(&mut self) -> Result<()> {
+        self.adapter = None;
+        self.adapters_on = true;
+        let layout = match self.params.is_present() {
+            true => Layout::new(&self.config, &self.shape),
+            false => Layout::frozen(&self.config, &self.shape),
+        };
+        self.rearrange(layout)
+    }
+
+    /// A digest of the weights of the blocks under the adapters, in whatever formats they are kept: of the values of some
+    /// rows of each. Models that share it are the same for an adapter.
+    ///
+    /// # Errors
+    /// Weights that cannot be read.
+    pub fn base_fingerprint(&self) -> Result<String> {
+        let from = self.params.first_held();
+        flat::read(self.params.weights(), |held| {
+            let weights = match &self.stored {
+                Some(stored) => Weights::Stored {
+                    stored,
+                    adapters: held,
+                    from,
+                },
+                None => Weights::Flat(held),
+            };
+            digest(&self.layout, weights)
+        })
+    }
+
+    /// Whether the model without its adapters is what it was before they trained: nothing of the base trains beside them.
+    pub fn is_its_own_reference(&self) -> bool {
+        self.adapter.is_some() && !self.params.base().iter().any(ParamInfo::trains)
+    }
+
     /// What adapts the model, where something does.
     pub fn adapter(&self) -> Option<&AdapterConfig> {
         self.adapter.as_ref()
@@ -82,8 +145,8 @@ impl Model {
         self.recorded = None;
     }
 
-    /// Adds the adapters to the weights that they stand beside, W + scale · B A in f32, and takes them away; everything
-    /// trains again.
+    /// Adds the adapters to the weights that they stand beside, W + scale · B A in f32, scaled to their magnitudes where they
+    /// have any, and takes them away; everything trains again.
     pub fn merge_adapters(&mut self) -> Result<()> {
         if self.adapter.is_none() {
             return Ok(());
@@ -99,7 +162,41 @@ impl Model {
     }
 }
 
-/// Rows of W += scale · B A. Adapters lie behind the base.
+/// Rows of each matrix that count in a fingerprint.
+const SAMPLED: usize = 4;
+
+fn digest(layout: &Layout, weights: Weights) -> String {
+    let mut hash = Sha256::new();
+    let spans = layout.spans();
+    for info in layout.infos[..layout.n_base]
+        .iter()
+        .filter(|i| i.layer.is_some())
+    {
+        hash.update(info.name.as_bytes());
+        let Some(span) = spans
+            .iter()
+            .find(|span| span.range().contains(&info.offset))
+        else {
+            continue;
+        };
+        let (first, rows) = (
+            (info.offset - span.offset) / span.cols,
+            info.len / span.cols,
+        );
+        let mut values = vec![0.0f32; span.cols];
+        for n in 0..rows.min(SAMPLED) {
+            let row = first + n * (rows - 1) / (SAMPLED - 1).max(1);
+            weights.matrix(*span).row(row, &mut values);
+            values.iter().for_each(|x| hash.update(x.to_le_bytes()));
+        }
+    }
+    hash.finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Rows of W += scale · B A, scaled to their magnitudes. Adapters lie behind the base.
 fn merge(weights: &mut [f32], linear: &LinearSpans, adapter: &AdapterSpans) {
     let (base, factors) = weights.split_at_mut(adapter.a.offset);
     let a = &factors[..adapter.a.len()];
@@ -111,5 +208,9 @@ fn merge(weights: &mut [f32], linear: &LinearSpans, adapter: &AdapterSpans) {
         let rows = &mut base[first..first + part.b.rows * d_in];
         let a = &a[i * adapter.rank * d_in..(i + 1) * adapter.rank * d_in];
         low_rank::merge(adapter.scale, (b, a), (part.b.rows, d_in), rows);
+        if let Some(magnitude) = part.magnitude {
+            let from = magnitude.offset - adapter.a.offset;
+            low_rank::rescale(&factors[from..][..magnitude.len()], d_in, rows);
+        }
     }
 }

@@ -20,7 +20,7 @@ use super::checkpointing::ActivationCheckpointing;
 use super::composite::{Graph, Leaves};
 use super::footprint::Footprint;
 use super::fused::Pass;
-use super::layout::{Layout, Span};
+use super::layout::{AdapterSpans, Layout, Span};
 use super::profile::Part;
 use super::step_position::StepPosition;
 use super::tables::Tables;
@@ -306,7 +306,16 @@ impl Model {
                     }
                 }
             }
-        })
+        })?;
+        match self
+            .layout
+            .adapters
+            .iter()
+            .any(AdapterSpans::has_magnitudes)
+        {
+            true => self.init_magnitudes(),
+            false => Ok(()),
+        }
     }
 
     /// The compute dtype of all matmuls from now on: training, evaluation and generation. The composite backend knows f32

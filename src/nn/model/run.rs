@@ -5,7 +5,7 @@ use crate::kernels::attention::Heads;
 use crate::kernels::{flat, logprob, threads};
 use crate::nn::HeadKind;
 use crate::nn::composite::{Decoder, Graph, Leaves};
-use crate::nn::fused::{Pass, Plan};
+use crate::nn::fused::{Magnitudes, Pass, Plan};
 use crate::nn::kv_cache::{Decoding, Extent, Kept, KvCache};
 use crate::nn::tape::Track;
 use crate::nn::weights::Weights;
@@ -223,6 +223,10 @@ impl Model {
             ..
         } = self;
         let run = |weights: Weights| {
+            let magnitudes = match adapters_on {
+                true => threads::enter(|| Magnitudes::of(layout, weights)),
+                false => Vec::new(),
+            };
             let plan = Plan {
                 arithmetic: *arithmetic,
                 checkpointing: *checkpointing,
@@ -233,6 +237,7 @@ impl Model {
                 moment: *moment,
                 weights,
                 adapters: *adapters_on,
+                magnitudes: &magnitudes,
             };
             work(&plan, training, evaluation)
         };

@@ -1,6 +1,8 @@
 //! Keys of Axolotl's flat YAML.
 
-use super::shared::{BASE, EPOCHS, HELD_OUT, NO_TRACKER, OPTIMIZERS, SCHEDULES, TARGETS, WINDOWS};
+use super::shared::{
+    BASE, EPOCHS, HELD_OUT, NO_TRACKER, OPTIMIZERS, QUANTIZED, SCHEDULES, TARGETS, WINDOWS,
+};
 use super::{Row, Sets, To, row};
 
 pub(super) const MARKS: &[&str] = &[
@@ -47,14 +49,8 @@ pub(super) const ROWS: &[Row] = &[
         "tokenizer_type",
         To::NoEqual("data.tokenizer: char, bpe or file"),
     ),
-    row(
-        "load_in_8bit",
-        To::NoEqual("the base is not quantized here"),
-    ),
-    row(
-        "load_in_4bit",
-        To::NoEqual("the base is not quantized here"),
-    ),
+    row("load_in_8bit", To::NoEqual(QUANTIZED)),
+    row("load_in_4bit", To::NoEqual(QUANTIZED)),
     row(
         "adapter",
         To::Word("adapter", &[("lora", "lora"), ("qlora", "lora")]),

@@ -1,6 +1,6 @@
 //! Keys of LLaMA-Factory's flat YAML beyond those of Hugging Face's trainer.
 
-use super::shared::{ADAPTER, HELD_OUT, TARGETS, WINDOWS};
+use super::shared::{ADAPTER, HELD_OUT, QUANTIZED, TARGETS, WINDOWS};
 use super::{Row, Sets, To, row};
 
 pub(super) const MARKS: &[&str] = &[
@@ -43,12 +43,7 @@ pub(super) const ROWS: &[Row] = &[
     row("finetuning_type", To::NoEqual(ADAPTER)),
     row("lora_rank", To::Key("adapter.lora.rank")),
     row("lora_target", To::NoEqual(TARGETS)),
-    row(
-        "quantization_bit",
-        To::NoEqual(
-            "a base given to train.from is converted to f32 here; adapter: lora trains it in little memory",
-        ),
-    ),
+    row("quantization_bit", To::NoEqual(QUANTIZED)),
     row("dataset", To::Data(Sets::Listed)),
     row(
         "eval_dataset",

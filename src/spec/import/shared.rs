@@ -26,8 +26,9 @@ pub(super) const SCHEDULES: &[(&str, &str)] = &[
 
 pub(super) const BASE: &str =
     "a local folder, or a hub id downloaded with `llmtui model pull`; it defines the model";
-pub(super) const TARGETS: &str =
-    "adapter.lora.targets takes all, minimal, attention_only or ffn_only, or a list in custom";
+pub(super) const TARGETS: &str = "adapter.lora.targets takes all, minimal, attention_only or ffn_only, a list in custom, or names in patterns";
+/// Weights are quantized before a run, not by it.
+pub(super) const QUANTIZED: &str = "llmtui quantize makes a GGUF file; with train.from=FILE.gguf its weights stay quantized under the adapters";
 pub(super) const ADAPTER: &str = "adapter: lora trains adapters; without it all weights train";
 pub(super) const EPOCHS: &str =
     "set train.max_steps: an epoch is the training tokens divided by tokens per step";
@@ -101,6 +102,11 @@ pub(super) const EVERYWHERE: &[Row] = &[
     ),
     row("lora_alpha", To::Key("adapter.lora.alpha")),
     row("lora_dropout", To::Key("adapter.lora.dropout")),
+    row("use_rslora", To::Flag("adapter.lora.rslora", "true")),
+    row("use_dora", To::Flag("adapter.lora.dora", "true")),
+    row("peft_use_rslora", To::Flag("adapter.lora.rslora", "true")),
+    row("peft_use_dora", To::Flag("adapter.lora.dora", "true")),
+    row("loraplus_lr_ratio", To::Key("adapter.lora.b_lr_ratio")),
 ];
 
 /// Other keys of Hugging Face's TrainingArguments, for the tools built on its trainer.

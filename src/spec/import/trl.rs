@@ -1,6 +1,6 @@
 //! Keys of TRL's trainers beyond Hugging Face's; which trainer is meant follows from the keys.
 
-use super::shared::{TARGETS, WINDOWS};
+use super::shared::{QUANTIZED, TARGETS, WINDOWS};
 use super::{Row, Sets, To, row};
 
 pub(super) const MARKS: &[&str] = &[
@@ -93,10 +93,7 @@ pub(super) const ROWS: &[Row] = &[
     ),
     row("lora_r", To::Key("adapter.lora.rank")),
     row("lora_target_modules", To::NoEqual(TARGETS)),
-    row(
-        "load_in_4bit",
-        To::NoEqual("the base is not quantized here"),
-    ),
+    row("load_in_4bit", To::NoEqual(QUANTIZED)),
     row("torch_dtype", To::Needless("train.precision decides")),
     row("dtype", To::Needless("train.precision decides")),
     row(

@@ -184,6 +184,7 @@ impl App {
                 self.editor_ready(draft);
                 Vec::new()
             }
+            Msg::NextStage(path) => self.next_stage(path),
             Msg::Terminated => vec![Effect::Quit],
             msg => {
                 let mut effects = self.take_in(&msg);
@@ -272,6 +273,15 @@ impl App {
             slot,
             run_dir: path,
         });
+        effects
+    }
+
+    /// Holds the next run of a pipeline; the pane on the screen stays.
+    fn next_stage(&mut self, path: PathBuf) -> Vec<Effect> {
+        let front = self.front;
+        let effects = self.open_run(path.clone());
+        self.front = front;
+        self.toast(Level::Info, &format!("next stage: {}", title_of(&path)));
         effects
     }
 

@@ -391,7 +391,16 @@ impl<'a> Ending<'a> {
     /// The reading by which the best step was chosen, over all steps, with that step.
     fn curve(&self, buffer: &mut Buffer, outline: Rect) {
         let top = self.top();
-        let held_out = top.as_ref().map_or(id::VAL_LOSS, |top| &top.metric);
+        let drawn = |id: &&str| {
+            self.state()
+                .series
+                .get(*id)
+                .is_some_and(|s| s.last().is_some())
+        };
+        // Without a best evaluation what else tells how it went.
+        let others = [id::VAL_LOSS, "eval/pass@1", "reward", id::TRAIN_LOSS];
+        let other = others.into_iter().find(drawn).unwrap_or(id::VAL_LOSS);
+        let held_out = top.as_ref().map_or(other, |top| &top.metric);
         // The same reading on what it learned from, where there is one.
         let seen = match held_out {
             id::VAL_LOSS => id::TRAIN_LOSS,

@@ -5,10 +5,12 @@ mod options;
 mod signals;
 
 use crate::base::clock::{Clock, SystemClock};
+use crate::base::files::is_locked;
 use crate::base::paths::Env;
 use crate::hardware::Recording;
 use crate::link::launch::EngineOptions;
 use crate::link::{Incoming, Link};
+use crate::pipeline::PipelineDir;
 use crate::plan::probe::Measure;
 use crate::run::RunDir;
 use crate::spec::SpecSources;
@@ -41,6 +43,8 @@ const DRAIN: usize = 2_000;
 const DRAIN_TIME: Duration = Duration::from_millis(8);
 /// Events folded between two looks at the clock.
 const CHUNK: usize = 128;
+/// How often the next stage of a pipeline is looked for.
+const STAGE: Duration = Duration::from_millis(500);
 /// Job results waiting.
 const JOBS: usize = 64;
 
@@ -54,6 +58,8 @@ pub enum What {
     Start(RunDir, EngineOptions),
     /// A run whose engine lives in this process.
     Here(RunDir, Link),
+    /// Join the run of a pipeline's stage, and those of the stages that follow.
+    Pipeline(RunDir, PipelineDir),
     /// A run that another program trains: where its log is, and the link that reads it.
     Foreign(PathBuf, Link),
 }
@@ -117,6 +123,8 @@ struct Shell {
     inspecting: Option<Arc<AtomicBool>>,
     /// The newest round of checks.
     round: Arc<AtomicU64>,
+    /// Whose stages are followed, and the run of the newest one.
+    pipeline: Option<(PipelineDir, String)>,
 }
 
 impl Shell {
@@ -132,9 +140,13 @@ impl Shell {
         let clock = SystemClock::new();
         let first = match &options.open {
             What::Home => First::Home,
-            What::Run(run) => First::Run(run.path().to_path_buf()),
+            What::Run(run) | What::Pipeline(run, _) => First::Run(run.path().to_path_buf()),
             What::Start(run, _) | What::Here(run, _) => First::Starting(run.id().to_string()),
             What::Foreign(path, _) => First::Starting(path.display().to_string()),
+        };
+        let pipeline = match &options.open {
+            What::Pipeline(run, dir) => Some((dir.clone(), run.id().to_string())),
+            _ => None,
         };
         let (app, effects) = App::new(app_options, first, clock.now());
         let now = Instant::now();
@@ -154,6 +166,7 @@ impl Shell {
             watching: false,
             inspecting: None,
             round: Arc::default(),
+            pipeline,
         };
         shell.draw()?;
         shell.do_effects(effects.into());
@@ -167,7 +180,7 @@ impl Shell {
             return;
         };
         match what {
-            What::Home | What::Run(_) => {}
+            What::Home | What::Run(_) | What::Pipeline(..) => {}
             What::Start(run, engine) => {
                 self.link_job(slot, move |place| place.launch(&run, &engine))
             }
@@ -187,6 +200,7 @@ impl Shell {
 
     async fn serve(mut self, mut signals: Signals) -> anyhow::Result<Option<String>> {
         let mut terminal = EventStream::new();
+        let mut stages = tokio::time::interval(STAGE);
         while !self.over {
             let now = Instant::now();
             let due = self.frame_due();
@@ -202,6 +216,7 @@ impl Shell {
                 Some(done) = self.jobs.1.recv() => self.done(done),
                 () = at(due) => {}
                 first = next(&mut self.links, self.read_links) => self.drain(first),
+                _ = stages.tick(), if self.pipeline.is_some() => self.follow_stages(),
                 () = at(tick) => {
                     self.ticked = Instant::now();
                     self.update(Msg::Tick);
@@ -212,6 +227,22 @@ impl Shell {
             }
         }
         Ok(self.app.leaves_running())
+    }
+
+    /// Goes over to the run of the next stage once its engine answers.
+    fn follow_stages(&mut self) {
+        let Some((dir, shown)) = &mut self.pipeline else {
+            return;
+        };
+        let Some(run) = dir.running().filter(|run| run != shown) else {
+            return;
+        };
+        let path = self.place.runs_dir.join(&run);
+        let live = RunDir::open(&path).is_ok_and(|run| is_locked(&run.lock_path()));
+        if live {
+            *shown = run;
+            self.update(Msg::NextStage(path));
+        }
     }
 
     fn update(&mut self, msg: Msg) {

@@ -1,0 +1,116 @@
+//! `llmtui merge`: add adapters to the weights of their base.
+
+use super::Context;
+use super::exit::{Exit, Failure};
+use super::model_ref;
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::engine::merge::{self, MergeError, Order};
+use crate::hf;
+use crate::models::Parts;
+use std::path::{Path, PathBuf};
+
+/// Add adapters (LoRA, rsLoRA, DoRA) to the weights of their base: W + weight · scale · B A
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui merge --base SmolLM2 --adapter my-sft-run --to out/merged
+  llmtui merge --base SmolLM2 --adapter sft:0.7 --adapter style:0.3 --to out/both
+  llmtui merge --base my-lora-run --to out/merged                     # a checkpoint holds base and adapter
+  llmtui merge --base model-q4.gguf --adapter my-qlora-run --dequantize --to out/merged")]
+pub struct Args {
+    /// The model that the adapters were trained on: a folder, a GGUF file, a run or a hub id
+    #[arg(long, value_name = "MODEL")]
+    pub base: String,
+    /// A folder with an adapter in PEFT's form, or a run (its best checkpoint); `:weight` behind it counts it more or less.
+    /// Without any: the adapter beside the base's own weights
+    #[arg(long = "adapter", value_name = "DIR[:weight]")]
+    pub adapters: Vec<String>,
+    /// Output folder; must be absent or empty
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+    /// Data type of the merged weights; sums are f32
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = ["f32", "f16", "bf16"])]
+    pub dtype: String,
+    /// Turn the quantized weights of a GGUF base into floats
+    #[arg(long)]
+    pub dequantize: bool,
+    /// Merge although the adapter was trained on other weights of the same shapes
+    #[arg(long)]
+    pub any_base: bool,
+    /// Compare logits before and after on this text; may be repeated
+    #[arg(long = "prompt", value_name = "P")]
+    pub prompts: Vec<String>,
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let adapters: Result<Vec<_>, _> = args.adapters.iter().map(|word| adapter(word, cx)).collect();
+    let order = Order {
+        base: model_ref::find(&args.base, Parts::Everything, cx)?,
+        adapters: adapters?,
+        to: args.to.clone(),
+        dtype: args.dtype.clone(),
+        dequantize: args.dequantize,
+        any_base: args.any_base,
+        prompts: args.prompts.clone(),
+    };
+    let merged = merge::merge(&order).map_err(|e| failed(&e))?;
+    say!("{}", args.to.display())?;
+    for file in &merged.written {
+        say!("  {:>10}  {}", human::bytes(file.bytes), file.name)?;
+        for note in &file.notes {
+            say!("              {note}")?;
+        }
+    }
+    match merged.check {
+        Ok(found) => say!(
+            "checked on {} tokens: merged logits differ by at most {:.1e} from base + adapter, which moves them by up to {:.2}; the most \
+             probable token is the same for {} of {}",
+            found.tokens,
+            found.off,
+            found.moved,
+            found.agree,
+            found.tokens
+        )?,
+        Err(why) => say!("not checked: the adapter cannot stand beside the weights here: {why}")?,
+    }
+    Ok(Exit::Done)
+}
+
+/// A folder, or a run's best checkpoint, and what it counts.
+fn adapter(word: &str, cx: &Context) -> anyhow::Result<(PathBuf, f64)> {
+    let (name, weight) = match word.rsplit_once(':') {
+        Some((name, weight)) if !Path::new(word).exists() => {
+            let number: Option<f64> = weight.parse().ok().filter(|x: &f64| x.is_finite());
+            let number = number.ok_or_else(|| {
+                let what = format!(
+                    "--adapter {}: `{}` is not a number",
+                    one_line(word),
+                    one_line(weight)
+                );
+                Failure::yours(what, "DIR:0.5 counts an adapter half")
+            })?;
+            (name, number)
+        }
+        _ => (word, 1.0),
+    };
+    let path = Path::new(name);
+    if path.is_dir() && !path.join("run.json").is_file() {
+        return Ok((path.into(), weight));
+    }
+    if !path.exists() && crate::run::index::resolve(&cx.runs_dir, name).is_err() {
+        let what = format!(
+            "--adapter {}: no adapter here: there is no such folder or run",
+            one_line(name)
+        );
+        let hint = format!(
+            "name a folder with {}, or a run; llmtui runs lists runs",
+            hf::ADAPTER_CONFIG
+        );
+        return Err(Failure::yours(what, hint).into());
+    }
+    Ok((model_ref::find(name, Parts::Everything, cx)?, weight))
+}
+
+fn failed(error: &MergeError) -> Failure {
+    Failure::yours(one_line(&error.to_string()), error.hint())
+}

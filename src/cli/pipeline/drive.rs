@@ -1,0 +1,138 @@
+//! From one stage to the next: what is done is never done twice, and every change of the state is on the disk before the next stage
+//! begins.
+
+use super::child::Stop;
+use super::stages::{Ended, perform};
+use super::{Options, failed, table};
+use crate::base::clock::Clock;
+use crate::cli::Context;
+use crate::cli::exit::{Exit, Failure};
+use crate::pipeline::{PipelineDir, State, Status};
+use std::time::Duration;
+
+/// Drives a pipeline from its first unfinished stage to its end.
+///
+/// # Errors
+/// A stage fails; those before it are kept.
+pub fn go_on(dir: &PipelineDir, options: Options, cx: &Context) -> anyhow::Result<Exit> {
+    drive(dir, options, false, cx)
+}
+
+/// [`go_on`] without a terminal.
+///
+/// # Errors
+/// As there.
+pub fn detached(dir: &PipelineDir, force: bool, cx: &Context) -> anyhow::Result<Exit> {
+    let options = Options { json: false, force };
+    drive(dir, options, true, cx)
+}
+
+fn drive(
+    dir: &PipelineDir,
+    options: Options,
+    detached: bool,
+    cx: &Context,
+) -> anyhow::Result<Exit> {
+    let _lock = dir.claim().map_err(|e| failed(&e))?;
+    let pipeline = dir.pipeline().map_err(|e| failed(&e))?;
+    let mut state = dir.state().map_err(|e| failed(&e))?;
+    let stop = Stop::listen(detached);
+    let resume = format!("llmtui train --resume {}", state.id);
+    for (at, stage) in pipeline.stages.iter().enumerate() {
+        if matches!(state.stages[at].status, Status::Done | Status::Skipped) {
+            continue;
+        }
+        if stop.is_asked() {
+            tell!("stopped before stage {}; {resume} goes on", stage.name);
+            return Ok(Exit::Done);
+        }
+        say_stage(options, &state, at)?;
+        state.stages[at].status = Status::Running;
+        state.stages[at].message.clear();
+        save(dir, &state)?;
+        let (begun, before) = (cx.clock.elapsed(), state.stages[at].seconds);
+        let ended = perform(dir, stage, &mut state, at, options, &stop, cx);
+        let spent = cx.clock.elapsed().saturating_sub(begun);
+        state.stages[at].seconds = before + spent.as_secs_f64();
+        let ended = ended.unwrap_or_else(|error| {
+            let failure = error.downcast::<Failure>();
+            match failure {
+                Ok(failure) => Ended::Failed(failure.exit, failure.what),
+                Err(error) => Ended::Failed(Exit::Yours, format!("{error:#}")),
+            }
+        });
+        let entry = &mut state.stages[at];
+        match &ended {
+            Ended::Done(made) => (entry.status, entry.made) = (Status::Done, Some(made.clone())),
+            Ended::Stopped => entry.status = Status::Stopped,
+            Ended::Failed(_, why) => {
+                (entry.status, entry.message) = (Status::Failed, why.clone());
+            }
+        }
+        save(dir, &state)?;
+        match ended {
+            Ended::Done(_) => {}
+            Ended::Stopped => {
+                tell!("stage {} is stopped; {resume} goes on", stage.name);
+                return Ok(Exit::Done);
+            }
+            Ended::Failed(exit, why) => {
+                let what = format!("stage {} ({}) failed: {why}", at + 1, stage.name);
+                let hint = format!(
+                    "{resume} tries it again; --skip {} leaves it out",
+                    stage.name
+                );
+                return Err(Failure { exit, what, hint }.into());
+            }
+        }
+    }
+    finish(options, &state, dir)
+}
+
+fn save(dir: &PipelineDir, state: &State) -> anyhow::Result<()> {
+    Ok(dir.save(state).map_err(|e| failed(&e))?)
+}
+
+fn say_stage(options: Options, state: &State, at: usize) -> anyhow::Result<()> {
+    let stage = &state.stages[at];
+    match options.json {
+        true => say!(
+            "{}",
+            serde_json::json!({"stage": stage.name, "kind": stage.kind, "of": state.id})
+        )?,
+        false => say!(
+            "\nstage {} of {}: {} ({})",
+            at + 1,
+            state.stages.len(),
+            stage.name,
+            stage.kind
+        )?,
+    }
+    Ok(())
+}
+
+fn finish(options: Options, state: &State, dir: &PipelineDir) -> anyhow::Result<Exit> {
+    if options.json {
+        say!("{}", serde_json::to_string(state)?)?;
+        return Ok(Exit::Done);
+    }
+    let whole: f64 = state.stages.iter().map(|stage| stage.seconds).sum();
+    let whole = crate::base::human::duration(Duration::from_secs_f64(whole));
+    say!("\n{}: all stages done in {whole}", state.id)?;
+    say!("{}", table::stages(state).trim_end())?;
+    let chat = state
+        .stages
+        .iter()
+        .rev()
+        .find_map(|stage| stage.run.as_deref());
+    if let Some(run) = chat {
+        say!("\nnext:  llmtui chat {run}")?;
+    }
+    if !state.stages.iter().any(|stage| stage.kind == "report") {
+        say!(
+            "       llmtui report {} --to report.html",
+            dir.path().display()
+        )?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,234 @@
+//! `llmtui train PIPELINE`: its stages, one after the other. Each is a subcommand of this program in a process of its own, so a stage
+//! behaves here as it does alone, and a crash of one ends no other.
+
+mod child;
+mod drive;
+mod plan;
+mod stages;
+mod table;
+
+pub use table::list;
+
+use super::args::{Resume, SpecArgs};
+use super::exit::{Exit, Failure};
+use super::{Context, workbench};
+use crate::base::text::one_line;
+use crate::pipeline::{self, Pipeline, PipelineDir, PipelineError, Status};
+use crate::ui::What;
+use std::path::Path;
+use std::process::Stdio;
+
+/// What `llmtui train` was asked for.
+pub struct Request<'a> {
+    pub spec: &'a SpecArgs,
+    pub resume: Option<&'a Resume>,
+    pub skip: &'a [String],
+    pub redo: &'a [String],
+    pub dry_run: bool,
+    /// Lines instead of the workbench.
+    pub headless: bool,
+    pub options: Options,
+    /// An option that means one run, if one was given.
+    pub foreign: Option<&'static str>,
+}
+
+/// What of `train`'s options holds for every stage.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    pub json: bool,
+    pub force: bool,
+}
+
+pub(super) fn failed(error: &PipelineError) -> Failure {
+    let (what, hint) = (one_line(&error.to_string()), one_line(error.hint()));
+    match error.is_outage() {
+        true => Failure::machine(what, hint),
+        false => Failure::yours(what, hint),
+    }
+}
+
+/// Trains the pipeline that the arguments name; `None` where they name a spec or a run.
+///
+/// # Errors
+/// What is wrong with the pipeline, and how its stages end.
+pub fn take(args: &Request, cx: &Context) -> anyhow::Result<Option<Exit>> {
+    let dir = match resumed(args, cx)? {
+        Some(dir) => {
+            refuse_foreign(args)?;
+            dir
+        }
+        None => match fresh(args, cx)? {
+            Some(Fresh::Dir(dir)) => dir,
+            Some(Fresh::Over(exit)) => return Ok(Some(exit)),
+            None if args.skip.is_empty() && args.redo.is_empty() => return Ok(None),
+            None => {
+                let what = "--skip and --redo belong to pipelines";
+                return Err(Failure::yours(what, "llmtui presets list names them").into());
+            }
+        },
+    };
+    mark(&dir, args)?;
+    if cx.stdin_is_terminal && cx.stdout_is_terminal && !args.headless {
+        return watch(&dir, args.options, cx).map(Some);
+    }
+    drive::go_on(&dir, args.options, cx).map(Some)
+}
+
+/// The pipeline that `--resume` names.
+fn resumed(args: &Request, cx: &Context) -> anyhow::Result<Option<PipelineDir>> {
+    let word = match args.resume {
+        None => return Ok(None),
+        Some(Resume::Run(word)) => word.to_string_lossy().into_owned(),
+        Some(Resume::Auto) => {
+            let name = match args.spec.target() {
+                Some(word) => {
+                    match pipeline::find(word, &cx.spec_sources()).map_err(|e| failed(&e))? {
+                        Some(pipeline) => Some(pipeline.name),
+                        None => return Ok(None),
+                    }
+                }
+                None => None,
+            };
+            return Ok(pipeline::newest_unfinished(&cx.runs_dir, name.as_deref()));
+        }
+    };
+    match PipelineDir::resolve(&cx.runs_dir, &word) {
+        Ok(dir) => Ok(Some(dir)),
+        Err(PipelineError::Unknown { .. }) => Ok(None),
+        Err(error) => Err(failed(&error).into()),
+    }
+}
+
+enum Fresh {
+    Dir(PipelineDir),
+    /// It was planned, or shown.
+    Over(Exit),
+}
+
+/// A new folder for the pipeline that the arguments name, planned as a whole.
+fn fresh(args: &Request, cx: &Context) -> anyhow::Result<Option<Fresh>> {
+    let Some(word) = args.spec.target() else {
+        return Ok(None);
+    };
+    let sources = cx.spec_sources();
+    let Some(mut pipeline) = pipeline::find(word, &sources).map_err(|e| failed(&e))? else {
+        return Ok(None);
+    };
+    refuse_foreign(args)?;
+    for word in &args.spec.set {
+        pipeline.set(word).map_err(|e| failed(&e))?;
+    }
+    for name in args.skip.iter().chain(args.redo) {
+        known(&pipeline, name)?;
+    }
+    let planned = plan::plan(&pipeline, args.skip, args.options.force, cx)?;
+    if !args.options.json {
+        say!("{}", table::planned(&pipeline, &planned).trim_end())?;
+    }
+    if args.dry_run {
+        say!("dry run: nothing started")?;
+        return Ok(Some(Fresh::Over(Exit::Done)));
+    }
+    let text = pipeline.to_yaml();
+    let dir =
+        PipelineDir::create(&cx.runs_dir, &pipeline, &text, &cx.clock).map_err(|e| failed(&e))?;
+    Ok(Some(Fresh::Dir(dir)))
+}
+
+fn known(pipeline: &Pipeline, name: &str) -> anyhow::Result<()> {
+    if pipeline.stage(name).is_some() {
+        return Ok(());
+    }
+    let names: Vec<&str> = pipeline.stages.iter().map(|s| s.name.as_str()).collect();
+    let what = format!("{} has no stage {name:?}", pipeline.name);
+    Err(Failure::yours(what, names.join(", ")).into())
+}
+
+/// Options of `train` that mean one run.
+fn refuse_foreign(args: &Request) -> anyhow::Result<()> {
+    match args.foreign {
+        Some(word) => {
+            let what = format!("{word} is for one run; this is a pipeline");
+            Err(Failure::yours(what, "use it on the run of a stage").into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// `llmtui engine --pipeline`: drives the stages without a terminal.
+///
+/// # Errors
+/// As its stages.
+pub fn detached(folder: &Path, force: bool, cx: &Context) -> anyhow::Result<Exit> {
+    let dir =
+        PipelineDir::resolve(&cx.runs_dir, &folder.to_string_lossy()).map_err(|e| failed(&e))?;
+    drive::detached(&dir, force, cx)
+}
+
+/// Applies `--skip`, `--redo` and, at a resume, `-s`. A stage that is done again makes its model anew; stages behind it keep theirs
+/// unless they are named too.
+fn mark(dir: &PipelineDir, args: &Request) -> anyhow::Result<()> {
+    let sets: &[String] = match args.resume {
+        Some(_) => &args.spec.set,
+        // A new one has them already.
+        None => &[],
+    };
+    if args.skip.is_empty() && args.redo.is_empty() && sets.is_empty() {
+        return Ok(());
+    }
+    let _lock = dir.claim().map_err(|e| failed(&e))?;
+    let mut pipeline = dir.pipeline().map_err(|e| failed(&e))?;
+    for name in args.skip.iter().chain(args.redo) {
+        known(&pipeline, name)?;
+    }
+    for word in sets {
+        let stage = pipeline.set(word).map_err(|e| failed(&e))?;
+        let state = dir.state().map_err(|e| failed(&e))?;
+        let trained = state
+            .stages
+            .iter()
+            .any(|s| s.name == stage && s.status == Status::Done);
+        if trained && !args.redo.contains(&stage) {
+            let what = format!("-s {word}: stage {stage} is done and keeps its values");
+            return Err(Failure::yours(what, format!("--redo {stage}")).into());
+        }
+    }
+    if !sets.is_empty() {
+        dir.write("pipeline.yaml", pipeline.to_yaml().as_bytes())
+            .map_err(|e| failed(&e))?;
+    }
+    let mut state = dir.state().map_err(|e| failed(&e))?;
+    for stage in &mut state.stages {
+        if args.redo.contains(&stage.name) {
+            (stage.status, stage.run, stage.made) = (Status::Waiting, None, None);
+            stage.seconds = 0.0;
+        } else if args.skip.contains(&stage.name) && stage.status != Status::Done {
+            stage.status = Status::Skipped;
+        }
+    }
+    dir.save(&state).map_err(|e| failed(&e))?;
+    Ok(())
+}
+
+/// Starts the pipeline in the background and opens the workbench on it.
+fn watch(dir: &PipelineDir, options: Options, cx: &Context) -> anyhow::Result<Exit> {
+    let log = std::fs::File::create(dir.log_path())
+        .map_err(|e| Failure::machine(format!("{}: {e}", dir.log_path().display()), ""))?;
+    let errors = log.try_clone()?;
+    let mut command = child::this_program(cx)?;
+    command.arg("engine").arg("--pipeline").arg(dir.path());
+    if options.force {
+        command.arg("--force");
+    }
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::from(log))
+        .stderr(Stdio::from(errors));
+    let mut process = command
+        .spawn()
+        .map_err(|e| Failure::machine(format!("the pipeline cannot be started: {e}"), ""))?;
+    let run = child::first_run(dir, &mut process, cx)?;
+    // Reaps it if it ends while this process still runs.
+    std::thread::spawn(move || process.wait());
+    workbench::open(What::Pipeline(run, dir.clone()), cx)
+}

@@ -1,0 +1,297 @@
+//! What each kind of stage does: the words of its subcommand, and what it made.
+
+use super::child::{self, Stop};
+use super::{Options, failed};
+use crate::base::files::is_locked;
+use crate::cli::exit::{Exit, Failure};
+use crate::cli::{Context, model_ref};
+use crate::pipeline::{
+    Evaluate, Export, From, PipelineDir, Report, Stage, State, Status, Train, TrainTokenizer, Work,
+};
+use crate::run::index::{self, RunStatus};
+use crate::run::{Parent, RunDir};
+use crate::spec;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+/// How a stage ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// With what it made.
+    Done(PathBuf),
+    Stopped,
+    Failed(Exit, String),
+}
+
+/// Does stage `at`, or goes on with it.
+///
+/// # Errors
+/// It cannot be started.
+pub fn perform(
+    dir: &PipelineDir,
+    stage: &Stage,
+    state: &mut State,
+    at: usize,
+    options: Options,
+    stop: &Stop,
+    cx: &Context,
+) -> anyhow::Result<Ended> {
+    if let Work::Train(train) = &stage.work {
+        return train_stage(dir, train, state, at, options, stop, cx);
+    }
+    let (words, made) = match &stage.work {
+        Work::Tokenizer(config) => tokenizer(dir, &stage.name, config),
+        Work::Eval(config) => evaluate(dir, state, at, config)?,
+        Work::Export(config) => export(dir, &stage.name, state, at, config)?,
+        Work::Report(config) => report(dir, &stage.name, config),
+        Work::Train(_) => return Ok(Ended::Stopped),
+    };
+    let mut command = child::this_program(cx)?;
+    command.args(words);
+    let status = child::run(command, stop)?;
+    Ok(match status.success() {
+        true => Ended::Done(made),
+        false if stop.is_asked() => Ended::Stopped,
+        false => Ended::Failed(exit_of(status), "its own message is above".into()),
+    })
+}
+
+/// A run: made once, then resumed.
+fn train_stage(
+    dir: &PipelineDir,
+    train: &Train,
+    state: &mut State,
+    at: usize,
+    options: Options,
+    stop: &Stop,
+    cx: &Context,
+) -> anyhow::Result<Ended> {
+    let known = state.stages[at].run.clone();
+    let known = known.and_then(|id| index::resolve(&cx.runs_dir, &id).ok());
+    // A run without a checkpoint has nothing to lose, and what it was asked for may have been wrong.
+    let run = match known.filter(|run| !run.checkpoints().is_empty() || is_locked(&run.lock_path()))
+    {
+        Some(run) => run,
+        None => {
+            let run = create(train, state, at, cx)?;
+            state.stages[at].run = Some(run.id().into());
+            dir.save(state).map_err(|e| failed(&e))?;
+            run
+        }
+    };
+    if index::summarize(&run)?.status != RunStatus::Finished {
+        let mut command = child::this_program(cx)?;
+        command.arg("train").arg("--resume").arg(run.path());
+        command.arg(if options.json { "--json" } else { "--headless" });
+        if options.force {
+            command.arg("--force");
+        }
+        let status = child::run(command, stop)?;
+        let summary = index::summarize(&run)?;
+        match summary.status {
+            RunStatus::Finished => {}
+            RunStatus::Stopped => return Ok(Ended::Stopped),
+            RunStatus::Live => {
+                let why = format!("its run trains on elsewhere: llmtui attach {}", run.id());
+                return Ok(Ended::Failed(Exit::Yours, why));
+            }
+            _ if summary.message.is_empty() => {
+                let why = format!("its run {} ended without a word", run.id());
+                return Ok(Ended::Failed(exit_of(status), why));
+            }
+            _ => return Ok(Ended::Failed(exit_of(status), summary.message)),
+        }
+    }
+    match run.best_checkpoint() {
+        Some(checkpoint) => Ok(Ended::Done(checkpoint.path)),
+        None => {
+            let why = format!("its run {} has no checkpoint", run.id());
+            Ok(Ended::Failed(Exit::Machine, why))
+        }
+    }
+}
+
+/// The run of a training stage, with the model and the tokenizer that earlier stages made.
+fn create(train: &Train, state: &State, at: usize, cx: &Context) -> anyhow::Result<RunDir> {
+    let name = &state.stages[at].name;
+    let mut set = train.words();
+    let mut parent = None;
+    match &train.from {
+        From::Stage(stage) => {
+            let (run, checkpoint) = trained(state, stage, cx)?;
+            set.push(format!("train.from={}", checkpoint.display()));
+            parent = Some(Parent {
+                run,
+                step: step_of(&checkpoint),
+            });
+        }
+        From::Spec => {
+            let made = state.stages[..at]
+                .iter()
+                .rev()
+                .find(|s| s.kind == "tokenizer" && s.status == Status::Done);
+            if let Some(folder) = made.and_then(|stage| stage.made.as_deref()) {
+                set.push(format!(
+                    "data.tokenizer={}",
+                    serde_json::json!({"file": {"path": folder}})
+                ));
+            }
+        }
+    }
+    if !train.set.contains_key("name") {
+        set.push(format!("name={}-{name}", state.name));
+    }
+    let sources = cx.spec_sources();
+    let loaded = match train.spec.as_str() {
+        Some(word) => {
+            model_ref::pull_for_spec(word, &set, cx)?;
+            spec::load(word, &set, &sources)?
+        }
+        None => spec::load_text_with(
+            &format!("{name}.yaml"),
+            &spec::yaml::write(&train.spec),
+            &set,
+            &sources,
+        )?,
+    };
+    let spec = &loaded.spec;
+    let run = RunDir::create(
+        &cx.runs_dir,
+        &spec.name,
+        &spec.to_yaml(),
+        &loaded.asked,
+        &cx.clock,
+    )
+    .map_err(|e| Failure::machine(format!("the run's directory cannot be created: {e}"), ""))?;
+    if let Some(parent) = parent {
+        run.descends_from(parent)?;
+    }
+    Ok(run)
+}
+
+/// The run of an earlier stage and its best checkpoint.
+fn trained(state: &State, name: &str, cx: &Context) -> anyhow::Result<(String, PathBuf)> {
+    let stage = state.stages.iter().find(|stage| stage.name == name);
+    let made = stage.and_then(|stage| {
+        let run = index::resolve(&cx.runs_dir, stage.run.as_deref()?).ok()?;
+        Some((run.id().to_string(), run.best_checkpoint()?.path))
+    });
+    made.ok_or_else(|| {
+        let what = format!("stage {name} has no model: it was skipped, or its run is gone");
+        Failure::yours(what, format!("--redo {name}")).into()
+    })
+}
+
+fn step_of(checkpoint: &Path) -> u64 {
+    let name = checkpoint.file_name().unwrap_or_default().to_string_lossy();
+    let digits = name.rsplit('-').next().unwrap_or_default();
+    digits.parse().unwrap_or(0)
+}
+
+fn tokenizer(dir: &PipelineDir, name: &str, config: &TrainTokenizer) -> (Vec<OsString>, PathBuf) {
+    let to = dir.path().join(name);
+    let mut words: Vec<OsString> = ["tokenizer", "train", "--force", "--kind"]
+        .map(Into::into)
+        .into();
+    words.push(config.kind.clone().into());
+    if let Some(size) = config.vocab_size {
+        words.extend(["--vocab-size".into(), size.to_string().into()]);
+    }
+    if let Some(markers) = &config.chat_markers {
+        words.extend(["--chat-markers".into(), markers.into()]);
+    }
+    words.extend(["--out".into(), to.clone().into()]);
+    words.extend(config.files.iter().map(|file| file.clone().into()));
+    (words, to)
+}
+
+/// The checkpoints of the named stages; of all training stages before, where none is named.
+fn models(state: &State, at: usize, names: &[String]) -> anyhow::Result<Vec<PathBuf>> {
+    let before = &state.stages[..at];
+    let named = |stage: &&crate::pipeline::StageState| {
+        stage.kind == "train" && (names.is_empty() || names.contains(&stage.name))
+    };
+    let found: Vec<PathBuf> = before
+        .iter()
+        .filter(named)
+        .filter_map(|s| s.made.clone())
+        .collect();
+    match found.is_empty() {
+        true => Err(Failure::yours("no stage before it has a model", "--redo STAGE").into()),
+        false => Ok(found),
+    }
+}
+
+fn evaluate(
+    dir: &PipelineDir,
+    state: &State,
+    at: usize,
+    config: &Evaluate,
+) -> anyhow::Result<(Vec<OsString>, PathBuf)> {
+    let to = dir.path().join("evals");
+    let mut words: Vec<OsString> = vec!["eval".into()];
+    words.extend(
+        models(state, at, &config.models)?
+            .into_iter()
+            .map(Into::into),
+    );
+    if !config.tasks.is_empty() {
+        words.extend(["--tasks".into(), config.tasks.join(",").into()]);
+    }
+    if let Some(limit) = config.limit {
+        words.extend(["--limit".into(), limit.to_string().into()]);
+    }
+    words.extend(["--out".into(), to.clone().into()]);
+    Ok((words, to))
+}
+
+fn export(
+    dir: &PipelineDir,
+    name: &str,
+    state: &State,
+    at: usize,
+    config: &Export,
+) -> anyhow::Result<(Vec<OsString>, PathBuf)> {
+    let names: Vec<String> = config.model.iter().cloned().collect();
+    let found = models(state, at, &names)?;
+    let model = found.last().cloned().unwrap_or_default();
+    let to = dir.path().join(name);
+    if to.is_dir() {
+        // Of an attempt that did not end: only this stage writes there.
+        std::fs::remove_dir_all(&to)?;
+    }
+    let mut words: Vec<OsString> = vec!["export".into(), model.into()];
+    if !config.format.is_empty() {
+        words.extend(["--format".into(), config.format.clone().into()]);
+    }
+    if let Some(dtype) = &config.dtype {
+        words.extend(["--dtype".into(), dtype.into()]);
+    }
+    words.extend(["--to".into(), to.clone().into()]);
+    Ok((words, to))
+}
+
+fn report(dir: &PipelineDir, name: &str, config: &Report) -> (Vec<OsString>, PathBuf) {
+    let ending = config.format.as_deref().unwrap_or("html");
+    let to = dir.path().join(format!("{name}.{ending}"));
+    let words = [
+        "report".into(),
+        dir.path().into(),
+        "--evals".into(),
+        dir.path().join("evals").into(),
+        "--to".into(),
+        to.clone().into(),
+    ];
+    (words.into(), to)
+}
+
+/// A stage's own exit class; a signal counts as the machine's.
+fn exit_of(status: ExitStatus) -> Exit {
+    match status.code() {
+        Some(2) => Exit::Yours,
+        Some(4) => Exit::Training,
+        Some(101) => Exit::Ours,
+        _ => Exit::Machine,
+    }
+}

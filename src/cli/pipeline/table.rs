@@ -1,0 +1,133 @@
+//! Pipelines as tables.
+
+use super::plan::Planned;
+use crate::base::human;
+use crate::base::text::one_line;
+use crate::pipeline::{Pipeline, PipelineDir, State, Work};
+use std::path::Path;
+use std::time::Duration;
+
+/// Columns of equal width; the last one is as long as it is.
+fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| {
+            let pad = width.saturating_sub(cell.chars().count());
+            format!("{cell}{:pad$}", "")
+        });
+        let line = cells.collect::<Vec<_>>().join("  ");
+        format!("{}\n", line.trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+fn seconds(seconds: f64) -> String {
+    human::duration(Duration::from_secs_f64(seconds.max(0.0)))
+}
+
+/// What is going to be done, with the memory and the time of each training.
+pub fn planned(pipeline: &Pipeline, planned: &[Planned]) -> String {
+    let head = [
+        "stage",
+        "what",
+        "parameters",
+        "steps",
+        "tokens",
+        "memory",
+        "time",
+    ];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    for stage in &pipeline.stages {
+        let of = planned.iter().find(|p| p.stage == stage.name);
+        rows.push(match (&stage.work, of) {
+            (_, Some(p)) => vec![
+                stage.name.clone(),
+                p.method.clone(),
+                human::short(p.n_params as f64),
+                human::grouped(p.steps),
+                human::short(p.tokens as f64),
+                human::bytes(p.bytes),
+                p.seconds.map_or("?".into(), seconds),
+            ],
+            (Work::Train(_), None) => vec![stage.name.clone(), "skipped".into()],
+            (work, None) => vec![stage.name.clone(), work.word().into()],
+        });
+    }
+    let times: Option<Vec<f64>> = planned.iter().map(|p| p.seconds).collect();
+    let whole = times.map_or(String::new(), |all| {
+        format!(", about {} of training", seconds(all.iter().sum()))
+    });
+    let peak = planned.iter().map(|p| p.bytes).max().unwrap_or(0);
+    format!(
+        "{}: {}\n\n{}\nat most {} of memory{whole}\n",
+        pipeline.name,
+        one_line(&pipeline.about),
+        columns(&rows),
+        human::bytes(peak),
+    )
+}
+
+/// How each stage stands and what it made.
+pub fn stages(state: &State) -> String {
+    let mut rows = vec![
+        ["stage", "what", "state", "time", "made"]
+            .map(String::from)
+            .to_vec(),
+    ];
+    for stage in &state.stages {
+        let made = match (&stage.message, &stage.made) {
+            (message, _) if !message.is_empty() => one_line(message),
+            (_, Some(made)) => shown(made),
+            (_, None) => stage.run.clone().unwrap_or_default(),
+        };
+        rows.push(vec![
+            stage.name.clone(),
+            stage.kind.clone(),
+            stage.status.word().into(),
+            seconds(stage.seconds),
+            made,
+        ]);
+    }
+    columns(&rows)
+}
+
+/// Relative to the working directory where it lies below it.
+fn shown(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    one_line(
+        &path
+            .strip_prefix(&here)
+            .unwrap_or(path)
+            .display()
+            .to_string(),
+    )
+}
+
+/// Every pipeline below a runs directory with its stages, the newest first; empty where there is none.
+pub fn list(runs_dir: &Path) -> String {
+    let one = |(dir, state): &(PipelineDir, State)| {
+        let done = state
+            .stages
+            .iter()
+            .filter(|stage| stage.status.word() == "done")
+            .count();
+        format!(
+            "{}  {}, {done} of {} stages\n{}",
+            one_line(&state.id),
+            state.word(dir.is_live()),
+            state.stages.len(),
+            stages(state)
+                .lines()
+                .skip(1)
+                .map(|line| format!("  {line}\n"))
+                .collect::<String>()
+        )
+    };
+    let all: Vec<String> = PipelineDir::list(runs_dir).iter().map(one).collect();
+    all.join("\n")
+}

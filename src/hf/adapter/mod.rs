@@ -1,0 +1,195 @@
+//! Adapters as PEFT keeps them: `adapter_config.json` and `adapter_model.safetensors`, here beside the model that they
+//! belong to.
+
+mod peft;
+mod sum;
+#[cfg(test)]
+mod tests;
+
+pub use peft::{AdapterError, Peft};
+pub use sum::attach_sum;
+
+use super::safetensors::{TensorFile, TensorHead, write_with};
+use super::{HfError, pretty};
+use crate::nn::adapter::Whole;
+use crate::nn::{AdapterConfig, Model, ParamInfo, Role, role::AttentionRole};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::Path;
+
+pub const ADAPTER_CONFIG: &str = "adapter_config.json";
+pub const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
+
+/// What stands in front of a module's name in the file.
+const PREFIX: &str = "base_model.model.";
+const A: &str = ".lora_A.weight";
+const B: &str = ".lora_B.weight";
+/// The one module that is read whole beside factors.
+const SCORE: &str = "score.weight";
+const MAGNITUDE: &str = ".lora_magnitude_vector";
+/// The word of the file that names the base by its weights.
+const FINGERPRINT: &str = "base_fingerprint";
+
+/// `adapter_config.json` as text; `None` for a model without adapters. `base` says where the model under them lies.
+pub fn adapter_json(model: &Model, base: Option<&str>) -> Option<String> {
+    let AdapterConfig::Lora(lora) = model.adapter()?;
+    let modules = modules(model);
+    // GPT-2 keeps its matrices as (in, out).
+    let fused = |info: &ParamInfo| info.role == Role::Attention(AttentionRole::QueryKeyValue);
+    let is_turned = model.params().base().iter().any(fused);
+    Some(pretty(&json!({
+        "peft_type": "LORA",
+        "task_type": match reward_head(model) {
+            Some(_) => "SEQ_CLS",
+            None => "CAUSAL_LM",
+        },
+        "base_model_name_or_path": base,
+        "inference_mode": true,
+        "r": lora.rank,
+        "lora_alpha": lora.alpha,
+        "lora_dropout": lora.dropout,
+        "target_modules": modules,
+        "fan_in_fan_out": is_turned,
+        "bias": "none",
+        "use_rslora": lora.rslora,
+        "use_dora": lora.dora,
+        "rank_pattern": {},
+        "alpha_pattern": {},
+        "modules_to_save": saved_modules(model, &lora.modules_to_save),
+    })))
+}
+
+/// The names that PEFT finds the adapted modules by: it compares ends. `self_attn.q_proj` where all modules that end so have
+/// adapters, whole names otherwise.
+fn modules(model: &Model) -> BTreeSet<String> {
+    let params = model.params();
+    let adapted: BTreeSet<&str> = params
+        .adapters()
+        .iter()
+        .filter_map(|i| i.name.strip_suffix(A))
+        .collect();
+    // The end of `transformer.h.0.attn.c_proj`; `c_proj` alone is in both halves of a block.
+    let end = |name: &str| {
+        let mut words = name.rsplit('.');
+        let (last, site) = (words.next()?, words.next()?);
+        Some(format!("{site}.{last}"))
+    };
+    let ends: BTreeSet<String> = adapted.iter().filter_map(|name| end(name)).collect();
+    let base = params
+        .base()
+        .iter()
+        .filter_map(|i| i.name.strip_suffix(".weight"));
+    let mut with_ends = base.filter(|name| end(name).is_some_and(|end| ends.contains(&end)));
+    match with_ends.all(|name| adapted.contains(name)) {
+        true => ends,
+        false => adapted.into_iter().map(String::from).collect(),
+    }
+}
+
+/// What is kept whole beside the factors, by the last word of its name.
+fn saved_modules(model: &Model, whole: &[Whole]) -> Option<Vec<String>> {
+    let mut names: Vec<String> = saved(model, whole)
+        .filter_map(|info| {
+            let module = info.name.strip_suffix(".weight")?;
+            module.rsplit('.').next().map(String::from)
+        })
+        .collect();
+    names.sort();
+    (!names.is_empty()).then_some(names)
+}
+
+/// The parameters of the base that train beside the adapters.
+fn saved<'a>(model: &'a Model, whole: &'a [Whole]) -> impl Iterator<Item = &'a ParamInfo> {
+    let asked = |info: &&ParamInfo| {
+        let is = |whole: &Whole| match whole {
+            Whole::Embeddings => info.role == Role::Embedding,
+            Whole::Head => info.role == Role::Head,
+        };
+        info.name == SCORE || whole.iter().any(is)
+    };
+    model.params().base().iter().filter(asked)
+}
+
+/// The head of a reward model.
+fn reward_head(model: &Model) -> Option<&ParamInfo> {
+    model.params().base().iter().find(|info| info.name == SCORE)
+}
+
+/// Writes `adapter_model.safetensors` in f32.
+///
+/// # Errors
+/// What the writer says.
+pub fn write_adapter(model: &Model, out: &mut dyn Write) -> io::Result<()> {
+    let whole = match model.adapter() {
+        Some(AdapterConfig::Lora(lora)) => &lora.modules_to_save[..],
+        None => &[],
+    };
+    let infos: Vec<&ParamInfo> = saved(model, whole)
+        .chain(model.params().adapters())
+        .collect();
+    let heads: Vec<TensorHead> = infos
+        .iter()
+        .map(|info| TensorHead::f32(name_in_file(info), info.shape.clone()))
+        .collect();
+    let base = model.base_fingerprint().map_err(io::Error::other)?;
+    let params = model.params();
+    let written = params.read_held(|weights| {
+        write_with(out, &heads, &[(FINGERPRINT, &base)], &mut |sink| {
+            infos.iter().try_for_each(|info| {
+                let place = params.place(info);
+                let place =
+                    place.ok_or_else(|| io::Error::other("a quantised table is not saved"))?;
+                sink.put(&weights[place])
+            })
+        })
+    });
+    written.map_err(io::Error::other)?
+}
+
+/// Fills the adapters of a model from a folder that [`write_adapter`] has written to; every factor must be there with its
+/// shape, and its base where one is recorded. Where one is not, nothing is changed.
+///
+/// # Errors
+/// No such file, or one of another adapter or base.
+pub fn read_adapter(folder: &Path, model: &mut Model) -> Result<(), HfError> {
+    let infos = model.params().adapters().to_vec();
+    let path = folder.join(ADAPTER_WEIGHTS);
+    let file = TensorFile::open(&path)?;
+    for info in &infos {
+        file.expect(&name_in_file(info), &info.shape)?;
+    }
+    if let Some(base) = file.word(FINGERPRINT)
+        && model.base_fingerprint()? != base
+    {
+        let what = "its base has other weights than the model that it is put on: the file of the base was changed or replaced";
+        return Err(HfError::Config {
+            path,
+            what: what.into(),
+        });
+    }
+    let held = model.params().first_held();
+    model.params_mut().write_held(|weights| {
+        infos.iter().try_for_each(|info| {
+            let part = &mut weights[info.offset - held..][..info.len];
+            file.read_into(&name_in_file(info), &info.shape, part)
+        })
+    })??;
+    Ok(())
+}
+
+fn name_in_file(info: &ParamInfo) -> String {
+    format!("{PREFIX}{}", info.name)
+}
+
+/// Adds the adapters of a folder, where it has any, to the weights that they belong to. Says whether there were any.
+///
+/// # Errors
+/// An adapter of a kind that is not read here, or one that belongs to another model.
+pub fn merge_adapter(folder: &Path, model: &mut Model) -> Result<bool, HfError> {
+    if !folder.join(ADAPTER_CONFIG).is_file() {
+        return Ok(false);
+    }
+    Peft::open(folder)?.merge_into(model, 1.0)?;
+    Ok(true)
+}

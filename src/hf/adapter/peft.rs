@@ -1,0 +1,379 @@
+//! An adapter in PEFT's form, of PEFT or of this program: put beside the weights of a model, or added to them.
+
+use super::super::HfError;
+use super::super::safetensors::TensorFile;
+use super::{A, ADAPTER_CONFIG, ADAPTER_WEIGHTS, B, FINGERPRINT, MAGNITUDE, PREFIX};
+use crate::base::files::read_small;
+use crate::base::text::one_line;
+use crate::kernels::low_rank;
+use crate::nn::adapter::{Adapter, Lora, Target, Targets, Whole};
+use crate::nn::{AdapterConfig, Model, ModelConfig, ParamInfo, param_infos};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Largest `adapter_config.json` that is read.
+const MAX_BYTES: u64 = 1 << 20;
+/// What PEFT saves whole for a model with labels, under whichever of the two names the model has it.
+const HEADS: [&str; 2] = ["score", "classifier"];
+
+/// An adapter on the disk.
+#[derive(Debug)]
+pub struct Peft {
+    folder: PathBuf,
+    file: TensorFile,
+    /// Without targets: those follow from the tensors.
+    lora: Lora,
+    base: Option<String>,
+}
+
+/// Why an adapter cannot be had or used.
+#[derive(Debug, thiserror::Error)]
+pub enum AdapterError {
+    #[error("{}: no adapter here: there is no {ADAPTER_CONFIG}", .0.display())]
+    Absent(PathBuf),
+    #[error(transparent)]
+    Wrong(#[from] HfError),
+}
+
+/// The factors of one matrix of a model.
+pub(super) struct Change {
+    /// The matrix, without `.weight`.
+    pub module: String,
+    offset: usize,
+    /// (out, in)
+    pub shape: (usize, usize),
+    pub b: Vec<f32>,
+    pub a: Vec<f32>,
+    magnitude: Option<Vec<f32>>,
+}
+
+/// What an adapter does to a model.
+#[derive(Default)]
+pub(super) struct Changes {
+    pub products: Vec<Change>,
+    /// Parameters that it brings whole.
+    pub whole: Vec<(ParamInfo, Vec<f32>)>,
+}
+
+impl Peft {
+    /// Reads the description of the adapter in a folder.
+    ///
+    /// # Errors
+    /// There is none, or it is of a kind that is not read here.
+    pub fn find(folder: &Path) -> Result<Peft, AdapterError> {
+        match folder.join(ADAPTER_CONFIG).is_file() {
+            true => Ok(Peft::open(folder)?),
+            false => Err(AdapterError::Absent(folder.into())),
+        }
+    }
+
+    pub(super) fn open(folder: &Path) -> Result<Peft, HfError> {
+        let path = folder.join(ADAPTER_CONFIG);
+        let text = read_small(&path, MAX_BYTES).map_err(|source| HfError::Io {
+            path: path.clone(),
+            source,
+        })?;
+        let wrong = |what: String| HfError::Config {
+            path: path.clone(),
+            what,
+        };
+        let config: Value =
+            serde_json::from_slice(&text).map_err(|e| wrong(one_line(&e.to_string())))?;
+        Ok(Peft {
+            folder: folder.into(),
+            lora: lora(&config).map_err(wrong)?,
+            base: config["base_model_name_or_path"].as_str().map(String::from),
+            file: TensorFile::open(&folder.join(ADAPTER_WEIGHTS))?,
+        })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Where its base lay, or its id on the hub, if it says so.
+    pub fn base(&self) -> Option<&str> {
+        self.base.as_deref()
+    }
+
+    /// The digest of the weights that it was trained on, if it says so: see [`Model::base_fingerprint`].
+    pub fn base_fingerprint(&self) -> Option<&str> {
+        self.file.word(FINGERPRINT)
+    }
+
+    fn wrong(&self, what: String) -> HfError {
+        HfError::Config {
+            path: self.folder.join(ADAPTER_CONFIG),
+            what,
+        }
+    }
+
+    /// Whether every matrix that it changes is there, in its shape.
+    ///
+    /// # Errors
+    /// It belongs to another model.
+    pub fn fits(&self, model: &Model) -> Result<(), HfError> {
+        self.changes(model.params().base()).map(|_| ())
+    }
+
+    /// What B A is multiplied by.
+    pub(super) fn scale(&self) -> f64 {
+        self.lora.scale()
+    }
+
+    pub(super) fn changes(&self, infos: &[ParamInfo]) -> Result<Changes, HfError> {
+        let by_name: BTreeMap<&str, &ParamInfo> =
+            infos.iter().map(|i| (i.name.as_str(), i)).collect();
+        let mut found = Changes::default();
+        for name in self.file.names() {
+            let module = name.strip_prefix(PREFIX).unwrap_or(name);
+            if module.ends_with(B) || module.contains(MAGNITUDE) {
+                continue;
+            }
+            if let Some(module) = module.strip_suffix(A) {
+                let info = by_name.get(format!("{module}.weight").as_str());
+                let info = info.ok_or_else(|| {
+                    self.wrong(format!(
+                        "it is for another model: this one has no {}",
+                        one_line(module)
+                    ))
+                })?;
+                found.products.push(self.change(name, info)?);
+            } else if let Some(info) = by_name.get(module) {
+                let values = self.file.read(name, &info.shape)?;
+                found.whole.push(((*info).clone(), values));
+            } else if module != "lm_head.weight"
+                || !by_name.contains_key("model.embed_tokens.weight")
+            {
+                return Err(self.wrong(format!("{} is no factor of LoRA", one_line(name))));
+            }
+        }
+        // Tensors come in no order.
+        found.products.sort_by_key(|change| change.offset);
+        Ok(found)
+    }
+
+    fn change(&self, name: &str, info: &ParamInfo) -> Result<Change, HfError> {
+        let rank = self
+            .file
+            .shape(name)
+            .and_then(|shape| shape.first().copied());
+        let (Some(rank), &[rows, cols]) = (rank, info.shape.as_slice()) else {
+            return Err(self.wrong(format!("{} is no matrix", one_line(name))));
+        };
+        let module = name.trim_end_matches(A);
+        let magnitude = match self.lora.dora {
+            true => {
+                let plain = format!("{module}{MAGNITUDE}");
+                // Versions of PEFT before 0.12 end it with `.weight`.
+                let name = match self.file.contains(&plain) {
+                    true => plain,
+                    false => format!("{plain}.weight"),
+                };
+                let shape = self.file.shape(&name).unwrap_or(&[rows]).to_vec();
+                if shape.iter().product::<usize>() != rows {
+                    return Err(self.wrong(format!("{} is not of {rows} rows", one_line(&name))));
+                }
+                Some(self.file.read(&name, &shape)?)
+            }
+            false => None,
+        };
+        Ok(Change {
+            module: info.name.trim_end_matches(".weight").into(),
+            offset: info.offset,
+            shape: (rows, cols),
+            a: self.file.read(name, &[rank, cols])?,
+            b: self.file.read(&format!("{module}{B}"), &[rows, rank])?,
+            magnitude,
+        })
+    }
+
+    /// Adds the adapter, `weight` times, to the weights that it belongs to, in f32: W + weight · scale · B A.
+    ///
+    /// # Errors
+    /// It belongs to another model; it brings magnitudes or whole tables, of which there is no share; weights that are kept
+    /// quantised.
+    pub fn merge_into(&self, model: &mut Model, weight: f64) -> Result<(), HfError> {
+        let changes = self.changes(model.params().base())?;
+        if weight != 1.0 && (self.lora.dora || !changes.whole.is_empty()) {
+            let what = "magnitudes (DoRA) and whole tables are merged whole or not at all: leave its weight out";
+            return Err(self.wrong(what.into()));
+        }
+        let scale = (weight * self.lora.scale()) as f32;
+        model.params_mut().write_weights(|weights| {
+            for (info, values) in &changes.whole {
+                weights[info.offset..][..values.len()].copy_from_slice(values);
+            }
+            for change in &changes.products {
+                let (rows, cols) = change.shape;
+                let weight = &mut weights[change.offset..change.offset + rows * cols];
+                low_rank::merge(scale, (&change.b, &change.a), change.shape, weight);
+                if let Some(lengths) = &change.magnitude {
+                    low_rank::rescale(lengths, cols, weight);
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// The adapter as a spec says it, for a model of this config.
+    ///
+    /// # Errors
+    /// It stands on matrices that no adapter can be trained on here, or belongs to another model.
+    pub fn config(&self, model: &ModelConfig) -> Result<AdapterConfig, HfError> {
+        let infos = param_infos(model, model.vocab_size.unwrap_or(1));
+        let module = |info: &ParamInfo| info.name.trim_end_matches(".weight").to_string();
+        let here: BTreeSet<String> = infos.iter().map(module).collect();
+        let names = self
+            .file
+            .names()
+            .map(|name| name.strip_prefix(PREFIX).unwrap_or(name));
+        let names: BTreeSet<String> = names
+            .filter_map(|n| n.strip_suffix(A))
+            .map(String::from)
+            .collect();
+        if let Some(name) = names.iter().find(|name| !here.contains(*name)) {
+            return Err(self.wrong(format!(
+                "it is for another model: this one has no {}",
+                one_line(name)
+            )));
+        }
+        let adapts = |lora: &Lora| -> BTreeSet<String> {
+            let adapted = infos.iter().filter(|i| i.shape.len() == 2);
+            adapted
+                .filter(|i| lora.adapts(i.role, &module(i)))
+                .map(&module)
+                .collect()
+        };
+        let of = |targets, custom: &[Target], patterns: Vec<String>| Lora {
+            targets,
+            custom: custom.to_vec(),
+            patterns,
+            ..self.lora.clone()
+        };
+        use Target::{Down, Gate, Key, Output, Query, Up, Value};
+        let each = [Query, Key, Value, Output, Gate, Up, Down];
+        let has = |target: &Target| {
+            let one = adapts(&of(Targets::Custom, &[*target], Vec::new()));
+            !one.is_disjoint(&names)
+        };
+        let listed: Vec<Target> = each.into_iter().filter(has).collect();
+        let words = [
+            Targets::All,
+            Targets::Minimal,
+            Targets::AttentionOnly,
+            Targets::FfnOnly,
+        ];
+        let choices = words
+            .map(|targets| of(targets, &[], Vec::new()))
+            .into_iter();
+        // Where the three are one matrix they are named together.
+        let mut fused = listed.clone();
+        fused.extend(
+            [Key, Value]
+                .into_iter()
+                .filter(|target| !listed.contains(target)),
+        );
+        let mut choices = choices.chain([
+            of(Targets::Custom, &listed, Vec::new()),
+            of(Targets::Custom, &fused, Vec::new()),
+            of(Targets::Pattern, &[], names.iter().cloned().collect()),
+        ]);
+        match choices.find(|lora| adapts(lora) == names && lora.faults(model).is_empty()) {
+            Some(lora) => Ok(AdapterConfig::Lora(lora)),
+            None => Err(self.wrong(
+                "it stands on matrices that take no adapter here (a head, experts): merge it instead".into(),
+            )),
+        }
+    }
+
+    /// Puts the adapter beside the weights of a model that has none; these stay as they are, in whatever formats.
+    ///
+    /// # Errors
+    /// As [`Peft::config`]; a model that has adapters, or one whose tables are quantised where this brings its own.
+    pub fn attach(&self, model: &mut Model) -> Result<(), HfError> {
+        let config = self.config(model.config())?;
+        let changes = self.changes(model.params().base())?;
+        model.adapt(&config)?;
+        let params = model.params_mut();
+        let infos = params.adapters().to_vec();
+        let held = params.first_held();
+        params.write_held(|weights| {
+            for (info, values) in &changes.whole {
+                weights[info.offset - held..][..values.len()].copy_from_slice(values);
+            }
+            infos.iter().try_for_each(|info| {
+                let part = &mut weights[info.offset - held..][..info.len];
+                let name = format!("{PREFIX}{}", info.name);
+                let name = match self.file.contains(&name) {
+                    false if info.shape.len() == 1 => format!("{name}.weight"),
+                    _ => name,
+                };
+                let shape = self.file.shape(&name).unwrap_or(&info.shape).to_vec();
+                let shape = if info.shape.len() == 1 {
+                    shape
+                } else {
+                    info.shape.clone()
+                };
+                self.file.read_into(&name, &shape, part)
+            })
+        })??;
+        Ok(())
+    }
+}
+
+/// What the config says, as far as it is read.
+fn lora(config: &Value) -> Result<Lora, String> {
+    if config["peft_type"] != "LORA" {
+        return Err(format!(
+            "peft_type {} is not read, LORA is",
+            config["peft_type"]
+        ));
+    }
+    let is_set = |key: &str| match &config[key] {
+        Value::Null | Value::Bool(false) => false,
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        Value::String(word) => word != "none",
+        _ => true,
+    };
+    let other = ["rank_pattern", "alpha_pattern", "bias", "lora_bias"];
+    if let Some(key) = other.into_iter().find(|key| is_set(key)) {
+        return Err(format!(
+            "{key} is not read here; merge this adapter with PEFT first"
+        ));
+    }
+    let modules = config["modules_to_save"].as_array();
+    let mut modules_to_save = Vec::new();
+    for module in modules.into_iter().flatten().filter_map(Value::as_str) {
+        match module {
+            "embed_tokens" | "wte" => modules_to_save.push(Whole::Embeddings),
+            "lm_head" => modules_to_save.push(Whole::Head),
+            module if HEADS.contains(&module) => {}
+            module => {
+                return Err(format!(
+                    "modules_to_save: {} is not read here; merge this adapter with PEFT first",
+                    one_line(module)
+                ));
+            }
+        }
+    }
+    let number = |key: &str| config[key].as_f64().filter(|x| x.is_finite() && *x > 0.0);
+    let (Some(r), Some(alpha)) = (number("r"), number("lora_alpha")) else {
+        return Err("r and lora_alpha must be positive numbers".into());
+    };
+    let says = |key: &str| config[key].as_bool().unwrap_or(false);
+    Ok(Lora {
+        rank: r as usize,
+        alpha,
+        dropout: config["lora_dropout"]
+            .as_f64()
+            .unwrap_or(0.0)
+            .clamp(0.0, 0.95),
+        rslora: says("use_rslora"),
+        dora: says("use_dora"),
+        modules_to_save,
+        ..Lora::default()
+    })
+}

@@ -1,0 +1,88 @@
+//! Several adapters beside one model at once: as one whose rank is the sum of theirs.
+
+use super::super::HfError;
+use super::peft::{Change, Peft};
+use super::{A, B};
+use crate::nn::adapter::{Lora, Targets};
+use crate::nn::{AdapterConfig, Model};
+use std::collections::BTreeMap;
+
+/// Puts Σ weight · scale · B A of several adapters beside the weights of a model that has none.
+///
+/// # Errors
+/// As [`Peft::attach`]; an adapter with magnitudes or whole tables.
+pub fn attach_sum(parts: &[(Peft, f64)], model: &mut Model) -> Result<(), HfError> {
+    if let [(peft, weight)] = parts
+        && *weight == 1.0
+    {
+        return peft.attach(model);
+    }
+    let mut factors: BTreeMap<String, Vec<(f32, Change)>> = BTreeMap::new();
+    for (peft, weight) in parts {
+        // Says whether each can stand beside the weights.
+        peft.config(model.config())?;
+        let changes = peft.changes(model.params().base())?;
+        for change in changes.products {
+            let scale = (weight * peft.scale()) as f32;
+            factors
+                .entry(change.module.clone())
+                .or_default()
+                .push((scale, change));
+        }
+    }
+    let rank = |changes: &[(f32, Change)]| -> usize {
+        changes
+            .iter()
+            .map(|(_, change)| change.a.len() / change.shape.1.max(1))
+            .sum()
+    };
+    let widest = factors
+        .values()
+        .map(|changes| rank(changes))
+        .max()
+        .unwrap_or(1);
+    model.adapt(&AdapterConfig::Lora(Lora {
+        rank: widest,
+        alpha: widest as f64,
+        dropout: 0.0,
+        targets: Targets::Pattern,
+        patterns: factors.keys().cloned().collect(),
+        ..Lora::default()
+    }))?;
+    let params = model.params_mut();
+    let (infos, held) = (params.adapters().to_vec(), params.first_held());
+    params.write_held(|weights| {
+        for info in &infos {
+            let part = &mut weights[info.offset - held..][..info.len];
+            if let Some(changes) = info
+                .name
+                .strip_suffix(A)
+                .and_then(|module| factors.get(module))
+            {
+                let mut at = 0;
+                for (_, change) in changes {
+                    part[at..at + change.a.len()].copy_from_slice(&change.a);
+                    at += change.a.len();
+                }
+            } else if let Some(changes) = info
+                .name
+                .strip_suffix(B)
+                .and_then(|module| factors.get(module))
+            {
+                let mut first = 0;
+                for (scale, change) in changes {
+                    let rank = change.b.len() / change.shape.0.max(1);
+                    let rows = part
+                        .chunks_exact_mut(widest)
+                        .zip(change.b.chunks_exact(rank));
+                    for (row, b) in rows {
+                        let to = row[first..first + rank].iter_mut();
+                        to.zip(b).for_each(|(to, b)| *to = scale * b);
+                    }
+                    first += rank;
+                }
+            }
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,280 @@
+//! A pipeline's folder: `<runs>/pipelines/<id>/` with `pipeline.yaml` as it was asked for, `state.json` (how far it is),
+//! `pipeline.log`, and what stages make besides runs.
+
+use super::{Pipeline, PipelineError};
+use crate::base::clock::{Clock, UnixMillis};
+use crate::base::files::{Lock, is_locked, read_small_text, try_lock, write_atomic};
+use crate::run::new_id;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Layout of the folder; a program refuses a newer one than it knows.
+const FORMAT: u32 = 1;
+const MAX_BYTES: u64 = 4 << 20;
+const FOLDER: &str = "pipelines";
+
+/// How a stage stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Waiting,
+    Running,
+    Done,
+    Failed,
+    /// On request; it goes on at a resume.
+    Stopped,
+    /// On request, for good.
+    Skipped,
+}
+
+impl Status {
+    /// For tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Waiting => "waiting",
+            Status::Running => "running",
+            Status::Done => "done",
+            Status::Failed => "failed",
+            Status::Stopped => "stopped",
+            Status::Skipped => "skipped",
+        }
+    }
+}
+
+/// One stage, so far.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StageState {
+    pub name: String,
+    /// `train`, `eval`, …
+    pub kind: String,
+    pub status: Status,
+    /// Of a training stage: its run's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// What it made: a checkpoint, a folder or a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<PathBuf>,
+    /// Seconds it took, all attempts together.
+    #[serde(default)]
+    pub seconds: f64,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// The whole, so far.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    pub format: u32,
+    pub id: String,
+    pub name: String,
+    pub about: String,
+    pub created: UnixMillis,
+    pub stages: Vec<StageState>,
+}
+
+impl State {
+    /// Nothing is left to do.
+    pub fn is_finished(&self) -> bool {
+        let over = |stage: &StageState| matches!(stage.status, Status::Done | Status::Skipped);
+        self.stages.iter().all(over)
+    }
+
+    /// One word for lists; `live` while a process drives it.
+    pub fn word(&self, live: bool) -> &'static str {
+        let any = |status| self.stages.iter().any(|stage| stage.status == status);
+        match () {
+            () if live => "live",
+            () if self.is_finished() => "finished",
+            () if any(Status::Failed) => "failed",
+            () if any(Status::Running) => "crashed",
+            () => "stopped",
+        }
+    }
+}
+
+/// The folder of a pipeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PipelineDir {
+    root: PathBuf,
+}
+
+impl PipelineDir {
+    /// A new folder with every stage waiting. `text` is kept as `pipeline.yaml`.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn create(
+        runs_dir: &Path,
+        pipeline: &Pipeline,
+        text: &str,
+        clock: &dyn Clock,
+    ) -> Result<PipelineDir, PipelineError> {
+        let folder = runs_dir.join(FOLDER);
+        std::fs::create_dir_all(&folder).map_err(PipelineError::io(&folder))?;
+        let now = clock.now();
+        let id = new_id(&pipeline.name, now);
+        let root = folder.join(&id);
+        std::fs::create_dir(&root).map_err(PipelineError::io(&root))?;
+        let root = std::path::absolute(&root).map_err(PipelineError::io(&root))?;
+        let dir = PipelineDir { root };
+        dir.write("pipeline.yaml", text.as_bytes())?;
+        let stages = pipeline.stages.iter().map(|stage| StageState {
+            name: stage.name.clone(),
+            kind: stage.work.word().into(),
+            status: Status::Waiting,
+            run: None,
+            made: None,
+            seconds: 0.0,
+            message: String::new(),
+        });
+        dir.save(&State {
+            format: FORMAT,
+            id,
+            name: pipeline.name.clone(),
+            about: pipeline.about.clone(),
+            created: now,
+            stages: stages.collect(),
+        })?;
+        Ok(dir)
+    }
+
+    /// The folder that `word` names: a path, an id, the newest of that name, or an unambiguous end of an id.
+    ///
+    /// # Errors
+    /// None does.
+    pub fn resolve(runs_dir: &Path, word: &str) -> Result<PipelineDir, PipelineError> {
+        let path = Path::new(word);
+        if path.join("state.json").is_file() {
+            let root = std::path::absolute(path).map_err(PipelineError::io(path))?;
+            return Ok(PipelineDir { root });
+        }
+        let all = Self::list(runs_dir);
+        let newest = |test: &dyn Fn(&State) -> bool| {
+            all.iter()
+                .find(|(_, state)| test(state))
+                .map(|(dir, _)| dir.clone())
+        };
+        newest(&|state| state.id == word)
+            .or_else(|| newest(&|state| state.name == word))
+            .or_else(|| newest(&|state| !word.is_empty() && state.id.ends_with(word)))
+            .ok_or_else(|| PipelineError::Unknown {
+                word: word.into(),
+                folder: runs_dir.join(FOLDER),
+            })
+    }
+
+    /// Every readable pipeline below a runs directory, the newest first.
+    pub fn list(runs_dir: &Path) -> Vec<(PipelineDir, State)> {
+        let entries = std::fs::read_dir(runs_dir.join(FOLDER));
+        let mut found: Vec<(PipelineDir, State)> = entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| {
+                let root = std::path::absolute(entry.path()).ok()?;
+                let dir = PipelineDir { root };
+                let state = dir.state().ok()?;
+                Some((dir, state))
+            })
+            .collect();
+        found.sort_by(|a, b| (b.1.created, &b.1.id).cmp(&(a.1.created, &a.1.id)));
+        found
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// What a detached pipeline prints.
+    pub fn log_path(&self) -> PathBuf {
+        self.root.join("pipeline.log")
+    }
+
+    /// Reads how far it is.
+    ///
+    /// # Errors
+    /// The file is absent, damaged or of a newer program.
+    pub fn state(&self) -> Result<State, PipelineError> {
+        let path = self.root.join("state.json");
+        let text = read_small_text(&path, MAX_BYTES).map_err(PipelineError::io(&path))?;
+        let damaged = |why: String| PipelineError::Damaged {
+            path: path.clone(),
+            why,
+        };
+        let state: State = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
+        match state.format {
+            FORMAT => Ok(state),
+            other => Err(damaged(format!(
+                "layout {other} of another llmtui; this one knows {FORMAT}"
+            ))),
+        }
+    }
+
+    /// Writes how far it is.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn save(&self, state: &State) -> Result<(), PipelineError> {
+        let text = serde_json::to_string_pretty(state).unwrap_or_default();
+        self.write("state.json", text.as_bytes()).map(drop)
+    }
+
+    /// The pipeline as it was asked for.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn pipeline(&self) -> Result<Pipeline, PipelineError> {
+        let path = self.root.join("pipeline.yaml");
+        let text = read_small_text(&path, MAX_BYTES).map_err(PipelineError::io(&path))?;
+        Pipeline::parse(&path.display().to_string(), "pipeline", &text)
+    }
+
+    /// The run that trains now, or would be resumed: that of the last stage that was begun and is not over.
+    pub fn running(&self) -> Option<String> {
+        let state = self.state().ok()?;
+        let stage = state
+            .stages
+            .into_iter()
+            .rfind(|stage| stage.status == Status::Running);
+        stage?.run
+    }
+
+    /// Writes a file of a stage.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, PipelineError> {
+        let path = self.root.join(name);
+        write_atomic(&path, bytes).map_err(PipelineError::io(&path))?;
+        Ok(path)
+    }
+
+    /// Only one process drives it at a time.
+    ///
+    /// # Errors
+    /// Another one does.
+    pub fn claim(&self) -> Result<Lock, PipelineError> {
+        let path = self.root.join("lock");
+        match try_lock(&path) {
+            Ok(Some(lock)) => Ok(lock),
+            Ok(None) => Err(PipelineError::Busy(self.root.clone())),
+            Err(error) => Err(PipelineError::Io { path, error }),
+        }
+    }
+
+    /// Whether a process drives it.
+    pub fn is_live(&self) -> bool {
+        is_locked(&self.root.join("lock"))
+    }
+}
+
+/// The newest pipeline of that name that has stages left and is not live.
+pub fn newest_unfinished(runs_dir: &Path, name: Option<&str>) -> Option<PipelineDir> {
+    PipelineDir::list(runs_dir)
+        .into_iter()
+        .find(|(dir, state)| {
+            name.is_none_or(|n| state.name == n) && !state.is_finished() && !dir.is_live()
+        })
+        .map(|(dir, _)| dir)
+}

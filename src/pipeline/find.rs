@@ -1,0 +1,73 @@
+//! Pipelines by name: embedded ones, the user's, the project's; or a file.
+
+use super::{Pipeline, PipelineError};
+use crate::base::files::read_small_text;
+use crate::embed;
+use crate::spec::SpecSources;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Largest file that is read, bytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The pipeline that `word` names, if it names one: a file with `stages:`, or a pipeline's name. Another file or name is none.
+///
+/// # Errors
+/// It is one, and something in it is wrong.
+pub fn find(word: &str, sources: &SpecSources) -> Result<Option<Pipeline>, PipelineError> {
+    let Some((label, text)) = text_of(word, sources) else {
+        return Ok(None);
+    };
+    let stem = Path::new(&label).file_stem().unwrap_or_default();
+    Pipeline::parse(&label, &stem.to_string_lossy(), &text).map(Some)
+}
+
+/// Label and text of the pipeline that `word` names.
+pub fn text_of(word: &str, sources: &SpecSources) -> Option<(String, String)> {
+    let is_path = word.contains('/') || word.ends_with(".yaml") || word.ends_with(".yml");
+    if is_path {
+        let text = read_small_text(&sources.project_dir.join(word), MAX_BYTES).ok()?;
+        return Pipeline::is_one(&text).then(|| (word.to_string(), text));
+    }
+    for folder in folders(sources) {
+        let path = folder.join(format!("{word}.yaml"));
+        if let Ok(text) = read_small_text(&path, MAX_BYTES) {
+            return Some((path.display().to_string(), text));
+        }
+    }
+    let label = format!("pipelines/{word}.yaml");
+    embed::text(&label).map(|text| (label, text.to_string()))
+}
+
+/// Every pipeline with a name, and where it stands.
+pub fn names(sources: &SpecSources) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for label in embed::list("pipelines") {
+        if let Some(name) = stem(Path::new(label)) {
+            found.insert(name, label.to_string());
+        }
+    }
+    for folder in folders(sources).into_iter().rev() {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        for path in entries.map(|entry| entry.path()) {
+            if let Some(name) = stem(&path) {
+                found.insert(name, path.display().to_string());
+            }
+        }
+    }
+    found
+}
+
+/// The project's before the user's.
+fn folders(sources: &SpecSources) -> Vec<PathBuf> {
+    let user = sources.config_dir.iter().map(|dir| dir.join("pipelines"));
+    std::iter::once(sources.project_dir.join("pipelines"))
+        .chain(user)
+        .collect()
+}
+
+fn stem(path: &Path) -> Option<String> {
+    let is_yaml = path.extension().is_some_and(|ending| ending == "yaml");
+    let name = path.file_stem()?.to_str()?;
+    is_yaml.then(|| name.to_string())
+}

@@ -1,0 +1,17 @@
+//! Pipelines: several trainings, and what follows them, as one. A pipeline is a YAML file with `stages:`; each stage starts from what
+//! an earlier one made. Its folder below the runs directory says how far it is; the runs of its stages are runs like others.
+//!
+//! [`config`] (the file) → [`dir`] (the folder and its state) → the stages' own subcommands, which `cli` calls.
+
+mod config;
+mod dir;
+mod error;
+mod find;
+
+pub use config::{Evaluate, Export, From, Pipeline, Report, Stage, Train, TrainTokenizer, Work};
+pub use dir::{PipelineDir, StageState, State, Status, newest_unfinished};
+pub use error::PipelineError;
+pub use find::{find, names, text_of};
+
+#[cfg(test)]
+mod tests;

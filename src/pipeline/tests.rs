@@ -1,0 +1,212 @@
+//! Pipelines as written, found and kept.
+
+use super::*;
+use crate::base::clock::ManualClock;
+use crate::spec::SpecSources;
+use serde_json::json;
+
+fn parse(stages: &str) -> Result<Pipeline, PipelineError> {
+    Pipeline::parse("mine.yaml", "mine", stages)
+}
+
+fn from(pipeline: &Pipeline, name: &str) -> From {
+    match &pipeline.stage(name).unwrap().1.work {
+        Work::Train(train) => train.from.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_stage_starts_from_the_newest_model_unless_it_says_otherwise() {
+    let text = "stages:
+  - {name: vocabulary, tokenizer: {files: [a.txt], vocab_size: 300}}
+  - {name: base, train: quickstart}
+  - {name: sft, train: sft, set: {lr: 1e-3}}
+  - {name: exam, eval: {tasks: [made_sort]}}
+  - {name: dpo, train: dpo, from: sft}
+  - {name: other, train: dpo, from: base}
+  - {name: fresh, train: quickstart, from: scratch}
+  - {name: gguf, export: {format: gguf, model: dpo}}
+  - {name: report, report: {}}";
+    let pipeline = parse(text).unwrap();
+    assert_eq!((pipeline.name.as_str(), pipeline.stages.len()), ("mine", 9));
+    let stage = |name: &str| From::Stage(name.into());
+    for (name, expected) in [
+        ("base", From::Spec),
+        ("sft", stage("base")),
+        ("dpo", stage("sft")),
+        ("other", stage("base")),
+        ("fresh", From::Spec),
+    ] {
+        assert_eq!(from(&pipeline, name), expected, "{name}");
+    }
+    // Written and read back it is the same: a resume reads what was written.
+    assert_eq!(parse(&pipeline.to_yaml()).unwrap(), pipeline);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_stage() {
+    for (text, expected) in [
+        ("stages: []", "there is none"),
+        (
+            "name: a b\nstages: [{name: x, train: quickstart}]",
+            "letters, digits and dashes",
+        ),
+        ("stages: [{name: x}]", "stage 1 (x): it does nothing"),
+        (
+            "stages: [{name: x, train: a, eval: {}}]",
+            "several things at once",
+        ),
+        ("stages: [{name: x, train: a, lr: 1}]", "unknown field `lr`"),
+        (
+            "stages: [{name: x, train: 3}]",
+            "neither a preset's name nor a spec",
+        ),
+        (
+            "stages: [{name: x, train: a}, {name: x, train: a}]",
+            "its name is taken",
+        ),
+        (
+            "stages: [{name: x, train: a, from: y}]",
+            "\"y\" is no training stage before it",
+        ),
+        (
+            "stages: [{name: x, eval: {}}]",
+            "no stage before it makes a model",
+        ),
+        (
+            "stages: [{name: x, train: a}, {name: y, eval: {model: z}}]",
+            "unknown field `model`",
+        ),
+        (
+            "stages: [{name: x, train: a}, {name: y, export: {model: z}}]",
+            "\"z\" is no training stage",
+        ),
+        (
+            "stages: [{name: x, train: a}, {name: y, report: {format: pdf}}]",
+            "neither html nor md",
+        ),
+        (
+            "stages: [{name: x, report: {}, from: y}]",
+            "belong to stages that train",
+        ),
+        ("stages: {", "mine.yaml: "),
+    ] {
+        let error = parse(text).unwrap_err();
+        assert!(error.to_string().contains(expected), "{text}: {error}");
+        assert!(!error.hint().is_empty() && !error.is_outage(), "{text}");
+    }
+}
+
+#[test]
+fn values_of_a_stage_can_be_changed() {
+    let mut pipeline =
+        parse("stages: [{name: base, train: quickstart}, {name: r, report: {}}]").unwrap();
+    assert_eq!(pipeline.set("base.max_steps=5").unwrap(), "base");
+    pipeline
+        .set("base.data.tokenizer={bpe: {vocab_size: 300}}")
+        .unwrap();
+    let Work::Train(train) = &pipeline.stages[0].work else {
+        panic!("{pipeline:?}");
+    };
+    assert_eq!(
+        train.words(),
+        [
+            "max_steps=5",
+            "data.tokenizer={\"bpe\":{\"vocab_size\":300}}"
+        ]
+    );
+    for (word, expected) in [
+        ("max_steps=5", "of which stage? There are base"),
+        ("r.max_steps=5", "\"r\" is no training stage"),
+        ("base.max_steps", "there is no `=`"),
+    ] {
+        let error = pipeline.set(word).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn shipped_pipelines_are_whole_and_files_of_other_kinds_are_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let sources = SpecSources {
+        project_dir: folder.path().into(),
+        ..SpecSources::default()
+    };
+    let names = names(&sources);
+    assert!(names.contains_key("speedrun"), "{names:?}");
+    for name in names.keys() {
+        let pipeline = find(name, &sources).unwrap().unwrap();
+        assert_eq!(&pipeline.name, name);
+        assert!(pipeline.trained().count() > 0 && !pipeline.about.is_empty());
+    }
+    assert!(find("quickstart", &sources).unwrap().is_none());
+    std::fs::write(folder.path().join("spec.yaml"), "method: sft\n").unwrap();
+    assert!(find("spec.yaml", &sources).unwrap().is_none());
+    assert!(find("absent.yaml", &sources).unwrap().is_none());
+    // The project's own comes before the shipped one of its name.
+    std::fs::create_dir(folder.path().join("pipelines")).unwrap();
+    let mine = folder.path().join("pipelines/speedrun.yaml");
+    std::fs::write(
+        &mine,
+        "about: mine\nstages: [{name: base, train: quickstart}]",
+    )
+    .unwrap();
+    assert_eq!(find("speedrun", &sources).unwrap().unwrap().about, "mine");
+}
+
+#[test]
+fn a_folder_is_found_by_its_names_and_driven_by_one_process() {
+    let runs = tempfile::tempdir().unwrap();
+    let pipeline =
+        parse("stages: [{name: base, train: quickstart}, {name: r, report: {}}]").unwrap();
+    let clock = ManualClock::default();
+    let dir = PipelineDir::create(runs.path(), &pipeline, &pipeline.to_yaml(), &clock).unwrap();
+    let mut state = dir.state().unwrap();
+    assert_eq!((state.word(false), state.word(true)), ("stopped", "live"));
+    for word in [state.id.as_str(), "mine", &state.id[state.id.len() - 4..]] {
+        assert_eq!(
+            PipelineDir::resolve(runs.path(), word).unwrap(),
+            dir,
+            "{word}"
+        );
+    }
+    let path = dir.path().to_string_lossy().into_owned();
+    assert_eq!(PipelineDir::resolve(runs.path(), &path).unwrap(), dir);
+    let unknown = PipelineDir::resolve(runs.path(), "other").unwrap_err();
+    assert!(
+        matches!(unknown, PipelineError::Unknown { .. }),
+        "{unknown}"
+    );
+    assert_eq!(dir.pipeline().unwrap(), pipeline);
+
+    assert_eq!(
+        newest_unfinished(runs.path(), Some("mine")),
+        Some(dir.clone())
+    );
+    assert_eq!(newest_unfinished(runs.path(), Some("other")), None);
+    let lock = dir.claim().unwrap();
+    assert!(dir.is_live() && matches!(dir.claim(), Err(PipelineError::Busy(_))));
+    assert_eq!(newest_unfinished(runs.path(), None), None);
+    drop(lock);
+
+    (state.stages[0].status, state.stages[0].run) = (Status::Running, Some("x".into()));
+    dir.save(&state).unwrap();
+    assert_eq!(
+        (dir.running().as_deref(), state.word(false)),
+        (Some("x"), "crashed")
+    );
+    state
+        .stages
+        .iter_mut()
+        .for_each(|stage| stage.status = Status::Done);
+    dir.save(&state).unwrap();
+    assert_eq!((dir.running(), state.word(false)), (None, "finished"));
+    assert_eq!(newest_unfinished(runs.path(), None), None);
+
+    let newer =
+        json!({"format": 2, "id": "x", "name": "x", "about": "", "created": 0, "stages": []});
+    dir.write("state.json", newer.to_string().as_bytes())
+        .unwrap();
+    assert!(dir.state().unwrap_err().to_string().contains("layout 2"));
+}
