@@ -95,6 +95,10 @@ impl Remote {
             rank: None,
             what,
         };
+        if !model.params().is_present() {
+            let what = "engine: torch trains no adapters on a quantised base: set engine: candle, or take the base in full";
+            return Err(fault(what.into()));
+        }
         let found =
             environment::python(settings, &job.env).and_then(|python| Environment::ask(&python));
         let environment = found.map_err(|e: EnvironmentError| {

@@ -32,7 +32,10 @@ class Table:
 
 
 class Linear(nn.Module):
-    """y = W x + b + s · B (A x) for one or more matrices with the same input, their outputs side by side."""
+    """y = W x + b + s · B (A x) for one or more matrices with the same input, their outputs side by side.
+
+    With magnitudes m (DoRA): y = m / |W + s B A| · (W x + s · B (A x)) + b, the norm of each row being a constant.
+    """
 
     def __init__(self, table: Table, names: list[str], scale: float, device: torch.device) -> None:
         super().__init__()
@@ -42,19 +45,25 @@ class Linear(nn.Module):
         self.scale = scale
         self.a = nn.ParameterDict()
         self.b = nn.ParameterDict()
+        self.m = nn.ParameterDict()
         for at, name in enumerate(names):
             if table.has(f"{name}.lora_A.weight"):
                 self.a[str(at)] = table.take(f"{name}.lora_A.weight", device)
                 self.b[str(at)] = table.take(f"{name}.lora_B.weight", device)
+            if table.has(f"{name}.lora_magnitude_vector"):
+                self.m[str(at)] = table.take(f"{name}.lora_magnitude_vector", device)
 
     def forward(self, x: Tensor, adapters: bool) -> Tensor:
         parts = []
         for at, weight in enumerate(self.weights):
-            y = F.linear(x, weight, None if self.biases is None else self.biases[at])
-            key = str(at)
+            y, key = F.linear(x, weight), str(at)
             if adapters and key in self.a:
                 y = y + self.scale * F.linear(F.linear(x, self.a[key]), self.b[key])
-            parts.append(y)
+                if key in self.m:
+                    with torch.no_grad():
+                        norm = (weight + self.scale * self.b[key] @ self.a[key]).norm(dim=1)
+                    y = y * (self.m[key] / norm)
+            parts.append(y if self.biases is None else y + self.biases[at])
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
 
