@@ -124,6 +124,7 @@ mod tests {
             tokenizer: "t".into(),
             threads: 2,
             arithmetic: "bf16".into(),
+            engine: candle_word(),
             program: "0.1.0".into(),
             arch: "x86_64".into(),
         };
