@@ -88,6 +88,12 @@ fn metrics() -> String {
         .for_each(|metric| described(&mut text, metric));
     text.push_str("\n### cost\n");
     described(&mut text, &llmtui::probes::COST);
+    text.push_str(
+        "\n## Texts\n\nMeasured on demand by `llmtui memorised MODEL FILE [--control FILE]`.\n",
+    );
+    llmtui::metrics::texts::OF_TEXTS
+        .iter()
+        .for_each(|metric| described(&mut text, metric));
     text
 }
 

@@ -34,6 +34,9 @@ pub struct Args {
     /// Load this checkpoint and answer Generate commands
     #[arg(long, value_name = "CHECKPOINT", conflicts_with = "run_dir")]
     pub infer: Option<PathBuf>,
+    /// An adapter on that model; may be repeated
+    #[arg(long = "adapter", value_name = "DIR", requires = "infer")]
+    pub adapters: Vec<PathBuf>,
     /// Drive the stages of this pipeline's folder
     #[arg(long, value_name = "DIR", conflicts_with_all = ["run_dir", "infer"])]
     pub pipeline: Option<PathBuf>,
@@ -75,7 +78,7 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         return super::pipeline::detached(folder, args.force, cx);
     }
     match (&args.infer, &args.run_dir) {
-        (Some(checkpoint), _) => hold_model(checkpoint, cx),
+        (Some(checkpoint), _) => hold_model(checkpoint, &args.adapters, cx),
         (None, Some(run_dir)) if args.stdio => {
             let run = run_ref::named(&run_dir.to_string_lossy(), cx)?;
             link::relay(&cx.env, &run, std::io::stdin(), &mut std::io::stdout())?;
@@ -154,7 +157,7 @@ pub fn learn_from(run: &RunDir, cx: &Context) {
 }
 
 /// Loads a model and answers prompts until standard input closes.
-fn hold_model(model: &Path, cx: &Context) -> anyhow::Result<Exit> {
+fn hold_model(model: &Path, adapters: &[PathBuf], cx: &Context) -> anyhow::Result<Exit> {
     let speaker = RefCell::new(Speaker::new(std::io::stdout()));
     let throttle = model_ref::Throttle::default();
     let tell = |download: &model_ref::Download| {
@@ -179,8 +182,8 @@ fn hold_model(model: &Path, cx: &Context) -> anyhow::Result<Exit> {
     // A training run on the same machine has priority on the CPU.
     let _ = rustix::process::setpriority_process(None, 5);
     let clock = SystemClock::new();
-    let mut model =
-        HeldModel::load(checkpoint).map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
+    let mut model = HeldModel::load_with(checkpoint, adapters)
+        .map_err(|e| Failure::yours(e.to_string(), e.hint()))?;
     let seconds = clock.elapsed().as_secs_f64();
     let mut speaker = speaker.into_inner();
     speaker.emit(Event::Hello {

@@ -7,6 +7,7 @@ use crate::base::finding::Finding;
 use crate::base::human;
 use crate::base::text::{one_line, sanitize};
 use crate::diagnosis::{VERDICT, diagnose};
+use crate::plan::target::of_run;
 use crate::run::RunState;
 use crate::run::state::outcome_word;
 use crate::wire::{Envelope, Event, Values};
@@ -88,8 +89,18 @@ impl Progress {
             Some(step) => format!(", resumed from step {step}"),
             None => String::new(),
         };
+        // Only adapters make it a part.
+        let trained = match head.spec["adapter"].is_null() {
+            true => None,
+            false => of_run(&head.spec, head.vocab_size, head.epoch_tokens),
+        };
+        let trained = trained.map_or_else(String::new, |request| {
+            let n = request.n_trainable() as f64;
+            let share = 100.0 * n / head.n_params.max(1) as f64;
+            format!(", of which {} train ({share:.2} %)", human::short(n))
+        });
         vec![format!(
-            "{} ({}): {} parameters, {} steps of {} tokens{from}",
+            "{} ({}): {} parameters{trained}, {} steps of {} tokens{from}",
             one_line(&head.name),
             one_line(&head.method),
             human::short(head.n_params as f64),

@@ -15,6 +15,7 @@ use crate::data::{
     Content, DataError, Document, Example, OnBadRow, Place, TrainOn, examples, tokenizer,
 };
 use crate::engine::export::Source;
+use crate::engine::memorised::Text;
 use crate::engine::perplexity::token_logps;
 use crate::models::{ModelSource, Parts};
 use serde_json::{Value, json};
@@ -92,24 +93,14 @@ fn figures(tokens: usize, bytes: usize, logp: f64) -> Value {
 
 pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     let path = model_ref::find(&args.model, Parts::Everything, cx)?;
-    let yours = |what: String, hint: String| Failure::yours(one_line(&what), hint);
-    let child = Child::of_this_program();
-    let tokenizer = tokenizer::load(&path, &child)
-        .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it".into()))?;
-    let data = |e: DataError| yours(e.to_string(), e.hint().to_string());
-    let template = Template::choose(&args.template, &tokenizer, &child).map_err(data)?;
-    let renderer = Renderer::new(Arc::new(tokenizer), template, TrainOn::Auto);
-    let documents = match is_text(&args.file) {
-        true => vec![whole(&args.file, &renderer)?],
-        false => rows(&args.file, &renderer).map_err(data)?,
-    };
+    let (renderer, documents) = read(&path, &args.file, &args.template)?;
     if ModelSource::open(&path).is_ok_and(|source| source.config().is_reward_model()) {
         let text = reward::score(args, &path, documents)?;
         std::io::stdout().lock().write_all(text.as_bytes())?;
         return Ok(Exit::Done);
     }
     let mut source = Source::open(&path)
-        .map_err(|e| yours(e.to_string(), "llmtui runs lists what is here".into()))?;
+        .map_err(|e| Failure::yours(one_line(&e.to_string()), "llmtui runs lists what is here"))?;
     let context = source.model.shape().seq_len;
     let window = args.window.map_or(context, |n| n as usize).min(context);
     let mut scored = Vec::new();
@@ -143,6 +134,47 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Exit::Done)
+}
+
+/// The texts and answers of a file, as the model at `path` reads them.
+fn read(path: &Path, file: &Path, template: &str) -> anyhow::Result<(Renderer, Vec<Labelled>)> {
+    let yours = |what: String, hint: String| Failure::yours(one_line(&what), hint);
+    let child = Child::of_this_program();
+    let tokenizer = tokenizer::load(path, &child)
+        .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it".into()))?;
+    let data = |e: DataError| yours(e.to_string(), e.hint().to_string());
+    let template = Template::choose(template, &tokenizer, &child).map_err(data)?;
+    let renderer = Renderer::new(Arc::new(tokenizer), template, TrainOn::Auto);
+    let documents = match is_text(file) {
+        true => vec![whole(file, &renderer)?],
+        false => rows(file, &renderer).map_err(data)?,
+    };
+    Ok((renderer, documents))
+}
+
+/// The same as whole texts, answers and their prompts together; one text of a .txt file is cut into pieces of `most` tokens.
+pub(super) fn texts(path: &Path, file: &Path, most: usize) -> anyhow::Result<Vec<Text>> {
+    let (renderer, documents) = read(path, file, "auto")?;
+    let piece = |ids: &[u32]| Text {
+        ids: ids.to_vec(),
+        bytes: renderer.tokenizer().decode(&ids[1..]).into_bytes(),
+    };
+    let mut texts = Vec::new();
+    for (_, _, document) in &documents {
+        let size = if is_text(file) {
+            most
+        } else {
+            document.ids.len().max(1)
+        };
+        texts.extend(
+            document
+                .ids
+                .chunks(size)
+                .filter(|ids| ids.len() > 1)
+                .map(piece),
+        );
+    }
+    Ok(texts)
 }
 
 fn is_text(file: &Path) -> bool {

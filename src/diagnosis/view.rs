@@ -130,6 +130,23 @@ impl<'a> View<'a> {
         stats::median(&values).filter(|_| values.len() >= ENOUGH)
     }
 
+    /// The first reading.
+    pub fn opening(&self, id: &str) -> Option<f64> {
+        let series = self.state.series.get(id)?;
+        let (first, _) = series.steps()?;
+        series
+            .columns(first as f64, first as f64 + 1.0, 1)
+            .into_iter()
+            .next()??
+            .mean()
+    }
+
+    /// The median of the newest `n` readings; `None` before there are as many.
+    pub fn typical_of_last(&self, id: &str, n: usize) -> Option<f64> {
+        let values = finite(&self.recent(id));
+        stats::median(&values[values.len().checked_sub(n)?..])
+    }
+
     /// Mean training loss of the steps in `steps`.
     pub fn loss_over(&self, steps: Range<u64>) -> Option<f64> {
         let series = self.state.series.get(metric::LOSS)?;

@@ -170,8 +170,16 @@ impl Launcher {
     /// Starts a process that loads the model of `checkpoint` and answers `Generate`. It ends with the link; terminal
     /// input does not reach it.
     pub fn infer(&self, checkpoint: &Path) -> Result<Link, LaunchError> {
+        self.infer_with(checkpoint, &[])
+    }
+
+    /// The same with adapters on it, the first of which answers.
+    pub fn infer_with(&self, checkpoint: &Path, adapters: &[PathBuf]) -> Result<Link, LaunchError> {
         let mut command = Command::new(&self.program);
         command.arg("engine").arg("--infer").arg(checkpoint);
+        for adapter in adapters {
+            command.arg("--adapter").arg(adapter);
+        }
         command.process_group(0);
         stdio::spawn(command).map_err(|error| LaunchError::Spawn {
             program: self.program.clone(),

@@ -3,6 +3,7 @@
 
 pub mod estimators;
 mod readings;
+pub mod texts;
 
 pub use readings::Readings;
 

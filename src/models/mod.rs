@@ -287,6 +287,32 @@ impl ModelSource {
         })
     }
 
+    /// The folder of the adapter that comes with it.
+    pub fn adapter(&self) -> Option<&Path> {
+        match self {
+            ModelSource::Folder(folder) => {
+                let path = folder.path();
+                path.join(hf::ADAPTER_CONFIG).is_file().then_some(path)
+            }
+            ModelSource::Gguf(_) => None,
+        }
+    }
+
+    /// The model for inference without that adapter.
+    ///
+    /// # Errors
+    /// As [`ModelSource::load_for_inference`].
+    pub fn base_for_inference(&self) -> Result<Model, SourceError> {
+        match self {
+            ModelSource::Folder(folder) => match folder.base() {
+                Some(base) => base.base_for_inference(),
+                None if self.config().is_reward_model() => self.load_for_inference(),
+                None => self.load_base(),
+            },
+            ModelSource::Gguf(_) => self.load_for_inference(),
+        }
+    }
+
     /// The model in f32 without the adapter that may lie beside its weights.
     ///
     /// # Errors

@@ -143,6 +143,7 @@ actions! {
         AddModel "add-model" "beside" "Put another model beside, three at most: same turns, same settings, same seed."
         DropModel "drop-model" "take away" "Take the marked model away."
         NextModel "next-model" "next model" "Mark the next model; in a narrow window, show it."
+        NextAdapter "next-adapter" "adapter" "Answer with the model's next adapter, behind the last one with the base alone."
         Settings "settings" "settings" "Temperature, top-k, top-p, min-p, penalty, seed, length, stop strings, context, system prompt."
         Resend "resend" "resend" "Ask the last turn again; its answers are replaced."
         EditTurn "edit-turn" "edit" "Bring the last turn back to change it and send it again; once more, the turn before."

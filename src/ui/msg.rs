@@ -149,6 +149,7 @@ pub enum Asked {
     Stop,
     Generate,
     CancelAnswer,
+    Adapter,
 }
 
 impl Asked {
@@ -165,6 +166,7 @@ impl Asked {
             Asked::Stop => "stop",
             Asked::Generate => "answer",
             Asked::CancelAnswer => "cancel",
+            Asked::Adapter => "adapter",
         }
     }
 }

@@ -93,6 +93,12 @@ pub enum Command {
         #[serde(default)]
         sampling: Sampling,
     },
+    /// Answer with this adapter from now on, or with none; inference engines only. Answered by `AdapterUsed`.
+    UseAdapter {
+        /// One of `Loaded`'s; none is the base alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
     /// Cancel the `Generate` with that id.
     Cancel {
         target: CommandId,

@@ -167,6 +167,15 @@ pub enum Event {
         /// A note for the user, e.g. about an unusable template.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         notes: Vec<String>,
+        /// Adapters that the base can be asked with, by name; the first is in use.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        adapters: Vec<String>,
+    },
+    /// Answers to come are written with this adapter, or with none.
+    AdapterUsed {
+        command: CommandId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
     },
     /// Download progress of a hub model, in bytes of one file. Comes before `Loaded`, a few times per second.
     Downloading {

@@ -10,11 +10,12 @@ use super::{
     exit::{Exit, Failure},
     model_ref,
 };
+use crate::hf::ADAPTER_CONFIG;
 use crate::link::launch::Launcher;
 use crate::models::Parts;
 use keyboard::Keyboard;
 use std::io::BufRead;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use talk::{Manner, Talk};
 
 /// Chat with a model through its chat template, or complete raw text
@@ -26,6 +27,9 @@ pub struct Args {
     /// A run (its best checkpoint), a checkpoint folder, a Hugging Face folder, a .gguf file or a hub id (org/name)
     #[arg(value_name = "MODEL")]
     pub model: String,
+    /// Answer with this adapter (a folder in PEFT's form, or a run); several can be switched with `/adapter NAME`
+    #[arg(long = "adapter", value_name = "DIR")]
+    pub adapters: Vec<String>,
     /// Send this prompt, print the answer and exit
     #[arg(long, value_name = "P")]
     pub prompt: Option<String>,
@@ -54,7 +58,12 @@ pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
         None => Vec::new(),
     };
     let model = model_ref::find(&args.model, Parts::Everything, cx)?;
-    let mut link = Launcher::this_program(&cx.env)?.infer(&model)?;
+    let adapters = args.adapters.iter().map(|word| match Path::new(word) {
+        path if path.join(ADAPTER_CONFIG).is_file() => Ok(path.to_path_buf()),
+        _ => model_ref::find(word, Parts::Everything, cx),
+    });
+    let adapters = adapters.collect::<anyhow::Result<Vec<_>>>()?;
+    let mut link = Launcher::this_program(&cx.env)?.infer_with(&model, &adapters)?;
     let manner = Manner {
         sampling: args.sampling.sampling(),
         system: args.system.clone(),
@@ -81,7 +90,10 @@ fn converse<W: std::io::Write>(talk: &mut Talk<W>, name: &str, cx: &Context) -> 
         return at_a_terminal(talk, name);
     }
     for line in std::io::stdin().lock().lines() {
-        talk.say(&line.map_err(unreadable)?)?;
+        let line = line.map_err(unreadable)?;
+        if !talk.obeys(&line)? {
+            talk.say(&line)?;
+        }
     }
     Ok(())
 }
@@ -97,7 +109,12 @@ fn at_a_terminal<W: std::io::Write>(talk: &mut Talk<W>, name: &str) -> anyhow::R
     loop {
         super::out::hint(format_args!("> "));
         match keyboard.line() {
-            Some(line) => talk.say_until(&line.map_err(unreadable)?, &mut keyboard)?,
+            Some(line) => {
+                let line = line.map_err(unreadable)?;
+                if !talk.obeys(&line)? {
+                    talk.say_until(&line, &mut keyboard)?;
+                }
+            }
             None => {
                 tell!();
                 return Ok(());

@@ -33,6 +33,8 @@ pub struct Talk<'a, W> {
     converses: bool,
     turns: Vec<Turn>,
     notes: Vec<String>,
+    /// Adapters that the model can be asked with.
+    adapters: Vec<String>,
 }
 
 /// An answer in progress.
@@ -57,14 +59,17 @@ impl<'a, W: Write> Talk<'a, W> {
     /// # Errors
     /// It fails to load, with the reason.
     pub fn begin(link: &'a mut Link, out: W, manner: Manner) -> anyhow::Result<Self> {
-        let (template, mut notes) = loop {
+        let (template, mut notes, adapters) = loop {
             match link.blocking_recv() {
                 Incoming::Event(envelope) => {
                     if let Event::Loaded {
-                        template, notes, ..
+                        template,
+                        notes,
+                        adapters,
+                        ..
                     } = envelope.event
                     {
-                        break (template, notes);
+                        break (template, notes, adapters);
                     }
                 }
                 Incoming::CaughtUp => {}
@@ -82,6 +87,12 @@ impl<'a, W: Write> Talk<'a, W> {
             }
             notes.push("this model has no chat template: it completes text".into());
         }
+        if let Some(first) = adapters.first() {
+            let all = adapters.join(", ");
+            notes.push(format!(
+                "it answers with the adapter {first}; /adapter NAME or /adapter off switches ({all})"
+            ));
+        }
         let system = manner
             .system
             .as_ref()
@@ -90,6 +101,7 @@ impl<'a, W: Write> Talk<'a, W> {
             converses: template.is_some() && !manner.raw,
             turns: system.into_iter().collect(),
             notes: notes.iter().map(|note| one_line(note)).collect(),
+            adapters,
             link,
             out,
             manner,
@@ -104,6 +116,46 @@ impl<'a, W: Write> Talk<'a, W> {
     /// Whether inputs are turns of one conversation.
     pub fn converses(&self) -> bool {
         self.converses
+    }
+
+    /// Obeys a line that is a command: `/adapter NAME`, `/adapter off`, `/adapter`. Says whether it was one.
+    ///
+    /// # Errors
+    /// The model's process is gone.
+    pub fn obeys(&mut self, line: &str) -> anyhow::Result<bool> {
+        let mut words = line.split_whitespace();
+        if self.adapters.is_empty() || words.next() != Some("/adapter") {
+            return Ok(false);
+        }
+        let name = match words.next() {
+            None => {
+                tell!("adapters: {}", one_line(&self.adapters.join(", ")));
+                return Ok(true);
+            }
+            Some("off" | "none") => None,
+            Some(name) => Some(name.to_string()),
+        };
+        let asked = self.link.send(Command::UseAdapter { name })?;
+        loop {
+            match self.link.blocking_recv() {
+                Incoming::Event(envelope) => match envelope.event {
+                    Event::AdapterUsed { command, name } if command == asked => {
+                        match name {
+                            Some(name) => tell!("adapter {}", one_line(&name)),
+                            None => tell!("the base alone"),
+                        }
+                        return Ok(true);
+                    }
+                    Event::Rejected { id, why } if id == asked => {
+                        tell!("{}", sanitize(&why));
+                        return Ok(true);
+                    }
+                    _ => {}
+                },
+                Incoming::CaughtUp => {}
+                Incoming::Closed(why) => return Err(gone(why.as_deref()).into()),
+            }
+        }
     }
 
     /// Sends a turn and streams the answer, followed by a newline. Both are added to the conversation.

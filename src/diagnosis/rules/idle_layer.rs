@@ -21,7 +21,8 @@ const IDLE: f64 = 0.02;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     let below = |values: &[f32], b: usize| {
-        blocks::others(values, b).is_some_and(|others| f64::from(values[b]) < IDLE * others)
+        let all = values.iter().all(|x| *x == 0.0);
+        all || blocks::others(values, b).is_some_and(|others| f64::from(values[b]) < IDLE * others)
     };
     let updates = blocks::lasting(view, metric::UPDATE_BY_LAYER, below);
     let gradients = blocks::lasting(view, metric::GRAD_BY_LAYER, below);

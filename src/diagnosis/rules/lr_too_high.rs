@@ -8,12 +8,13 @@ use crate::base::registry::Entry;
 use crate::base::stats::median;
 use crate::diagnosis::Rule;
 use crate::diagnosis::view::{ENOUGH, Loss, View};
+use crate::run::layers::LayerRow;
 
 pub const RULE: Rule = Rule {
     entry: Entry {
         id: "lr_too_high",
         title: "learning rate",
-        summary: "The loss does not rise or spike while updates exceed 1 % of the weights, gradients grow or every step is clipped.",
+        summary: "The loss does not rise or spike while updates exceed 1 % of the weights, gradients grow or every step is clipped; weights and activations do not grow beyond 6 and 100 times their beginning under such updates.",
         source: "update ratio: Karpathy, CS231n (1e-3; alarm at 1e-2); spikes of 7 standard deviations: OLMo 2, arXiv 2501.00656",
     },
     needs: &[metric::LOSS],
@@ -31,6 +32,12 @@ const SIGMAS: f64 = 7.0;
 const SPIKES: usize = 5;
 /// Losses that a spike is measured against.
 const BEFORE: usize = 10;
+/// Growth of the weights' spread and of the activations since the first look, which together say that steps are far too
+/// long: healthy runs show about 5 and 20 by then.
+const WEIGHTS: f64 = 6.0;
+const ACTIVATIONS: f64 = 100.0;
+/// Looks in a row.
+const LOOKS: usize = 3;
 /// A run as quiet as this share of its loss counts as noisy as that.
 const QUIET: f64 = 1e-3;
 
@@ -38,12 +45,16 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     if lost(view) || view.state.step <= view.warmup() {
         return None;
     }
-    let mut signals = vec![unrest(view, view.loss()?)?];
-    signals.extend(
-        updates(view)
-            .or_else(|| gradients(view))
-            .or_else(|| clipping(view)),
-    );
+    let mut signals: Vec<Signal> = unrest(view, view.loss()?).into_iter().collect();
+    if signals.is_empty() {
+        signals = overgrown(view)?;
+    } else {
+        signals.extend(
+            updates(view)
+                .or_else(|| gradients(view))
+                .or_else(|| clipping(view)),
+        );
+    }
     (signals.len() > 1).then(|| {
         Finding::warn(
             signals,
@@ -77,6 +88,45 @@ fn unrest(view: &View<'_>, loss: &Loss) -> Option<Signal> {
         let text = format!("{spikes} spikes of the loss in {} steps", losses.len());
         Signal::of(metric::LOSS, spikes as f64, text).at(view.state.step)
     })
+}
+
+/// Without unrest: large updates have blown up weights and activations, and learning is slower than it could be.
+fn overgrown(view: &View<'_>) -> Option<Vec<Signal>> {
+    let growth = |id: &str| {
+        let rows = view.state.layers.get(id)?.rows();
+        let middle =
+            |row: &LayerRow| median(&row.values.iter().map(|x| f64::from(*x)).collect::<Vec<_>>());
+        let first = middle(rows.first()?).filter(|x| *x > 0.0)?;
+        // The least of three looks.
+        let newest = rows
+            .get(rows.len().checked_sub(LOOKS)?..)?
+            .iter()
+            .filter_map(middle);
+        Some(newest.reduce(f64::min)? / first)
+    };
+    let young = view.state.step < view.patience();
+    if young || !view.from_scratch() {
+        return None;
+    }
+    let update = updates(view)?;
+    let weights = growth(metric::WEIGHT_STD).filter(|times| *times > WEIGHTS)?;
+    let activations = growth(metric::ACT_RMS).filter(|times| *times > ACTIVATIONS)?;
+    Some(vec![
+        update.at(view.state.step),
+        Signal::of(
+            metric::ACT_RMS,
+            activations,
+            format!(
+                "activations are {} times what they began at",
+                human::short(activations)
+            ),
+        ),
+        Signal::of(
+            metric::WEIGHT_STD,
+            weights,
+            format!("the spread of the weights {} times", human::short(weights)),
+        ),
+    ])
 }
 
 fn updates(view: &View<'_>) -> Option<Signal> {

@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
     entry: Entry {
         id: "lr_too_low",
         title: "small steps",
-        summary: "100 steps after the warm-up, weights that began at random change by 1e-4 and more a step, or the loss is below 0.75 ln V.",
+        summary: "100 steps after the warm-up, weights that began at random change by 1e-4 and more a step, or the loss is below 0.75 ln V; 200 steps after it, they change by 2e-3 and more, or the loss is 10 % below ln V, or does not fall in a steady line.",
         source: "Karpathy, CS231n: about 1e-3, low below 1e-4; frequencies of single tokens leave about 0.7 ln V",
     },
     needs: &[metric::LOSS, metric::UPDATE_RATIO],
@@ -19,6 +19,12 @@ pub const RULE: Rule = Rule {
 };
 
 const SMALL: f64 = 1e-4;
+/// Below this, steps are small for a loss that falls in a straight line.
+const SMALLISH: f64 = 2e-3;
+/// By then, this many steps after the warm-up, a model knows at least how frequent each token is.
+const KNOWN: u64 = 200;
+/// And stands at least so far below guessing.
+const SHARE: f64 = 0.1;
 
 fn judge(view: &View<'_>) -> Option<Finding> {
     if super::lost(view) || !view.from_scratch() || view.state.step < view.patience() {
@@ -26,9 +32,10 @@ fn judge(view: &View<'_>) -> Option<Finding> {
     }
     let (loss, ratio) = (view.loss()?.now, view.typical(metric::UPDATE_RATIO)?);
     let guessing = view.guessing()?;
-    (ratio < SMALL && loss > FREQUENCIES * guessing).then(|| {
+    let slow = slope(view, loss, guessing).filter(|_| ratio < SMALLISH);
+    (ratio < SMALL && loss > FREQUENCIES * guessing || slow.is_some()).then(|| {
         let step = view.state.step;
-        let signals = vec![
+        let mut signals = vec![
             Signal::of(
                 metric::UPDATE_RATIO,
                 ratio,
@@ -46,10 +53,31 @@ fn judge(view: &View<'_>) -> Option<Finding> {
             )
             .at(step),
         ];
+        signals.extend(slow);
         Finding::warn(
             signals,
             "the learning rate is too low",
             super::not_learning::raise_lr(view),
         )
     })
+}
+
+/// The pace where the loss falls steadily and too slowly: what all weights learn within a few hundred steps is far away.
+fn slope(view: &View<'_>, now: f64, guessing: f64) -> Option<Signal> {
+    let loss = view.loss()?;
+    if view.state.step < view.warmup() + KNOWN
+        || now < guessing * (1.0 - SHARE)
+        || loss.trend.z() > -2.0
+    {
+        return None;
+    }
+    let gained = loss.start - now;
+    let per_100 = 100.0 * gained / view.state.step as f64;
+    let rest = (now - FREQUENCIES * guessing) / (gained / view.state.step as f64).max(1e-12);
+    let text = format!(
+        "it falls by {} in 100 steps: at that pace {} more to what token frequencies alone give",
+        human::number(per_100),
+        human::short(rest)
+    );
+    Some(Signal::of(metric::LOSS, per_100, text))
 }

@@ -7,25 +7,35 @@ mod clip_tight;
 mod constant_reward;
 mod data_wait;
 mod dead_layer;
+mod displacement;
 mod diverged;
 mod entropy_collapse;
 mod events;
 mod gradient_spike;
 mod idle_layer;
+mod initial_loss;
 mod leak;
 mod lr_too_high;
 mod lr_too_low;
+mod memory_growth;
 mod noise_limited;
 mod not_learning;
+mod odd_batches;
 mod overfitting;
+mod preference_start;
 mod preflight;
 mod rescued;
 mod reward_hacking;
 mod same_data;
 mod same_rewards;
+mod slower;
 mod sorted_data;
+mod sudden_drop;
+mod swapped_pairs;
+mod train_above_val;
 mod train_loss;
 mod warnings;
+mod weight_decay;
 
 use super::Rule;
 pub(super) use train_loss::direction;
@@ -52,6 +62,15 @@ pub(super) mod metric {
     pub const GRAD_BY_LAYER: &str = "grad_norm/layer";
     pub const UPDATE_BY_LAYER: &str = "update_ratio/layer";
     pub const ATTENTION_ENTROPY: &str = "attn_entropy/layer";
+    pub const WEIGHT_STD: &str = "weight_std/layer";
+    pub const ACT_RMS: &str = "act_rms/layer";
+    pub const MARGINS: &str = "rewards/margins";
+    pub const CHOSEN: &str = "rewards/chosen";
+    pub const ACCURACIES: &str = "rewards/accuracies";
+    pub const VAL_ACCURACIES: &str = "val/rewards/accuracies";
+    pub const SPEED: &str = "tok_per_sec";
+    pub const STEP_MS: &str = "step_ms";
+    pub const RSS: &str = "host/rss_bytes";
     pub const ATTENTION_LARGEST: &str = "attn_logit_max/layer";
 }
 
@@ -78,6 +97,15 @@ pub(super) const READ: &[&str] = &[
     metric::UPDATE_BY_LAYER,
     metric::ATTENTION_ENTROPY,
     metric::ATTENTION_LARGEST,
+    metric::WEIGHT_STD,
+    metric::ACT_RMS,
+    metric::MARGINS,
+    metric::CHOSEN,
+    metric::ACCURACIES,
+    metric::VAL_ACCURACIES,
+    metric::SPEED,
+    metric::STEP_MS,
+    metric::RSS,
 ];
 
 macro_rules! rules {
@@ -86,9 +114,10 @@ macro_rules! rules {
 
 /// Every rule.
 pub const RULES: &[Rule] = rules! {
-    preflight diverged not_learning train_loss overfitting lr_too_high lr_too_low gradient_spike clip_tight leak same_data
-    sorted_data dead_layer idle_layer attention_collapse noise_limited constant_reward
-    reward_hacking same_rewards entropy_collapse answer_length rescued data_wait warnings events
+    preflight diverged not_learning train_loss initial_loss sudden_drop overfitting train_above_val lr_too_high
+    lr_too_low gradient_spike odd_batches weight_decay clip_tight leak same_data sorted_data dead_layer idle_layer
+    attention_collapse noise_limited preference_start displacement swapped_pairs constant_reward reward_hacking
+    same_rewards entropy_collapse answer_length rescued data_wait slower memory_growth warnings events
 };
 
 /// Whether another rule has already said that the run is lost, and `train_loss` and its like have nothing to add.

@@ -1,5 +1,6 @@
 //! A model with its tokenizer and its template, out of a checkpoint folder, a Hugging Face folder or a GGUF file.
 
+use super::adapters::Adapters;
 use super::opening;
 use super::stops::StopWatch;
 use super::{Continued, Piece, Reading, Step, TextModel};
@@ -10,7 +11,7 @@ use crate::data::chat::{GenerationPrompt, Template};
 use crate::data::tokenizer::{self, TextStream, Tokenizer};
 use crate::data::{DataError, Message};
 use crate::engine::checkpoint::{Fault, Manifest};
-use crate::hf;
+use crate::hf::{self, AdapterError};
 use crate::models::{ModelSource, SourceError};
 use crate::nn::Model;
 use crate::nn::generate::{self, Continuing, Finish, Kept, WhenFull, generate_on};
@@ -37,6 +38,8 @@ pub enum LoadError {
     },
     #[error("the checkpoint is damaged: {0}")]
     Damaged(#[from] Fault),
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
 }
 
 impl LoadError {
@@ -55,6 +58,9 @@ impl LoadError {
                 "put the tokenizer files of this model beside it".into()
             }
             LoadError::Damaged(_) => Fault::HINT.into(),
+            LoadError::Adapter(_) => {
+                "name folders with adapter_config.json whose base is this model; llmtui merge makes one model of both".into()
+            }
         }
     }
 }
@@ -75,6 +81,7 @@ pub struct HeldModel {
     quantised: Option<String>,
     /// What the user should know.
     notes: Vec<String>,
+    adapters: Adapters,
 }
 
 impl HeldModel {
@@ -84,9 +91,19 @@ impl HeldModel {
     /// # Errors
     /// What is missing or wrong, with its file.
     pub fn load(path: &Path) -> Result<HeldModel, LoadError> {
-        Manifest::verify_if_any(path)?;
+        HeldModel::load_with(path, &[])
+    }
+
+    /// The same with adapters, the first of which answers; the model's own comes behind them.
+    ///
+    /// # Errors
+    /// As [`HeldModel::load`]; an adapter of another model.
+    pub fn load_with(path: &Path, adapters: &[PathBuf]) -> Result<HeldModel, LoadError> {
+        for folder in std::iter::once(path).chain(adapters.iter().map(PathBuf::as_path)) {
+            Manifest::verify_if_any(folder)?;
+        }
         let source = ModelSource::open(path)?;
-        let model = source.load_for_inference()?;
+        let (model, adapters) = Adapters::over::<LoadError>(&source, adapters)?;
         let child = Child::of_this_program();
         let place = source.tokenizer_path();
         let tokenizer = tokenizer::load(place, &child).map_err(|why| LoadError::Tokenizer {
@@ -115,6 +132,7 @@ impl HeldModel {
             tokenizer,
             model,
             kept: Kept::default(),
+            adapters,
         })
     }
 
@@ -130,6 +148,7 @@ impl HeldModel {
             quantised: self.quantised.clone(),
             seconds,
             notes: self.notes.clone(),
+            adapters: self.adapters.names(),
         }
     }
 
@@ -215,6 +234,13 @@ impl TextModel for HeldModel {
                 self.of_turns(messages, Some(&tools))
             }
         }
+    }
+
+    fn use_adapter(&mut self, name: Option<&str>) -> Result<(), String> {
+        self.adapters.switch(&mut self.model, name)?;
+        // What was read was read with other weights.
+        self.kept = Kept::default();
+        Ok(())
     }
 
     fn go_on(

@@ -1,6 +1,7 @@
 //! Inference is an engine too: it holds one model and answers `Generate` with `Token` events, one prompt after the other.
 //! Where lines come from and go to is the link's business.
 
+mod adapters;
 mod held;
 mod opening;
 mod stops;
@@ -78,6 +79,16 @@ pub trait TextModel {
         sampling: &Sampling,
         hear: &mut dyn FnMut(Step) -> ControlFlow<()>,
     ) -> Result<Continued, String>;
+
+    /// Answers with the adapter of this name from now on, or with none. The error is a sentence for the user.
+    fn use_adapter(&mut self, name: Option<&str>) -> Result<(), String> {
+        match name {
+            None => Ok(()),
+            Some(_) => Err(
+                "this model has no adapters: llmtui chat MODEL --adapter DIR brings some".into(),
+            ),
+        }
+    }
 }
 
 /// Answers until the inbox closes or the viewer detaches.
@@ -94,8 +105,14 @@ pub fn serve(
         waiting: VecDeque::new(),
         open: true,
     };
-    while let Some(asked) = desk.next() {
-        desk.answer(model, asked);
+    while let Some(waiting) = desk.next() {
+        match waiting {
+            Waiting::Prompt(asked) => desk.answer(model, asked),
+            Waiting::Adapter(id, name) => match model.use_adapter(name.as_deref()) {
+                Ok(()) => (desk.emit)(Event::AdapterUsed { command: id, name }),
+                Err(why) => desk.reject(id, why),
+            },
+        }
     }
 }
 
@@ -105,6 +122,22 @@ struct Asked {
     id: CommandId,
     prompt: Prompt,
     sampling: Sampling,
+}
+
+/// What waits for the answer before it.
+#[derive(Debug)]
+enum Waiting {
+    Prompt(Asked),
+    Adapter(CommandId, Option<String>),
+}
+
+impl Waiting {
+    fn id(&self) -> CommandId {
+        match self {
+            Waiting::Prompt(asked) => asked.id,
+            Waiting::Adapter(id, _) => *id,
+        }
+    }
 }
 
 /// What is reported at the end of an answer.
@@ -121,13 +154,13 @@ struct Desk<'a> {
     inbox: &'a Receiver<Heard>,
     emit: &'a mut dyn FnMut(Event),
     clock: &'a dyn Clock,
-    waiting: VecDeque<Asked>,
+    waiting: VecDeque<Waiting>,
     open: bool,
 }
 
 impl Desk<'_> {
     /// The next prompt; waits for one. `None` when nobody will ask any more.
-    fn next(&mut self) -> Option<Asked> {
+    fn next(&mut self) -> Option<Waiting> {
         while self.open && self.waiting.is_empty() {
             match self.inbox.recv() {
                 Ok(heard) => {
@@ -212,6 +245,13 @@ impl Desk<'_> {
         };
         match command {
             Command::Generate { prompt, sampling } => self.accept_prompt(id, prompt, sampling),
+            Command::UseAdapter { .. } if self.waiting.len() >= WAITING => {
+                self.reject(id, format!("the engine is busy: {WAITING} prompts wait"));
+            }
+            Command::UseAdapter { name } => {
+                (self.emit)(Event::Accepted { id });
+                self.waiting.push_back(Waiting::Adapter(id, name));
+            }
             Command::Cancel { target } if Some(target) == current => {
                 (self.emit)(Event::Accepted { id });
                 return ControlFlow::Break(());
@@ -239,15 +279,15 @@ impl Desk<'_> {
             return self.reject(id, format!("the engine is busy: {WAITING} prompts wait"));
         }
         (self.emit)(Event::Accepted { id });
-        self.waiting.push_back(Asked {
+        self.waiting.push_back(Waiting::Prompt(Asked {
             id,
             prompt,
             sampling,
-        });
+        }));
     }
 
     fn cancel_waiting(&mut self, id: CommandId, target: CommandId) {
-        let Some(place) = self.waiting.iter().position(|p| p.id == target) else {
+        let Some(place) = self.waiting.iter().position(|p| p.id() == target) else {
             return self.reject(id, format!("no answer {target} is being written"));
         };
         self.waiting.remove(place);

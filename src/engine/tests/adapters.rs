@@ -293,3 +293,68 @@ fn adapters_are_merged_into_their_base_and_nothing_else() {
     let packed = said(&path, &[(one.path(), 1.0)]);
     assert!(packed.contains("--dequantize"), "{packed}");
 }
+
+#[test]
+fn several_adapters_are_switched_on_one_quantised_base() {
+    use crate::base::sampling::Sampling;
+    use crate::engine::infer::{HeldModel, Step, TextModel};
+    use crate::wire::Prompt;
+    use std::ops::ControlFlow;
+    let dir = tempfile::tempdir().unwrap();
+    let (_, words) = packed(dir.path());
+    let run = |more: &[&str]| {
+        let words = [words_of(&words), vec!["max_steps=6"], more.to_vec()].concat();
+        let run = Run::new(&words);
+        assert_eq!(finished(&run.go()).0, Outcome::Completed);
+        run
+    };
+    let (one, two) = (
+        run(&[]),
+        run(&["seed=9", "adapter.lora.dora=true", "adapter.lora.rank=2"]),
+    );
+    let mut held = HeldModel::load_with(&one.checkpoint(6), &[two.checkpoint(6)]).unwrap();
+    let Event::Loaded {
+        adapters,
+        quantised,
+        ..
+    } = held.about(0.0)
+    else {
+        panic!("no model was loaded");
+    };
+    assert_eq!(adapters.len(), 2, "{adapters:?}");
+    assert!(quantised.unwrap().contains("Q8_0"));
+    let reading = held.read(&Prompt::Text("ROMEO: what".into())).unwrap();
+    let greedy = Sampling {
+        temperature: 0.0,
+        max_new_tokens: 4,
+        ..Sampling::default()
+    };
+    let answer = |held: &mut HeldModel| {
+        let mut heard = Vec::new();
+        let mut hear = |step: Step| {
+            if let Step::Wrote(piece) = step {
+                heard.push(piece.logprob.to_bits());
+            }
+            ControlFlow::Continue(())
+        };
+        held.go_on(&reading, &greedy, &mut hear).unwrap();
+        heard
+    };
+    let first = answer(&mut held);
+    held.use_adapter(Some(&adapters[1])).unwrap();
+    let second = answer(&mut held);
+    held.use_adapter(None).unwrap();
+    let base = answer(&mut held);
+    assert!(first != second && second != base && first != base);
+    held.use_adapter(Some(&adapters[0])).unwrap();
+    assert_eq!(answer(&mut held), first);
+    // What is not there changes nothing.
+    let unknown = held.use_adapter(Some("nobody")).unwrap_err();
+    assert!(unknown.contains(&adapters[1]), "{unknown}");
+    assert_eq!(answer(&mut held), first);
+    // What is named comes before the model's own, and alone says the same.
+    for (run, beside) in [(&two, &first), (&one, &second)] {
+        let mut alone = HeldModel::load(&run.checkpoint(6)).unwrap();
+        assert_eq!(&answer(&mut alone), beside);
+    }
+}

@@ -109,6 +109,20 @@ impl Peft {
         }
     }
 
+    /// Whether it can stand beside a model's weights and be taken away again.
+    ///
+    /// # Errors
+    /// It belongs to another model, or brings tables of its own, which replace the model's.
+    pub fn stands_beside(&self, model: &Model) -> Result<(), HfError> {
+        self.config(model.config())?;
+        match self.changes(model.params().base())?.whole.is_empty() {
+            true => Ok(()),
+            false => Err(self.wrong(
+                "it brings tables of its own (modules_to_save), so it cannot be switched: llmtui merge makes a model of it".into(),
+            )),
+        }
+    }
+
     /// Whether every matrix that it changes is there, in its shape.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ pub mod alpha;
 pub mod collapse;
 pub mod dispersion;
 pub mod entropy;
+pub mod memory;
 pub mod noise;
 pub mod outlier;
 pub mod spectrum;

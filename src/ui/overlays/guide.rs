@@ -80,8 +80,14 @@ impl GuideSheet {
     fn contents(&self, theme: &Theme) -> Vec<Line<'static>> {
         let rows = self.entries.iter().enumerate().map(|(at, entry)| {
             let meaning = if at == self.selected { Meaning::Cursor } else { Meaning::Text };
-            let mark = if entry.raised { "! " } else { "  " };
+            let here = match (at == self.selected, theme.ascii) {
+                (true, false) => "▸ ",
+                (true, true) => "> ",
+                (false, _) => "  ",
+            };
+            let mark = if entry.raised { "! " } else { "" };
             Line::from(vec![
+                Span::styled(here, theme.style(meaning)),
                 Span::styled(mark, theme.style(Meaning::Warn)),
                 Span::styled(entry.title, theme.style(meaning)),
             ])

@@ -7,6 +7,7 @@ use crate::base::stats::Ema;
 use crate::run::series::{Bucket, Series};
 use crate::run::state::{Mark, MarkKind};
 use crate::ui::theme::{Meaning, Theme};
+use crate::wire::Band;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -63,6 +64,8 @@ pub struct LineChart<'a> {
     /// The value axis of the last frame: it stays while it still suits the data, so that the picture stands still.
     pub held: Option<Axis>,
     pub steps: StepAxis,
+    /// Where values are expected: its edges are dotted lines behind the data, where the axis reaches them.
+    pub band: Option<Band>,
 }
 
 /// Where a chart was drawn: turns columns of the screen into steps.
@@ -180,6 +183,7 @@ impl LineChart<'_> {
         }
         self.draw_marks(buffer, &parts, plot, theme);
         if let Some(axis) = &axis {
+            self.draw_band(buffer, plot, axis, theme);
             self.draw_data(buffer, plot, axis, &columns, theme);
         }
         draw_oddities(buffer, plot, axis.as_ref(), &columns, theme);
@@ -277,6 +281,27 @@ impl LineChart<'_> {
             (true, Scale::Linear) => Axis::of_bytes(low, high, intervals),
             _ => Axis::snapped(low, high, intervals, self.scale),
         })
+    }
+
+    fn draw_band(&self, buffer: &mut Buffer, plot: Plot, axis: &Axis, theme: &Theme) {
+        let edges = self
+            .band
+            .iter()
+            .flat_map(|band| [band.low, band.high])
+            .flatten();
+        let dot = if theme.ascii { "." } else { "┈" };
+        for edge in edges.filter(|edge| (0.0..=1.0).contains(&axis.place(*edge))) {
+            let row = dot_row(axis, edge, plot.area.height) / DOWN;
+            for x in plot.area.x..plot.area.right() {
+                buffer.set_stringn(
+                    x,
+                    plot.area.y + row as u16,
+                    dot,
+                    1,
+                    theme.style(Meaning::Muted),
+                );
+            }
+        }
     }
 
     fn draw_data(

@@ -30,6 +30,7 @@ fn talked(
         quantised: None,
         seconds: 0.1,
         notes: Vec::new(),
+        adapters: Vec::new(),
     };
     let engine = std::thread::spawn(move || {
         let say = |event| {

@@ -320,6 +320,7 @@ fn loaded(template: Option<&str>) -> Incoming {
         quantised: template.map(|_| "Q4_1".into()),
         seconds: 0.4,
         notes: Vec::new(),
+        adapters: Vec::new(),
     })
 }
 

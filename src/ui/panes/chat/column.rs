@@ -267,6 +267,13 @@ impl Column {
                 }
                 return;
             }
+            Event::AdapterUsed { name, .. } => {
+                if let Some(about) = &mut self.about {
+                    let at = |name: &String| about.adapters.iter().position(|own| own == name);
+                    about.adapter = name.as_ref().and_then(at);
+                }
+                return;
+            }
             Event::Finished { message, .. } => {
                 let why = match message.is_empty() {
                     true => "the engine ended",

@@ -62,6 +62,9 @@ pub struct About {
     pub template: Option<String>,
     pub quantised: Option<String>,
     pub notes: Vec<String>,
+    /// Adapters that it can be asked with, and which of them answers.
+    pub adapters: Vec<String>,
+    pub adapter: Option<usize>,
 }
 
 impl About {
@@ -73,6 +76,7 @@ impl About {
             template,
             quantised,
             notes,
+            adapters,
             ..
         } = event
         else {
@@ -85,7 +89,15 @@ impl About {
             template: template.clone(),
             quantised: quantised.clone(),
             notes: notes.clone(),
+            adapters: adapters.clone(),
+            adapter: (!adapters.is_empty()).then_some(0),
         })
+    }
+
+    /// The adapter behind the one that answers; behind the last, none.
+    pub fn next_adapter(&self) -> Option<&str> {
+        let next = self.adapter.map_or(0, |at| at + 1);
+        self.adapters.get(next).map(String::as_str)
     }
 
     pub fn converses(&self) -> bool {
@@ -104,6 +116,13 @@ impl About {
             human::short(self.n_params as f64),
         ];
         words.extend(self.quantised.as_deref().map(one_line));
+        if !self.adapters.is_empty() {
+            let name = self.adapter.and_then(|at| self.adapters.get(at));
+            words.push(match name {
+                Some(name) => format!("adapter {}", one_line(name)),
+                None => "no adapter".into(),
+            });
+        }
         words.push(format!("context {}", human::grouped(self.context)));
         words.join(&format!(" {dot} "))
     }

@@ -1,6 +1,6 @@
 //! The chat among the panes: what its keys ask for, which models it offers, and what its engines bring.
 
-use super::{ChatModel, ChatPane, MAX_COLUMNS, Picking, Sent, Settings, sampling_form};
+use super::{ChatModel, ChatPane, Column, MAX_COLUMNS, Picking, Sent, Settings, sampling_form};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::link::Incoming;
@@ -13,7 +13,7 @@ use crate::ui::overlays::{Choice, Item, Picker, Prompt};
 use crate::ui::panes::{Pane, PaneContext, PaneEntry, SPIN};
 use crate::ui::request::{Answer, Hints, Request, Topic, titles};
 use crate::ui::store::{Store, short_run};
-use crate::wire::Event;
+use crate::wire::{Command, Event};
 use crossterm::event::{
     KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
@@ -52,6 +52,20 @@ impl ChatPane {
             }
         }
         send(Asked::CancelAnswer, self.stop())
+    }
+
+    fn switch_adapter(&mut self) -> Vec<Request> {
+        let about = |c: &Column| Some((c.slot()?, c.about.clone()?));
+        let Some((slot, about)) = self.focused().and_then(about) else {
+            return vec![info("no model is loaded yet")];
+        };
+        if about.adapters.is_empty() {
+            return vec![info(
+                "this model has no adapter beside it: a checkpoint of a run with adapters does, or llmtui chat MODEL --adapter DIR",
+            )];
+        }
+        let name = about.next_adapter().map(String::from);
+        send(Asked::Adapter, vec![(slot, Command::UseAdapter { name })])
     }
 
     fn recall_or_move(&mut self, action: Action) {
@@ -260,6 +274,10 @@ impl Pane for ChatPane {
         if self.columns().len() > 1 {
             own.extend(titles(&[A::NextModel]));
         }
+        let about = self.focused().and_then(|c| c.about.as_ref());
+        if about.is_some_and(|about| !about.adapters.is_empty()) {
+            own.extend(titles(&[A::NextAdapter]));
+        }
         own.extend(titles(&[
             A::Checkpoints,
             A::AddModel,
@@ -312,6 +330,7 @@ impl Pane for ChatPane {
             Action::AddModel => return self.pick(Picking::Add, context),
             Action::DropModel => return self.drop_focused().map(detach).into_iter().collect(),
             Action::NextModel => self.focus_next(),
+            Action::NextAdapter => return self.switch_adapter(),
             Action::Settings => {
                 let form = sampling_form(&self.sampling, self.system());
                 return vec![Request::Open(Box::new(form))];

@@ -27,6 +27,7 @@ fn loaded(template: Option<&str>) -> Event {
         quantised: None,
         seconds: 0.1,
         notes: Vec::new(),
+        adapters: Vec::new(),
     }
 }
 
@@ -396,4 +397,30 @@ fn a_download_is_told_and_can_be_stopped() {
     chat.apply(Slot(1), &event(2 << 20), UnixMillis(20));
     chat.lost(Slot(1), "killed");
     assert!(matches!(&chat.columns()[0].engine, Engine::Failed(why) if why.contains("stopped")));
+}
+
+#[test]
+fn adapters_are_answered_with_in_turn_and_then_the_base_alone() {
+    let mut event = loaded(Some("chatml"));
+    if let Event::Loaded { adapters, .. } = &mut event {
+        *adapters = vec!["sft".into(), "dpo".into()];
+    }
+    let mut column = ready(&[Some("chatml")]).columns()[0].clone();
+    column.apply(&event, UnixMillis(0));
+    let mut used = |name: Option<&str>| {
+        let event = Event::AdapterUsed {
+            command: 3,
+            name: name.map(String::from),
+        };
+        column.apply(&event, UnixMillis(0));
+        let about = column.about.clone().unwrap();
+        (about.words("·"), about.next_adapter().map(String::from))
+    };
+    let (words, next) = used(Some("sft"));
+    assert!(words.contains("adapter sft"), "{words}");
+    assert_eq!(next.as_deref(), Some("dpo"));
+    assert_eq!(used(Some("dpo")).1, None);
+    let (words, next) = used(None);
+    assert!(words.contains("no adapter"), "{words}");
+    assert_eq!(next.as_deref(), Some("sft"));
 }

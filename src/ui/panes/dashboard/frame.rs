@@ -178,6 +178,8 @@ impl Dashboard {
         // Only a picture that grows has to stand still.
         let held = self.held(index, outline, canvas.range);
         let held = held.filter(|_| state.running());
+        let declared = state.metrics.iter().find(|metric| metric.id == chart.id);
+        let band = declared.and_then(|metric| metric.band);
         let chart = LineChart {
             lines,
             marks: &canvas.marks,
@@ -194,6 +196,7 @@ impl Dashboard {
             settled: state.running() && state.phase == Some(Phase::Training),
             held,
             steps: StepAxis::Shown,
+            band,
         };
         let plot = chart.draw(buffer, inner, canvas.theme);
         self.shown.push(Shown {

@@ -171,7 +171,7 @@ fn chart(
         cursor: None,
         settled: false,
         held: None,
-        steps: StepAxis::Hidden,
+        steps: StepAxis::Hidden, band: None,
     }
     .draw(buffer, area, theme);
     if !timed {

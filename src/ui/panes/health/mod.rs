@@ -262,7 +262,7 @@ fn chart(buffer: &mut Buffer, area: Rect, state: &RunState, info: &MetricInfo, t
         cursor: None,
         settled: false,
         held: None,
-        steps: StepAxis::Shown,
+        steps: StepAxis::Shown, band: info.band,
     };
     chart.draw(buffer, area, theme);
 }

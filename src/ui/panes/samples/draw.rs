@@ -241,7 +241,7 @@ pub fn curve(
         cursor: None,
         settled: false,
         held: None,
-        steps: StepAxis::Shown,
+        steps: StepAxis::Shown, band: None,
     };
     let plot = chart.draw(buffer, inside(outline), theme);
     for (mark, step) in flags {

@@ -28,6 +28,7 @@ fn chart<'a>(series: &'a Series, look: Look, marks: &'a [&'a Mark]) -> LineChart
         settled: false,
         held: None,
         steps: StepAxis::Shown,
+        band: None,
     }
 }
 
@@ -229,4 +230,30 @@ fn odd_areas_and_empty_series_are_quiet() {
             picture(&chart(series, Look::Joined, &[]), w, h, false);
         }
     }
+}
+
+#[test]
+fn a_band_is_dotted_where_the_axis_reaches_it() {
+    let s = series((0..=100).map(|i| (i, 1.0 + i as f64 * 0.01)));
+    let mut chart = chart(&s, Look::Line, &[]);
+    let dotted = |chart: &LineChart, dot: &str, ascii| {
+        let (text, _) = picture(chart, 40, 12, ascii);
+        text.lines()
+            .filter(|row| row.matches(dot).count() > 10)
+            .count()
+    };
+    assert_eq!(dotted(&chart, "┈", false), 0);
+    let band = |low, high| {
+        Some(Band {
+            low,
+            high,
+            ..Band::default()
+        })
+    };
+    chart.band = band(None, Some(1.5));
+    assert_eq!(dotted(&chart, "┈", false), 1);
+    chart.band = band(Some(1.1), Some(1.9));
+    assert_eq!(dotted(&chart, "..", true), 2);
+    chart.band = band(Some(0.1), Some(9.0));
+    assert_eq!(dotted(&chart, "┈", false), 0, "out of sight");
 }

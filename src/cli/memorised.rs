@@ -1,0 +1,187 @@
+//! `llmtui memorised`: whether a model knows texts by heart, or was trained on a set.
+
+use super::exit::{Exit, Failure};
+use super::{Context, model_ref, score};
+use crate::base::stats::median;
+use crate::base::text::one_line;
+use crate::engine::export::Source;
+use crate::engine::memorised::{Known, Text, auc, codec, memorised};
+use crate::models::Parts;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Measure whether texts were memorised or a set was trained on: CoDeC, zlib ratio, Min-K %
+///
+/// Definitions, bands and sources: docs/metrics.md. Give texts of the same kind that the model cannot have seen as --control:
+/// zlib ratio and Min-K % only speak beside them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  llmtui memorised runs/…/checkpoints/step-001000 train.txt --control held-out.txt
+  llmtui memorised Qwen/Qwen2.5-0.5B benchmark.jsonl --json")]
+pub struct Args {
+    /// A checkpoint folder, a run (its best checkpoint), a Hugging Face model folder, a GGUF file or a hub id
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// Texts: a .txt file (cut into pieces), or rows in any format that training reads
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Texts of the same kind that were held out
+    #[arg(long, value_name = "FILE")]
+    pub control: Option<PathBuf>,
+    /// At most so many texts of each file, evenly spread
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(2..=100_000))]
+    pub texts: u64,
+    /// Draws the text that stands before another
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What was found of a file.
+struct Set {
+    known: Vec<Known>,
+    codec: Option<(f64, f64)>,
+    zlib: Vec<f64>,
+    min_k: Vec<f64>,
+}
+
+pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
+    let path = model_ref::find(&args.model, Parts::Everything, cx)?;
+    let mut source = Source::open(&path)
+        .map_err(|e| Failure::yours(one_line(&e.to_string()), "llmtui runs lists what is here"))?;
+    let mut measure = |file: &Path| -> anyhow::Result<Set> {
+        // Long enough for zlib, whatever the tokens are.
+        let most = (source.model.shape().seq_len / 2).max(1024);
+        let texts = spread(score::texts(&path, file, most)?, args.texts as usize);
+        if texts.len() < 2 {
+            let what = format!("{}: two texts are needed at least", file.display());
+            return Err(Failure::yours(
+                what,
+                "a .txt file is cut into pieces of 1,024 tokens or half the model's context; rows count one each",
+            )
+            .into());
+        }
+        let known = memorised(&mut source.model, &texts, args.seed)?;
+        Ok(Set {
+            codec: codec(&known.iter().filter_map(|k| k.change).collect::<Vec<_>>()),
+            zlib: known.iter().filter_map(|k| k.zlib).collect(),
+            min_k: known.iter().map(|k| k.min_k).collect(),
+            known,
+        })
+    };
+    let set = measure(&args.file)?;
+    let control = args.control.as_deref().map(&mut measure).transpose()?;
+    let text = match args.json {
+        true => format!(
+            "{}\n",
+            super::out::json(&value(args, &set, control.as_ref()))?
+        ),
+        false => table(&set, control.as_ref()),
+    };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(Exit::Done)
+}
+
+/// At most `n` of them, evenly spread.
+fn spread(texts: Vec<Text>, n: usize) -> Vec<Text> {
+    let all = texts.len();
+    let keep = |at: usize| all <= n || (at * n / all) != ((at + 1) * n / all);
+    texts
+        .into_iter()
+        .enumerate()
+        .filter(|(at, _)| keep(*at))
+        .map(|(_, text)| text)
+        .collect()
+}
+
+/// How well zlib ratio and Min-K % tell the set from the control: (zlib, min_k).
+fn separation(set: &Set, control: Option<&Set>) -> (Option<f64>, Option<f64>) {
+    let Some(control) = control else {
+        return (None, None);
+    };
+    // Known texts have the lower ratio and the higher least probabilities.
+    (
+        auc(&set.zlib, &control.zlib),
+        auc(&control.min_k, &set.min_k),
+    )
+}
+
+fn value(args: &Args, set: &Set, control: Option<&Set>) -> serde_json::Value {
+    let (zlib_auc, min_k_auc) = separation(set, control);
+    let of = |set: &Set| {
+        json!({
+            "texts": set.known.len(),
+            "mean_logp": median(&set.known.iter().map(|k| k.mean).collect::<Vec<_>>()),
+            "codec": {"estimator": "codec", "value": set.codec.map(|c| c.0), "stderr": set.codec.map(|c| c.1)},
+            "zlib_ratio": {"estimator": "bits_ratio", "value": median(&set.zlib), "texts": set.zlib.len()},
+            "min_k_prob": {"estimator": "min_k_20", "value": median(&set.min_k)},
+        })
+    };
+    json!({
+        "model": args.model,
+        "file": args.file,
+        "seed": args.seed,
+        "set": of(set),
+        "control": control.map(of),
+        "zlib_auc": zlib_auc,
+        "min_k_auc": min_k_auc,
+    })
+}
+
+fn table(set: &Set, control: Option<&Set>) -> String {
+    let mut text = String::new();
+    let (zlib_auc, min_k_auc) = separation(set, control);
+    let shown = |x: Option<f64>| x.map_or("–".into(), |x| format!("{x:.3}"));
+    let said = |auc: Option<f64>| match auc {
+        None => "beside --control FILE it would say more".to_string(),
+        Some(x) if x > 0.8 => {
+            format!("AUC {x:.2} against the control: strong memorisation (above 0.8)")
+        }
+        Some(x) if x > 0.6 => {
+            format!("AUC {x:.2} against the control: some is memorised (above 0.6)")
+        }
+        Some(x) => format!("AUC {x:.2} against the control: told apart no better than by chance"),
+    };
+    let n = set.known.len();
+    let _ = writeln!(
+        text,
+        "{n} texts{}\n",
+        control.map_or(String::new(), |c| format!(", {} of control", c.known.len()))
+    );
+    if let Some((share, error)) = set.codec {
+        let words = match share {
+            x if x > 0.8 => "above 0.8: the set, or texts much like it, was trained on",
+            x if x > 0.6 => "0.6 to 0.8: compare with other models and other sets",
+            _ => "context helps, or says nothing: no sign of training on the set",
+        };
+        let _ = writeln!(text, "CoDeC score        {share:.2} ± {error:.2}  {words}");
+    }
+    match set.zlib.is_empty() {
+        true => {
+            let _ = writeln!(
+                text,
+                "zlib ratio         –            texts of 500 bytes and more are needed"
+            );
+        }
+        false => {
+            let _ = writeln!(
+                text,
+                "zlib ratio         {}        {}",
+                shown(median(&set.zlib)),
+                said(zlib_auc)
+            );
+        }
+    }
+    let _ = writeln!(
+        text,
+        "Min-20 % prob      {}       {}",
+        shown(median(&set.min_k)),
+        said(min_k_auc)
+    );
+    text.push_str("\nDefinitions, bands and sources: docs/metrics.md\n");
+    text
+}

@@ -1,0 +1,74 @@
+//! Memory that grows without end.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "memory_growth",
+        title: "memory",
+        summary: "The memory of the run does not grow in each fifth of it by 3 % and more, nor by half in all.",
+        source: "a leak grows steadily, a working set does not; the margins are rules of thumb",
+    },
+    needs: &[metric::RSS],
+    judge,
+};
+
+const PARTS: usize = 5;
+const EACH: f64 = 1.03;
+const ALL: f64 = 1.5;
+/// Fewer steps say nothing: buffers fill at the beginning.
+const YOUNG: u64 = 200;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let series = view.state.series.get(metric::RSS)?;
+    let (first, last) = series.steps()?;
+    if last.saturating_sub(first) < YOUNG {
+        return None;
+    }
+    // The first fifth fills buffers.
+    let from = first + (last - first) / 6;
+    let parts: Vec<f64> = series
+        .columns(from as f64, last as f64 + 1.0, PARTS)
+        .into_iter()
+        .map(|bucket| bucket?.mean())
+        .collect::<Option<_>>()?;
+    let grows = parts.windows(2).all(|pair| pair[1] > EACH * pair[0]);
+    if !grows || parts[PARTS - 1] < ALL * parts[0] {
+        return None;
+    }
+    let (begin, now) = (
+        human::bytes(parts[0] as u64),
+        human::bytes(parts[PARTS - 1] as u64),
+    );
+    let growth = parts
+        .windows(2)
+        .map(|pair| pair[1] / pair[0])
+        .fold(f64::INFINITY, f64::min);
+    let signals = vec![
+        Signal::of(
+            metric::RSS,
+            parts[PARTS - 1],
+            format!("{now} in use, {begin} at step {}", human::grouped(from)),
+        )
+        .at(last),
+        Signal::of(
+            metric::RSS,
+            growth,
+            format!(
+                "at least {:.0} % more in each fifth of the run",
+                100.0 * (growth - 1.0)
+            ),
+        ),
+    ];
+    let cause = "memory is taken and not given back; in the end the kernel kills the run";
+    Some(Finding::warn(
+        signals,
+        cause,
+        "stop after a checkpoint and resume: it goes on to the same bits; report it with the log",
+    ))
+}

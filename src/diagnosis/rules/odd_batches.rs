@@ -1,0 +1,82 @@
+//! Single batches that do not fit the rest.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::base::stats::median;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "odd_batches",
+        title: "odd batches",
+        summary: "Fewer than three of the newest 200 steps have a loss of 7 standard deviations above their neighbours and twice the usual gradient, and are over with the next step.",
+        source: "spikes of 7 standard deviations: OLMo 2, arXiv 2501.00656; the count is a rule of thumb",
+    },
+    needs: &[metric::LOSS, metric::GRAD_NORM],
+    judge,
+};
+
+const SIGMAS: f64 = 7.0;
+const TIMES: f64 = 2.0;
+const COUNT: usize = 3;
+const BEFORE: usize = 10;
+/// A run as quiet as this share of its loss counts as noisy as that.
+const QUIET: f64 = 5e-3;
+/// Losses near 0 jump by less than this.
+const NATS: f64 = 0.2;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    if super::lost(view) || view.state.step < view.patience() {
+        return None;
+    }
+    let sigma = view.loss()?.sigma;
+    let (losses, norms) = (view.recent(metric::LOSS), view.recent(metric::GRAD_NORM));
+    let usual = view.typical(metric::GRAD_NORM)?;
+    let odd: Vec<u64> = (BEFORE..losses.len().min(norms.len()).saturating_sub(1))
+        .filter(|at| {
+            let before: Vec<f64> = losses[at - BEFORE..*at].iter().map(|p| p.value).collect();
+            let Some(middle) = median(&before) else {
+                return false;
+            };
+            let line = (SIGMAS * sigma.max(QUIET * middle)).max(NATS);
+            let (here, next) = (losses[*at], losses[at + 1]);
+            here.step > view.warmup() + 100
+                && here.value > middle + line
+                && next.value < middle + line / 2.0
+                && norms[*at].value > TIMES * usual
+        })
+        .map(|at| losses[at].step)
+        .collect();
+    if odd.len() < COUNT {
+        return None;
+    }
+    let steps: Vec<String> = odd
+        .iter()
+        .rev()
+        .take(3)
+        .rev()
+        .map(|step| human::grouped(*step))
+        .collect();
+    let signals = vec![
+        Signal::of(
+            metric::LOSS,
+            odd.len() as f64,
+            format!("{} single spikes of the loss in 200 steps", odd.len()),
+        )
+        .at(view.state.step),
+        Signal::of(
+            metric::GRAD_NORM,
+            usual,
+            format!(
+                "with more than twice the usual gradient, at steps {}",
+                steps.join(", ")
+            ),
+        ),
+    ];
+    let cause = "some batches do not fit the rest: corrupt spans, another language, binary data";
+    let fix = "look at them (`llmtui data batches SPEC --step N`) and filter; -s rescue.skip_outliers=true leaves such updates out";
+    Some(Finding::warn(signals, cause, fix))
+}

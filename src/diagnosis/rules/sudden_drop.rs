@@ -1,0 +1,78 @@
+//! A loss that falls off a cliff: what is asked has become trivial.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::base::stats::median;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "sudden_drop",
+        title: "sudden drop",
+        summary: "Once it trains, the loss does not fall to less than half within 20 steps together with the entropy, or to nothing at all.",
+        source: "faults D1, D2: masked labels, padding, targets in the inputs; the margins are rules of thumb",
+    },
+    needs: &[metric::LOSS],
+    judge,
+};
+
+/// Readings that count as now, and as before.
+const NOW: usize = 10;
+const BEFORE: usize = 50;
+const HALF: f64 = 0.5;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    if view.state.step < view.patience() || view.state.series.contains_key(metric::REWARD) {
+        return None;
+    }
+    let (before, now) = halves(view, metric::LOSS)?;
+    let entropy = halves(view, metric::ENTROPY);
+    // Without a supervised token there is neither loss nor entropy.
+    let masked = now == 0.0 && before > 0.0;
+    let sure = entropy.filter(|(before, now)| *now < HALF * before);
+    if before <= 0.05 || now >= HALF * before || !(masked || sure.is_some()) {
+        return None;
+    }
+    let number = human::number;
+    let text = format!(
+        "train loss fell from {} to {} within 20 steps",
+        number(before),
+        number(now)
+    );
+    let mut signals = vec![Signal::of(metric::LOSS, now, text).at(view.state.step)];
+    signals.extend(match sure {
+        Some((before, now)) => {
+            let text = format!("entropy fell from {} to {}", number(before), number(now));
+            Some(Signal::of(metric::ENTROPY, now, text))
+        }
+        None => view.typical_of_last(metric::GRAD_NORM, NOW).map(|norm| {
+            Signal::of(
+                metric::GRAD_NORM,
+                norm,
+                format!("gradient norm {}", number(norm)),
+            )
+        }),
+    });
+    let (cause, fix) = match masked {
+        true => (
+            "no target counts any more: labels are masked",
+            "look at the supervised tokens of these batches: `llmtui data batches`",
+        ),
+        false => (
+            "targets became trivial: padding, one text again and again, or targets that stand in the inputs",
+            "look at the batches of these steps: `llmtui data batches`",
+        ),
+    };
+    Some(Finding::warn(signals, cause, fix))
+}
+
+/// Medians of the newest readings and of those before them.
+fn halves(view: &View<'_>, id: &str) -> Option<(f64, f64)> {
+    let values: Vec<f64> = view.recent(id).iter().map(|p| p.value).collect();
+    let (older, newer) = values.split_at(values.len().checked_sub(NOW)?);
+    let older = older.get(older.len().checked_sub(BEFORE)?..older.len() - NOW)?;
+    Some((median(older)?, median(newer)?))
+}

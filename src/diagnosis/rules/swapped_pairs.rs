@@ -1,0 +1,60 @@
+//! Held-out pairs that turn out the wrong way round.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "swapped_pairs",
+        title: "sides of pairs",
+        summary: "Held-out pairs are told apart at least by chance while training pairs are learnt.",
+        source: "fault R5, sides or splits mixed up; the margins are rules of thumb",
+    },
+    needs: &[metric::ACCURACIES, metric::VAL_ACCURACIES],
+    judge,
+};
+
+const CHANCE: f64 = 0.4;
+const LEARNT: f64 = 0.6;
+const EVALUATIONS: usize = 2;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    let train = view.typical(metric::ACCURACIES)?;
+    let found: Vec<f64> = view
+        .recent(metric::VAL_ACCURACIES)
+        .iter()
+        .map(|p| p.value)
+        .collect();
+    let newest = &found[found.len().checked_sub(EVALUATIONS)?..];
+    if train < LEARNT || newest.iter().any(|x| *x >= CHANCE) {
+        return None;
+    }
+    let val = newest[EVALUATIONS - 1];
+    let signals = vec![
+        Signal::of(
+            metric::VAL_ACCURACIES,
+            val,
+            format!(
+                "{} of held-out pairs are told apart, chance is 0.5",
+                human::number(val)
+            ),
+        )
+        .at(view.state.step),
+        Signal::of(
+            metric::ACCURACIES,
+            train,
+            format!("{} of training pairs", human::number(train)),
+        ),
+    ];
+    let cause =
+        "chosen and rejected are swapped in one of the two sets, or the sets want opposite things";
+    Some(Finding::warn(
+        signals,
+        cause,
+        "read pairs of both in the data pane; check the columns (`--map`)",
+    ))
+}

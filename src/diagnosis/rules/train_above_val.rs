@@ -1,0 +1,96 @@
+//! Training that is harder than validation: noise that only training sees.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "train_above_val",
+        title: "train > val",
+        summary: "Training loss does not stand more than 15 % (5 % where dropout is above 0.3) and 0.1 nats above validation loss for three evaluations after the fall of the beginning.",
+        source: "dropout counts in training only: Srivastava et al. 2014; the margin is a rule of thumb",
+    },
+    needs: &[metric::LOSS, metric::VAL_LOSS],
+    judge,
+};
+
+const SHARE: f64 = 0.15;
+/// With dropout above this rate a smaller margin counts.
+const DROPOUT: f64 = 0.3;
+const SHARE_OF_DROPOUT: f64 = 0.05;
+/// And at least so much: losses near 0 differ by chance.
+const NATS: f64 = 0.1;
+const EVALUATIONS: usize = 3;
+/// Steps up to an evaluation whose loss stands beside it; a fall within them must be small beside the margin.
+const AROUND: u64 = 20;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    if super::lost(view) || view.state.step < view.patience() {
+        return None;
+    }
+    let evaluations = &view.state.evaluations;
+    let newest = evaluations
+        .iter()
+        .skip(evaluations.len().checked_sub(EVALUATIONS)?);
+    let dropout = view
+        .state
+        .head
+        .as_ref()
+        .and_then(|head| head.spec["model"]["dropout"].as_f64());
+    let dropout = dropout.filter(|rate| *rate > DROPOUT);
+    let share = dropout.map_or(SHARE, |_| SHARE_OF_DROPOUT);
+    let mut pair = (0.0, 0.0);
+    for evaluation in newest {
+        let (step, val) = (evaluation.step, evaluation.val_loss());
+        let near = view.loss_over(step.saturating_sub(AROUND)..step + 1)?;
+        let before =
+            view.loss_over(step.saturating_sub(2 * AROUND)..step.saturating_sub(AROUND))?;
+        // NaN is no validation.
+        if near - val <= (share * val).max(NATS)
+            || val.is_nan()
+            || before - near > 0.5 * (near - val)
+        {
+            return None;
+        }
+        pair = (near, val);
+    }
+    let number = human::number;
+    let mut signals = vec![
+        Signal::of(
+            metric::LOSS,
+            pair.0,
+            format!("train loss {}", number(pair.0)),
+        )
+        .at(view.state.step),
+        Signal::of(
+            metric::VAL_LOSS,
+            pair.1,
+            format!(
+                "val loss {}, lower in {EVALUATIONS} evaluations",
+                number(pair.1)
+            ),
+        ),
+    ];
+    let (cause, fix) = match dropout {
+        Some(rate) => {
+            signals.push(Signal::of(
+                metric::LOSS,
+                rate,
+                format!("model.dropout {rate}"),
+            ));
+            (
+                "dropout takes away more than the model can do without",
+                "-s model.dropout=0.1, or 0 while it does not overfit",
+            )
+        }
+        None => (
+            "training text is harder than validation text: noise in it, or a validation split that was in the training data",
+            "look at both in the data pane; `llmtui preflight` looks for overlap",
+        ),
+    };
+    Some(Finding::warn(signals, cause, fix))
+}

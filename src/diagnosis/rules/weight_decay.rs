@@ -1,0 +1,88 @@
+//! Weights that decay faster than they learn.
+
+use super::metric;
+use crate::base::finding::{Finding, Signal};
+use crate::base::human;
+use crate::base::registry::Entry;
+use crate::base::stats::median;
+use crate::diagnosis::Rule;
+use crate::diagnosis::view::View;
+use crate::run::layers::LayerRow;
+
+pub const RULE: Rule = Rule {
+    entry: Entry {
+        id: "weight_decay",
+        title: "weight decay",
+        summary: "lr · weight_decay is below 0.5 % a step, or weights grow under large updates, or the entropy of predictions is no more than 15 % above the loss.",
+        source: "AdamW shrinks a weight by lr · weight_decay a step: Loshchilov & Hutter, arXiv 1711.05101; the margin is a rule of thumb",
+    },
+    needs: &[
+        metric::LOSS,
+        metric::ENTROPY,
+        metric::UPDATE_RATIO,
+        metric::WEIGHT_STD,
+    ],
+    judge,
+};
+
+/// Of a weight in one step.
+const TAKEN: f64 = 5e-3;
+/// Updates of so large a share should make weights grow.
+const LARGE: f64 = 1e-2;
+const GROWN: f64 = 1.5;
+/// Entropy above the loss by this share: less sure than right.
+const UNSURE: f64 = 0.15;
+
+fn judge(view: &View<'_>) -> Option<Finding> {
+    if view.state.step < view.patience() {
+        return None;
+    }
+    let head = view.state.head.as_ref()?;
+    let optimizer = head.spec["optimizer"].as_object()?.values().next()?;
+    let taken = view.lr()? * optimizer["weight_decay"].as_f64()?;
+    let (loss, entropy) = (view.loss()?.now, view.typical_of_last(metric::ENTROPY, 20)?);
+    let update = view.typical(metric::UPDATE_RATIO)?;
+    let rows = view.state.layers.get(metric::WEIGHT_STD)?.rows();
+    let spread =
+        |row: &LayerRow| median(&row.values.iter().map(|x| f64::from(*x)).collect::<Vec<_>>());
+    let (first, now) = (spread(rows.first()?)?, spread(rows.last()?)?);
+    let stands = update > LARGE && now < GROWN * first;
+    if taken < TAKEN || !stands || entropy < (1.0 + UNSURE) * loss {
+        return None;
+    }
+    let number = human::number;
+    let signals = vec![
+        Signal::of(
+            metric::WEIGHT_STD,
+            now,
+            format!(
+                "the spread of the weights went from {} to {} under updates of {update:.1e}",
+                number(first),
+                number(now)
+            ),
+        )
+        .at(view.state.step),
+        Signal::of(
+            metric::ENTROPY,
+            entropy,
+            format!(
+                "entropy {} above train loss {}: less sure than right",
+                number(entropy),
+                number(loss)
+            ),
+        ),
+        Signal::of(
+            "lr",
+            taken,
+            format!(
+                "lr · weight_decay takes {:.1} % of each weight a step",
+                100.0 * taken
+            ),
+        ),
+    ];
+    Some(Finding::warn(
+        signals,
+        "weight decay takes away what is learnt",
+        "-s weight_decay=0.1, the usual value",
+    ))
+}

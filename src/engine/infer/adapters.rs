@@ -1,0 +1,109 @@
+//! Several adapters on one base, one of which answers at a time: their factors wait on the disk's pages, the base is there
+//! once, in whatever formats.
+
+use crate::hf::{ADAPTER_CONFIG, AdapterError, Peft};
+use crate::models::ModelSource;
+use crate::nn::Model;
+use std::path::{Path, PathBuf};
+
+/// The adapters that a model can be asked with.
+#[derive(Debug, Default)]
+pub struct Adapters {
+    held: Vec<(String, Peft)>,
+}
+
+impl Adapters {
+    /// Those of these folders. The first is put beside the model, which has none.
+    ///
+    /// # Errors
+    /// One is not there, belongs to another model, or can only be merged.
+    pub fn open(folders: &[PathBuf], model: &mut Model) -> Result<Adapters, AdapterError> {
+        let mut adapters = Adapters::default();
+        for folder in folders {
+            let peft = Peft::find(folder)?;
+            peft.stands_beside(model)?;
+            let name = adapters.name_for(folder);
+            adapters.held.push((name, peft));
+        }
+        if let Some((_, first)) = adapters.held.first() {
+            first.attach(model)?;
+        }
+        Ok(adapters)
+    }
+
+    /// A model for inference with its own adapter, if it has one, and these.
+    ///
+    /// # Errors
+    /// As [`Adapters::open`]; what the source says.
+    pub fn over<E: From<AdapterError> + From<crate::models::SourceError>>(
+        source: &ModelSource,
+        folders: &[PathBuf],
+    ) -> Result<(Model, Adapters), E> {
+        let mut all = folders.to_vec();
+        all.extend(source.adapter().map(Path::to_path_buf));
+        if all.is_empty() {
+            return Ok((source.load_for_inference()?, Adapters::default()));
+        }
+        let mut model = source.base_for_inference()?;
+        match Adapters::open(&all, &mut model) {
+            Ok(adapters) => Ok((model, adapters)),
+            // One that can only be merged answers as part of the weights.
+            Err(_) if folders.is_empty() => {
+                drop(model);
+                Ok((source.load_for_inference()?, Adapters::default()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.held.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Takes the model's adapter away, and puts the one of this name beside it.
+    ///
+    /// # Errors
+    /// A sentence: the name is unknown, or memory is short.
+    pub fn switch(&self, model: &mut Model, name: Option<&str>) -> Result<(), String> {
+        let wanted = match name {
+            None => None,
+            Some(name) => {
+                let found = self.held.iter().find(|(own, _)| own == name);
+                let known = || match self.held.is_empty() {
+                    true => "this model has none".to_string(),
+                    false => format!("it has {}", self.names().join(", ")),
+                };
+                Some(found.ok_or_else(|| format!("there is no adapter `{name}`; {}", known()))?)
+            }
+        };
+        model.remove_adapters().map_err(|e| e.to_string())?;
+        match wanted {
+            Some((_, peft)) => peft.attach(model).map_err(|e| e.to_string()),
+            None => Ok(()),
+        }
+    }
+
+    /// The folder's name, or its run's; another one's is counted.
+    fn name_for(&self, folder: &Path) -> String {
+        let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.into());
+        let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned());
+        let parent = whole.parent();
+        let run = parent
+            .filter(|p| p.ends_with("checkpoints"))
+            .and_then(Path::parent);
+        let plain = run
+            .and_then(name)
+            .or_else(|| name(&whole))
+            .unwrap_or_else(|| ADAPTER_CONFIG.into());
+        let plain = crate::base::text::one_line(&plain);
+        let taken = |name: &str| self.held.iter().any(|(own, _)| own == name);
+        let mut counted = plain.clone();
+        for n in 2.. {
+            if !taken(&counted) {
+                break;
+            }
+            counted = format!("{plain}-{n}");
+        }
+        counted
+    }
+}

@@ -1,0 +1,52 @@
+//! Metrics of a model and a set of texts, measured on demand (`llmtui memorised`).
+
+use super::Repeatable::Yes;
+use super::{Metric, metric};
+use crate::wire::{Direction, Origin};
+
+pub const CODEC: Metric = metric(
+    "codec",
+    "CoDeC score",
+    "share",
+    Direction::Lower,
+    Yes,
+    "share of texts whose mean log-likelihood falls when another text of the set stands before them (Zawalski et al. 2025, arXiv 2510.27055)",
+)
+.estimator("codec")
+.band(f64::NEG_INFINITY, 0.8, Origin::Literature)
+.meaning(
+    "Below 0.5 where context helps, as it does with unseen texts; up to 0.6 in very diverse unseen sets; untrained models lie near 0.5. It judges a set, never one text.",
+    "Above 0.8 the set, or texts much like it, was trained on: do not report scores on it. From 0.6 to 0.8 compare with other models and other sets.",
+);
+
+pub const ZLIB: Metric = metric(
+    "zlib_ratio",
+    "zlib ratio",
+    "bits/bits",
+    Direction::Neutral,
+    Yes,
+    "bits that the model needs for a text, without its first token, over bits that zlib (level 6) needs; the median of the texts (after Carlini et al. 2021, arXiv 2012.07805)",
+)
+.estimator("bits_ratio")
+.band(0.05, f64::INFINITY, Origin::RuleOfThumb)
+.meaning(
+    "0.2 to 0.35 of a good model on English, near 1 of a small one. Texts of fewer than 500 bytes and those that zlib packs to less than 0.15 are left out.",
+    "Below 0.05 texts are known word for word. Set beside held-out texts of the same kind: an AUC above 0.6 says that some are memorised, above 0.8 that many are; remove duplicates, train fewer passes.",
+);
+
+pub const MIN_K: Metric = metric(
+    "min_k_prob",
+    "Min-20 % probability",
+    "nats",
+    Direction::Neutral,
+    Yes,
+    "mean log-probability of the least likely fifth of a text's tokens; the median of the texts (Shi et al. 2024, arXiv 2310.16789)",
+)
+.estimator("min_k_20")
+.meaning(
+    "Depends on text and model; only the distance to held-out texts of the same kind says something.",
+    "An AUC against them above 0.6: texts of the set were seen.",
+);
+
+/// All of them.
+pub const OF_TEXTS: [&Metric; 3] = [&CODEC, &ZLIB, &MIN_K];

@@ -1,0 +1,284 @@
+//! Faults of learning from preferences and from one's own answers, as readings: what a run would log, step by step.
+
+use super::{LOOK, Row};
+use llmtui::base::clock::UnixMillis;
+use llmtui::base::finding::Status;
+use llmtui::diagnosis::diagnose;
+use llmtui::run::RunState;
+use llmtui::wire::{Envelope, Event, Num, Values};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+const STEPS: u64 = 400;
+/// Steps between evaluations.
+const EVERY: u64 = 50;
+
+type Readings = Vec<(&'static str, f64)>;
+
+/// A history: its name, the rules to speak, its method, and the readings of a step and of an evaluation.
+struct History {
+    name: &'static str,
+    expected: &'static [&'static str],
+    method: &'static str,
+    step: fn(u64) -> Readings,
+    eval: fn(u64) -> Readings,
+}
+
+fn noise(step: u64) -> f64 {
+    [0.01, -0.03, 0.015, -0.005, 0.03, -0.02][step as usize % 6]
+}
+
+/// From 0 to 1 as it is learnt.
+fn learnt(step: u64) -> f64 {
+    1.0 - (-(step as f64) / 150.0).exp()
+}
+
+fn answers(step: u64) -> Readings {
+    let (l, n) = (learnt(step), noise(step));
+    vec![
+        ("policy_loss", 0.01),
+        ("grad_norm", 0.3),
+        ("reward", 0.2 + 0.7 * l + n),
+        ("reward_std", 0.4 - 0.2 * l),
+        ("frac_reward_zero_std", 0.3 + 0.4 * l + n),
+        ("completions/mean_length", 12.0 + 40.0 * n),
+        ("completions/clipped_ratio", 0.05 + n.abs()),
+        ("entropy", 1.2 - 0.9 * l + n),
+    ]
+}
+
+fn pass(step: u64) -> Readings {
+    vec![("eval/pass@1", 0.2 + 0.7 * learnt(step))]
+}
+
+fn pairs(step: u64) -> Readings {
+    let (l, n) = (learnt(step - 1), noise(step) * learnt(step - 1));
+    let margin = 1.5 * l + n;
+    vec![
+        ("train/loss", (1.0 + (-margin).exp()).ln()),
+        ("grad_norm", 2.0 + n),
+        ("rewards/chosen", -0.2 * l + n),
+        ("rewards/rejected", -1.7 * l),
+        ("rewards/margins", margin),
+        ("rewards/accuracies", 0.5 + 0.25 * l + n),
+    ]
+}
+
+fn none(_: u64) -> Readings {
+    Vec::new()
+}
+
+/// The readings with some of them replaced.
+fn with(mut readings: Readings, other: &[(&'static str, f64)]) -> Readings {
+    for (id, x) in other {
+        readings.retain(|(known, _)| known != id);
+        readings.push((id, *x));
+    }
+    readings
+}
+
+const HISTORIES: &[History] = &[
+    History {
+        name: "healthy GRPO",
+        expected: &[],
+        method: "grpo",
+        step: answers,
+        eval: pass,
+    },
+    History {
+        name: "healthy DPO",
+        expected: &[],
+        method: "dpo",
+        step: pairs,
+        eval: none,
+    },
+    History {
+        name: "GRPO, a reward that never applies",
+        expected: &["constant_reward"],
+        method: "grpo",
+        step: |s| {
+            with(
+                answers(s),
+                &[
+                    ("reward", 0.0),
+                    ("reward_std", 0.0),
+                    ("frac_reward_zero_std", 1.0),
+                ],
+            )
+        },
+        eval: |_| vec![("eval/pass@1", 0.0)],
+    },
+    History {
+        name: "GRPO, a reward that can be flattered",
+        expected: &["reward_hacking"],
+        method: "grpo",
+        step: answers,
+        eval: |s| {
+            vec![(
+                "eval/pass@1",
+                if s < 150 {
+                    0.2 + 0.004 * s as f64
+                } else {
+                    0.8 - 0.002 * (s - 150) as f64
+                },
+            )]
+        },
+    },
+    History {
+        name: "GRPO, groups of one reward",
+        expected: &["same_rewards"],
+        method: "grpo",
+        step: |s| {
+            with(
+                answers(s),
+                &[("frac_reward_zero_std", 0.95), ("reward", 0.5 + noise(s))],
+            )
+        },
+        eval: |_| vec![("eval/pass@1", 0.5)],
+    },
+    History {
+        name: "GRPO, entropy collapses",
+        expected: &["entropy_collapse"],
+        method: "grpo",
+        step: |s| {
+            with(
+                answers(s),
+                &[
+                    ("entropy", 1.2 * (-(s as f64) / 20.0).exp()),
+                    ("reward", 0.4 + noise(s)),
+                ],
+            )
+        },
+        eval: |_| vec![("eval/pass@1", 0.4)],
+    },
+    History {
+        name: "GRPO, answers are cut off",
+        expected: &["answer_length"],
+        method: "grpo",
+        step: |s| {
+            with(
+                answers(s),
+                &[
+                    ("completions/clipped_ratio", 0.8),
+                    ("completions/mean_length", 60.0),
+                ],
+            )
+        },
+        eval: pass,
+    },
+    History {
+        name: "DPO, another reference than the policy's start",
+        expected: &["preference_start"],
+        method: "dpo",
+        step: |s| {
+            with(
+                pairs(s),
+                &[
+                    ("rewards/margins", 0.8 + 0.5 * learnt(s)),
+                    ("train/loss", 0.4),
+                    ("rewards/chosen", 0.5),
+                ],
+            )
+        },
+        eval: none,
+    },
+    History {
+        name: "DPO, chosen answers sink too",
+        expected: &["displacement"],
+        method: "dpo",
+        step: |s| {
+            with(
+                pairs(s),
+                &[
+                    ("rewards/chosen", -6.0 * learnt(s - 1)),
+                    ("rewards/rejected", -7.5 * learnt(s - 1)),
+                ],
+            )
+        },
+        eval: none,
+    },
+    History {
+        name: "DPO, sides of the pairs swapped in the hold-out",
+        expected: &["swapped_pairs"],
+        method: "dpo",
+        step: pairs,
+        eval: |s| {
+            vec![
+                ("val/rewards/accuracies", 0.5 - 0.25 * learnt(s)),
+                ("val/loss", 0.69 + 0.4 * learnt(s)),
+            ]
+        },
+    },
+];
+
+/// What the rules say of each.
+pub fn rows() -> Vec<Row> {
+    HISTORIES.iter().map(row).collect()
+}
+
+fn row(history: &History) -> Row {
+    let (mut state, mut seq, mut found) = (RunState::new(), 0, BTreeMap::new());
+    let mut add = |state: &mut RunState, event| {
+        seq += 1;
+        let (v, t) = (1, UnixMillis(seq));
+        state.apply(&Envelope { v, seq, t, event });
+    };
+    let values = |readings: Readings| -> Values {
+        readings
+            .into_iter()
+            .map(|(id, x)| (id.to_string(), Num(x)))
+            .collect()
+    };
+    let method = history.method;
+    add(
+        &mut state,
+        Event::Started {
+            name: history.name.into(),
+            method: method.into(),
+            spec: json!({"train": {"from": "base", "clip_norm": 1.0}, "method": {method: {}}}),
+            n_params: 1,
+            vocab_size: 100,
+            max_steps: STEPS,
+            batch_tokens: 1,
+            epoch_tokens: 1 << 40,
+            resumed_from: None,
+            precision: None,
+        },
+    );
+    for step in 1..=STEPS {
+        add(
+            &mut state,
+            Event::Stepped {
+                step,
+                tokens: step,
+                values: values((history.step)(step)),
+            },
+        );
+        let evaluated = (history.eval)(step);
+        if step.is_multiple_of(EVERY) && !evaluated.is_empty() {
+            add(
+                &mut state,
+                Event::Evaluated {
+                    step,
+                    tokens: step,
+                    values: values(evaluated),
+                    n_windows: 100,
+                    whole: false,
+                    seconds: 0.0,
+                },
+            );
+        }
+        if step.is_multiple_of(LOOK) {
+            for finding in diagnose(&state).findings {
+                if finding.status <= Status::Warn {
+                    found.entry(finding.id).or_insert(step);
+                }
+            }
+        }
+    }
+    Row {
+        name: history.name.into(),
+        expected: history.expected.to_vec(),
+        found,
+    }
+}

@@ -1,0 +1,293 @@
+//! What is planted, and which rules may name it.
+
+use serde_json::{Value, json};
+
+/// One run.
+#[derive(Clone)]
+pub struct Plan {
+    pub name: &'static str,
+    /// Rules of which one has to say it; none for a healthy run.
+    pub expected: &'static [&'static str],
+    pub model: Value,
+    /// Settings of AdamW besides the rate.
+    pub optimizer: Value,
+    pub lr: f64,
+    pub warmup: u64,
+    pub clip: f64,
+    pub seed: u64,
+    pub fault: Option<Fault>,
+}
+
+/// What is wrong. Late ones begin at [`super::LATE`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fault {
+    MaskedLabels,
+    MaskedLate,
+    UnshiftedTargets,
+    UnshiftedLate,
+    ShuffledTargets,
+    ShuffledLate,
+    NoiseLate,
+    /// Stretches of so many steps of one kind of text.
+    SortedData(u64),
+    SameMicroBatches,
+    /// So many batches, again and again.
+    FewBatches(u64),
+    PaddingLate,
+    CorruptSpans,
+    GarbageBatches,
+    /// Blocks from .. to train nothing.
+    FrozenBlocks(u32, u32),
+    DeadBlock(u32),
+    /// Queries and keys × 40, of block 1 or of all.
+    SharpAttention(bool),
+    BrokenWeight(f32),
+    BrokenGradient,
+    /// Gradients × factor for so many steps.
+    PollutedSteps(f32, u64),
+    /// All gradients times a factor: the sum in place of the mean.
+    SummedLoss,
+    Ascent,
+    /// Initial weights times a factor.
+    Init(f32),
+    /// The rate jumps by a factor.
+    RateLate(f64),
+    /// Weights are kept with 8 bits of significand.
+    Bf16Weights,
+    SlowData,
+    Throttled,
+    MemoryGrows,
+}
+
+pub fn plans() -> Vec<Plan> {
+    use Fault as F;
+    let plan = |name, expected: &'static [&'static str], fault| Plan {
+        name,
+        expected,
+        model: json!({}),
+        optimizer: json!({"beta2": 0.99}),
+        lr: 3e-3,
+        warmup: 20,
+        clip: 1.0,
+        seed: 1,
+        fault,
+    };
+    let lr = |name, expected, lr, clip| Plan {
+        lr,
+        clip,
+        ..plan(name, expected, None)
+    };
+    let planted = |name, expected, fault| plan(name, expected, Some(fault));
+    let unclipped = |name, expected, fault| Plan {
+        clip: 0.0,
+        ..planted(name, expected, fault)
+    };
+    let llama = json!({"mlp": {"swiglu": {}}, "norm": {"rmsnorm": {}}, "position": {"rope": {}}, "bias": false});
+    let relu = json!({"mlp": {"relu": {}}, "bias": true});
+    const HIGH: &[&str] = &["lr_too_high", "diverged"];
+    const LOW: &[&str] = &["lr_too_low", "not_learning"];
+    const WORSE: &[&str] = &["train_loss", "diverged"];
+    vec![
+        plan("healthy", &[], None),
+        Plan {
+            seed: 2,
+            model: llama,
+            ..plan("healthy, Llama style", &[], None)
+        },
+        Plan {
+            seed: 3,
+            lr: 1e-3,
+            warmup: 0,
+            ..plan("healthy, no warm-up, lower rate", &[], None)
+        },
+        Plan {
+            seed: 4,
+            clip: 0.0,
+            ..plan("healthy, no clipping", &[], None)
+        },
+        Plan {
+            seed: 5,
+            model: json!({"dropout": 0.1}),
+            ..plan("healthy, dropout 0.1", &[], None)
+        },
+        Plan {
+            seed: 6,
+            model: relu.clone(),
+            ..plan("healthy, ReLU", &[], None)
+        },
+        Plan {
+            seed: 7,
+            lr: 1e-2,
+            warmup: 50,
+            ..plan("healthy, rate 0.01 after 50 steps of warm-up", &[], None)
+        },
+        Plan {
+            seed: 8,
+            optimizer: json!({"beta2": 0.999, "weight_decay": 0.0}),
+            ..plan("healthy, no decay, β2 0.999", &[], None)
+        },
+        lr("learning rate × 30", HIGH, 0.09, 0.0),
+        lr("learning rate × 30, clipped", HIGH, 0.09, 1.0),
+        lr(
+            "learning rate × 300, clipped",
+            &["lr_too_high", "diverged", "not_learning"],
+            0.9,
+            1.0,
+        ),
+        lr("learning rate ÷ 100", LOW, 3e-5, 1.0),
+        lr("learning rate ÷ 1,000", LOW, 3e-6, 1.0),
+        lr("learning rate of nothing", LOW, 1e-8, 1.0),
+        Plan {
+            optimizer: json!({"eps": 1.0, "beta2": 0.99}),
+            ..plan("ε of 1", LOW, None)
+        },
+        Plan {
+            optimizer: json!({"weight_decay": 10.0, "beta2": 0.99}),
+            ..plan("weight decay 10", &["weight_decay"], None)
+        },
+        lr("clipping norm 0.001", &["clip_tight"], 3e-3, 1e-3),
+        lr("clipping norm 0.01", &["clip_tight"], 3e-3, 1e-2),
+        planted("loss summed, not averaged", &["clip_tight"], F::SummedLoss),
+        Plan {
+            model: json!({"dropout": 0.7}),
+            ..plan("dropout 0.7", &["train_above_val"], None)
+        },
+        planted("initial weights × 10", &["initial_loss"], F::Init(10.0)),
+        planted("initial weights × 30", &["initial_loss"], F::Init(30.0)),
+        planted("labels masked", &["not_learning"], F::MaskedLabels),
+        planted(
+            "labels masked from step 200 on",
+            &["sudden_drop"],
+            F::MaskedLate,
+        ),
+        planted("targets not shifted", &["leak"], F::UnshiftedTargets),
+        planted(
+            "targets not shifted from step 200 on",
+            &["sudden_drop", "leak"],
+            F::UnshiftedLate,
+        ),
+        planted("targets shuffled", &["not_learning"], F::ShuffledTargets),
+        planted("targets shuffled from step 200 on", WORSE, F::ShuffledLate),
+        planted(
+            "noise in place of text from step 200 on",
+            WORSE,
+            F::NoiseLate,
+        ),
+        planted(
+            "data sorted, stretches of 15 steps",
+            &["sorted_data"],
+            F::SortedData(15),
+        ),
+        planted(
+            "data sorted, stretches of 40 steps",
+            &["sorted_data"],
+            F::SortedData(40),
+        ),
+        planted("micro-batches alike", &["same_data"], F::SameMicroBatches),
+        planted(
+            "one batch repeated",
+            &["overfitting", "leak"],
+            F::FewBatches(1),
+        ),
+        planted("six batches repeated", &["overfitting"], F::FewBatches(6)),
+        planted(
+            "padding only from step 200 on",
+            &["sudden_drop"],
+            F::PaddingLate,
+        ),
+        planted(
+            "corrupt spans in each fifth step from 200 on",
+            &["gradient_spike", "lr_too_high", "diverged", "train_loss"],
+            F::CorruptSpans,
+        ),
+        planted(
+            "each 25th batch is noise from step 200 on",
+            &["gradient_spike", "odd_batches"],
+            F::GarbageBatches,
+        ),
+        planted("a block frozen", &["idle_layer"], F::FrozenBlocks(1, 2)),
+        planted(
+            "the first block frozen",
+            &["idle_layer"],
+            F::FrozenBlocks(0, 1),
+        ),
+        planted("all blocks frozen", &["idle_layer"], F::FrozenBlocks(0, 4)),
+        Plan {
+            model: relu.clone(),
+            ..planted(
+                "a block's units die at step 200",
+                &["dead_layer"],
+                F::DeadBlock(1),
+            )
+        },
+        Plan {
+            model: relu,
+            ..planted(
+                "the last block's units die at step 200",
+                &["dead_layer"],
+                F::DeadBlock(3),
+            )
+        },
+        planted(
+            "attention sharpened at step 200",
+            &["attention_collapse"],
+            F::SharpAttention(false),
+        ),
+        planted(
+            "attention sharpened in all blocks at step 200",
+            &["attention_collapse"],
+            F::SharpAttention(true),
+        ),
+        planted(
+            "a weight NaN at step 200",
+            &["diverged"],
+            F::BrokenWeight(f32::NAN),
+        ),
+        planted(
+            "a weight infinite at step 200",
+            &["diverged"],
+            F::BrokenWeight(f32::INFINITY),
+        ),
+        planted(
+            "a gradient NaN at step 200",
+            &["diverged"],
+            F::BrokenGradient,
+        ),
+        unclipped(
+            "one gradient × 1,000 at step 200",
+            &["gradient_spike", "diverged"],
+            F::PollutedSteps(1000.0, 1),
+        ),
+        unclipped(
+            "three gradients × 100 from step 200 on",
+            &["gradient_spike", "diverged"],
+            F::PollutedSteps(100.0, 3),
+        ),
+        planted(
+            "gradients of the wrong sign from step 200 on",
+            WORSE,
+            F::Ascent,
+        ),
+        planted(
+            "learning rate × 100 from step 200 on",
+            HIGH,
+            F::RateLate(100.0),
+        ),
+        planted(
+            "weights rounded to bf16 after each step",
+            &["lr_too_low", "not_learning"],
+            F::Bf16Weights,
+        ),
+        planted(
+            "half of each step waits for data",
+            &["data_wait"],
+            F::SlowData,
+        ),
+        planted(
+            "a third of the speed from step 200 on",
+            &["slower"],
+            F::Throttled,
+        ),
+        planted("memory grows", &["memory_growth"], F::MemoryGrows),
+    ]
+}

@@ -1,0 +1,339 @@
+//! A small model trained with one thing wrong, and what the rules say of it.
+
+use super::plans::{Fault, Plan};
+use super::{LATE, LAYERS, LOOK, MICRO, ROWS, SEQ_LEN, STEPS, VOCAB};
+use llmtui::base::clock::{ManualClock, UnixMillis};
+use llmtui::base::finding::Status;
+use llmtui::base::rng::{Rng, Stream};
+use llmtui::data::Batch;
+use llmtui::diagnosis::diagnose;
+use llmtui::engine::update::{At, Rates, apply, gradients_seen};
+use llmtui::methods::{MethodConfig, likelihood, tokens};
+use llmtui::metrics::id;
+use llmtui::nn::{Model, ModelConfig, ParamInfo, Role};
+use llmtui::optim::OptimizerConfig;
+use llmtui::probes::{Probes, Setup};
+use llmtui::run::RunState;
+use llmtui::wire::{Envelope, Event, Num, Values};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Text of one of three kinds, which differ in how well they can be guessed.
+fn text(kind: u64, rng: &mut Rng, len: usize) -> Vec<u32> {
+    let mut x = rng.below(VOCAB);
+    let next = |_| {
+        let noise = rng.below(10) < [0, 2, 7][kind as usize];
+        x = if noise {
+            rng.below(VOCAB)
+        } else {
+            ([3, 5, 7][kind as usize] * x + 7) % VOCAB
+        };
+        x as u32
+    };
+    (0..len).map(next).collect()
+}
+
+fn batch(plan: &Plan, step: u64, micro: usize) -> Batch {
+    use Fault as F;
+    let late = step >= LATE;
+    let (number, micro) = match plan.fault {
+        Some(F::FewBatches(n)) => (step % n, micro as u64),
+        Some(F::SameMicroBatches) => (step, 0),
+        _ => (step, micro as u64),
+    };
+    let mut rng = Rng::new(plan.seed, Stream::Data, number * MICRO as u64 + micro, 0);
+    let (mut inputs, mut targets) = (Vec::new(), Vec::new());
+    for _ in 0..ROWS {
+        let kind = match plan.fault {
+            Some(F::SortedData(stretch)) => step / stretch % 3,
+            _ => rng.below(3),
+        };
+        let mut row = text(kind, &mut rng, SEQ_LEN + 1);
+        match plan.fault {
+            Some(F::NoiseLate) if late => row.iter_mut().for_each(|t| *t = rng.below(VOCAB) as u32),
+            Some(F::GarbageBatches) if late && step.is_multiple_of(25) => {
+                row.iter_mut().for_each(|t| *t = rng.below(VOCAB) as u32)
+            }
+            Some(F::PaddingLate) if late => row.fill(0),
+            _ => {}
+        }
+        inputs.extend_from_slice(&row[..SEQ_LEN]);
+        targets.extend_from_slice(&row[1..]);
+    }
+    match plan.fault {
+        Some(F::UnshiftedTargets) => targets.clone_from(&inputs),
+        Some(F::UnshiftedLate) if late => targets.clone_from(&inputs),
+        Some(F::ShuffledTargets) => targets
+            .iter_mut()
+            .for_each(|t| *t = rng.below(VOCAB) as u32),
+        Some(F::ShuffledLate) if late => targets
+            .iter_mut()
+            .for_each(|t| *t = rng.below(VOCAB) as u32),
+        // Each fifth step repeats one rare token.
+        Some(F::CorruptSpans) if late && step.is_multiple_of(5) => targets.fill(1),
+        _ => {}
+    }
+    let mask = match plan.fault {
+        Some(F::MaskedLabels) => vec![false; targets.len()],
+        Some(F::MaskedLate) if late => vec![false; targets.len()],
+        _ => Vec::new(),
+    };
+    Batch {
+        inputs,
+        targets,
+        mask,
+        batch_size: ROWS,
+        seq_len: SEQ_LEN,
+        ..Batch::default()
+    }
+}
+
+/// Changes the weights of these parameters.
+fn write(model: &mut Model, parts: &[ParamInfo], change: impl Fn(&mut f32)) {
+    model
+        .params_mut()
+        .write_weights(|weights| {
+            for p in parts {
+                weights[p.offset..p.offset + p.len]
+                    .iter_mut()
+                    .for_each(&change);
+            }
+        })
+        .unwrap();
+}
+
+/// Plants what is done to the model itself.
+fn plant(plan: &Plan, model: &mut Model, step: u64) {
+    use llmtui::nn::role::AttentionRole as A;
+    let infos = model.params().infos().to_vec();
+    let sharp = |r: Role| matches!(r, Role::Attention(A::Query | A::Key | A::QueryKeyValue));
+    let of = |keep: &dyn Fn(&ParamInfo) -> bool| {
+        infos
+            .iter()
+            .filter(|p| keep(p))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    match plan.fault {
+        Some(Fault::Init(times)) if step == 1 => {
+            write(model, &of(&|p| p.shape.len() == 2), |w| *w *= times);
+        }
+        Some(Fault::Bf16Weights) => {
+            write(model, &infos, |w| {
+                *w = f32::from_bits((w.to_bits() + 0x8000) & 0xffff_0000)
+            });
+        }
+        Some(Fault::DeadBlock(block)) if step == LATE => {
+            let biases = of(&|p| p.layer == Some(block) && p.shape == [4 * 32]);
+            write(model, &biases, |b| *b = -50.0);
+        }
+        Some(Fault::SharpAttention(all)) if step == LATE => {
+            let parts = of(&|p| (all || p.layer == Some(1)) && sharp(p.role));
+            write(model, &parts, |w| *w *= 40.0);
+        }
+        Some(Fault::BrokenWeight(value)) if step == LATE => {
+            let parts = of(&|p| p.layer == Some(1) && matches!(p.role, Role::Mlp(_)));
+            write(model, &parts[..1], |w| *w = value);
+        }
+        _ => {}
+    }
+}
+
+/// Plants what is done to the gradient; says by how much its norm grew.
+fn plant_gradient(plan: &Plan, model: &mut Model, step: u64) -> f64 {
+    let late = step >= LATE;
+    let factor = match plan.fault {
+        Some(Fault::PollutedSteps(times, steps)) if (LATE..LATE + steps).contains(&step) => times,
+        Some(Fault::BrokenGradient) if late => f32::NAN,
+        Some(Fault::SummedLoss) => 1000.0,
+        Some(Fault::Ascent) if late => -1.0,
+        _ => return 1.0,
+    };
+    let times = |g: &mut [f32]| g.iter_mut().for_each(|x| *x *= factor);
+    model.params_mut().write_grads(times).unwrap();
+    f64::from(factor.abs())
+}
+
+/// What came out: the step at which each rule first warned.
+pub fn train(plan: &Plan) -> BTreeMap<String, u64> {
+    let mut config = json!({
+        "n_layer": LAYERS, "n_head": 2, "d_model": 32, "seq_len": SEQ_LEN, "bias": true, "vocab_size": VOCAB,
+    });
+    config
+        .as_object_mut()
+        .unwrap()
+        .extend(plan.model.as_object().unwrap().clone());
+    let config: ModelConfig = serde_json::from_value(config).unwrap();
+    let mut model = Model::new(&config, VOCAB as usize, &candle_core::Device::Cpu).unwrap();
+    model.init(plan.seed).unwrap();
+    if let Some(Fault::FrozenBlocks(from, to)) = plan.fault {
+        let trains = |info: &ParamInfo| info.layer.is_none_or(|layer| !(from..to).contains(&layer));
+        model.train_only(trains).unwrap();
+    }
+    let method = MethodConfig::Pretrain(Default::default());
+    let mut optimizer = plan.optimizer.clone();
+    optimizer["lr"] = plan.lr.into();
+    let optimizer_said = optimizer.clone();
+    let optimizer = OptimizerConfig::AdamW(serde_json::from_value(optimizer).unwrap());
+    let mut rule = optimizer.build(model.params()).unwrap();
+    let batch_tokens = MICRO * ROWS * SEQ_LEN;
+    let setup = Setup {
+        n_layer: LAYERS,
+        params: model.params().infos(),
+        micro_batches: MICRO,
+        batch_tokens,
+    };
+    let mut probes = Probes::new(&setup, (50, 1), Arc::new(ManualClock::default()));
+    let (mut state, mut seq, mut found) = (RunState::new(), 0, BTreeMap::new());
+    let mut tell = |state: &mut RunState, event: Event| {
+        seq += 1;
+        state.apply(&Envelope {
+            v: 1,
+            seq,
+            t: UnixMillis(seq),
+            event,
+        });
+    };
+    let spec = json!({
+        "train": {"clip_norm": plan.clip}, "optimizer": {"adamw": optimizer_said}, "model": plan.model,
+        "schedule": {"constant": {"warmup_steps": plan.warmup}},
+    });
+    tell(
+        &mut state,
+        Event::Started {
+            name: plan.name.into(),
+            method: "pretrain".into(),
+            spec,
+            n_params: model.n_params() as u64,
+            vocab_size: VOCAB,
+            max_steps: STEPS,
+            batch_tokens: batch_tokens as u64,
+            epoch_tokens: 1 << 40,
+            resumed_from: None,
+            precision: None,
+        },
+    );
+    for step in 1..=STEPS {
+        plant(plan, &mut model, step);
+        probes.begin(step, true);
+        let batches: Vec<Batch> = (0..MICRO).map(|micro| batch(plan, step, micro)).collect();
+        let at = At {
+            micro_step: step * MICRO as u64,
+            ..At::default()
+        };
+        let mut seen = gradients_seen(&*method, &mut model, &batches, at, &mut probes).unwrap();
+        seen.norm *= plant_gradient(plan, &mut model, step);
+        let jump = match plan.fault {
+            Some(Fault::RateLate(times)) if step >= LATE => times,
+            _ => 1.0,
+        };
+        let warm = (step as f64 / (plan.warmup + 1) as f64).min(1.0);
+        let finite = seen.are_finite();
+        let mut values: Values = [
+            (id::TRAIN_LOSS, seen.loss),
+            (id::GRAD_NORM, seen.norm),
+            (id::LR, plan.lr * warm * jump),
+        ]
+        .map(|(id, x)| (id.to_string(), Num(x)))
+        .into();
+        if let Some(entropy) = seen.readings.mean(id::ENTROPY) {
+            values.insert(id::ENTROPY.into(), Num(entropy));
+        }
+        if finite {
+            probes.gradient(&model, &*rule).unwrap();
+            let rates = Rates {
+                lr: plan.lr * warm * jump,
+                clip_norm: plan.clip,
+            };
+            let clipped = apply(&mut model, &mut *rule, seen.norm, rates).unwrap();
+            probes
+                .update(&model, &*rule, (seen.loss, seen.norm))
+                .unwrap();
+            values.insert(id::CLIPPED.into(), Num(f64::from(u8::from(clipped))));
+            let matrices = model
+                .params()
+                .trainable()
+                .zip(rule.last_norms())
+                .filter(|(i, _)| i.shape.len() == 2);
+            let ratios: Vec<f64> = matrices.map(|(_, norms)| norms.update_ratio()).collect();
+            values.insert(
+                id::UPDATE_RATIO.into(),
+                Num(llmtui::base::stats::median(&ratios).unwrap()),
+            );
+        }
+        machine(plan, step, &mut values);
+        if plan.fault == Some(Fault::MemoryGrows) {
+            let values: Values =
+                [("host/rss_bytes".to_string(), Num(1e9 + 4e6 * step as f64))].into();
+            tell(&mut state, Event::HardwareSampled { values });
+        }
+        let report = probes.report();
+        values.extend(report.values);
+        tell(
+            &mut state,
+            Event::Stepped {
+                step,
+                tokens: step * batch_tokens as u64,
+                values,
+            },
+        );
+        tell(
+            &mut state,
+            Event::Probed {
+                step,
+                layers: report.layers,
+            },
+        );
+        if step % 50 == 0 && finite {
+            let held_out = Plan {
+                fault: None,
+                seed: 999,
+                ..plan.clone()
+            };
+            let batch = batch(&held_out, 1, 0);
+            let loss = likelihood(&batch, &model.score(&tokens(&batch)).unwrap()).unwrap();
+            tell(
+                &mut state,
+                Event::Evaluated {
+                    step,
+                    tokens: 0,
+                    values: [(id::VAL_LOSS.to_string(), Num(loss))].into(),
+                    n_windows: 1,
+                    whole: false,
+                    seconds: 0.0,
+                },
+            );
+        }
+        if step % LOOK == 0 || !finite {
+            for finding in diagnose(&state).findings {
+                if finding.status <= Status::Warn {
+                    found.entry(finding.id).or_insert(step);
+                }
+            }
+        }
+        let named = plan.expected.iter().filter_map(|id| found.get(*id)).min();
+        if !finite || named.is_some_and(|at| step >= at + 50) {
+            break;
+        }
+    }
+    found
+}
+
+/// What the machine reads.
+fn machine(plan: &Plan, step: u64, values: &mut Values) {
+    let slow = plan.fault == Some(Fault::Throttled) && step >= LATE;
+    let noise = 1.0 + 0.02 * (step % 7) as f64;
+    let speed = if slow { 1000.0 } else { 3000.0 } * noise;
+    let wait = if plan.fault == Some(Fault::SlowData) {
+        0.5
+    } else {
+        0.01
+    };
+    let readings = [
+        (id::TOK_PER_SEC, speed),
+        (id::STEP_MS, 1e6 / speed),
+        (id::DATA_WAIT, wait),
+    ];
+    values.extend(readings.map(|(id, x)| (id.to_string(), Num(x))));
+}
