@@ -710,9 +710,8 @@ fn a_killed_rank_changes_no_bit() {
 
 impl Bench {
     fn losses_so_far(&self) -> usize {
-        let runs = std::fs::read_dir(self.path("runs"))
-            .unwrap()
-            .filter_map(Result::ok);
+        let runs = std::fs::read_dir(self.path("runs"));
+        let runs = runs.into_iter().flatten().filter_map(Result::ok);
         let log = runs
             .map(|run| run.path().join("events.jsonl"))
             .find(|path| path.exists());

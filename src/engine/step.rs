@@ -210,6 +210,7 @@ impl Stepper {
     /// Sends the `Stepped` event of the step just done, when its turn has come.
     pub fn emit_step_if_due(&mut self, cx: &mut RunContext<'_, '_>) {
         cx.port.emit_telemetry();
+        self.keep_rollout(cx);
         if !is_logged(cx, cx.step()) {
             return;
         }
@@ -243,6 +244,16 @@ impl Stepper {
             values,
         });
         emit_layers(cx, seen.layers);
+    }
+
+    /// Keeps new answers for whoever wants to look at them. A disk that does not take them costs only that.
+    fn keep_rollout(&mut self, cx: &mut RunContext<'_, '_>) {
+        let rollouts = self.experience.rollouts();
+        if let Some(Err(e)) = rollouts.map(|r| r.keep(cx.job.run_dir.path())) {
+            let what = format!("the answers of this step were not kept: {e}");
+            let hint = "free disk space, or set rollout.keep=0";
+            cx.port.warn(cx.step(), "rollout_file", what, hint);
+        }
     }
 
     /// The repeatable readings of the last step.

@@ -8,6 +8,7 @@ pub mod id;
 pub mod index;
 pub mod layers;
 pub mod log;
+pub mod rollouts;
 pub mod series;
 pub mod state;
 

@@ -54,6 +54,10 @@ pub struct RolloutConfig {
     pub eval_answers: usize,
     /// For each k the readings have `eval/pass@k`: how likely one of k answers is right, without bias (Chen et al. 2021).
     pub pass_at: Vec<usize>,
+    /// Rollouts whose answers are kept in files beside the log, to be looked at: the newest ones, and older ones thinned out
+    /// evenly. 0 keeps none.
+    #[schemars(range(min = 0, max = 10000))]
+    pub keep: usize,
 }
 
 impl RolloutConfig {
@@ -82,6 +86,7 @@ impl Default for RolloutConfig {
             eval_temperature: 0.0,
             eval_answers: 1,
             pass_at: Vec::new(),
+            keep: 64,
         }
     }
 }

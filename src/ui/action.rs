@@ -185,6 +185,18 @@ actions! {
         OtherPrompt "other-prompt" "prompt" "Show the samples of another prompt or held-out question."
         AskSample "ask-sample" "sample" "Let the model continue a prompt of yours."
     }
+    /// Answers that a model wrote and learnt from.
+    Rollouts "rollouts" "Answers of a run that learns from its own" {
+        RolloutEarlier "rollout-earlier" "earlier" "Show the answers of an earlier step."
+        RolloutLater "rollout-later" "later" "Show the answers of a later step."
+        RolloutSort "rollout-sort" "sort" "Sort groups as written, by reward, by spread of rewards, by length, by surprise."
+        RolloutFilter "rollout-filter" "only" "Show all groups, only those that teach, only those of one reward, only those with cut answers."
+        RolloutSearch "rollout-search" "search" "Show only groups whose prompt or answers contain a text."
+        RolloutColours "rollout-colours" "colours" "Colour tokens by probability, by their distance from the reference, by advantage, or not."
+        PinPrompt "pin-prompt" "pin" "Show the answers to this prompt over the steps; once more, those of the step."
+        CompareSteps "compare-steps" "compare" "Compare other steps with this one from now on; once more, no longer."
+        HeldOut "held-out" "held out" "Show held-out prompts and the time of a step, or the answers again."
+    }
     /// The question what becomes of a live run.
     Leave "leave" "Leaving a live run" {
         LeaveRunning "leave-running" "leave it running" "Close the workbench; the run goes on."

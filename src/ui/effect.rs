@@ -82,6 +82,11 @@ pub enum Effect {
     ListCheckpoints,
     /// Look for model folders and GGUF files near by.
     ListModelFiles,
+    /// Read the rollouts of a run that someone wants to see.
+    ReadRollouts {
+        run_dir: PathBuf,
+        wanted: crate::run::rollouts::Wanted,
+    },
     /// Read this machine once a second from now on; once is enough.
     WatchHardware,
     /// Write the screen as a picture under this name.

@@ -99,6 +99,12 @@ pub enum Msg {
         name: String,
         result: Result<Arc<Inspected>, String>,
     },
+    /// Rollouts of a run, or why they cannot be read.
+    Rollouts {
+        run_dir: PathBuf,
+        wanted: crate::run::rollouts::Wanted,
+        result: Result<Box<crate::run::rollouts::Found>, String>,
+    },
     /// The next stage of the pipeline that is watched trains: its run's directory.
     NextStage(PathBuf),
     /// Back from the shell.

@@ -3,6 +3,7 @@
 
 mod evaluate;
 mod in_use;
+mod kept;
 mod lay;
 mod parts;
 mod show;
@@ -37,6 +38,8 @@ pub struct Rollouts {
     judge: Judge,
     clock: Arc<dyn Clock>,
     last: Option<Rollout>,
+    /// The last rollout as a file, until it is written.
+    unwritten: Option<crate::run::rollouts::Rollout>,
     /// Readings of the answers that the last step learnt from.
     told: Option<Vec<(String, f64)>>,
     /// Of the last step.
@@ -102,6 +105,7 @@ impl Rollouts {
             judge: Judge::new(&spec.rewards),
             clock: clock.clone(),
             last: None,
+            unwritten: None,
             told: None,
             parts: Parts::default(),
         })
@@ -145,6 +149,18 @@ impl Rollouts {
     /// What the time of the last step went to.
     pub(super) fn take_parts(&mut self) -> Parts {
         std::mem::take(&mut self.parts)
+    }
+
+    /// Writes the answers of a new rollout beside the log of the run.
+    ///
+    /// # Errors
+    /// The disk does not take them.
+    pub(super) fn keep(&mut self, run: &std::path::Path) -> std::io::Result<()> {
+        let keep = self.config().keep;
+        match self.unwritten.take() {
+            Some(rollout) => crate::run::rollouts::write(run, &rollout, keep),
+            None => Ok(()),
+        }
     }
 
     /// The first groups of the last step.
@@ -272,6 +288,10 @@ impl Rollouts {
             parts,
         };
         let readings = show::readings(&rollout, group_size);
+        if self.config().keep > 0 {
+            let texts = (&self.data.tokenizer, group_size);
+            self.unwritten = Some(kept::file(step + 1, &rollout, &batches, texts));
+        }
         self.last = Some(rollout);
         Ok(InUse {
             begun: step,

@@ -144,6 +144,48 @@ fn a_run_reports_rewards_and_how_held_out_prompts_are_answered() {
 }
 
 #[test]
+fn answers_are_kept_in_files_of_which_there_are_never_too_many() {
+    use crate::run::rollouts::{Wanted, find, mean};
+    let run = run_of(&["rollout.keep=4", "method.grpo.beta=0.1"]);
+    let events = run.go();
+    let found = find(run.job.run_dir.path(), &Wanted::Upto(12)).unwrap();
+    assert!(
+        found.steps.len() == 4 && found.steps[2..] == [11, 12],
+        "{:?}",
+        found.steps
+    );
+    let last = &found.rollouts[0];
+    assert_eq!((last.step, last.groups.len(), last.left_out), (12, 4, 0));
+    // What the file holds is what the log sums up.
+    let answers = || last.groups.iter().flat_map(|group| &group.answers);
+    let reward = *readings(&events, "reward").last().unwrap();
+    assert!((mean(answers().map(|a| a.reward.0)) - reward).abs() < 1e-9);
+    let length = *readings(&events, "completions/mean_length").last().unwrap();
+    assert!((mean(answers().map(|a| a.tokens.len() as f64)) - length).abs() < 1e-9);
+    for group in &last.groups {
+        assert!(
+            group.prompt.ends_with('=') && group.right.is_some(),
+            "{group:?}"
+        );
+        assert_eq!(group.answers.len(), 4);
+        let advantages: f64 = group.answers.iter().map(|a| a.advantage.0).sum();
+        assert!(advantages.abs() < 1e-6);
+    }
+    for answer in answers() {
+        assert_eq!(answer.rewards.len(), 2);
+        assert!(
+            answer
+                .tokens
+                .iter()
+                .all(|token| token.1 <= 0.0 && token.2.is_some())
+        );
+    }
+    let none = run_of(&["rollout.keep=0"]);
+    none.go();
+    assert!(!none.job.run_dir.path().join("rollouts").exists());
+}
+
+#[test]
 fn a_cold_start_is_supervised_learning() {
     let words = [
         "rollout.cold_start_steps=150",

@@ -88,6 +88,14 @@ impl Shell {
                         Done::Msg(Msg::PictureSaved(saved))
                     });
                 }
+                Effect::ReadRollouts { run_dir, wanted } => self.job(move |_| {
+                    let result = crate::run::rollouts::find(&run_dir, &wanted).map(Box::new);
+                    Done::Msg(Msg::Rollouts {
+                        run_dir,
+                        wanted,
+                        result,
+                    })
+                }),
                 Effect::WatchHardware => self.watch_hardware(),
                 Effect::Preflight { round, yaml } => self.preflight(round, yaml),
                 Effect::Redraw => {

@@ -1,14 +1,21 @@
 //! Held-out examples of the run on the screen as its method sees them, at the last evaluation: texts with their
 //! log-probability, pairs with the reward of each side and the margin, and what changed since the evaluation before. Of a
-//! model that learns from its own answers: groups of the last step with rewards and advantages, then held-out prompts.
+//! model that learns from its own answers: the groups of its rollouts (`browser`), and held-out prompts.
 
+mod browser;
+mod groups;
+
+use self::browser::Browser;
 use super::{Pane, PaneContext, PaneEntry};
 use crate::base::human;
 use crate::base::text::one_line;
 use crate::run::RunState;
 use crate::run::state::Examined;
 use crate::ui::action::{Action, Context};
-use crate::ui::request::{Hints, Request};
+use crate::ui::app::Freshness;
+use crate::ui::msg::Msg;
+use crate::ui::overlays::Prompt;
+use crate::ui::request::{Answer, Hints, Request, Topic, titles};
 use crate::ui::store::Store;
 use crate::ui::theme::{Meaning, Theme};
 use crate::ui::widgets::text::{self, Word, word};
@@ -19,26 +26,110 @@ use ratatui::layout::Rect;
 pub static ENTRY: PaneEntry = PaneEntry {
     id: "examples",
     title: "Examples",
-    doc: "Go to held-out examples: what the model says of texts and pairs, and what changed.",
-    contexts: &[Context::List, Context::Global],
+    doc: "Go to examples: what the model says of held-out texts and pairs; the answers that it learns from.",
+    contexts: &[Context::Rollouts, Context::List, Context::Global],
     everywhere: &[],
     make: || Box::new(ExamplesPane::default()),
 };
 
-/// One cursor: the first line on the screen.
+const SEARCH: &str = "search";
+
+/// The first line on the screen, and the cursors over rollouts.
 #[derive(Debug, Default)]
 pub struct ExamplesPane {
+    browser: Browser,
+    /// Held-out examples instead of the answers of rollouts.
+    held_out: bool,
     scroll: usize,
     most: usize,
     page: usize,
 }
 
-impl Pane for ExamplesPane {
-    fn hints(&self, _store: &Store) -> Hints {
-        Hints::of_pane(vec![(Action::Up, "up"), (Action::Down, "down")])
+impl ExamplesPane {
+    /// Rollouts are on the screen.
+    fn browses(&self) -> bool {
+        self.browser.any() && !self.held_out
     }
 
-    fn act(&mut self, action: Action, _context: &mut PaneContext) -> Vec<Request> {
+    fn ask_search(&self) -> Vec<Request> {
+        let topic = Topic {
+            pane: &ENTRY,
+            about: SEARCH,
+        };
+        let hint = "enter keeps it, esc shows all";
+        let prompt = Prompt::new(topic, "show only groups with", hint).with(&self.browser.search);
+        vec![Request::Open(Box::new(prompt.live()))]
+    }
+}
+
+impl Pane for ExamplesPane {
+    fn hints(&self, _store: &Store) -> Hints {
+        use Action as A;
+        if self.browses() {
+            return Hints::of_pane(titles(&[
+                A::RolloutEarlier,
+                A::RolloutLater,
+                A::RolloutSort,
+                A::RolloutFilter,
+                A::RolloutSearch,
+                A::RolloutColours,
+                A::PinPrompt,
+                A::CompareSteps,
+                A::HeldOut,
+            ]));
+        }
+        let mut hints = vec![(A::Up, "up"), (A::Down, "down")];
+        hints.extend(self.browser.any().then_some((A::HeldOut, "answers")));
+        Hints::of_pane(hints)
+    }
+
+    fn enter(&mut self, context: &mut PaneContext) -> Vec<Request> {
+        self.browser.follow(context.store);
+        self.browser.look(context.store)
+    }
+
+    fn incoming(&mut self, msg: &Msg, context: &mut PaneContext) -> Vec<Request> {
+        self.browser.follow(context.store);
+        let mut requests = Vec::new();
+        if let Msg::Rollouts {
+            run_dir,
+            wanted,
+            result,
+        } = msg
+        {
+            self.browser.take(run_dir, wanted, result);
+            requests.push(Request::Draw(Freshness::Asked));
+        }
+        if context.in_front {
+            requests.extend(self.browser.look(context.store));
+        }
+        requests
+    }
+
+    fn answered(
+        &mut self,
+        about: &str,
+        answer: Answer,
+        _context: &mut PaneContext,
+    ) -> Vec<Request> {
+        if let (SEARCH, Answer::Text(text)) = (about, answer) {
+            (self.browser.search, self.browser.marked) = (text, 0);
+        }
+        Vec::new()
+    }
+
+    fn act(&mut self, action: Action, context: &mut PaneContext) -> Vec<Request> {
+        self.browser.follow(context.store);
+        if action == Action::HeldOut {
+            (self.held_out, self.scroll) = (!self.held_out, 0);
+            return Vec::new();
+        }
+        if self.browses() {
+            return match action {
+                Action::RolloutSearch => self.ask_search(),
+                action => self.browser.act(action),
+            };
+        }
         let page = self.page.max(1);
         self.scroll = match action {
             Action::Up => self.scroll.saturating_sub(1),
@@ -60,6 +151,10 @@ impl Pane for ExamplesPane {
             width: area.width.saturating_sub(4),
             ..area
         };
+        self.browser.follow(context.store);
+        if self.browses() {
+            return self.browser.draw(frame.buffer_mut(), inner, theme);
+        }
         let lines = match context.store.held.as_ref() {
             Some(held) => lines(&held.state, usize::from(inner.width), theme),
             None => note("No run is open: choose one on Home."),
