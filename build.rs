@@ -37,6 +37,13 @@ fn main() -> std::io::Result<()> {
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
+        // What Python left beside its sources.
+        if path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("__pycache__"))
+        {
+            continue;
+        }
         if path.is_dir() {
             collect(&path, files)?;
         } else {

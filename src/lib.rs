@@ -21,6 +21,7 @@
 //! | 3 | [`probes`] | metrics that look inside the model while it trains |
 //! | 3 | [`models`] | where a model comes from: a folder, a GGUF file, the hub |
 //! | 2 | [`nn`] [`hf`] [`llama_cpp`] [`optim`] [`data`] [`metrics`] | models, file formats, optimizers, batches, metrics |
+//! | 3 | [`workers`] | ranks of PyTorch: started, asked, watched over, ended |
 //! | 3 | [`watch`] | logs of runs that other programs started, as events |
 //! | 2 | [`diagnosis`] | how a training goes: rules over the fold of its events, one verdict |
 //! | 1 | [`run`] [`kernels`] [`hardware`] [`hub`] [`wire`] [`gguf`] | run directories and logs; fused operations; the machine; the Hugging Face hub; the protocol; GGUF files |
@@ -60,3 +61,4 @@ pub mod tasks;
 pub mod ui;
 pub mod watch;
 pub mod wire;
+pub mod workers;

@@ -20,6 +20,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("run", &["wire"]),
     ("diagnosis", &["run", "wire"]),
     ("watch", &["metrics", "wire"]),
+    ("workers", &["embed"]),
     ("hardware", &["wire"]),
     ("hub", &[]),
     ("nn", &["kernels"]),
@@ -38,7 +39,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "spec",
         &[
-            "methods", "rewards", "nn", "optim", "data", "embed", "hf", "hub", "models",
+            "methods", "rewards", "nn", "optim", "data", "embed", "hf", "hub", "models", "workers",
         ],
     ),
     ("tasks", &["spec", "data", "models", "nn", "embed"]),
@@ -63,6 +64,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "kernels",
             "hardware",
             "llama_cpp",
+            "workers",
             "gguf",
         ],
     ),
@@ -126,6 +128,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "embed",
             "hardware",
             "watch",
+            "workers",
             "hub",
             "llama_cpp",
         ],

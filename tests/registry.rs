@@ -17,6 +17,7 @@ fn registries() -> Vec<(&'static str, &'static [Entry])> {
             llmtui::nn::position::ScalingConfig::ENTRIES,
         ),
         ("adapter", llmtui::nn::AdapterConfig::ENTRIES),
+        ("engine", llmtui::workers::EngineConfig::ENTRIES),
         ("model.norm", llmtui::nn::norm::NormConfig::ENTRIES),
         ("model.mlp", llmtui::nn::mlp::MlpConfig::ENTRIES),
         (

@@ -1,4 +1,4 @@
-//! `llmtui engine`: the process behind a viewer. Internal: started by `train` and `chat`.
+//! `llmtui engine`: the process behind a viewer, started by `train` and `chat`; and its verbs for people.
 
 use super::{
     Context,
@@ -20,9 +20,14 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Run a training engine or an inference engine for viewers
+/// Install and check what trains on GPUs: PyTorch, for `engine: torch`
+///
+/// With a run's directory it is the process behind a viewer, which `train` starts.
 #[derive(Debug, clap::Args)]
+#[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    verb: Option<EngineVerb>,
     /// The run's directory
     #[arg(value_name = "RUN_DIR", required_unless_present_any = ["infer", "pipeline"])]
     pub run_dir: Option<PathBuf>,
@@ -55,7 +60,18 @@ pub struct Args {
     pub runtime_dir: Option<PathBuf>,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum EngineVerb {
+    Install(super::engine_install::InstallArgs),
+    Check(super::engine_install::CheckArgs),
+}
+
 pub fn run(args: Args, cx: &Context) -> anyhow::Result<Exit> {
+    match &args.verb {
+        Some(EngineVerb::Install(args)) => return super::engine_install::install(args, cx),
+        Some(EngineVerb::Check(args)) => return super::engine_install::check(args, cx),
+        None => {}
+    }
     if let Some(folder) = &args.pipeline {
         // As below: closing the viewer's terminal does not affect this process.
         let _ = rustix::process::setsid();

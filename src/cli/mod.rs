@@ -16,6 +16,7 @@ mod data;
 mod diagnose;
 mod doctor;
 mod engine_cmd;
+mod engine_install;
 mod eval;
 pub mod exit;
 mod export;
@@ -172,7 +173,6 @@ enum Verb {
     Doctor(doctor::Args),
     Bench(bench::Args),
     Completions(completions::Args),
-    #[command(hide = true)]
     Engine(engine_cmd::Args),
     #[command(hide = true)]
     ParseChild(parse_child::Args),

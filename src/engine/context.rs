@@ -39,7 +39,8 @@ impl RunContext<'_, '_> {
     }
 
     /// What is wrong with the weights.
-    pub fn broken_weights(&self) -> Result<Option<NonFinite>, EngineError> {
+    pub fn broken_weights(&mut self) -> Result<Option<NonFinite>, EngineError> {
+        self.state.take_from_ranks()?;
         let broken = || NonFinite {
             what: "a weight",
             value: f64::NAN,

@@ -8,7 +8,7 @@ use super::experience::Experience;
 use super::roles::Models;
 use super::rollouts::Passed;
 use crate::data::Dataset;
-use crate::methods::{Method, evaluate as measure, tokens};
+use crate::methods::{Method, evaluate as measure};
 use crate::metrics::{Readings, id, validation_id};
 use crate::wire::{Best, Event, ExaminedExample, Num, Phase, Values};
 use std::time::Duration;
@@ -60,7 +60,7 @@ pub fn evaluate(
             Extent::Whole => data.val_batch(i * batch_size, batch_size),
         };
         models.add_reference(&mut batch)?;
-        let out = models.policy.score(&tokens(&batch))?;
+        let out = models.score(&batch)?;
         // Sums, divided at the end by what all batches count.
         total += measure(method, &batch, &out, 1.0, &mut readings)?;
         n_windows += batch.batch_size;

@@ -3,7 +3,7 @@
 use super::EngineError;
 use super::context::RunContext;
 use crate::data::{Batch, LABEL, Tokenizer, Unit};
-use crate::methods::{REFERENCE_LOGP, tokens};
+use crate::methods::REFERENCE_LOGP;
 use crate::wire::{Event, ExaminedExample, ExaminedSequence, Num};
 
 /// Examples that are shown.
@@ -20,7 +20,7 @@ impl RunContext<'_, '_> {
         for first in (0..held_out).step_by(size) {
             let mut batch = self.data.val_batch(first, size.min(held_out - first));
             self.state.models.add_reference(&mut batch)?;
-            let out = self.state.models.policy.score(&tokens(&batch))?;
+            let out = self.state.models.score(&batch)?;
             let logp: Vec<f32> = out.logp.flatten_all()?.to_vec1()?;
             let sequences = match batch.unit {
                 Unit::Ranked => ranked(&batch, &logp, &self.data.tokenizer),

@@ -20,6 +20,7 @@ pub mod preflight;
 mod prepare;
 mod probing;
 mod reading;
+mod remote;
 mod rescue;
 pub mod roles;
 pub mod rollouts;
@@ -41,6 +42,7 @@ use crate::data::DataError;
 use crate::run::RunDir;
 use crate::spec::RunSpec;
 use crate::wire::{Event, Num, Outcome, Request};
+use crate::workers::{Lost, LostKind};
 use emit::Port;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -81,6 +83,9 @@ pub enum EngineError {
     Compute(#[from] candle_core::Error),
     #[error("checkpoint: {0}")]
     Checkpoint(#[from] checkpoint::CheckpointError),
+    /// Ranks of PyTorch did not come, or went.
+    #[error("{0}; {hint}", hint = .0.kind.hint())]
+    Ranks(#[from] Lost),
     /// The machine has not what the run needs: room on the disk, memory, threads.
     #[error("{0}")]
     Machine(String),
@@ -96,6 +101,11 @@ impl EngineError {
             EngineError::Data(DataError::Hub(error)) if error.is_outage() => Outcome::Starved,
             EngineError::Setup(_) | EngineError::Data(_) => Outcome::Invalid,
             EngineError::Machine(_) => Outcome::Starved,
+            EngineError::Ranks(lost) => match lost.kind {
+                LostKind::Stopped => Outcome::Stopped,
+                LostKind::Bug => Outcome::Failed,
+                _ => Outcome::Starved,
+            },
             EngineError::Stopped => Outcome::Stopped,
             EngineError::Checkpoint(checkpoint::CheckpointError::Write { .. }) => Outcome::Starved,
             _ => Outcome::Failed,

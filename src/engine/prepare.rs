@@ -9,6 +9,7 @@ use super::experience::Experience;
 use super::mix::Mix;
 use super::probing::probes;
 use super::reading::read_data;
+use super::remote::Remote;
 use super::rollouts::Rollouts;
 use super::state::TrainState;
 use super::step::Stepper;
@@ -34,6 +35,14 @@ pub(super) fn prepare<'a, 'p>(
     let spec = &job.spec;
     let data = Arc::new(read_data(job, port, begun_at)?);
     let mut state = TrainState::fresh(spec, &data)?;
+    let clock = port.clock.clone();
+    let remote = Remote::begin(job, &state.models.policy, &clock, &mut || {
+        port.stop_is_asked()
+    })?;
+    if let Some(remote) = &remote {
+        port.note(begun_at, remote.words());
+    }
+    state.models.remote = remote;
     state
         .models
         .attach_reference(&*spec.method, &data, spec.train.micro_batch_size)?;
@@ -139,7 +148,7 @@ fn resume(
             step,
             "not_bit_exact",
             format!("the continuation will not have the same bits as an uninterrupted run: {why}"),
-            "set train.threads and train.precision as they were to continue exactly",
+            "set engine, train.threads and train.precision as they were to continue exactly",
         ),
         Match::Different(why) if job.force => {
             port.warn(step, "data_changed", why, "continued because of --force");
@@ -181,6 +190,9 @@ pub(super) fn start_event(cx: &RunContext<'_, '_>, resumed_from: Option<u64>) ->
         batch_tokens: cx.batch_tokens() as u64,
         epoch_tokens: cx.data.epoch_tokens(),
         resumed_from,
-        precision: Some(compute_dtype_name(policy.arithmetic()).into()),
+        precision: Some(match &cx.state.models.remote {
+            Some(remote) => remote.precision().into(),
+            None => compute_dtype_name(policy.arithmetic()).into(),
+        }),
     }
 }

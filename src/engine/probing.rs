@@ -15,7 +15,8 @@ const NICE: i32 = 19;
 /// Those of this run.
 pub(super) fn probes(cx: &RunContext<'_, '_>) -> Probes {
     let (health, train) = (&cx.spec.health, &cx.spec.train);
-    if !health.enabled {
+    // Ranks elsewhere show nothing of their insides.
+    if !health.enabled || cx.state.models.remote.is_some() {
         return Probes::default();
     }
     let model = &cx.state.models.policy;

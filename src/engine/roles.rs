@@ -1,10 +1,12 @@
 //! The models of a run by their roles: the policy that trains, and the reference that a preference method compares it with.
 
 use super::EngineError;
+use super::remote::{Remote, Who};
 use crate::data::{Batch, Column, Dataset, Origin, Unit};
 use crate::methods::policy::{OLD_LOGP, TOKEN_REFERENCE};
 use crate::methods::{BASELINE, Method, REFERENCE_LOGP, ReferenceChoice, sequence_logps, tokens};
-use crate::nn::Model;
+use crate::nn::{Model, TokenOutputs};
+use crate::workers::Lost;
 use std::collections::HashMap;
 
 /// The models of a run.
@@ -12,6 +14,8 @@ pub struct Models {
     /// What trains.
     pub policy: Model,
     pub reference: Reference,
+    /// Ranks of PyTorch, where those compute: then `policy` is the engine's copy, which is as new as the last look at it.
+    pub remote: Option<Remote>,
 }
 
 /// The model that a method compares the policy with: the policy as it was before the first step.
@@ -22,6 +26,8 @@ pub enum Reference {
     AdapterOff,
     /// A copy of the starting weights.
     Frozen(Box<Model>),
+    /// The same, on the ranks.
+    FrozenThere,
     /// What the starting weights said of every sequence.
     Precomputed(HashMap<Origin, f32>),
 }
@@ -32,7 +38,46 @@ impl Models {
         Models {
             policy,
             reference: Reference::None,
+            remote: None,
         }
+    }
+
+    /// What the policy says of a batch, without a gradient.
+    ///
+    /// # Errors
+    /// A batch that it refuses; ranks that are gone.
+    pub fn score(&mut self, batch: &Batch) -> candle_core::Result<TokenOutputs> {
+        self.score_by(batch, Who::Policy)
+    }
+
+    fn score_by(&mut self, batch: &Batch, who: Who) -> candle_core::Result<TokenOutputs> {
+        if let Some(remote) = &mut self.remote {
+            remote.push(&self.policy)?;
+            return remote.score(&tokens(batch), who);
+        }
+        let off = who == Who::AdapterOff;
+        self.policy.set_adapters(!off);
+        let out = self.policy.score(&tokens(batch));
+        self.policy.set_adapters(true);
+        out
+    }
+
+    fn precompute(
+        &mut self,
+        data: &Dataset,
+        batch_size: usize,
+    ) -> candle_core::Result<HashMap<Origin, f32>> {
+        let mut table = HashMap::new();
+        for batch in data.every_batch(batch_size) {
+            let values = sequence_logps(&batch, &self.score(&batch)?)?;
+            table.extend(batch.origins.iter().copied().zip(values));
+        }
+        Ok(table)
+    }
+
+    /// Why ranks are gone, if they are.
+    pub fn lost(&self) -> Option<Lost> {
+        self.remote.as_ref()?.lost().cloned()
     }
 
     /// Gives the method the reference that it needs. The policy must be as it is before the first step.
@@ -51,11 +96,18 @@ impl Models {
             Some(ReferenceChoice::Auto) if self.policy.is_its_own_reference() => {
                 Reference::AdapterOff
             }
+            Some(ReferenceChoice::Auto | ReferenceChoice::Frozen) if self.remote.is_some() => {
+                if let Some(remote) = &mut self.remote {
+                    remote.push(&self.policy)?;
+                    remote.keep_reference()?;
+                }
+                Reference::FrozenThere
+            }
             Some(ReferenceChoice::Auto | ReferenceChoice::Frozen) => {
                 Reference::Frozen(Box::new(self.policy.frozen_copy()?))
             }
             Some(ReferenceChoice::Precomputed) => {
-                Reference::Precomputed(precompute(&mut self.policy, data, batch_size)?)
+                Reference::Precomputed(self.precompute(data, batch_size)?)
             }
         };
         Ok(())
@@ -76,7 +128,8 @@ impl Models {
             && let Some(other) = batch.mismatched(longest)
             && let Some(reference) = self.reference_logps(&other)?
         {
-            let policy = scored(&mut self.policy, &other)?;
+            let out = self.score(&other)?;
+            let policy = sequence_logps(&other, &out)?;
             let moved = policy.iter().zip(reference).map(|(p, r)| p - r);
             set(batch, BASELINE, moved.collect());
         }
@@ -88,10 +141,12 @@ impl Models {
         let values = match &mut self.reference {
             Reference::None => return Ok(None),
             Reference::AdapterOff => {
-                self.policy.set_adapters(false);
-                let values = scored(&mut self.policy, batch);
-                self.policy.set_adapters(true);
-                values?
+                let out = self.score_by(batch, Who::AdapterOff)?;
+                sequence_logps(batch, &out)?
+            }
+            Reference::FrozenThere => {
+                let out = self.score_by(batch, Who::Reference)?;
+                sequence_logps(batch, &out)?
             }
             Reference::Frozen(model) => scored(model, batch)?,
             Reference::Precomputed(table) => {
@@ -115,12 +170,8 @@ impl Models {
     pub fn add_token_reference(&mut self, batch: &mut Batch) -> Result<(), EngineError> {
         let out = match &mut self.reference {
             Reference::None => return Ok(()),
-            Reference::AdapterOff => {
-                self.policy.set_adapters(false);
-                let out = self.policy.score(&tokens(batch));
-                self.policy.set_adapters(true);
-                out?
-            }
+            Reference::AdapterOff => self.score_by(batch, Who::AdapterOff)?,
+            Reference::FrozenThere => self.score_by(batch, Who::Reference)?,
             Reference::Frozen(model) => model.score(&tokens(batch))?,
             Reference::Precomputed(_) => {
                 let what = "new answers have no precomputed reference; use frozen or adapter_off";
@@ -170,17 +221,4 @@ fn set(batch: &mut Batch, name: &'static str, values: Vec<f32>) {
 fn scored(model: &mut Model, batch: &Batch) -> candle_core::Result<Vec<f32>> {
     let out = model.score(&tokens(batch))?;
     sequence_logps(batch, &out)
-}
-
-fn precompute(
-    model: &mut Model,
-    data: &Dataset,
-    batch_size: usize,
-) -> candle_core::Result<HashMap<Origin, f32>> {
-    let mut table = HashMap::new();
-    for batch in data.every_batch(batch_size) {
-        let values = scored(model, &batch)?;
-        table.extend(batch.origins.iter().copied().zip(values));
-    }
-    Ok(table)
 }

@@ -135,6 +135,7 @@ impl RunContext<'_, '_> {
         let step = self.step();
         self.port.enter(Phase::Sampling, step);
         let begun = self.port.clock.elapsed();
+        self.state.take_from_ranks().map_err(|e| e.to_string())?;
         let port = &mut *self.port;
         let text = continuation(
             &mut self.state.models.policy,

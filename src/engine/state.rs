@@ -152,6 +152,24 @@ impl TrainState {
         self.optimizer.show_average(params, show)
     }
 
+    /// Brings weights and moments here, where ranks elsewhere have newer ones.
+    ///
+    /// # Errors
+    /// The ranks are gone.
+    pub fn take_from_ranks(&mut self) -> candle_core::Result<()> {
+        match &mut self.models.remote {
+            Some(remote) => remote.pull(&mut self.models.policy, &mut *self.optimizer),
+            None => Ok(()),
+        }
+    }
+
+    /// Weights or moments were changed here: ranks elsewhere get them before their next pass.
+    pub fn changed_here(&mut self) {
+        if let Some(remote) = &mut self.models.remote {
+            remote.copy_changed();
+        }
+    }
+
     /// The learning rate of the next update.
     pub fn lr(&self, spec: &RunSpec) -> f64 {
         let peak = spec.optimizer.lr();

@@ -13,6 +13,7 @@ use super::state::TrainState;
 use super::update::{At, Gradients, Rates, apply, gradients_seen};
 use crate::base::stats::median;
 use crate::metrics::id;
+use crate::optim::clip_scale;
 use crate::probes::Probes;
 use crate::wire::{Event, MetricInfo, Num, Values};
 use std::time::Duration;
@@ -129,6 +130,11 @@ impl Stepper {
         };
         let (loss, norm) = (self.log.last.gradients.loss, self.log.last.gradients.norm);
         let (model, optimizer) = (&mut cx.state.models.policy, &mut *cx.state.optimizer);
+        if let Some(remote) = &mut cx.state.models.remote {
+            let scale = clip_scale(norm, rates.clip_norm);
+            self.log.last.clipped = scale < 1.0;
+            return Ok(remote.apply(rates.lr, scale, optimizer)?);
+        }
         self.probes.gradient(model, optimizer)?;
         self.log.last.clipped = apply(model, optimizer, norm, rates)?;
         self.probes.update(model, optimizer, (loss, norm))?;
@@ -153,8 +159,15 @@ impl Stepper {
             None => self.log.waited += waited,
         }
         let method = &*cx.spec.method;
-        let model = &mut cx.state.models.policy;
-        let found = gradients_seen(method, model, &step.batches, at, &mut self.probes)?;
+        let models = &mut cx.state.models;
+        let model = &mut models.policy;
+        let found = match &mut models.remote {
+            Some(remote) => {
+                remote.push(model)?;
+                remote.gradients(method, &step.batches)?
+            }
+            None => gradients_seen(method, model, &step.batches, at, &mut self.probes)?,
+        };
         self.log.by_source = step.by_source();
         let tokens = step.n_tokens();
         self.experience.recycle(step);

@@ -99,6 +99,7 @@ impl Tasks {
     pub(super) fn ask(&self, cx: &mut RunContext<'_, '_>) -> Result<(), EngineError> {
         let step = cx.step();
         cx.port.enter(Phase::Evaluating, step);
+        cx.state.take_from_ranks()?;
         cx.state.show_average(true)?;
         let begun = cx.port.clock.elapsed();
         let mut values = Values::new();

@@ -1,5 +1,6 @@
 //! The training loop, in the order in which it happens.
 
+mod generations;
 mod obey;
 mod rescue;
 mod stop;
@@ -16,6 +17,7 @@ use super::tasks::Tasks;
 use super::{EngineError, EngineJob, Summary, preflight};
 use crate::metrics::id;
 use crate::wire::{Event, Outcome, Phase};
+use generations::Generations;
 use stop::Flow;
 
 /// What says nothing of a model that is evaluated by its answers.
@@ -33,6 +35,7 @@ struct Trainer<'a, 'p> {
     checkpoints: Checkpoints,
     spectra: Spectra,
     tasks: Tasks,
+    generations: Generations,
     summary: &'a mut Summary,
 }
 
@@ -51,6 +54,7 @@ pub(super) fn begin(
         checkpoints,
         spectra: Spectra::default(),
         tasks,
+        generations: Generations::default(),
         summary,
     };
     trainer.summarize();
@@ -84,7 +88,7 @@ pub(super) fn begin(
         let step = cx.step();
         cx.port.emit(Event::RolledBack { step });
     }
-    if resumed_from.is_none() && job.spec.preflight.enabled {
+    if resumed_from.is_none() && job.spec.preflight.enabled && checks_are_worth_it(cx) {
         preflight::gate(cx)?;
     }
     let outcome = trainer.train();
@@ -92,9 +96,40 @@ pub(super) fn begin(
     outcome
 }
 
+/// Checks train a twin on the processor: for a model that needs a GPU they would take hours.
+fn checks_are_worth_it(cx: &mut RunContext<'_, '_>) -> bool {
+    const MOST: usize = 50_000_000;
+    let (elsewhere, params) = (
+        cx.state.models.remote.is_some(),
+        cx.state.models.policy.n_params(),
+    );
+    let worth_it = !elsewhere || params <= MOST;
+    if !worth_it {
+        let what = "the preflight checks were left out: they would train a twin on the processor";
+        cx.port.note(0, what.into());
+    }
+    worth_it
+}
+
 impl Trainer<'_, '_> {
-    /// N + 1 rounds for N steps: the last one evaluates, samples and saves, and is no special case.
+    /// Trains to the end, over as many generations of ranks as it takes.
     fn train(&mut self) -> Result<Outcome, EngineError> {
+        loop {
+            let done = self.train_on();
+            match (done, self.cx.state.models.lost()) {
+                (Err(_), Some(lost)) => self.begin_again(lost)?,
+                (done, _) => {
+                    if let Some(remote) = &mut self.cx.state.models.remote {
+                        remote.end();
+                    }
+                    return done;
+                }
+            }
+        }
+    }
+
+    /// N + 1 rounds for N steps: the last one evaluates, samples and saves, and is no special case.
+    fn train_on(&mut self) -> Result<Outcome, EngineError> {
         let max_steps = self.cx.spec.train.max_steps;
         self.save_a_point_to_go_back_to();
         loop {

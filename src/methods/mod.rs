@@ -168,6 +168,49 @@ fn mask(batch: &Batch) -> Vec<f32> {
     }
 }
 
+/// What goes forward and backward for a micro-step, wherever it is: a model in this process, or one on ranks elsewhere.
+pub trait Pass {
+    /// Both ways for a loss L = Σ dlogp · logp that is known before the forward pass; `read` sees what the head gave.
+    ///
+    /// # Errors
+    /// A batch that it refuses.
+    fn linear(
+        &mut self,
+        batch: &TokenBatch,
+        dlogp: &[f32],
+        read: &mut dyn FnMut(TokenValues) -> f64,
+    ) -> Result<f64>;
+
+    /// Both ways for any loss: it sees what the head gave and writes its gradient.
+    ///
+    /// # Errors
+    /// A batch that it refuses, and those of the loss.
+    fn any(
+        &mut self,
+        batch: &TokenBatch,
+        loss: &mut dyn FnMut(TokenValues, &mut Upstream) -> Result<f64>,
+    ) -> Result<f64>;
+}
+
+impl Pass for Model {
+    fn linear(
+        &mut self,
+        batch: &TokenBatch,
+        dlogp: &[f32],
+        read: &mut dyn FnMut(TokenValues) -> f64,
+    ) -> Result<f64> {
+        self.accumulate_linear(batch, dlogp, read)
+    }
+
+    fn any(
+        &mut self,
+        batch: &TokenBatch,
+        loss: &mut dyn FnMut(TokenValues, &mut Upstream) -> Result<f64>,
+    ) -> Result<f64> {
+        self.accumulate(batch, loss)
+    }
+}
+
 /// Forward, the method's loss, backward: adds one micro-step's gradient to the model's, and gives its share of the loss.
 /// `normalizer` is [`Normalizer::count`] over the whole optimizer step.
 ///
@@ -175,25 +218,25 @@ fn mask(batch: &Batch) -> Vec<f32> {
 /// A batch that the model or the method refuses.
 pub fn micro_step(
     method: &dyn Method,
-    model: &mut Model,
+    model: &mut dyn Pass,
     batch: &Batch,
     normalizer: f64,
     readings: &mut Readings,
 ) -> Result<f64> {
     let mut c = mask(batch);
     if !method.coefficients(batch, &mut c) {
-        return model.accumulate(&tokens(batch), |values, upstream| {
+        return model.any(&tokens(batch), &mut |values, upstream| {
             note(values, batch, readings);
             by_autograd(method, values, (batch, normalizer), upstream, readings)
         });
     }
     let scale = -1.0 / normalizer;
-    let sum = |values: TokenValues| {
+    let mut sum = |values: TokenValues| {
         note(values, batch, readings);
         dot(values.logp, &c)
     };
     let dlogp: Vec<f32> = c.iter().map(|c| scale as f32 * c).collect();
-    Ok(model.accumulate_linear(&tokens(batch), &dlogp, sum)? * scale)
+    Ok(model.linear(&tokens(batch), &dlogp, &mut sum)? * scale)
 }
 
 /// The loss of a scored batch times `normalizer`'s share, without a gradient.

@@ -43,4 +43,5 @@ pub use precision::{Precision, PrecisionError, compute_dtype_name};
 pub use profile::Part;
 pub use role::Role;
 pub use step_position::StepPosition;
+pub(crate) use tables::rotations;
 pub use weights::StoredTensor;

@@ -9,6 +9,7 @@ use crate::{
     nn::{ActivationCheckpointing, AdapterConfig, ModelConfig, Precision},
     optim::OptimizerConfig,
     optim::schedule::ScheduleConfig,
+    workers::EngineConfig,
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,8 @@ pub struct RunConfig {
     pub model: ModelConfig,
     /// Small trainable matrices beside frozen weights. Default: none, all weights train.
     pub adapter: Option<AdapterConfig>,
+    /// What computes: this program on the processor (`candle`), or processes of PyTorch (`torch`), one for each GPU.
+    pub engine: EngineConfig,
     /// Training and validation data.
     pub data: DataConfig,
     /// Answers of the model that methods like grpo and rloo learn from.
@@ -235,6 +238,7 @@ impl Default for RunConfig {
             method: MethodConfig::Pretrain(Default::default()),
             model: ModelConfig::default(),
             adapter: None,
+            engine: EngineConfig::Candle(Default::default()),
             data: DataConfig::default(),
             rollout: RolloutConfig::default(),
             rewards: Vec::new(),

@@ -14,6 +14,7 @@ use crate::nn::{ActivationCheckpointing, HeadKind, Role};
 use crate::optim::OptimizerConfig;
 use crate::optim::schedule::ScheduleConfig;
 use crate::rewards::WeightedReward;
+use crate::workers::EngineConfig;
 use std::path::{Path, PathBuf};
 
 /// Collects issues of one config.
@@ -58,6 +59,7 @@ pub(super) fn rules(config: &RunConfig, origins: &Origins, issues: &mut Vec<Issu
     adapter(config, &mut judge);
     reference(config, &mut judge);
     rollouts(config, &mut judge);
+    engine(config, &mut judge);
     sizes(config, &mut judge);
     learning_rate(config, &mut judge);
     sampling(config, &mut judge);
@@ -115,6 +117,43 @@ fn adapter(config: &RunConfig, judge: &mut Judge) {
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         judge.want(false, &paths, fault.what, fault.hint);
     }
+}
+
+/// What ranks of PyTorch cannot do.
+fn engine(config: &RunConfig, judge: &mut Judge) {
+    if config.engine.torch().is_none() {
+        return;
+    }
+    let here = "engine: candle does it";
+    let word = config.method.entry().id;
+    judge.want(
+        config.method.on_policy().is_none(),
+        &["engine", "method"],
+        format!("engine: torch does not write answers yet, from which {word} learns"),
+        here,
+    );
+    judge.want(
+        config.model.moe.is_none(),
+        &["engine", "model.moe"],
+        "engine: torch has no experts yet",
+        here,
+    );
+    let dropped = config.adapter.as_ref().map_or(0.0, |a| a.dropout());
+    judge.want(
+        config.model.dropout == 0.0 && dropped == 0.0,
+        &["engine", "model.dropout"],
+        "engine: torch drops no features: its draws would be others after a resume",
+        "set dropout to 0, as most large models are trained, or engine: candle",
+    );
+    judge.want(
+        matches!(config.optimizer, OptimizerConfig::AdamW(_)),
+        &["engine", "optimizer"],
+        format!(
+            "engine: torch updates by adamw alone, not by {}",
+            config.optimizer.entry().id
+        ),
+        "optimizer: adamw, or engine: candle",
+    );
 }
 
 /// Methods that learn from the model's own answers.
@@ -484,6 +523,9 @@ pub(super) fn absolute(mut config: RunConfig, base: &Path) -> RunConfig {
             .unwrap_or(full)
             .display()
             .to_string();
+    }
+    if let EngineConfig::Torch(torch) = &mut config.engine {
+        torch.python.iter_mut().for_each(fix);
     }
     if let TokenizerConfig::File(file) = &mut config.data.tokenizer {
         fix(&mut file.path);

@@ -75,6 +75,7 @@ fn run(backend: Backend, beta: f64, pairs: usize) -> f64 {
     let mut rule = optimizer.build(model.params()).unwrap();
     let reference = Reference::Frozen(Box::new(model.frozen_copy().unwrap()));
     let mut models = Models {
+        remote: None,
         policy: model,
         reference,
     };

@@ -10,6 +10,8 @@ pub struct Env {
     pub config_dir: Option<PathBuf>,
     /// `$XDG_STATE_HOME/llmtui` or `~/.local/state/llmtui`: state kept between sessions.
     pub state_dir: Option<PathBuf>,
+    /// `$XDG_DATA_HOME/llmtui` or `~/.local/share/llmtui`: what was installed for this program.
+    pub data_dir: Option<PathBuf>,
     /// `$XDG_CACHE_HOME/llmtui` or `~/.cache/llmtui`: data that can be regenerated.
     pub cache_dir: Option<PathBuf>,
     /// Sockets: `$XDG_RUNTIME_DIR/llmtui` or `/tmp/llmtui-UID`.
@@ -99,6 +101,12 @@ impl Env {
                     .ok()
                     .and_then(|xdg| xdg.state_dir())
                     .map(|dir| dir.join("llmtui"))
+            },
+            data_dir: {
+                use etcetera::BaseStrategy;
+                etcetera::base_strategy::Xdg::new()
+                    .ok()
+                    .map(|xdg| xdg.data_dir().join("llmtui"))
             },
             cache_dir: {
                 use etcetera::BaseStrategy;

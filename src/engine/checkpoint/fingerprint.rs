@@ -19,6 +19,9 @@ pub struct Fingerprint {
     /// Compute dtype of matmuls, `f32` or `bf16`; checkpoints of version 0.1.0 do not say: they are f32.
     #[serde(default = "f32_word")]
     pub arithmetic: String,
+    /// What computed: `candle`, or `torch` with its settings; older checkpoints do not say.
+    #[serde(default = "candle_word", skip_serializing_if = "is_candle")]
+    pub engine: String,
     /// Program version.
     pub program: String,
     /// Architecture of the processor.
@@ -40,12 +43,27 @@ fn f32_word() -> String {
     compute_dtype_name(ComputeDtype::F32).into()
 }
 
+fn candle_word() -> String {
+    crate::workers::candle::ENTRY.id.into()
+}
+
+fn is_candle(engine: &String) -> bool {
+    *engine == candle_word()
+}
+
 impl Fingerprint {
     pub fn of(spec: &RunSpec, data: &Dataset) -> Fingerprint {
         // A run whose precision this machine cannot do ends before its first checkpoint.
         let arithmetic = spec.train.precision.resolve().unwrap_or_default();
         Fingerprint {
             arithmetic: compute_dtype_name(arithmetic).into(),
+            engine: match spec.engine.torch() {
+                None => candle_word(),
+                Some(torch) => {
+                    let ranks = torch.ranks.map_or("auto".to_string(), |n| n.to_string());
+                    format!("torch ({}, ranks {ranks})", torch.shard_word())
+                }
+            },
             data: data.fingerprint.clone(),
             tokenizer: data.tokenizer_fingerprint.clone(),
             threads: crate::engine::threads(spec),
@@ -75,6 +93,9 @@ impl Fingerprint {
                 now.arithmetic, self.arithmetic
             ));
         }
+        if self.engine != now.engine {
+            why.push(format!("engine {} instead of {}", now.engine, self.engine));
+        }
         if self.program != now.program {
             why.push(format!(
                 "llmtui {} instead of {}",
@@ -103,6 +124,7 @@ mod tests {
             tokenizer: "t".into(),
             threads: 2,
             arithmetic: "bf16".into(),
+            engine: candle_word(),
             program: "0.1.0".into(),
             arch: "x86_64".into(),
         };

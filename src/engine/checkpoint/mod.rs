@@ -200,6 +200,7 @@ pub fn load(folder: &Path, state: &mut TrainState) -> Result<SavedState, Checkpo
     let in_use = path.exists().then(|| InUse::read(&path)).transpose();
     state.in_use = in_use.map_err(|what| CheckpointError::State { path, what })?;
     state.progress = saved.progress.clone();
+    state.changed_here();
     Ok(saved)
 }
 
@@ -263,6 +264,7 @@ impl Checkpoints {
         }
         cx.port.enter(Phase::Checkpointing, step);
         let begun = cx.port.clock.elapsed();
+        cx.state.take_from_ranks()?;
         let fingerprint = Fingerprint::of(cx.spec, &cx.data);
         let (path, manifest) = save(&mut self.store, &mut cx.state, &cx.data, &fingerprint)?;
         self.store.verify(step)?;
@@ -324,6 +326,12 @@ impl Checkpoints {
         // Newest first as they come; the sort is stable.
         found.sort_by_key(|(_, stable)| !stable);
         found
+    }
+
+    /// Step of the newest checkpoint that is whole.
+    pub fn newest(&mut self) -> Option<u64> {
+        let (newest, _) = self.store.newest_whole(u64::MAX);
+        Some(newest?.step)
     }
 
     /// Takes up the checkpoint of exactly this step, and gives up the ones after it.

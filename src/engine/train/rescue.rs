@@ -66,6 +66,7 @@ impl Trainer<'_, '_> {
         let moments_reset = !stable || !moments_are_finite(state)?;
         if moments_reset {
             state.optimizer = self.cx.spec.optimizer.build(state.models.policy.params())?;
+            state.changed_here();
         }
         let progress = &mut state.progress;
         progress.adjustments.lr = Some(lr);

@@ -1,0 +1,80 @@
+"""python -m llmtui_worker SOCKET: started once for each rank by torchrun, connects to the engine and does what it asks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+from . import PROTOCOL, guard
+from .wire import Gone, Wire
+
+EXIT_BUG = 70
+EXIT_MEMORY = 137
+
+
+def classify(error: BaseException) -> str:
+    text = f"{type(error).__name__}: {error}".lower()
+    if "out of memory" in text or isinstance(error, MemoryError):
+        return "memory"
+    if isinstance(error, (ImportError, AttributeError)):
+        return "version"
+    if any(word in text for word in ("gloo", "nccl", "connection", "timed out", "timeout")):
+        return "peers"
+    return "bug"
+
+
+def main() -> int:
+    guard.before_torch()
+    wire = Wire(sys.argv[1])
+    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    beat = guard.Beat(wire)
+    try:
+        wire.send("hello", protocol=PROTOCOL, rank=rank, world=world, pid=os.getpid())
+        beat.start()
+        import torch
+
+        from .trainer import Rank
+
+        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        wire.send("ready", torch=torch.__version__, gpus=gpus)
+        worker = Rank(wire)
+        handlers = {
+            "build": worker.build,
+            "load": worker.load,
+            "save": worker.save,
+            "reference": worker.reference_here,
+            "forward": worker.forward,
+            "backward": worker.backward,
+            "norm": worker.norm,
+            "apply": worker.apply,
+        }
+        while True:
+            beat.phase = "waiting"
+            ask, payload = wire.receive()
+            if ask["type"] == "stop":
+                break
+            beat.phase = ask["type"]
+            answer = handlers[ask["type"]](ask, payload)
+            wire.send("done", answer.pop("payload", b""), **answer)
+    except Gone:
+        return guard.EXIT_ORPHANED
+    except BaseException as error:
+        traceback.print_exc()
+        kind = classify(error)
+        message = f"{type(error).__name__}: {error}"[:2000]
+        try:
+            wire.send("error", **{"class": kind}, message=message)
+        except Gone:
+            return guard.EXIT_ORPHANED
+        return EXIT_MEMORY if kind == "memory" else EXIT_BUG
+    wire.send("bye")
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Communicators may wait for ranks that are gone: there is nothing left to tidy.
+    os._exit(code)

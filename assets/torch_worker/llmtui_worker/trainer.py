@@ -1,0 +1,223 @@
+"""One rank: its share of every batch, gradients summed over ranks, the update, weights in and out."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+from .decoder import Decoder
+from .wire import PIECE, Wire
+
+
+class Rank:
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.world = int(os.environ.get("WORLD_SIZE", "1"))
+        self.device = torch.device("cpu")
+        self.decoder: Decoder
+        self.model: nn.Module
+        self.reference: Decoder | None = None
+        self.optimizer: torch.optim.AdamW
+        self.trained: list[tuple[dict[str, Any], nn.Parameter]] = []
+        self.values: tuple[Tensor, Tensor] | None = None
+        self.autocast = False
+        self.sharded = False
+        self.stack = contextlib.ExitStack()
+
+    def build(self, ask: dict[str, Any], _: bytearray) -> dict[str, Any]:
+        """The model with zero weights, wrapped for its ranks, and the optimizer."""
+        if ask["threads"]:
+            torch.set_num_threads(ask["threads"])
+        if ask["device"] == "cuda":
+            self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+            torch.cuda.set_device(self.device)
+        if self.world > 1 and not dist.is_initialized():
+            backend = "nccl" if self.device.type == "cuda" else "gloo"
+            dist.init_process_group(backend, device_id=self.device if backend == "nccl" else None)
+        self.autocast = ask["precision"] == "bf16"
+        self.decoder = Decoder(ask["model"], self.device)
+        self.sharded = ask["shard"] == "fsdp2" and self.world > 1
+        if self.sharded:
+            # Sharding puts new parameters into the places of the old ones.
+            names = {id(p): name for name, p in self.decoder.named_parameters()}
+            places = {name: names[id(p)] for name, p in self.decoder.table.made.items()}
+            for block in self.decoder.blocks:
+                fully_shard(block)
+            fully_shard(self.decoder)
+            new = dict(self.decoder.named_parameters())
+            self.decoder.table.made = {name: new[place] for name, place in places.items()}
+            self.model = self.decoder
+        elif self.world > 1:
+            devices = [self.device.index] if self.device.type == "cuda" else None
+            self.model = DistributedDataParallel(self.decoder, device_ids=devices)
+        else:
+            self.model = self.decoder
+        if ask["compile"]:
+            self.model = torch.compile(self.model)
+        made = self.decoder.table.made
+        self.trained = [(info, made[info["name"]]) for info in ask["model"]["params"] if info["grad"] is not None]
+        groups = [{"params": [parameter], "weight_decay": info["decay"], "lr_scale": info["lr_scale"]} for info, parameter in self.trained]
+        settings = ask["optimizer"]
+        fused = self.device.type == "cuda"
+        self.optimizer = torch.optim.AdamW(groups, lr=0.0, betas=(settings["beta1"], settings["beta2"]), eps=settings["eps"], fused=fused)
+        for parameter in (p for _, p in self.trained):
+            step = torch.zeros((), dtype=torch.float32, device=self.device if fused else None)
+            state = {"step": step, "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter)}
+            self.optimizer.state[parameter] = state
+        return {}
+
+    def _parts(self, part: str) -> list[tuple[int, Tensor]]:
+        """The tensors of a flat buffer with their first elements in it, in its order."""
+        if part == "weights":
+            made = self.decoder.table.made
+            parts = [(info["offset"], made[name].detach()) for name, info in self.decoder.table.infos.items()]
+        else:
+            parts = [(info["grad"], self.optimizer.state[p][part]) for info, p in self.trained]
+        return sorted(parts, key=lambda place: place[0])
+
+    def load(self, ask: dict[str, Any], _: bytearray) -> dict[str, Any]:
+        """Takes a flat buffer from the engine: rank 0 reads it, the others get it from there."""
+        for state in self.optimizer.state.values():
+            state["step"].fill_(ask["steps"])
+        rest = bytearray()
+        for _, tensor in self._parts(ask["part"]):
+            whole = torch.empty(tensor.shape, dtype=torch.float32)
+            if self.rank == 0:
+                size = whole.numel() * 4
+                while len(rest) < size:
+                    head, piece = self.wire.receive()
+                    if head["type"] != "piece":
+                        raise ValueError(f"expected a piece of {ask['part']}, got {head['type']}")
+                    rest += piece
+                whole = torch.frombuffer(rest[:size], dtype=torch.float32).reshape(tensor.shape).clone()
+                del rest[:size]
+            whole = whole.to(self.device)
+            if self.world > 1:
+                dist.broadcast(whole, 0)
+            if isinstance(tensor, DTensor):
+                mesh, places = tensor.device_mesh, tensor.placements
+                local = torch.distributed.tensor.distribute_tensor(whole, mesh, places, src_data_rank=None)
+                tensor.to_local().copy_(local.to_local())
+            else:
+                tensor.copy_(whole)
+        return {}
+
+    def save(self, ask: dict[str, Any], _: bytearray) -> dict[str, Any]:
+        """Gives a flat buffer to the engine, in pieces from rank 0."""
+        waiting = bytearray()
+        for _, tensor in self._parts(ask["part"]):
+            whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            if self.rank == 0:
+                waiting += whole.float().cpu().contiguous().numpy().tobytes()
+                while len(waiting) >= PIECE:
+                    self.wire.send("piece", memoryview(waiting)[:PIECE].tobytes())
+                    del waiting[:PIECE]
+        if waiting:
+            self.wire.send("piece", bytes(waiting))
+        return {}
+
+    def reference_here(self, _ask: dict[str, Any], _: bytearray) -> dict[str, Any]:
+        """Keeps a frozen copy of the weights as they are."""
+        if self.sharded:
+            raise ValueError("fsdp2 keeps no frozen reference: use shard: ddp, or reference: precomputed")
+        self.reference = copy.deepcopy(self.decoder).eval().requires_grad_(False)
+        return {}
+
+    def _batch(self, ask: dict[str, Any], payload: bytearray) -> tuple[list[Tensor | None], Tensor | None]:
+        rows, length = ask["rows"], ask["seq_len"]
+        count = rows * length
+        fields = torch.frombuffer(payload, dtype=torch.int32)
+        ids = [fields[i * count : (i + 1) * count].long().view(rows, length) for i in range(3 if ask["first"] else 2)]
+        tensors: list[Tensor | None] = [x.to(self.device) for x in ids]
+        if not ask["first"]:
+            tensors.append(None)
+        rest = fields[len(ids) * count :]
+        c = rest.view(torch.float32).view(rows, length).to(self.device) if ask["linear"] else None
+        return tensors, c
+
+    def forward(self, ask: dict[str, Any], payload: bytearray) -> dict[str, Any]:
+        """Values of this rank's rows; of a loss that is linear in log-probabilities the gradient as well."""
+        began = time.monotonic()
+        (inputs, targets, first), c = self._batch(ask, payload)
+        cast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast)
+        if not ask["train"]:
+            chosen = self.reference if ask["model"] == "reference" else self.decoder
+            if chosen is None:
+                raise ValueError("there is no reference model")
+            was = chosen.training
+            chosen.eval()
+            with torch.no_grad(), cast:
+                values = chosen(inputs, targets, first, ask["adapters"])
+            chosen.train(was)
+        else:
+            self.decoder.train()
+            if ask["micro"] == 0:
+                self.optimizer.zero_grad(set_to_none=True)
+            self._sync(ask["micro"] + 1 == ask["of"])
+            with cast:
+                values = self.model(inputs, targets, first, True)
+        seconds = time.monotonic() - began
+        logp, entropy, top1 = values
+        found = torch.stack([x.detach().float() for x in (logp, entropy, top1)]).cpu().contiguous()
+        if c is not None:
+            logp.backward(c * self.world)
+            self._synced()
+        elif ask["train"]:
+            self.values = (logp, entropy)
+        return {"payload": found.numpy().tobytes(), "seconds": seconds}
+
+    def _sync(self, last: bool) -> None:
+        """Gradients are summed over ranks once a step, behind the last micro-batch."""
+        if self.sharded:
+            self.decoder.set_requires_gradient_sync(last)
+        elif self.world > 1 and not last:
+            self.stack.enter_context(self.model.no_sync())
+
+    def _synced(self) -> None:
+        self.stack.close()
+
+    def backward(self, ask: dict[str, Any], payload: bytearray) -> dict[str, Any]:
+        """The gradient by the values of the forward pass before."""
+        if self.values is None:
+            raise ValueError("there was no forward pass to go back through")
+        logp, entropy = self.values
+        self.values = None
+        upstream = torch.frombuffer(payload, dtype=torch.float32).to(self.device) * self.world
+        parts = upstream.view(-1, *logp.shape)
+        if ask["entropy"]:
+            torch.autograd.backward([logp, entropy], [parts[0], parts[1]])
+        else:
+            logp.backward(parts[0])
+        self._synced()
+        return {}
+
+    def norm(self, _ask: dict[str, Any], _: bytearray) -> dict[str, Any]:
+        """Global L2 norm of the gradient."""
+        grads = [p.grad for _, p in self.trained if p.grad is not None]
+        total = nn.utils.get_total_norm(grads)
+        if isinstance(total, DTensor):
+            total = total.full_tensor()
+        return {"norm": repr(float(total))}
+
+    def apply(self, ask: dict[str, Any], _: bytearray) -> dict[str, Any]:
+        """One update with gradients times `scale`."""
+        if ask["scale"] != 1.0:
+            for _, parameter in self.trained:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(ask["scale"])
+        for group in self.optimizer.param_groups:
+            group["lr"] = ask["lr"] * group["lr_scale"]
+        self.optimizer.step()
+        memory = torch.cuda.max_memory_allocated() if self.device.type == "cuda" else 0
+        return {"memory": memory}

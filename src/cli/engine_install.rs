@@ -1,0 +1,85 @@
+//! `llmtui engine install` and `llmtui engine check`: the PyTorch behind `engine: torch`.
+
+use super::exit::{Exit, Failure};
+use super::{Context, finding};
+use crate::workers::install::{self, InstallError};
+use crate::workers::{Environment, EnvironmentError, environment, torch};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Install PyTorch for this program alone, in a virtual environment under your data folder
+///
+/// By uv where it is in PATH, else by python3's venv and pip. About 3 GB with CUDA. What is interrupted goes on when it is called
+/// again. Nothing global is touched: delete the folder to undo it.
+#[derive(Debug, clap::Args)]
+pub struct InstallArgs {
+    /// What to install
+    #[arg(value_parser = ["torch"])]
+    what: String,
+    /// Only print the commands
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Say which PyTorch trains, what it sees, and what is wrong with it
+#[derive(Debug, clap::Args)]
+pub struct CheckArgs {
+    /// A Python or a virtual environment instead of the installed one
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
+    /// Print the finding as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn install(args: &InstallArgs, cx: &Context) -> anyhow::Result<Exit> {
+    let failed = |error: InstallError| match error {
+        InstallError::NoPython => Failure::machine(
+            error.to_string(),
+            "install uv (docs.astral.sh/uv) or python3 with venv",
+        ),
+        InstallError::Step(..) => Failure::machine(
+            error.to_string(),
+            "look at its words above; the same command goes on where it stopped",
+        ),
+        error => Failure::machine(error.to_string(), ""),
+    };
+    if args.dry_run {
+        let venv =
+            environment::installed_at(&cx.env).ok_or_else(|| failed(InstallError::NoFolder))?;
+        let list = venv.join("requirements.txt");
+        for step in install::steps(&cx.env.path, &venv, &list).map_err(failed)? {
+            say!("{}", step.words())?;
+        }
+        return Ok(Exit::Done);
+    }
+    let mut tell_step = |step: &install::Step| tell!("{}", step.words());
+    let found = install::install(&cx.env, &mut tell_step).map_err(failed)?;
+    print(&Ok(found), false)?;
+    say!("train with it: llmtui train SPEC -s engine=torch")?;
+    Ok(Exit::Done)
+}
+
+pub fn check(args: &CheckArgs, cx: &Context) -> anyhow::Result<Exit> {
+    let config = torch::Config {
+        python: args.python.clone(),
+        ..torch::Config::default()
+    };
+    let found = environment::python(&config, &cx.env).and_then(|python| Environment::ask(&python));
+    print(&found, args.json)?;
+    Ok(match found {
+        Ok(_) => Exit::Done,
+        Err(_) => Exit::Machine,
+    })
+}
+
+fn print(found: &Result<Environment, EnvironmentError>, json: bool) -> anyhow::Result<()> {
+    const TITLE: usize = 14;
+    let finding = Environment::finding(found);
+    let mut out = std::io::stdout().lock();
+    match json {
+        true => writeln!(out, "{}", super::out::json(&finding)?)?,
+        false => out.write_all(finding::rows(&finding, TITLE, "").as_bytes())?,
+    }
+    Ok(())
+}

@@ -1,0 +1,628 @@
+//! The model on ranks of PyTorch, as the engine uses it. The engine keeps a copy of weights and moments in its own memory; what is
+//! newer, the copy or the ranks, is known here, and they are brought together when somebody reads: before a checkpoint, a sample, a
+//! step after a rollback. Losses are the methods' own, on log-probabilities that ranks send.
+
+use super::EngineJob;
+use super::update::Gradients;
+use crate::base::clock::Clock;
+use crate::data::Batch;
+use crate::methods::{Method, Pass, micro_step};
+use crate::nn::{ActivationCheckpointing, Model, TokenBatch, TokenOutputs, TokenValues, Upstream};
+use crate::optim::{OptimizerConfig, UpdateRule, by_decay};
+use crate::spec::RunSpec;
+use crate::workers::{
+    Answer, Environment, EnvironmentError, Frame, Gang, Launch, Limits, Lost, LostKind, Place,
+    bytes_of, bytes_of_ids, environment, floats, pieces, torch, unpack,
+};
+use candle_core::{Device, Error, Result, Tensor, bail};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Reading PyTorch, waking devices, compiling.
+const START: Duration = Duration::from_secs(15 * 60);
+/// A rank beats every second; one that is silent for so long is stopped.
+const SILENCE: Duration = Duration::from_secs(30);
+/// A step that takes so many times the usual one is none.
+const TIMES_USUAL: f64 = 20.0;
+/// Steps whose durations tell what is usual.
+const USUAL: usize = 32;
+/// Names of the parts of the update rule's state, here and there.
+const PARTS: [(&str, &str); 2] = [("adamw.mean", "exp_avg"), ("adamw.square", "exp_avg_sq")];
+const STEPS: &str = "adamw.steps";
+
+/// Whose weights are newer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Copy {
+    Same,
+    /// The ranks' are.
+    Behind,
+    /// The engine's are.
+    Ahead,
+}
+
+/// Which weights score a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    Policy,
+    /// The policy without its adapters.
+    AdapterOff,
+    /// The frozen copy.
+    Reference,
+}
+
+/// Ranks at work for one run.
+pub struct Remote {
+    settings: torch::Config,
+    clock: Arc<dyn Clock>,
+    environment: Environment,
+    place: Place,
+    run: String,
+    package: PathBuf,
+    build: Value,
+    ranks: usize,
+    gang: Option<Gang>,
+    copy: Copy,
+    moments_ahead: bool,
+    generation: u64,
+    /// Why the last generation ended.
+    lost: Option<Lost>,
+    /// Micro-batches of the step, and the one under way.
+    of: usize,
+    micro: usize,
+    /// Seconds of forward passes of each rank since they were asked for.
+    forward: Vec<f64>,
+    usual: Vec<f64>,
+}
+
+impl Remote {
+    /// Finds a Python for the run and starts the first generation; `None` where the run computes here.
+    ///
+    /// # Errors
+    /// There is no Python with PyTorch, or the ranks do not come.
+    pub fn begin(
+        job: &EngineJob,
+        model: &Model,
+        clock: &Arc<dyn Clock>,
+        broken_off: &mut dyn FnMut() -> bool,
+    ) -> std::result::Result<Option<Remote>, Lost> {
+        let Some(settings) = job.spec.engine.torch() else {
+            return Ok(None);
+        };
+        let fault = |what: String| Lost {
+            kind: LostKind::Start,
+            rank: None,
+            what,
+        };
+        if !model.params().is_present() {
+            let what = "engine: torch trains no adapters on a quantised base: set engine: candle, or take the base in full";
+            return Err(fault(what.into()));
+        }
+        let found =
+            environment::python(settings, &job.env).and_then(|python| Environment::ask(&python));
+        let environment = found.map_err(|e: EnvironmentError| {
+            fault(format!("engine.torch: {e}; {}", EnvironmentError::HINT))
+        })?;
+        let gpus = environment.about.gpus;
+        let device = settings.device(gpus);
+        if device == "cuda" && gpus == 0 {
+            return Err(fault(
+                "engine.torch.device: this PyTorch sees no GPU; set it to cpu or auto".into(),
+            ));
+        }
+        let ranks = settings
+            .ranks
+            .unwrap_or(if device == "cuda" { gpus } else { 1 });
+        if device == "cuda" && ranks > gpus {
+            return Err(fault(format!(
+                "engine.torch.ranks is {ranks}, but there are {gpus} GPUs"
+            )));
+        }
+        let cache = job
+            .env
+            .cache_dir
+            .clone()
+            .unwrap_or_else(|| job.run_dir.path().join("torch"));
+        let package = unpack(&cache).map_err(|e| fault(format!("{}: {e}", cache.display())))?;
+        let logs = job.run_dir.path().join("torch");
+        let generation = std::fs::read_dir(&logs).map_or(0, |entries| entries.count() as u64);
+        let mut remote = Remote {
+            build: build(&job.spec, model, settings, device, ranks),
+            settings: settings.clone(),
+            clock: clock.clone(),
+            environment,
+            place: Place {
+                runtime: job.env.runtime_dir.clone(),
+                logs,
+            },
+            run: job.run_dir.id().into(),
+            package,
+            ranks,
+            gang: None,
+            copy: Copy::Ahead,
+            moments_ahead: true,
+            generation,
+            lost: None,
+            of: 1,
+            micro: 0,
+            forward: vec![0.0; ranks],
+            usual: Vec::new(),
+        };
+        remote.restart(broken_off)?;
+        Ok(Some(remote))
+    }
+
+    /// Starts a new generation, with a rendezvous of its own. Its weights are the engine's as soon as somebody asks.
+    ///
+    /// # Errors
+    /// The ranks do not come.
+    pub fn restart(
+        &mut self,
+        broken_off: &mut dyn FnMut() -> bool,
+    ) -> std::result::Result<(), Lost> {
+        self.gang = None;
+        self.lost = None;
+        self.generation += 1;
+        self.copy_changed();
+        let generation = self.generation;
+        let launch = Launch {
+            python: self.environment.python.clone(),
+            package: self.package.clone(),
+            ranks: self.ranks,
+            id: format!("{}-g{generation}", self.run),
+            logs: PathBuf::new(),
+            socket: PathBuf::new(),
+        };
+        let place = Place {
+            logs: self.place.logs.join(format!("gen-{generation}")),
+            ..self.place.clone()
+        };
+        let patience = Duration::from_secs_f64(self.settings.patience);
+        let limits = Limits {
+            start: START,
+            answer: patience,
+            silence: SILENCE.min(patience),
+        };
+        let mut gang = Gang::start(launch, &place, limits, self.clock.clone(), broken_off)?;
+        let ask = self.build.clone();
+        gang.tell(|_| Frame::new(ask.clone()))?;
+        gang.answers(Some(START), broken_off, &mut |_| {})?;
+        self.gang = Some(gang);
+        Ok(())
+    }
+
+    /// What computes, in words.
+    pub fn words(&self) -> String {
+        let about = &self.environment.about;
+        let torch = crate::base::text::one_line(&about.torch);
+        let (device, precision) = (
+            self.build["device"].as_str(),
+            self.build["precision"].as_str(),
+        );
+        let (device, precision) = (device.unwrap_or_default(), precision.unwrap_or_default());
+        let ranks = match self.ranks {
+            1 => "1 process".to_string(),
+            n => format!("{n} processes ({})", self.settings.shard_word()),
+        };
+        format!(
+            "PyTorch {torch}: {ranks} on {device}, {precision}, generation {}",
+            self.generation
+        )
+    }
+
+    /// The number format of matmuls.
+    pub fn precision(&self) -> &str {
+        self.build["precision"].as_str().unwrap_or("f32")
+    }
+
+    /// Why the ranks are gone, if they are; what is asked of them after that is refused.
+    pub fn lost(&self) -> Option<&Lost> {
+        self.lost.as_ref()
+    }
+
+    /// The engine's copy was changed: a checkpoint was read, or weights were drawn.
+    pub fn copy_changed(&mut self) {
+        self.copy = Copy::Ahead;
+        self.moments_ahead = true;
+    }
+
+    /// Seconds of forward passes of each rank since this was asked last: where ranks wait for none other.
+    pub fn take_forward_seconds(&mut self) -> Vec<f64> {
+        std::mem::replace(&mut self.forward, vec![0.0; self.ranks])
+    }
+
+    /// Brings the ranks' weights and moments into the engine's copy, where they are newer.
+    ///
+    /// # Errors
+    /// The ranks are gone.
+    pub fn pull(&mut self, model: &mut Model, optimizer: &mut dyn UpdateRule) -> Result<()> {
+        if self.copy != Copy::Behind {
+            return Ok(());
+        }
+        let weights = self.fetch("weights", model.params().len())?;
+        model
+            .params_mut()
+            .write_weights(|own| own.copy_from_slice(&weights))?;
+        for (own, theirs) in PARTS {
+            let values = self.fetch(theirs, model.params().n_trainable())?;
+            optimizer.write_state(own, &mut |own| own.copy_from_slice(&values))?;
+        }
+        self.copy = Copy::Same;
+        Ok(())
+    }
+
+    fn fetch(&mut self, part: &str, len: usize) -> Result<Vec<f32>> {
+        let mut bytes = Vec::new();
+        self.ask(
+            |_| Frame::new(json!({"type": "save", "part": part})),
+            &mut |piece| bytes.extend_from_slice(piece),
+        )?;
+        match floats(&bytes).filter(|values| values.len() == len) {
+            Some(values) => Ok(values),
+            None => bail!(
+                "{part}: the ranks sent {} bytes for {len} numbers",
+                bytes.len()
+            ),
+        }
+    }
+
+    /// Brings the engine's weights to the ranks, where they are newer.
+    ///
+    /// # Errors
+    /// The ranks are gone.
+    pub fn push(&mut self, model: &Model) -> Result<()> {
+        if self.copy != Copy::Ahead {
+            return Ok(());
+        }
+        let weights = model.params().read_weights(<[f32]>::to_vec)?;
+        self.send("weights", &weights, 0)?;
+        self.copy = Copy::Same;
+        Ok(())
+    }
+
+    /// The same for moments and the count of updates.
+    fn push_moments(&mut self, optimizer: &dyn UpdateRule) -> Result<()> {
+        if !std::mem::take(&mut self.moments_ahead) {
+            return Ok(());
+        }
+        let mut steps = 0;
+        optimizer.read_state(STEPS, &mut |pieces| steps = count(pieces))?;
+        for (own, theirs) in PARTS {
+            let mut values = Vec::new();
+            optimizer.read_state(own, &mut |own| values = own.to_vec())?;
+            self.send(theirs, &values, steps)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, part: &str, values: &[f32], steps: u64) -> Result<()> {
+        let ask = json!({"type": "load", "part": part, "steps": steps});
+        self.with_gang(|gang| {
+            gang.tell(|_| Frame::new(ask.clone()))?;
+            for piece in pieces(values) {
+                gang.tell_one(0, &piece)?;
+            }
+            gang.answers(None, &mut || false, &mut |_| {})
+        })?;
+        Ok(())
+    }
+
+    /// The ranks keep a frozen copy of the weights as they are.
+    ///
+    /// # Errors
+    /// They cannot.
+    pub fn keep_reference(&mut self) -> Result<()> {
+        self.ask(|_| Frame::new(json!({"type": "reference"})), &mut |_| {})?;
+        Ok(())
+    }
+
+    /// Log-probabilities, entropies and top-1 marks of a batch, without a gradient.
+    ///
+    /// # Errors
+    /// The ranks are gone.
+    pub fn score(&mut self, batch: &TokenBatch, who: Who) -> Result<TokenOutputs> {
+        let values = self.forward(batch, None, Some(who))?;
+        let tensor = |values: &[f32]| {
+            Tensor::from_slice(values, (batch.batch_size, batch.seq_len), &Device::Cpu)
+        };
+        Ok(TokenOutputs {
+            logp: tensor(&values.logp)?,
+            entropy: tensor(&values.entropy)?,
+            top1: tensor(&values.top1)?,
+        })
+    }
+
+    /// The gradient over the micro-batches of a step; it stays on the ranks.
+    ///
+    /// # Errors
+    /// The ranks are gone; a batch that the method refuses.
+    pub fn gradients(&mut self, method: &dyn Method, batches: &[Batch]) -> Result<Gradients> {
+        let begun = self.clock.elapsed();
+        let normalizer = method.normalizer().count(batches).max(1) as f64;
+        let mut found = Gradients::default();
+        (self.of, self.micro) = (batches.len(), 0);
+        for batch in batches {
+            found.loss += micro_step(method, self, batch, normalizer, &mut found.readings)?;
+            self.micro += 1;
+        }
+        let answers = self.ask(|_| Frame::new(json!({"type": "norm"})), &mut |_| {})?;
+        let norm = answers[0].frame.header["norm"]
+            .as_str()
+            .and_then(|word| word.parse().ok());
+        found.norm = norm.unwrap_or(f64::NAN);
+        self.learn_what_is_usual((self.clock.elapsed() - begun).as_secs_f64());
+        Ok(found)
+    }
+
+    /// One update with the gradient on the ranks.
+    ///
+    /// # Errors
+    /// The ranks are gone.
+    pub fn apply(&mut self, lr: f64, scale: f64, optimizer: &mut dyn UpdateRule) -> Result<()> {
+        self.push_moments(optimizer)?;
+        self.ask(
+            |_| Frame::new(json!({"type": "apply", "lr": lr, "scale": scale})),
+            &mut |_| {},
+        )?;
+        self.copy = Copy::Behind;
+        let mut steps = 0;
+        optimizer.read_state(STEPS, &mut |pieces| steps = count(pieces))?;
+        optimizer.write_state(STEPS, &mut |pieces| {
+            for (i, piece) in pieces.iter_mut().enumerate() {
+                *piece = (((steps + 1) >> (16 * i)) & 0xffff) as f32;
+            }
+        })
+    }
+
+    /// Ends the ranks in order.
+    pub fn end(&mut self) {
+        if let Some(gang) = self.gang.take() {
+            gang.end();
+        }
+    }
+
+    fn learn_what_is_usual(&mut self, seconds: f64) {
+        if self.usual.len() == USUAL {
+            self.usual.remove(0);
+        }
+        self.usual.push(seconds);
+    }
+
+    /// How long one answer may take: the patience, or 20 usual steps.
+    fn patience(&self) -> Duration {
+        let usual = crate::base::stats::median(&self.usual).unwrap_or(0.0);
+        Duration::from_secs_f64(self.settings.patience.max(TIMES_USUAL * usual))
+    }
+
+    fn ask(
+        &mut self,
+        frame: impl FnMut(usize) -> Frame,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<Vec<Answer>> {
+        let patience = self.patience();
+        self.with_gang(|gang| {
+            gang.tell(frame)?;
+            gang.answers(Some(patience), &mut || false, take)
+        })
+    }
+
+    /// What is lost stays lost until a new generation is started.
+    fn with_gang<R>(
+        &mut self,
+        work: impl FnOnce(&mut Gang) -> std::result::Result<R, Lost>,
+    ) -> Result<R> {
+        let result = match &mut self.gang {
+            Some(gang) => work(gang),
+            None => bail!(
+                "{}",
+                self.lost
+                    .as_ref()
+                    .map_or("the ranks have ended", |lost| lost.what.as_str())
+            ),
+        };
+        result.map_err(|lost| {
+            // Ends the processes, whatever state they are in.
+            self.gang = None;
+            self.lost.get_or_insert(lost.clone());
+            Error::wrap(lost)
+        })
+    }
+
+    /// A forward pass over rows that are shared among the ranks; with coefficients also the backward pass of Σ c · logp.
+    fn forward(
+        &mut self,
+        batch: &TokenBatch,
+        coefficients: Option<&[f32]>,
+        who: Option<Who>,
+    ) -> Result<Values> {
+        let (rows, length, ranks) = (batch.batch_size, batch.seq_len, self.ranks);
+        let share = rows.div_ceil(ranks);
+        let header = json!({
+            "type": "forward", "rows": share, "seq_len": length, "first": batch.first.is_some(), "linear": coefficients.is_some(),
+            "train": who.is_none(), "micro": self.micro, "of": self.of,
+            "model": if who == Some(Who::Reference) { "reference" } else { "policy" }, "adapters": who != Some(Who::AdapterOff),
+        });
+        let frame = |rank: usize| {
+            let mut payload = Vec::with_capacity(4 * share * length * 4);
+            // What a rank lacks is filled up with the first row, which then counts nothing.
+            let own =
+                || (rank * share..(rank + 1) * share).map(|row| if row < rows { row } else { 0 });
+            let ids = [Some(batch.inputs), Some(batch.targets), batch.first];
+            for ids in ids.into_iter().flatten() {
+                own().for_each(|row| {
+                    payload.extend(bytes_of_ids(&ids[row * length..(row + 1) * length]))
+                });
+            }
+            if let Some(c) = coefficients {
+                payload.extend(bytes_of(&shared(c, rank, share, length, rows)));
+            }
+            Frame::with(header.clone(), payload)
+        };
+        let answers = self.ask(frame, &mut |_| {})?;
+        let mut values = Values::default();
+        for (rank, answer) in answers.iter().enumerate() {
+            if who.is_none() {
+                self.forward[rank] += answer.frame.header["seconds"].as_f64().unwrap_or(0.0);
+            }
+            let all = floats(&answer.frame.payload).filter(|all| all.len() == 3 * share * length);
+            let Some(all) = all else {
+                bail!("rank {rank} answered {} bytes", answer.frame.payload.len())
+            };
+            let kept = rows.saturating_sub(rank * share).min(share) * length;
+            for (part, values) in all.chunks(share * length).zip([
+                &mut values.logp,
+                &mut values.entropy,
+                &mut values.top1,
+            ]) {
+                values.extend_from_slice(&part[..kept]);
+            }
+        }
+        Ok(values)
+    }
+}
+
+impl Pass for Remote {
+    fn linear(
+        &mut self,
+        batch: &TokenBatch,
+        dlogp: &[f32],
+        read: &mut dyn FnMut(TokenValues) -> f64,
+    ) -> Result<f64> {
+        let values = self.forward(batch, Some(dlogp), None)?;
+        Ok(read(values.view()))
+    }
+
+    fn any(
+        &mut self,
+        batch: &TokenBatch,
+        loss: &mut dyn FnMut(TokenValues, &mut Upstream) -> Result<f64>,
+    ) -> Result<f64> {
+        let values = self.forward(batch, None, None)?;
+        let (rows, length) = (batch.batch_size, batch.seq_len);
+        let share = rows.div_ceil(self.ranks);
+        let mut upstream = Upstream {
+            dlogp: vec![0.0; rows * length],
+            dentropy: vec![0.0; rows * length],
+            uses_entropy: false,
+        };
+        let loss = loss(values.view(), &mut upstream)?;
+        let header = json!({"type": "backward", "entropy": upstream.uses_entropy});
+        let frame = |rank: usize| {
+            let mut payload = bytes_of(&shared(&upstream.dlogp, rank, share, length, rows));
+            if upstream.uses_entropy {
+                payload.extend(bytes_of(&shared(
+                    &upstream.dentropy,
+                    rank,
+                    share,
+                    length,
+                    rows,
+                )));
+            }
+            Frame::with(header.clone(), payload)
+        };
+        self.ask(frame, &mut |_| {})?;
+        Ok(loss)
+    }
+}
+
+/// A rank's rows of values (B, T); zeros where it has more than there are.
+fn shared(values: &[f32], rank: usize, share: usize, length: usize, rows: usize) -> Vec<f32> {
+    let begin = (rank * share).min(rows) * length;
+    let end = ((rank + 1) * share).min(rows) * length;
+    let mut own = values[begin..end].to_vec();
+    own.resize(share * length, 0.0);
+    own
+}
+
+/// Values of a whole batch.
+#[derive(Debug, Default)]
+struct Values {
+    logp: Vec<f32>,
+    entropy: Vec<f32>,
+    top1: Vec<f32>,
+}
+
+impl Values {
+    fn view(&self) -> TokenValues<'_> {
+        TokenValues {
+            logp: &self.logp,
+            entropy: &self.entropy,
+            top1: &self.top1,
+        }
+    }
+}
+
+/// A step count in pieces of 16 bits.
+fn count(pieces: &[f32]) -> u64 {
+    pieces
+        .iter()
+        .rev()
+        .fold(0, |sum, piece| (sum << 16) | *piece as u64)
+}
+
+/// All that a rank must know of the model and its update rule.
+fn build(
+    spec: &RunSpec,
+    model: &Model,
+    settings: &torch::Config,
+    device: &str,
+    ranks: usize,
+) -> Value {
+    let (config, shape) = (model.config(), model.shape());
+    let mut decay = vec![(0.0, 1.0); model.params().infos().len()];
+    for group in by_decay(model.params(), spec.optimizer.weight_decay()) {
+        for index in group.params {
+            decay[index] = (group.weight_decay, group.lr_scale);
+        }
+    }
+    let params: Vec<Value> = model
+        .params()
+        .infos()
+        .iter()
+        .zip(decay)
+        .map(|(info, (decay, lr_scale))| {
+            json!({
+                "name": info.name, "shape": info.shape, "offset": info.offset, "grad": info.grad, "decay": decay, "lr_scale": lr_scale,
+            })
+        })
+        .collect();
+    let rotations: Vec<Value> = crate::nn::rotations(config, shape)
+        .iter()
+        .map(|rotation| {
+            rotation.as_ref().map_or(
+                Value::Null,
+                |r| json!({"frequencies": r.frequencies, "factor": r.factor}),
+            )
+        })
+        .collect();
+    let optimizer = match &spec.optimizer {
+        OptimizerConfig::AdamW(config) => {
+            json!({"beta1": config.beta1, "beta2": config.beta2, "eps": config.eps})
+        }
+        _ => Value::Null,
+    };
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    json!({
+        "type": "build",
+        "model": {
+            "params": params,
+            "shape": {
+                "n_layer": shape.n_layer, "n_head": shape.n_head, "n_kv_head": shape.n_kv_head, "head_dim": shape.head_dim,
+                "d_model": shape.d_model, "d_ff": shape.d_ff, "seq_len": shape.seq_len, "vocab_size": shape.vocab_size,
+            },
+            "config": config,
+            "rotations": rotations,
+            "slopes": config.position.slopes(shape.n_head),
+            "waves": config.position.has_waves(),
+            "adapter_scale": spec.adapter.as_ref().map_or(1.0, |adapter| adapter.scale()),
+            "recompute": !matches!(spec.train.activation_checkpointing, ActivationCheckpointing::None {}),
+        },
+        "optimizer": optimizer,
+        "device": device,
+        "precision": settings.format(device),
+        "shard": settings.shard_word(),
+        "compile": settings.compile,
+        "threads": spec.train.threads.unwrap_or((available / ranks).max(1)),
+    })
+}

@@ -1,0 +1,200 @@
+//! When ranks of PyTorch are lost: another generation from the newest checkpoint, after a pause, unless the cause will be the same
+//! again or nothing is gained.
+
+use super::Trainer;
+use crate::base::human;
+use crate::engine::EngineError;
+use crate::engine::state::TrainState;
+use crate::wire::{Event, Phase};
+use crate::workers::{Lost, LostKind};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Losses within [`WINDOW`] after which a run gives up.
+const MOST: usize = 3;
+const WINDOW: Duration = Duration::from_secs(30 * 60);
+/// Generations in a row that do no step beyond the one before.
+const IN_VAIN: u32 = 2;
+/// The first pause; each further one within the window is twice as long.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What became of generations so far.
+#[derive(Debug, Default)]
+pub(super) struct Generations {
+    /// When ranks were lost, newest last.
+    lost_at: VecDeque<Duration>,
+    /// The furthest step before a loss.
+    furthest: u64,
+    in_vain: u32,
+}
+
+/// What to do about a loss.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Another generation after this pause.
+    Again(Duration),
+    /// The sentence says why not.
+    GiveUp(String),
+}
+
+impl Generations {
+    fn judge(&mut self, lost: &Lost, step: u64, now: Duration) -> Verdict {
+        if !lost.kind.may_pass() {
+            return Verdict::GiveUp(String::new());
+        }
+        self.lost_at.retain(|then| now - *then < WINDOW);
+        self.lost_at.push_back(now);
+        self.in_vain = match step > self.furthest {
+            true => 0,
+            false => self.in_vain + 1,
+        };
+        self.furthest = self.furthest.max(step);
+        if self.lost_at.len() > MOST {
+            return Verdict::GiveUp(format!(
+                "ranks were lost {} times within 30 minutes",
+                self.lost_at.len()
+            ));
+        }
+        if self.in_vain >= IN_VAIN {
+            return Verdict::GiveUp(format!(
+                "{IN_VAIN} generations came no further than step {}",
+                self.furthest
+            ));
+        }
+        let doublings = u32::try_from(self.lost_at.len()).unwrap_or(1) - 1;
+        Verdict::Again(PAUSE * 2u32.pow(doublings))
+    }
+}
+
+impl Trainer<'_, '_> {
+    /// Starts the next generation and goes back to the newest checkpoint, or ends the run.
+    pub(super) fn begin_again(&mut self, lost: Lost) -> Result<(), EngineError> {
+        let step = self.cx.step();
+        if lost.kind == LostKind::Stopped {
+            return Err(lost.into());
+        }
+        let verdict = self
+            .generations
+            .judge(&lost, step, self.cx.port.clock.elapsed());
+        let pause = match verdict {
+            Verdict::GiveUp(why) if why.is_empty() => return Err(lost.into()),
+            Verdict::GiveUp(why) => {
+                let what = format!("{why}; the last time: {lost}");
+                return Err(Lost { what, ..lost }.into());
+            }
+            Verdict::Again(pause) => pause,
+        };
+        let message =
+            format!("{lost}: a new generation of ranks starts from the newest checkpoint");
+        self.cx
+            .port
+            .warn(step, "ranks_lost", message, lost.kind.hint());
+        self.cx.port.enter(Phase::Preparing, step);
+        let begun = self.cx.port.clock.elapsed();
+        while self.cx.port.clock.elapsed() - begun < pause {
+            if self.cx.port.stop_is_asked() {
+                return Err(EngineError::Stopped);
+            }
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+        let (state, port) = (&mut self.cx.state, &mut *self.cx.port);
+        let Some(remote) = &mut state.models.remote else {
+            return Err(lost.into());
+        };
+        if let Err(again) = remote.restart(&mut || port.stop_is_asked()) {
+            return match again.kind {
+                LostKind::Stopped => Err(EngineError::Stopped),
+                _ => Err(again.into()),
+            };
+        }
+        let words = remote.words();
+        self.cx.port.note(step, words);
+        self.go_back_to_the_newest()
+    }
+
+    /// The state of the newest checkpoint that can be read, or of the beginning; and the frozen reference, which went with the ranks.
+    fn go_back_to_the_newest(&mut self) -> Result<(), EngineError> {
+        let (spec, data) = (self.cx.spec, self.cx.data.clone());
+        let mut fresh = TrainState::fresh(spec, &data)?;
+        fresh.models.remote = self.cx.state.models.remote.take();
+        fresh
+            .models
+            .attach_reference(&*spec.method, &data, spec.train.micro_batch_size)?;
+        self.cx.state = fresh;
+        self.cx.state.changed_here();
+        let step = match self.checkpoints.newest() {
+            Some(step) => {
+                self.checkpoints.roll_back(&mut self.cx, step)?;
+                step
+            }
+            None => 0,
+        };
+        self.stepper.forget();
+        self.summarize();
+        self.cx.port.emit(Event::RolledBack { step });
+        self.cx
+            .port
+            .note(step, format!("goes on from step {}", human::grouped(step)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(kind: LostKind) -> Lost {
+        Lost {
+            kind,
+            rank: Some(1),
+            what: "rank 1 went".into(),
+        }
+    }
+
+    #[test]
+    fn pauses_grow_and_three_losses_in_half_an_hour_are_the_most() {
+        let mut all = Generations::default();
+        let at = Duration::from_secs;
+        for (i, pause) in [1, 2, 4].into_iter().enumerate() {
+            let i = i as u64;
+            let verdict = all.judge(&lost(LostKind::Killed), 10 * (i + 1), at(60 * i));
+            assert_eq!(verdict, Verdict::Again(at(pause)));
+        }
+        let verdict = all.judge(&lost(LostKind::Killed), 100, at(200));
+        assert!(matches!(verdict, Verdict::GiveUp(why) if why.contains("4 times")));
+        // Half an hour later it is as if nothing had been.
+        let mut all = Generations::default();
+        all.judge(&lost(LostKind::Hang), 10, at(0));
+        let verdict = all.judge(&lost(LostKind::Hang), 20, WINDOW + at(1));
+        assert_eq!(verdict, Verdict::Again(at(1)));
+    }
+
+    #[test]
+    fn no_progress_and_causes_that_stay_end_it() {
+        let mut all = Generations::default();
+        let at = Duration::from_secs;
+        assert!(matches!(
+            all.judge(&lost(LostKind::Peers), 5, at(0)),
+            Verdict::Again(_)
+        ));
+        assert!(matches!(
+            all.judge(&lost(LostKind::Peers), 5, at(9)),
+            Verdict::Again(_)
+        ));
+        assert!(matches!(
+            all.judge(&lost(LostKind::Peers), 5, at(99)),
+            Verdict::GiveUp(_)
+        ));
+        for kind in [
+            LostKind::Memory,
+            LostKind::Bug,
+            LostKind::Version,
+            LostKind::Start,
+        ] {
+            assert_eq!(
+                Generations::default().judge(&lost(kind), 5, at(0)),
+                Verdict::GiveUp(String::new())
+            );
+        }
+    }
+}

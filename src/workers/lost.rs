@@ -1,0 +1,83 @@
+//! Why a generation of ranks came to its end before its time, and whether another one may do better.
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LostKind {
+    /// No Python, no package, no permission: nothing started.
+    Start,
+    /// A worker of another version, or a PyTorch that lacks something.
+    Version,
+    /// Device or host memory ran out.
+    Memory,
+    /// A process ended without a word: killed from outside, or by the kernel.
+    Killed,
+    /// No progress, or a process that is stopped.
+    Hang,
+    /// Communication between ranks broke.
+    Peers,
+    /// An error in the worker.
+    Bug,
+    /// The engine was asked to stop while it waited.
+    Stopped,
+}
+
+impl LostKind {
+    /// The class that a worker names.
+    pub(super) fn named(word: &str) -> LostKind {
+        match word {
+            "memory" => LostKind::Memory,
+            "version" => LostKind::Version,
+            "peers" => LostKind::Peers,
+            _ => LostKind::Bug,
+        }
+    }
+
+    /// Whether the same again may succeed.
+    pub fn may_pass(self) -> bool {
+        matches!(self, LostKind::Killed | LostKind::Hang | LostKind::Peers)
+    }
+
+    /// What to do about it.
+    pub fn hint(self) -> &'static str {
+        match self {
+            LostKind::Start => "llmtui engine check; llmtui engine install torch",
+            LostKind::Version => "llmtui engine check says which versions are needed",
+            LostKind::Memory => {
+                "lower train.micro_batch_size (raise train.grad_accum_steps for it), set train.activation_checkpointing: full, or \
+                 engine.torch.shard: fsdp2 with more ranks"
+            }
+            LostKind::Killed => {
+                "see `dmesg` for the kernel's out-of-memory killer, and the logs of the ranks in the run's torch folder"
+            }
+            LostKind::Hang => {
+                "the stacks of the ranks stand in their logs in the run's torch folder"
+            }
+            LostKind::Peers => {
+                "the logs of the ranks in the run's torch folder say which one went first"
+            }
+            LostKind::Bug => "the log of the rank in the run's torch folder has the whole of it",
+            LostKind::Stopped => "",
+        }
+    }
+}
+
+/// A generation that is lost.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{what}")]
+pub struct Lost {
+    pub kind: LostKind,
+    /// The rank that it began with, where that is known.
+    pub rank: Option<usize>,
+    /// One sentence.
+    pub what: String,
+}
+
+impl Lost {
+    pub(super) fn new(kind: LostKind, rank: Option<usize>, what: impl Into<String>) -> Lost {
+        Lost {
+            kind,
+            rank,
+            what: what.into(),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The worker's Python package, which is part of this program: written where Python finds it.
+
+use crate::base::files::write_atomic;
+use crate::embed;
+use sha2::{Digest, Sha256};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where it stands among the embedded files.
+const FOLDER: &str = "assets/torch_worker";
+pub(super) const NAME: &str = "llmtui_worker";
+
+/// The package's files by their paths in it.
+fn files() -> impl Iterator<Item = (&'static str, &'static [u8])> {
+    embed::list(FOLDER)
+        .filter(|path| path.ends_with(".py"))
+        .filter_map(|path| {
+            let inside = path.strip_prefix(FOLDER)?.strip_prefix('/')?;
+            Some((inside, embed::bytes(path)?))
+        })
+}
+
+/// What `llmtui engine install torch` installs.
+pub(super) fn requirements() -> &'static str {
+    embed::text("assets/torch_worker/requirements.txt").unwrap_or_default()
+}
+
+/// Eight hexadecimal digits of the SHA-256 of these texts.
+pub(super) fn digest<'a>(parts: impl Iterator<Item = &'a [u8]>) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize()
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// A number for names that need not be told, only told apart.
+pub(super) fn short_number(text: &str) -> u32 {
+    let digest = Sha256::digest(text.as_bytes());
+    u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]])
+}
+
+/// Writes the package below `cache`, in a folder of its version, and gives that folder: it goes into PYTHONPATH.
+///
+/// # Errors
+/// It cannot be written.
+pub fn unpack(cache: &Path) -> io::Result<PathBuf> {
+    let version = digest(files().flat_map(|(path, bytes)| [path.as_bytes(), bytes]));
+    let folder = cache.join(format!("torch_worker-{version}"));
+    for (path, bytes) in files() {
+        let to = folder.join(path);
+        if std::fs::read(&to).is_ok_and(|there| there == bytes) {
+            continue;
+        }
+        if let Some(parent) = to.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        write_atomic(&to, bytes)?;
+    }
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_package_is_inside_and_a_changed_file_is_mended() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = unpack(dir.path()).unwrap();
+        let main = folder.join(NAME).join("__main__.py");
+        let whole = std::fs::read(&main).unwrap();
+        assert!(whole.len() > 500);
+        std::fs::write(&main, "import os").unwrap();
+        assert_eq!(unpack(dir.path()).unwrap(), folder);
+        assert_eq!(std::fs::read(&main).unwrap(), whole);
+        assert!(requirements().contains("torch=="));
+    }
+}

@@ -1,0 +1,126 @@
+//! PyTorch in processes of their own: one GPU or several, or the processor.
+
+use crate::base::registry::Entry;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+pub const ENTRY: Entry = Entry {
+    id: "torch",
+    title: "PyTorch",
+    summary: "The same run in processes of PyTorch, one for each GPU (`llmtui engine install torch`); batches and losses stay the same.",
+    source: "PyTorch 2.15: torchrun, DDP, FSDP2",
+};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// A Python with PyTorch, or a virtual environment. Default: what `llmtui engine install torch` made.
+    pub python: Option<PathBuf>,
+    /// Processes; the rows of each micro-batch are shared among them. Default: one for each GPU, or one.
+    #[schemars(range(min = 1, max = 64))]
+    pub ranks: Option<usize>,
+    /// What computes.
+    pub device: Device,
+    /// What the ranks share.
+    pub shard: Shard,
+    /// Number format of matmuls; weights, gradients and moments are f32. `auto` is bf16 on a GPU.
+    pub precision: Format,
+    /// Compile the model (torch.compile): slow to start, faster on GPUs.
+    pub compile: bool,
+    /// Seconds without progress after which ranks count as hanging; 20 times the usual step where that is more.
+    #[schemars(range(min = 1.0, max = 86400.0))]
+    pub patience: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            python: None,
+            ranks: None,
+            device: Device::Auto,
+            shard: Shard::Ddp,
+            precision: Format::Auto,
+            compile: false,
+            patience: 120.0,
+        }
+    }
+}
+
+/// Where PyTorch computes.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Device {
+    /// GPUs where there are any, else the processor.
+    #[default]
+    Auto,
+    /// The processor.
+    Cpu,
+    /// GPUs of NVIDIA, or of AMD where PyTorch was built for them.
+    Cuda,
+}
+
+/// What each rank holds.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Shard {
+    /// The whole model: fastest where it fits.
+    #[default]
+    Ddp,
+    /// A share of weights, gradients and moments.
+    Fsdp2,
+}
+
+/// A number format of PyTorch's.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// bf16 on a GPU, f32 on a processor.
+    #[default]
+    Auto,
+    /// 24 bits of significand.
+    F32,
+    /// 8 bits of significand, in matmuls alone.
+    Bf16,
+}
+
+impl super::Compute for Config {
+    fn torch(&self) -> Option<&Config> {
+        Some(self)
+    }
+}
+
+impl Config {
+    /// Where it computes, with so many GPUs in sight.
+    pub fn device(&self, gpus: usize) -> &'static str {
+        match self.device {
+            Device::Cpu => "cpu",
+            Device::Cuda => "cuda",
+            Device::Auto if gpus > 0 => "cuda",
+            Device::Auto => "cpu",
+        }
+    }
+
+    /// The number format on that device.
+    pub fn format(&self, device: &str) -> &'static str {
+        match self.precision {
+            Format::F32 => "f32",
+            Format::Bf16 => "bf16",
+            Format::Auto if device == "cuda" => "bf16",
+            Format::Auto => "f32",
+        }
+    }
+
+    /// `ddp` or `fsdp2`.
+    pub fn shard_word(&self) -> &'static str {
+        match self.shard {
+            Shard::Ddp => "ddp",
+            Shard::Fsdp2 => "fsdp2",
+        }
+    }
+}

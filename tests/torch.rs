@@ -1,0 +1,732 @@
+//! The engine on ranks: a torchrun of our own making speaks the contract and fails in every way, so that what the engine does about it
+//! is tested without Python. Real PyTorch, on the processor with gloo: `LLMTUI_TORCH_PYTHON=/path/to/venv cargo test --test torch --
+//! --ignored --test-threads 1`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a test may fail loudly, and this one is told by the environment what to play"
+)]
+
+use llmtui::run::{RunState, Tail};
+use llmtui::wire::{Envelope, Event, Outcome};
+use llmtui::workers::{Frame, bytes_of, floats};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+const SPEC: &str = "
+extends: quickstart
+name: tiny
+model: {n_layer: 1, n_head: 2, d_model: 16, seq_len: 16}
+train: {max_steps: 8, micro_batch_size: 3, grad_accum_steps: 2, threads: 1, log_every: 1, precision: f32}
+schedule: constant
+eval: {every: 4, batches: 1}
+sample: {every: 100}
+checkpoint: {every: 2}
+preflight: {enabled: false}
+health: {enabled: false}
+";
+
+/// A folder with a spec and a Python that is this test.
+struct Bench {
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    /// `plays`: what the ranks do, by generation.
+    fn new(plays: &[&str]) -> Bench {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("tiny.yaml"), SPEC).unwrap();
+        let bin = dir.path().join("venv/bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        std::fs::write(dir.path().join("plays"), plays.join("\n")).unwrap();
+        let about = json!({"python": "3.12", "torch": "2.15.0", "distributed": true, "sum": 12.0, "gpus": 0});
+        let test = std::env::current_exe().unwrap();
+        let script = format!(
+            "#!/bin/sh\nif [ \"$1\" = -I ]; then echo '{about}'; exit 0; fi\nexport LLMTUI_PLAY='{}'\nexport LLMTUI_ARGS=\"$*\"\n\
+             exec '{}' a_rank_of_this_test --exact --nocapture\n",
+            dir.path().display(),
+            test.display()
+        );
+        let python = bin.join("python");
+        std::fs::write(&python, script).unwrap();
+        std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Bench { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn llmtui(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_llmtui"))
+            .args(args)
+            .current_dir(self.dir.path())
+            .env_clear()
+            .env("HOME", self.dir.path())
+            .env("XDG_RUNTIME_DIR", self.dir.path())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    fn train(&self, more: &[&str]) -> Output {
+        let own = [
+            "train",
+            "tiny.yaml",
+            "--headless",
+            "-s",
+            "engine=torch",
+            "-s",
+            "engine.torch.python=venv",
+            "-s",
+            "engine.torch.ranks=2",
+        ];
+        self.llmtui(&[&own[..], more].concat())
+    }
+
+    /// The log of the only run.
+    fn events(&self) -> Vec<Envelope> {
+        let run = self.run();
+        let mut tail = Tail::open(&run.join("events.jsonl")).unwrap();
+        std::iter::from_fn(|| tail.next_event().unwrap()).collect()
+    }
+
+    fn run(&self) -> PathBuf {
+        let mut runs: Vec<PathBuf> = std::fs::read_dir(self.path("runs"))
+            .unwrap()
+            .map(|e| e.unwrap().path())
+            .collect();
+        runs.sort();
+        runs.pop().unwrap()
+    }
+
+    fn losses(&self) -> Vec<(u64, f64)> {
+        let state = RunState::from_events(&self.events());
+        state.series["train/loss"]
+            .recent()
+            .map(|p| (p.step, p.value))
+            .collect()
+    }
+
+    /// No process that this bench started is left.
+    fn nobody_is_left(&self) {
+        let started = std::fs::read_to_string(self.path("pids")).unwrap_or_default();
+        for pid in started.lines() {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            assert!(
+                !stat.contains("a_rank_of_this_test"),
+                "process {pid} is left: {stat}"
+            );
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn warnings(events: &[Envelope]) -> Vec<String> {
+    let told = events.iter().filter_map(|e| match &e.event {
+        Event::Warned { code, message, .. } => Some(format!("{code}: {message}")),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn ending(events: &[Envelope]) -> (Outcome, String) {
+    match &events.last().unwrap().event {
+        Event::Finished {
+            outcome, message, ..
+        } => (*outcome, message.clone()),
+        other => panic!("{other:?}"),
+    }
+}
+
+// ---- the ranks of the fake torchrun ----
+
+/// One process stands for torchrun and all its ranks; it plays only where the script says so.
+#[test]
+fn a_rank_of_this_test() {
+    let Ok(dir) = std::env::var("LLMTUI_PLAY") else {
+        return;
+    };
+    let args: Vec<String> = std::env::var("LLMTUI_ARGS")
+        .unwrap()
+        .split(' ')
+        .map(String::from)
+        .collect();
+    let after = |flag: &str| args[args.iter().position(|a| a == flag).unwrap() + 1].clone();
+    let ranks: usize = after("--nproc-per-node").parse().unwrap();
+    let generation: usize = after("--rdzv-id")
+        .rsplit("-g")
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let plays = std::fs::read_to_string(Path::new(&dir).join("plays")).unwrap();
+    let play = plays
+        .lines()
+        .nth(generation - 1)
+        .unwrap_or("well")
+        .to_string();
+    let mut pids = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(Path::new(&dir).join("pids"))
+        .unwrap();
+    writeln!(pids, "{}", std::process::id()).unwrap();
+    if play == "no ranks" {
+        eprintln!("ModuleNotFoundError: no module named nothing");
+        std::process::exit(1);
+    }
+    let socket = args.last().unwrap().clone();
+    let threads: Vec<_> = (0..ranks)
+        .map(|rank| {
+            let (play, socket) = (play.clone(), socket.clone());
+            std::thread::spawn(move || Fake::new(rank, ranks, &socket, &play).serve())
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    std::process::exit(0);
+}
+
+/// The first weight, which rank 0 hands to all.
+static FIRST: Mutex<f32> = Mutex::new(0.0);
+
+/// A rank whose "model" is its weights as they are: log-probabilities are a function of them, an update moves them.
+struct Fake {
+    rank: usize,
+    stream: UnixStream,
+    play: String,
+    weights: Vec<f32>,
+    moments: [Vec<f32>; 2],
+    updates: u64,
+}
+
+impl Fake {
+    fn new(rank: usize, world: usize, socket: &str, play: &str) -> Fake {
+        let stream = UnixStream::connect(socket).unwrap();
+        let mut fake = Fake {
+            rank,
+            stream,
+            play: play.into(),
+            weights: Vec::new(),
+            moments: [Vec::new(), Vec::new()],
+            updates: 0,
+        };
+        let protocol = if play == "old protocol" { 99 } else { 1 };
+        fake.say(json!({"type": "hello", "protocol": protocol, "rank": rank, "world": world, "pid": std::process::id()}), Vec::new());
+        fake.say(
+            json!({"type": "ready", "torch": "2.15.0", "gpus": 0}),
+            Vec::new(),
+        );
+        fake
+    }
+
+    fn say(&mut self, header: Value, payload: Vec<u8>) {
+        // The engine may have given up on us.
+        let _ = Frame::with(header, payload).write(&mut self.stream);
+    }
+
+    fn serve(mut self) {
+        let (send, frames) = channel();
+        let mut input = self.stream.try_clone().unwrap();
+        std::thread::spawn(move || {
+            while let Ok(Some(frame)) = Frame::read(&mut input) {
+                if send.send(frame).is_err() {
+                    return;
+                }
+            }
+        });
+        loop {
+            let frame = match frames.recv_timeout(Duration::from_millis(200)) {
+                Ok(frame) => frame,
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                    self.say(json!({"type": "beat", "phase": "waiting"}), Vec::new());
+                    continue;
+                }
+                Err(_) => return,
+            };
+            let ask = frame.header.clone();
+            let part = ask["part"].as_str().unwrap_or_default().to_string();
+            let (mut answer, mut payload) = (json!({"type": "done"}), Vec::new());
+            match frame.kind() {
+                "stop" => return,
+                "load" => {
+                    if self.rank == 0 {
+                        let n = self.length(&part);
+                        let mut bytes = Vec::new();
+                        while bytes.len() < 4 * n {
+                            bytes.extend(frames.recv().unwrap().payload);
+                        }
+                        *self.part(&part) = floats(&bytes).unwrap();
+                    }
+                    if part != "weights" {
+                        self.updates = ask["steps"].as_u64().unwrap();
+                    }
+                }
+                "save" if self.rank == 0 => {
+                    let bytes = bytes_of(self.part(&part));
+                    self.say(json!({"type": "piece"}), bytes);
+                }
+                "forward" => {
+                    let n =
+                        (ask["rows"].as_u64().unwrap() * ask["seq_len"].as_u64().unwrap()) as usize;
+                    let ids = &frame.payload[..4 * n];
+                    let sum: u64 = ids.iter().map(|b| u64::from(*b)).sum();
+                    let logp = -4.0 + 6.4 * *FIRST.lock().unwrap() + (sum % 97) as f32 * 1e-3;
+                    let values = [vec![logp; n], vec![1.0; n], vec![0.0; n]].concat();
+                    payload = bytes_of(&values);
+                    answer["seconds"] = json!(0.001);
+                    if self.misbehave(ask["train"] == true) {
+                        return;
+                    }
+                }
+                "norm" => {
+                    answer["norm"] = json!(if self.play == "nan" && self.updates == 3 {
+                        "nan"
+                    } else {
+                        "0.5"
+                    })
+                }
+                "apply" => {
+                    self.updates += 1;
+                    for x in self
+                        .weights
+                        .iter_mut()
+                        .chain(self.moments.iter_mut().flatten())
+                    {
+                        *x += 1.0 / 64.0;
+                    }
+                }
+                "build" => {
+                    let params = ask["model"]["params"].as_array().unwrap();
+                    let len = |p: &Value| {
+                        p["shape"]
+                            .as_array()
+                            .unwrap()
+                            .iter()
+                            .map(|n| n.as_u64().unwrap())
+                            .product::<u64>() as usize
+                    };
+                    let n: usize = params.iter().map(len).sum();
+                    self.weights = vec![0.0; n];
+                    self.moments = [vec![0.0; n], vec![0.0; n]];
+                }
+                _ => {}
+            }
+            if self.rank == 0 && !self.weights.is_empty() {
+                *FIRST.lock().unwrap() = self.weights[0];
+            }
+            self.say(answer, payload);
+        }
+    }
+
+    fn part(&mut self, name: &str) -> &mut Vec<f32> {
+        match name {
+            "weights" => &mut self.weights,
+            "exp_avg" => &mut self.moments[0],
+            _ => &mut self.moments[1],
+        }
+    }
+
+    fn length(&mut self, name: &str) -> usize {
+        self.part(name).len()
+    }
+
+    /// What goes wrong in the step after the fifth update, by rank 1; true where it is gone.
+    fn misbehave(&mut self, training: bool) -> bool {
+        if !training || self.rank != 1 || self.updates != 5 {
+            return false;
+        }
+        match self.play.as_str() {
+            "crash" => {
+                eprintln!("Segmentation fault");
+                self.stream.shutdown(std::net::Shutdown::Both).unwrap();
+                true
+            }
+            "hang" => loop {
+                // Beats prove the process, not progress.
+                self.say(json!({"type": "beat", "phase": "forward"}), Vec::new());
+                std::thread::park_timeout(Duration::from_millis(100));
+            },
+            "frozen" => loop {
+                std::thread::park_timeout(Duration::from_millis(100));
+            },
+            "memory" => {
+                self.say(json!({"type": "error", "class": "memory", "message": "OutOfMemoryError: CUDA out of memory. Tried 2 GiB"}), Vec::new());
+                true
+            }
+            "bug" => {
+                self.say(
+                    json!({"type": "error", "class": "bug", "message": "KeyError: \u{1b}[31m'x'"}),
+                    Vec::new(),
+                );
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+// ---- what the engine makes of them ----
+
+#[test]
+fn a_run_on_ranks_trains_evaluates_saves_and_is_told_as_any_other() {
+    let bench = Bench::new(&["well"]);
+    let out = bench.train(&[]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let events = bench.events();
+    let state = RunState::from_events(&events);
+    assert_eq!((state.step, state.word()), (8, "completed"));
+    assert_eq!(state.evaluations.len(), 2);
+    assert!(state.log.iter().any(|line| {
+        line.text
+            .contains("PyTorch 2.15.0: 2 processes (ddp) on cpu")
+    }));
+    // Each update lifts the log-probability by a tenth.
+    let losses = bench.losses();
+    assert!(
+        losses.len() == 8 && (losses[0].1 - losses[7].1 - 0.7).abs() < 0.1,
+        "{losses:?}"
+    );
+    let checkpoint = bench.run().join("checkpoints/step-000008");
+    assert!(
+        checkpoint.join("manifest.json").exists() && checkpoint.join("model.safetensors").exists()
+    );
+    bench.nobody_is_left();
+}
+
+#[test]
+fn ranks_that_die_hang_or_freeze_are_named_and_the_run_goes_on_from_its_checkpoint() {
+    for (play, phrase) in [
+        ("crash", "rank 1"),
+        ("hang", "no progress: rank 1 did not answer within 2 s"),
+        ("frozen", "rank 1"),
+    ] {
+        let bench = Bench::new(&[play, "well"]);
+        let out = bench.train(&["-s", "engine.torch.patience=2"]);
+        assert_eq!(out.status.code(), Some(0), "{play}: {}", text(&out.stderr));
+        let events = bench.events();
+        let warned = warnings(&events);
+        assert!(
+            warned
+                .iter()
+                .any(|w| w.starts_with("ranks_lost") && w.contains(phrase)),
+            "{play}: {warned:?}"
+        );
+        let back = events
+            .iter()
+            .any(|e| matches!(e.event, Event::RolledBack { step: 4 }));
+        assert!(back, "{play}");
+        // The fifth and the sixth step are done twice, with the same losses as in a run that nothing happened to.
+        let quiet = Bench::new(&["well"]);
+        quiet.train(&[]);
+        assert_eq!(bench.losses(), quiet.losses(), "{play}");
+        bench.nobody_is_left();
+    }
+}
+
+#[test]
+fn what_would_fail_again_ends_the_run_with_words() {
+    for (play, outcome, phrases) in [
+        (
+            "memory",
+            Outcome::Starved,
+            ["out of memory", "micro_batch_size"],
+        ),
+        ("bug", Outcome::Failed, ["rank 1: KeyError", "torch folder"]),
+        (
+            "old protocol",
+            Outcome::Starved,
+            ["version 99", "engine check"],
+        ),
+        (
+            "no ranks",
+            Outcome::Starved,
+            ["no module named nothing", "engine install torch"],
+        ),
+    ] {
+        let bench = Bench::new(&[play, "well"]);
+        let out = bench.train(&[]);
+        let (found, message) = ending(&bench.events());
+        assert_eq!(found, outcome, "{play}: {message} {}", text(&out.stderr));
+        for phrase in phrases {
+            assert!(message.contains(phrase), "{play}: {phrase}: {message}");
+        }
+        assert!(!message.contains('\u{1b}'));
+        bench.nobody_is_left();
+    }
+}
+
+#[test]
+fn generations_that_come_no_further_are_given_up() {
+    let bench = Bench::new(&["crash", "crash", "crash", "crash", "crash"]);
+    let out = bench.train(&[]);
+    let (outcome, message) = ending(&bench.events());
+    assert_eq!(outcome, Outcome::Starved, "{}", text(&out.stderr));
+    assert!(
+        message.contains("2 generations came no further than step 5"),
+        "{message}"
+    );
+    bench.nobody_is_left();
+}
+
+#[test]
+fn a_norm_that_is_no_number_ends_the_run_as_on_any_engine() {
+    let bench = Bench::new(&["nan"]);
+    let out = bench.train(&[]);
+    assert_eq!(out.status.code(), Some(4), "{}", text(&out.stderr));
+    let (outcome, message) = ending(&bench.events());
+    assert_eq!(outcome, Outcome::Failed);
+    assert!(
+        message.contains("the gradient norm became NaN at step 4"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_run_changes_its_engine_at_a_resume_and_says_so() {
+    let bench = Bench::new(&["well"]);
+    let out = bench.train(&["--stop-after", "4"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let run = bench.run();
+    let spec = std::fs::read_to_string(run.join("spec.yaml")).unwrap();
+    let weights = std::fs::read(run.join("checkpoints/step-000004/model.safetensors")).unwrap();
+    assert!(spec.contains("torch"));
+    // The same spec without the section: its default is this program.
+    let at = spec.find("engine:").unwrap();
+    let end = spec[at + 1..]
+        .lines()
+        .skip(1)
+        .take_while(|line| line.starts_with(' '))
+        .map(|line| line.len() + 1)
+        .sum::<usize>();
+    let first = spec[at..].find('\n').unwrap() + 1;
+    let candle = format!("{}{}", &spec[..at], &spec[at + first + end..]);
+    std::fs::write(run.join("spec.yaml"), candle).unwrap();
+    let out = bench.llmtui(&["train", "--resume", run.to_str().unwrap(), "--headless"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let warned = warnings(&bench.events());
+    assert!(
+        warned
+            .iter()
+            .any(|w| w.contains("engine candle instead of torch")),
+        "{warned:?}"
+    );
+    // What the resume began from is what the ranks had.
+    assert_eq!(
+        std::fs::read(run.join("checkpoints/step-000004/model.safetensors")).unwrap(),
+        weights
+    );
+}
+
+#[test]
+fn what_ranks_cannot_do_is_said_before_anything_starts() {
+    let bench = Bench::new(&["well"]);
+    for (setting, phrase) in [
+        ("model.dropout=0.1", "drops no features"),
+        ("optimizer=lion", "adamw alone"),
+        ("engine.torch.python=nowhere", "there is no Python there"),
+    ] {
+        let out = bench.train(&["-s", setting]);
+        let said = text(&out.stderr) + &text(&out.stdout);
+        assert_ne!(out.status.code(), Some(0), "{setting}");
+        assert!(said.contains(phrase), "{setting}: {said}");
+    }
+    let out = bench.llmtui(&["engine", "check"]);
+    assert!(
+        text(&out.stdout).contains("engine install torch"),
+        "{}",
+        text(&out.stdout)
+    );
+    let out = bench.llmtui(&["engine", "check", "--python", "venv"]);
+    assert!(
+        text(&out.stdout).contains("PyTorch 2.15.0"),
+        "{}",
+        text(&out.stdout)
+    );
+    let out = bench.llmtui(&["engine", "install", "torch", "--dry-run"]);
+    assert!(!text(&out.stdout).contains("pip") || out.status.success());
+}
+
+// ---- real PyTorch, where the environment names one ----
+
+/// The virtual environment of `LLMTUI_TORCH_PYTHON`.
+fn real() -> String {
+    std::env::var("LLMTUI_TORCH_PYTHON")
+        .expect("LLMTUI_TORCH_PYTHON names a virtual environment with PyTorch")
+}
+
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn both_engines_give_the_same_losses_and_wrong_variants_are_seen() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch_parity.sh");
+    let status = Command::new("sh")
+        .arg(script)
+        .arg(env!("CARGO_BIN_EXE_llmtui"))
+        .arg(real())
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+/// Preferences by a loss that is not linear, with a frozen reference on the ranks; adapters; and a packed batch of documents.
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn methods_and_adapters_give_the_same_losses() {
+    let bench = Bench::new(&[]);
+    let losses = |preset: &str, more: &[&str]| {
+        let common = [
+            "-s",
+            "max_steps=6",
+            "-s",
+            "train.precision=f32",
+            "-s",
+            "train.log_every=1",
+            "-s",
+            "train.threads=1",
+        ];
+        let quiet = [
+            "-s",
+            "preflight.enabled=false",
+            "-s",
+            "health.enabled=false",
+            "-s",
+            "eval.every=3",
+            "-s",
+            "eval.batches=1",
+        ];
+        let out = bench.llmtui(&[&["train", preset, "--json"][..], &common, &quiet, more].concat());
+        assert_eq!(
+            out.status.code(),
+            Some(0),
+            "{preset}: {}",
+            text(&out.stderr)
+        );
+        let events = text(&out.stdout);
+        let events: Vec<Envelope> = events
+            .lines()
+            .map(|line| llmtui::wire::decode_envelope(line).unwrap())
+            .collect();
+        let state = RunState::from_events(&events);
+        let of = |id: &str| {
+            state.series[id]
+                .recent()
+                .map(|p| p.value)
+                .collect::<Vec<f64>>()
+        };
+        [of("train/loss"), of("val/loss")].concat()
+    };
+    let python = format!("engine.torch.python={}", real());
+    let torch =
+        |ranks: &'static str| vec!["-s", "engine=torch", "-s", python.as_str(), "-s", ranks];
+    for preset in ["dpo-demo", "kto-demo", "orpo-demo", "reward-demo"] {
+        let here = losses(preset, &[]);
+        for ranks in ["engine.torch.ranks=1", "engine.torch.ranks=2"] {
+            let there = losses(preset, &torch(ranks));
+            let apart = here
+                .iter()
+                .zip(&there)
+                .map(|(a, b)| (a - b).abs())
+                .fold(0.0, f64::max);
+            println!(
+                "{preset} {ranks}: {} values, max |dloss| {apart:.2e}",
+                here.len()
+            );
+            assert!(
+                here.len() == there.len() && apart < 1e-5,
+                "{preset} {ranks}: {here:?} {there:?}"
+            );
+        }
+    }
+}
+
+/// Killed ranks come back, and the losses are those of a run that nothing happened to, to the bit.
+#[test]
+#[ignore = "needs PyTorch: LLMTUI_TORCH_PYTHON"]
+fn a_killed_rank_changes_no_bit() {
+    let python = format!("engine.torch.python={}", real());
+    let run = |kill: bool| {
+        let bench = Bench::new(&[]);
+        let args = [
+            "train",
+            "tiny.yaml",
+            "--headless",
+            "-s",
+            "engine=torch",
+            "-s",
+            &python,
+            "-s",
+            "engine.torch.ranks=2",
+            "-s",
+            "max_steps=40",
+            "-s",
+            "checkpoint.every=10",
+        ];
+        let mut child = Command::new(env!("CARGO_BIN_EXE_llmtui"))
+            .args(args)
+            .current_dir(bench.dir.path())
+            .env("HOME", bench.dir.path())
+            .env("XDG_RUNTIME_DIR", bench.dir.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        if kill {
+            let begun = std::time::Instant::now();
+            while begun.elapsed() < Duration::from_secs(120) && bench.losses_so_far() < 15 {
+                std::thread::park_timeout(Duration::from_millis(20));
+            }
+            let rank = Command::new("pkill")
+                .args(["-KILL", "-P", &launcher_of(child.id())])
+                .status();
+            drop(rank);
+        }
+        assert!(child.wait().unwrap().success());
+        let warned = warnings(&bench.events());
+        assert_eq!(
+            warned.iter().any(|w| w.starts_with("ranks_lost")),
+            kill,
+            "{warned:?}"
+        );
+        bench.losses()
+    };
+    assert_eq!(run(false), run(true));
+}
+
+impl Bench {
+    fn losses_so_far(&self) -> usize {
+        let runs = std::fs::read_dir(self.path("runs"));
+        let runs = runs.into_iter().flatten().filter_map(Result::ok);
+        let log = runs
+            .map(|run| run.path().join("events.jsonl"))
+            .find(|path| path.exists());
+        let text = log
+            .and_then(|path| std::fs::read_to_string(path).ok())
+            .unwrap_or_default();
+        text.matches("\"Stepped\"").count()
+    }
+}
+
+/// The torchrun that an engine started.
+fn launcher_of(engine: u32) -> String {
+    let out = Command::new("pgrep")
+        .args(["-P", &engine.to_string()])
+        .output()
+        .unwrap();
+    text(&out.stdout).trim().to_string()
+}
