@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub const ENTRY: Entry = Entry {
     id: "torch",
     title: "PyTorch",
-    summary: "The same run in processes of PyTorch, one for each GPU (`llmtui engine install torch`); batches and losses stay the same.",
+    summary: "The same run in processes of PyTorch, one for each GPU; batches and losses stay the same.",
     source: "PyTorch 2.15: torchrun, DDP, FSDP2",
 };
 
