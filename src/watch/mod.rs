@@ -85,7 +85,7 @@ pub struct News {
 }
 
 impl Watched {
-    /// Watches what [`find`] found; `mapping` names what the log calls otherwise.
+    /// Watches what [`find()`] found; `mapping` names what the log calls otherwise.
     pub fn open(found: Found, mapping: Mapping, clock: Box<dyn Clock>) -> Watched {
         let source = (found.format.open)(&found.path, found.named, &mapping);
         let translator = Translator::new(&found.name, found.format.entry.id, mapping);
