@@ -89,7 +89,7 @@ fn metrics() -> String {
     text.push_str("\n### cost\n");
     described(&mut text, &llmtui::probes::COST);
     text.push_str(
-        "\n## Texts\n\nMeasured on demand by `llmtui memorised MODEL FILE [--control FILE]`.\n",
+        "\n## Texts\n\nMeasured on demand by `llmtui memorization MODEL FILE [--control FILE]`.\n",
     );
     llmtui::metrics::texts::OF_TEXTS
         .iter()

@@ -30,7 +30,7 @@ mod init;
 mod inspect;
 mod ladder;
 mod logs;
-mod memorised;
+mod memorization;
 mod memory;
 mod merge;
 mod model;
@@ -157,7 +157,7 @@ enum Verb {
     Quantize(quantize::Args),
     Merge(merge::Args),
     Score(score::Args),
-    Memorised(memorised::Args),
+    Memorization(memorization::Args),
     Eval(eval::Args),
     Card(card::Args),
     New(new::Args),
@@ -234,7 +234,7 @@ fn run(cli: Cli, env: Env) -> anyhow::Result<Exit> {
         Verb::Quantize(args) => quantize::run(&args, &cx),
         Verb::Merge(args) => merge::run(&args, &cx),
         Verb::Score(args) => score::run(&args, &cx),
-        Verb::Memorised(args) => memorised::run(&args, &cx),
+        Verb::Memorization(args) => memorization::run(&args, &cx),
         Verb::Eval(args) => eval::run(&args, &cx),
         Verb::Card(args) => card::run(&args, &cx),
         Verb::New(args) => new::run(args, &cx),

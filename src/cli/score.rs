@@ -15,7 +15,7 @@ use crate::data::{
     Content, DataError, Document, Example, OnBadRow, Place, TrainOn, examples, tokenizer,
 };
 use crate::engine::export::Source;
-use crate::engine::memorised::Text;
+use crate::engine::memorization::Text;
 use crate::engine::perplexity::token_logps;
 use crate::models::{ModelSource, Parts};
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ mod examine;
 pub mod experience;
 pub mod export;
 pub mod infer;
-pub mod memorised;
+pub mod memorization;
 pub mod merge;
 mod mix;
 pub mod perplexity;

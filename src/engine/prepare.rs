@@ -121,14 +121,15 @@ fn resume(
         }
         return match last_told(job) {
             Some(step) if !job.force => Err(EngineError::Setup(format!(
-                "the log tells of a checkpoint of step {step}, but {} holds none: bring the folder back, or begin anew with \
+                "the log tells of a checkpoint of step {step}, but {} holds none: bring the folder back, or restart from step 0 with \
                  --force",
                 job.run_dir.checkpoints_path().display()
             ))),
             Some(step) => {
-                let what =
-                    format!("the checkpoints up to step {step} are gone: the run begins anew");
-                port.warn(0, "checkpoints_gone", what, "begun anew because of --force");
+                let what = format!(
+                    "the checkpoints up to step {step} are gone: the run restarts from step 0"
+                );
+                port.warn(0, "checkpoints_gone", what, "restarted because of --force");
                 Ok(None)
             }
             None => Ok(None),
@@ -170,7 +171,7 @@ fn last_told(job: &EngineJob) -> Option<u64> {
     let _ =
         crate::run::index::scan_events(&job.run_dir.events_path(), &kinds, |event| match event {
             Event::Checkpointed { step, .. } => last = Some(step),
-            // Begun anew: what was saved before is given up.
+            // Restarted from step 0: what was saved before is given up.
             Event::RolledBack { step: 0 } => last = None,
             _ => {}
         });

@@ -54,7 +54,7 @@ impl Guard {
         self.since
     }
 
-    /// What is usual is to be learnt anew.
+    /// What is usual is measured afresh.
     pub(super) fn forget(&mut self) {
         *self = Guard::default();
     }

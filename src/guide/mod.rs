@@ -68,7 +68,7 @@ mod tests {
             ("reasoning on a budget?", "reasoning"),
             ("how much data?", "data"),
             ("how many tokens do I need", "data"),
-            ("overfitting or memorising?", "overfitting"),
+            ("overfitting or memorization?", "overfitting"),
             ("my loss is flat", "learning"),
             ("unstable", "unstable"),
         ] {

@@ -1,4 +1,4 @@
-//! Metrics of a model and a set of texts, measured on demand (`llmtui memorised`).
+//! Metrics of a model and a set of texts, measured on demand (`llmtui memorization`).
 
 use super::Repeatable::Yes;
 use super::{Metric, metric};
@@ -31,7 +31,7 @@ pub const ZLIB: Metric = metric(
 .band(0.05, f64::INFINITY, Origin::RuleOfThumb)
 .meaning(
     "0.2 to 0.35 of a good model on English, near 1 of a small one. Texts of fewer than 500 bytes and those that zlib packs to less than 0.15 are left out.",
-    "Below 0.05 texts are known word for word. Set beside held-out texts of the same kind: an AUC above 0.6 says that some are memorised, above 0.8 that many are; remove duplicates, train fewer passes.",
+    "Below 0.05 texts are known word for word. Set beside held-out texts of the same kind: an AUC above 0.6 says that some are memorized, above 0.8 that many are; remove duplicates, train fewer passes.",
 );
 
 pub const MIN_K: Metric = metric(

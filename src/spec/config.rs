@@ -185,7 +185,7 @@ pub struct RescueConfig {
     #[schemars(range(min = 1, max = 1000))]
     pub patience: u64,
     /// A checkpoint is stable once so many steps after it were healthy. A rescue that finds none takes an older one, or
-    /// the one before the spike with the optimizer's state begun anew.
+    /// the one before the spike with a fresh optimizer state.
     #[schemars(range(min = 1, max = 100000))]
     pub stable_after: u64,
 }

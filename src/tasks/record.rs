@@ -79,7 +79,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Opens the file and returns what it holds already. One of another header begins anew.
+    /// Opens the file and returns what it holds already. A file with another header is overwritten.
     ///
     /// # Errors
     /// The disk.

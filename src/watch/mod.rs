@@ -29,7 +29,7 @@ pub const CALLBACK: &str = include_str!("../../assets/watch/llmtui_log.py");
 /// What a source finds in its log, in the log's own names.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Item {
-    /// What was read so far no longer stands there: the log begins anew.
+    /// What was read so far no longer stands there: reading starts over.
     Restart,
     /// Of the run as a whole.
     Facts(Facts),

@@ -279,7 +279,7 @@ pub enum Event {
         skipped: (u64, u64),
         /// The peak learning rate before and from now on.
         lr: (Num, Num),
-        /// The optimizer's state was begun anew.
+        /// The optimizer's state was reset.
         moments_reset: bool,
         /// Which rescue of the run it is, and how many it may have.
         count: u64,

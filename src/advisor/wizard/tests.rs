@@ -119,7 +119,7 @@ fn a_failed_check_is_explained_and_leads_back_to_the_settings() {
     assert_eq!(wizard.enter(), Outcome::Moved);
     assert_eq!(wizard.step(), Step::Settings);
     assert!(wizard.error().unwrap().contains("overfit"));
-    // The next round begins anew, and one that cannot be made says why.
+    // The next round starts over, and one that cannot be made says why.
     until(&mut wizard, Step::Finish);
     wizard.enter();
     assert!(wizard.checks().lines.is_empty());

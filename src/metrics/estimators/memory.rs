@@ -1,4 +1,4 @@
-//! Whether texts were learnt by heart: log-likelihood against zlib, the least likely tokens, and what other texts of the set add
+//! Whether texts were memorized: log-likelihood against zlib, the least likely tokens, and what other texts of the set add
 //! as context. Log-likelihoods are in nats.
 
 use flate2::Compression;

@@ -268,7 +268,7 @@ impl Rescue {
     pub fn words(&self) -> String {
         let lr = super::story::adjusted("lr", self.lr.0, self.lr.1);
         let moments = if self.moments_reset {
-            ", moments begun anew"
+            ", moments reset"
         } else {
             ""
         };

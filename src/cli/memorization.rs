@@ -1,25 +1,25 @@
-//! `llmtui memorised`: whether a model knows texts by heart, or was trained on a set.
+//! `llmtui memorization`: whether a model memorized texts, or was trained on a set.
 
 use super::exit::{Exit, Failure};
 use super::{Context, model_ref, score};
 use crate::base::stats::median;
 use crate::base::text::one_line;
 use crate::engine::export::Source;
-use crate::engine::memorised::{Known, Text, auc, codec, memorised};
+use crate::engine::memorization::{Known, Text, auc, codec, measure};
 use crate::models::Parts;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Measure whether texts were memorised or a set was trained on: CoDeC, zlib ratio, Min-K %
+/// Measure whether texts were memorized or a set was trained on: CoDeC, zlib ratio, Min-K %
 ///
 /// Definitions, bands and sources: docs/metrics.md. Give texts of the same kind that the model cannot have seen as --control:
 /// zlib ratio and Min-K % only speak beside them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  llmtui memorised runs/…/checkpoints/step-001000 train.txt --control held-out.txt
-  llmtui memorised Qwen/Qwen2.5-0.5B benchmark.jsonl --json")]
+  llmtui memorization runs/…/checkpoints/step-001000 train.txt --control held-out.txt
+  llmtui memorization Qwen/Qwen2.5-0.5B benchmark.jsonl --json")]
 pub struct Args {
     /// A checkpoint folder, a run (its best checkpoint), a Hugging Face model folder, a GGUF file or a hub id
     #[arg(value_name = "MODEL")]
@@ -65,7 +65,7 @@ pub fn run(args: &Args, cx: &Context) -> anyhow::Result<Exit> {
             )
             .into());
         }
-        let known = memorised(&mut source.model, &texts, args.seed)?;
+        let known = measure(&mut source.model, &texts, args.seed)?;
         Ok(Set {
             codec: codec(&known.iter().filter_map(|k| k.change).collect::<Vec<_>>()),
             zlib: known.iter().filter_map(|k| k.zlib).collect(),
@@ -139,10 +139,10 @@ fn table(set: &Set, control: Option<&Set>) -> String {
     let said = |auc: Option<f64>| match auc {
         None => "beside --control FILE it would say more".to_string(),
         Some(x) if x > 0.8 => {
-            format!("AUC {x:.2} against the control: strong memorisation (above 0.8)")
+            format!("AUC {x:.2} against the control: strong memorization (above 0.8)")
         }
         Some(x) if x > 0.6 => {
-            format!("AUC {x:.2} against the control: some is memorised (above 0.6)")
+            format!("AUC {x:.2} against the control: some is memorized (above 0.6)")
         }
         Some(x) => format!("AUC {x:.2} against the control: told apart no better than by chance"),
     };

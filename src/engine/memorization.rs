@@ -1,4 +1,4 @@
-//! What a model knows by heart of a set of texts: each text's log-likelihood against zlib, its least likely tokens, and what
+//! What a model has memorized of a set of texts: each text's log-likelihood against zlib, its least likely tokens, and what
 //! another text of the set adds before it.
 
 use super::perplexity::token_logps;
@@ -40,7 +40,7 @@ const TRIVIAL: f64 = 0.15;
 ///
 /// # Errors
 /// A token outside the vocabulary.
-pub fn memorised(model: &mut Model, texts: &[Text], seed: u64) -> Result<Vec<Known>> {
+pub fn measure(model: &mut Model, texts: &[Text], seed: u64) -> Result<Vec<Known>> {
     let context = model.shape().seq_len;
     let most = (context / 2).max(2);
     let mut known = Vec::with_capacity(texts.len());
@@ -143,11 +143,11 @@ mod tests {
             .0
     }
 
-    /// Learns 32 random sequences by heart, and is asked for them and for others.
+    /// Memorizes 32 random sequences, and is asked for them and for others.
     #[test]
     fn sequences_known_by_heart_are_told_from_others() {
         let (mut model, seen, others) = (model(), texts(1, 32), texts(2, 32));
-        let untrained = share(&memorised(&mut model, &seen, 7).unwrap());
+        let untrained = share(&measure(&mut model, &seen, 7).unwrap());
         assert!((0.2..0.8).contains(&untrained), "{untrained}");
         let method = MethodConfig::Pretrain(Default::default());
         let optimizer =
@@ -190,15 +190,15 @@ mod tests {
         // The first of 15 tokens to be guessed stands behind one alone.
         assert!(loss < 0.25, "{loss}");
         let (known, unknown) = (
-            memorised(&mut model, &seen, 7).unwrap(),
-            memorised(&mut model, &others, 7).unwrap(),
+            measure(&mut model, &seen, 7).unwrap(),
+            measure(&mut model, &others, 7).unwrap(),
         );
         assert!(share(&known) > 0.9, "{}", share(&known));
         let least = |found: &[Known]| found.iter().map(|k| k.min_k).collect::<Vec<_>>();
         assert!(auc(&least(&unknown), &least(&known)).unwrap() > 0.95);
         assert_eq!(
             known,
-            memorised(&mut model, &seen, 7).unwrap(),
+            measure(&mut model, &seen, 7).unwrap(),
             "the same draw each time"
         );
     }
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_text_alone_has_no_context_and_short_ones_no_ratio() {
         let mut model = model();
-        let known = memorised(&mut model, &texts(1, 1), 7).unwrap();
+        let known = measure(&mut model, &texts(1, 1), 7).unwrap();
         assert_eq!((known[0].change, known[0].zlib), (None, None));
         let drawn: Vec<usize> = (0..4).filter_map(|at| another(4, at, 3)).collect();
         assert!(
