@@ -138,6 +138,9 @@ fn stages_follow_each_other_and_each_starts_from_the_one_before() {
     let again = place.go(&["train", "--resume", "mine", "--headless"]);
     assert_eq!(code(&again), 0, "{}", err(&again));
     assert!(!out(&again).contains("stage 1 of 4"));
+    let shown = place.go(&["train", "--resume", "mine", "--dry-run", "--redo", "base"]);
+    assert!(out(&shown).contains("nothing started"), "{}", out(&shown));
+    assert_eq!(place.words(), ["done"; 4], "a dry run changes nothing");
     let redone = place.go(&["train", "--resume", "mine", "--headless", "--redo", "gguf"]);
     assert!(out(&redone).contains("stage 3 of 4: gguf") && !out(&redone).contains("stage 4"));
     let markdown = place.go(&["report", "mine", "--to", "report.md"]);
@@ -187,6 +190,21 @@ fn a_stopped_pipeline_goes_on_to_the_same_weights() {
     let word = place.words()[1].clone();
     assert!(["stopped", "done"].contains(&word.as_str()), "{word}");
 
+    // A single run that was stopped later goes first; after it the pipeline.
+    let words = [
+        "-s",
+        "data.val_fraction=0.01",
+        "--headless",
+        "--stop-after",
+        "3",
+    ];
+    let single = place.go(&[&["train", "smoke"][..], &words].concat());
+    assert_eq!(code(&single), 0, "{}", err(&single));
+    let first = out(&place.go(&["train", "--resume", "auto", "--headless"]));
+    assert!(
+        first.contains("step 20/20") && !first.contains("stage "),
+        "{first}"
+    );
     let output = place.go(&["train", "--resume", "auto", "--headless"]);
     if word == "stopped" {
         assert_eq!(code(&output), 0, "{}", err(&output));

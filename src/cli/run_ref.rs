@@ -1,8 +1,10 @@
 //! Which run an argument means, and what its directory and log say.
 
 use super::{Context, exit::Failure};
-use crate::run::{RunDir, RunState, Tail, index};
+use crate::run::index::RunStatus;
+use crate::run::{RunDir, RunError, RunState, Tail, index};
 use crate::spec::RunSpec;
+use std::path::Path;
 
 /// The named run, or the newest live one.
 pub fn find(word: Option<&str>, cx: &Context) -> anyhow::Result<RunDir> {
@@ -22,6 +24,23 @@ pub fn find(word: Option<&str>, cx: &Context) -> anyhow::Result<RunDir> {
 pub fn named(word: &str, cx: &Context) -> anyhow::Result<RunDir> {
     index::resolve(&cx.runs_dir, word)
         .map_err(|e| Failure::yours(e.to_string(), "llmtui runs").into())
+}
+
+/// The newest run that has steps left, is not alive, and passes `wanted`.
+pub fn newest_unfinished(
+    runs_dir: &Path,
+    wanted: &dyn Fn(&RunDir) -> bool,
+) -> anyhow::Result<Option<RunDir>> {
+    let (runs, _unreadable) = index::list(runs_dir)?;
+    let open = |status| !matches!(status, RunStatus::Live | RunStatus::Finished);
+    for summary in runs.iter().filter(|run| open(run.status)) {
+        match RunDir::open(&summary.path) {
+            Ok(run) if wanted(&run) => return Ok(Some(run)),
+            Ok(_) | Err(RunError::NotARun(_)) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(None)
 }
 
 /// The resolved spec the run was created with.

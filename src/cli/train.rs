@@ -3,17 +3,15 @@
 use super::args::{Resume, SpecArgs};
 use super::branch::Branch;
 use super::exit::{Exit, Failure};
-use super::run_ref::{named, spec_of};
+use super::run_ref::{named, newest_unfinished, spec_of};
 use super::{Context, headless, memory, pipeline, workbench};
 use crate::base::human;
 use crate::data::{Dataset, Surroundings};
 use crate::engine::{EngineJob, TrainState};
 use crate::link::launch::EngineOptions;
-use crate::run::index::{self, RunStatus};
-use crate::run::{RunDir, RunError};
+use crate::run::RunDir;
 use crate::spec::{Loaded, RunSpec};
 use crate::ui::What;
-use std::path::Path;
 
 /// Train a model from a preset or a spec file, or several stages from a pipeline
 ///
@@ -23,7 +21,7 @@ use std::path::Path;
   llmtui train quickstart
   llmtui train shakespeare -s data.path=my.txt -s max_steps=500
   llmtui train my.yaml --headless --json > events.jsonl
-  llmtui train speedrun --skip dpo
+  llmtui train speedrun --skip rl
   llmtui train --resume auto
   llmtui train --branch quickstart@500 -s lr=3e-4")]
 pub struct Args {
@@ -272,23 +270,6 @@ fn automatic(args: &Args, cx: &Context) -> anyhow::Result<Target> {
             .into()),
         },
     }
-}
-
-/// The newest run that has steps left, is not alive, and passes `wanted`.
-fn newest_unfinished(
-    runs_dir: &Path,
-    wanted: &dyn Fn(&RunDir) -> bool,
-) -> anyhow::Result<Option<RunDir>> {
-    let (runs, _unreadable) = index::list(runs_dir)?;
-    let open = |status| !matches!(status, RunStatus::Live | RunStatus::Finished);
-    for summary in runs.iter().filter(|run| open(run.status)) {
-        match RunDir::open(&summary.path) {
-            Ok(run) if wanted(&run) => return Ok(Some(run)),
-            Ok(_) | Err(RunError::NotARun(_)) => {}
-            Err(e) => return Err(e.into()),
-        }
-    }
-    Ok(None)
 }
 
 /// Shows what would be trained, down to the parameter count, and leaves nothing behind.

@@ -45,6 +45,11 @@ impl Tasks {
     /// # Errors
     /// A task that is unknown, or whose rows cannot be had.
     pub(super) fn read(job: &EngineJob) -> Result<Tasks, EngineError> {
+        if job.spec.model.is_reward_model() && !job.spec.eval.tasks.is_empty() {
+            let what =
+                "eval.tasks: a reward model has no vocabulary to answer with; leave them out";
+            return Err(EngineError::Setup(what.into()));
+        }
         let read = ReadContext {
             hub: HubConfig::from_env(&job.env),
             ..ReadContext::default()

@@ -3,6 +3,7 @@
 use super::held::{PIECES, open, pieces, whole};
 use super::{Group, StatePart, TensorNorms, UpdateRule, groups};
 use crate::base::registry::Entry;
+use crate::kernels::adamw;
 use crate::kernels::adamw8bit::{self, BLOCK, Moment, ZERO_MEAN, ZERO_SQUARE};
 use crate::kernels::tensors::Tensors;
 use crate::nn::{ParamInfo, Params};
@@ -125,7 +126,7 @@ impl UpdateRule for AdamW8bit {
     fn step(&mut self, params: &mut Params, lr: f64, grad_scale: f64) -> Result<()> {
         groups::check_len("adamw8bit", params, self.mean.codes.len())?;
         self.steps += 1;
-        let rule = adamw8bit::Rule {
+        let rule = adamw::Rule {
             lr,
             beta1: self.config.beta1,
             beta2: self.config.beta2,

@@ -1,24 +1,12 @@
 //! One AdamW update of one tensor with moments of one byte (Dettmers et al. 2021, arXiv 2110.02861): blocks of 256 values
 //! with the largest of each in f32, codes with a dynamic exponent.
 
+use super::adamw::Rule;
 use super::update::Part;
 use std::sync::OnceLock;
 
 /// Values that share a scale.
 pub const BLOCK: usize = 256;
-
-/// The numbers of one update.
-#[derive(Debug, Clone, Copy)]
-pub struct Rule {
-    pub lr: f64,
-    pub beta1: f64,
-    pub beta2: f64,
-    pub eps: f64,
-    /// Every gradient is multiplied by this first.
-    pub grad_scale: f64,
-    /// Index of this update, from 1.
-    pub step: u64,
-}
 
 /// One moment of a tensor: a code for each value, a scale for each [`BLOCK`] of them.
 #[derive(Debug)]

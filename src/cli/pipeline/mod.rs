@@ -11,9 +11,10 @@ pub use table::list;
 
 use super::args::{Resume, SpecArgs};
 use super::exit::{Exit, Failure};
+use super::run_ref::newest_unfinished;
 use super::{Context, workbench};
 use crate::base::text::one_line;
-use crate::pipeline::{self, Pipeline, PipelineDir, PipelineError, Status};
+use crate::pipeline::{self, Pipeline, PipelineDir, PipelineError, StageState, Status};
 use crate::ui::What;
 use std::path::Path;
 use std::process::Stdio;
@@ -55,6 +56,12 @@ pub fn take(args: &Request, cx: &Context) -> anyhow::Result<Option<Exit>> {
     let dir = match resumed(args, cx)? {
         Some(dir) => {
             refuse_foreign(args)?;
+            if args.dry_run {
+                let state = dir.state().map_err(|e| failed(&e))?;
+                say!("{}\n{}", state.id, table::stages(&state).trim_end())?;
+                say!("dry run: nothing started")?;
+                return Ok(Some(Exit::Done));
+            }
             dir
         }
         None => match fresh(args, cx)? {
@@ -79,24 +86,32 @@ fn resumed(args: &Request, cx: &Context) -> anyhow::Result<Option<PipelineDir>> 
     let word = match args.resume {
         None => return Ok(None),
         Some(Resume::Run(word)) => word.to_string_lossy().into_owned(),
-        Some(Resume::Auto) => {
-            let name = match args.spec.target() {
-                Some(word) => {
-                    match pipeline::find(word, &cx.spec_sources()).map_err(|e| failed(&e))? {
-                        Some(pipeline) => Some(pipeline.name),
-                        None => return Ok(None),
-                    }
-                }
-                None => None,
-            };
-            return Ok(pipeline::newest_unfinished(&cx.runs_dir, name.as_deref()));
-        }
+        Some(Resume::Auto) => return automatic(args, cx),
     };
     match PipelineDir::resolve(&cx.runs_dir, &word) {
         Ok(dir) => Ok(Some(dir)),
         Err(PipelineError::Unknown { .. }) => Ok(None),
         Err(error) => Err(failed(&error).into()),
     }
+}
+
+/// `--resume auto`: the newest unfinished pipeline of the spec's name. Where nothing is named the newest unfinished thing counts: a
+/// run that is newer than the pipeline, and none of its stages, goes first.
+fn automatic(args: &Request, cx: &Context) -> anyhow::Result<Option<PipelineDir>> {
+    if let Some(word) = args.spec.target() {
+        let named = pipeline::find(word, &cx.spec_sources()).map_err(|e| failed(&e))?;
+        return Ok(named.and_then(|p| pipeline::newest_unfinished(&cx.runs_dir, Some(&p.name))));
+    }
+    let Some(dir) = pipeline::newest_unfinished(&cx.runs_dir, None) else {
+        return Ok(None);
+    };
+    let state = dir.state().map_err(|e| failed(&e))?;
+    let Some(run) = newest_unfinished(&cx.runs_dir, &|_| true)? else {
+        return Ok(Some(dir));
+    };
+    let its_own = |stage: &StageState| stage.run.as_deref() == Some(run.id());
+    let first = state.stages.iter().any(its_own) || state.created > run.header()?.created;
+    Ok(first.then_some(dir))
 }
 
 enum Fresh {
