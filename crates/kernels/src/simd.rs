@@ -34,6 +34,10 @@ pub fn instructions() -> &'static str {
     }
 }
 
+#[allow(
+    clippy::disallowed_methods,
+    reason = "kernels know no `Env`, and their own tests obey it too"
+)]
 fn cap() -> Level {
     match std::env::var(CAP).as_deref() {
         Ok("baseline") => Level::Baseline,
