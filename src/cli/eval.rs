@@ -9,6 +9,7 @@ use crate::base::child::Child;
 use crate::base::clock::Clock;
 use crate::base::human;
 use crate::base::text::one_line;
+use crate::data::chat::{AUTO, Template};
 use crate::data::tokenizer;
 use crate::engine::checkpoint::Manifest;
 use crate::models::{ModelSource, Parts};
@@ -235,7 +236,10 @@ fn ask(
         if !run.is_whole() {
             let loaded = match &mut held {
                 Some(loaded) => loaded,
-                None => held.insert(load(&model.path)?),
+                None => {
+                    let chat = prepared.iter().any(|task| task.task.config().chat);
+                    held.insert(load(&model.path, chat)?)
+                }
             };
             let mut subject = loaded.subject();
             model.begins_with = Some(subject.begins_with());
@@ -260,7 +264,8 @@ fn ask(
     Ok(refused)
 }
 
-fn load(path: &Path) -> anyhow::Result<Loaded> {
+/// The model, with its chat template where a task needs one.
+fn load(path: &Path, chat: bool) -> anyhow::Result<Loaded> {
     let yours = |what: String, hint: &str| Failure::yours(one_line(&what), hint);
     let source = ModelSource::open(path).map_err(|e| yours(e.to_string(), e.hint()))?;
     if source.config().is_reward_model() {
@@ -272,8 +277,13 @@ fn load(path: &Path) -> anyhow::Result<Loaded> {
     }
     let tokenizer = tokenizer::load(path, &Child::of_this_program())
         .map_err(|e| yours(e.to_string(), "put the model's tokenizer next to it"))?;
-    let loaded = Loaded::load(&source, tokenizer);
-    Ok(loaded.map_err(|e| yours(e.to_string(), e.hint()))?)
+    let template = match chat {
+        true => Template::choose(AUTO, &tokenizer, &Child::of_this_program())
+            .map_err(|e| yours(e.to_string(), &e.hint()))?,
+        false => None,
+    };
+    let loaded = Loaded::load(&source, tokenizer).map_err(|e| yours(e.to_string(), e.hint()))?;
+    Ok(loaded.with_template(template))
 }
 
 /// Says how far a task is: on one line of a terminal, elsewhere every ten seconds.

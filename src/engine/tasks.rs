@@ -4,9 +4,12 @@
 use super::context::RunContext;
 use super::due::is_due;
 use super::{EngineError, EngineJob};
+use crate::base::child::Child;
 use crate::base::files::sync_dir;
 use crate::base::text::one_line;
+use crate::data::chat::{AUTO, Template};
 use crate::data::source::ReadContext;
+use crate::data::tokenizer::Tokenizer;
 use crate::hub::HubConfig;
 use crate::spec::EvalConfig;
 use crate::tasks::{self, Kind, Prepared, Request, Run, Subject, TaskError};
@@ -18,6 +21,8 @@ use std::path::PathBuf;
 pub(super) struct Tasks {
     prepared: Vec<Prepared>,
     folder: PathBuf,
+    /// What stands around the prompts of tasks that are asked as turns.
+    template: Option<Template>,
 }
 
 /// Id of the metric of a task.
@@ -61,7 +66,27 @@ impl Tasks {
         Ok(Tasks {
             prepared: prepared.collect::<Result<_, _>>().map_err(failed)?,
             folder: job.run_dir.path().join("evals"),
+            template: None,
         })
+    }
+
+    /// With the run's chat template, where a task needs one.
+    ///
+    /// # Errors
+    /// The run has none.
+    pub(super) fn with_template(self, tokenizer: &Tokenizer) -> Result<Tasks, EngineError> {
+        let Some(chat) = self.prepared.iter().find(|task| task.task.config().chat) else {
+            return Ok(self);
+        };
+        let template = Template::choose(AUTO, tokenizer, &Child::of_this_program());
+        let template = template.map_err(|e| EngineError::Setup(e.to_string()))?;
+        if template.is_none() {
+            return Err(EngineError::Setup(format!(
+                "eval.tasks: {} is asked through a chat template, and this run has none: it trains on texts; leave the task out",
+                one_line(&chat.task.config().name)
+            )));
+        }
+        Ok(Tasks { template, ..self })
     }
 
     pub(super) fn declarations(&self) -> Vec<MetricInfo> {
@@ -132,7 +157,8 @@ impl Tasks {
             let mut run = Run::open(request).map_err(failed)?;
             let data = &cx.data;
             let policy = &mut cx.state.models.policy;
-            let mut subject = Subject::new(policy, &data.tokenizer, &data.ends);
+            let mut subject = Subject::new(policy, &data.tokenizer, &data.ends)
+                .with_template(self.template.as_ref());
             let port = &mut *cx.port;
             let asked = run.ask(&mut subject, &mut |_| match port.stop_is_waiting() {
                 true => ControlFlow::Break(()),

@@ -48,6 +48,7 @@ pub(super) fn begin(
     summary.progress.step = prepare::begun_at(job);
     let tasks = Tasks::read(job)?;
     let (cx, stepper, checkpoints) = prepare::prepare(job, port)?;
+    let tasks = tasks.with_template(&cx.data.tokenizer)?;
     let mut trainer = Trainer {
         cx,
         stepper,

@@ -1,15 +1,24 @@
 //! Answers that the model writes, greedily and side by side, and what is found in them.
 
 use super::error::TaskError;
+use super::ifeval::{self, Instruction};
 use super::items::{Asked, Item};
 use super::record::Record;
 use super::subject::Subject;
 use super::task::{Finder, Task};
 use crate::base::sampling::Sampling;
 use crate::nn::generate::{Continuing, Prompt, WhenFull, generate_batch};
+use regex::Regex;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+/// IFEval's metrics, strictly and loosely: prompts of which every instruction is followed, and instructions followed.
+pub(super) const IFEVAL: [[&str; 2]; 2] = [
+    ["prompt_level_strict_acc", "inst_level_strict_acc"],
+    ["prompt_level_loose_acc", "inst_level_loose_acc"],
+];
+/// How many instructions a prompt has.
+pub(super) const INSTRUCTIONS: &str = "instructions";
 /// Answers written side by side.
 pub(super) const SIDE_BY_SIDE: usize = 16;
 /// What stands where nothing was found, as in lm-evaluation-harness.
@@ -33,9 +42,13 @@ pub(super) fn write(
         let Asked::Answer { prompt, .. } = &item.asked else {
             continue;
         };
-        let ids = subject.framed(prompt);
-        let mut ids =
-            ids.map_err(|e| TaskError::item(&task.config.name, &item.place, e.to_string()))?;
+        let fail = |what: String| TaskError::item(&task.config.name, &item.place, what);
+        let turn = match task.config.chat {
+            true => Some(subject.as_turn(prompt).map_err(fail)?),
+            false => None,
+        };
+        let ids = subject.framed(turn.as_ref().unwrap_or(prompt));
+        let mut ids = ids.map_err(|e| fail(e.to_string()))?;
         if ids.is_empty() {
             ids.extend(subject.prefix);
         }
@@ -100,11 +113,22 @@ fn until(text: &str, stops: &[String]) -> Option<usize> {
 }
 
 pub(super) fn judged(task: &Task, item: &Item, answer: String, cut: usize) -> Record {
+    let (mut found, mut scores) = (BTreeMap::new(), BTreeMap::new());
     let (prompt, target) = match &item.asked {
-        Asked::Answer { prompt, target } => (prompt.clone(), target.clone()),
+        Asked::Answer {
+            prompt,
+            target,
+            patterns,
+            instructions,
+        } => {
+            count(task, patterns, &answer, &mut scores);
+            if !instructions.is_empty() {
+                check(instructions, &answer, &mut found, &mut scores);
+            }
+            (prompt.clone(), target.clone())
+        }
         _ => Default::default(),
     };
-    let (mut found, mut scores) = (BTreeMap::new(), BTreeMap::new());
     let wanted = normal(task, &target);
     for finder in &task.finders {
         let text = find(finder, &answer);
@@ -122,10 +146,44 @@ pub(super) fn judged(task: &Task, item: &Item, answer: String, cut: usize) -> Re
         gold: None,
         answer: Some(answer),
         found,
-        target: Some(target),
+        target: task.target.is_some().then_some(target),
         cut,
         scores,
     }
+}
+
+/// Whether each pattern is there, or is not where its absence counts.
+fn count(task: &Task, patterns: &[String], answer: &str, scores: &mut BTreeMap<String, f64>) {
+    for (counter, source) in task.counters.iter().zip(patterns) {
+        let there = Regex::new(source).is_ok_and(|pattern| pattern.is_match(answer));
+        let counts = there != counter.absent;
+        scores.insert(counter.name.clone(), f64::from(u8::from(counts)));
+    }
+}
+
+/// Which instructions are followed, in words; and the numbers that [`super::summary`] adds up.
+fn check(
+    instructions: &[Instruction],
+    answer: &str,
+    found: &mut BTreeMap<String, String>,
+    scores: &mut BTreeMap<String, f64>,
+) {
+    let judged = ifeval::judge(instructions, answer);
+    for (at, (instruction, [strict, loose])) in instructions.iter().zip(&judged).enumerate() {
+        let word = match (strict, loose) {
+            (true, _) => "followed",
+            (false, true) => "followed loosely",
+            (false, false) => "not followed",
+        };
+        found.insert(format!("{} {}", at + 1, instruction.id), word.into());
+    }
+    for (way, [prompt, all]) in IFEVAL.into_iter().enumerate() {
+        let followed = judged.iter().filter(|both| both[way]).count();
+        let whole = followed == judged.len();
+        scores.insert(prompt.into(), f64::from(u8::from(whole)));
+        scores.insert(all.into(), followed as f64);
+    }
+    scores.insert(INSTRUCTIONS.into(), judged.len() as f64);
 }
 
 /// The part of an answer that counts: of the match the first group that has something in it, else all of it.

@@ -50,6 +50,27 @@ pub struct Extract {
     pub take: Take,
 }
 
+/// Something to look for in answers, in place of a target: refusals, or what a fixed prompt must bring about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Count {
+    /// The metric's name.
+    pub name: String,
+    /// A regular expression; with `{{ … }}` in it a template over the row's columns that makes one.
+    pub pattern: String,
+    /// Answers without it count.
+    #[serde(default)]
+    pub absent: bool,
+}
+
+/// What a program checks of answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Check {
+    /// The instructions that rows name in the columns of google/IFEval.
+    Ifeval,
+}
+
 /// How answers are written and compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -57,8 +78,11 @@ pub struct AnswerConfig {
     /// The answer ends before the first of these.
     pub until: Vec<String>,
     pub max_new_tokens: usize,
-    /// One metric each.
+    /// One metric each, where there is a target.
     pub extract: Vec<Extract>,
+    /// One metric each.
+    pub counts: Vec<Count>,
+    pub check: Option<Check>,
     /// Regular expressions taken out of answer and target before they are compared.
     pub ignore: Vec<String>,
     pub ignore_case: bool,
@@ -74,6 +98,8 @@ impl Default for AnswerConfig {
                 pattern: None,
                 take: Take::First,
             }],
+            counts: Vec::new(),
+            check: None,
             ignore: Vec::new(),
             ignore_case: false,
         }
@@ -129,6 +155,9 @@ pub struct TaskConfig {
     pub headline: Option<String>,
     #[serde(default)]
     pub answer: AnswerConfig,
+    /// The prompt is a user's turn: the model's chat template stands around it.
+    #[serde(default)]
+    pub chat: bool,
 }
 
 fn space() -> String {

@@ -1,9 +1,11 @@
 //! From rows to what is asked of the model: prompts with their worked examples, continuations, targets.
 
-use super::config::Kind;
+use super::config::{Check, Kind};
 use super::error::TaskError;
-use super::task::Task;
+use super::ifeval::{self, Instruction};
+use super::task::{Counter, Task};
 use crate::data::{DataError, Record};
+use regex::Regex;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -36,6 +38,12 @@ pub enum Asked {
     Answer {
         prompt: String,
         target: String,
+        /// What `answer.counts` looks for, in its order.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        patterns: Vec<String>,
+        /// What `answer.check` checks.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        instructions: Vec<Instruction>,
     },
 }
 
@@ -121,6 +129,11 @@ impl Maker<'_> {
             Kind::Answer => Asked::Answer {
                 prompt: format!("{head}{prompt}"),
                 target,
+                patterns: self.patterns(row)?,
+                instructions: match config.answer.check {
+                    Some(Check::Ifeval) => ifeval::read(row).map_err(Fault::Said)?,
+                    None => Vec::new(),
+                },
             },
             _ => {
                 let (context, continuation) = pair(&prompt, &target);
@@ -130,6 +143,23 @@ impl Maker<'_> {
                 }
             }
         })
+    }
+
+    fn patterns(&self, row: &Row) -> Result<Vec<String>, Fault> {
+        let one = |counter: &Counter| {
+            let Some(template) = &counter.template else {
+                return Ok(counter.pattern.clone());
+            };
+            let source = template.render(row)?;
+            let name = &counter.name;
+            match Regex::new(&source) {
+                Ok(_) => Ok(source),
+                Err(e) => Err(Fault::Said(format!(
+                    "the pattern of `{name}`, {source}: {e}"
+                ))),
+            }
+        };
+        self.task.counters.iter().map(one).collect()
     }
 
     /// Prompts and continuations, as many of one as of the other.

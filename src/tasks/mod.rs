@@ -7,6 +7,7 @@ mod compare;
 mod config;
 mod encode;
 mod error;
+mod ifeval;
 mod items;
 mod kept;
 mod list;

@@ -2,6 +2,8 @@
 
 use super::error::TaskError;
 use super::task::hex;
+use crate::data::Message;
+use crate::data::chat::{GenerationPrompt, Template};
 use crate::data::tokenizer::Tokenizer;
 use crate::models::{ModelSource, SourceError};
 use crate::nn::Model;
@@ -14,6 +16,7 @@ pub struct Loaded {
     model: Model,
     tokenizer: Tokenizer,
     ends: Vec<u32>,
+    template: Option<Template>,
 }
 
 impl Loaded {
@@ -26,12 +29,19 @@ impl Loaded {
             model: source.load_for_inference()?,
             ends: source.ends(),
             tokenizer,
+            template: None,
         })
+    }
+
+    /// With the template that tasks of turns are asked through.
+    pub fn with_template(self, template: Option<Template>) -> Loaded {
+        Loaded { template, ..self }
     }
 
     /// To be asked.
     pub fn subject(&mut self) -> Subject<'_> {
-        Subject::new(&mut self.model, &self.tokenizer, &self.ends)
+        let template = self.template.as_ref();
+        Subject::new(&mut self.model, &self.tokenizer, &self.ends).with_template(template)
     }
 }
 
@@ -45,6 +55,7 @@ pub struct Subject<'a> {
     pub(super) prefix: Option<u32>,
     /// Tokens that end an answer.
     pub(super) ends: Vec<u32>,
+    template: Option<&'a Template>,
 }
 
 impl<'a> Subject<'a> {
@@ -59,7 +70,32 @@ impl<'a> Subject<'a> {
             ends,
             model,
             tokenizer,
+            template: None,
         }
+    }
+
+    /// With the template that tasks of turns are asked through; what ends an assistant's turn ends an answer.
+    pub fn with_template(mut self, template: Option<&'a Template>) -> Subject<'a> {
+        self.template = template;
+        let end = template.and_then(Template::turn_end);
+        let end = end.and_then(|end| self.tokenizer.encode(end).ok());
+        if let Some([end]) = end.as_deref() {
+            self.ends.push(*end);
+        }
+        self
+    }
+
+    /// A prompt as a user's turn, up to where the assistant begins to speak.
+    ///
+    /// # Errors
+    /// There is no template, or it refuses.
+    pub(super) fn as_turn(&self, prompt: &str) -> Result<String, String> {
+        let Some(template) = self.template else {
+            return Err("it is asked through a chat template, and this model brings none: it is a base model, which completes texts".into());
+        };
+        let messages = [Message::new("user", prompt)];
+        let text = template.render(&messages, None, GenerationPrompt::With);
+        text.map_err(|e| format!("{e}; {}", e.hint()))
     }
 
     /// The token in front of texts, in words.

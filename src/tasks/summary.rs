@@ -1,6 +1,7 @@
 //! From records to numbers, each with its standard error.
 
-use super::config::{Kind, TaskConfig};
+use super::answers::{IFEVAL, INSTRUCTIONS};
+use super::config::{Check, Kind, TaskConfig};
 use super::record::Record;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -131,8 +132,18 @@ fn of(config: &TaskConfig, records: &[&Record], group: Option<&str>) -> Vec<Read
             ]
         }
         Kind::Answer => {
-            let names = config.answer.extract.iter();
-            names.map(|extract| by(&extract.name)).collect()
+            let compared = config.answer.extract.iter().map(|extract| &extract.name);
+            let compared = compared.filter(|_| config.target.is_some());
+            let counted = config.answer.counts.iter().map(|count| &count.name);
+            let mut readings: Vec<Reading> = compared.chain(counted).map(|name| by(name)).collect();
+            if config.answer.check == Some(Check::Ifeval) {
+                let of = values(INSTRUCTIONS);
+                for [prompt, each] in IFEVAL {
+                    let pairs: Vec<_> = values(each).into_iter().zip(of.clone()).collect();
+                    readings.extend([by(prompt), reading(each, ratio(&pairs))]);
+                }
+            }
+            readings
         }
     }
 }

@@ -18,6 +18,16 @@ pub(super) struct Finder {
     pub last: bool,
 }
 
+/// Something looked for in answers.
+#[derive(Debug, Clone)]
+pub(super) struct Counter {
+    pub name: String,
+    pub absent: bool,
+    /// Where the pattern depends on the row.
+    pub template: Option<RowTemplate>,
+    pub pattern: String,
+}
+
 /// One task, checked.
 #[derive(Debug, Clone)]
 pub struct Task {
@@ -32,6 +42,7 @@ pub struct Task {
     pub(super) group: Option<Formula>,
     pub(super) same: Option<Formula>,
     pub(super) finders: Vec<Finder>,
+    pub(super) counters: Vec<Counter>,
     pub(super) ignore: Vec<Regex>,
     digest: String,
 }
@@ -82,10 +93,35 @@ impl Task {
                     None => need(config.choices.is_some(), "`choices` (or `prompts`)")?,
                 }
             }
-            Kind::Continuation | Kind::Answer => need(config.target.is_some(), "`target`")?,
+            Kind::Continuation => need(config.target.is_some(), "`target`")?,
+            Kind::Answer => {
+                let how = &config.answer;
+                let judged =
+                    config.target.is_some() || !how.counts.is_empty() || how.check.is_some();
+                need(judged, "`target`, `answer.counts` or `answer.check`")?;
+            }
             Kind::Text => need(!config.prompt.is_empty(), "`prompt`, the text of a row")?,
         }
-        let finders = config.answer.extract.iter().map(|extract| {
+        if config.chat && config.kind != Kind::Answer {
+            return Err(
+                "`chat` is for tasks of kind `answer`: the others score texts as they are".into(),
+            );
+        }
+        let counters = config.answer.counts.iter().map(|count| {
+            let template = match count.pattern.contains("{{") {
+                true => Some(template(&count.name, &count.pattern)?),
+                false => pattern(&count.pattern).map(|_| None)?,
+            };
+            Ok::<_, String>(Counter {
+                name: count.name.clone(),
+                absent: count.absent,
+                template,
+                pattern: count.pattern.clone(),
+            })
+        });
+        let counters = counters.collect::<Result<Vec<_>, _>>()?;
+        let compared = config.answer.extract.iter();
+        let finders = compared.filter(|_| config.target.is_some()).map(|extract| {
             Ok::<_, String>(Finder {
                 name: extract.name.clone(),
                 pattern: extract.pattern.as_deref().map(pattern).transpose()?,
@@ -110,6 +146,7 @@ impl Task {
             group: formula("group", &config.group)?,
             same: formula("shots.same", &same)?,
             finders: finders.collect::<Result<_, _>>()?,
+            counters,
             ignore: config
                 .answer
                 .ignore

@@ -134,6 +134,8 @@ fn answers_of_gsm8k_are_found_as_the_harness_finds_them() {
             asked: Asked::Answer {
                 prompt: String::new(),
                 target: said("target"),
+                patterns: Vec::new(),
+                instructions: Vec::new(),
             },
         };
         let record = answers::judged(&task, &item, said("answer"), 0);
@@ -219,4 +221,128 @@ fn what_cannot_be_had_is_said_with_its_task() {
     let error = error.unwrap_err();
     assert!(error.to_string().contains("arc_easy"), "{error}");
     assert!(!error.hint().is_empty());
+}
+
+/// A task of three fixed prompts over a file of rows.
+fn turns(dir: &Path, answer: &str) -> Task {
+    let rows = dir.join("prompts.jsonl");
+    let row = |ask: &str, expect: &str| serde_json::json!({"ask": ask, "expect": expect});
+    let text = format!(
+        "{}\n{}\n",
+        row("who runs?", "(?i)dog"),
+        row("where?", "tree|house")
+    );
+    std::fs::write(&rows, text).unwrap();
+    let file = dir.join("fixed.yaml");
+    let yaml = format!(
+        "name: fixed\nversion: 1\nsummary: s\nkind: answer\nchat: true\nsource: prompts.jsonl\nprompt: '{{{{ ask }}}}'\nanswer: {answer}\n"
+    );
+    std::fs::write(&file, yaml).unwrap();
+    load(&file.to_string_lossy(), None).unwrap()
+}
+
+#[test]
+fn fixed_prompts_are_turns_and_their_patterns_depend_on_the_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let task = turns(
+        dir.path(),
+        "{until: [], max_new_tokens: 4, counts: [{name: passed, pattern: '{{ expect }}'}, {name: silent, pattern: '.', absent: true}]}",
+    );
+    let prepared = task.prepare(None, &ReadContext::default()).unwrap();
+    let record = |at: usize, answer: &str| {
+        answers::judged(&prepared.task, &prepared.items[at], answer.into(), 0).scores
+    };
+    let scores = |passed: f64, silent: f64| {
+        [
+            ("passed".to_string(), passed),
+            ("silent".to_string(), silent),
+        ]
+        .into()
+    };
+    assert_eq!(record(0, "A Dog."), scores(1.0, 0.0));
+    assert_eq!(record(1, "A Dog."), scores(0.0, 0.0));
+    assert_eq!(record(1, ""), scores(0.0, 1.0));
+
+    // A base model brings no template: it is left out, with the reason.
+    let ask = |loaded: &mut Loaded, name: &str| {
+        let request = Request {
+            prepared: &prepared,
+            folder: &dir.path().join(name),
+            model: "tiny",
+            fingerprint: "f",
+        };
+        let mut run = Run::open(request).unwrap();
+        let asked = run.ask(&mut loaded.subject(), &mut |_| ControlFlow::Continue(()));
+        asked.map(|()| run.finish())
+    };
+    let error = ask(&mut subject(), "base").unwrap_err();
+    assert!(
+        error.is_of_the_model() && error.to_string().contains("base model"),
+        "{error}"
+    );
+    let template = crate::data::chat::Template::from_jinja(
+        "t",
+        "{% for m in messages %}the {{ m.content }} {% endfor %}",
+    );
+    let mut chat = subject().with_template(template.ok());
+    let outcome = ask(&mut chat, "chat").unwrap();
+    assert_eq!(chat.subject().as_turn("dog").unwrap(), "the dog ");
+    let summary = summarize(prepared.task.config(), &outcome.records);
+    assert_eq!((summary.headline.as_str(), summary.items), ("passed", 2));
+    assert!(
+        outcome
+            .records
+            .iter()
+            .all(|r| r.target.is_none() && r.answer.is_some())
+    );
+}
+
+#[test]
+fn instructions_of_a_prompt_are_counted_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = serde_json::json!({
+        "prompt": "Write ten words without commas.",
+        "instruction_id_list": ["punctuation:no_comma", "length_constraints:number_words"],
+        "kwargs": [{}, {"num_words": 10.0, "relation": "at least", "num_bullets": null}],
+    });
+    let file = dir.path().join("rows.jsonl");
+    std::fs::write(&file, format!("{rows}\n")).unwrap();
+    let mut task = load("ifeval", None).unwrap();
+    task.config.source = SourceConfig::path(file.to_string_lossy());
+    let prepared = task.prepare(None, &ReadContext::default()).unwrap();
+    let judged =
+        |answer: &str| answers::judged(&prepared.task, &prepared.items[0], answer.into(), 0);
+    let short = judged("Too short");
+    assert_eq!(short.found["1 punctuation:no_comma"], "followed");
+    assert_eq!(
+        short.found["2 length_constraints:number_words"],
+        "not followed"
+    );
+    let whole = judged("Sure, here:\none two three four five six seven eight nine ten");
+    assert_eq!(whole.found["1 punctuation:no_comma"], "followed loosely");
+    let summary = summarize(prepared.task.config(), &[short, whole]);
+    let value = |metric: &str| {
+        let reading = summary.readings.iter().find(|r| r.metric == metric);
+        reading.unwrap().value
+    };
+    assert_eq!(value("prompt_level_strict_acc"), 0.0);
+    assert_eq!(value("inst_level_strict_acc"), 0.5);
+    assert_eq!(value("prompt_level_loose_acc"), 0.5);
+    assert_eq!(value("inst_level_loose_acc"), 0.75);
+}
+
+#[test]
+fn a_task_that_judges_nothing_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |answer: &str, kind: &str| {
+        let file = dir.path().join("t.yaml");
+        let yaml = format!(
+            "name: t\nversion: 1\nsummary: s\nkind: {kind}\nchat: true\nsource: x.jsonl\nprompt: p\n{answer}"
+        );
+        std::fs::write(&file, yaml).unwrap();
+        load(&file.to_string_lossy(), None).unwrap_err().to_string()
+    };
+    assert!(said("", "answer").contains("answer.counts"));
+    assert!(said("answer: {counts: [{name: a, pattern: '('}]}", "answer").contains("("));
+    assert!(said("", "text").contains("`chat`"));
 }
