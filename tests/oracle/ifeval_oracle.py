@@ -60,7 +60,7 @@ CASES = [
     case(("keywords:frequency", {"keyword": "rain", "frequency": 3, "relation": "at least"})),
     case(("keywords:frequency", {"keyword": "the", "frequency": 3, "relation": "less than"})),
     case(("keywords:letter_frequency", {"letter": "e", "let_frequency": 8, "let_relation": "at least"})),
-    case(("keywords:letter_frequency", {"letter": "!", "let_frequency": 1, "let_relation": "less than"})),
+    case(("keywords:letter_frequency", {"letter": "q", "let_frequency": 1, "let_relation": "less than"})),
     case(("language:response_language", {"language": "de"})),
     case(("language:response_language", {"language": "ru"})),
     case(("length_constraints:number_paragraphs", {"num_paragraphs": 3})),
