@@ -36,10 +36,17 @@ pub(super) fn non_finite(broken: &NonFinite, checkpoints: &Path) -> String {
     )
 }
 
-/// The words of a panic that the machine is to blame for: the standard library panics where no thread can be started.
+/// Whether a panic says so: the machine is to blame where no thread can be started, and libraries panic there.
+pub fn no_thread(what: &str) -> bool {
+    what.starts_with("failed to spawn thread")
+        || what.contains("thread pool has not been initialized")
+        || what.starts_with("OS can't spawn")
+}
+
+/// The words of a panic that the machine is to blame for.
 pub(super) fn starved(panic: &(dyn Any + Send)) -> Option<String> {
     let what = words(panic);
-    what.starts_with("failed to spawn thread").then(|| {
+    no_thread(&what).then(|| {
         format!(
             "{what}: the limit on processes or on address space is reached (ulimit -u, ulimit -v); raise it, or lower \
              train.threads"

@@ -32,6 +32,7 @@ mod telemetry;
 mod train;
 pub mod update;
 
+pub use broken::no_thread;
 pub use emit::Emit;
 pub use rescue::Guard;
 pub use state::{Adjustments, Progress, TrainState};

@@ -61,7 +61,9 @@ impl Engine {
     pub fn run<T: Send + 'static>(
         &self,
         context: Map<String, Value>,
-        work: impl FnOnce(&Environment<'static>, &Map<String, Value>) -> Result<T, Broken> + Send + 'static,
+        work: impl FnOnce(&Environment<'static>, &Map<String, Value>) -> Result<T, Broken>
+        + Send
+        + 'static,
     ) -> Result<T, Broken> {
         if self.ours {
             return work(&self.env, &context);

@@ -177,17 +177,20 @@ impl Template {
         prompt: GenerationPrompt,
     ) -> Result<Rendered, DataError> {
         let context = self.context(messages, tools, prompt);
-        let text = self.engine.print(NAME, context).map_err(|broken| match broken {
-            Broken::Full => self.fault(
-                format!("it printed more than {MAX_OUTPUT} bytes"),
-                FIX_TEMPLATE,
-            ),
-            Broken::NotText => {
-                self.fault("it printed something that is not text".into(), FIX_TEMPLATE)
-            }
-            Broken::Engine(error) => self.broken(&error),
-            Broken::Overdrawn(why) => self.fault(overdrawn(&why), FIX_HOSTILE),
-        })?;
+        let text = self
+            .engine
+            .print(NAME, context)
+            .map_err(|broken| match broken {
+                Broken::Full => self.fault(
+                    format!("it printed more than {MAX_OUTPUT} bytes"),
+                    FIX_TEMPLATE,
+                ),
+                Broken::NotText => {
+                    self.fault("it printed something that is not text".into(), FIX_TEMPLATE)
+                }
+                Broken::Engine(error) => self.broken(&error),
+                Broken::Overdrawn(why) => self.fault(overdrawn(&why), FIX_HOSTILE),
+            })?;
         match self.tagged {
             true => self.without_marks(&text),
             false => Ok(Rendered {

@@ -32,9 +32,12 @@ fn is_plain(decoder: &Value) -> bool {
             let pattern = decoder["pattern"]["String"].as_str();
             pattern.is_some_and(|pattern| !pattern.is_empty()) && short(&decoder["content"])
         }
-        Some("ByteLevel" | "WordPiece" | "Metaspace" | "Fuse" | "Strip" | "ByteFallback" | "BPEDecoder") => {
-            decoder.as_object().is_some_and(|fields| fields.values().all(short))
-        }
+        Some(
+            "ByteLevel" | "WordPiece" | "Metaspace" | "Fuse" | "Strip" | "ByteFallback"
+            | "BPEDecoder",
+        ) => decoder
+            .as_object()
+            .is_some_and(|fields| fields.values().all(short)),
         Some(_) => false,
     }
 }
@@ -50,7 +53,9 @@ mod tests {
         let llama = json!({"type": "Sequence", "decoders": [
             replace(" "), {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]});
         assert!(is_plain(&Value::Null) && is_plain(&llama));
-        assert!(is_plain(&json!({"type": "ByteLevel", "add_prefix_space": true})));
+        assert!(is_plain(
+            &json!({"type": "ByteLevel", "add_prefix_space": true})
+        ));
         let page = "x".repeat(1000);
         for hostile in [
             replace(&page),

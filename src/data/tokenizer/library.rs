@@ -183,7 +183,8 @@ impl Library {
             time: TIME + Duration::from_secs((bytes / BYTES_PER_SECOND) as u64),
         };
         let library = Arc::clone(self);
-        within(budget, move || call(&library)).map_err(|why| spoiled(self.spoiled.get_or_init(|| why)))
+        within(budget, move || call(&library))
+            .map_err(|why| spoiled(self.spoiled.get_or_init(|| why)))
     }
 
     /// Ids to text; `None` where the library refuses them.
@@ -192,8 +193,10 @@ impl Library {
             return self.tokenizer.decode(ids, false).ok();
         }
         let ids = ids.to_vec();
-        self.within_budget(ids.len(), move |library| library.tokenizer.decode(&ids, false).ok())
-            .ok()?
+        self.within_budget(ids.len(), move |library| {
+            library.tokenizer.decode(&ids, false).ok()
+        })
+        .ok()?
     }
 
     fn encode_slowly(self: &Arc<Library>, text: &str) -> Result<Vec<u32>, DataError> {
@@ -250,7 +253,10 @@ impl Library {
         let (plain, rest) = piece.split_at(at.unwrap_or(piece.len()));
         let owned = plain.to_string();
         let mut ids = self.within_budget(plain.len(), move |library| {
-            encode_whole(library.behind.as_ref().unwrap_or(&library.tokenizer), &owned)
+            encode_whole(
+                library.behind.as_ref().unwrap_or(&library.tokenizer),
+                &owned,
+            )
         })??;
         if !rest.is_empty() {
             ids.extend(self.encode_slowly(rest)?);

@@ -101,6 +101,11 @@ impl LogSender {
         }
     }
 
+    /// The queue itself, for an end that this sender cannot tell any more. The log stays open while it is held.
+    pub fn spare(&self) -> SyncSender<Event> {
+        self.events.clone()
+    }
+
     /// Why nothing reaches the disk at the moment; `None` if all is well. Queued events are not lost.
     pub fn stalled(&mut self) -> Option<LogError> {
         self.listen();

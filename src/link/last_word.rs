@@ -1,0 +1,143 @@
+//! What the log still hears of an engine that dies over an allocation: its end, with the reason. It is said by another
+//! thread while the engine's is held in the middle of anything, so it waits for nobody but the log.
+
+use crate::base::clock::{Clock, SystemClock};
+use crate::wire::{Event, Outcome};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::Duration;
+
+/// Waits for room in the queue, and for the line on the disk.
+const PAUSE: Duration = Duration::from_millis(20);
+const PATIENCE: u32 = 250;
+/// Bytes of the log's end that are looked at.
+const TAIL: u64 = 4 << 10;
+
+/// How far an engine is, and the queue of its log while it lives.
+#[derive(Debug, Default)]
+pub(super) struct Whereabouts {
+    log: Mutex<Option<SyncSender<Event>>>,
+    step: AtomicU64,
+    tokens: AtomicU64,
+}
+
+impl Whereabouts {
+    pub fn of(log: SyncSender<Event>) -> Arc<Whereabouts> {
+        Arc::new(Whereabouts {
+            log: Mutex::new(Some(log)),
+            ..Whereabouts::default()
+        })
+    }
+
+    pub fn note(&self, event: &Event) {
+        if let Event::Stepped { step, tokens, .. } = event {
+            self.step.store(*step, Ordering::Relaxed);
+            self.tokens.store(*tokens, Ordering::Relaxed);
+        }
+    }
+
+    /// The engine ends by itself: the log can close.
+    pub fn close(&self) {
+        if let Ok(mut log) = self.log.lock() {
+            *log = None;
+        }
+    }
+}
+
+/// The last word of one engine.
+#[derive(Debug)]
+pub struct LastWord {
+    pub(super) engine: Arc<Whereabouts>,
+    pub(super) events: PathBuf,
+    pub(super) started: SystemClock,
+}
+
+impl LastWord {
+    /// Logs that the run ended for lack of `what`. Returns whether the line is on the disk.
+    pub fn say(&self, what: &str) -> bool {
+        let log = match self.engine.log.try_lock() {
+            Ok(log) => log.clone(),
+            Err(TryLockError::Poisoned(log)) => log.into_inner().clone(),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let Some(log) = log else { return false };
+        let mut event = Event::Finished {
+            outcome: Outcome::Starved,
+            step: self.engine.step.load(Ordering::Relaxed),
+            tokens: self.engine.tokens.load(Ordering::Relaxed),
+            val_loss: None,
+            best: None,
+            train_loss: None,
+            seconds: self.started.elapsed().as_secs_f64(),
+            message: what.to_string(),
+        };
+        for _ in 0..PATIENCE {
+            event = match log.try_send(event) {
+                Ok(()) => return self.is_logged(),
+                Err(TrySendError::Disconnected(_)) => return false,
+                Err(TrySendError::Full(event)) => event,
+            };
+            std::thread::park_timeout(PAUSE);
+        }
+        false
+    }
+
+    fn is_logged(&self) -> bool {
+        (0..PATIENCE).any(|_| {
+            std::thread::park_timeout(PAUSE);
+            self.ends()
+        })
+    }
+
+    /// Whether the log's last line is an end.
+    fn ends(&self) -> bool {
+        let tail = || -> std::io::Result<Vec<u8>> {
+            let file = File::open(&self.events)?;
+            let length = file.metadata()?.len();
+            let mut tail = vec![0; length.min(TAIL) as usize];
+            let from = length - tail.len() as u64;
+            file.read_exact_at(&mut tail, from)?;
+            Ok(tail)
+        };
+        tail().is_ok_and(|tail| {
+            let line = tail.trim_ascii_end().rsplit(|byte| *byte == b'\n').next();
+            line.is_some_and(|line| String::from_utf8_lossy(line).contains(r#""type":"Finished""#))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{LogWriter, log::read_all};
+
+    #[test]
+    fn an_engine_that_is_held_still_says_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let events = dir.path().join("events.jsonl");
+        let (sender, _log) =
+            LogWriter::open(&events, Arc::new(SystemClock::new()), |_| ()).unwrap();
+        let word = LastWord {
+            engine: Whereabouts::of(sender.spare()),
+            events: events.clone(),
+            started: SystemClock::new(),
+        };
+        word.engine.note(&Event::Stepped {
+            step: 7,
+            tokens: 70,
+            values: Default::default(),
+        });
+        assert!(word.say("no memory"));
+        let last = read_all(&events).unwrap().pop().unwrap().event;
+        assert!(
+            matches!(&last, Event::Finished { outcome: Outcome::Starved, step: 7, tokens: 70, message, .. } if message == "no memory"),
+            "{last:?}"
+        );
+        word.engine.close();
+        assert!(!word.say("again"), "its log is closed");
+    }
+}
