@@ -146,7 +146,9 @@ pub fn usage(error: &clap::Error) -> Exit {
     }
 }
 
-/// Set when that happened.
+/// Bytes of a thread's signal stack, about.
+const SIGNAL_STACK: usize = 16 << 10;
+/// Set when no thread could be started.
 static STARVED: AtomicBool = AtomicBool::new(false);
 
 /// The exit code after a caught panic.
@@ -167,6 +169,11 @@ pub fn report_panics(crash_dir: &Path) {
             return;
         }
         let message = panic_message(info);
+        if message.starts_with(crate::engine::NO_STACK) {
+            // The thread aborts next: about memory, of which a signal stack takes some pages.
+            crate::kernels::allocations::failure::note(SIGNAL_STACK);
+            return;
+        }
         if crate::engine::no_thread(&message) {
             STARVED.store(true, Ordering::Relaxed);
             tell!(

@@ -2,9 +2,8 @@
 //! thread while the engine's is held in the middle of anything, so it waits for nobody but the log.
 
 use crate::base::clock::{Clock, SystemClock};
+use crate::run::log::last_event;
 use crate::wire::{Event, Outcome};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -14,8 +13,6 @@ use std::time::Duration;
 /// Waits for room in the queue, and for the line on the disk.
 const PAUSE: Duration = Duration::from_millis(20);
 const PATIENCE: u32 = 250;
-/// Bytes of the log's end that are looked at.
-const TAIL: u64 = 4 << 10;
 
 /// How far an engine is, and the queue of its log while it lives.
 #[derive(Debug, Default)]
@@ -95,18 +92,8 @@ impl LastWord {
 
     /// Whether the log's last line is an end.
     fn ends(&self) -> bool {
-        let tail = || -> std::io::Result<Vec<u8>> {
-            let file = File::open(&self.events)?;
-            let length = file.metadata()?.len();
-            let mut tail = vec![0; length.min(TAIL) as usize];
-            let from = length - tail.len() as u64;
-            file.read_exact_at(&mut tail, from)?;
-            Ok(tail)
-        };
-        tail().is_ok_and(|tail| {
-            let line = tail.trim_ascii_end().rsplit(|byte| *byte == b'\n').next();
-            line.is_some_and(|line| String::from_utf8_lossy(line).contains(r#""type":"Finished""#))
-        })
+        let last = last_event(&self.events);
+        last.is_ok_and(|last| last.is_some_and(|last| matches!(last.event, Event::Finished { .. })))
     }
 }
 

@@ -152,6 +152,24 @@ mod tests {
     }
 
     #[test]
+    fn what_doubles_for_one_row_is_refused_and_not_asked_again() {
+        let source = "{% if n == 7 %}{% set ns = namespace(a='xxxxxxxx') %}{% for i in range(40) %}{% set ns.a = ns.a ~ ns.a %}{% endfor %}{% endif %}{{ n }}";
+        let template = RowTemplate::new("prompt", source).unwrap();
+        let row = |n: u64| Map::from_iter([("n".to_string(), json!(n))]);
+        assert_eq!(template.render(&row(1)).unwrap(), "1");
+        for n in [7, 1] {
+            let error = template.render(&row(n)).unwrap_err().to_string();
+            assert!(
+                error.contains("256 MiB") && error.contains("harm"),
+                "{error}"
+            );
+        }
+        let formula = Formula::new("f", "'x' * n").unwrap();
+        assert_eq!(formula.value(&row(3)).unwrap(), json!("xxx"));
+        assert!(formula.value(&row(1 << 40)).is_err());
+    }
+
+    #[test]
     fn expressions_give_values() {
         let value = |source: &str| Formula::new("f", source).unwrap().value(&row());
         assert_eq!(value("choices.text").unwrap(), json!(["3", "4"]));

@@ -34,7 +34,9 @@ static SAID: Mutex<Vec<(u64, Speech)>> = Mutex::new(Vec::new());
 
 type Speech = Box<dyn FnMut(usize) + Send>;
 
-pub(super) fn note(bytes: usize) {
+/// On this thread `bytes` were not to be had: an abort that follows is about memory. The allocator says so by itself; who
+/// asked the system for memory past it must.
+pub fn note(bytes: usize) {
     FAILED.set(bytes);
 }
 
