@@ -3,7 +3,10 @@
 
 use crate::base::clock::{Clock, SystemClock};
 use crate::run::log::last_event;
-use crate::wire::{Event, Outcome};
+use crate::wire::{Envelope, Event, Outcome, VERSION, encode};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -12,7 +15,7 @@ use std::time::Duration;
 
 /// Waits for room in the queue, and for the line on the disk.
 const PAUSE: Duration = Duration::from_millis(20);
-const PATIENCE: u32 = 250;
+const PATIENCE: u32 = 100;
 
 /// How far an engine is, and the queue of its log while it lives.
 #[derive(Debug, Default)]
@@ -72,15 +75,16 @@ impl LastWord {
             seconds: self.started.elapsed().as_secs_f64(),
             message: what.to_string(),
         };
+        let end = event.clone();
         for _ in 0..PATIENCE {
             event = match log.try_send(event) {
-                Ok(()) => return self.is_logged(),
+                Ok(()) => break,
                 Err(TrySendError::Disconnected(_)) => return false,
                 Err(TrySendError::Full(event)) => event,
             };
             std::thread::park_timeout(PAUSE);
         }
-        false
+        self.is_logged() || self.append(end).is_ok()
     }
 
     fn is_logged(&self) -> bool {
@@ -88,6 +92,28 @@ impl LastWord {
             std::thread::park_timeout(PAUSE);
             self.ends()
         })
+    }
+
+    /// Writes the line past the log's thread, which may be held as the engine's is: it writes nothing any more.
+    fn append(&self, event: Event) -> io::Result<()> {
+        let seq = last_event(&self.events)?.map_or(0, |last| last.seq);
+        let line = encode(&Envelope {
+            v: VERSION,
+            seq: seq + 1,
+            t: self.started.now(),
+            event,
+        });
+        let mut file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .open(&self.events)?;
+        let length = file.metadata()?.len();
+        let mut last = [b'\n'];
+        file.read_exact_at(&mut last, length.saturating_sub(1))?;
+        // Half a line that was begun: closed, readers pass over it.
+        let close = if last[0] == b'\n' { "" } else { "\n" };
+        file.write_all(format!("{close}{line}").as_bytes())?;
+        file.sync_data()
     }
 
     /// Whether the log's last line is an end.
@@ -124,6 +150,16 @@ mod tests {
             matches!(&last, Event::Finished { outcome: Outcome::Starved, step: 7, tokens: 70, message, .. } if message == "no memory"),
             "{last:?}"
         );
+        // The log's thread is held: it takes what is sent and writes nothing.
+        let (stuck, _queue) = std::sync::mpsc::sync_channel(1);
+        std::fs::write(&events, "{\"v\":1,\"seq\":41").unwrap();
+        let word = LastWord {
+            engine: Whereabouts::of(stuck),
+            ..word
+        };
+        assert!(word.say("no memory"));
+        let last = read_all(&events).unwrap().pop().unwrap();
+        assert!(matches!(last.event, Event::Finished { .. }));
         word.engine.close();
         assert!(!word.say("again"), "its log is closed");
     }
