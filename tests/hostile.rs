@@ -142,12 +142,13 @@ fn templates_and_tokenizers_that_turn_on_a_word_end_in_an_error_wherever_they_ar
 /// The end that a run's log tells, if it was begun.
 fn ending(run: &Path) -> Option<(Outcome, String)> {
     let run = RunDir::open(run).ok()?;
-    match read_all(&run.events_path()).ok()?.pop()?.event {
+    let events = read_all(&run.events_path()).ok()?;
+    events.into_iter().rev().find_map(|e| match e.event {
         Event::Finished {
             outcome, message, ..
         } => Some((outcome, message)),
         _ => None,
-    }
+    })
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
@@ -23,6 +23,8 @@ pub(super) struct Whereabouts {
     log: Mutex<Option<SyncSender<Event>>>,
     step: AtomicU64,
     tokens: AtomicU64,
+    /// The last word is being said: nothing may follow it.
+    ending: AtomicBool,
 }
 
 impl Whereabouts {
@@ -33,7 +35,11 @@ impl Whereabouts {
         })
     }
 
+    /// Before an event is logged. Never returns once the last word is being said: the process is about to exit.
     pub fn note(&self, event: &Event) {
+        while self.ending.load(Ordering::Acquire) {
+            std::thread::park();
+        }
         if let Event::Stepped { step, tokens, .. } = event {
             self.step.store(*step, Ordering::Relaxed);
             self.tokens.store(*tokens, Ordering::Relaxed);
@@ -65,6 +71,7 @@ impl LastWord {
             Err(TryLockError::WouldBlock) => None,
         };
         let Some(log) = log else { return false };
+        self.engine.ending.store(true, Ordering::Release);
         let mut event = Event::Finished {
             outcome: Outcome::Starved,
             step: self.engine.step.load(Ordering::Relaxed),
